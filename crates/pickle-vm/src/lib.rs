@@ -24,11 +24,11 @@
 //! | | | in Python |
 //! |---|---|---|
 //! | [`load`], [`load_with`] | bytes to a [`Pickle`]: the usual entry point | `pickle.loads` |
-//! | [`Heap`], [`Object`], [`ObjectId`] | what a pickle built, and how to query it | the objects |
+//! | [`Heap`], [`Object`], [`ObjectId`] | the objects of a pickle, with queries | the objects |
 //! | [`Reader`], [`Instruction`] | bytes to instructions, without executing them | `pickletools.genops` |
 //! | [`Machine`] | instructions to objects, one step at a time | `pickle._Unpickler` |
-//! | [`trace`] | an execution shown step by step, or a listing | `pickletools.dis` |
-//! | [`Opcode`] | the table of opcodes: byte, argument, stack effect, protocol, prose | `pickletools.opcodes` |
+//! | [`trace`] | an execution printed step by step, or a listing | `pickletools.dis` |
+//! | [`Opcode`] | the table of opcodes: byte, argument, stack effect, protocol, description | `pickletools.opcodes` |
 //! | [`Writer`] | opcodes to bytes, at protocol 2 | `pickle._Pickler` |
 //!
 //! The example `walk` reads a pickle and walks its objects; the example `trace` prints a pickle in each of the

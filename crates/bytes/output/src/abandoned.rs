@@ -1,18 +1,20 @@
-//! Temporary files and folders of runs that could not remove them: `kill -9`, a power failure.
+//! Removal of temporary files and folders that earlier runs left behind, after `kill -9` or a power failure.
 //!
-//! Each run locks what it makes, and a lock ends with its process. What nobody has locked is removed by the next run that
-//! writes into the folder. That needs locks that every run sees, so it is done on local filesystems of Linux only.
+//! Each run locks the files and folders that it creates, and a lock ends with its process. The next run that writes
+//! into the folder removes the unlocked ones. Every run must see the locks, so this is done only on local filesystems
+//! of Linux.
 //!
-//! Facts: flock(2), and the numbers of filesystems in statfs(2).
+//! Facts: flock(2), and the magic numbers of filesystems in statfs(2).
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// What the names of temporary files and folders begin with.
+/// Prefix of the names of temporary files and folders.
 pub(crate) const PREFIX: &str = ".torch2carton-";
 
-/// Makes something temporary that no other run takes for abandoned. `open` returns what is locked: a file or a folder.
+/// Creates a temporary file or folder and locks it, so that no other run removes it as abandoned. `open` returns the
+/// file or folder to lock.
 pub(crate) fn make_held<T>(
     create: impl Fn() -> io::Result<T>,
     open: impl Fn(&T) -> io::Result<File>,
@@ -39,23 +41,23 @@ mod linux {
 
     use super::{File, PREFIX, Path};
 
-    /// ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, overlayfs, ZFS, bcachefs.
+    /// Magic numbers of local filesystems: ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, overlayfs, ZFS, bcachefs.
     const LOCAL: &[u64] =
         &[0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0x794c_7630, 0x2fc1_2fc1, 0xca45_1a4e];
 
-    /// Locks a file that was just made. It fails if another run found it before it was locked.
+    /// Locks a file that was just created. Returns false if another run locked or removed it first.
     pub(crate) fn hold(file: &File) -> bool {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => file.metadata().is_ok_and(|metadata| metadata.nlink() > 0),
             Err(Errno::WOULDBLOCK) => false,
-            // A filesystem without locks: then nothing is removed there either.
+            // On a filesystem without locks, no run removes files.
             Err(_) => true,
         }
     }
 
-    /// Removes what is abandoned in `folder`. What cannot be removed stays.
+    /// Removes the abandoned temporary files and folders in `folder`, except any that cannot be removed.
     pub(crate) fn remove_abandoned(folder: &Path) {
-        /// The folder that was searched last: a run can write thousands of files into one.
+        /// Folder that was searched last, because a run can write thousands of files into one folder.
         static SEARCHED: Mutex<Option<PathBuf>> = Mutex::new(None);
         let mut searched = SEARCHED.lock().unwrap_or_else(PoisonError::into_inner);
         if searched.as_deref() == Some(folder) {
@@ -75,13 +77,14 @@ mod linux {
     }
 
     fn remove_if_abandoned(path: &Path) {
-        // A link or a pipe is not ours.
+        // This program creates no links or pipes.
         let Ok(kind) = path.symlink_metadata() else { return };
         if !kind.is_file() && !kind.is_dir() {
             return;
         }
         let Ok(file) = File::open(path) else { return };
-        // Held until it is gone, so that only one run removes it. Meanwhile its name may have been given to another file.
+        // Locked until the file is removed, so that only one run removes it. The path may name another file by now, so
+        // the inodes are compared.
         let is_free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
         let is_same = || {
             let (opened, there) = (file.metadata().ok()?, path.symlink_metadata().ok()?);
@@ -127,7 +130,7 @@ mod tests {
         std::os::unix::fs::symlink("kept", at(".torch2carton-link")).expect("a temporary folder");
         let output = Output::create(at("out"), 0).expect("there is room");
         assert_eq!(names().len(), 3, "{:?}", names());
-        // Another folder in between, so that this one is searched again. What this run holds stays.
+        // Searching another folder makes this one be searched again. Files that this run holds stay.
         let scratch = Scratch::create(folder.path()).expect("there is room");
         let elsewhere = tempfile::tempdir().expect("a temporary folder");
         remove_abandoned(elsewhere.path());

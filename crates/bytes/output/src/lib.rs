@@ -1,7 +1,7 @@
-//! Where bytes come from and go to: local files, written whole or not at all, and downloads over HTTP.
+//! Local files that are written atomically, and downloads over HTTP.
 //!
-//! An [`Output`] is written next to its target and takes the target's place when it is committed. Until then,
-//! the target stays as it was:
+//! An [`Output`] is written next to its target and replaces the target when it is committed. Until then, the target is
+//! unchanged:
 //!
 //! ```
 //! use std::io::Write;
@@ -20,14 +20,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What exists is replaced only if this program wrote it, unless the caller decides otherwise: see [`IfExists`].
+//! An existing file is replaced only if this program wrote it, unless the caller decides otherwise: see [`IfExists`].
 //!
-//! To stop, drop the [`Output`]: nothing is left behind. A program that ends on a signal calls
-//! [`remove_unfinished`] first; this crate installs no signal handler.
+//! A dropped [`Output`] leaves nothing behind. A program that ends on a signal calls [`remove_unfinished`] first; this
+//! crate installs no signal handler.
 //!
-//! With the feature `download`, the function of this name fetches a file whose SHA-256 is known, resumes where a
-//! connection breaks, and refuses private addresses. Paths that are addresses, such as `s3://bucket/model.pth`, are recognised by [`Remote`] and refused
-//! by [`refuse_remote`].
+//! With the feature `download`, the function `download` fetches a file whose SHA-256 is known, resumes broken
+//! connections, and refuses private addresses. Paths that are addresses, such as `s3://bucket/model.pth`, are
+//! recognised by [`Remote`] and refused by [`refuse_remote`].
 
 mod abandoned;
 mod error;

@@ -1,4 +1,4 @@
-//! Local files that are whole or not there: written next to the target, synced, renamed.
+//! Atomic writes of local files: written next to the target, synced, then renamed.
 //!
 //! Facts: rename(2), fsync(2), syncfs(2), statvfs(3), and `posix_fadvise(2)` as Linux implements it.
 
@@ -13,21 +13,20 @@ use crate::mark::{is_ours, mark};
 use crate::unfinished::Unfinished;
 use crate::{Error, Result, folder};
 
-/// What happens to a file that is already at the target.
+/// Policy for a file that already exists at the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfExists {
-    /// It is replaced if this program wrote it and no other program changed it. Anything else stays, and the output
-    /// fails.
+    /// Replace the file only if this program wrote it and no other program changed it since; otherwise fail.
     #[default]
     ReplaceOurs,
-    /// It is replaced, whatever it is.
+    /// Replace whatever exists at the target.
     Replace,
-    /// It stays, and the output fails.
+    /// Keep the existing file and fail.
     Fail,
 }
 
-/// Refuses a target that must not be written: a folder, a device, one of `inputs` by whatever path or link, or a file
-/// that `if_exists` does not allow to replace.
+/// Checks that `target` may be written: it must not be a folder, a device, one of `inputs` by any path or link, or a
+/// file that `if_exists` keeps.
 ///
 /// # Errors
 /// [`Error::NoFolder`], [`Error::IsFolder`], [`Error::SameFile`], [`Error::NotAFile`], [`Error::Exists`] or
@@ -38,7 +37,7 @@ pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Res
     if !parent.is_dir() {
         return Err(Error::NoFolder { path: path(), folder: parent.to_owned() });
     }
-    // A link that leads nowhere is something, too.
+    // A dangling symbolic link counts as an existing target.
     let Ok(kind) = target.metadata().or_else(|_| target.symlink_metadata()) else { return Ok(()) };
     if kind.is_dir() {
         return Err(Error::IsFolder { path: path() });
@@ -57,26 +56,26 @@ pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Res
     }
 }
 
-/// A file that is being written next to its target.
+/// Temporary file next to its target, renamed to the target when it is committed.
 ///
-/// [`commit`](Self::commit) puts it in the target's place. Dropped before that, it leaves nothing behind, so
-/// stopping early takes nothing more than returning. [`remove_unfinished`](crate::remove_unfinished) removes it
-/// when a signal ends the process. After `kill -9` a file `.torch2carton-*.partial` remains, until the next output is
-/// created in its folder.
+/// [`commit`](Self::commit) renames the temporary file to the target. An output that is dropped before that removes its
+/// temporary file, so stopping early needs no cleanup. [`remove_unfinished`](crate::remove_unfinished) removes it when
+/// a signal ends the process. After `kill -9` a file `.torch2carton-*.partial` remains until the next output is created
+/// in its folder.
 #[derive(Debug)]
 pub struct Output {
-    // Dropped in this order: the file is removed while it is still registered.
+    // Fields drop in this order, so the file is removed while its path is still registered.
     file: NamedTempFile,
     unfinished: Unfinished,
     target: PathBuf,
-    /// Bytes that were written.
+    /// Bytes written so far.
     written: u64,
-    /// How many of them the disk was asked to write.
+    /// Bytes whose writeback was already started.
     started: u64,
 }
 
 impl Output {
-    /// Creates the temporary file next to `target`, where `needed` bytes must be free.
+    /// Creates the temporary file next to `target`, in a folder with at least `needed` bytes free.
     ///
     /// # Errors
     /// [`Error::NoSpace`], or [`Error::CreateIn`] when the folder cannot be written.
@@ -89,50 +88,50 @@ impl Output {
         let create = || make_held(make, |file| file.as_file().try_clone());
         let ((file, held), unfinished) = Unfinished::register(create, |(file, _)| file.path())
             .map_err(|error| cannot_create(parent, &error))?;
-        // The file itself holds the lock, too.
+        // The lock belongs to the open file description, which `file` shares.
         drop(held);
         Ok(Self { file, unfinished, target, written: 0, started: 0 })
     }
 
-    /// Syncs the file and puts it in the target's place.
+    /// Syncs the file, renames it to the target and syncs the folder.
     ///
     /// # Errors
-    /// [`Error::Write`] when it cannot be synced or renamed, [`Error::Exists`] or [`Error::NotOurs`] when the target
-    /// exists by now and `if_exists` does not allow to replace it.
+    /// [`Error::Write`] when the file cannot be synced or renamed, [`Error::Exists`] or [`Error::NotOurs`] when the
+    /// target exists by now and `if_exists` does not allow to replace it.
     pub fn commit(self, if_exists: IfExists) -> Result<()> {
         mark(self.file.as_file());
         let synced = self.file.as_file().sync_all();
         synced.map_err(|reason| Error::Write { path: self.target.clone(), reason })?;
         let parent = folder(&self.target).to_owned();
         self.put(if_exists)?;
-        // The rename itself. A filesystem that cannot sync folders keeps it anyway.
+        // Makes the rename durable. Best effort: some filesystems cannot sync folders.
         if let Ok(parent) = File::open(parent) {
             let _ = parent.sync_all();
         }
         Ok(())
     }
 
-    /// Puts the file in the target's place and leaves the syncing to [`sync_folder`]: for one of many files,
-    /// which would take a hundred times as long if each was synced alone.
+    /// Renames the file to the target without syncing it. [`sync_folder`] then syncs all files of a folder at once, a
+    /// hundred times as fast as syncing each of them.
     ///
     /// # Errors
-    /// Those of [`commit`](Self::commit).
+    /// The errors of [`commit`](Self::commit).
     pub fn commit_unsynced(self, if_exists: IfExists) -> Result<()> {
         mark(self.file.as_file());
         self.put(if_exists)
     }
 
-    /// Renames the file.
+    /// Renames the temporary file to the target, as `if_exists` allows.
     fn put(self, if_exists: IfExists) -> Result<()> {
         let Self { file, unfinished, target, .. } = self;
         let renamed = match if_exists {
             IfExists::Replace => file.persist(&target),
             IfExists::Fail => file.persist_noclobber(&target),
-            // What is there may have come after the target was checked, so it is checked again.
+            // The existing file may have appeared after `check_target`, so it is checked again.
             IfExists::ReplaceOurs => file.persist_noclobber(&target).or_else(|refused| {
                 let is_missing =
                     || target.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-                // Some filesystems can only rename in a way that replaces.
+                // Some filesystems have no rename that refuses to replace.
                 if is_ours(&target) || is_missing() { refused.file.persist(&target) } else { Err(refused) }
             }),
         };
@@ -146,11 +145,10 @@ impl Output {
     }
 }
 
-/// The disk begins with the first bytes. If it waited for the sync, most of the file would still have to be
-/// written then.
+/// Starts writeback every 32 MiB, so that the sync at the end does not wait for most of the file.
 impl io::Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        /// Bytes after which the disk gets more to do.
+        /// Bytes after which the writeback of new bytes is started.
         const AHEAD: u64 = 32 << 20;
         let count = self.file.as_file_mut().write(bytes)?;
         self.written = self.written.saturating_add(count as u64);
@@ -167,18 +165,17 @@ impl io::Write for Output {
     }
 }
 
-/// A folder for temporary files. Dropping it removes it, and so does
-/// [`remove_unfinished`](crate::remove_unfinished).
+/// Temporary folder, removed when dropped and by [`remove_unfinished`](crate::remove_unfinished).
 #[derive(Debug)]
 pub struct Scratch {
-    // Dropped in this order: the folder is removed while it is still registered and locked.
+    // Fields drop in this order, so the folder is removed while it is still registered and locked.
     folder: TempDir,
     _unfinished: Unfinished,
     _held: File,
 }
 
 impl Scratch {
-    /// Creates it in `parent`.
+    /// Creates a temporary folder in `parent`.
     ///
     /// # Errors
     /// [`Error::CreateIn`] when `parent` cannot be written.
@@ -191,25 +188,25 @@ impl Scratch {
         Ok(Self { folder, _unfinished: unfinished, _held: held })
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 }
 
-/// Brings all files that were put into `folder` to the disk. Only Linux can be asked for that; other systems do it
-/// in their own time.
+/// Syncs the filesystem of `folder`, and with it all files that were renamed into the folder. Only Linux can be asked
+/// for that; other systems write the files back in their own time.
 ///
 /// # Errors
-/// [`Error::Sync`] when the system cannot.
+/// [`Error::Sync`] when the folder cannot be opened or synced.
 pub fn sync_folder(folder: &Path) -> Result<()> {
     sync(folder).map_err(|reason| Error::Sync { folder: folder.to_owned(), reason })
 }
 
-/// Refuses to begin when fewer than `needed` bytes are free in `folder`.
+/// Checks that at least `needed` bytes are free in `folder`.
 ///
 /// # Errors
-/// [`Error::NoSpace`], or [`Error::FreeSpace`] when nobody knows.
+/// [`Error::NoSpace`] when fewer bytes are free, [`Error::FreeSpace`] when the system does not report the free space.
 pub fn require_free_space(needed: u64, folder: &Path) -> Result<()> {
     let free = free_space(folder)?;
     if needed > free {
@@ -218,11 +215,11 @@ pub fn require_free_space(needed: u64, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that are free in a folder. Only Unix systems are asked; elsewhere the write itself fails when the disk is
-/// full.
+/// Returns the number of free bytes in `folder`. Systems other than Unix are not asked: there it is `u64::MAX`, and the
+/// write itself fails when the disk is full.
 ///
 /// # Errors
-/// [`Error::FreeSpace`] when the system does not know.
+/// [`Error::FreeSpace`] when the system does not report the free space.
 pub fn free_space(folder: &Path) -> Result<u64> {
     available(folder).map_err(|reason| Error::FreeSpace { folder: folder.to_owned(), reason })
 }
@@ -241,19 +238,19 @@ fn sync(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the disk begin to write a part of a file, without waiting for it: Linux does so when it is advised that
-/// the pages are not needed any more.
+/// Starts the writeback of a range of a file without waiting for it: Linux does so on the advice that the pages are no
+/// longer needed.
 #[cfg(target_os = "linux")]
 fn start_writing(file: &File, offset: u64, len: u64) {
     use rustix::fs::{Advice, fadvise};
-    // A filesystem that takes no advice writes when it is asked to sync.
+    // A filesystem that ignores the advice writes the bytes on sync.
     let _ = fadvise(file, offset, std::num::NonZeroU64::new(len), Advice::DontNeed);
 }
 
 #[cfg(not(target_os = "linux"))]
 fn start_writing(_: &File, _: u64, _: u64) {}
 
-/// The permissions that the user's umask leaves, as for any file; temporary files are private otherwise.
+/// Sets mode 0666 less the umask, as for any new file; temporary files are private by default.
 #[cfg(unix)]
 fn with_umask<'b, 'p, 's>(builder: &'b mut Builder<'p, 's>) -> &'b mut Builder<'p, 's> {
     use std::os::unix::fs::PermissionsExt;

@@ -1,13 +1,13 @@
-//! The parts of paths, and the refusal of paths that are addresses.
+//! Path helpers, and the check that a path is local.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Remote, Result};
 
-/// Refuses a path that is an address.
+/// Checks that `path` is local and not a remote address.
 ///
 /// # Errors
-/// [`Error::Remote`] when it is one.
+/// [`Error::Remote`] when the path is an address.
 pub fn refuse_remote(path: &Path) -> Result<()> {
     match Remote::from_path(path) {
         Some(address) => Err(Error::Remote { path: PathBuf::from(path), address }),
@@ -15,8 +15,8 @@ pub fn refuse_remote(path: &Path) -> Result<()> {
     }
 }
 
-/// The folder of a path, as typed; `.` for a bare name. Links are not resolved: the files next to a link in a
-/// model hub's cache are links too, and their targets have other names.
+/// Returns the parent folder of a path, as typed; `.` for a bare name. Symbolic links are not resolved: the files next
+/// to a link in a model hub's cache are links too, and their targets have other names.
 pub fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -24,7 +24,7 @@ pub fn folder(path: &Path) -> &Path {
     }
 }
 
-/// The name of a path's last part.
+/// Returns the last component of a path; the whole path if it has none, such as `..`.
 pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

@@ -1,9 +1,10 @@
-//! Which files this program wrote: only those are replaced without being told to.
+//! Recognises files that this program wrote, which an output replaces by default.
 //!
-//! A zip file of ours has the program's name as its comment. Every other format, such as safetensors, leaves no place
-//! for a mark that keeps the bytes of the reference writer, so each output also has an extended attribute, where the
-//! filesystem has any. It records the length and the modification time of the file: once another program rewrites the
-//! file in place, the file is not ours any more. A program that writes a new file and renames it leaves no attribute.
+//! A zip file written by this program has the program's name as its archive comment. Other formats, such as
+//! safetensors, have no place for a mark that keeps the bytes of the reference writer, so each output also gets an
+//! extended attribute, where the filesystem supports them. The attribute records the length and the modification time
+//! of the file, so it no longer matches once another program rewrites the file in place. A program that writes a new
+//! file and renames it drops the attribute.
 //!
 //! Facts: xattr(7), open(2), and APPNOTE 4.3.16 for the end of a zip file.
 
@@ -14,16 +15,17 @@ use std::time::UNIX_EPOCH;
 
 use byte_source::PRODUCER;
 
-/// Marks `file`, which is completely written.
+/// Writes the mark of this program to `file`, whose contents are complete.
 pub(crate) fn mark(file: &File) {
-    // Without attributes the comment of a zip file is left, or nothing: then only force replaces it.
+    // Best effort: without extended attributes, only a zip comment marks the file, and other formats need
+    // `IfExists::Replace`.
     if let Some(value) = file.metadata().ok().as_ref().and_then(value) {
         let _ = attribute::write(file, value.as_bytes());
     }
 }
 
-/// Whether this program wrote the file at `path`, and no other program changed it. A link is not a file of ours,
-/// wherever it leads: we make none.
+/// Returns true if this program wrote the file at `path` and no other program changed it since. Always false for a
+/// symbolic link, because this program creates none.
 pub fn is_ours(path: &Path) -> bool {
     let Ok(mut file) = open(path) else { return false };
     let Some(metadata) = file.metadata().ok().filter(Metadata::is_file) else { return false };
@@ -32,16 +34,16 @@ pub fn is_ours(path: &Path) -> bool {
 
 fn has_attribute(file: &File, metadata: &Metadata) -> bool {
     let Some(value) = value(metadata) else { return false };
-    // One byte more than is expected, so that a longer value is another one.
+    // One byte more than expected, so that a longer attribute value does not compare equal.
     let mut found = vec![0; value.len().saturating_add(1)];
     let len = attribute::read(file, &mut found).unwrap_or(0);
     found.get(..len) == Some(value.as_bytes())
 }
 
-/// Whether it is a zip file that ends with our comment.
+/// Returns true if `file` is a zip file that ends with this program's archive comment.
 fn has_comment(file: &mut File) -> io::Result<bool> {
     const END: &[u8] = b"PK\x05\x06";
-    /// From the comment's length on.
+    /// Offset of the comment length field in the end of central directory record.
     const COMMENT: usize = 20;
     let mut first = [0; 4];
     file.read_exact(&mut first)?;
@@ -54,13 +56,13 @@ fn has_comment(file: &mut File) -> io::Result<bool> {
     Ok(first == *b"PK\x03\x04" && end.starts_with(END) && end.get(COMMENT..) == Some(&comment))
 }
 
-/// What the attribute says about a file: its bytes, and the nanoseconds from 1970 to its last change.
+/// Formats the attribute value: the file length in bytes and the modification time in nanoseconds since 1970.
 fn value(metadata: &Metadata) -> Option<String> {
     let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
     Some(format!("{} {}", metadata.len(), modified.as_nanos()))
 }
 
-/// Opens what is at `path`, without following a link or waiting for a pipe.
+/// Opens the file at `path` without following a symbolic link or blocking on a pipe.
 #[cfg(unix)]
 fn open(path: &Path) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags};
@@ -80,20 +82,20 @@ mod attribute {
 
     use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 
-    /// In the namespace that belongs to users.
+    /// Attribute name, in the `user` namespace.
     const NAME: &str = "user.torch2carton";
 
     pub(super) fn write(file: &File, value: &[u8]) -> io::Result<()> {
         Ok(fsetxattr(file, NAME, value, XattrFlags::empty())?)
     }
 
-    /// Returns how many bytes it has.
+    /// Reads the attribute into `value` and returns its length in bytes.
     pub(super) fn read(file: &File, value: &mut [u8]) -> io::Result<usize> {
         Ok(fgetxattr(file, NAME, value)?)
     }
 }
 
-/// Systems whose files have no attributes.
+/// Stubs for systems without extended attributes.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 mod attribute {
     use std::fs::File;
@@ -114,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// The end of an archive without entries.
+    /// Builds the first signature and the end of central directory record of an archive with this comment.
     fn end(comment: &str) -> Vec<u8> {
         let len = u16::try_from(comment.len()).expect("a short comment").to_le_bytes();
         [&b"PK\x03\x04PK\x05\x06"[..], &[0; 16], &len, comment.as_bytes()].concat()
@@ -150,7 +152,7 @@ mod tests {
         file.write_all(b"abc").expect("a temporary folder");
         assert!(!is_ours(&path));
         if attribute::write(&file, b"3 1").is_err() {
-            // A filesystem without attributes, as tmpfs was before Linux 6.6.
+            // The filesystem has no extended attributes, such as tmpfs before Linux 6.6.
             return;
         }
         assert!(!is_ours(&path), "another time");

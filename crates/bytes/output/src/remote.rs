@@ -1,26 +1,23 @@
-//! Addresses of files that are not on this machine.
+//! Addresses of remote files, such as `s3://bucket/model.pth`.
 
 use std::fmt;
 use std::path::Path;
 
-/// The address of a file that is not on this machine.
+/// Address of a remote file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// How the file would be fetched.
     pub scheme: Scheme,
-    /// What follows the scheme and its slashes: `bucket/a/model.pth` of `s3://bucket/a/model.pth`.
+    /// Rest after the scheme and its slashes: `bucket/a/model.pth` of `s3://bucket/a/model.pth`.
     pub rest: String,
 }
 
-/// The scheme of an address.
+/// URL scheme of a remote address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Scheme {
-    /// `http://`
     Http,
-    /// `https://`
     Https,
-    /// `s3://`: Amazon S3 and its relatives.
+    /// `s3://`: Amazon S3 and compatible stores.
     S3,
     /// `gs://`: Google Cloud Storage.
     Gs,
@@ -29,8 +26,8 @@ pub enum Scheme {
 }
 
 impl Remote {
-    /// The address that `path` spells, if it is one. A shell or a program may have joined its slashes: `s3:/bucket`
-    /// is an address too.
+    /// Parses `path` as an address; `None` if it is a local path. A shell or a program may have merged the slashes, so
+    /// `s3:/bucket` is an address too.
     pub fn from_path(path: &Path) -> Option<Self> {
         let text = path.to_string_lossy();
         let (scheme, rest) = text.split_once(":/")?;
@@ -39,7 +36,7 @@ impl Remote {
     }
 }
 
-/// The address with both of its slashes.
+/// Formats the address with both slashes, `SCHEME://REST`.
 impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.scheme.name(), self.rest)
@@ -49,7 +46,7 @@ impl fmt::Display for Remote {
 impl Scheme {
     const ALL: [Self; 5] = [Self::Http, Self::Https, Self::S3, Self::Gs, Self::Hf];
 
-    /// How an address spells it.
+    /// Returns the scheme as an address spells it, such as `https`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Http => "http",

@@ -1,4 +1,4 @@
-//! The temporary files and folders of this process that must not survive it.
+//! Registry of the temporary files and folders that must not outlive this process.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,34 +10,34 @@ fn paths() -> MutexGuard<'static, Vec<PathBuf>> {
     PATHS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes every unfinished [`Output`](crate::Output) and [`Scratch`](crate::Scratch) of this process: what a
-/// program does before a signal ends it.
+/// Removes every unfinished [`Output`](crate::Output) and [`Scratch`](crate::Scratch) of this process, for a program
+/// that is about to end on a signal.
 ///
-/// While the returned value lives, no output can be created, so hold it until the process exits. Outputs that were
-/// unfinished cannot be committed afterwards.
+/// No output can be created while the returned [`Halt`] lives, so hold it until the process exits. Unfinished outputs
+/// cannot be committed afterwards.
 pub fn remove_unfinished() -> Halt {
     let paths = paths();
     for path in &*paths {
-        // Already renamed or removed: nothing is left to do.
+        // The path may already be renamed or removed.
         let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
     }
     Halt { _paths: paths }
 }
 
-/// Keeps outputs from being created. Returned by [`remove_unfinished`].
+/// Guard that keeps outputs from being created; returned by [`remove_unfinished`].
 #[must_use = "outputs can be created again once this is dropped"]
 #[derive(Debug)]
 pub struct Halt {
     _paths: MutexGuard<'static, Vec<PathBuf>>,
 }
 
-/// A path that [`remove_unfinished`] removes until this is dropped.
+/// Registration of a path that [`remove_unfinished`] removes, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Unfinished(PathBuf);
 
 impl Unfinished {
-    /// Creates something temporary and registers its path. Both happen under one lock: a signal between them
-    /// would leave the file behind.
+    /// Creates a temporary file or folder and registers its path. Both happen under one lock, because a signal between
+    /// them would leave the file behind.
     pub(crate) fn register<T>(
         create: impl FnOnce() -> io::Result<T>,
         path: impl FnOnce(&T) -> &Path,

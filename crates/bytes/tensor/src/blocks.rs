@@ -1,7 +1,7 @@
-//! Short reads all over a storage, answered from blocks that are read whole.
+//! Block cache for short reads that are scattered over a storage.
 //!
-//! A view that is not contiguous needs a few bytes from each of many places. A system call for each of them would take
-//! a hundred times as long as the copy, and the neighbours of those bytes are needed soon.
+//! A view that is not contiguous needs a few bytes from each of many places. A system call for each place would take a
+//! hundred times as long as the copy, and the neighbouring bytes are needed soon.
 
 use std::io;
 
@@ -10,33 +10,33 @@ use foldhash::{HashMap, HashMapExt};
 
 use crate::Storage;
 
-/// The most bytes of blocks that are kept: 8 MiB.
+/// Largest total size of cached blocks in bytes.
 const BUDGET: usize = 8 << 20;
-/// The largest block.
+/// Size of the largest block in bytes.
 const LARGEST: usize = 64 << 10;
-/// The smallest block: a call that reads one takes as long as copying a few hundred bytes.
+/// Size of the smallest block in bytes: a system call that reads one takes as long as copying a few hundred bytes.
 const SMALLEST: usize = 256;
-/// Runs that are at least this many bytes apart are read separately.
+/// Distance in bytes from which runs are read separately.
 const FAR: u64 = 4 << 10;
 
-/// Blocks of a storage, little-endian. All ranges are in bytes of the storage and start and end at components.
+/// Cached blocks of a storage, little-endian. All ranges are in bytes of the storage and start and end at components.
 #[derive(Debug)]
 pub(crate) struct Blocks<'s> {
     storage: &'s Storage,
-    /// Bytes of the storage.
+    /// Length of the storage in bytes.
     len: u64,
-    /// Bytes of a block, a power of two; 0 if blocks do not help.
+    /// Size of a block in bytes, a power of two; 0 if blocks do not help.
     size: usize,
-    /// The number of each block that is kept, and where it starts in `bytes`.
+    /// Offset in `bytes` of each cached block, by block number.
     kept: HashMap<usize, usize>,
     bytes: Vec<u8>,
-    /// The block that was used last.
+    /// Number of the block that was used last, and its offset in `bytes`.
     last: Option<(usize, usize)>,
 }
 
 impl<'s> Blocks<'s> {
-    /// Blocks for a view whose runs of `run` bytes are at the places that `outer` counts: sizes and strides in bytes,
-    /// the innermost last.
+    /// Creates the cache for a view whose runs of `run` bytes are at the places that `outer` counts: sizes and strides
+    /// in bytes, the innermost last.
     pub(crate) fn new(storage: &'s Storage, run: u64, outer: &[(u64, u64)]) -> Self {
         let size = block_size(run, outer).unwrap_or(0);
         Self { storage, len: storage.len(), size, kept: HashMap::new(), bytes: Vec::new(), last: None }
@@ -65,7 +65,7 @@ impl<'s> Blocks<'s> {
         Ok(())
     }
 
-    /// Where a block starts in `bytes`; it is read if it is not there.
+    /// Returns the offset of a block in `bytes`, after reading the block if it is not cached.
     fn block(&mut self, number: usize) -> Result<usize, ReadError> {
         if let Some((last, at)) = self.last
             && last == number
@@ -99,10 +99,10 @@ impl<'s> Blocks<'s> {
     }
 }
 
-/// Bytes of a block with which all places that the view visits in turn have theirs; `None` if no two runs are near each
-/// other, or there are too many places.
+/// Returns the block size in bytes at which the cache holds a block for each place that the view visits in turn; `None`
+/// if no two runs are near each other, or there are too many places.
 fn block_size(run: u64, outer: &[(u64, u64)]) -> Option<usize> {
-    // The dimension along which the runs are nearest to each other: those further in are other places.
+    // Runs are nearest to each other along `nearest`. The dimensions further in count the places visited in turn.
     let (nearest, (_, step)) = outer.iter().enumerate().rev().min_by_key(|(_, (_, stride))| *stride)?;
     let places = outer.get(nearest.saturating_add(1)..).unwrap_or_default();
     let number = places.iter().fold(1_u64, |product, (size, _)| product.saturating_mul(*size));
@@ -126,7 +126,7 @@ fn block_size(run: u64, outer: &[(u64, u64)]) -> Option<usize> {
     }
 }
 
-/// Bytes from the first to the last of the runs that are near their neighbours.
+/// Returns the extent in bytes of the runs that are near their neighbours, from the first to the last.
 fn dense(run: u64, outer: &[(u64, u64)]) -> u64 {
     let mut dims = outer.to_vec();
     dims.sort_unstable_by_key(|(_, stride)| *stride);
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(block_size(4, &[(512, 18_432), (512, 4), (3, 6144), (3, 2048)]), Some(64 * KIB));
         // Pairs that are far from each other.
         assert_eq!(block_size(4, &[(1_000_000, 100_000), (2, 8)]), Some(256));
-        // So many places that only the smallest blocks of them fit.
+        // Only the smallest blocks fit for this many places.
         assert_eq!(block_size(4, &[(10_000, 4), (10_000, 16_384)]), Some(256));
         // Repeated elements, and sizes that no file has.
         assert_eq!(block_size(4, &[(1000, 0), (1000, 0)]), Some(256));

@@ -1,13 +1,13 @@
-//! How much may be read of views that repeat bytes of their storages.
+//! Limit on the bytes read through views that repeat bytes of their storages.
 //!
 //! A view of a few bytes can have 2^63 elements, and a million views can share one storage. Each storage may be read
-//! once without being counted; what is read beyond that is counted over all tensors of a file.
+//! once without being counted; further reads are counted over all tensors of a file.
 
 use std::collections::HashMap;
 
 use crate::{StorageId, Tensor};
 
-/// How many bytes of elements may still be read.
+/// Number of bytes of elements that may still be read.
 ///
 /// ```
 /// use tensor::{Budget, Dtype, Storage, Tensor};
@@ -30,12 +30,13 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Lets `repeated` bytes be read more than once.
+    /// Creates a budget of `repeated` bytes that may be read more than once.
     pub fn new(repeated: u64) -> Self {
         Self { left: repeated, unread: HashMap::new() }
     }
 
-    /// Takes what reading all elements of `tensor` costs; `false`, and nothing is taken, if it is more than is left.
+    /// Spends the cost of reading all elements of `tensor`. Returns false, and spends nothing, if the cost exceeds the
+    /// budget.
     pub fn spend(&mut self, tensor: &Tensor) -> bool {
         let storage = tensor.storage();
         let unread = self.unread.entry(storage.id()).or_insert_with(|| storage.len());

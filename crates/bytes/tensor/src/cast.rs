@@ -1,4 +1,4 @@
-//! The numbers of another storage in another dtype, converted when they are read.
+//! Storages of numbers that are cast to another dtype when they are read.
 //!
 //! Facts: `Tensor.to(dtype)`; see [`Conversion`].
 
@@ -12,12 +12,12 @@ use byte_source::{NotRepresentable, Observer, ReadError, WINDOW, Window};
 use crate::compute::{Compute, Inputs};
 use crate::{Conversion, Storage};
 
-/// Reads of up to this many bytes use a buffer on the stack.
+/// Largest read, in bytes, that uses a buffer on the stack.
 const SHORT: usize = 256;
 
-/// The elements of a storage that tensors view, and the name of a tensor that views them.
+/// Elements of a storage that tensors view, and for each element the name of such a tensor.
 ///
-/// What is between the first and the last element of a tensor counts as seen, even if its strides pass over some.
+/// All elements between the first and the last element of a tensor count as viewed, even if its strides pass over some.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Ranges of elements that do not overlap, in ascending order.
@@ -25,9 +25,9 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// What `views` see: a range of elements of the storage and a name each.
+    /// Merges `views`: a range of elements of the storage and a tensor name each.
     pub fn new(mut views: Vec<(Range<u64>, Arc<str>)>) -> Self {
-        // The largest of those that start together is the first.
+        // Of ranges with the same start, the largest comes first.
         views.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
         let mut end = 0;
         views.retain_mut(|(range, _)| {
@@ -38,13 +38,13 @@ impl Seen {
         Self { ranges: views }
     }
 
-    /// From the first to the last element that is seen.
+    /// Returns the range from the first to the last viewed element.
     fn hull(&self) -> Range<u64> {
         let end = self.ranges.last().map_or(0, |(range, _)| range.end);
         self.ranges.first().map_or(0, |(range, _)| range.start)..end
     }
 
-    /// The name of a tensor that views this element.
+    /// Returns the name of a tensor that views this element.
     fn name(&self, element: u64) -> Option<&Arc<str>> {
         let before = self.ranges.partition_point(|(range, _)| range.start <= element);
         let (range, name) = self.ranges.get(before.checked_sub(1)?)?;
@@ -52,39 +52,39 @@ impl Seen {
     }
 }
 
-/// The numbers of a storage that its conversion could not keep.
+/// Numbers of a storage that are out of the range of the new dtype.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfRange {
-    /// How many there are: components, of complex numbers.
+    /// Number of such values, where each part of a complex number counts.
     pub count: u64,
-    /// A tensor that has the first of them.
+    /// Name of a tensor that has the first value.
     pub first: Arc<str>,
 }
 
-/// The numbers of another storage in another dtype.
+/// Computation that casts the numbers of a storage to another dtype.
 #[derive(Debug)]
 pub struct CastNumbers {
     base: Storage,
     conversion: Conversion,
-    /// The byte of the base at which the storage starts.
+    /// Offset of the first converted byte in the base.
     start: usize,
-    /// How many components it has.
+    /// Number of components that are converted.
     components: usize,
-    /// Bytes of a component before and after the conversion.
+    /// Size of a component in bytes before (`from`) and after (`to`) the conversion.
     from: usize,
     to: usize,
     seen: Seen,
-    /// Set when a component was converted that is out of range.
+    /// Set when a converted component was out of range.
     is_out_of_range: AtomicBool,
 }
 
-/// What is done with a component that is out of range: the name of a tensor that has it, and its bytes before the
-/// conversion.
+/// Callback for a component that is out of range. It takes the name of a tensor that has the component, and the bytes
+/// before the conversion.
 type Found<'f> = dyn FnMut(&Arc<str>, &[u8]) -> Result<(), ReadError> + 'f;
 
 impl CastNumbers {
-    /// The elements of `range` of `base`, converted whenever they are read. Only elements that tensors have `seen`,
-    /// counted from the start of the range, are an error or counted where they are out of the dtype's range. `None` if
+    /// Casts the elements of `range` of `base` whenever they are read. Only elements that tensors have `seen`, counted
+    /// from the start of the range, are an error or counted if they are out of the dtype's range. Returns `None` if
     /// `range` is not inside `base`.
     pub fn new(base: &Storage, conversion: Conversion, range: &Range<u64>, seen: Seen) -> Option<Self> {
         let size = conversion.from().size();
@@ -107,7 +107,7 @@ impl CastNumbers {
         })
     }
 
-    /// The bytes of the base from which `len` bytes of component `at` and later ones are made.
+    /// Returns the range of bytes of the base from which `len` bytes from component `at` on are converted.
     fn bytes_of(&self, at: usize, len: usize) -> Result<Range<usize>, ReadError> {
         let components = len.checked_div(self.to).unwrap_or(0);
         if at.checked_add(components).is_none_or(|end| end > self.components) {
@@ -117,12 +117,12 @@ impl CastNumbers {
         Ok(start..start.saturating_add(components.saturating_mul(self.from)))
     }
 
-    /// Components that fill at most a window before and after the conversion.
+    /// Returns the number of components that fill at most a window before and after the conversion.
     fn piece(&self) -> usize {
         WINDOW.checked_div(self.from.max(self.to)).unwrap_or(1).max(1)
     }
 
-    /// Converts components, the first of which is number `at`.
+    /// Converts components, the first of which is component `at`.
     fn convert(&self, at: usize, bytes: &[u8], out: &mut [u8]) -> Result<(), ReadError> {
         if self.conversion.convert(bytes, out) {
             return Ok(());
@@ -139,7 +139,7 @@ impl CastNumbers {
         })
     }
 
-    /// Calls `found` with each component that is out of range and in a tensor. The first of `bytes` is number `at`.
+    /// Calls `found` for each component that is out of range and in a tensor. The first of `bytes` is component `at`.
     fn for_each_out_of_range(&self, at: usize, bytes: &[u8], found: &mut Found<'_>) -> Result<(), ReadError> {
         let mut out = [0; 8];
         let out = out.get_mut(..self.to).unwrap_or_default();
@@ -155,8 +155,8 @@ impl CastNumbers {
         Ok(())
     }
 
-    /// Reads the storage once more and counts the numbers of tensors that are out of range, unless all that were read are
-    /// in range.
+    /// Counts the numbers of tensors that are out of range, by reading the storage once more. `None` if there are none;
+    /// the storage is not read if all numbers that were converted are in range.
     ///
     /// # Errors
     /// When the storage cannot be read, or `observer` stops the work.

@@ -7,32 +7,32 @@ pub enum CompoundKind {
     Quantized {
         /// PyTorch's name of the scheme, such as `per_tensor_affine`.
         scheme: String,
-        /// The dimension that scales and zero points run along, per channel.
+        /// Dimension that scales and zero points run along, if they are per channel.
         axis: Option<u64>,
     },
-    /// Indices and values.
+    /// Indices and values of the elements that are stored.
     Sparse {
         /// PyTorch's name of the layout, such as `sparse_coo`.
         layout: String,
     },
     /// Tensors of several shapes in one buffer: parts `values`, `sizes`, `strides` and `offsets`.
     Nested,
-    /// Tensors that differ in one dimension, in one buffer: parts `values` and `offsets`, and `lengths` where
-    /// they have holes between them.
+    /// Tensors that differ in one dimension, in one buffer: parts `values` and `offsets`, and `lengths` if the buffer
+    /// has gaps between the tensors.
     Jagged,
-    /// A subclass of Tensor that keeps its data in its attributes. Its parts are the attributes that are tensors, by their
-    /// names; those of attributes that have parts themselves are joined with dots.
+    /// Subclass of `torch.Tensor` that keeps its data in its attributes. Its parts are the tensor attributes, by their
+    /// names; the names of nested parts are joined with dots.
     Subclass {
-        /// Its class, with its module.
+        /// Name of the class, with its module.
         class: String,
-        /// The shard that it holds, if it is one: `a shard of [4096, 4096], rank 0 of 8`.
+        /// Shard that the tensor holds, if it is sharded: `a shard of [4096, 4096], rank 0 of 8`.
         shard: Option<String>,
-        /// The other attributes, and what Python would print of each, abbreviated.
+        /// Names of the other attributes, each with its value as Python would print it, abbreviated.
         attributes: Vec<(String, String)>,
     },
     /// No data: on the meta device, or of a class that keeps its data elsewhere.
     Meta {
-        /// Why there are none, with its article, such as `a tensor on the meta device`.
+        /// Reason, with its article, such as `a tensor on the meta device`.
         what: String,
     },
 }

@@ -1,6 +1,6 @@
-//! Bytes that are computed from other storages whenever they are read: joined, cast, or with other signs.
+//! Storages whose bytes are computed from other storages whenever they are read: joined, cast, or with flipped signs.
 //!
-//! Computations nest, and are evaluated a window at a time. Each of them reads its inputs through [`Inputs`], which
+//! Computations nest, and are evaluated a window at a time. Each computation reads its inputs through [`Inputs`], which
 //! compares checksums on the way, so that a storage is read once.
 
 use std::fmt::Debug;
@@ -11,37 +11,37 @@ use byte_source::{Crc32, ReadError, WINDOW};
 
 use crate::Storage;
 
-/// Computes the bytes of a storage. [`Storage::computed`] makes a storage of it.
+/// Computation of the bytes of a storage, which [`Storage::computed`] creates from it.
 pub trait Compute: Debug + Send + Sync {
-    /// The number of bytes.
+    /// Returns the number of bytes.
     fn len(&self) -> u64;
 
-    /// Returns whether the computation has no bytes.
+    /// Returns true if the computation has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The storages that are read, each once.
+    /// Returns the storages that the computation reads, each once.
     fn inputs(&self) -> &[Storage];
 
-    /// Bytes that are computed together: at most [`WINDOW`], and a power of two.
+    /// Returns the number of bytes that are computed together: a power of two, at most [`WINDOW`].
     fn granule(&self) -> u64;
 
-    /// Computes the bytes from `offset` on into `buffer`, little-endian. Both ends are at multiples of the
+    /// Computes the bytes from `offset` on into `buffer`, little-endian. The range starts and ends at multiples of the
     /// [`granule`](Self::granule) or at the end.
     ///
     /// # Errors
     /// When an input cannot be read, or a number has no result.
     fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError>;
 
-    /// A part as a storage of its own, if it reads less than the whole. `range` is in bytes.
+    /// Returns a byte range as a storage of its own, if that reads less than the whole; `None` otherwise.
     fn slice(&self, range: Range<u64>) -> Option<Storage> {
         let _ = range;
         None
     }
 }
 
-/// Reads any range of a computation, whatever its granule.
+/// Reads any range of a computation, aligned to its granule or not.
 pub(crate) fn read(
     compute: &dyn Compute,
     inputs: &mut Inputs<'_>,
@@ -66,21 +66,22 @@ pub(crate) fn read(
     Ok(())
 }
 
-/// The inputs of a computation while it is evaluated.
+/// Inputs of a computation during its evaluation.
 #[derive(Debug)]
 pub struct Inputs<'i>(Vec<Input<'i>>);
 
 #[derive(Debug)]
 struct Input<'i> {
     storage: &'i Storage,
-    /// The inputs of a storage that is computed itself.
+    /// Inputs of a storage that is computed itself.
     inputs: Option<Inputs<'i>>,
-    /// The checksums of what was read, if they are compared.
+    /// Checksums of the ranges read so far, if they are compared.
     sums: Option<Sums>,
 }
 
 impl<'i> Inputs<'i> {
-    /// The inputs of `compute`. If all bytes will be read, `is_whole`, their checksums are computed on the way.
+    /// Creates the inputs of `compute`. `is_whole` says that all bytes will be read, so that checksums are computed on
+    /// the way.
     pub(crate) fn new(compute: &'i dyn Compute, is_whole: bool) -> Self {
         let input = |storage: &'i Storage| Input {
             storage,
@@ -106,7 +107,7 @@ impl<'i> Inputs<'i> {
         }
     }
 
-    /// Compares the checksums of the inputs, and reads what was not read for that.
+    /// Compares the checksums of the inputs, after reading the ranges that the computation did not read.
     pub(crate) fn verify(self) -> Result<(), ReadError> {
         self.0.into_iter().try_for_each(|input| {
             if let Some(sums) = input.sums {
@@ -117,24 +118,25 @@ impl<'i> Inputs<'i> {
     }
 }
 
-/// The checksums of the parts of a record that were read.
+/// Checksums of the ranges of a record that were read.
 #[derive(Debug)]
 pub(crate) struct Sums {
-    /// The range in the file that the checksum of the record is of.
+    /// Range of the file that the checksum of the record covers, in bytes.
     whole: Range<u64>,
-    /// Parts that do not touch each other, in ascending order.
+    /// Ranges in ascending order that do not touch each other, with their checksums.
     parts: Vec<(Range<u64>, Crc32)>,
 }
 
 impl Sums {
-    /// More parts than this are forgotten: the record is read once more then.
+    /// Largest number of parts; beyond it, all are dropped, and the record is read once more.
     const PARTS: usize = 1 << 10;
 
     pub(crate) fn new(whole: Range<u64>) -> Self {
         Self { whole, parts: Vec::new() }
     }
 
-    /// Adds bytes of the file, as the file has them. Those that were added before are passed over.
+    /// Adds bytes of the file, as the file has them, from file offset `start` on. Bytes that were added before are
+    /// skipped.
     pub(crate) fn add(&mut self, start: u64, bytes: &[u8]) {
         let end = start.saturating_add(bytes.len() as u64);
         let (mut at, place) = (start, self.parts.partition_point(|(part, _)| part.end < start));
@@ -174,10 +176,10 @@ impl Sums {
         }
     }
 
-    /// The checksum of the whole record. `add` adds a range of the file to a sum.
+    /// Returns the checksum of the whole record. `add` adds a range of the file to a sum.
     ///
     /// # Errors
-    /// Those of `add`.
+    /// The errors of `add`.
     pub(crate) fn finish(
         self,
         add: impl Fn(Range<u64>, &mut Crc32) -> Result<(), ReadError>,

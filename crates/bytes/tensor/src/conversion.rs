@@ -1,18 +1,18 @@
-//! Numbers of one dtype as those of another.
+//! Conversion of numbers from one dtype to another.
 //!
-//! Facts: `Tensor.to(dtype)` of PyTorch 2.15 on a CPU, which is C++'s `static_cast` by way of float32 where one of the
-//! dtypes is a float of 16 or 8 bits (`c10/util/TypeCast.h`). What C++ leaves undefined, a float that the integer does not
-//! have, is refused here.
+//! Facts: `Tensor.to(dtype)` of PyTorch 2.15 on a CPU, which is C++'s `static_cast` by way of float32 if one of the
+//! dtypes is a float of 16 or 8 bits (`c10/util/TypeCast.h`). The conversion of a float that is out of the integer's
+//! range, which C++ leaves undefined, is refused here.
 
 use crate::Dtype;
 use crate::small_float::{
     BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E4M3FNUZ, FLOAT8_E5M2, FLOAT8_E5M2FNUZ, FLOAT16, decode_e8m0, encode_e8m0,
 };
 
-/// Numbers that are decoded at once: they stay in the CPU's nearest cache.
+/// Numbers decoded at a time, few enough to stay in the L1 cache.
 const BLOCK: usize = 512;
 
-/// A conversion of numbers of one dtype into another.
+/// Conversion of numbers of one dtype into another.
 ///
 /// ```
 /// use tensor::{Conversion, Dtype};
@@ -26,19 +26,19 @@ pub struct Conversion {
     to: Dtype,
 }
 
-/// What a dtype's components are.
+/// Class of a dtype's components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Float,
     Integer,
     Bool,
     Complex,
-    /// Several numbers in a byte, numbers that a scale belongs to, and bits that are not numbers.
+    /// Packed numbers, quantized numbers, and bits that are not numbers.
     Other,
 }
 
 impl Conversion {
-    /// The conversion; `None` if one of the dtypes is not one of plain numbers, or just one of them is complex.
+    /// Returns the conversion; `None` if one of the dtypes is not one of plain numbers, or just one of them is complex.
     pub fn new(from: Dtype, to: Dtype) -> Option<Self> {
         let is_one = match (class(from), class(to)) {
             (Class::Other, _) | (_, Class::Other) => false,
@@ -47,24 +47,24 @@ impl Conversion {
         is_one.then_some(Self { from, to })
     }
 
-    /// The dtype of what is converted.
+    /// Returns the dtype before the conversion.
     pub fn from(self) -> Dtype {
         self.from
     }
 
-    /// The dtype of the result.
+    /// Returns the dtype of the result.
     pub fn to(self) -> Dtype {
         self.to
     }
 
-    /// Whether a number out of the target's range has no result: C++ and with it PyTorch leave undefined which integer a
-    /// float becomes.
+    /// Returns true if a number out of the target's range has no result: C++ and with it PyTorch leave undefined which
+    /// integer a float becomes.
     pub fn requires_range(self) -> bool {
         class(self.from) == Class::Float && class(self.to) == Class::Integer
     }
 
-    /// Converts components, little-endian. Returns whether all of them are in the target's range: those that are not
-    /// became infinite or NaN, the largest number of a dtype without infinity, or are wrapped around.
+    /// Converts components, little-endian. Returns true if all of them are in the target's range. Components out of
+    /// range become infinite or NaN, become the largest number of a dtype without infinity, or wrap around.
     pub(crate) fn convert(self, bytes: &[u8], out: &mut [u8]) -> bool {
         match component(self.from) {
             Dtype::Float64 => self.through::<f64, 8>(bytes, out, f64::from_le_bytes),
@@ -94,7 +94,7 @@ impl Conversion {
         }
     }
 
-    /// A float before the conversion, for messages.
+    /// Formats a float before the conversion, for messages.
     pub(crate) fn text(self, bytes: &[u8]) -> String {
         let mut double = [0; 8];
         let to_double = Self { from: self.from, to: Dtype::Float64 };
@@ -102,7 +102,7 @@ impl Conversion {
         format!("{:?}", f64::from_le_bytes(double))
     }
 
-    /// Decodes blocks of numbers with `decode`, and encodes them.
+    /// Decodes blocks of numbers with `decode`, and encodes them as the target dtype.
     fn through<N: Number, const SIZE: usize>(
         self,
         bytes: &[u8],
@@ -124,7 +124,7 @@ impl Conversion {
 }
 
 impl Dtype {
-    /// Whether the elements are real floating-point numbers, as `torch.dtype.is_floating_point` says.
+    /// Returns true if the elements are real floating-point numbers, as `torch.dtype.is_floating_point` says.
     pub fn is_floating_point(self) -> bool {
         class(self) == Class::Float || self == Self::Float4E2M1FnX2
     }
@@ -165,7 +165,7 @@ fn class(dtype: Dtype) -> Class {
     }
 }
 
-/// The dtype of the real and the imaginary part; others are their own component.
+/// Returns the dtype of the real and the imaginary part; any other dtype is its own component.
 fn component(dtype: Dtype) -> Dtype {
     match dtype {
         Dtype::Complex128 => Dtype::Float64,
@@ -176,7 +176,7 @@ fn component(dtype: Dtype) -> Dtype {
     }
 }
 
-/// Encodes numbers; returns whether all are in the range of `to`.
+/// Encodes numbers; returns true if all are in the range of `to`.
 fn encode<N: Number>(numbers: &[N], to: Dtype, out: &mut [u8]) -> bool {
     let wide = |code: u32, fits| {
         let [low, high, ..] = code.to_le_bytes();
@@ -234,7 +234,7 @@ fn encode<N: Number>(numbers: &[N], to: Dtype, out: &mut [u8]) -> bool {
     }
 }
 
-/// Encodes each number; returns whether all fit.
+/// Encodes each number with `encode`; returns true if all fit.
 fn each<N: Number, const SIZE: usize>(
     numbers: &[N],
     out: &mut [u8],
@@ -249,7 +249,7 @@ fn each<N: Number, const SIZE: usize>(
     all
 }
 
-/// Encodes the lowest bytes of each integer in two's complement.
+/// Encodes the lowest bytes of each integer in two's complement; returns true if all fit.
 fn integers<N: Number, const SIZE: usize>(numbers: &[N], out: &mut [u8], min: i128, max: i128) -> bool {
     each(numbers, out, |number| {
         let integer = number.to_integer();
@@ -259,15 +259,15 @@ fn integers<N: Number, const SIZE: usize>(numbers: &[N], out: &mut [u8], min: i1
     })
 }
 
-/// What numbers of every dtype are decoded to.
+/// Number type to which the numbers of a dtype are decoded.
 trait Number: Copy + Default + PartialEq {
-    /// The nearest number.
+    /// Returns the nearest f32.
     fn to_f32(self) -> f32;
     fn to_f64(self) -> f64;
-    /// The number without its fraction; something outside 65 bits for larger ones, `None` for NaN.
+    /// Returns the number without its fraction; numbers outside 65 bits stay outside, and NaN is `None`.
     fn to_integer(self) -> Option<i128>;
     fn is_finite(self) -> bool;
-    /// Whether the number is not one that only float32 turns into an infinity.
+    /// Returns false if a finite number becomes an infinity as an f32.
     fn stays_finite(self) -> bool {
         self.to_f32().is_finite() || !self.is_finite()
     }
@@ -318,7 +318,7 @@ impl Number for f64 {
     }
 }
 
-/// Integers, and how they become doubles.
+/// Implements [`Number`] for integers, each with its conversion to f64.
 macro_rules! integer {
     ($($integer:ty: $to_f64:expr),*) => {$(
         #[expect(clippy::cast_precision_loss, reason = "it is rounded to the nearest number")]
@@ -416,7 +416,7 @@ mod tests {
             let Some(conversion) = Conversion::new(from, to) else { continue };
             let size = |dtype: Dtype| usize::try_from(dtype.size()).expect("it is small");
             let mut out = vec![0xaa; size(to)];
-            // This one has no zero.
+            // The dtype has no zero.
             if from == Dtype::Float8E8M0FnU {
                 continue;
             }

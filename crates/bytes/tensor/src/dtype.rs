@@ -1,8 +1,8 @@
-//! The dtype table.
+//! Table of the PyTorch dtypes.
 //!
 //! Facts: PyTorch 2.15 `torch.dtype`, `torch/storage.py` and `c10/core/ScalarType.h`.
 
-/// The type of a tensor's elements.
+/// Type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the names are PyTorch's own; the table below has them in its spelling")]
@@ -42,16 +42,16 @@ pub enum Dtype {
     QUInt2X4,
 }
 
-/// One row: the dtype, PyTorch's name, its storage class in `torch`, bytes an element, and bytes a
-/// component (what a change of byte order swaps).
+/// Table row: the dtype, PyTorch's name, its storage class in `torch`, bytes per element, and bytes per component (the
+/// unit of a change of byte order).
 struct Row(Dtype, &'static str, Class, u8, u8);
 
-/// A storage class.
+/// Typed storage class of a dtype.
 #[derive(Clone, Copy)]
 enum Class {
-    /// One that `torch.save` writes.
+    /// Class that `torch.save` writes.
     Python(&'static str),
-    /// One that only TorchScript archives name; `torch.save` has an `UntypedStorage` instead.
+    /// Class that only TorchScript archives name; `torch.save` writes an `UntypedStorage` instead.
     Cpp(&'static str),
 }
 use Class::{Cpp, Python};
@@ -93,18 +93,18 @@ const TABLE: &[Row] = &[
 ];
 
 impl Dtype {
-    /// All dtypes, in the table's order.
+    /// Iterates over all dtypes in the table's order.
     pub fn all() -> impl Iterator<Item = Self> {
         TABLE.iter().map(|row| row.0)
     }
 
-    /// The dtype that PyTorch calls `name`, such as `bfloat16`.
+    /// Returns the dtype that PyTorch calls `name`, such as `bfloat16`.
     pub fn from_name(name: &str) -> Option<Self> {
         TABLE.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
-    /// The dtype of a typed storage class of the module `torch`, such as `BFloat16Storage`, or
-    /// `UInt16Storage` in a TorchScript archive.
+    /// Returns the dtype of a typed storage class of the module `torch`, such as `BFloat16Storage`, or `UInt16Storage`
+    /// in a TorchScript archive.
     pub fn from_storage_class(class: &str) -> Option<Self> {
         TABLE.iter().find(|row| matches!(row.2, Python(name) | Cpp(name) if name == class)).map(|row| row.0)
     }
@@ -113,12 +113,12 @@ impl Dtype {
         TABLE.iter().find(|row| row.0 == self).expect("a test counts that every dtype has its row")
     }
 
-    /// PyTorch's name without `torch.`.
+    /// Returns PyTorch's name without `torch.`.
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// The typed storage class in the module `torch`, where Python has one.
+    /// Returns the typed storage class in the module `torch`, where Python has one.
     pub fn storage_class(self) -> Option<&'static str> {
         match self.row().2 {
             Python(name) => Some(name),
@@ -126,18 +126,18 @@ impl Dtype {
         }
     }
 
-    /// Whether its tensors need a quantizer, which says what their elements mean.
+    /// Returns true if tensors of this dtype need a quantizer, which defines the values of their elements.
     pub fn is_quantized(self) -> bool {
         matches!(self, Self::QInt8 | Self::QUInt8 | Self::QInt32 | Self::QUInt4X2 | Self::QUInt2X4)
     }
 
-    /// Bytes an element.
+    /// Returns the size of an element in bytes.
     pub fn size(self) -> u64 {
         u64::from(self.row().3)
     }
 
-    /// Bytes a component: half of an element for complex numbers, else an element. This is what a
-    /// change of byte order swaps.
+    /// Returns the size of a component in bytes: half an element for complex numbers, else an element. A change of byte
+    /// order reverses components.
     pub fn component_size(self) -> u64 {
         u64::from(self.row().4)
     }

@@ -1,14 +1,14 @@
-//! Comparing the elements of two tensors.
+//! Comparison of the elements of two tensors.
 
 use byte_source::{Observer, ReadError, WINDOW, Window};
 
 use crate::Tensor;
 
 impl Tensor {
-    /// Whether `other` has the same shape, dtype and elements, compared bit by bit in windows.
+    /// Returns true if `other` has the same shape, dtype and elements, compared bit by bit in windows.
     ///
     /// # Errors
-    /// When one of them cannot be read, or `observer` stops the work.
+    /// When one of the tensors cannot be read, or `observer` stops the work.
     pub fn has_elements_of(&self, other: &Tensor, observer: &dyn Observer) -> Result<bool, ReadError> {
         if self.shape() != other.shape() || self.dtype() != other.dtype() {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! The elements of a strided view in C order.
+//! Gathering of the elements of a strided view in C order.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use byte_source::{Blob, ReadError, Sink, WINDOW, Window};
 use crate::Tensor;
 use crate::blocks::Blocks;
 
-/// See [`Tensor::gathered`].
+/// Elements of a tensor in C order; [`Tensor::gathered`] creates them.
 #[derive(Debug)]
 pub struct Gathered {
     tensor: Tensor,
@@ -38,7 +38,8 @@ impl Gathered {
         Self { tensor, outer, run }
     }
 
-    /// At most [`WINDOW`] bytes in C order from byte `start` on, little-endian. `start` is a multiple of the window.
+    /// Reads at most [`WINDOW`] bytes in C order from byte `start` on, little-endian. `start` is a multiple of the
+    /// window.
     ///
     /// # Errors
     /// When the storage cannot be read.
@@ -48,12 +49,13 @@ impl Gathered {
         Window::filled(len, |bytes| self.read(start, bytes, &mut self.blocks()))
     }
 
-    /// What [`read`](Self::read) keeps from one call to the next.
+    /// Creates the block cache that [`read`](Self::read) keeps from one call to the next.
     pub(crate) fn blocks(&self) -> Blocks<'_> {
         Blocks::new(self.tensor.storage(), self.run, &self.outer)
     }
 
-    /// Copies the bytes from `start` on (counted in C order) into `out`, little-endian. Both ends are at components.
+    /// Copies the bytes from `start` on (counted in C order) into `out`, little-endian. The range starts and ends at
+    /// components.
     pub(crate) fn read(&self, start: u64, out: &mut [u8], blocks: &mut Blocks<'_>) -> Result<(), ReadError> {
         let (mut at, mut out) = (start, out);
         while !out.is_empty() {
@@ -75,7 +77,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Sends runs shorter than a window, many to a window.
+    /// Sends runs that are shorter than a window, many per window.
     fn scatter(&self, start: u64, sink: &mut dyn Sink) -> Result<(), ReadError> {
         let mut blocks = self.blocks();
         let run = usize(self.run)?.max(1);
@@ -100,7 +102,7 @@ impl Gathered {
     }
 }
 
-/// Steps to the next index in C order; the byte offset there, or `None` after the last.
+/// Advances `index` in C order. Returns the byte offset of the new index, or `None` after the last.
 fn advance(index: &mut [u64], outer: &[(u64, u64)], mut at: u64) -> Option<u64> {
     for (i, (size, stride)) in index.iter_mut().zip(outer).rev() {
         *i = i.saturating_add(1);
@@ -173,7 +175,7 @@ mod tests {
         assert!(collect(&[0, 3], &[3, 1], 0, counting()).is_empty());
     }
 
-    /// Views of many sizes and strides, each element compared with the one at its place.
+    /// Compares the elements of views of many sizes and strides with directly indexed ones.
     #[test]
     fn any_view_is_read_element_by_element() {
         let bytes: Vec<u8> = (0..400_000_u32).flat_map(|n| n.wrapping_mul(40_503).to_le_bytes()).collect();

@@ -1,9 +1,8 @@
-//! Dtypes, tensors and storages: the middle where readers and writers meet.
+//! Dtypes, tensors and storages, the types that readers and writers share.
 //!
-//! A [`Tensor`] is a strided view of a [`Storage`], as in PyTorch: several tensors may share one
-//! storage, overlap in it, or repeat its elements. Its bounds are proven when it is built, so
-//! all of it can be read. Shapes, strides and storage offsets count elements; lengths
-//! say when they are bytes.
+//! A [`Tensor`] is a strided view of a [`Storage`], as in PyTorch: several tensors may share one storage, overlap in
+//! it, or repeat its elements. Its bounds are proven when it is built, so all of its elements can be read. Shapes,
+//! strides and storage offsets count elements; lengths say when they are bytes.
 
 mod blocks;
 mod budget;

@@ -1,7 +1,7 @@
-//! The storages of a file, each a record with a name, in one table.
+//! Table of the named records of a file, each of which is a storage.
 //!
-//! A file may have a million storages of a few bytes. One allocation each, and a map of their names, would take more
-//! memory than all that is known about them.
+//! A file may have a million storages of a few bytes. One allocation for each, and a map of their names, would take
+//! more memory than the records themselves.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -11,54 +11,54 @@ use byte_source::Source;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-/// The records of one file. Its storages are made by [`Storage::record`](crate::Storage::record).
+/// Records of one file. [`Storage::record`](crate::Storage::record) creates their storages.
 #[derive(Debug, Default)]
 pub struct Records {
-    /// The file, and the one with what was compressed in it.
+    /// The file, and the temporary file of its decompressed records (`inflated`).
     file: Option<Arc<dyn Source>>,
     inflated: Option<Arc<dyn Source>>,
-    /// What precedes each name in messages.
+    /// Prefix of each name in messages.
     prefix: String,
-    /// All names, one after the other.
+    /// Names of all records, concatenated.
     names: String,
     list: Vec<Record>,
-    /// The numbers of the records, by the hashes of their names.
+    /// Numbers of the records, by the hashes of their names.
     places: HashTable<u32>,
     state: RandomState,
 }
 
-/// Where a storage's bytes are.
+/// Location of a storage's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Whether it is in the file with what was compressed.
+    /// True if the record lies in the decompressed temporary file.
     pub inflated: bool,
-    /// The range in the file, in bytes.
+    /// Range of the record in its file, in bytes.
     pub range: Range<u64>,
-    /// The CRC-32 of the bytes; `None` if the file has none, or it was already checked.
+    /// CRC-32 of the bytes; `None` if the file has none, or it was already checked.
     pub crc: Option<u32>,
-    /// Where its name ends in the names of all records.
+    /// End of the name in the concatenated names, in bytes.
     name_end: usize,
 }
 
 impl Record {
-    /// A record that is in the first file.
+    /// Creates a record of the original file.
     pub fn new(range: Range<u64>, crc: Option<u32>) -> Self {
         Self { inflated: false, range, crc, name_end: 0 }
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub fn nbytes(&self) -> u64 {
         self.range.end.saturating_sub(self.range.start)
     }
 
-    /// A record that is in the file with what was compressed.
+    /// Creates a record of the decompressed temporary file.
     pub fn inflated(range: Range<u64>) -> Self {
         Self { inflated: true, ..Self::new(range, None) }
     }
 }
 
 impl Records {
-    /// No records, with room for some. `prefix` precedes their names in messages.
+    /// Creates an empty table with room for `records` records. `prefix` precedes their names in messages.
     pub fn with_capacity(prefix: &str, records: usize) -> Self {
         Self {
             prefix: prefix.to_owned(),
@@ -68,7 +68,7 @@ impl Records {
         }
     }
 
-    /// Adds a record; returns whether its name is new, and there is room for it.
+    /// Adds a record. Returns false if its name exists already or the table is full.
     pub fn insert(&mut self, name: &str, record: Record) -> bool {
         let Ok(number) = u32::try_from(self.list.len()) else { return false };
         if self.find(name).is_some() {
@@ -82,39 +82,39 @@ impl Records {
         true
     }
 
-    /// Sets the sources that the records are in.
+    /// Sets the sources that hold the records.
     pub fn set_sources(&mut self, file: &Arc<dyn Source>, inflated: Option<&Arc<dyn Source>>) {
         self.file = Some(Arc::clone(file));
         self.inflated = inflated.cloned();
     }
 
-    /// The number of the record called `name`.
+    /// Returns the number of the record called `name`.
     pub fn find(&self, name: &str) -> Option<u32> {
         let is_called = |number: &u32| name_of(&self.names, &self.list, *number) == name;
         self.places.find(self.state.hash_one(name), is_called).copied()
     }
 
-    /// A record by its number.
+    /// Returns a record by its number.
     pub fn get(&self, number: u32) -> Option<&Record> {
         self.list.get(number as usize)
     }
 
-    /// The name of a record in messages.
+    /// Returns the name of a record as shown in messages.
     pub fn full_name(&self, number: u32) -> String {
         [&self.prefix, name_of(&self.names, &self.list, number)].concat()
     }
 
-    /// How many records there are.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no records.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The source that a record is in.
+    /// Returns the source that holds a record.
     pub fn source_of(&self, record: &Record) -> Option<&Arc<dyn Source>> {
         if record.inflated { self.inflated.as_ref() } else { self.file.as_ref() }
     }

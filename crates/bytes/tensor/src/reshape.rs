@@ -1,14 +1,15 @@
-//! The elements of a tensor in another shape, and with the rows of each head in another order.
+//! Reshaping of tensors, and reordering of the rows of each attention head.
 //!
-//! Facts: `torch.Tensor.reshape`, which returns a view where the elements are stored in C order and else a copy. The
-//! copy is made when its bytes are sent.
+//! Facts: `torch.Tensor.reshape`, which returns a view if the elements are stored in C order and else a copy. This
+//! crate makes the copy when the bytes are sent.
 
 use std::num::NonZeroU64;
 
 use crate::{Error, Tensor, contiguous_strides};
 
 impl Tensor {
-    /// The elements in C order as a contiguous tensor of this shape. It shares the storage of a contiguous tensor.
+    /// Returns the elements in C order as a contiguous tensor of this shape. The result of a contiguous tensor shares
+    /// its storage.
     ///
     /// # Errors
     /// When the shape does not have as many elements.
@@ -30,9 +31,9 @@ impl Tensor {
         Self::new(self.dtype(), shape.to_vec(), contiguous_strides(shape), offset, storage)
     }
 
-    /// The first dimension seen as a grid of `groups` × `rows` × `columns`, with its rows and columns exchanged: element
-    /// `(g, r, c)` becomes element `(g, c, r)`. `columns` follows from the size of the dimension. Called with the number
-    /// of columns as `rows`, it undoes itself.
+    /// Views the first dimension as a grid of `groups` × `rows` × `columns`, and exchanges its rows and columns:
+    /// element `(g, r, c)` becomes element `(g, c, r)`. `columns` follows from the size of the dimension. A second call
+    /// with the number of columns as `rows` is the inverse.
     ///
     /// # Errors
     /// When `groups` × `rows` does not divide the first dimension.
@@ -117,7 +118,7 @@ mod tests {
         assert_eq!(bytes(&halves), [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]);
         let pairs = halves.with_grid_transposed(2, rows(2)).expect("2 × 2 × 3");
         assert_eq!(bytes(&pairs), bytes(&tensor));
-        // One row of pairs is what it was: the storage is shared.
+        // With one row, nothing changes, and the storage is shared.
         let same = tensor.with_grid_transposed(6, rows(1)).expect("6 × 1 × 2");
         assert_eq!(same.view_id(), tensor.view_id());
         let transposed = view(&[4, 3], &[1, 4], 0).with_grid_transposed(1, rows(2)).expect("1 × 2 × 2");

@@ -1,5 +1,5 @@
-//! Which storages tensors share, and the bytes of a storage as an archive holds them: PyTorch's archives have one record
-//! for each storage, however many tensors view it.
+//! Storages that tensors share, and their bytes as an archive holds them: PyTorch's archives have one record for each
+//! storage, however many tensors view it.
 //!
 //! Facts: `get_storage_from_record` in `torch/csrc/jit/python/init.cpp` and `readInstruction` in
 //! `torch/csrc/jit/serialization/unpickler.cpp`. A record shorter than its persistent id says is read past its end.
@@ -9,24 +9,24 @@ use foldhash::{HashMap, HashMapExt};
 
 use crate::{Storage, StorageId, Tensor};
 
-/// The storages of some tensors, each once, in the order in which the tensors first view them: it is the order in which
-/// the source has them, and a file is read fastest from its start to its end.
+/// Distinct storages of some tensors, in the order in which the tensors first view them. The source has them in this
+/// order, and a file is read fastest from its start to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shared {
-    /// By storage, the number of the first tensor over it.
+    /// Number of the first tensor over each storage.
     pub first: Vec<u32>,
-    /// By tensor, the number of its storage.
+    /// Number of the storage of each tensor.
     pub by_tensor: Vec<u32>,
 }
 
 impl Shared {
-    /// The storages of `tensors`; `None` if there are more tensors than 32 bits count.
+    /// Collects the storages of `tensors`; `None` if there are more tensors than 32 bits count.
     pub fn new<'t>(tensors: impl ExactSizeIterator<Item = &'t Tensor>) -> Option<Self> {
         u32::try_from(tensors.len()).ok()?;
         let mut all = Self { first: Vec::new(), by_tensor: Vec::with_capacity(tensors.len()) };
         let mut known: HashMap<StorageId, u32> = HashMap::with_capacity(tensors.len());
         for (position, tensor) in (0..).zip(tensors) {
-            // Not more than there are tensors.
+            // At most as many storages as tensors.
             let next = u32::try_from(all.first.len()).ok()?;
             let number = *known.entry(tensor.storage().id()).or_insert(next);
             if number == next {
@@ -38,10 +38,10 @@ impl Shared {
     }
 }
 
-/// The whole elements of a storage, as an archive holds them.
+/// Whole elements of a storage, as an archive holds them.
 ///
-/// If a storage ends in the middle of an element, those last bytes are left out. No tensor reaches them, and a record has
-/// as many bytes as its elements.
+/// Bytes of an incomplete last element are left out. No tensor reaches them, and a record has as many bytes as its
+/// elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Elements<'s> {
     storage: &'s Storage,
@@ -49,17 +49,17 @@ pub struct Elements<'s> {
 }
 
 impl<'s> Elements<'s> {
-    /// The elements of `size` bytes in `storage`.
+    /// Selects the whole elements of `size` bytes in `storage`.
     pub fn new(storage: &'s Storage, size: u64) -> Self {
         Self { storage, size }
     }
 
-    /// How many there are.
+    /// Returns the number of whole elements.
     pub fn count(&self) -> u64 {
         self.storage.len().checked_div(self.size).unwrap_or(0)
     }
 
-    /// Bytes after the last one, which are not sent.
+    /// Returns the number of bytes after the last whole element, which are not sent.
     pub fn cut(&self) -> u64 {
         self.storage.len().saturating_sub(self.len())
     }
@@ -79,7 +79,7 @@ impl Blob for Elements<'_> {
     }
 }
 
-/// Passes the first bytes on and drops the others.
+/// Sink that passes on the first `left` bytes and drops the rest.
 struct First<'s> {
     left: u64,
     sink: &'s mut dyn Sink,

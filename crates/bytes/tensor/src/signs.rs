@@ -1,4 +1,4 @@
-//! The numbers of another storage with their signs flipped, for tensors whose conj or neg bit is set.
+//! Storages of numbers with flipped signs, for tensors whose conj or neg bit is set.
 //!
 //! Facts: `Tensor.resolve_conj` and `Tensor.resolve_neg`. The sign of a floating-point number is the highest bit of its
 //! last byte, little-endian; the imaginary part of a complex number follows the real one.
@@ -10,22 +10,22 @@ use byte_source::ReadError;
 use crate::Storage;
 use crate::compute::{Compute, Inputs};
 
-/// Which numbers change their sign.
+/// Numbers whose sign is flipped, which follow from a tensor's conj and neg bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signs {
-    /// All: a neg bit.
+    /// All numbers: a neg bit.
     All,
-    /// The imaginary parts: a conj bit.
+    /// Imaginary parts: a conj bit.
     Imaginary,
-    /// The real parts: both bits.
+    /// Real parts: a conj and a neg bit.
     Real,
 }
 
-/// See [`Storage::with_signs`].
+/// Computation that implements [`Storage::with_signs`].
 #[derive(Debug)]
 pub(crate) struct Signed {
     pub(crate) base: Storage,
-    /// Bytes of a number, or of a part of a complex one.
+    /// Size in bytes of a real number, or of a part of a complex number.
     pub(crate) component: usize,
     pub(crate) signs: Signs,
 }
@@ -49,7 +49,7 @@ impl Compute for Signed {
         Ok(())
     }
 
-    /// A part starts with a real number, or which signs flip would change.
+    /// Returns `None` for a range that starts with an imaginary part, because flips count from a real part.
     fn slice(&self, range: Range<u64>) -> Option<Storage> {
         let component = self.component as u64;
         let is_real = range.start.is_multiple_of(component.saturating_mul(2));
@@ -58,7 +58,7 @@ impl Compute for Signed {
 }
 
 impl Signed {
-    /// Flips signs in bytes that start at byte `at` of the storage, a component's first.
+    /// Flips signs in `bytes`, which start at byte `at` of the storage, the first byte of a component.
     fn flip(&self, bytes: &mut [u8], at: u64) {
         let first = usize::from(at.checked_div(self.component as u64).unwrap_or(0) % 2 == 1);
         for (index, number) in bytes.chunks_exact_mut(self.component).enumerate() {
@@ -103,7 +103,7 @@ mod tests {
             let found = numbers(&|sink| of(signs).write_to(sink));
             assert_eq!(found.iter().map(|n| n.to_bits()).collect::<Vec<_>>(), expected.map(f32::to_bits));
         }
-        // A view that jumps, and a part cut out of the middle.
+        // A strided view, and a slice from the middle.
         let every_other = Tensor::new(Dtype::Complex64, vec![2], vec![2], 0, of(Signs::Imaginary));
         let every_other = every_other.expect("three numbers are enough");
         assert_eq!(numbers(&|sink| every_other.gathered().write_to(sink)), [0.0, -1.0, 4.0, -5.0]);

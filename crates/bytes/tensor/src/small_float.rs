@@ -1,4 +1,4 @@
-//! Floating-point formats of 8 and 16 bits, from and to float32.
+//! Conversions of floating-point formats of 8 and 16 bits from and to float32.
 //!
 //! Facts: `torch/headeronly/util/` of PyTorch 2.15: `BFloat16.h`, `Half.h`, `Float8_e4m3fn.h`, `Float8_e4m3fnuz.h`,
 //! `Float8_e5m2.h`, `Float8_e5m2fnuz.h` and `Float8_e8m0fnu.h`. All round to the nearest value, and from halfway to the
@@ -9,21 +9,21 @@
     reason = "a loop over a format's numbers is only vectorised with the format as a constant"
 )]
 
-/// A sign, an exponent and a mantissa. The codes below are without the sign.
+/// Floating-point format of a sign, an exponent and a mantissa. The bit patterns below are without the sign.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SmallFloat {
-    /// Bits of the mantissa.
+    /// Number of bits of the mantissa.
     mantissa: u32,
-    /// The exponent's code for 1.0.
+    /// Bit pattern of the exponent of 1.0.
     bias: u32,
-    /// The code of the largest finite number.
+    /// Bit pattern of the largest finite number.
     max: u32,
-    /// The code of what is larger.
+    /// Bit pattern for values above the maximum.
     above: u32,
     nan: u32,
-    /// The sign's bit.
+    /// Mask of the sign bit.
     sign: u32,
-    /// Whether the sign's bit alone is NaN, so that there is neither a negative zero nor an infinity.
+    /// True if the sign bit alone is NaN, so that there is neither a negative zero nor an infinity.
     is_fnuz: bool,
 }
 
@@ -45,7 +45,7 @@ pub(crate) const FLOAT16: SmallFloat = SmallFloat {
     sign: 0x8000,
     is_fnuz: false,
 };
-/// The largest number takes the place of infinity since PyTorch 2.15; older versions have NaN there.
+/// Format `float8_e4m3fn`. Values above the maximum become the maximum since PyTorch 2.15; older versions return NaN.
 pub(crate) const FLOAT8_E4M3FN: SmallFloat =
     SmallFloat { mantissa: 3, bias: 7, max: 0x7e, above: 0x7e, nan: 0x7f, sign: 0x80, is_fnuz: false };
 pub(crate) const FLOAT8_E5M2: SmallFloat =
@@ -61,20 +61,20 @@ const F32_SIGN: u32 = 1 << 31;
 const F32_INFINITY: u32 = 0xff << F32_MANTISSA;
 
 impl SmallFloat {
-    /// The code of the nearest number, and whether it is in the range of the format. NaN and infinities of formats that
-    /// have them are.
-    // Without branches, so that the compiler computes several at once.
+    /// Rounds a number to the format. Returns the bit pattern, and true if the number is in the range of the format.
+    /// NaN is in range, and so are infinities if the format has them.
+    // Without branches, so that the compiler vectorises loops over it.
     #[inline(always)]
     pub(crate) fn encode(self, number: f32) -> (u32, bool) {
         let bits = number.to_bits() & !F32_SIGN;
         let sign = if number.to_bits() & F32_SIGN == 0 { 0 } else { self.sign };
         let dropped = F32_MANTISSA.saturating_sub(self.mantissa);
         let rebias = F32_BIAS.saturating_sub(self.bias);
-        // Half of the last place that is kept, or a bit less where the place is even.
+        // Rounds to nearest even: half of the last place that is kept, or a bit less if that place is even.
         let half = (1_u32 << dropped.saturating_sub(1)).saturating_sub(1);
         let rounded = bits.wrapping_add(half).wrapping_add((bits >> dropped) & 1) >> dropped;
         let normal = rounded.wrapping_sub(rebias << self.mantissa);
-        // Below the smallest normal number, an addition aligns the last place, and rounds.
+        // Below the smallest normal number, an addition aligns and rounds the last place.
         let magic = (rebias.saturating_add(dropped).saturating_add(1)) << F32_MANTISSA;
         let aligned = (f32::from_bits(bits) + f32::from_bits(magic)).to_bits().wrapping_sub(magic);
         let is_normal = rebias == 0 || bits >= rebias.saturating_add(1) << F32_MANTISSA;
@@ -89,7 +89,7 @@ impl SmallFloat {
         (code | sign, fits)
     }
 
-    /// The number of a code.
+    /// Returns the number that a bit pattern encodes.
     #[inline(always)]
     pub(crate) fn decode(self, code: u32) -> f32 {
         let sign = if code & self.sign == 0 { 0 } else { F32_SIGN };
@@ -114,20 +114,21 @@ impl SmallFloat {
     }
 }
 
-/// The nearest power of two as an exponent without a sign, and whether it is in the range of the format.
+/// Rounds a number to the nearest power of two. Returns its biased exponent, without a sign, and true if it is in the
+/// range of the format.
 #[inline(always)]
 pub(crate) fn encode_e8m0(number: f32) -> (u8, bool) {
     let bits = number.to_bits() & !F32_SIGN;
     let [exponent, ..] = (bits >> F32_MANTISSA).to_le_bytes();
     let mantissa = bits & ((1 << F32_MANTISSA) - 1);
     let half = 1 << (F32_MANTISSA - 1);
-    // Halfway, a normal number is rounded up and a subnormal one down.
+    // Of two nearest powers, a normal number takes the larger and a subnormal number the smaller.
     let is_up = mantissa > half || (mantissa == half && exponent > 0);
     let code = if exponent < u8::MAX && is_up { exponent.saturating_add(1) } else { exponent };
     (code, code < u8::MAX || bits > F32_INFINITY)
 }
 
-/// Two to the power of an exponent.
+/// Returns two to the power of a biased exponent.
 #[inline(always)]
 pub(crate) fn decode_e8m0(code: u8) -> f32 {
     match code {

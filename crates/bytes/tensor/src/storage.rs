@@ -1,4 +1,4 @@
-//! The bytes that tensors are views of.
+//! Storages: the bytes that tensors view.
 
 use std::io;
 use std::ops::Range;
@@ -10,26 +10,26 @@ use crate::compute::{self, Compute, Inputs, Sums};
 use crate::records::Records;
 use crate::signs::{Signed, Signs};
 
-/// The order of the bytes of a number.
+/// Byte order of the numbers in a storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
-    /// The last byte is the most significant one.
+    /// Least significant byte first.
     Little,
-    /// The first byte is the most significant one.
+    /// Most significant byte first.
     Big,
 }
 
-/// The bytes of one storage. Clones are the same storage and have the same [`id`](Self::id).
+/// Bytes that tensors view. Clones are the same storage and have the same [`id`](Self::id).
 #[derive(Clone, Debug)]
 pub struct Storage {
     bytes: Bytes,
-    /// Bytes a component to reverse; 1 for little-endian storages.
+    /// Component size in bytes of a big-endian storage, whose components are reversed; 1 for little-endian storages.
     swap: u8,
 }
 
 #[derive(Clone, Debug)]
 enum Bytes {
-    /// A record of a file.
+    /// Number of a record of a file.
     Record(Arc<Records>, u32),
     Other(Arc<Inner>),
 }
@@ -38,69 +38,71 @@ enum Bytes {
 enum Inner {
     Stored {
         region: Region,
-        /// And the range of the source that it covers: the region's, or a larger one for a slice.
+        /// Checksum, and the range of the source that it covers: the region's, or a larger one for a slice.
         checksum: Option<(Checksum, Range<u64>)>,
     },
     Owned(Vec<u8>),
     Computed(Arc<dyn Compute>),
 }
 
-/// A storage that is a part of a source.
+/// Range of a source that a storage consists of.
 struct Stored<'s> {
     source: &'s Arc<dyn Source>,
     range: Range<u64>,
-    /// The CRC-32 of a range of the source: of `range`, or of a larger one for a slice.
+    /// CRC-32, and the range of the source that it covers: `range`, or a larger one for a slice.
     sum: Option<(u32, Range<u64>)>,
 }
 
-/// The checksum of a storage, compared whenever all of its bytes are read.
+/// Expected checksum of a storage, compared whenever all of its bytes are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksum {
-    /// The CRC-32 of the bytes as the file has them.
+    /// CRC-32 of the bytes as stored in the file.
     pub crc: u32,
-    /// The storage's name in the file, for messages.
+    /// Name of the storage in the file, for messages.
     pub record: Arc<str>,
 }
 
-/// The identity of a storage: equal only for clones of one storage.
+/// Identity of a storage: equal only for clones of one storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StorageId(usize);
 
 impl Storage {
-    /// A range (bytes) of a source, little-endian until [`with_byte_order`](Self::with_byte_order) says otherwise.
+    /// Creates a storage of a byte range of a source, little-endian until [`with_byte_order`](Self::with_byte_order)
+    /// says otherwise.
     pub fn stored(region: Region, checksum: Option<Checksum>) -> Self {
         let checksum = checksum.map(|checksum| (checksum, region.range()));
         Self::from(Inner::Stored { region, checksum })
     }
 
-    /// A record of a file, little-endian until [`with_byte_order`](Self::with_byte_order) says otherwise; `None` when it
-    /// is not inside the file.
+    /// Creates a storage of a record, little-endian until [`with_byte_order`](Self::with_byte_order) says otherwise;
+    /// `None` if the record is not inside the file.
     pub fn record(records: &Arc<Records>, number: u32) -> Option<Self> {
         let record = records.get(number)?;
         Region::new(records.source_of(record)?, record.range.clone())?;
         Some(Self { bytes: Bytes::Record(Arc::clone(records), number), swap: 1 })
     }
 
-    /// Little-endian bytes in memory.
+    /// Creates a storage of little-endian bytes in memory.
     pub fn owned(bytes: Vec<u8>) -> Self {
         Self::from(Inner::Owned(bytes))
     }
 
-    /// Bytes that are computed from other storages whenever they are read.
+    /// Creates a storage whose bytes are computed from other storages whenever they are read.
     pub fn computed(compute: Arc<dyn Compute>) -> Self {
         Self::from(Inner::Computed(compute))
     }
 
-    /// The same floating-point numbers of `component_size` bytes, the signs of some flipped, as a storage of its own.
+    /// Returns a new storage of the same floating-point numbers, of `component_size` bytes each, with some signs
+    /// flipped.
     #[must_use]
     pub fn with_signs(&self, component_size: u64, signs: Signs) -> Self {
         let component = usize::try_from(component_size).unwrap_or(1).max(1);
         Self::computed(Arc::new(Signed { base: self.clone(), component, signs }))
     }
 
-    /// A part of the storage as a storage of its own. `range` is in bytes, and starts and ends at components. When all of
-    /// the part is sent, the rest is read too, for the checksum. `None` if `range` is not inside the storage, or the bytes
-    /// are not contiguous.
+    /// Returns a byte range as a storage of its own. `range` starts and ends at components. Sending all of the slice
+    /// also reads the rest of the record, for its checksum. Returns `None` if `range` is not inside the storage, or the
+    /// bytes are not contiguous.
     pub fn slice(&self, range: Range<u64>) -> Option<Self> {
         if let Some(stored) = self.in_source() {
             let region = Region::new(stored.source, stored.range)?.slice(range)?;
@@ -116,7 +118,7 @@ impl Storage {
         Some(Self { swap: self.swap, ..part })
     }
 
-    /// The same storage, its bytes read as components of `component_size` bytes in `order`.
+    /// Returns the same storage, its bytes read as components of `component_size` bytes in `order`.
     #[must_use]
     pub fn with_byte_order(mut self, order: ByteOrder, component_size: u64) -> Self {
         self.swap = match order {
@@ -126,10 +128,10 @@ impl Storage {
         self
     }
 
-    /// An id that is equal for two tensors if they share memory.
+    /// Returns the identity of the storage, which two tensors share if they share memory.
     pub fn id(&self) -> StorageId {
         StorageId(match &self.bytes {
-            // Each record has an address too.
+            // A record of a table has an address of its own, like any other storage.
             Bytes::Record(records, number) => {
                 records.get(*number).map_or(0, |record| std::ptr::from_ref(record).addr())
             }
@@ -137,7 +139,7 @@ impl Storage {
         })
     }
 
-    /// Returns whether the storage, or one that it is computed from, is this record.
+    /// Returns true if the storage, or one that it is computed from, is this record.
     pub fn reads_record(&self, record: &Damaged) -> bool {
         match self.compute() {
             Some(compute) => compute.inputs().iter().any(|input| input.reads_record(record)),
@@ -147,7 +149,7 @@ impl Storage {
         }
     }
 
-    /// The computation of its bytes; `None` if they are stored.
+    /// Returns the computation of the bytes; `None` if they are stored.
     pub(crate) fn compute(&self) -> Option<&dyn Compute> {
         match self.inner() {
             Some(Inner::Computed(compute)) => Some(&**compute),
@@ -155,7 +157,7 @@ impl Storage {
         }
     }
 
-    /// The number of the record that it is; `None` for other storages.
+    /// Returns the number of the record; `None` for a storage that is not a record.
     pub fn record_number(&self) -> Option<u32> {
         match &self.bytes {
             Bytes::Record(_, number) => Some(*number),
@@ -163,7 +165,7 @@ impl Storage {
         }
     }
 
-    /// The part of a source that it is; `None` for other storages.
+    /// Returns the range of a source that the storage consists of; `None` for owned and computed storages.
     fn in_source(&self) -> Option<Stored<'_>> {
         match &self.bytes {
             Bytes::Record(records, number) => {
@@ -181,7 +183,7 @@ impl Storage {
         }
     }
 
-    /// The name of its record, for messages.
+    /// Returns the name of the record, for messages; empty if it has none.
     fn record_name(&self) -> String {
         match &self.bytes {
             Bytes::Record(records, number) => records.full_name(*number),
@@ -192,7 +194,7 @@ impl Storage {
         }
     }
 
-    /// What it is if it is not a record.
+    /// Returns the content of a storage that is not a record; `None` for a record.
     fn inner(&self) -> Option<&Inner> {
         match &self.bytes {
             Bytes::Record(..) => None,
@@ -200,18 +202,19 @@ impl Storage {
         }
     }
 
-    /// The offset of the bytes in their file.
+    /// Returns the byte offset in the source; `None` for owned and computed storages.
     pub fn file_offset(&self) -> Option<u64> {
         self.in_source().map(|stored| stored.range.start)
     }
 
-    /// The bytes in memory, without reading, copying or checking them; `None` if no source has exactly these bytes there.
+    /// Returns the bytes in memory, without reading, copying or checking them; `None` if no source has exactly these
+    /// bytes in memory.
     pub fn mapped_bytes(&self) -> Option<&[u8]> {
         let stored = self.in_source().filter(|_| self.swap == 1)?;
         byte_source::part(stored.source.in_memory()?, &stored.range)
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> u64 {
         match self.inner() {
             Some(Inner::Computed(compute)) => compute.len(),
@@ -220,28 +223,28 @@ impl Storage {
         }
     }
 
-    /// Whether the bytes are computed from those of other storages.
+    /// Returns true if the bytes are computed from those of other storages.
     pub fn is_computed(&self) -> bool {
         self.compute().is_some()
     }
 
-    /// Whether the storage has no bytes.
+    /// Returns true if the storage has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The range of the source that its checksum is of.
+    /// Returns the range of the source that the checksum covers.
     pub(crate) fn summed(&self) -> Option<Range<u64>> {
         Some(self.in_source()?.sum?.1)
     }
 
-    /// Reads what was not summed of the record, and compares its checksum.
+    /// Reads the ranges of the record that `sums` lacks, and compares the checksum.
     pub(crate) fn verify(&self, sums: Sums) -> Result<(), ReadError> {
         let Some(Stored { source, .. }) = self.in_source() else { return Ok(()) };
         self.compare(sums.finish(|range, sum| add(&**source, range, sum))?)
     }
 
-    /// Compares the CRC-32 of the record with the one in the file.
+    /// Compares the computed CRC-32 of the record with the one in the file.
     fn compare(&self, found: u32) -> Result<(), ReadError> {
         match self.in_source() {
             Some(Stored { source, sum: Some((expected, _)), .. }) if expected != found => {
@@ -260,7 +263,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Copies bytes of a storage that is not computed, and adds them to its checksum as the source has them.
+    /// Copies bytes of a storage that is not computed, and adds them, as the source has them, to `sums`.
     pub(crate) fn read_stored(
         &self,
         start: u64,
@@ -290,7 +293,7 @@ impl Storage {
         }
     }
 
-    /// Sends the bytes of `range` to `sink`, little-endian, in windows. Both ends are at components.
+    /// Sends the bytes of `range` to `sink`, little-endian, in windows. `range` starts and ends at components.
     pub(crate) fn send(&self, range: Range<u64>, sink: &mut dyn Sink) -> Result<(), ReadError> {
         if range.end > self.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -317,7 +320,7 @@ impl Storage {
         add(&**source, whole.start..all.start, &mut sum)?;
         for window in windows(all.clone()) {
             let mut window = Window::read(&**source, window)?;
-            // A zip file needs the same sum of the bytes as they are sent, so those are summed only once.
+            // A zip file needs the same CRC-32 of the bytes that are sent, so each window is summed only once.
             sum.add(&window);
             if self.swap > 1 {
                 window = Window::filled(window.len(), |bytes| {
@@ -353,12 +356,12 @@ fn add(source: &dyn Source, range: Range<u64>, sum: &mut Crc32) -> Result<(), Re
     })
 }
 
-/// The bytes of a window.
+/// Returns the length of a window in bytes.
 fn len_of(window: &Range<u64>) -> usize {
     usize::try_from(window.end.saturating_sub(window.start)).unwrap_or(WINDOW)
 }
 
-/// All bytes of the storage, little-endian.
+/// Blob of all bytes of the storage, little-endian.
 impl Blob for Storage {
     fn len(&self) -> u64 {
         Storage::len(self)

@@ -1,4 +1,4 @@
-//! A strided view of a storage, its bounds proven.
+//! Strided views of storages, with proven bounds.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use foldhash::HashSet;
 
 use crate::{CastNumbers, Conversion, Dtype, Gathered, Seen, Storage};
 
-/// Why a view does not fit its storage.
+/// Error of creating, joining or reshaping a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The shape and the stride differ in length.
     #[error("shape {shape:?} has {} dimensions, stride {stride:?} has {}", shape.len(), stride.len())]
     Rank {
-        /// The shape, in elements.
+        /// Shape of the tensor, in elements.
         shape: Vec<u64>,
-        /// The stride, in elements.
+        /// Stride of the tensor, in elements.
         stride: Vec<u64>,
     },
     /// The view reads past the end of its storage.
@@ -24,11 +24,11 @@ pub enum Error {
         "shape {shape:?} with stride {stride:?} at offset {offset} needs {needed} bytes of its storage, which has {available}"
     )]
     Bounds {
-        /// The shape, in elements.
+        /// Shape of the tensor, in elements.
         shape: Vec<u64>,
-        /// The stride, in elements.
+        /// Stride of the tensor, in elements.
         stride: Vec<u64>,
-        /// The storage offset, in elements.
+        /// Storage offset, in elements.
         offset: u64,
         /// Bytes up to the end of the view's last element.
         needed: u64,
@@ -38,104 +38,102 @@ pub enum Error {
     /// Tensors to be joined differ in shape along another dimension.
     #[error("shape {part:?} cannot follow shape {first:?} along dimension {dim}")]
     Unlike {
-        /// The shape of the first part, in elements.
+        /// Shape of the first part, in elements.
         first: Vec<u64>,
-        /// The shape of another part, in elements.
+        /// Shape of another part, in elements.
         part: Vec<u64>,
-        /// The dimension, counted from 0.
+        /// Dimension along which the parts are joined, counted from 0.
         dim: usize,
     },
     /// Tensors to be joined differ in dtype.
     #[error("a part of dtype {part} cannot follow one of {first}")]
     Mixed {
-        /// The dtype of the first part.
+        /// Dtype of the first part.
         first: Dtype,
-        /// The dtype of another part.
+        /// Dtype of another part.
         part: Dtype,
     },
-    /// A tile that is not inside the tensor.
+    /// A tile is not inside the tensor.
     #[error("a tile of shape {tile:?} at {start:?} is not inside shape {shape:?}")]
     Tile {
-        /// The shape of the tile, in elements.
+        /// Shape of the tile, in elements.
         tile: Vec<u64>,
-        /// The index of its first element.
+        /// Index of the tile's first element.
         start: Vec<u64>,
-        /// The shape of the tensor, in elements.
+        /// Shape of the tensor, in elements.
         shape: Vec<u64>,
     },
-    /// Tiles that leave elements of the tensor out, or overlap.
+    /// The tiles leave elements of the tensor out, or overlap.
     #[error("the tiles of shape {shape:?} have {found} elements, expected {expected}")]
     Cover {
-        /// The shape of the tensor, in elements.
+        /// Shape of the tensor, in elements.
         shape: Vec<u64>,
-        /// Elements of all tiles.
+        /// Number of elements of all tiles.
         found: u64,
-        /// Elements of the tensor.
+        /// Number of elements of the tensor.
         expected: u64,
     },
-    /// Tiles that have the same elements.
+    /// Two tiles have elements in common.
     #[error("the tiles at {first:?} and {second:?} overlap")]
     Overlap {
-        /// The index of the first element of one tile.
+        /// Index of the first element of one tile.
         first: Vec<u64>,
-        /// The index of the first element of the other.
+        /// Index of the first element of the other tile.
         second: Vec<u64>,
     },
-    /// Tiles that meet in more places than those of a grid.
+    /// The tiles need more pairwise comparisons than any grid of tiles.
     #[error("{tiles} tiles are too many to be compared with each other")]
     TooManyTiles {
-        /// How many there are.
         tiles: usize,
     },
     /// The elements are too few or too many for another shape.
     #[error("the elements of shape {shape:?} do not fill shape {into:?}")]
     Elements {
-        /// The shape, in elements.
+        /// Shape of the tensor, in elements.
         shape: Vec<u64>,
-        /// The other shape, in elements.
+        /// Requested shape, in elements.
         into: Vec<u64>,
     },
-    /// The first dimension cannot be seen as this many groups of this many rows.
+    /// The size of the first dimension is not a multiple of groups × rows.
     #[error("the first dimension of shape {shape:?} is not a multiple of {groups} × {rows}")]
     Grid {
-        /// The shape, in elements.
+        /// Shape of the tensor, in elements.
         shape: Vec<u64>,
-        /// The number of groups.
         groups: u64,
-        /// Rows of a group.
+        /// Number of rows of a group.
         rows: u64,
     },
-    /// The number of elements or the last byte's index does not fit 64 bits.
+    /// The number of elements or the last byte's index does not fit 63 bits.
     #[error("shape {shape:?} with stride {stride:?} is larger than 2^63 bytes")]
     Overflow {
-        /// The shape, in elements.
+        /// Shape of the tensor, in elements.
         shape: Vec<u64>,
-        /// The stride, in elements.
+        /// Stride of the tensor, in elements.
         stride: Vec<u64>,
     },
 }
 
-/// A strided view of a storage.
+/// Strided view of a storage, as in PyTorch.
 ///
 /// Clones share their data and are cheap.
 #[derive(Clone, Debug)]
 pub struct Tensor {
     dtype: Dtype,
-    /// The shape, then the stride.
+    /// Shape followed by stride, in elements.
     dims: Arc<[u64]>,
     offset: u64,
     storage: Storage,
 }
 
-/// The shapes and strides of many tensors, equal ones in memory once: a model of a million tensors has a dozen.
+/// Interning table of shapes and strides: a model of a million tensors has a dozen distinct ones.
 #[derive(Clone, Debug, Default)]
 pub struct Dims(HashSet<Arc<[u64]>>);
 
 impl Dims {
-    /// The most that are kept; where all differ, keeping them would cost more than it saves.
+    /// Largest number of entries; where all shapes differ, more entries would cost more than they save.
     const KEPT: usize = 1 << 12;
 
-    /// The same tensor, its shape and stride shared with earlier ones that equal them.
+    /// Returns the tensor, its shape and stride shared with an earlier tensor that has the same ones.
     #[must_use]
     pub fn shared(&mut self, mut tensor: Tensor) -> Tensor {
         match self.0.get(&tensor.dims) {
@@ -150,7 +148,7 @@ impl Dims {
 }
 
 impl Tensor {
-    /// A view of `storage`; `shape`, `stride` and `offset` count elements.
+    /// Creates a view of `storage`; `shape`, `stride` and `offset` count elements.
     ///
     /// # Errors
     /// When the view is not inside its storage, or its size does not fit 63 bits (PyTorch counts in
@@ -174,54 +172,54 @@ impl Tensor {
         Ok(Self { dtype, dims: shape.into_iter().chain(stride).collect(), offset, storage })
     }
 
-    /// The number of dimensions.
+    /// Returns the number of dimensions.
     fn rank(&self) -> usize {
         self.dims.len() / 2
     }
 
-    /// The type of the elements.
+    /// Returns the dtype of the elements.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    /// Elements along each dimension; empty for a scalar.
+    /// Returns the number of elements along each dimension; empty for a scalar.
     pub fn shape(&self) -> &[u64] {
         self.dims.get(..self.rank()).unwrap_or_default()
     }
 
-    /// Elements of the storage from one index to the next, along each dimension.
+    /// Returns the stride: elements of the storage from one index to the next, along each dimension.
     pub fn stride(&self) -> &[u64] {
         self.dims.get(self.rank()..).unwrap_or_default()
     }
 
-    /// Elements of the storage before the first one.
+    /// Returns the number of storage elements before the first element.
     pub fn storage_offset(&self) -> u64 {
         self.offset
     }
 
-    /// The storage.
+    /// Returns the storage that the tensor views.
     pub fn storage(&self) -> &Storage {
         &self.storage
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn numel(&self) -> u64 {
         // `new` proved that the product fits.
         self.shape().iter().fold(1, |product, size| product.saturating_mul(*size))
     }
 
-    /// Bytes of the elements in C order, repeated ones counted as often as they appear.
+    /// Returns the size in bytes of the elements in C order; repeated elements count as often as they appear.
     pub fn nbytes(&self) -> u64 {
         self.numel().saturating_mul(self.dtype.size())
     }
 
-    /// The elements in C order, little-endian.
+    /// Returns the elements in C order, little-endian.
     pub fn gathered(&self) -> Gathered {
         Gathered::new(self.clone())
     }
 
-    /// The same numbers in another dtype, converted whenever they are read; `None` if there is no such
-    /// [`Conversion`]. Numbers that the dtype does not have become infinite or wrap around.
+    /// Casts the tensor to another dtype; the numbers are converted whenever they are read. Returns `None` if there is
+    /// no such [`Conversion`]. Numbers out of the dtype's range become infinite or wrap around.
     #[must_use]
     pub fn cast(&self, dtype: Dtype) -> Option<Self> {
         if self.dtype == dtype {
@@ -234,19 +232,19 @@ impl Tensor {
         self.over(dtype, self.offset, storage).ok()
     }
 
-    /// The elements in C order, little-endian, in place: nothing is copied, read or checked. `None` where
-    /// they lie in another order or in no file as they are.
+    /// Returns the elements in C order, little-endian, without copying, reading or checking them. `None` if they lie in
+    /// another order, or no file holds them as they are.
     ///
-    /// The bytes are the file's own. Where another program cuts it short meanwhile, the system ends the one
-    /// that touches what is gone; [`gathered`](Self::gathered) reports it.
+    /// The slice is the mapped file itself. If another program truncates the file, the system ends the process that
+    /// touches a missing byte, while [`gathered`](Self::gathered) returns an error.
     pub fn mapped_bytes(&self) -> Option<&[u8]> {
         let (bytes, span) = (self.storage.mapped_bytes()?, self.span());
         let span = usize::try_from(span.start).ok()?..usize::try_from(span.end).ok()?;
         if self.is_contiguous() { bytes.get(span) } else { None }
     }
 
-    /// The view with size 1 along each dimension of stride 0, whose elements are all the same ones. Two tensors that
-    /// repeat along the same dimensions are equal if these are.
+    /// Returns the view with size 1 along each dimension of stride 0, whose elements are all the same ones. Two tensors
+    /// that repeat along the same dimensions are equal if these views are.
     #[must_use]
     pub fn without_repeats(&self) -> Self {
         let sizes = self.shape().iter().zip(self.stride());
@@ -255,20 +253,22 @@ impl Tensor {
         Self { dims, ..self.clone() }
     }
 
-    /// The shape, then the stride.
+    /// Shape followed by stride, in elements.
     pub(crate) fn dims(&self) -> Arc<[u64]> {
         Arc::clone(&self.dims)
     }
 
-    /// The view of the same shape and stride over another storage, whose elements are of `dtype`; `offset` counts them.
+    /// Creates a view of the same shape and stride over another storage, whose elements are of `dtype`; `offset` counts
+    /// these elements.
     ///
     /// # Errors
-    /// When it is not inside the storage.
+    /// When the view is not inside the storage.
     pub fn over(&self, dtype: Dtype, offset: u64, storage: Storage) -> Result<Self, Error> {
         Self::new(dtype, self.shape().to_vec(), self.stride().to_vec(), offset, storage)
     }
 
-    /// The view with two dimensions exchanged, as `torch.Tensor.transpose`; `None` if the tensor lacks one of them.
+    /// Returns the view with two dimensions exchanged, as `torch.Tensor.transpose`; `None` if the tensor lacks one of
+    /// them.
     #[must_use]
     pub fn transpose(&self, first: usize, second: usize) -> Option<Self> {
         let rank = self.rank();
@@ -281,8 +281,8 @@ impl Tensor {
         Some(Self { dims: dims.into(), ..self.clone() })
     }
 
-    /// The view with one more dimension of size 1 before dimension `dim`, as `torch.Tensor.unsqueeze`; `None` if `dim` is
-    /// greater than the number of dimensions.
+    /// Returns the view with one more dimension of size 1 before dimension `dim`, as `torch.Tensor.unsqueeze`; `None`
+    /// if `dim` is greater than the number of dimensions.
     #[must_use]
     pub fn unsqueeze(&self, dim: usize) -> Option<Self> {
         let (mut shape, mut stride) = (self.shape().to_vec(), self.stride().to_vec());
@@ -296,7 +296,7 @@ impl Tensor {
         Some(Self { dims: shape.into(), ..self.clone() })
     }
 
-    /// The bytes of the storage from the view's first element to its last.
+    /// Returns the range of bytes of the storage from the view's first element to its last.
     pub fn span(&self) -> Range<u64> {
         let start = self.offset.saturating_mul(self.dtype.size());
         match end(self.dtype, self.shape(), self.stride(), self.offset) {
@@ -305,7 +305,7 @@ impl Tensor {
         }
     }
 
-    /// Whether the elements are stored in C order without gaps.
+    /// Returns true if the elements are stored in C order without gaps.
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1_u64;
         self.numel() == 0
@@ -317,7 +317,7 @@ impl Tensor {
     }
 }
 
-/// The strides, in elements, of a tensor of this shape whose elements are stored in C order without gaps.
+/// Returns the strides, in elements, of a tensor of this shape whose elements are stored in C order without gaps.
 ///
 /// The last dimension has stride 1. A dimension of size 0 counts as one of size 1, as in PyTorch. A stride that does not
 /// fit 64 bits is `u64::MAX`, which [`Tensor::new`] rejects.
@@ -336,8 +336,8 @@ pub fn contiguous_strides(shape: &[u64]) -> Vec<u64> {
     strides
 }
 
-/// Bytes of the storage up to the end of the last element, 0 for a view without elements; `None` when
-/// a number overflows 63 bits.
+/// Returns the number of bytes of the storage up to the end of the last element, 0 for a view without elements; `None`
+/// if a number overflows 63 bits.
 fn end(dtype: Dtype, shape: &[u64], stride: &[u64], offset: u64) -> Option<u64> {
     let fits = |n: u64| i64::try_from(n).is_ok().then_some(n);
     let (mut numel, mut last) = (1_u64, offset);

@@ -1,4 +1,4 @@
-//! Tensors with names.
+//! Ordered lists of named tensors.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use hashbrown::HashTable;
 
 use crate::{CompoundKind, Dtype, Tensor};
 
-/// Tensors in order, each with a name by which it is found.
+/// Ordered list of named tensors, with an index of the names.
 ///
-/// A tensor that consists of several is its parts, named `NAME.PART`, which follow one another, and a [`Compound`] that says
-/// what they are together.
+/// A compound tensor is stored as its parts, named `NAME.PART`, at consecutive positions, and as a [`Compound`] that
+/// describes the whole.
 ///
 /// ```
 /// use tensor::{Dtype, Storage, Tensor, Tensors};
@@ -26,7 +26,7 @@ use crate::{CompoundKind, Dtype, Tensor};
 pub struct Tensors {
     list: Vec<(String, Tensor)>,
     compounds: Vec<Compound>,
-    /// The positions by the hashes of the names; made when a name is looked up first.
+    /// Positions by the hashes of the names, built on the first lookup of a name.
     index: OnceLock<Index>,
 }
 
@@ -36,60 +36,58 @@ struct Index {
     state: RandomState,
 }
 
-/// A tensor that consists of several: quantized, sparse, nested, or of a class with several attributes.
+/// Tensor that consists of several tensors: quantized, sparse, nested, or of a class with several attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compound {
-    /// Its name.
     pub name: String,
-    /// Its kind: quantized, sparse, nested and so on.
     pub kind: CompoundKind,
-    /// The type of its elements, as PyTorch has it.
+    /// Dtype of the elements, as PyTorch reports it.
     pub dtype: Dtype,
-    /// Its shape, in elements; for a nested tensor, the shape of its buffer.
+    /// Shape in elements; for a nested tensor, the shape of its buffer.
     pub shape: Vec<u64>,
-    /// The positions of its parts.
+    /// Positions of the parts in the list.
     parts: Range<usize>,
 }
 
-/// A tensor of [`Tensors`], and its name.
+/// Entry of [`Tensors`]: a tensor or a compound tensor, with its name.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Entry<'t> {
-    /// One strided view.
+    /// Single strided view and its name.
     Tensor(&'t str, &'t Tensor),
-    /// Integers with scales and zero points, and these parts.
+    /// Quantized tensor (integers with scales and zero points) and its parts.
     Quantized(&'t Compound, &'t [(String, Tensor)]),
-    /// Another tensor that consists of these parts.
+    /// Any other compound tensor and its parts.
     Compound(&'t Compound, &'t [(String, Tensor)]),
 }
 
 impl Tensors {
-    /// No tensors, with room for some.
+    /// Creates an empty list with room for `tensors` tensors.
     pub fn with_capacity(tensors: usize) -> Self {
         Self { list: Vec::with_capacity(tensors), ..Self::default() }
     }
 
-    /// The number of strided tensors.
+    /// Returns the number of strided tensors, parts of compound tensors included.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns true if there are no tensors.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The names and the strided tensors, parts of compound ones among them.
+    /// Iterates over the names and the strided tensors, parts of compound tensors included.
     pub fn iter(&self) -> std::slice::Iter<'_, (String, Tensor)> {
         self.list.iter()
     }
 
-    /// The names, in order.
+    /// Iterates over the names in order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.list.iter().map(|(name, _)| name.as_str())
     }
 
-    /// All strided tensors and their names.
+    /// Returns all strided tensors and their names.
     pub fn as_slice(&self) -> &[(String, Tensor)] {
         &self.list
     }
@@ -106,12 +104,12 @@ impl Tensors {
         positions.find(state.hash_one(name), is_called).map(|position| *position as usize)
     }
 
-    /// Returns whether there is a tensor called `name`.
+    /// Returns true if there is a tensor called `name`.
     pub fn contains(&self, name: &str) -> bool {
         self.position(name).is_some()
     }
 
-    /// Returns a name that two tensors have.
+    /// Returns a name that two tensors share, if any.
     pub fn duplicate(&self) -> Option<&str> {
         self.names()
             .enumerate()
@@ -124,17 +122,17 @@ impl Tensors {
         self.list.get(position).map(|(name, tensor)| (name.as_str(), tensor))
     }
 
-    /// The tensors that consist of several.
+    /// Returns the compound tensors of the list.
     pub fn compounds(&self) -> &[Compound] {
         &self.compounds
     }
 
-    /// The parts of a compound tensor of this list.
+    /// Returns the parts of a compound tensor of this list.
     pub fn parts(&self, compound: &Compound) -> &[(String, Tensor)] {
         self.list.get(compound.parts.clone()).unwrap_or_default()
     }
 
-    /// The tensors in order: a compound one is one entry.
+    /// Iterates over the tensors in order; a compound tensor is one entry.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         let mut compounds = self.compounds.iter().peekable();
         let mut position = 0_usize;
@@ -153,13 +151,13 @@ impl Tensors {
         })
     }
 
-    /// Adds a tensor.
+    /// Appends a tensor called `name`.
     pub fn push(&mut self, name: String, tensor: Tensor) {
         self.index = OnceLock::new();
         self.list.push((name, tensor));
     }
 
-    /// Adds a compound tensor and its parts, whose names are complete.
+    /// Appends a compound tensor and its parts, whose names are complete (`NAME.PART`).
     pub fn push_compound(
         &mut self,
         name: String,
@@ -172,26 +170,26 @@ impl Tensors {
         self.compounds.push(Compound { name, kind, dtype, shape, parts: start..self.list.len() });
     }
 
-    /// Replaces tensors; their names stay.
+    /// Iterates mutably over the tensors; their names stay.
     pub fn tensors_mut(&mut self) -> impl Iterator<Item = (&str, &mut Tensor)> {
         self.list.iter_mut().map(|(name, tensor)| (name.as_str(), tensor))
     }
 
-    /// Replaces names, those of compound tensors too.
+    /// Iterates mutably over the names, those of compound tensors included.
     pub fn names_mut(&mut self) -> impl Iterator<Item = &mut String> {
         self.index = OnceLock::new();
         let compounds = self.compounds.iter_mut().map(|compound| &mut compound.name);
         self.list.iter_mut().map(|(name, _)| name).chain(compounds)
     }
 
-    /// Changes the dtypes that compound tensors have as wholes.
+    /// Iterates over the kinds and the mutable dtypes of the compound tensors.
     pub fn compounds_mut(&mut self) -> impl Iterator<Item = (&CompoundKind, &mut Dtype)> {
         self.compounds.iter_mut().map(|compound| (&compound.kind, &mut compound.dtype))
     }
 }
 
 impl Index {
-    /// A list of more tensors than 32 bits count has the first of them.
+    /// Builds the index. Tensors after the first 2^32 are not indexed.
     fn new(list: &[(String, Tensor)]) -> Self {
         let mut index = Self { positions: HashTable::with_capacity(list.len()), ..Self::default() };
         let Self { positions, state } = &mut index;
@@ -291,7 +289,7 @@ mod tests {
         tensors.push("a".to_owned(), tensor(0));
         let parts = ["w.int_repr", "w.scale"].map(|name| (name.to_owned(), tensor(1)));
         tensors.push_compound("w".to_owned(), (quantized, Dtype::QInt8, vec![1]), parts);
-        // All parts of one may be left out.
+        // A compound tensor may have no parts.
         tensors.push_compound("none".to_owned(), (CompoundKind::Nested, Dtype::UInt8, vec![0]), []);
         tensors.push_compound(
             "n".to_owned(),

@@ -1,4 +1,4 @@
-//! A tensor that is put together from tiles: the parts of a tensor that several files have.
+//! Tensors that are joined from tiles, such as the parts of a tensor in several files.
 //!
 //! Facts: `torch.cat` for tiles along one dimension, and the chunks of `torch.distributed.checkpoint` for any others.
 
@@ -11,17 +11,16 @@ use foldhash::{HashMap, HashMapExt};
 use crate::compute::{Compute, Inputs};
 use crate::{Dtype, Error, Gathered, Storage, StorageId, Tensor, contiguous_strides};
 
-/// A part of a tensor.
+/// Part of a tensor, placed at an index.
 #[derive(Clone, Debug)]
 pub struct Tile {
-    /// Its elements.
     pub tensor: Tensor,
-    /// The index of its first element in the whole tensor, along each dimension.
+    /// Index of its first element in the whole tensor, along each dimension.
     pub start: Vec<u64>,
 }
 
 impl Tensor {
-    /// The tensor of this dtype and shape that `tiles` cover, each element once.
+    /// Joins `tiles`, which cover each element once, into a tensor of this dtype and shape.
     ///
     /// # Errors
     /// When a tile has another dtype or is not inside the shape, tiles overlap or leave elements out, or the size does not
@@ -32,7 +31,7 @@ impl Tensor {
         Self::new(dtype, shape.to_vec(), contiguous_strides(shape), 0, storage)
     }
 
-    /// The elements of `parts` one after the other along dimension `dim`, as `torch.cat` lays them out.
+    /// Concatenates `parts` along dimension `dim`, as `torch.cat` does.
     ///
     /// # Errors
     /// When there are no parts, they differ in dtype or in shape along another dimension, or the size does not fit 63 bits.
@@ -72,14 +71,14 @@ impl Tensor {
     }
 }
 
-/// See [`Tensor::tiled`]. All numbers that are not bytes are elements.
+/// Computation that implements [`Tensor::tiled`]. All numbers that are not bytes are elements.
 #[derive(Debug)]
 struct Tiles {
     shape: Vec<u64>,
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     element: u64,
     len: u64,
-    /// Those with elements, by the place of their first one.
+    /// Tiles that have elements, sorted by the position of their first element.
     list: Vec<Placed>,
     inputs: Vec<Storage>,
 }
@@ -88,15 +87,15 @@ struct Tiles {
 struct Placed {
     tensor: Tensor,
     gathered: Gathered,
-    /// The number of its storage in the inputs.
+    /// Number of the tile's storage in `inputs`.
     input: usize,
     start: Vec<u64>,
-    /// Bytes of the whole tensor before its first element, and up to its last.
+    /// Byte offsets in the whole tensor of the tile's first element, and of the end of its last (`end`).
     first: u64,
     end: u64,
-    /// Bytes of its longest run that is contiguous in the whole tensor, too.
+    /// Bytes of the tile's longest run that is contiguous in the whole tensor, too.
     run: u64,
-    /// The number of its dimensions that count runs: those further in are within a run.
+    /// Number of outer dimensions, which count runs; the inner dimensions lie within a run.
     outer: usize,
 }
 
@@ -143,7 +142,7 @@ impl Tiles {
 
     fn placed(&self, tensor: Tensor, start: Vec<u64>, input: usize) -> Placed {
         let (mut run, mut outer) = (self.element, self.shape.len());
-        // A dimension that the tile has all of continues the run.
+        // A dimension that the tile covers entirely continues the run.
         let mut sizes = tensor.shape().iter().zip(&self.shape).rev();
         let mut is_whole = true;
         while is_whole && let Some((size, whole)) = sizes.next() {
@@ -161,7 +160,7 @@ impl Tiles {
         Placed { tensor, gathered, input, start, first, end, run, outer }
     }
 
-    /// Bytes before the element at `index`.
+    /// Returns the byte offset of the element at `index` in the whole tensor.
     fn offset(&self, index: impl Iterator<Item = u64>) -> u64 {
         let number = index
             .zip(&self.shape)
@@ -169,9 +168,9 @@ impl Tiles {
         number.saturating_mul(self.element)
     }
 
-    /// Compares tiles that meet along the dimension which most tiles divide.
+    /// Checks that no tiles overlap, by comparing those that overlap along the dimension with the most distinct starts.
     fn reject_overlaps(&self) -> Result<(), Error> {
-        /// More comparisons than any grid of tiles needs.
+        /// Largest number of comparisons, more than any grid of tiles needs.
         const MOST: usize = 1 << 24;
         let starts = |dim: usize| {
             let mut starts: Vec<u64> =
@@ -181,7 +180,7 @@ impl Tiles {
             starts.len()
         };
         let Some(dim) = (0..self.shape.len()).max_by_key(|dim| starts(*dim)) else {
-            // Tiles of one element cover one: there is one.
+            // A scalar has exactly one tile.
             return Ok(());
         };
         let range = |tile: &Placed, dim: usize| {
@@ -211,7 +210,7 @@ impl Tiles {
         Ok(())
     }
 
-    /// The bytes of a tile, in its C order, that come before byte `at` of the whole tensor.
+    /// Returns the number of bytes of a tile, in its C order, that come before byte `at` of the whole tensor.
     fn within(&self, tile: &Placed, at: u64) -> u64 {
         let mut rest = at.checked_div(self.element).unwrap_or(0);
         let mut inner_whole = self.len.checked_div(self.element).unwrap_or(0);
@@ -234,7 +233,8 @@ impl Tiles {
         before.saturating_mul(self.element)
     }
 
-    /// Where byte `at` of a tile is in the whole tensor, and the bytes that follow it there in the same run.
+    /// Returns the offset in the whole tensor of byte `at` of a tile, and the number of bytes from there to the end of
+    /// the run.
     fn place(&self, tile: &Placed, at: u64) -> (u64, u64) {
         let mut number = at.checked_div(tile.run).unwrap_or(0);
         let in_run = at.checked_rem(tile.run).unwrap_or(0);
@@ -255,7 +255,8 @@ impl Tiles {
         (place.saturating_add(in_run), tile.run.saturating_sub(in_run))
     }
 
-    /// Copies the bytes `from..to` of a tile to their places in `buffer`, which starts at byte `offset`.
+    /// Copies the bytes `from..to` of a tile to their places in `buffer`, which starts at byte `offset` of the whole
+    /// tensor.
     fn copy(
         &self,
         tile: &Placed,

@@ -1,29 +1,29 @@
-//! What tells tensors apart that are views of the same storage.
+//! Identity of the elements that a tensor views.
 
 use std::sync::Arc;
 
 use crate::{Dtype, StorageId, Tensor};
 
-/// Identifies the elements that a tensor views. Equal for tensors that are the same elements of the same storage, in the same
-/// order and of the same dtype.
+/// Identity of the elements that a tensor views. Equal for tensors that view the same elements of the same storage in
+/// the same order and dtype.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ViewId {
     storage: StorageId,
     dtype: Dtype,
     offset: u64,
-    /// The shape, then the stride, which is 0 where there is one index.
+    /// Shape followed by stride, which is 0 along dimensions of size 1.
     dims: Arc<[u64]>,
 }
 
 impl ViewId {
-    /// The storage that the view is of.
+    /// Returns the identity of the viewed storage.
     pub fn storage(&self) -> StorageId {
         self.storage
     }
 }
 
 impl Tensor {
-    /// Identifies the elements; it costs no allocation unless a dimension has one index and a stride.
+    /// Returns the identity of the viewed elements. Allocates only if a dimension of size 1 has a stride other than 0.
     pub fn view_id(&self) -> ViewId {
         let pairs = || self.shape().iter().zip(self.stride());
         let dims = if pairs().any(|(size, stride)| *size == 1 && *stride != 0) {

@@ -1,12 +1,12 @@
-//! Bytes at an address that suits their numbers.
+//! Alignment of tensor data in memory.
 
 use bytes::Bytes;
 
-/// The same bytes at an address that is a multiple of `align`: a slice of the same memory if it is one, otherwise a copy.
+/// Returns the bytes at an address that is a multiple of `align`: shared if already aligned, otherwise a copy.
 ///
-/// The bytes of a tensor that was received as bytes are a slice of the body, which starts anywhere. Code that reads them as
-/// numbers in place, for example with `bytemuck::cast_slice`, needs an address that is a multiple of the
-/// [size of the datatype](crate::Datatype::size). Code that takes the bytes of each number (`from_le_bytes`) does not.
+/// The data of a received binary tensor is a slice of the body at any offset, so its address can have any alignment. Code
+/// that casts the data to numbers in place, for example with `bytemuck::cast_slice`, needs an address that is a multiple of
+/// the [size of the datatype](crate::Datatype::size). Code that decodes each number with `from_le_bytes` does not.
 pub fn aligned(bytes: &Bytes, align: usize) -> Bytes {
     let misplaced = |bytes: &[u8]| bytes.as_ptr().addr().checked_rem(align).unwrap_or(0);
     if misplaced(bytes) == 0 {

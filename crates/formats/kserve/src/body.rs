@@ -1,4 +1,4 @@
-//! Bodies: JSON, then the bytes of the tensors that are sent as bytes.
+//! Message bodies: JSON, followed by the data of the binary tensors.
 //!
 //! Facts: `extension_binary_data.md`.
 
@@ -8,32 +8,32 @@ use crate::data;
 use crate::error::{Error, Place, Result};
 use crate::problem::shortened;
 
-/// The body of a response or a request, in parts that are sent one after the other: the JSON, then the binary tensors.
+/// Body of a request or response as a sequence of parts: the JSON, then the data of each binary tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Body {
-    /// The value of [`HEADER_LENGTH`](crate::HEADER_LENGTH); `None` if the body is only JSON, which is sent without the header.
+    /// Value of the header [`HEADER_LENGTH`](crate::HEADER_LENGTH); `None` for a body of only JSON, sent without it.
     pub header_length: Option<usize>,
-    /// The parts. Tensors are not copied.
+    /// Parts in the order of sending. Tensor data is shared with the tensors, not copied.
     pub parts: Vec<Bytes>,
 }
 
 impl Body {
-    /// The bytes of all parts together: the value of `Content-Length`.
+    /// Returns the total length of the parts in bytes, the value of `Content-Length`.
     pub fn len(&self) -> usize {
         self.parts.iter().map(Bytes::len).fold(0, usize::saturating_add)
     }
 
-    /// Whether the body is empty.
+    /// Returns true if the body has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value of `Content-Type`.
+    /// Returns the value of `Content-Type`: `application/octet-stream` with binary tensors, `application/json` without.
     pub fn content_type(&self) -> &'static str {
         if self.header_length.is_some() { "application/octet-stream" } else { "application/json" }
     }
 
-    /// The JSON with the tensors that follow it.
+    /// Assembles a body from the JSON and the data of the binary tensors. Empty tensors get no part.
     pub(crate) fn new<'d>(json: Vec<u8>, tensors: impl Iterator<Item = &'d Bytes>) -> Self {
         let len = json.len();
         let mut parts = vec![Bytes::from(json)];
@@ -42,16 +42,17 @@ impl Body {
     }
 }
 
-/// A body that was received.
+/// A received body, split at the end of its JSON.
 pub(crate) enum Received {
-    /// The whole body is the bytes of one tensor.
+    /// A raw request: the whole body is the data of one tensor.
     Raw(Bytes),
-    /// The body is JSON, and bytes after it.
+    /// The JSON part of the body, and the binary tensor data after it.
     Json(Bytes, Blobs),
 }
 
 impl Received {
-    /// Splits a body. `header_length` is the value of [`HEADER_LENGTH`](crate::HEADER_LENGTH), if the header was sent.
+    /// Splits a body into JSON and binary data. `header_length` is the value of the header
+    /// [`HEADER_LENGTH`](crate::HEADER_LENGTH), if the header was sent.
     pub(crate) fn new(body: &Bytes, header_length: Option<&[u8]>) -> Result<Self> {
         let Some(value) = header_length else {
             return if body.is_empty() {
@@ -60,7 +61,7 @@ impl Received {
                 Ok(Self::Json(body.clone(), Blobs { rest: Bytes::new() }))
             };
         };
-        // Only digits: `usize` also reads a sign.
+        // Only digits: `usize::from_str` also accepts a plus sign.
         let digits =
             std::str::from_utf8(value).ok().filter(|value| value.bytes().all(|byte| byte.is_ascii_digit()));
         match digits.and_then(|digits| digits.parse().ok()).filter(|&len| len <= body.len()) {
@@ -74,13 +75,13 @@ impl Received {
     }
 }
 
-/// The bytes after the JSON that no tensor has taken yet.
+/// Binary data after the JSON that is not yet assigned to a tensor.
 pub(crate) struct Blobs {
     rest: Bytes,
 }
 
 impl Blobs {
-    /// The bytes of the next tensor, a slice of the body.
+    /// Takes the next `size` bytes as the data of `tensor`, a slice of the body.
     pub(crate) fn take(&mut self, tensor: &Place, size: u64) -> Result<Bytes> {
         match usize::try_from(size).ok().filter(|&size| size <= self.rest.len()) {
             Some(size) => Ok(self.rest.split_to(size)),
@@ -90,7 +91,7 @@ impl Blobs {
         }
     }
 
-    /// Checks that all bytes were taken.
+    /// Checks that no binary data is left over.
     pub(crate) fn end(self) -> Result<()> {
         if self.rest.is_empty() { Ok(()) } else { Err(Error::LeftOver { found: data::length(&self.rest) }) }
     }

@@ -1,7 +1,7 @@
-//! The elements of a tensor: from JSON, to JSON, and checks of those that came as bytes.
+//! Tensor data: conversion of elements from and to JSON, and validation of binary data.
 //!
 //! Facts: "Tensor Data" in the protocol's `required_api.md`, `extension_binary_data.md`; Triton reads the values of nested
-//! arrays in order and compares only their number with the shape.
+//! arrays in order and compares only the number of values with the shape.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use crate::json::{Number, Reader};
 use crate::problem::{JsonProblem, Kind, shortened};
 use crate::{Datatype, write};
 
-/// The number of elements of a shape; none if it does not fit 64 bits. A shape without sizes is that of a scalar.
+/// Returns the number of elements of a shape, or `None` if it overflows 64 bits. An empty shape is a scalar, one element.
 pub(crate) fn elements(shape: &[u64]) -> Option<u64> {
     if shape.contains(&0) {
         Some(0)
@@ -19,11 +19,11 @@ pub(crate) fn elements(shape: &[u64]) -> Option<u64> {
     }
 }
 
-/// Reads the values of `data`, flat or nested, into the layout of the binary tensor data extension. Returns how many values
-/// there were, and the bytes of the first `expected`.
+/// Reads the JSON array `data`, flat or nested, into the layout of the binary tensor data extension. Returns the number of
+/// values in the array, and the encoded data of the first `expected` values.
 pub(crate) fn from_json(json: &mut Reader<'_>, datatype: Datatype, expected: u64) -> Result<(u64, Vec<u8>)> {
     let mut values = Values { datatype, expected, count: 0, bytes: Vec::new() };
-    // A value needs a digit and a comma, so what is left of the document bounds what is allocated.
+    // Each value takes at least two bytes, a digit and a comma, so the rest of the document bounds the allocation.
     let most = u64::try_from(json.remaining()).unwrap_or(u64::MAX).div_ceil(2).min(expected);
     let size = datatype.size().unwrap_or(size_of::<u32>());
     values.bytes.reserve_exact(usize::try_from(most).unwrap_or(0).saturating_mul(size));
@@ -45,7 +45,7 @@ pub(crate) fn from_json(json: &mut Reader<'_>, datatype: Datatype, expected: u64
     Ok((values.count, values.bytes))
 }
 
-/// The values that were read.
+/// Accumulator of the values read from a JSON array.
 struct Values {
     datatype: Datatype,
     expected: u64,
@@ -91,7 +91,7 @@ impl Values {
         let at = json.position();
         let number = self.number(json, kind)?;
         let is_not_finite = matches!(number, Number::NotFinite(_));
-        // Rust reads the three tokens, too. A finite number that rounds to infinity is out of range.
+        // `FromStr` of Rust's floats also reads the three tokens. A finite number that rounds to infinity is out of range.
         let value = number.text().parse().ok().filter(|&value| is_not_finite || is_finite(value));
         let value = value.ok_or_else(|| self.out_of_range(at, number))?;
         self.push(&bytes(value));
@@ -121,7 +121,7 @@ impl Values {
         if kind == Kind::Number { json.number() } else { Err(self.wrong(json, kind)) }
     }
 
-    /// Keeps an element, unless there are more than the shape has: those are only counted.
+    /// Counts an element, and appends its bytes unless the shape is already full.
     fn push(&mut self, element: &[u8]) {
         if self.count < self.expected {
             self.bytes.extend_from_slice(element);
@@ -142,7 +142,7 @@ impl Values {
     }
 }
 
-/// Checks that bytes are those of a tensor: their number, the values of BOOL, the lengths of BYTES.
+/// Checks that `data` encodes a tensor of this datatype and shape: data size, BOOL values of 0 or 1, BYTES length prefixes.
 pub(crate) fn check(tensor: &Place, datatype: Datatype, shape: &[u64], data: &[u8]) -> Result<()> {
     let too_large = || Error::TooLarge { tensor: tensor.clone(), shape: shape.to_vec() };
     let elements = elements(shape).ok_or_else(too_large)?;
@@ -163,7 +163,7 @@ pub(crate) fn check(tensor: &Place, datatype: Datatype, shape: &[u64], data: &[u
 
 fn check_texts(tensor: &Place, elements: u64, data: &[u8]) -> Result<()> {
     let mut rest = data;
-    // Each turn takes a length of four bytes, or ends.
+    // Bounded by the data, whatever the shape claims: each iteration consumes a length prefix of four bytes or returns.
     for element in 0..elements {
         rest = match split_text(rest) {
             Ok((_, rest)) => rest,
@@ -184,7 +184,8 @@ fn check_texts(tensor: &Place, elements: u64, data: &[u8]) -> Result<()> {
     }
 }
 
-/// The elements of a BYTES tensor. Ends where the lengths do not fit the bytes, which is nowhere in a tensor of a request.
+/// Iterates over the elements of a BYTES tensor. Stops at the first length prefix that exceeds the data; the tensors of a
+/// parsed request have none.
 pub fn texts(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = data;
     std::iter::from_fn(move || {
@@ -194,7 +195,7 @@ pub fn texts(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The layout of a BYTES tensor with these elements; none if one of them has 4 GiB or more.
+/// Encodes elements as the data of a BYTES tensor, or returns `None` if an element has 4 GiB or more.
 pub fn from_texts<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     for text in texts {
@@ -204,7 +205,7 @@ pub fn from_texts<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>) -> Option<
     Some(bytes)
 }
 
-/// The first element of a BYTES tensor and what follows, or the number of bytes that would be needed for it.
+/// Splits off the first element of a BYTES tensor, or fails with the number of bytes that the element or its length needs.
 fn split_text(bytes: &[u8]) -> Result<(&[u8], &[u8]), u64> {
     let (len, rest) = bytes.split_first_chunk().ok_or(4_u64)?;
     let len = u32::from_le_bytes(*len);
@@ -214,12 +215,12 @@ fn split_text(bytes: &[u8]) -> Result<(&[u8], &[u8]), u64> {
         .ok_or(u64::from(len).saturating_add(4))
 }
 
-/// The number of bytes.
+/// Returns the length of a slice as `u64`.
 pub(crate) fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-/// Writes the elements as a flat JSON array. The bytes have been [checked](check).
+/// Writes the elements as a flat JSON array. The caller has [checked](check) the data.
 pub(crate) fn to_json(out: &mut Vec<u8>, tensor: &Place, datatype: Datatype, data: &[u8]) -> Result<()> {
     out.push(b'[');
     match datatype {
@@ -258,7 +259,7 @@ pub(crate) fn to_json(out: &mut Vec<u8>, tensor: &Place, datatype: Datatype, dat
     Ok(())
 }
 
-/// Writes elements of `N` bytes with commas between them.
+/// Writes elements of `N` bytes each, separated by commas.
 fn list<const N: usize>(out: &mut Vec<u8>, data: &[u8], write: impl Fn(&mut Vec<u8>, [u8; N])) {
     for (n, element) in data.as_chunks().0.iter().enumerate() {
         if n > 0 {

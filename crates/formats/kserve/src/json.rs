@@ -1,10 +1,11 @@
-//! Reads JSON member by member, in one pass and without a tree, with the bare tokens `NaN`, `Infinity` and `-Infinity`.
+//! Streaming JSON reader: one pass, no document tree, with the bare tokens `NaN`, `Infinity` and `-Infinity`.
 //!
 //! Clients of the protocol write floats that are not finite as these tokens, as Python's `json` does, and Triton reads them.
-//! `serde_json` refuses them, so this reads with the lexer of `hifijson`, which is made to be extended: it allocates nothing,
-//! has no dependency and no `unsafe`. What is ours is the order of tokens, the tokens above, the depth, and positions.
+//! `serde_json` rejects the tokens, so this module uses the lexer of `hifijson`, which is made to be extended: it allocates
+//! nothing, and has no dependency and no `unsafe`. This module adds the grammar, the three tokens, the depth limit and byte
+//! positions.
 //!
-//! Nothing here recurses. Memory is what the caller keeps.
+//! No function recurses, and the reader keeps no values; only the caller's results use memory.
 //!
 //! Facts: RFC 8259; `json.dumps` of Python for the three tokens.
 
@@ -18,17 +19,17 @@ use hifijson::{Read as _, SliceLexer};
 use crate::error::{Error, Result};
 use crate::problem::{JsonProblem, Kind, MAX_DEPTH, shortened};
 
-/// A position in a JSON document, and how deep it is nested.
+/// Cursor in a JSON document: a byte position and its nesting depth.
 pub(crate) struct Reader<'j> {
     text: &'j str,
     lexer: SliceLexer<'j>,
     depth: u32,
 }
 
-/// A number as it is written.
+/// Text of a JSON number, by notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number<'j> {
-    /// Digits, with a sign or without.
+    /// Decimal digits with an optional minus sign.
     Integer(&'j str),
     /// A number with a fraction or an exponent.
     Fraction(&'j str),
@@ -37,7 +38,7 @@ pub(crate) enum Number<'j> {
 }
 
 impl<'j> Number<'j> {
-    /// Its text.
+    /// Returns the text of the number.
     pub(crate) fn text(self) -> &'j str {
         match self {
             Self::Integer(text) | Self::Fraction(text) | Self::NotFinite(text) => text,
@@ -45,7 +46,7 @@ impl<'j> Number<'j> {
     }
 }
 
-/// A value that was passed over, to be read later.
+/// Position of a skipped value, for [`Reader::back_to`].
 #[derive(Clone, Copy)]
 pub(crate) struct Skipped {
     start: usize,
@@ -53,7 +54,7 @@ pub(crate) struct Skipped {
 }
 
 impl<'j> Reader<'j> {
-    /// Starts to read a document.
+    /// Creates a reader at the start of a document, which must be UTF-8.
     pub(crate) fn new(bytes: &'j [u8]) -> Result<Self> {
         let text = std::str::from_utf8(bytes).map_err(|error| Error::Json {
             at: error.valid_up_to(),
@@ -63,22 +64,22 @@ impl<'j> Reader<'j> {
         Ok(Self { text, lexer: SliceLexer::new(text.as_bytes()), depth: 0 })
     }
 
-    /// The position of the next byte, from the start of the document.
+    /// Returns the offset of the next byte from the start of the document.
     pub(crate) fn position(&self) -> usize {
         self.text.len().saturating_sub(self.lexer.as_slice().len())
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes left in the document.
     pub(crate) fn remaining(&self) -> usize {
         self.lexer.as_slice().len()
     }
 
-    /// An error here.
+    /// Builds an error at the current position.
     pub(crate) fn error(&self, problem: JsonProblem) -> Error {
         Error::Json { at: self.position(), path: String::new(), problem }
     }
 
-    /// The kind of the next value.
+    /// Returns the kind of the next value, from its first character.
     pub(crate) fn kind(&mut self) -> Result<Kind> {
         Ok(match self.lexer.ws_peek() {
             Some(b'{') => Kind::Object,
@@ -91,19 +92,19 @@ impl<'j> Reader<'j> {
         })
     }
 
-    /// Checks the kind of the next value.
+    /// Checks that the next value is of the `expected` kind.
     pub(crate) fn expect(&mut self, expected: Kind) -> Result<()> {
         let found = self.kind()?;
         if found == expected { Ok(()) } else { Err(self.error(JsonProblem::Kind { expected, found })) }
     }
 
-    /// Reads a text.
+    /// Reads a string value.
     pub(crate) fn string(&mut self) -> Result<Cow<'j, str>> {
         self.expect(Kind::String)?;
         self.quoted()
     }
 
-    /// Reads `true` or `false`.
+    /// Reads a boolean value.
     pub(crate) fn boolean(&mut self) -> Result<bool> {
         self.expect(Kind::Boolean)?;
         let at = self.position();
@@ -113,7 +114,7 @@ impl<'j> Reader<'j> {
         }
     }
 
-    /// Reads a number. The next value is [known](Self::kind) to be one.
+    /// Reads a number value. The caller has checked with [`kind`](Self::kind) that the next value is a number.
     pub(crate) fn number(&mut self) -> Result<Number<'j>> {
         let at = self.position();
         if let [b'N' | b'I', ..] | [b'-', b'I', ..] = self.lexer.as_slice() {
@@ -128,7 +129,7 @@ impl<'j> Reader<'j> {
         Ok(if parts.is_int() { Number::Integer(text) } else { Number::Fraction(text) })
     }
 
-    /// Reads the members of an object: `read` gets each key, and reads the value.
+    /// Reads an object, calling `read` for each member with the key; `read` reads the value.
     pub(crate) fn object(&mut self, mut read: impl FnMut(&mut Self, &str) -> Result<()>) -> Result<()> {
         self.expect(Kind::Object)?;
         self.open()?;
@@ -144,7 +145,7 @@ impl<'j> Reader<'j> {
         }
     }
 
-    /// Reads the elements of an array with `read`.
+    /// Reads an array, calling `read` for each element.
     pub(crate) fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         self.expect(Kind::Array)?;
         self.open()?;
@@ -161,7 +162,7 @@ impl<'j> Reader<'j> {
         }
     }
 
-    /// Reads the values in an array and in the arrays in it, however they are nested: `read` reads each that is not an array.
+    /// Reads an array with arrays nested to any depth, calling `read` for each value that is not an array, in order.
     pub(crate) fn nested(&mut self, mut read: impl FnMut(&mut Self, Kind) -> Result<()>) -> Result<()> {
         self.expect(Kind::Array)?;
         let outside = self.depth;
@@ -182,7 +183,7 @@ impl<'j> Reader<'j> {
         }
     }
 
-    /// Passes over the next value.
+    /// Skips the next value, and returns its position. Checks its syntax, but not the escapes in strings.
     pub(crate) fn skip(&mut self) -> Result<Skipped> {
         self.kind()?;
         let skipped = Skipped { start: self.position(), depth: self.depth };
@@ -212,7 +213,7 @@ impl<'j> Reader<'j> {
                 Kind::Boolean => drop(self.boolean()?),
                 Kind::Null => self.null()?,
             }
-            // The value is complete, and so are the arrays and objects that it ends.
+            // The value is complete: close each array and object of which it is the last element.
             loop {
                 let Some(&end) = ends.last() else { return Ok(skipped) };
                 if self.another(end)? {
@@ -226,13 +227,13 @@ impl<'j> Reader<'j> {
         }
     }
 
-    /// Goes back to a value that was passed over.
+    /// Returns a reader at the start of a skipped value.
     pub(crate) fn back_to(&self, skipped: Skipped) -> Self {
         let rest = self.text.as_bytes().get(skipped.start..).unwrap_or_default();
         Self { text: self.text, lexer: SliceLexer::new(rest), depth: skipped.depth }
     }
 
-    /// Checks that nothing follows.
+    /// Checks that only whitespace follows.
     pub(crate) fn end(mut self) -> Result<()> {
         match self.lexer.ws_peek() {
             None => Ok(()),
@@ -248,13 +249,13 @@ impl<'j> Reader<'j> {
         }
     }
 
-    /// Reads a text, at whose first quote the lexer is.
+    /// Reads a string; the lexer is at its opening quote.
     fn quoted(&mut self) -> Result<Cow<'j, str>> {
         self.lexer.discarded();
         self.lexer.str_string().map_err(|error| self.error(string_problem(&error)))
     }
 
-    /// Reads a key and the colon after it.
+    /// Reads the key of a member and the colon after it.
     fn key(&mut self) -> Result<Cow<'j, str>> {
         if self.lexer.ws_peek() != Some(b'"') {
             return Err(self.error(JsonProblem::Key));
@@ -264,7 +265,7 @@ impl<'j> Reader<'j> {
         Ok(key)
     }
 
-    /// Enters an array or an object.
+    /// Consumes the opening bracket of an array or object, and checks the nesting depth.
     fn open(&mut self) -> Result<()> {
         if self.depth >= MAX_DEPTH {
             return Err(self.error(JsonProblem::Depth));
@@ -274,7 +275,7 @@ impl<'j> Reader<'j> {
         Ok(())
     }
 
-    /// Leaves an array or an object if it ends here.
+    /// Consumes the closing bracket `end` if it is next, and returns true if so.
     fn closes(&mut self, end: u8) -> bool {
         let closes = self.lexer.ws_peek() == Some(end);
         if closes {
@@ -284,7 +285,7 @@ impl<'j> Reader<'j> {
         closes
     }
 
-    /// Goes on to the next element or member; false if this was the last, and the array or object has been left.
+    /// Consumes a comma, or the closing bracket `end`. Returns true after a comma: another element or member follows.
     fn another(&mut self, end: u8) -> Result<bool> {
         match self.lexer.ws_peek() {
             Some(b',') => {
@@ -297,7 +298,7 @@ impl<'j> Reader<'j> {
     }
 }
 
-/// Reads the value of a member that an object has at most once.
+/// Reads the value of a member into `slot`, or fails if the object has had this member before.
 pub(crate) fn once<'j, T>(
     slot: &mut Option<T>,
     json: &mut Reader<'j>,

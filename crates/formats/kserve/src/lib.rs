@@ -1,11 +1,11 @@
 //! The KServe v2 inference protocol (Open Inference Protocol) over HTTP, with Triton's binary tensor data extension, as
 //! types without I/O.
 //!
-//! A server reads a body and gives it to [`InferRequest::parse`] together with the [`ModelConfig`] of the model that the path
-//! names. What comes back fits the model: names, datatypes, ranks and sizes are checked, and every requested output is
-//! resolved to its name and the form in which it is to be sent. [`InferResponse::print`] makes the body of the answer.
-//! Tensors are [`Bytes`](bytes::Bytes) in the layout of the extension, whether they came as JSON or as bytes: little-endian,
-//! row-major, without gaps. Those that came as bytes are slices of the body.
+//! A server passes the request body to [`InferRequest::parse`] together with the [`ModelConfig`] of the model that the URL
+//! path names. The returned request fits the model: names, datatypes, ranks and sizes are checked, and every requested
+//! output is resolved to its name and encoding, JSON or binary. [`InferResponse::print`] writes the response body.
+//! Tensor data is [`Bytes`](bytes::Bytes) in the layout of the binary tensor data extension for both encodings:
+//! little-endian, row-major, contiguous. The data of a received binary tensor is a slice of the body.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -55,7 +55,7 @@
 //! ```
 //!
 //! Facts: `docs/protocol/extension_binary_data.md` and `docs/protocol/README.md` of Triton's server, the Open Inference
-//! Protocol of KServe, and answers of Triton 2.51.
+//! Protocol of KServe, and responses of Triton 2.51.
 
 mod align;
 mod body;
@@ -93,11 +93,11 @@ pub use response::InferResponse;
 pub use statistics::{BatchStatistics, Duration, InferStatistics, ModelStatistics, Statistics};
 pub use tensor::Tensor;
 
-/// A tensor of a request.
+/// An input tensor of a request.
 pub type Input = Tensor;
 
-/// A tensor of a response.
+/// An output tensor of a response.
 pub type Output = Tensor;
 
-/// The header that separates the JSON of a body from the tensors' bytes: the length of the JSON in bytes.
+/// Name of the HTTP header with the length in bytes of the JSON part of a body; the binary tensor data follows it.
 pub const HEADER_LENGTH: &str = "Inference-Header-Content-Length";

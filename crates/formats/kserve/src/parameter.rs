@@ -1,33 +1,31 @@
-//! The parameters of requests, tensors and responses.
+//! Parameters of requests, tensors and responses.
 //!
-//! Facts: "Parameters Extension" of Triton's protocol: strings, booleans, integers and doubles. `sequence_id` of its "Sequence
-//! Extension" is a uint64.
+//! Facts: "Parameters Extension" of Triton's protocol: strings, booleans, integers and doubles. `sequence_id` of its
+//! "Sequence Extension" is a uint64.
 
 use crate::error::{Error, Result};
 use crate::json::{Number, Reader};
 use crate::problem::{JsonProblem, Kind, shortened};
 use crate::write;
 
-/// The value of a parameter.
+/// Value of a protocol parameter: boolean, integer, double or string.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Parameter {
-    /// A boolean.
     Bool(bool),
-    /// An integer.
     Int(i64),
-    /// An integer above those of `Int`.
+    /// An integer above [`i64::MAX`].
     Uint(u64),
     /// A number with a fraction or an exponent.
     Double(f64),
-    /// A text.
     String(String),
 }
 
-/// Parameters by name, in the order in which they were sent. Those that the binary tensor data extension defines are not
-/// here: they are fields of the types.
+/// Parameter names and values in the order of the JSON object, without the parameters of the binary tensor data extension,
+/// which are fields of the types.
 pub type Parameters = Vec<(String, Parameter)>;
 
-/// Reads an object of parameters. `known` reads the values of those that are not custom, and says whether it has read one.
+/// Reads a JSON object of parameters. `known` reads the values of protocol-defined keys; it returns false, without reading,
+/// for a custom parameter.
 pub(crate) fn read(
     json: &mut Reader<'_>,
     mut known: impl FnMut(&mut Reader<'_>, &str) -> Result<bool>,
@@ -63,7 +61,7 @@ fn value(json: &mut Reader<'_>) -> Result<Parameter> {
     }
 }
 
-/// Writes the members of an object of parameters, with commas between them.
+/// Writes the members of a JSON object of parameters, separated by commas, without the braces.
 pub(crate) fn write_all(out: &mut Vec<u8>, parameters: &Parameters) {
     for (n, (key, value)) in parameters.iter().enumerate() {
         if n > 0 {

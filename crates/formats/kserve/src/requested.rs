@@ -1,22 +1,21 @@
-//! The outputs that a request asks for.
+//! Requested outputs of an inference request.
 
 use crate::error::{Error, Place, Result};
 use crate::json::{Reader, once};
 use crate::problem::JsonProblem;
 use crate::{Parameters, parameter};
 
-/// An output to send back.
+/// An output that the response must contain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestedOutput {
-    /// Its name.
     pub name: String,
-    /// The parameters other than those of the binary tensor data extension.
+    /// Parameters other than those of the binary tensor data extension.
     pub parameters: Parameters,
-    /// Whether to send it as bytes after the JSON; otherwise as JSON.
+    /// True for binary data after the JSON, false for data in JSON.
     pub binary: bool,
 }
 
-/// An output as a request lists it.
+/// JSON object of an output in the `outputs` of a request.
 pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) parameters: Parameters,

@@ -1,74 +1,70 @@
-//! How often a model was called and how long it took: the answers of `GET /v2/models/stats` and `…/M/stats`.
+//! Inference counts and durations per model: the responses to `GET /v2/models/stats` and `…/M/stats`.
 //!
 //! Facts: "Statistics Extension" of Triton's protocol.
 
 use serde::Serialize;
 
-/// The statistics of models.
+/// Statistics of all models, or of the requested model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Statistics {
-    /// One entry for each version of each model.
+    /// One entry per version of each model.
     pub model_stats: Vec<ModelStatistics>,
 }
 
-/// The statistics of a version of a model since it was loaded.
+/// Statistics of a model version since it was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ModelStatistics {
-    /// The model.
     pub name: String,
-    /// The version.
     pub version: String,
-    /// When the last inference was made, in milliseconds since 1970; 0 if none was.
+    /// Time of the last inference in milliseconds since the Unix epoch; 0 if there was none.
     pub last_inference: u64,
-    /// The inferences that succeeded; one request of a batch of n counts n times.
+    /// Number of successful inferences; a request with a batch of n counts n times.
     pub inference_count: u64,
-    /// How often the model ran.
+    /// Number of model executions; a batch counts once.
     pub execution_count: u64,
-    /// Where the time of requests went.
+    /// Durations per stage of a request, over all batch sizes.
     pub inference_stats: InferStatistics,
-    /// The same for each size of a batch.
+    /// Durations per stage for each batch size.
     pub batch_stats: Vec<BatchStatistics>,
 }
 
-/// Where the time of requests went.
+/// Request counts and durations per stage of inference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct InferStatistics {
-    /// Whole requests that succeeded.
+    /// Successful requests, from start to end.
     pub success: Duration,
-    /// Whole requests that failed.
+    /// Failed requests, from start to end.
     pub fail: Duration,
-    /// Waiting for the model.
+    /// Time in the queue of the model.
     pub queue: Duration,
-    /// Making the model's inputs.
+    /// Preparation of the input tensors.
     pub compute_input: Duration,
-    /// Running the model.
+    /// Execution of the model.
     pub compute_infer: Duration,
-    /// Taking the model's outputs.
+    /// Extraction of the output tensors.
     pub compute_output: Duration,
-    /// Requests that a cache answered.
+    /// Requests answered from the response cache.
     pub cache_hit: Duration,
-    /// Requests that a cache could not answer.
+    /// Requests looked up in the response cache without a hit.
     pub cache_miss: Duration,
 }
 
-/// Where the time of batches of one size went.
+/// Execution counts and durations for one batch size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BatchStatistics {
-    /// The size.
     pub batch_size: u64,
-    /// Making the model's inputs.
+    /// Preparation of the input tensors.
     pub compute_input: Duration,
-    /// Running the model.
+    /// Execution of the model.
     pub compute_infer: Duration,
-    /// Taking the model's outputs.
+    /// Extraction of the output tensors.
     pub compute_output: Duration,
 }
 
-/// How often something happened, and how long it took in all.
+/// Number of occurrences of an event and their total duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Duration {
-    /// How often.
     pub count: u64,
-    /// Nanoseconds in all.
+    /// Total duration in nanoseconds.
     pub ns: u64,
 }

@@ -1,4 +1,4 @@
-//! A tensor of a request or a response, and its JSON object.
+//! Tensor of a request or response, and its JSON object.
 //!
 //! Facts: "Inference Request JSON Object" and "Inference Response JSON Object" in the protocol's `required_api.md`,
 //! `extension_binary_data.md`.
@@ -11,32 +11,30 @@ use crate::json::{Number, Reader, Skipped, once};
 use crate::problem::{JsonProblem, Kind, shortened};
 use crate::{Datatype, Parameters, data, parameter, write};
 
-/// A tensor: an input of a request or an output of a response.
+/// Tensor with its data: an input of a request, or an output of a response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
-    /// Its name.
     pub name: String,
-    /// Its datatype.
     pub datatype: Datatype,
-    /// Its sizes in elements, with the batch dimension if the model batches.
+    /// Dimensions, including the batch dimension if the model has one.
     pub shape: Vec<u64>,
-    /// The parameters other than those of the binary tensor data extension.
+    /// Parameters other than those of the binary tensor data extension.
     pub parameters: Parameters,
-    /// Its elements in the layout of the extension: little-endian, row-major, without gaps; BOOL as bytes of 0 and 1; BYTES
-    /// as a length of four bytes, then the bytes, for each element. A slice of the body if it was received as bytes, so its
-    /// address can be any: see [`aligned`](crate::aligned).
+    /// Elements in the layout of the binary tensor data extension: little-endian, row-major, contiguous. A BOOL element is a
+    /// byte, 0 or 1; a BYTES element is its length in four bytes, then its bytes. The data of a received binary tensor is a
+    /// slice of the body, with any alignment: see [`aligned`](crate::aligned).
     pub data: Bytes,
-    /// Whether it is sent as bytes after the JSON; otherwise as JSON.
+    /// True for binary data after the JSON, false for data in JSON.
     pub binary: bool,
 }
 
 impl Tensor {
-    /// The number of its elements; none if it does not fit 64 bits.
+    /// Returns the number of elements, or `None` if it overflows 64 bits.
     pub fn elements(&self) -> Option<u64> {
         data::elements(&self.shape)
     }
 
-    /// Writes its JSON object.
+    /// Writes the JSON object of the tensor.
     pub(crate) fn write(&self, out: &mut Vec<u8>, place: &Place) -> Result<()> {
         out.extend_from_slice(b"{\"name\":");
         write::text(out, &self.name);
@@ -70,7 +68,7 @@ impl Tensor {
     }
 }
 
-/// Writes the member `id` and a comma.
+/// Writes the member `id` and a comma, or nothing for `None`.
 pub(crate) fn write_id(out: &mut Vec<u8>, id: Option<&str>) {
     if let Some(id) = id {
         out.extend_from_slice(b"\"id\":");
@@ -79,7 +77,7 @@ pub(crate) fn write_id(out: &mut Vec<u8>, id: Option<&str>) {
     }
 }
 
-/// Checks tensors and writes the array of them.
+/// Checks the data of tensors and writes their JSON array.
 pub(crate) fn write_all(out: &mut Vec<u8>, tensors: &[Tensor], place: fn(String) -> Place) -> Result<()> {
     out.push(b'[');
     for (n, tensor) in tensors.iter().enumerate() {
@@ -94,12 +92,12 @@ pub(crate) fn write_all(out: &mut Vec<u8>, tensors: &[Tensor], place: fn(String)
     Ok(())
 }
 
-/// The bytes of the tensors that are sent as bytes.
+/// Iterates over the data of the binary tensors.
 pub(crate) fn binary(tensors: &[Tensor]) -> impl Iterator<Item = &Bytes> {
     tensors.iter().filter(|tensor| tensor.binary).map(|tensor| &tensor.data)
 }
 
-/// A tensor whose JSON object was read. Its bytes, if it was sent as bytes, are still to be taken.
+/// Tensor of which the JSON object is read, but not yet the binary data.
 pub(crate) struct Announced {
     tensor: Tensor,
     place: Place,
@@ -114,7 +112,7 @@ impl Announced {
         members.finish(json, place)
     }
 
-    /// Takes its bytes, and checks them.
+    /// Takes the binary data of the tensor from the body and checks it.
     pub(crate) fn take(mut self, blobs: &mut Blobs) -> Result<Tensor> {
         if let Some(size) = self.binary_data_size {
             self.tensor.data = blobs.take(&self.place, size)?;
@@ -124,7 +122,7 @@ impl Announced {
     }
 }
 
-/// The members of the JSON object of a tensor.
+/// Members read so far from the JSON object of a tensor.
 #[derive(Default)]
 struct Members {
     name: Option<String>,
@@ -137,9 +135,9 @@ struct Members {
 }
 
 enum Values {
-    /// How many there are, and the bytes of those that the shape has.
+    /// Number of values, and the encoded data of those within the shape.
     Read(u64, Vec<u8>),
-    /// They came before the datatype or the shape.
+    /// Position of `data` that precedes `datatype` or `shape` in the object, or whose datatype has no JSON form.
     Skipped(Skipped),
 }
 
@@ -227,7 +225,7 @@ impl Members {
     }
 }
 
-/// Reads a number of elements or bytes, an `int64` of the protocol.
+/// Reads a number of elements or bytes, a non-negative `int64` in the protocol.
 fn size(json: &mut Reader<'_>) -> Result<u64> {
     json.expect(Kind::Number)?;
     let at = json.position();

@@ -1,21 +1,21 @@
-//! Writes JSON: texts, booleans and numbers, with the bare tokens `NaN`, `Infinity` and `-Infinity`.
+//! JSON output of strings, booleans and numbers, with the bare tokens `NaN`, `Infinity` and `-Infinity`.
 //!
-//! `serde_json` writes `null` for the three, so only texts are written by it.
+//! `serde_json` writes `null` for non-finite floats, so it is used only for strings.
 //!
 //! Facts: RFC 8259; `json.loads` of Python for the three tokens.
 
-/// Writes `true` or `false`.
+/// Writes a JSON boolean.
 pub(crate) fn boolean(out: &mut Vec<u8>, value: bool) {
     out.extend_from_slice(if value { b"true" } else { b"false" });
 }
 
-/// Writes an integer.
+/// Writes an integer in decimal.
 pub(crate) fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// The only float, but for its sign, whose shortest decimal becomes another float if it is read as 64 bits first, which is how
-/// Python and JavaScript read it. All others were tried.
+/// The only `f32`, apart from its negative, whose shortest decimal changes if it is read as `f64` and then rounded to `f32`,
+/// as Python and JavaScript do. All other values were tried.
 const ROUNDED_TWICE: f32 = 7.038_531e-26;
 
 pub(crate) fn f32(out: &mut Vec<u8>, value: f32) {
@@ -26,7 +26,7 @@ pub(crate) fn f32(out: &mut Vec<u8>, value: f32) {
     }
 }
 
-/// Writes the shortest decimal that reads as this number, or the token of one that is not finite.
+/// Writes the shortest decimal that parses back to `value`, or the token of a non-finite value.
 pub(crate) fn f64(out: &mut Vec<u8>, value: f64) {
     if value.is_finite() {
         out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
@@ -42,7 +42,7 @@ pub(crate) fn f64(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// Writes a text in quotes.
+/// Writes a string in quotes, with JSON escapes.
 pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("a Vec takes all bytes, and a text has no keys");
 }

@@ -1,50 +1,45 @@
-//! Why a signature cannot be read.
+//! Errors of reading TorchScript source text.
 
-/// A result of this crate.
+/// Result type of this crate, with [`Error`] as the default error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a signature cannot be read.
+/// Reason why a method signature cannot be read from source text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A record of code is not UTF-8.
+    /// Source record that is not UTF-8.
     #[error("the code in {} is not text", record.escape_debug())]
     NotText {
-        /// The record.
         record: String,
     },
-    /// There is no code of a class.
+    /// Class whose source is not in the archive.
     #[error("there is no code of the class {}", class.escape_debug())]
     NoClass {
-        /// Its qualified name.
+        /// Qualified name, such as `__torch__.net.Net`.
         class: String,
     },
-    /// A class does not have a method.
+    /// Class without the requested method.
     #[error("the class {} has no {method}", class.escape_debug())]
     NoMethod {
-        /// Its qualified name.
+        /// Qualified name, such as `__torch__.net.Net`.
         class: String,
-        /// The method.
         method: String,
     },
-    /// The text is not what PyTorch writes.
+    /// Source text that does not follow the syntax which PyTorch writes.
     #[error("line {line} of {}: expected {expected}", record.escape_debug())]
     Syntax {
-        /// The record.
         record: String,
-        /// The line, from 1.
+        /// Line number, starting at 1.
         line: usize,
-        /// What should be there.
+        /// Description of the token that the parser expected.
         expected: &'static str,
     },
-    /// A signature has too many arguments or types, or types that are nested too deep.
+    /// Signature with too many arguments or types, or with types nested too deep.
     #[error("a signature in {} has more than {limit} {what}", record.escape_debug())]
     TooLarge {
-        /// The record.
         record: String,
-        /// What was counted.
+        /// Counted items, such as `arguments`.
         what: &'static str,
-        /// The most that are read.
         limit: usize,
     },
 }

@@ -1,15 +1,15 @@
-//! Splits source text into words, numbers, strings and symbols.
+//! Lexer of TorchScript source text: splits it into names, numbers, strings and symbols.
 //!
 //! Facts: `torch/csrc/jit/frontend/lexer.h`.
 
 use std::ops::Range;
 
-/// A piece of the text.
+/// Kind of a token, with its text where a caller needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind<'t> {
     Name(&'t str),
     Number,
-    /// What is between the quotes, with its escapes.
+    /// String literal: the text between the quotes, with its escapes undecoded.
     Text(&'t str),
     Arrow,
     Symbol(u8),
@@ -18,9 +18,9 @@ pub(crate) enum Kind<'t> {
 #[derive(Clone, Debug)]
 pub(crate) struct Token<'t> {
     pub(crate) kind: Kind<'t>,
-    /// Bytes of the text.
+    /// Byte range of the token in the source text.
     pub(crate) range: Range<usize>,
-    /// The number of spaces before it, if it is the first of its line.
+    /// Number of bytes before the token on its line; `None` unless it is the first token of the line.
     pub(crate) indent: Option<usize>,
 }
 
@@ -30,16 +30,16 @@ impl Token<'_> {
     }
 }
 
-/// The tokens of a text. Comments and space are left out.
+/// Iterator over the tokens of a text, which skips comments and white space.
 pub(crate) struct Lexer<'t> {
     text: &'t str,
     at: usize,
-    /// Where the line starts, until its first token.
+    /// Byte offset of the line's start, until the line's first token was returned.
     line: Option<usize>,
 }
 
 impl<'t> Lexer<'t> {
-    /// The tokens of `range`, which starts at the start of a line.
+    /// Returns a lexer of `range`, which must begin at the start of a line.
     pub(crate) fn new(text: &'t str, range: &Range<usize>) -> Self {
         let text = text.get(..range.end).unwrap_or_default();
         Self { text, at: range.start, line: Some(range.start) }
@@ -89,7 +89,7 @@ impl<'t> Iterator for Lexer<'t> {
     }
 }
 
-/// Whether a byte is part of a name. Names in other alphabets are names, too.
+/// Returns true if a byte is part of a name; all non-ASCII bytes are, so that non-Latin identifiers are names.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
@@ -98,7 +98,7 @@ fn is_number(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'.'
 }
 
-/// The length of a string with its quotes, and the range between them.
+/// Returns the length of a string literal with its quotes, and the range between the quotes.
 fn quoted(text: &[u8], quote: u8) -> (usize, Range<usize>) {
     let triple = text.starts_with(&[quote; 3]);
     let width: usize = if triple { 3 } else { 1 };
@@ -108,7 +108,7 @@ fn quoted(text: &[u8], quote: u8) -> (usize, Range<usize>) {
         if rest.starts_with(end) {
             return (at.saturating_add(width), width..at);
         }
-        // A string of one line that has no end is not TorchScript; what follows is looked at.
+        // An unterminated string on one line is not TorchScript: it ends at the line break, and lexing continues there.
         if !triple && rest.starts_with(b"\n") {
             return (at, width..at);
         }

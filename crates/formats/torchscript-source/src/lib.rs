@@ -1,5 +1,5 @@
-//! What the source text of a TorchScript archive says: the signature of a class's `forward`, and the operators that the
-//! code calls. Nothing is compiled.
+//! Reader of the source text of TorchScript archives: extracts the signature of a class's `forward` and the operators that
+//! the code calls. Nothing is compiled.
 //!
 //! ```
 //! use torchscript_source::{Sources, Type};

@@ -1,14 +1,15 @@
-//! The operators and classes that code uses and that PyTorch 2.0.1 does not have.
+//! Finds operators and classes in TorchScript code that PyTorch 2.0.1 does not have.
 //!
-//! Facts: `torch.NAME` is an operator of `aten`, `ops.NAMESPACE.NAME` is any operator, `__torch__.torch.classes.NAMESPACE.NAME`
-//! is a class in C++ (`torch/csrc/jit/serialization/import_source.cpp`). `operators.py` lists those of 2.0.1.
+//! Facts: `torch.NAME` is an operator of `aten`, `ops.NAMESPACE.NAME` is any operator,
+//! `__torch__.torch.classes.NAMESPACE.NAME` is a class in C++ (`torch/csrc/jit/serialization/import_source.cpp`).
+//! `operators.py` lists the operators of 2.0.1.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use crate::uses::{Call, Literal, Use, uses};
 
-/// Namespaces of PyTorch's own operators and classes, besides those in the table.
+/// Namespaces of PyTorch's own operators and classes that the operator table lacks.
 const OWN: &[&str] = &[
     "_native",
     "cuda",
@@ -24,22 +25,23 @@ const OWN: &[&str] = &[
     "xnnpack",
 ];
 
-/// What [`foreign`] found.
+/// Operators and classes that PyTorch 2.0.1 does not have, as found by [`foreign`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Foreign {
-    /// Operators that PyTorch has and 2.0.1 does not, as they came later; with their arguments if it is these that it does not have.
+    /// Operators of newer PyTorch versions; listed with the call's arguments if 2.0.1 has the operator but no overload that
+    /// accepts them.
     pub newer: BTreeSet<String>,
-    /// Operators and classes of other libraries.
+    /// Operators and classes of libraries other than PyTorch.
     pub others: BTreeSet<String>,
 }
 
-/// 2.0.1's operators, as `operators.py` describes them.
+/// Table of the operators of PyTorch 2.0.1, in the format that `operators.py` describes.
 const TABLE: &str = include_str!("operators-2.0.1.txt");
 
-/// An overload without arguments.
+/// Table entry of an overload without arguments.
 const NOTHING: &str = "()";
 
-/// What the names in `texts` mean that PyTorch 2.0.1 does not know, and which calls it does not accept.
+/// Finds the names in `texts` that PyTorch 2.0.1 does not define, and the operator calls that match none of its overloads.
 pub fn foreign<'t>(texts: impl Iterator<Item = &'t str>) -> Foreign {
     let mut found = Foreign::default();
     for text in texts {
@@ -51,7 +53,7 @@ pub fn foreign<'t>(texts: impl Iterator<Item = &'t str>) -> Foreign {
     found
 }
 
-/// The overloads of operators by namespace and name.
+/// Overloads of operators, by namespace and by name.
 type Known = BTreeMap<&'static str, BTreeMap<&'static str, Vec<&'static str>>>;
 
 static KNOWN: LazyLock<Known> = LazyLock::new(known);
@@ -65,7 +67,7 @@ impl Foreign {
             _ => return,
         };
         let (others, text) = match known.get(namespace) {
-            // The compiler knows more names in it than there are operators.
+            // The compiler handles names in `prim` that are not registered operators.
             Some(_) if namespace == "prim" => return,
             Some(names) if is_class || names.contains_key(name) => return,
             None if is_class && OWN.contains(&namespace) => return,
@@ -90,7 +92,7 @@ impl Foreign {
     }
 }
 
-/// The arguments of a call, with `_` for their values.
+/// Formats the arguments of a call, with `_` in place of values.
 fn shown(call: &Call<'_>) -> String {
     let value = |literal: &Literal| match literal {
         Literal::None => "None",
@@ -102,16 +104,16 @@ fn shown(call: &Call<'_>) -> String {
     positional.chain(keywords).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether one of the overloads of an operator takes what a call passes.
+/// Returns true if one of an operator's overloads accepts the arguments of a call.
 fn accepts(overloads: &[&str], call: &Call<'_>) -> bool {
     let names = overloads.iter().find_map(|text| text.strip_prefix('=')).unwrap_or_default();
-    // A positional argument may have its name. PyTorch does not write it, so its place is not looked for.
+    // A positional argument may be passed by name. PyTorch never writes this, so its position is not checked.
     let is_named = |(keyword, _): &(&str, Literal)| names.split(',').any(|name| name == *keyword);
     call.keywords.iter().any(is_named)
         || overloads.iter().filter(|text| !text.starts_with('=')).any(|overload| takes(overload, call))
 }
 
-/// Whether an overload takes what a call passes.
+/// Returns true if one overload accepts the arguments of a call.
 fn takes(overload: &str, call: &Call<'_>) -> bool {
     let (overload, varies) = match overload.strip_suffix('~') {
         Some(overload) => (overload, true),
@@ -125,7 +127,7 @@ fn takes(overload: &str, call: &Call<'_>) -> bool {
         return false;
     }
     let mut letters = required.chars().chain(optional.chars()).zip(&call.positional);
-    // The name of a keyword-only argument, its letter, and whether it has no default.
+    // Name, type letter and requiredness (`!`) of each keyword-only argument.
     let keywords = || {
         keywords.split(',').filter_map(|keyword| {
             let (name, letter) = keyword.split_once(':')?;
@@ -142,7 +144,7 @@ fn takes(overload: &str, call: &Call<'_>) -> bool {
             .all(|(name, ..)| call.keywords.iter().any(|(keyword, _)| *keyword == name))
 }
 
-/// Whether an argument of a type, by its letter, can be this.
+/// Returns true if a literal fits an argument type, given by its letter in the table.
 fn fits(letter: char, literal: Literal) -> bool {
     let kind = letter.to_ascii_lowercase();
     match literal {
@@ -157,7 +159,7 @@ fn fits(letter: char, literal: Literal) -> bool {
     }
 }
 
-/// Reads the table.
+/// Parses the operator table into overloads by namespace and name.
 fn known() -> Known {
     let mut all = Known::new();
     let (mut namespace, mut last) = ("", "");
@@ -167,7 +169,7 @@ fn known() -> Known {
             continue;
         }
         let mut words = line.split_ascii_whitespace();
-        // A line that starts with a space continues the one before.
+        // A line with a leading space continues the previous operator.
         if !line.starts_with(' ') {
             last = words.next().unwrap_or_default();
         }

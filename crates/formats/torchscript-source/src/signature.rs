@@ -1,8 +1,8 @@
-//! The signature of a method, read from the text of its class.
+//! Parser of method signatures, from the source text of TorchScript classes.
 //!
-//! Facts: the class `__torch__.a.B` is in `code/__torch__/a.py`, or in `code/__torch__.py` without a module. A class
-//! starts in the first column, its methods and fields in the third; the arguments of a method have annotations, and their
-//! defaults follow as literals. The first argument is the object.
+//! Facts: the class `__torch__.a.B` is in `code/__torch__/a.py`, and a class without a module in `code/__torch__.py`. A
+//! class starts in the first column, its methods and fields in the third; the arguments of a method have annotations, and
+//! their defaults follow as literals. The first argument is the object.
 
 use std::collections::HashMap;
 use std::iter::Peekable;
@@ -12,26 +12,25 @@ use crate::lexer::{Kind, Lexer, Token};
 use crate::types::{Field, Member, Type, TypeId, Types};
 use crate::{Error, Result};
 
-/// The deepest nesting of a type, and the most types of a signature, that are read.
+/// Limits on a signature: the nesting depth of one type, and the number of types.
 const DEPTH_MAX: usize = 32;
 const TYPES_MAX: usize = 2000;
-/// The most arguments of a method.
+/// Maximum number of arguments of a method.
 const ARGUMENTS_MAX: usize = 2000;
-/// The most values of an enumeration.
+/// Maximum number of values of an enumeration.
 const MEMBERS_MAX: usize = 1000;
 
-/// The folder of the code, and the end of its names.
+/// Prefix and suffix of the names of source records.
 const FOLDER: &str = "code/";
 const EXTENSION: &str = ".py";
 
-/// A method.
+/// Signature of a method: its arguments and its return type.
 #[derive(Clone, Debug)]
 pub struct Signature {
-    /// What it takes after the object.
+    /// Arguments after `self`.
     pub arguments: Vec<Argument>,
-    /// What it returns.
     pub returns: TypeId,
-    /// All types.
+    /// Table that resolves the type ids of the signature.
     pub types: Types,
 }
 
@@ -49,21 +48,19 @@ impl std::fmt::Display for Signature {
     }
 }
 
-/// An argument of a method.
+/// Argument of a method, with its type and its default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// Its name.
     pub name: String,
-    /// Its type.
     pub kind: TypeId,
-    /// The text of its default.
+    /// Source text of the default value.
     pub default: Option<String>,
 }
 
-/// The code of an archive.
+/// Source text of all modules of an archive.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// By qualified name, such as `__torch__.net`.
+    /// Modules by qualified name, such as `__torch__.net`.
     modules: HashMap<String, Module>,
 }
 
@@ -71,25 +68,25 @@ pub struct Sources {
 struct Module {
     record: String,
     text: String,
-    /// Name, base class and body.
+    /// Base class and byte range of the body, by class name.
     classes: HashMap<String, (String, Range<usize>)>,
 }
 
-/// Whether a record of an archive is code, by its name after the root folder.
+/// Returns true if a record is source code. `record` is its name below the archive's root folder.
 pub fn is_code(record: &str) -> bool {
     module_of(record).is_some()
 }
 
-/// The part of a record's name that names its module.
+/// Extracts the module path from the name of a source record.
 fn module_of(record: &str) -> Option<&str> {
     record.strip_prefix(FOLDER)?.strip_suffix(EXTENSION)
 }
 
 impl Sources {
-    /// Adds a record of an archive, if it is code. `record` is its name after the root folder.
+    /// Adds a record of an archive if it is source code. `record` is its name below the root folder.
     ///
     /// # Errors
-    /// When it is code and not text.
+    /// [`Error::NotText`] if the record is source code but not UTF-8.
     pub fn add(&mut self, record: &str, bytes: &[u8]) -> Result<()> {
         let Some(name) = module_of(record) else { return Ok(()) };
         let text = std::str::from_utf8(bytes).map_err(|_| Error::NotText { record: record.to_owned() })?;
@@ -98,12 +95,12 @@ impl Sources {
         Ok(())
     }
 
-    /// The texts of the code, in no order.
+    /// Returns the source texts of all modules, in arbitrary order.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.modules.values().map(|module| module.text.as_str())
     }
 
-    /// Whether there is a class or a record of code for a qualified name, or a record for one below it.
+    /// Returns true if a class, a source record or the parent of a source record has the qualified name.
     pub fn has(&self, qualified: &str) -> bool {
         let is_below = |name: &String| name.strip_prefix(qualified).is_some_and(|rest| rest.starts_with('.'));
         let is_class =
@@ -113,10 +110,11 @@ impl Sources {
             || qualified.rsplit_once('.').is_some_and(is_class)
     }
 
-    /// The signature of `method` of the class `name` in `module`.
+    /// Parses the signature of `method` of the class `name` in `module`.
     ///
     /// # Errors
-    /// When there is no such method, or the text of it is not what PyTorch writes.
+    /// Returns an error if the class or the method does not exist, or if its text does not follow the syntax that PyTorch
+    /// writes.
     pub fn signature(&self, module: &str, name: &str, method: &str) -> Result<Signature> {
         let class = || format!("{module}.{name}");
         let source = self.modules.get(module).ok_or_else(|| Error::NoClass { class: class() })?;
@@ -137,7 +135,8 @@ impl Sources {
         Err(Error::NoMethod { class: class(), method: method.to_owned() })
     }
 
-    /// The methods that run before or after `forward` of the class `name` in `module`, where it is called as a module.
+    /// Returns the names of the hooks that run before or after `forward` when an object of the class `name` in `module` is
+    /// called.
     pub fn hooks(&self, module: &str, name: &str) -> Vec<&str> {
         const LISTS: [&str; 2] = ["__forward_pre_hooks__", "__forward_hooks__"];
         let class = self.modules.get(module).and_then(|source| Some((source, source.classes.get(name)?)));
@@ -156,7 +155,8 @@ impl Sources {
         hooks
     }
 
-    /// Reads the fields of the named tuples among `types`, and of those in their fields, and the values of enumerations.
+    /// Defines the named tuples and enumerations among `types`: parses their fields and values, and the classes that occur
+    /// in their fields.
     fn define_classes(&self, types: &mut Types) -> Result<()> {
         let mut next = 0;
         while let Some(id) = types.ids().nth(next) {
@@ -178,7 +178,7 @@ impl Sources {
     }
 }
 
-/// The classes of a text: base and body, by name.
+/// Finds the classes of a text: returns base class and byte range of the body, by class name.
 fn classes(text: &str) -> HashMap<String, (String, Range<usize>)> {
     let mut found: HashMap<String, (String, Range<usize>)> = HashMap::new();
     let mut open: Option<String> = None;
@@ -212,14 +212,14 @@ struct Parser<'t> {
     types: Types,
 }
 
-/// A type that is being read.
+/// Parameterised type whose arguments are still being parsed.
 struct Open<'t> {
     head: &'t str,
     arguments: Vec<TypeId>,
 }
 
 impl<'t> Parser<'t> {
-    /// What follows `def NAME`.
+    /// Parses the argument list and the return type, which follow `def NAME`.
     fn signature(&mut self) -> Result<(Vec<Argument>, TypeId)> {
         self.expect(b'(', "`(`")?;
         let mut arguments = Vec::new();
@@ -249,7 +249,7 @@ impl<'t> Parser<'t> {
         Ok((arguments, returns))
     }
 
-    /// The fields of a named tuple.
+    /// Parses the fields of a named tuple.
     fn fields(&mut self) -> Result<Vec<Field>> {
         let mut fields = Vec::new();
         while self.tokens.peek().is_some() {
@@ -264,7 +264,7 @@ impl<'t> Parser<'t> {
         Ok(fields)
     }
 
-    /// The values of an enumeration.
+    /// Parses the names and values of an enumeration.
     fn members(&mut self) -> Result<Vec<Member>> {
         let mut members = Vec::new();
         while self.tokens.peek().is_some() {
@@ -283,7 +283,7 @@ impl<'t> Parser<'t> {
         Ok(members)
     }
 
-    /// A type.
+    /// Parses a type annotation, with an explicit stack instead of recursion.
     fn annotation(&mut self) -> Result<TypeId> {
         let mut open: Vec<Open<'t>> = Vec::new();
         loop {
@@ -293,7 +293,7 @@ impl<'t> Parser<'t> {
                     return Err(self.too_large("levels of types", DEPTH_MAX));
                 }
                 open.push(Open { head, arguments: Vec::new() });
-                // `Tuple[()]` is a tuple of nothing.
+                // `Tuple[()]` is the empty tuple.
                 if !self.eat(b'(') {
                     continue;
                 }
@@ -302,7 +302,7 @@ impl<'t> Parser<'t> {
             } else {
                 Some(self.types.add(head, None))
             };
-            // What is complete goes into what is open.
+            // A complete type becomes an argument of the innermost open type.
             loop {
                 if self.types.len() > TYPES_MAX {
                     return Err(self.too_large("types", TYPES_MAX));
@@ -321,7 +321,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Names with dots between them.
+    /// Parses a qualified name with dots.
     fn dotted(&mut self) -> Result<&'t str> {
         let first = self.tokens.peek().map(|token| token.range.clone());
         self.name("a type")?;
@@ -334,7 +334,7 @@ impl<'t> Parser<'t> {
         Ok(self.source.text.get(start..end).unwrap_or_default())
     }
 
-    /// The text of a default, up to the `,` or `)` after it.
+    /// Returns the source text of a default value, up to the `,` or `)` that ends it.
     fn default(&mut self) -> Result<String> {
         let mut depth = 0_usize;
         let (mut start, mut end) = (None, 0);

@@ -1,22 +1,22 @@
-//! Types as annotations name them.
+//! TorchScript types, as annotations in source text name them.
 //!
 //! Facts: `Type::annotation_str` in `aten/src/ATen/core/type.cpp` prints them, and `ScriptTypeParser` in
 //! `torch/csrc/jit/frontend/script_type_parser.cpp` reads them.
 
 use std::collections::HashMap;
 
-/// A type in a table of [`Types`].
+/// Index of a type in a [`Types`] table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(usize);
 
 impl TypeId {
-    /// Its place in the table.
+    /// Returns the index in the table.
     pub fn number(self) -> usize {
         self.0
     }
 }
 
-/// A type. Those inside it are in the same table.
+/// TorchScript type; its [`TypeId`]s refer to the table that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are TorchScript's own")]
 #[non_exhaustive]
@@ -26,44 +26,41 @@ pub enum Type {
     Float,
     Complex,
     Bool,
-    /// An int or a float.
+    /// Either an `int` or a `float`: `number` or `Scalar`.
     Number,
     Str,
     None,
     Optional(TypeId),
     List(TypeId),
-    /// Keys and values.
+    /// Key type and value type.
     Dict(TypeId, TypeId),
     Tuple(Vec<TypeId>),
-    /// A class with named fields that is a tuple.
+    /// Tuple class with named fields.
     NamedTuple(Vec<Field>),
-    /// One of several types.
+    /// Union type, with its member types.
     Union(Vec<TypeId>),
-    /// A class of named values, all of the first one's type.
+    /// Enumeration, whose values all have one type.
     Enum(Vec<Member>),
-    /// Any other: a class of the archive, `Any`, `Device`, and so on.
+    /// Any other type: a class of the archive, `Any`, `Device`, and so on.
     Other,
 }
 
-/// A field of a named tuple.
+/// Field of a named tuple.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
     pub name: String,
-    /// Its type.
     pub kind: TypeId,
 }
 
-/// A value of an enumeration.
+/// Named value of an enumeration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its name.
     pub name: String,
-    /// The text of the value: an integer, a floating-point number, or a text between quotes.
+    /// Source text of the value: an integer, a floating-point number or a quoted string.
     pub value: String,
 }
 
-/// The types of a signature, each once.
+/// Table of the distinct types of a signature.
 #[derive(Clone, Debug, Default)]
 pub struct Types {
     all: Vec<(Type, String)>,
@@ -71,32 +68,32 @@ pub struct Types {
 }
 
 impl Types {
-    /// What a type is.
+    /// Returns the structure of a type.
     pub fn kind(&self, id: TypeId) -> &Type {
         self.all.get(id.0).map_or(&Type::Other, |(kind, _)| kind)
     }
 
-    /// How an annotation names it.
+    /// Returns the annotation text of a type.
     pub fn text(&self, id: TypeId) -> &str {
         self.all.get(id.0).map_or("Any", |(_, text)| text)
     }
 
-    /// All types of the table.
+    /// Returns the ids of all types in the table.
     pub fn ids(&self) -> impl Iterator<Item = TypeId> + use<> {
         (0..self.all.len()).map(TypeId)
     }
 
-    /// How many there are.
+    /// Returns the number of types in the table.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if the table has no types.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The types directly inside one.
+    /// Returns the direct component types of a type, such as the element type of a list.
     pub fn inner(&self, id: TypeId) -> Vec<TypeId> {
         match self.kind(id) {
             Type::Optional(inner) | Type::List(inner) => vec![*inner],
@@ -107,7 +104,7 @@ impl Types {
         }
     }
 
-    /// The type that `head[arguments]` names, or `head` without arguments.
+    /// Adds the type that `head[arguments]` names, or `head` without arguments, and returns its id.
     pub(crate) fn add(&mut self, head: &str, arguments: Option<&[TypeId]>) -> TypeId {
         let inside = arguments.map(|arguments| {
             let texts: Vec<&str> = arguments.iter().map(|id| self.text(*id)).collect();
@@ -138,7 +135,7 @@ impl Types {
         id
     }
 
-    /// Says what a class is.
+    /// Defines a class type by its parsed structure.
     pub(crate) fn define(&mut self, id: TypeId, class: Type) {
         if let Some((kind, _)) = self.all.get_mut(id.0) {
             *kind = class;

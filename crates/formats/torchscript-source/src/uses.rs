@@ -1,20 +1,20 @@
-//! The names with dots in source text, and what they are called with.
+//! Finds dotted names in source text, and the arguments of operator calls.
 //!
-//! Facts: `printNode` in `torch/csrc/jit/serialization/python_print.cpp` names the keyword-only arguments of an operator, and
-//! leaves out arguments at the end that are their defaults.
+//! Facts: `printNode` in `torch/csrc/jit/serialization/python_print.cpp` names the keyword-only arguments of an operator,
+//! and omits trailing arguments that equal their defaults.
 
 use std::collections::HashMap;
 
 use crate::lexer::{Kind, Lexer, Token};
 
-/// The deepest brackets whose calls are looked at, the most arguments of a call, and the most parts of a name.
+/// Limits of the scan: the bracket depth in which calls are read, the arguments of a call, and the parts of a dotted name.
 const DEPTH_MAX: usize = 200;
 const ARGUMENTS_MAX: usize = 100;
 const PARTS_MAX: usize = 8;
-/// An annotation that does not change what is known of a parameter.
+/// Annotation that is looked through: the literal type of the parameter is that of its argument.
 const OPTIONAL: &str = "Optional";
 
-/// What an argument is, as far as its text, or the annotation of the parameter that it names, says.
+/// Literal type of an argument, inferred from its text or from the annotation of the parameter that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Literal {
     None,
@@ -24,26 +24,26 @@ pub(crate) enum Literal {
     Float,
     Text,
     List,
-    /// A variable, a call, and so on.
+    /// Any other expression, such as a variable or a call.
     Other,
 }
 
-/// The arguments of a call.
+/// Arguments of an operator call, by their literal types.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Call<'t> {
     pub(crate) positional: Vec<Literal>,
     pub(crate) keywords: Vec<(&'t str, Literal)>,
 }
 
-/// What was found in a text.
+/// Name or call that was found in source text.
 pub(crate) enum Use<'u, 't> {
-    /// A name.
+    /// Dotted name, split at the dots.
     Name(&'u [&'t str]),
-    /// A call of an operator that was named before.
+    /// Call of an operator, whose name was reported before as a `Name`.
     Call(&'u [&'t str], &'u Call<'t>),
 }
 
-/// Goes through the names of a text, and through the calls of operators.
+/// Passes each dotted name of a text, and each operator call, to `each`.
 pub(crate) fn uses<'t>(text: &'t str, mut each: impl FnMut(Use<'_, 't>)) {
     let mut walk = Walk {
         text,
@@ -63,21 +63,21 @@ pub(crate) fn uses<'t>(text: &'t str, mut each: impl FnMut(Use<'_, 't>)) {
 
 struct Walk<'t> {
     text: &'t str,
-    /// The name that is being read.
+    /// Parts of the dotted name that is being read.
     path: Vec<&'t str>,
-    /// Whether a dot follows it.
+    /// True if the last token was the dot after `path`.
     expects_part: bool,
     after_dot: bool,
-    /// The brackets that are open.
+    /// Stack of the open brackets, up to the depth limit.
     frames: Vec<Frame<'t>>,
-    /// How many more are open.
+    /// Number of open brackets beyond the depth limit.
     deeper: usize,
-    /// The parameters of the function whose types are one word, or that word in `Optional`.
+    /// Literal types of the current function's parameters whose annotation is one word, or one word in `Optional`.
     parameters: HashMap<&'t str, Literal>,
     def: Def,
 }
 
-/// Where in `def NAME(` the last token was.
+/// Position of the last token in `def NAME(`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Def {
     Elsewhere,
@@ -87,17 +87,17 @@ enum Def {
 
 #[derive(Default)]
 struct Frame<'t> {
-    /// The operator that is called.
+    /// Name of the called operator; `None` for other brackets.
     callee: Option<Vec<&'t str>>,
-    /// Whether these are the parameters of a function.
+    /// True if the bracket holds the parameters of a function definition.
     is_def: bool,
     call: Call<'t>,
-    /// The name of the argument; of a parameter, while its annotation is read.
+    /// Keyword of the argument; in a definition, the parameter whose annotation is being read.
     keyword: Option<&'t str>,
     argument: Argument<'t>,
 }
 
-/// The tokens of an argument so far.
+/// State of an argument after the tokens read so far.
 #[derive(Clone, Copy, Default)]
 enum Argument<'t> {
     #[default]
@@ -163,7 +163,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Reads the names. Returns the operator that the token opens a call of.
+    /// Extends or ends the dotted name. Returns the name of an operator if the token opens its argument list.
     fn name(&mut self, token: &Token<'t>, each: &mut impl FnMut(Use<'_, 't>)) -> Option<Vec<&'t str>> {
         let mut callee = None;
         match token.kind {
@@ -193,7 +193,7 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// What a value of a type is, if the type is one word.
+/// Returns the literal type for a one-word annotation.
 fn of_annotation(annotation: &str) -> Literal {
     match annotation {
         "Tensor" => Literal::Tensor,
@@ -210,7 +210,7 @@ fn is_opening(token: &Token<'_>) -> bool {
 }
 
 impl<'t> Frame<'t> {
-    /// Adds a token to the argument.
+    /// Updates the state of the current argument with a token.
     fn add(&mut self, token: &Token<'t>, text: &str, parameters: &mut HashMap<&'t str, Literal>) {
         let number = || {
             let number = text.get(token.range.clone()).unwrap_or_default();
@@ -226,7 +226,7 @@ impl<'t> Frame<'t> {
             (Argument::Nothing | Argument::Minus, Kind::Number) => Argument::Is(number()),
             (Argument::Nothing, Kind::Text(_)) => Argument::Is(Literal::Text),
             (Argument::Nothing, Kind::Symbol(b'[')) => Argument::Is(Literal::List),
-            // What follows the annotation of a parameter is its default, which is not looked at.
+            // The default after a parameter's annotation is not evaluated.
             (Argument::Name(_), Kind::Symbol(b'=')) if self.is_def => {
                 self.finish(parameters);
                 Argument::Is(Literal::Other)
@@ -244,7 +244,7 @@ impl<'t> Frame<'t> {
         };
     }
 
-    /// Ends the argument.
+    /// Completes the current argument: stores its literal, or the parameter's type in a definition.
     fn finish(&mut self, parameters: &mut HashMap<&'t str, Literal>) {
         let argument = std::mem::take(&mut self.argument);
         if self.is_def {
@@ -266,7 +266,7 @@ impl<'t> Frame<'t> {
         }
         let Call { positional, keywords } = &mut self.call;
         if positional.len().saturating_add(keywords.len()) >= ARGUMENTS_MAX {
-            // What is called with this many arguments takes any number.
+            // A call with more arguments than the limit is not checked: such an operator takes any number of arguments.
             self.callee = None;
         } else {
             match self.keyword.take() {

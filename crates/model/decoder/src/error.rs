@@ -62,7 +62,7 @@ pub enum Error {
         /// Document with the value; `None` if the value comes from the shapes.
         file: Option<&'static str>,
         key: String,
-        /// Value as JSON.
+        /// Value that was found, as JSON.
         found: String,
         /// Description of a valid value.
         expected: String,
@@ -269,7 +269,7 @@ impl Error {
 pub enum Fact {
     /// Number of query heads.
     Heads,
-    /// RoPE base (theta).
+    /// RoPE base (theta) of the model.
     RopeTheta,
     /// Factor by which Llama 3.1 and 3.2 stretch long wavelengths.
     RopeFactor,

@@ -10,7 +10,7 @@ use crate::{Error, Fact, Result};
 pub struct Given {
     /// Number of query heads.
     pub n_heads: Option<u64>,
-    /// RoPE base (theta).
+    /// RoPE base (theta) of the model.
     pub rope_theta: Option<f64>,
     /// Factor by which Llama 3.1 and 3.2 stretch long wavelengths.
     pub rope_factor: Option<f64>,

@@ -50,7 +50,7 @@ impl PortDim {
 /// Sizes, in elements, that are the same for all calls of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSizes {
-    /// Number of layers.
+    /// Number of layers in the model.
     pub layers: u64,
     /// Number of heads of keys and values.
     pub kv_heads: u64,

@@ -2,7 +2,8 @@
 //!
 //! [`detect`] and [`named`] read Meta's `params.json` or Hugging Face's `config.json`, compare them with the shapes of the
 //! tensors, and return a [`Decoder`]: its sizes, rotary embeddings, sliding windows and biases. [`Decoder::assign`] maps its
-//! weights to tensors. The TorchScript text and any other implementation of the forward pass can be built from a [`Decoder`].
+//! weights to tensors. The TorchScript text and any other implementation of the forward pass can be built from a
+//! [`Decoder`].
 //!
 //! ```
 //! use tensor::{Dtype, Storage, Tensor};

@@ -17,7 +17,7 @@ use crate::{Error, Result};
 pub struct Recorded {
     /// Class of the module, such as `Llama`.
     pub class: String,
-    /// Number of layers.
+    /// Number of layers in the model.
     pub n_layers: u64,
     /// Number of heads of keys and values.
     pub n_kv_heads: u64,

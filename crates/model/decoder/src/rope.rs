@@ -38,16 +38,17 @@ pub enum Scaling {
     LongRope(LongRope),
 }
 
-/// Scaling of Llama 3.1: wavelengths longer than `old / low` tokens are multiplied by `factor`, those shorter than `old /
-/// high` are unchanged, and those in between are interpolated.
+/// Scaling of Llama 3.1: wavelengths longer than `old / low` tokens are multiplied by `factor`, those shorter than
+/// `old / high` are unchanged, and those in between are interpolated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Llama3 {
     /// Factor of the longest wavelengths.
     pub factor: f64,
-    /// `low_freq_factor` in config.json.
+    /// Number of turns within `old` tokens below which the whole factor applies: `low_freq_factor` in config.json.
     pub low: f64,
-    /// `high_freq_factor` in config.json; larger than `low`.
+    /// Number of turns within `old` tokens above which wavelengths are unchanged: `high_freq_factor` in config.json, larger
+    /// than `low`.
     pub high: f64,
     /// Original context length, in tokens.
     pub old: f64,
@@ -60,9 +61,9 @@ pub struct Llama3 {
 pub struct Yarn {
     /// Factor of the longest wavelengths.
     pub factor: f64,
-    /// `beta_fast` in config.json.
+    /// Number of turns above which pairs are unchanged: `beta_fast` in config.json.
     pub fast: f64,
-    /// `beta_slow` in config.json.
+    /// Number of turns below which pairs are stretched by `factor`: `beta_slow` in config.json.
     pub slow: f64,
     /// Original context length, in tokens.
     pub old: f64,

@@ -1,8 +1,9 @@
 //! Text generation: tokenization, the choice of the next token, and streaming decoding of tokens to text.
 //!
 //! [`generate`] requests logits from a model, one token after another, and [`Sampler`] chooses tokens. With the feature
-//! `tokenizer`, [`Tokenizer`] reads the tokenizer files of models, and [`Stream`] decodes tokens to text without ever splitting
-//! a character. [`Stops`] lists the tokens that end a text. The crate depends on no carton, prints nothing, and opens no file.
+//! `tokenizer`, [`Tokenizer`] reads the tokenizer files of models, and [`Stream`] decodes tokens to text without ever
+//! splitting a character. [`Stops`] lists the tokens that end a text. The crate does not know cartons, prints nothing, and
+//! opens no file.
 //!
 //! ```
 //! use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! Zip archives in memory.
+//! Builder of zip archives in memory.
 
 use zip_layout::{Content, Entry, ZipWriter};
 

@@ -1,4 +1,4 @@
-//! Tests of figures that belong to a whole process, such as its memory.
+//! Helpers for tests that measure a whole process, such as its peak memory.
 
 #![expect(clippy::print_stdout, reason = "the figures are shown with --nocapture")]
 
@@ -9,13 +9,13 @@ use std::process::Command;
 const CASE: &str = "TEST_SUPPORT_CASE";
 
 /// Runs each case in a process of its own: starts the test program again with the test `test`, which calls this function
-/// again, and then runs `run` for one case. Prints the lines that the case printed.
+/// again, and runs `run` for one case there. Prints the output of each case.
 ///
 /// `test` is the path of the calling test in its program, such as `memory::memory_is_bounded_by_the_pickle`.
 ///
 /// # Panics
 ///
-/// If a case fails, or the program has no test of this path.
+/// Panics if a case fails, or if the program has no test with this path.
 pub fn each_in_own_process<'c>(test: &str, cases: impl IntoIterator<Item = &'c str>, run: impl Fn(&str)) {
     if let Ok(case) = std::env::var(CASE) {
         run(&case);
@@ -37,11 +37,11 @@ fn run_case(program: &Path, test: &str, case: &str) -> std::process::Output {
     child.output().expect("a test can be run again")
 }
 
-/// Returns the most memory that this process has held, in bytes.
+/// Returns the peak memory of this process, in bytes.
 ///
 /// # Panics
 ///
-/// On systems other than Linux, which report it in another way.
+/// Panics on systems other than Linux, which do not have `/proc/self/status`.
 pub fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux counts it");

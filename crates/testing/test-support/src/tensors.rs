@@ -1,4 +1,4 @@
-//! Tensors in memory.
+//! Builders of tensors in memory.
 
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
@@ -6,7 +6,7 @@ use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 ///
 /// # Panics
 ///
-/// If the bytes are fewer than the elements.
+/// Panics if there are fewer bytes than the elements need.
 pub fn tensor(dtype: Dtype, shape: &[u64], bytes: Vec<u8>) -> Tensor {
     let (stride, storage) = (contiguous_strides(shape), Storage::owned(bytes));
     Tensor::new(dtype, shape.to_vec(), stride, 0, storage).expect("the bytes are its elements")

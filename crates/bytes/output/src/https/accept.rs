@@ -1,4 +1,4 @@
-//! Whether an answer has the bytes that were asked for.
+//! Check that a response holds the requested bytes.
 
 use ureq::Body;
 use ureq::http::Response;
@@ -7,18 +7,18 @@ use url::Url;
 use super::failure::Failure;
 use crate::Error;
 
-/// An answer with the file in it, or with the rest of the file.
+/// Response with the whole file or with the rest of it.
 pub(super) struct Accepted {
-    /// Whether the bytes go on from where they were asked for; otherwise they are the whole file.
+    /// True if the body continues at the requested offset; otherwise it is the whole file.
     pub(super) resumes: bool,
-    /// How many bytes will come, if the server reports it.
+    /// Length of the body in bytes, if the server reports it and the body is not encoded.
     pub(super) len: Option<u64>,
-    /// The content encoding, in lower case.
+    /// Content encoding in lower case.
     pub(super) encoding: String,
     pub(super) body: Body,
 }
 
-/// Accepts the whole file, or the part of it from `start` on.
+/// Accepts a response with the whole file, or with the part from `start` on.
 pub(super) fn accept(url: &Url, response: Response<Body>, start: u64) -> Result<Accepted, Failure> {
     let encoding = header(&response, "content-encoding").unwrap_or("identity").to_ascii_lowercase();
     let is_plain = matches!(encoding.as_str(), "identity" | "");
@@ -33,7 +33,7 @@ pub(super) fn accept(url: &Url, response: Response<Body>, start: u64) -> Result<
         206 | 416 if start > 0 => return Err(Failure::Restart(error)),
         _ => return Err(Failure::Final(error)),
     }
-    // The length of what is encoded says nothing about the file.
+    // The length of an encoded body says nothing about the file.
     let len = header(&response, "content-length").filter(|_| is_plain).and_then(|len| len.parse().ok());
     Ok(Accepted { resumes, len, encoding, body: response.into_body() })
 }

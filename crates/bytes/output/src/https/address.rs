@@ -1,10 +1,10 @@
-//! Which addresses belong to the Internet.
+//! Classification of IP addresses as public or special-purpose.
 //!
 //! Facts: the IANA registries of special-purpose IPv4 and IPv6 addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address belongs to the Internet: it is in none of the special ranges.
+/// Returns true if an address is public, in none of the special-purpose ranges.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

@@ -1,4 +1,4 @@
-//! Content encodings: what the bytes were before they were encoded.
+//! Decoding of HTTP content encodings.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -8,10 +8,10 @@ use url::Url;
 use super::failure::Failure;
 use crate::Error;
 
-/// Bytes that are decoded at a time, and so the bytes between two calls of the progress function.
+/// Bytes decoded at a time, and so the bytes between two calls of the observer.
 pub(super) const BUFFER: usize = 128 << 10;
 
-/// The decoded bytes of a body.
+/// Returns a reader of the decoded body.
 pub(super) fn decode(url: &Url, body: Body, encoding: &str) -> Result<Box<dyn Read>, Failure> {
     let body = body.into_with_config().limit(u64::MAX).reader();
     let failed = |reason| Failure::Final(Error::Request { url: url.to_string(), reason });
@@ -27,7 +27,7 @@ pub(super) fn decode(url: &Url, body: Body, encoding: &str) -> Result<Box<dyn Re
     })
 }
 
-/// `deflate` means a zlib stream, but some servers send the deflate stream without its zlib header.
+/// Decodes `deflate`, which means a zlib stream, although some servers send the deflate stream without a zlib header.
 fn inflate(body: impl Read + 'static) -> io::Result<Box<dyn Read>> {
     let mut body = BufReader::new(body);
     let is_zlib = match body.fill_buf()? {

@@ -1,13 +1,13 @@
-//! What a failed connection means for the next one.
+//! Failures of a connection, and their effect on the next connection.
 
 use crate::Error;
 
-/// Why a connection did not bring the file.
+/// Failure of a connection, by what the download does next.
 pub(super) enum Failure {
-    /// The connection broke. What is there stays, and the next connection resumes from it.
+    /// The connection broke: keep the partial file and resume from its end.
     Resume(Error),
-    /// What is there does not belong to the file, or the server cannot resume from it.
+    /// The partial file belongs to another file, or the server cannot resume from it: start anew.
     Restart(Error),
-    /// Another connection would not help.
+    /// Another connection would not help: give up.
     Final(Error),
 }

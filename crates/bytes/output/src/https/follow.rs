@@ -1,4 +1,4 @@
-//! Requests, redirects, and the addresses that they must not reach.
+//! Sends requests and follows redirects, except to private addresses.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -19,13 +19,13 @@ use super::accept::header;
 use super::failure::Failure;
 use crate::Error;
 
-/// Redirects that are followed; browsers follow as many or more.
+/// Largest number of redirects to follow; browsers follow as many or more.
 const REDIRECTS: usize = 10;
-/// The encodings that the Carton specification asks readers to know.
+/// Content encodings that the Carton specification asks readers to support.
 const ENCODINGS: &str = "zstd, gzip, br, deflate";
 
 impl Download<'_> {
-    /// Asks for the bytes from `start` on, through redirects: the last URL, and the answer there.
+    /// Requests the bytes from `start` on and follows redirects. Returns the last URL and its response.
     pub(super) fn follow(&self, start: u64) -> Result<(Url, Response<Body>), Failure> {
         let mut url = Url::parse(self.url)
             .map_err(|reason| Failure::Final(Error::NotAUrl { url: self.url.to_owned(), reason }))?;
@@ -33,7 +33,7 @@ impl Download<'_> {
         for _ in 0..=REDIRECTS {
             check_scheme(&url, self.options.allow_http).map_err(Failure::Final)?;
             let (response, met_private) = self.request(&url, start, allow_private)?;
-            // Only a private address may redirect to another one.
+            // Only a private address may redirect to another private address.
             allow_private = allow_private && met_private;
             if !response.status().is_redirection() {
                 return Ok((url, response));
@@ -43,7 +43,7 @@ impl Download<'_> {
         Err(Failure::Final(Error::TooManyRedirects { url: url.into(), limit: REDIRECTS }))
     }
 
-    /// One request. Returns also whether the host has a private address.
+    /// Sends one request. Returns the response, and true if the host resolved to a private address.
     fn request(&self, url: &Url, start: u64, allow_private: bool) -> Result<(Response<Body>, bool), Failure> {
         let met_private = Arc::new(AtomicBool::new(false));
         let guard = Guard { allow_private, met_private: Arc::clone(&met_private), is_public: self.is_public };
@@ -58,7 +58,7 @@ impl Download<'_> {
             Ok(response) => Ok((response, met_private.load(Ordering::Relaxed))),
             Err(error) => {
                 let error = failed(url, error);
-                // A server that answered before may do so again.
+                // With `start` > 0, the server has answered before, so it may answer again.
                 Err(if start > 0 { Failure::Resume(error) } else { Failure::Final(error) })
             }
         }
@@ -74,7 +74,7 @@ fn check_scheme(url: &Url, allow_http: bool) -> Result<(), Error> {
     }
 }
 
-/// Where a redirect leads.
+/// Returns the target of a redirect.
 fn redirect(url: &Url, response: &Response<Body>) -> Result<Url, Error> {
     let Some(location) = header(response, "location") else {
         return Err(Error::RedirectNowhere { url: url.to_string() });
@@ -104,7 +104,7 @@ fn config(timeout: Duration) -> ureq::config::Config {
         .build()
 }
 
-/// Resolves host names, and refuses those that lead to a private address.
+/// Resolver that refuses host names with a private address, unless they are allowed.
 #[derive(Debug)]
 struct Guard {
     allow_private: bool,
@@ -132,7 +132,7 @@ impl Resolver for Guard {
     }
 }
 
-/// What the guard refuses, on its way through the HTTP client.
+/// Private address that the guard refused, passed through the HTTP client as an I/O error.
 #[derive(Debug)]
 struct PrivateAddress(IpAddr);
 

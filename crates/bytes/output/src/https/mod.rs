@@ -1,12 +1,12 @@
-//! A file over HTTP, in constant memory: resumed where a connection breaks, its SHA-256 checked as the bytes come.
+//! Downloads a file over HTTP in constant memory: resumes broken connections, and computes the SHA-256 on the fly.
 //!
-//! A connection is four steps, each a file here: [`follow`] the redirects, [`accept`] the answer, [`decode`] its
-//! content encoding, [`store`] the bytes.
+//! A connection has four steps, each a module: [`follow`] sends requests and follows redirects, [`accept`] checks the
+//! response, [`decode`] undoes the content encoding, [`store`] writes the bytes.
 //!
 //! A URL may come from a hostile file, so the addresses that a host name resolves to are checked before anything
-//! connects: private and loopback addresses are refused, also when a redirect leads there. With
-//! [`DownloadOptions::allow_http`] the first URL may name a private address itself; what it redirects to may then
-//! be private too. Proxies are not used: they would connect to addresses that were never checked.
+//! connects: private and loopback addresses are refused, also after a redirect. With [`DownloadOptions::allow_http`]
+//! the first URL may name a private address itself, and its redirect targets may then be private too. Proxies are not
+//! used, because they would connect to addresses that were never checked.
 //!
 //! Facts: RFC 9110 (redirects, ranges, content encodings).
 
@@ -28,34 +28,34 @@ use sha2::{Digest, Sha256};
 use self::failure::Failure;
 use crate::{Error, Result};
 
-/// How often in a row a download is resumed without a new byte.
+/// Number of broken connections in a row, without a new byte, after which a download fails.
 const TRIES: u32 = 5;
-/// How long the first of these waits; each of the next waits twice as long.
+/// Pause before the first new connection; each further pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Bytes of the file that are read back at a time.
+/// Bytes of the partial file that are read back at a time.
 const READ_BACK: usize = 1 << 20;
 
-/// What a download may do.
+/// Permissions and limits of a download.
 #[derive(Clone, Copy, Debug)]
 pub struct DownloadOptions {
-    /// Whether http URLs are fetched, and URLs that name a private address themselves.
+    /// Allows http URLs, and URLs that themselves name a private address.
     pub allow_http: bool,
-    /// How long nothing may come before a connection counts as broken.
+    /// Time without data after which a connection counts as broken.
     pub timeout: Duration,
-    /// The most bytes that the file may have, decoded. A server could send without end.
+    /// Largest size of the decoded file in bytes, because a server could send without end.
     pub max_bytes: u64,
 }
 
-/// Fetches the file with this hash from `url` into `out`, which may hold the beginning of it.
+/// Downloads the file with this SHA-256 from `url` into `out`, which may hold the beginning of the file.
 ///
-/// When a connection breaks, or the observer stops the download, `out` keeps what came, and a later call resumes
-/// from there. A caller that does not want to resume removes the file. Bytes that turn out to be wrong are removed
-/// here. `work` learns how many bytes there are at least once per connection and per 128 KiB, so a download stops within
-/// one buffer, or, while a server is silent, within [`DownloadOptions::timeout`].
+/// When a connection breaks, or the observer stops the download, `out` keeps the bytes received so far, and a later
+/// call resumes from there. A caller that does not want to resume removes the file. Bytes that turn out to be wrong are
+/// removed from `out`. The observer of `work` receives the number of bytes so far, at least once per connection and per
+/// 128 KiB, so a download stops within one buffer, or, while a server is silent, within [`DownloadOptions::timeout`].
 ///
 /// # Errors
-/// [`Error::Cancelled`] when the observer stops the work; [`Error::WriteDownload`] when `out` cannot be written; otherwise
-/// the kinds that have a URL.
+/// [`Error::Cancelled`] when the observer stops the work; [`Error::WriteDownload`] when `out` cannot be written;
+/// otherwise a variant with a URL.
 pub fn download(
     url: &str,
     sha256: &[u8; 32],
@@ -66,16 +66,16 @@ pub fn download(
     Download { url, sha256, options, is_public: address::is_public }.run(out, work)
 }
 
-/// What is downloaded, and under which rules.
+/// Parameters of one download: the URL, the expected SHA-256, and the rules.
 struct Download<'d> {
     url: &'d str,
     sha256: &'d [u8; 32],
     options: &'d DownloadOptions,
-    /// Which addresses belong to the Internet: [`address::is_public`] except in tests.
+    /// Predicate for addresses of the public Internet: [`address::is_public`] except in tests.
     is_public: fn(IpAddr) -> bool,
 }
 
-/// The part of the file that is there.
+/// Partial file: the hash and the length of the bytes received so far.
 struct Beginning {
     hash: Sha256,
     len: u64,
@@ -114,7 +114,7 @@ impl Download<'_> {
         }
     }
 
-    /// One connection, which brings what follows the beginning, or the whole file anew.
+    /// Makes one connection, which delivers the rest of the partial file or the whole file anew.
     fn connect(&self, beginning: Beginning, out: &mut File, work: Work<'_>) -> Result<(), Failure> {
         let (url, response) = self.follow(beginning.len)?;
         let accepted = accept::accept(&url, response, beginning.len)?;
@@ -125,7 +125,7 @@ impl Download<'_> {
 }
 
 impl Beginning {
-    /// Hashes what is there. The file's position is its end then.
+    /// Hashes the bytes in `out` and leaves its position at the end.
     fn read(out: &mut File, work: Work<'_>) -> Result<Self> {
         let mut hash = Sha256::new();
         out.rewind().map_err(cannot_write)?;
@@ -143,7 +143,7 @@ impl Beginning {
         Ok(Self { hash, len })
     }
 
-    /// Removes what is there.
+    /// Truncates `out` to no bytes.
     fn empty(out: &mut File) -> Result<Self, Failure> {
         out.set_len(0).and_then(|()| out.rewind()).map_err(|error| Failure::Final(cannot_write(error)))?;
         Ok(Self { hash: Sha256::new(), len: 0 })

@@ -1,4 +1,4 @@
-//! Bytes on their way into the file: counted, hashed, and compared with what was expected.
+//! Writes a body to the file: counts and hashes the bytes, and compares the hash.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use super::{Beginning, Download, cannot_write};
 use crate::Error;
 
 impl Download<'_> {
-    /// Appends `body`, of which `len` bytes will come if the server reports it, to the beginning.
+    /// Appends `body` to the partial file; `len` is the length of the body in bytes, if the server reports it.
     pub(super) fn store(
         &self,
         mut body: impl Read,
@@ -34,14 +34,14 @@ impl Download<'_> {
                 Ok(0) => break,
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // An encoded body that is cut short looks damaged.
+                // A truncated encoded body looks damaged, so a decoding error may be a broken connection.
                 Err(reason) => {
                     return Err(Failure::Resume(Error::Broken { url: self.url.to_owned(), reason }));
                 }
             };
             done = done.saturating_add(read as u64);
             if done > self.options.max_bytes {
-                // Nobody can use what came.
+                // The beginning of a file that is too large is of no use.
                 Beginning::empty(out)?;
                 return Err(self.too_large());
             }

@@ -1,4 +1,4 @@
-//! Downloads from servers on loopback. What the command line shows of them is tested in the root package.
+//! Tests of downloads from loopback servers. Their messages on the command line are tested in the root package.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use byte_source::{Action, Observer, Step};
 
 use super::*;
 
-/// A server on this address of loopback; its URL.
+/// Starts a server on this loopback address and returns its URL.
 fn server(address: &str, answer: impl Fn(&mut TcpStream) -> io::Result<()> + Send + 'static) -> String {
     let listener = TcpListener::bind((address, 0)).expect("loopback");
     let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
@@ -23,14 +23,14 @@ fn server(address: &str, answer: impl Fn(&mut TcpStream) -> io::Result<()> + Sen
     url
 }
 
-/// A server that answers each request with a redirect.
+/// Starts a server that answers each request with a redirect to `location`.
 fn redirects(address: &str, location: String) -> String {
     server(address, move |stream| {
         write!(stream, "HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n")
     })
 }
 
-/// Stops after more bytes than the limit.
+/// Observer that cancels after more than `limit` bytes.
 struct StopAfter {
     limit: u64,
     last: AtomicU64,
@@ -52,7 +52,7 @@ fn options() -> DownloadOptions {
 
 #[test]
 fn only_private_addresses_redirect_to_private_addresses() {
-    // Here the Internet is 127.0.0.2: all of 127.0.0.0/8 is loopback.
+    // The public Internet of this test is 127.0.0.2: all of 127.0.0.0/8 is loopback.
     let is_public = |address: IpAddr| address.to_string() == "127.0.0.2";
     let end = redirects("127.0.0.1", "http://127.0.0.2:1/end".to_owned());
     let private = redirects("127.0.0.1", end.clone());
@@ -68,7 +68,7 @@ fn only_private_addresses_redirect_to_private_addresses() {
     };
     assert!(!refused(&private));
     assert!(refused(&public), "from the Internet into a private network");
-    // Once it has left, it does not come back.
+    // After a redirect to a public address, a private one is refused.
     let back = redirects("127.0.0.1", redirects("127.0.0.2", private.clone()));
     assert!(refused(&back));
     assert!(!refused(&redirects("127.0.0.1", private)));

@@ -1,4 +1,4 @@
-//! Tensors that are put together, compared with `torch.cat` and with the tensor that was cut.
+//! Tests of joined tensors, against `torch.cat` and against the tensor that was cut.
 
 use byte_source::Blob;
 
@@ -53,7 +53,7 @@ fn transposed_and_big_endian_parts_come_out_too() {
     let big = Tensor::new(Dtype::Int16, vec![2, 2], vec![2, 1], 0, big).expect("inside");
     let joined = Tensor::concat(1, &[big, part([2, 1], [1, 1], 10)]).expect("alike");
     assert_eq!(values(&joined), [0, 1, 10, 2, 3, 11]);
-    // A view of what was joined.
+    // A view of the joined storage.
     let storage = joined.storage().clone();
     let view = Tensor::new(Dtype::Int16, vec![3], vec![2], 1, storage).expect("inside");
     assert_eq!(values(&view), [1, 2, 11]);
@@ -85,7 +85,7 @@ fn unlike_parts_are_rejected() {
     assert!(Tensor::concat(0, &[]).is_err());
 }
 
-/// Cuts a box of consecutive numbers at random places, again and again, and puts it together.
+/// Cuts a tensor of consecutive numbers at random places, again and again, and joins the tiles.
 #[test]
 fn any_tiles_are_put_together() {
     let mut seed = 7_u64;
@@ -132,7 +132,7 @@ fn any_tiles_are_put_together() {
                 whole.storage().clone(),
             );
             let view = view.expect("inside");
-            // Half of the tiles are stored on their own.
+            // Half of the tiles have storages of their own.
             let mut bytes: Vec<u8> = Vec::new();
             view.gathered().write_to(&mut bytes).expect("memory can be read");
             let own =
