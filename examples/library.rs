@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use torch2carton::{Error, ErrorKind, Notice, Observer, Step, convert, inspect};
+use torch2carton::{Error, ErrorKind, Notice, Observer, ProgressUpdate, convert, inspect};
 
 /// Prints progress and notes, and stops the work once it was asked to.
 #[derive(Default)]
@@ -16,7 +16,7 @@ struct Console {
 }
 
 impl Observer for Console {
-    fn progress(&self, step: Step<'_>) {
+    fn progress(&self, step: ProgressUpdate<'_>) {
         println!("{}: {} of {:?} bytes", step.name, step.done, step.total);
         self.stop.store(self.stop_at_once, Ordering::Relaxed);
     }

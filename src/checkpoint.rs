@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use byte_source::Source;
 use checkpoint_files::Sources;
-use pipeline::Shards;
+use pipeline::ShardPolicy;
 
 use crate::{Result, Tensors};
 
@@ -15,7 +15,7 @@ pub struct Checkpoint {
     files: Vec<PathBuf>,
     format: &'static str,
     tensors: Tensors,
-    notes: Vec<checkpoint_files::Note>,
+    notes: Vec<checkpoint_files::FilesNote>,
 }
 
 impl Checkpoint {
@@ -25,7 +25,7 @@ impl Checkpoint {
     /// # Errors
     /// When the path does not name one checkpoint, the file is one shard of several, or a file is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::find(&[path.as_ref().to_owned()], Shards::Complete)
+        Self::find(&[path.as_ref().to_owned()], ShardPolicy::RequireAll)
     }
 
     /// Opens one file alone, even if it is one shard of several.
@@ -33,7 +33,7 @@ impl Checkpoint {
     /// # Errors
     /// When the file is not a checkpoint or is damaged.
     pub fn open_shard(path: impl AsRef<Path>) -> Result<Self> {
-        Self::find(&[path.as_ref().to_owned()], Shards::ThisFileOnly)
+        Self::find(&[path.as_ref().to_owned()], ShardPolicy::ThisFileOnly)
     }
 
     /// Opens all shards of a checkpoint.
@@ -41,7 +41,7 @@ impl Checkpoint {
     /// # Errors
     /// When the paths are not all shards of one checkpoint, or a file is damaged.
     pub fn open_shards(paths: &[PathBuf]) -> Result<Self> {
-        Self::find(paths, Shards::Complete)
+        Self::find(paths, ShardPolicy::RequireAll)
     }
 
     /// Reads a checkpoint file from a source, such as a buffer.
@@ -52,7 +52,7 @@ impl Checkpoint {
         Self::read(Sources::source(source))
     }
 
-    fn find(paths: &[PathBuf], shards: Shards) -> Result<Self> {
+    fn find(paths: &[PathBuf], shards: ShardPolicy) -> Result<Self> {
         Self::read(Sources::find(paths, shards)?)
     }
 
@@ -83,7 +83,7 @@ impl Checkpoint {
     }
 
     /// Returns the notes for the user about the files.
-    pub fn notes(&self) -> &[checkpoint_files::Note] {
+    pub fn notes(&self) -> &[checkpoint_files::FilesNote] {
         &self.notes
     }
 }

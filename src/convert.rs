@@ -6,7 +6,7 @@ use std::sync::Arc;
 use byte_source::Source;
 use pipeline::{
     AllowedGlobals, BatchItem, Cast, CastFrom, ConvertOptions, ConvertReport, Dtype, EachReport, Given,
-    IfExists, Observer, Rename, Selection, Shards, Target,
+    IfExists, Observer, Rename, Selection, ShardPolicy, Target,
 };
 
 use crate::Result;
@@ -22,18 +22,18 @@ pub fn convert(input: impl Into<PathBuf>) -> Convert {
 pub struct Convert {
     options: ConvertOptions,
     /// True if [`Convert::to`] set the target, so that the extension of the output does not choose it.
-    is_chosen: bool,
+    has_explicit_target: bool,
 }
 
 impl Convert {
     /// Creates a conversion of the checkpoint at `input` into a carton next to it.
     pub fn new(input: impl Into<PathBuf>) -> Self {
-        Self { options: ConvertOptions::new(input), is_chosen: false }
+        Self { options: ConvertOptions::new(input), has_explicit_target: false }
     }
 
     /// Creates a conversion of a file that is read from `source`, into a carton named after the source's path.
     pub fn from_source(source: Arc<dyn Source>) -> Self {
-        Self { options: ConvertOptions::from_source(source), is_chosen: false }
+        Self { options: ConvertOptions::from_source(source), has_explicit_target: false }
     }
 
     /// Adds an input: another shard of the checkpoint, or for [`run_each`](Self::run_each) another checkpoint.
@@ -45,7 +45,7 @@ impl Convert {
     /// Sets the kind of output, with its options.
     pub fn to(mut self, target: impl Into<Target>) -> Self {
         self.options.target = target.into();
-        self.is_chosen = true;
+        self.has_explicit_target = true;
         self
     }
 
@@ -63,7 +63,7 @@ impl Convert {
 
     /// Converts the input file alone, even if it is one shard of several.
     pub fn single_shard(mut self) -> Self {
-        self.options.shards = Shards::ThisFileOnly;
+        self.options.shards = ShardPolicy::ThisFileOnly;
         self
     }
 
@@ -74,7 +74,7 @@ impl Convert {
     }
 
     /// Sets hyperparameters of a language model that no document of the checkpoint states.
-    pub fn given(mut self, given: Given) -> Self {
+    pub fn overrides(mut self, given: Given) -> Self {
         self.options.given = given;
         self
     }
@@ -137,7 +137,7 @@ impl Convert {
 
     fn options(&self) -> Result<ConvertOptions, pipeline::Error> {
         let mut options = self.options.clone();
-        if let Some(output) = options.output.as_ref().filter(|_| !self.is_chosen) {
+        if let Some(output) = options.output.as_ref().filter(|_| !self.has_explicit_target) {
             options.target = Target::from_path(output)?;
         }
         Ok(options)
@@ -147,6 +147,6 @@ impl Convert {
 /// Keeps the target of the options; the extension of the output does not choose another.
 impl From<ConvertOptions> for Convert {
     fn from(options: ConvertOptions) -> Self {
-        Self { options, is_chosen: true }
+        Self { options, has_explicit_target: true }
     }
 }

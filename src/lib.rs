@@ -179,26 +179,26 @@ pub use verify::{Verify, verify};
 
 // Types of the options and reports.
 pub use byte_source::{
-    Action, Blob, BufferSource, ErrorKind, Notice, Observer, ReadError, Region, Sink, Source, Step, Window,
+    Action, Blob, BufferSource, ErrorKind, Notice, Observer, ReadError, Region, Sink, Source, ProgressUpdate, Window,
 };
 pub use carton_format::{Config, Port as ConfigPort, Runner};
 pub use carton_tools::{
-    Code, Compression, ContentsReport, Finding, PackOptions, PackReport, ShrinkOptions, ShrinkReport,
+    CodeStatus, PackCompression, ContentsReport, CartonFinding, PackOptions, PackReport, ShrinkOptions, ShrinkReport,
     UnpackOptions, UnpackReport, VerifyOptions, VerifyReport,
 };
 #[cfg(feature = "download")]
 pub use carton_tools::{ResolveOptions, ResolveReport};
 pub use pipeline::{
     AllowedGlobals, Architecture, BatchItem, CartonOptions, CartonReport, Cast, CastFrom, CastReport,
-    ConvertOptions, ConvertReport, Declared, Dim, EachReport, Errors as OnError, Fields, FileScan, Given,
-    IfExists, InspectOptions, InspectReport, Listing, ModelOptions, Names, Note, Outcome, OutputKind,
+    ConvertOptions, ConvertReport, Declared, Dim, EachReport, Errors as OnError, CartonFields, FileScan, Given,
+    IfExists, InspectOptions, InspectReport, TraceListing, ModelOptions, Names, Note, ScanOutcome, OutputKind,
     OutputReport, PortReport, Rename, RowView, SafetensorsOptions, SafetensorsReport, ScanOptions,
-    ScanSummary, ScannedFile, ScriptOptions, Selection, SelfTestReport, Shards, Target, TensorHash,
-    TensorRow, Ties, Torch, TorchOptions, TorchReport, Totals, TraceOptions, TritonOptions, TritonReport,
+    ScanSummary, ScannedFile, ScriptOptions, Selection, SelfTestReport, ShardPolicy, Target, TensorHash,
+    TensorRow, TieHandling, RequiredTorch, TorchOptions, TorchReport, Totals, TraceOptions, TritonOptions, TritonReport,
     Verdict, View, architectures,
 };
 pub use runtime::{
-    Kind as RunnableKind, Port, Runnable, SelfTestOptions, SelfTestReport as TestReport, Session, Tolerance,
+    RunnableKind as RunnableKind, RunnablePort, Runnable, SelfTestOptions, SelfTestReport as TestReport, Session, Tolerance,
 };
 pub use tensor::{Compound, CompoundKind, Dtype, Entry, Gathered, Storage, Tensor, Tensors};
 

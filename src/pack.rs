@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use carton_tools::{Compression, PackOptions, PackReport, UnpackOptions, UnpackReport};
+use carton_tools::{PackCompression, PackOptions, PackReport, UnpackOptions, UnpackReport};
 use pipeline::{IfExists, Observer};
 
 use crate::Result;
@@ -38,7 +38,7 @@ impl Pack {
     }
 
     /// Sets the compression of the carton's files.
-    pub fn compression(mut self, compression: Compression) -> Self {
+    pub fn compression(mut self, compression: PackCompression) -> Self {
         self.options.compression = compression;
         self
     }

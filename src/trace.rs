@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use pipeline::{Listing, TraceOptions, View};
+use pipeline::{TraceListing, TraceOptions, View};
 
 use crate::Result;
 
@@ -26,14 +26,14 @@ impl Trace {
     }
 
     /// Sets the kind of listing to write.
-    pub fn listing(mut self, listing: Listing) -> Self {
+    pub fn listing(mut self, listing: TraceListing) -> Self {
         self.options.listing = listing;
         self
     }
 
     /// Sets the view of each instruction. Has an effect only on [`Listing::Trace`].
     pub fn view(mut self, view: View) -> Self {
-        if let Listing::Trace { view: old, .. } = &mut self.options.listing {
+        if let TraceListing::Trace { view: old, .. } = &mut self.options.listing {
             *old = view;
         }
         self
@@ -41,7 +41,7 @@ impl Trace {
 
     /// Disables truncation of long values. Has an effect only on [`Listing::Trace`].
     pub fn full(mut self) -> Self {
-        if let Listing::Trace { full, .. } = &mut self.options.listing {
+        if let TraceListing::Trace { full, .. } = &mut self.options.listing {
             *full = true;
         }
         self
@@ -49,7 +49,7 @@ impl Trace {
 
     /// Stops after `instructions` instructions. Has an effect only on [`Listing::Trace`].
     pub fn limit(mut self, instructions: u64) -> Self {
-        if let Listing::Trace { limit, .. } = &mut self.options.listing {
+        if let TraceListing::Trace { limit, .. } = &mut self.options.listing {
             *limit = Some(instructions);
         }
         self
@@ -57,12 +57,12 @@ impl Trace {
 
     /// Writes counts of opcodes, globals, tensors and memo entries.
     pub fn summary(self) -> Self {
-        self.listing(Listing::Summary)
+        self.listing(TraceListing::Summary)
     }
 
     /// Writes the listing that `python3 -m pickletools` prints.
     pub fn disassembly(self) -> Self {
-        self.listing(Listing::Disassembly)
+        self.listing(TraceListing::Disassembly)
     }
 
     /// Chooses a pickle by its index, counted from 0, if several follow each other.

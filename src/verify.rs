@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use carton_tools::{VerifyOptions, VerifyReport};
-use pipeline::{Observer, Selection, Shards};
+use pipeline::{Observer, Selection, ShardPolicy};
 
 use crate::Result;
 
@@ -34,7 +34,7 @@ impl Verify {
 
     /// Treats the checkpoint as one shard that was converted alone.
     pub fn single_shard(mut self) -> Self {
-        self.options.shards = Shards::ThisFileOnly;
+        self.options.shards = ShardPolicy::ThisFileOnly;
         self
     }
 

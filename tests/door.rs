@@ -8,8 +8,8 @@ use std::time::UNIX_EPOCH;
 
 use tempfile::TempDir;
 use torch2carton::{
-    Carton, CartonOptions, CastFrom, Checkpoint, Dtype, Error, ErrorKind, Fields, Listing, Notice, Observer,
-    OutputKind, RunnableKind, SafetensorsOptions, Selection, Step, Storage, Target, Tensor, Tensors, Verdict,
+    Carton, CartonOptions, CastFrom, Checkpoint, Dtype, Error, ErrorKind, CartonFields, TraceListing, Notice, Observer,
+    OutputKind, RunnableKind, SafetensorsOptions, Selection, ProgressUpdate, Storage, Target, Tensor, Tensors, Verdict,
     View, convert, inspect, pack, run, scan, shrink, trace, unpack, verify,
 };
 
@@ -73,7 +73,7 @@ fn options_choose_what_is_written() {
     let checkpoint = Checkpoint::open(root.join("out")).expect("it was written");
     let tensor = checkpoint.tensors().get("weight").expect("it was renamed");
     assert_eq!((tensor.dtype(), tensor.shape()), (Dtype::BFloat16, &[2][..]));
-    let carton = CartonOptions::default().fields(Fields::default().license("MIT"));
+    let carton = CartonOptions::default().fields(CartonFields::default().license("MIT"));
     let dry = convert(&input).to(carton).dry_run().run(&()).expect("a tensor");
     assert!(!dry.written && !root.join("model.carton").exists());
 }
@@ -110,7 +110,7 @@ fn a_checkpoint_is_inspected_scanned_and_traced() {
         String::from_utf8(out).expect("text").lines().count()
     };
     assert!(lines(trace(&path).view(View::Lines).limit(3)) < lines(trace(&path).view(View::Lines)));
-    assert!(lines(trace(&path).listing(Listing::Disassembly)) > 1);
+    assert!(lines(trace(&path).listing(TraceListing::Disassembly)) > 1);
 }
 
 #[test]
@@ -177,7 +177,7 @@ struct Acting<F> {
 }
 
 impl<F: Fn() + Sync> Observer for Acting<F> {
-    fn progress(&self, _: Step<'_>) {
+    fn progress(&self, _: ProgressUpdate<'_>) {
         if self.steps.fetch_add(1, Ordering::Relaxed) == 0 {
             (self.act)();
         }
@@ -249,6 +249,6 @@ fn an_error_has_the_cause_that_its_crate_gave() {
     let error = convert("absent.pth").run(&()).expect_err("there is no such file");
     assert!(std::error::Error::source(&error).is_some());
     let Error::Checkpoint(cause) = error else { panic!("{error}") };
-    assert!(matches!(*cause, torch2carton::crates::pipeline::Error::Sources(_)));
+    assert!(matches!(*cause, torch2carton::crates::pipeline::Error::InputFiles(_)));
     assert_eq!(ErrorKind::Damaged.to_string(), "damaged");
 }

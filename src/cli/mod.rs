@@ -24,7 +24,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match args::with_default_command(args.into_iter()) {
         Ok(args) => Cli::try_parse_from(args),
         Err(error) => {
-            errors::print(&error.into());
+            errors::print_error(&error.into());
             return ExitCode::from(2);
         }
     };
@@ -36,17 +36,17 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let quiet = cli.quiet;
     let is_scan = matches!(cli.command, Command::Scan(_));
     let done = match cli.command {
-        Command::Convert(args) => signals::watch().and_then(|()| commands::convert(&args, quiet)),
+        Command::Convert(args) => signals::watch_signals().and_then(|()| commands::convert(&args, quiet)),
         Command::Inspect(args) => commands::inspect(&args, quiet),
         Command::Trace(args) => commands::trace(&args),
         Command::Scan(args) => commands::scan(&args, quiet),
         Command::Run(args) => commands::run(&args, quiet),
         Command::Verify(args) => commands::verify(&args, quiet),
-        Command::Pack(args) => signals::watch().and_then(|()| commands::pack(&args, quiet)),
-        Command::Unpack(args) => signals::watch().and_then(|()| commands::unpack(&args, quiet)),
-        Command::Shrink(args) => signals::watch().and_then(|()| commands::shrink(&args, quiet)),
+        Command::Pack(args) => signals::watch_signals().and_then(|()| commands::pack(&args, quiet)),
+        Command::Unpack(args) => signals::watch_signals().and_then(|()| commands::unpack(&args, quiet)),
+        Command::Shrink(args) => signals::watch_signals().and_then(|()| commands::shrink(&args, quiet)),
         #[cfg(feature = "download")]
-        Command::Resolve(args) => signals::watch().and_then(|()| commands::resolve(&args, quiet)),
+        Command::Resolve(args) => signals::watch_signals().and_then(|()| commands::resolve(&args, quiet)),
         #[cfg(feature = "serve")]
         Command::Serve(args) => commands::serve(&args, quiet),
         Command::Completions { shell } => commands::completions(shell),
@@ -56,8 +56,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(code) => code,
         Err(error) if terminal::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            errors::print(&error);
-            ExitCode::from(if is_scan || errors::is_usage(&error) { 2 } else { 1 })
+            errors::print_error(&error);
+            ExitCode::from(if is_scan || errors::is_usage_error(&error) { 2 } else { 1 })
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use carton_format::{Links, sha256_from_hex};
-use carton_writer::{Carton, File};
+use carton_writer::{CartonLayout, CartonMember};
 use zip_layout::Content;
 
 use crate::carton_tools::{manifest, ok, run, scratch, write};
@@ -34,14 +34,14 @@ fn carton(root: &Path, urls: &[String]) {
     let mut links = Links::default();
     links.urls.insert(sha256, urls.to_vec());
     let files = vec![
-        File::new("carton.toml", Content::Bytes(toml.as_bytes())),
-        File::new("tensor_data/index.toml", Content::Bytes(b"tensor = []\n")),
+        CartonMember::new("carton.toml", Content::Bytes(toml.as_bytes())),
+        CartonMember::new("tensor_data/index.toml", Content::Bytes(b"tensor = []\n")),
     ];
     let absent = vec![("model/weights".to_owned(), sha256)];
     let links = Some(links.to_toml().expect("TOML holds it"));
     let mut out = std::fs::File::create(root.join("s.carton")).expect("a temporary folder");
-    Carton { files, absent, links }
-        .write(&mut out, byte_source::Work::unobserved())
+    CartonLayout { files, absent, links }
+        .write(&mut out, byte_source::ProgressReporter::unobserved())
         .expect("they make a carton");
 }
 

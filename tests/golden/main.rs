@@ -12,6 +12,7 @@ mod casts;
 mod checkpoints;
 mod cli;
 mod download_server;
+mod documents;
 mod downloads;
 mod error_texts;
 mod folders;

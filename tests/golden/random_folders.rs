@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use carton_format::is_inside;
-use carton_writer::{Carton, File};
+use carton_format::is_valid_carton_path;
+use carton_writer::{CartonLayout, CartonMember};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use zip_layout::Content;
@@ -21,7 +21,7 @@ fn files(folder: &'static str) -> impl Strategy<Value = Vec<(String, Vec<u8>)>> 
         "[ab\n]{0,3000}".prop_map(String::into_bytes),
         vec(any::<u8>(), 0..3000)
     ];
-    vec((path.prop_filter("inside", |path| is_inside(path)), bytes), 0..6)
+    vec((path.prop_filter("inside", |path| is_valid_carton_path(path)), bytes), 0..6)
 }
 
 /// All files below `root`, sorted, with their bytes.
@@ -84,13 +84,13 @@ proptest! {
         let scratch = scratch();
         let root = scratch.path();
         let mut files = vec![
-            File::new("carton.toml", Content::Bytes(TOML.as_bytes())),
-            File::new("model/w", Content::Bytes(b"w")),
+            CartonMember::new("carton.toml", Content::Bytes(TOML.as_bytes())),
+            CartonMember::new("model/w", Content::Bytes(b"w")),
         ];
         let names: std::collections::BTreeSet<String> = names.iter().map(|parts| format!("{lead}{}", parts.join("/"))).collect();
-        files.extend(names.iter().map(|name| File::new(name, Content::Bytes(b"evil"))));
+        files.extend(names.iter().map(|name| CartonMember::new(name, Content::Bytes(b"evil"))));
         let mut bytes = Vec::new();
-        if Carton::new(files).write(&mut bytes, byte_source::Work::unobserved()).is_err() {
+        if CartonLayout::new(files).write(&mut bytes, byte_source::ProgressReporter::unobserved()).is_err() {
             return Ok(());
         }
         write(root.join("a/b/x.carton"), bytes);
@@ -98,7 +98,7 @@ proptest! {
         let mut found: Vec<String> = listed(root).into_iter().map(|(name, _)| name).collect();
         found.retain(|name| name != "a/b/x.carton");
         if status == Some(0) {
-            prop_assert!(names.iter().all(|name| is_inside(name)));
+            prop_assert!(names.iter().all(|name| is_valid_carton_path(name)));
             prop_assert!(found.iter().all(|name| name.starts_with("a/b/d/")), "{:?}", found);
         } else {
             prop_assert_eq!(status, Some(1), "{}", text);

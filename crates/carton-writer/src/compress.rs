@@ -8,17 +8,17 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Blob, Crc32, MappedFile, ReadError, Region, Sink, Source, WINDOW, Window, Work};
+use byte_source::{Blob, Crc32, MappedFile, ReadError, Region, Sink, Source, WINDOW, Window, ProgressReporter};
 use flate2::write::DeflateEncoder;
 use sha2::{Digest, Sha256};
-use zip_layout::{Content, Method, Packed};
+use zip_layout::{Content, Method, CompressedContent};
 
 /// Compression level: Zstandard's own default.
 const ZSTD_LEVEL: i32 = 3;
 /// A file is compressed if that saves at least one of every `SAVING` bytes.
-const SAVING: u64 = 16;
+const MIN_SAVING_DIVISOR: u64 = 16;
 /// Length in bytes of the sample at the start of a file that decides whether to compress the rest.
-const SAMPLE: u64 = 4 * WINDOW as u64;
+const SAMPLE_LEN: u64 = 4 * WINDOW as u64;
 
 /// Compression method for one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,19 +27,19 @@ pub enum Compression {
     /// A single Zstandard frame.
     Zstd,
     /// Zstandard if it saves enough, otherwise no compression.
-    Worthwhile,
+    ZstdIfSmaller,
 }
 
 /// An unlinked temporary file that holds all compressed files, one after the other, so that only one file is open.
 #[derive(Debug)]
-pub struct Spill {
+pub struct CompressionSpill {
     file: File,
     len: u64,
 }
 
 /// A compressed file: its range in the temporary file, and the length and hashes of the original.
 #[derive(Clone, Debug)]
-pub struct Compressed {
+pub struct CompressedFile {
     range: Range<u64>,
     method: Method,
     len: u64,
@@ -47,7 +47,7 @@ pub struct Compressed {
     sha256: [u8; 32],
 }
 
-impl Spill {
+impl CompressionSpill {
     /// Creates the temporary file in `folder`.
     ///
     /// # Errors
@@ -64,12 +64,12 @@ impl Spill {
         &mut self,
         blob: &dyn Blob,
         compression: Compression,
-        work: Work<'_>,
-    ) -> Result<Option<Compressed>, ReadError> {
+        work: ProgressReporter<'_>,
+    ) -> Result<Option<CompressedFile>, ReadError> {
         let (method, picky) = match compression {
             Compression::Deflate => (Method::Deflated, false),
             Compression::Zstd => (Method::Zstd, false),
-            Compression::Worthwhile => (Method::Zstd, true),
+            Compression::ZstdIfSmaller => (Method::Zstd, true),
         };
         let start = self.len;
         // Overwrites the data of a file whose compression was abandoned.
@@ -86,19 +86,19 @@ impl Spill {
                 Encoder::Zstd(encoder)
             }
         };
-        let mut packer = Packer {
+        let mut packer = CompressingSink {
             encoder,
             crc: Crc32::default(),
             sha256: Sha256::new(),
             len: 0,
-            picky,
-            given_up: false,
+            requires_saving: picky,
+            is_abandoned: false,
             out: &self.file,
             start,
             work,
         };
         if let Err(error) = blob.write_to(&mut packer) {
-            return if packer.given_up { Ok(None) } else { Err(error) };
+            return if packer.is_abandoned { Ok(None) } else { Err(error) };
         }
         let (crc, sha256, len) = (packer.crc.sum(), packer.sha256.finalize().into(), packer.len);
         match packer.encoder {
@@ -106,38 +106,38 @@ impl Spill {
             Encoder::Zstd(encoder) => encoder.finish()?,
         };
         let end = (&self.file).stream_position()?;
-        if picky && !saves(len, end.saturating_sub(start)) {
+        if picky && !saves_enough(len, end.saturating_sub(start)) {
             return Ok(None);
         }
         self.len = end;
-        Ok(Some(Compressed { range: start..end, method, len, crc, sha256 }))
+        Ok(Some(CompressedFile { range: start..end, method, len, crc, sha256 }))
     }
 
     /// Returns all compressed data, ready to be written.
     ///
     /// # Errors
     /// When the temporary file cannot be mapped.
-    pub fn finish(self) -> io::Result<Spilled> {
+    pub fn finish(self) -> io::Result<CompressedFiles> {
         self.file.set_len(self.len)?;
         let file =
             MappedFile::from_file(&self.file, Path::new("a temporary file")).map_err(io::Error::other)?;
-        Ok(Spilled(Arc::new(file)))
+        Ok(CompressedFiles(Arc::new(file)))
     }
 }
 
 /// Finished contents of a [`Spill`].
 #[derive(Debug)]
-pub struct Spilled(Arc<dyn Source>);
+pub struct CompressedFiles(Arc<dyn Source>);
 
-impl Spilled {
+impl CompressedFiles {
     /// Returns the compressed bytes of a file.
-    pub fn part(&self, compressed: &Compressed) -> Region {
+    pub fn compressed_bytes(&self, compressed: &CompressedFile) -> Region {
         // The range lies in the temporary file, because the spill wrote it.
         Region::new(&self.0, compressed.range.clone()).unwrap_or_else(|| Region::whole(&self.0))
     }
 }
 
-impl Compressed {
+impl CompressedFile {
     /// Returns the SHA-256 of the bytes before compression.
     pub fn sha256(&self) -> [u8; 32] {
         self.sha256
@@ -145,13 +145,13 @@ impl Compressed {
 
     /// Returns the content of the file's zip entry; `blob` is its [`part`](Spilled::part).
     pub fn content<'b>(&self, blob: &'b dyn Blob) -> Content<'b> {
-        Content::Packed(Packed { blob, method: self.method, len: self.len, crc: self.crc })
+        Content::Packed(CompressedContent { blob, method: self.method, len: self.len, crc: self.crc })
     }
 }
 
 /// Returns true if compressing `len` bytes to `packed` bytes saves enough.
-fn saves(len: u64, packed: u64) -> bool {
-    packed.saturating_add(len / SAVING) < len
+fn saves_enough(len: u64, packed: u64) -> bool {
+    packed.saturating_add(len / MIN_SAVING_DIVISOR) < len
 }
 
 enum Encoder<'o> {
@@ -159,21 +159,21 @@ enum Encoder<'o> {
     Zstd(zstd::stream::write::Encoder<'static, &'o File>),
 }
 
-struct Packer<'o> {
+struct CompressingSink<'o> {
     encoder: Encoder<'o>,
     crc: Crc32,
     sha256: Sha256,
     len: u64,
-    picky: bool,
+    requires_saving: bool,
     /// True if the sample did not save enough.
-    given_up: bool,
+    is_abandoned: bool,
     out: &'o File,
     /// Offset of the file's data in the temporary file.
     start: u64,
-    work: Work<'o>,
+    work: ProgressReporter<'o>,
 }
 
-impl Sink for Packer<'_> {
+impl Sink for CompressingSink<'_> {
     fn write(&mut self, window: Window) -> Result<(), ReadError> {
         self.crc.add(&window);
         self.sha256.update(&*window);
@@ -183,12 +183,12 @@ impl Sink for Packer<'_> {
         }
         let before = self.len;
         self.len = self.len.saturating_add(window.len() as u64);
-        if self.picky && before < SAMPLE && self.len >= SAMPLE {
+        if self.requires_saving && before < SAMPLE_LEN && self.len >= SAMPLE_LEN {
             if let Encoder::Zstd(encoder) = &mut self.encoder {
                 encoder.flush()?;
             }
-            if !saves(self.len, self.out.metadata()?.len().saturating_sub(self.start)) {
-                self.given_up = true;
+            if !saves_enough(self.len, self.out.metadata()?.len().saturating_sub(self.start)) {
+                self.is_abandoned = true;
                 return Err(io::ErrorKind::Interrupted.into());
             }
         }

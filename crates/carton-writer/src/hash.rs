@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 /// Minimum length in bytes of a window that is sent alone. Smaller windows are collected first: sending a message for a
 /// tensor of a few bytes would cost more than hashing it.
-const SMALL: usize = WINDOW / 16;
+const SMALL_WINDOW: usize = WINDOW / 16;
 
 /// Returns the SHA-256 of bytes in memory.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
@@ -49,7 +49,7 @@ impl Hasher {
 
     /// Hashes the next bytes of the current file.
     pub(crate) fn update(&self, window: Window) -> Result<(), ReadError> {
-        if window.len() < SMALL {
+        if window.len() < SMALL_WINDOW {
             let mut small = self.small.borrow_mut();
             small.extend_from_slice(&window);
             if small.len() < WINDOW {
@@ -65,7 +65,7 @@ impl Hasher {
     pub(crate) fn finish(&self) -> Result<[u8; 32], ReadError> {
         self.flush()?;
         self.send(None)?;
-        self.hashes.recv().map_err(|_| stopped())
+        self.hashes.recv().map_err(|_| hash_thread_error())
     }
 
     fn flush(&self) -> Result<(), ReadError> {
@@ -74,10 +74,10 @@ impl Hasher {
     }
 
     fn send(&self, window: Option<Window>) -> Result<(), ReadError> {
-        self.windows.send(window).map_err(|_| stopped())
+        self.windows.send(window).map_err(|_| hash_thread_error())
     }
 }
 
-fn stopped() -> ReadError {
+fn hash_thread_error() -> ReadError {
     io::Error::other("the hash thread stopped").into()
 }

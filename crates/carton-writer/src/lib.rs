@@ -35,11 +35,11 @@ mod hash;
 
 use std::io;
 
-use byte_source::{Blob, Cancelled, ErrorKind, PRODUCER, ReadError, Sink, Window, Work};
+use byte_source::{Blob, Cancelled, ErrorKind, PRODUCER, ReadError, Sink, Window, ProgressReporter};
 use carton_format::{Links, Manifest, sha256_to_hex};
 use zip_layout::{Entry, Plan, ZipWriter};
 
-pub use crate::compress::{Compressed, Compression, Spill, Spilled};
+pub use crate::compress::{CompressedFile, Compression, CompressionSpill, CompressedFiles};
 use crate::hash::{Hasher, sha256};
 pub use zip_layout::Content;
 
@@ -104,7 +104,7 @@ impl From<io::Error> for Error {
 }
 
 /// A file of a carton with its path.
-pub struct File<'b> {
+pub struct CartonMember<'b> {
     /// Path in the carton, such as `model/model.pt`.
     pub path: String,
     pub content: Content<'b>,
@@ -115,9 +115,9 @@ pub struct File<'b> {
 
 /// The files of a carton, both in its zip file and left out of it.
 #[derive(Default)]
-pub struct Carton<'b> {
+pub struct CartonLayout<'b> {
     /// The files in the zip file.
-    pub files: Vec<File<'b>>,
+    pub files: Vec<CartonMember<'b>>,
     /// Paths and hashes of the files that are left out of the zip file but listed in MANIFEST.
     pub absent: Vec<(String, [u8; 32])>,
     /// Text of LINKS, with the URLs of the files that are left out.
@@ -126,16 +126,16 @@ pub struct Carton<'b> {
 
 /// Result of writing a carton.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenCarton {
     /// Length of the carton in bytes.
     pub len: u64,
     /// SHA-256 of MANIFEST, which is called the model's hash.
     pub manifest_hash: [u8; 32],
 }
 
-impl<'b> Carton<'b> {
+impl<'b> CartonLayout<'b> {
     /// Creates a carton that holds all of its files.
-    pub fn new(files: Vec<File<'b>>) -> Self {
+    pub fn new(files: Vec<CartonMember<'b>>) -> Self {
         Self { files, absent: Vec::new(), links: None }
     }
 
@@ -156,8 +156,8 @@ impl<'b> Carton<'b> {
         Ok(manifest)
     }
 
-    fn links(&self) -> Option<Entry<'_>> {
-        self.links.as_ref().map(|text| entry(Links::PATH, Content::Bytes(text.as_bytes())))
+    fn links_entry(&self) -> Option<Entry<'_>> {
+        self.links.as_ref().map(|text| aligned_entry(Links::PATH, Content::Bytes(text.as_bytes())))
     }
 
     /// Returns the length in bytes of the carton that [`write`](Self::write) makes.
@@ -166,9 +166,9 @@ impl<'b> Carton<'b> {
     /// When the files do not make a carton.
     pub fn len(&self) -> Result<u64, Error> {
         let manifest = self.manifest()?.to_string();
-        let manifest = entry(Manifest::PATH, Content::Bytes(manifest.as_bytes()));
+        let manifest = aligned_entry(Manifest::PATH, Content::Bytes(manifest.as_bytes()));
         let mut plan = Plan::default();
-        for entry in self.files.iter().map(File::entry).chain([manifest]).chain(self.links()) {
+        for entry in self.files.iter().map(CartonMember::entry).chain([manifest]).chain(self.links_entry()) {
             plan.add(&entry)?;
         }
         Ok(plan.finish_with_comment(PRODUCER)?)
@@ -180,18 +180,18 @@ impl<'b> Carton<'b> {
     /// # Errors
     /// When the files do not make a carton, a hash differs from the expected one, a source cannot be
     /// read, `out` fails, or the observer stops the work.
-    pub fn write(&self, out: &mut dyn io::Write, work: Work<'_>) -> Result<Written, Error> {
+    pub fn write(&self, out: &mut dyn io::Write, work: ProgressReporter<'_>) -> Result<WrittenCarton, Error> {
         // Names are checked before the first byte is written.
         self.manifest()?;
-        let mut out = Output { out: io::BufWriter::new(out), work, refused: None, len: 0 };
+        let mut out = CartonSink { out: io::BufWriter::new(out), work, output_error: None, len: 0 };
         let written = self.write_to(&mut out);
-        match out.refused.take() {
+        match out.output_error.take() {
             Some(reason) => Err(Error::Write(reason)),
             None => written,
         }
     }
 
-    fn write_to(&self, out: &mut Output<'_>) -> Result<Written, Error> {
+    fn write_to(&self, out: &mut CartonSink<'_>) -> Result<WrittenCarton, Error> {
         std::thread::scope(|scope| {
             let hasher = Hasher::start(scope, QUEUE);
             let mut zip = ZipWriter::new(out);
@@ -206,7 +206,7 @@ impl<'b> Carton<'b> {
                         sha256(bytes)
                     }
                     Content::Blob(blob) => {
-                        let tapped = Hashed { blob, hasher: &hasher };
+                        let tapped = HashedBlob { blob, hasher: &hasher };
                         zip.add(&Entry { content: Content::Blob(&tapped), ..file.entry() })?;
                         hasher.finish()?
                     }
@@ -227,54 +227,54 @@ impl<'b> Carton<'b> {
                 manifest.add(&file.path, hash)?;
             }
             let manifest = manifest.to_string();
-            zip.add(&entry(Manifest::PATH, Content::Bytes(manifest.as_bytes())))?;
-            if let Some(links) = self.links() {
+            zip.add(&aligned_entry(Manifest::PATH, Content::Bytes(manifest.as_bytes())))?;
+            if let Some(links) = self.links_entry() {
                 zip.add(&links)?;
             }
             zip.finish_with_comment(PRODUCER)?;
             io::Write::flush(&mut out.out).map_err(Error::Write)?;
-            Ok(Written { len: out.len, manifest_hash: sha256(manifest.as_bytes()) })
+            Ok(WrittenCarton { len: out.len, manifest_hash: sha256(manifest.as_bytes()) })
         })
     }
 }
 
-fn entry<'b>(name: &'b str, content: Content<'b>) -> Entry<'b> {
+fn aligned_entry<'b>(name: &'b str, content: Content<'b>) -> Entry<'b> {
     Entry { name, alignment: ALIGNMENT, content }
 }
 
-impl<'b> File<'b> {
+impl<'b> CartonMember<'b> {
     /// Creates a file whose hash is not known yet.
     pub fn new(path: &str, content: Content<'b>) -> Self {
         Self { path: path.to_owned(), content, sha256: None }
     }
 
     fn entry(&self) -> Entry<'_> {
-        entry(&self.path, self.content)
+        aligned_entry(&self.path, self.content)
     }
 }
 
 /// Blob that sends its bytes to the hasher while they are written.
-struct Hashed<'b, 'h> {
+struct HashedBlob<'b, 'h> {
     blob: &'b dyn Blob,
     hasher: &'h Hasher,
 }
 
-impl Blob for Hashed<'_, '_> {
+impl Blob for HashedBlob<'_, '_> {
     fn len(&self) -> u64 {
         self.blob.len()
     }
 
     fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
-        self.blob.write_to(&mut Tee { sink, hasher: self.hasher })
+        self.blob.write_to(&mut HashingSink { sink, hasher: self.hasher })
     }
 }
 
-struct Tee<'s, 'h> {
+struct HashingSink<'s, 'h> {
     sink: &'s mut dyn Sink,
     hasher: &'h Hasher,
 }
 
-impl Sink for Tee<'_, '_> {
+impl Sink for HashingSink<'_, '_> {
     fn write(&mut self, window: Window) -> Result<(), ReadError> {
         self.hasher.update(window.clone())?;
         self.sink.write(window)
@@ -282,18 +282,18 @@ impl Sink for Tee<'_, '_> {
 }
 
 /// Sink that writes the carton's bytes to the output and reports progress.
-struct Output<'o> {
+struct CartonSink<'o> {
     out: io::BufWriter<&'o mut dyn io::Write>,
-    work: Work<'o>,
+    work: ProgressReporter<'o>,
     /// Error of the output, as opposed to an error of a source.
-    refused: Option<io::Error>,
+    output_error: Option<io::Error>,
     len: u64,
 }
 
-impl Sink for Output<'_> {
+impl Sink for CartonSink<'_> {
     fn write(&mut self, window: Window) -> Result<(), ReadError> {
         if let Err(error) = io::Write::write_all(&mut self.out, &window) {
-            self.refused = Some(error);
+            self.output_error = Some(error);
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         self.len = self.len.saturating_add(window.len() as u64);

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use pickle_vm::trace::{self, Options, Summary, View};
+use pickle_vm::trace::{self, ListingOptions, Summary, View};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut view = View::Steps;
@@ -23,10 +23,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if dis {
         trace::dis(&bytes, &mut out)?;
     } else if summary {
-        let summary = Summary::read(&bytes, &pickle_vm::Limits::default())?;
+        let summary = Summary::read(&bytes, &pickle_vm::PickleLimits::default())?;
         summary.write(0, &mut out)?;
     } else {
-        trace::write(&bytes, &Options { view, full, ..Options::default() }, &mut out)?;
+        trace::write(&bytes, &ListingOptions { view, full, ..ListingOptions::default() }, &mut out)?;
     }
     out.flush()?;
     Ok(())

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::limits::Limit;
+use crate::limits::PickleLimit;
 use crate::opcode::Opcode;
 
 /// Result type with this crate's [`Error`].
@@ -105,7 +105,7 @@ pub enum ErrorKind {
     /// One of the [`Limits`](crate::Limits) is exceeded.
     #[error("more than {max} {limit}")]
     LimitExceeded {
-        limit: Limit,
+        limit: PickleLimit,
         /// Value of the exceeded limit.
         max: u64,
     },

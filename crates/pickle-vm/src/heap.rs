@@ -6,11 +6,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::object::{Global, Instance, Names, Object, ObjectId, Recorded, Span};
+use crate::object::{Global, Instance, GlobalNames, Object, ObjectId, RecordedChanges, ItemSpan};
 use crate::value::Long;
 
 const CHUNK_BITS: u32 = 12;
-const CHUNK: usize = 1 << CHUNK_BITS;
+const CHUNK_OBJECTS: usize = 1 << CHUNK_BITS;
 
 /// A pickle that was read up to STOP.
 #[derive(Clone, Debug)]
@@ -32,12 +32,12 @@ pub struct Pickle<'p> {
 /// this heap has fewer objects.
 #[derive(Clone, Debug, Default)]
 pub struct Heap<'p> {
-    chunks: Vec<Chunk<'p>>,
+    chunks: Vec<ObjectChunk<'p>>,
     len: u32,
     /// Items of all tuples and frozensets, one object after the other.
     items: Vec<ObjectId>,
     /// Changes to globals, persistent objects, extensions and bytearrays, which are rare.
-    recorded: BTreeMap<ObjectId, Recorded>,
+    recorded: BTreeMap<ObjectId, RecordedChanges>,
     /// Instances with recorded changes, in the order of their first change.
     changed: Vec<ObjectId>,
     persistent: Vec<ObjectId>,
@@ -47,7 +47,7 @@ pub struct Heap<'p> {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Chunk<'p> {
+struct ObjectChunk<'p> {
     objects: Vec<Object<'p>>,
     offsets: Vec<u32>,
 }
@@ -58,7 +58,7 @@ impl<'p> Heap<'p> {
     pub fn get(&self, id: ObjectId) -> &Object<'p> {
         self.chunks
             .get((id.0 >> CHUNK_BITS) as usize)
-            .and_then(|chunk| chunk.objects.get(id.0 as usize % CHUNK))
+            .and_then(|chunk| chunk.objects.get(id.0 as usize % CHUNK_OBJECTS))
             .expect("ids come from this heap, which never shrinks")
     }
 
@@ -70,7 +70,7 @@ impl<'p> Heap<'p> {
         let low = self
             .chunks
             .get((id.0 >> CHUNK_BITS) as usize)
-            .and_then(|chunk| chunk.offsets.get(id.0 as usize % CHUNK))
+            .and_then(|chunk| chunk.offsets.get(id.0 as usize % CHUNK_OBJECTS))
             .expect("ids come from this heap, which never shrinks");
         let epoch = self.epochs.partition_point(|&first| first <= id) as u64;
         epoch << 32 | u64::from(*low)
@@ -194,7 +194,7 @@ impl<'p> Heap<'p> {
 
     /// Returns the changes that SETITEMS, APPENDS and BUILD made to an instance, a global, a persistent object, an
     /// extension or a bytearray.
-    pub fn recorded(&self, id: ObjectId) -> Option<&Recorded> {
+    pub fn recorded(&self, id: ObjectId) -> Option<&RecordedChanges> {
         match self.get(id) {
             Object::Instance(instance) => instance.recorded.as_deref(),
             _ => self.recorded.get(&id),
@@ -203,7 +203,7 @@ impl<'p> Heap<'p> {
 
     /// Returns the objects with [`recorded`](Self::recorded) changes: first the instances, in the order of their first
     /// change, then all other objects.
-    pub fn with_changes(&self) -> impl Iterator<Item = ObjectId> + '_ {
+    pub fn changed_objects(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.changed.iter().chain(self.recorded.keys()).copied()
     }
 
@@ -214,7 +214,7 @@ impl<'p> Heap<'p> {
 
     /// Returns the texts, byte strings, containers and calls that `POP` and `POP_MARK` discarded or that STOP left on
     /// the stack, once per discard. Other objects may still refer to them.
-    pub fn dropped(&self) -> &[ObjectId] {
+    pub fn dropped_objects(&self) -> &[ObjectId] {
         &self.dropped
     }
 
@@ -238,8 +238,8 @@ impl<'p> Heap<'p> {
 
     fn names<'a>(&'a self, global: &'a Global<'p>) -> Option<(&'a str, &'a str)> {
         match &global.0 {
-            Names::Inline { module, name } => Some((module, name)),
-            Names::Stack { module, name } => Some((self.name(*module)?, self.name(*name)?)),
+            GlobalNames::Inline { module, name } => Some((module, name)),
+            GlobalNames::Stack { module, name } => Some((self.name(*module)?, self.name(*name)?)),
         }
     }
 
@@ -252,7 +252,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    fn span(&self, span: Span) -> &[ObjectId] {
+    fn span(&self, span: ItemSpan) -> &[ObjectId] {
         let start = span.start as usize;
         self.items.get(start..start.saturating_add(span.len as usize)).unwrap_or_default()
     }
@@ -263,7 +263,7 @@ impl<'p> Heap<'p> {
         // `u32::MAX` is never an id: the memo marks absent entries with it.
         let id = ObjectId(self.len);
         self.len = self.len.checked_add(1)?;
-        if (self.epochs.len() as u64) < offset >> 32 || (id.0 as usize).is_multiple_of(CHUNK) {
+        if (self.epochs.len() as u64) < offset >> 32 || (id.0 as usize).is_multiple_of(CHUNK_OBJECTS) {
             self.grow(id, offset);
         }
         if matches!(object, Object::Persistent(_)) {
@@ -280,17 +280,17 @@ impl<'p> Heap<'p> {
         while (self.epochs.len() as u64) < offset >> 32 {
             self.epochs.push(id);
         }
-        if (id.0 as usize).is_multiple_of(CHUNK) {
+        if (id.0 as usize).is_multiple_of(CHUNK_OBJECTS) {
             // The first chunk grows as needed, so that a small pickle takes little memory.
-            let room = if id.0 == 0 { 0 } else { CHUNK };
-            self.chunks.push(Chunk { objects: Vec::with_capacity(room), offsets: Vec::with_capacity(room) });
+            let room = if id.0 == 0 { 0 } else { CHUNK_OBJECTS };
+            self.chunks.push(ObjectChunk { objects: Vec::with_capacity(room), offsets: Vec::with_capacity(room) });
         }
     }
 
     /// Stores the items of a tuple or frozenset. Returns `None` if their indexes do not fit 32 bits.
-    pub(crate) fn push_items(&mut self, items: &[ObjectId]) -> Option<Span> {
+    pub(crate) fn push_items(&mut self, items: &[ObjectId]) -> Option<ItemSpan> {
         let span =
-            Span { start: u32::try_from(self.items.len()).ok()?, len: u32::try_from(items.len()).ok()? };
+            ItemSpan { start: u32::try_from(self.items.len()).ok()?, len: u32::try_from(items.len()).ok()? };
         self.items.extend_from_slice(items);
         Some(span)
     }
@@ -298,12 +298,12 @@ impl<'p> Heap<'p> {
     pub(crate) fn get_mut(&mut self, id: ObjectId) -> &mut Object<'p> {
         self.chunks
             .get_mut((id.0 >> CHUNK_BITS) as usize)
-            .and_then(|chunk| chunk.objects.get_mut(id.0 as usize % CHUNK))
+            .and_then(|chunk| chunk.objects.get_mut(id.0 as usize % CHUNK_OBJECTS))
             .expect("ids come from this heap, which never shrinks")
     }
 
     /// Records an object that was discarded from the stack, except small objects such as numbers and globals.
-    pub(crate) fn drop(&mut self, id: ObjectId) {
+    pub(crate) fn record_dropped(&mut self, id: ObjectId) {
         let is_small = matches!(
             self.get(id),
             Object::None
@@ -320,7 +320,7 @@ impl<'p> Heap<'p> {
     }
 
     /// Returns the changes of an object, to add another change; `None` for types whose contents the heap holds itself.
-    pub(crate) fn change(&mut self, id: ObjectId) -> Option<&mut Recorded> {
+    pub(crate) fn changes_mut(&mut self, id: ObjectId) -> Option<&mut RecordedChanges> {
         let is_instance = match self.get(id) {
             Object::Instance(_) => true,
             Object::Global(_) | Object::Persistent(_) | Object::Extension(_) | Object::ByteArray(_) => false,
@@ -336,7 +336,7 @@ impl<'p> Heap<'p> {
     }
 
     /// Returns the changes and keyword arguments of an instance.
-    pub(crate) fn recorded_mut(&mut self, id: ObjectId) -> Option<&mut Recorded> {
+    pub(crate) fn recorded_mut(&mut self, id: ObjectId) -> Option<&mut RecordedChanges> {
         match self.get_mut(id) {
             Object::Instance(instance) => Some(instance.recorded.get_or_insert_default()),
             _ => None,

@@ -91,9 +91,9 @@ mod writer;
 
 pub use error::{Error, ErrorKind, Result};
 pub use heap::{Heap, Pickle};
-pub use limits::{Limit, Limits};
+pub use limits::{PickleLimit, PickleLimits};
 pub use machine::Machine;
-pub use object::{Construction, Entries, Global, Instance, Items, Object, ObjectId, Recorded, Span};
+pub use object::{Construction, DictEntries, Global, Instance, ItemList, Object, ObjectId, RecordedChanges, ItemSpan};
 pub use opcode::{ArgKind, Opcode, OpcodeInfo, StackItem};
 pub use pickle::{load, load_with};
 pub use reader::{Arg, Instruction, Reader};

@@ -9,7 +9,7 @@ use std::fmt;
 ///
 /// Memory needs no separate bound: each object, stack item and memo entry takes at least one byte of the pickle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct PickleLimits {
     /// Maximum number of executed instructions.
     pub opcodes: u64,
     /// Maximum number of created objects.
@@ -22,12 +22,12 @@ pub struct Limits {
     pub depth: u32,
     /// Bytes that may be read or printed repeatedly for each byte of the file: a tensor view can expand four bytes to
     /// terabytes, and a listing can print one object at each step. Use [`Limits::repeated_of`].
-    pub repeats: u64,
+    pub repeats_per_byte: u64,
     /// Bytes that may be read or printed repeatedly, in addition, whatever the length of the file.
-    pub repeated: u64,
+    pub repeats_base: u64,
 }
 
-impl Limits {
+impl PickleLimits {
     /// Returns the number of bytes that may be read or printed repeatedly for a file of `len` bytes.
     ///
     /// ```
@@ -36,21 +36,21 @@ impl Limits {
     /// let limits = Limits { repeats: 2, repeated: 10, ..Limits::default() };
     /// assert_eq!(limits.repeated_of(100), 210);
     /// ```
-    pub fn repeated_of(&self, len: u64) -> u64 {
-        len.saturating_mul(self.repeats).saturating_add(self.repeated)
+    pub fn repeat_budget(&self, len: u64) -> u64 {
+        len.saturating_mul(self.repeats_per_byte).saturating_add(self.repeats_base)
     }
 }
 
-impl Default for Limits {
+impl Default for PickleLimits {
     fn default() -> Self {
-        Limits {
+        PickleLimits {
             opcodes: 1 << 28,
             objects: 1 << 27,
             memo: 1 << 26,
             text: 1 << 32,
             depth: 100,
-            repeats: 16,
-            repeated: 256 << 20,
+            repeats_per_byte: 16,
+            repeats_base: 256 << 20,
         }
     }
 }
@@ -59,20 +59,20 @@ impl Default for Limits {
 /// Bytes beyond [`Limits::repeats`] and [`Limits::repeated`] are omitted and reported by the reader of those bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Limit {
+pub enum PickleLimit {
     Opcodes,
     Objects,
     Memo,
     Text,
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for PickleLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Limit::Opcodes => "opcodes",
-            Limit::Objects => "objects",
-            Limit::Memo => "memo entries",
-            Limit::Text => "bytes of text",
+            PickleLimit::Opcodes => "opcodes",
+            PickleLimit::Objects => "objects",
+            PickleLimit::Memo => "memo entries",
+            PickleLimit::Text => "bytes of text",
         })
     }
 }

@@ -32,10 +32,10 @@ pub(crate) fn float(line: &[u8]) -> Result<f64, ErrorKind> {
 }
 
 /// Strips the quotes from a string, and unescapes the string.
-pub(crate) fn quoted(line: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
+pub(crate) fn unquote(line: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
     let Some(&quote @ (b'"' | b'\'')) = line.first() else { return Err(ErrorKind::NoQuotes) };
     match line {
-        [first, inner @ .., last] if *first == quote && *last == quote => unescaped(inner),
+        [first, inner @ .., last] if *first == quote && *last == quote => decode_escapes(inner),
         // pickletools accepts a lone quote as an empty string.
         [_] => Ok(Cow::Borrowed(&[])),
         _ => Err(ErrorKind::NoQuotes),
@@ -43,7 +43,7 @@ pub(crate) fn quoted(line: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
 }
 
 /// Decodes backslash escapes like Python's `codecs.escape_decode`.
-pub(crate) fn unescaped(escaped: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
+pub(crate) fn decode_escapes(escaped: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
     if !escaped.contains(&b'\\') {
         return Ok(Cow::Borrowed(escaped));
     }
@@ -89,7 +89,7 @@ pub(crate) fn unescaped(escaped: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
 }
 
 /// Decodes text like Python's codec `raw-unicode-escape`, to UTF-8 with surrogates.
-pub(crate) fn raw_unicode(line: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
+pub(crate) fn decode_raw_unicode(line: &[u8]) -> Result<Cow<'_, [u8]>, ErrorKind> {
     if line.is_ascii() && !line.contains(&b'\\') {
         return Ok(Cow::Borrowed(line));
     }
@@ -220,22 +220,22 @@ mod tests {
             (b"'", b""),
         ];
         for (line, expected) in cases {
-            assert_eq!(quoted(line).as_deref(), Ok(expected));
+            assert_eq!(unquote(line).as_deref(), Ok(expected));
         }
         for bad in [&b"abc"[..], b"'abc", b"", b"'\\", b"'\\x1'", b"'\\'"] {
-            assert!(quoted(bad).is_err(), "{bad:?}");
+            assert!(unquote(bad).is_err(), "{bad:?}");
         }
     }
 
     #[test]
     fn raw_unicode_keeps_lone_surrogates_and_other_backslashes() {
-        assert_eq!(raw_unicode(br"a\u20ac\\u0041\d").as_deref(), Ok("a\u{20ac}\\\\u0041\\d".as_bytes()));
-        assert_eq!(raw_unicode(br"\ud800").as_deref(), Ok(&b"\xed\xa0\x80"[..]));
-        assert_eq!(raw_unicode(b"\xe9").as_deref(), Ok("\u{e9}".as_bytes()));
-        assert_eq!(raw_unicode(br"\U0001f600").as_deref(), Ok("\u{1f600}".as_bytes()));
-        assert_eq!(raw_unicode(br"\U0010ffff").as_deref(), Ok("\u{10ffff}".as_bytes()));
+        assert_eq!(decode_raw_unicode(br"a\u20ac\\u0041\d").as_deref(), Ok("a\u{20ac}\\\\u0041\\d".as_bytes()));
+        assert_eq!(decode_raw_unicode(br"\ud800").as_deref(), Ok(&b"\xed\xa0\x80"[..]));
+        assert_eq!(decode_raw_unicode(b"\xe9").as_deref(), Ok("\u{e9}".as_bytes()));
+        assert_eq!(decode_raw_unicode(br"\U0001f600").as_deref(), Ok("\u{1f600}".as_bytes()));
+        assert_eq!(decode_raw_unicode(br"\U0010ffff").as_deref(), Ok("\u{10ffff}".as_bytes()));
         for bad in [&br"\u12"[..], br"\U00110000", br"\uzzzz"] {
-            assert!(raw_unicode(bad).is_err());
+            assert!(decode_raw_unicode(bad).is_err());
         }
     }
 }

@@ -6,11 +6,11 @@
 mod objects;
 mod state;
 
-use self::state::{State, even};
+use self::state::{MachineState, check_pairs};
 use crate::error::{ErrorKind, Result};
 use crate::heap::{Heap, Pickle};
-use crate::limits::{Limit, Limits};
-use crate::object::{Construction, Entries, Global, Items, Names, Object, ObjectId};
+use crate::limits::{PickleLimit, PickleLimits};
+use crate::object::{Construction, DictEntries, Global, ItemList, GlobalNames, Object, ObjectId};
 use crate::opcode::Opcode;
 use crate::reader::{Arg, Instruction};
 
@@ -32,14 +32,14 @@ const HIGHEST_PROTOCOL: i64 = 5;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Machine<'p> {
-    state: State<'p>,
+    state: MachineState<'p>,
     opcodes: u64,
 }
 
 impl<'p> Machine<'p> {
     /// Creates a machine with an empty stack and an empty memo.
-    pub fn new(limits: Limits) -> Self {
-        Machine { state: State::new(limits), opcodes: 0 }
+    pub fn new(limits: PickleLimits) -> Self {
+        Machine { state: MachineState::new(limits), opcodes: 0 }
     }
 
     /// Returns the objects created so far.
@@ -109,7 +109,7 @@ impl<'p> Machine<'p> {
     fn execute(&mut self, offset: u64, opcode: Opcode, arg: Arg<'p>) -> Result<Option<ObjectId>, ErrorKind> {
         self.opcodes = self.opcodes.saturating_add(1);
         if self.opcodes > self.state.limits.opcodes {
-            return Err(ErrorKind::LimitExceeded { limit: Limit::Opcodes, max: self.state.limits.opcodes });
+            return Err(ErrorKind::LimitExceeded { limit: PickleLimit::Opcodes, max: self.state.limits.opcodes });
         }
         let state = &mut self.state;
         match opcode {
@@ -163,7 +163,7 @@ impl<'p> Machine<'p> {
                 state.buffers = index.saturating_add(1);
                 state.push_new(Object::Buffer { index, readonly: false }, offset)?;
             }
-            Opcode::ReadonlyBuffer => state.readonly_buffer(offset)?,
+            Opcode::ReadonlyBuffer => state.make_buffer_readonly(offset)?,
 
             Opcode::EmptyTuple => state.push_tuple(0, offset)?,
             Opcode::Tuple1 => state.push_tuple(1, offset)?,
@@ -179,23 +179,23 @@ impl<'p> Machine<'p> {
                 state.stack.truncate(start);
                 state.push_new(Object::FrozenSet(span.ok_or_else(|| state.too_many_objects())?), offset)?;
             }
-            Opcode::EmptyList => state.push_new(Object::List(Items::default()), offset)?,
-            Opcode::EmptyDict => state.push_new(Object::Dict(Entries::default()), offset)?,
-            Opcode::EmptySet => state.push_new(Object::Set(Items::default()), offset)?,
+            Opcode::EmptyList => state.push_new(Object::List(ItemList::default()), offset)?,
+            Opcode::EmptyDict => state.push_new(Object::Dict(DictEntries::default()), offset)?,
+            Opcode::EmptySet => state.push_new(Object::Set(ItemList::default()), offset)?,
             Opcode::List => {
                 let start = state.take_mark()?;
-                let items = Items::new(state.stack.get(start..).unwrap_or_default());
+                let items = ItemList::new(state.stack.get(start..).unwrap_or_default());
                 state.stack.truncate(start);
                 state.push_new(Object::List(items), offset)?;
             }
             Opcode::Dict => {
                 let start = state.take_mark()?;
-                let entries = Entries::new(even(state.stack.get(start..).unwrap_or_default())?);
+                let entries = DictEntries::new(check_pairs(state.stack.get(start..).unwrap_or_default())?);
                 state.stack.truncate(start);
                 state.push_new(Object::Dict(entries), offset)?;
             }
             Opcode::Append => {
-                state.under(2)?;
+                state.index_of_top(2)?;
                 state.append(opcode, 1, offset)?;
             }
             Opcode::Appends | Opcode::AddItems => {
@@ -203,7 +203,7 @@ impl<'p> Machine<'p> {
                 state.append(opcode, count, offset)?;
             }
             Opcode::SetItem => {
-                state.under(3)?;
+                state.index_of_top(3)?;
                 state.set_items(2, offset)?;
             }
             Opcode::SetItems => {
@@ -214,7 +214,7 @@ impl<'p> Machine<'p> {
             Opcode::Pop => {
                 // POP counts the mark as a stack item, as Python 2 does.
                 if let Ok(id) = state.pop() {
-                    state.heap.drop(id);
+                    state.heap.record_dropped(id);
                 } else {
                     state.pop_mark()?;
                 }
@@ -250,7 +250,7 @@ impl<'p> Machine<'p> {
                 state.push_new(global, offset)?;
             }
             Opcode::StackGlobal => {
-                state.under(2)?;
+                state.index_of_top(2)?;
                 let name = state.pop()?;
                 let module = state.pop()?;
                 for id in [module, name] {
@@ -258,12 +258,12 @@ impl<'p> Machine<'p> {
                         return Err(state.wrong_type("str", id));
                     }
                 }
-                state.push_new(Object::Global(Box::new(Global(Names::Stack { module, name }))), offset)?;
+                state.push_new(Object::Global(Box::new(Global(GlobalNames::Stack { module, name }))), offset)?;
             }
             Opcode::Reduce => state.instantiate(Construction::Reduce, offset)?,
             Opcode::NewObj => state.instantiate(Construction::NewObj, offset)?,
             Opcode::NewObjEx => {
-                state.under(3)?;
+                state.index_of_top(3)?;
                 let kwargs = state.pop()?;
                 if !(matches!(state.heap.get(kwargs), Object::Dict(_)) || state.is_opaque(kwargs)) {
                     return Err(state.wrong_type("dict", kwargs));
@@ -321,7 +321,7 @@ fn memo_key(arg: &Arg<'_>) -> Result<u64, ErrorKind> {
 
 fn inline_global<'p>(arg: &Arg<'p>) -> Result<Object<'p>, ErrorKind> {
     match *arg {
-        Arg::Global { module, name } => Ok(Object::Global(Box::new(Global(Names::Inline { module, name })))),
+        Arg::Global { module, name } => Ok(Object::Global(Box::new(Global(GlobalNames::Inline { module, name })))),
         _ => Err(ErrorKind::WrongArgument),
     }
 }

@@ -17,10 +17,10 @@ pub(crate) struct Memo {
 }
 
 /// Id that the heap never assigns, which marks an absent entry.
-const HOLE: ObjectId = ObjectId(u32::MAX);
+const ABSENT_ID: ObjectId = ObjectId(u32::MAX);
 
 /// Slots that the `Vec` may have beyond twice the number of entries.
-const GAP: usize = 64;
+const DENSE_SLACK: usize = 64;
 
 impl Memo {
     /// Returns the number of entries.
@@ -31,7 +31,7 @@ impl Memo {
     #[inline]
     pub(crate) fn get(&self, key: u64) -> Option<ObjectId> {
         let dense = usize::try_from(key).ok().and_then(|key| self.dense.get(key).copied());
-        dense.filter(|&id| id != HOLE).or_else(|| self.sparse.get(&key).copied())
+        dense.filter(|&id| id != ABSENT_ID).or_else(|| self.sparse.get(&key).copied())
     }
 
     #[inline]
@@ -42,23 +42,23 @@ impl Memo {
             *entry = id;
             return;
         }
-        let reach = self.len.saturating_mul(2).saturating_add(GAP);
+        let reach = self.len.saturating_mul(2).saturating_add(DENSE_SLACK);
         let old = match usize::try_from(key) {
             // The `Vec` is never longer than `reach`, which only grows.
             Ok(key) if key < reach => {
                 if key >= self.dense.len() {
-                    self.dense.resize(key.saturating_add(1), HOLE);
+                    self.dense.resize(key.saturating_add(1), ABSENT_ID);
                 }
-                self.dense.get_mut(key).map_or(HOLE, |entry| std::mem::replace(entry, id))
+                self.dense.get_mut(key).map_or(ABSENT_ID, |entry| std::mem::replace(entry, id))
             }
-            _ => self.sparse.insert(key, id).unwrap_or(HOLE),
+            _ => self.sparse.insert(key, id).unwrap_or(ABSENT_ID),
         };
-        self.len = self.len.saturating_add(usize::from(old == HOLE));
+        self.len = self.len.saturating_add(usize::from(old == ABSENT_ID));
     }
 
     /// Returns the entries in ascending order of their keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, ObjectId)> + '_ {
-        let mut dense = (0_u64..).zip(self.dense.iter().copied()).filter(|&(_, id)| id != HOLE).peekable();
+        let mut dense = (0_u64..).zip(self.dense.iter().copied()).filter(|&(_, id)| id != ABSENT_ID).peekable();
         let mut sparse = self.sparse.iter().map(|(&key, &id)| (key, id)).peekable();
         std::iter::from_fn(move || match (dense.peek(), sparse.peek()) {
             (Some((left, _)), Some((right, _))) if right < left => sparse.next(),
@@ -96,17 +96,17 @@ mod tests {
     #[test]
     fn keys_without_large_gaps_are_in_the_vec() {
         let mut memo = Memo::default();
-        memo.put(GAP as u64, ObjectId(1));
+        memo.put(DENSE_SLACK as u64, ObjectId(1));
         assert_eq!((memo.dense.len(), memo.sparse.len()), (0, 1));
-        for key in 0..GAP as u64 {
+        for key in 0..DENSE_SLACK as u64 {
             memo.put(key, ObjectId(2));
         }
-        assert_eq!((memo.dense.len(), memo.sparse.len()), (GAP, 1));
+        assert_eq!((memo.dense.len(), memo.sparse.len()), (DENSE_SLACK, 1));
         // A key in the map stays there, even if the keys around it are in the `Vec`.
         memo.put(100, ObjectId(3));
-        memo.put(GAP as u64, ObjectId(4));
+        memo.put(DENSE_SLACK as u64, ObjectId(4));
         assert_eq!((memo.dense.len(), memo.sparse.len()), (101, 1));
         let keys: Vec<u64> = memo.iter().map(|(key, _)| key).collect();
-        assert_eq!(keys, (0..=GAP as u64).chain([100]).collect::<Vec<_>>());
+        assert_eq!(keys, (0..=DENSE_SLACK as u64).chain([100]).collect::<Vec<_>>());
     }
 }

@@ -38,15 +38,15 @@ pub enum Object<'p> {
     Bytes(&'p [u8]),
     ByteArray(&'p [u8]),
     /// A tuple; [`Heap::items`](crate::Heap::items) returns its items.
-    Tuple(Span),
+    Tuple(ItemSpan),
     /// A list; [`Heap::items`](crate::Heap::items) returns its items.
-    List(Items),
+    List(ItemList),
     /// A dict; [`Heap::entries`](crate::Heap::entries) returns its entries.
-    Dict(Entries),
+    Dict(DictEntries),
     /// A set; [`Heap::items`](crate::Heap::items) returns its items, duplicates kept.
-    Set(Items),
+    Set(ItemList),
     /// A frozenset; [`Heap::items`](crate::Heap::items) returns its items, duplicates kept.
-    FrozenSet(Span),
+    FrozenSet(ItemSpan),
     /// A class or a function by name; [`Heap::global`](crate::Heap::global) returns its module and name.
     Global(Box<Global<'p>>),
     /// A recorded call that would have produced the object.
@@ -94,31 +94,31 @@ impl Object<'_> {
 
 /// Range of a tuple's or frozenset's items in the heap's item array.
 #[derive(Clone, Copy, Debug)]
-pub struct Span {
+pub struct ItemSpan {
     pub(crate) start: u32,
     pub(crate) len: u32,
 }
 
 /// Growable list of items; an empty list owns no memory.
 #[derive(Clone, Debug, Default)]
-pub struct Items {
-    items: Grow<ObjectId>,
-    changed: Changed,
+pub struct ItemList {
+    items: ThinVec<ObjectId>,
+    changed: LastChange,
 }
 
 /// Dict entries in insertion order, duplicates kept; an empty dict owns no memory.
 #[derive(Clone, Debug, Default)]
-pub struct Entries {
-    entries: Grow<(ObjectId, ObjectId)>,
-    changed: Changed,
+pub struct DictEntries {
+    entries: ThinVec<(ObjectId, ObjectId)>,
+    changed: LastChange,
 }
 
 /// Offset of the last instruction that changed a container; 0 if no instruction changed it, because the first
 /// instruction of a pickle cannot change an object. It does not enlarge an [`Object`], which has 24 bytes anyway.
 #[derive(Clone, Copy, Debug, Default)]
-struct Changed(u64);
+struct LastChange(u64);
 
-impl Changed {
+impl LastChange {
     fn get(self) -> Option<u64> {
         (self.0 != 0).then_some(self.0)
     }
@@ -127,15 +127,15 @@ impl Changed {
 /// Vector of eight bytes inline, where `Vec` has 24.
 #[derive(Clone, Debug)]
 #[expect(clippy::box_collection, reason = "16 bytes fewer in each of a million objects")]
-struct Grow<T>(Option<Box<Vec<T>>>);
+struct ThinVec<T>(Option<Box<Vec<T>>>);
 
-impl<T> Default for Grow<T> {
+impl<T> Default for ThinVec<T> {
     fn default() -> Self {
-        Grow(None)
+        ThinVec(None)
     }
 }
 
-impl<T> Grow<T> {
+impl<T> ThinVec<T> {
     fn get(&self) -> &[T] {
         self.0.as_deref().map_or(&[], Vec::as_slice)
     }
@@ -148,10 +148,10 @@ impl<T> Grow<T> {
     }
 }
 
-impl Items {
+impl ItemList {
     /// Creates a list with its initial items.
     pub(crate) fn new(items: &[ObjectId]) -> Self {
-        let mut new = Items::default();
+        let mut new = ItemList::default();
         new.items.extend(items.iter().copied());
         new
     }
@@ -168,14 +168,14 @@ impl Items {
 
     pub(crate) fn extend(&mut self, items: &[ObjectId], offset: u64) {
         self.items.extend(items.iter().copied());
-        self.changed = Changed(offset);
+        self.changed = LastChange(offset);
     }
 }
 
-impl Entries {
+impl DictEntries {
     /// Creates a dict with its initial entries; keys and values alternate in `items`.
     pub(crate) fn new(items: &[ObjectId]) -> Self {
-        let mut new = Entries::default();
+        let mut new = DictEntries::default();
         new.entries.extend(pairs(items));
         new
     }
@@ -193,16 +193,16 @@ impl Entries {
     /// Appends entries; keys and values alternate in `items`.
     pub(crate) fn extend(&mut self, items: &[ObjectId], offset: u64) {
         self.entries.extend(pairs(items));
-        self.changed = Changed(offset);
+        self.changed = LastChange(offset);
     }
 }
 
 /// Module and name of a global.
 #[derive(Clone, Debug)]
-pub struct Global<'p>(pub(crate) Names<'p>);
+pub struct Global<'p>(pub(crate) GlobalNames<'p>);
 
 #[derive(Clone, Debug)]
-pub(crate) enum Names<'p> {
+pub(crate) enum GlobalNames<'p> {
     /// Module and name in the argument of GLOBAL or INST.
     Inline { module: &'p str, name: &'p str },
     /// Module and name as objects that `STACK_GLOBAL` popped.
@@ -250,8 +250,8 @@ pub struct Instance {
     pub callable: ObjectId,
     /// Tuple of the arguments, or a recorded instance of a subclass of tuple.
     pub args: ObjectId,
-    pub how: Construction,
-    pub(crate) recorded: Option<Box<Recorded>>,
+    pub construction: Construction,
+    pub(crate) recorded: Option<Box<RecordedChanges>>,
 }
 
 impl Instance {
@@ -279,17 +279,17 @@ impl Instance {
 
 /// Changes that a pickle made to an object whose contents only its class knows.
 #[derive(Clone, Debug, Default)]
-pub struct Recorded {
+pub struct RecordedChanges {
     pub(crate) kwargs: Option<ObjectId>,
-    items: Grow<(ObjectId, ObjectId)>,
-    appends: Grow<ObjectId>,
-    state: Grow<ObjectId>,
-    changed: Changed,
+    items: ThinVec<(ObjectId, ObjectId)>,
+    appends: ThinVec<ObjectId>,
+    state: ThinVec<ObjectId>,
+    changed: LastChange,
     /// Offset of each BUILD that is not the last change.
-    earlier: Grow<u64>,
+    earlier_builds: ThinVec<u64>,
 }
 
-impl Recorded {
+impl RecordedChanges {
     /// Returns the entries that SETITEM and SETITEMS set on the object, in order, duplicates kept.
     pub fn items(&self) -> &[(ObjectId, ObjectId)] {
         self.items.get()
@@ -307,8 +307,8 @@ impl Recorded {
 
     /// Returns the states that BUILD set on the object, each with the offset of its BUILD. A state object that changed
     /// after that offset had other contents when BUILD took it.
-    pub fn built(&self) -> impl Iterator<Item = (ObjectId, u64)> + '_ {
-        let offsets = self.earlier.get().iter().copied().chain(self.changed.get());
+    pub fn states_with_offsets(&self) -> impl Iterator<Item = (ObjectId, u64)> + '_ {
+        let offsets = self.earlier_builds.get().iter().copied().chain(self.changed.get());
         self.state().iter().copied().zip(offsets)
     }
 
@@ -334,10 +334,10 @@ impl Recorded {
     }
 
     fn change(&mut self, offset: u64) {
-        if self.state.get().len() > self.earlier.get().len() {
-            self.earlier.extend(self.changed.get().into_iter());
+        if self.state.get().len() > self.earlier_builds.get().len() {
+            self.earlier_builds.extend(self.changed.get().into_iter());
         }
-        self.changed = Changed(offset);
+        self.changed = LastChange(offset);
     }
 }
 

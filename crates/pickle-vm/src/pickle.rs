@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::heap::Pickle;
-use crate::limits::Limits;
+use crate::limits::PickleLimits;
 use crate::machine::Machine;
 use crate::reader::Reader;
 
@@ -12,7 +12,7 @@ use crate::reader::Reader;
 ///
 /// Returns an error with the offset of the fault if the pickle is malformed.
 pub fn load(bytes: &[u8]) -> Result<Pickle<'_>> {
-    load_with(bytes, &Limits::default())
+    load_with(bytes, &PickleLimits::default())
 }
 
 /// Reads the pickle at the start of `bytes`, with the given [`Limits`].
@@ -20,7 +20,7 @@ pub fn load(bytes: &[u8]) -> Result<Pickle<'_>> {
 /// # Errors
 ///
 /// Returns an error with the offset of the fault if the pickle is malformed or exceeds a limit.
-pub fn load_with<'p>(bytes: &'p [u8], limits: &Limits) -> Result<Pickle<'p>> {
+pub fn load_with<'p>(bytes: &'p [u8], limits: &PickleLimits) -> Result<Pickle<'p>> {
     let mut reader = Reader::new(bytes);
     let mut machine = Machine::new(*limits);
     while let Some(instruction) = reader.next() {
@@ -57,7 +57,7 @@ mod tests {
         let instance = pickle.heap.instance(pickle.root).expect("the root is an instance");
         assert_eq!(pickle.heap.global(instance.callable), Some(("collections", "OrderedDict")));
         assert_eq!(pickle.heap.items(instance.args), Some(&[][..]));
-        assert_eq!(instance.how, Construction::Reduce);
+        assert_eq!(instance.construction, Construction::Reduce);
         let [(key, value)] = instance.items() else { panic!("SETITEM set one item") };
         assert_eq!((pickle.heap.int(*key), pickle.heap.int(*value)), (Some(1), Some(2)));
         assert_eq!(pickle.heap.int(instance.appends()[0]), Some(3));
@@ -97,7 +97,7 @@ mod tests {
         let changed = |bytes: &[u8], at: usize| {
             let pickle = load(bytes).expect("CPython's machine can build this");
             let id = pickle.heap.ids().nth(at).expect("the object was made");
-            (pickle.heap.changed(id), pickle.heap.with_changes().count())
+            (pickle.heap.changed(id), pickle.heap.changed_objects().count())
         };
         assert_eq!(changed(b"]Na0N.", 0), (Some(2), 0));
         assert_eq!(changed(b"](NNe0N.", 0), (Some(4), 0));
@@ -118,9 +118,9 @@ mod tests {
     fn each_state_has_the_offset_of_its_build() {
         let pickle = load(b"N)R}b]b}K\x01K\x02sb.").expect("the class may have a `__setstate__`");
         let recorded = pickle.heap.recorded(pickle.root).expect("BUILD was recorded");
-        let offsets: Vec<u64> = recorded.built().map(|(_, offset)| offset).collect();
+        let offsets: Vec<u64> = recorded.states_with_offsets().map(|(_, offset)| offset).collect();
         assert_eq!(offsets, [4, 6, 13]);
-        let (last, offset) = recorded.built().last().expect("three states");
+        let (last, offset) = recorded.states_with_offsets().last().expect("three states");
         assert!(!pickle.heap.changed_after(last, offset));
         assert!(pickle.heap.changed_after(last, 6));
     }
@@ -151,10 +151,10 @@ mod tests {
 
     #[test]
     fn errors_name_the_exceeded_limit() {
-        let limits = Limits { opcodes: 2, ..Limits::default() };
+        let limits = PickleLimits { opcodes: 2, ..PickleLimits::default() };
         let error = load_with(b"NNN.", &limits).expect_err("four opcodes are more than two");
         assert_eq!(error.to_string(), "more than 2 opcodes at offset 0x2 (NONE)");
-        let limits = Limits { objects: 1, ..Limits::default() };
+        let limits = PickleLimits { objects: 1, ..PickleLimits::default() };
         let error = load_with(b"]].", &limits).expect_err("two lists are more than one object");
         assert_eq!(error.to_string(), "more than 1 objects at offset 0x1 (EMPTY_LIST)");
     }

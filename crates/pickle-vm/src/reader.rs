@@ -78,7 +78,7 @@ impl<'p> Reader<'p> {
 
     /// Skips `count` bytes that are not instructions: joblib writes the elements of an array between two instructions.
     /// Returns false, and skips nothing, if fewer bytes are left.
-    pub fn pass_over(&mut self, count: u64) -> bool {
+    pub fn skip_bytes(&mut self, count: u64) -> bool {
         let position = usize::try_from(count).ok().and_then(|count| self.position.checked_add(count));
         let position = position.filter(|position| *position <= self.bytes.len());
         self.position = position.unwrap_or(self.position);
@@ -92,7 +92,7 @@ impl<'p> Reader<'p> {
         let error = |kind| Error { kind, offset, opcode: None };
         let Some(&byte) = self.bytes.get(self.position) else { return Err(error(ErrorKind::NoStop)) };
         let opcode = Opcode::from_byte(byte).ok_or_else(|| error(ErrorKind::UnknownOpcode(byte)))?;
-        let mut rest = Rest(self.bytes.get(self.position.saturating_add(1)..).unwrap_or_default());
+        let mut rest = ArgumentReader(self.bytes.get(self.position.saturating_add(1)..).unwrap_or_default());
         let arg = rest.argument(opcode.info().arg).map_err(|kind| kind.at(offset, opcode))?;
         self.position = self.bytes.len().saturating_sub(rest.0.len());
         self.finished = opcode == Opcode::Stop;
@@ -117,9 +117,9 @@ impl<'p> Iterator for Reader<'p> {
 impl FusedIterator for Reader<'_> {}
 
 /// Remaining bytes after an opcode.
-struct Rest<'p>(&'p [u8]);
+struct ArgumentReader<'p>(&'p [u8]);
 
-impl<'p> Rest<'p> {
+impl<'p> ArgumentReader<'p> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "decoded in place, instructions are read twice as fast")]
     fn argument(&mut self, kind: ArgKind) -> Result<Arg<'p>, ErrorKind> {
@@ -145,9 +145,9 @@ impl<'p> Rest<'p> {
                 Arg::Global { module: self.utf8_line()?, name: self.utf8_line()? }
             }
             ArgKind::StringNlNoEscape => Arg::Text(self.utf8_line()?.into()),
-            ArgKind::StringNl => Arg::String(literal::quoted(self.line()?)?.into()),
+            ArgKind::StringNl => Arg::String(literal::unquote(self.line()?)?.into()),
             ArgKind::UnicodeStringNl => {
-                let bytes = literal::raw_unicode(self.line()?)?;
+                let bytes = literal::decode_raw_unicode(self.line()?)?;
                 Arg::Text(Text::from_bytes(bytes).ok_or(ErrorKind::NotUtf8)?)
             }
             ArgKind::DecimalNlShort => match self.line()? {
@@ -257,8 +257,8 @@ mod tests {
     fn bytes_that_are_not_instructions_are_passed_over() {
         let mut reader = Reader::new(b"N\xff\xff.");
         assert_eq!(reader.next().map(|read| read.map(|read| read.opcode)), Some(Ok(Opcode::None)));
-        assert!(!reader.pass_over(4) && !reader.pass_over(u64::MAX));
-        assert!(reader.pass_over(2));
+        assert!(!reader.skip_bytes(4) && !reader.skip_bytes(u64::MAX));
+        assert!(reader.skip_bytes(2));
         assert_eq!(reader.next().map(|read| read.map(|read| read.offset)), Some(Ok(3)));
     }
 

@@ -12,10 +12,10 @@ pub(crate) const MAX_DIGITS: usize = 4300;
 
 /// A byte string, borrowed from the pickle, or owned if it was unescaped.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct ByteString<'p>(Bytes<'p>);
+pub struct ByteString<'p>(ByteStringRepr<'p>);
 
 #[derive(Clone)]
-enum Bytes<'p> {
+enum ByteStringRepr<'p> {
     Borrowed(&'p [u8]),
     #[expect(
         clippy::box_collection,
@@ -24,25 +24,25 @@ enum Bytes<'p> {
     Owned(Box<Vec<u8>>),
 }
 
-impl PartialEq for Bytes<'_> {
+impl PartialEq for ByteStringRepr<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.get() == other.get()
     }
 }
 
-impl Eq for Bytes<'_> {}
+impl Eq for ByteStringRepr<'_> {}
 
-impl std::hash::Hash for Bytes<'_> {
+impl std::hash::Hash for ByteStringRepr<'_> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.get().hash(state);
     }
 }
 
-impl Bytes<'_> {
+impl ByteStringRepr<'_> {
     fn get(&self) -> &[u8] {
         match self {
-            Bytes::Borrowed(bytes) => bytes,
-            Bytes::Owned(bytes) => bytes,
+            ByteStringRepr::Borrowed(bytes) => bytes,
+            ByteStringRepr::Owned(bytes) => bytes,
         }
     }
 }
@@ -50,15 +50,15 @@ impl Bytes<'_> {
 impl<'p> From<Cow<'p, [u8]>> for ByteString<'p> {
     fn from(bytes: Cow<'p, [u8]>) -> Self {
         ByteString(match bytes {
-            Cow::Borrowed(bytes) => Bytes::Borrowed(bytes),
-            Cow::Owned(bytes) => Bytes::Owned(Box::new(bytes)),
+            Cow::Borrowed(bytes) => ByteStringRepr::Borrowed(bytes),
+            Cow::Owned(bytes) => ByteStringRepr::Owned(Box::new(bytes)),
         })
     }
 }
 
 impl<'p> From<&'p [u8]> for ByteString<'p> {
     fn from(bytes: &'p [u8]) -> Self {
-        ByteString(Bytes::Borrowed(bytes))
+        ByteString(ByteStringRepr::Borrowed(bytes))
     }
 }
 
@@ -78,42 +78,42 @@ impl fmt::Debug for ByteString<'_> {
 
 /// A Python `str`: Unicode code points, including lone surrogates.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Text<'p>(Repr<'p>);
+pub struct Text<'p>(TextRepr<'p>);
 
 #[derive(Clone)]
-enum Repr<'p> {
+enum TextRepr<'p> {
     Str(&'p str),
-    Other(Box<Other<'p>>),
+    Other(Box<BoxedText<'p>>),
 }
 
 #[derive(Clone)]
-enum Other<'p> {
+enum BoxedText<'p> {
     Owned(String),
     /// UTF-8, with surrogates encoded as three bytes each.
     Surrogates(Cow<'p, [u8]>),
 }
 
-impl PartialEq for Repr<'_> {
+impl PartialEq for TextRepr<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.bytes() == other.bytes()
     }
 }
 
-impl Eq for Repr<'_> {}
+impl Eq for TextRepr<'_> {}
 
-impl std::hash::Hash for Repr<'_> {
+impl std::hash::Hash for TextRepr<'_> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.bytes().hash(state);
     }
 }
 
-impl Repr<'_> {
+impl TextRepr<'_> {
     fn bytes(&self) -> &[u8] {
         match self {
-            Repr::Str(text) => text.as_bytes(),
-            Repr::Other(other) => match other.as_ref() {
-                Other::Owned(text) => text.as_bytes(),
-                Other::Surrogates(bytes) => bytes,
+            TextRepr::Str(text) => text.as_bytes(),
+            TextRepr::Other(other) => match other.as_ref() {
+                BoxedText::Owned(text) => text.as_bytes(),
+                BoxedText::Surrogates(bytes) => bytes,
             },
         }
     }
@@ -124,16 +124,16 @@ impl<'p> Text<'p> {
     pub fn from_bytes(bytes: Cow<'p, [u8]>) -> Option<Self> {
         let repr = match bytes {
             Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {
-                Ok(text) => Repr::Str(text),
+                Ok(text) => TextRepr::Str(text),
                 Err(_) if is_utf8_with_surrogates(bytes) => {
-                    Repr::Other(Box::new(Other::Surrogates(Cow::Borrowed(bytes))))
+                    TextRepr::Other(Box::new(BoxedText::Surrogates(Cow::Borrowed(bytes))))
                 }
                 Err(_) => return None,
             },
             Cow::Owned(bytes) => match String::from_utf8(bytes) {
-                Ok(text) => Repr::Other(Box::new(Other::Owned(text))),
+                Ok(text) => TextRepr::Other(Box::new(BoxedText::Owned(text))),
                 Err(error) if is_utf8_with_surrogates(error.as_bytes()) => {
-                    Repr::Other(Box::new(Other::Surrogates(Cow::Owned(error.into_bytes()))))
+                    TextRepr::Other(Box::new(BoxedText::Surrogates(Cow::Owned(error.into_bytes()))))
                 }
                 Err(_) => return None,
             },
@@ -144,10 +144,10 @@ impl<'p> Text<'p> {
     /// Returns the text, or `None` if it contains a lone surrogate.
     pub fn as_str(&self) -> Option<&str> {
         match &self.0 {
-            Repr::Str(text) => Some(text),
-            Repr::Other(other) => match other.as_ref() {
-                Other::Owned(text) => Some(text),
-                Other::Surrogates(_) => None,
+            TextRepr::Str(text) => Some(text),
+            TextRepr::Other(other) => match other.as_ref() {
+                BoxedText::Owned(text) => Some(text),
+                BoxedText::Surrogates(_) => None,
             },
         }
     }
@@ -180,13 +180,13 @@ impl<'p> Text<'p> {
 
 impl<'p> From<&'p str> for Text<'p> {
     fn from(text: &'p str) -> Self {
-        Text(Repr::Str(text))
+        Text(TextRepr::Str(text))
     }
 }
 
 impl From<String> for Text<'_> {
     fn from(text: String) -> Self {
-        Text(Repr::Other(Box::new(Other::Owned(text))))
+        Text(TextRepr::Other(Box::new(BoxedText::Owned(text))))
     }
 }
 
@@ -258,7 +258,7 @@ impl<'p> Integer<'p> {
     /// Creates an integer from two's complement bytes, little-endian.
     pub(crate) fn from_le_bytes(bytes: &'p [u8]) -> Self {
         let bytes = without_sign_extension(bytes);
-        match small(bytes) {
+        match to_i64(bytes) {
             Some(value) => Integer::Small(value),
             None => Integer::Large(Long(bytes.into())),
         }
@@ -290,7 +290,7 @@ impl<'p> Integer<'p> {
         }
         let trimmed = without_sign_extension(&bytes).len();
         bytes.truncate(trimmed);
-        match small(&bytes) {
+        match to_i64(&bytes) {
             Some(value) => Integer::Small(value),
             None => Integer::Large(Long(Cow::<[u8]>::Owned(bytes).into())),
         }
@@ -399,7 +399,7 @@ pub(crate) fn without_sign_extension(mut bytes: &[u8]) -> &[u8] {
     if bytes == [0] { &[] } else { bytes }
 }
 
-fn small(bytes: &[u8]) -> Option<i64> {
+fn to_i64(bytes: &[u8]) -> Option<i64> {
     let fill = if bytes.last().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
     let mut value = [fill; 8];
     value.get_mut(..bytes.len())?.copy_from_slice(bytes);

@@ -5,7 +5,7 @@ use tensor::Dtype;
 
 use crate::Container;
 use crate::persistent::StorageRef;
-use crate::rebuild::Function;
+use crate::rebuild::RebuildFunction;
 
 /// Describes the object `id` for a trace: the record, dtype and file offset of a storage, or the dtype and shape of a
 /// rebuilt tensor. Returns `None` for all other objects.
@@ -21,19 +21,19 @@ pub fn annotate(container: Option<&Container>, heap: &Heap<'_>, id: ObjectId) ->
             let dtype = reference.dtype.map_or("untyped", Dtype::name);
             Some(format!("Storage({record}, {dtype}, {} elements{at})", reference.numel))
         }
-        Object::Instance(instance) => tensor(heap, instance),
+        Object::Instance(instance) => describe_tensor(heap, instance),
         _ => None,
     }
 }
 
-fn tensor(heap: &Heap<'_>, instance: &Instance) -> Option<String> {
+fn describe_tensor(heap: &Heap<'_>, instance: &Instance) -> Option<String> {
     let args = heap.items(instance.args)?;
-    let dtype = match Function::called_by(heap, instance)? {
-        Function::Wrapper | Function::ParameterWithState => return Some("Parameter".to_owned()),
-        Function::Tensor | Function::TensorV2 | Function::Quantized => {
+    let dtype = match RebuildFunction::called_by(heap, instance)? {
+        RebuildFunction::Wrapper | RebuildFunction::ParameterWithState => return Some("Parameter".to_owned()),
+        RebuildFunction::Tensor | RebuildFunction::TensorV2 | RebuildFunction::Quantized => {
             StorageRef::read(heap, *args.first()?).ok()?.dtype?.name()
         }
-        Function::TensorV3 => heap.global(*args.get(6)?)?.1,
+        RebuildFunction::TensorV3 => heap.global(*args.get(6)?)?.1,
         _ => return None,
     };
     let size: Option<Vec<i64>> = heap.items(*args.get(2)?)?.iter().map(|n| heap.int(*n)).collect();

@@ -15,14 +15,14 @@ use self_cell::self_cell;
 use tensor::{Tensor, Tensors};
 
 use crate::compound::Compound;
-use crate::container::Contents;
-use crate::item::{Content, Item, Value};
-use crate::left_out;
-use crate::limits::Limits;
-use crate::omission::LeftOut;
+use crate::container::ContainerContents;
+use crate::item::{ItemContent, Item, Value};
+use crate::find_omissions;
+use crate::limits::CheckpointLimits;
+use crate::omission::Omissions;
 use crate::rebuild::Rebuilder;
 use crate::walk::Walk;
-use crate::{Container, Error, Format, Global, Note, Result, wrapped};
+use crate::{Container, Error, Format, Global, CheckpointNote, Result, wrapper};
 
 /// The tensors and values of a checkpoint, in the file's order.
 #[derive(Debug)]
@@ -32,17 +32,17 @@ pub struct Checkpoint {
     /// Classes and functions that the pickle names.
     pub globals: Vec<Global>,
     /// Tensors, objects, storages and records of the file that `items` does not list.
-    pub left_out: LeftOut,
+    pub left_out: Omissions,
     /// Irregularities of the pickle's objects.
-    pub notes: Vec<Note>,
+    pub notes: Vec<CheckpointNote>,
     /// Objects that the values refer to, over the bytes of the file; `None` if the file has no pickle.
-    objects: Option<Objects>,
+    objects: Option<LoadedPickle>,
 }
 
 self_cell!(
     /// The objects of a pickle, and the container contents whose bytes they borrow.
-    struct Objects {
-        owner: Arc<Contents>,
+    struct LoadedPickle {
+        owner: Arc<ContainerContents>,
         #[covariant]
         dependent: Pickle,
     }
@@ -58,45 +58,45 @@ impl Checkpoint {
     /// tensors have the same name.
     pub fn read(container: &Container) -> Result<Self> {
         match container.contents().as_named() {
-            Some(named) => Self::named(container, &named.metadata),
-            None => Self::pickled(container),
+            Some(named) => Self::read_named(container, &named.metadata),
+            None => Self::read_pickled(container),
         }
     }
 
     /// Lists the metadata and then the tensors of a container whose header names its tensors.
-    fn named(container: &Container, metadata: &[(String, String)]) -> Result<Self> {
+    fn read_named(container: &Container, metadata: &[(String, String)]) -> Result<Self> {
         let text = |(key, text): &(String, String)| Item {
             name: format!("{METADATA}.{key}"),
-            content: Content::Value(Value::Text(text.as_str().into())),
+            content: ItemContent::Value(Value::Text(text.as_str().into())),
             root_key: u32::try_from(METADATA.len()).ok(),
         };
-        let tensor = |(name, tensor)| Item { name, content: Content::Tensor(tensor), root_key: None };
+        let tensor = |(name, tensor)| Item { name, content: ItemContent::Tensor(tensor), root_key: None };
         let items = metadata.iter().map(text).chain(container.tensors()?.into_iter().map(tensor)).collect();
-        let (left_out, notes) = (LeftOut::default(), Vec::new());
+        let (left_out, notes) = (Omissions::default(), Vec::new());
         Ok(Self { items, globals: Vec::new(), left_out, notes, objects: None })
     }
 
-    fn pickled(container: &Container) -> Result<Self> {
-        let objects = Objects::try_new(Arc::clone(container.contents()), |contents| contents.load())?;
+    fn read_pickled(container: &Container) -> Result<Self> {
+        let objects = LoadedPickle::try_new(Arc::clone(container.contents()), |contents| contents.load())?;
         let pickle = objects.borrow_dependent();
         let heap = &pickle.heap;
         let root = match container.format() {
-            Format::TorchScript => wrapped::inner(heap, pickle.root).unwrap_or(pickle.root),
+            Format::TorchScript => wrapper::inner(heap, pickle.root).unwrap_or(pickle.root),
             _ => pickle.root,
         };
-        let limits = Limits::for_pickle(usize::try_from(pickle.len).unwrap_or(usize::MAX));
+        let limits = CheckpointLimits::for_pickle(usize::try_from(pickle.len).unwrap_or(usize::MAX));
         let walk = || Walk::new(heap, Rebuilder::new(container, heap), &limits, container.storages_len());
         let mut first = walk();
         first.run(root)?;
-        let items = std::mem::take(&mut first.found);
-        if let Some((name, duplicates)) = duplicates(&items) {
+        let items = std::mem::take(&mut first.found_items);
+        if let Some((name, duplicates)) = find_duplicate_name(&items) {
             // The second walk for the paths is needed only for the error.
-            let mut paths = walk().paths(root, duplicates)?.into_iter();
+            let mut paths = walk().item_paths(root, duplicates)?.into_iter();
             let (first, second) = (paths.next().unwrap_or_default(), paths.next().unwrap_or_default());
             return Err(Error::Duplicate { name, first, second });
         }
-        first.rebuilder.finish()?;
-        let left_out = left_out::find(&mut first, container, root)?;
+        first.rebuilder.refuse_shared_conflicts()?;
+        let left_out = find_omissions::find(&mut first, container, root)?;
         let notes = first.notes();
         let globals = Global::all(heap);
         Ok(Self { items, globals, left_out, notes, objects: Some(objects) })
@@ -113,12 +113,12 @@ impl Checkpoint {
         for item in &self.items {
             let parts = item.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone()));
             match &item.content {
-                Content::Compound(compound) => {
+                ItemContent::Compound(compound) => {
                     let Compound { kind, dtype, shape, .. } = compound.as_ref();
                     let whole = (kind.clone(), *dtype, shape.clone());
                     tensors.push_compound(item.name.clone(), whole, parts);
                 }
-                Content::Tensor(_) | Content::Value(_) => tensors.extend(parts),
+                ItemContent::Tensor(_) | ItemContent::Value(_) => tensors.extend(parts),
             }
         }
         tensors
@@ -127,7 +127,7 @@ impl Checkpoint {
     /// Returns the names and the compound tensors.
     pub fn compounds(&self) -> impl Iterator<Item = (&str, &Compound)> {
         self.items.iter().filter_map(|item| match &item.content {
-            Content::Compound(compound) => Some((item.name.as_str(), compound.as_ref())),
+            ItemContent::Compound(compound) => Some((item.name.as_str(), compound.as_ref())),
             _ => None,
         })
     }
@@ -135,7 +135,7 @@ impl Checkpoint {
     /// Returns the names and the values.
     pub fn values(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.items.iter().filter_map(|item| match &item.content {
-            Content::Value(value) => Some((item.name.as_str(), value)),
+            ItemContent::Value(value) => Some((item.name.as_str(), value)),
             _ => None,
         })
     }
@@ -159,11 +159,11 @@ impl Checkpoint {
 }
 
 /// Finds the first name that two tensors share, and the indices of their items.
-fn duplicates(items: &[Item]) -> Option<(String, [usize; 2])> {
+fn find_duplicate_name(items: &[Item]) -> Option<(String, [usize; 2])> {
     // Different hashes prove that names differ, and take an eighth of the memory of a map of the names.
     let state = RandomState::default();
     let names = items.iter().flat_map(|item| {
-        let own = matches!(item.content, Content::Compound(_)).then_some(Cow::Borrowed(item.name.as_str()));
+        let own = matches!(item.content, ItemContent::Compound(_)).then_some(Cow::Borrowed(item.name.as_str()));
         own.into_iter().chain(item.tensors().map(|(name, _)| name))
     });
     let mut hashes: Vec<u64> = names.map(|name| state.hash_one(name)).collect();
@@ -175,7 +175,7 @@ fn duplicates(items: &[Item]) -> Option<(String, [usize; 2])> {
     for (index, item) in items.iter().enumerate() {
         // The name of a compound tensor without parts must be unique as well.
         let own = match &item.content {
-            Content::Compound(compound) if compound.parts.is_empty() => {
+            ItemContent::Compound(compound) if compound.parts.is_empty() => {
                 Some(Cow::Borrowed(item.name.as_str()))
             }
             _ => None,

@@ -6,36 +6,36 @@ use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 
 use crate::Result;
-use crate::dicts::{self, Child, Children, Dicts, State, Step};
-use crate::limits::{Budget, Marks};
+use crate::dicts::{self, Child, Children, Dicts, BuildState, ChildStep};
+use crate::limits::{LimitBudget, ObjectSet};
 use crate::modules;
 
 /// Largest number of children cached for later visits, about 32 bytes each.
-const KEPT: usize = 1 << 19;
+const CACHED_CHILDREN_MAX: usize = 1 << 19;
 
 /// Finds the children of containers, and caches the children of containers that are visited more than once.
 pub(crate) struct Containers<'h> {
     heap: &'h Heap<'h>,
     /// Containers visited so far. Most are visited once, so children are cached from the second visit on.
-    visited: Marks,
-    known: HashMap<ObjectId, Option<Children<'h>>>,
+    visited: ObjectSet,
+    cached_children: HashMap<ObjectId, Option<Children<'h>>>,
     /// Containers with contents besides their children: modules, dicts with attributes, dicts with duplicate keys.
-    pub(crate) partial: Vec<ObjectId>,
+    pub(crate) with_extra_contents: Vec<ObjectId>,
     /// Children that may still be cached. The cache is bounded because objects may share the attributes from which
     /// their children are built.
-    room: Budget,
+    cache_budget: LimitBudget,
     pub(crate) dicts: Dicts<'h>,
 }
 
 impl<'h> Containers<'h> {
     pub(crate) fn new(heap: &'h Heap<'h>, steps: usize) -> Self {
-        let (visited, room) = (Marks::new(heap.len()), Budget::new("children", KEPT));
+        let (visited, room) = (ObjectSet::new(heap.len()), LimitBudget::new("children", CACHED_CHILDREN_MAX));
         Self {
             heap,
             visited,
-            known: HashMap::new(),
-            partial: Vec::new(),
-            room,
+            cached_children: HashMap::new(),
+            with_extra_contents: Vec::new(),
+            cache_budget: room,
             dicts: Dicts::new(heap, steps),
         }
     }
@@ -50,22 +50,22 @@ impl<'h> Containers<'h> {
                 Ok(self.heap.items(id).map(Children::Items))
             }
             Object::Dict(_) | Object::Instance(_) => {
-                if let Some(known) = self.known.get(&id) {
+                if let Some(known) = self.cached_children.get(&id) {
                     return Ok(known.clone());
                 }
                 let children = match self.heap.get(id) {
-                    Object::Instance(instance) => self.instance(id, instance)?,
+                    Object::Instance(instance) => self.instance_children(id, instance)?,
                     _ => Some(self.dicts.dict(id)?),
                 };
                 let len = match &children {
-                    Some(Children::Built(children)) => children.len(),
+                    Some(Children::CollectedChildren(children)) => children.len(),
                     _ => 0,
                 };
                 let is_first = self.visited.insert(id);
-                if is_first && self.is_partial(id, children.as_ref()) {
-                    self.partial.push(id);
-                } else if !is_first && self.room.try_spend(len) {
-                    self.known.insert(id, children.clone());
+                if is_first && self.may_have_extra_contents(id, children.as_ref()) {
+                    self.with_extra_contents.push(id);
+                } else if !is_first && self.cache_budget.try_spend(len) {
+                    self.cached_children.insert(id, children.clone());
                 }
                 Ok(children)
             }
@@ -74,8 +74,8 @@ impl<'h> Containers<'h> {
     }
 
     /// Returns true if a container may have contents besides its children.
-    fn is_partial(&self, id: ObjectId, children: Option<&Children<'h>>) -> bool {
-        let is_built = matches!(children, Some(Children::Built(_)));
+    fn may_have_extra_contents(&self, id: ObjectId, children: Option<&Children<'h>>) -> bool {
+        let is_built = matches!(children, Some(Children::CollectedChildren(_)));
         match self.heap.instance(id) {
             None => is_built,
             Some(instance) if dicts::is_dict(self.heap, id) => is_built || !instance.state().is_empty(),
@@ -97,24 +97,24 @@ impl<'h> Containers<'h> {
         }
     }
 
-    fn instance(&mut self, id: ObjectId, instance: &'h Instance) -> Result<Option<Children<'h>>> {
+    fn instance_children(&mut self, id: ObjectId, instance: &'h Instance) -> Result<Option<Children<'h>>> {
         let heap = self.heap;
         let args = heap.items(instance.args).unwrap_or_default();
-        let built = |children: Vec<Child>| Some(Children::Built(children.into()));
+        let built = |children: Vec<Child>| Some(Children::CollectedChildren(children.into()));
         match heap.global(instance.callable) {
             Some(("collections", "OrderedDict" | "defaultdict" | "Counter")) => {
                 self.dicts.dict_instance(id, instance).map(Some)
             }
             // A TorchScript list or dict, wrapped in a call that names its type.
-            Some(("torch.jit._pickle", _)) => match self.without_type(id)? {
+            Some(("torch.jit._pickle", _)) => match self.unwrap_type_tag(id)? {
                 Some(inner) if heap.instance(inner).is_none() => self.children(inner),
-                Some(inner) => Ok(built(vec![Child::new(Step::Through, inner)])),
+                Some(inner) => Ok(built(vec![Child::new(ChildStep::OnlyChild, inner)])),
                 None => Ok(None),
             },
             // An object of a C++ class, recorded as its state and the name of the class.
             Some(("torch" | "torch._C", "ScriptObject")) => {
                 let state = instance.state().last().and_then(|state| heap.items(*state)?.first());
-                Ok(state.and_then(|state| built(vec![Child::new(Step::Through, *state)])))
+                Ok(state.and_then(|state| built(vec![Child::new(ChildStep::OnlyChild, *state)])))
             }
             // Protocols before 4 write a set as a call.
             Some(("builtins" | "__builtin__", "set" | "frozenset")) => {
@@ -124,18 +124,18 @@ impl<'h> Containers<'h> {
             // Text, bytes, enums and similar values: the arguments of the call describe them completely.
             Some(("_codecs" | "torch" | "pathlib" | "numpy" | "builtins" | "__builtin__", _)) => Ok(None),
             _ => {
-                self.dicts.steps.spend(entries_of(heap, instance), heap.offset(id))?;
-                if let Some(children) = modules::children(&mut self.dicts, instance)? {
+                self.dicts.steps.spend(count_entries(heap, instance), heap.offset(id))?;
+                if let Some(children) = modules::state_dict_children(&mut self.dicts, instance)? {
                     return Ok(built(children));
                 }
-                let children = self.object(instance);
+                let children = self.object_children(instance);
                 Ok(if children.is_empty() { None } else { built(children) })
             }
         }
     }
 
     /// Returns the children of an instance of any class: its arguments, appended items, attributes, and state.
-    fn object(&mut self, instance: &'h Instance) -> Vec<Child> {
+    fn object_children(&mut self, instance: &'h Instance) -> Vec<Child> {
         let heap = self.heap;
         let args = heap.items(instance.args).unwrap_or_default();
         // Protocols 0 and 1 pass a class, the base class that holds the contents, and the contents.
@@ -145,28 +145,28 @@ impl<'h> Containers<'h> {
             }
             _ => (args, [].as_slice()),
         };
-        let mut children = indexed(args);
-        children.extend(indexed(instance.appends()));
+        let mut children = index_children(args);
+        children.extend(index_children(instance.appends()));
         let mut entries: Vec<(ObjectId, ObjectId)> = Vec::new();
         let mut others = Vec::new();
         for state in instance.state() {
-            match State::read(heap, *state) {
-                State::Attributes(dicts) => entries.extend(dicts.into_iter().flatten()),
-                State::Other => others.push(*state),
+            match BuildState::read(heap, *state) {
+                BuildState::Attributes(dicts) => entries.extend(dicts.into_iter().flatten()),
+                BuildState::Other => others.push(*state),
             }
         }
         let kwargs = instance.kwargs().and_then(|kwargs| heap.entries(kwargs)).unwrap_or_default();
         entries.extend(kwargs.iter().chain(instance.items()).chain(contents).copied());
-        let entries = self.dicts.last_of_each(entries.into_iter());
+        let entries = self.dicts.last_value_children(entries.into_iter());
         // The effect of the class's `__setstate__` is unknown, so the parts of its argument are named by their indices.
         for state in others {
             let is_alone = children.is_empty() && entries.is_empty();
             match heap.items(state) {
-                Some(items) if is_alone => children.extend(indexed(items)),
-                Some(_) => children.push(Child::new(Step::Name("state"), state)),
-                None if !is_alone => children.push(Child::new(Step::Name("state"), state)),
+                Some(items) if is_alone => children.extend(index_children(items)),
+                Some(_) => children.push(Child::new(ChildStep::Name("state"), state)),
+                None if !is_alone => children.push(Child::new(ChildStep::Name("state"), state)),
                 None if matches!(heap.get(state), Object::Instance(_) | Object::Persistent(_)) => {
-                    children.push(Child::new(Step::Through, state));
+                    children.push(Child::new(ChildStep::OnlyChild, state));
                 }
                 // A number or a text is shown as part of the call.
                 None => {}
@@ -177,7 +177,7 @@ impl<'h> Containers<'h> {
     }
 
     /// Unwraps the list or dict inside calls of functions in `torch.jit._pickle`.
-    fn without_type(&mut self, mut id: ObjectId) -> Result<Option<ObjectId>> {
+    fn unwrap_type_tag(&mut self, mut id: ObjectId) -> Result<Option<ObjectId>> {
         while let Some(instance) = self.heap.instance(id) {
             let Some(("torch.jit._pickle", _)) = self.heap.global(instance.callable) else { break };
             self.dicts.steps.spend(1, self.heap.offset(id))?;
@@ -196,7 +196,7 @@ impl<'h> Containers<'h> {
 }
 
 /// Counts the entries that must be read to find an instance's children.
-fn entries_of(heap: &Heap<'_>, instance: &Instance) -> usize {
+fn count_entries(heap: &Heap<'_>, instance: &Instance) -> usize {
     let mut len = instance.appends().len().saturating_add(instance.items().len());
     let parts = instance.state().iter().copied().chain([instance.args]).chain(instance.kwargs());
     for part in parts {
@@ -208,27 +208,27 @@ fn entries_of(heap: &Heap<'_>, instance: &Instance) -> usize {
     len
 }
 
-fn indexed(items: &[ObjectId]) -> Vec<Child> {
-    items.iter().enumerate().map(|(index, item)| Child::new(Step::Index(index), *item)).collect()
+fn index_children(items: &[ObjectId]) -> Vec<Child> {
+    items.iter().enumerate().map(|(index, item)| Child::new(ChildStep::Index(index), *item)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::key;
-    use crate::limits::Limits;
+    use crate::limits::CheckpointLimits;
 
     /// Returns the names of the root object's children.
     fn names(bytes: &[u8]) -> Vec<String> {
         let pickle = pickle_vm::load(bytes).expect("CPython wrote it");
-        let mut containers = Containers::new(&pickle.heap, Limits::for_pickle(bytes.len()).steps);
+        let mut containers = Containers::new(&pickle.heap, CheckpointLimits::for_pickle(bytes.len()).steps);
         let children = containers.children(pickle.root).expect("it is small").expect("it is a container");
         let name = |child: Child| match child.step {
-            Step::Key(key) => key::part(&pickle.heap, key).into_owned(),
-            Step::Nan(key, number) => key::nan_part(&pickle.heap, key, number),
-            Step::Index(index) => index.to_string(),
-            Step::Name(name) => name.to_owned(),
-            Step::Through => String::new(),
+            ChildStep::Key(key) => key::name_part(&pickle.heap, key).into_owned(),
+            ChildStep::Nan(key, number) => key::nan_name_part(&pickle.heap, key, number),
+            ChildStep::Index(index) => index.to_string(),
+            ChildStep::Name(name) => name.to_owned(),
+            ChildStep::OnlyChild => String::new(),
         };
         children.iter().map(name).collect()
     }

@@ -10,12 +10,12 @@ use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 
 use crate::Result;
-use crate::key::{self, Key};
-use crate::limits::Budget;
+use crate::key::{self, ComparisonKey};
+use crate::limits::LimitBudget;
 
 /// A step of a path from a container to a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Step {
+pub(crate) enum ChildStep {
     /// Key of a dict, or name of an attribute.
     Key(ObjectId),
     /// NaN key that is not the first NaN of its dict, and its number, from 2.
@@ -25,21 +25,21 @@ pub(crate) enum Step {
     /// Name that PyTorch assigns to a child without a name in the file.
     Name(&'static str),
     /// Step to the only child of an object, which takes the object's name.
-    Through,
+    OnlyChild,
 }
 
 /// A child of a container.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Child {
-    pub(crate) step: Step,
+    pub(crate) step: ChildStep,
     pub(crate) id: ObjectId,
     /// True if `state_dict()` converts the number to a tensor.
-    pub(crate) is_made_tensor: bool,
+    pub(crate) becomes_tensor: bool,
 }
 
 impl Child {
-    pub(crate) fn new(step: Step, id: ObjectId) -> Self {
-        Self { step, id, is_made_tensor: false }
+    pub(crate) fn new(step: ChildStep, id: ObjectId) -> Self {
+        Self { step, id, becomes_tensor: false }
     }
 }
 
@@ -49,15 +49,15 @@ pub(crate) enum Children<'h> {
     Items(&'h [ObjectId]),
     /// Entries of a dict without duplicate keys.
     Entries(&'h [(ObjectId, ObjectId)]),
-    Built(Rc<[Child]>),
+    CollectedChildren(Rc<[Child]>),
 }
 
 impl Children<'_> {
     pub(crate) fn get(&self, index: usize) -> Option<Child> {
         match self {
-            Self::Items(items) => items.get(index).map(|id| Child::new(Step::Index(index), *id)),
-            Self::Entries(entries) => entries.get(index).map(|(key, id)| Child::new(Step::Key(*key), *id)),
-            Self::Built(children) => children.get(index).copied(),
+            Self::Items(items) => items.get(index).map(|id| Child::new(ChildStep::Index(index), *id)),
+            Self::Entries(entries) => entries.get(index).map(|(key, id)| Child::new(ChildStep::Key(*key), *id)),
+            Self::CollectedChildren(children) => children.get(index).copied(),
         }
     }
 
@@ -73,14 +73,14 @@ impl Children<'_> {
 /// Finds the children of dicts.
 pub(crate) struct Dicts<'h> {
     heap: &'h Heap<'h>,
-    keys: Keys<'h>,
+    keys: KeyComparer<'h>,
     /// Budget for visits and for the entries that are read.
-    pub(crate) steps: Budget,
+    pub(crate) steps: LimitBudget,
 }
 
 impl<'h> Dicts<'h> {
     pub(crate) fn new(heap: &'h Heap<'h>, steps: usize) -> Self {
-        Self { heap, keys: Keys::new(heap), steps: Budget::new("paths through shared containers", steps) }
+        Self { heap, keys: KeyComparer::new(heap), steps: LimitBudget::new("paths through shared containers", steps) }
     }
 
     /// Returns the children of a dict, or of a call that creates a dict.
@@ -99,15 +99,15 @@ impl<'h> Dicts<'h> {
     pub(crate) fn dict(&mut self, id: ObjectId) -> Result<Children<'h>> {
         let entries = self.heap.entries(id).unwrap_or_default();
         self.steps.spend(entries.len(), self.heap.offset(id))?;
-        Ok(self.in_place(entries))
+        Ok(self.last_values(entries))
     }
 
     /// Returns the last value of each key, reading the entries in place if all keys differ.
-    fn in_place(&mut self, entries: &'h [(ObjectId, ObjectId)]) -> Children<'h> {
-        if self.keys.all_differ(entries) {
+    fn last_values(&mut self, entries: &'h [(ObjectId, ObjectId)]) -> Children<'h> {
+        if self.keys.keys_differ(entries) {
             Children::Entries(entries)
         } else {
-            Children::Built(self.keys.last_of_each(entries.iter().copied()).into())
+            Children::CollectedChildren(self.keys.collect_last_values(entries.iter().copied()).into())
         }
     }
 
@@ -121,7 +121,7 @@ impl<'h> Dicts<'h> {
         let len = in_args.chain(in_dicts).fold(instance.items().len(), usize::saturating_add);
         self.steps.spend(len, heap.offset(id))?;
         if len == instance.items().len() {
-            return Ok(self.in_place(instance.items()));
+            return Ok(self.last_values(instance.items()));
         }
         let pairs = args.iter().filter_map(|arg| heap.items(*arg)).flatten();
         let pairs = pairs.filter_map(|pair| match heap.items(*pair)? {
@@ -130,12 +130,12 @@ impl<'h> Dicts<'h> {
         });
         let entries = args.iter().filter_map(|arg| heap.entries(*arg)).flatten().copied();
         let all = pairs.chain(entries).chain(instance.items().iter().copied());
-        Ok(Children::Built(self.keys.last_of_each(all).into()))
+        Ok(Children::CollectedChildren(self.keys.collect_last_values(all).into()))
     }
 
     /// Lists each key at its first position with its last value, as a Python dict does.
-    pub(crate) fn last_of_each(&mut self, entries: impl Iterator<Item = (ObjectId, ObjectId)>) -> Vec<Child> {
-        self.keys.last_of_each(entries)
+    pub(crate) fn last_value_children(&mut self, entries: impl Iterator<Item = (ObjectId, ObjectId)>) -> Vec<Child> {
+        self.keys.collect_last_values(entries)
     }
 
     /// Returns the heap that holds the dicts.
@@ -158,14 +158,14 @@ pub(crate) fn is_dict(heap: &Heap<'_>, id: ObjectId) -> bool {
 }
 
 /// The state that BUILD sets.
-pub(crate) enum State<'h> {
+pub(crate) enum BuildState<'h> {
     /// Dict of attributes, or tuple of a dict and a dict of slots, each of which may be `None`.
     Attributes([&'h [(ObjectId, ObjectId)]; 2]),
     /// Argument of a `__setstate__` method.
     Other,
 }
 
-impl<'h> State<'h> {
+impl<'h> BuildState<'h> {
     pub(crate) fn read(heap: &'h Heap<'_>, state: ObjectId) -> Self {
         let dict = |id: &ObjectId| heap.entries(*id).or_else(|| heap.is_none(*id).then_some([].as_slice()));
         if let Some(entries) = heap.entries(state) {
@@ -184,29 +184,29 @@ impl<'h> State<'h> {
 }
 
 /// Length in bytes above which keys are compared by an assigned number, since many dicts may share a long key.
-const LONG_KEY: usize = 64;
+const LONG_KEY_LEN: usize = 64;
 
 /// Compares keys of dicts as Python does.
-struct Keys<'h> {
+struct KeyComparer<'h> {
     heap: &'h Heap<'h>,
     long: HashMap<ObjectId, usize>,
-    numbers: HashMap<Key<'h>, usize>,
+    numbers: HashMap<ComparisonKey<'h>, usize>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
-enum KeyOf<'h> {
-    Short(Key<'h>),
+enum ShortOrNumberedKey<'h> {
+    Short(ComparisonKey<'h>),
     Long(usize),
 }
 
-impl<'h> Keys<'h> {
+impl<'h> KeyComparer<'h> {
     fn new(heap: &'h Heap<'h>) -> Self {
         Self { heap, long: HashMap::new(), numbers: HashMap::new() }
     }
 
     /// Returns true if the hashes of all keys differ and at most one key is a NaN. Most dicts then need no table of
     /// their keys, which takes ten times the memory of the hashes.
-    fn all_differ(&mut self, entries: &[(ObjectId, ObjectId)]) -> bool {
+    fn keys_differ(&mut self, entries: &[(ObjectId, ObjectId)]) -> bool {
         if entries.iter().filter(|(key, _)| key::is_nan(self.heap, *key)).nth(1).is_some() {
             return false;
         }
@@ -217,9 +217,9 @@ impl<'h> Keys<'h> {
     }
 
     /// Lists each key at its first position with its last value, as a Python dict does.
-    fn last_of_each(&mut self, entries: impl Iterator<Item = (ObjectId, ObjectId)>) -> Vec<Child> {
+    fn collect_last_values(&mut self, entries: impl Iterator<Item = (ObjectId, ObjectId)>) -> Vec<Child> {
         let room = entries.size_hint().0;
-        let mut places: HashMap<KeyOf<'h>, usize> = HashMap::with_capacity(room);
+        let mut places: HashMap<ShortOrNumberedKey<'h>, usize> = HashMap::with_capacity(room);
         let mut children: Vec<Child> = Vec::with_capacity(room);
         let mut nans = 0_usize;
         for (key, value) in entries {
@@ -230,28 +230,28 @@ impl<'h> Keys<'h> {
             }
             nans = nans.saturating_add(usize::from(key::is_nan(self.heap, key)));
             let is_another = nans > 1 && key::is_nan(self.heap, key);
-            let step = if is_another { Step::Nan(key, nans) } else { Step::Key(key) };
+            let step = if is_another { ChildStep::Nan(key, nans) } else { ChildStep::Key(key) };
             children.push(Child::new(step, value));
         }
         children
     }
 
-    fn key(&mut self, id: ObjectId) -> KeyOf<'h> {
+    fn key(&mut self, id: ObjectId) -> ShortOrNumberedKey<'h> {
         let is_short = match self.heap.get(id) {
-            Object::Text(text) => text.bytes().len() <= LONG_KEY,
+            Object::Text(text) => text.bytes().len() <= LONG_KEY_LEN,
             // Tuples may hold long texts, and instances may be calls that create long bytes.
             Object::Tuple(_) | Object::Instance(_) | Object::Long(_) => false,
-            _ => self.heap.bytes(id).is_none_or(|bytes| bytes.len() <= LONG_KEY),
+            _ => self.heap.bytes(id).is_none_or(|bytes| bytes.len() <= LONG_KEY_LEN),
         };
         if is_short {
-            return KeyOf::Short(Key::new(self.heap, id));
+            return ShortOrNumberedKey::Short(ComparisonKey::new(self.heap, id));
         }
         if let Some(number) = self.long.get(&id) {
-            return KeyOf::Long(*number);
+            return ShortOrNumberedKey::Long(*number);
         }
         let next = self.numbers.len();
-        let number = *self.numbers.entry(Key::new(self.heap, id)).or_insert(next);
+        let number = *self.numbers.entry(ComparisonKey::new(self.heap, id)).or_insert(next);
         self.long.insert(id, number);
-        KeyOf::Long(number)
+        ShortOrNumberedKey::Long(number)
     }
 }

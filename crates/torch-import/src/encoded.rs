@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use pickle_vm::{Heap, Object, ObjectId, Reader};
 
 /// Returns the bytes of a byte string in any protocol's encoding; `None` for a bytearray that the pickle changes.
-pub(crate) fn bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
+pub(crate) fn decode_bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
     match heap.bytes(id) {
         Some(bytes) if heap.changed(id).is_none() => Some(Cow::Borrowed(bytes)),
         _ => EncodedBytes::find(heap, id)?.decode(),
@@ -15,12 +15,12 @@ pub(crate) fn bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]
 }
 
 /// Returns the offset in the pickle of a byte string's bytes; `None` if they are not stored verbatim.
-pub(crate) fn position(heap: &Heap<'_>, pickle: &[u8], id: ObjectId) -> Option<usize> {
+pub(crate) fn verbatim_offset(heap: &Heap<'_>, pickle: &[u8], id: ObjectId) -> Option<usize> {
     let (id, bytes) = match heap.bytes(id) {
         Some(bytes) => (id, bytes),
         None => match EncodedBytes::find(heap, id)?.source {
-            Source::Bytes(inner, bytes) => (inner?, bytes),
-            Source::Latin1(_) => return None,
+            EncodedSource::Bytes(inner, bytes) => (inner?, bytes),
+            EncodedSource::Latin1(_) => return None,
         },
     };
     let offset = usize::try_from(heap.offset(id)).ok()?;
@@ -35,20 +35,20 @@ pub(crate) fn position(heap: &Heap<'_>, pickle: &[u8], id: ObjectId) -> Option<u
 
 /// Decodes `_codecs.encode(text, 'latin1')`, the form of bytes in protocols 0 to 2: each character of the text is one
 /// byte.
-pub(crate) fn latin1<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
-    EncodedBytes { heap, source: Source::Latin1(latin1_text(heap, id)?), type_name: "bytes" }.decode()
+pub(crate) fn decode_latin1<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
+    EncodedBytes { heap, source: EncodedSource::Latin1(latin1_text(heap, id)?), type_name: "bytes" }.decode()
 }
 
 /// A byte string that the pickle creates by a call, not decoded yet.
 #[derive(Debug)]
 pub struct EncodedBytes<'h> {
     heap: &'h Heap<'h>,
-    source: Source<'h>,
+    source: EncodedSource<'h>,
     type_name: &'static str,
 }
 
 #[derive(Debug)]
-enum Source<'h> {
+enum EncodedSource<'h> {
     /// The byte string's object, `None` for an empty one, and its bytes.
     Bytes(Option<ObjectId>, &'h [u8]),
     Latin1(ObjectId),
@@ -62,7 +62,7 @@ impl<'h> EncodedBytes<'h> {
             return None;
         }
         if let Some(text) = latin1_text(heap, id) {
-            return Some(Self { heap, source: Source::Latin1(text), type_name: "bytes" });
+            return Some(Self { heap, source: EncodedSource::Latin1(text), type_name: "bytes" });
         }
         // Protocol 2 wraps the bytes of a bytearray once more, and writes empty byte strings as calls without
         // arguments.
@@ -73,10 +73,10 @@ impl<'h> EncodedBytes<'h> {
             _ => return None,
         };
         let source = match heap.items(instance.args)? {
-            [] => Source::Bytes(None, &[]),
+            [] => EncodedSource::Bytes(None, &[]),
             &[inner, ..] => match heap.bytes(inner) {
-                Some(bytes) => Source::Bytes(Some(inner), bytes),
-                None => Source::Latin1(latin1_text(heap, inner)?),
+                Some(bytes) => EncodedSource::Bytes(Some(inner), bytes),
+                None => EncodedSource::Latin1(latin1_text(heap, inner)?),
             },
         };
         Some(Self { heap, source, type_name })
@@ -90,8 +90,8 @@ impl<'h> EncodedBytes<'h> {
     /// Returns the number of bytes of the pickle that encode the byte string.
     pub fn encoded_len(&self) -> usize {
         match self.source {
-            Source::Bytes(_, bytes) => bytes.len(),
-            Source::Latin1(text) => match self.heap.get(text) {
+            EncodedSource::Bytes(_, bytes) => bytes.len(),
+            EncodedSource::Latin1(text) => match self.heap.get(text) {
                 Object::Text(text) => text.bytes().len(),
                 _ => self.heap.bytes(text).map_or(0, <[u8]>::len),
             },
@@ -101,8 +101,8 @@ impl<'h> EncodedBytes<'h> {
     /// Decodes the bytes; `None` if a character is above 255.
     pub fn decode(&self) -> Option<Cow<'h, [u8]>> {
         match self.source {
-            Source::Bytes(_, bytes) => Some(Cow::Borrowed(bytes)),
-            Source::Latin1(text) => {
+            EncodedSource::Bytes(_, bytes) => Some(Cow::Borrowed(bytes)),
+            EncodedSource::Latin1(text) => {
                 let text = self.heap.text(text)?;
                 text.chars()
                     .map(|c| u8::try_from(u32::from(c)).ok())

@@ -42,7 +42,7 @@ pub enum Error {
     },
     /// The zip archive has no `data.pkl`, or two.
     #[error("{found} in the zip archive, expected one `data.pkl` in one folder")]
-    Root {
+    PickleCount {
         /// Description of what the archive has instead.
         found: String,
     },
@@ -52,7 +52,7 @@ pub enum Error {
         first.escape_debug(),
         second.escape_debug()
     )]
-    Twins {
+    CaseInsensitiveDuplicate {
         first: String,
         second: String,
     },
@@ -107,7 +107,7 @@ pub enum Error {
     },
     /// The file is truncated.
     #[error("{reason}: the file is cut short; download or copy it again")]
-    Cut {
+    TruncatedFile {
         /// Where the file ends, and the number of missing bytes if known.
         reason: String,
     },
@@ -179,7 +179,7 @@ pub enum Error {
     },
     /// A temporary file cannot be written.
     #[error("cannot inflate into a temporary file: {0}")]
-    Spill(io::Error),
+    TemporaryFile(io::Error),
     /// There are fewer files than shards of the tensors.
     #[error("{file} is missing: `{tensor}` was split into {shards} shards, found {found}")]
     MissingShard {
@@ -266,7 +266,7 @@ pub enum Error {
     },
     /// Two files of a set hold tensors of the same name.
     #[error("{first} and {second} both hold a tensor `{}`", tensor.escape_debug())]
-    HeldTwice {
+    TensorInTwoFiles {
         tensor: String,
         first: String,
         second: String,
@@ -321,10 +321,10 @@ impl Error {
             Self::Pickle { reason, .. } => pickle_kind(reason),
             Self::Safetensors(reason) => reason.kind(),
             Self::Tensor { reason, .. } => reason.kind(),
-            Self::Spill(reason) => reason.into(),
+            Self::TemporaryFile(reason) => reason.into(),
             Self::NoPickle { .. } => ErrorKind::Option,
             Self::Format { .. }
-            | Self::Root { .. }
+            | Self::PickleCount { .. }
             | Self::Duplicate { .. }
             | Self::MissingShard { .. }
             | Self::ExtraShard { .. }
@@ -333,19 +333,19 @@ impl Error {
             | Self::CopiesDiffer { .. }
             | Self::EqualShards { .. }
             | Self::WrongSplit { .. }
-            | Self::HeldTwice { .. }
+            | Self::TensorInTwoFiles { .. }
             | Self::IndexDisagrees { .. }
             | Self::Unlisted { .. }
             | Self::Join { .. } => ErrorKind::Input,
             Self::Limit { .. } | Self::Expanded { .. } | Self::UnknownSplit { .. } => ErrorKind::Unsupported,
-            Self::Twins { .. }
+            Self::CaseInsensitiveDuplicate { .. }
             | Self::Link { .. }
             | Self::MissingRecord { .. }
             | Self::Checksum { .. }
             | Self::Inflate { .. }
             | Self::ByteOrder { .. }
             | Self::MissingStorage { .. }
-            | Self::Cut { .. }
+            | Self::TruncatedFile { .. }
             | Self::Layout { .. }
             | Self::Tar(_)
             | Self::PersistentId { .. }
@@ -364,6 +364,6 @@ pub fn pickle_kind(error: &pickle_vm::Error) -> ErrorKind {
 
 impl From<safetensors_format::Error> for Error {
     fn from(error: safetensors_format::Error) -> Self {
-        if error.is_cut() { Self::Cut { reason: error.to_string() } } else { Self::Safetensors(error) }
+        if error.is_truncated() { Self::TruncatedFile { reason: error.to_string() } } else { Self::Safetensors(error) }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use pickle_vm::{Heap, Instance, ObjectId, Recorded};
+use pickle_vm::{Heap, Instance, ObjectId, RecordedChanges};
 
-use crate::uses::CallsOfJudged;
+use crate::judged_calls::CallsOfJudged;
 use crate::{Risk, encoded, lists};
 
 /// A class or function that the pickle names. The pickle machine records globals, and imports and calls none.
@@ -26,21 +26,21 @@ impl Global {
     }
 
     /// Returns the better-known name of an alias, such as `os.system` for `posix.system`; `None` for other globals.
-    pub fn familiar(&self) -> Option<String> {
-        lists::familiar(&self.module, &self.name).map(|(module, name)| [module, ".", name].concat())
+    pub fn familiar_name(&self) -> Option<String> {
+        lists::resolve_alias(&self.module, &self.name).map(|(module, name)| [module, ".", name].concat())
     }
 
     /// Returns the name, followed by the better-known one in brackets if there is one.
-    pub fn described(&self) -> String {
-        match self.familiar() {
+    pub fn name_with_alias(&self) -> String {
+        match self.familiar_name() {
             Some(familiar) => format!("{self} ({familiar})"),
             None => self.to_string(),
         }
     }
 
-    pub(crate) fn new(module: &str, name: &str, offset: u64, uses: Uses) -> Self {
+    pub(crate) fn new(module: &str, name: &str, offset: u64, uses: RiskContext) -> Self {
         let risk = match (module, name) {
-            LOADS if !uses.loads_are_readable => Risk::Dangerous,
+            LOAD_FROM_BYTES if !uses.loads_are_readable => Risk::Dangerous,
             // The scan reads the arrays that the wrapper describes.
             names if is_array_wrapper(names) => Risk::Known,
             _ => uses.calls.risk(module, name).unwrap_or_else(|| Risk::from_names(module, name)),
@@ -56,7 +56,7 @@ impl Global {
     /// Lists the globals of a pickle, each once, in the order in which the pickle first names them.
     pub(crate) fn all(heap: &Heap<'_>) -> Vec<Self> {
         let mut seen = HashSet::new();
-        let uses = Uses::in_heap(heap);
+        let uses = RiskContext::in_heap(heap);
         heap.ids()
             .filter_map(|id| Some((heap.global(id)?, heap.offset(id))))
             .filter(|(names, _)| seen.insert(*names))
@@ -72,25 +72,25 @@ impl std::fmt::Display for Global {
 }
 
 /// Function that loads a checkpoint from bytes, for tensors that were pickled without `torch.save`.
-pub(crate) const LOADS: (&str, &str) = ("torch.storage", "_load_from_bytes");
+pub(crate) const LOAD_FROM_BYTES: (&str, &str) = ("torch.storage", "_load_from_bytes");
 
 /// Properties of a pickle on which the risk of some globals depends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Uses {
+pub(crate) struct RiskContext {
     calls: CallsOfJudged,
     /// True if all bytes passed to [`LOADS`] are in the pickle, so that a scan can read them.
     loads_are_readable: bool,
 }
 
-impl Uses {
+impl RiskContext {
     pub(crate) fn in_heap(heap: &Heap<'_>) -> Self {
         let is_readable = |instance: &Instance| {
             let arg = heap.items(instance.args).and_then(|args| args.first());
-            arg.is_some_and(|arg| encoded::bytes(heap, *arg).is_some() && is_unchanged(heap, *arg))
+            arg.is_some_and(|arg| encoded::decode_bytes(heap, *arg).is_some() && is_unchanged(heap, *arg))
         };
         Self {
             calls: CallsOfJudged::in_heap(heap),
-            loads_are_readable: only_called(heap, &|names| names == LOADS, &is_readable),
+            loads_are_readable: only_called(heap, &|names| names == LOAD_FROM_BYTES, &is_readable),
         }
     }
 }
@@ -121,9 +121,9 @@ fn only_called(
     heap.ids().all(|id| {
         let call = heap.instance(id).filter(|instance| is_global(instance.callable));
         let recorded = heap.recorded(id);
-        let entries = heap.entries(id).into_iter().chain(recorded.map(Recorded::items)).flatten();
-        let items = heap.items(id).into_iter().chain(recorded.map(Recorded::appends));
-        let items = items.chain(recorded.map(Recorded::state)).flatten().copied();
+        let entries = heap.entries(id).into_iter().chain(recorded.map(RecordedChanges::items)).flatten();
+        let items = heap.items(id).into_iter().chain(recorded.map(RecordedChanges::appends));
+        let items = items.chain(recorded.map(RecordedChanges::state)).flatten().copied();
         let mut parts = entries.flat_map(|(key, value)| [*key, *value]).chain(items);
         call.is_none_or(fine) && !parts.any(is_global)
     })

@@ -13,14 +13,14 @@ use crate::compound::Compound;
 pub struct Item {
     /// Path from the root to the item, its parts joined by dots.
     pub name: String,
-    pub content: Content,
+    pub content: ItemContent,
     /// Length in bytes of the name's first part, if it is a key of a dict at the root.
     pub(crate) root_key: Option<u32>,
 }
 
 /// The content of an [`Item`].
 #[derive(Clone, Debug)]
-pub enum Content {
+pub enum ItemContent {
     /// Strided view of a storage.
     Tensor(Tensor),
     /// Tensor that consists of several strided ones, or has no data.
@@ -38,7 +38,7 @@ pub enum Value {
         /// Id of the object in [`Checkpoint::heap`](crate::Checkpoint::heap).
         object: ObjectId,
         /// Completeness of the object's contents.
-        extent: Extent,
+        extent: ValueExtent,
     },
     /// Text in the metadata of a file without a pickle.
     Text(Arc<str>),
@@ -47,7 +47,7 @@ pub enum Value {
 /// The part of a value that can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Extent {
+pub enum ValueExtent {
     /// All of the value.
     Whole,
     /// Reference to a container from inside that container.
@@ -72,7 +72,7 @@ impl Item {
     /// Returns the tensor if the item is a single strided view.
     pub fn tensor(&self) -> Option<&Tensor> {
         match &self.content {
-            Content::Tensor(tensor) => Some(tensor),
+            ItemContent::Tensor(tensor) => Some(tensor),
             _ => None,
         }
     }
@@ -80,9 +80,9 @@ impl Item {
     /// Returns the strided tensors: the tensor itself, or the parts of a compound tensor, named `NAME.PART`.
     pub fn tensors(&self) -> impl Iterator<Item = (Cow<'_, str>, &Tensor)> {
         let (one, parts) = match &self.content {
-            Content::Tensor(tensor) => (Some((Cow::Borrowed(self.name.as_str()), tensor)), [].as_slice()),
-            Content::Compound(compound) => (None, compound.parts.as_slice()),
-            Content::Value(_) => (None, [].as_slice()),
+            ItemContent::Tensor(tensor) => (Some((Cow::Borrowed(self.name.as_str()), tensor)), [].as_slice()),
+            ItemContent::Compound(compound) => (None, compound.parts.as_slice()),
+            ItemContent::Value(_) => (None, [].as_slice()),
         };
         let parts = parts.iter().map(|(part, tensor)| (Cow::Owned(self.part_name(part)), tensor));
         one.into_iter().chain(parts)

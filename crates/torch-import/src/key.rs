@@ -9,7 +9,7 @@ use crate::encoded;
 /// A dict key for comparison. Two keys are equal if they are the same key of a Python dict, as `1`, `1.0` and `True`
 /// are.
 #[derive(PartialEq, Eq, Hash)]
-pub(crate) enum Key<'h> {
+pub(crate) enum ComparisonKey<'h> {
     None,
     /// UTF-8 bytes, which may encode surrogates.
     Text(&'h [u8]),
@@ -32,16 +32,16 @@ pub(crate) enum Key<'h> {
 /// Maximum length of a serialized tuple, in bytes. A few bytes of a pickle can encode large tuples of shared tuples.
 const TUPLE_BYTES: usize = 4096;
 
-impl<'h> Key<'h> {
+impl<'h> ComparisonKey<'h> {
     pub(crate) fn new(heap: &'h Heap<'h>, id: ObjectId) -> Self {
         match heap.get(id) {
-            Object::Tuple(_) => tuple(heap, id).map_or(Self::Object(id), Self::Tuple),
-            _ => Self::plain(heap, id),
+            Object::Tuple(_) => serialize_tuple(heap, id).map_or(Self::Object(id), Self::Tuple),
+            _ => Self::from_non_tuple(heap, id),
         }
     }
 
     /// Returns the key of an object that is not a tuple.
-    fn plain(heap: &'h Heap<'h>, id: ObjectId) -> Self {
+    fn from_non_tuple(heap: &'h Heap<'h>, id: ObjectId) -> Self {
         match heap.get(id) {
             Object::None => Self::None,
             Object::Text(text) => Self::Text(text.bytes()),
@@ -51,20 +51,20 @@ impl<'h> Key<'h> {
             Object::Bool(value) => Self::Int(i64::from(*value)),
             Object::Int(value) => Self::Int(*value),
             Object::Long(value) => Self::Long(Cow::Borrowed(value.bytes())),
-            Object::Float(value) => float(*value).unwrap_or(Self::Object(id)),
+            Object::Float(value) => float_key(*value).unwrap_or(Self::Object(id)),
             Object::Global(_) => {
                 heap.global(id).map_or(Self::Object(id), |(module, name)| Self::Global(module, name))
             }
             // Bytes that protocol 2 writes as a call.
             Object::Instance(_) if heap.changed(id).is_none() => {
-                encoded::latin1(heap, id).map_or(Self::Object(id), Self::Bytes)
+                encoded::decode_latin1(heap, id).map_or(Self::Object(id), Self::Bytes)
             }
             _ => Self::Object(id),
         }
     }
 
     /// Appends the key to the serialized keys of a tuple.
-    fn write(&self, out: &mut Vec<u8>) {
+    fn serialize_into(&self, out: &mut Vec<u8>) {
         let mut sized = |tag: u8, parts: &[&[u8]]| {
             out.push(tag);
             for part in parts {
@@ -87,7 +87,7 @@ impl<'h> Key<'h> {
 }
 
 /// Serializes the items of a tuple, including nested tuples; `None` if they are too long.
-fn tuple<'h>(heap: &'h Heap<'h>, id: ObjectId) -> Option<Vec<u8>> {
+fn serialize_tuple<'h>(heap: &'h Heap<'h>, id: ObjectId) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut open = vec![id];
     while let Some(id) = open.pop() {
@@ -103,7 +103,7 @@ fn tuple<'h>(heap: &'h Heap<'h>, id: ObjectId) -> Option<Vec<u8>> {
             }
             Object::Text(text) if text.bytes().len() > TUPLE_BYTES => return None,
             Object::Bytes(bytes) if bytes.len() > TUPLE_BYTES => return None,
-            _ => Key::plain(heap, id).write(&mut out),
+            _ => ComparisonKey::from_non_tuple(heap, id).serialize_into(&mut out),
         }
         if out.len() > TUPLE_BYTES {
             return None;
@@ -114,19 +114,19 @@ fn tuple<'h>(heap: &'h Heap<'h>, id: ObjectId) -> Option<Vec<u8>> {
 
 /// Returns the key of a float, which is that of an integer if the two are equal. Returns `None` for a NaN, which equals
 /// nothing.
-fn float<'h>(value: f64) -> Option<Key<'h>> {
+fn float_key<'h>(value: f64) -> Option<ComparisonKey<'h>> {
     if value.is_nan() {
         return None;
     }
     if value.is_infinite() || value.fract() != 0.0 {
-        return Some(Key::Float(value.to_bits()));
+        return Some(ComparisonKey::Float(value.to_bits()));
     }
     // The value is an integer below 2⁵³ times a power of two.
     let bits = value.to_bits();
     let (fraction, exponent) = (bits & ((1 << 52) - 1), bits >> 52 & 0x7ff);
     if value.abs() < 9_223_372_036_854_775_808.0 {
         #[expect(clippy::cast_possible_truncation, reason = "it is an integer that fits")]
-        return Some(Key::Int(value as i64));
+        return Some(ComparisonKey::Int(value as i64));
     }
     let shift = usize::try_from(exponent.saturating_sub(1075)).unwrap_or_default();
     let mut magnitude = vec![0; shift / 8];
@@ -148,8 +148,8 @@ fn float<'h>(value: f64) -> Option<Key<'h>> {
     }
     // -2⁶³ is the only 64-bit integer whose absolute value is not below 2⁶³.
     match <[u8; 8]>::try_from(magnitude.as_slice()) {
-        Ok(bytes) => Some(Key::Int(i64::from_le_bytes(bytes))),
-        Err(_) => Some(Key::Long(Cow::Owned(magnitude))),
+        Ok(bytes) => Some(ComparisonKey::Int(i64::from_le_bytes(bytes))),
+        Err(_) => Some(ComparisonKey::Long(Cow::Owned(magnitude))),
     }
 }
 
@@ -159,12 +159,12 @@ pub(crate) fn is_nan(heap: &Heap<'_>, id: ObjectId) -> bool {
 }
 
 /// Returns the name part for a NaN key that is number `number` among the NaN keys of its dict.
-pub(crate) fn nan_part(heap: &Heap<'_>, id: ObjectId, number: usize) -> String {
+pub(crate) fn nan_name_part(heap: &Heap<'_>, id: ObjectId, number: usize) -> String {
     format!("{}#{number}", repr(heap, id))
 }
 
 /// Returns the name part for a key: the text of a string, Python's `repr` of any other object.
-pub(crate) fn part<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Cow<'h, str> {
+pub(crate) fn name_part<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Cow<'h, str> {
     let text = match heap.get(id) {
         Object::Text(_) | Object::String(_) => heap.text(id),
         _ => None,
@@ -176,7 +176,7 @@ pub(crate) fn part<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Cow<'h, str> {
 /// the pickle records nothing else.
 pub(crate) fn repr(heap: &Heap<'_>, id: ObjectId) -> String {
     // Bytes that protocol 2 writes as a call.
-    let bytes = |heap: &Heap<'_>, id| Some(bytes_repr(&encoded::bytes(heap, id)?));
+    let bytes = |heap: &Heap<'_>, id| Some(bytes_repr(&encoded::decode_bytes(heap, id)?));
     heap.display(id).long().annotated(&bytes).to_string()
 }
 
@@ -200,7 +200,7 @@ mod tests {
         let one = |bytes: &[u8]| {
             let pickle = pickle_vm::load(bytes).expect("CPython's machine can build this");
             let &[first, second] = pickle.heap.items(pickle.root).unwrap_or_default() else { panic!("two") };
-            Key::new(&pickle.heap, first) == Key::new(&pickle.heap, second)
+            ComparisonKey::new(&pickle.heap, first) == ComparisonKey::new(&pickle.heap, second)
         };
         let float = |value: f64| [b"G".as_slice(), &value.to_be_bytes()].concat();
         let pair = |first: &[u8], second: &[u8]| one(&[first, second, b"\x86."].concat());

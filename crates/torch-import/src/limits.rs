@@ -7,7 +7,7 @@ use crate::{Error, Result};
 
 /// Upper bounds for one checkpoint; see [`Limits::for_pickle`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct CheckpointLimits {
     /// Steps: each visit of an object by one of its paths, and each entry read to find an object's children.
     pub(crate) steps: usize,
     /// Nesting depth of containers. Python's own pickler fails at this depth.
@@ -24,7 +24,7 @@ pub(crate) struct Limits {
     pub(crate) copied: usize,
 }
 
-impl Limits {
+impl CheckpointLimits {
     /// Returns the bounds for a pickle of `len` bytes.
     pub(crate) fn for_pickle(len: usize) -> Self {
         let per_byte = |times: usize, base: usize| len.saturating_mul(times).saturating_add(base);
@@ -42,13 +42,13 @@ impl Limits {
 
 /// The unused part of one of the [`Limits`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct LimitBudget {
     what: &'static str,
     limit: usize,
     left: usize,
 }
 
-impl Budget {
+impl LimitBudget {
     /// Creates a budget of `limit` units; `what` names the units in an error, in the plural.
     pub(crate) fn new(what: &'static str, limit: usize) -> Self {
         Self { what, limit, left: limit }
@@ -86,9 +86,9 @@ impl Budget {
 
 /// A set of objects: one bit for each object of a heap.
 #[derive(Clone, Debug)]
-pub(crate) struct Marks(Vec<u64>);
+pub(crate) struct ObjectSet(Vec<u64>);
 
-impl Marks {
+impl ObjectSet {
     /// Creates an empty set for a heap of `len` objects.
     pub(crate) fn new(len: usize) -> Self {
         Self(vec![0; len.div_ceil(64)])

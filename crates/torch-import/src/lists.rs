@@ -5,13 +5,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-static INSIDE: LazyLock<HashSet<&str>> =
-    LazyLock::new(|| lines(include_str!("../lists/inside.txt")).flat_map(str::split_whitespace).collect());
+static CORE_MODULES: LazyLock<HashSet<&str>> =
+    LazyLock::new(|| list_lines(include_str!("../lists/inside.txt")).flat_map(str::split_whitespace).collect());
 
-static HARMLESS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+static HARMLESS_NAMES: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     let mut module = "";
     let mut names = Vec::new();
-    for line in lines(include_str!("../lists/harmless.txt")) {
+    for line in list_lines(include_str!("../lists/harmless.txt")) {
         let mut words = line.split_whitespace();
         // An indented line continues the module of the line before it.
         if !line.starts_with(' ') {
@@ -23,27 +23,27 @@ static HARMLESS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
 });
 
 static ALIASES: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
-    lines(include_str!("../lists/aliases.txt")).filter_map(|line| line.split_once(' ')).collect()
+    list_lines(include_str!("../lists/aliases.txt")).filter_map(|line| line.split_once(' ')).collect()
 });
 
-fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
+fn list_lines(text: &'static str) -> impl Iterator<Item = &'static str> {
     text.lines().filter(|line| !line.starts_with('#'))
 }
 
 /// Returns true if a module belongs to the standard library, torch or numpy of any version.
-pub(crate) fn is_inside(module: &str) -> bool {
-    INSIDE.contains(module.split('.').next().unwrap_or(module))
+pub(crate) fn is_core_module(module: &str) -> bool {
+    CORE_MODULES.contains(module.split('.').next().unwrap_or(module))
 }
 
 /// Returns true if a name of the standard library, torch or numpy, or the name of which it is an alias, is listed as
 /// harmless.
-pub(crate) fn is_harmless(module: &str, name: &str) -> bool {
-    HARMLESS.binary_search(&(module, name)).is_ok()
-        || familiar(module, name).is_some_and(|names| HARMLESS.binary_search(&names).is_ok())
+pub(crate) fn is_harmless_core_name(module: &str, name: &str) -> bool {
+    HARMLESS_NAMES.binary_search(&(module, name)).is_ok()
+        || resolve_alias(module, name).is_some_and(|names| HARMLESS_NAMES.binary_search(&names).is_ok())
 }
 
 /// Resolves an alias to its better-known module and name: `posix`, `system` to `os`, `system`.
-pub(crate) fn familiar<'n>(module: &'n str, name: &'n str) -> Option<(&'n str, &'n str)> {
+pub(crate) fn resolve_alias<'n>(module: &'n str, name: &'n str) -> Option<(&'n str, &'n str)> {
     if let Some(found) = ALIASES.get([module, ".", name].concat().as_str()) {
         return found.rsplit_once('.');
     }
@@ -56,21 +56,21 @@ mod tests {
 
     #[test]
     fn the_harmless_names_are_sorted_and_inside() {
-        assert!(HARMLESS.is_sorted_by(|a, b| a < b));
-        assert!(HARMLESS.len() > 5000, "{}", HARMLESS.len());
-        for (module, name) in HARMLESS.iter() {
-            assert!(is_inside(module), "{module}.{name}");
+        assert!(HARMLESS_NAMES.is_sorted_by(|a, b| a < b));
+        assert!(HARMLESS_NAMES.len() > 5000, "{}", HARMLESS_NAMES.len());
+        for (module, name) in HARMLESS_NAMES.iter() {
+            assert!(is_core_module(module), "{module}.{name}");
         }
     }
 
     #[test]
     fn aliases_have_familiar_names() {
-        assert_eq!(familiar("posix", "system"), Some(("os", "system")));
-        assert_eq!(familiar("nt", "system"), Some(("os", "system")));
-        assert_eq!(familiar("_io", "open"), Some(("io", "open")));
-        assert_eq!(familiar("__builtin__", "eval"), Some(("builtins", "eval")));
-        assert_eq!(familiar("__builtin__", "reduce"), Some(("functools", "reduce")));
-        assert_eq!(familiar("ntpath", "join"), Some(("os.path", "join")));
-        assert_eq!(familiar("os", "system"), None);
+        assert_eq!(resolve_alias("posix", "system"), Some(("os", "system")));
+        assert_eq!(resolve_alias("nt", "system"), Some(("os", "system")));
+        assert_eq!(resolve_alias("_io", "open"), Some(("io", "open")));
+        assert_eq!(resolve_alias("__builtin__", "eval"), Some(("builtins", "eval")));
+        assert_eq!(resolve_alias("__builtin__", "reduce"), Some(("functools", "reduce")));
+        assert_eq!(resolve_alias("ntpath", "join"), Some(("os.path", "join")));
+        assert_eq!(resolve_alias("os", "system"), None);
     }
 }

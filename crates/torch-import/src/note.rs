@@ -5,7 +5,7 @@ use std::fmt;
 /// A harmless irregularity of a file, or contents of it that are not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Note {
+pub enum CheckpointNote {
     /// Every checksum of the archive is 0, as written with `set_crc32_options(False)`.
     NoChecksums,
     /// A TorchScript archive has constants, which belong to its code.
@@ -16,15 +16,15 @@ pub enum Note {
         tensors: u64,
     },
     /// Bytes follow the last storage of a checkpoint in the format before PyTorch 1.6.
-    AfterStorages {
+    TrailingAfterStorages {
         bytes: u64,
     },
     /// Bytes follow a bare pickle.
-    AfterPickle {
+    TrailingAfterPickle {
         bytes: u64,
     },
     /// Values are not listed in full.
-    ValuesCut {
+    ValuesTruncated {
         /// Number of values listed without their contents, because they are nested too deeply or shared too often.
         cut: usize,
         /// Number of values beyond the limit, which are not listed.
@@ -46,7 +46,7 @@ pub enum Note {
     },
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for CheckpointNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoChecksums => f.write_str("the archive has no checksums: damage would go unnoticed"),
@@ -58,11 +58,11 @@ impl fmt::Display for Note {
                     "{count} constant{s} of the archive's code ({tensors} {these}) {are} not part of its state"
                 )
             }
-            Self::AfterStorages { bytes } => {
+            Self::TrailingAfterStorages { bytes } => {
                 write!(f, "{bytes} bytes follow the last storage; PyTorch does not read them either")
             }
-            Self::AfterPickle { bytes } => write!(f, "{bytes} bytes follow the pickle and are not read"),
-            Self::ValuesCut { cut, unlisted } => {
+            Self::TrailingAfterPickle { bytes } => write!(f, "{bytes} bytes follow the pickle and are not read"),
+            Self::ValuesTruncated { cut, unlisted } => {
                 let are = |n: &usize| if *n == 1 { "value is" } else { "values are" };
                 if *cut > 0 {
                     write!(

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 /// Maximum number of omissions listed one by one; the totals count all of them.
-const LISTED: usize = 10_000;
+const LISTED_OMISSIONS_MAX: usize = 10_000;
 
 /// The contents of a file that [`Checkpoint::items`](crate::Checkpoint::items) does not list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct Omissions {
     /// Tensors and then other objects, in the order of the pickle, followed by storages and records, in the order of
     /// the file. At most 10,000 for each file.
     pub listed: Vec<Omission>,
@@ -91,7 +91,7 @@ pub enum OmissionReason {
     UnknownRecord,
 }
 
-impl LeftOut {
+impl Omissions {
     /// Returns true if nothing is omitted.
     pub fn is_empty(&self) -> bool {
         self.totals.is_empty()
@@ -103,19 +103,19 @@ impl LeftOut {
     }
 
     /// Returns true if the next omission will be listed and not only counted.
-    pub(crate) fn lists_more(&self) -> bool {
-        self.listed.len() < LISTED
+    pub(crate) fn has_listing_room(&self) -> bool {
+        self.listed.len() < LISTED_OMISSIONS_MAX
     }
 
     pub(crate) fn add(&mut self, omission: Omission) {
         let Omission { kind, reason, nbytes, .. } = omission;
-        self.count_in(OmissionTotal { kind, reason, count: 1, nbytes: nbytes.unwrap_or(0) });
-        if self.lists_more() {
+        self.add_to_totals(OmissionTotal { kind, reason, count: 1, nbytes: nbytes.unwrap_or(0) });
+        if self.has_listing_room() {
             self.listed.push(omission);
         }
     }
 
-    fn count_in(&mut self, more: OmissionTotal) {
+    fn add_to_totals(&mut self, more: OmissionTotal) {
         let same = |total: &&mut OmissionTotal| (total.kind, total.reason) == (more.kind, more.reason);
         match self.totals.iter_mut().find(same) {
             Some(total) => {
@@ -135,13 +135,13 @@ impl LeftOut {
 
     /// Adds further omissions of the same file.
     pub(crate) fn append(&mut self, mut other: Self) {
-        other.listed.truncate(LISTED.saturating_sub(self.listed.len()));
+        other.listed.truncate(LISTED_OMISSIONS_MAX.saturating_sub(self.listed.len()));
         self.merge(other);
     }
 
     /// Adds the omissions of another file of the set.
     pub(crate) fn merge(&mut self, other: Self) {
-        other.totals.into_iter().for_each(|total| self.count_in(total));
+        other.totals.into_iter().for_each(|total| self.add_to_totals(total));
         self.listed.extend(other.listed);
     }
 }

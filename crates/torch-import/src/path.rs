@@ -3,11 +3,11 @@
 use pickle_vm::{Heap, Object, ObjectId};
 
 use crate::key;
-use crate::limits::{Budget, Marks};
-use crate::rebuild::Function;
+use crate::limits::{LimitBudget, ObjectSet};
+use crate::rebuild::RebuildFunction;
 
 /// Maximum length of a name in bytes.
-const LONGEST_NAME: usize = 1024;
+const PATH_NAME_LEN_MAX: usize = 1024;
 
 /// A reference from one object to another, by the position in the referring object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,18 +71,18 @@ pub(crate) struct PathStep {
 }
 
 /// The shortest path from the root to each object, as a breadth-first tree.
-pub(crate) struct Tree<'h> {
+pub(crate) struct ShortestPaths<'h> {
     heap: &'h Heap<'h>,
     root: ObjectId,
     /// For each object, its predecessor and the number of the predecessor's reference; `None` for the root and for
     /// unreachable objects.
-    before: Vec<Option<(ObjectId, u32)>>,
+    predecessors: Vec<Option<(ObjectId, u32)>>,
 }
 
-impl<'h> Tree<'h> {
+impl<'h> ShortestPaths<'h> {
     pub(crate) fn new(heap: &'h Heap<'h>, root: ObjectId) -> Self {
         let mut before = vec![None; heap.len()];
-        let mut seen = Marks::new(heap.len());
+        let mut seen = ObjectSet::new(heap.len());
         seen.insert(root);
         let mut queue = std::collections::VecDeque::from([root]);
         while let Some(parent) = queue.pop_front() {
@@ -96,21 +96,21 @@ impl<'h> Tree<'h> {
                 }
             }
         }
-        Self { heap, root, before }
+        Self { heap, root, predecessors: before }
     }
 
     /// Returns true if an object is the root or reachable from it.
-    pub(crate) fn has(&self, id: ObjectId) -> bool {
-        id == self.root || self.before.get(id.index()).is_some_and(Option::is_some)
+    pub(crate) fn is_reachable(&self, id: ObjectId) -> bool {
+        id == self.root || self.predecessors.get(id.index()).is_some_and(Option::is_some)
     }
 
     /// Returns the path to an object, truncated at its start when the budget is spent; `None` if the object is
     /// unreachable.
-    pub(crate) fn path(&self, id: ObjectId, budget: &mut Budget) -> Option<Vec<PathStep>> {
+    pub(crate) fn path(&self, id: ObjectId, budget: &mut LimitBudget) -> Option<Vec<PathStep>> {
         let mut path = Vec::new();
         let mut child = id;
         while child != self.root {
-            let (parent, n) = (*self.before.get(child.index())?)?;
+            let (parent, n) = (*self.predecessors.get(child.index())?)?;
             if !budget.try_spend(1) {
                 break;
             }
@@ -124,19 +124,19 @@ impl<'h> Tree<'h> {
 }
 
 /// Returns true if a step leads to the arguments of a call that creates a tensor.
-fn is_of_tensor(heap: &Heap<'_>, step: &PathStep) -> bool {
+fn leads_to_tensor_args(heap: &Heap<'_>, step: &PathStep) -> bool {
     let instance = heap.instance(step.parent);
-    step.edge == Edge::Args && instance.is_some_and(|instance| Function::called_by(heap, instance).is_some())
+    step.edge == Edge::Args && instance.is_some_and(|instance| RebuildFunction::called_by(heap, instance).is_some())
 }
 
 /// Joins the parts of a path that Python code would name by dots.
-pub(crate) fn name(heap: &Heap<'_>, path: &[PathStep], naming: &mut Budget) -> String {
+pub(crate) fn path_name(heap: &Heap<'_>, path: &[PathStep], naming: &mut LimitBudget) -> String {
     let mut name = String::new();
     for (index, step) in path.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|before| path.get(before));
         let part = match step.edge {
             Edge::Value(key) => {
-                let part = if naming.try_spend(1) { key::part(heap, key) } else { "…".into() };
+                let part = if naming.try_spend(1) { key::name_part(heap, key) } else { "…".into() };
                 if !naming.try_spend(part.len()) {
                     return name;
                 }
@@ -147,11 +147,11 @@ pub(crate) fn name(heap: &Heap<'_>, path: &[PathStep], naming: &mut Budget) -> S
                 }
                 part
             }
-            Edge::Item(_) if before.is_some_and(|before| is_of_tensor(heap, before)) => continue,
+            Edge::Item(_) if before.is_some_and(|before| leads_to_tensor_args(heap, before)) => continue,
             Edge::Item(index) | Edge::Appended(index) => index.to_string().into(),
             _ => continue,
         };
-        if !push(&mut name, &part) {
+        if !push_name_part(&mut name, &part) {
             return name;
         }
     }
@@ -159,8 +159,8 @@ pub(crate) fn name(heap: &Heap<'_>, path: &[PathStep], naming: &mut Budget) -> S
 }
 
 /// Appends a part to a name; returns false if the name would become too long.
-pub(crate) fn push(name: &mut String, part: &str) -> bool {
-    if name.len().saturating_add(part.len()) > LONGEST_NAME {
+pub(crate) fn push_name_part(name: &mut String, part: &str) -> bool {
+    if name.len().saturating_add(part.len()) > PATH_NAME_LEN_MAX {
         name.push('…');
         return false;
     }

@@ -108,7 +108,7 @@ impl<'h> StorageRef<'h> {
     /// Returns true if PyTorch loads the same bytes for two references to one key, in either order. The dtypes may
     /// differ if the storage has no elements. An untyped storage counts as uint8, because `torch.save` writes both
     /// forms for a dtype without a storage class.
-    pub(crate) fn is_loaded_like(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_storage(&self, other: &Self) -> bool {
         let is_bytes = |one: &Self| one.dtype.unwrap_or(Dtype::UInt8) == Dtype::UInt8;
         self.key == other.key
             && self.numel == other.numel

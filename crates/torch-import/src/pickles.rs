@@ -14,15 +14,15 @@ use crate::{Container, Error, Format, Result};
 /// A file that holds pickles.
 #[derive(Debug)]
 pub struct Pickles {
-    source: Source,
+    source: PickleSource,
     root: usize,
 }
 
 #[derive(Debug)]
-enum Source {
+enum PickleSource {
     Container(Box<Container>),
     /// Mapped file that starts with pickles, readable even if the container is damaged or absent.
-    Pieces(MappedFile, Option<Box<Container>>),
+    PickleSequence(MappedFile, Option<Box<Container>>),
 }
 
 impl Pickles {
@@ -32,7 +32,7 @@ impl Pickles {
     /// When the file cannot be read, its container is damaged, or it holds no pickle.
     pub fn open(path: &Path) -> Result<Self> {
         let file = MappedFile::open(path)?;
-        if !sniff::is_in_pieces(file.bytes()) {
+        if !sniff::starts_with_pickles(file.bytes()) {
             drop(file);
             let container = Box::new(Container::open(path)?);
             if container.format() == Format::Safetensors {
@@ -41,29 +41,29 @@ impl Pickles {
                     hint: "it holds tensors and no pickle",
                 });
             }
-            return Ok(Self { source: Source::Container(container), root: 0 });
+            return Ok(Self { source: PickleSource::Container(container), root: 0 });
         }
         if legacy::recognises(file.bytes()) {
             let container = Container::open(path).ok().map(Box::new);
-            return Ok(Self { source: Source::Pieces(file, container), root: legacy::ROOT });
+            return Ok(Self { source: PickleSource::PickleSequence(file, container), root: legacy::ROOT_INDEX });
         }
-        sniff::reject_others(file.bytes())?;
-        Ok(Self { source: Source::Pieces(file, None), root: 0 })
+        sniff::reject_unreadable_formats(file.bytes())?;
+        Ok(Self { source: PickleSource::PickleSequence(file, None), root: 0 })
     }
 
     /// Returns the checkpoint whose storages the pickle refers to.
     pub fn container(&self) -> Option<&Container> {
         match &self.source {
-            Source::Container(container) => Some(container),
-            Source::Pieces(_, container) => container.as_deref(),
+            PickleSource::Container(container) => Some(container),
+            PickleSource::PickleSequence(_, container) => container.as_deref(),
         }
     }
 
     /// Returns the name of the file or record for messages.
     fn record(&self) -> String {
         match &self.source {
-            Source::Container(container) => container.pickle_record().to_owned(),
-            Source::Pieces(file, _) => file.path().display().to_string(),
+            PickleSource::Container(container) => container.pickle_record().to_owned(),
+            PickleSource::PickleSequence(file, _) => file.path().display().to_string(),
         }
     }
 
@@ -74,21 +74,21 @@ impl Pickles {
     /// When the file has fewer pickles, or an earlier one cannot be read.
     pub fn pickle(&self, index: Option<usize>) -> Result<&[u8]> {
         let mut bytes = match &self.source {
-            Source::Container(container) => container.pickle(),
-            Source::Pieces(file, _) => file.bytes(),
+            PickleSource::Container(container) => container.pickle(),
+            PickleSource::PickleSequence(file, _) => file.bytes(),
         };
         let index = index.unwrap_or(self.root);
         let none = |count| Error::NoPickle { record: self.record(), count };
         for before in 0..index {
-            let len = self.len_of_first(bytes)?;
+            let len = self.first_pickle_len(bytes)?;
             let next = before.saturating_add(1);
-            let ends = self.root == legacy::ROOT && next == legacy::PICKLES;
+            let ends = self.root == legacy::ROOT_INDEX && next == legacy::LEGACY_PICKLES;
             bytes = bytes.get(len..).filter(|rest| !rest.is_empty() && !ends).ok_or_else(|| none(next))?;
         }
         Ok(bytes)
     }
 
-    fn len_of_first(&self, bytes: &[u8]) -> Result<usize> {
+    fn first_pickle_len(&self, bytes: &[u8]) -> Result<usize> {
         let mut reader = Reader::new(bytes);
         for instruction in reader.by_ref() {
             let instruction =

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use tensor::Dtype;
 
 use crate::lists;
-use crate::rebuild::Function;
+use crate::rebuild::RebuildFunction;
 
 /// The risk of a global when Python's own unpickler loads the pickle that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,19 +38,19 @@ impl Risk {
     /// In the standard library, torch and numpy, a name not known to be harmless is dangerous. In other packages, a
     /// name not known to be dangerous is unknown.
     pub fn from_names(module: &str, name: &str) -> Self {
-        if is_odd(module) || is_odd(name) {
+        if is_implausible_name(module) || is_implausible_name(name) {
             Self::Dangerous
-        } else if lists::is_inside(module) {
-            if is_known_inside(module, name) {
+        } else if lists::is_core_module(module) {
+            if is_known_core_name(module, name) {
                 Self::Known
-            } else if names_nothing(name) {
+            } else if is_unresolvable_name(name) {
                 Self::Unknown
             } else {
                 Self::Dangerous
             }
         } else if DATA_NAMES.contains(&(module, name)) || is_archive_class(module) {
             Self::Known
-        } else if is_dangerous_outside(module, name) {
+        } else if is_dangerous_third_party_name(module, name) {
             Self::Dangerous
         } else {
             Self::Unknown
@@ -70,7 +70,7 @@ const PACKAGES: &str = "\
     requests sh sympy urllib3 wget";
 
 /// Dangerous names in packages that are otherwise unknown.
-const NAMES: &[(&str, &str)] = &[
+const DANGEROUS_NAME_TABLE: &[(&str, &str)] = &[
     ("yaml", "load load_all full_load unsafe_load unsafe_load_all"),
     ("pandas", "eval read_pickle read_csv read_hdf"),
     ("pandas.io.pickle pandas.compat.pickle_compat", "read_pickle load loads"),
@@ -97,7 +97,7 @@ const SEGMENTS: &str = "\
     webbrowser";
 
 /// Names outside the standard library, torch and numpy that create plain data.
-const DATA: &[(&str, &str)] = &[
+const DATA_NAME_TABLE: &[(&str, &str)] = &[
     (
         "omegaconf.dictconfig omegaconf.listconfig omegaconf.base omegaconf.nodes",
         "\
@@ -108,9 +108,9 @@ const DATA: &[(&str, &str)] = &[
 ];
 
 static DANGEROUS_PACKAGES: LazyLock<HashSet<&str>> = LazyLock::new(|| PACKAGES.split(' ').collect());
-static DANGEROUS_NAMES: LazyLock<HashSet<(&str, &str)>> = LazyLock::new(|| pairs(NAMES));
+static DANGEROUS_NAMES: LazyLock<HashSet<(&str, &str)>> = LazyLock::new(|| pairs(DANGEROUS_NAME_TABLE));
 static DANGEROUS_PARTS: LazyLock<HashSet<&str>> = LazyLock::new(|| SEGMENTS.split(' ').collect());
-static DATA_NAMES: LazyLock<HashSet<(&str, &str)>> = LazyLock::new(|| pairs(DATA));
+static DATA_NAMES: LazyLock<HashSet<(&str, &str)>> = LazyLock::new(|| pairs(DATA_NAME_TABLE));
 
 fn pairs(table: &[(&'static str, &'static str)]) -> HashSet<(&'static str, &'static str)> {
     let rows =
@@ -119,7 +119,7 @@ fn pairs(table: &[(&'static str, &'static str)]) -> HashSet<(&'static str, &'sta
 }
 
 /// Returns true if a name is implausible: real names are short, without spaces or control characters.
-fn is_odd(text: &str) -> bool {
+fn is_implausible_name(text: &str) -> bool {
     let is_strange = |c: char| c.is_control() || c.is_whitespace();
     text.is_empty()
         || text.len() > LEN_MAX
@@ -129,14 +129,14 @@ fn is_odd(text: &str) -> bool {
 
 /// Returns true if no attribute of a module has the name, so that Python's lookup fails. Python 2 wrote `?` for an
 /// object without a name.
-fn names_nothing(name: &str) -> bool {
+fn is_unresolvable_name(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_punctuation() && byte != b'_' && byte != b'.')
 }
 
 /// Returns true if a name of another package leads to a function that runs code.
-fn is_dangerous_outside(module: &str, name: &str) -> bool {
+fn is_dangerous_third_party_name(module: &str, name: &str) -> bool {
     let package = module.split('.').next().unwrap_or(module);
-    if DANGEROUS_PACKAGES.contains(package) || name.split('.').any(leads_on) {
+    if DANGEROUS_PACKAGES.contains(package) || name.split('.').any(leads_to_other_modules) {
         return true;
     }
     let first = name.split('.').next().unwrap_or(name);
@@ -151,26 +151,26 @@ fn is_dangerous_outside(module: &str, name: &str) -> bool {
     let dots = name.match_indices('.').map(|(at, _)| at);
     let ends = std::iter::once(0).chain(dots.map(|at| at.saturating_add(1)));
     ends.filter_map(|at| name.get(at..)?.split_once('.')).any(|(first, rest)| {
-        DANGEROUS_PACKAGES.contains(first) || (lists::is_inside(first) && !is_known_inside(first, rest))
+        DANGEROUS_PACKAGES.contains(first) || (lists::is_core_module(first) && !is_known_core_name(first, rest))
     })
 }
 
 /// Returns true if a part of a name leads to other modules, also under an alias such as `_os`.
-fn leads_on(part: &str) -> bool {
+fn leads_to_other_modules(part: &str) -> bool {
     DANGEROUS_PARTS.contains(part) || DANGEROUS_PARTS.contains(part.trim_start_matches('_'))
 }
 
 /// Returns true if a name of the standard library, torch or numpy is known to be harmless.
-fn is_known_inside(module: &str, name: &str) -> bool {
-    lists::is_harmless(module, name)
-        || Function::from_names(module, name).is_some_and(|function| function != Function::Unread)
+fn is_known_core_name(module: &str, name: &str) -> bool {
+    lists::is_harmless_core_name(module, name)
+        || RebuildFunction::from_names(module, name).is_some_and(|function| function != RebuildFunction::UnsupportedRebuild)
         || (matches!(module, "torch" | "torch.cuda")
             && (Dtype::from_storage_class(name).is_some() || Dtype::from_name(name).is_some()))
         || (module == "torch.jit._pickle" && (name.starts_with("build_") || name == "restore_type_tag"))
         // A constant of a harmless class, such as a member of an enumeration.
-        || name.rsplit_once('.').is_some_and(|(class, constant)| is_constant(constant) && lists::is_harmless(module, class))
+        || name.rsplit_once('.').is_some_and(|(class, constant)| is_constant(constant) && lists::is_harmless_core_name(module, class))
         // Python finds some objects of torch through the first module that has imported torch.
-        || (module.starts_with("torch.") && name.strip_prefix("torch.").is_some_and(|name| lists::is_harmless("torch", name)))
+        || (module.starts_with("torch.") && name.strip_prefix("torch.").is_some_and(|name| lists::is_harmless_core_name("torch", name)))
 }
 
 /// Returns true if a name is in the style of Python's constants. No harmless class has a callable with such a name.

@@ -5,18 +5,18 @@ use pickle_vm::{Heap, Object, ObjectId};
 use tensor::{Dtype, Storage, Tensor};
 
 use crate::children::Containers;
-use crate::dicts::{self, Child, Children, Step};
-use crate::item::{Content, Extent, Item, Value};
-use crate::limits::{Budget, Limits, Marks};
+use crate::dicts::{self, Child, Children, ChildStep};
+use crate::item::{ItemContent, ValueExtent, Item, Value};
+use crate::limits::{LimitBudget, CheckpointLimits, ObjectSet};
 use crate::rebuild::{Rebuilder, Rebuilt};
-use crate::{Error, Note, Result, key};
+use crate::{Error, CheckpointNote, Result, key};
 
 /// A depth-first walk over the objects of a pickle, with its results.
 pub(crate) struct Walk<'h> {
     heap: &'h Heap<'h>,
     pub(crate) rebuilder: Rebuilder<'h>,
     pub(crate) containers: Containers<'h>,
-    levels: Vec<Level<'h>>,
+    levels: Vec<PathLevel<'h>>,
     /// Path to the current object, its parts joined by dots.
     name: String,
     /// Number of parts in `name`.
@@ -25,47 +25,47 @@ pub(crate) struct Walk<'h> {
     root_key: Option<u32>,
     root_is_dict: bool,
     /// Containers on the current path; a container inside itself is a cycle.
-    open: Marks,
+    on_path: ObjectSet,
     /// Completed containers without tensors.
-    barren: Marks,
+    without_tensors: ObjectSet,
     /// Containers below the deepest level.
-    too_deep: Marks,
+    below_max_depth: ObjectSet,
     /// Keys that have lone surrogates, and the first surrogate.
     surrogates: HashSet<ObjectId>,
     first_surrogate: Option<u16>,
     /// Number of values listed without their contents, and of values beyond the limit.
-    cut: usize,
-    unlisted: usize,
-    pub(crate) found: Vec<Item>,
+    truncated_values: usize,
+    unlisted_values: usize,
+    pub(crate) found_items: Vec<Item>,
     /// Number of tensors found so far.
     tensors: usize,
-    named: Marks,
+    named_tensors: ObjectSet,
     depth: usize,
-    tensor_names: Budget,
-    value_names: Budget,
-    values: Budget,
-    repeats: Budget,
+    tensor_names: LimitBudget,
+    value_names: LimitBudget,
+    values: LimitBudget,
+    repeats: LimitBudget,
     /// Indices of the items whose paths are wanted, and the paths.
-    wanted: [usize; 2],
+    wanted_items: [usize; 2],
     paths: Vec<String>,
 }
 
 /// A container on the current path.
-struct Level<'h> {
+struct PathLevel<'h> {
     id: ObjectId,
     children: Children<'h>,
     next: usize,
     /// Step to the child that is being visited.
-    step: Step,
+    step: ChildStep,
     /// Length of the path without the container, in bytes and in parts.
-    before: (usize, usize),
+    parent_path_len: (usize, usize),
     /// Number of tensors found before the container.
     tensors: usize,
 }
 
 impl<'h> Walk<'h> {
-    pub(crate) fn new(heap: &'h Heap<'h>, rebuilder: Rebuilder<'h>, limits: &Limits, room: usize) -> Self {
-        let marks = || Marks::new(heap.len());
+    pub(crate) fn new(heap: &'h Heap<'h>, rebuilder: Rebuilder<'h>, limits: &CheckpointLimits, room: usize) -> Self {
+        let marks = || ObjectSet::new(heap.len());
         Self {
             heap,
             rebuilder,
@@ -75,22 +75,22 @@ impl<'h> Walk<'h> {
             parts: 0,
             root_key: None,
             root_is_dict: false,
-            open: marks(),
-            barren: marks(),
-            too_deep: marks(),
+            on_path: marks(),
+            without_tensors: marks(),
+            below_max_depth: marks(),
             surrogates: HashSet::new(),
             first_surrogate: None,
-            cut: 0,
-            unlisted: 0,
-            found: Vec::with_capacity(room),
+            truncated_values: 0,
+            unlisted_values: 0,
+            found_items: Vec::with_capacity(room),
             tensors: 0,
-            named: marks(),
+            named_tensors: marks(),
             depth: limits.depth,
-            tensor_names: Budget::new("bytes in the names of tensors", limits.tensor_names),
-            value_names: Budget::new("bytes in the names of values", limits.value_names),
-            values: Budget::new("values", limits.values),
-            repeats: Budget::new("repeated names of tensors", limits.repeats),
-            wanted: [usize::MAX; 2],
+            tensor_names: LimitBudget::new("bytes in the names of tensors", limits.tensor_names),
+            value_names: LimitBudget::new("bytes in the names of values", limits.value_names),
+            values: LimitBudget::new("values", limits.values),
+            repeats: LimitBudget::new("repeated names of tensors", limits.repeats),
+            wanted_items: [usize::MAX; 2],
             paths: Vec::new(),
         }
     }
@@ -101,7 +101,7 @@ impl<'h> Walk<'h> {
     /// When a tensor cannot be rebuilt, or a limit is exceeded.
     pub(crate) fn run(&mut self, root: ObjectId) -> Result<()> {
         self.root_is_dict = dicts::is_dict(self.heap, root);
-        self.visit(Child::new(Step::Through, root))?;
+        self.visit(Child::new(ChildStep::OnlyChild, root))?;
         while let Some(level) = self.levels.last_mut() {
             let Some(child) = level.children.get(level.next) else {
                 self.leave();
@@ -115,75 +115,75 @@ impl<'h> Walk<'h> {
     }
 
     /// Runs a new walk and returns the paths of two items, as Python subscripts.
-    pub(crate) fn paths(mut self, root: ObjectId, items: [usize; 2]) -> Result<Vec<String>> {
-        self.wanted = items;
+    pub(crate) fn item_paths(mut self, root: ObjectId, items: [usize; 2]) -> Result<Vec<String>> {
+        self.wanted_items = items;
         self.run(root)?;
         Ok(self.paths)
     }
 
     /// Returns notes about irregular names and values.
-    pub(crate) fn notes(&self) -> Vec<Note> {
-        let (keys, cut, unlisted) = (self.surrogates.len(), self.cut, self.unlisted);
-        let surrogates = self.first_surrogate.map(|first| Note::Surrogates { keys, first });
-        let values = (cut > 0 || unlisted > 0).then_some(Note::ValuesCut { cut, unlisted });
+    pub(crate) fn notes(&self) -> Vec<CheckpointNote> {
+        let (keys, cut, unlisted) = (self.surrogates.len(), self.truncated_values, self.unlisted_values);
+        let surrogates = self.first_surrogate.map(|first| CheckpointNote::Surrogates { keys, first });
+        let values = (cut > 0 || unlisted > 0).then_some(CheckpointNote::ValuesTruncated { cut, unlisted });
         surrogates.into_iter().chain(values).collect()
     }
 
     /// Returns the error for a tensor inside a container that was not entered, because it is nested too deeply.
-    pub(crate) fn too_deep(&self, id: ObjectId) -> Option<Error> {
+    pub(crate) fn too_deep_error(&self, id: ObjectId) -> Option<Error> {
         let offset = self.heap.offset(id);
         let error =
             || Error::Limit { what: "levels of containers around a tensor", offset, limit: self.depth };
-        self.too_deep.contains(id).then(error)
+        self.below_max_depth.contains(id).then(error)
     }
 
     /// Records a tensor or a value, or enters a container.
     fn visit(&mut self, child: Child) -> Result<()> {
         let id = child.id;
         self.containers.dicts.steps.spend(1, self.heap.offset(id))?;
-        if child.is_made_tensor
-            && let Some(tensor) = made_tensor(self.heap, id)?
+        if child.becomes_tensor
+            && let Some(tensor) = number_tensor(self.heap, id)?
         {
-            return self.keep(child, Content::Tensor(tensor));
+            return self.add_tensor(child, ItemContent::Tensor(tensor));
         }
         let rebuilt = match self.rebuilder.rebuild(id) {
             Ok(rebuilt) => rebuilt,
             Err(error) => {
-                self.push(child.step);
+                self.push_step(child.step);
                 return Err(Error::Tensor { name: self.name.clone(), reason: Box::new(error) });
             }
         };
         let content = match rebuilt {
-            Some(Rebuilt::Strided(tensor)) => Content::Tensor(tensor),
-            Some(Rebuilt::Compound(compound)) => Content::Compound(compound),
-            None => return self.visit_other(child),
+            Some(Rebuilt::Strided(tensor)) => ItemContent::Tensor(tensor),
+            Some(Rebuilt::Compound(compound)) => ItemContent::Compound(compound),
+            None => return self.visit_non_tensor(child),
         };
-        if !self.named.insert(id) {
+        if !self.named_tensors.insert(id) {
             self.repeats.spend(1, self.heap.offset(id))?;
         }
-        self.keep(child, content)
+        self.add_tensor(child, content)
     }
 
     /// Enters a container, or records a value.
-    fn visit_other(&mut self, child: Child) -> Result<()> {
+    fn visit_non_tensor(&mut self, child: Child) -> Result<()> {
         let id = child.id;
         let Some(children) = self.containers.children(id)? else {
-            self.keep_value(child, Extent::Whole);
+            self.add_value(child, ValueExtent::Whole);
             return Ok(());
         };
-        let is_shared_too_often = || self.barren.contains(id) && self.containers.dicts.steps.is_scarce();
+        let is_shared_too_often = || self.without_tensors.contains(id) && self.containers.dicts.steps.is_scarce();
         if children.is_empty() {
             // An empty dict or list is a value; a module without parameters is not listed.
             if self.heap.instance(id).is_none() {
-                self.keep_value(child, Extent::Whole);
+                self.add_value(child, ValueExtent::Whole);
             }
-        } else if self.open.contains(id) {
-            self.keep_value(child, Extent::Cycle);
+        } else if self.on_path.contains(id) {
+            self.add_value(child, ValueExtent::Cycle);
         } else if self.levels.len() >= self.depth {
-            self.too_deep.insert(id);
-            self.keep_value(child, Extent::Cut);
+            self.below_max_depth.insert(id);
+            self.add_value(child, ValueExtent::Cut);
         } else if is_shared_too_often() {
-            self.keep_value(child, Extent::Cut);
+            self.add_value(child, ValueExtent::Cut);
         } else {
             self.enter(child, children)?;
         }
@@ -192,74 +192,74 @@ impl<'h> Walk<'h> {
 
     fn enter(&mut self, child: Child, children: Children<'h>) -> Result<()> {
         let id = child.id;
-        let before = self.push(child.step);
+        let before = self.push_step(child.step);
         self.tensor_names.spend(self.name.len().saturating_sub(before.0), self.heap.offset(id))?;
-        self.open.insert(id);
+        self.on_path.insert(id);
         let tensors = self.tensors;
-        self.levels.push(Level { id, children, next: 0, step: Step::Through, before, tensors });
+        self.levels.push(PathLevel { id, children, next: 0, step: ChildStep::OnlyChild, parent_path_len: before, tensors });
         Ok(())
     }
 
     fn leave(&mut self) {
         let Some(level) = self.levels.pop() else { return };
-        self.open.remove(level.id);
+        self.on_path.remove(level.id);
         if level.tensors == self.tensors {
-            self.barren.insert(level.id);
+            self.without_tensors.insert(level.id);
         }
-        self.back_to(level.before);
+        self.truncate_path(level.parent_path_len);
     }
 
     /// Adds an item for a tensor at the current path.
-    fn keep(&mut self, child: Child, content: Content) -> Result<()> {
-        let before = self.push(child.step);
+    fn add_tensor(&mut self, child: Child, content: ItemContent) -> Result<()> {
+        let before = self.push_step(child.step);
         self.tensor_names.spend(self.name.len().saturating_add(1), self.heap.offset(child.id))?;
         self.tensors = self.tensors.saturating_add(1);
-        self.add(content);
-        self.back_to(before);
+        self.push_item(content);
+        self.truncate_path(before);
         Ok(())
     }
 
     /// Adds an item for a value. After the first value that exceeds a budget, values are only counted.
-    fn keep_value(&mut self, child: Child, extent: Extent) {
-        self.cut = self.cut.saturating_add(usize::from(extent == Extent::Cut));
-        if self.unlisted == 0 {
-            let before = self.push(child.step);
+    fn add_value(&mut self, child: Child, extent: ValueExtent) {
+        self.truncated_values = self.truncated_values.saturating_add(usize::from(extent == ValueExtent::Cut));
+        if self.unlisted_values == 0 {
+            let before = self.push_step(child.step);
             if self.value_names.try_spend(self.name.len().saturating_add(1)) && self.values.try_spend(1) {
-                self.add(Content::Value(Value::Object { object: child.id, extent }));
-                self.back_to(before);
+                self.push_item(ItemContent::Value(Value::Object { object: child.id, extent }));
+                self.truncate_path(before);
                 return;
             }
-            self.back_to(before);
+            self.truncate_path(before);
         }
-        self.unlisted = self.unlisted.saturating_add(1);
+        self.unlisted_values = self.unlisted_values.saturating_add(1);
     }
 
-    fn add(&mut self, content: Content) {
-        if self.wanted.contains(&self.found.len()) {
+    fn push_item(&mut self, content: ItemContent) {
+        if self.wanted_items.contains(&self.found_items.len()) {
             self.paths.push(self.subscripts());
         }
-        self.found.push(Item { name: self.name.clone(), content, root_key: self.root_key });
+        self.found_items.push(Item { name: self.name.clone(), content, root_key: self.root_key });
     }
 
     /// Appends a step to the path; returns the previous length, for [`back_to`](Self::back_to).
-    fn push(&mut self, step: Step) -> (usize, usize) {
+    fn push_step(&mut self, step: ChildStep) -> (usize, usize) {
         let before = (self.name.len(), self.parts);
         let part = match step {
-            Step::Key(key) => {
-                self.find_surrogate(key);
-                key::part(self.heap, key)
+            ChildStep::Key(key) => {
+                self.record_surrogate(key);
+                key::name_part(self.heap, key)
             }
-            Step::Nan(key, number) => key::nan_part(self.heap, key, number).into(),
-            Step::Index(index) => index.to_string().into(),
-            Step::Name(name) => name.into(),
-            Step::Through => return before,
+            ChildStep::Nan(key, number) => key::nan_name_part(self.heap, key, number).into(),
+            ChildStep::Index(index) => index.to_string().into(),
+            ChildStep::Name(name) => name.into(),
+            ChildStep::OnlyChild => return before,
         };
         if self.parts > 0 {
             self.name.push('.');
         }
         self.name.push_str(&part);
         if self.parts == 0 {
-            let is_key = self.root_is_dict && matches!(step, Step::Key(_) | Step::Nan(..));
+            let is_key = self.root_is_dict && matches!(step, ChildStep::Key(_) | ChildStep::Nan(..));
             self.root_key = is_key.then(|| u32::try_from(self.name.len()).ok()).flatten();
         }
         self.parts = self.parts.saturating_add(1);
@@ -267,7 +267,7 @@ impl<'h> Walk<'h> {
     }
 
     /// Records a key that has a lone surrogate.
-    fn find_surrogate(&mut self, key: ObjectId) {
+    fn record_surrogate(&mut self, key: ObjectId) {
         let Object::Text(text) = self.heap.get(key) else { return };
         if text.as_str().is_none() && self.surrogates.insert(key) && self.first_surrogate.is_none() {
             let is_surrogate = |point: &u16| (0xd800..0xe000).contains(point);
@@ -276,7 +276,7 @@ impl<'h> Walk<'h> {
         }
     }
 
-    fn back_to(&mut self, (len, parts): (usize, usize)) {
+    fn truncate_path(&mut self, (len, parts): (usize, usize)) {
         self.name.truncate(len);
         self.parts = parts;
     }
@@ -284,17 +284,17 @@ impl<'h> Walk<'h> {
     /// Formats the path as Python subscripts, such as `['model'][0]`.
     fn subscripts(&self) -> String {
         let parts = self.levels.iter().map(|level| match level.step {
-            Step::Key(id) | Step::Nan(id, _) => format!("[{}]", key::repr(self.heap, id)),
-            Step::Index(index) => format!("[{index}]"),
-            Step::Name(name) => format!(".{name}"),
-            Step::Through => String::new(),
+            ChildStep::Key(id) | ChildStep::Nan(id, _) => format!("[{}]", key::repr(self.heap, id)),
+            ChildStep::Index(index) => format!("[{index}]"),
+            ChildStep::Name(name) => format!(".{name}"),
+            ChildStep::OnlyChild => String::new(),
         });
         parts.collect()
     }
 }
 
 /// Returns the tensor that `torch.tensor(number)` creates; `None` if the object is not a number.
-fn made_tensor(heap: &Heap<'_>, id: ObjectId) -> Result<Option<Tensor>> {
+fn number_tensor(heap: &Heap<'_>, id: ObjectId) -> Result<Option<Tensor>> {
     let (dtype, bytes) = match heap.get(id) {
         #[expect(clippy::cast_possible_truncation, reason = "PyTorch rounds it to the default dtype")]
         Object::Float(number) => (Dtype::Float32, (*number as f32).to_le_bytes().to_vec()),
@@ -317,10 +317,10 @@ mod tests {
         file.write_all(pickle).expect("the temporary folder is writable");
         let container = Container::open(file.path()).expect("it is a pickle");
         let pickle = pickle_vm::load(container.pickle()).expect("it is a pickle");
-        let limits = Limits::for_pickle(container.pickle().len());
+        let limits = CheckpointLimits::for_pickle(container.pickle().len());
         let mut walk = Walk::new(&pickle.heap, Rebuilder::new(&container, &pickle.heap), &limits, 0);
         walk.run(pickle.root).expect("there are only values");
-        (walk.containers.dicts.steps.spent(), walk.found.len())
+        (walk.containers.dicts.steps.spent(), walk.found_items.len())
     }
 
     /// Writes a list of `times` references to a dict of `len` numbers.
@@ -348,7 +348,7 @@ mod tests {
         for (len, times) in [(1000, 10_000), (10_000, 10_000), (10, 100_000)] {
             let pickle = shared(len, times);
             let (steps, items) = work(&pickle);
-            let limits = Limits::for_pickle(pickle.len());
+            let limits = CheckpointLimits::for_pickle(pickle.len());
             assert!(steps <= limits.steps && items <= limits.values, "{steps} steps, {items} items");
         }
     }
@@ -364,7 +364,7 @@ mod tests {
         let checkpoint = crate::Checkpoint::read(&container).expect("there are only values");
         let names: Vec<&str> = checkpoint.items.iter().map(|item| item.name.as_str()).collect();
         assert_eq!(names, [r"0.a\udfff\ud800", "0.b", r"1.a\udfff\ud800", "1.b", r"2.\ud800"]);
-        assert_eq!(checkpoint.notes, [Note::Surrogates { keys: 2, first: 0xdfff }]);
+        assert_eq!(checkpoint.notes, [CheckpointNote::Surrogates { keys: 2, first: 0xdfff }]);
     }
 
     #[test]

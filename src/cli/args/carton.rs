@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::Existing;
-use super::convert::Select;
+use super::ExistingOutputArgs;
+use super::convert::SelectArgs;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -23,7 +23,7 @@ pub(crate) struct Pack {
     #[arg(short, long, value_name = "CARTON")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) existing: Existing,
+    pub(crate) existing: ExistingOutputArgs,
     /// How to compress files; auto stores what does not become smaller
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     pub(crate) compression: Compression,
@@ -70,7 +70,7 @@ pub(crate) struct Verify {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten, next_help_heading = "What the conversion selected from the checkpoint")]
-    pub(crate) select: Select,
+    pub(crate) select: SelectArgs,
 }
 
 #[derive(Args, Debug)]
@@ -114,7 +114,7 @@ pub(crate) struct Shrink {
     #[arg(short, long, value_name = "CARTON")]
     pub(crate) output: PathBuf,
     #[command(flatten)]
-    pub(crate) existing: Existing,
+    pub(crate) existing: ExistingOutputArgs,
 }
 
 #[cfg(feature = "download")]
@@ -145,5 +145,5 @@ pub(crate) struct Resolve {
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub(crate) timeout: u64,
     #[command(flatten)]
-    pub(crate) existing: Existing,
+    pub(crate) existing: ExistingOutputArgs,
 }

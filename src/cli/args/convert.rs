@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
-use pipeline::{AllowedGlobals, Architecture, ConvertOptions, Given, Rename, Selection, Shards};
+use pipeline::{AllowedGlobals, Architecture, ConvertOptions, Given, Rename, Selection, ShardPolicy};
 
-use super::Existing;
-use super::dtypes::Dtypes;
-use super::script::Script;
+use super::ExistingOutputArgs;
+use super::dtypes::DtypeArgs;
+use super::script::ScriptArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,9 +51,9 @@ pub(crate) struct Convert {
     pub(crate) output: Option<PathBuf>,
     /// What to write [default: by the extension of the output, else a carton]
     #[arg(long, value_name = "KIND")]
-    pub(crate) to: Option<To>,
+    pub(crate) to: Option<ToArg>,
     #[command(flatten)]
-    pub(crate) existing: Existing,
+    pub(crate) existing: ExistingOutputArgs,
     /// Report what would be made, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -96,7 +96,7 @@ pub(crate) struct Convert {
     /// The PyTorch that the carton requires: Carton's own, or the newest, which loads uint16 and wider, float8 and
     /// float4
     #[arg(long, value_name = "VERSION", default_value = "carton")]
-    pub(crate) torch: Torch,
+    pub(crate) torch: TorchArg,
     /// Convert a file whose pickle names globals that can run code, such as os.system, or whose TorchScript code calls
     /// operators that read or write files; nothing is executed
     #[arg(long)]
@@ -111,17 +111,17 @@ pub(crate) struct Convert {
     #[arg(long)]
     pub(crate) no_values: bool,
     #[command(flatten)]
-    pub(crate) model: Model,
+    pub(crate) model: ModelArgs,
     #[command(flatten)]
-    pub(crate) script: Script,
+    pub(crate) script: ScriptArgs,
     #[command(flatten)]
-    pub(crate) select: Select,
+    pub(crate) select: SelectArgs,
     #[command(flatten)]
-    pub(crate) renaming: Renaming,
+    pub(crate) renaming: RenamingArgs,
     #[command(flatten)]
-    pub(crate) dtypes: Dtypes,
+    pub(crate) dtypes: DtypeArgs,
     #[command(flatten)]
-    pub(crate) safetensors: Safetensors,
+    pub(crate) safetensors: SafetensorsArgs,
 }
 
 impl Convert {
@@ -134,13 +134,13 @@ impl Convert {
         options.output.clone_from(&self.output);
         options.target = self.target()?;
         options.if_exists = self.existing.if_exists();
-        options.shards = shards(self.single);
+        options.shards = shard_policy(self.single);
         options.globals = match (self.allow_dangerous, self.deny_unknown) {
             (true, _) => AllowedGlobals::All,
             (_, true) => AllowedGlobals::Known,
             _ => AllowedGlobals::NotDangerous,
         };
-        options.given = self.model.given();
+        options.given = self.model.overrides();
         options.selection = self.select.selection();
         options.renames.clone_from(&self.renaming.rename);
         options.casts = self.dtypes.casts();
@@ -150,31 +150,31 @@ impl Convert {
 }
 
 /// Returns the shard policy that `--single` selects.
-pub(crate) fn shards(single: bool) -> Shards {
-    if single { Shards::ThisFileOnly } else { Shards::Complete }
+pub(crate) fn shard_policy(single: bool) -> ShardPolicy {
+    if single { ShardPolicy::ThisFileOnly } else { ShardPolicy::RequireAll }
 }
 
 /// What the module is, and what is known about the model besides its documents.
 #[derive(Args, Debug)]
-pub(crate) struct Model {
+pub(crate) struct ModelArgs {
     /// What to make: a model of this architecture, or a module that returns its weights; auto decides by params.json,
     /// config.json and the tensors' names
-    #[arg(long, value_name = "ARCH", default_value = "auto", value_parser = architecture())]
+    #[arg(long, value_name = "ARCH", default_value = "auto", value_parser = architecture_parser())]
     pub(crate) arch: Architecture,
     /// Fail unless the output is a model that runs
     #[arg(long = "require-model")]
     pub(crate) required: bool,
     /// Number of query heads, if params.json or config.json omits it
-    #[arg(long, value_name = "N", value_parser = natural, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_positive_integer, allow_negative_numbers = true)]
     pub(crate) n_heads: Option<u64>,
     /// RoPE base (theta), if the document omits it: 10000 in Llama 1 and 2, 500000 in Llama 3
-    #[arg(long, value_name = "BASE", value_parser = positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BASE", value_parser = parse_positive_number, allow_negative_numbers = true)]
     pub(crate) rope_theta: Option<f64>,
     /// RoPE scaling factor, if the document omits it: 8 in Llama 3.1, 32 in Llama 3.2
-    #[arg(long, value_name = "FACTOR", value_parser = positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "FACTOR", value_parser = parse_positive_number, allow_negative_numbers = true)]
     pub(crate) rope_factor: Option<f64>,
     /// Epsilon of the norms, if the document omits it, such as 1e-5
-    #[arg(long, value_name = "EPS", value_parser = positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "EPS", value_parser = parse_positive_number, allow_negative_numbers = true)]
     pub(crate) norm_eps: Option<f64>,
     /// Keep tensors that the architecture does not use
     #[arg(long)]
@@ -182,12 +182,12 @@ pub(crate) struct Model {
     /// What a module does with wrong inputs: returns the message as `error`, or raises an exception, which ends Carton's
     /// runner; one for Triton raises always
     #[arg(long, value_name = "HOW", default_value = "return")]
-    pub(crate) errors: Errors,
+    pub(crate) errors: ErrorsArg,
 }
 
-impl Model {
+impl ModelArgs {
     /// Returns the hyperparameters from the command line, for facts that no document states.
-    pub(crate) fn given(&self) -> Given {
+    pub(crate) fn overrides(&self) -> Given {
         Given {
             n_heads: self.n_heads,
             rope_theta: self.rope_theta,
@@ -199,14 +199,14 @@ impl Model {
 
 /// `--errors`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Errors {
+pub(crate) enum ErrorsArg {
     /// Return a dict with the message as `error`
     Return,
     /// Raise an exception
     Raise,
 }
 
-fn architecture() -> impl TypedValueParser<Value = Architecture> {
+fn architecture_parser() -> impl TypedValueParser<Value = Architecture> {
     let names = ["auto"].into_iter().chain(pipeline::architectures()).chain(["weights"]);
     PossibleValuesParser::new(names).map(|name| match name.as_str() {
         "auto" => Architecture::Auto,
@@ -215,18 +215,18 @@ fn architecture() -> impl TypedValueParser<Value = Architecture> {
     })
 }
 
-fn natural(text: &str) -> Result<u64, String> {
+fn parse_positive_integer(text: &str) -> Result<u64, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a whole number above 0".to_owned())
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+fn parse_positive_number(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
     number.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
 /// `--to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum To {
+pub(crate) enum ToArg {
     /// A carton
     Carton,
     /// A safetensors file, or a folder in Hugging Face's layout
@@ -239,19 +239,19 @@ pub(crate) enum To {
 
 /// The names of the tensors in the output.
 #[derive(Args, Debug)]
-pub(crate) struct Renaming {
+pub(crate) struct RenamingArgs {
     /// Replace each match of a regular expression in the names, with $1 or ${1} for its groups; repeatable, in this
     /// order
-    #[arg(long, value_name = "REGEX=TO", value_parser = rename)]
+    #[arg(long, value_name = "REGEX=TO", value_parser = parse_rename)]
     pub(crate) rename: Vec<Rename>,
     /// Convert a LLaMA into the layout of Hugging Face (with config.json) or of Meta (with params.json); writes a folder
     #[arg(long, value_name = "LAYOUT")]
-    pub(crate) names: Option<Names>,
+    pub(crate) names: Option<NamesArg>,
 }
 
 /// `--names`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Names {
+pub(crate) enum NamesArg {
     /// The names of Hugging Face's transformers
     Hf,
     /// The names of Meta's code
@@ -259,7 +259,7 @@ pub(crate) enum Names {
 }
 
 /// Parses `REGEX=TO`. The replacement begins after the last `=`, because a name rarely contains one.
-fn rename(text: &str) -> Result<Rename, String> {
+fn parse_rename(text: &str) -> Result<Rename, String> {
     let parts = text.rsplit_once('=').filter(|(pattern, _)| !pattern.is_empty());
     let (pattern, to) = parts.ok_or_else(|| "expected REGEX=TO".to_owned())?;
     Ok(Rename { pattern: pattern.to_owned(), to: to.to_owned() })
@@ -267,18 +267,18 @@ fn rename(text: &str) -> Result<Rename, String> {
 
 /// How safetensors files are written.
 #[derive(Args, Debug)]
-pub(crate) struct Safetensors {
+pub(crate) struct SafetensorsArgs {
     /// How safetensors hold tensors that share memory
     #[arg(long, value_name = "HOW", default_value = "drop")]
-    pub(crate) ties: Ties,
+    pub(crate) ties: TiesArg,
     /// The maximum size of the tensors in one safetensors file, such as 5GB; writes a folder
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_shard_size: Option<u64>,
 }
 
 /// `--ties`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Ties {
+pub(crate) enum TiesArg {
     /// Once, with the other names in the metadata
     Drop,
     /// Once per name
@@ -286,7 +286,7 @@ pub(crate) enum Ties {
 }
 
 /// Parses a number of bytes: `5GB` has decimal units, as in Hugging Face's libraries, `5GiB` binary ones.
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     const UNITS: &[(&str, u64)] = &[
         ("", 1),
         ("B", 1),
@@ -309,7 +309,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
 
 /// `--torch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Torch {
+pub(crate) enum TorchArg {
     /// 2.0, which Carton's runner has
     Carton,
     /// 2.15 or newer; no runner of Carton has it yet
@@ -318,7 +318,7 @@ pub(crate) enum Torch {
 
 /// Which tensors, under which names.
 #[derive(Args, Debug)]
-pub(crate) struct Select {
+pub(crate) struct SelectArgs {
     /// Use what is under this key, such as `state_dict` or `ema.model`; '' uses everything
     #[arg(long)]
     pub(crate) key: Option<String>,
@@ -333,7 +333,7 @@ pub(crate) struct Select {
     pub(crate) strip_prefix: Option<String>,
 }
 
-impl Select {
+impl SelectArgs {
     /// Returns the tensor selection for the library.
     pub(crate) fn selection(&self) -> Selection {
         let mut selection = Selection::default();

@@ -4,7 +4,7 @@ use clap::Args;
 use pipeline::{Cast, CastFrom, Dtype};
 
 /// Aliases of dtype names from Python, C and safetensors.
-const SHORT: &[(&str, Dtype)] = &[
+const DTYPE_ALIASES: &[(&str, Dtype)] = &[
     ("double", Dtype::Float64),
     ("fp64", Dtype::Float64),
     ("f64", Dtype::Float64),
@@ -34,16 +34,16 @@ const SHORT: &[(&str, Dtype)] = &[
 
 /// The dtypes of the output.
 #[derive(Args, Debug)]
-pub(crate) struct Dtypes {
+pub(crate) struct DtypeArgs {
     /// Convert tensors of one dtype into another, such as `float32=bfloat16`; repeatable
-    #[arg(long, value_name = "FROM=TO", value_parser = cast)]
+    #[arg(long, value_name = "FROM=TO", value_parser = parse_cast)]
     pub(crate) cast: Vec<Cast>,
     /// Convert all floating-point tensors to this dtype, except those that --cast names
-    #[arg(long, value_name = "DTYPE", value_parser = dtype)]
+    #[arg(long, value_name = "DTYPE", value_parser = parse_dtype)]
     pub(crate) dtype: Option<Dtype>,
 }
 
-impl Dtypes {
+impl DtypeArgs {
     /// Returns the dtype casts for the library.
     pub(crate) fn casts(&self) -> Vec<Cast> {
         let all = self.dtype.map(|to| Cast { from: CastFrom::FloatingPoint, to });
@@ -51,15 +51,15 @@ impl Dtypes {
     }
 }
 
-fn cast(text: &str) -> Result<Cast, String> {
+fn parse_cast(text: &str) -> Result<Cast, String> {
     let (from, to) = text.split_once('=').ok_or("expected two dtypes, such as float32=bfloat16")?;
-    Ok(Cast { from: CastFrom::Dtype(dtype(from)?), to: dtype(to)? })
+    Ok(Cast { from: CastFrom::Dtype(parse_dtype(from)?), to: parse_dtype(to)? })
 }
 
-pub(super) fn dtype(text: &str) -> Result<Dtype, String> {
+pub(super) fn parse_dtype(text: &str) -> Result<Dtype, String> {
     let lower = text.trim().to_ascii_lowercase();
     let name = lower.strip_prefix("torch.").unwrap_or(&lower);
-    let short = || SHORT.iter().find(|(short, _)| *short == name).map(|(_, dtype)| *dtype);
+    let short = || DTYPE_ALIASES.iter().find(|(short, _)| *short == name).map(|(_, dtype)| *dtype);
     Dtype::from_name(name).or_else(short).ok_or_else(|| {
         let nearest = Dtype::all().min_by_key(|dtype| strsim::osa_distance(name, dtype.name()));
         match nearest.filter(|dtype| strsim::osa_distance(name, dtype.name()) <= 2) {
@@ -78,13 +78,13 @@ mod tests {
     #[test]
     fn dtypes_have_the_names_of_several_libraries() {
         for name in ["bfloat16", "torch.bfloat16", "bf16", "BF16"] {
-            assert_eq!(dtype(name), Ok(Dtype::BFloat16));
+            assert_eq!(parse_dtype(name), Ok(Dtype::BFloat16));
         }
         let expected = Cast { from: CastFrom::Dtype(Dtype::Float32), to: Dtype::Float16 };
-        assert_eq!(cast("f32=half"), Ok(expected));
-        assert_eq!(dtype("flaot32"), Err("`flaot32` is not a dtype; did you mean float32?".to_owned()));
-        assert!(dtype("").is_err_and(|text| text.contains("PyTorch's names")));
-        assert!(cast("float32").is_err_and(|text| text.contains("float32=bfloat16")));
-        assert!(cast("float32=").is_err());
+        assert_eq!(parse_cast("f32=half"), Ok(expected));
+        assert_eq!(parse_dtype("flaot32"), Err("`flaot32` is not a dtype; did you mean float32?".to_owned()));
+        assert!(parse_dtype("").is_err_and(|text| text.contains("PyTorch's names")));
+        assert!(parse_cast("float32").is_err_and(|text| text.contains("float32=bfloat16")));
+        assert!(parse_cast("float32=").is_err());
     }
 }

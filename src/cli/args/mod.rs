@@ -18,12 +18,12 @@ use pipeline::IfExists;
 #[cfg(feature = "download")]
 pub(crate) use carton::Resolve;
 pub(crate) use carton::{Compression, Pack, Shrink, Unpack, Verify};
-pub(crate) use convert::{Convert, To, shards};
+pub(crate) use convert::{Convert, ToArg, shard_policy};
 pub(crate) use run::Run;
 #[cfg(feature = "serve")]
 pub(crate) use serve::{LogFormat, Serve};
 
-use crate::cli::ui::typed::{self, Usage};
+use crate::cli::ui::invocation::{self, UsageError};
 use crate::cli::ui::usage;
 
 const EXAMPLES: &str = "\
@@ -211,7 +211,7 @@ pub(crate) struct Scan {
 
 /// What happens to an output that exists.
 #[derive(Args, Debug)]
-pub(crate) struct Existing {
+pub(crate) struct ExistingOutputArgs {
     /// Fail if the output exists [default: replace it if torch2carton wrote it]
     #[arg(short, long)]
     pub(crate) no_clobber: bool,
@@ -220,7 +220,7 @@ pub(crate) struct Existing {
     pub(crate) force: bool,
 }
 
-impl Existing {
+impl ExistingOutputArgs {
     pub(crate) fn if_exists(&self) -> IfExists {
         match self {
             Self { no_clobber: true, .. } => IfExists::Fail,
@@ -241,11 +241,11 @@ pub(crate) fn subcommands() -> Vec<String> {
 ///
 /// # Errors
 /// When the first word is neither a subcommand nor a path.
-pub(crate) fn with_default_command(args: impl Iterator<Item = OsString>) -> Result<Vec<OsString>, Usage> {
+pub(crate) fn with_default_command(args: impl Iterator<Item = OsString>) -> Result<Vec<OsString>, UsageError> {
     let mut args: Vec<OsString> = args.collect();
     let names = subcommands();
     let mut at = 1;
-    typed::remember(None);
+    invocation::record_subcommand(None);
     while let Some(arg) = args.get(at) {
         match arg.to_string_lossy().as_ref() {
             "--color" => at += 2,
@@ -253,11 +253,11 @@ pub(crate) fn with_default_command(args: impl Iterator<Item = OsString>) -> Resu
             other if other.starts_with("--color=") => at += 1,
             "-h" | "--help" | "-V" | "--version" | "help" => break,
             other if names.iter().any(|name| name == other) => {
-                typed::remember(Some(other));
+                invocation::record_subcommand(Some(other));
                 break;
             }
             _ => {
-                usage::check_word(arg, &names)?;
+                usage::reject_unknown_word(arg, &names)?;
                 args.insert(at, "convert".into());
                 break;
             }

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use generate::Choice;
+use generate::TokenChoice;
 use runtime::{OpenOptions, SelfTestOptions, Tolerance};
 
-use super::Existing;
+use super::ExistingOutputArgs;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -56,7 +56,7 @@ pub(crate) struct Run {
     #[arg(short, long, value_name = "FILE.npy", requires = "get", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) existing: Existing,
+    pub(crate) existing: ExistingOutputArgs,
     /// Run the self tests that are stored in the carton
     #[arg(long)]
     pub(crate) self_test: bool,
@@ -85,15 +85,15 @@ impl Run {
 
     pub(crate) fn self_test_options(&self) -> SelfTestOptions {
         let mut options = SelfTestOptions::default();
-        options.tolerance = self.tolerance.map(Tolerance::both);
+        options.tolerance = self.tolerance.map(Tolerance::relative_and_absolute);
         options
     }
 
     /// Returns the sampling of tokens; `new_seed` is called if no seed was given.
-    pub(crate) fn choice(&self, new_seed: impl FnOnce() -> u64) -> Choice {
+    pub(crate) fn token_choice(&self, new_seed: impl FnOnce() -> u64) -> TokenChoice {
         match self.temperature {
-            None => Choice::Greedy,
-            Some(temperature) => Choice::Random {
+            None => TokenChoice::Greedy,
+            Some(temperature) => TokenChoice::Random {
                 temperature,
                 top_p: self.top_p.unwrap_or(1.0),
                 seed: self.seed.unwrap_or_else(new_seed),

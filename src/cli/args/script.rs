@@ -3,13 +3,13 @@
 use clap::Args;
 use pipeline::{Declared, Dim, ScriptOptions};
 
-use super::dtypes::dtype;
+use super::dtypes::parse_dtype;
 
 /// How a TorchScript module is called.
 #[derive(Args, Debug)]
-pub(crate) struct Script {
+pub(crate) struct ScriptArgs {
     /// The dtype and shape of an input of a TorchScript module, such as `image=float32[batch,3,224,224]`; repeatable
-    #[arg(long = "input", value_name = "NAME=DTYPE[SHAPE]", value_parser = input)]
+    #[arg(long = "input", value_name = "NAME=DTYPE[SHAPE]", value_parser = parse_input)]
     inputs: Vec<Declared>,
     /// The names of what a TorchScript module returns, such as `boxes,scores` [default: those of a named tuple or a dict,
     /// else output, or that with numbers]
@@ -20,7 +20,7 @@ pub(crate) struct Script {
     no_wrap: bool,
 }
 
-impl Script {
+impl ScriptArgs {
     /// Returns the TorchScript options for the library.
     pub(crate) fn options(&self) -> ScriptOptions {
         ScriptOptions {
@@ -32,7 +32,7 @@ impl Script {
 }
 
 /// Parses `NAME=DTYPE[SHAPE]`; a dimension is a number, or a name for any size.
-fn input(text: &str) -> Result<Declared, String> {
+fn parse_input(text: &str) -> Result<Declared, String> {
     const EXPECTED: &str = "expected NAME=DTYPE[SHAPE], such as image=float32[batch,3,224,224]";
     let (name, kind) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(EXPECTED)?;
     let (kind, shape) = kind.split_once('[').ok_or(EXPECTED)?;
@@ -44,7 +44,7 @@ fn input(text: &str) -> Result<Declared, String> {
         _ => Err(format!("`{text}` is neither a size nor a name for one")),
     };
     let shape = dims.map(dim).collect::<Result<_, _>>()?;
-    Ok(Declared { name: name.to_owned(), dtype: dtype(kind)?, shape })
+    Ok(Declared { name: name.to_owned(), dtype: parse_dtype(kind)?, shape })
 }
 
 fn is_symbol(text: &str) -> bool {
@@ -65,12 +65,12 @@ mod tests {
             ("x=float32[batch, 3]", "x", Dtype::Float32, vec![symbol, Dim::Size(3)]),
             ("n=i64[]", "n", Dtype::Int64, vec![]),
         ] {
-            assert_eq!(input(text), Ok(Declared { name: name.to_owned(), dtype, shape }));
+            assert_eq!(parse_input(text), Ok(Declared { name: name.to_owned(), dtype, shape }));
         }
         for wrong in
             ["x", "=float32[]", "x=float32", "x=float32[", "x=float99[1]", "x=int64[-1]", "x=int64[1,]"]
         {
-            assert!(input(wrong).is_err(), "{wrong}");
+            assert!(parse_input(wrong).is_err(), "{wrong}");
         }
     }
 }

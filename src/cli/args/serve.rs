@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::convert::bytes;
+use super::convert::parse_size;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -51,10 +51,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
     /// The largest body of a request, also after it is decompressed
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = bytes, help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size, help_heading = "Limits")]
     pub(crate) max_body: u64,
     /// The most memory that all requests and responses take together
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = bytes, help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size, help_heading = "Limits")]
     pub(crate) max_memory: u64,
     /// How many requests may wait for each model; others are refused
     #[arg(long, value_name = "N", default_value = "1024", help_heading = "Limits")]

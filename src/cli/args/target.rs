@@ -2,15 +2,15 @@
 
 use anyhow::Result;
 use pipeline::{
-    Architecture, CartonOptions, Errors as OnErrors, Fields, ModelOptions, Names as Layout, OutputKind,
-    SafetensorsOptions, ScriptOptions, Target, Ties as Tied, Torch as Version, TorchOptions, TritonOptions,
+    Architecture, CartonOptions, Errors as OnErrors, CartonFields, ModelOptions, Names as Layout, OutputKind,
+    SafetensorsOptions, ScriptOptions, Target, TieHandling as Tied, RequiredTorch as Version, TorchOptions, TritonOptions,
 };
 
-use super::convert::{Convert, Errors, Names, Ties, To, Torch};
-use crate::cli::ui::typed::Usage;
+use super::convert::{Convert, ErrorsArg, NamesArg, TiesArg, ToArg, TorchArg};
+use crate::cli::ui::invocation::UsageError;
 
 /// Rule for flags that only some kinds of output have.
-struct Rule {
+struct FlagRule {
     flags: &'static str,
     /// True if one of the flags has a value other than its default.
     is_typed: bool,
@@ -32,20 +32,20 @@ impl Convert {
         // The output of --each is a folder, whose name says something only if it is a repository of models.
         let by_name = by_name.filter(|kind| !self.each || *kind == OutputKind::Triton);
         let chosen = self.to.map(OutputKind::from).or(by_name);
-        let kind = chosen.unwrap_or_else(|| self.usual_kind());
-        self.check(kind)?;
+        let kind = chosen.unwrap_or_else(|| self.default_kind());
+        self.reject_unsupported_flags(kind)?;
         let names = self.renaming.names.map(|names| match names {
-            Names::Hf => Layout::HuggingFace,
-            Names::Meta => Layout::Meta,
+            NamesArg::Hf => Layout::HuggingFace,
+            NamesArg::Meta => Layout::Meta,
         });
         let mut model = ModelOptions::new(self.model.arch.clone());
         model.keep_extra = self.model.keep_extra;
         Ok(match kind {
-            OutputKind::Carton => Target::Carton(self.carton(model, chosen.is_none())),
-            OutputKind::Safetensors => self.safetensors(names).into(),
+            OutputKind::Carton => Target::Carton(self.carton_options(model, chosen.is_none())),
+            OutputKind::Safetensors => self.safetensors_options(names).into(),
             OutputKind::Torch => {
                 let mut options = TorchOptions::default();
-                options.names = names;
+                options.target_layout = names;
                 options.into()
             }
             OutputKind::Triton => {
@@ -57,51 +57,51 @@ impl Convert {
     }
 
     /// Returns the kind of output if neither a flag nor an extension names one.
-    fn usual_kind(&self) -> OutputKind {
+    fn default_kind(&self) -> OutputKind {
         let safetensors = &self.safetensors;
-        let has_default_safetensors = safetensors.ties == Ties::Drop && safetensors.max_shard_size.is_none();
+        let has_default_safetensors = safetensors.ties == TiesArg::Drop && safetensors.max_shard_size.is_none();
         match self.renaming.names {
             // Meta's code loads `.pth` files.
-            Some(Names::Meta) if has_default_safetensors => OutputKind::Torch,
+            Some(NamesArg::Meta) if has_default_safetensors => OutputKind::Torch,
             Some(_) => OutputKind::Safetensors,
             None if safetensors.max_shard_size.is_some() => OutputKind::Safetensors,
             None => OutputKind::Carton,
         }
     }
 
-    fn safetensors(&self, names: Option<Layout>) -> SafetensorsOptions {
+    fn safetensors_options(&self, names: Option<Layout>) -> SafetensorsOptions {
         let mut options = SafetensorsOptions::default();
-        options.names = names;
+        options.target_layout = names;
         options.ties = match self.safetensors.ties {
-            Ties::Drop => Tied::Drop,
-            Ties::Duplicate => Tied::Duplicate,
+            TiesArg::Drop => Tied::Drop,
+            TiesArg::Duplicate => Tied::Duplicate,
         };
         options.max_shard_size = self.safetensors.max_shard_size;
         options
     }
 
-    fn carton(&self, model: ModelOptions, assumed: bool) -> CartonOptions {
-        let mut options = CartonOptions::default().fields(self.fields()).model(model);
+    fn carton_options(&self, model: ModelOptions, assumed: bool) -> CartonOptions {
+        let mut options = CartonOptions::default().fields(self.carton_fields()).model(model);
         options.config.clone_from(&self.config);
         options.misc.clone_from(&self.misc);
         options.keep_values = !self.no_values;
         options.self_test = self.self_test;
         options.torch = match self.torch {
-            Torch::Carton => Version::Carton,
-            Torch::Newest => Version::Newest,
+            TorchArg::Carton => Version::Carton,
+            TorchArg::Newest => Version::Newest,
         };
         options.require_model = self.model.required;
         options.errors = match self.model.errors {
-            Errors::Return => OnErrors::Return,
-            Errors::Raise => OnErrors::Raise,
+            ErrorsArg::Return => OnErrors::Return,
+            ErrorsArg::Raise => OnErrors::Raise,
         };
         options.script = self.script.options();
         options.assumed = assumed;
         options
     }
 
-    fn fields(&self) -> Fields {
-        let mut fields = Fields::default();
+    fn carton_fields(&self) -> CartonFields {
+        let mut fields = CartonFields::default();
         fields.name.clone_from(&self.name);
         fields.description.clone_from(&self.description);
         fields.short_description.clone_from(&self.short_description);
@@ -112,21 +112,21 @@ impl Convert {
     }
 
     /// Returns an error if a flag was typed that this kind of output does not have.
-    fn check(&self, kind: OutputKind) -> Result<(), Usage> {
-        let misplaced = self.rules().into_iter().find(|rule| rule.is_typed && !rule.kinds.contains(&kind));
-        misplaced.map_or(Ok(()), |rule| Err(Usage(format!("{}: {}", rule.flags, rule.reason))))
+    fn reject_unsupported_flags(&self, kind: OutputKind) -> Result<(), UsageError> {
+        let misplaced = self.flag_rules().into_iter().find(|rule| rule.is_typed && !rule.kinds.contains(&kind));
+        misplaced.map_or(Ok(()), |rule| Err(UsageError(format!("{}: {}", rule.flags, rule.reason))))
     }
 
-    fn rules(&self) -> [Rule; 11] {
+    fn flag_rules(&self) -> [FlagRule; 11] {
         use OutputKind::{Carton, Safetensors, Torch as Checkpoint, Triton};
-        let rule = |flags, is_typed, kinds, reason| Rule { flags, is_typed, kinds, reason };
+        let rule = |flags, is_typed, kinds, reason| FlagRule { flags, is_typed, kinds, reason };
         let fields =
             [&self.description, &self.short_description, &self.license, &self.repository, &self.homepage];
         let model = &self.model;
         let is_model = model.required
             || model.keep_extra
             || model.arch != Architecture::Auto
-            || model.errors != Errors::Return;
+            || model.errors != ErrorsArg::Return;
         [
             rule(
                 "--names",
@@ -151,7 +151,7 @@ impl Convert {
             rule("--self-test", self.self_test, &[Carton], "only a carton has self tests"),
             rule(
                 "--torch",
-                self.torch != Torch::Carton,
+                self.torch != TorchArg::Carton,
                 &[Carton],
                 "only a carton requires a version of PyTorch",
             ),
@@ -163,7 +163,7 @@ impl Convert {
             ),
             rule(
                 "--ties",
-                self.safetensors.ties != Ties::Drop,
+                self.safetensors.ties != TiesArg::Drop,
                 &[Safetensors],
                 "applies only to safetensors",
             ),
@@ -183,13 +183,13 @@ impl Convert {
     }
 }
 
-impl From<To> for OutputKind {
-    fn from(to: To) -> Self {
+impl From<ToArg> for OutputKind {
+    fn from(to: ToArg) -> Self {
         match to {
-            To::Carton => Self::Carton,
-            To::Safetensors => Self::Safetensors,
-            To::Pth => Self::Torch,
-            To::Triton => Self::Triton,
+            ToArg::Carton => Self::Carton,
+            ToArg::Safetensors => Self::Safetensors,
+            ToArg::Pth => Self::Torch,
+            ToArg::Triton => Self::Triton,
         }
     }
 }

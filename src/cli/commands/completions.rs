@@ -14,13 +14,13 @@ pub(crate) fn completions(shell: Shell) -> Result<ExitCode> {
     let mut command = Convert::augment_args(Cli::command());
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "torch2carton", &mut script);
-    super::written(&files_first(shell, script))?;
+    super::write_stdout(&complete_files_first(shell, script))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Adds file names to the completions of bash, which completes files only where the script's function finds nothing. A first
 /// word without a dash is more often a file than a subcommand.
-fn files_first(shell: Shell, script: Vec<u8>) -> Vec<u8> {
+fn complete_files_first(shell: Shell, script: Vec<u8>) -> Vec<u8> {
     if shell != Shell::Bash {
         return script;
     }

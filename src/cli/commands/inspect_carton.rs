@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::Result;
 use carton_format::{Port, TensorSpec};
 use carton_tools::ContentsReport;
-use pipeline::size;
+use pipeline::format_bytes;
 
 use crate::cli::ui::carton_advice;
-use crate::cli::ui::table::{self, Align, cut};
-use crate::cli::ui::terminal::{self, DIM, safe};
+use crate::cli::ui::table::{self, Align, truncate_cell};
+use crate::cli::ui::terminal::{self, DIM, escape_hidden};
 
 const ALIGN: [Align; 4] = [Align::Left, Align::Right, Align::Left, Align::Left];
 
@@ -18,27 +18,27 @@ pub(crate) fn inspect(path: &Path, as_json: bool, quiet: bool) -> Result<()> {
     let report = carton_tools::contents(path)?;
     if as_json {
         let mut out = io::BufWriter::new(io::stdout().lock());
-        super::json(&mut out, &report)?;
+        super::write_json_line(&mut out, &report)?;
         return Ok(out.flush()?);
     }
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if !quiet {
-        description(&mut out, &report)?;
+        print_description(&mut out, &report)?;
         writeln!(out)?;
     }
-    tables(&mut out, &report)?;
+    print_tables(&mut out, &report)?;
     out.flush()?;
-    report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
+    report.notes.iter().for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
     Ok(())
 }
 
-fn description(out: &mut dyn Write, report: &ContentsReport) -> io::Result<()> {
+fn print_description(out: &mut dyn Write, report: &ContentsReport) -> io::Result<()> {
     let config = &report.config;
     let mut field = |label: &str, value: Option<String>| match value {
         Some(value) => writeln!(
             out,
             "{DIM}{label:<13}{DIM:#}{}",
-            safe(value.trim_end()).replace("\\n", "\n             ")
+            escape_hidden(value.trim_end()).replace("\\n", "\n             ")
         ),
         None => Ok(()),
     };
@@ -52,7 +52,7 @@ fn description(out: &mut dyn Write, report: &ContentsReport) -> io::Result<()> {
     field("platforms", (!platforms.is_empty()).then(|| platforms.join(", ")))?;
     for (label, ports) in [("input", &config.inputs), ("output", &config.outputs)] {
         for port in ports {
-            field(label, Some(cut(&port_text(port))))?;
+            field(label, Some(truncate_cell(&port_text(port))))?;
         }
     }
     field("self tests", (!config.self_tests.is_empty()).then(|| config.self_tests.len().to_string()))?;
@@ -67,35 +67,35 @@ fn description(out: &mut dyn Write, report: &ContentsReport) -> io::Result<()> {
     Ok(())
 }
 
-fn tables(out: &mut dyn Write, report: &ContentsReport) -> io::Result<()> {
+fn print_tables(out: &mut dyn Write, report: &ContentsReport) -> io::Result<()> {
     let files = report.files.iter().map(|file| {
         let kind = if file.link { "link".to_owned() } else { file.compression.clone() };
-        let packed = if file.nbytes == file.packed_nbytes { String::new() } else { size(file.packed_nbytes) };
-        [file.path.clone(), size(file.nbytes), kind, packed]
+        let packed = if file.nbytes == file.packed_nbytes { String::new() } else { format_bytes(file.packed_nbytes) };
+        [file.path.clone(), format_bytes(file.nbytes), kind, packed]
     });
     let absent = report.absent.iter();
     let absent =
         absent.map(|file| [file.path.clone(), String::new(), "not here, in LINKS".to_owned(), String::new()]);
-    table::print(out, ALIGN, ["file", "size", "compression", "packed"], files.chain(absent))?;
+    table::print_table(out, ALIGN, ["file", "size", "compression", "packed"], files.chain(absent))?;
     if !report.tensor_data.is_empty() {
         writeln!(out)?;
         let rows = report.tensor_data.iter().map(|tensor| match tensor {
             TensorSpec::Array { name, dtype, shape, .. } => {
-                let size = tensor.nbytes().map_or_else(String::new, size);
-                [name.clone(), size, dtype.name().to_owned(), format!("{shape:?}")]
+                let size = tensor.nbytes().map_or_else(String::new, format_bytes);
+                [name.clone(), format_bytes, dtype.name().to_owned(), format!("{shape:?}")]
             }
             TensorSpec::Nested { name, inner, .. } => {
                 [name.clone(), String::new(), "nested".to_owned(), format!("of {}", inner.join(", "))]
             }
         });
-        table::print(out, ALIGN, ["test tensor", "size", "dtype", "shape"], rows)?;
+        table::print_table(out, ALIGN, ["test tensor", "size", "dtype", "shape"], rows)?;
     }
     if !report.tensors.is_empty() {
         writeln!(out)?;
         let rows = report.tensors.iter().map(|tensor| {
-            [tensor.name.clone(), size(tensor.nbytes), tensor.dtype.to_owned(), format!("{:?}", tensor.shape)]
+            [tensor.name.clone(), format_bytes(tensor.nbytes), tensor.dtype.to_owned(), format!("{:?}", tensor.shape)]
         });
-        table::print(out, ALIGN, ["tensor", "size", "dtype", "shape"], rows)?;
+        table::print_table(out, ALIGN, ["tensor", "size", "dtype", "shape"], rows)?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ pub(crate) fn man() -> Result<ExitCode> {
     let mut page = Vec::new();
     Man::new(command.clone()).render(&mut page)?;
     for subcommand in command.get_subcommands() {
-        section(subcommand, &mut page)?;
+        render_subcommand(subcommand, &mut page)?;
     }
     // Subcommands have sections of this page instead of pages of their own.
     let mut text = String::from_utf8_lossy(&page).into_owned();
@@ -24,11 +24,11 @@ pub(crate) fn man() -> Result<ExitCode> {
         let name = subcommand.get_name();
         text = text.replace(&format!("torch2carton\\-{name}(1)"), &format!("torch2carton {name}"));
     }
-    super::written(text.as_bytes())?;
+    super::write_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn section(command: &Command, page: &mut Vec<u8>) -> Result<()> {
+fn render_subcommand(command: &Command, page: &mut Vec<u8>) -> Result<()> {
     writeln!(page, ".SH {}", command.get_name().to_uppercase())?;
     let man = Man::new(command.clone());
     let mut sections = Vec::new();

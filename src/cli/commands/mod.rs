@@ -11,7 +11,7 @@ mod resolve;
 mod run;
 mod run_tests;
 mod run_text;
-mod run_words;
+mod detokenizer;
 mod scan;
 #[cfg(feature = "serve")]
 mod serve;
@@ -40,17 +40,17 @@ pub(crate) use trace::trace;
 pub(crate) use unpack::unpack;
 pub(crate) use verify::verify;
 
-use crate::cli::ui::escapes::Json;
+use crate::cli::ui::escapes::EscapingJsonFormatter;
 
 /// Writes bytes to standard output and flushes it.
-fn written(bytes: &[u8]) -> io::Result<()> {
+fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     out.flush()
 }
 
 /// Prints a report as one JSON object on a line, with hidden characters escaped.
-fn json(out: &mut impl Write, report: &impl Serialize) -> io::Result<()> {
-    report.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, Json))?;
+fn write_json_line(out: &mut impl Write, report: &impl Serialize) -> io::Result<()> {
+    report.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, EscapingJsonFormatter))?;
     writeln!(out)
 }

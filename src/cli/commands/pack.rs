@@ -5,36 +5,36 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use carton_tools::PackOptions;
-use pipeline::{counted, size};
+use pipeline::{format_things, format_bytes};
 
 use crate::cli::args::{Compression, Pack};
 use crate::cli::ui::carton_advice;
 use crate::cli::ui::progress::Progress;
-use crate::cli::ui::terminal::{self, BOLD, DIM, safe};
-use crate::cli::ui::typed::Usage;
+use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
+use crate::cli::ui::invocation::UsageError;
 
 pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
     let tensor = |pair: &String| match pair.split_once('=') {
         Some((name, file)) => Ok((name.to_owned(), PathBuf::from(file))),
-        None => Err(Usage(format!("--tensor {pair}: expected NAME=FILE.npy"))),
+        None => Err(UsageError(format!("--tensor {pair}: expected NAME=FILE.npy"))),
     };
     let mut options = PackOptions::new(&args.directory);
     options.output.clone_from(&args.output);
     options.if_exists = args.existing.if_exists();
     options.compression = match args.compression {
-        Compression::Auto => carton_tools::Compression::Auto,
-        Compression::Stored => carton_tools::Compression::Stored,
-        Compression::Deflate => carton_tools::Compression::Deflate,
-        Compression::Zstd => carton_tools::Compression::Zstd,
+        Compression::Auto => carton_tools::PackCompression::Auto,
+        Compression::Stored => carton_tools::PackCompression::Stored,
+        Compression::Deflate => carton_tools::PackCompression::Deflate,
+        Compression::Zstd => carton_tools::PackCompression::Zstd,
     };
     options.tensors = args.tensor.iter().map(tensor).collect::<Result<_, _>>()?;
     let progress = Progress::new(quiet);
     let report = carton_tools::pack(&options, &progress)?;
     progress.clear();
     if !quiet {
-        report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
-        terminal::summary(format_args!("{BOLD}{}{BOLD:#}", safe(&report.output)));
-        let holds = format!("{}, {}", counted(report.files, "file"), size(report.nbytes));
+        report.notes.iter().for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
+        terminal::summary(format_args!("{BOLD}{}{BOLD:#}", escape_hidden(&report.output)));
+        let holds = format!("{}, {}", format_things(report.files, "file"), format_bytes(report.nbytes));
         for (label, value) in [("holds", &holds), ("manifest", &report.manifest_sha256)] {
             terminal::summary(format_args!("  {DIM}{label:<10}{DIM:#}{value}"));
         }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use carton_tools::ResolveOptions;
-use pipeline::{counted, size};
+use pipeline::{format_things, format_bytes};
 
 use crate::cli::args::Resolve;
 use crate::cli::ui::carton_advice;
 use crate::cli::ui::progress::Progress;
-use crate::cli::ui::terminal::{self, safe};
+use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn resolve(args: &Resolve, quiet: bool) -> Result<ExitCode> {
     let mut options = ResolveOptions::new(&args.file, &args.output);
@@ -23,12 +23,12 @@ pub(crate) fn resolve(args: &Resolve, quiet: bool) -> Result<ExitCode> {
     let report = carton_tools::resolve(&options, &progress)?;
     progress.clear();
     if !quiet {
-        report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
-        let output = safe(&report.output);
+        report.notes.iter().for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
+        let output = escape_hidden(&report.output);
         terminal::summary(format_args!(
             "{output}: {}, {} fetched",
-            size(report.nbytes),
-            counted(report.fetched_files, "file")
+            format_bytes(report.nbytes),
+            format_things(report.fetched_files, "file")
         ));
     }
     Ok(ExitCode::SUCCESS)

@@ -4,13 +4,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use pipeline::counted;
-use runtime::{Outcome, Runnable, TestRow};
+use pipeline::format_things;
+use runtime::{TestOutcome, Runnable, TestRow};
 
 use crate::cli::args::Run;
-use crate::cli::ui::run_advice::plain;
+use crate::cli::ui::run_advice::unwrap_carton_error;
 use crate::cli::ui::signals::Interruption;
-use crate::cli::ui::terminal::{self, safe};
+use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(super) fn run(
     args: &Run,
@@ -18,46 +18,46 @@ pub(super) fn run(
     runnable: &Runnable,
     interruption: &Interruption,
 ) -> Result<ExitCode> {
-    let report = runtime::self_test(runnable, &args.self_test_options(), interruption).map_err(plain)?;
+    let report = runtime::self_test(runnable, &args.self_test_options(), interruption).map_err(unwrap_carton_error)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.json {
-        super::json(&mut out, &report)?;
+        super::write_json_line(&mut out, &report)?;
     } else {
         for test in &report.tests {
-            writeln!(out, "{}", safe(line(test)))?;
+            writeln!(out, "{}", escape_hidden(test_line(test)))?;
             for output in test.outputs.iter().filter(|output| output.what.is_some()) {
                 let what = output.what.as_deref().unwrap_or_default();
-                writeln!(out, "  {} {}", safe(&output.name), safe(what))?;
+                writeln!(out, "  {} {}", escape_hidden(&output.name), escape_hidden(what))?;
             }
             if let Some(error) = &test.error {
-                writeln!(out, "  {}", safe(error))?;
+                writeln!(out, "  {}", escape_hidden(error))?;
             }
         }
     }
     out.flush()?;
-    let failed = report.tests.iter().filter(|test| test.outcome == Outcome::Failed).count();
+    let failed = report.tests.iter().filter(|test| test.outcome == TestOutcome::Failed).count();
     if failed > 0 {
-        bail!("{}: {failed} of {} failed", report.file, counted(report.tests.len(), "self test"));
+        bail!("{}: {failed} of {} failed", report.file, format_things(report.tests.len(), "self test"));
     }
     if !quiet && !args.json {
-        let passed = report.tests.iter().filter(|test| test.outcome == Outcome::Passed).count();
+        let passed = report.tests.iter().filter(|test| test.outcome == TestOutcome::Passed).count();
         let ran = report.tests.len() - passed;
         let without = if ran > 0 { format!(", {ran} ran without an expected output") } else { String::new() };
         let text = if report.tests.is_empty() {
             "there are no self tests".to_owned()
         } else {
-            format!("{} passed{without}", counted(passed, "self test"))
+            format!("{} passed{without}", format_things(passed, "self test"))
         };
-        terminal::summary(format_args!("{}: {text}", safe(&report.file)));
+        terminal::summary(format_args!("{}: {text}", escape_hidden(&report.file)));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Formats one test as `passed  NAME  0.012 s, largest difference 1e-7`.
-fn line(test: &TestRow) -> String {
+fn test_line(test: &TestRow) -> String {
     let outcome = match test.outcome {
-        Outcome::Passed => "passed",
-        Outcome::Ran => "ran   ",
+        TestOutcome::Passed => "passed",
+        TestOutcome::Ran => "ran   ",
         _ => "failed",
     };
     let name = test.name.clone().filter(|name| !name.is_empty());

@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use generate::{Candidate, Choice, Ended, Generated, Stops};
+use generate::{TokenCandidate, TokenChoice, Ended, Generated, Stops};
 use runtime::{Runnable, Session};
 use serde::Serialize;
 
-use super::run_words::Words;
+use super::detokenizer::Detokenizer;
 use crate::cli::args::Run;
-use crate::cli::ui::run_advice::plain;
+use crate::cli::ui::run_advice::unwrap_carton_error;
 use crate::cli::ui::signals::{INTERRUPTED, Interruption};
 use crate::cli::ui::table::{self, Align};
 use crate::cli::ui::terminal::{self, write_text};
@@ -22,9 +22,9 @@ use crate::cli::ui::terminal::{self, write_text};
 /// Schema version of the JSON reports.
 const SCHEMA_VERSION: u32 = 1;
 /// Default number of listed candidates.
-const TOP: u32 = 5;
+const DEFAULT_CANDIDATES: u32 = 5;
 /// Default maximum number of generated tokens.
-const MAX_TOKENS: u32 = 128;
+const DEFAULT_MAX_TOKENS: u32 = 128;
 /// Maximum size in bytes of a document with stop tokens.
 const DOCUMENT_MAX: u64 = 1 << 20;
 
@@ -34,22 +34,22 @@ pub(super) fn run(
     runnable: &Runnable,
     interruption: &Interruption,
 ) -> Result<ExitCode> {
-    let mut session = runnable.session().map_err(plain)?;
+    let mut session = runnable.session().map_err(unwrap_carton_error)?;
     let (words, prompt) = match &args.text {
         Some(text) => {
-            let words = Words::required(runnable)?;
+            let words = Detokenizer::required(runnable)?;
             let prompt = words.encode(text)?;
             (Some(words), prompt)
         }
-        None => (Words::optional(runnable), args.tokens.clone().unwrap_or_default()),
+        None => (Detokenizer::optional(runnable), args.tokens.clone().unwrap_or_default()),
     };
     let generates = args.max_tokens.is_some() || args.temperature.is_some();
     let lists = args.top.is_some() || (args.text.is_none() && !generates);
     if lists {
-        let count = args.top.unwrap_or(TOP);
-        return candidates(args, quiet, count, &prompt, words.as_ref(), (&mut session, interruption));
+        let count = args.top.unwrap_or(DEFAULT_CANDIDATES);
+        return run_candidates(args, quiet, count, &prompt, words.as_ref(), (&mut session, interruption));
     }
-    continuation(args, quiet, runnable, &prompt, words.as_ref(), (&mut session, interruption))
+    run_continuation(args, quiet, runnable, &prompt, words.as_ref(), (&mut session, interruption))
 }
 
 /// Report of the next-token candidates for `--json`.
@@ -70,19 +70,19 @@ struct CandidateRow {
     logit: f32,
 }
 
-fn candidates(
+fn run_candidates(
     args: &Run,
     quiet: bool,
     count: u32,
     prompt: &[u32],
-    words: Option<&Words>,
+    words: Option<&Detokenizer>,
     (session, interruption): (&mut Session, &Interruption),
 ) -> Result<ExitCode> {
     let start = Instant::now();
-    let logits = session.feed(prompt, interruption).map_err(plain)?;
+    let logits = session.feed(prompt, interruption).map_err(unwrap_carton_error)?;
     let time = start.elapsed();
-    let top = generate::top(&logits, usize::try_from(count).unwrap_or(usize::MAX))?;
-    let row = |Candidate { id, logit, probability }| -> Result<CandidateRow> {
+    let top = generate::top_candidates(&logits, usize::try_from(count).unwrap_or(usize::MAX))?;
+    let row = |TokenCandidate { id, logit, probability }| -> Result<CandidateRow> {
         let text = words.map(|words| words.text_of(id)).transpose()?;
         Ok(CandidateRow { id, text, probability, logit })
     };
@@ -95,7 +95,7 @@ fn candidates(
             candidates: rows,
             prompt_seconds: time.as_secs_f64(),
         };
-        super::json(&mut io::stdout().lock(), &report)?;
+        super::write_json_line(&mut io::stdout().lock(), &report)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = io::BufWriter::new(anstream::stdout().lock());
@@ -106,12 +106,12 @@ fn candidates(
         let align = [Align::Right, Align::Right, Align::Right, Align::Left];
         let rows = rows.iter().map(|row| {
             let [id, probability, logit] = numbers(row);
-            [id, probability, logit, shown(row.text.as_deref().unwrap_or_default())]
+            [id, probability, logit, quoted_token(row.text.as_deref().unwrap_or_default())]
         });
-        table::print(&mut out, align, ["id", "probability", "logit", "text"], rows)?;
+        table::print_table(&mut out, align, ["id", "probability", "logit", "text"], rows)?;
     } else {
         let align = [Align::Right, Align::Right, Align::Right];
-        table::print(&mut out, align, ["id", "probability", "logit"], rows.iter().map(numbers))?;
+        table::print_table(&mut out, align, ["id", "probability", "logit"], rows.iter().map(numbers))?;
     }
     out.flush()?;
     if !quiet {
@@ -121,7 +121,7 @@ fn candidates(
 }
 
 /// Quotes the text of a token, so that its spaces are visible.
-fn shown(text: &str) -> String {
+fn quoted_token(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
@@ -141,24 +141,24 @@ struct ContinuationReport<'r> {
     steps: usize,
 }
 
-fn continuation(
+fn run_continuation(
     args: &Run,
     quiet: bool,
     runnable: &Runnable,
     prompt: &[u32],
-    words: Option<&Words>,
+    words: Option<&Detokenizer>,
     (session, interruption): (&mut Session, &Interruption),
 ) -> Result<ExitCode> {
-    let choice = args.choice(|| RandomState::new().build_hasher().finish() >> 32);
-    let max_tokens = args.max_tokens.unwrap_or(MAX_TOKENS);
+    let choice = args.token_choice(|| RandomState::new().build_hasher().finish() >> 32);
+    let max_tokens = args.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
     let options = generate::Options {
         max_tokens: usize::try_from(max_tokens).unwrap_or(usize::MAX),
         choice,
-        stops: stops(runnable, words)?,
+        stops: stop_tokens(runnable, words)?,
     };
-    let mut out = Out::new(args.json, words, prompt)?;
+    let mut out = TokenOutput::new(args.json, words, prompt)?;
     let mut model =
-        |tokens: &[u32]| -> Result<Vec<f32>> { session.feed(tokens, interruption).map_err(plain) };
+        |tokens: &[u32]| -> Result<Vec<f32>> { session.feed(tokens, interruption).map_err(unwrap_carton_error) };
     let mut tokens = Vec::new();
     let start = Instant::now();
     let done = generate::generate(prompt, &options, &mut model, &mut |token| {
@@ -176,8 +176,8 @@ fn continuation(
     };
     let text = out.finish()?;
     let seed = match choice {
-        Choice::Random { seed, .. } => Some(seed),
-        Choice::Greedy => None,
+        TokenChoice::Random { seed, .. } => Some(seed),
+        TokenChoice::Greedy => None,
     };
     if args.json {
         let report = ContinuationReport {
@@ -200,14 +200,14 @@ fn continuation(
             seconds: done.time.as_secs_f64(),
             steps: done.steps,
         };
-        super::json(&mut io::stdout().lock(), &report)?;
+        super::write_json_line(&mut io::stdout().lock(), &report)?;
     } else if !quiet && max_tokens > 0 {
         let seed = match seed.filter(|_| args.seed.is_none()) {
             Some(seed) => format!("; --seed {seed} repeats it"),
             None => String::new(),
         };
         let times = if interruption.is_set() {
-            format!("stopped after {}", pipeline::counted(done.tokens.len(), "token"))
+            format!("stopped after {}", pipeline::format_things(done.tokens.len(), "token"))
         } else {
             format!("{}; {}", prompt_text(prompt.len(), done.prompt_time), steps_text(&done))
         };
@@ -217,23 +217,23 @@ fn continuation(
 }
 
 /// Returns the stop tokens: from the carton's documents, else from the tokenizer's format.
-fn stops(runnable: &Runnable, words: Option<&Words>) -> Result<Vec<u32>> {
-    let mut read = |name: &str| runnable.misc(name, DOCUMENT_MAX).map_err(plain);
+fn stop_tokens(runnable: &Runnable, words: Option<&Detokenizer>) -> Result<Vec<u32>> {
+    let mut read = |name: &str| runnable.misc(name, DOCUMENT_MAX).map_err(unwrap_carton_error);
     let Stops(stops) = Stops::from_documents::<anyhow::Error>(&mut read)?;
-    Ok(if stops.is_empty() { words.map(Words::stops).unwrap_or_default() } else { stops })
+    Ok(if stops.is_empty() { words.map(Detokenizer::stops).unwrap_or_default() } else { stops })
 }
 
 /// Writer of generated tokens: prints text, or token ids without a tokenizer, or collects the text for `--json`.
-struct Out<'w> {
-    stream: Option<super::run_words::Stream<'w>>,
+struct TokenOutput<'w> {
+    stream: Option<super::detokenizer::TokenStream<'w>>,
     /// Text for `--json`, printed at the end.
     collected: Option<String>,
     is_terminal: bool,
     is_first: bool,
 }
 
-impl<'w> Out<'w> {
-    fn new(json: bool, words: Option<&'w Words>, prompt: &[u32]) -> Result<Self> {
+impl<'w> TokenOutput<'w> {
+    fn new(json: bool, words: Option<&'w Detokenizer>, prompt: &[u32]) -> Result<Self> {
         let stream = words.map(|words| words.stream(prompt)).transpose()?;
         let is_terminal = io::stdout().is_terminal();
         Ok(Self { stream, collected: json.then(String::new), is_terminal, is_first: true })
@@ -275,17 +275,17 @@ impl<'w> Out<'w> {
 }
 
 fn prompt_text(tokens: usize, time: Duration) -> String {
-    format!("prompt: {} in {}", pipeline::counted(tokens, "token"), rate(tokens, time))
+    format!("prompt: {} in {}", pipeline::format_things(tokens, "token"), rate_text(tokens, time))
 }
 
 fn steps_text(done: &Generated) -> String {
-    let tokens = pipeline::counted(done.tokens.len(), "token");
+    let tokens = pipeline::format_things(done.tokens.len(), "token");
     // The prompt's time includes the first token.
-    if done.steps == 0 { tokens } else { format!("{tokens} in {}", rate(done.steps, done.time)) }
+    if done.steps == 0 { tokens } else { format!("{tokens} in {}", rate_text(done.steps, done.time)) }
 }
 
 /// Formats a duration and a rate as `1.25 s (51.2 tokens/s)`.
-fn rate(tokens: usize, time: Duration) -> String {
+fn rate_text(tokens: usize, time: Duration) -> String {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let rate = tokens as f64 / time.as_secs_f64().max(1e-9);
     format!("{:.2} s ({rate:.1} tokens/s)", time.as_secs_f64())

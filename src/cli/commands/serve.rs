@@ -10,16 +10,16 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use pipeline::Observer;
 use runtime::{OpenOptions, Runnable};
-use serve::{Folder, Limits, LoadError, Model, Models, Options, Server, Timeouts};
+use serve::{RepositoryFolder, ServeLimits, LoadError, Model, ModelSource, ServeOptions, Server, Timeouts};
 
 use crate::cli::args::Serve;
 use crate::cli::ui::log::Log;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::signals;
-use crate::cli::ui::typed::Usage;
+use crate::cli::ui::invocation::UsageError;
 
 /// File extension of the models in a repository.
-const EXTENSION: &str = "carton";
+const MODEL_EXTENSION: &str = "carton";
 
 pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
     signals::raise_file_limit();
@@ -28,11 +28,11 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
     open.threads = args.threads.map(usize::from);
     open.verify = args.verify;
     let (log, observer) = Log::new(args.log_format, quiet)?;
-    let models = models(args, open, options.limits.memory, quiet)?;
+    let models = open_models(args, open, options.limits.memory, quiet)?;
     let server = Server::new(&options, models, Arc::new(observer))?;
     let (handle, ended_by) = (server.handle(), Arc::new(AtomicI32::new(0)));
     let signal = ended_by.clone();
-    signals::on_first(move |number| {
+    signals::on_first_signal(move |number| {
         signal.store(number, Ordering::Relaxed);
         handle.shut_down();
     })?;
@@ -49,20 +49,20 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(signal + 128))
 }
 
-fn options(args: &Serve) -> Options {
+fn options(args: &Serve) -> ServeOptions {
     let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    Options {
+    ServeOptions {
         host: args.host.clone(),
         port: args.port,
         name: env!("CARGO_PKG_NAME").to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        limits: Limits {
+        limits: ServeLimits {
             body: bytes(args.max_body),
             json: bytes(args.max_body),
             memory: bytes(args.max_memory),
             queue: usize::from(args.queue),
             connections: usize::try_from(args.max_connections).unwrap_or(usize::MAX),
-            ..Limits::default()
+            ..ServeLimits::default()
         },
         timeouts: Timeouts {
             head: Duration::from_secs(args.timeout),
@@ -74,27 +74,27 @@ fn options(args: &Serve) -> Options {
     }
 }
 
-fn models(args: &Serve, open: OpenOptions, memory: usize, quiet: bool) -> Result<Models> {
+fn open_models(args: &Serve, open: OpenOptions, memory: usize, quiet: bool) -> Result<ModelSource> {
     if let Some(folder) = &args.repository {
-        let folder = Folder { path: folder.clone(), extension: EXTENSION.to_owned() };
+        let folder = RepositoryFolder { path: folder.clone(), extension: MODEL_EXTENSION.to_owned() };
         let load =
-            move |path: &Path| -> Result<Arc<dyn Model>, LoadError> { Ok(model(path, &open, memory, &())?) };
-        return Ok(Models::Folder { folder, load: Box::new(load) });
+            move |path: &Path| -> Result<Arc<dyn Model>, LoadError> { Ok(open_carton_model(path, &open, memory, &())?) };
+        return Ok(ModelSource::Folder { folder, load: Box::new(load) });
     }
     if args.name.is_some() && args.cartons.len() > 1 {
-        bail!(Usage("--name is for one carton; several have the names of their files".to_owned()));
+        bail!(UsageError("--name is for one carton; several have the names of their files".to_owned()));
     }
     let progress = Progress::new(quiet);
     let mut models = Vec::with_capacity(args.cartons.len());
     for path in &args.cartons {
-        let name = args.name.clone().unwrap_or_else(|| stem(path));
-        models.push((name, model(path, &open, memory, &progress)?));
+        let name = args.name.clone().unwrap_or_else(|| model_name_of_path(path));
+        models.push((name, open_carton_model(path, &open, memory, &progress)?));
     }
     progress.clear();
-    Ok(Models::Fixed(models))
+    Ok(ModelSource::Fixed(models))
 }
 
-fn model(
+fn open_carton_model(
     path: &Path,
     open: &OpenOptions,
     memory: usize,
@@ -104,7 +104,7 @@ fn model(
 }
 
 /// Returns the name of a file without its extension, or the whole name of a folder.
-fn stem(path: &Path) -> String {
+fn model_name_of_path(path: &Path) -> String {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = if whole.is_dir() { path.file_name().or(whole.file_name()) } else { path.file_stem() };
     name.unwrap_or_default().to_string_lossy().into_owned()

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use carton_tools::ShrinkOptions;
-use pipeline::{counted, size};
+use pipeline::{format_things, format_bytes};
 
 use crate::cli::args::Shrink;
 use crate::cli::ui::progress::Progress;
-use crate::cli::ui::terminal::{self, safe};
+use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
     let mut options = ShrinkOptions::new(&args.file, &args.output, &args.base, &args.blobs);
@@ -20,11 +20,11 @@ pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
     if !quiet {
         terminal::summary(format_args!(
             "{}: {}; {} ({}) moved to {}",
-            safe(&report.output),
-            size(report.nbytes),
-            counted(report.moved_files, "file"),
-            size(report.moved_nbytes),
-            safe(&report.blobs)
+            escape_hidden(&report.output),
+            format_bytes(report.nbytes),
+            format_things(report.moved_files, "file"),
+            format_bytes(report.moved_nbytes),
+            escape_hidden(&report.blobs)
         ));
     }
     Ok(ExitCode::SUCCESS)

@@ -4,10 +4,10 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pipeline::{Listing, TraceOptions, View};
+use pipeline::{TraceListing, TraceOptions, View};
 
 use crate::cli::args::Trace;
-use crate::cli::ui::escapes::Escaped;
+use crate::cli::ui::escapes::EscapingWriter;
 
 pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
     let view = match (args.json, args.lines) {
@@ -16,14 +16,14 @@ pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
         _ => View::Steps,
     };
     let listing = match (args.dis, args.summary) {
-        (true, _) => Listing::Disassembly,
-        (_, true) => Listing::Summary,
-        _ => Listing::Trace { view, full: args.full, limit: args.limit },
+        (true, _) => TraceListing::Disassembly,
+        (_, true) => TraceListing::Summary,
+        _ => TraceListing::Trace { view, full: args.full, limit: args.limit },
     };
     let mut options = TraceOptions::new(&args.file);
     options.listing = listing;
     options.pickle = args.pickle;
-    let mut out = Escaped::new(io::BufWriter::new(io::stdout().lock()), args.json);
+    let mut out = EscapingWriter::new(io::BufWriter::new(io::stdout().lock()), args.json);
     pipeline::trace(&options, &mut out)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use carton_tools::UnpackOptions;
-use pipeline::{counted, size};
+use pipeline::{format_things, format_bytes};
 
 use crate::cli::args::Unpack;
 use crate::cli::ui::carton_advice;
 use crate::cli::ui::progress::Progress;
-use crate::cli::ui::terminal::{self, safe};
+use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
     let mut options = UnpackOptions::new(&args.file);
@@ -19,12 +19,12 @@ pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
     let report = carton_tools::unpack(&options, &progress)?;
     progress.clear();
     if !quiet {
-        report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
+        report.notes.iter().for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
         terminal::summary(format_args!(
             "{}: {}, {}",
-            safe(&report.output),
-            counted(report.files, "file"),
-            size(report.nbytes)
+            escape_hidden(&report.output),
+            format_things(report.files, "file"),
+            format_bytes(report.nbytes)
         ));
     }
     Ok(ExitCode::SUCCESS)

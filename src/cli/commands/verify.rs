@@ -4,45 +4,45 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use carton_tools::{Code, VerifyOptions};
-use pipeline::{counted, problems, size};
+use carton_tools::{CodeStatus, VerifyOptions};
+use pipeline::{format_things, problem_count_text, format_bytes};
 
-use crate::cli::args::{Verify, shards};
+use crate::cli::args::{Verify, shard_policy};
 use crate::cli::ui::carton_advice;
 use crate::cli::ui::progress::Progress;
-use crate::cli::ui::terminal::{self, safe};
+use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
     let mut options = VerifyOptions::new(&args.file);
     options.against.clone_from(&args.against);
-    options.shards = shards(args.single);
+    options.shards = shard_policy(args.single);
     options.selection = args.select.selection();
     let progress = Progress::new(quiet || args.json);
     let report = carton_tools::verify(&options, &progress)?;
     progress.clear();
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.json {
-        super::json(&mut out, &report)?;
+        super::write_json_line(&mut out, &report)?;
     } else {
         for finding in &report.findings {
-            writeln!(out, "{}", safe(&finding.what))?;
+            writeln!(out, "{}", escape_hidden(&finding.what))?;
         }
     }
     out.flush()?;
     if !report.ok {
-        bail!("{}: {}", report.file, problems(report.findings.len()));
+        bail!("{}: {}", report.file, problem_count_text(report.findings.len()));
     }
     if !quiet && !args.json {
-        report.notes.iter().for_each(|note| terminal::note(carton_advice::note(note, &report.file)));
+        report.notes.iter().for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
         let hashes =
             if report.manifest_sha256.is_some() { "all hashes match" } else { "no hashes to compare" };
         let equal = match report.code {
-            Some(Code::Equal) => "equal bit for bit",
+            Some(CodeStatus::Equal) => "equal bit for bit",
             _ => "with equal stored values",
         };
-        let tensors = report.tensors_compared.map(|count| format!(", {} {equal}", counted(count, "tensor")));
+        let tensors = report.tensors_compared.map(|count| format!(", {} {equal}", format_things(count, "tensor")));
         let tensors = tensors.unwrap_or_default();
-        let (file, files, nbytes) = (safe(&report.file), counted(report.files, "file"), size(report.bytes));
+        let (file, files, nbytes) = (escape_hidden(&report.file), format_things(report.files, "file"), format_bytes(report.bytes));
         terminal::summary(format_args!("{file}: {files}, {nbytes}, {hashes}{tensors}"));
     }
     Ok(ExitCode::SUCCESS)

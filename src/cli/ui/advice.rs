@@ -5,89 +5,89 @@
 use std::path::{Path, PathBuf};
 
 use byte_source::NotRepresentable;
-use checkpoint_files::{Candidate, Contents};
+use checkpoint_files::{CheckpointCandidate, Contents};
 use output::{Remote, Scheme, file_name, folder};
-use pipeline::{Change, Fact, ForeignKind, InvalidOption, Note, size};
+use pipeline::{ModelChange, HyperparameterKind, ForeignKind, InvalidOption, Note, format_bytes};
 
 use super::flags;
-use super::shell::{quoted, quoted_text};
-use super::typed::typed;
+use super::shell::{shell_quoted_path, shell_quoted};
+use super::invocation::typed_command;
 
 /// True if this program has the subcommand `resolve`.
-pub(crate) const RESOLVES: bool = cfg!(feature = "download");
+pub(crate) const HAS_RESOLVE: bool = cfg!(feature = "download");
 
 /// Advice that applies to every checkpoint.
-pub(crate) const WEIGHTS: &str = "--arch weights converts the tensors without a forward";
+pub(crate) const WEIGHTS_ADVICE: &str = "--arch weights converts the tensors without a forward";
 
 /// Returns the text of a conversion error, with advice if there is any. `file` is the checkpoint, if known.
 pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> String {
     use pipeline::Error;
     let scan =
-        || file.map_or_else(|| "scan".to_owned(), |file| format!("torch2carton scan {}", quoted(file)));
+        || file.map_or_else(|| "scan".to_owned(), |file| format!("torch2carton scan {}", shell_quoted_path(file)));
     let advice = match error {
-        Error::At { path, reason } => {
+        Error::AtPath { path, reason } => {
             return format!("{}: {}", path.display(), pipeline_text(reason, Some(path)));
         }
-        Error::Sources(error) => return sources_text(error),
-        Error::Store(error) => return store_text(error),
+        Error::InputFiles(error) => return sources_text(error),
+        Error::OutputFile(error) => return store_text(error),
         Error::Option(option) => return option_text(option),
         // Sizes are printed with units.
         Error::SeveralKeys { keys } => {
             let keys = keys.iter().map(|(key, tensors, nbytes)| {
                 let s = if *tensors == 1 { "" } else { "s" };
-                format!("`{key}` ({} tensor{s}, {})", pipeline::count(*tensors), size(*nbytes))
+                format!("`{key}` ({} tensor{s}, {})", pipeline::format_count(*tensors), format_bytes(*nbytes))
             });
             let keys = keys.collect::<Vec<_>>().join(", ");
             return format!(
                 "several keys hold weights: {keys}; choose one with --key, or keep everything with --key ''"
             );
         }
-        Error::Dangerous { .. } => {
+        Error::DangerousGlobal { .. } => {
             format!("; `{}` shows what calls it, --allow-dangerous converts without executing it", scan())
         }
-        Error::Unknown { .. } => {
+        Error::UnknownGlobal { .. } => {
             format!("; `{}` lists all that it names, and without --deny-unknown it is converted", scan())
         }
-        Error::Code { is_dangerous: true, .. } => {
+        Error::DisallowedOperator { is_dangerous: true, .. } => {
             format!(
                 "; `{}` shows where, --allow-dangerous keeps it, --arch weights converts only the tensors",
                 scan()
             )
         }
-        Error::Code { .. } => "; without --deny-unknown it is kept".to_owned(),
+        Error::DisallowedOperator { .. } => "; without --deny-unknown it is kept".to_owned(),
         Error::NoSuchPrefix { .. } => "; check --strip-prefix".to_owned(),
-        Error::NothingUnder { .. } => "; check --key, --include and --exclude".to_owned(),
-        Error::NothingLeft => "; check --include and --exclude".to_owned(),
+        Error::NoTensorsUnderKey { .. } => "; check --key, --include and --exclude".to_owned(),
+        Error::AllTensorsExcluded => "; check --include and --exclude".to_owned(),
         Error::NoData { name, .. }
         | Error::CannotCast { name, .. }
         | Error::NotRepresentable(NotRepresentable { tensor: name, .. }) => {
-            format!("; leave it out with --exclude {}", quoted_text(&pattern_of(name)))
+            format!("; leave it out with --exclude {}", shell_quoted(&glob_literal(name)))
         }
         Error::Module(reason) => module_advice(reason).to_owned(),
         Error::Model { reason, .. } => match &**reason {
-            decoder::Error::Contradiction { fact, .. } => format!("; leave out {}", flags::option(*fact)),
-            decoder::Error::Heads { .. } => {
-                format!("; change {}, or {WEIGHTS}", flags::option(Fact::Heads))
+            decoder::Error::Contradiction { fact, .. } => format!("; leave out {}", flags::hyperparameter_flag(*fact)),
+            decoder::Error::InvalidHeads { .. } => {
+                format!("; change {}, or {WEIGHTS_ADVICE}", flags::hyperparameter_flag(HyperparameterKind::Heads))
             }
             decoder::Error::UnexpectedTensors { .. } => {
-                format!("; --keep-extra keeps them, --exclude leaves them out, {WEIGHTS}")
+                format!("; --keep-extra keeps them, --exclude leaves them out, {WEIGHTS_ADVICE}")
             }
-            _ => format!("; {WEIGHTS}"),
+            _ => format!("; {WEIGHTS_ADVICE}"),
         },
-        Error::Names { reason, .. } => match &**reason {
-            decoder::Error::MissingFacts { facts, .. } => {
-                let flags: Vec<&str> = facts.iter().map(|fact| flags::option(*fact)).collect();
+        Error::LayoutTranslation { reason, .. } => match &**reason {
+            decoder::Error::MissingHyperparameters { facts, .. } => {
+                let flags: Vec<&str> = facts.iter().map(|fact| flags::hyperparameter_flag(*fact)).collect();
                 format!("; give them with {}", flags.join(", "))
             }
-            decoder::Error::Contradiction { fact, .. } => format!("; leave out {}", flags::option(*fact)),
-            decoder::Error::Heads { .. } => format!("; change {}", flags::option(Fact::Heads)),
+            decoder::Error::Contradiction { fact, .. } => format!("; leave out {}", flags::hyperparameter_flag(*fact)),
+            decoder::Error::InvalidHeads { .. } => format!("; change {}", flags::hyperparameter_flag(HyperparameterKind::Heads)),
             decoder::Error::NoName { names, .. } => {
                 let name = names.first().map_or("", String::as_str);
-                format!("; --exclude {} leaves it out", quoted_text(&pattern_of(name)))
+                format!("; --exclude {} leaves it out", shell_quoted(&glob_literal(name)))
             }
             decoder::Error::Frequency { tensor, .. } => format!(
                 "; --exclude {} leaves it out, --rope-theta gives another base if no document states one",
-                quoted_text(&pattern_of(tensor))
+                shell_quoted(&glob_literal(tensor))
             ),
             decoder::Error::NoLayout { why: decoder::WhyWeights::NoDocuments } => {
                 "; --n-heads, --rope-theta and --norm-eps replace a params.json".to_owned()
@@ -104,27 +104,27 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
             let name = tensors.first().map_or("", |(name, _)| name);
             let cast = tensors.iter().any(|(_, what)| what == "complex128");
             let cast = if cast { "--cast complex128=complex64 converts elements, " } else { "" };
-            let out = quoted_text(&pattern_of(name));
+            let out = shell_quoted(&glob_literal(name));
             format!("; {cast}--exclude {out} leaves one out, and a carton holds all of them (--to carton)")
         }
-        Error::NotPlain { tensors, .. } => {
-            let out = quoted_text(&pattern_of(tensors.first().map_or("", |(name, _)| name)));
+        Error::NoPlainCheckpoint { tensors, .. } => {
+            let out = shell_quoted(&glob_literal(tensors.first().map_or("", |(name, _)| name)));
             format!("; --exclude {out} leaves one out, and a carton holds all of them (--to carton)")
         }
-        Error::OtherModel { .. } => "; remove it, or choose another folder with -o".to_owned(),
+        Error::OtherModelInFolder { .. } => "; remove it, or choose another folder with -o".to_owned(),
         Error::NotAModel { .. } => "; without --require-model its tensors are converted".to_owned(),
         Error::NothingToTest { .. } | Error::ScriptToTest => {
             "; without --self-test its tensors are converted".to_owned()
         }
         Error::Damaged(_) => "; copy the file again".to_owned(),
         Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
-        error => triton(error, file),
+        error => triton_advice(error, file),
     };
     format!("{error}{advice}")
 }
 
 /// Returns advice on an error about a model for Triton; empty if there is none.
-fn triton(error: &pipeline::Error, file: Option<&Path>) -> String {
+fn triton_advice(error: &pipeline::Error, file: Option<&Path>) -> String {
     use pipeline::Error;
     match error {
         Error::NothingToServe { why: None } => "; leave out --arch weights".to_owned(),
@@ -143,15 +143,15 @@ fn triton(error: &pipeline::Error, file: Option<&Path>) -> String {
                 .to_owned()
         }
         Error::ReadCarton(reason)
-            if RESOLVES && matches!(**reason, carton_reader::Error::Elsewhere { .. }) =>
+            if HAS_RESOLVE && matches!(**reason, carton_reader::Error::NotFetched { .. }) =>
         {
-            let carton = file.map_or_else(|| "CARTON".to_owned(), quoted);
+            let carton = file.map_or_else(|| "CARTON".to_owned(), shell_quoted_path);
             format!("; `torch2carton resolve {carton} -o OUTPUT` fetches it")
         }
-        Error::PackedWeights => {
+        Error::CartonOfWeights => {
             "; pass the checkpoint that it was made from, with its params.json or config.json".to_owned()
         }
-        Error::OtherModule { .. } => {
+        Error::ForeignModule { .. } => {
             "; pass the checkpoint that it was made from, or copy the TorchScript module that it was made from to \
              REPOSITORY/NAME/1/model.pt and write \
              REPOSITORY/NAME/config.pbtxt"
@@ -178,7 +178,7 @@ fn module_advice(error: &torchscript::Error) -> &'static str {
 }
 
 /// Returns a glob that matches only `name`.
-fn pattern_of(name: &str) -> String {
+fn glob_literal(name: &str) -> String {
     let mut pattern = String::with_capacity(name.len());
     for c in name.chars() {
         if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
@@ -208,14 +208,14 @@ fn option_text(option: &InvalidOption) -> String {
         InvalidOption::NotARepository { path } => {
             format!(
                 "{option}; -o {} adds a model to it, and --name chooses the model's folder",
-                quoted(folder(path))
+                shell_quoted_path(folder(path))
             )
         }
         InvalidOption::AlreadyConverted { change } => {
             let flags = match change {
-                Change::Selection => "--key, --include, --exclude, --strip-prefix",
-                Change::Names => "--rename",
-                Change::Model => "--arch, --keep-extra, --n-heads, --rope-theta, --rope-factor, --norm-eps",
+                ModelChange::Selection => "--key, --include, --exclude, --strip-prefix",
+                ModelChange::Renames => "--rename",
+                ModelChange::Model => "--arch, --keep-extra, --n-heads, --rope-theta, --rope-factor, --norm-eps",
             };
             format!("{flags}: {option}")
         }
@@ -233,22 +233,22 @@ fn option_text(option: &InvalidOption) -> String {
 }
 
 /// Returns the text of a note, with the option that helps.
-pub(crate) fn note(note: &Note, file: &str) -> String {
+pub(crate) fn note_text(note: &Note, file: &str) -> String {
     let advice = match note {
-        Note::Module(note) => return flags::note(note),
-        Note::Sources(checkpoint_files::Note::Container {
-            note: torch_import::Note::AfterPickle { .. },
+        Note::Module(note) => return flags::module_note_text(note),
+        Note::Sources(checkpoint_files::FilesNote::Container {
+            note: torch_import::CheckpointNote::TrailingAfterPickle { .. },
             ..
         }) => {
-            format!("; `torch2carton trace --pickle 1 {}` shows what they are", quoted_text(file))
+            format!("; `torch2carton trace --pickle 1 {}` shows what they are", shell_quoted(file))
         }
-        Note::Sources(checkpoint_files::Note::LinkLeftOut { path, .. }) => {
-            format!("; --misc {} keeps it", quoted(path))
+        Note::Sources(checkpoint_files::FilesNote::LinkLeftOut { path, .. }) => {
+            format!("; --misc {} keeps it", shell_quoted_path(path))
         }
         Note::UsingKey { left_out, .. } if !left_out.is_empty() => "; --key '' keeps everything".to_owned(),
         Note::CartonByDefault { .. } => "; --to carton says so".to_owned(),
         Note::CommonPrefix { prefix } => format!("; --strip-prefix {prefix} removes it"),
-        Note::Recorded { .. } => format!("; `torch2carton scan {}` lists them", quoted_text(file)),
+        Note::GlobalsRecorded { .. } => format!("; `torch2carton scan {}` lists them", shell_quoted(file)),
         Note::ValuesKept { values } => {
             format!(" (--no-values leaves {} out)", if *values > 1 { "them" } else { "it" })
         }
@@ -277,7 +277,7 @@ pub(crate) fn store_text(error: &output::Error) -> String {
     let advice = match error {
         // Sizes are printed with units.
         Error::NoSpace { needed, free, folder } => {
-            return format!("needs {} in {}, {} free", size(*needed), folder.display(), size(*free));
+            return format!("needs {} in {}, {} free", format_bytes(*needed), folder.display(), format_bytes(*free));
         }
         Error::Remote { address, .. } => format!("; first run `{}`", fetch_command(address)),
         Error::IsFolder { .. } => "; name a file in it".to_owned(),
@@ -303,41 +303,41 @@ pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
     use checkpoint_files::Error;
     let advice = match error {
         Error::NotFound { path } if folder(path).is_dir() => {
-            format!("; `ls {}` shows what is there", quoted(folder(path)))
+            format!("; `ls {}` shows what is there", shell_quoted_path(folder(path)))
         }
         Error::NotFound { path } => format!(": the folder {} does not exist", folder(path).display()),
         Error::LoneShard { path, .. } => {
-            format!(": run `{} {}`, or --single for this file alone", typed(), quoted(folder(path)))
+            format!(": run `{} {}`, or --single for this file alone", typed_command(), shell_quoted_path(folder(path)))
         }
         Error::NotASet { paths } => {
-            format!("; --each converts each of them on its own: `torch2carton --each {}`", pattern(paths))
+            format!("; --each converts each of them on its own: `torch2carton --each {}`", paths_or_glob(paths))
         }
-        Error::Set { reason, .. } => match &**reason {
+        Error::InconsistentSet { reason, .. } => match &**reason {
             torch_import::Error::EqualShards { file, .. } => {
                 format!("; download or copy {file} again")
             }
             _ => String::new(),
         },
-        Error::OneFileTwice { second, .. } => {
+        Error::SameFileTwice { second, .. } => {
             format!("; put the file that {} should be in its place", file_name(second))
         }
         Error::Distributed { folder } => format!(
             "; first run `python -m torch.distributed.checkpoint.format_utils dcp_to_torch {} out.pt`",
-            quoted(folder)
+            shell_quoted_path(folder)
         ),
         Error::DeepSpeed { found, candidates, .. } => {
             let script = match &found.script {
-                Some(script) => quoted(script),
+                Some(script) => shell_quoted_path(script),
                 None => "-m deepspeed.utils.zero_to_fp32".to_owned(),
             };
-            let tag = found.tag.as_ref().map_or_else(String::new, |tag| format!(" -t {}", quoted_text(tag)));
+            let tag = found.tag.as_ref().map_or_else(String::new, |tag| format!(" -t {}", shell_quoted(tag)));
             let instead = match candidates.as_slice() {
                 [] => String::new(),
-                candidates => format!("; if the training wrote them whole too, {}", one_of(candidates)),
+                candidates => format!("; if the training wrote them whole too, {}", conversion_commands(candidates)),
             };
-            format!("; first run `python {script} {} out{tag}`{instead}", quoted(&found.folder))
+            format!("; first run `python {script} {} out{tag}`{instead}", shell_quoted_path(&found.folder))
         }
-        Error::Several { candidates, .. } => format!("; {}", one_of(candidates)),
+        Error::SeveralCheckpoints { candidates, .. } => format!("; {}", conversion_commands(candidates)),
         Error::NoCheckpoint { folder, contents } => match contents_advice(folder, contents) {
             Some(advice) => format!("; {advice}"),
             None => String::new(),
@@ -352,15 +352,15 @@ fn contents_advice(folder: &Path, contents: &Contents) -> Option<String> {
     match contents {
         Contents::Pipeline { folders } | Contents::Folders { folders } => {
             let paths = folders.iter().map(|name| vec![folder.join(name)]);
-            let candidates: Vec<Candidate> = paths.map(|paths| Candidate { paths }).collect();
-            Some(one_of(&candidates))
+            let candidates: Vec<CheckpointCandidate> = paths.map(|paths| CheckpointCandidate { paths }).collect();
+            Some(conversion_commands(&candidates))
         }
         Contents::Other { .. } => Some("pass the checkpoint that it was made from".to_owned()),
         Contents::TrainingState { files } => {
             let mut models = files.iter().filter(|name| name.ends_with("model_states.pt"));
             match (models.next(), models.next()) {
                 (Some(model), None) => {
-                    let model = quoted(&folder.join(model));
+                    let model = shell_quoted_path(&folder.join(model));
                     Some(format!("run `torch2carton {model}` to convert the model's part of it"))
                 }
                 _ => None,
@@ -375,9 +375,9 @@ fn contents_advice(folder: &Path, contents: &Contents) -> Option<String> {
 }
 
 /// Returns the commands that convert the candidate checkpoints, at most four.
-fn one_of(candidates: &[Candidate]) -> String {
+fn conversion_commands(candidates: &[CheckpointCandidate]) -> String {
     const SHOWN: usize = 4;
-    let command = |candidate: &Candidate| format!("`{} {}`", typed(), arguments(&candidate.paths));
+    let command = |candidate: &CheckpointCandidate| format!("`{} {}`", typed_command(), shell_arguments(&candidate.paths));
     let commands: Vec<String> = candidates.iter().take(SHOWN).map(command).collect();
     match commands.as_slice() {
         [one] => format!("run {one}"),
@@ -386,12 +386,12 @@ fn one_of(candidates: &[Candidate]) -> String {
 }
 
 /// Returns the paths as shell arguments.
-fn arguments(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| quoted(path)).collect::<Vec<_>>().join(" ")
+fn shell_arguments(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| shell_quoted_path(path)).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the paths as shell arguments, or one glob if there are many with the same folder and extension.
-fn pattern(paths: &[PathBuf]) -> String {
+fn paths_or_glob(paths: &[PathBuf]) -> String {
     /// Maximum number of paths listed by name. A glob may match more files than were given.
     const TYPED: usize = 4;
     let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
@@ -400,23 +400,23 @@ fn pattern(paths: &[PathBuf]) -> String {
         Some(extension) if paths.len() > TYPED && paths.iter().all(alike) => {
             let pattern = format!("*.{}", extension.to_string_lossy());
             let folder = folder(first);
-            if folder == Path::new(".") { pattern } else { format!("{}/{pattern}", quoted(folder)) }
+            if folder == Path::new(".") { pattern } else { format!("{}/{pattern}", shell_quoted_path(folder)) }
         }
-        _ => arguments(paths),
+        _ => shell_arguments(paths),
     }
 }
 
 /// Returns the shell command that downloads a remote file.
 fn fetch_command(address: &Remote) -> String {
-    let url = quoted_text(&address.to_string());
+    let url = shell_quoted(&address.to_string());
     match address.scheme {
         Scheme::S3 => format!("aws s3 cp {url} ."),
         Scheme::Gs => format!("gcloud storage cp {url} ."),
         Scheme::Hf => match address.rest.splitn(3, '/').collect::<Vec<_>>().as_slice() {
             [owner, model, file] if !file.is_empty() => {
-                format!("hf download {} {}", quoted_text(&format!("{owner}/{model}")), quoted_text(file))
+                format!("hf download {} {}", shell_quoted(&format!("{owner}/{model}")), shell_quoted(file))
             }
-            _ => format!("hf download {}", quoted_text(&address.rest)),
+            _ => format!("hf download {}", shell_quoted(&address.rest)),
         },
         _ => format!("curl -fLO {url}"),
     }

@@ -5,31 +5,31 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 
-use super::terminal::safe;
-use super::typed::Usage;
+use super::terminal::escape_hidden;
+use super::invocation::UsageError;
 use super::{advice, carton_advice, run_advice};
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 
 /// Prints an error and its causes in one line.
-pub(crate) fn print(error: &anyhow::Error) {
+pub(crate) fn print_error(error: &anyhow::Error) {
     print_problems(error);
     // A closed stderr leaves nothing to do.
-    let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", safe(text(error)));
+    let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", escape_hidden(error_chain_text(error)));
 }
 
 /// Prints an error of several lines.
 pub(crate) fn print_text(text: &str) {
-    let text: Vec<String> = text.lines().map(safe).collect();
+    let text: Vec<String> = text.lines().map(escape_hidden).collect();
     let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", text.join("\n"));
 }
 
 /// Returns the text of an error and its causes. A part that the next cause repeats, such as a path, is printed once. The
 /// texts of our libraries contain their causes.
-pub(crate) fn text(error: &anyhow::Error) -> String {
+pub(crate) fn error_chain_text(error: &anyhow::Error) -> String {
     let mut texts: Vec<String> = Vec::new();
     for cause in error.chain() {
-        let advised = whole_text(cause).or_else(|| standard_output(error, cause));
+        let advised = library_error_text(cause).or_else(|| stdout_error_text(error, cause));
         let is_whole = advised.is_some();
         let text = advised.unwrap_or_else(|| cause.to_string());
         if texts.last().is_some_and(|last| text.starts_with(last) || text.contains(&format!(" {last}:"))) {
@@ -45,24 +45,24 @@ pub(crate) fn text(error: &anyhow::Error) -> String {
 
 /// Returns the text of an I/O error without context. Errors of our libraries name their file, so only standard output is
 /// left.
-fn standard_output(error: &anyhow::Error, cause: &(dyn StdError + 'static)) -> Option<String> {
+fn stdout_error_text(error: &anyhow::Error, cause: &(dyn StdError + 'static)) -> Option<String> {
     let cause = cause.downcast_ref::<std::io::Error>()?;
     error.is::<std::io::Error>().then(|| format!("cannot write to standard output: {cause}"))
 }
 
 /// Returns the full text of an error of our libraries, with advice if there is any; `None` for other errors.
-fn whole_text(cause: &(dyn StdError + 'static)) -> Option<String> {
+fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(error) = cause.downcast_ref::<pipeline::Error>() {
         return Some(advice::pipeline_text(error, None));
     }
     if let Some(error) = cause.downcast_ref::<carton_tools::Error>() {
-        return Some(carton_advice::text(error));
+        return Some(carton_advice::carton_error_text(error));
     }
     if let Some(error) = cause.downcast_ref::<runtime::Error>() {
-        return Some(run_advice::text(error));
+        return Some(run_advice::run_error_text(error));
     }
     if let Some(error) = cause.downcast_ref::<generate::Error>() {
-        return Some(run_advice::text_of_generate(error));
+        return Some(run_advice::generate_error_text(error));
     }
     if let Some(error) = cause.downcast_ref::<output::Error>() {
         return Some(advice::store_text(error));
@@ -75,22 +75,22 @@ fn whole_text(cause: &(dyn StdError + 'static)) -> Option<String> {
 }
 
 /// Returns true if an argument is wrong, rather than a file.
-pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
+pub(crate) fn is_usage_error(error: &anyhow::Error) -> bool {
     let is_remote = |error: &output::Error| matches!(error, output::Error::Remote { .. });
     let is_not_a_set =
         |error: &checkpoint_files::Error| matches!(error, checkpoint_files::Error::NotASet { .. });
-    error.is::<Usage>()
+    error.is::<UsageError>()
         || error.downcast_ref().is_some_and(is_remote)
         || error.downcast_ref().is_some_and(is_not_a_set)
         || error.downcast_ref().is_some_and(|error: &pipeline::Error| match error {
             pipeline::Error::Option(_) => true,
-            pipeline::Error::Store(error) => is_remote(error),
-            pipeline::Error::Sources(error) => is_not_a_set(error),
+            pipeline::Error::OutputFile(error) => is_remote(error),
+            pipeline::Error::InputFiles(error) => is_not_a_set(error),
             _ => false,
         })
-        || error.downcast_ref().is_some_and(carton_advice::is_usage)
-        || error.downcast_ref().is_some_and(run_advice::is_usage)
-        || is_usage_of_serve(error)
+        || error.downcast_ref().is_some_and(carton_advice::is_carton_usage_error)
+        || error.downcast_ref().is_some_and(run_advice::is_generate_usage_error)
+        || is_serve_usage_error(error)
 }
 
 /// Installs a panic hook that prints nothing for panics that a library turns into errors.
@@ -99,7 +99,7 @@ pub(crate) fn silence_guarded_panics() {
     {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            if !generate::is_guarded() {
+            if !generate::is_catching_panics() {
                 before(panic);
             }
         }));
@@ -108,7 +108,7 @@ pub(crate) fn silence_guarded_panics() {
 
 /// Returns true if two models of `serve` have the same name or one has none.
 #[cfg(feature = "serve")]
-fn is_usage_of_serve(error: &anyhow::Error) -> bool {
+fn is_serve_usage_error(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(serve::Error::SameName { .. } | serve::Error::NoName))
 }
 
@@ -141,18 +141,18 @@ mod tests {
     #[test]
     fn what_a_cause_repeats_is_printed_once() {
         let error = anyhow::anyhow!("cannot read a.pth: gone").context("a.pth").context("2 files");
-        assert_eq!(text(&error), "2 files: cannot read a.pth: gone");
-        assert_eq!(text(&anyhow::anyhow!("full").context("full")), "full");
-        assert_eq!(text(&anyhow::anyhow!("no .npy file").context("file")), "file: no .npy file");
+        assert_eq!(error_chain_text(&error), "2 files: cannot read a.pth: gone");
+        assert_eq!(error_chain_text(&anyhow::anyhow!("full").context("full")), "full");
+        assert_eq!(error_chain_text(&anyhow::anyhow!("no .npy file").context("file")), "file: no .npy file");
     }
 
     #[test]
     fn advice_follows_the_error_through_its_context() {
         let error = output::refuse_remote(Path::new("gs:/b/c")).expect_err("an address");
         let error = anyhow::Error::new(error).context("while reading");
-        assert!(is_usage(&error));
+        assert!(is_usage_error(&error));
         let texts: Vec<String> =
-            error.chain().map(|cause| whole_text(cause).unwrap_or_else(|| cause.to_string())).collect();
+            error.chain().map(|cause| library_error_text(cause).unwrap_or_else(|| cause.to_string())).collect();
         assert_eq!(
             texts,
             ["while reading", "gs:/b/c is not a local path; first run `gcloud storage cp gs://b/c .`"]

@@ -48,14 +48,14 @@ fn is_hidden(c: char) -> bool {
 }
 
 /// Returns true if all characters are printable ASCII, which is the common case.
-fn is_plain(text: &str) -> bool {
+fn is_printable_ascii(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 /// Escapes hidden characters in text from a file: they could move the cursor, rename a window, or make two names look alike.
-pub(crate) fn safe(text: impl Display) -> String {
+pub(crate) fn escape_hidden(text: impl Display) -> String {
     let text = text.to_string();
-    if is_plain(&text) || !text.contains(is_hidden) {
+    if is_printable_ascii(&text) || !text.contains(is_hidden) {
         return text;
     }
     let mut out = String::with_capacity(text.len());
@@ -71,11 +71,11 @@ pub(crate) fn safe(text: impl Display) -> String {
 
 /// JSON formatter that escapes hidden characters as `\u0000`, which a parser reads back.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Json;
+pub(crate) struct EscapingJsonFormatter;
 
-impl Formatter for Json {
+impl Formatter for EscapingJsonFormatter {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
-        if is_plain(fragment) {
+        if is_printable_ascii(fragment) {
             return out.write_all(fragment.as_bytes());
         }
         let mut rest = fragment;
@@ -99,18 +99,18 @@ fn json_escape(c: char) -> String {
 }
 
 /// Writer of lines of text or JSON that escapes hidden characters other than line feeds.
-pub(crate) struct Escaped<W> {
+pub(crate) struct EscapingWriter<W> {
     out: W,
     json: bool,
 }
 
-impl<W: Write> Escaped<W> {
+impl<W: Write> EscapingWriter<W> {
     pub(crate) fn new(out: W, json: bool) -> Self {
         Self { out, json }
     }
 }
 
-impl<W: Write> Write for Escaped<W> {
+impl<W: Write> Write for EscapingWriter<W> {
     /// Writes whole characters: each call must contain complete UTF-8 sequences.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let is_plain = |byte: &u8| matches!(byte, b'\n' | b' '..=b'~');
@@ -121,9 +121,9 @@ impl<W: Write> Write for Escaped<W> {
         for line in String::from_utf8_lossy(bytes).split_inclusive('\n') {
             let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
             if self.json {
-                Json.write_string_fragment(&mut self.out, text)?;
+                EscapingJsonFormatter.write_string_fragment(&mut self.out, text)?;
             } else {
-                self.out.write_all(safe(text).as_bytes())?;
+                self.out.write_all(escape_hidden(text).as_bytes())?;
             }
             self.out.write_all(end.as_bytes())?;
         }
@@ -144,20 +144,20 @@ mod tests {
     fn json(value: &str) -> String {
         let mut out = Vec::new();
         value
-            .serialize(&mut serde_json::Serializer::with_formatter(&mut out, Json))
+            .serialize(&mut serde_json::Serializer::with_formatter(&mut out, EscapingJsonFormatter))
             .expect("memory takes it");
         String::from_utf8(out).expect("text")
     }
 
     #[test]
     fn what_a_person_would_not_see_is_escaped() {
-        assert_eq!(safe("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
+        assert_eq!(escape_hidden("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
         for c in "\u{80}\u{9b}\u{9f}\u{ad}\u{34f}\u{61c}\u{180e}\u{200b}\u{200d}\u{200f}\u{2028}\u{2029}\u{202e}\
                   \u{2060}\u{2065}\u{2066}\u{2069}\u{3164}\u{fe0f}\u{feff}\u{fff9}\u{e0001}\u{e0041}\u{e007f}\u{e01ef}"
             .chars()
         {
             let code = u32::from(c);
-            assert_eq!(safe(format!("a{c}b")), format!("a\\u{{{code:x}}}b"));
+            assert_eq!(escape_hidden(format!("a{c}b")), format!("a\\u{{{code:x}}}b"));
             let text = format!("a{c}\"\\\n");
             let escaped = json(&text);
             assert!(escaped.is_ascii(), "{escaped}");
@@ -165,7 +165,7 @@ mod tests {
         }
         assert_eq!(json("\u{85}\u{e0041}"), "\"\\u0085\\udb40\\udc41\"");
         for plain in ["läyer.0", "层", "א", "α\u{301}", "🤗", "a b", "\\u{1b}"] {
-            assert_eq!(safe(plain), plain);
+            assert_eq!(escape_hidden(plain), plain);
         }
         assert_eq!(json("层🤗"), "\"层🤗\"");
     }
@@ -180,7 +180,7 @@ mod tests {
     fn lines_stay_lines() {
         let escaped = |json: bool| {
             let mut out = Vec::new();
-            let mut writer = Escaped::new(&mut out, json);
+            let mut writer = EscapingWriter::new(&mut out, json);
             writer.write_all("a\u{200b}\nb\n\u{feff}".as_bytes()).expect("memory takes it");
             String::from_utf8(out).expect("text")
         };

@@ -1,20 +1,20 @@
 //! Command-line flags for hyperparameters and for notes of the libraries, which do not know the flags.
 
-use pipeline::Fact;
+use pipeline::HyperparameterKind;
 use torchscript::Note;
 
 /// Returns the flag that gives a hyperparameter.
-pub(crate) fn option(fact: Fact) -> &'static str {
+pub(crate) fn hyperparameter_flag(fact: HyperparameterKind) -> &'static str {
     match fact {
-        Fact::Heads => "--n-heads",
-        Fact::RopeTheta => "--rope-theta",
-        Fact::RopeFactor => "--rope-factor",
-        Fact::NormEps => "--norm-eps",
+        HyperparameterKind::Heads => "--n-heads",
+        HyperparameterKind::RopeTheta => "--rope-theta",
+        HyperparameterKind::RopeFactor => "--rope-factor",
+        HyperparameterKind::NormEps => "--norm-eps",
     }
 }
 
 /// Returns the text of a note, with the flag that helps if there is one.
-pub(crate) fn note(note: &Note) -> String {
+pub(crate) fn module_note_text(note: &Note) -> String {
     match note {
         Note::Decoder(decoder::Note::NamesOfLlama) => {
             format!("{note}; `--arch llama` says what else it needs to run")

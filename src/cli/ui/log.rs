@@ -12,32 +12,32 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use serve::{Event, Observer};
+use serve::{ServerEvent, ServerObserver};
 
-use super::escapes::{Json, safe};
+use super::escapes::{EscapingJsonFormatter, escape_hidden};
 use crate::cli::args::LogFormat;
 
 /// Capacity of the queue of unwritten lines.
-const WAITING: usize = 4096;
+const LOG_QUEUE_CAPACITY: usize = 4096;
 /// Maximum wait for unwritten lines at the end of the program.
-const AT_THE_END: Duration = Duration::from_secs(2);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Log that is written until [`finish`](Self::finish).
 pub(crate) struct Log {
     done: Receiver<()>,
-    lines: Lines,
+    lines: LogQueue,
 }
 
 /// Sending end of the queue of log lines.
 #[derive(Clone)]
-struct Lines {
+struct LogQueue {
     /// Queue of lines; `None` ends the log.
     sender: SyncSender<Option<String>>,
     dropped: Arc<AtomicU64>,
 }
 
-impl Lines {
-    fn send(&self, line: &Line, format: LogFormat) {
+impl LogQueue {
+    fn send(&self, line: &LogLine, format: LogFormat) {
         if self.sender.try_send(Some(line.print(format))).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -48,18 +48,18 @@ impl Lines {
 pub(crate) struct LogObserver {
     format: LogFormat,
     quiet: bool,
-    lines: Lines,
+    lines: LogQueue,
 }
 
 impl Log {
     /// Creates a log, and the observer that writes the events of a server to it; with `quiet`, only problems are logged.
     pub(crate) fn new(format: LogFormat, quiet: bool) -> Result<(Self, LogObserver)> {
-        let (sender, receiver) = sync_channel(WAITING);
+        let (sender, receiver) = sync_channel(LOG_QUEUE_CAPACITY);
         let (finished, done) = sync_channel(1);
-        let lines = Lines { sender, dropped: Arc::default() };
+        let lines = LogQueue { sender, dropped: Arc::default() };
         let dropped = lines.dropped.clone();
         let work = move || {
-            write(&receiver, &dropped, format);
+            write_lines(&receiver, &dropped, format);
             // The receiver is gone if the program does not end with `finish`.
             let _ = finished.send(());
         };
@@ -67,7 +67,7 @@ impl Log {
         let panics = lines.clone();
         // A panic message may repeat a client's data, so it is escaped. A panic of a model fails only one request.
         std::panic::set_hook(Box::new(move |panic| {
-            panics.send(&Line::new("panic").with(|line| line.error = Some(panic.to_string())), format);
+            panics.send(&LogLine::new("panic").with(|line| line.error = Some(panic.to_string())), format);
         }));
         Ok((Self { done, lines: lines.clone() }, LogObserver { format, quiet, lines }))
     }
@@ -76,12 +76,12 @@ impl Log {
     pub(crate) fn finish(self) {
         if self.lines.sender.try_send(None).is_ok() {
             // The lines are lost if stderr is blocked.
-            let _ = self.done.recv_timeout(AT_THE_END);
+            let _ = self.done.recv_timeout(FINISH_TIMEOUT);
         }
     }
 }
 
-fn write(lines: &Receiver<Option<String>>, dropped: &AtomicU64, format: LogFormat) {
+fn write_lines(lines: &Receiver<Option<String>>, dropped: &AtomicU64, format: LogFormat) {
     while let Ok(Some(line)) = lines.recv() {
         // A closed stderr leaves nothing to do.
         let _ = writeln!(anstream::stderr(), "{line}");
@@ -90,33 +90,33 @@ fn write(lines: &Receiver<Option<String>>, dropped: &AtomicU64, format: LogForma
             let _ = writeln!(
                 anstream::stderr(),
                 "{}",
-                Line::new("dropped").with(|line| line.lines = Some(lost)).print(format)
+                LogLine::new("dropped").with(|line| line.lines = Some(lost)).print(format)
             );
         }
     }
 }
 
-impl Observer for LogObserver {
-    fn event(&self, event: &Event<'_>) {
-        let Some(line) = line(event, self.quiet) else { return };
+impl ServerObserver for LogObserver {
+    fn event(&self, event: &ServerEvent<'_>) {
+        let Some(line) = event_line(event, self.quiet) else { return };
         self.lines.send(&line, self.format);
     }
 }
 
 /// Returns the log line of an event, or `None` if it is not logged.
-fn line(event: &Event<'_>, quiet: bool) -> Option<Line> {
+fn event_line(event: &ServerEvent<'_>, quiet: bool) -> Option<LogLine> {
     let line = match event {
-        Event::Accept { error } => {
-            return Some(Line::new("accept").with(|line| line.error = Some(error.to_string())));
+        ServerEvent::Accept { error } => {
+            return Some(LogLine::new("accept").with(|line| line.error = Some(error.to_string())));
         }
-        Event::Ignored { path } => {
-            return Some(Line::new("ignored").with(|line| line.file = Some(path.display().to_string())));
+        ServerEvent::Ignored { path } => {
+            return Some(LogLine::new("ignored").with(|line| line.file = Some(path.display().to_string())));
         }
-        Event::Empty { path } => {
-            return Some(Line::new("empty").with(|line| line.file = Some(path.display().to_string())));
+        ServerEvent::Empty { path } => {
+            return Some(LogLine::new("empty").with(|line| line.file = Some(path.display().to_string())));
         }
         _ if quiet => return None,
-        Event::Request(request) => Line::new("request").with(|line| {
+        ServerEvent::Request(request) => LogLine::new("request").with(|line| {
             line.client = Some(request.client.to_string());
             line.method = Some(request.method.to_owned());
             line.path = Some(request.path.to_owned());
@@ -126,9 +126,9 @@ fn line(event: &Event<'_>, quiet: bool) -> Option<Line> {
             line.seconds = Some(request.duration.as_secs_f64());
             line.error = request.error.map(str::to_owned);
         }),
-        Event::Loaded { name, version } => Line::new("loaded").with(|line| line.is_of(name, *version)),
-        Event::Unloaded { name, version } => Line::new("unloaded").with(|line| line.is_of(name, *version)),
-        Event::Draining { requests } => Line::new("draining").with(|line| line.requests = Some(*requests)),
+        ServerEvent::Loaded { name, version } => LogLine::new("loaded").with(|line| line.set_model(name, *version)),
+        ServerEvent::Unloaded { name, version } => LogLine::new("unloaded").with(|line| line.set_model(name, *version)),
+        ServerEvent::Draining { requests } => LogLine::new("draining").with(|line| line.requests = Some(*requests)),
         _ => return None,
     };
     Some(line)
@@ -136,7 +136,7 @@ fn line(event: &Event<'_>, quiet: bool) -> Option<Line> {
 
 /// One line of the log.
 #[derive(Debug, Default, Serialize)]
-struct Line {
+struct LogLine {
     time: String,
     event: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,7 +167,7 @@ struct Line {
     error: Option<String>,
 }
 
-impl Line {
+impl LogLine {
     fn new(event: &'static str) -> Self {
         let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
         Self { time, event, ..Self::default() }
@@ -178,7 +178,7 @@ impl Line {
         self
     }
 
-    fn is_of(&mut self, model: &str, version: u64) {
+    fn set_model(&mut self, model: &str, version: u64) {
         self.model = Some(model.to_owned());
         self.version = Some(version);
     }
@@ -189,7 +189,7 @@ impl Line {
             LogFormat::Json => {
                 let mut bytes = Vec::new();
                 // A line of texts and numbers can always be written as JSON.
-                let _ = self.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, Json));
+                let _ = self.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, EscapingJsonFormatter));
                 String::from_utf8_lossy(&bytes).into_owned()
             }
         }
@@ -226,6 +226,6 @@ impl Line {
             "dropped" => format!("{} log lines were lost", self.lines.unwrap_or(0)),
             _ => format!("cannot accept a connection{error}"),
         };
-        format!("{} {}", self.time, safe(what))
+        format!("{} {}", self.time, escape_hidden(what))
     }
 }

@@ -13,5 +13,5 @@ pub(crate) mod shell;
 pub(crate) mod signals;
 pub(crate) mod table;
 pub(crate) mod terminal;
-pub(crate) mod typed;
+pub(crate) mod invocation;
 pub(crate) mod usage;

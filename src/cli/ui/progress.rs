@@ -5,28 +5,28 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pipeline::{Action, Observer, Step, size};
+use pipeline::{Action, Observer, ProgressUpdate, format_bytes};
 
-use super::terminal::safe;
+use super::terminal::escape_hidden;
 
-const BETWEEN_LINES: Duration = Duration::from_secs(30);
+const LINE_INTERVAL: Duration = Duration::from_secs(30);
 /// Delay before the bar appears; shorter work shows none.
-const BEFORE_BAR: Duration = Duration::from_millis(300);
+const BAR_DELAY: Duration = Duration::from_millis(300);
 
 /// Observer that shows the progress of one command.
 pub(crate) struct Progress {
     quiet: bool,
-    shown: Mutex<Option<Shown>>,
+    shown: Mutex<Option<ProgressDisplay>>,
 }
 
 /// File and action shown at the moment.
-struct Shown {
+struct ProgressDisplay {
     name: String,
     action: Action,
-    how: How,
+    how: DisplayMode,
 }
 
-enum How {
+enum DisplayMode {
     Bar { bar: ProgressBar, since: Instant },
     Lines { last: Instant },
 }
@@ -43,14 +43,14 @@ impl Progress {
 }
 
 impl Observer for Progress {
-    fn progress(&self, step: Step<'_>) {
+    fn progress(&self, step: ProgressUpdate<'_>) {
         if self.quiet {
             return;
         }
         // A thread that finds the lock taken skips its update.
         let Ok(mut shown) = self.shown.try_lock() else { return };
         if shown.as_ref().is_none_or(|shown| shown.name != step.name || shown.action != step.action) {
-            *shown = Some(Shown::new(&step));
+            *shown = Some(ProgressDisplay::new(&step));
         }
         if let Some(shown) = shown.as_mut() {
             shown.advance(&step);
@@ -58,53 +58,53 @@ impl Observer for Progress {
     }
 }
 
-impl Shown {
-    fn new(step: &Step<'_>) -> Self {
+impl ProgressDisplay {
+    fn new(step: &ProgressUpdate<'_>) -> Self {
         let how = if std::io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(step.total, ProgressDrawTarget::stderr_with_hz(10));
             let template =
                 "{msg} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";
             let style = ProgressStyle::with_template(template).ok();
             let bar = style.map_or_else(|| bar.clone(), |style| bar.clone().with_style(style));
-            How::Bar { bar: bar.with_message(title(step)), since: Instant::now() }
+            DisplayMode::Bar { bar: bar.with_message(step_title(step)), since: Instant::now() }
         } else {
-            How::Lines { last: Instant::now() }
+            DisplayMode::Lines { last: Instant::now() }
         };
         Self { name: step.name.to_owned(), action: step.action, how }
     }
 
-    fn advance(&mut self, step: &Step<'_>) {
+    fn advance(&mut self, step: &ProgressUpdate<'_>) {
         match &mut self.how {
-            How::Bar { bar, since } => {
+            DisplayMode::Bar { bar, since } => {
                 if let Some(total) = step.total {
                     bar.set_length(total);
                 }
-                if since.elapsed() >= BEFORE_BAR {
+                if since.elapsed() >= BAR_DELAY {
                     bar.set_position(step.done);
                 }
             }
-            How::Lines { last } if last.elapsed() >= BETWEEN_LINES => {
+            DisplayMode::Lines { last } if last.elapsed() >= LINE_INTERVAL => {
                 *last = Instant::now();
                 let of = step.total.map_or_else(String::new, |total| {
                     let percent = (step.done * 100).checked_div(total).unwrap_or(100);
-                    format!(" of {} ({percent} %)", size(total))
+                    format!(" of {} ({percent} %)", format_bytes(total))
                 });
-                let _ = writeln!(anstream::stderr(), "{}: {}{of}", title(step), size(step.done));
+                let _ = writeln!(anstream::stderr(), "{}: {}{of}", step_title(step), format_bytes(step.done));
             }
-            How::Lines { .. } => {}
+            DisplayMode::Lines { .. } => {}
         }
     }
 }
 
-impl Drop for Shown {
+impl Drop for ProgressDisplay {
     fn drop(&mut self) {
-        if let How::Bar { bar, .. } = &self.how {
+        if let DisplayMode::Bar { bar, .. } = &self.how {
             bar.finish_and_clear();
         }
     }
 }
 
-fn title(step: &Step<'_>) -> String {
-    let name = safe(step.name);
+fn step_title(step: &ProgressUpdate<'_>) -> String {
+    let name = escape_hidden(step.name);
     if step.action == Action::Compress { format!("compressing {name}") } else { name }
 }

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 /// Quotes a path for a shell.
-pub(crate) fn quoted(path: &Path) -> String {
-    quoted_text(&path.display().to_string())
+pub(crate) fn shell_quoted_path(path: &Path) -> String {
+    shell_quoted(&path.display().to_string())
 }
 
 /// Quotes a text for a shell; a text without special characters stays unquoted.
-pub(crate) fn quoted_text(text: &str) -> String {
+pub(crate) fn shell_quoted(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         text.to_owned()

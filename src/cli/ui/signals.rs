@@ -24,9 +24,9 @@ pub(crate) fn keep_running_at_size_limit() {}
 /// Installs handlers for SIGHUP, SIGINT, SIGQUIT, SIGTERM and SIGXCPU that remove unfinished outputs and end the program. A
 /// signal that the caller ignores, as `nohup` does, stays ignored.
 #[cfg(unix)]
-pub(crate) fn watch() -> Result<()> {
-    let mut signals = signals()?;
-    start(move || {
+pub(crate) fn watch_signals() -> Result<()> {
+    let mut signals = fatal_signals()?;
+    spawn_watcher(move || {
         if let Some(signal) = signals.forever().next() {
             exit(signal);
         }
@@ -35,9 +35,9 @@ pub(crate) fn watch() -> Result<()> {
 
 /// Returns the signals that end the program, except ignored ones.
 #[cfg(unix)]
-fn signals() -> Result<signal_hook::iterator::Signals> {
+fn fatal_signals() -> Result<signal_hook::iterator::Signals> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU};
-    let ignored = ignored();
+    let ignored = ignored_signals();
     let watched = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU].into_iter();
     let watched = watched.filter(|signal| ignored >> (signal - 1) & 1 == 0);
     signal_hook::iterator::Signals::new(watched).context("cannot watch for signals")
@@ -45,7 +45,7 @@ fn signals() -> Result<signal_hook::iterator::Signals> {
 
 /// Runs `watch` on its own thread.
 #[cfg(unix)]
-fn start(watch: impl FnOnce() + Send + 'static) -> Result<()> {
+fn spawn_watcher(watch: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = std::thread::Builder::new().name("signals".to_owned());
     thread.spawn(watch).context("cannot watch for signals")?;
     Ok(())
@@ -54,8 +54,8 @@ fn start(watch: impl FnOnce() + Send + 'static) -> Result<()> {
 /// Installs handlers for the signals that end the program: the first signal runs `act` with its number, the second ends the
 /// program.
 #[cfg(all(unix, feature = "serve"))]
-pub(crate) fn on_first(act: impl FnOnce(i32) + Send + 'static) -> Result<()> {
-    let mut signals = signals()?;
+pub(crate) fn on_first_signal(act: impl FnOnce(i32) + Send + 'static) -> Result<()> {
+    let mut signals = fatal_signals()?;
     let watch = move || {
         let mut signals = signals.forever();
         if let Some(signal) = signals.next() {
@@ -65,7 +65,7 @@ pub(crate) fn on_first(act: impl FnOnce(i32) + Send + 'static) -> Result<()> {
             exit(signal);
         }
     };
-    start(watch)
+    spawn_watcher(watch)
 }
 
 /// Flag that Ctrl-C sets.
@@ -86,10 +86,10 @@ impl Observer for Interruption {
 /// Installs a handler for Ctrl-C: the first sets the returned flag, so that work can end at a suitable point, the second
 /// ends the program. If the caller ignores Ctrl-C, it stays ignored.
 #[cfg(unix)]
-pub(crate) fn interruption() -> Result<Interruption> {
+pub(crate) fn watch_ctrl_c() -> Result<Interruption> {
     use signal_hook::consts::SIGINT;
     let flag = Arc::new(AtomicBool::new(false));
-    if ignored() >> (SIGINT - 1) & 1 == 0 {
+    if ignored_signals() >> (SIGINT - 1) & 1 == 0 {
         // This order makes the first signal find the flag unset.
         signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&flag)))
@@ -126,7 +126,7 @@ pub(crate) fn raise_file_limit() {}
 
 /// Returns the ignored signals as a mask whose bit 0 is signal 1. Only Linux reports them; elsewhere the mask is 0.
 #[cfg(unix)]
-fn ignored() -> u64 {
+fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

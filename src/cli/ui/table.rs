@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use anstyle::Style;
 
-use super::terminal::{BOLD, safe};
+use super::terminal::{BOLD, escape_hidden};
 
 /// Maximum cell length in characters. A hostile name could fill the terminal.
-const CELL: usize = 400;
+const CELL_CHARS_MAX: usize = 400;
 
 /// Alignment of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,13 +17,13 @@ pub(crate) enum Align {
 }
 
 /// Prints `head` in bold and `rows`, each column as wide as its widest cell. Hidden characters are escaped.
-pub(crate) fn print<const N: usize>(
+pub(crate) fn print_table<const N: usize>(
     out: &mut dyn Write,
     align: [Align; N],
     head: [&str; N],
     rows: impl Iterator<Item = [String; N]>,
 ) -> io::Result<()> {
-    let rows: Vec<[String; N]> = rows.map(|row| row.map(|cell| cut(&safe(cell)))).collect();
+    let rows: Vec<[String; N]> = rows.map(|row| row.map(|cell| truncate_cell(&escape_hidden(cell)))).collect();
     let head = head.map(str::to_owned);
     let mut widths = [0_usize; N];
     for row in rows.iter().chain([&head]) {
@@ -47,12 +47,12 @@ pub(crate) fn print<const N: usize>(
 }
 
 /// Cuts text to [`CELL`] characters, followed by an ellipsis and the full length.
-pub(crate) fn cut(text: &str) -> String {
+pub(crate) fn truncate_cell(text: &str) -> String {
     let len = text.chars().count();
-    if len <= CELL {
+    if len <= CELL_CHARS_MAX {
         return text.to_owned();
     }
-    let start: String = text.chars().take(CELL).collect();
+    let start: String = text.chars().take(CELL_CHARS_MAX).collect();
     format!("{start}… ({len} characters)")
 }
 
@@ -63,7 +63,7 @@ mod tests {
     fn printed(rows: &[[&str; 2]]) -> String {
         let mut out = anstream::StripStream::new(Vec::new());
         let rows = rows.iter().map(|row| row.map(str::to_owned));
-        print(&mut out, [Align::Left, Align::Right], ["name", "size"], rows).expect("memory takes it");
+        print_table(&mut out, [Align::Left, Align::Right], ["name", "size"], rows).expect("memory takes it");
         String::from_utf8(out.into_inner()).expect("text")
     }
 

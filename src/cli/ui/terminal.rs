@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 
-pub(crate) use super::escapes::safe;
+pub(crate) use super::escapes::escape_hidden;
 
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -13,7 +13,7 @@ const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Prints a note for the user on stderr.
 pub(crate) fn note(text: impl Display) {
-    let _ = writeln!(anstream::stderr(), "{YELLOW}note:{YELLOW:#} {}", safe(text));
+    let _ = writeln!(anstream::stderr(), "{YELLOW}note:{YELLOW:#} {}", escape_hidden(text));
 }
 
 /// Prints the summary of a command on stderr. Write errors are ignored, because the work is done.
@@ -28,7 +28,7 @@ pub(crate) fn write_text(text: &str, is_terminal: bool) -> io::Result<()> {
         for part in text.split_inclusive(['\n', '\t']) {
             let end = part.ends_with(['\n', '\t']);
             let (line, end) = part.split_at(part.len() - usize::from(end));
-            write!(out, "{}{end}", safe(line))?;
+            write!(out, "{}{end}", escape_hidden(line))?;
         }
     } else {
         out.write_all(text.as_bytes())?;

@@ -9,10 +9,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::errors;
 use super::terminal::is_broken_pipe;
-use super::typed::{PROGRAM, Usage, typed};
+use super::invocation::{PROGRAM, UsageError, typed_command};
 
 /// Command names of other tools, and the commands of this program that do the same.
-const WISHES: &[(&[&str], &str)] = &[
+const COMMAND_SYNONYMS: &[(&[&str], &str)] = &[
     (
         &["list", "ls", "info", "show", "cat", "dump", "summary"],
         "`torch2carton inspect FILE` lists what is in it",
@@ -39,21 +39,21 @@ const WISHES: &[(&[&str], &str)] = &[
 ];
 
 /// Refuses a word that is neither a subcommand nor a path.
-pub(crate) fn check_word(word: &OsString, subcommands: &[String]) -> Result<(), Usage> {
+pub(crate) fn reject_unknown_word(word: &OsString, subcommands: &[String]) -> Result<(), UsageError> {
     let (path, text) = (Path::new(word), word.to_string_lossy());
     let is_word = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphabetic() || c == '-');
     if !is_word || text.starts_with('-') || path.exists() || path.is_symlink() {
         return Ok(());
     }
-    Err(unknown_command(&text, subcommands))
+    Err(unknown_command_error(&text, subcommands))
 }
 
 /// Returns the error for an unknown subcommand, with a suggestion if there is one.
-fn unknown_command(text: &str, subcommands: &[String]) -> Usage {
+fn unknown_command_error(text: &str, subcommands: &[String]) -> UsageError {
     /// Minimum Jaro-Winkler similarity of a typing mistake.
     const SIMILAR: f64 = 0.8;
     let lower = text.to_lowercase();
-    let wish = WISHES.iter().find(|(words, _)| words.contains(&lower.as_str()));
+    let wish = COMMAND_SYNONYMS.iter().find(|(words, _)| words.contains(&lower.as_str()));
     let scored = subcommands.iter().map(|name| (strsim::jaro_winkler(&lower, name), name));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score >= SIMILAR);
     let hint = match (wish, best) {
@@ -61,7 +61,7 @@ fn unknown_command(text: &str, subcommands: &[String]) -> Usage {
         (None, Some((_, name))) => format!("; did you mean `{PROGRAM} {name}`?"),
         (None, None) => String::new(),
     };
-    Usage(format!(
+    UsageError(format!(
         "no command `{text}`, and no file of that name; commands are {}{hint}",
         subcommands.join(", ")
     ))
@@ -75,7 +75,7 @@ pub(crate) fn report(error: &clap::Error, subcommands: &[String]) -> ExitCode {
             let printed = error.print().and_then(|()| std::io::stdout().flush());
             return match printed.map_err(anyhow::Error::new) {
                 Err(error) if !is_broken_pipe(&error) => {
-                    errors::print(&error);
+                    errors::print_error(&error);
                     ExitCode::FAILURE
                 }
                 _ => ExitCode::SUCCESS,
@@ -84,10 +84,10 @@ pub(crate) fn report(error: &clap::Error, subcommands: &[String]) -> ExitCode {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
         }
-        ErrorKind::UnknownArgument => errors::print(&anyhow::Error::new(Usage(unknown_option(error)))),
+        ErrorKind::UnknownArgument => errors::print_error(&anyhow::Error::new(UsageError(unknown_option(error)))),
         ErrorKind::InvalidSubcommand => {
-            let word = context(error, ContextKind::InvalidSubcommand).unwrap_or_default();
-            errors::print(&anyhow::Error::new(unknown_command(&word, subcommands)));
+            let word = clap_context(error, ContextKind::InvalidSubcommand).unwrap_or_default();
+            errors::print_error(&anyhow::Error::new(unknown_command_error(&word, subcommands)));
         }
         _ => {
             // The tip to write `-- --option` is removed: it is never what the user meant.
@@ -95,14 +95,14 @@ pub(crate) fn report(error: &clap::Error, subcommands: &[String]) -> ExitCode {
             let lines = text.lines().filter(|line| !line.contains("as a value, use"));
             let text = lines.collect::<Vec<_>>().join("\n").replace("\n\n\n", "\n\n");
             let text = text.trim_start_matches("error: ").trim_end();
-            let help = format!("`{} --help` lists the options", command());
+            let help = format!("`{} --help` lists the options", full_command());
             errors::print_text(&text.replace("For more information, try '--help'.", &help));
         }
     }
     ExitCode::from(2)
 }
 
-fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
+fn clap_context(error: &clap::Error, kind: ContextKind) -> Option<String> {
     match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,
@@ -110,18 +110,18 @@ fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
 }
 
 /// Returns the program and the subcommand, with the default one spelled out.
-fn command() -> String {
-    let typed = typed();
+fn full_command() -> String {
+    let typed = typed_command();
     if typed == PROGRAM { format!("{PROGRAM} convert") } else { typed }
 }
 
 fn unknown_option(error: &clap::Error) -> String {
-    let option = context(error, ContextKind::InvalidArg).unwrap_or_default();
-    let command = command();
+    let option = clap_context(error, ContextKind::InvalidArg).unwrap_or_default();
+    let command = full_command();
     if !option.starts_with('-') {
         return format!("`{command}` takes no `{option}`; see `{command} --help`");
     }
-    match context(error, ContextKind::SuggestedArg) {
+    match clap_context(error, ContextKind::SuggestedArg) {
         Some(meant) => {
             format!(
                 "no option `{option}` for `{command}`; did you mean `{meant}`? `{command} --help` lists them"

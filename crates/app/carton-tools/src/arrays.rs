@@ -4,20 +4,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use byte_source::{Blob, MappedFile, OwnedBlob, Source};
-use carton_format::{DataType, Strings, TensorIndex, TensorSpec};
+use carton_format::{DataType, StringTensorFile, TensorIndex, TensorSpec};
 use carton_reader::{Carton, TOML_MAX};
 use tensor::Gathered;
 
-use crate::npy::{self, Array};
+use crate::npy::{self, NpyArray};
 use crate::{Error, Result, TensorError};
 
 /// Contents of the file of a new tensor.
-pub(crate) enum NewFile {
+pub(crate) enum TensorFile {
     Numbers(Gathered),
     Strings(OwnedBlob),
 }
 
-impl NewFile {
+impl TensorFile {
     pub(crate) fn blob(&self) -> &dyn Blob {
         match self {
             Self::Numbers(gathered) => gathered,
@@ -28,20 +28,20 @@ impl NewFile {
 
 /// Reads the named `.npy` files; returns the arrays by name, and the mapped files.
 #[expect(clippy::type_complexity, reason = "two lists of the same length")]
-pub(crate) fn read(given: &[(String, PathBuf)]) -> Result<(Vec<(String, Array)>, Vec<Arc<dyn Source>>)> {
+pub(crate) fn read_arrays(given: &[(String, PathBuf)]) -> Result<(Vec<(String, NpyArray)>, Vec<Arc<dyn Source>>)> {
     for (index, (name, _)) in given.iter().enumerate() {
         if name.is_empty() {
             return Err(Error::tensor(name, TensorError::NoName));
         }
         if given.iter().take(index).any(|(other, _)| other == name) {
-            return Err(Error::tensor(name, TensorError::Twice));
+            return Err(Error::tensor(name, TensorError::DuplicateName));
         }
     }
-    let mut arrays: Vec<(String, Array)> = Vec::with_capacity(given.len());
+    let mut arrays: Vec<(String, NpyArray)> = Vec::with_capacity(given.len());
     let mut maps = Vec::with_capacity(given.len());
     for (name, path) in given {
         let file: Arc<dyn Source> = Arc::new(MappedFile::open(path).map_err(Error::Map)?);
-        let array = npy::read(&file).map_err(|reason| Error::Npy { path: path.clone(), reason })?;
+        let array = npy::read_npy(&file).map_err(|reason| Error::Npy { path: path.clone(), reason })?;
         arrays.push((name.clone(), array));
         maps.push(file);
     }
@@ -49,48 +49,48 @@ pub(crate) fn read(given: &[(String, PathBuf)]) -> Result<(Vec<(String, Array)>,
 }
 
 /// Returns the tensor index with the arrays added, and their files by path in the carton.
-pub(crate) fn added(
+pub(crate) fn add_arrays(
     carton: &Carton,
     index: &TensorIndex,
-    arrays: Vec<(String, Array)>,
-) -> Result<(TensorIndex, Vec<(String, NewFile)>)> {
+    arrays: Vec<(String, NpyArray)>,
+) -> Result<(TensorIndex, Vec<(String, TensorFile)>)> {
     let mut index = index.clone();
     let mut files = Vec::with_capacity(arrays.len());
     let mut number = 0_usize;
     for (name, array) in arrays {
         if index.find(&name).is_some() {
-            return Err(Error::tensor(&name, TensorError::InIndex));
+            return Err(Error::tensor(&name, TensorError::NameInIndex));
         }
-        let extension = if matches!(array, Array::Strings { .. }) { "toml" } else { "bin" };
+        let extension = if matches!(array, NpyArray::Strings { .. }) { "toml" } else { "bin" };
         let file = loop {
             let file = format!("tensor_{number}.{extension}");
             number = number.saturating_add(1);
-            if !carton.has(&format!("tensor_data/{file}")) {
+            if !carton.has_file(&format!("tensor_data/{file}")) {
                 break file;
             }
         };
-        let (dtype, shape, content) = content(array).map_err(|reason| Error::tensor(&name, reason))?;
+        let (dtype, shape, content) = array_file(array).map_err(|reason| Error::tensor(&name, reason))?;
         files.push((format!("tensor_data/{file}"), content));
         index.tensors.push(TensorSpec::Array { name, dtype, shape, file, other: toml::Table::new() });
     }
     Ok((index, files))
 }
 
-fn content(array: Array) -> Result<(DataType, Vec<u64>, NewFile), TensorError> {
+fn array_file(array: NpyArray) -> Result<(DataType, Vec<u64>, TensorFile), TensorError> {
     match array {
-        Array::Numbers(tensor) => {
+        NpyArray::Numbers(tensor) => {
             let dtype = DataType::from_name(tensor.dtype().name());
             let dtype = dtype.ok_or(TensorError::Dtype(tensor.dtype()))?;
-            Ok((dtype, tensor.shape().to_vec(), NewFile::Numbers(tensor.gathered())))
+            Ok((dtype, tensor.shape().to_vec(), TensorFile::Numbers(tensor.gathered())))
         }
-        Array::Strings { shape, data } => {
-            let text = toml::to_string(&Strings { data });
+        NpyArray::Strings { shape, data } => {
+            let text = toml::to_string(&StringTensorFile { data });
             let text = text.map_err(|error| TensorError::Print(error.to_string()))?;
             let found = text.len();
             if found as u64 > TOML_MAX {
                 return Err(TensorError::TooLong { found, limit: TOML_MAX });
             }
-            Ok((DataType::String, shape, NewFile::Strings(OwnedBlob(text.into_bytes()))))
+            Ok((DataType::String, shape, TensorFile::Strings(OwnedBlob(text.into_bytes()))))
         }
     }
 }

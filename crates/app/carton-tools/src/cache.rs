@@ -5,28 +5,28 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use byte_source::{Action, Observer, Step, UnopenedFile, Work, hex, sha256};
+use byte_source::{Action, Observer, ProgressUpdate, LazyFile, ProgressReporter, hex, sha256};
 use output::{DownloadOptions, Scratch};
 use tempfile::TempPath;
 
 use crate::{Error, ResolveOptions, Result};
 
 /// Folder for downloads, permanent or temporary.
-pub(crate) struct Cache<'o> {
+pub(crate) struct DownloadCache<'o> {
     options: &'o ResolveOptions,
     observer: &'o dyn Observer,
-    place: Place,
+    place: CacheFolder,
 }
 
-enum Place {
+enum CacheFolder {
     /// Cache folder that outlives the run.
-    Kept(PathBuf),
+    Permanent(PathBuf),
     /// Folder next to the output, removed when dropped.
     Temporary(Scratch),
 }
 
 /// File to fetch, with its hash and URLs.
-pub(crate) struct Wanted<'w> {
+pub(crate) struct WantedFile<'w> {
     /// Path of the file in the carton.
     pub(crate) entry: &'w str,
     pub(crate) sha256: [u8; 32],
@@ -35,50 +35,50 @@ pub(crate) struct Wanted<'w> {
 }
 
 /// File in the cache, with the cost of fetching it.
-pub(crate) struct Fetched {
-    pub(crate) file: UnopenedFile,
+pub(crate) struct FetchedFile {
+    pub(crate) file: LazyFile,
     /// Number of bytes downloaded for the file.
     pub(crate) downloaded: u64,
     /// Damaged file that this download replaced.
     pub(crate) replaced: Option<PathBuf>,
 }
 
-impl<'o> Cache<'o> {
+impl<'o> DownloadCache<'o> {
     pub(crate) fn open(options: &'o ResolveOptions, observer: &'o dyn Observer) -> Result<Self> {
         let place = if let Some(folder) = &options.cache {
             std::fs::create_dir_all(folder)
                 .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
-            Place::Kept(folder.clone())
+            CacheFolder::Permanent(folder.clone())
         } else {
-            Place::Temporary(Scratch::create(output::folder(&options.output))?)
+            CacheFolder::Temporary(Scratch::create(output::folder(&options.output))?)
         };
         Ok(Self { options, observer, place })
     }
 
     fn folder(&self) -> &Path {
         match &self.place {
-            Place::Kept(folder) => folder,
-            Place::Temporary(scratch) => scratch.path(),
+            CacheFolder::Permanent(folder) => folder,
+            CacheFolder::Temporary(scratch) => scratch.path(),
         }
     }
 
     /// Returns the file with the wanted hash, and downloads it if it is absent or damaged.
-    pub(crate) fn fetch(&self, wanted: &Wanted<'_>) -> Result<Fetched> {
+    pub(crate) fn fetch(&self, wanted: &WantedFile<'_>) -> Result<FetchedFile> {
         let target = self.folder().join(hex(&wanted.sha256));
         let mut replaced = None;
         if target.is_file() {
-            let file = UnopenedFile::find(&target).map_err(Error::Map)?;
+            let file = LazyFile::find(&target).map_err(Error::Map)?;
             if sha256(&file, self.observer).map_err(Error::read)? == wanted.sha256 {
-                return Ok(Fetched { file, downloaded: 0, replaced });
+                return Ok(FetchedFile { file, downloaded: 0, replaced });
             }
             replaced = Some(target.clone());
         }
-        let mut partial = Partial::open(self.folder(), &hex(&wanted.sha256))?;
+        let mut partial = PartialFile::open(self.folder(), &hex(&wanted.sha256))?;
         match self.download(wanted, &mut partial) {
             Ok(downloaded) => {
                 partial.complete(&target, replaced.is_some())?;
-                let file = UnopenedFile::find(&target).map_err(Error::Map)?;
-                Ok(Fetched { file, downloaded, replaced })
+                let file = LazyFile::find(&target).map_err(Error::Map)?;
+                Ok(FetchedFile { file, downloaded, replaced })
             }
             Err(error) => {
                 partial.remove_if_useless();
@@ -88,13 +88,13 @@ impl<'o> Cache<'o> {
     }
 
     /// Tries the URLs in turn, and returns the number of bytes downloaded.
-    fn download(&self, wanted: &Wanted<'_>, partial: &mut Partial) -> Result<u64> {
+    fn download(&self, wanted: &WantedFile<'_>, partial: &mut PartialFile) -> Result<u64> {
         let options = self.download_options()?;
         let there = partial.file.metadata().map_err(Error::io(&partial.path))?.len();
-        let counted = Counted::new(self.observer, there);
+        let counted = DownloadCounter::new(self.observer, there);
         let mut failures = Vec::new();
         for url in wanted.urls {
-            let work = Work::new(&counted, wanted.entry, Action::Download, None);
+            let work = ProgressReporter::new(&counted, wanted.entry, Action::Download, None);
             match output::download(url, &wanted.sha256, &mut partial.file, &options, work) {
                 Ok(()) => return Ok(counted.downloaded()),
                 Err(output::Error::Cancelled(cancelled)) => return Err(cancelled.into()),
@@ -117,14 +117,14 @@ impl<'o> Cache<'o> {
 }
 
 /// File of an incomplete download.
-struct Partial {
+struct PartialFile {
     file: File,
     path: PathBuf,
     /// True if a later run can resume from this file.
     is_shared: bool,
 }
 
-impl Partial {
+impl PartialFile {
     /// Opens and locks the partial file of an earlier run; creates a private one while another run holds the lock.
     fn open(folder: &Path, name: &str) -> Result<Self> {
         let path = folder.join(format!("{name}.partial"));
@@ -133,7 +133,7 @@ impl Partial {
             let mut options = OpenOptions::new();
             let file =
                 options.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
-            if !locked(&file) {
+            if !try_lock_file(&file) {
                 let prefix = format!("{name}.");
                 let mut own = tempfile::Builder::new();
                 let own = own.prefix(&prefix).suffix(".partial").tempfile_in(folder);
@@ -181,7 +181,7 @@ impl Partial {
 
 /// Locks the file until it is closed; false if another run holds the lock.
 #[cfg(unix)]
-fn locked(file: &File) -> bool {
+fn try_lock_file(file: &File) -> bool {
     use rustix::fs::{FlockOperation, flock};
     // On a filesystem without locks, no other run is expected.
     !matches!(flock(file, FlockOperation::NonBlockingLockExclusive), Err(rustix::io::Errno::WOULDBLOCK))
@@ -193,13 +193,13 @@ fn locked(_: &File) -> bool {
 }
 
 /// Observer that counts downloaded bytes, including bytes that are downloaded again after a restart.
-struct Counted<'o> {
+struct DownloadCounter<'o> {
     observer: &'o dyn Observer,
     /// Length of the partial file, and number of bytes downloaded.
     counts: Mutex<(u64, u64)>,
 }
 
-impl<'o> Counted<'o> {
+impl<'o> DownloadCounter<'o> {
     fn new(observer: &'o dyn Observer, there: u64) -> Self {
         Self { observer, counts: Mutex::new((there, 0)) }
     }
@@ -209,8 +209,8 @@ impl<'o> Counted<'o> {
     }
 }
 
-impl Observer for Counted<'_> {
-    fn progress(&self, step: Step<'_>) {
+impl Observer for DownloadCounter<'_> {
+    fn progress(&self, step: ProgressUpdate<'_>) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let (there, downloaded) = *counts;
         *counts = (step.done, downloaded.saturating_add(step.done.saturating_sub(there)));

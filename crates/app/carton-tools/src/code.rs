@@ -7,20 +7,20 @@
 use std::collections::HashMap;
 
 use byte_source::{Observer, sha256};
-use checkpoint_files::{Shards, Sources};
-use pipeline::{usual_modules, usual_scripts};
+use checkpoint_files::{ShardPolicy, Sources};
+use pipeline::{default_modules, default_scripts};
 use serde::Serialize;
 use tensor::{Storage, Tensors};
 use torch_import::{Checkpoint, Container, Format};
 use torchscript::Recognised;
 
-use crate::{Note, Result};
+use crate::{CartonNote, Result};
 
 /// Result of comparing the code and the objects of a model with those that a conversion writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Code {
+pub enum CodeStatus {
     /// Code and objects are those that this version writes for the tensors.
     Equal,
     /// Code or objects differ, as in a carton of another version or of another program. Their computation was not compared.
@@ -30,7 +30,7 @@ pub enum Code {
     Unreadable,
 }
 
-impl Code {
+impl CodeStatus {
     /// Returns the text of a finding if the code may change the tensors when the model is loaded.
     pub(crate) fn finding(self) -> Option<&'static str> {
         match self {
@@ -48,7 +48,7 @@ impl Code {
 
 /// Returns the TorchScript archive in `containers` of which the model keeps every record except the pickle and the records
 /// for mobile devices.
-pub(crate) fn original<'c>(
+pub(crate) fn find_original<'c>(
     model: &Container,
     containers: &'c [Container],
     observer: &dyn Observer,
@@ -75,36 +75,36 @@ pub(crate) fn original<'c>(
 /// Compares the model's records with the modules that conversions of `tensors`, the model's own tensors, write. The note
 /// names a record that differs. `checkpoint` holds the tensors under the model's names. `original` is the archive whose code
 /// the model keeps.
-pub(crate) fn compared(
+pub(crate) fn compare_code(
     (model, checkpoint): (&Container, &Checkpoint),
     original: Option<&Container>,
     sources: &Sources,
-    shards: Shards,
+    shards: ShardPolicy,
     tensors: &Tensors,
     observer: &dyn Observer,
-) -> Result<(Code, Option<Note>)> {
+) -> Result<(CodeStatus, Option<CartonNote>)> {
     // A `__setstate__` of the original archive runs in the original too.
     let runs = match model.runs_code_when_loaded() {
         _ if original.is_some() => false,
         Some(runs) => runs,
-        None => return Ok((Code::Unreadable, None)),
+        None => return Ok((CodeStatus::Unreadable, None)),
     };
     let found = model.records_besides_storages();
-    let scripts = original.into_iter().flat_map(usual_scripts);
+    let scripts = original.into_iter().flat_map(default_scripts);
     // The module with the most equal records is most likely the intended one.
     let mut closest = None;
-    for module in scripts.chain(usual_modules(shards, sources, tensors)) {
+    for module in scripts.chain(default_modules(shards, sources, tensors)) {
         observer.check()?;
         let Some(difference) = module.archive.first_difference(&found) else {
-            return Ok((Code::Equal, None));
+            return Ok((CodeStatus::Equal, None));
         };
         closest = closest.max(Some(difference));
     }
     // The module of a model with float16 weights also runs code when it is loaded, but it is accepted only if a conversion
     // writes or wrote this code.
     if runs && matches!(torchscript::recognise(&found, checkpoint.to_tensors()), Recognised::Other { .. }) {
-        return Ok((Code::RunsWhenLoaded, None));
+        return Ok((CodeStatus::RunsWhenLoaded, None));
     }
     let record = closest.map_or_else(|| "data.pkl".to_owned(), |difference| difference.record);
-    Ok((Code::Other, Some(Note::OtherCode { record })))
+    Ok((CodeStatus::Other, Some(CartonNote::CodeDiffers { record })))
 }

@@ -9,41 +9,41 @@ use byte_source::{Blob, Observer, ReadError, Sink, Window};
 use carton_format::MODEL_PT;
 use carton_reader::Carton;
 use checkpoint_files::Sources;
-use pickle_vm::Limits;
-use pipeline::{select, size};
+use pickle_vm::PickleLimits;
+use pipeline::{select, format_bytes};
 use tensor::{Budget, Tensor, ViewId};
 use torch_import::Checkpoint;
 
-use crate::code::{self, Code};
-use crate::open::model;
+use crate::code::{self, CodeStatus};
+use crate::open::open_model;
 use crate::own_tensors::own_tensors;
-use crate::{Error, Note, Result, VerifyOptions};
+use crate::{Error, CartonNote, Result, VerifyOptions};
 
 /// Largest number of windows that wait for the comparison.
 const QUEUE: usize = 4;
 
 /// Result of comparing a model with a checkpoint.
-pub(crate) struct Comparison {
+pub(crate) struct ModelComparison {
     /// Number of tensors compared.
     pub(crate) compared: usize,
     pub(crate) differences: Vec<String>,
-    pub(crate) code: Code,
-    pub(crate) notes: Vec<Note>,
+    pub(crate) code: CodeStatus,
+    pub(crate) notes: Vec<CartonNote>,
 }
 
 /// Compares the model of `carton` with the checkpoint of `options`.
-pub(crate) fn compare(
+pub(crate) fn compare_model(
     carton: &Carton,
     options: &VerifyOptions,
     observer: &dyn Observer,
-) -> Result<Comparison> {
+) -> Result<ModelComparison> {
     options.against.iter().try_for_each(|path| output::refuse_remote(path))?;
     let sources = Sources::find(&options.against, options.shards)?;
     let containers = sources.open()?;
     let (checkpoint, notes) =
         sources.read_checked::<checkpoint_files::Error>(&containers, &|_, _| Ok(()), observer)?;
-    let model = model(carton, observer)?;
-    let original = code::original(&model, &containers, observer)?;
+    let model = open_model(carton, observer)?;
+    let original = code::find_original(&open_model, &containers, observer)?;
     let (mut expected, more) = match original {
         // A module that keeps its code also keeps all tensors.
         Some(_) if options.selection.is_empty() => (checkpoint.to_tensors(), Vec::new()),
@@ -54,15 +54,15 @@ pub(crate) fn compare(
         }
     };
     let notes = notes.into_iter().map(pipeline::Note::Sources).chain(more);
-    let mut notes: Vec<Note> = notes.map(Note::Checkpoint).collect();
-    let found = Checkpoint::read(&model).map_err(|reason| {
+    let mut notes: Vec<CartonNote> = notes.map(CartonNote::Checkpoint).collect();
+    let found = Checkpoint::read(&open_model).map_err(|reason| {
         let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
         Error::reader(carton.path())(reason)
     })?;
     let mut by_name: HashMap<Cow<'_, str>, &Tensor> = own_tensors(&found).into_iter().collect();
     let files = containers.iter().fold(carton.len(), |sum, container| sum.saturating_add(container.len()));
-    let budget = Budget::new(Limits::default().repeated_of(files));
-    let mut comparer = Pairs { budget, known: HashMap::new(), observer };
+    let budget = Budget::new(PickleLimits::default().repeat_budget(files));
+    let mut comparer = TensorPairs { budget, known: HashMap::new(), observer };
     let mut differences = Vec::new();
     for (name, tensor) in expected.tensors_mut() {
         let difference = match by_name.remove(name) {
@@ -81,20 +81,20 @@ pub(crate) fn compare(
     differences
         .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
     let (code, note) =
-        code::compared((&model, &found), original, &sources, options.shards, &expected, observer)?;
+        code::compare_code((&open_model, &found), original, &sources, options.shards, &expected, observer)?;
     notes.extend(note);
-    Ok(Comparison { compared: expected.len(), differences, code, notes })
+    Ok(ModelComparison { compared: expected.len(), differences, code, notes })
 }
 
 /// Compares pairs of tensors, and remembers the result for each pair of views.
-struct Pairs<'o> {
+struct TensorPairs<'o> {
     /// Bounds the bytes of expanded views: a scalar can be expanded to terabytes.
     budget: Budget,
     known: HashMap<(ViewId, ViewId), Option<String>>,
     observer: &'o dyn Observer,
 }
 
-impl Pairs<'_> {
+impl TensorPairs<'_> {
     /// Describes the difference of two tensors; `None` if every bit is equal.
     fn difference(&mut self, expected: &Tensor, found: &Tensor) -> Result<Option<String>, ReadError> {
         if expected.dtype() != found.dtype() {
@@ -108,19 +108,19 @@ impl Pairs<'_> {
         if let Some(known) = self.known.get(&key) {
             return Ok(known.clone());
         }
-        let difference = self.elements(expected, found)?;
+        let difference = self.element_difference(expected, found)?;
         self.known.insert(key, difference.clone());
         Ok(difference)
     }
 
-    fn elements(&mut self, expected: &Tensor, found: &Tensor) -> Result<Option<String>, ReadError> {
+    fn element_difference(&mut self, expected: &Tensor, found: &Tensor) -> Result<Option<String>, ReadError> {
         // A conversion keeps strides, so the elements that a view repeats are compared once.
         let once = (expected.without_repeats(), found.without_repeats());
         let (expected, found) =
             if once.0.shape() == once.1.shape() { (&once.0, &once.1) } else { (expected, found) };
         for tensor in [expected, found] {
             if !self.budget.spend(tensor) {
-                let (view, storage) = (size(tensor.nbytes()), size(tensor.storage().len()));
+                let (view, storage) = (format_bytes(tensor.nbytes()), format_bytes(tensor.storage().len()));
                 return Ok(Some(format!(
                     "is not compared: an expanded view of {view} over a storage of {storage}"
                 )));
@@ -139,8 +139,8 @@ fn have_equal_elements(
 ) -> Result<bool, ReadError> {
     std::thread::scope(|scope| {
         let (windows, received) = sync_channel(QUEUE);
-        let sent = scope.spawn(move || expected.gathered().write_to(&mut Sender { windows }));
-        let mut comparer = Comparer { received, window: None, taken: 0, equal: true, observer };
+        let sent = scope.spawn(move || expected.gathered().write_to(&mut WindowSender { windows }));
+        let mut comparer = WindowComparer { received, window: None, taken: 0, equal: true, observer };
         let read = found.gathered().write_to(&mut comparer);
         let equal = comparer.equal;
         // The sending thread ends once the receiver is dropped.
@@ -154,17 +154,17 @@ fn have_equal_elements(
     })
 }
 
-struct Sender {
+struct WindowSender {
     windows: SyncSender<Window>,
 }
 
-impl Sink for Sender {
+impl Sink for WindowSender {
     fn write(&mut self, window: Window) -> Result<(), ReadError> {
         self.windows.send(window).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
-struct Comparer<'o> {
+struct WindowComparer<'o> {
     received: Receiver<Window>,
     window: Option<Window>,
     taken: usize,
@@ -172,7 +172,7 @@ struct Comparer<'o> {
     observer: &'o dyn Observer,
 }
 
-impl Sink for Comparer<'_> {
+impl Sink for WindowComparer<'_> {
     fn write(&mut self, window: Window) -> Result<(), ReadError> {
         self.observer.check()?;
         let mut bytes: &[u8] = &window;

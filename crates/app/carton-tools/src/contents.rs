@@ -4,14 +4,14 @@ use std::path::Path;
 
 use byte_source::{Observer, hex};
 use carton_format::{Config, MODEL_PT, TensorSpec};
-use carton_reader::{Carton, Entry, Method};
+use carton_reader::{Carton, CartonEntry, Method};
 use serde::Serialize;
 use tensor::Tensor;
 use torch_import::Checkpoint;
 
-use crate::open::{model, open};
+use crate::open::{open_model, open};
 use crate::own_tensors::own_tensors;
-use crate::{Error, Note, Result, SCHEMA_VERSION};
+use crate::{Error, CartonNote, Result, SCHEMA_VERSION};
 
 /// Contents of a carton: configuration, files and tensors.
 #[derive(Clone, Debug, Serialize)]
@@ -35,7 +35,7 @@ pub struct ContentsReport {
     pub tensors: Vec<TensorRow>,
     /// Tensors of self tests and examples.
     pub tensor_data: Vec<TensorSpec>,
-    pub notes: Vec<Note>,
+    pub notes: Vec<CartonNote>,
 }
 
 /// File in a carton.
@@ -89,7 +89,7 @@ pub fn contents(path: &Path) -> Result<ContentsReport> {
     let mut notes = Vec::new();
     // The model of another runner may have another format.
     let tensors = tensors(&carton, &()).unwrap_or_else(|error| {
-        notes.push(Note::NoTensors { reason: without_path(path, &error) });
+        notes.push(CartonNote::NoTensors { reason: without_path(path, &error) });
         Vec::new()
     });
     let absent = carton.absent();
@@ -104,25 +104,25 @@ pub fn contents(path: &Path) -> Result<ContentsReport> {
         format: "carton",
         manifest_sha256: carton.manifest_hash().map(|hash| hex(&hash)),
         config,
-        files: carton.entries().map(file).collect(),
+        files: carton.entries().map(file_row).collect(),
         absent: absent.collect(),
-        tensors: tensors.into_iter().map(row).collect(),
+        tensors: tensors.into_iter().map(tensor_row).collect(),
         tensor_data: index.tensors,
         notes,
     })
 }
 
-fn file(entry: &Entry) -> FileRow {
+fn file_row(entry: &CartonEntry) -> FileRow {
     FileRow {
         path: entry.path.clone(),
         nbytes: entry.len,
         packed_nbytes: entry.packed_len,
-        compression: compression(entry.method),
-        link: entry.link,
+        compression: compression_name(entry.method),
+        link: entry.is_symbolic_link,
     }
 }
 
-fn compression(method: Method) -> String {
+fn compression_name(method: Method) -> String {
     match method {
         Method::Stored => "stored".to_owned(),
         Method::Deflated => "deflate".to_owned(),
@@ -141,8 +141,8 @@ pub fn tensors(carton: &Carton, observer: &dyn Observer) -> Result<Vec<(String, 
     if carton.entry(MODEL_PT).is_err() {
         return Ok(Vec::new());
     }
-    let model = model(carton, observer)?;
-    let checkpoint = Checkpoint::read(&model).map_err(|reason| {
+    let model = open_model(carton, observer)?;
+    let checkpoint = Checkpoint::read(&open_model).map_err(|reason| {
         let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
         Error::reader(carton.path())(reason)
     })?;
@@ -150,7 +150,7 @@ pub fn tensors(carton: &Carton, observer: &dyn Observer) -> Result<Vec<(String, 
     Ok(own.map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect())
 }
 
-fn row((name, tensor): (String, Tensor)) -> TensorRow {
+fn tensor_row((name, tensor): (String, Tensor)) -> TensorRow {
     TensorRow { name, dtype: tensor.dtype().name(), shape: tensor.shape().to_vec(), nbytes: tensor.nbytes() }
 }
 

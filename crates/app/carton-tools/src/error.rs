@@ -35,7 +35,7 @@ pub enum Error {
         reason: carton_reader::Error,
     },
     /// A document does not follow Carton's specification.
-    #[error("{}: {}", path.display(), pipeline::problems(problems.0.len()))]
+    #[error("{}: {}", path.display(), pipeline::problem_count_text(problems.0.len()))]
     Document {
         /// Carton, or folder to pack.
         path: PathBuf,
@@ -148,7 +148,7 @@ pub enum Error {
         folder: PathBuf,
     },
     /// Files exist that would have to be replaced.
-    #[error("these files exist: {}", list(paths))]
+    #[error("these files exist: {}", path_list(paths))]
     FilesExist {
         paths: Vec<PathBuf>,
     },
@@ -247,10 +247,10 @@ pub enum TensorError {
     NoName,
     /// Another array has the same name.
     #[error("two arrays have this name")]
-    Twice,
+    DuplicateName,
     /// A tensor in the folder's index has the same name.
     #[error("{} already has a tensor of this name", TensorIndex::PATH)]
-    InIndex,
+    NameInIndex,
     /// Carton does not have the array's dtype.
     #[error("Carton has no {0}")]
     Dtype(Dtype),
@@ -271,7 +271,7 @@ impl TensorError {
     /// Returns the category of the error for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoName | Self::Twice | Self::InIndex => ErrorKind::Option,
+            Self::NoName | Self::DuplicateName | Self::NameInIndex => ErrorKind::Option,
             Self::Dtype(_) | Self::Print(_) | Self::TooLong { .. } => ErrorKind::Unsupported,
         }
     }
@@ -292,12 +292,12 @@ impl Error {
     }
 
     /// Converts errors of the reader while bytes of the carton at `path` are copied into `target`.
-    pub(crate) fn copying<'p>(
+    pub(crate) fn reader_or_target<'p>(
         path: &'p Path,
         target: &'p Path,
     ) -> impl Fn(carton_reader::Error) -> Self + 'p {
         move |error| match error {
-            carton_reader::Error::Spill(reason) => {
+            carton_reader::Error::WriteOutput(reason) => {
                 Self::Store(output::Error::Write { path: target.to_owned(), reason })
             }
             error => Self::reader(path)(error),
@@ -311,13 +311,13 @@ impl Error {
 
     /// Converts an error of reading a blob, whose text names the file.
     pub(crate) fn read(reason: ReadError) -> Self {
-        pipeline::Error::of_read(reason, Self::Read)
+        pipeline::Error::from_read_error(reason, Self::Read)
     }
 
     /// Converts an error of reading the elements of the tensor `name`.
     pub(crate) fn elements(name: &str, reason: ReadError) -> Self {
         let named = |reason| pipeline::Error::ReadTensor { name: name.to_owned(), reason };
-        pipeline::Error::of_read(reason, |reason| Self::from(named(reason)))
+        pipeline::Error::from_read_error(reason, |reason| Self::from(named(reason)))
     }
 
     pub(crate) fn tensor(name: &str, reason: TensorError) -> Self {
@@ -363,12 +363,12 @@ fn reader_text(path: &Path, reason: &carton_reader::Error) -> String {
     }
 }
 
-fn list(paths: &[PathBuf]) -> String {
+fn path_list(paths: &[PathBuf]) -> String {
     /// Largest number of paths in the text.
-    const SHOWN: usize = 5;
-    let mut names: Vec<String> = paths.iter().take(SHOWN).map(|path| path.display().to_string()).collect();
-    if paths.len() > SHOWN {
-        names.push(format!("{} more", paths.len().saturating_sub(SHOWN)));
+    const PATHS_SHOWN: usize = 5;
+    let mut names: Vec<String> = paths.iter().take(PATHS_SHOWN).map(|path| path.display().to_string()).collect();
+    if paths.len() > PATHS_SHOWN {
+        names.push(format!("{} more", paths.len().saturating_sub(PATHS_SHOWN)));
     }
     names.join(", ")
 }

@@ -34,7 +34,7 @@ mod code;
 mod compare;
 mod contents;
 mod error;
-mod kept;
+mod kept_entry;
 mod note;
 mod npy;
 mod open;
@@ -48,23 +48,23 @@ mod shrink;
 mod unpack;
 mod verify;
 
-pub use code::Code;
+pub use code::CodeStatus;
 pub use contents::{AbsentRow, ContentsReport, FileRow, TensorRow, contents, tensors};
 pub use error::{Error, Result, TensorError};
-pub use note::Note;
+pub use note::CartonNote;
 pub use npy::NpyError;
-pub use open::{is_carton, model, open};
+pub use open::{is_carton, open_model, open};
 #[cfg(feature = "download")]
 pub use options::ResolveOptions;
 pub use options::VerifyOptions;
-pub use pack::{Compression, PackOptions, PackReport, pack};
+pub use pack::{PackCompression, PackOptions, PackReport, pack};
 pub use pipeline::{IfExists, Observer, Selection};
 #[cfg(feature = "download")]
 pub use resolve::{ResolveReport, resolve};
 pub use save::{SaveOptions, SaveReport, save_array};
 pub use shrink::{ShrinkOptions, ShrinkReport, shrink};
 pub use unpack::{UnpackOptions, UnpackReport, default_folder, unpack};
-pub use verify::{Finding, VerifyReport, verify};
+pub use verify::{CartonFinding, VerifyReport, verify};
 
 /// Version of the format of every report of this crate.
 const SCHEMA_VERSION: u32 = 1;

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 /// Note for the user; its text is one sentence without a full stop.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Note {
+pub enum CartonNote {
     /// Note about the checkpoint with which a carton is compared.
     Checkpoint(pipeline::Note),
     /// Note about a carton that is verified.
@@ -28,7 +28,7 @@ pub enum Note {
         path: PathBuf,
     },
     /// The tensors were compared, but the computation of the model was not.
-    OtherCode {
+    CodeDiffers {
         /// Record of the model that differs from a conversion's.
         record: String,
     },
@@ -38,7 +38,7 @@ pub enum Note {
     },
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for CartonNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Checkpoint(note) => note.fmt(f),
@@ -49,12 +49,12 @@ impl fmt::Display for Note {
             }
             Self::FilesElsewhere { files } => {
                 let verb = if *files == 1 { "is" } else { "are" };
-                write!(f, "{} {verb} not in the carton", pipeline::counted(*files, "file"))
+                write!(f, "{} {verb} not in the carton", pipeline::format_things(*files, "file"))
             }
             Self::DownloadedAgain { path } => {
                 write!(f, "{} was damaged and was downloaded again", path.display())
             }
-            Self::OtherCode { record } => write!(
+            Self::CodeDiffers { record } => write!(
                 f,
                 "only the stored values of the tensors were compared: `{}` of the model is not what a conversion by this \
                  version writes for them, so the model may compute something else",
@@ -65,7 +65,7 @@ impl fmt::Display for Note {
     }
 }
 
-impl Serialize for Note {
+impl Serialize for CartonNote {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }

@@ -92,7 +92,7 @@ fn needed(expected: Option<u64>) -> String {
 
 /// Elements of an `.npy` array.
 #[derive(Debug)]
-pub(crate) enum Array {
+pub(crate) enum NpyArray {
     Numbers(Tensor),
     /// Strings in C order.
     Strings {
@@ -102,17 +102,17 @@ pub(crate) enum Array {
 }
 
 /// Parses the array in `file`. Numbers stay in the file, as a tensor over its bytes.
-pub(crate) fn read(file: &Arc<dyn Source>) -> Result<Array, NpyError> {
+pub(crate) fn read_npy(file: &Arc<dyn Source>) -> Result<NpyArray, NpyError> {
     let bytes = file.in_memory().unwrap_or_default();
     let (header, start) = header(bytes).ok_or(NpyError::NotNpy)?;
     let header = std::str::from_utf8(header).map_err(|_| NpyError::Header)?;
-    let descr = quoted(value(header, "descr")?).ok_or(NpyError::Fields)?;
-    let fortran = match value(header, "fortran_order")? {
+    let descr = quoted(header_value(header, "descr")?).ok_or(NpyError::Fields)?;
+    let fortran = match header_value(header, "fortran_order")? {
         text if text.starts_with("True") => true,
         text if text.starts_with("False") => false,
         _ => return Err(NpyError::Order),
     };
-    let shape = shape(value(header, "shape")?).ok_or(NpyError::Shape)?;
+    let shape = shape(header_value(header, "shape")?).ok_or(NpyError::Shape)?;
     let order = if descr.starts_with('>') { ByteOrder::Big } else { ByteOrder::Little };
     let kind = descr.trim_start_matches(['<', '>', '|', '=']);
     if let Some(characters) = kind.strip_prefix('U') {
@@ -120,8 +120,8 @@ pub(crate) fn read(file: &Arc<dyn Source>) -> Result<Array, NpyError> {
         if fortran {
             return Err(NpyError::FortranStrings);
         }
-        let data = strings(bytes.get(start..).unwrap_or_default(), &shape, characters, order)?;
-        return Ok(Array::Strings { shape, data });
+        let data = decode_strings(bytes.get(start..).unwrap_or_default(), &shape, characters, order)?;
+        return Ok(NpyArray::Strings { shape, data });
     }
     let dtype = dtype(kind).ok_or_else(|| NpyError::Dtype { descr: descr.to_owned() })?;
     let region = Region::new(file, start as u64..file.len()).ok_or(NpyError::NotNpy)?;
@@ -130,7 +130,7 @@ pub(crate) fn read(file: &Arc<dyn Source>) -> Result<Array, NpyError> {
     let tensor = Tensor::new(dtype, shape, stride, 0, storage).map_err(NpyError::Tensor)?;
     let (found, expected) = (tensor.storage().len(), tensor.nbytes());
     if found == expected {
-        Ok(Array::Numbers(tensor))
+        Ok(NpyArray::Numbers(tensor))
     } else {
         Err(NpyError::Length { found, expected: Some(expected) })
     }
@@ -138,7 +138,7 @@ pub(crate) fn read(file: &Arc<dyn Source>) -> Result<Array, NpyError> {
 
 /// Returns the `.npy` header for `tensor`'s elements in C order, and their dtype in the file. NumPy has no bfloat16 and no
 /// 8-bit floats, so these become float32, and complex32 becomes complex64. `None` if NumPy has no dtype for the numbers.
-pub(crate) fn written(tensor: &Tensor) -> Option<(Vec<u8>, Dtype)> {
+pub(crate) fn npy_header(tensor: &Tensor) -> Option<(Vec<u8>, Dtype)> {
     let (descr, dtype) = descr(tensor.dtype())?;
     let sizes: Vec<String> = tensor.shape().iter().map(ToString::to_string).collect();
     // A tuple of one item ends with a comma.
@@ -199,7 +199,7 @@ fn header(bytes: &[u8]) -> Option<(&[u8], usize)> {
 }
 
 /// Returns the header's text after `key`.
-fn value<'h>(header: &'h str, key: &'static str) -> Result<&'h str, NpyError> {
+fn header_value<'h>(header: &'h str, key: &'static str) -> Result<&'h str, NpyError> {
     let found = header.split_once(&format!("'{key}':")).map(|(_, rest)| rest.trim_start());
     found.ok_or(NpyError::Missing(key))
 }
@@ -239,7 +239,7 @@ fn dtype(kind: &str) -> Option<Dtype> {
 }
 
 /// Decodes UTF-32 strings of a fixed length, padded with zeros.
-fn strings(
+fn decode_strings(
     bytes: &[u8],
     shape: &[u64],
     characters: usize,
@@ -253,10 +253,10 @@ fn strings(
         return Err(NpyError::Length { found, expected });
     }
     let width = width.filter(|width| *width > 0).ok_or(NpyError::EmptyStrings)?;
-    bytes.chunks_exact(width).map(|string| text(string, order).ok_or(NpyError::Unicode)).collect()
+    bytes.chunks_exact(width).map(|string| decode_utf32(string, order).ok_or(NpyError::Unicode)).collect()
 }
 
-fn text(string: &[u8], order: ByteOrder) -> Option<String> {
+fn decode_utf32(string: &[u8], order: ByteOrder) -> Option<String> {
     let characters = string.chunks_exact(4).map(|unit| {
         let unit: [u8; 4] = unit.try_into().unwrap_or_default();
         match order {
@@ -272,22 +272,22 @@ fn text(string: &[u8], order: ByteOrder) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn array(descr: &str, order: &str, shape: &str, data: &[u8]) -> Result<Array, NpyError> {
+    fn array(descr: &str, order: &str, shape: &str, data: &[u8]) -> Result<NpyArray, NpyError> {
         let header = format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}\n");
         let len = u16::try_from(header.len()).expect("it is short").to_le_bytes();
         file(&[MAGIC, &[1, 0], &len, header.as_bytes(), data].concat())
     }
 
-    fn file(bytes: &[u8]) -> Result<Array, NpyError> {
+    fn file(bytes: &[u8]) -> Result<NpyArray, NpyError> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("x.npy");
         std::fs::write(&path, bytes).expect("it can be written");
-        read(&(Arc::new(byte_source::MappedFile::open(&path).expect("it was written")) as Arc<dyn Source>))
+        read_npy(&(Arc::new(byte_source::MappedFile::open(&path).expect("it was written")) as Arc<dyn Source>))
     }
 
     #[test]
     fn numbers_stay_in_place() {
-        let Ok(Array::Numbers(tensor)) = array("'<i2'", "True", "(2, 3)", &[0; 12]) else {
+        let Ok(NpyArray::Numbers(tensor)) = array("'<i2'", "True", "(2, 3)", &[0; 12]) else {
             panic!("not numbers")
         };
         assert_eq!(
@@ -310,21 +310,21 @@ mod tests {
             (Dtype::Complex128, &[], "{'descr': '<c16', 'fortran_order': False, 'shape': (), }"),
             (Dtype::BFloat16, &[0, 1], "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 1), }"),
         ] {
-            let (bytes, _) = written(&tensor(dtype, shape)).expect("numpy has it");
+            let (bytes, _) = npy_header(&tensor(dtype, shape)).expect("numpy has it");
             let expected = format!("{header:<117}\n");
             assert_eq!(bytes, [b"\x93NUMPY\x01\x00\x76\x00", expected.as_bytes()].concat());
         }
-        assert!(written(&tensor(Dtype::QInt8, &[1])).is_none());
-        let (bytes, dtype) = written(&tensor(Dtype::Int16, &[2, 3])).expect("numpy has it");
+        assert!(npy_header(&tensor(Dtype::QInt8, &[1])).is_none());
+        let (bytes, dtype) = npy_header(&tensor(Dtype::Int16, &[2, 3])).expect("numpy has it");
         assert_eq!(dtype, Dtype::Int16);
-        let Ok(Array::Numbers(read)) = file(&[&bytes[..], &[0; 12]].concat()) else { panic!("not numbers") };
+        let Ok(NpyArray::Numbers(read)) = file(&[&bytes[..], &[0; 12]].concat()) else { panic!("not numbers") };
         assert_eq!((read.dtype(), read.shape()), (Dtype::Int16, &[2, 3][..]));
     }
 
     #[test]
     fn strings_are_decoded() {
         let text: Vec<u8> = "miau".chars().flat_map(|c| u32::from(c).to_be_bytes()).collect();
-        let Ok(Array::Strings { shape, data }) = array("'>U2'", "False", "(2,)", &text) else {
+        let Ok(NpyArray::Strings { shape, data }) = array("'>U2'", "False", "(2,)", &text) else {
             panic!("not strings")
         };
         assert_eq!((shape, data), (vec![2], vec!["mi".to_owned(), "au".to_owned()]));

@@ -3,17 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Action, MappedFile, Observer, Work};
+use byte_source::{Action, MappedFile, Observer, ProgressReporter};
 use carton_format::{Config, MODEL_PT, Manifest};
 use carton_reader::{Carton, Method};
-use checkpoint_files::{Shards, Sources};
+use checkpoint_files::{ShardPolicy, Sources};
 use torch_import::Container;
 use zip_index::Index;
 
 use crate::{Error, Result};
 
 /// Length of the file's tail in which entry names of a damaged zip file are searched, in bytes.
-const TAIL: usize = 1 << 20;
+const TAIL_LEN: usize = 1 << 20;
 
 /// Returns true if the file or folder at `path` is a carton, judged by its content. A damaged carton counts.
 pub fn is_carton(path: &Path) -> bool {
@@ -26,12 +26,12 @@ pub fn is_carton(path: &Path) -> bool {
 
 /// Returns true if the central directory of a zip file, which may be damaged, lists the documents of a carton.
 fn lists_documents(file: &MappedFile) -> bool {
-    if let Some(has_both) = Index::lists(file, &[Config::PATH, Manifest::PATH]) {
+    if let Some(has_both) = Index::directory_lists(file, &[Config::PATH, Manifest::PATH]) {
         return has_both;
     }
     // With a damaged directory, both names in the tail make the file a damaged carton, which the reader diagnoses.
     let bytes = file.bytes();
-    let tail = bytes.get(bytes.len().saturating_sub(TAIL)..).unwrap_or_default();
+    let tail = bytes.get(bytes.len().saturating_sub(TAIL_LEN)..).unwrap_or_default();
     let names = |name: &str| tail.windows(name.len()).any(|found| found == name.as_bytes());
     names(Config::PATH) && names(Manifest::PATH)
 }
@@ -45,7 +45,7 @@ pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
         return None;
     }
     let file = MappedFile::open(path).ok()?;
-    let lists = |name| Index::lists(&file, &[name]);
+    let lists = |name| Index::directory_lists(&file, &[name]);
     let is_other = match (lists(Config::PATH), lists(Manifest::PATH)) {
         // The directory is intact, and has neither document.
         (Some(false), Some(false)) => true,
@@ -87,7 +87,7 @@ pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
         return None;
     }
     if path.is_dir() {
-        let sources = Sources::find(&[path.to_owned()], Shards::Complete).ok()?;
+        let sources = Sources::find(&[path.to_owned()], ShardPolicy::RequireAll).ok()?;
         return sources.open().ok()?.first().map(|container| container.format().name());
     }
     Container::open(path).ok().map(|container| container.format().name())
@@ -99,10 +99,10 @@ pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
 /// # Errors
 /// Returns an error if the checkpoint is not in the carton, is damaged, or holds no tensors; and if `observer` stops the
 /// work.
-pub fn model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
+pub fn open_model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
     let failed = Error::reader(carton.path());
     let mut entry = carton.entry(MODEL_PT).map_err(&failed)?;
-    if entry.link {
+    if entry.is_symbolic_link {
         let target = carton.link_target(entry).map_err(&failed)?;
         entry = carton.entry(&target).map_err(&failed)?;
     }
@@ -110,8 +110,8 @@ pub fn model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
     if !carton.is_packed() || entry.method == Method::Stored {
         return carton.model(path).map_err(failed);
     }
-    let mut file = tempfile::tempfile().map_err(|error| failed(carton_reader::Error::Spill(error)))?;
-    let work = Work::new(observer, path, Action::Verify, Some(entry.len));
+    let mut file = tempfile::tempfile().map_err(|error| failed(carton_reader::Error::WriteOutput(error)))?;
+    let work = ProgressReporter::new(observer, path, Action::Verify, Some(entry.len));
     carton.copy(path, &mut file, work).map_err(&failed)?;
     let file = MappedFile::from_file(&file, carton.path()).map_err(Error::Map)?;
     Container::from_source(Arc::new(file)).map_err(|reason| {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 #[cfg(feature = "download")]
 use std::time::Duration;
 
-use checkpoint_files::Shards;
+use checkpoint_files::ShardPolicy;
 #[cfg(feature = "download")]
 use pipeline::IfExists;
 use pipeline::Selection;
@@ -54,7 +54,7 @@ pub struct VerifyOptions {
     /// Checkpoint to compare each tensor of `model/model.pt` with: a file, a folder, or its shards. Empty for no comparison.
     pub against: Vec<PathBuf>,
     /// Tells a complete checkpoint from a single shard that was converted alone.
-    pub shards: Shards,
+    pub shards: ShardPolicy,
     /// Tensors that the conversion selected from the checkpoint.
     pub selection: Selection,
 }

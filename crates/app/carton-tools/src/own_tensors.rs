@@ -11,20 +11,20 @@ use tensor::{StorageId, Tensor, ViewId};
 use torch_import::Checkpoint;
 
 /// Shortest name of the attribute; more underscores may follow.
-const INDEX: &str = "__tensors__";
+const INDEX_ATTRIBUTE: &str = "__tensors__";
 
 /// Names and tensors, in the file's order.
-type Named<'c> = Vec<(Cow<'c, str>, &'c Tensor)>;
+type NamedTensors<'c> = Vec<(Cow<'c, str>, &'c Tensor)>;
 
 /// Returns the tensors of `checkpoint`, each once under its own name. Tensors that share elements keep all of their names.
-pub(crate) fn own_tensors(checkpoint: &Checkpoint) -> Named<'_> {
+pub(crate) fn own_tensors(checkpoint: &Checkpoint) -> NamedTensors<'_> {
     without_copies(checkpoint.tensors().collect())
 }
 
-fn without_copies(mut tensors: Named<'_>) -> Named<'_> {
-    let indexes = indexes(&tensors);
-    let dict = indexes.iter().find_map(|index| in_dict(&tensors, index));
-    let copies = dict.or_else(|| indexes.iter().find_map(|index| in_lists(&tensors, index)));
+fn without_copies(mut tensors: NamedTensors<'_>) -> NamedTensors<'_> {
+    let indexes = index_prefixes(&tensors);
+    let dict = indexes.iter().find_map(|index| dict_copies(&tensors, index));
+    let copies = dict.or_else(|| indexes.iter().find_map(|index| list_copies(&tensors, index)));
     if let Some(copies) = copies {
         tensors.retain(|(name, _)| !copies.contains(name.as_ref()));
     }
@@ -32,10 +32,10 @@ fn without_copies(mut tensors: Named<'_>) -> Named<'_> {
 }
 
 /// Returns the possible names of the attribute, each followed by a dot, shortest first.
-fn indexes(tensors: &Named<'_>) -> Vec<String> {
+fn index_prefixes(tensors: &NamedTensors<'_>) -> Vec<String> {
     let first = tensors.iter().filter_map(|(name, _)| Some(name.split_once('.')?.0));
     let is_index =
-        |name: &&str| name.strip_prefix(INDEX).is_some_and(|end| end.bytes().all(|byte| byte == b'_'));
+        |name: &&str| name.strip_prefix(INDEX_ATTRIBUTE).is_some_and(|end| end.bytes().all(|byte| byte == b'_'));
     let names: HashSet<&str> = first.filter(is_index).collect();
     let mut names: Vec<String> = names.into_iter().map(|name| format!("{name}.")).collect();
     names.sort_by_key(String::len);
@@ -43,7 +43,7 @@ fn indexes(tensors: &Named<'_>) -> Vec<String> {
 }
 
 /// Returns the names under `index` if they are a dict of all other tensors by name, each of them the same view.
-fn in_dict(tensors: &Named<'_>, index: &str) -> Option<HashSet<String>> {
+fn dict_copies(tensors: &NamedTensors<'_>, index: &str) -> Option<HashSet<String>> {
     // In a flat module, own names may begin like `index`. A copy's name is longer than its original's, so the loop visits
     // originals first.
     let mut by_length: Vec<(&str, ViewId)> =
@@ -63,22 +63,22 @@ fn in_dict(tensors: &Named<'_>, index: &str) -> Option<HashSet<String>> {
 }
 
 /// Returns the list items under `index` if each is another named tensor or a part of one.
-fn in_lists(tensors: &Named<'_>, index: &str) -> Option<HashSet<String>> {
+fn list_copies(tensors: &NamedTensors<'_>, index: &str) -> Option<HashSet<String>> {
     let (copies, own): (Vec<_>, Vec<_>) = tensors.iter().partition(|(name, _)| name.starts_with(index));
-    let own = Spans::of(own.iter().map(|(_, tensor)| *tensor));
+    let own = TensorSpans::collect_spans(own.iter().map(|(_, tensor)| *tensor));
     let is_copy = |(name, tensor): &&(Cow<'_, str>, &Tensor)| {
         let member = name.strip_prefix(index).and_then(|rest| rest.split_once('.'));
-        member.is_some_and(|(_, number)| number.parse::<u64>().is_ok()) && own.contain(tensor)
+        member.is_some_and(|(_, number)| number.parse::<u64>().is_ok()) && own.contains_span(tensor)
     };
     (!copies.is_empty() && copies.iter().all(is_copy))
         .then(|| copies.iter().map(|(name, _)| name.clone().into_owned()).collect())
 }
 
 /// Byte ranges of tensors by storage, sorted by start. Each end is the largest end of all ranges up to this one.
-struct Spans(HashMap<StorageId, Vec<(u64, u64)>>);
+struct TensorSpans(HashMap<StorageId, Vec<(u64, u64)>>);
 
-impl Spans {
-    fn of<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Self {
+impl TensorSpans {
+    fn collect_spans<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Self {
         let mut spans: HashMap<StorageId, Vec<(u64, u64)>> = HashMap::new();
         for tensor in tensors {
             let span = tensor.span();
@@ -96,7 +96,7 @@ impl Spans {
     }
 
     /// Returns true if the bytes of `tensor` lie within one of these tensors.
-    fn contain(&self, tensor: &Tensor) -> bool {
+    fn contains_span(&self, tensor: &Tensor) -> bool {
         let span = tensor.span();
         let Some(spans) = self.0.get(&tensor.storage().id()) else { return false };
         let before = spans.partition_point(|(start, _)| *start <= span.start);

@@ -4,19 +4,19 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{Action, Blob, Observer, Region, Source, UnopenedFile, Work, hex, sha256};
+use byte_source::{Action, Blob, Observer, Region, Source, LazyFile, ProgressReporter, hex, sha256};
 use carton_format::{Config, DataType, MODEL_PT, TensorIndex, TensorSpec};
-use carton_reader::{Carton, Entry, MODEL};
-use carton_writer::{Compressed, Content, File, Spill, Spilled};
+use carton_reader::{Carton, CartonEntry, MODEL_FOLDER};
+use carton_writer::{CompressedFile, Content, CartonMember, CompressionSpill, CompressedFiles};
 use output::{file_name, folder};
 use pipeline::{IfExists, write_carton};
 use serde::Serialize;
 
-use crate::arrays::{self, NewFile};
-use crate::kept::is_bookkeeping;
-use crate::{Error, Note, Result, SCHEMA_VERSION};
+use crate::arrays::{self, TensorFile};
+use crate::kept_entry::is_bookkeeping;
+use crate::{Error, CartonNote, Result, SCHEMA_VERSION};
 
-const FOLDERS: &[&str] = &[MODEL, "tensor_data/", "misc/"];
+const CARTON_FOLDERS: &[&str] = &[MODEL_FOLDER, "tensor_data/", "misc/"];
 
 /// Options for packing a folder into a carton.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct PackOptions {
     /// Path of the carton; `None` for a file next to the folder, with its name.
     pub output: Option<PathBuf>,
     pub if_exists: IfExists,
-    pub compression: Compression,
+    pub compression: PackCompression,
     /// NumPy arrays to add as tensors: names, and paths of `.npy` files.
     pub tensors: Vec<(String, PathBuf)>,
 }
@@ -39,7 +39,7 @@ impl PackOptions {
             folder: folder.into(),
             output: None,
             if_exists: IfExists::default(),
-            compression: Compression::default(),
+            compression: PackCompression::default(),
             tensors: Vec::new(),
         }
     }
@@ -47,7 +47,7 @@ impl PackOptions {
 
 /// Compression of the files in a carton.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
+pub enum PackCompression {
     /// Uses Zstandard where it saves space. `model/model.pt` is stored, so that it can be mapped.
     #[default]
     Auto,
@@ -75,7 +75,7 @@ pub struct PackReport {
     pub nbytes: u64,
     /// SHA-256 of MANIFEST, which identifies the model.
     pub manifest_sha256: String,
-    pub notes: Vec<Note>,
+    pub notes: Vec<CartonNote>,
 }
 
 /// Packs a folder into a carton.
@@ -91,37 +91,37 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
     if !root.is_dir() {
         return Err(Error::NotAFolder { path: root.to_owned() });
     }
-    let target = options.output.clone().unwrap_or_else(|| next_to(root));
+    let target = options.output.clone().unwrap_or_else(|| default_output(root));
     check_target(&target, root, options.if_exists)?;
     let carton = Carton::open_unlisted(root).map_err(Error::reader(root))?;
-    let entries = entries(root, &carton)?;
-    let documents = Documents::read(root, &carton, options)?;
-    let sources = sources(root, &entries)?;
+    let entries = entries_to_pack(root, &carton)?;
+    let documents = PackDocuments::read(root, &carton, options)?;
+    let sources = plain_files(root, &entries)?;
     let mut contents: Vec<(&str, &dyn Blob)> = Vec::with_capacity(sources.len());
     contents.extend(sources.iter().map(|(path, file)| (path.as_str(), file as &dyn Blob)));
     contents.extend(documents.tensors.iter().map(|(path, file)| (path.as_str(), file.blob())));
     // The model comes last, so that the documents are near the start of the file.
-    contents.sort_by_key(|(path, _)| (path.starts_with(MODEL), *path));
+    contents.sort_by_key(|(path, _)| (path.starts_with(MODEL_FOLDER), *path));
     let (compressed, spilled) = compress(&contents, options.compression, &target, root, observer)?;
     let parts: Vec<Option<Region>> =
-        compressed.iter().map(|compressed| compressed.as_ref().map(|it| spilled.part(it))).collect();
+        compressed.iter().map(|compressed| compressed.as_ref().map(|it| spilled.compressed_bytes(it))).collect();
 
     let mut files = vec![
-        File::new(Config::PATH, Content::Bytes(documents.config.as_bytes())),
-        File::new(TensorIndex::PATH, Content::Bytes(documents.index.as_bytes())),
+        CartonMember::new(Config::PATH, Content::Bytes(documents.config.as_bytes())),
+        CartonMember::new(TensorIndex::PATH, Content::Bytes(documents.index.as_bytes())),
     ];
     for (((path, blob), compressed), part) in contents.iter().zip(&compressed).zip(&parts) {
         files.push(match (compressed, part) {
-            (Some(compressed), Some(part)) => File {
+            (Some(compressed), Some(part)) => CartonMember {
                 path: (*path).to_owned(),
                 content: compressed.content(part),
                 sha256: Some(compressed.sha256()),
             },
-            _ => File::new(path, Content::Blob(*blob)),
+            _ => CartonMember::new(path, Content::Blob(*blob)),
         });
     }
     let links = links(&carton, &entries, &sources, observer)?;
-    files.extend(links.iter().map(|(path, target, sha256)| File {
+    files.extend(links.iter().map(|(path, target, sha256)| CartonMember {
         path: path.clone(),
         content: Content::Link(target),
         sha256: Some(*sha256),
@@ -130,7 +130,7 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
     let count = files.len().saturating_add(1);
     // Array files are checked for changes after they have been read, since the folder's files are not kept open.
     let check_inputs = || documents.maps.iter().try_for_each(|map| map.check_unchanged());
-    let packed = carton_writer::Carton::new(files);
+    let packed = carton_writer::CartonLayout::new(files);
     let written = write_carton(&packed, &target, options.if_exists, &check_inputs, observer)?;
     Ok(PackReport {
         schema_version: SCHEMA_VERSION,
@@ -144,7 +144,7 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
 }
 
 /// Returns the default output of a folder: `models/llama` → `models/llama.carton`.
-fn next_to(root: &Path) -> PathBuf {
+fn default_output(root: &Path) -> PathBuf {
     let whole = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
     whole.with_file_name(format!("{}.carton", file_name(&whole)))
 }
@@ -160,47 +160,47 @@ fn check_target(target: &Path, root: &Path, if_exists: IfExists) -> Result<()> {
 }
 
 /// Returns the entries to pack. A file for which the format has no place is an error, since it would be left out silently.
-fn entries<'c>(root: &Path, carton: &'c Carton) -> Result<Vec<&'c Entry>> {
+fn entries_to_pack<'c>(root: &Path, carton: &'c Carton) -> Result<Vec<&'c CartonEntry>> {
     let mut entries = Vec::new();
     for entry in carton.entries() {
         let path = entry.path.as_str();
-        let has_place = path == Config::PATH || FOLDERS.iter().any(|folder| path.starts_with(folder));
+        let has_place = path == Config::PATH || CARTON_FOLDERS.iter().any(|folder| path.starts_with(folder));
         if is_bookkeeping(path) {
             continue;
         }
         if !has_place {
             return Err(Error::NoPlace { folder: root.to_owned(), path: path.to_owned() });
         }
-        if entry.link {
+        if entry.is_symbolic_link {
             carton.link_target(entry).map_err(Error::reader(root))?;
         }
         entries.push(entry);
     }
-    if !entries.iter().any(|entry| entry.path.starts_with(MODEL)) {
+    if !entries.iter().any(|entry| entry.path.starts_with(MODEL_FOLDER)) {
         return Err(Error::NoModel { folder: root.to_owned() });
     }
     Ok(entries)
 }
 
 /// Documents of the new carton, with the arrays that were added.
-struct Documents {
+struct PackDocuments {
     config: String,
     index: String,
     /// Files of the added arrays, by path in the carton.
-    tensors: Vec<(String, NewFile)>,
+    tensors: Vec<(String, TensorFile)>,
     /// Mapped `.npy` files of the added arrays.
     maps: Vec<Arc<dyn Source>>,
-    notes: Vec<Note>,
+    notes: Vec<CartonNote>,
 }
 
-impl Documents {
+impl PackDocuments {
     fn read(root: &Path, carton: &Carton, options: &PackOptions) -> Result<Self> {
         let failed = Error::reader(root);
         let config = carton.config().map_err(&failed)?;
-        let (arrays, maps) = arrays::read(&options.tensors)?;
+        let (arrays, maps) = arrays::read_arrays(&options.tensors)?;
         let index = carton.tensor_index().map_err(&failed)?;
-        let (new_index, tensors) = arrays::added(carton, &index.document, arrays)?;
-        let problems = config.document.check(&new_index, &|path| carton.has(path));
+        let (new_index, tensors) = arrays::add_arrays(carton, &index.document, arrays)?;
+        let problems = config.document.check(&new_index, &|path| carton.has_file(path));
         if !problems.0.is_empty() {
             return Err(Error::Document { path: root.to_owned(), problems });
         }
@@ -209,18 +209,18 @@ impl Documents {
                 carton.tensor_data(spec).map_err(&failed)?;
             }
         }
-        let mut notes: Vec<Note> = config.added.0.iter().cloned().map(Note::FieldAdded).collect();
-        let config = if config.added.0.is_empty() {
+        let mut notes: Vec<CartonNote> = config.filled_in.0.iter().cloned().map(CartonNote::FieldAdded).collect();
+        let config = if config.filled_in.0.is_empty() {
             carton.text(Config::PATH).map_err(&failed)?
         } else {
             config.document.to_toml().map_err(Error::Format)?
         };
         let has_index = carton.entry(TensorIndex::PATH).is_ok();
         if !has_index {
-            notes.push(Note::IndexAdded);
+            notes.push(CartonNote::IndexAdded);
         }
-        notes.extend(index.added.0.iter().cloned().map(Note::FieldAdded));
-        let index = if has_index && index.added.0.is_empty() && tensors.is_empty() {
+        notes.extend(index.filled_in.0.iter().cloned().map(CartonNote::FieldAdded));
+        let index = if has_index && index.filled_in.0.is_empty() && tensors.is_empty() {
             carton.text(TensorIndex::PATH).map_err(&failed)?
         } else {
             new_index.to_toml().map_err(Error::Format)?
@@ -230,30 +230,30 @@ impl Documents {
 }
 
 /// Returns the files that are packed unchanged, by path.
-fn sources(root: &Path, entries: &[&Entry]) -> Result<Vec<(String, UnopenedFile)>> {
+fn plain_files(root: &Path, entries: &[&CartonEntry]) -> Result<Vec<(String, LazyFile)>> {
     let is_document = |path: &str| [Config::PATH, TensorIndex::PATH].contains(&path);
-    let plain = entries.iter().filter(|entry| !entry.link && !is_document(&entry.path));
-    let find = |entry: &&Entry| {
-        let file = UnopenedFile::find(&root.join(&entry.path)).map_err(Error::Map)?;
+    let plain = entries.iter().filter(|entry| !entry.is_symbolic_link && !is_document(&entry.path));
+    let find = |entry: &&CartonEntry| {
+        let file = LazyFile::find(&root.join(&entry.path)).map_err(Error::Map)?;
         Ok((entry.path.clone(), file))
     };
     plain.map(find).collect()
 }
 
 /// Path of a link, its target, and the hash of the file to which it leads.
-type Link = (String, Vec<u8>, [u8; 32]);
+type PackedLink = (String, Vec<u8>, [u8; 32]);
 
 fn links(
     carton: &Carton,
-    entries: &[&Entry],
-    sources: &[(String, UnopenedFile)],
+    entries: &[&CartonEntry],
+    sources: &[(String, LazyFile)],
     observer: &dyn Observer,
-) -> Result<Vec<Link>> {
+) -> Result<Vec<PackedLink>> {
     let root = carton.path();
     let failed = Error::reader(root);
     let mut hashes: HashMap<String, [u8; 32]> = HashMap::new();
     let mut links = Vec::new();
-    for entry in entries.iter().filter(|entry| entry.link) {
+    for entry in entries.iter().filter(|entry| entry.is_symbolic_link) {
         let target = carton.link_target(entry).map_err(&failed)?;
         let hash = if let Some(hash) = hashes.get(&target) {
             *hash
@@ -273,34 +273,34 @@ fn links(
 /// Compresses each file if the options demand it or, with [`Compression::Auto`], if it saves space.
 fn compress(
     contents: &[(&str, &dyn Blob)],
-    compression: Compression,
+    compression: PackCompression,
     target: &Path,
     root: &Path,
     observer: &dyn Observer,
-) -> Result<(Vec<Option<Compressed>>, Spilled)> {
+) -> Result<(Vec<Option<CompressedFile>>, CompressedFiles)> {
     let parent = folder(target);
     let failed =
         |reason: std::io::Error| output::Error::CreateIn { folder: parent.to_owned(), kind: reason.kind() };
-    let mut spill = Spill::create(parent).map_err(failed)?;
+    let mut spill = CompressionSpill::create(parent).map_err(failed)?;
     let how = match compression {
-        Compression::Stored => {
+        PackCompression::Stored => {
             return Ok((contents.iter().map(|_| None).collect(), spill.finish().map_err(failed)?));
         }
-        Compression::Deflate => carton_writer::Compression::Deflate,
-        Compression::Zstd => carton_writer::Compression::Zstd,
-        Compression::Auto => carton_writer::Compression::Worthwhile,
+        PackCompression::Deflate => carton_writer::Compression::Deflate,
+        PackCompression::Zstd => carton_writer::Compression::Zstd,
+        PackCompression::Auto => carton_writer::Compression::ZstdIfSmaller,
     };
     let total = contents.iter().fold(0_u64, |sum, (_, blob)| sum.saturating_add(blob.len()));
     let name = file_name(root);
-    let work = Work::new(observer, &name, Action::Compress, Some(total));
+    let work = ProgressReporter::new(observer, &name, Action::Compress, Some(total));
     let mut before = 0_u64;
     let mut compressed = Vec::with_capacity(contents.len());
     for (path, blob) in contents {
         // Weights hardly shrink, and can be mapped in a carton only if they are stored.
-        compressed.push(if compression == Compression::Auto && *path == MODEL_PT {
+        compressed.push(if compression == PackCompression::Auto && *path == MODEL_PT {
             None
         } else {
-            spill.compress(*blob, how, work.after(before)).map_err(|reason| match Error::read(reason) {
+            spill.compress(*blob, how, work.resumed_at(before)).map_err(|reason| match Error::read(reason) {
                 Error::Read(reason) => Error::Compress { path: (*path).to_owned(), reason },
                 error => error,
             })?

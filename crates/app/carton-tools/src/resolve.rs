@@ -1,14 +1,14 @@
 //! Fetches the files that a carton leaves out, and writes a complete carton.
 
 use byte_source::{Observer, hex};
-use carton_writer::{Carton, Content, File};
+use carton_writer::{CartonLayout, Content, CartonMember};
 use pipeline::write_carton;
 use serde::Serialize;
 
-use crate::cache::{Cache, Wanted};
-use crate::kept::{self, Kept, is_bookkeeping};
+use crate::cache::{DownloadCache, WantedFile};
+use crate::kept_entry::{self, Kept, is_bookkeeping};
 use crate::open::open_packed;
-use crate::{Error, Note, ResolveOptions, Result, SCHEMA_VERSION};
+use crate::{Error, CartonNote, ResolveOptions, Result, SCHEMA_VERSION};
 
 /// Result of resolving a carton.
 #[derive(Clone, Debug, Serialize)]
@@ -28,7 +28,7 @@ pub struct ResolveReport {
     pub fetched_files: usize,
     /// Decoded bytes that were downloaded. Files in the cache are not counted.
     pub downloaded_nbytes: u64,
-    pub notes: Vec<Note>,
+    pub notes: Vec<CartonNote>,
 }
 
 /// Fetches the files that a carton leaves out, and writes a carton that holds all of its files.
@@ -40,30 +40,30 @@ pub fn resolve(options: &ResolveOptions, observer: &dyn Observer) -> Result<Reso
     let file = options.file.as_path();
     let carton = open_packed(file)?;
     output::check_target(&options.output, &[file], options.if_exists)?;
-    let absent = kept::absent(&carton)?;
-    let cache = Cache::open(options, observer)?;
+    let absent = kept_entry::absent(&carton)?;
+    let cache = DownloadCache::open(options, observer)?;
     let mut notes = Vec::new();
     let mut downloaded_nbytes = 0_u64;
     let mut fetched = Vec::with_capacity(absent.len());
     for (path, sha256) in &absent {
-        let wanted = Wanted { entry: path, sha256: *sha256, urls: carton.links().urls(sha256) };
+        let wanted = WantedFile { entry: path, sha256: *sha256, urls: carton.links().urls(sha256) };
         let got = cache.fetch(&wanted)?;
         downloaded_nbytes = downloaded_nbytes.saturating_add(got.downloaded);
-        notes.extend(got.replaced.map(|path| Note::DownloadedAgain { path }));
+        notes.extend(got.replaced.map(|path| CartonNote::DownloadedAgain { path }));
         fetched.push((path, *sha256, got.file));
     }
     let kept = carton.entries().filter(|entry| !is_bookkeeping(&entry.path));
     let kept = kept.map(|entry| Kept::new(&carton, entry, observer)).collect::<Result<Vec<_>, Error>>()?;
-    let mut files: Vec<File<'_>> = kept.iter().map(Kept::file).collect();
-    files.extend(fetched.iter().map(|(path, sha256, file)| File {
+    let mut files: Vec<CartonMember<'_>> = kept.iter().map(Kept::file).collect();
+    files.extend(fetched.iter().map(|(path, sha256, file)| CartonMember {
         path: (*path).to_owned(),
         content: Content::Blob(file),
         sha256: Some(*sha256),
     }));
     // The model comes last, so that the documents are near the start of the file.
-    files.sort_by_key(|file| (file.path.starts_with(carton_reader::MODEL), file.path.clone()));
+    files.sort_by_key(|file| (file.path.starts_with(carton_reader::MODEL_FOLDER), file.path.clone()));
     let check_inputs = || carton.check_unchanged();
-    let whole = Carton::new(files);
+    let whole = CartonLayout::new(files);
     let written = write_carton(&whole, &options.output, options.if_exists, &check_inputs, observer)?;
     Ok(ResolveReport {
         schema_version: SCHEMA_VERSION,

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Blob, Observer, ReadError, Sink, Window, Work};
+use byte_source::{Action, Blob, Observer, ReadError, Sink, Window, ProgressReporter};
 use output::{IfExists, Output, check_target, file_name};
 use serde::Serialize;
 use tensor::Tensor;
@@ -60,7 +60,7 @@ pub fn save_array(
     observer: &dyn Observer,
 ) -> Result<SaveReport> {
     let no_dtype = || Error::NoNumpyDtype { name: name.to_owned(), dtype: tensor.dtype() };
-    let (header, dtype) = npy::written(tensor).ok_or_else(no_dtype)?;
+    let (header, dtype) = npy::npy_header(tensor).ok_or_else(no_dtype)?;
     let cast = tensor.cast(dtype).ok_or_else(no_dtype)?;
     check_target(&options.output, &[file], options.if_exists)?;
     let nbytes = (header.len() as u64).saturating_add(cast.nbytes());
@@ -68,8 +68,8 @@ pub fn save_array(
     let failed = |reason| output::Error::Write { path: options.output.clone(), reason };
     io::Write::write_all(&mut output, &header).map_err(failed)?;
     let name_of_output = file_name(&options.output);
-    let work = Work::new(observer, &name_of_output, Action::Write, Some(cast.nbytes()));
-    let mut sink = Elements { output: &mut output, work, done: 0, failed: None };
+    let work = ProgressReporter::new(observer, &name_of_output, Action::Write, Some(cast.nbytes()));
+    let mut sink = OutputSink { output: &mut output, work, done: 0, failed: None };
     let sent = cast.gathered().write_to(&mut sink);
     if let Some(reason) = sink.failed {
         return Err(failed(reason).into());
@@ -89,14 +89,14 @@ pub fn save_array(
 }
 
 /// Sink that writes windows to the output, and keeps a write error apart from read errors.
-struct Elements<'w, 'o> {
+struct OutputSink<'w, 'o> {
     output: &'w mut Output,
-    work: Work<'o>,
+    work: ProgressReporter<'o>,
     done: u64,
     failed: Option<io::Error>,
 }
 
-impl Sink for Elements<'_, '_> {
+impl Sink for OutputSink<'_, '_> {
     fn write(&mut self, window: Window) -> Result<(), ReadError> {
         if let Err(error) = io::Write::write_all(self.output, &window) {
             self.failed = Some(error);

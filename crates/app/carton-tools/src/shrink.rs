@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Observer, WINDOW, Work, hex};
+use byte_source::{Action, Observer, WINDOW, ProgressReporter, hex};
 use carton_format::{Config, TensorIndex};
-use carton_reader::{Carton, Entry};
+use carton_reader::{Carton, CartonEntry};
 use output::Output;
 use pipeline::{IfExists, write_carton};
 use serde::Serialize;
 
-use crate::kept::{self, Kept, is_bookkeeping};
+use crate::kept_entry::{self, Kept, is_bookkeeping};
 use crate::open::open_packed;
 use crate::{Error, Result, SCHEMA_VERSION};
 
@@ -86,12 +86,12 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
     std::fs::create_dir_all(&options.blobs)
         .map_err(|reason| Error::CreateFolder { path: options.blobs.clone(), reason })?;
     let mut links = carton.links().clone();
-    let mut absent = kept::absent(&carton)?;
+    let mut absent = kept_entry::absent(&carton)?;
     let mut kept = Vec::new();
     let (mut moved_files, mut moved_nbytes) = (0_usize, 0_u64);
     let mut new = Vec::new();
     for entry in carton.entries().filter(|entry| !is_bookkeeping(&entry.path)) {
-        if stays(entry, options.min_size) {
+        if stays_in_carton(entry, options.min_size) {
             kept.push(Kept::new(&carton, entry, observer)?);
             continue;
         }
@@ -117,7 +117,7 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
     }
     let links = if absent.is_empty() { None } else { Some(links.to_toml().map_err(Error::Format)?) };
     let files = kept.iter().map(Kept::file).collect();
-    let shrunk = carton_writer::Carton { files, absent, links };
+    let shrunk = carton_writer::CartonLayout { files, absent, links };
     let check_inputs = || carton.check_unchanged();
     let written = write_carton(&shrunk, &options.output, options.if_exists, &check_inputs, observer)?;
     Ok(ShrinkReport {
@@ -146,14 +146,14 @@ fn base_url(text: &str) -> Result<&str> {
 
 /// Returns true if an entry stays in the carton: a document, since the documents describe the carton, a link, or a small
 /// file.
-fn stays(entry: &Entry, min_size: u64) -> bool {
+fn stays_in_carton(entry: &CartonEntry, min_size: u64) -> bool {
     let is_document = [Config::PATH, TensorIndex::PATH].contains(&entry.path.as_str());
-    is_document || entry.link || entry.len < min_size
+    is_document || entry.is_symbolic_link || entry.len < min_size
 }
 
 /// Writes a file of the carton to `target`; false if the blob already exists.
-fn write_blob(carton: &Carton, entry: &Entry, target: &Path, observer: &dyn Observer) -> Result<bool> {
-    let work = Work::new(observer, &entry.path, Action::Write, Some(entry.len));
+fn write_blob(carton: &Carton, entry: &CartonEntry, target: &Path, observer: &dyn Observer) -> Result<bool> {
+    let work = ProgressReporter::new(observer, &entry.path, Action::Write, Some(entry.len));
     if target.symlink_metadata().is_ok() {
         let found = target.metadata().map_err(Error::io(target))?.len();
         if found != entry.len {
@@ -162,20 +162,20 @@ fn write_blob(carton: &Carton, entry: &Entry, target: &Path, observer: &dyn Obse
         return check_blob(carton, entry, target, work).map(|()| false);
     }
     let mut output = Output::create(target, entry.len)?;
-    carton.copy(&entry.path, &mut output, work).map_err(Error::copying(carton.path(), target))?;
+    carton.copy(&entry.path, &mut output, work).map_err(Error::reader_or_target(carton.path(), target))?;
     output.commit_unsynced(IfExists::Replace)?;
     Ok(true)
 }
 
 /// Checks that an existing blob has the bytes of the carton's file.
-fn check_blob(carton: &Carton, entry: &Entry, target: &Path, work: Work<'_>) -> Result<()> {
+fn check_blob(carton: &Carton, entry: &CartonEntry, target: &Path, work: ProgressReporter<'_>) -> Result<()> {
     let failed = Error::reader(carton.path());
     let mut ours = carton.read(&entry.path).map_err(&failed)?;
     let mut theirs = File::open(target).map_err(Error::io(target))?;
     let mut buffer = vec![0; WINDOW];
     let mut done = 0_u64;
     loop {
-        let window = ours.fill_buf().map_err(|error| failed(carton.unwrapped(&entry.path, error)))?;
+        let window = ours.fill_buf().map_err(|error| failed(carton.reader_error(&entry.path, error)))?;
         if window.is_empty() {
             return Ok(());
         }

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Observer, Work};
-use carton_reader::{Carton, Entry};
+use byte_source::{Action, Observer, ProgressReporter};
+use carton_reader::{Carton, CartonEntry};
 use output::{Output, file_name};
 use pipeline::IfExists;
 use serde::Serialize;
 
 use crate::open::open_packed;
-use crate::{Error, Note, Result, SCHEMA_VERSION};
+use crate::{Error, CartonNote, Result, SCHEMA_VERSION};
 
 /// Options for unpacking a carton.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub struct UnpackReport {
     pub nbytes: u64,
     /// Number of files that MANIFEST lists and the carton lacks.
     pub absent: usize,
-    pub notes: Vec<Note>,
+    pub notes: Vec<CartonNote>,
 }
 
 /// Writes the files of a carton into a folder.
@@ -59,21 +59,21 @@ pub fn unpack(options: &UnpackOptions, observer: &dyn Observer) -> Result<Unpack
     let carton = open_packed(file)?;
     let root = match &options.output {
         Some(output) => output.clone(),
-        None => empty_default(options)?,
+        None => checked_default_folder(options)?,
     };
-    let entries: Vec<&Entry> = carton.entries().collect();
-    for entry in entries.iter().filter(|entry| entry.link) {
+    let entries: Vec<&CartonEntry> = carton.entries().collect();
+    for entry in entries.iter().filter(|entry| entry.is_symbolic_link) {
         carton.link_target(entry).map_err(Error::reader(file))?;
     }
     refuse_existing(&root, &entries, options.force)?;
     let total = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
     let name = file_name(file);
-    let work = Work::new(observer, &name, Action::Write, Some(total));
-    let mut writer = Writer { carton: &carton, root: &root, force: options.force, work, made: Vec::new() };
+    let work = ProgressReporter::new(observer, &name, Action::Write, Some(total));
+    let mut writer = FolderWriter { carton: &carton, root: &root, force: options.force, work, created_paths: Vec::new() };
     let written = writer.create_root().and_then(|()| writer.write(&entries, total));
     if let Err(error) = written {
         if !options.force {
-            remove(&writer.made);
+            remove_created(&writer.created_paths);
         }
         return Err(error);
     }
@@ -85,7 +85,7 @@ pub fn unpack(options: &UnpackOptions, observer: &dyn Observer) -> Result<Unpack
         files: entries.len(),
         nbytes: total,
         absent,
-        notes: if absent == 0 { Vec::new() } else { vec![Note::FilesElsewhere { files: absent }] },
+        notes: if absent == 0 { Vec::new() } else { vec![CartonNote::FilesElsewhere { files: absent }] },
     })
 }
 
@@ -100,14 +100,14 @@ pub fn default_folder(carton: &Path) -> PathBuf {
 }
 
 /// Returns the default folder if it is empty or files may be replaced.
-fn empty_default(options: &UnpackOptions) -> Result<PathBuf> {
+fn checked_default_folder(options: &UnpackOptions) -> Result<PathBuf> {
     let folder = default_folder(&options.file);
     let has_files = folder.read_dir().is_ok_and(|mut items| items.next().is_some());
     if has_files && !options.force { Err(Error::FolderNotEmpty { folder }) } else { Ok(folder) }
 }
 
 /// Refuses to replace files unless `force` is set, and to replace anything but files.
-fn refuse_existing(root: &Path, entries: &[&Entry], force: bool) -> Result<()> {
+fn refuse_existing(root: &Path, entries: &[&CartonEntry], force: bool) -> Result<()> {
     let paths = entries.iter().map(|entry| root.join(&entry.path));
     let paths: Vec<PathBuf> = paths.filter(|path| path.symlink_metadata().is_ok()).collect();
     if let Some(path) = paths.iter().find(|path| path.symlink_metadata().is_ok_and(|kind| kind.is_dir())) {
@@ -125,7 +125,7 @@ fn refuse_existing(root: &Path, entries: &[&Entry], force: bool) -> Result<()> {
 }
 
 /// Removes created files and folders in reverse order.
-fn remove(made: &[PathBuf]) {
+fn remove_created(made: &[PathBuf]) {
     for path in made.iter().rev() {
         let is_folder = path.symlink_metadata().is_ok_and(|kind| kind.is_dir());
         // A folder that is not empty has files of another program.
@@ -133,16 +133,16 @@ fn remove(made: &[PathBuf]) {
     }
 }
 
-struct Writer<'w> {
+struct FolderWriter<'w> {
     carton: &'w Carton,
     root: &'w Path,
     force: bool,
-    work: Work<'w>,
+    work: ProgressReporter<'w>,
     /// Created files and folders, in order of creation.
-    made: Vec<PathBuf>,
+    created_paths: Vec<PathBuf>,
 }
 
-impl Writer<'_> {
+impl FolderWriter<'_> {
     fn create_root(&mut self) -> Result<()> {
         let missing = self
             .root
@@ -157,28 +157,28 @@ impl Writer<'_> {
 
     fn create_folder(&mut self, path: &Path) -> Result<()> {
         std::fs::create_dir(path).map_err(|reason| Error::CreateFolder { path: path.to_owned(), reason })?;
-        self.made.push(path.to_owned());
+        self.created_paths.push(path.to_owned());
         Ok(())
     }
 
-    fn write(&mut self, entries: &[&Entry], total: u64) -> Result<()> {
+    fn write(&mut self, entries: &[&CartonEntry], total: u64) -> Result<()> {
         output::require_free_space(total, self.root)?;
         let mut done = 0_u64;
         // Links come last, so that no file is written through a link.
-        for entry in entries.iter().filter(|entry| !entry.link) {
-            let target = self.prepare(&entry.path)?;
+        for entry in entries.iter().filter(|entry| !entry.is_symbolic_link) {
+            let target = self.create_parents(&entry.path)?;
             let mut output = Output::create(&target, entry.len)?;
             let copied = self.carton.copy(&entry.path, &mut output, self.work);
-            copied.map_err(Error::copying(self.carton.path(), &target))?;
+            copied.map_err(Error::reader_or_target(self.carton.path(), &target))?;
             output.commit_unsynced(self.if_exists())?;
-            self.made.push(target);
+            self.created_paths.push(target);
             done = done.saturating_add(entry.len);
-            self.work = self.work.after(done);
+            self.work = self.work.resumed_at(done);
         }
-        for entry in entries.iter().filter(|entry| entry.link) {
-            let target = self.prepare(&entry.path)?;
+        for entry in entries.iter().filter(|entry| entry.is_symbolic_link) {
+            let target = self.create_parents(&entry.path)?;
             self.link(entry, &target)?;
-            self.made.push(target);
+            self.created_paths.push(target);
         }
         self.carton.check_unchanged().map_err(Error::read)?;
         Ok(output::sync_folder(self.root)?)
@@ -190,7 +190,7 @@ impl Writer<'_> {
 
     /// Returns the path of an entry below the root, and creates its folders. A link among them is an error, since it could
     /// lead outside of the root.
-    fn prepare(&mut self, entry: &str) -> Result<PathBuf> {
+    fn create_parents(&mut self, entry: &str) -> Result<PathBuf> {
         let mut path = self.root.to_owned();
         let mut parts = entry.split('/').peekable();
         while let Some(part) = parts.next() {
@@ -208,7 +208,7 @@ impl Writer<'_> {
     }
 
     #[cfg(unix)]
-    fn link(&self, entry: &Entry, path: &Path) -> Result<()> {
+    fn link(&self, entry: &CartonEntry, path: &Path) -> Result<()> {
         let failed = |reason| output::Error::Write { path: path.to_owned(), reason };
         let target = self.carton.link_text(entry).map_err(Error::reader(self.carton.path()))?;
         if self.force && path.symlink_metadata().is_ok() {
@@ -219,7 +219,7 @@ impl Writer<'_> {
 
     /// Copies the link's target, on systems without symbolic links.
     #[cfg(not(unix))]
-    fn link(&self, entry: &Entry, path: &Path) -> Result<()> {
+    fn link(&self, entry: &CartonEntry, path: &Path) -> Result<()> {
         let carton = self.carton;
         let target = carton.link_target(entry).map_err(Error::reader(carton.path()))?;
         let len = carton.entry(&target).map_err(Error::reader(carton.path()))?.len;

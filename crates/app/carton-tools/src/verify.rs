@@ -1,14 +1,14 @@
 //! Checks every hash, every checksum and every rule of a carton, and optionally every bit of its tensors.
 
-use byte_source::{Action, Observer, Work, hex};
+use byte_source::{Action, Observer, ProgressReporter, hex};
 use carton_format::MODEL_PT;
 use carton_reader::{Carton, Error as ReaderError};
 use output::file_name;
 use serde::Serialize;
 
-use crate::compare::compare;
+use crate::compare::compare_model;
 use crate::open::not_a_carton;
-use crate::{Code, Error, Note, Result, SCHEMA_VERSION, VerifyOptions};
+use crate::{CodeStatus, Error, CartonNote, Result, SCHEMA_VERSION, VerifyOptions};
 
 /// Result of verifying a carton.
 #[derive(Clone, Debug, Serialize)]
@@ -29,16 +29,16 @@ pub struct VerifyReport {
     /// Number of tensors compared; `None` without a comparison.
     pub tensors_compared: Option<usize>,
     /// Result of comparing the model's code, which runs when the model is loaded or called; `None` without a comparison.
-    pub code: Option<Code>,
+    pub code: Option<CodeStatus>,
     /// Problems, sorted by path.
-    pub findings: Vec<Finding>,
-    pub notes: Vec<Note>,
+    pub findings: Vec<CartonFinding>,
+    pub notes: Vec<CartonNote>,
 }
 
 /// Problem of a carton.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Finding {
+pub struct CartonFinding {
     /// Path of the affected file in the carton; empty for the zip file itself.
     pub entry: String,
     /// Description of the problem.
@@ -71,19 +71,19 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
     let carton = match Carton::open(file) {
         Ok(carton) => carton,
         Err(error) => {
-            report.findings = not_opened(options, error)?;
+            report.findings = findings_of_open(options, error)?;
             return Ok(report);
         }
     };
     report.manifest_sha256 = carton.manifest_hash().map(|hash| hex(&hash));
     let name = file_name(file);
     let total = Some(carton.entries().fold(0_u64, |sum, entry| sum.saturating_add(entry.len)));
-    let verified = carton.verify(Work::new(observer, &name, Action::Verify, total))?;
+    let verified = carton.verify(ProgressReporter::new(observer, &name, Action::Verify, total))?;
     report.files = verified.files;
     report.bytes = verified.bytes;
     report.findings =
-        verified.findings.into_iter().map(|it| Finding { entry: it.entry, what: it.what }).collect();
-    report.notes = verified.notes.into_iter().map(Note::Verify).collect();
+        verified.findings.into_iter().map(|it| CartonFinding { entry: it.entry, what: it.what }).collect();
+    report.notes = verified.notes.into_iter().map(CartonNote::Verify).collect();
     if !options.against.is_empty() {
         report.compare(&carton, options, observer)?;
     }
@@ -93,8 +93,8 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
 
 impl VerifyReport {
     fn compare(&mut self, carton: &Carton, options: &VerifyOptions, observer: &dyn Observer) -> Result<()> {
-        let finding = |what| Finding { entry: MODEL_PT.to_owned(), what };
-        match compare(carton, options, observer) {
+        let finding = |what| CartonFinding { entry: MODEL_PT.to_owned(), what };
+        match compare_model(carton, options, observer) {
             Ok(comparison) => {
                 self.findings.extend(comparison.differences.into_iter().map(finding));
                 self.findings.extend(comparison.code.finding().map(str::to_owned).map(finding));
@@ -115,7 +115,7 @@ impl VerifyReport {
 }
 
 /// Converts the reader's error of opening a carton to findings, unless the file is unreadable or no carton.
-fn not_opened(options: &VerifyOptions, error: ReaderError) -> Result<Vec<Finding>> {
+fn findings_of_open(options: &VerifyOptions, error: ReaderError) -> Result<Vec<CartonFinding>> {
     let path = options.file.as_path();
     match error {
         // Nothing was read, so nothing is known about the carton.
@@ -123,7 +123,7 @@ fn not_opened(options: &VerifyOptions, error: ReaderError) -> Result<Vec<Finding
         error => match (not_a_carton(path), error) {
             (Some(reason), _) => Err(reason),
             (None, ReaderError::Format(carton_format::Error::Document(problems))) => {
-                let finding = |problem: &carton_format::Problem| Finding {
+                let finding = |problem: &carton_format::Problem| CartonFinding {
                     entry: problem.document.clone(),
                     what: problem.to_string(),
                 };
@@ -131,7 +131,7 @@ fn not_opened(options: &VerifyOptions, error: ReaderError) -> Result<Vec<Finding
             }
             (None, error) => {
                 let entry = error.entry().unwrap_or_default().to_owned();
-                Ok(vec![Finding { entry, what: error.to_string() }])
+                Ok(vec![CartonFinding { entry, what: error.to_string() }])
             }
         },
     }

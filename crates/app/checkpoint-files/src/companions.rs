@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::links::leads_out;
-use crate::{Error, Note, Result};
+use crate::links::link_target_outside;
+use crate::{Error, FilesNote, Result};
 use output::folder;
 
 /// File name of the tokenizer of Meta's models. The file may be in the parent folder, where several model sizes share it.
@@ -15,7 +15,7 @@ const TOKENIZER: &str = "tokenizer.model";
 const TOKENIZERS: &[&str] =
     &[TOKENIZER, "tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"];
 /// File names of companions, besides the patterns `tokenizer*.json` and `LICENSE*`.
-const NAMES: &[&str] = &[
+const COMPANION_NAMES: &[&str] = &[
     "params.json",
     "config.json",
     "generation_config.json",
@@ -39,11 +39,11 @@ pub type Companion = (String, PathBuf);
 ///
 /// # Errors
 /// When the folder cannot be listed.
-pub fn companions(checkpoint: &Path) -> Result<(Vec<Companion>, Vec<Note>)> {
+pub fn companions(checkpoint: &Path) -> Result<(Vec<Companion>, Vec<FilesNote>)> {
     let io = |reason| Error::Io { path: folder(checkpoint).to_owned(), reason };
     let (mut found, mut notes) = (Vec::new(), Vec::new());
-    let mut add = |name: &str, path: PathBuf, folder: &Path| match leads_out(&path, folder) {
-        Some(target) => notes.push(Note::LinkLeftOut { path, target }),
+    let mut add = |name: &str, path: PathBuf, folder: &Path| match link_target_outside(&path, folder) {
+        Some(target) => notes.push(FilesNote::LinkLeftOut { path, target }),
         None => found.push((name.to_owned(), path)),
     };
     let mut has_tokenizer = false;
@@ -51,7 +51,7 @@ pub fn companions(checkpoint: &Path) -> Result<(Vec<Companion>, Vec<Note>)> {
         let path = entry.map_err(io)?.path();
         // All companions have UTF-8 names.
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        if belongs(name) && path.is_file() {
+        if is_companion_name(name) && path.is_file() {
             has_tokenizer |= name == TOKENIZER;
             add(name, path.clone(), folder(checkpoint));
         }
@@ -65,8 +65,8 @@ pub fn companions(checkpoint: &Path) -> Result<(Vec<Companion>, Vec<Note>)> {
     Ok((found, notes))
 }
 
-fn belongs(name: &str) -> bool {
-    NAMES.contains(&name)
+fn is_companion_name(name: &str) -> bool {
+    COMPANION_NAMES.contains(&name)
         || name.starts_with("LICENSE")
         || (name.starts_with("tokenizer") && Path::new(name).extension().is_some_and(|ext| ext == "json"))
 }

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::listing::Listing;
+use crate::folder_listing::Listing;
 
 const SCRIPT: &str = "zero_to_fp32.py";
 const LATEST: &str = "latest";
@@ -39,10 +39,10 @@ impl DeepSpeed {
                 None => folder.join(".."),
             };
             let step = folder.canonicalize().ok()?.file_name()?.to_str()?.to_owned();
-            let tag = (latest(&above).as_ref() != Some(&step)).then_some(step);
+            let tag = (read_latest(&above).as_ref() != Some(&step)).then_some(step);
             return Some(Self::new(above, tag));
         }
-        let latest = if listing.has(LATEST) { latest(folder) } else { None };
+        let latest = if listing.has(LATEST) { read_latest(folder) } else { None };
         if let Some(latest) = latest
             && (listing.has(SCRIPT) || listing.folders.contains(&latest) && has_step(folder, &latest))
         {
@@ -70,7 +70,7 @@ fn has_step(folder: &Path, name: &str) -> bool {
 }
 
 /// Reads the name of the step folder from the file `latest` in `folder`.
-fn latest(folder: &Path) -> Option<String> {
+fn read_latest(folder: &Path) -> Option<String> {
     let path = folder.join(LATEST);
     let mut text = String::new();
     if !path.is_file() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use byte_source::ErrorKind;
 
-use crate::contents::{Contents, listed};
+use crate::diagnosis::{Contents, listed};
 use crate::deepspeed::DeepSpeed;
 use output::{file_name, folder};
 
@@ -42,7 +42,7 @@ pub enum Error {
     },
     /// The files of a set do not fit together, or do not fit the set's index or `params.json`.
     #[error("{}: {reason}", folder.display())]
-    Set {
+    InconsistentSet {
         /// Folder that contains the shards.
         folder: PathBuf,
         reason: Box<torch_import::Error>,
@@ -65,7 +65,7 @@ pub enum Error {
         of: usize,
     },
     /// Several files are not shards of one checkpoint.
-    #[error("{} are not shards of one checkpoint", list(paths))]
+    #[error("{} are not shards of one checkpoint", enumerate_paths(paths))]
     NotASet {
         /// Paths that were given; at least two.
         paths: Vec<PathBuf>,
@@ -87,7 +87,7 @@ pub enum Error {
     },
     /// Two paths of a set lead to the same file.
     #[error("{} and {} are the same file", first.display(), second.display())]
-    OneFileTwice {
+    SameFileTwice {
         first: PathBuf,
         second: PathBuf,
     },
@@ -119,20 +119,20 @@ pub enum Error {
         /// Arguments for `DeepSpeed`'s own conversion script.
         found: DeepSpeed,
         /// Checkpoints of the whole model in the same folder, if the training also wrote some.
-        candidates: Vec<Candidate>,
+        candidates: Vec<CheckpointCandidate>,
     },
     /// A checkpoint file or document in the folder is a dangling symbolic link.
     #[error("{} is a link to {}, which is not there", path.display(), target.display())]
-    LostLink {
+    DanglingLink {
         path: PathBuf,
         /// Link target, as stored in the link.
         target: PathBuf,
     },
     /// A folder holds several checkpoints, and no rule prefers one of them.
     #[error("{} holds {} checkpoints", folder.display(), candidates.len())]
-    Several {
+    SeveralCheckpoints {
         folder: PathBuf,
-        candidates: Vec<Candidate>,
+        candidates: Vec<CheckpointCandidate>,
     },
     /// The folder holds no checkpoint.
     #[error("{} {contents}", folder.display())]
@@ -147,17 +147,17 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { reason, .. } => reason.into(),
-            Self::NotFound { .. } | Self::LostLink { .. } => ErrorKind::Io,
-            Self::Checkpoint { reason, .. } | Self::Set { reason, .. } => reason.kind(),
+            Self::NotFound { .. } | Self::DanglingLink { .. } => ErrorKind::Io,
+            Self::Checkpoint { reason, .. } | Self::InconsistentSet { reason, .. } => reason.kind(),
             Self::NoPaths => ErrorKind::Option,
             Self::LoneShard { .. }
             | Self::NotASet { .. }
             | Self::NotInFolder { .. }
             | Self::SameNumber { .. }
-            | Self::OneFileTwice { .. }
+            | Self::SameFileTwice { .. }
             | Self::MissingShard { .. }
             | Self::ExtraShard { .. }
-            | Self::Several { .. }
+            | Self::SeveralCheckpoints { .. }
             | Self::NoCheckpoint { .. } => ErrorKind::Input,
             Self::DocumentTooLarge { .. } | Self::Distributed { .. } | Self::DeepSpeed { .. } => {
                 ErrorKind::Unsupported
@@ -172,14 +172,14 @@ impl Error {
     }
 
     /// Creates [`Error::Set`] for the shards in the folder of `path`.
-    pub(crate) fn set(path: &Path, reason: torch_import::Error) -> Self {
-        Self::Set { folder: folder(path).to_owned(), reason: Box::new(reason) }
+    pub(crate) fn inconsistent_set(path: &Path, reason: torch_import::Error) -> Self {
+        Self::InconsistentSet { folder: folder(path).to_owned(), reason: Box::new(reason) }
     }
 }
 
 /// One of several checkpoints in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct CheckpointCandidate {
     /// Paths that select the checkpoint in [`Sources::find`](crate::Sources::find).
     pub paths: Vec<PathBuf>,
 }
@@ -193,6 +193,6 @@ fn with_path(path: &Path, reason: &torch_import::Error) -> String {
 }
 
 /// Joins paths into an enumeration for a sentence.
-fn list(paths: &[PathBuf]) -> String {
+fn enumerate_paths(paths: &[PathBuf]) -> String {
     listed(&paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>())
 }

@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 use output::{file_name, folder};
 
-use crate::joined::{indexed, numbered};
-use crate::listing::INDEX;
-use crate::numbering::{Numbering, shard};
+use crate::shard_set::{indexed, numbered};
+use crate::folder_listing::INDEX;
+use crate::numbering::{NumberedFileName, shard_number};
 use crate::{Error, Result, Sources};
 
 /// Treatment of a file whose name marks it as one of several shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shards {
+pub enum ShardPolicy {
     /// The checkpoint needs all of its shards; a single one is an error.
     #[default]
-    Complete,
+    RequireAll,
     /// The file is read as a checkpoint of its own.
     ThisFileOnly,
 }
@@ -24,37 +24,37 @@ impl Sources {
     ///
     /// # Errors
     /// When the paths lead to no checkpoint, or to more than one.
-    pub fn find(paths: &[PathBuf], shards: Shards) -> Result<Self> {
+    pub fn find(paths: &[PathBuf], shards: ShardPolicy) -> Result<Self> {
         match paths {
             [path] if path.is_dir() => crate::folder::find(path),
             // A dangling link is reported by the system when it is opened.
             [path] if !path.exists() && !path.is_symlink() => Err(Error::NotFound { path: path.clone() }),
             [path] if path.to_string_lossy().ends_with(INDEX) => indexed(path),
-            [path] => match shard(path) {
-                Some(shard) if shards == Shards::Complete => {
-                    Err(Error::LoneShard { path: path.clone(), number: shard.number, of: shard.of })
+            [path] => match shard_number(path) {
+                Some(shard) if shards == ShardPolicy::RequireAll => {
+                    Err(Error::LoneShard { path: path.clone(), number: shard_number.number, of: shard_number.files_in_set })
                 }
                 _ => Ok(Self::file(path)),
             },
-            paths => set(paths),
+            paths => find_shard_set(paths),
         }
     }
 }
 
 /// Checks that several files belong to the same numbered set, and returns the set.
-fn set(paths: &[PathBuf]) -> Result<Sources> {
+fn find_shard_set(paths: &[PathBuf]) -> Result<Sources> {
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
         return Err(Error::NotFound { path: missing.clone() });
     }
     let not_a_set = || Error::NotASet { paths: paths.to_vec() };
     let mut members = Vec::new();
     for path in paths {
-        match Numbering::from_name(&file_name(path)) {
+        match NumberedFileName::parse_file_name(&file_name(path)) {
             Some(numbering) if path.is_file() => members.push((numbering, path.clone())),
             _ => return Err(not_a_set()),
         }
     }
-    let set = |(numbering, path): &(Numbering, PathBuf)| (numbering.set(), folder(path).to_owned());
+    let set = |(numbering, path): &(NumberedFileName, PathBuf)| (numbering.set_key(), folder(path).to_owned());
     let first = members.first().map(set);
     if !members.iter().all(|member| Some(set(member)) == first) {
         return Err(not_a_set());

@@ -4,22 +4,22 @@ use std::path::{Path, PathBuf};
 
 use output::file_name;
 
-use crate::contents::Contents;
+use crate::diagnosis::Contents;
 use crate::deepspeed::DeepSpeed;
-use crate::joined::{indexed, numbered};
-use crate::links::leads_out;
-use crate::listing::Listing;
-use crate::numbering::Numbering;
-use crate::{Error, Note, Result, Sources};
+use crate::shard_set::{indexed, numbered};
+use crate::links::link_target_outside;
+use crate::folder_listing::Listing;
+use crate::numbering::NumberedFileName;
+use crate::{Error, FilesNote, Result, Sources};
 
 /// Checkpoint that was found in a folder.
-struct Candidate {
+struct FolderCandidate {
     /// Names of its files.
     members: Vec<String>,
-    kind: Kind,
+    kind: CandidateKind,
 }
 
-enum Kind {
+enum CandidateKind {
     /// Files listed by the index at this path.
     Index(PathBuf, Box<Sources>),
     File,
@@ -27,11 +27,11 @@ enum Kind {
     Set,
 }
 
-impl Candidate {
+impl FolderCandidate {
     /// Returns the name of the candidate for messages.
-    fn name(&self) -> String {
+    fn message_name(&self) -> String {
         match (self.members.as_slice(), &self.kind) {
-            (_, Kind::Index(index, _)) => file_name(index),
+            (_, CandidateKind::Index(index, _)) => file_name(index),
             ([first, .., last], _) => format!("{first} to {last}"),
             (members, _) => members.join(", "),
         }
@@ -40,8 +40,8 @@ impl Candidate {
     /// Returns true if the candidate is a model by its file names, whatever else the folder contains.
     fn is_whole_model(&self) -> bool {
         match self.kind {
-            Kind::Index(..) | Kind::Set => true,
-            Kind::File => self.members.iter().all(|name| is_whole_model(name)),
+            CandidateKind::Index(..) | CandidateKind::Set => true,
+            CandidateKind::File => self.members.iter().all(|name| is_whole_model(name)),
         }
     }
 
@@ -52,7 +52,7 @@ impl Candidate {
     }
 
     /// Returns true if all files have this extension.
-    fn is_of(&self, extension: &str) -> bool {
+    fn all_have_extension(&self, extension: &str) -> bool {
         self.members.iter().all(|name| name.ends_with(extension))
     }
 }
@@ -60,13 +60,13 @@ impl Candidate {
 /// Finds the checkpoint at the top level of `folder`.
 pub(crate) fn find(folder: &Path) -> Result<Sources> {
     let listing = Listing::read(folder).map_err(|reason| Error::Io { path: folder.to_owned(), reason })?;
-    listing.refuse_others()?;
+    listing.reject_distributed_formats()?;
     if let Some(path) = listing.lost_link() {
         let target = path.read_link().unwrap_or_default();
-        return Err(Error::LostLink { path, target });
+        return Err(Error::DanglingLink { path, target });
     }
     let mut candidates = listing.candidates()?;
-    let left_alone = listing.left_alone(&candidates);
+    let left_alone = listing.unused_files_note(&candidates);
     let mut notes = Vec::new();
     let chosen = match candidates.as_slice() {
         [] => {
@@ -75,33 +75,33 @@ pub(crate) fn find(folder: &Path) -> Result<Sources> {
         }
         [_] => 0,
         several => {
-            let Some(chosen) = preferred(several) else {
-                let candidates = several.iter().map(|candidate| listing.public(candidate)).collect();
-                return Err(Error::Several { folder: listing.folder, candidates });
+            let Some(chosen) = preferred_candidate(several) else {
+                let candidates = several.iter().map(|candidate| listing.to_checkpoint_candidate(candidate)).collect();
+                return Err(Error::SeveralCheckpoints { folder: listing.folder, candidates });
             };
-            let names = several.iter().enumerate().map(|(index, candidate)| (index, candidate.name()));
+            let names = several.iter().enumerate().map(|(index, candidate)| (index, candidate.message_name()));
             let (used, others): (Vec<_>, Vec<_>) = names.partition(|(index, _)| *index == chosen);
             let used = used.into_iter().map(|(_, name)| name).collect();
-            notes.push(Note::Chosen { used, others: others.into_iter().map(|(_, name)| name).collect() });
+            notes.push(FilesNote::CandidateChosen { used, unused_candidates: others.into_iter().map(|(_, name)| name).collect() });
             chosen
         }
     };
     let chosen = candidates.swap_remove(chosen);
     let paths = || chosen.members.iter().map(|name| listing.folder.join(name));
     let mut sources = match chosen.kind {
-        Kind::Index(_, sources) => *sources,
-        Kind::File => Sources::file(&paths().collect::<PathBuf>()),
-        Kind::Set => {
+        CandidateKind::Index(_, sources) => *sources,
+        CandidateKind::File => Sources::file(&paths().collect::<PathBuf>()),
+        CandidateKind::Set => {
             let members = chosen.members.iter().zip(paths());
-            let members = members.filter_map(|(name, path)| Some((Numbering::from_name(name)?, path)));
+            let members = members.filter_map(|(name, path)| Some((NumberedFileName::parse_file_name(name)?, path)));
             numbered(members.collect())?
         }
     };
     notes.extend(left_alone);
-    let outside = sources.files.iter().filter(|path| leads_out(path, &listing.folder).is_some());
+    let outside = sources.files.iter().filter(|path| link_target_outside(path, &listing.folder).is_some());
     let outside: Vec<String> = outside.map(|path| file_name(path)).collect();
     if !outside.is_empty() {
-        notes.push(Note::LinksFollowed { files: outside });
+        notes.push(FilesNote::LinksFollowed { files: outside });
     }
     sources.notes = notes;
     Ok(sources)
@@ -110,11 +110,11 @@ pub(crate) fn find(folder: &Path) -> Result<Sources> {
 /// Returns the position of the preferred candidate. Safetensors files are preferred to `.bin` files, their older form;
 /// safetensors files with the names of Hugging Face are preferred to `.bin` and `consolidated` files. Returns `None` if
 /// there are any other candidates.
-fn preferred(candidates: &[Candidate]) -> Option<usize> {
-    let safe = |candidate: &Candidate| candidate.is_of(".safetensors");
-    let hugging_face = |candidate: &Candidate| safe(candidate) && !candidate.is_consolidated();
-    let older = |candidate: &Candidate| candidate.is_of(".bin");
-    let only = |chosen: &dyn Fn(&Candidate) -> bool, rest: &dyn Fn(&Candidate) -> bool| {
+fn preferred_candidate(candidates: &[FolderCandidate]) -> Option<usize> {
+    let safe = |candidate: &FolderCandidate| candidate.all_have_extension(".safetensors");
+    let hugging_face = |candidate: &FolderCandidate| safe(candidate) && !candidate.is_consolidated();
+    let older = |candidate: &FolderCandidate| candidate.all_have_extension(".bin");
+    let only = |chosen: &dyn Fn(&FolderCandidate) -> bool, rest: &dyn Fn(&FolderCandidate) -> bool| {
         let index = candidates.iter().position(chosen)?;
         let mut others = candidates.iter().enumerate().filter(|(other, _)| *other != index);
         others.all(|(_, other)| rest(other)).then_some(index)
@@ -124,7 +124,7 @@ fn preferred(candidates: &[Candidate]) -> Option<usize> {
 
 impl Listing {
     /// Rejects folders of `torch.distributed.checkpoint` and `DeepSpeed`, which those programs convert into one file.
-    fn refuse_others(&self) -> Result<()> {
+    fn reject_distributed_formats(&self) -> Result<()> {
         if self.files.iter().any(|name| name == ".metadata" || name.ends_with(".distcp")) {
             return Err(Error::Distributed { folder: self.folder.clone() });
         }
@@ -132,13 +132,13 @@ impl Listing {
         // Older versions of `transformers` save empty tensors next to the `ZeRO` state, so the user has to decide.
         let candidates = self.candidates().unwrap_or_default();
         let candidates = candidates.iter().filter(|candidate| candidate.is_whole_model());
-        let candidates = candidates.map(|candidate| self.public(candidate)).collect();
+        let candidates = candidates.map(|candidate| self.to_checkpoint_candidate(candidate)).collect();
         Err(Error::DeepSpeed { folder: self.folder.clone(), found, candidates })
     }
 
     /// Returns all checkpoints in the folder. A single file whose name is not that of a whole model counts only if there is
     /// nothing else.
-    fn candidates(&self) -> Result<Vec<Candidate>> {
+    fn candidates(&self) -> Result<Vec<FolderCandidate>> {
         let mut candidates = Vec::new();
         let mut listed: Vec<String> = Vec::new();
         for index in self.indexes() {
@@ -146,21 +146,21 @@ impl Listing {
             let sources = indexed(&path)?;
             let members: Vec<String> = sources.files.iter().map(|path| file_name(path)).collect();
             listed.extend(members.iter().cloned());
-            candidates.push(Candidate { members, kind: Kind::Index(path, Box::new(sources)) });
+            candidates.push(FolderCandidate { members, kind: CandidateKind::Index(path, Box::new(sources)) });
         }
         let rest: Vec<&str> =
             self.checkpoints().filter(|name| !listed.iter().any(|file| file == name)).collect();
         let mut sets: Vec<(String, Vec<String>)> = Vec::new();
         for name in &rest {
-            let Some(set) = Numbering::from_name(name).map(|numbering| numbering.set()) else { continue };
+            let Some(set) = NumberedFileName::parse_file_name(name).map(|numbering| numbering.set_key()) else { continue };
             match sets.iter_mut().find(|(other, _)| *other == set) {
                 Some((_, members)) => members.push((*name).to_owned()),
                 None => sets.push((set, vec![(*name).to_owned()])),
             }
         }
-        candidates.extend(sets.into_iter().map(|(_, members)| Candidate { members, kind: Kind::Set }));
-        let file = |name: &str| Candidate { members: vec![name.to_owned()], kind: Kind::File };
-        let alone = || rest.iter().filter(|name| Numbering::from_name(name).is_none());
+        candidates.extend(sets.into_iter().map(|(_, members)| FolderCandidate { members, kind: CandidateKind::Set }));
+        let file = |name: &str| FolderCandidate { members: vec![name.to_owned()], kind: CandidateKind::File };
+        let alone = || rest.iter().filter(|name| NumberedFileName::parse_file_name(name).is_none());
         candidates.extend(alone().filter(|name| is_whole_model(name)).map(|name| file(name)));
         if candidates.is_empty() {
             candidates.extend(alone().map(|name| file(name)));
@@ -169,18 +169,18 @@ impl Listing {
     }
 
     /// Returns a note on the checkpoint files that belong to no candidate.
-    fn left_alone(&self, candidates: &[Candidate]) -> Option<Note> {
+    fn unused_files_note(&self, candidates: &[FolderCandidate]) -> Option<FilesNote> {
         let taken = |name: &str| candidates.iter().any(|c| c.members.iter().any(|member| member == name));
         let files: Vec<String> = self.checkpoints().filter(|name| !taken(name)).map(str::to_owned).collect();
-        (!files.is_empty()).then_some(Note::LeftAlone { files })
+        (!files.is_empty()).then_some(FilesNote::CheckpointFilesUnused { files })
     }
 
     /// Converts a candidate to its public form, with full paths.
-    fn public(&self, candidate: &Candidate) -> crate::Candidate {
-        crate::Candidate {
+    fn to_checkpoint_candidate(&self, candidate: &FolderCandidate) -> crate::CheckpointCandidate {
+        crate::CheckpointCandidate {
             paths: match &candidate.kind {
-                Kind::Index(path, _) => vec![path.clone()],
-                Kind::File | Kind::Set => {
+                CandidateKind::Index(path, _) => vec![path.clone()],
+                CandidateKind::File | CandidateKind::Set => {
                     candidate.members.iter().map(|name| self.folder.join(name)).collect()
                 }
             },

@@ -35,25 +35,25 @@
 //! files.
 
 mod companions;
-mod contents;
+mod diagnosis;
 mod deepspeed;
-mod documents;
+mod document_cache;
 mod error;
 mod find;
 mod folder;
-mod joined;
+mod shard_set;
 mod links;
-mod listing;
+mod folder_listing;
 mod note;
 mod numbering;
-mod set;
+mod sources;
 
 pub use companions::{Companion, companions, has_tokenizer};
-pub use contents::Contents;
+pub use diagnosis::Contents;
 pub use deepspeed::DeepSpeed;
-pub use documents::{DOCUMENT_MAX, Documents, read_document};
-pub use error::{Candidate, Error, Result};
-pub use find::Shards;
-pub use note::Note;
-pub use numbering::{Shard, shard};
-pub use set::Sources;
+pub use document_cache::{DOCUMENT_MAX, Documents, read_document};
+pub use error::{CheckpointCandidate, Error, Result};
+pub use find::ShardPolicy;
+pub use note::FilesNote;
+pub use numbering::{ShardNumber, shard_number};
+pub use sources::Sources;

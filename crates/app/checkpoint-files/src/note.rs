@@ -8,16 +8,16 @@ use output::file_name;
 /// A choice among files, or a remark on a file; the text is one sentence without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Note {
+pub enum FilesNote {
     /// The folder holds several forms of the checkpoint, and one of them is read.
-    Chosen {
+    CandidateChosen {
         /// File or set that is read.
         used: String,
         /// Files and sets that are not read.
-        others: Vec<String>,
+        unused_candidates: Vec<String>,
     },
     /// Checkpoint files in the folder are not read.
-    LeftAlone {
+    CheckpointFilesUnused {
         /// File names; at least one.
         files: Vec<String>,
     },
@@ -36,15 +36,15 @@ pub enum Note {
     Container {
         /// Files that the note applies to; empty if the checkpoint is a single file or the note is on the merge.
         files: Vec<String>,
-        note: torch_import::Note,
+        note: torch_import::CheckpointNote,
     },
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for FilesNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Chosen { used, others } => write!(f, "using {used}, not {}", others.join(" or ")),
-            Self::LeftAlone { files } => {
+            Self::CandidateChosen { used, unused_candidates: others } => write!(f, "using {used}, not {}", others.join(" or ")),
+            Self::CheckpointFilesUnused { files } => {
                 let verb = if files.len() == 1 { "is" } else { "are" };
                 write!(f, "{} {verb} not used", files.join(", "))
             }

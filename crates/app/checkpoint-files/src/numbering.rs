@@ -8,54 +8,54 @@ use output::{file_name, folder};
 
 /// Position of a file within a set of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
+pub struct ShardNumber {
     /// Shard number, counted from 1.
     pub number: usize,
     /// Number of shards in the set.
-    pub of: usize,
+    pub files_in_set: usize,
 }
 
 /// Returns the shard that the name of a file stands for, or `None` for a checkpoint of its own. Meta's names do not contain
 /// the number of shards, which is taken from the other files in the folder.
-pub fn shard(path: &Path) -> Option<Shard> {
+pub fn shard_number(path: &Path) -> Option<ShardNumber> {
     let name = file_name(path);
-    let numbering = Numbering::from_name(&name)?;
-    if let Some(of) = numbering.of {
+    let numbering = NumberedFileName::parse_file_name(&name)?;
+    if let Some(of) = numbering.files_in_set {
         // Some sets count from 0, in which case file 0 exists.
-        let zero = numbering.number == 0 || folder(path).join(numbering.name(0)).exists();
+        let zero = numbering.number == 0 || folder(path).join(numbering.name_of_shard(0)).exists();
         let number = numbering.number.saturating_add(usize::from(zero));
-        return (of > 1).then_some(Shard { number, of });
+        return (of > 1).then_some(ShardNumber { number, files_in_set: of });
     }
     let neighbours = folder(path).read_dir().ok()?;
-    let number = |name: &str| Some(Numbering::from_name(name).filter(|other| other.of.is_none())?.number);
+    let number = |name: &str| Some(NumberedFileName::parse_file_name(name).filter(|other| other.files_in_set.is_none())?.number);
     let last = neighbours
         .filter_map(|entry| number(entry.ok()?.file_name().to_str()?))
         .max()
         .unwrap_or_default()
         .max(numbering.number);
-    (last > 0).then(|| Shard { number: numbering.number.saturating_add(1), of: last.saturating_add(1) })
+    (last > 0).then(|| ShardNumber { number: numbering.number.saturating_add(1), files_in_set: last.saturating_add(1) })
 }
 
 /// Parsed name of a numbered file, such as `consolidated.03.pth` or `pytorch_model-00002-of-00003.bin`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Numbering {
+pub(crate) struct NumberedFileName {
     before: String,
     /// Number as written in the name, not adjusted for sets that count from 0.
     pub(crate) number: usize,
     width: usize,
     /// Number of shards, if the name contains it.
-    pub(crate) of: Option<usize>,
+    pub(crate) files_in_set: Option<usize>,
     /// Rest of the name after the number.
     after: String,
 }
 
-impl Numbering {
+impl NumberedFileName {
     /// Parses a numbered file name; returns `None` if `name` is not one.
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn parse_file_name(name: &str) -> Option<Self> {
         let (stem, extension) = name.rsplit_once('.')?;
         let new = |before: &str, number: &str, of, after: String| {
             let (before, width) = (before.to_owned(), number.len());
-            Some(Self { before, number: digits(number)?, width, of, after })
+            Some(Self { before, number: parse_digits(number)?, width, files_in_set: of, after })
         };
         if let Some(number) = stem.strip_prefix("consolidated.")
             && matches!(extension, "pth" | "pt")
@@ -64,32 +64,32 @@ impl Numbering {
         }
         let (stem, of) = stem.rsplit_once("-of-")?;
         let (before, number) = stem.rsplit_once('-')?;
-        new(&format!("{before}-"), number, Some(digits(of)?), format!("-of-{of}.{extension}"))
+        new(&format!("{before}-"), number, Some(parse_digits(of)?), format!("-of-{of}.{extension}"))
     }
 
     /// Returns a key that is equal for all files of the same set.
-    pub(crate) fn set(&self) -> String {
-        format!("{}{}", self.before, if self.of.is_some() { &self.after } else { "" })
+    pub(crate) fn set_key(&self) -> String {
+        format!("{}{}", self.before, if self.files_in_set.is_some() { &self.after } else { "" })
     }
 
     /// Returns the name of the file with this number in the same set.
-    pub(crate) fn name(&self, number: usize) -> String {
+    pub(crate) fn name_of_shard(&self, number: usize) -> String {
         format!("{}{number:0width$}{}", self.before, self.after, width = self.width)
     }
 
     /// Returns the number of the set's first file: 0 for Meta's names and for sets that have a file 0, otherwise 1.
-    pub(crate) fn first(&self, has_zero: bool) -> usize {
-        usize::from(self.of.is_some() && !has_zero)
+    pub(crate) fn first_number(&self, has_zero: bool) -> usize {
+        usize::from(self.files_in_set.is_some() && !has_zero)
     }
 
     /// Returns the name that the set would have as a single file.
-    pub(crate) fn without_number(&self) -> String {
+    pub(crate) fn single_file_name(&self) -> String {
         let extension = self.after.rsplit_once('.').map_or("", |(_, extension)| extension);
         format!("{}.{extension}", self.before.trim_end_matches(['-', '.']))
     }
 }
 
-fn digits(text: &str) -> Option<usize> {
+fn parse_digits(text: &str) -> Option<usize> {
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn shards_are_recognised_by_name() {
         let number =
-            |name: &str| Numbering::from_name(name).map(|numbering| (numbering.number, numbering.of));
+            |name: &str| NumberedFileName::parse_file_name(name).map(|numbering| (numbering.number, numbering.files_in_set));
         assert_eq!(number("consolidated.07.pth"), Some((7, None)));
         assert_eq!(number("consolidated.pth"), None);
         assert_eq!(number("consolidated.x.pth"), None);
@@ -110,10 +110,10 @@ mod tests {
 
     #[test]
     fn a_set_is_named_without_a_number() {
-        let whole = |name: &str| Numbering::from_name(name).map(|numbering| numbering.without_number());
+        let whole = |name: &str| NumberedFileName::parse_file_name(name).map(|numbering| numbering.single_file_name());
         assert_eq!(whole("consolidated.07.pth").as_deref(), Some("consolidated.pth"));
         assert_eq!(whole("model-00002-of-00003.safetensors").as_deref(), Some("model.safetensors"));
-        let numbering = Numbering::from_name("m-00002-of-00003.bin").expect("numbered");
-        assert_eq!(numbering.name(1), "m-00001-of-00003.bin");
+        let numbering = NumberedFileName::parse_file_name("m-00002-of-00003.bin").expect("numbered");
+        assert_eq!(numbering.name_of_shard(1), "m-00001-of-00003.bin");
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use tensor::{CastNumbers, Conversion, Dims, Dtype, Seen, Storage, StorageId, Tensor, Tensors};
 use torch_import::CompoundKind;
 
-use crate::notes::Notes;
+use crate::note_collector::Notes;
 use crate::{Cast, CastFrom, Error, InvalidOption, Note, Result};
 
 /// Result of casting the tensors of one dtype.
@@ -33,14 +33,14 @@ pub struct CastReport {
 /// Casts of a conversion, grouped by dtype.
 #[derive(Debug, Default)]
 pub(crate) struct Casts {
-    rows: Vec<Row>,
+    rows: Vec<CastRow>,
     /// Elements out of range, one count per row; unset before [`count`](Self::count).
-    counts: OnceLock<Vec<Count>>,
+    counts: OnceLock<Vec<OutOfRangeCount>>,
 }
 
 /// Casts from one dtype to another.
 #[derive(Debug)]
-struct Row {
+struct CastRow {
     conversion: Conversion,
     tensors: usize,
     /// Lazily cast storages of the tensors.
@@ -48,7 +48,7 @@ struct Row {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Count {
+struct OutOfRangeCount {
     numbers: u64,
     first: Option<Arc<str>>,
 }
@@ -57,7 +57,7 @@ struct Count {
 ///
 /// # Errors
 /// When a dtype cannot be cast to the other one, or two casts apply to the same dtype.
-pub(crate) fn check(casts: &[Cast]) -> Result<()> {
+pub(crate) fn check_casts(casts: &[Cast]) -> Result<()> {
     let mut seen: Vec<CastFrom> = Vec::new();
     for Cast { from, to } in casts {
         let problem = match from {
@@ -82,19 +82,19 @@ pub(crate) fn check(casts: &[Cast]) -> Result<()> {
 ///
 /// # Errors
 /// When a tensor cannot be cast to its new dtype.
-pub(crate) fn apply(casts: &[Cast], mut tensors: Tensors, notes: &mut Notes<'_>) -> Result<(Tensors, Casts)> {
+pub(crate) fn apply_casts(casts: &[Cast], mut tensors: Tensors, notes: &mut Notes<'_>) -> Result<(Tensors, Casts)> {
     if casts.is_empty() {
         return Ok((tensors, Casts::default()));
     }
     let kept = parts_to_keep(casts, &tensors);
-    let mut groups = Groups::default();
+    let mut groups = CastGroups::default();
     let mut found: HashSet<Dtype> = HashSet::new();
     let mut kept_parts = 0_usize;
     for (name, tensor) in &tensors {
         let from = tensor.dtype();
         found.insert(from);
-        groups.see(tensor);
-        let Some(to) = target(casts, from).filter(|to| *to != from) else { continue };
+        groups.record_dtype(tensor);
+        let Some(to) = target_dtype(casts, from).filter(|to| *to != from) else { continue };
         if kept.contains(name) {
             kept_parts = kept_parts.saturating_add(1);
         } else if Conversion::new(from, to).is_none() {
@@ -105,7 +105,7 @@ pub(crate) fn apply(casts: &[Cast], mut tensors: Tensors, notes: &mut Notes<'_>)
     }
     for (kind, dtype) in tensors.compounds_mut() {
         let is_quantized = matches!(kind, CompoundKind::Quantized { .. });
-        if let Some(to) = target(casts, *dtype).filter(|_| !is_quantized) {
+        if let Some(to) = target_dtype(casts, *dtype).filter(|_| !is_quantized) {
             *dtype = to;
         }
     }
@@ -121,10 +121,10 @@ pub(crate) fn apply(casts: &[Cast], mut tensors: Tensors, notes: &mut Notes<'_>)
             notes.push(Note::NothingToCast { from: cast.from });
         }
     }
-    let mut made = groups.storages(casts)?;
+    let mut made = groups.cast_storages(casts)?;
     let mut dims = Dims::default();
     for (name, tensor) in tensors.tensors_mut().filter(|(name, _)| !kept.contains(*name)) {
-        if let Some(new) = made.tensor(name, tensor)? {
+        if let Some(new) = made.cast_tensor(name, tensor)? {
             *tensor = dims.shared(new);
         }
     }
@@ -133,7 +133,7 @@ pub(crate) fn apply(casts: &[Cast], mut tensors: Tensors, notes: &mut Notes<'_>)
 
 /// Returns the new dtype for tensors of dtype `from`, if any. A cast of this dtype takes precedence over the cast of all
 /// floating-point dtypes.
-fn target(casts: &[Cast], from: Dtype) -> Option<Dtype> {
+fn target_dtype(casts: &[Cast], from: Dtype) -> Option<Dtype> {
     let exact = casts.iter().find(|cast| cast.from == CastFrom::Dtype(from));
     let all = || casts.iter().find(|cast| cast.from == CastFrom::FloatingPoint && from.is_floating_point());
     exact.or_else(all).map(|cast| cast.to)
@@ -150,7 +150,7 @@ fn parts_to_keep(casts: &[Cast], tensors: &Tensors) -> HashSet<String> {
         };
         let parts = tensors.parts(compound).iter().filter(|(name, tensor)| {
             let part = name.rsplit_once('.').map_or(name.as_str(), |(_, part)| part);
-            !is_value(part) && target(casts, tensor.dtype()).is_some_and(|to| to != tensor.dtype())
+            !is_value(part) && target_dtype(casts, tensor.dtype()).is_some_and(|to| to != tensor.dtype())
         });
         kept.extend(parts.map(|(name, _)| name.clone()));
     }
@@ -159,25 +159,25 @@ fn parts_to_keep(casts: &[Cast], tensors: &Tensors) -> HashSet<String> {
 
 /// Storages of the tensors, and the groups of tensors to cast.
 #[derive(Default)]
-struct Groups {
+struct CastGroups {
     /// Common dtype of the tensors over each storage; `None` if the dtypes differ.
     dtypes: HashMap<StorageId, Option<Dtype>>,
     /// Groups to cast, in the order of their first tensor.
-    casts: Vec<Group>,
+    casts: Vec<CastGroup>,
     /// Position of each group in `casts`.
-    places: HashMap<(StorageId, Dtype), usize>,
+    group_positions: HashMap<(StorageId, Dtype), usize>,
 }
 
 /// Tensors of one dtype over one storage.
-struct Group {
+struct CastGroup {
     storage: Storage,
     dtype: Dtype,
     /// Range of elements and name of each tensor.
     views: Vec<(Range<u64>, Arc<str>)>,
 }
 
-impl Groups {
-    fn see(&mut self, tensor: &Tensor) {
+impl CastGroups {
+    fn record_dtype(&mut self, tensor: &Tensor) {
         let dtype = self.dtypes.entry(tensor.storage().id()).or_insert(Some(tensor.dtype()));
         if *dtype != Some(tensor.dtype()) {
             *dtype = None;
@@ -186,8 +186,8 @@ impl Groups {
 
     fn add(&mut self, name: &str, tensor: &Tensor) {
         let (storage, dtype) = (tensor.storage(), tensor.dtype());
-        let place = *self.places.entry((storage.id(), dtype)).or_insert_with(|| {
-            self.casts.push(Group { storage: storage.clone(), dtype, views: Vec::new() });
+        let place = *self.group_positions.entry((storage.id(), dtype)).or_insert_with(|| {
+            self.casts.push(CastGroup { storage: storage.clone(), dtype, views: Vec::new() });
             self.casts.len().saturating_sub(1)
         });
         if let Some(group) = self.casts.get_mut(place).filter(|_| tensor.numel() > 0) {
@@ -198,16 +198,16 @@ impl Groups {
     }
 
     /// Casts the storage of each group once.
-    fn storages(self, casts: &[Cast]) -> Result<Made> {
-        let mut made = Made { rows: Vec::new(), storages: HashMap::with_capacity(self.casts.len()) };
+    fn cast_storages(self, casts: &[Cast]) -> Result<CastStorages> {
+        let mut made = CastStorages { rows: Vec::new(), storages: HashMap::with_capacity(self.casts.len()) };
         for group in self.casts {
-            let Group { storage, dtype, mut views } = group;
+            let CastGroup { storage, dtype, mut views } = group;
             let cannot = |views: &[(Range<u64>, Arc<str>)]| Error::CannotCast {
                 name: views.first().map_or_else(String::new, |(_, name)| name.to_string()),
                 from: dtype,
-                to: target(casts, dtype).unwrap_or(dtype),
+                to: target_dtype(casts, dtype).unwrap_or(dtype),
             };
-            let conversion = target(casts, dtype).and_then(|to| Conversion::new(dtype, to));
+            let conversion = target_dtype(casts, dtype).and_then(|to| Conversion::new(dtype, to));
             let conversion = conversion.ok_or_else(|| cannot(&views))?;
             let is_alone = self.dtypes.get(&storage.id()).is_some_and(Option::is_some);
             let range = if is_alone {
@@ -226,7 +226,7 @@ impl Groups {
             let known = made.rows.iter().position(|row| row.conversion == conversion);
             let number = known.unwrap_or(made.rows.len());
             if known.is_none() {
-                made.rows.push(Row { conversion, tensors: 0, casts: Vec::new() });
+                made.rows.push(CastRow { conversion, tensors: 0, casts: Vec::new() });
             }
             if let Some(row) = made.rows.get_mut(number) {
                 row.casts.push(Arc::clone(&cast));
@@ -241,8 +241,8 @@ impl Groups {
 }
 
 /// Cast storages, by original storage and dtype.
-struct Made {
-    rows: Vec<Row>,
+struct CastStorages {
+    rows: Vec<CastRow>,
     storages: HashMap<(StorageId, Dtype), CastStorage>,
 }
 
@@ -253,9 +253,9 @@ struct CastStorage {
     range: Range<u64>,
 }
 
-impl Made {
+impl CastStorages {
     /// Returns the cast tensor; `None` if the tensor keeps its dtype.
-    fn tensor(&mut self, name: &str, tensor: &Tensor) -> Result<Option<Tensor>> {
+    fn cast_tensor(&mut self, name: &str, tensor: &Tensor) -> Result<Option<Tensor>> {
         let Some(made) = self.storages.get(&(tensor.storage().id(), tensor.dtype())) else { return Ok(None) };
         let Some(row) = self.rows.get_mut(made.row) else { return Ok(None) };
         row.tensors = row.tensors.saturating_add(1);
@@ -272,8 +272,8 @@ impl Made {
 impl Casts {
     /// Counts the elements out of range in the data read so far. A back end calls this after writing, before the output is
     /// moved into place.
-    pub(crate) fn count(&self, observer: &dyn Observer) -> Result<(), ReadError> {
-        let mut counts = vec![Count::default(); self.rows.len()];
+    pub(crate) fn count_out_of_range(&self, observer: &dyn Observer) -> Result<(), ReadError> {
+        let mut counts = vec![OutOfRangeCount::default(); self.rows.len()];
         for (row, count) in self.rows.iter().zip(&mut counts) {
             for cast in &row.casts {
                 if let Some(found) = cast.out_of_range(observer)? {
@@ -290,7 +290,7 @@ impl Casts {
     /// Returns a note for each dtype with elements out of range.
     pub(crate) fn notes(&self) -> Vec<Note> {
         let counts = self.counts.get().map(Vec::as_slice).unwrap_or_default();
-        let note = |(row, count): (&Row, &Count)| {
+        let note = |(row, count): (&CastRow, &OutOfRangeCount)| {
             let first = count.first.as_ref()?.to_string();
             Some(Note::OutOfRange { to: row.conversion.to(), count: count.numbers, first })
         };
@@ -299,7 +299,7 @@ impl Casts {
 
     /// Returns a report for each dtype that is cast.
     pub(crate) fn reports(&self) -> Vec<CastReport> {
-        let report = |(number, row): (usize, &Row)| {
+        let report = |(number, row): (usize, &CastRow)| {
             let count = self.counts.get().and_then(|counts| counts.get(number));
             CastReport {
                 from: row.conversion.from().name(),
@@ -346,7 +346,7 @@ mod tests {
     fn cast(casts: &[Cast], tensors: &[(&str, Tensor)]) -> (Vec<Tensor>, Casts, Vec<Note>) {
         let tensors = tensors.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
         let mut notes = Notes::new(&());
-        let (tensors, casts) = apply(casts, tensors, &mut notes).expect("it can be cast");
+        let (tensors, casts) = apply_casts(casts, tensors, &mut notes).expect("it can be cast");
         (tensors.into_iter().map(|(_, tensor)| tensor).collect(), casts, notes.into_vec())
     }
 
@@ -423,7 +423,7 @@ mod tests {
         for tensor in made.iter().chain(&made) {
             bytes(tensor);
         }
-        casts.count(&()).expect("memory can be read");
+        casts.count_out_of_range(&()).expect("memory can be read");
         let row = |from, to, tensors, count, first: &str| CastReport {
             from,
             to,
@@ -450,7 +450,7 @@ mod tests {
         tensors.push_compound("s".to_owned(), (sparse, Dtype::Float32, vec![1]), parts);
         let mut notes = Notes::new(&());
         let casts = [ALL_BF16, exact(Dtype::Int64, Dtype::Int32)];
-        let (made, _) = apply(&casts, tensors, &mut notes).expect("it can be cast");
+        let (made, _) = apply_casts(&casts, tensors, &mut notes).expect("it can be cast");
         let dtypes: Vec<Dtype> = made.iter().map(|(_, tensor)| tensor.dtype()).collect();
         assert_eq!(dtypes, [Dtype::Int8, Dtype::Float64, Dtype::Int64, Dtype::BFloat16]);
         let dtypes: Vec<Dtype> = made.compounds().iter().map(|compound| compound.dtype).collect();
@@ -460,14 +460,14 @@ mod tests {
 
     #[test]
     fn impossible_casts_are_refused() {
-        let texts = |casts: &[Cast]| check(casts).expect_err("it is refused").to_string();
+        let texts = |casts: &[Cast]| check_casts(casts).expect_err("it is refused").to_string();
         assert!(texts(&[exact(Dtype::Complex64, Dtype::Float32)]).contains("complex64"));
         assert!(texts(&[Cast { from: CastFrom::FloatingPoint, to: Dtype::Int8 }]).contains("int8"));
         assert!(texts(&[ALL_BF16, ALL_BF16]).contains("twice"));
-        assert!(check(&[ALL_BF16, exact(Dtype::Float32, Dtype::Float32)]).is_ok());
+        assert!(check_casts(&[ALL_BF16, exact(Dtype::Float32, Dtype::Float32)]).is_ok());
         let packed = tensor(Dtype::Float4E2M1FnX2, &[1], &[1], 0, &Storage::owned(vec![0]));
         let refused =
-            apply(&[ALL_BF16], [("w".to_owned(), packed)].into_iter().collect(), &mut Notes::new(&()));
+            apply_casts(&[ALL_BF16], [("w".to_owned(), packed)].into_iter().collect(), &mut Notes::new(&()));
         let refused = refused.expect_err("several numbers in a byte").to_string();
         assert_eq!(refused, "tensor `w`: float4_e2m1fn_x2 cannot be cast to bfloat16");
     }

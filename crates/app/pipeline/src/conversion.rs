@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use checkpoint_files::Sources;
 use output::file_name;
 
-use crate::{ConvertOptions, InvalidOption, Result, cast, input, naming, rename};
+use crate::{ConvertOptions, InvalidOption, Result, cast, input, output_path, rename};
 
 /// A conversion that is ready to run: its files are found, but not opened.
 #[derive(Debug)]
@@ -38,11 +38,11 @@ impl Conversion {
     }
 
     fn new(options: ConvertOptions, folder: Option<&Path>) -> Result<Self> {
-        check(&options)?;
+        check_options(&options)?;
         let format = options.target.format();
-        let sources = input::sources(&options)?;
-        let name = naming::model_name(&options, &sources);
-        let default = || naming::output_of(&options, &sources, format.is_folder(None));
+        let sources = input::find_sources(&options)?;
+        let name = output_path::model_name(&options, &sources);
+        let default = || output_path::output_of(&options, &sources, format.is_folder(None));
         let output = match (folder, &options.output) {
             (Some(folder), _) if format.is_repository() => folder.to_owned(),
             (Some(folder), _) => folder.join(file_name(&default())),
@@ -71,14 +71,14 @@ impl Conversion {
 }
 
 /// Checks the options before any file is looked up.
-fn check(options: &ConvertOptions) -> Result<()> {
+fn check_options(options: &ConvertOptions) -> Result<()> {
     if options.inputs.is_empty() {
         return Err(InvalidOption::NoInput.into());
     }
     for input in &options.inputs {
         output::refuse_remote(input)?;
     }
-    cast::check(&options.casts)?;
-    rename::check(&options.renames)?;
-    options.target.format().check()
+    cast::check_casts(&options.casts)?;
+    rename::check_renames(&options.renames)?;
+    options.target.format().check_targets()
 }

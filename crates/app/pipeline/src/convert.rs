@@ -8,16 +8,16 @@ use decoder::Document;
 use tensor::Tensors;
 use torch_import::{Checkpoint, Risk};
 
-use crate::back::Kept;
+use crate::back::NonTensorParts;
 use crate::cast::Casts;
 use crate::from_carton::CartonModel;
-use crate::names::Named;
-use crate::notes::Notes;
-use crate::script::{self, Script};
-use crate::write::{SelectedTensors, write};
+use crate::target_layout::Named;
+use crate::note_collector::Notes;
+use crate::script::{self, ScriptDecision};
+use crate::write::{SelectedTensors, write_output};
 use crate::{
-    AllowedGlobals, Conversion, ConvertOptions, ConvertReport, Error, Note, Observer, Result, cast, kind,
-    misc, names, rename, select, values,
+    AllowedGlobals, Conversion, ConvertOptions, ConvertReport, Error, Note, Observer, Result, cast, output_kind,
+    misc, target_layout, rename, select, values,
 };
 
 /// Converts a checkpoint according to `options`.
@@ -44,39 +44,39 @@ impl Conversion {
         }
         let containers = sources.open()?;
         let format = options.target.format();
-        let (misc, left_out) = misc::find(format.misc(), sources)?;
+        let (misc, left_out) = misc::find_misc_files(format.misc(), sources)?;
         if !self.is_folder {
             self.check_target(misc.iter().map(|(_, path)| path.as_path()))?;
         }
 
-        let judge = |file: &Path, checkpoint: &Checkpoint| judge(options.globals, file, checkpoint);
+        let judge = |file: &Path, checkpoint: &Checkpoint| check_globals(options.globals, file, checkpoint);
         let (checkpoint, read_notes) = sources.read_checked::<Error>(&containers, &judge, observer)?;
-        let script = script::convert(options, &containers)?;
-        let keeps_code = matches!(script, Script::Module(_));
+        let script = script::decide_on_code(options, &containers)?;
+        let keeps_code = matches!(script, ScriptDecision::Module(_));
         let omitted =
-            if keeps_code { script::left_out(&checkpoint.left_out) } else { checkpoint.left_out.clone() };
-        let read_notes = read_notes.into_iter().filter(|note| !(keeps_code && script::is_kept(note)));
+            if keeps_code { script::omissions_with_code(&checkpoint.left_out) } else { checkpoint.left_out.clone() };
+        let read_notes = read_notes.into_iter().filter(|note| !(keeps_code && script::is_constants_note(note)));
         notes.extend(read_notes.map(Note::Sources));
         notes.extend(left_out);
-        notes.extend(Note::left_out(&omitted));
+        notes.extend(Note::omission_notes(&omitted));
         if options.target.as_carton().is_some_and(|carton| carton.assumed)
-            && kind::has_other_extension(&self.output)
+            && output_kind::has_other_extension(&self.output)
         {
             notes.push(Note::CartonByDefault { output: output::file_name(&self.output) });
         }
         notes.extend(script.note());
         let risks = [Risk::Dangerous, Risk::Unknown];
-        notes.extend(risks.into_iter().filter_map(|risk| recorded(&checkpoint, risk)));
-        let Selected { tensors, document, casts } = if keeps_code {
-            Selected::all(&checkpoint)
+        notes.extend(risks.into_iter().filter_map(|risk| recorded_globals_note(&checkpoint, risk)));
+        let PreparedTensors { tensors, document, casts } = if keeps_code {
+            PreparedTensors::all(&checkpoint)
         } else {
-            Selected::new(options, sources, &checkpoint, &mut notes)
-                .map_err(|error| script.explained(options.target.kind(), error))?
+            PreparedTensors::new(options, sources, &checkpoint, &mut notes)
+                .map_err(|error| script.explain_no_tensors(options.target.kind(), error))?
         };
         let script = script.into_module();
         let keeps_values = options.target.as_carton().is_some_and(|carton| carton.keep_values) && !keeps_code;
         let kept =
-            Kept { script, values: keeps_values.then(|| values::document(&checkpoint, &tensors)).flatten() };
+            NonTensorParts { script, values: keeps_values.then(|| values::document(&checkpoint, &tensors)).flatten() };
         let values = checkpoint.notable_values().count();
         // Frees the objects of the pickle, which can take more memory than all following steps.
         drop(checkpoint);
@@ -91,7 +91,7 @@ impl Conversion {
             casts: &casts,
             omitted,
         };
-        write(self, selected, kept, notes, start, observer)
+        write_output(self, selected, kept, notes, start, observer)
     }
 
     /// Rejects an output that must not be written, such as one of the inputs or of the files in `misc`.
@@ -105,13 +105,13 @@ impl Conversion {
 }
 
 /// Tensors selected from a checkpoint, renamed and cast.
-struct Selected {
+struct PreparedTensors {
     tensors: Tensors,
     document: Option<Document>,
     casts: Casts,
 }
 
-impl Selected {
+impl PreparedTensors {
     /// Takes all tensors unchanged, for a module that keeps its code.
     fn all(checkpoint: &Checkpoint) -> Self {
         Self { tensors: checkpoint.to_tensors(), document: None, casts: Casts::default() }
@@ -125,38 +125,38 @@ impl Selected {
         notes: &mut Notes<'_>,
     ) -> Result<Self> {
         let selected = select::select(&options.selection, checkpoint)
-            .and_then(|selected| rename::apply(&options.renames, selected))
+            .and_then(|selected| rename::apply_renames(&options.renames, selected))
             .map_err(Error::at(sources.root()))?;
         notes.extend(selected.notes);
-        let Named { tensors, document } = match options.target.format().names() {
-            Some(names) => names::apply(names, options.given, sources, selected.tensors, notes)?,
+        let Named { tensors, document } = match options.target.format().requested_layout() {
+            Some(names) => target_layout::apply(names, options.given, sources, selected.tensors, notes)?,
             None => Named { tensors: selected.tensors, document: None },
         };
         let (tensors, casts) =
-            cast::apply(&options.casts, tensors, notes).map_err(Error::at(sources.root()))?;
+            cast::apply_casts(&options.casts, tensors, notes).map_err(Error::at(sources.root()))?;
         Ok(Self { tensors, document, casts })
     }
 }
 
 /// Rejects a checkpoint that names globals which are not allowed. Nothing is executed here, but the user should know about
 /// such a file.
-fn judge(allowed: AllowedGlobals, file: &Path, checkpoint: &Checkpoint) -> Result<()> {
+fn check_globals(allowed: AllowedGlobals, file: &Path, checkpoint: &Checkpoint) -> Result<()> {
     let first = |risk: Risk| checkpoint.globals.iter().find(|global| global.risk() == risk);
     let dangerous = first(Risk::Dangerous).filter(|_| allowed != AllowedGlobals::All);
     if let Some(global) = dangerous {
-        let error = Error::Dangerous { global: global.described(), offset: global.offset };
+        let error = Error::DangerousGlobal { global: global.name_with_alias(), offset: global.offset };
         return Err(Error::at(file)(error));
     }
     let unknown = first(Risk::Unknown).filter(|_| allowed == AllowedGlobals::Known);
     if let Some(global) = unknown {
-        let error = Error::Unknown { global: global.to_string(), offset: global.offset };
+        let error = Error::UnknownGlobal { global: global.to_string(), offset: global.offset };
         return Err(Error::at(file)(error));
     }
     Ok(())
 }
 
-fn recorded(checkpoint: &Checkpoint, risk: Risk) -> Option<Note> {
+fn recorded_globals_note(checkpoint: &Checkpoint, risk: Risk) -> Option<Note> {
     let names = checkpoint.globals.iter().filter(|global| global.risk() == risk);
     let names: Vec<String> = names.map(ToString::to_string).collect();
-    (!names.is_empty()).then_some(Note::Recorded { risk, names })
+    (!names.is_empty()).then_some(Note::GlobalsRecorded { risk, names })
 }

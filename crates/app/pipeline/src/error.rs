@@ -6,13 +6,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::{Changed, Damaged, ErrorKind, NotRepresentable, ReadError};
+use byte_source::{FileChanged, Damaged, ErrorKind, NotRepresentable, ReadError};
 use carton_format::Problems;
 use pickle_vm::trace::TraceError;
 use tensor::{Dtype, Tensors};
 
 use crate::InvalidOption;
-use crate::error_text::{damaged_text, key_list, unsupported, why_weights, with_path, with_tensors_under};
+use crate::error_text::{damaged_text, key_list, unsupported_tensors_text, no_model_reason_text, with_path, with_tensors_under};
 
 /// Result type with the error of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -26,16 +26,16 @@ pub enum Error {
     Cancelled,
     /// A path does not name a checkpoint.
     #[error("{0}")]
-    Sources(#[source] checkpoint_files::Error),
+    InputFiles(#[source] checkpoint_files::Error),
     /// A file cannot be found or written.
     #[error("{0}")]
-    Store(#[source] output::Error),
+    OutputFile(#[source] output::Error),
     /// An option has an invalid value.
     #[error("{0}")]
     Option(InvalidOption),
     /// Error in a file, with the path of the file.
     #[error("{}: {reason}", path.display())]
-    At {
+    AtPath {
         path: PathBuf,
         #[source]
         reason: Box<Error>,
@@ -70,7 +70,7 @@ pub enum Error {
     },
     /// An input changed while the output was written.
     #[error("{0}")]
-    Changed(Changed),
+    Changed(FileChanged),
     /// The checksum of a tensor's bytes differs from the one stored in the file.
     #[error("{}", damaged_text(.0))]
     Damaged(Damaged),
@@ -83,21 +83,21 @@ pub enum Error {
     },
     /// A pickle names a global that can run code, and the options do not allow such globals.
     #[error("its pickle names `{global}` at offset 0x{offset:x}, which can run code where Python loads it")]
-    Dangerous {
+    DangerousGlobal {
         global: String,
         /// Offset of the opcode that names the global, in bytes from the start of the pickle.
         offset: u64,
     },
     /// A pickle names an unknown global, and the options do not allow such globals.
     #[error("its pickle names `{global}` at offset 0x{offset:x}, which is not known")]
-    Unknown {
+    UnknownGlobal {
         global: String,
         /// Offset of the opcode that names the global, in bytes from the start of the pickle.
         offset: u64,
     },
     /// TorchScript code to be kept uses an operator or a class that the options do not allow.
     #[error("its code in {record} uses `{operator}`, which {}", if *is_dangerous { "can read or write files" } else { "is not known" })]
-    Code {
+    DisallowedOperator {
         /// Name of the record with the code.
         record: String,
         /// Name of the operator or class.
@@ -110,14 +110,14 @@ pub enum Error {
     NoTensors,
     /// No tensor is under the key, or the patterns exclude all of them.
     #[error("no tensor is under `{key}`, or the patterns exclude them all{}", with_tensors_under(under))]
-    NothingUnder {
+    NoTensorsUnderKey {
         key: String,
         /// First keys of the root dict that contain tensors.
         under: Vec<String>,
     },
     /// The patterns exclude every tensor.
     #[error("the patterns exclude every tensor")]
-    NothingLeft,
+    AllTensorsExcluded,
     /// No name of a selected tensor begins with the prefix to remove.
     #[error("no tensor that is kept has a name that begins with `{prefix}`")]
     NoSuchPrefix {
@@ -188,19 +188,19 @@ pub enum Error {
     },
     /// The tensors cannot be translated into the requested layout.
     #[error("{}", with_path(path, reason))]
-    Names {
+    LayoutTranslation {
         /// Path of the checkpoint, or of the wrong document.
         path: PathBuf,
         reason: Box<decoder::Error>,
     },
     /// The module would only return its tensors, and the options require a model that runs.
-    #[error("it is not a model that runs: {}", why_weights(why.as_ref()))]
+    #[error("it is not a model that runs: {}", no_model_reason_text(why.as_ref()))]
     NotAModel {
         /// Reason; `None` if the options ask for weights.
         why: Option<decoder::WhyWeights>,
     },
     /// The module would only return its tensors, and Triton needs a model that runs.
-    #[error("it is not a model that runs, and Triton needs one: {}", why_weights(why.as_ref()))]
+    #[error("it is not a model that runs, and Triton needs one: {}", no_model_reason_text(why.as_ref()))]
     NothingToServe {
         /// Reason; `None` if the options ask for weights.
         why: Option<decoder::WhyWeights>,
@@ -212,7 +212,7 @@ pub enum Error {
     )]
     ScriptToServe,
     /// The module would only return its tensors, and self tests need a model that runs.
-    #[error("it is not a model that runs, so there is nothing to test: {}", why_weights(why.as_ref()))]
+    #[error("it is not a model that runs, so there is nothing to test: {}", no_model_reason_text(why.as_ref()))]
     NothingToTest {
         /// Reason; `None` if the options ask for weights.
         why: Option<decoder::WhyWeights>,
@@ -230,10 +230,10 @@ pub enum Error {
     ReadCarton(Box<carton_reader::Error>),
     /// The module of a carton only returns its tensors, and Triton needs a model that runs.
     #[error("its module returns tensors by name, and Triton needs a model that runs")]
-    PackedWeights,
+    CartonOfWeights,
     /// The module of a carton was not written by this program.
     #[error("its module is not one that conversions write: the record `{}` differs", record.escape_debug())]
-    OtherModule {
+    ForeignModule {
         /// Name of a record that differs.
         record: String,
     },
@@ -257,7 +257,7 @@ pub enum Error {
         dtype: tensor::Dtype,
     },
     /// A document violates Carton's specification.
-    #[error("{}: {}", path.display(), crate::problems(problems.0.len()))]
+    #[error("{}: {}", path.display(), crate::problem_count_text(problems.0.len()))]
     Document {
         /// File that contains the problems.
         path: PathBuf,
@@ -288,7 +288,7 @@ pub enum Error {
     #[error("cannot write the listing: {0}")]
     Output(#[source] io::Error),
     /// Safetensors cannot represent some of the tensors.
-    #[error("safetensors cannot hold {}", unsupported(tensors, *count))]
+    #[error("safetensors cannot hold {}", unsupported_tensors_text(tensors, *count))]
     NoSafetensors {
         /// Names of the first tensors, with their dtypes or layouts.
         tensors: Vec<(String, String)>,
@@ -296,8 +296,8 @@ pub enum Error {
         count: usize,
     },
     /// A checkpoint of plain tensors cannot represent some of the tensors.
-    #[error("a checkpoint of plain tensors cannot hold {}", unsupported(tensors, *count))]
-    NotPlain {
+    #[error("a checkpoint of plain tensors cannot hold {}", unsupported_tensors_text(tensors, *count))]
+    NoPlainCheckpoint {
         /// Names of the first tensors, with their dtypes or layouts.
         tensors: Vec<(String, String)>,
         /// Number of all such tensors.
@@ -308,7 +308,7 @@ pub enum Error {
     TorchSave(torch_save::Error),
     /// The output folder contains a model file that is not part of the output.
     #[error("{} is not part of this output, and programs might read it instead", path.display())]
-    OtherModel {
+    OtherModelInFolder {
         path: PathBuf,
     },
     /// A safetensors file cannot be laid out.
@@ -326,12 +326,12 @@ impl Error {
             Self::Cancelled => ErrorKind::Cancelled,
             Self::Changed(_) => ErrorKind::Changed,
             Self::Damaged(_) => ErrorKind::Damaged,
-            Self::Sources(reason) => reason.kind(),
-            Self::Store(reason) => reason.kind(),
-            Self::At { reason, .. } => reason.kind(),
+            Self::InputFiles(reason) => reason.kind(),
+            Self::OutputFile(reason) => reason.kind(),
+            Self::AtPath { reason, .. } => reason.kind(),
             Self::Map(reason) => reason.kind(),
             Self::Module(reason) => reason.kind(),
-            Self::Model { reason, .. } | Self::Names { reason, .. } => reason.kind(),
+            Self::Model { reason, .. } | Self::LayoutTranslation { reason, .. } => reason.kind(),
             Self::Logits(reason) => reason.kind(),
             Self::ReadCarton(reason) => reason.kind(),
             Self::Format(reason) => reason.kind(),
@@ -346,8 +346,8 @@ impl Error {
             | Self::ReadTensor { reason, .. }
             | Self::Output(reason) => reason.into(),
             Self::Option(_)
-            | Self::NothingUnder { .. }
-            | Self::NothingLeft
+            | Self::NoTensorsUnderKey { .. }
+            | Self::AllTensorsExcluded
             | Self::NoSuchPrefix { .. }
             | Self::NothingRenamed { .. }
             | Self::EmptyName { .. }
@@ -355,9 +355,9 @@ impl Error {
             | Self::CannotCast { .. }
             | Self::NotRepresentable(_)
             | Self::NotScript { .. } => ErrorKind::Option,
-            Self::Dangerous { .. }
-            | Self::Unknown { .. }
-            | Self::Code { .. }
+            Self::DangerousGlobal { .. }
+            | Self::UnknownGlobal { .. }
+            | Self::DisallowedOperator { .. }
             | Self::NoTensors
             | Self::SeveralKeys { .. }
             | Self::NoData { .. }
@@ -366,15 +366,15 @@ impl Error {
             | Self::ScriptToServe
             | Self::NothingToTest { .. }
             | Self::ScriptToTest
-            | Self::PackedWeights
-            | Self::OtherModule { .. }
+            | Self::CartonOfWeights
+            | Self::ForeignModule { .. }
             | Self::Document { .. }
             | Self::Toml { .. }
-            | Self::OtherModel { .. } => ErrorKind::Input,
+            | Self::OtherModelInFolder { .. } => ErrorKind::Input,
             Self::TritonPort { .. }
             | Self::Port { .. }
             | Self::NoSafetensors { .. }
-            | Self::NotPlain { .. } => ErrorKind::Unsupported,
+            | Self::NoPlainCheckpoint { .. } => ErrorKind::Unsupported,
             Self::Pickle(reason) | Self::Listing(TraceError::Pickle(reason)) => {
                 torch_import::pickle_kind(reason)
             }
@@ -386,12 +386,12 @@ impl Error {
 impl Error {
     /// Returns a function that wraps an error with the path of its file.
     pub fn at(path: &Path) -> impl FnOnce(Self) -> Self {
-        move |reason| Self::At { path: path.to_owned(), reason: Box::new(reason) }
+        move |reason| Self::AtPath { path: path.to_owned(), reason: Box::new(reason) }
     }
 
     /// Converts a read error. A changed or damaged file, an element that cannot be cast, and a cancellation become errors of
     /// this type; `other` converts the remaining I/O errors.
-    pub fn of_read<E: From<Self>>(reason: ReadError, other: impl FnOnce(io::Error) -> E) -> E {
+    pub fn from_read_error<E: From<Self>>(reason: ReadError, other: impl FnOnce(io::Error) -> E) -> E {
         let error = match reason {
             ReadError::Changed(changed) => Self::Changed(changed),
             ReadError::Damaged(damaged) => Self::Damaged(damaged),
@@ -418,7 +418,7 @@ impl Error {
     /// Returns the error without the paths that wrap it.
     pub fn reason(&self) -> &Self {
         match self {
-            Self::At { reason, .. } => reason.reason(),
+            Self::AtPath { reason, .. } => reason.reason(),
             error => error,
         }
     }
@@ -427,12 +427,12 @@ impl Error {
 impl From<checkpoint_files::Error> for Error {
     fn from(error: checkpoint_files::Error) -> Self {
         match error {
-            checkpoint_files::Error::Set { reason, .. }
+            checkpoint_files::Error::InconsistentSet { reason, .. }
                 if matches!(*reason, torch_import::Error::Cancelled(_)) =>
             {
                 Self::Cancelled
             }
-            error => Self::Sources(error),
+            error => Self::InputFiles(error),
         }
     }
 }
@@ -441,7 +441,7 @@ impl From<output::Error> for Error {
     fn from(error: output::Error) -> Self {
         match error {
             output::Error::Cancelled(_) => Self::Cancelled,
-            error => Self::Store(error),
+            error => Self::OutputFile(error),
         }
     }
 }

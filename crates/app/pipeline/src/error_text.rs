@@ -5,7 +5,7 @@ use std::path::Path;
 use byte_source::Damaged;
 
 /// Lists tensors with their dtypes or layouts, such as `a` (complex128), `b` (nested) and 3 more.
-pub(crate) fn unsupported(tensors: &[(String, String)], count: usize) -> String {
+pub(crate) fn unsupported_tensors_text(tensors: &[(String, String)], count: usize) -> String {
     let named = tensors.iter().map(|(name, what)| format!("`{}` ({what})", name.escape_debug()));
     let named = named.collect::<Vec<_>>().join(", ");
     match count.saturating_sub(tensors.len()) {
@@ -15,7 +15,7 @@ pub(crate) fn unsupported(tensors: &[(String, String)], count: usize) -> String 
 }
 
 /// Formats a number of problems, such as `1 problem found` or `2 problems found`.
-pub fn problems(count: usize) -> String {
+pub fn problem_count_text(count: usize) -> String {
     if count == 1 { "1 problem found".to_owned() } else { format!("{count} problems found") }
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn key_list(keys: &[(String, u64, u64)]) -> String {
 }
 
 /// Formats the reason for which a module only returns its tensors.
-pub(crate) fn why_weights(why: Option<&decoder::WhyWeights>) -> String {
+pub(crate) fn no_model_reason_text(why: Option<&decoder::WhyWeights>) -> String {
     why.map_or_else(|| "weights were asked for".to_owned(), ToString::to_string)
 }
 

@@ -6,14 +6,14 @@ use std::time::Instant;
 use carton_format::MODEL_PT;
 use carton_reader::Carton;
 use decoder::Given;
-use torch_import::{Checkpoint, Container, Format, LeftOut};
+use torch_import::{Checkpoint, Container, Format, Omissions};
 use torchscript::{Model, Recognised};
 
-use crate::back::Kept;
-use crate::notes::Notes;
-use crate::write::{SelectedTensors, write};
+use crate::back::NonTensorParts;
+use crate::note_collector::Notes;
+use crate::write::{SelectedTensors, write_output};
 use crate::{
-    Change, Conversion, ConvertOptions, ConvertReport, Error, InvalidOption, ModelOptions, Observer,
+    ModelChange, Conversion, ConvertOptions, ConvertReport, Error, InvalidOption, ModelOptions, Observer,
     OutputKind, Result, Target, cast, input,
 };
 
@@ -37,13 +37,13 @@ impl CartonModel {
         if !(path.is_file() || is_folder) {
             return Ok(None);
         }
-        let change = change(options, &triton.model);
+        let change = first_change(options, &triton.model);
         let named = is_folder || OutputKind::from_path(path) == Some(OutputKind::Carton);
         let at = |error| Error::at(path)(Error::ReadCarton(Box::new(error)));
         let carton = match Carton::open(path) {
             Ok(carton) => carton,
             Err(error) if named => return Err(at(error)),
-            Err(_) => return Self::archive(path, change),
+            Err(_) => return Self::open_archive(path, change),
         };
         if let Some(change) = change {
             return Err(InvalidOption::AlreadyConverted { change }.into());
@@ -54,7 +54,7 @@ impl CartonModel {
     }
 
     /// Opens the model in an archive that was part of a carton. Any other archive is treated as a checkpoint.
-    fn archive(path: &Path, change: Option<Change>) -> Result<Option<Self>> {
+    fn open_archive(path: &Path, change: Option<ModelChange>) -> Result<Option<Self>> {
         // A file that cannot be opened is reported when it is read as a checkpoint.
         let Ok(container) = Container::open(path) else { return Ok(None) };
         if container.format() != Format::TorchScript {
@@ -63,7 +63,7 @@ impl CartonModel {
         match (recognise(&container), change) {
             (Ok(_), Some(change)) => Err(InvalidOption::AlreadyConverted { change }.into()),
             (Ok(model), None) => Ok(Some(Self { container, model })),
-            (Err(Error::PackedWeights), None) => Err(Error::at(path)(Error::PackedWeights)),
+            (Err(Error::CartonOfWeights), None) => Err(Error::at(path)(Error::CartonOfWeights)),
             (Err(_), _) => Ok(None),
         }
     }
@@ -82,7 +82,7 @@ impl CartonModel {
         let Self { container, model } = self;
         let casts = &conversion.options.casts;
         let (tensors, casts) =
-            cast::apply(casts, model.tensors, &mut notes).map_err(Error::at(conversion.sources.root()))?;
+            cast::apply_casts(casts, model.tensors, &mut notes).map_err(Error::at(conversion.sources.root()))?;
         let selected = SelectedTensors {
             containers: std::slice::from_ref(&container),
             tensors: &tensors,
@@ -91,9 +91,9 @@ impl CartonModel {
             values: 0,
             misc: &[],
             casts: &casts,
-            omitted: LeftOut::default(),
+            omitted: Omissions::default(),
         };
-        write(conversion, selected, Kept::default(), notes, start, observer)
+        write_output(conversion, selected, NonTensorParts::default(), notes, start, observer)
     }
 }
 
@@ -105,18 +105,18 @@ fn recognise(container: &Container) -> Result<Box<Model>> {
     })?;
     match torchscript::recognise(&container.records_besides_storages(), checkpoint.to_tensors()) {
         Recognised::Decoder(model) => Ok(model),
-        Recognised::Weights { .. } => Err(Error::PackedWeights),
-        Recognised::Other { record } => Err(Error::OtherModule { record }),
+        Recognised::Weights { .. } => Err(Error::CartonOfWeights),
+        Recognised::Other { record } => Err(Error::ForeignModule { record }),
     }
 }
 
 /// Returns the first change that the options would make to the tensors.
-fn change(options: &ConvertOptions, model: &ModelOptions) -> Option<Change> {
+fn first_change(options: &ConvertOptions, model: &ModelOptions) -> Option<ModelChange> {
     let has_facts = *model != ModelOptions::default() || options.given != Given::default();
     let changes = [
-        (Change::Selection, !options.selection.is_empty()),
-        (Change::Names, !options.renames.is_empty()),
-        (Change::Model, has_facts),
+        (ModelChange::Selection, !options.selection.is_empty()),
+        (ModelChange::Renames, !options.renames.is_empty()),
+        (ModelChange::Model, has_facts),
     ];
     changes.into_iter().find(|(_, is_asked)| *is_asked).map(|(change, _)| change)
 }

@@ -12,7 +12,7 @@ use crate::{ConvertOptions, Result, Target};
 ///
 /// # Errors
 /// When the inputs are not one checkpoint.
-pub(crate) fn sources(options: &ConvertOptions) -> Result<Sources> {
+pub(crate) fn find_sources(options: &ConvertOptions) -> Result<Sources> {
     if let Some(source) = &options.source {
         return Ok(Sources::source(Arc::clone(source)));
     }

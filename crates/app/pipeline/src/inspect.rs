@@ -4,17 +4,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use byte_source::{ReadError, Source, hex, sha256};
-use checkpoint_files::{Shards, Sources};
+use checkpoint_files::{ShardPolicy, Sources};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use output::file_name;
-use pickle_vm::Limits;
+use pickle_vm::PickleLimits;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json};
 use tensor::{Budget, Dtype, StorageId, Tensor, ViewId};
-use torch_import::{Compound, CompoundKind, Content, Item, Omission, Risk};
+use torch_import::{Compound, CompoundKind, ItemContent, Item, Omission, Risk};
 
-use crate::{Error, Note, Observer, Result, ValueRows, size, values};
+use crate::{Error, Note, Observer, Result, ValueRows, format_bytes, values};
 
 /// Version of the fields of [`InspectReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -175,7 +175,7 @@ impl Serialize for TensorRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TensorHash {
     /// The options do not ask for hashes.
-    NotAsked,
+    NotRequested,
     /// The views of the file repeat more bytes of their storages than [`Limits`] allows, or the row is not one view.
     /// `null` in JSON.
     TooLarge,
@@ -185,7 +185,7 @@ pub enum TensorHash {
 
 impl TensorHash {
     fn is_absent(&self) -> bool {
-        *self == Self::NotAsked
+        *self == Self::NotRequested
     }
 }
 
@@ -193,7 +193,7 @@ impl Serialize for TensorHash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Hex(digits) => serializer.serialize_str(digits),
-            Self::NotAsked | Self::TooLarge => serializer.serialize_none(),
+            Self::NotRequested | Self::TooLarge => serializer.serialize_none(),
         }
     }
 }
@@ -252,14 +252,14 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     output::refuse_remote(&options.input)?;
     let sources = match &options.source {
         Some(source) => Sources::source(Arc::clone(source)),
-        None => Sources::find(std::slice::from_ref(&options.input), Shards::ThisFileOnly)?,
+        None => Sources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?,
     };
     let containers = sources.open()?;
     let (mut checkpoint, notes) = sources.read_checked::<Error>(&containers, &|_, _| Ok(()), observer)?;
     let names: Vec<String> = containers.iter().map(|container| file_name(container.path())).collect();
     let mut items = std::mem::take(&mut checkpoint.items);
-    let value_count = items.iter().filter(|item| matches!(item.content, Content::Value(_))).count();
-    let left_out = Note::left_out(&checkpoint.left_out);
+    let value_count = items.iter().filter(|item| matches!(item.content, ItemContent::Value(_))).count();
+    let left_out = Note::omission_notes(&checkpoint.left_out);
     let risk = |risk: Risk| Json::from(risk.name());
     let nbytes = containers.iter().fold(0_u64, |sum, container| sum.saturating_add(container.len()));
     let globals = checkpoint.globals.iter();
@@ -281,7 +281,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     };
     if options.values {
         let value = |item: &mut Item| {
-            let Content::Value(value) = &item.content else { return None };
+            let ItemContent::Value(value) = &item.content else { return None };
             let value = value.clone();
             Some((std::mem::take(&mut item.name), value))
         };
@@ -290,11 +290,11 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         // Frees the objects of the pickle, which can take more memory than all following steps.
         drop(checkpoint);
     }
-    items.retain(|item| !matches!(item.content, Content::Value(_)));
+    items.retain(|item| !matches!(item.content, ItemContent::Value(_)));
     items.shrink_to_fit();
     byte_source::memory_freed();
-    report.totals = Totals::from_rows(items.iter().flat_map(listed));
-    report.tensors = rows(items, options, nbytes, observer)?;
+    report.totals = Totals::from_rows(items.iter().flat_map(row_tensors));
+    report.tensors = build_rows(items, options, nbytes, observer)?;
     for note in &report.notes {
         observer.note(note);
     }
@@ -303,73 +303,73 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
 
 /// Creates the rows of all items: one for a quantized tensor, one each for a sparse tensor and its parts. `nbytes` is the
 /// total length of the files.
-fn rows(
+fn build_rows(
     items: Vec<Item>,
     options: &InspectOptions,
     nbytes: u64,
     observer: &dyn Observer,
 ) -> Result<Vec<TensorRow>> {
     let room = items.len();
-    let hasher = Hasher {
-        budget: Budget::new(Limits::default().repeated_of(nbytes)),
-        known: HashMap::new(),
+    let hasher = TensorHasher {
+        budget: Budget::new(PickleLimits::default().repeat_budget(nbytes)),
+        view_hashes: HashMap::new(),
         observer,
     };
     let done = Vec::with_capacity(room);
-    let mut rows = Rows { storages: HashMap::with_capacity(room), options, hasher, done };
+    let mut rows = RowBuilder { storages: HashMap::with_capacity(room), options, hasher, finished_rows: done };
     for item in items {
         match &item.content {
-            Content::Tensor(tensor) => rows.strided(item.name, tensor)?,
-            Content::Compound(compound) => {
-                rows.compound(&item.name, compound)?;
+            ItemContent::Tensor(tensor) => rows.push_strided(item.name, tensor)?,
+            ItemContent::Compound(compound) => {
+                rows.push_compound_row(&item.name, compound)?;
                 if !matches!(compound.kind, CompoundKind::Quantized { .. }) {
-                    item.tensors().try_for_each(|(name, part)| rows.strided(name.into_owned(), part))?;
+                    item.tensors().try_for_each(|(name, part)| rows.push_strided(name.into_owned(), part))?;
                 }
             }
-            Content::Value(_) => {}
+            ItemContent::Value(_) => {}
         }
     }
-    Ok(rows.done)
+    Ok(rows.finished_rows)
 }
 
 /// Returns the tensors behind the rows of an item that have elements, each with the dtype that the row shows.
-fn listed(item: &Item) -> impl Iterator<Item = (Dtype, &Tensor)> {
-    let quantized = integers(&item.content);
+fn row_tensors(item: &Item) -> impl Iterator<Item = (Dtype, &Tensor)> {
+    let quantized = quantized_integers(&item.content);
     let others = item.tensors().filter(move |_| quantized.is_none());
     quantized.into_iter().chain(others.map(|(_, tensor)| (tensor.dtype(), tensor)))
 }
 
 /// Returns the integer tensor and the dtype of a quantized tensor, which have a common row.
-fn integers(content: &Content) -> Option<(Dtype, &Tensor)> {
-    let Content::Compound(compound) = content else { return None };
+fn quantized_integers(content: &ItemContent) -> Option<(Dtype, &Tensor)> {
+    let ItemContent::Compound(compound) = content else { return None };
     let (_, integers) = compound.parts.first()?;
     matches!(compound.kind, CompoundKind::Quantized { .. }).then_some((compound.dtype, integers))
 }
 
-struct Rows<'o> {
+struct RowBuilder<'o> {
     storages: HashMap<StorageId, usize>,
     options: &'o InspectOptions,
-    hasher: Hasher<'o>,
-    done: Vec<TensorRow>,
+    hasher: TensorHasher<'o>,
+    finished_rows: Vec<TensorRow>,
 }
 
-impl Rows<'_> {
-    fn strided(&mut self, name: String, tensor: &Tensor) -> Result<()> {
+impl RowBuilder<'_> {
+    fn push_strided(&mut self, name: String, tensor: &Tensor) -> Result<()> {
         let next = self.storages.len();
         let storage = *self.storages.entry(tensor.storage().id()).or_insert(next);
-        let (mut sha256, mut note) = (TensorHash::NotAsked, None);
+        let (mut sha256, mut note) = (TensorHash::NotRequested, None);
         if self.options.sha256 {
             sha256 = self.hasher.hash(tensor).map_err(|reason| {
-                Error::of_read(reason.with_tensor(&name), |reason| {
+                Error::from_read_error(reason.with_tensor(&name), |reason| {
                     Error::at(&self.options.input)(Error::ReadTensor { name: name.clone(), reason })
                 })
             })?;
             note = (sha256 == TensorHash::TooLarge).then(|| {
-                let (view, storage) = (size(tensor.nbytes()), size(tensor.storage().len()));
+                let (view, storage) = (format_bytes(tensor.nbytes()), format_bytes(tensor.storage().len()));
                 format!("not hashed: an expanded view of {view} over a storage of {storage}")
             });
         }
-        self.done.push(TensorRow {
+        self.finished_rows.push(TensorRow {
             name,
             dtype: tensor.dtype().name(),
             view: RowView::Strided(tensor.clone()),
@@ -384,12 +384,12 @@ impl Rows<'_> {
         Ok(())
     }
 
-    fn compound(&mut self, name: &str, compound: &Compound) -> Result<()> {
+    fn push_compound_row(&mut self, name: &str, compound: &Compound) -> Result<()> {
         if let (CompoundKind::Quantized { scheme, axis }, Some((_, integers))) =
             (&compound.kind, compound.parts.first())
         {
-            self.strided(name.to_owned(), integers)?;
-            if let Some(row) = self.done.last_mut() {
+            self.push_strided(name.to_owned(), integers)?;
+            if let Some(row) = self.finished_rows.last_mut() {
                 row.dtype = compound.dtype.name();
                 row.quantizer = Some(Box::new(serde_json::json!({ "scheme": scheme, "axis": axis })));
             }
@@ -406,7 +406,7 @@ impl Rows<'_> {
             ),
             CompoundKind::Quantized { .. } => (None, None),
         };
-        self.done.push(TensorRow {
+        self.finished_rows.push(TensorRow {
             name: name.to_owned(),
             dtype: compound.dtype.name(),
             view: RowView::Shape(compound.shape.clone()),
@@ -415,7 +415,7 @@ impl Rows<'_> {
             layout,
             quantizer: None,
             subclass: values::subclass(&compound.kind).map(Box::new),
-            sha256: if self.options.sha256 { TensorHash::TooLarge } else { TensorHash::NotAsked },
+            sha256: if self.options.sha256 { TensorHash::TooLarge } else { TensorHash::NotRequested },
             note,
         });
         Ok(())
@@ -423,17 +423,17 @@ impl Rows<'_> {
 }
 
 /// Hashes the elements of tensors, each view once.
-struct Hasher<'o> {
+struct TensorHasher<'o> {
     /// Limits the bytes hashed, because a scalar can be expanded to terabytes.
     budget: Budget,
-    known: HashMap<ViewId, TensorHash>,
+    view_hashes: HashMap<ViewId, TensorHash>,
     observer: &'o dyn Observer,
 }
 
-impl Hasher<'_> {
+impl TensorHasher<'_> {
     fn hash(&mut self, tensor: &Tensor) -> Result<TensorHash, ReadError> {
         let view = tensor.view_id();
-        if let Some(known) = self.known.get(&view) {
+        if let Some(known) = self.view_hashes.get(&view) {
             return Ok(known.clone());
         }
         let hash = if self.budget.spend(tensor) {
@@ -441,7 +441,7 @@ impl Hasher<'_> {
         } else {
             TensorHash::TooLarge
         };
-        self.known.insert(view, hash.clone());
+        self.view_hashes.insert(view, hash.clone());
         Ok(hash)
     }
 }

@@ -79,7 +79,7 @@ pub enum InvalidOption {
     /// The options would change a model that is already converted.
     #[error("a model that is already converted is used as it is")]
     AlreadyConverted {
-        change: Change,
+        change: ModelChange,
     },
     /// Two inputs would be converted into the same output.
     #[error("{} and {} would both become {}", first.display(), second.display(), output.display())]
@@ -118,11 +118,11 @@ pub enum InvalidOption {
 
 /// Change to the tensors of a checkpoint that options ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ModelChange {
     /// Selection of the tensors.
     Selection,
     /// Names of the tensors.
-    Names,
+    Renames,
     /// Architecture or hyperparameters of the model.
     Model,
 }

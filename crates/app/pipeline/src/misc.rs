@@ -12,7 +12,7 @@ use crate::{InvalidOption, Note, Result};
 ///
 /// # Errors
 /// When a given file does not exist, its name is not UTF-8, or two given files have the same name.
-pub(crate) fn find(given: &[PathBuf], sources: &Sources) -> Result<(Vec<Companion>, Vec<Note>)> {
+pub(crate) fn find_misc_files(given: &[PathBuf], sources: &Sources) -> Result<(Vec<Companion>, Vec<Note>)> {
     let mut all: Vec<Companion> = Vec::new();
     for path in given {
         if !path.is_file() {
@@ -30,7 +30,7 @@ pub(crate) fn find(given: &[PathBuf], sources: &Sources) -> Result<(Vec<Companio
     let is_given = |name: &str| all.iter().any(|(other, _)| other == name);
     companions.retain(|(name, _)| !is_given(name));
     left_out.retain(|note| match note {
-        checkpoint_files::Note::LinkLeftOut { path, .. } => !is_given(&file_name(path)),
+        checkpoint_files::FilesNote::LinkLeftOut { path, .. } => !is_given(&file_name(path)),
         _ => true,
     });
     all.extend(companions);

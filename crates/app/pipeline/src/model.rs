@@ -1,7 +1,7 @@
 //! Choice of the module for a checkpoint: a model that runs, or weights, depending on the documents next to it and the
 //! options.
 
-use checkpoint_files::{Shards, Sources};
+use checkpoint_files::{ShardPolicy, Sources};
 use decoder::{Documents, Given, Options, WhyWeights};
 use tensor::Tensors;
 use torchscript::{Code, Errors, Module};
@@ -54,11 +54,11 @@ pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
 
 /// Converts the tensors into the module that the options ask for. `given` has hyperparameters that are missing from the
 /// documents.
-pub(crate) fn convert(
+pub(crate) fn convert_to_module(
     options: &ModelOptions,
     errors: Errors,
     sources: &Sources,
-    shards: Shards,
+    shards: ShardPolicy,
     given: Given,
     tensors: &Tensors,
 ) -> Result<Module> {
@@ -68,11 +68,11 @@ pub(crate) fn convert(
         torchscript::weights(tensors, errors)
             .map(|weights| Module { code: Code::Weights { why: Some(WhyWeights::OneShard) }, ..weights })
     };
-    let alone = shards == Shards::ThisFileOnly && sources.is_single();
+    let alone = shards == ShardPolicy::ThisFileOnly && sources.is_single();
     let decoder_options = || decoder_options(given, options.keep_extra, sources);
     let converted = match &options.architecture {
         Architecture::Weights => torchscript::weights(tensors, errors),
-        Architecture::Auto if alone && checkpoint_files::shard(path).is_some() => one_shard(),
+        Architecture::Auto if alone && checkpoint_files::shard_number(path).is_some() => one_shard(),
         Architecture::Auto => torchscript::auto(tensors, &decoder_options()?, errors),
         Architecture::Named(name) if !architectures().any(|known| known == name) => {
             return Err(InvalidOption::Architecture { name: name.clone() }.into());
@@ -107,13 +107,13 @@ pub(crate) fn lone_shard(reason: &decoder::Error, sources: &Sources) -> Option<E
 
 /// Returns the modules that conversions of `tensors` write with default options: weights, a model, and a model that keeps
 /// unused tensors; each with returned and with raised errors.
-pub fn usual_modules(shards: Shards, sources: &Sources, tensors: &Tensors) -> impl Iterator<Item = Module> {
+pub fn default_modules(shards: ShardPolicy, sources: &Sources, tensors: &Tensors) -> impl Iterator<Item = Module> {
     let usual = [(Architecture::Weights, false), (Architecture::Auto, false), (Architecture::Auto, true)];
     let usual = [Errors::Return, Errors::Raise].map(|errors| {
         usual.clone().map(|(architecture, keep_extra)| (ModelOptions { architecture, keep_extra }, errors))
     });
     usual.into_iter().flatten().filter_map(move |(options, errors)| {
-        convert(&options, errors, sources, shards, Given::default(), tensors).ok()
+        convert_to_module(&options, errors, sources, shards, Given::default(), tensors).ok()
     })
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 use tensor::Dtype;
-use torch_import::{LeftOut, Omission, OmissionKind, OmissionReason, OmissionTotal, Risk};
+use torch_import::{Omissions, Omission, OmissionKind, OmissionReason, OmissionTotal, Risk};
 
 use crate::CastFrom;
 
@@ -13,7 +13,7 @@ use crate::CastFrom;
 #[non_exhaustive]
 pub enum Note {
     /// Note on the files of the checkpoint.
-    Sources(checkpoint_files::Note),
+    Sources(checkpoint_files::FilesNote),
     /// Note on the module.
     Module(torchscript::Note),
     /// The weights were found automatically under a key of the root dict.
@@ -71,7 +71,7 @@ pub enum Note {
         why: Option<torchscript::Uncallable>,
     },
     /// Globals of the pickle were recorded, and not executed.
-    Recorded {
+    GlobalsRecorded {
         risk: Risk,
         names: Vec<String>,
     },
@@ -83,7 +83,7 @@ pub enum Note {
         fields: Vec<String>,
     },
     /// Note on the translation into another layout.
-    Names(decoder::Note),
+    LayoutTranslation(decoder::Note),
     /// Tensors that share a storage without being the same view are written as separate copies.
     ViewsSeparated {
         /// Number of such tensors.
@@ -129,13 +129,13 @@ impl fmt::Display for Note {
         match self {
             Self::Sources(note) => note.fmt(f),
             Self::Module(note) => note.fmt(f),
-            Self::Names(note) => note.fmt(f),
+            Self::LayoutTranslation(note) => note.fmt(f),
             Self::UsingKey { key, tensors, left_out } => {
                 let s = if *tensors == 1 { "" } else { "s" };
-                write!(f, "using key `{key}` ({} tensor{s})", grouped(*tensors))?;
+                write!(f, "using key `{key}` ({} tensor{s})", group_thousands(*tensors))?;
                 for (index, (key, tensors, nbytes)) in left_out.iter().enumerate() {
                     f.write_str(if index == 0 { "; left out " } else { ", " })?;
-                    write!(f, "{} ({}) ", grouped(*tensors), size(*nbytes))?;
+                    write!(f, "{} ({}) ", group_thousands(*tensors), format_bytes(*nbytes))?;
                     if key.is_empty() {
                         f.write_str("at the root")?;
                     } else {
@@ -154,7 +154,7 @@ impl fmt::Display for Note {
                 )
             }
             Self::UnusedBytes { bytes } => {
-                write!(f, "{} of storages are not written, because no tensor uses them", size(*bytes))
+                write!(f, "{} of storages are not written, because no tensor uses them", format_bytes(*bytes))
             }
             Self::LeftOut { total, names } => {
                 let thing = match total.kind {
@@ -163,8 +163,8 @@ impl fmt::Display for Note {
                     OmissionKind::Storage => "storage",
                     _ => "record",
                 };
-                let (things, bytes) = (counted(total.count, thing), size(total.nbytes));
-                write!(f, "left out {things} ({bytes}), {}", why(total))?;
+                let (things, bytes) = (format_things(total.count, thing), format_bytes(total.nbytes));
+                write!(f, "left out {things} ({bytes}), {}", omission_reason_text(total))?;
                 for (index, name) in names.iter().enumerate() {
                     write!(f, "{}{name}", if index == 0 { ": " } else { ", " })?;
                 }
@@ -174,27 +174,27 @@ impl fmt::Display for Note {
                 }
             }
             Self::ViewsSeparated { count, names } => {
-                let views = counted(*count, "view");
+                let views = format_things(*format_count, "view");
                 write!(f, "{views} of shared storages are written as their own values: ")?;
-                first_of(f, names, *count)
+                write_first_names(f, names, *format_count)
             }
             Self::PartsSeparated { count, names } => {
-                let tensors = counted(*count, "tensor");
+                let tensors = format_things(*format_count, "tensor");
                 write!(f, "the parts of {tensors} are written, and not how they belong together: ")?;
-                first_of(f, names, *count)
+                write_first_names(f, names, *format_count)
             }
             Self::NewerTorch { tensors, count } => {
                 f.write_str("PyTorch 2.0 cannot load ")?;
-                f.write_str(&crate::error_text::unsupported(tensors, *count))
+                f.write_str(&crate::error_text::unsupported_tensors_text(tensors, *format_count))
             }
             Self::NoExpectedLogits { dtype } => write_no_logits(f, *dtype),
             Self::ValuesLeftOut { values } => {
                 let what = if *values == 1 { "is not a tensor" } else { "are not tensors" };
-                write!(f, "left out {} that {what}", counted(*values, "value"))
+                write!(f, "left out {} that {what}", format_things(*values, "value"))
             }
             Self::NothingToCast { from } => write!(f, "nothing to cast: no tensor is {from}"),
             Self::PartsNotCast { parts } => write_parts_not_cast(f, *parts),
-            Self::OutOfRange { to, count, first } => write_out_of_range(f, *to, *count, first),
+            Self::OutOfRange { to, count, first } => write_out_of_range(f, *to, *format_count, first),
             Self::CartonByDefault { output } => {
                 write!(f, "{output} is a carton: no kind of output has this extension")
             }
@@ -202,10 +202,10 @@ impl fmt::Display for Note {
                 f.write_str("the file's own code is not kept: only its tensors are converted")?;
                 why.as_ref().map_or(Ok(()), |why| write!(f, ", because {why}"))
             }
-            Self::Recorded { risk, names } => {
+            Self::GlobalsRecorded { risk, names } => {
                 const SHOWN: usize = 3;
                 let verb = if names.len() == 1 { "was" } else { "were" };
-                let subject = counted(names.len(), &format!("{} global", risk.name()));
+                let subject = format_things(names.len(), &format!("{} global", risk.name()));
                 let first = names.get(..SHOWN.min(names.len())).unwrap_or_default().join(", ");
                 write!(f, "{subject} {verb} recorded, not executed: {first}")?;
                 match names.len().saturating_sub(SHOWN) {
@@ -223,7 +223,7 @@ impl fmt::Display for Note {
             }
             Self::ValuesKept { values } => {
                 let verb = if *values == 1 { "is" } else { "are" };
-                write!(f, "{} {verb} kept in misc/checkpoint.json", counted(*values, "value"))
+                write!(f, "{} {verb} kept in misc/checkpoint.json", format_things(*values, "value"))
             }
         }
     }
@@ -236,17 +236,17 @@ fn write_no_logits(f: &mut fmt::Formatter<'_>, dtype: Dtype) -> fmt::Result {
 
 fn write_parts_not_cast(f: &mut fmt::Formatter<'_>, parts: usize) -> fmt::Result {
     let verb = if parts == 1 { "keeps its dtype" } else { "keep their dtypes" };
-    write!(f, "{} of quantized, sparse or nested tensors {verb}: scales and indices", counted(parts, "part"))
+    write!(f, "{} of quantized, sparse or nested tensors {verb}: scales and indices", format_things(parts, "part"))
 }
 
 fn write_out_of_range(f: &mut fmt::Formatter<'_>, to: Dtype, count: u64, first: &str) -> fmt::Result {
-    let (s, verb) = if count == 1 { ("", "is") } else { ("s", "are") };
-    let (count, became, first) = (grouped(count), became(to), first.escape_debug());
+    let (s, verb) = if format_count == 1 { ("", "is") } else { ("s", "are") };
+    let (count, became, first) = (group_thousands(format_count), out_of_range_effect(to), first.escape_debug());
     write!(f, "{count} value{s} {verb} out of the range of {to} and {became}, first in `{first}`")
 }
 
 /// Describes the result of casting numbers out of the range of a dtype.
-fn became(to: Dtype) -> &'static str {
+fn out_of_range_effect(to: Dtype) -> &'static str {
     match to {
         Dtype::Float8E4M3Fn => "became the largest one",
         Dtype::Float8E4M3FnUz | Dtype::Float8E5M2FnUz | Dtype::Float8E8M0FnU => "became NaN",
@@ -259,7 +259,7 @@ fn became(to: Dtype) -> &'static str {
 impl Note {
     /// Creates a note for each reason for which something is left out, except constants, which the notes of the container
     /// report.
-    pub(crate) fn left_out(left_out: &LeftOut) -> Vec<Self> {
+    pub(crate) fn omission_notes(left_out: &Omissions) -> Vec<Self> {
         const SHOWN: usize = 3;
         let totals = left_out.totals.iter().filter(|total| total.reason != OmissionReason::Constant);
         let note = |total: &OmissionTotal| {
@@ -273,7 +273,7 @@ impl Note {
 }
 
 /// Returns the reason of an omission, as the end of a sentence.
-fn why(total: &OmissionTotal) -> &'static str {
+fn omission_reason_text(total: &OmissionTotal) -> &'static str {
     let is_one = total.count == 1;
     let either = |one, several| if is_one { one } else { several };
     match total.reason {
@@ -314,22 +314,22 @@ impl Serialize for Note {
 }
 
 /// Formats a number of things, such as `1 tensor` or `2 tensors`.
-pub fn counted(n: usize, thing: &str) -> String {
+pub fn format_things(n: usize, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Formats a number of bytes with a decimal unit, such as `16.1 GB`.
-pub fn size(bytes: u64) -> String {
-    scaled(bytes, &[" B", " kB", " MB", " GB", " TB", " PB", " EB"], 1)
+pub fn format_bytes(bytes: u64) -> String {
+    format_scaled(bytes, &[" B", " kB", " MB", " GB", " TB", " PB", " EB"], 1)
 }
 
 /// Formats a count in the units of the field, such as `8.03 B`.
-pub fn count(n: u64) -> String {
-    scaled(n, &["", " K", " M", " B", " T", " Q"], 2)
+pub fn format_count(n: u64) -> String {
+    format_scaled(n, &["", " K", " M", " B", " T", " Q"], 2)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn scaled(n: u64, units: &[&str], digits: usize) -> String {
+fn format_scaled(n: u64, units: &[&str], digits: usize) -> String {
     let mut value = n as f64;
     let mut units = units.iter();
     let mut unit = units.next().copied().unwrap_or_default();
@@ -346,7 +346,7 @@ fn scaled(n: u64, units: &[&str], digits: usize) -> String {
 }
 
 /// Formats a number with thousands separators, such as `1,372`.
-fn grouped(n: u64) -> String {
+fn group_thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -359,9 +359,9 @@ fn grouped(n: u64) -> String {
 }
 
 /// Writes the first names, and the number of the remaining ones.
-fn first_of(f: &mut fmt::Formatter<'_>, names: &[String], count: usize) -> fmt::Result {
+fn write_first_names(f: &mut fmt::Formatter<'_>, names: &[String], count: usize) -> fmt::Result {
     f.write_str(&names.join(", "))?;
-    match count.saturating_sub(names.len()) {
+    match format_count.saturating_sub(names.len()) {
         0 => Ok(()),
         more => write!(f, " and {more} more"),
     }
@@ -373,19 +373,19 @@ mod tests {
 
     #[test]
     fn thousands_are_separated() {
-        assert_eq!(grouped(686), "686");
-        assert_eq!(grouped(1372), "1,372");
-        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(group_thousands(686), "686");
+        assert_eq!(group_thousands(1372), "1,372");
+        assert_eq!(group_thousands(1_234_567), "1,234,567");
     }
 
     #[test]
     fn numbers_have_units() {
-        assert_eq!(size(0), "0 B");
-        assert_eq!(size(999), "999 B");
-        assert_eq!(size(999_999), "1.0 MB");
-        assert_eq!(size(140_300_000_000), "140.3 GB");
-        assert_eq!(count(8_030_261_248), "8.03 B");
-        assert_eq!(count(291), "291");
-        assert_eq!(size(u64::MAX), "18.4 EB");
+        assert_eq!(format_bytes(0), "0 B");
+        assert_eq!(format_bytes(999), "999 B");
+        assert_eq!(format_bytes(999_999), "1.0 MB");
+        assert_eq!(format_bytes(140_300_000_000), "140.3 GB");
+        assert_eq!(format_count(8_030_261_248), "8.03 B");
+        assert_eq!(format_count(291), "291");
+        assert_eq!(format_bytes(u64::MAX), "18.4 EB");
     }
 }

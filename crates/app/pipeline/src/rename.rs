@@ -33,7 +33,7 @@ impl Rename {
             Ok(number) => number < regex.captures_len(),
             Err(_) => regex.capture_names().flatten().any(|name| name == group),
         };
-        match groups(&self.to).find(|group| !is_known(group)) {
+        match replacement_groups(&self.to).find(|group| !is_known(group)) {
             Some(group) => {
                 let (pattern, group) = (self.pattern.clone(), group.to_owned());
                 Err(InvalidOption::NoGroup { pattern, group })
@@ -44,7 +44,7 @@ impl Rename {
 }
 
 /// Returns the groups that a replacement uses, by the rules of the crate `regex`.
-fn groups(to: &str) -> impl Iterator<Item = &str> {
+fn replacement_groups(to: &str) -> impl Iterator<Item = &str> {
     let mut rest = to;
     std::iter::from_fn(move || {
         loop {
@@ -71,7 +71,7 @@ fn groups(to: &str) -> impl Iterator<Item = &str> {
 ///
 /// # Errors
 /// When an expression cannot be parsed, or a replacement uses a group that its expression does not have.
-pub(crate) fn check(renames: &[Rename]) -> Result<()> {
+pub(crate) fn check_renames(renames: &[Rename]) -> Result<()> {
     renames.iter().try_for_each(|rename| rename.regex().map(drop)).map_err(Error::Option)
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn check(renames: &[Rename]) -> Result<()> {
 ///
 /// # Errors
 /// When an expression matches no name, a new name is empty, or two tensors have the same new name.
-pub(crate) fn apply(renames: &[Rename], selected: Selected) -> Result<Selected> {
+pub(crate) fn apply_renames(renames: &[Rename], selected: Selected) -> Result<Selected> {
     if renames.is_empty() {
         return Ok(selected);
     }
@@ -136,7 +136,7 @@ mod tests {
         let tensor = Tensor::new(Dtype::UInt8, vec![], vec![], 0, Storage::owned(vec![0])).expect("a byte");
         let tensors = names.iter().map(|name| ((*name).to_owned(), tensor.clone())).collect();
         let selected = Selected { tensors, notes: Vec::new() };
-        Ok(apply(renames, selected)?.tensors.into_iter().map(|(name, _)| name).collect())
+        Ok(apply_renames(renames, selected)?.tensors.into_iter().map(|(name, _)| name).collect())
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn wrong_expressions_are_found_before_any_file_is_opened() {
-        let error = |pattern, to| check(&[rename(pattern, to)]).expect_err("wrong").to_string();
+        let error = |pattern, to| check_renames(&[rename(pattern, to)]).expect_err("wrong").to_string();
         assert_eq!(error("(", ""), "`(` is not a regular expression: unclosed group");
         assert_eq!(
             error("(a)", "$1_b"),
@@ -175,7 +175,7 @@ mod tests {
         );
         assert_eq!(error("a", "x$$${1}"), "the replacement for `a` uses a group `1` that it does not have");
         for (pattern, to) in [("(a)", "$0${1}_b"), ("a", "$$1"), ("a", "$"), ("a", "$."), ("a", "${")] {
-            check(&[rename(pattern, to)]).expect("right");
+            check_renames(&[rename(pattern, to)]).expect("right");
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct ConvertReport {
     pub nbytes: u64,
     /// Fields that only this output format has.
     #[serde(flatten)]
-    pub made: OutputReport,
+    pub format_report: OutputReport,
     /// Number of tensors in the output.
     pub tensors: usize,
     /// Totals over the tensors.
@@ -58,7 +58,7 @@ pub enum OutputReport {
 impl ConvertReport {
     /// Returns the fields of a carton, if the output is one.
     pub fn carton(&self) -> Option<&CartonReport> {
-        match &self.made {
+        match &self.format_report {
             OutputReport::Carton(report) => Some(report),
             _ => None,
         }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
-use torch_import::{Omitted, Risk, Scan, Step, Use};
+use torch_import::{OmittedCounts, Risk, Scan, PlaceStep, GlobalUse};
 
-use crate::{Observer, Result, counted};
+use crate::{Observer, Result, format_things};
 
 /// Version of the JSON fields of [`FileScan`].
 const SCHEMA_VERSION: u32 = 1;
@@ -42,12 +42,12 @@ pub struct FileScan {
     pub file: PathBuf,
     pub verdict: Verdict,
     /// Scan, or the reason for which there is none.
-    pub outcome: Outcome,
+    pub outcome: ScanOutcome,
 }
 
 /// Scan of a file, or the reason for which there is none.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum ScanOutcome {
     /// The file was scanned, possibly not to its end.
     Scanned(Box<Scan>),
     /// The file or folder was not scanned.
@@ -121,12 +121,12 @@ pub fn scan(
     for path in &options.inputs {
         output::refuse_remote(path)?;
     }
-    let mut scanner = Scanner { options, observer, found, summary: ScanSummary::default() };
+    let mut scanner = Scanner { options, observer, on_file: found, summary: ScanSummary::default() };
     for path in &options.inputs {
         if path.is_dir() {
-            scanner.folder(path)?;
+            scanner.scan_folder(path)?;
         } else if path.exists() {
-            scanner.file(path, false)?;
+            scanner.scan_file(path, false)?;
         } else {
             scanner.not_scanned(path, "there is no such file".to_owned())?;
         }
@@ -137,14 +137,14 @@ pub fn scan(
 struct Scanner<'s> {
     options: &'s ScanOptions,
     observer: &'s dyn Observer,
-    found: &'s mut dyn FnMut(&FileScan) -> Result<()>,
+    on_file: &'s mut dyn FnMut(&FileScan) -> Result<()>,
     summary: ScanSummary,
 }
 
 impl Scanner<'_> {
-    fn folder(&mut self, path: &Path) -> Result<()> {
+    fn scan_folder(&mut self, path: &Path) -> Result<()> {
         let before = self.summary;
-        let files = match files(path) {
+        let files = match files_below(path) {
             Ok(files) => files,
             Err(reason) => return self.not_scanned(path, reason),
         };
@@ -155,7 +155,7 @@ impl Scanner<'_> {
                     let reason = format!("a link to {}, which is not there", target.display());
                     self.not_scanned(&file, reason)?;
                 }
-                _ => self.file(&file, true)?,
+                _ => self.scan_file(&file, true)?,
             }
         }
         if self.summary.files() > before.files() {
@@ -171,7 +171,7 @@ impl Scanner<'_> {
             .filter(|(count, _)| *count > 0)
             .map(|(count, what)| match (count, what) {
                 (2.., "link to a folder") => format!("{count} links to folders"),
-                _ => counted(count, what),
+                _ => format_things(count, what),
             })
             .collect();
         let reason = if skipped.is_empty() {
@@ -179,7 +179,7 @@ impl Scanner<'_> {
         } else {
             format!("the folder holds no checkpoint and no pickle, only {}", skipped.join(" and "))
         };
-        self.found(path, Verdict::NotScanned, Outcome::NotScanned { reason })
+        self.report_file(path, Verdict::NotScanned, ScanOutcome::NotScanned { reason })
     }
 
     /// Reports a link to a folder, unless the target is inside the scanned folder.
@@ -192,10 +192,10 @@ impl Scanner<'_> {
             return Ok(());
         }
         self.summary.linked_folders = self.summary.linked_folders.saturating_add(1);
-        self.found(link, Verdict::Skipped, Outcome::LinkedFolder { target })
+        self.report_file(link, Verdict::Skipped, ScanOutcome::LinkedFolder { target })
     }
 
-    fn file(&mut self, path: &Path, in_folder: bool) -> Result<()> {
+    fn scan_file(&mut self, path: &Path, in_folder: bool) -> Result<()> {
         let scan = match Scan::file(path, self.options.checksums, self.observer) {
             Ok(scan) => scan,
             Err(torch_import::Error::Cancelled(_)) => return Err(crate::Error::Cancelled),
@@ -207,29 +207,29 @@ impl Scanner<'_> {
             }
             Err(error) => return self.not_scanned(path, error.to_string()),
         };
-        let verdict = verdict(&scan, self.options.deny_unknown);
+        let verdict = judge_scan(&scan, self.options.deny_unknown);
         let count = match verdict {
             Verdict::Clean => &mut self.summary.clean,
             Verdict::Findings => &mut self.summary.findings,
             Verdict::NotScanned | Verdict::Skipped => &mut self.summary.not_scanned,
         };
         *count = count.saturating_add(1);
-        self.found(path, verdict, Outcome::Scanned(Box::new(scan)))
+        self.report_file(path, verdict, ScanOutcome::Scanned(Box::new(scan)))
     }
 
     fn not_scanned(&mut self, path: &Path, reason: String) -> Result<()> {
         self.summary.not_scanned = self.summary.not_scanned.saturating_add(1);
-        self.found(path, Verdict::NotScanned, Outcome::NotScanned { reason })
+        self.report_file(path, Verdict::NotScanned, ScanOutcome::NotScanned { reason })
     }
 
-    fn found(&mut self, path: &Path, verdict: Verdict, outcome: Outcome) -> Result<()> {
-        (self.found)(&FileScan { file: path.to_owned(), verdict, outcome })
+    fn report_file(&mut self, path: &Path, verdict: Verdict, outcome: ScanOutcome) -> Result<()> {
+        (self.on_file)(&FileScan { file: path.to_owned(), verdict, outcome })
     }
 }
 
 /// Returns all files below a folder, sorted, including links to folders, which are not followed, and dangling links with
 /// names of checkpoints.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+fn files_below(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |folder: &Path, error: std::io::Error| format!("{}: {error}", folder.display());
     let mut folders = vec![folder.to_owned()];
     let mut files = Vec::new();
@@ -253,11 +253,11 @@ fn is_named_as_checkpoint(file: &Path) -> bool {
     extension.is_some_and(|extension| EXTENSIONS.contains(&extension.as_str()))
 }
 
-fn verdict(scan: &Scan, deny_unknown: bool) -> Verdict {
-    let denied = |found: &Use| found.risk == Risk::Dangerous || (deny_unknown && found.risk == Risk::Unknown);
+fn judge_scan(scan: &Scan, deny_unknown: bool) -> Verdict {
+    let denied = |found: &GlobalUse| found.risk == Risk::Dangerous || (deny_unknown && found.risk == Risk::Unknown);
     if !scan.findings.is_empty() || scan.uses().any(|(_, found)| denied(found)) {
         Verdict::Findings
-    } else if scan.is_whole() {
+    } else if scan.is_fully_read() {
         Verdict::Clean
     } else {
         Verdict::NotScanned
@@ -277,7 +277,7 @@ impl Verdict {
 }
 
 /// Returns the note on a link to a folder.
-pub fn not_followed(target: &Path) -> String {
+pub fn linked_folder_note(target: &Path) -> String {
     format!("a link to the folder {}, which is not followed; name it to scan it", target.display())
 }
 
@@ -291,34 +291,34 @@ impl Serialize for FileScan {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (file, verdict) = (self.file.display().to_string(), self.verdict.name());
         match &self.outcome {
-            Outcome::Scanned(scan) => object(&file, scan, verdict),
-            Outcome::NotScanned { reason } => json!({
+            ScanOutcome::Scanned(scan) => scan_to_json(&file, scan, verdict),
+            ScanOutcome::NotScanned { reason } => json!({
                 "schema_version": SCHEMA_VERSION,
                 "file": file,
                 "verdict": verdict,
                 "missed": [reason],
             }),
-            Outcome::LinkedFolder { target } => json!({
+            ScanOutcome::LinkedFolder { target } => json!({
                 "schema_version": SCHEMA_VERSION,
                 "file": file,
                 "verdict": verdict,
-                "notes": [not_followed(target)],
+                "notes": [linked_folder_note(target)],
             }),
         }
         .serialize(serializer)
     }
 }
 
-fn object(file: &str, scan: &Scan, verdict: &str) -> Json {
+fn scan_to_json(file: &str, scan: &Scan, verdict: &str) -> Json {
     let pickles: Vec<Json> = scan
         .pickles
         .iter()
         .map(|pickle| {
-            let globals: Vec<Json> = pickle.uses.iter().map(global).collect();
+            let globals: Vec<Json> = pickle.uses.iter().map(global_use_to_json).collect();
             let mut steps = pickle.place.0.iter().map(|step| match step {
-                Step::Part(name) => json!(name),
-                Step::Record(name) => json!(name),
-                Step::Bytes(offset) | Step::Archive(offset) => json!(offset),
+                PlaceStep::Part(name) => json!(name),
+                PlaceStep::Record(name) => json!(name),
+                PlaceStep::Bytes(offset) | PlaceStep::Archive(offset) => json!(offset),
             });
             json!({
                 "record": steps.next(),
@@ -342,7 +342,7 @@ fn object(file: &str, scan: &Scan, verdict: &str) -> Json {
         "missed": scan.missed,
         "notes": scan.notes,
     });
-    let Omitted { globals, pickles, findings, missed } = scan.omitted;
+    let OmittedCounts { globals, pickles, findings, missed } = scan.omitted;
     if scan.omitted.total() > 0
         && let Some(members) = object.as_object_mut()
     {
@@ -353,7 +353,7 @@ fn object(file: &str, scan: &Scan, verdict: &str) -> Json {
     object
 }
 
-fn global(found: &Use) -> Json {
+fn global_use_to_json(found: &GlobalUse) -> Json {
     let calls: Vec<Json> = found
         .calls
         .iter()
@@ -362,11 +362,11 @@ fn global(found: &Use) -> Json {
     json!({
         "module": found.global.module,
         "name": found.global.name,
-        "alias_of": found.global.familiar(),
+        "alias_of": found.global.familiar_name(),
         "risk": found.risk.name(),
         "offset": found.global.offset,
         "calls": calls,
-        "more_calls": found.more,
+        "more_calls": found.unlisted_calls,
         "behind_error": found.after_error,
     })
 }

@@ -1,14 +1,14 @@
 //! Conversion of a TorchScript archive that keeps its code.
 
-use torch_import::{Container, Format, LeftOut, OmissionReason, Risk};
+use torch_import::{Container, Format, Omissions, OmissionReason, Risk};
 use torchscript::{Errors, Module, ScriptOptions, Scripted, Uncallable};
 
 use crate::back::carton::CartonOptions;
-use crate::back::has_code;
+use crate::back::has_torchscript;
 use crate::{AllowedGlobals, Architecture, ConvertOptions, Error, InvalidOption, Note, OutputKind, Result};
 
 /// Decision on the code of the input.
-pub(crate) enum Script {
+pub(crate) enum ScriptDecision {
     Module(Box<Module>),
     /// The code is not kept; has the reason if the conversion could have kept the code.
     Dropped(Option<Uncallable>),
@@ -16,7 +16,7 @@ pub(crate) enum Script {
     None,
 }
 
-impl Script {
+impl ScriptDecision {
     /// Returns a note if the code is not kept.
     pub(crate) fn note(&self) -> Option<Note> {
         match self {
@@ -26,14 +26,14 @@ impl Script {
     }
 
     /// Extends the error that there are no tensors by the reason for which the code is not kept.
-    pub(crate) fn explained(&self, kind: OutputKind, error: Error) -> Error {
+    pub(crate) fn explain_no_tensors(&self, kind: OutputKind, error: Error) -> Error {
         match (self, error) {
-            (Self::Dropped(_), Error::At { path, reason })
+            (Self::Dropped(_), Error::AtPath { path, reason })
                 if kind == OutputKind::Triton && matches!(*reason, Error::NoTensors) =>
             {
                 Error::at(&path)(Error::ScriptToServe)
             }
-            (Self::Dropped(Some(why)), Error::At { path, reason }) if matches!(*reason, Error::NoTensors) => {
+            (Self::Dropped(Some(why)), Error::AtPath { path, reason }) if matches!(*reason, Error::NoTensors) => {
                 Error::at(&path)(Error::NotScript { why: why.clone() })
             }
             (_, error) => error,
@@ -49,57 +49,57 @@ impl Script {
 }
 
 /// Returns the omissions of a module that keeps its code: only the code for mobile devices.
-pub(crate) fn left_out(all: &LeftOut) -> LeftOut {
+pub(crate) fn omissions_with_code(all: &Omissions) -> Omissions {
     let is_mobile = |reason| reason == OmissionReason::MobileCode;
-    LeftOut {
+    Omissions {
         listed: all.listed.iter().filter(|omission| is_mobile(omission.reason)).cloned().collect(),
         totals: all.totals.iter().filter(|total| is_mobile(total.reason)).copied().collect(),
     }
 }
 
 /// Returns true if the note is on constants, which a module with its code keeps.
-pub(crate) fn is_kept(note: &checkpoint_files::Note) -> bool {
-    matches!(note, checkpoint_files::Note::Container { note: torch_import::Note::Constants { .. }, .. })
+pub(crate) fn is_constants_note(note: &checkpoint_files::FilesNote) -> bool {
+    matches!(note, checkpoint_files::FilesNote::Container { note: torch_import::CheckpointNote::Constants { .. }, .. })
 }
 
 /// Decides whether the code of the input is kept, and converts its module if so. Only a carton keeps code.
-pub(crate) fn convert(options: &ConvertOptions, containers: &[Container]) -> Result<Script> {
+pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container]) -> Result<ScriptDecision> {
     let carton = options.target.as_carton();
     let found = match (containers, carton) {
-        _ if !has_code(containers) => Script::None,
+        _ if !has_torchscript(containers) => ScriptDecision::None,
         ([container], Some(carton)) if keeps_tensors(options, carton) => {
-            match module(container, &carton.script, carton.errors)? {
+            match convert_script(container, &carton.script, carton.errors)? {
                 Scripted::Module(converted) => {
-                    judge(options.globals, container)?;
-                    Script::Module(Box::new(converted))
+                    check_operators(options.globals, container)?;
+                    ScriptDecision::Module(Box::new(converted))
                 }
-                Scripted::Uncallable(why) => Script::Dropped(Some(why)),
+                Scripted::Uncallable(why) => ScriptDecision::Dropped(Some(why)),
             }
         }
-        _ => Script::Dropped(None),
+        _ => ScriptDecision::Dropped(None),
     };
     match found {
-        Script::Module(_) => {}
+        ScriptDecision::Module(_) => {}
         _ if carton.is_none_or(|carton| carton.script == ScriptOptions::default()) => {}
-        Script::Dropped(Some(why)) => return Err(Error::NotScript { why }),
+        ScriptDecision::Dropped(Some(why)) => return Err(Error::NotScript { why }),
         _ => return Err(InvalidOption::NoScript.into()),
     }
     Ok(found)
 }
 
 /// Converts an archive into the module of a carton.
-pub(crate) fn module(container: &Container, options: &ScriptOptions, errors: Errors) -> Result<Scripted> {
+pub(crate) fn convert_script(container: &Container, options: &ScriptOptions, errors: Errors) -> Result<Scripted> {
     let at = Error::at(container.path());
     let records = match container.script_records() {
         Ok(records) => records,
         Err(error) => return Err(at(Error::Checkpoint(error))),
     };
-    torchscript::script(records, &container.whole(), options, errors)
+    torchscript::script(records, &container.file_storage(), options, errors)
         .map_err(|error| at(Error::Module(Box::new(error))))
 }
 
 /// Rejects code with operators or classes that the options do not allow.
-fn judge(allowed: AllowedGlobals, container: &Container) -> Result<()> {
+fn check_operators(allowed: AllowedGlobals, container: &Container) -> Result<()> {
     let refused = match allowed {
         AllowedGlobals::All => return Ok(()),
         AllowedGlobals::NotDangerous => [Risk::Dangerous].as_slice(),
@@ -111,7 +111,7 @@ fn judge(allowed: AllowedGlobals, container: &Container) -> Result<()> {
         Err(error) => return Err(at(Error::Checkpoint(error))),
     };
     match used.iter().find(|(_, global)| refused.contains(&global.risk())) {
-        Some((record, global)) => Err(at(Error::Code {
+        Some((record, global)) => Err(at(Error::DisallowedOperator {
             record: record.clone(),
             operator: global.to_string(),
             is_dangerous: global.risk() == Risk::Dangerous,
@@ -130,10 +130,10 @@ fn keeps_tensors(options: &ConvertOptions, carton: &CartonOptions) -> bool {
 
 /// Returns the modules that conversions of `container` write with default options, with returned and with raised errors.
 /// There are none if the container has no code that runs.
-pub fn usual_scripts(container: &Container) -> impl Iterator<Item = Module> {
+pub fn default_scripts(container: &Container) -> impl Iterator<Item = Module> {
     let is_script = container.format() == Format::TorchScript;
     let usual = [Errors::Return, Errors::Raise].into_iter().filter(move |_| is_script);
-    usual.filter_map(|errors| match module(container, &ScriptOptions::default(), errors) {
+    usual.filter_map(|errors| match convert_script(container, &ScriptOptions::default(), errors) {
         Ok(Scripted::Module(converted)) => Some(converted),
         _ => None,
     })

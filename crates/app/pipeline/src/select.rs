@@ -6,14 +6,14 @@ use std::ops::Range;
 use foldhash::{HashMap, HashMapExt};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use tensor::{StorageId, Tensor, Tensors};
-use torch_import::{Checkpoint, Compound, CompoundKind, Content, Item};
+use torch_import::{Checkpoint, Compound, CompoundKind, ItemContent, Item};
 
 use crate::{Error, InvalidOption, Note, Result};
 
 /// Keys under which training scripts store the weights, next to other state.
-const WEIGHTS: &[&str] = &["state_dict", "model_state_dict", "model", "module", "ema"];
+const WEIGHT_KEYS: &[&str] = &["state_dict", "model_state_dict", "model", "module", "ema"];
 /// Prefixes that wrappers add to all tensor names.
-const WRAPPERS: &[&str] = &["module.", "_orig_mod."];
+const WRAPPER_PREFIXES: &[&str] = &["module.", "_orig_mod."];
 /// Maximum number of keys that an error names.
 const SHOWN: usize = 8;
 
@@ -81,23 +81,23 @@ pub struct Selected {
 pub fn select(selection: &Selection, checkpoint: &Checkpoint) -> Result<Selected> {
     let mut notes = Vec::new();
     let key = match &selection.key {
-        Some(key) => Key::given(key, checkpoint),
-        None => key_of_weights(checkpoint, &mut notes)?.map_or(Key::All, Key::Root),
+        Some(key) => SelectionKey::from_option(key, checkpoint),
+        None => key_of_weights(checkpoint, &mut notes)?.map_or(SelectionKey::All, SelectionKey::Root),
     };
-    let rules = Rules {
+    let rules = SelectionRules {
         key,
-        include: globs(&selection.include)?,
-        exclude: globs(&selection.exclude)?,
+        include: compile_globs(&selection.include)?,
+        exclude: compile_globs(&selection.exclude)?,
         strip: selection.strip_prefix.clone().unwrap_or_default(),
     };
     let mut tensors = Tensors::with_capacity(checkpoint.items.len());
     let (mut strips, mut without_data) = (rules.strip.is_empty(), None);
     for item in checkpoint.items.iter().filter(|item| rules.key.includes(item)) {
         let named =
-            |(name, tensor): (Cow<'_, str>, &Tensor)| Some((rules.name(item, &name)?, tensor.clone()));
-        strips = strips || item.tensors().any(|(name, _)| rules.strips(item, &name));
-        match (&item.content, rules.name(item, &item.name)) {
-            (Content::Compound(compound), Some(name)) => {
+            |(name, tensor): (Cow<'_, str>, &Tensor)| Some((rules.output_name(item, &name)?, tensor.clone()));
+        strips = strips || item.tensors().any(|(name, _)| rules.has_stripped_prefix(item, &name));
+        match (&item.content, rules.output_name(item, &item.name)) {
+            (ItemContent::Compound(compound), Some(name)) => {
                 let Compound { kind, dtype, shape, .. } = compound.as_ref();
                 if let CompoundKind::Meta { what } = kind {
                     without_data.get_or_insert((name.clone(), what));
@@ -116,11 +116,11 @@ pub fn select(selection: &Selection, checkpoint: &Checkpoint) -> Result<Selected
         return Err(Error::NoData { name, what: what.clone() });
     }
     if tensors.is_empty() {
-        return Err(nothing_left(selection, checkpoint));
+        return Err(no_tensors_error(selection, checkpoint));
     }
     let is_common = |prefix: &&&str| tensors.iter().all(|(name, _)| name.starts_with(**prefix));
     if selection.strip_prefix.is_none()
-        && let Some(prefix) = WRAPPERS.iter().find(is_common)
+        && let Some(prefix) = WRAPPER_PREFIXES.iter().find(is_common)
     {
         notes.push(Note::CommonPrefix { prefix: (*prefix).to_owned() });
     }
@@ -128,14 +128,14 @@ pub fn select(selection: &Selection, checkpoint: &Checkpoint) -> Result<Selected
 }
 
 /// Minimum number of unused bytes at the ends of a storage for which it is cut.
-const WORTH_CUTTING: u64 = 4096;
+const UNUSED_BYTES_MIN: u64 = 4096;
 
 /// Cuts storages to the range that the selected tensors use: a slice keeps its whole storage alive, and the unused ends need
 /// not be written.
 fn cut_to_spans(tensors: &mut Tensors, notes: &mut Vec<Note>) {
     let mut spans: HashMap<StorageId, Range<u64>> = HashMap::new();
     // Small storages are ignored, because there may be a million of them.
-    let is_worthwhile = |tensor: &Tensor| tensor.numel() > 0 && tensor.storage().len() >= WORTH_CUTTING;
+    let is_worthwhile = |tensor: &Tensor| tensor.numel() > 0 && tensor.storage().len() >= UNUSED_BYTES_MIN;
     for (_, tensor) in tensors.iter().filter(|(_, tensor)| is_worthwhile(tensor)) {
         let span = tensor.span();
         let whole = spans.entry(tensor.storage().id()).or_insert_with(|| span.clone());
@@ -147,7 +147,7 @@ fn cut_to_spans(tensors: &mut Tensors, notes: &mut Vec<Note>) {
         let storage = tensor.storage();
         let Some(span) = spans.get(&storage.id()) else { continue };
         let unused = storage.len().saturating_sub(span.end.saturating_sub(span.start));
-        if unused < WORTH_CUTTING {
+        if unused < UNUSED_BYTES_MIN {
             continue;
         }
         let part = parts.entry(storage.id()).or_insert_with(|| {
@@ -169,24 +169,24 @@ fn cut_to_spans(tensors: &mut Tensors, notes: &mut Vec<Note>) {
     }
 }
 
-fn nothing_left(selection: &Selection, checkpoint: &Checkpoint) -> Error {
+fn no_tensors_error(selection: &Selection, checkpoint: &Checkpoint) -> Error {
     match &selection.key {
         _ if checkpoint.tensors().next().is_none() => Error::NoTensors,
         Some(key) => {
-            let is_tensor = |item: &&Item| !matches!(item.content, Content::Value(_));
+            let is_tensor = |item: &&Item| !matches!(item.content, ItemContent::Value(_));
             let keys = checkpoint.items.iter().filter(is_tensor).filter_map(Item::root_key);
             let mut under: Vec<String> = keys.map(str::to_owned).collect();
             under.dedup();
             under.truncate(SHOWN);
-            Error::NothingUnder { key: key.clone(), under }
+            Error::NoTensorsUnderKey { key: key.clone(), under }
         }
-        None => Error::NothingLeft,
+        None => Error::AllTensorsExcluded,
     }
 }
 
 /// Part of the checkpoint that a selection is restricted to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Key {
+enum SelectionKey {
     /// The whole checkpoint, without a restriction.
     All,
     /// Key of the root dict. The key may contain dots, and may be a prefix of another key.
@@ -195,9 +195,9 @@ enum Key {
     Path(String, Option<String>),
 }
 
-impl Key {
+impl SelectionKey {
     /// Interprets a given key: a key of the root dict if there is one, otherwise a path prefix.
-    fn given(key: &str, checkpoint: &Checkpoint) -> Self {
+    fn from_option(key: &str, checkpoint: &Checkpoint) -> Self {
         let is_root = |item: &Item| item.root_key() == Some(key) || (item.is_at_root() && item.name == key);
         if key.is_empty() {
             return Self::All;
@@ -234,19 +234,19 @@ impl Key {
     }
 }
 
-struct Rules {
-    key: Key,
+struct SelectionRules {
+    key: SelectionKey,
     include: Option<GlobSet>,
     exclude: Option<GlobSet>,
     strip: String,
 }
 
-impl Rules {
+impl SelectionRules {
     /// Returns the name relative to the key; `None` if the tensor is not selected.
     fn below<'n>(&self, item: &Item, name: &'n str) -> Option<&'n str> {
         let below = self.key.below(item, name)?;
         // A pattern that matches the name of a compound tensor selects all of its parts.
-        let whole = matches!(item.content, Content::Compound(_)).then(|| self.key.below(item, &item.name));
+        let whole = matches!(item.content, ItemContent::Compound(_)).then(|| self.key.below(item, &item.name));
         let whole = whole.flatten().unwrap_or(below);
         let matches = |globs: &GlobSet| globs.is_match(below) || globs.is_match(whole);
         let kept = self.include.as_ref().is_none_or(matches)
@@ -255,19 +255,19 @@ impl Rules {
     }
 
     /// Returns true if the tensor is selected and its name begins with the prefix to remove.
-    fn strips(&self, item: &Item, name: &str) -> bool {
+    fn has_stripped_prefix(&self, item: &Item, name: &str) -> bool {
         self.below(item, name).is_some_and(|below| below.starts_with(&self.strip))
     }
 
     /// Returns the name of a tensor in the output; `None` if the tensor is not selected.
-    fn name(&self, item: &Item, name: &str) -> Option<String> {
+    fn output_name(&self, item: &Item, name: &str) -> Option<String> {
         let below = self.below(item, name)?;
         let stripped = below.strip_prefix(&self.strip).unwrap_or(below);
         Some(if stripped.is_empty() { "tensor".to_owned() } else { stripped.to_owned() })
     }
 }
 
-fn globs(patterns: &[String]) -> Result<Option<GlobSet>> {
+fn compile_globs(patterns: &[String]) -> Result<Option<GlobSet>> {
     if patterns.is_empty() {
         return Ok(None);
     }
@@ -298,7 +298,7 @@ fn key_of_weights(checkpoint: &Checkpoint, notes: &mut Vec<Note>) -> Result<Opti
         }
     }
     let owned = |(key, tensors, nbytes): (&str, u64, u64)| (key.to_owned(), tensors, nbytes);
-    let (weights, others): (Vec<_>, Vec<_>) = sizes.into_iter().partition(|(key, ..)| WEIGHTS.contains(key));
+    let (weights, others): (Vec<_>, Vec<_>) = sizes.into_iter().partition(|(key, ..)| WEIGHT_KEYS.contains(key));
     match weights.as_slice() {
         [] => Ok(None),
         [(key, tensors, _)] => {

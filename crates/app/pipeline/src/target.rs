@@ -6,9 +6,9 @@ use crate::back::carton::CartonOptions;
 use crate::back::safetensors::SafetensorsOptions;
 use crate::back::torch::TorchOptions;
 use crate::back::triton::TritonOptions;
-use crate::back::{Format, Job, Kept, Plan};
-use crate::kind::foreign;
-use crate::notes::Notes;
+use crate::back::{OutputFormat, OutputJob, NonTensorParts, OutputPlan};
+use crate::output_kind::foreign;
+use crate::note_collector::Notes;
 use crate::{InvalidOption, OutputKind, OutputReport, Result};
 
 /// Output format of a conversion, with the options of this format.
@@ -116,7 +116,7 @@ impl Target {
     }
 
     /// Returns the implementation of the output format.
-    pub(crate) fn format(&self) -> &dyn Format {
+    pub(crate) fn format(&self) -> &dyn OutputFormat {
         match self {
             Self::Carton(options) => options,
             Self::Safetensors(options) => options,
@@ -131,10 +131,10 @@ impl Target {
     /// Those of [`Format::plan`].
     pub(crate) fn plan<'p>(
         &'p self,
-        job: &Job<'p>,
-        kept: Kept,
+        job: &OutputJob<'p>,
+        kept: NonTensorParts,
         notes: &mut Notes<'_>,
-    ) -> Result<Plan<'p, OutputReport>> {
+    ) -> Result<OutputPlan<'p, OutputReport>> {
         Ok(match self {
             Self::Carton(options) => options.plan(job, kept, notes)?.map(OutputReport::Carton),
             Self::Safetensors(options) => options.plan(job, kept, notes)?.map(OutputReport::Safetensors),

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use pickle_vm::trace::{self, Options, Summary, TraceError, View};
-use pickle_vm::{Heap, Limits, ObjectId};
+use pickle_vm::trace::{self, ListingOptions, Summary, TraceError, View};
+use pickle_vm::{Heap, PickleLimits, ObjectId};
 use torch_import::{Pickles, annotate, count_tensors};
 
 use crate::{Error, Result};
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 pub struct TraceOptions {
     /// Path of a checkpoint, or of a bare pickle.
     pub input: PathBuf,
-    pub listing: Listing,
+    pub listing: TraceListing,
     /// Index of the pickle, counted from 0, if several follow each other; `None` for the pickle with the root object.
     pub pickle: Option<usize>,
 }
@@ -29,7 +29,7 @@ impl TraceOptions {
 
 /// Kind of listing to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listing {
+pub enum TraceListing {
     /// Instructions of the pickle and their effects.
     Trace {
         /// Form in which each instruction is shown.
@@ -45,7 +45,7 @@ pub enum Listing {
     Disassembly,
 }
 
-impl Default for Listing {
+impl Default for TraceListing {
     fn default() -> Self {
         Self::Trace { view: View::Steps, full: false, limit: None }
     }
@@ -66,25 +66,25 @@ pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
     })?;
     let pickle = pickles.pickle(options.pickle).map_err(at)?;
     match options.listing {
-        Listing::Disassembly => trace::dis(pickle, out).map_err(|error| failed(path, error))?,
-        Listing::Summary => {
-            let summary = Summary::read(pickle, &Limits::default());
+        TraceListing::Disassembly => trace::dis(pickle, out).map_err(|error| trace_error(path, error))?,
+        TraceListing::Summary => {
+            let summary = Summary::read(pickle, &PickleLimits::default());
             let summary = summary.map_err(|error| Error::at(path)(Error::Pickle(error)))?;
             summary.write(count_tensors(&summary.pickle.heap), out).map_err(Error::Output)?;
         }
-        Listing::Trace { view, full, limit } => {
+        TraceListing::Trace { view, full, limit } => {
             let container = pickles.container();
             let annotate = |heap: &Heap<'_>, id: ObjectId| annotate(container, heap, id);
             let file = path.display().to_string();
             let (file, annotate) = (Some(file.as_str()), Some(&annotate as &trace::Annotate<'_>));
-            let options = Options { view, full, limit, file, annotate, ..Options::default() };
-            trace::write(pickle, &options, out).map_err(|error| failed(path, error))?;
+            let options = ListingOptions { view, full, limit, file, annotate, ..ListingOptions::default() };
+            trace::write(pickle, &options, out).map_err(|error| trace_error(path, error))?;
         }
     }
     out.flush().map_err(Error::Output)
 }
 
-fn failed(path: &Path, error: TraceError) -> Error {
+fn trace_error(path: &Path, error: TraceError) -> Error {
     match error {
         TraceError::Write(reason) => Error::Output(reason),
         TraceError::Pickle(reason) => Error::at(path)(Error::Pickle(reason)),

@@ -8,7 +8,7 @@ use pickle_vm::{Heap, Object, ObjectId};
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 use tensor::{Compound, Tensors};
-use torch_import::{Checkpoint, EncodedBytes, Extent, Value};
+use torch_import::{Checkpoint, EncodedBytes, ValueExtent, Value};
 
 /// Maximum depth of nested calls that are rendered.
 const MAX_DEPTH: usize = 8;
@@ -43,7 +43,7 @@ impl ValueRows {
 
     /// Returns the rows in the order of the file.
     pub fn rows(&self) -> impl Iterator<Item = ValueRow> {
-        let mut shown = Shown::new(&self.checkpoint);
+        let mut shown = ValueRenderer::new(&self.checkpoint);
         self.listed.iter().map(move |(path, value)| shown.row(path.clone(), value))
     }
 }
@@ -57,25 +57,25 @@ impl Serialize for ValueRows {
 /// Renders values as JSON. A value without a JSON form becomes an object with one key that starts with `$`: `$float` for
 /// `nan`, `inf` or `-inf`, `$int` for decimal digits beyond 64 bits, `$bytes` for hexadecimal digits, `$global` and `$call`
 /// for names in the pickle, `$items` for dicts inside calls, `$more` for values that are too large.
-struct Shown<'h, 'p> {
+struct ValueRenderer<'h, 'p> {
     /// Objects of the pickle, if the checkpoint has one.
     heap: Option<&'h Heap<'p>>,
     /// Number of objects that may still be rendered for the current value.
-    left: usize,
+    value_objects_left: usize,
     /// Numbers of objects inside values, and of bytes of text, that may still be rendered for all values together. A pickle
     /// of a megabyte can have half a million names for one value.
-    objects: usize,
-    bytes: usize,
+    total_objects_left: usize,
+    total_bytes_left: usize,
 }
 
-impl<'h> Shown<'h, 'h> {
+impl<'h> ValueRenderer<'h, 'h> {
     fn new(checkpoint: &'h Checkpoint) -> Self {
         let len = usize::try_from(checkpoint.pickle_len()).unwrap_or(usize::MAX);
         Self {
             heap: checkpoint.heap(),
-            left: 0,
-            objects: (len / 2).saturating_add(1 << 20),
-            bytes: len.saturating_mul(4).saturating_add(16 << 20),
+            value_objects_left: 0,
+            total_objects_left: (len / 2).saturating_add(1 << 20),
+            total_bytes_left: len.saturating_mul(4).saturating_add(16 << 20),
         }
     }
 
@@ -84,7 +84,7 @@ impl<'h> Shown<'h, 'h> {
         let (type_name, value) = match value {
             Value::Object { object, extent } => (self.type_name(*object), self.object(*object, *extent)),
             Value::Text(text) => {
-                let shown = self.spend(text.len()).map(|()| Json::from(&**text));
+                let shown = self.spend_bytes(text.len()).map(|()| Json::from(&**text));
                 (Cow::Borrowed("str"), shown.unwrap_or_else(|| json!({ "$more": "str" })))
             }
             _ => (Cow::Borrowed("object"), json!({ "$more": "object" })),
@@ -92,12 +92,12 @@ impl<'h> Shown<'h, 'h> {
         ValueRow { path, type_name, value }
     }
 
-    fn object(&mut self, id: ObjectId, extent: Extent) -> Json {
+    fn object(&mut self, id: ObjectId, extent: ValueExtent) -> Json {
         match extent {
-            Extent::Cycle => json!({ "$cycle": true }),
-            Extent::Cut => self.more(id),
+            ValueExtent::Cycle => json!({ "$cycle": true }),
+            ValueExtent::Cut => self.more_placeholder(id),
             _ => {
-                self.left = MAX_OBJECTS;
+                self.value_objects_left = MAX_OBJECTS;
                 self.json(id, 0)
             }
         }
@@ -112,34 +112,34 @@ impl<'h> Shown<'h, 'h> {
         class.map_or(heap.get(id).type_name().into(), Cow::Owned)
     }
 
-    fn more(&self, id: ObjectId) -> Json {
+    fn more_placeholder(&self, id: ObjectId) -> Json {
         json!({ "$more": self.heap.map_or("object", |heap| heap.get(id).type_name()) })
     }
 
     /// Deducts the length of a text from the remaining bytes; `None` if the text is too long.
-    fn spend(&mut self, bytes: usize) -> Option<()> {
+    fn spend_bytes(&mut self, bytes: usize) -> Option<()> {
         if bytes > MAX_BYTES {
             return None;
         }
-        self.bytes = self.bytes.checked_sub(bytes)?;
+        self.total_bytes_left = self.total_bytes_left.checked_sub(bytes)?;
         Some(())
     }
 
     /// Returns the name of a global; `None` if it is too long.
     fn global(&mut self, id: ObjectId) -> Option<String> {
         let (module, name) = self.heap?.global(id)?;
-        self.spend(module.len().saturating_add(name.len()))?;
+        self.spend_bytes(module.len().saturating_add(name.len()))?;
         Some(format!("{module}.{name}"))
     }
 
     fn json(&mut self, id: ObjectId, depth: usize) -> Json {
-        self.try_json(id, depth).unwrap_or_else(|| self.more(id))
+        self.try_json(id, depth).unwrap_or_else(|| self.more_placeholder(id))
     }
 
     /// Renders an object; `None` if it is too large.
     fn try_json(&mut self, id: ObjectId, depth: usize) -> Option<Json> {
         let heap = self.heap?;
-        self.left = self.left.checked_sub(1)?;
+        self.value_objects_left = self.value_objects_left.checked_sub(1)?;
         if depth >= MAX_DEPTH {
             return None;
         }
@@ -150,7 +150,7 @@ impl<'h> Shown<'h, 'h> {
             Object::Long(value) => {
                 // The cost of decimal conversion is quadratic in the length.
                 let len = value.bytes().len();
-                self.spend(len.saturating_mul(len) / 64)?;
+                self.spend_bytes(len.saturating_mul(len) / 64)?;
                 json!({ "$int": value.to_decimal()? })
             }
             Object::Float(value) => match serde_json::Number::from_f64(*value) {
@@ -158,36 +158,36 @@ impl<'h> Shown<'h, 'h> {
                 None => json!({ "$float": value.to_string().to_lowercase() }),
             },
             Object::Text(text) => {
-                self.spend(text.bytes().len())?;
+                self.spend_bytes(text.bytes().len())?;
                 json!(text.to_str())
             }
             Object::String(bytes) => {
-                self.spend(bytes.len())?;
+                self.spend_bytes(bytes.len())?;
                 match heap.text(id) {
                     Some(text) => json!(text),
                     None => json!({ "$bytes": hex(bytes) }),
                 }
             }
             Object::Bytes(bytes) | Object::ByteArray(bytes) => {
-                self.spend(bytes.len())?;
+                self.spend_bytes(bytes.len())?;
                 json!({ "$bytes": hex(bytes) })
             }
             Object::Tuple(_) | Object::List(_) | Object::Set(_) | Object::FrozenSet(_) => {
-                self.all(heap.items(id).unwrap_or_default(), depth)?
+                self.json_array(heap.items(id).unwrap_or_default(), depth)?
             }
             Object::Dict(_) => {
                 let pairs = heap.entries(id).unwrap_or_default();
-                if pairs.len() > self.left {
+                if pairs.len() > self.value_objects_left {
                     return None;
                 }
                 let pairs: Option<Json> =
-                    pairs.iter().map(|(key, value)| self.all(&[*key, *value], depth)).collect();
+                    pairs.iter().map(|(key, value)| self.json_array(&[*key, *value], depth)).collect();
                 json!({ "$items": pairs? })
             }
             Object::Global(_) => json!({ "$global": self.global(id)? }),
             Object::Instance(instance) => {
                 if let Some(encoded) = EncodedBytes::find(heap, id) {
-                    self.spend(encoded.encoded_len())?;
+                    self.spend_bytes(encoded.encoded_len())?;
                     if let Some(bytes) = encoded.decode() {
                         return Some(json!({ "$bytes": hex(&bytes) }));
                     }
@@ -195,8 +195,8 @@ impl<'h> Shown<'h, 'h> {
                 let call = self.global(instance.callable);
                 let call = call.map_or(heap.get(id).type_name().into(), Cow::Owned);
                 let args = heap.items(instance.args).unwrap_or_default();
-                let args = self.all(args, depth).unwrap_or_else(|| self.more(instance.args));
-                let state = self.all(instance.state(), depth).unwrap_or_else(|| json!({ "$more": "list" }));
+                let args = self.json_array(args, depth).unwrap_or_else(|| self.more_placeholder(instance.args));
+                let state = self.json_array(instance.state(), depth).unwrap_or_else(|| json!({ "$more": "list" }));
                 json!({ "$call": call, "args": args, "state": state })
             }
             _ => return None,
@@ -204,11 +204,11 @@ impl<'h> Shown<'h, 'h> {
     }
 
     /// Renders several objects as an array; `None` if they exceed the limits.
-    fn all(&mut self, ids: &[ObjectId], depth: usize) -> Option<Json> {
-        if ids.len() > self.left {
+    fn json_array(&mut self, ids: &[ObjectId], depth: usize) -> Option<Json> {
+        if ids.len() > self.value_objects_left {
             return None;
         }
-        self.objects = self.objects.checked_sub(ids.len())?;
+        self.total_objects_left = self.total_objects_left.checked_sub(ids.len())?;
         Some(ids.iter().map(|id| self.json(*id, depth.saturating_add(1))).collect())
     }
 }
@@ -223,7 +223,7 @@ pub(crate) fn document(checkpoint: &Checkpoint, tensors: &Tensors) -> Option<Str
         return None;
     }
     let mut lines = Vec::new();
-    let mut shown = Shown::new(checkpoint);
+    let mut shown = ValueRenderer::new(checkpoint);
     let (mut len, mut left_out) = (0_usize, 0_usize);
     for (path, value) in checkpoint.notable_values() {
         let line = json!(shown.row(path.to_owned(), value)).to_string();

@@ -5,12 +5,12 @@ use std::time::Instant;
 use checkpoint_files::Companion;
 use decoder::Decoder;
 use tensor::Tensors;
-use torch_import::{Container, LeftOut};
+use torch_import::{Container, Omissions};
 
 use crate::back::commit::commit;
-use crate::back::{Job, Kept, Plan};
+use crate::back::{OutputJob, NonTensorParts, OutputPlan};
 use crate::cast::Casts;
-use crate::notes::Notes;
+use crate::note_collector::Notes;
 use crate::{Conversion, ConvertReport, Observer, Result, Totals};
 
 /// Version of the fields of [`ConvertReport`].
@@ -30,28 +30,28 @@ pub(crate) struct SelectedTensors<'t> {
     pub(crate) misc: &'t [Companion],
     pub(crate) casts: &'t Casts,
     /// Contents of the files that are neither tensors nor values.
-    pub(crate) omitted: LeftOut,
+    pub(crate) omitted: Omissions,
 }
 
 /// Writes the output of a conversion that began at `start`, unless it is a dry run, and returns the report.
 ///
 /// # Errors
 /// When the format cannot represent the tensors, the output cannot be written, or `observer` stops the work.
-pub(crate) fn write(
+pub(crate) fn write_output(
     conversion: &Conversion,
     selected: SelectedTensors<'_>,
-    kept: Kept,
+    kept: NonTensorParts,
     mut notes: Notes<'_>,
     start: Instant,
     observer: &dyn Observer,
 ) -> Result<ConvertReport> {
     let Conversion { options, sources, output, .. } = conversion;
     let SelectedTensors { containers, tensors, decoder, document, values, misc, casts, omitted } = selected;
-    let job = Job {
+    let job = OutputJob {
         sources,
         containers,
         shards: options.shards,
-        given: options.given,
+        overrides: options.given,
         target: output,
         is_folder: conversion.is_folder,
         if_exists: options.if_exists,
@@ -59,17 +59,17 @@ pub(crate) fn write(
         misc,
         tensors,
         decoder,
-        names: options.target.format().names(),
+        target_layout: options.target.format().requested_layout(),
         document,
         values,
     };
-    let Plan { files, report } = options.target.plan(&job, kept, &mut notes)?;
+    let OutputPlan { files, report } = options.target.plan(&job, kept, &mut notes)?;
     let nbytes = files.nbytes()?;
     if options.dry_run {
         drop(files);
     } else {
         let check_inputs = || {
-            casts.count(observer)?;
+            casts.count_out_of_range(observer)?;
             containers.iter().try_for_each(Container::check_unchanged)
         };
         commit(files, (output, options.if_exists), &check_inputs, observer)
@@ -87,7 +87,7 @@ pub(crate) fn write(
         to: options.target.kind(),
         written: !options.dry_run,
         nbytes,
-        made,
+        format_report: made,
         tensors: tensors.len(),
         totals: Totals::from_tensors(tensors.iter().map(|(_, tensor)| tensor)),
         casts: casts.reports(),

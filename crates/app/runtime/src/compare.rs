@@ -8,7 +8,7 @@ use serde::Serialize;
 use tensor::Tensor;
 
 use crate::Result;
-use crate::numbers::doubles;
+use crate::numbers::read_f64;
 
 /// Largest allowed difference of two numbers: `relative × |expected|`, plus the larger of `absolute` and
 /// `of_largest × |largest|`, where `largest` is the largest finite number of the expected output.
@@ -31,19 +31,19 @@ impl Default for Tolerance {
 
 impl Tolerance {
     /// Creates a tolerance with `number` as both the relative and the absolute allowance.
-    pub fn both(number: f64) -> Self {
+    pub fn relative_and_absolute(number: f64) -> Self {
         Self { relative: number, absolute: number, of_largest: 0.0 }
     }
 
     /// Returns the tolerance of `numpy.allclose`, with an allowance of at least 1e-4 of the largest number. Each output of a
     /// model is a sum of products, which other CPUs and other numbers of threads add in another order. The error of a sum
     /// depends on its terms, so it can be larger than a sum near zero. `docs/running.md` has a measurement.
-    pub fn of_sums() -> Self {
+    pub fn for_sums() -> Self {
         Self { of_largest: 1e-4, ..Self::default() }
     }
 
     /// Resolves `of_largest` into an absolute allowance, for an output with these expected numbers.
-    pub(crate) fn within(self, expected: &[f64]) -> Self {
+    pub(crate) fn for_expected(self, expected: &[f64]) -> Self {
         let finite = expected.iter().map(|number| number.abs()).filter(|number| number.is_finite());
         Self {
             absolute: self.absolute.max(self.of_largest * finite.fold(0.0, f64::max)),
@@ -62,30 +62,30 @@ impl Tolerance {
 }
 
 /// Difference of an output from the expected one.
-pub(crate) struct Comparison {
+pub(crate) struct OutputDifference {
     /// Largest absolute difference of two elements; `None` if there are no elements, or if the shapes differ.
     pub(crate) largest: Option<f64>,
     /// Description of the mismatch; `None` if the output is within the tolerance.
-    pub(crate) what: Option<String>,
+    pub(crate) difference_text: Option<String>,
 }
 
-pub(crate) fn compare(
+pub(crate) fn compare_output(
     name: &str,
     found: &Tensor,
     expected: &Tensor,
     tolerance: Tolerance,
-) -> Result<Comparison> {
-    let other = |what: String| Ok(Comparison { largest: None, what: Some(what) });
+) -> Result<OutputDifference> {
+    let other = |what: String| Ok(OutputDifference { largest: None, difference_text: Some(what) });
     if found.dtype() != expected.dtype() {
         return other(format!("is {}, expected {}", found.dtype(), expected.dtype()));
     }
     if found.shape() != expected.shape() {
         return other(format!("has the shape {:?}, expected {:?}", found.shape(), expected.shape()));
     }
-    let (Some(a), Some(b)) = (doubles(name, found)?, doubles(name, expected)?) else {
+    let (Some(a), Some(b)) = (read_f64(name, found)?, read_f64(name, expected)?) else {
         return other(format!("is {}, which cannot be compared", found.dtype()));
     };
-    let tolerance = tolerance.within(&b);
+    let tolerance = tolerance.for_expected(&b);
     let mut largest: Option<f64> = None;
     let (mut apart, mut first) = (0_usize, None);
     for (index, (found, expected)) in a.iter().zip(&b).enumerate() {
@@ -100,16 +100,16 @@ pub(crate) fn compare(
         }
     }
     let what = first.map(|(index, found, expected_number)| {
-        let (count, at) = (b.len(), index_of(index as u64, expected.shape()));
+        let (count, at) = (b.len(), unravel_index(index as u64, expected.shape()));
         format!(
             "{apart} of {count} elements differ, the first at {at:?}: {found:?}, expected {expected_number:?}"
         )
     });
-    Ok(Comparison { largest, what })
+    Ok(OutputDifference { largest, difference_text: what })
 }
 
 /// Converts a linear index in C order to the indices of each dimension.
-fn index_of(mut number: u64, shape: &[u64]) -> Vec<u64> {
+fn unravel_index(mut number: u64, shape: &[u64]) -> Vec<u64> {
     let mut index: Vec<u64> = shape
         .iter()
         .rev()
@@ -138,8 +138,8 @@ mod tests {
     fn compared(found: &[f64], expected: &[f64], tolerance: Tolerance) -> (Option<f64>, Option<String>) {
         let shape = |numbers: &[f64]| [numbers.len() as u64];
         let (found, expected) = (doubles(&shape(found), found), doubles(&shape(expected), expected));
-        let comparison = compare("t", &found, &expected, tolerance).expect("in memory");
-        (comparison.largest, comparison.what)
+        let comparison = compare_output("t", &found, &expected, tolerance).expect("in memory");
+        (comparison.largest, comparison.difference_text)
     }
 
     /// The expected values are those of `numpy.allclose(found, expected)` in NumPy 2.4.
@@ -165,13 +165,13 @@ mod tests {
             let (_, what) = compared(&[found], &[expected], Tolerance::default());
             assert_eq!(what.is_none(), close, "{found} {expected} {what:?}");
         }
-        assert_eq!(compared(&[1.5, 4.0], &[1.0, 4.25], Tolerance::both(0.5)), (Some(0.5), None));
+        assert_eq!(compared(&[1.5, 4.0], &[1.0, 4.25], Tolerance::relative_and_absolute(0.5)), (Some(0.5), None));
     }
 
     #[test]
     fn sums_near_zero_are_compared_with_the_largest() {
         let expected = [20.0, 3e-6, -12.5, 0.0];
-        let sums = Tolerance::of_sums();
+        let sums = Tolerance::for_sums();
         for (found, is_close) in [
             ([20.000_1, 8e-6, -12.500_1, -1e-5], true),
             // 1e-4 of the largest number, and 1e-5 of the number itself.
@@ -196,10 +196,10 @@ mod tests {
     fn the_first_difference_is_reported() {
         let (found, expected) =
             (doubles(&[2, 2], &[1.0, 2.0, 9.0, 5.0]), doubles(&[2, 2], &[1.0, 2.0, 3.0, 4.0]));
-        let comparison = compare("t", &found, &expected, Tolerance::default()).expect("in memory");
+        let comparison = compare_output("t", &found, &expected, Tolerance::default()).expect("in memory");
         assert_eq!(comparison.largest, Some(6.0));
         let text = "2 of 4 elements differ, the first at [1, 0]: 9.0, expected 3.0";
-        assert_eq!(comparison.what.as_deref(), Some(text));
+        assert_eq!(comparison.difference_text.as_deref(), Some(text));
         assert_eq!(compared(&[], &[], Tolerance::default()), (None, None));
         let shape = compared(&[1.0], &[1.0, 2.0], Tolerance::default()).1;
         assert_eq!(shape.as_deref(), Some("has the shape [1], expected [2]"));

@@ -29,7 +29,7 @@ pub enum Error {
         "{}: `{}` of the model is not what a conversion writes, so the model cannot run here; Carton's torchscript runner, \
          PyTorch and Triton's PyTorch backend run it", path.display(), record.escape_debug()
     )]
-    OtherCode {
+    ForeignCode {
         path: PathBuf,
         /// First record that differs.
         record: String,
@@ -39,9 +39,9 @@ pub enum Error {
         "{}: carton.toml has the {side} `{}`, which the model does not have; it has {}",
         path.display(), name.escape_debug(), known.join(", ")
     )]
-    Port {
+    UnknownPort {
         path: PathBuf,
-        side: Side,
+        side: PortSide,
         /// Internal name of the port, or its name if it has no internal one.
         name: String,
         /// Names of the model's ports.
@@ -56,7 +56,7 @@ pub enum Error {
         /// Value of the option, as in carton.toml.
         found: String,
     },
-    #[error("{}: {}", path.display(), pipeline::problems(*problems))]
+    #[error("{}: {}", path.display(), pipeline::problem_count_text(*problems))]
     Damaged {
         path: PathBuf,
         /// Number of problems found.
@@ -92,10 +92,10 @@ pub enum Error {
     },
     /// A tensor expands a small storage to too many elements.
     #[error(
-        "tensor `{}`: an expanded view of {} over a storage of {}", name.escape_debug(), pipeline::size(*nbytes),
-        pipeline::size(*storage)
+        "tensor `{}`: an expanded view of {} over a storage of {}", name.escape_debug(), pipeline::format_bytes(*nbytes),
+        pipeline::format_bytes(*storage)
     )]
-    Repeated {
+    ExpandedView {
         name: String,
         /// Size of the tensor's elements, in bytes.
         nbytes: u64,
@@ -114,10 +114,10 @@ impl Error {
             Self::Model(reason) => reason.kind(),
             Self::Tensor { reason, .. } => reason.kind(),
             Self::Runner { .. }
-            | Self::OtherCode { .. }
+            | Self::ForeignCode { .. }
             | Self::OutputDtype { .. }
-            | Self::Repeated { .. } => ErrorKind::Unsupported,
-            Self::Port { .. } | Self::RunnerOption { .. } | Self::Damaged { .. } => ErrorKind::Damaged,
+            | Self::ExpandedView { .. } => ErrorKind::Unsupported,
+            Self::UnknownPort { .. } | Self::RunnerOption { .. } | Self::Damaged { .. } => ErrorKind::Damaged,
             Self::Input(_) | Self::NoOutput { .. } | Self::NotAModel { .. } => ErrorKind::Input,
             Self::Cancelled => ErrorKind::Cancelled,
         }
@@ -126,12 +126,12 @@ impl Error {
 
 /// Side of a model that a port belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum PortSide {
     Input,
     Output,
 }
 
-impl std::fmt::Display for Side {
+impl std::fmt::Display for PortSide {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Input => "input",
@@ -158,7 +158,7 @@ pub enum InputError {
     },
     /// An input is given twice.
     #[error("the input `{}` is given twice", name.escape_debug())]
-    Twice {
+    DuplicateInput {
         name: String,
     },
     /// The dtype of an input is not the declared one.
@@ -196,7 +196,7 @@ pub enum InputError {
     },
     /// Only one of `past_key` and `past_value` is given.
     #[error("one of past_key and past_value is missing: they come together")]
-    HalfPast,
+    IncompletePast,
     /// The model takes numbers, and the input holds something else.
     #[error("the input `{}` is {found}, which the model does not take", name.escape_debug())]
     NotNumbers {

@@ -32,8 +32,8 @@ mod session;
 mod weights;
 
 pub use compare::Tolerance;
-pub use error::{Error, InputError, Result, Side};
-pub use ports::Port;
-pub use runnable::{Kind, OpenOptions, Runnable};
-pub use self_test::{Outcome, OutputRow, SelfTestOptions, SelfTestReport, TestRow, self_test};
+pub use error::{Error, InputError, Result, PortSide};
+pub use ports::RunnablePort;
+pub use runnable::{RunnableKind, OpenOptions, Runnable};
+pub use self_test::{TestOutcome, OutputRow, SelfTestOptions, SelfTestReport, TestRow, self_test};
 pub use session::Session;

@@ -4,15 +4,15 @@
 
 use byte_source::Observer;
 use carton_format::{DataType, Dimension, Shape};
-use decoder::interface::{Call, DecoderPort, InvalidCall, PortDim, PortSizes};
+use decoder::interface::{DecoderCall, DecoderPort, InvalidCall, PortDim, PortSizes};
 use forward::{Model, Rows};
 use tensor::{Dtype, Tensor};
 
-use crate::numbers::{doubles, floats, integers};
-use crate::{Error, InputError, Port, Result, ports};
+use crate::numbers::{read_f64, f32_tensor, read_i64};
+use crate::{Error, InputError, RunnablePort, Result, ports};
 
 /// Returns the inputs and outputs of a decoder whose carton declares none.
-pub(crate) fn ports(decoder: &decoder::Decoder) -> (Vec<Port>, Vec<Port>) {
+pub(crate) fn default_ports(decoder: &decoder::Decoder) -> (Vec<RunnablePort>, Vec<RunnablePort>) {
     let sizes = PortSizes::from(decoder);
     let dimension = |dim| match dim {
         PortDim::Symbol(symbol) => Dimension::Symbol(symbol.to_owned()),
@@ -21,27 +21,27 @@ pub(crate) fn ports(decoder: &decoder::Decoder) -> (Vec<Port>, Vec<Port>) {
     let port = |port: DecoderPort| {
         let shape = Shape::Dimensions(port.shape(&sizes).into_iter().map(dimension).collect());
         let dtype = if port.dtype() == Dtype::Int64 { DataType::Int64 } else { DataType::Float32 };
-        Port::new(&carton_format::Port::new(port.name(), dtype, shape), port.is_optional())
+        RunnablePort::new(&carton_format::Port::new(port.name(), dtype, shape), port.is_optional())
     };
     (DecoderPort::INPUTS.map(port).into(), DecoderPort::OUTPUTS.map(port).into())
 }
 
 /// Decoder with the ports that carton.toml declares.
-pub(crate) struct Decoder<'r> {
+pub(crate) struct DecoderRun<'r> {
     pub(crate) model: &'r Model,
-    pub(crate) inputs: &'r [Port],
-    pub(crate) outputs: &'r [Port],
+    pub(crate) inputs: &'r [RunnablePort],
+    pub(crate) outputs: &'r [RunnablePort],
 }
 
-impl Decoder<'_> {
+impl DecoderRun<'_> {
     pub(crate) fn infer(
         &self,
         inputs: &[(String, Tensor)],
         wanted: Option<&[String]>,
         observer: &dyn Observer,
     ) -> Result<Vec<(String, Tensor)>> {
-        let inputs = self.batched(inputs);
-        ports::check(self.inputs, &inputs)?;
+        let inputs = self.with_batch_dimension(inputs);
+        ports::check_inputs_fit(self.inputs, &inputs)?;
         let input = |own: DecoderPort| {
             let port = self.inputs.iter().find(|port| port.internal() == own.name())?;
             inputs.iter().find(|(name, _)| *name == port.name)
@@ -61,12 +61,12 @@ impl Decoder<'_> {
                 given.push(port);
             }
         }
-        let call = Call::new(&given).map_err(|invalid| match invalid {
+        let call = DecoderCall::new(&given).map_err(|invalid| match invalid {
             InvalidCall::NoTokens => missing(),
-            InvalidCall::HalfPast => InputError::HalfPast,
+            InvalidCall::IncompletePast => InputError::IncompletePast,
         })?;
         let (name, tokens) = input(DecoderPort::Tokens).ok_or_else(missing)?;
-        let ids = integers(name, tokens)?.ok_or_else(|| InputError::Dtype {
+        let ids = read_i64(name, tokens)?.ok_or_else(|| InputError::Dtype {
             name: name.clone(),
             found: tokens.dtype().name().to_owned(),
             expected: "integers",
@@ -82,11 +82,11 @@ impl Decoder<'_> {
             _ => self.model.cache(batch_len)?,
         };
         let logits = self.model.forward(&ids, batch_len, &mut cache, rows, observer)?;
-        let is_wanted = |port: &Port| wanted.is_none_or(|wanted| wanted.contains(&port.name));
+        let is_wanted = |port: &RunnablePort| wanted.is_none_or(|wanted| wanted.contains(&port.name));
         // A caller that lists keys and values as outputs does not also have to give `use_cache`.
         let returns_cache = call.returns_cache || wanted.is_some();
-        let own = |port: &Port| DecoderPort::from_name(port.internal());
-        let is_present = |port: &Port| own(port).is_some_and(DecoderPort::is_present);
+        let own = |port: &RunnablePort| DecoderPort::from_name(port.internal());
+        let is_present = |port: &RunnablePort| own(port).is_some_and(DecoderPort::is_present);
         let needs_cache =
             returns_cache && self.outputs.iter().any(|port| is_present(port) && is_wanted(port));
         let present = if needs_cache { Some(cache.tensors()?) } else { None };
@@ -95,7 +95,7 @@ impl Decoder<'_> {
             let tensor = match (own(port), &present) {
                 (Some(DecoderPort::Logits), _) => {
                     let seq = if rows == Rows::Last { 1 } else { seq };
-                    floats(vec![batch, seq, self.model.vocab() as u64], &logits)
+                    f32_tensor(vec![batch, seq, self.model.vocab() as u64], &logits)
                 }
                 (Some(DecoderPort::PresentKey), Some([keys, _])) => Some(keys.clone()),
                 (Some(DecoderPort::PresentValue), Some([_, values])) => Some(values.clone()),
@@ -107,12 +107,12 @@ impl Decoder<'_> {
     }
 
     /// Adds a batch dimension of 1 to tokens with one dimension, as the description of the input promises.
-    fn batched(&self, inputs: &[(String, Tensor)]) -> Vec<(String, Tensor)> {
-        let is_tokens = |port: &&Port| port.internal() == DecoderPort::Tokens.name();
+    fn with_batch_dimension(&self, inputs: &[(String, Tensor)]) -> Vec<(String, Tensor)> {
+        let is_tokens = |port: &&RunnablePort| port.internal() == DecoderPort::Tokens.name();
         let tokens = self.inputs.iter().find(is_tokens).map(|port| port.name.as_str());
         let batched = |(name, tensor): &(String, Tensor)| {
             let is_row = Some(name.as_str()) == tokens && tensor.shape().len() == 1;
-            let row = if is_row { as_row(tensor) } else { None };
+            let row = if is_row { add_batch_dimension(tensor) } else { None };
             (name.clone(), row.unwrap_or_else(|| tensor.clone()))
         };
         inputs.iter().map(batched).collect()
@@ -121,11 +121,11 @@ impl Decoder<'_> {
 
 /// Reads a switch such as `last_only`: true if any of its elements is nonzero.
 fn is_on(name: &str, switch: &Tensor) -> Result<bool> {
-    Ok(doubles(name, switch)?.is_some_and(|numbers| numbers.iter().any(|number| *number != 0.0)))
+    Ok(read_f64(name, switch)?.is_some_and(|numbers| numbers.iter().any(|number| *number != 0.0)))
 }
 
 /// Adds a first dimension of 1 to a tensor of one dimension; `None` for any other tensor.
-fn as_row(tensor: &Tensor) -> Option<Tensor> {
+fn add_batch_dimension(tensor: &Tensor) -> Option<Tensor> {
     let &[_] = tensor.shape() else { return None };
     tensor.unsqueeze(0)
 }

@@ -9,17 +9,17 @@ use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 use crate::{Error, Result};
 
 /// Largest number of bytes by which a tensor may exceed its storage: an expanded scalar can have terabytes.
-const REPEATED_MAX: u64 = 256 << 20;
+const EXPANSION_MAX: u64 = 256 << 20;
 
 /// Returns the elements in C order, little-endian; borrowed from the mapped file where possible.
-pub(crate) fn bytes<'t>(name: &str, tensor: &'t Tensor) -> Result<Cow<'t, [u8]>> {
+pub(crate) fn bytes_in_c_order<'t>(name: &str, tensor: &'t Tensor) -> Result<Cow<'t, [u8]>> {
     if let Some(bytes) = tensor.mapped_bytes() {
         return Ok(Cow::Borrowed(bytes));
     }
     let failed = |reason| Error::Tensor { name: name.to_owned(), reason };
     let storage = tensor.storage().len();
-    if tensor.nbytes() > storage.saturating_add(REPEATED_MAX) {
-        return Err(Error::Repeated { name: name.to_owned(), nbytes: tensor.nbytes(), storage });
+    if tensor.nbytes() > storage.saturating_add(EXPANSION_MAX) {
+        return Err(Error::ExpandedView { name: name.to_owned(), nbytes: tensor.nbytes(), storage });
     }
     let mut out = Vec::new();
     let len = usize::try_from(tensor.nbytes()).map_err(|_| failed(io::ErrorKind::OutOfMemory.into()))?;
@@ -29,26 +29,26 @@ pub(crate) fn bytes<'t>(name: &str, tensor: &'t Tensor) -> Result<Cow<'t, [u8]>>
 }
 
 /// Converts the elements to the nearest f64; `None` if the dtype has no such conversion.
-pub(crate) fn doubles(name: &str, tensor: &Tensor) -> Result<Option<Vec<f64>>> {
+pub(crate) fn read_f64(name: &str, tensor: &Tensor) -> Result<Option<Vec<f64>>> {
     let Some(tensor) = tensor.cast(Dtype::Float64) else { return Ok(None) };
-    let bytes = bytes(name, &tensor)?;
+    let bytes = bytes_in_c_order(name, &tensor)?;
     Ok(Some(bytes.as_chunks::<8>().0.iter().map(|it| f64::from_le_bytes(*it)).collect()))
 }
 
 /// Converts the elements to i64; `None` unless the dtype is an integer type.
-pub(crate) fn integers(name: &str, tensor: &Tensor) -> Result<Option<Vec<i64>>> {
+pub(crate) fn read_i64(name: &str, tensor: &Tensor) -> Result<Option<Vec<i64>>> {
     use Dtype::{Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
     if !matches!(tensor.dtype(), Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64) {
         return Ok(None);
     }
     // A number of 2^63 or more becomes negative, which is no valid token either.
     let Some(tensor) = tensor.cast(Int64) else { return Ok(None) };
-    let bytes = bytes(name, &tensor)?;
+    let bytes = bytes_in_c_order(name, &tensor)?;
     Ok(Some(bytes.as_chunks::<8>().0.iter().map(|it| i64::from_le_bytes(*it)).collect()))
 }
 
 /// Creates an f32 tensor in memory; `None` if the shape does not fit the numbers.
-pub(crate) fn floats(shape: Vec<u64>, numbers: &[f32]) -> Option<Tensor> {
+pub(crate) fn f32_tensor(shape: Vec<u64>, numbers: &[f32]) -> Option<Tensor> {
     let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     let stride = contiguous_strides(&shape);
     Tensor::new(Dtype::Float32, shape, stride, 0, Storage::owned(bytes)).ok()

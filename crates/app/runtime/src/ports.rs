@@ -16,7 +16,7 @@ const ANY: &str = "*";
 /// Input or output of a carton.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Port {
+pub struct RunnablePort {
     /// Name of the port for callers.
     pub name: String,
     /// Name in the model, if it differs from `name`.
@@ -29,7 +29,7 @@ pub struct Port {
     pub description: Option<String>,
 }
 
-impl Port {
+impl RunnablePort {
     pub(crate) fn new(port: &carton_format::Port, optional: bool) -> Self {
         Self {
             name: port.name.clone(),
@@ -53,7 +53,7 @@ impl Port {
 }
 
 /// Checks names, dtypes and shapes of inputs against the ports of a model.
-pub(crate) fn check(ports: &[Port], inputs: &[(String, Tensor)]) -> Result<(), InputError> {
+pub(crate) fn check_inputs_fit(ports: &[RunnablePort], inputs: &[(String, Tensor)]) -> Result<(), InputError> {
     let mut seen: HashMap<&str, &Tensor> = HashMap::with_capacity(inputs.len());
     let mut symbols = Symbols::default();
     for (name, tensor) in inputs {
@@ -62,7 +62,7 @@ pub(crate) fn check(ports: &[Port], inputs: &[(String, Tensor)]) -> Result<(), I
             return Err(InputError::Unknown { name: name.clone(), known });
         };
         if seen.insert(name, tensor).is_some() {
-            return Err(InputError::Twice { name: name.clone() });
+            return Err(InputError::DuplicateInput { name: name.clone() });
         }
         if port.tensor_dtype() != Some(tensor.dtype()) {
             let (found, expected) = (tensor.dtype().name().to_owned(), port.dtype.name());
@@ -84,7 +84,7 @@ struct Symbols<'p> {
 }
 
 impl<'p> Symbols<'p> {
-    fn bind(&mut self, port: &'p Port, shape: &[u64]) -> Result<(), InputError> {
+    fn bind(&mut self, port: &'p RunnablePort, shape: &[u64]) -> Result<(), InputError> {
         let differs = |symbol: &str, first_input: &str, first: String, second: String| {
             let (symbol, first_input) = (symbol.to_owned(), first_input.to_owned());
             Err(InputError::Symbol { symbol, first_input, first, second_input: port.name.clone(), second })
@@ -129,8 +129,8 @@ mod tests {
 
     use super::*;
 
-    fn port(name: &str, dtype: DataType, shape: Shape, optional: bool) -> Port {
-        Port::new(&carton_format::Port::new(name, dtype, shape), optional)
+    fn port(name: &str, dtype: DataType, shape: Shape, optional: bool) -> RunnablePort {
+        RunnablePort::new(&carton_format::Port::new(name, dtype, shape), optional)
     }
 
     fn dims(text: &str) -> Shape {
@@ -141,10 +141,10 @@ mod tests {
         Shape::Dimensions(text.split(' ').filter(|part| !part.is_empty()).map(dimension).collect())
     }
 
-    fn checked(ports: &[Port], inputs: &[(&str, Tensor)]) -> Option<String> {
+    fn checked(ports: &[RunnablePort], inputs: &[(&str, Tensor)]) -> Option<String> {
         let inputs: Vec<_> =
             inputs.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
-        check(ports, &inputs).err().map(|error| error.to_string())
+        check_inputs_fit(ports, &inputs).err().map(|error| error.to_string())
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{Action, Observer, Work};
+use byte_source::{Action, Observer, ProgressReporter};
 use carton_format::{Config, MODEL_PT};
 use carton_reader::Carton;
 use decoder::interface::DecoderPort;
@@ -12,9 +12,9 @@ use tensor::{Tensor, Tensors};
 use torch_import::{Checkpoint, Container};
 use torchscript::Recognised;
 
-use crate::model::{self, Decoder};
-use crate::weights::exported;
-use crate::{Error, Port, Result, Side, ports};
+use crate::model::{self, DecoderRun};
+use crate::weights::export_tensor;
+use crate::{Error, RunnablePort, Result, PortSide, ports};
 
 /// Name of Carton's runner for TorchScript archives.
 const TORCHSCRIPT: &str = "torchscript";
@@ -52,9 +52,9 @@ impl OpenOptions {
 pub struct Runnable {
     carton: Carton,
     config: Config,
-    kind: Kind,
-    inputs: Vec<Port>,
-    outputs: Vec<Port>,
+    kind: RunnableKind,
+    inputs: Vec<RunnablePort>,
+    outputs: Vec<RunnablePort>,
     tensors: Tensors,
     /// Keeps the model's file mapped.
     _container: Container,
@@ -63,7 +63,7 @@ pub struct Runnable {
 /// Kind of model in a carton.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum RunnableKind {
     /// Decoder, which takes tokens and returns logits.
     Decoder(Arc<forward::Model>),
     /// Module that returns its tensors by name.
@@ -98,7 +98,7 @@ impl Runnable {
             return Err(Error::Runner { path: path.to_owned(), runner: runner.clone() });
         }
         let threads = threads(path, &config, options)?;
-        let container = carton_tools::model(&carton, observer)?;
+        let container = carton_tools::open_model(&carton, observer)?;
         let checkpoint = Checkpoint::read(&container).map_err(|reason| {
             failed(carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) })
         })?;
@@ -109,12 +109,12 @@ impl Runnable {
                 let torchscript::Model { decoder, assignment, tensors } = *found;
                 let options = forward::Options { threads };
                 let made = forward::Model::new(&decoder, &tensors, &assignment, &options)?;
-                (Kind::Decoder(Arc::new(made)), Some(model::ports(&decoder)), tensors)
+                (RunnableKind::Decoder(Arc::new(made)), Some(model::default_ports(&decoder)), tensors)
             }
-            Recognised::Weights { tensors } => (Kind::Weights, None, tensors),
-            Recognised::Other { record } => return Err(Error::OtherCode { path: path.to_owned(), record }),
+            Recognised::Weights { tensors } => (RunnableKind::Weights, None, tensors),
+            Recognised::Other { record } => return Err(Error::ForeignCode { path: path.to_owned(), record }),
         };
-        let (inputs, outputs) = declared(path, &config, defaults, &tensors)?;
+        let (inputs, outputs) = merge_ports(path, &config, defaults, &tensors)?;
         Ok(Self { carton, config, kind, inputs, outputs, tensors, _container: container })
     }
 
@@ -124,7 +124,7 @@ impl Runnable {
     }
 
     /// Returns the kind of model in the carton.
-    pub fn kind(&self) -> &Kind {
+    pub fn kind(&self) -> &RunnableKind {
         &self.kind
     }
 
@@ -138,12 +138,12 @@ impl Runnable {
     }
 
     /// Returns the inputs. A model has the inputs that carton.toml declares, or its own if carton.toml declares none.
-    pub fn inputs(&self) -> &[Port] {
+    pub fn inputs(&self) -> &[RunnablePort] {
         &self.inputs
     }
 
     /// Returns the outputs. For weights, there is one output for each tensor that carton.toml declares.
-    pub fn outputs(&self) -> &[Port] {
+    pub fn outputs(&self) -> &[RunnablePort] {
         &self.outputs
     }
 
@@ -166,11 +166,11 @@ impl Runnable {
             Err(error) => return Err(failed(error)),
         };
         if entry.len > limit {
-            return Err(failed(carton_reader::Error::Large { path, found: entry.len, limit }));
+            return Err(failed(carton_reader::Error::OversizedDocument { path, found: entry.len, limit }));
         }
         let mut bytes = Vec::new();
         let read = self.carton.read(&path).map_err(failed)?.read_to_end(&mut bytes);
-        read.map_err(|reason| failed(self.carton.unwrapped(&path, reason)))?;
+        read.map_err(|reason| failed(self.carton.reader_error(&path, reason)))?;
         Ok(Some(bytes))
     }
 
@@ -197,27 +197,27 @@ impl Runnable {
         observer: &dyn Observer,
     ) -> Result<Vec<(String, Tensor)>> {
         match &self.kind {
-            Kind::Decoder(model) => {
-                let decoder = Decoder { model, inputs: &self.inputs, outputs: &self.outputs };
+            RunnableKind::Decoder(model) => {
+                let decoder = DecoderRun { model, inputs: &self.inputs, outputs: &self.outputs };
                 decoder.infer(inputs, wanted, observer)
             }
-            Kind::Weights => {
-                ports::check(&self.inputs, inputs)?;
-                self.returned(wanted)
+            RunnableKind::Weights => {
+                ports::check_inputs_fit(&self.inputs, inputs)?;
+                self.exported_tensors(wanted)
             }
         }
     }
 
     /// Returns the wanted tensors as a module of weights exports them.
-    fn returned(&self, wanted: Option<&[String]>) -> Result<Vec<(String, Tensor)>> {
-        let export = |name: &str, tensor: &Tensor| Ok((name.to_owned(), exported(name, tensor)?));
+    fn exported_tensors(&self, wanted: Option<&[String]>) -> Result<Vec<(String, Tensor)>> {
+        let export = |name: &str, tensor: &Tensor| Ok((name.to_owned(), export_tensor(name, tensor)?));
         let Some(wanted) = wanted else {
             return self.tensors.iter().map(|(name, tensor)| export(name, tensor)).collect();
         };
         let find = |name: &String| {
             // The name of a port may differ from that of its tensor.
             let port = self.outputs.iter().find(|port| port.name == *name);
-            let internal = port.map_or(name.as_str(), Port::internal);
+            let internal = port.map_or(name.as_str(), RunnablePort::internal);
             let tensor = self.tensors.get(internal).ok_or_else(|| self.no_output(name))?;
             export(name, tensor)
         };
@@ -238,7 +238,7 @@ impl Runnable {
 fn verify(carton: &Carton, observer: &dyn Observer) -> Result<()> {
     let name = carton.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
     let total = Some(carton.entries().fold(0_u64, |sum, entry| sum.saturating_add(entry.len)));
-    let report = carton.verify(Work::new(observer, &name, Action::Verify, total))?;
+    let report = carton.verify(ProgressReporter::new(observer, &name, Action::Verify, total))?;
     match report.findings.len() {
         0 => Ok(()),
         problems => Err(Error::Damaged { path: carton.path().to_owned(), problems }),
@@ -259,50 +259,50 @@ fn threads(path: &Path, config: &Config, options: &OpenOptions) -> Result<Option
 }
 
 /// Merges the ports of carton.toml with those of the model, which apply if carton.toml declares none.
-fn declared(
+fn merge_ports(
     path: &Path,
     config: &Config,
-    model: Option<(Vec<Port>, Vec<Port>)>,
+    model: Option<(Vec<RunnablePort>, Vec<RunnablePort>)>,
     tensors: &Tensors,
-) -> Result<(Vec<Port>, Vec<Port>)> {
+) -> Result<(Vec<RunnablePort>, Vec<RunnablePort>)> {
     let Some((inputs, outputs)) = model else {
-        let has = |port: &Port| tensors.iter().any(|(name, _)| name == port.internal());
+        let has = |port: &RunnablePort| tensors.iter().any(|(name, _)| name == port.internal());
         let port = |port: &carton_format::Port| {
-            let port = Port::new(port, false);
+            let port = RunnablePort::new(port, false);
             if has(&port) {
                 Ok(port)
             } else {
-                Err(unknown(path, Side::Output, &port, &["the tensors of the model"]))
+                Err(unknown_port(path, PortSide::Output, &port, &["the tensors of the model"]))
             }
         };
         if let Some(input) = config.inputs.first() {
-            return Err(unknown(path, Side::Input, &Port::new(input, false), &["none"]));
+            return Err(unknown_port(path, PortSide::Input, &RunnablePort::new(input, false), &["none"]));
         }
         return Ok((Vec::new(), config.outputs.iter().map(port).collect::<Result<_>>()?));
     };
     if config.inputs.is_empty() && config.outputs.is_empty() {
         return Ok((inputs, outputs));
     }
-    let merged = |side: Side, declared: &[carton_format::Port], own: &[Port], known: &[&'static str]| {
+    let merged = |side: PortSide, declared: &[carton_format::Port], own: &[RunnablePort], known: &[&'static str]| {
         let port = |port: &carton_format::Port| {
-            let port = Port::new(port, false);
+            let port = RunnablePort::new(port, false);
             let optional = own.iter().find(|own| own.name == port.internal()).map(|own| own.optional);
             match optional {
-                Some(optional) => Ok(Port { optional, ..port }),
-                None => Err(unknown(path, side, &port, known)),
+                Some(optional) => Ok(RunnablePort { optional, ..port }),
+                None => Err(unknown_port(path, side, &port, known)),
             }
         };
         declared.iter().map(port).collect::<Result<Vec<_>>>()
     };
     Ok((
-        merged(Side::Input, &config.inputs, &inputs, &DecoderPort::INPUTS.map(DecoderPort::name))?,
-        merged(Side::Output, &config.outputs, &outputs, &DecoderPort::OUTPUTS.map(DecoderPort::name))?,
+        merged(PortSide::Input, &config.inputs, &inputs, &DecoderPort::INPUTS.map(DecoderPort::name))?,
+        merged(PortSide::Output, &config.outputs, &outputs, &DecoderPort::OUTPUTS.map(DecoderPort::name))?,
     ))
 }
 
-fn unknown(path: &Path, side: Side, port: &Port, known: &[&'static str]) -> Error {
+fn unknown_port(path: &Path, side: PortSide, port: &RunnablePort, known: &[&'static str]) -> Error {
     let (path, name): (PathBuf, String) = (path.to_owned(), port.internal().to_owned());
-    Error::Port { path, side, name, known: known.to_vec() }
+    Error::UnknownPort { path, side, name, known: known.to_vec() }
 }
 
 const _: () = {

@@ -11,8 +11,8 @@ use carton_reader::TensorData;
 use serde::Serialize;
 use tensor::Tensor;
 
-use crate::compare::{Tolerance, compare};
-use crate::{Error, InputError, Kind, Result, Runnable};
+use crate::compare::{Tolerance, compare_output};
+use crate::{Error, InputError, RunnableKind, Result, Runnable};
 
 /// Options for running the self tests of a carton.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +55,7 @@ pub struct TestRow {
     pub index: usize,
     /// Name of the test in carton.toml.
     pub name: Option<String>,
-    pub outcome: Outcome,
+    pub outcome: TestOutcome,
     /// Run time of the model, in seconds.
     pub seconds: f64,
     /// Reason for which the test could not run.
@@ -68,7 +68,7 @@ pub struct TestRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum TestOutcome {
     /// All outputs are within the tolerance.
     Passed,
     /// An output differs from the expected one, or the test cannot run.
@@ -102,23 +102,23 @@ pub fn self_test(
     let index =
         index.map_err(|error| Error::from(carton_tools::Error::reader(runnable.path())(error)))?.document;
     let tolerance = options.tolerance.unwrap_or_else(|| match runnable.kind() {
-        Kind::Decoder(_) => Tolerance::of_sums(),
-        Kind::Weights => Tolerance::default(),
+        RunnableKind::Decoder(_) => Tolerance::for_sums(),
+        RunnableKind::Weights => Tolerance::default(),
     });
-    let runner = Runner { runnable, index, tolerance, observer };
-    let tests = runnable.config().self_tests.iter().enumerate().map(|(at, test)| runner.row(at, test));
+    let runner = SelfTestRunner { runnable, index, tolerance, observer };
+    let tests = runnable.config().self_tests.iter().enumerate().map(|(at, test)| runner.run_test(at, test));
     let tests: Vec<TestRow> = tests.collect::<Result<_>>()?;
     Ok(SelfTestReport {
         schema_version: 1,
         file: runnable.path().display().to_string(),
-        ok: tests.iter().all(|test| test.outcome != Outcome::Failed),
+        ok: tests.iter().all(|test| test.outcome != TestOutcome::Failed),
         tolerance,
         tests,
     })
 }
 
 /// Value that a reference of a self test names.
-enum Value {
+enum ReferencedValue {
     Numbers(Tensor),
     Strings,
     /// Parts of a nested tensor.
@@ -126,30 +126,30 @@ enum Value {
 }
 
 /// Outputs of a test: one run for each part of the nested inputs, or a single run.
-struct Returned {
+struct TestOutputs {
     runs: Vec<Vec<(String, Tensor)>>,
     is_nested: bool,
 }
 
-struct Runner<'r> {
+struct SelfTestRunner<'r> {
     runnable: &'r Runnable,
     index: TensorIndex,
     tolerance: Tolerance,
     observer: &'r dyn Observer,
 }
 
-impl Runner<'_> {
-    fn row(&self, index: usize, test: &SelfTest) -> Result<TestRow> {
+impl SelfTestRunner<'_> {
+    fn run_test(&self, index: usize, test: &SelfTest) -> Result<TestRow> {
         let start = Instant::now();
         let mut row = TestRow {
             index,
             name: test.name.clone(),
-            outcome: Outcome::Failed,
+            outcome: TestOutcome::Failed,
             seconds: 0.0,
             error: None,
             outputs: Vec::new(),
         };
-        let returned = match self.run(test) {
+        let returned = match self.test_outputs(test) {
             Ok(returned) => returned,
             Err(Error::Cancelled) => return Err(Error::Cancelled),
             Err(error) => {
@@ -162,22 +162,22 @@ impl Runner<'_> {
             let names = returned.runs.first().into_iter().flatten().map(|(name, _)| name.clone());
             let ran = |name| OutputRow { name, largest_difference: None, what: None };
             row.outputs = names.map(ran).collect();
-            row.outcome = Outcome::Ran;
+            row.outcome = TestOutcome::Ran;
             return Ok(row);
         };
-        match self.compared(expected, &returned) {
+        match self.compare_outputs(expected, &returned) {
             Ok(outputs) => row.outputs = outputs,
             Err(error) => row.error = Some(error.to_string()),
         }
         let is_right = row.error.is_none() && row.outputs.iter().all(|output| output.what.is_none());
-        row.outcome = if is_right { Outcome::Passed } else { Outcome::Failed };
+        row.outcome = if is_right { TestOutcome::Passed } else { TestOutcome::Failed };
         Ok(row)
     }
 
-    fn run(&self, test: &SelfTest) -> Result<Returned> {
-        let inputs = self.values(&test.inputs)?;
+    fn test_outputs(&self, test: &SelfTest) -> Result<TestOutputs> {
+        let inputs = self.resolve_references(&test.inputs)?;
         let nested = inputs.iter().filter_map(|(name, value)| match value {
-            Value::Nested(parts) => Some((name, parts.len())),
+            ReferencedValue::Nested(parts) => Some((name, parts.len())),
             _ => None,
         });
         let mut nested = nested.collect::<Vec<_>>().into_iter();
@@ -198,9 +198,9 @@ impl Runner<'_> {
             let mut tensors = Vec::new();
             for (name, value) in &inputs {
                 let tensor = match value {
-                    Value::Numbers(tensor) => Some(tensor),
-                    Value::Nested(parts) => parts.get(run),
-                    Value::Strings => None,
+                    ReferencedValue::Numbers(tensor) => Some(tensor),
+                    ReferencedValue::Nested(parts) => parts.get(run),
+                    ReferencedValue::Strings => None,
                 };
                 let found = "a tensor of strings";
                 let tensor = tensor.ok_or_else(|| InputError::NotNumbers { name: name.clone(), found })?;
@@ -208,27 +208,27 @@ impl Runner<'_> {
             }
             runs.push(self.runnable.infer_until(&tensors, names.as_deref(), self.observer)?);
         }
-        Ok(Returned { runs, is_nested: first.is_some() })
+        Ok(TestOutputs { runs, is_nested: first.is_some() })
     }
 
-    fn compared(&self, expected: &References, returned: &Returned) -> Result<Vec<OutputRow>> {
+    fn compare_outputs(&self, expected: &References, returned: &TestOutputs) -> Result<Vec<OutputRow>> {
         let mut rows = Vec::new();
-        for (name, value) in self.values(expected)? {
+        for (name, value) in self.resolve_references(expected)? {
             let found = returned.runs.iter().map(|run| run.iter().find(|(known, _)| *known == name));
             let found: Option<Vec<&Tensor>> = found.map(|output| Some(&output?.1)).collect();
             let mut row = OutputRow { name, largest_difference: None, what: None };
             match (found, value) {
                 (None, _) => row.what = Some("is not returned".to_owned()),
-                (_, Value::Strings) => row.what = Some("is numbers, expected strings".to_owned()),
-                (Some(found), Value::Numbers(expected)) if !returned.is_nested => {
+                (_, ReferencedValue::Strings) => row.what = Some("is numbers, expected strings".to_owned()),
+                (Some(found), ReferencedValue::Numbers(expected)) if !returned.is_nested => {
                     self.compare(&mut row, &found, &[expected])?;
                 }
-                (Some(found), Value::Nested(parts)) if returned.is_nested && found.len() == parts.len() => {
+                (Some(found), ReferencedValue::Nested(parts)) if returned.is_nested && found.len() == parts.len() => {
                     self.compare(&mut row, &found, &parts)?;
                 }
                 (Some(found), value) => {
                     let described = |is_nested, parts: usize| {
-                        let parts = pipeline::counted(parts, "part");
+                        let parts = pipeline::format_things(parts, "part");
                         if is_nested {
                             format!("a nested tensor of {parts}")
                         } else {
@@ -236,7 +236,7 @@ impl Runner<'_> {
                         }
                     };
                     let expected = match value {
-                        Value::Nested(parts) => described(true, parts.len()),
+                        ReferencedValue::Nested(parts) => described(true, parts.len()),
                         _ => described(false, 1),
                     };
                     row.what = Some(format!(
@@ -254,11 +254,11 @@ impl Runner<'_> {
     fn compare(&self, row: &mut OutputRow, found: &[&Tensor], expected: &[Tensor]) -> Result<()> {
         let parts = expected.len();
         for (part, (found, expected)) in found.iter().zip(expected).enumerate() {
-            let comparison = compare(&row.name, found, expected, self.tolerance)?;
+            let comparison = compare_output(&row.name, found, expected, self.tolerance)?;
             let largest = [row.largest_difference, comparison.largest].into_iter().flatten();
             // A NaN difference stays the largest.
             row.largest_difference = largest.reduce(|a, b| if a.is_nan() || a > b { a } else { b });
-            if let (Some(what), None) = (comparison.what, &row.what) {
+            if let (Some(what), None) = (comparison.difference_text, &row.what) {
                 let part = if parts == 1 { String::new() } else { format!("part {part}: ") };
                 row.what = Some(format!("{part}{what}"));
             }
@@ -267,18 +267,18 @@ impl Runner<'_> {
     }
 
     /// Reads and checks the tensors to which references point.
-    fn values(&self, references: &References) -> Result<Vec<(String, Value)>> {
+    fn resolve_references(&self, references: &References) -> Result<Vec<(String, ReferencedValue)>> {
         let failed = |error| Error::from(carton_tools::Error::reader(self.runnable.path())(error));
         let read = |name: &str| {
             let missing = || failed(carton_reader::Error::NoTensor { name: name.to_owned() });
             let spec = self.index.find(name).ok_or_else(missing)?;
             self.runnable.carton().tensor_data(spec).map_err(failed)
         };
-        let value = |target: &str| -> Result<Value> {
+        let value = |target: &str| -> Result<ReferencedValue> {
             let name = target.strip_prefix(TENSOR_REFERENCE).unwrap_or(target);
             Ok(match read(name)? {
-                TensorData::Numbers(tensor) => Value::Numbers(tensor),
-                TensorData::Strings { .. } => Value::Strings,
+                TensorData::Numbers(tensor) => ReferencedValue::Numbers(tensor),
+                TensorData::Strings { .. } => ReferencedValue::Strings,
                 TensorData::Nested(parts) => {
                     let part = |name: &String| {
                         Ok(match read(name)? {
@@ -287,7 +287,7 @@ impl Runner<'_> {
                         })
                     };
                     let parts: Option<Vec<Tensor>> = parts.iter().map(part).collect::<Result<_>>()?;
-                    parts.map_or(Value::Strings, Value::Nested)
+                    parts.map_or(ReferencedValue::Strings, ReferencedValue::Nested)
                 }
             })
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use byte_source::Observer;
 use forward::{Cache, Model, Rows};
 
-use crate::{Error, Kind, Result, Runnable};
+use crate::{Error, RunnableKind, Result, Runnable};
 
 /// Sequence of tokens that grows, with the model's KV cache for it.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Runnable {
     /// # Errors
     /// Returns an error if the carton holds weights, or if the cache cannot be allocated.
     pub fn session(&self) -> Result<Session> {
-        let Kind::Decoder(model) = self.kind() else {
+        let RunnableKind::Decoder(model) = self.kind() else {
             return Err(Error::NotAModel { path: self.path().to_owned() });
         };
         Ok(Session { model: Arc::clone(model), cache: model.cache(1)? })

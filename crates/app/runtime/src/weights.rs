@@ -8,21 +8,21 @@ use tensor::{Dtype, Tensor};
 use crate::{Error, Result};
 
 /// Converts a tensor to the form in which the module returns it. Elements are converted when they are read.
-pub(crate) fn exported(name: &str, tensor: &Tensor) -> Result<Tensor> {
+pub(crate) fn export_tensor(name: &str, tensor: &Tensor) -> Result<Tensor> {
     let failed = || Error::OutputDtype { name: name.to_owned(), dtype: tensor.dtype() };
     let (dtype, pairs) = torchscript::exported(tensor.dtype()).ok_or_else(failed)?;
     let seen = match tensor.dtype() {
-        Dtype::Bool | Dtype::Float4E2M1FnX2 => with_dtype(tensor, Dtype::UInt8, false),
-        Dtype::Complex32 => with_dtype(tensor, Dtype::Float16, pairs),
-        Dtype::Complex64 => with_dtype(tensor, Dtype::Float32, pairs),
-        Dtype::Complex128 => with_dtype(tensor, Dtype::Float64, pairs),
+        Dtype::Bool | Dtype::Float4E2M1FnX2 => reinterpret(tensor, Dtype::UInt8, false),
+        Dtype::Complex32 => reinterpret(tensor, Dtype::Float16, pairs),
+        Dtype::Complex64 => reinterpret(tensor, Dtype::Float32, pairs),
+        Dtype::Complex128 => reinterpret(tensor, Dtype::Float64, pairs),
         _ => Some(tensor.clone()),
     };
     seen.and_then(|seen| seen.cast(dtype)).ok_or_else(failed)
 }
 
 /// Reinterprets the same bytes as a dtype of the same size, or as pairs of a dtype of half the size.
-fn with_dtype(tensor: &Tensor, dtype: Dtype, pairs: bool) -> Option<Tensor> {
+fn reinterpret(tensor: &Tensor, dtype: Dtype, pairs: bool) -> Option<Tensor> {
     let (mut shape, mut stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
     let mut offset = tensor.storage_offset();
     if pairs {
@@ -39,13 +39,13 @@ mod tests {
     use tensor::Storage;
 
     use super::*;
-    use crate::numbers::{bytes, doubles};
+    use crate::numbers::{bytes_in_c_order, read_f64};
 
     fn values(dtype: Dtype, shape: &[u64], stride: &[u64], raw: &[u8]) -> (Dtype, Vec<u64>, Vec<f64>) {
         let storage = Storage::owned(raw.to_vec());
         let tensor = Tensor::new(dtype, shape.to_vec(), stride.to_vec(), 0, storage).expect("it fits");
-        let exported = exported("t", &tensor).expect("it can be returned");
-        let numbers = doubles("t", &exported).expect("in memory").expect("numbers");
+        let exported = export_tensor("t", &tensor).expect("it can be returned");
+        let numbers = read_f64("t", &exported).expect("in memory").expect("numbers");
         (exported.dtype(), exported.shape().to_vec(), numbers)
     }
 
@@ -80,8 +80,8 @@ mod tests {
     #[test]
     fn what_has_no_conversion_is_an_error() {
         let tensor = Tensor::new(Dtype::QInt8, vec![1], vec![1], 0, Storage::owned(vec![1])).expect("1 byte");
-        let error = exported("t", &tensor).expect_err("quantized").to_string();
+        let error = export_tensor("t", &tensor).expect_err("quantized").to_string();
         assert_eq!(error, "tensor `t`: qint8 cannot be an output of a carton");
-        assert_eq!(bytes("t", &tensor).expect("in memory").as_ref(), [1]);
+        assert_eq!(bytes_in_c_order("t", &tensor).expect("in memory").as_ref(), [1]);
     }
 }

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kserve::{Datatype, InferRequest, ModelConfig, Output, Parameter, TensorConfig};
-use serve::{Cancel, Model, ModelError, Models, Options, Server};
+use serve::{CancelToken, Model, ModelError, ModelSource, ServeOptions, Server};
 
 struct Identity {
     tensors: Vec<(String, String, Datatype)>,
@@ -45,7 +45,7 @@ impl Model for Identity {
         }
     }
 
-    fn infer(&self, request: &InferRequest, cancel: &Cancel<'_>) -> Result<Vec<Output>, ModelError> {
+    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<Output>, ModelError> {
         let parameter = |name: &str| {
             request.parameters.iter().find(|(other, _)| other == name).map(|(_, parameter)| parameter)
         };
@@ -95,7 +95,7 @@ fn models() -> Vec<(String, Arc<dyn Model>)> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut options = Options { port: 0, ..Options::default() };
+    let mut options = ServeOptions { port: 0, ..ServeOptions::default() };
     let mut until_stdin_closes = false;
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
@@ -113,7 +113,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             _ => return Err(format!("unknown option {arg}").into()),
         }
     }
-    let server = Server::new(&options, Models::Fixed(models()), Arc::new(()))?;
+    let server = Server::new(&options, ModelSource::Fixed(models()), Arc::new(()))?;
     let mut out = io::stdout().lock();
     writeln!(out, "http://{}", server.address())?;
     out.flush()?;

@@ -10,9 +10,9 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::timeout_at;
 
-use crate::budget::{Budget, Charge};
-use crate::encoding::reserve;
-use crate::options::{Limits, Timeouts};
+use crate::budget::{MemoryBudget, Charge};
+use crate::encoding::reserve_charged;
+use crate::options::{ServeLimits, Timeouts};
 use crate::pace::Pace;
 
 /// Body of a request, read while it arrives.
@@ -27,7 +27,7 @@ pub(crate) struct Upload {
 
 /// Reason for which a request body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub(crate) enum BodyError {
     TooLarge,
     NoMemory,
     TooSlow,
@@ -47,18 +47,18 @@ impl Upload {
     }
 
     /// Reads the next bytes of the body; `None` at its end.
-    async fn next(&mut self, timeouts: &Timeouts) -> Result<Option<Bytes>, Unread> {
+    async fn next(&mut self, timeouts: &Timeouts) -> Result<Option<Bytes>, BodyError> {
         while !self.is_over {
             let deadline = self.pace.deadline(timeouts).into();
             let Ok(frame) = timeout_at(deadline, self.incoming.frame()).await else {
                 self.is_over = true;
-                return Err(Unread::TooSlow);
+                return Err(BodyError::TooSlow);
             };
             match frame {
                 None => self.is_over = true,
                 Some(Err(_)) => {
                     self.is_over = true;
-                    return Err(Unread::Broken);
+                    return Err(BodyError::Broken);
                 }
                 // Trailers are ignored.
                 Some(Ok(frame)) => {
@@ -79,26 +79,26 @@ impl Upload {
     /// Returns an error if the body is longer than the limit or too slow, or if the budget has no room for it.
     pub(crate) async fn read(
         &mut self,
-        limits: &Limits,
+        limits: &ServeLimits,
         timeouts: &Timeouts,
-        budget: &Budget,
-    ) -> Result<(Vec<u8>, Charge), Unread> {
+        budget: &MemoryBudget,
+    ) -> Result<(Vec<u8>, Charge), BodyError> {
         let (mut body, mut charge) = (Vec::new(), budget.charge());
         let declared = self.incoming.size_hint().exact().unwrap_or(0);
         if declared > limits.body as u64 {
-            return Err(Unread::TooLarge);
+            return Err(BodyError::TooLarge);
         }
         // The client's Content-Length is trusted only up to `BELIEVED`: beyond it, memory grows with the bytes that arrive.
-        let believed = usize::try_from(declared).unwrap_or(0).min(BELIEVED);
-        if !reserve(&mut body, believed, limits.body, &mut charge) {
-            return Err(Unread::NoMemory);
+        let believed = usize::try_from(declared).unwrap_or(0).min(RESERVED_MAX);
+        if !reserve_charged(&mut body, believed, limits.body, &mut charge) {
+            return Err(BodyError::NoMemory);
         }
         while let Some(bytes) = self.next(timeouts).await? {
             if body.len().saturating_add(bytes.len()) > limits.body {
-                return Err(Unread::TooLarge);
+                return Err(BodyError::TooLarge);
             }
-            if !reserve(&mut body, bytes.len(), limits.body, &mut charge) {
-                return Err(Unread::NoMemory);
+            if !reserve_charged(&mut body, bytes.len(), limits.body, &mut charge) {
+                return Err(BodyError::NoMemory);
             }
             body.extend_from_slice(bytes.chunk());
         }
@@ -107,8 +107,8 @@ impl Upload {
 
     /// Reads and discards the rest of the body, so that the client reads the response and the connection can be reused;
     /// gives up after twice the limit. Returns true if the end was reached.
-    pub(crate) async fn skip(&mut self, limits: &Limits, timeouts: &Timeouts) -> bool {
-        let last = self.received.saturating_add(limits.body.saturating_mul(2).max(LEAST_SKIPPED));
+    pub(crate) async fn skip(&mut self, limits: &ServeLimits, timeouts: &Timeouts) -> bool {
+        let last = self.received.saturating_add(limits.body.saturating_mul(2).max(SKIPPED_MIN));
         while self.received <= last {
             match self.next(timeouts).await {
                 Ok(Some(_)) => {}
@@ -120,7 +120,7 @@ impl Upload {
     }
 
     /// Leaves the rest of the body unread. The connection is closed after the response.
-    pub(crate) fn leave(&mut self) {
+    pub(crate) fn ignore_rest(&mut self) {
         self.is_over = true;
     }
 
@@ -131,10 +131,10 @@ impl Upload {
 }
 
 /// Smallest number of bytes that [`Upload::skip`] reads before it gives up, even under a smaller limit.
-const LEAST_SKIPPED: usize = 1 << 20;
+const SKIPPED_MIN: usize = 1 << 20;
 
 /// Largest number of bytes reserved on the word of a Content-Length, before they arrive.
-const BELIEVED: usize = 256 << 10;
+const RESERVED_MAX: usize = 256 << 10;
 
 /// Body of a response, as a queue of parts.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 /// Memory limit in bytes with the number of bytes in use, shared by all requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget(Arc<Account>);
+pub(crate) struct MemoryBudget(Arc<Account>);
 
 #[derive(Debug)]
 struct Account {
@@ -22,7 +22,7 @@ pub(crate) struct Charge {
     bytes: usize,
 }
 
-impl Budget {
+impl MemoryBudget {
     pub(crate) fn new(limit: usize) -> Self {
         Self(Arc::new(Account { limit, used: AtomicUsize::new(0) }))
     }
@@ -49,13 +49,13 @@ impl Charge {
 
     /// Wraps a buffer as [`Bytes`] that hold this charge until the last slice of them is dropped.
     pub(crate) fn attach(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
-        Bytes::from_owner(Charged { bytes, _charge: Arc::new(self) })
+        Bytes::from_owner(ChargedBuffer { bytes, _charge: Arc::new(self) })
     }
 
     /// Wraps several buffers as [`Bytes`] that share this charge, which ends with the last slice of any of them.
     pub(crate) fn attach_all(self, buffers: Vec<Bytes>) -> Vec<Bytes> {
         let charge = Arc::new(self);
-        let attach = |bytes| Bytes::from_owner(Charged { bytes, _charge: charge.clone() });
+        let attach = |bytes| Bytes::from_owner(ChargedBuffer { bytes, _charge: charge.clone() });
         buffers.into_iter().map(attach).collect()
     }
 }
@@ -66,12 +66,12 @@ impl Drop for Charge {
     }
 }
 
-struct Charged<B> {
+struct ChargedBuffer<B> {
     bytes: B,
     _charge: Arc<Charge>,
 }
 
-impl<B: AsRef<[u8]>> AsRef<[u8]> for Charged<B> {
+impl<B: AsRef<[u8]>> AsRef<[u8]> for ChargedBuffer<B> {
     fn as_ref(&self) -> &[u8] {
         self.bytes.as_ref()
     }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_is_dropped_can_be_used_again() {
-        let budget = Budget::new(10);
+        let budget = MemoryBudget::new(10);
         let mut first = budget.charge();
         assert!(first.grow(6));
         let mut second = budget.charge();

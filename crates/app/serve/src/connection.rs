@@ -15,10 +15,10 @@ use crate::pace::{FOREVER, Pace};
 
 /// Phase and write progress of a connection, shared by its socket, its requests and its timeout watch.
 #[derive(Clone, Debug)]
-pub(crate) struct Activity(Arc<Mutex<State>>);
+pub(crate) struct Activity(Arc<Mutex<ConnectionState>>);
 
 #[derive(Debug)]
-struct State {
+struct ConnectionState {
     phase: Phase,
     /// Progress of the response being written, counted from the first time the socket was full.
     writing: Option<Pace>,
@@ -38,39 +38,39 @@ enum Phase {
 impl Activity {
     pub(crate) fn new() -> Self {
         let phase = Phase::Idle(Instant::now());
-        Self(Arc::new(Mutex::new(State { phase, writing: None, is_full: false })))
+        Self(Arc::new(Mutex::new(ConnectionState { phase, writing: None, is_full: false })))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records that the headers of a request are complete.
-    pub(crate) fn request(&self) {
+    pub(crate) fn start_answering(&self) {
         let mut state = self.state();
         state.phase = Phase::Answering;
         state.writing = None;
     }
 
     /// Records that a response is ready to be written.
-    pub(crate) fn response(&self) {
+    pub(crate) fn finish_answering(&self) {
         self.state().phase = Phase::Idle(Instant::now());
     }
 
-    fn arrived(&self) {
+    fn record_received(&self) {
         let mut state = self.state();
         if let Phase::Idle(_) = state.phase {
             state.phase = Phase::Head(Instant::now());
         }
     }
 
-    fn full(&self) {
+    fn record_full_socket(&self) {
         let mut state = self.state();
         state.is_full = true;
         state.writing.get_or_insert_with(Pace::start);
     }
 
-    fn written(&self, bytes: usize) {
+    fn record_written(&self, bytes: usize) {
         let mut state = self.state();
         state.is_full = false;
         if let Some(pace) = &mut state.writing {
@@ -121,10 +121,10 @@ impl Socket {
         Self { stream: TokioIo::new(stream), activity }
     }
 
-    fn noted(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn record_write(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &written {
-            Poll::Pending => self.activity.full(),
-            Poll::Ready(Ok(bytes)) => self.activity.written(*bytes),
+            Poll::Pending => self.activity.record_full_socket(),
+            Poll::Ready(Ok(bytes)) => self.activity.record_written(*bytes),
             Poll::Ready(Err(_)) => {}
         }
         written
@@ -138,7 +138,7 @@ impl Read for Socket {
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        self.activity.arrived();
+        self.activity.record_received();
         Poll::Ready(Ok(()))
     }
 }
@@ -146,7 +146,7 @@ impl Read for Socket {
 impl Write for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.noted(written)
+        self.record_write(written)
     }
 
     fn poll_write_vectored(
@@ -155,7 +155,7 @@ impl Write for Socket {
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
-        self.noted(written)
+        self.record_write(written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -9,13 +9,13 @@ use kserve::{InferStatistics, ModelStatistics};
 /// Request counts and durations of a model since it was loaded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    pub(crate) success: Total,
-    fail: Total,
+    pub(crate) success: DurationTotal,
+    fail: DurationTotal,
     failures: [u64; REASONS.len()],
-    pub(crate) queue: Total,
-    pub(crate) input: Total,
-    pub(crate) infer: Total,
-    pub(crate) output: Total,
+    pub(crate) queue: DurationTotal,
+    pub(crate) input: DurationTotal,
+    pub(crate) infer: DurationTotal,
+    pub(crate) output: DurationTotal,
     pub(crate) inferences: u64,
     pub(crate) executions: u64,
     last: Option<SystemTime>,
@@ -23,14 +23,14 @@ pub(crate) struct Counts {
 
 /// Number of events and their total duration.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Total {
+pub(crate) struct DurationTotal {
     pub(crate) count: u64,
     pub(crate) time: Duration,
 }
 
 /// Category of a failed request, in Triton's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub(crate) enum FailureReason {
     /// The queue or the memory budget had no room, or the server is shutting down.
     Rejected,
     /// The client went away.
@@ -41,14 +41,14 @@ pub(crate) enum Reason {
     Other,
 }
 
-const REASONS: [(Reason, &str); 4] = [
-    (Reason::Rejected, "REJECTED"),
-    (Reason::Cancelled, "CANCELED"),
-    (Reason::Backend, "BACKEND"),
-    (Reason::Other, "OTHER"),
+const REASONS: [(FailureReason, &str); 4] = [
+    (FailureReason::Rejected, "REJECTED"),
+    (FailureReason::Cancelled, "CANCELED"),
+    (FailureReason::Backend, "BACKEND"),
+    (FailureReason::Other, "OTHER"),
 ];
 
-impl Total {
+impl DurationTotal {
     fn add(&mut self, time: Duration) {
         self.count = self.count.saturating_add(1);
         self.time = self.time.saturating_add(time);
@@ -61,7 +61,7 @@ impl Total {
 
 impl Counts {
     /// Counts a run of the model for a request of `batch` inferences.
-    pub(crate) fn ran(&mut self, batch: u64, queue: Duration, input: Duration, infer: Duration) {
+    pub(crate) fn count_run(&mut self, batch: u64, queue: Duration, input: Duration, infer: Duration) {
         self.inferences = self.inferences.saturating_add(batch);
         self.executions = self.executions.saturating_add(1);
         self.queue.add(queue);
@@ -71,15 +71,15 @@ impl Counts {
     }
 
     /// Counts a response and the time spent on writing its body.
-    pub(crate) fn printed(&mut self, output: Duration) {
+    pub(crate) fn count_response(&mut self, output: Duration) {
         self.output.add(output);
     }
 
-    pub(crate) fn success(&mut self, time: Duration) {
+    pub(crate) fn count_success(&mut self, time: Duration) {
         self.success.add(time);
     }
 
-    pub(crate) fn failure(&mut self, reason: Reason, time: Duration) {
+    pub(crate) fn count_failure(&mut self, reason: FailureReason, time: Duration) {
         self.fail.add(time);
         if let Some(at) = REASONS.iter().position(|(other, _)| *other == reason)
             && let Some(count) = self.failures.get_mut(at)

@@ -14,7 +14,7 @@ use crate::budget::Charge;
 
 /// Content coding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
+pub(crate) enum ContentEncoding {
     Identity,
     Gzip,
     Deflate,
@@ -22,14 +22,14 @@ pub(crate) enum Encoding {
 
 /// Reason for which a body cannot be decompressed.
 #[derive(Debug)]
-pub(crate) enum Inflate {
+pub(crate) enum InflateError {
     TooLarge,
     NoMemory,
     Damaged(io::Error),
     Trailing,
 }
 
-impl Encoding {
+impl ContentEncoding {
     /// Returns the name of the coding in HTTP headers.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -53,12 +53,12 @@ impl Encoding {
     }
 
     /// Parses the value of a `Content-Encoding` header; `None` for an unknown coding or several codings.
-    pub(crate) fn of_request(header: &str) -> Option<Self> {
+    pub(crate) fn from_content_encoding(header: &str) -> Option<Self> {
         Self::from_name(header)
     }
 
     /// Chooses the coding with the highest quality in the client's `Accept-Encoding` headers; the first one wins a tie.
-    pub(crate) fn of_response<'h>(headers: impl Iterator<Item = &'h str>) -> Self {
+    pub(crate) fn negotiate<'h>(headers: impl Iterator<Item = &'h str>) -> Self {
         let mut best = (0, Self::Identity);
         for item in headers.flat_map(|header| header.split(',')) {
             let (name, parameters) = item.split_once(';').unwrap_or((item, ""));
@@ -77,20 +77,20 @@ impl Encoding {
     }
 
     /// Decompresses `body` into at most `limit` bytes, which count in `charge`.
-    pub(crate) fn inflate(self, body: &[u8], limit: usize, charge: &mut Charge) -> Result<Vec<u8>, Inflate> {
+    pub(crate) fn inflate(self, body: &[u8], limit: usize, charge: &mut Charge) -> Result<Vec<u8>, InflateError> {
         match self {
             Self::Identity => {
                 if !charge.grow(body.len()) {
-                    return Err(Inflate::NoMemory);
+                    return Err(InflateError::NoMemory);
                 }
                 Ok(body.to_vec())
             }
             // A gzip body may have several members, so this decoder reads to the end of the body.
-            Self::Gzip => read(&mut MultiGzDecoder::new(body), limit, charge),
+            Self::Gzip => inflate_bounded(&mut MultiGzDecoder::new(body), limit, charge),
             Self::Deflate => {
                 let mut decoder = ZlibDecoder::new(body);
-                let bytes = read(&mut decoder, limit, charge)?;
-                if decoder.total_in() == body.len() as u64 { Ok(bytes) } else { Err(Inflate::Trailing) }
+                let bytes = inflate_bounded(&mut decoder, limit, charge)?;
+                if decoder.total_in() == body.len() as u64 { Ok(bytes) } else { Err(InflateError::Trailing) }
             }
         }
     }
@@ -116,7 +116,7 @@ impl Encoding {
     }
 }
 
-fn read(from: &mut impl Read, limit: usize, charge: &mut Charge) -> Result<Vec<u8>, Inflate> {
+fn inflate_bounded(from: &mut impl Read, limit: usize, charge: &mut Charge) -> Result<Vec<u8>, InflateError> {
     let mut bytes = Vec::new();
     let mut window = [0; 16 << 10];
     loop {
@@ -124,13 +124,13 @@ fn read(from: &mut impl Read, limit: usize, charge: &mut Charge) -> Result<Vec<u
             Ok(0) => return Ok(bytes),
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Inflate::Damaged(error)),
+            Err(error) => return Err(InflateError::Damaged(error)),
         };
         if bytes.len().saturating_add(count) > limit {
-            return Err(Inflate::TooLarge);
+            return Err(InflateError::TooLarge);
         }
-        if !reserve(&mut bytes, count, limit, charge) {
-            return Err(Inflate::NoMemory);
+        if !reserve_charged(&mut bytes, count, limit, charge) {
+            return Err(InflateError::NoMemory);
         }
         bytes.extend_from_slice(window.get(..count).unwrap_or_default());
     }
@@ -138,7 +138,7 @@ fn read(from: &mut impl Read, limit: usize, charge: &mut Charge) -> Result<Vec<u
 
 /// Reserves capacity for `count` more bytes and charges for it; false if the budget has no room. Capacity doubles up to
 /// `limit`.
-pub(crate) fn reserve(bytes: &mut Vec<u8>, count: usize, limit: usize, charge: &mut Charge) -> bool {
+pub(crate) fn reserve_charged(bytes: &mut Vec<u8>, count: usize, limit: usize, charge: &mut Charge) -> bool {
     let needed = bytes.len().saturating_add(count);
     if needed <= bytes.capacity() {
         return true;
@@ -171,57 +171,57 @@ fn quality(parameters: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
+    use crate::budget::MemoryBudget;
 
     #[test]
     fn requests() {
-        assert_eq!(Encoding::of_request("GZIP"), Some(Encoding::Gzip));
-        assert_eq!(Encoding::of_request(" deflate "), Some(Encoding::Deflate));
-        assert_eq!(Encoding::of_request("identity"), Some(Encoding::Identity));
-        assert_eq!(Encoding::of_request(""), Some(Encoding::Identity));
-        assert_eq!(Encoding::of_request("br"), None);
-        assert_eq!(Encoding::of_request("gzip, gzip"), None);
+        assert_eq!(ContentEncoding::from_content_encoding("GZIP"), Some(ContentEncoding::Gzip));
+        assert_eq!(ContentEncoding::from_content_encoding(" deflate "), Some(ContentEncoding::Deflate));
+        assert_eq!(ContentEncoding::from_content_encoding("identity"), Some(ContentEncoding::Identity));
+        assert_eq!(ContentEncoding::from_content_encoding(""), Some(ContentEncoding::Identity));
+        assert_eq!(ContentEncoding::from_content_encoding("br"), None);
+        assert_eq!(ContentEncoding::from_content_encoding("gzip, gzip"), None);
     }
 
     #[test]
     fn qualities() {
-        let best = |header: &str| Encoding::of_response([header].into_iter());
-        assert_eq!(best(""), Encoding::Identity);
-        assert_eq!(best("gzip"), Encoding::Gzip);
-        assert_eq!(best("deflate"), Encoding::Deflate);
-        assert_eq!(best("gzip, deflate"), Encoding::Gzip);
-        assert_eq!(best("deflate, gzip"), Encoding::Deflate);
-        assert_eq!(best("gzip;q=0.5, deflate;q=0.51"), Encoding::Deflate);
-        assert_eq!(best("gzip; Q=0.5 , deflate ;q=0.499"), Encoding::Gzip);
-        assert_eq!(best("gzip;q=0"), Encoding::Identity);
-        assert_eq!(best("gzip;q=0.000, identity;q=0.1"), Encoding::Identity);
-        assert_eq!(best("identity, gzip;q=0.9"), Encoding::Identity);
-        assert_eq!(best("br, zstd"), Encoding::Identity);
-        assert_eq!(best("*"), Encoding::Gzip);
-        assert_eq!(best("gzip;q=2, deflate;q=0.1234, br;q=x"), Encoding::Identity);
-        assert_eq!(Encoding::of_response(["br", "deflate"].into_iter()), Encoding::Deflate);
+        let best = |header: &str| ContentEncoding::negotiate([header].into_iter());
+        assert_eq!(best(""), ContentEncoding::Identity);
+        assert_eq!(best("gzip"), ContentEncoding::Gzip);
+        assert_eq!(best("deflate"), ContentEncoding::Deflate);
+        assert_eq!(best("gzip, deflate"), ContentEncoding::Gzip);
+        assert_eq!(best("deflate, gzip"), ContentEncoding::Deflate);
+        assert_eq!(best("gzip;q=0.5, deflate;q=0.51"), ContentEncoding::Deflate);
+        assert_eq!(best("gzip; Q=0.5 , deflate ;q=0.499"), ContentEncoding::Gzip);
+        assert_eq!(best("gzip;q=0"), ContentEncoding::Identity);
+        assert_eq!(best("gzip;q=0.000, identity;q=0.1"), ContentEncoding::Identity);
+        assert_eq!(best("identity, gzip;q=0.9"), ContentEncoding::Identity);
+        assert_eq!(best("br, zstd"), ContentEncoding::Identity);
+        assert_eq!(best("*"), ContentEncoding::Gzip);
+        assert_eq!(best("gzip;q=2, deflate;q=0.1234, br;q=x"), ContentEncoding::Identity);
+        assert_eq!(ContentEncoding::negotiate(["br", "deflate"].into_iter()), ContentEncoding::Deflate);
     }
 
     #[test]
     fn bodies_come_back_and_are_bounded() {
         let parts = [Bytes::from_static(b"hello "), Bytes::from(vec![7; 100_000])];
         let whole = parts.concat();
-        let budget = Budget::new(1 << 20);
-        for encoding in [Encoding::Identity, Encoding::Gzip, Encoding::Deflate] {
+        let budget = MemoryBudget::new(1 << 20);
+        for encoding in [ContentEncoding::Identity, ContentEncoding::Gzip, ContentEncoding::Deflate] {
             let body = encoding.compress(&parts).expect("memory");
             let inflated = encoding.inflate(&body, whole.len(), &mut budget.charge());
             assert_eq!(inflated.expect("it fits"), whole);
         }
-        for encoding in [Encoding::Gzip, Encoding::Deflate] {
+        for encoding in [ContentEncoding::Gzip, ContentEncoding::Deflate] {
             let body = encoding.compress(&parts).expect("memory");
             let inflate = |body: &[u8], limit| encoding.inflate(body, limit, &mut budget.charge());
-            assert!(matches!(inflate(&body, whole.len() - 1), Err(Inflate::TooLarge)));
-            assert!(matches!(inflate(&body[..body.len() - 1], whole.len()), Err(Inflate::Damaged(_))));
+            assert!(matches!(inflate(&body, whole.len() - 1), Err(InflateError::TooLarge)));
+            assert!(matches!(inflate(&body[..body.len() - 1], whole.len()), Err(InflateError::Damaged(_))));
             assert!(inflate(&[&body[..], b"x"].concat(), whole.len()).is_err(), "bytes after the end");
-            assert!(matches!(inflate(b"junk", 10), Err(Inflate::Damaged(_))));
-            let small = Budget::new(50_000);
+            assert!(matches!(inflate(b"junk", 10), Err(InflateError::Damaged(_))));
+            let small = MemoryBudget::new(50_000);
             let mut charge = small.charge();
-            assert!(matches!(encoding.inflate(&body, 1 << 20, &mut charge), Err(Inflate::NoMemory)));
+            assert!(matches!(encoding.inflate(&body, 1 << 20, &mut charge), Err(InflateError::NoMemory)));
         }
     }
 }

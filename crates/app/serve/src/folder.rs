@@ -9,7 +9,7 @@ use std::{fs, io};
 
 /// Folder of a model repository.
 #[derive(Clone, Debug)]
-pub struct Folder {
+pub struct RepositoryFolder {
     pub path: PathBuf,
     /// Extension of the model files, without a dot.
     pub extension: String,
@@ -17,7 +17,7 @@ pub struct Folder {
 
 /// Model version found in a repository folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ModelVersion {
     /// Name of the model, which is the name of its folder.
     pub name: String,
     /// Version number, which is the file name without its extension.
@@ -27,25 +27,25 @@ pub struct Found {
 
 /// Result of listing a repository folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Listing {
+pub(crate) struct RepositoryListing {
     /// Model versions, sorted by name and version.
-    pub(crate) found: Vec<Found>,
+    pub(crate) model_versions: Vec<ModelVersion>,
     /// Files with the extension whose name or location is not that of a version.
     pub(crate) ignored: Vec<PathBuf>,
 }
 
-impl Folder {
+impl RepositoryFolder {
     /// Lists the model versions that are in the folder now.
     ///
     /// # Errors
     /// Returns an error if the folder or one of its subfolders cannot be listed.
-    pub(crate) fn list(&self) -> io::Result<Listing> {
-        let mut listing = Listing::default();
+    pub(crate) fn list(&self) -> io::Result<RepositoryListing> {
+        let mut listing = RepositoryListing::default();
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             let path = entry.path();
             if !path.is_dir() {
-                if self.is_model(&entry.file_name()) {
+                if self.has_model_extension(&entry.file_name()) {
                     listing.ignored.push(path);
                 }
                 continue;
@@ -56,19 +56,19 @@ impl Folder {
                 let version = self.version(&file.file_name());
                 match (&name, version) {
                     (Ok(name), Some(version)) => {
-                        listing.found.push(Found { name: name.clone(), version, path: file.path() });
+                        listing.model_versions.push(ModelVersion { name: name.clone(), version, path: file.path() });
                     }
-                    _ if self.is_model(&file.file_name()) => listing.ignored.push(file.path()),
+                    _ if self.has_model_extension(&file.file_name()) => listing.ignored.push(file.path()),
                     _ => {}
                 }
             }
         }
-        listing.found.sort_by(|a, b| (&a.name, a.version).cmp(&(&b.name, b.version)));
+        listing.model_versions.sort_by(|a, b| (&a.name, a.version).cmp(&(&b.name, b.version)));
         listing.ignored.sort();
         Ok(listing)
     }
 
-    fn is_model(&self, name: &OsStr) -> bool {
+    fn has_model_extension(&self, name: &OsStr) -> bool {
         PathBuf::from(name).extension().is_some_and(|extension| extension == self.extension.as_str())
     }
 
@@ -110,10 +110,10 @@ mod tests {
         ] {
             make(path);
         }
-        let of = Folder { path: folder.path().to_owned(), extension: "carton".to_owned() };
+        let of = RepositoryFolder { path: folder.path().to_owned(), extension: "carton".to_owned() };
         let listing = of.list().expect("it can be listed");
         let found: Vec<(&str, u64)> =
-            listing.found.iter().map(|found| (found.name.as_str(), found.version)).collect();
+            listing.model_versions.iter().map(|found| (found.name.as_str(), found.version)).collect();
         // An unpacked carton is a folder.
         assert_eq!(found, [("a", 1), ("a", 3), ("b", 9), ("b", 10)]);
         let ignored: Vec<_> = listing

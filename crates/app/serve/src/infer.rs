@@ -11,17 +11,17 @@ use hyper::http::request::Parts;
 use kserve::{HEADER_LENGTH, InferRequest, InferResponse, ModelConfig, Output, RequestedOutput};
 
 use crate::body::{Payload, Upload};
-use crate::encoding::Encoding;
+use crate::encoding::ContentEncoding;
 use crate::reject::Reject;
-use crate::route::Target;
-use crate::served::{Served, Ticket};
-use crate::state::{Answer, State, run_blocking};
+use crate::route::ModelTarget;
+use crate::served_model::{Served, Ticket};
+use crate::state::{RouteResult, ServerState, run_blocking};
 
 /// Largest number of bytes that the reactor thread parses or writes itself; larger bodies go to a blocking thread.
-const SMALL: usize = 32 << 10;
+const INLINE_MAX: usize = 32 << 10;
 
 /// Answers an inference request, and counts its success or failure.
-pub(crate) async fn infer(state: &Arc<State>, parts: &Parts, upload: &mut Upload, target: &Target) -> Answer {
+pub(crate) async fn infer(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload, target: &ModelTarget) -> RouteResult {
     let served = state.registry.find(target).map_err(|error| Reject::kserve(&error))?;
     let mut ticket = served.ticket();
     let answer = run(state, parts, upload, &served, &ticket).await;
@@ -33,12 +33,12 @@ pub(crate) async fn infer(state: &Arc<State>, parts: &Parts, upload: &mut Upload
 }
 
 async fn run(
-    state: &Arc<State>,
+    state: &Arc<ServerState>,
     parts: &Parts,
     upload: &mut Upload,
     served: &Arc<Served>,
     ticket: &Ticket,
-) -> Answer {
+) -> RouteResult {
     if state.is_draining() {
         return Err(Reject::draining());
     }
@@ -47,7 +47,7 @@ async fn run(
 
     let started = Instant::now();
     let config = served.config.clone();
-    let request = sized(body.len(), move || parse(&body, header_length.as_deref(), &config)).await??;
+    let request = run_by_size(body.len(), move || parse(&body, header_length.as_deref(), &config)).await??;
     let input = started.elapsed();
 
     // Inputs given as JSON have memory of their own; binary inputs are slices of the body.
@@ -56,27 +56,27 @@ async fn run(
     if !charge.grow(inputs.fold(0, usize::saturating_add)) {
         return Err(Reject::no_memory(&state.limits));
     }
-    let asked = Asked::new(&request, &served.config);
+    let asked = RequestContext::new(&request, &served.config);
     let reply = served.submit(request, charge).map_err(|error| Reject::kserve(&error))?;
     // The sender is dropped without a reply only if the model's thread is gone.
     let reply = reply.await.map_err(|_| Reject::internal("the model has ended"))?;
     let outputs = reply.outputs.map_err(|failure| Reject::failure(&served.name, &failure))?;
-    ticket.count(|counts| counts.ran(asked.batch, reply.queue, input, reply.infer));
+    ticket.count(|counts| counts.count_run(asked.batch, reply.queue, input, reply.infer));
 
     let started = Instant::now();
-    let response = print(state, parts, served, asked, outputs).await?;
-    ticket.count(|counts| counts.printed(started.elapsed()));
+    let response = write_response(state, parts, served, asked, outputs).await?;
+    ticket.count(|counts| counts.count_response(started.elapsed()));
     Ok(response)
 }
 
 /// Parts of a request that are needed after its model has run.
-struct Asked {
+struct RequestContext {
     id: Option<String>,
     outputs: Vec<RequestedOutput>,
     batch: u64,
 }
 
-impl Asked {
+impl RequestContext {
     fn new(request: &InferRequest, config: &ModelConfig) -> Self {
         let first = request.inputs.first().and_then(|input| input.shape.first().copied());
         Self {
@@ -92,14 +92,14 @@ fn parse(body: &Bytes, header_length: Option<&[u8]>, config: &ModelConfig) -> Re
 }
 
 /// Writes the body of a response, compressed if the client accepts that.
-async fn print(
-    state: &Arc<State>,
+async fn write_response(
+    state: &Arc<ServerState>,
     parts: &Parts,
     served: &Arc<Served>,
-    asked: Asked,
+    asked: RequestContext,
     outputs: Vec<Output>,
-) -> Answer {
-    let outputs = in_order(&asked.outputs, outputs, &served.name)?;
+) -> RouteResult {
+    let outputs = order_outputs(&asked.outputs, outputs, &served.name)?;
     let as_json = outputs.iter().filter(|output| !output.binary).map(|output| output.data.len());
     let as_json = as_json.fold(0, usize::saturating_add);
     if as_json > state.limits.json {
@@ -121,20 +121,20 @@ async fn print(
         outputs,
     };
     let accepted = parts.headers.get_all(ACCEPT_ENCODING).iter();
-    let encoding = Encoding::of_response(accepted.filter_map(|value| value.to_str().ok()));
+    let encoding = ContentEncoding::negotiate(accepted.filter_map(|value| value.to_str().ok()));
     let limit = state.limits.json;
-    let printed = sized(as_json, move || answered.print()).await?;
+    let printed = run_by_size(as_json, move || answered.print()).await?;
     let body = printed.map_err(|error| Reject::kserve(&error))?;
     let (header_length, content_type, total) = (body.header_length, body.content_type(), body.len());
     let text = if as_json == 0 { 0 } else { body.parts.first().map_or(0, Bytes::len) };
     if !charge.grow(text) {
         return Err(Reject::no_memory(&state.limits));
     }
-    let encoding = if total > limit { Encoding::Identity } else { encoding };
+    let encoding = if total > limit { ContentEncoding::Identity } else { encoding };
     let parts = match encoding {
-        Encoding::Identity => charge.attach_all(body.parts),
+        ContentEncoding::Identity => charge.attach_all(body.parts),
         encoding => {
-            let compressed = sized(total, move || encoding.compress(&body.parts)).await?;
+            let compressed = run_by_size(total, move || encoding.compress(&body.parts)).await?;
             let compressed = compressed.map_err(|error| Reject::internal(error.to_string()))?;
             vec![charge.attach(compressed)]
         }
@@ -142,7 +142,7 @@ async fn print(
     let mut response = Response::new(Payload::new(parts));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    if encoding != Encoding::Identity {
+    if encoding != ContentEncoding::Identity {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding.name()));
     }
     if let Some(length) = header_length
@@ -154,7 +154,7 @@ async fn print(
 }
 
 /// Orders the outputs as the request lists them, in the requested form, followed by the outputs that it implies.
-fn in_order(asked: &[RequestedOutput], outputs: Vec<Output>, model: &str) -> Result<Vec<Output>, Reject> {
+fn order_outputs(asked: &[RequestedOutput], outputs: Vec<Output>, model: &str) -> Result<Vec<Output>, Reject> {
     let names: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
     let mut by_name: HashMap<String, Output> =
         outputs.into_iter().map(|output| (output.name.clone(), output)).collect();
@@ -181,9 +181,9 @@ fn header_length(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Reject> {
 }
 
 /// Runs `work` on this thread if it handles few bytes, so that small requests do not wait for a blocking thread.
-async fn sized<T: Send + 'static>(
+async fn run_by_size<T: Send + 'static>(
     nbytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Reject> {
-    if nbytes <= SMALL { Ok(work()) } else { run_blocking(work).await }
+    if nbytes <= INLINE_MAX { Ok(work()) } else { run_blocking(work).await }
 }

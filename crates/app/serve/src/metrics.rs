@@ -6,20 +6,20 @@
 use std::fmt::{self, Display, Write};
 use std::sync::Arc;
 
-use crate::counts::{Counts, Total};
-use crate::served::Served;
+use crate::counts::{Counts, DurationTotal};
+use crate::served_model::Served;
 
 /// Source of a metric's value.
-enum Value {
+enum MetricValue {
     Number(fn(&Counts) -> u64),
     /// Total duration, printed in microseconds.
-    Time(fn(&Counts) -> Total),
+    Time(fn(&Counts) -> DurationTotal),
 }
 
-use Value::{Number, Time};
+use MetricValue::{Number, Time};
 
 /// Name, help text and value of the counters with one sample for each model.
-const COUNTERS: [(&str, &str, Value); 8] = [
+const COUNTERS: [(&str, &str, MetricValue); 8] = [
     (
         "nv_inference_request_success",
         "Number of successful inference requests, all batch sizes",

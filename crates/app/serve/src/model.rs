@@ -22,7 +22,7 @@ pub trait Model: Send + Sync + 'static {
     /// # Errors
     /// Returns an error if the model does not accept the inputs, if it fails, or if `cancel` reports that nobody waits any
     /// more.
-    fn infer(&self, request: &InferRequest, cancel: &Cancel<'_>) -> Result<Vec<Output>, ModelError>;
+    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<Output>, ModelError>;
 
     /// Returns the bytes of memory that `outputs` hold. Outputs mapped from a file hold none.
     fn memory(&self, outputs: &[Output]) -> usize {
@@ -47,10 +47,10 @@ pub enum ModelError {
 
 /// Tells a model if the client still waits for its outputs.
 #[derive(Debug)]
-pub struct Cancel<'r>(Waiting<'r>);
+pub struct CancelToken<'r>(CancelSource<'r>);
 
 #[derive(Debug)]
-enum Waiting<'r> {
+enum CancelSource<'r> {
     Reply(&'r dyn IsClosed),
     Always,
 }
@@ -65,27 +65,27 @@ impl<T: std::fmt::Debug + Send> IsClosed for oneshot::Sender<T> {
     }
 }
 
-impl<'r> Cancel<'r> {
+impl<'r> CancelToken<'r> {
     /// Creates a token for a call that is never cancelled.
     pub fn never() -> Self {
-        Self(Waiting::Always)
+        Self(CancelSource::Always)
     }
 
     pub(crate) fn when_closed<T: std::fmt::Debug + Send>(reply: &'r oneshot::Sender<T>) -> Self {
-        Self(Waiting::Reply(reply))
+        Self(CancelSource::Reply(reply))
     }
 
     /// Returns true if the client went away or the server ends. The check is cheap enough for every step of the work.
     pub fn is_cancelled(&self) -> bool {
         match self.0 {
-            Waiting::Reply(reply) => reply.is_closed(),
-            Waiting::Always => false,
+            CancelSource::Reply(reply) => reply.is_closed(),
+            CancelSource::Always => false,
         }
     }
 }
 
-impl Observer for Cancel<'_> {
+impl Observer for CancelToken<'_> {
     fn is_cancelled(&self) -> bool {
-        Cancel::is_cancelled(self)
+        CancelToken::is_cancelled(self)
     }
 }

@@ -5,21 +5,21 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Receiver of a server's events. Its methods run on the thread that serves all connections, so they should return at once.
-pub trait Observer: Send + Sync + 'static {
+pub trait ServerObserver: Send + Sync + 'static {
     /// Handles an event of the server.
-    fn event(&self, event: &Event<'_>);
+    fn event(&self, event: &ServerEvent<'_>);
 }
 
-impl Observer for () {
-    fn event(&self, _: &Event<'_>) {}
+impl ServerObserver for () {
+    fn event(&self, _: &ServerEvent<'_>) {}
 }
 
 /// Event of a running server.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Event<'e> {
+pub enum ServerEvent<'e> {
     /// A request ended, with or without a response.
-    Request(&'e Request<'e>),
+    Request(&'e RequestRecord<'e>),
     /// A version of a model answers requests from now on.
     Loaded {
         name: &'e str,
@@ -52,7 +52,7 @@ pub enum Event<'e> {
 /// Log record of a request that ended.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Request<'e> {
+pub struct RequestRecord<'e> {
     pub client: SocketAddr,
     /// HTTP method. The client chooses it, like [`path`](Self::path), so it may hold any characters.
     pub method: &'e str,

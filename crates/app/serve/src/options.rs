@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Options for serving models.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ServeOptions {
     /// Address or name of the interface to listen on.
     pub host: String,
     /// Port to listen on; 0 lets the system choose one.
@@ -13,18 +13,18 @@ pub struct Options {
     pub name: String,
     /// Version of the server in `GET /v2`.
     pub version: String,
-    pub limits: Limits,
+    pub limits: ServeLimits,
     pub timeouts: Timeouts,
 }
 
-impl Default for Options {
+impl Default for ServeOptions {
     fn default() -> Self {
         Self {
             host: "127.0.0.1".to_owned(),
             port: 8000,
             name: env!("CARGO_PKG_NAME").to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            limits: Limits::default(),
+            limits: ServeLimits::default(),
             timeouts: Timeouts::default(),
         }
     }
@@ -33,7 +33,7 @@ impl Default for Options {
 /// Limits on the resources that clients use. A request beyond a limit is refused, and nothing without a limit grows with the
 /// data that clients send.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ServeLimits {
     /// Connections at a time. More wait in the system's queue; idle ones are closed to make room.
     pub connections: usize,
     /// Bytes of a request line and its headers.
@@ -51,7 +51,7 @@ pub struct Limits {
     pub queue: usize,
 }
 
-impl Default for Limits {
+impl Default for ServeLimits {
     fn default() -> Self {
         Self {
             connections: 4096,

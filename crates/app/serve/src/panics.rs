@@ -7,15 +7,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// Future that returns a panic of the inner future as an error.
-pub(crate) struct Caught<F>(Pin<Box<F>>);
+pub(crate) struct CatchPanic<F>(Pin<Box<F>>);
 
-impl<F: Future> Caught<F> {
+impl<F: Future> CatchPanic<F> {
     pub(crate) fn new(future: F) -> Self {
         Self(Box::pin(future))
     }
 }
 
-impl<F: Future> Future for Caught<F> {
+impl<F: Future> Future for CatchPanic<F> {
     /// Output of the inner future, or the message of its panic.
     type Output = Result<F::Output, String>;
 

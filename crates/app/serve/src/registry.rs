@@ -9,27 +9,27 @@ use kserve::{IndexEntry, State};
 use tokio::sync::Mutex;
 
 use crate::error::{Error, LoadError, Result};
-use crate::folder::{Folder, Found};
+use crate::folder::{RepositoryFolder, ModelVersion};
 use crate::model::Model;
-use crate::observer::{Event, Observer};
-use crate::route::Target;
-use crate::served::Served;
+use crate::observer::{ServerEvent, ServerObserver};
+use crate::route::ModelTarget;
+use crate::served_model::Served;
 
 /// Function that loads a model from a file.
-pub type Load = dyn Fn(&Path) -> Result<Arc<dyn Model>, LoadError> + Send + Sync;
+pub type LoadModel = dyn Fn(&Path) -> Result<Arc<dyn Model>, LoadError> + Send + Sync;
 
 /// Models to serve: a fixed list, or a repository folder.
-pub enum Models {
+pub enum ModelSource {
     /// Models with their names, each served as version 1.
     Fixed(Vec<(String, Arc<dyn Model>)>),
     /// Every version of every model in a folder. Clients can load and unload them.
     Folder {
-        folder: Folder,
-        load: Box<Load>,
+        folder: RepositoryFolder,
+        load: Box<LoadModel>,
     },
 }
 
-impl fmt::Debug for Models {
+impl fmt::Debug for ModelSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(models) => f.debug_list().entries(models.iter().map(|(name, _)| name)).finish(),
@@ -40,22 +40,22 @@ impl fmt::Debug for Models {
 
 /// Versions of the served models, by model name.
 pub(crate) struct Registry {
-    models: RwLock<BTreeMap<String, Entry>>,
-    source: Option<Source>,
+    models: RwLock<BTreeMap<String, ModelEntry>>,
+    source: Option<RepositorySource>,
     queue: usize,
-    observer: Arc<dyn Observer>,
+    observer: Arc<dyn ServerObserver>,
     /// Lock that serialises loading and unloading.
     changes: Mutex<()>,
 }
 
-struct Source {
-    folder: Folder,
-    load: Box<Load>,
+struct RepositorySource {
+    folder: RepositoryFolder,
+    load: Box<LoadModel>,
 }
 
 /// Versions of a model, ready or not.
 #[derive(Debug, Default)]
-struct Entry {
+struct ModelEntry {
     ready: BTreeMap<u64, Arc<Served>>,
     /// Versions that do not answer, with the reason.
     unavailable: BTreeMap<u64, String>,
@@ -64,11 +64,11 @@ struct Entry {
 
 /// Reason for which a model was not loaded or unloaded.
 #[derive(Debug)]
-pub(crate) enum NotChanged {
+pub(crate) enum ChangeError {
     /// The server was started with a fixed list of models.
     NoRepository,
     /// The repository has no model of this name.
-    Unknown,
+    NotInRepository,
     Failed(Error),
     Panicked,
 }
@@ -78,11 +78,11 @@ impl Registry {
     ///
     /// # Errors
     /// Returns an error if a model cannot be loaded, or if two models have the same name.
-    pub(crate) fn new(models: Models, queue: usize, observer: Arc<dyn Observer>) -> Result<Self> {
+    pub(crate) fn new(models: ModelSource, queue: usize, observer: Arc<dyn ServerObserver>) -> Result<Self> {
         let mut registry =
             Self { models: RwLock::default(), source: None, queue, observer, changes: Mutex::default() };
         match models {
-            Models::Fixed(models) => {
+            ModelSource::Fixed(models) => {
                 for (name, model) in models {
                     if name.is_empty() {
                         return Err(Error::NoName);
@@ -94,9 +94,9 @@ impl Registry {
                     registry.insert(vec![served]);
                 }
             }
-            Models::Folder { folder, load } => {
+            ModelSource::Folder { folder, load } => {
                 let found = registry.list(&folder)?;
-                let source = registry.source.insert(Source { folder, load });
+                let source = registry.source.insert(RepositorySource { folder, load });
                 let started =
                     found.iter().map(|found| source.start(found, queue)).collect::<Result<Vec<_>>>()?;
                 let mut by_name = BTreeMap::<String, Vec<Arc<Served>>>::new();
@@ -111,36 +111,36 @@ impl Registry {
         Ok(registry)
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Entry>> {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, ModelEntry>> {
         self.models.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Entry>> {
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, ModelEntry>> {
         self.models.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lists the model versions of the repository, and reports each ignored file to the observer.
-    fn list(&self, folder: &Folder) -> Result<Vec<Found>> {
+    fn list(&self, folder: &RepositoryFolder) -> Result<Vec<ModelVersion>> {
         let listing = folder.list().map_err(|source| Error::List { path: folder.path.clone(), source })?;
-        listing.ignored.iter().for_each(|path| self.observer.event(&Event::Ignored { path }));
-        if listing.found.is_empty() {
-            self.observer.event(&Event::Empty { path: &folder.path });
+        listing.ignored.iter().for_each(|path| self.observer.event(&ServerEvent::Ignored { path }));
+        if listing.model_versions.is_empty() {
+            self.observer.event(&ServerEvent::Empty { path: &folder.path });
         }
-        Ok(listing.found)
+        Ok(listing.model_versions)
     }
 
     /// Serves `versions` of one model in place of its current versions.
     fn insert(&self, versions: Vec<Arc<Served>>) {
         let Some(name) = versions.first().map(|served| served.name.clone()) else { return };
         for served in &versions {
-            self.observer.event(&Event::Loaded { name: &name, version: served.version });
+            self.observer.event(&ServerEvent::Loaded { name: &name, version: served.version });
         }
         let ready = versions.into_iter().map(|served| (served.version, served)).collect();
-        self.write().insert(name, Entry { ready, ..Entry::default() });
+        self.write().insert(name, ModelEntry { ready, ..ModelEntry::default() });
     }
 
     /// Finds the model version that a path names; the newest version if it names none.
-    pub(crate) fn find(&self, target: &Target) -> Result<Arc<Served>, kserve::Error> {
+    pub(crate) fn find(&self, target: &ModelTarget) -> Result<Arc<Served>, kserve::Error> {
         let models = self.read();
         let ready = models.get(&target.name).map(|entry| &entry.ready).filter(|ready| !ready.is_empty());
         let ready = ready.ok_or_else(|| kserve::Error::UnknownModel { model: target.name.clone() })?;
@@ -161,7 +161,7 @@ impl Registry {
     }
 
     /// Returns all ready versions of all models.
-    pub(crate) fn all(&self) -> Vec<Arc<Served>> {
+    pub(crate) fn ready_models(&self) -> Vec<Arc<Served>> {
         self.read().values().flat_map(|entry| entry.ready.values().cloned()).collect()
     }
 
@@ -176,7 +176,7 @@ impl Registry {
             let path = &source.folder.path;
             let listing =
                 source.folder.list().map_err(|error| Error::List { path: path.clone(), source: error })?;
-            for found in listing.found {
+            for found in listing.model_versions {
                 listed.entry(found.name).or_default().insert(found.version);
             }
         }
@@ -213,25 +213,25 @@ impl Registry {
 
     /// Loads all versions of a model from the repository, in place of the current ones. Requests queued at the replaced
     /// versions are still answered. If a version cannot be loaded, the served versions stay.
-    pub(crate) async fn load(self: Arc<Self>, name: String) -> Result<(), NotChanged> {
+    pub(crate) async fn load(self: Arc<Self>, name: String) -> Result<(), ChangeError> {
         let _changes = self.changes.lock().await;
         if self.source.is_none() {
-            return Err(NotChanged::NoRepository);
+            return Err(ChangeError::NoRepository);
         }
         let registry = self.clone();
-        let loading = tokio::task::spawn_blocking(move || registry.load_now(&name));
-        loading.await.unwrap_or(Err(NotChanged::Panicked))
+        let loading = tokio::task::spawn_blocking(move || registry.load_blocking(&name));
+        loading.await.unwrap_or(Err(ChangeError::Panicked))
     }
 
-    fn load_now(&self, name: &str) -> Result<(), NotChanged> {
-        let source = self.source.as_ref().ok_or(NotChanged::NoRepository)?;
-        let mut found = self.list(&source.folder).map_err(NotChanged::Failed)?;
+    fn load_blocking(&self, name: &str) -> Result<(), ChangeError> {
+        let source = self.source.as_ref().ok_or(ChangeError::NoRepository)?;
+        let mut found = self.list(&source.folder).map_err(ChangeError::Failed)?;
         found.retain(|found| found.name == name);
         if found.is_empty() {
-            return Err(NotChanged::Unknown);
+            return Err(ChangeError::NotInRepository);
         }
         self.write().entry(name.to_owned()).or_default().is_loading = true;
-        let loading = Loading { registry: self, name };
+        let loading = LoadingGuard { registry: self, name };
         let mut started = Vec::new();
         for found in &found {
             match source.start(found, self.queue) {
@@ -242,7 +242,7 @@ impl Registry {
                     if !entry.ready.contains_key(&found.version) {
                         entry.unavailable.insert(found.version, error.to_string());
                     }
-                    return Err(NotChanged::Failed(error));
+                    return Err(ChangeError::Failed(error));
                 }
             }
         }
@@ -252,9 +252,9 @@ impl Registry {
     }
 
     /// Stops serving a model. Its queued requests are still answered.
-    pub(crate) async fn unload(self: Arc<Self>, name: String) -> Result<(), NotChanged> {
+    pub(crate) async fn unload(self: Arc<Self>, name: String) -> Result<(), ChangeError> {
         let _changes = self.changes.lock().await;
-        let Some(source) = &self.source else { return Err(NotChanged::NoRepository) };
+        let Some(source) = &self.source else { return Err(ChangeError::NoRepository) };
         let folder = source.folder.clone();
         let unloaded = match self.write().get_mut(&name) {
             Some(entry) => {
@@ -265,33 +265,33 @@ impl Registry {
             None => BTreeMap::new(),
         };
         for version in unloaded.keys() {
-            self.observer.event(&Event::Unloaded { name: &name, version: *version });
+            self.observer.event(&ServerEvent::Unloaded { name: &name, version: *version });
         }
         if !unloaded.is_empty() || self.read().contains_key(&name) {
             return Ok(());
         }
         let listing = tokio::task::spawn_blocking(move || folder.list()).await;
         match listing {
-            Ok(Ok(listing)) if listing.found.iter().any(|found| found.name == name) => Ok(()),
-            _ => Err(NotChanged::Unknown),
+            Ok(Ok(listing)) if listing.model_versions.iter().any(|found| found.name == name) => Ok(()),
+            _ => Err(ChangeError::NotInRepository),
         }
     }
 }
 
-impl Source {
-    fn start(&self, found: &Found, queue: usize) -> Result<Arc<Served>> {
+impl RepositorySource {
+    fn start(&self, found: &ModelVersion, queue: usize) -> Result<Arc<Served>> {
         let model = (self.load)(&found.path).map_err(Error::Load)?;
         Served::start(found.name.clone(), found.version, model, queue).map_err(Error::System)
     }
 }
 
 /// Guard that marks a model as loading until it is dropped.
-struct Loading<'r> {
+struct LoadingGuard<'r> {
     registry: &'r Registry,
     name: &'r str,
 }
 
-impl Drop for Loading<'_> {
+impl Drop for LoadingGuard<'_> {
     fn drop(&mut self) {
         if let Some(entry) = self.registry.write().get_mut(self.name) {
             entry.is_loading = false;

@@ -5,28 +5,28 @@ use hyper::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, HeaderName
 use hyper::{Method, Response, StatusCode};
 use kserve::ErrorBody;
 
-use crate::body::{Payload, Unread};
-use crate::counts::Reason;
-use crate::encoding::Inflate;
+use crate::body::{Payload, BodyError};
+use crate::counts::FailureReason;
+use crate::encoding::InflateError;
 use crate::model::ModelError;
-use crate::options::Limits;
-use crate::served::Failure;
+use crate::options::ServeLimits;
+use crate::served_model::Failure;
 
 /// Error response to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Reject {
     pub(crate) status: StatusCode,
     pub(crate) error: String,
-    pub(crate) reason: Reason,
+    pub(crate) reason: FailureReason,
     header: Option<(HeaderName, HeaderValue)>,
 }
 
 impl Reject {
     pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
         let reason = match status {
-            StatusCode::SERVICE_UNAVAILABLE => Reason::Rejected,
-            StatusCode::INTERNAL_SERVER_ERROR => Reason::Backend,
-            _ => Reason::Other,
+            StatusCode::SERVICE_UNAVAILABLE => FailureReason::Rejected,
+            StatusCode::INTERNAL_SERVER_ERROR => FailureReason::Backend,
+            _ => FailureReason::Other,
         };
         Self { status, error: error.into(), reason, header: None }
     }
@@ -55,30 +55,30 @@ impl Reject {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")
     }
 
-    pub(crate) fn no_memory(limits: &Limits) -> Self {
+    pub(crate) fn no_memory(limits: &ServeLimits) -> Self {
         let error = format!("requests in flight already hold {} bytes; try again later", limits.memory);
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error)
     }
 
-    pub(crate) fn unread(unread: Unread, limits: &Limits) -> Self {
+    pub(crate) fn unread(unread: BodyError, limits: &ServeLimits) -> Self {
         match unread {
-            Unread::TooLarge => too_large("body", limits),
-            Unread::NoMemory => Self::no_memory(limits),
-            Unread::TooSlow => Self::new(StatusCode::REQUEST_TIMEOUT, "the body arrives too slowly"),
-            Unread::Broken => Self {
+            BodyError::TooLarge => too_large("body", limits),
+            BodyError::NoMemory => Self::no_memory(limits),
+            BodyError::TooSlow => Self::new(StatusCode::REQUEST_TIMEOUT, "the body arrives too slowly"),
+            BodyError::Broken => Self {
                 // Nearly always, the client went away.
-                reason: Reason::Cancelled,
+                reason: FailureReason::Cancelled,
                 ..Self::bad_request("the body ends early, or is not chunked correctly")
             },
         }
     }
 
-    pub(crate) fn inflate(inflate: &Inflate, limits: &Limits) -> Self {
+    pub(crate) fn inflate(inflate: &InflateError, limits: &ServeLimits) -> Self {
         match inflate {
-            Inflate::TooLarge => too_large("decompressed body", limits),
-            Inflate::NoMemory => Self::no_memory(limits),
-            Inflate::Damaged(error) => Self::bad_request(format!("cannot decompress the body: {error}")),
-            Inflate::Trailing => {
+            InflateError::TooLarge => too_large("decompressed body", limits),
+            InflateError::NoMemory => Self::no_memory(limits),
+            InflateError::Damaged(error) => Self::bad_request(format!("cannot decompress the body: {error}")),
+            InflateError::Trailing => {
                 Self::bad_request("cannot decompress the body: bytes follow the compressed ones")
             }
         }
@@ -94,7 +94,7 @@ impl Reject {
             Failure::Model(ModelError::Input(error)) => Self::bad_request(error.to_string()),
             Failure::Model(ModelError::Cancelled) => {
                 let error = ModelError::Cancelled.to_string();
-                Self { reason: Reason::Cancelled, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, error) }
+                Self { reason: FailureReason::Cancelled, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, error) }
             }
             Failure::Model(error) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
             Failure::Panic(message) => {
@@ -124,7 +124,7 @@ impl Reject {
     }
 }
 
-fn too_large(what: &str, limits: &Limits) -> Reject {
+fn too_large(what: &str, limits: &ServeLimits) -> Reject {
     // Triton's status, rather than 413.
     Reject::bad_request(format!("the {what} is larger than the {} bytes that are allowed", limits.body))
 }

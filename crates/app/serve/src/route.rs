@@ -21,12 +21,12 @@ pub(crate) enum Route {
     Index,
     Load(String),
     Unload(String),
-    Model(Target, About),
+    Model(ModelTarget, ModelEndpoint),
 }
 
 /// Model named by a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct ModelTarget {
     pub(crate) name: String,
     /// Version number; `None` selects the newest version.
     pub(crate) version: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Target {
 
 /// Endpoint of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum About {
+pub(crate) enum ModelEndpoint {
     Metadata,
     Ready,
     Config,
@@ -44,7 +44,7 @@ pub(crate) enum About {
 
 /// Reason for which a request has no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NoRoute {
+pub(crate) enum RouteError {
     NotFound,
     /// The path exists, but only for this method.
     Method(Method),
@@ -52,10 +52,10 @@ pub(crate) enum NoRoute {
 
 impl Route {
     /// Finds the route of `method` and `path`. The segments of the path are percent-decoded after the split.
-    pub(crate) fn find(method: &Method, path: &str) -> Result<Self, NoRoute> {
-        let route = Self::from_path(path).ok_or(NoRoute::NotFound)?;
+    pub(crate) fn find(method: &Method, path: &str) -> Result<Self, RouteError> {
+        let route = Self::from_path(path).ok_or(RouteError::NotFound)?;
         let allowed = route.method();
-        if *method == allowed { Ok(route) } else { Err(NoRoute::Method(allowed)) }
+        if *method == allowed { Ok(route) } else { Err(RouteError::Method(allowed)) }
     }
 
     fn from_path(path: &str) -> Option<Self> {
@@ -86,20 +86,20 @@ impl Route {
 
     fn model(name: &str, version: Option<&str>, about: &[&str]) -> Option<Self> {
         let about = match about {
-            [] => About::Metadata,
-            ["ready"] => About::Ready,
-            ["config"] => About::Config,
-            ["stats"] => About::Statistics,
-            ["infer"] => About::Infer,
+            [] => ModelEndpoint::Metadata,
+            ["ready"] => ModelEndpoint::Ready,
+            ["config"] => ModelEndpoint::Config,
+            ["stats"] => ModelEndpoint::Statistics,
+            ["infer"] => ModelEndpoint::Infer,
             _ => return None,
         };
-        let target = Target { name: name.to_owned(), version: version.map(str::to_owned) };
+        let target = ModelTarget { name: name.to_owned(), version: version.map(str::to_owned) };
         (!name.is_empty()).then_some(Self::Model(target, about))
     }
 
     fn method(&self) -> Method {
         match self {
-            Self::Index | Self::Load(_) | Self::Unload(_) | Self::Model(_, About::Infer) => Method::POST,
+            Self::Index | Self::Load(_) | Self::Unload(_) | Self::Model(_, ModelEndpoint::Infer) => Method::POST,
             _ => Method::GET,
         }
     }
@@ -113,8 +113,8 @@ fn is_number(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn model(name: &str, version: Option<&str>, about: About) -> Route {
-        Route::Model(Target { name: name.to_owned(), version: version.map(str::to_owned) }, about)
+    fn model(name: &str, version: Option<&str>, about: ModelEndpoint) -> Route {
+        Route::Model(ModelTarget { name: name.to_owned(), version: version.map(str::to_owned) }, about)
     }
 
     #[test]
@@ -125,13 +125,13 @@ mod tests {
         assert_eq!(get("/v2/health/ready"), Ok(Route::Ready));
         assert_eq!(get("/metrics"), Ok(Route::Metrics));
         assert_eq!(get("/v2/models/stats"), Ok(Route::Statistics));
-        assert_eq!(get("/v2/models/m"), Ok(model("m", None, About::Metadata)));
-        assert_eq!(get("/v2/models/m/versions/12"), Ok(model("m", Some("12"), About::Metadata)));
-        assert_eq!(get("/v2/models/m/versions/1/stats"), Ok(model("m", Some("1"), About::Statistics)));
-        assert_eq!(get("/v2/models/m/config"), Ok(model("m", None, About::Config)));
-        assert_eq!(get("/v2/models/versions/ready"), Ok(model("versions", None, About::Ready)));
+        assert_eq!(get("/v2/models/m"), Ok(model("m", None, ModelEndpoint::Metadata)));
+        assert_eq!(get("/v2/models/m/versions/12"), Ok(model("m", Some("12"), ModelEndpoint::Metadata)));
+        assert_eq!(get("/v2/models/m/versions/1/stats"), Ok(model("m", Some("1"), ModelEndpoint::Statistics)));
+        assert_eq!(get("/v2/models/m/config"), Ok(model("m", None, ModelEndpoint::Config)));
+        assert_eq!(get("/v2/models/versions/ready"), Ok(model("versions", None, ModelEndpoint::Ready)));
         let name = "/v2/models/a%2Fb%20c/ready";
-        assert_eq!(get(name), Ok(model("a/b c", None, About::Ready)), "decoded after it is split");
+        assert_eq!(get(name), Ok(model("a/b c", None, ModelEndpoint::Ready)), "decoded after it is split");
         for path in [
             "",
             "/",
@@ -157,14 +157,14 @@ mod tests {
             "v2",
             "*",
         ] {
-            assert_eq!(get(path), Err(NoRoute::NotFound), "{path}");
+            assert_eq!(get(path), Err(RouteError::NotFound), "{path}");
         }
     }
 
     #[test]
     fn methods() {
         for path in ["/v2/models/m/infer", "/v2/models/m/versions/1/infer", "/v2/repository/index"] {
-            assert_eq!(Route::find(&Method::GET, path), Err(NoRoute::Method(Method::POST)), "{path}");
+            assert_eq!(Route::find(&Method::GET, path), Err(RouteError::Method(Method::POST)), "{path}");
             assert!(Route::find(&Method::POST, path).is_ok(), "{path}");
         }
         let load = Route::find(&Method::POST, "/v2/repository/models/m/load");
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(unload, Ok(Route::Unload("m".to_owned())));
         for path in ["/v2", "/v2/health/live", "/v2/models/m", "/metrics", "/v2/models/stats"] {
             for method in [Method::POST, Method::PUT, Method::HEAD, Method::OPTIONS] {
-                assert_eq!(Route::find(&method, path), Err(NoRoute::Method(Method::GET)), "{method} {path}");
+                assert_eq!(Route::find(&method, path), Err(RouteError::Method(Method::GET)), "{method} {path}");
             }
         }
     }

@@ -17,18 +17,18 @@ use tokio::time::{sleep, timeout_at};
 
 use crate::connection::{Activity, Socket};
 use crate::error::{Error, Result};
-use crate::observer::{Event, Observer};
-use crate::options::Options;
-use crate::registry::{Models, Registry};
+use crate::observer::{ServerEvent, ServerObserver};
+use crate::options::ServeOptions;
+use crate::registry::{ModelSource, Registry};
 use crate::service;
-use crate::state::State;
+use crate::state::ServerState;
 
 /// Listening server, which serves once [`run`](Self::run) is called.
 pub struct Server {
     runtime: Runtime,
     listener: TcpListener,
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<ServerState>,
     connections: usize,
     stop: watch::Sender<bool>,
 }
@@ -41,9 +41,9 @@ impl std::fmt::Debug for Server {
 
 /// Handle that shuts a server down from any thread.
 #[derive(Clone, Debug)]
-pub struct Handle(watch::Sender<bool>);
+pub struct ServerHandle(watch::Sender<bool>);
 
-impl Handle {
+impl ServerHandle {
     /// Starts the shutdown: the server is no longer ready, refuses new connections and new inference requests, and ends once
     /// the current requests are answered.
     pub fn shut_down(&self) {
@@ -54,7 +54,7 @@ impl Handle {
 /// Summary of a server's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
-pub struct Report {
+pub struct ServeReport {
     /// Number of requests not answered within [`Timeouts::drain`](crate::Timeouts::drain).
     pub unfinished: usize,
 }
@@ -69,14 +69,14 @@ struct Orders {
 }
 
 /// Shortest idle time after which a connection is closed to make room.
-const RECENT: Duration = Duration::from_secs(1);
+const CLOSABLE_IDLE_MIN: Duration = Duration::from_secs(1);
 
 impl Server {
     /// Binds the address, then loads the models.
     ///
     /// # Errors
     /// Returns an error if the address is in use or not local, or if a model cannot be loaded.
-    pub fn new(options: &Options, models: Models, observer: Arc<dyn Observer>) -> Result<Self> {
+    pub fn new(options: &ServeOptions, models: ModelSource, observer: Arc<dyn ServerObserver>) -> Result<Self> {
         // One thread moves bytes. Models have threads of their own, and large bodies are parsed on blocking threads.
         let runtime = Builder::new_current_thread()
             .enable_io()
@@ -90,7 +90,7 @@ impl Server {
             runtime.block_on(TcpListener::bind((options.host.as_str(), options.port))).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let registry = Registry::new(models, options.limits.queue, observer.clone())?;
-        let state = Arc::new(State::new(options, registry, observer));
+        let state = Arc::new(ServerState::new(options, registry, observer));
         let connections = options.limits.connections.clamp(1, Semaphore::MAX_PERMITS);
         Ok(Self { runtime, listener, address, state, connections, stop: watch::Sender::new(false) })
     }
@@ -101,12 +101,12 @@ impl Server {
     }
 
     /// Returns a handle that shuts this server down.
-    pub fn handle(&self) -> Handle {
-        Handle(self.stop.clone())
+    pub fn handle(&self) -> ServerHandle {
+        ServerHandle(self.stop.clone())
     }
 
     /// Serves until a [`Handle`] shuts the server down.
-    pub fn run(self) -> Report {
+    pub fn run(self) -> ServeReport {
         let Self { runtime, listener, state, connections, stop, .. } = self;
         let report = runtime.block_on(serve(listener, &state, connections, stop.subscribe()));
         // The thread of a model that still runs is not joined.
@@ -117,21 +117,21 @@ impl Server {
 
 async fn serve(
     listener: TcpListener,
-    state: &Arc<State>,
+    state: &Arc<ServerState>,
     limit: usize,
     mut stop: watch::Receiver<bool>,
-) -> Report {
+) -> ServeReport {
     let orders = watch::Sender::new(Orders::default());
     let room = Arc::new(Semaphore::new(limit));
     while let Some(accepted) = accept(&listener, &mut stop).await {
         match accepted {
             Ok((stream, client)) => {
-                let Some(permit) = permit(&room, &orders, &mut stop).await else { break };
-                start(state, stream, client, permit, &orders);
+                let Some(permit) = acquire_permit(&room, &orders, &mut stop).await else { break };
+                spawn_connection(state, stream, client, permit, &orders);
             }
             Err(error) => {
-                state.observer.event(&Event::Accept { error: &error });
-                if is_ours(&error) {
+                state.observer.event(&ServerEvent::Accept { error: &error });
+                if is_local_failure(&error) {
                     // No file descriptors are left. Closing idle connections frees some.
                     orders.send_modify(Orders::make_room);
                     sleep(Duration::from_millis(50)).await;
@@ -142,11 +142,11 @@ async fn serve(
 
     state.drain();
     let deadline = Instant::now().checked_add(state.timeouts.drain).unwrap_or_else(Instant::now).into();
-    state.observer.event(&Event::Draining { requests: *state.in_flight.borrow() });
+    state.observer.event(&ServerEvent::Draining { requests: *state.in_flight.borrow() });
     // Connections in the backlog of the system are still answered; later ones are refused.
-    while let Some(Ok((stream, client))) = accepted_already(&listener).await {
+    while let Some(Ok((stream, client))) = accept_pending(&listener).await {
         if let Ok(permit) = room.clone().try_acquire_owned() {
-            start(state, stream, client, permit, &orders);
+            spawn_connection(state, stream, client, permit, &orders);
         }
     }
     drop(listener);
@@ -155,7 +155,7 @@ async fn serve(
     orders.send_modify(|orders| orders.close = true);
     let all = u32::try_from(limit).unwrap_or(u32::MAX);
     let _ = timeout_at(deadline, room.acquire_many(all)).await;
-    Report { unfinished: *in_flight.borrow() }
+    ServeReport { unfinished: *in_flight.borrow() }
 }
 
 impl Orders {
@@ -180,7 +180,7 @@ async fn accept(
 }
 
 /// Accepts a connection from the backlog of the system, without waiting; `None` if it is empty.
-async fn accepted_already(listener: &TcpListener) -> Option<io::Result<(TcpStream, SocketAddr)>> {
+async fn accept_pending(listener: &TcpListener) -> Option<io::Result<(TcpStream, SocketAddr)>> {
     poll_fn(|cx| match listener.poll_accept(cx) {
         Poll::Ready(accepted) => Poll::Ready(Some(accepted)),
         Poll::Pending => Poll::Ready(None),
@@ -189,7 +189,7 @@ async fn accepted_already(listener: &TcpListener) -> Option<io::Result<(TcpStrea
 }
 
 /// Acquires a permit for one more connection, closing idle ones if none is free; `None` once the server is to stop.
-async fn permit(
+async fn acquire_permit(
     room: &Arc<Semaphore>,
     orders: &watch::Sender<Orders>,
     stop: &mut watch::Receiver<bool>,
@@ -202,7 +202,7 @@ async fn permit(
         let mut stopped = pin!(stop.wait_for(|stop| *stop));
         let mut acquired = pin!(room.clone().acquire_owned());
         // Connections used too recently to be closed may be idle for long enough by then.
-        let mut later = pin!(sleep(RECENT));
+        let mut later = pin!(sleep(CLOSABLE_IDLE_MIN));
         let permit = poll_fn(|cx| {
             if stopped.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Some(None));
@@ -220,28 +220,28 @@ async fn permit(
 }
 
 /// Returns true if an accept error comes from this machine, such as a lack of file descriptors, rather than from one client.
-fn is_ours(error: &io::Error) -> bool {
+fn is_local_failure(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-fn start(
-    state: &Arc<State>,
+fn spawn_connection(
+    state: &Arc<ServerState>,
     stream: TcpStream,
     client: SocketAddr,
     permit: OwnedSemaphorePermit,
     orders: &watch::Sender<Orders>,
 ) {
-    tokio::spawn(connection(state.clone(), stream, client, permit, orders.subscribe()));
+    tokio::spawn(run_connection(state.clone(), stream, client, permit, orders.subscribe()));
 }
 
-enum Next {
+enum ConnectionEvent {
     Closed,
     Orders,
 }
 
-async fn connection(
-    state: Arc<State>,
+async fn run_connection(
+    state: Arc<ServerState>,
     stream: TcpStream,
     client: SocketAddr,
     _permit: OwnedSemaphorePermit,
@@ -268,11 +268,11 @@ async fn connection(
             let mut ordered = pin!(orders.changed());
             poll_fn(|cx| {
                 if connection.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(Next::Closed);
+                    return Poll::Ready(ConnectionEvent::Closed);
                 }
                 match ordered.as_mut().poll(cx) {
-                    Poll::Ready(Ok(())) => return Poll::Ready(Next::Orders),
-                    Poll::Ready(Err(_)) => return Poll::Ready(Next::Closed),
+                    Poll::Ready(Ok(())) => return Poll::Ready(ConnectionEvent::Orders),
+                    Poll::Ready(Err(_)) => return Poll::Ready(ConnectionEvent::Closed),
                     Poll::Pending => {}
                 }
                 let Some(deadline) = activity.deadline(&timeouts) else { return Poll::Pending };
@@ -280,15 +280,15 @@ async fn connection(
                     late.as_mut().reset(deadline.into());
                 }
                 // A late connection is closed by dropping it.
-                late.as_mut().poll(cx).map(|()| Next::Closed)
+                late.as_mut().poll(cx).map(|()| ConnectionEvent::Closed)
             })
             .await
         };
-        if let Next::Closed = next {
+        if let ConnectionEvent::Closed = next {
             return;
         }
         let close = orders.borrow_and_update().close;
-        if close || activity.idle_for().is_some_and(|idle| idle >= RECENT) {
+        if close || activity.idle_for().is_some_and(|idle| idle >= CLOSABLE_IDLE_MIN) {
             connection.as_mut().graceful_shutdown();
         }
         if close && activity.is_between_requests() {

@@ -18,27 +18,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::body::{Payload, Upload};
 use crate::connection::Activity;
-use crate::observer::{Event, Observer, Request as Ended};
-use crate::panics::Caught;
-use crate::registry::NotChanged;
+use crate::observer::{ServerEvent, ServerObserver, RequestRecord as Ended};
+use crate::panics::CatchPanic;
+use crate::registry::ChangeError;
 use crate::reject::Reject;
-use crate::route::{About, NoRoute, Route, Target};
-use crate::state::{Answer, State, run_blocking};
+use crate::route::{ModelEndpoint, RouteError, Route, ModelTarget};
+use crate::state::{RouteResult, ServerState, run_blocking};
 use crate::{infer, metrics};
 
 /// Answers a request. A panic becomes a response with status 500.
 pub(crate) async fn answer(
-    state: Arc<State>,
+    state: Arc<ServerState>,
     request: Request<Incoming>,
     client: SocketAddr,
     activity: Activity,
 ) -> Result<Response<Payload>, Infallible> {
-    activity.request();
+    activity.start_answering();
     let in_flight = InFlight::new(state.clone());
     let (parts, incoming) = request.into_parts();
     let mut upload = Upload::new(incoming);
-    let mut log = Log::new(state.observer.clone(), client, &parts);
-    let answered = Caught::new(route(&state, &parts, &mut upload)).await;
+    let mut log = RequestLog::new(state.observer.clone(), client, &parts);
+    let answered = CatchPanic::new(route(&state, &parts, &mut upload)).await;
     log.received = upload.received() as u64;
     let answer = match answered {
         Ok(answer) => answer,
@@ -48,32 +48,32 @@ pub(crate) async fn answer(
         log.error = Some(reject.error.clone());
         reject.response()
     });
-    if !finish(&state, &parts, &mut upload).await || state.is_draining() {
+    if !skip_rest(&state, &parts, &mut upload).await || state.is_draining() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     log.received = upload.received() as u64;
     log.status = Some(response.status().as_u16());
     log.sent = response.body().len();
-    activity.response();
+    activity.finish_answering();
     // The request is in flight until the system has the last byte of its response.
     let in_flight = Arc::new(in_flight);
     Ok(response.map(|body| body.map(|part| in_flight.clone().hold(part))))
 }
 
 /// Reads the rest of a request body; false if the connection has to be closed.
-async fn finish(state: &State, parts: &Parts, upload: &mut Upload) -> bool {
+async fn skip_rest(state: &ServerState, parts: &Parts, upload: &mut Upload) -> bool {
     if upload.is_over() {
         return true;
     }
     if parts.headers.contains_key(EXPECT) && upload.received() == 0 {
         // A client with `Expect: 100-continue` waits for the response before it sends a body.
-        upload.leave();
+        upload.ignore_rest();
         return false;
     }
     upload.skip(&state.limits, &state.timeouts).await
 }
 
-async fn route(state: &Arc<State>, parts: &Parts, upload: &mut Upload) -> Answer {
+async fn route(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload) -> RouteResult {
     refuse_web_pages(&parts.headers)?;
     if parts
         .headers
@@ -83,97 +83,97 @@ async fn route(state: &Arc<State>, parts: &Parts, upload: &mut Upload) -> Answer
         return Err(Reject::new(StatusCode::NOT_IMPLEMENTED, "the only Transfer-Encoding is chunked"));
     }
     let route = Route::find(&parts.method, parts.uri.path()).map_err(|no_route| match no_route {
-        NoRoute::NotFound => Reject::not_found(),
-        NoRoute::Method(allowed) => Reject::method(&allowed),
+        RouteError::NotFound => Reject::not_found(),
+        RouteError::Method(allowed) => Reject::method(&allowed),
     })?;
     match route {
         Route::Server => json(&state.metadata),
         Route::Ready if state.is_draining() => Ok(empty(StatusCode::BAD_REQUEST)),
         Route::Live | Route::Ready => Ok(empty(StatusCode::OK)),
         Route::Metrics => {
-            let text = metrics::metrics(&state.registry.all());
+            let text = metrics::metrics(&state.registry.ready_models());
             Ok(response("text/plain; version=0.0.4; charset=utf-8", [Bytes::from(text)]))
         }
         Route::Statistics => {
-            let model_stats = state.registry.all().iter().map(|served| served.statistics()).collect();
+            let model_stats = state.registry.ready_models().iter().map(|served| served.statistics()).collect();
             json(&Statistics { model_stats })
         }
         Route::Index => index(state, parts, upload).await,
         Route::Load(name) => load(state, parts, upload, name).await,
         Route::Unload(name) => unload(state, parts, upload, name).await,
-        Route::Model(target, About::Infer) => infer::infer(state, parts, upload, &target).await,
-        Route::Model(target, about) => about_model(state, &target, about),
+        Route::Model(target, ModelEndpoint::Infer) => infer::infer(state, parts, upload, &target).await,
+        Route::Model(target, about) => answer_model_endpoint(state, &target, about),
     }
 }
 
-fn about_model(state: &State, target: &Target, about: About) -> Answer {
+fn answer_model_endpoint(state: &ServerState, target: &ModelTarget, about: ModelEndpoint) -> RouteResult {
     let served = state.registry.find(target);
     let served = match about {
         // Triton's status for an unknown model at these two endpoints.
-        About::Ready | About::Statistics => served.map_err(|error| Reject::bad_request(error.to_string()))?,
+        ModelEndpoint::Ready | ModelEndpoint::Statistics => served.map_err(|error| Reject::bad_request(error.to_string()))?,
         _ => served.map_err(|error| Reject::kserve(&error))?,
     };
     match about {
-        About::Ready if state.is_draining() => Err(Reject::bad_request("the server is shutting down")),
-        About::Ready => Ok(empty(StatusCode::OK)),
-        About::Config => json(&*served.config),
-        About::Statistics => json(&Statistics { model_stats: vec![served.statistics()] }),
-        About::Metadata | About::Infer => {
+        ModelEndpoint::Ready if state.is_draining() => Err(Reject::bad_request("the server is shutting down")),
+        ModelEndpoint::Ready => Ok(empty(StatusCode::OK)),
+        ModelEndpoint::Config => json(&*served.config),
+        ModelEndpoint::Statistics => json(&Statistics { model_stats: vec![served.statistics()] }),
+        ModelEndpoint::Metadata | ModelEndpoint::Infer => {
             json(&served.config.metadata(state.registry.versions(&served.name)))
         }
     }
 }
 
-async fn index(state: &Arc<State>, parts: &Parts, upload: &mut Upload) -> Answer {
-    let options: IndexOptions = options(state, parts, upload).await?;
+async fn index(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload) -> RouteResult {
+    let options: IndexOptions = read_options(state, parts, upload).await?;
     let registry = state.registry.clone();
     let index = run_blocking(move || registry.index(options.ready)).await?;
     json(&index.map_err(|error| Reject::internal(error.to_string()))?)
 }
 
-async fn load(state: &Arc<State>, parts: &Parts, upload: &mut Upload, name: String) -> Answer {
-    let options: ChangeOptions = options(state, parts, upload).await?;
+async fn load(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload, name: String) -> RouteResult {
+    let options: ChangeOptions = read_options(state, parts, upload).await?;
     if let Some(parameter) = options.parameters.keys().next() {
         let parameter = parameter.escape_debug();
         return Err(Reject::bad_request(format!("load takes no parameters here, and got `{parameter}`")));
     }
-    change(state, name.clone(), state.registry.clone().load(name)).await
+    change_models(state, name.clone(), state.registry.clone().load(name)).await
 }
 
-async fn unload(state: &Arc<State>, parts: &Parts, upload: &mut Upload, name: String) -> Answer {
+async fn unload(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload, name: String) -> RouteResult {
     // `unload_dependents` is accepted: no model depends on another one.
-    let _: ChangeOptions = options(state, parts, upload).await?;
-    change(state, name.clone(), state.registry.clone().unload(name)).await
+    let _: ChangeOptions = read_options(state, parts, upload).await?;
+    change_models(state, name.clone(), state.registry.clone().unload(name)).await
 }
 
 /// Runs a load or unload to its end, even if the client goes away.
-async fn change(
-    state: &State,
+async fn change_models(
+    state: &ServerState,
     name: String,
-    change: impl Future<Output = Result<(), NotChanged>> + Send + 'static,
-) -> Answer {
+    change: impl Future<Output = Result<(), ChangeError>> + Send + 'static,
+) -> RouteResult {
     if state.is_draining() {
         return Err(Reject::draining());
     }
-    let changed = tokio::spawn(change).await.unwrap_or(Err(NotChanged::Panicked));
+    let changed = tokio::spawn(change).await.unwrap_or(Err(ChangeError::Panicked));
     changed.map_err(|not_changed| match not_changed {
-        NotChanged::NoRepository => {
+        ChangeError::NoRepository => {
             let error = "models can be loaded and unloaded only if the server was started with a repository";
             Reject::new(StatusCode::SERVICE_UNAVAILABLE, error)
         }
-        NotChanged::Unknown => {
+        ChangeError::NotInRepository => {
             let error = format!("the repository has no model `{}`", name.escape_debug());
             Reject::new(StatusCode::NOT_FOUND, error)
         }
-        NotChanged::Failed(error) => Reject::internal(error.to_string()),
-        NotChanged::Panicked => Reject::internal(format!("loading `{}` panicked", name.escape_debug())),
+        ChangeError::Failed(error) => Reject::internal(error.to_string()),
+        ChangeError::Panicked => Reject::internal(format!("loading `{}` panicked", name.escape_debug())),
     })?;
     Ok(empty(StatusCode::OK))
 }
 
 /// Reads and parses a small JSON body; an empty body stands for the defaults.
-async fn options<T: for<'de> Deserialize<'de> + Default>(
-    state: &State,
+async fn read_options<T: for<'de> Deserialize<'de> + Default>(
+    state: &ServerState,
     parts: &Parts,
     upload: &mut Upload,
 ) -> Result<T, Reject> {
@@ -204,7 +204,7 @@ fn response(content_type: &'static str, parts: impl IntoIterator<Item = Bytes>) 
     response
 }
 
-fn json(value: &impl Serialize) -> Answer {
+fn json(value: &impl Serialize) -> RouteResult {
     let text = serde_json::to_vec(value).map_err(|error| Reject::internal(error.to_string()))?;
     Ok(response("application/json", [Bytes::from(text)]))
 }
@@ -227,17 +227,17 @@ fn refuse_web_pages(headers: &HeaderMap) -> Result<(), Reject> {
 }
 
 /// Guard that counts a request as in flight until it is dropped.
-struct InFlight(Arc<State>);
+struct InFlight(Arc<ServerState>);
 
 impl InFlight {
-    fn new(state: Arc<State>) -> Self {
+    fn new(state: Arc<ServerState>) -> Self {
         state.in_flight.send_modify(|count| *count = count.saturating_add(1));
         Self(state)
     }
 
     /// Wraps a part of the response, so that the request stays in flight until the part is dropped.
     fn hold(self: Arc<Self>, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Held { bytes, _request: self })
+        Bytes::from_owner(InFlightBytes { bytes, _request: self })
     }
 }
 
@@ -247,20 +247,20 @@ impl Drop for InFlight {
     }
 }
 
-struct Held {
+struct InFlightBytes {
     bytes: Bytes,
     _request: Arc<InFlight>,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for InFlightBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 /// Log record of a request, reported when dropped: when the request ends or its client goes away.
-struct Log {
-    observer: Arc<dyn Observer>,
+struct RequestLog {
+    observer: Arc<dyn ServerObserver>,
     client: SocketAddr,
     method: String,
     path: String,
@@ -271,15 +271,15 @@ struct Log {
     error: Option<String>,
 }
 
-impl Log {
-    fn new(observer: Arc<dyn Observer>, client: SocketAddr, parts: &Parts) -> Self {
+impl RequestLog {
+    fn new(observer: Arc<dyn ServerObserver>, client: SocketAddr, parts: &Parts) -> Self {
         let path = parts.uri.path_and_query().map_or_else(|| parts.uri.to_string(), ToString::to_string);
         let (method, since) = (parts.method.to_string(), Instant::now());
         Self { observer, client, method, path, since, status: None, received: 0, sent: 0, error: None }
     }
 }
 
-impl Drop for Log {
+impl Drop for RequestLog {
     fn drop(&mut self) {
         let ended = Ended {
             client: self.client,
@@ -291,6 +291,6 @@ impl Drop for Log {
             duration: self.since.elapsed(),
             error: self.error.as_deref(),
         };
-        self.observer.event(&Event::Request(&ended));
+        self.observer.event(&ServerEvent::Request(&ended));
     }
 }

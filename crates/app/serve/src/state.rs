@@ -10,22 +10,22 @@ use hyper::http::request::Parts;
 use kserve::{EXTENSIONS, ServerMetadata};
 use tokio::sync::watch;
 
-use crate::Options;
+use crate::ServeOptions;
 use crate::body::{Payload, Upload};
-use crate::budget::Budget;
-use crate::encoding::Encoding;
-use crate::observer::Observer;
-use crate::options::{Limits, Timeouts};
+use crate::budget::MemoryBudget;
+use crate::encoding::ContentEncoding;
+use crate::observer::ServerObserver;
+use crate::options::{ServeLimits, Timeouts};
 use crate::registry::Registry;
 use crate::reject::Reject;
 
 /// State shared by all requests.
-pub(crate) struct State {
+pub(crate) struct ServerState {
     pub(crate) registry: Arc<Registry>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ServeLimits,
     pub(crate) timeouts: Timeouts,
-    pub(crate) budget: Budget,
-    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) budget: MemoryBudget,
+    pub(crate) observer: Arc<dyn ServerObserver>,
     /// Number of requests whose response has not been written.
     pub(crate) in_flight: watch::Sender<usize>,
     pub(crate) metadata: ServerMetadata,
@@ -33,15 +33,15 @@ pub(crate) struct State {
 }
 
 /// Response of a route, or an error response.
-pub(crate) type Answer = Result<Response<Payload>, Reject>;
+pub(crate) type RouteResult = Result<Response<Payload>, Reject>;
 
-impl State {
-    pub(crate) fn new(options: &Options, registry: Registry, observer: Arc<dyn Observer>) -> Self {
+impl ServerState {
+    pub(crate) fn new(options: &ServeOptions, registry: Registry, observer: Arc<dyn ServerObserver>) -> Self {
         Self {
             registry: Arc::new(registry),
             limits: options.limits,
             timeouts: options.timeouts,
-            budget: Budget::new(options.limits.memory),
+            budget: MemoryBudget::new(options.limits.memory),
             observer,
             in_flight: watch::Sender::new(0),
             metadata: ServerMetadata {
@@ -67,7 +67,7 @@ impl State {
         let encoding = content_encoding(&parts.headers)?;
         let read = upload.read(&self.limits, &self.timeouts, &self.budget).await;
         let (body, charge) = read.map_err(|unread| Reject::unread(unread, &self.limits))?;
-        if encoding == Encoding::Identity {
+        if encoding == ContentEncoding::Identity {
             return Ok(charge.attach(body));
         }
         let (limits, mut inflated) = (self.limits, self.budget.charge());
@@ -89,11 +89,11 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     done.map_err(|error| Reject::internal(format!("a bug in the server: {error}")))
 }
 
-fn content_encoding(headers: &HeaderMap) -> Result<Encoding, Reject> {
+fn content_encoding(headers: &HeaderMap) -> Result<ContentEncoding, Reject> {
     let mut values = headers.get_all(CONTENT_ENCODING).iter();
-    let (Some(value), second) = (values.next(), values.next()) else { return Ok(Encoding::Identity) };
+    let (Some(value), second) = (values.next(), values.next()) else { return Ok(ContentEncoding::Identity) };
     let name = String::from_utf8_lossy(value.as_bytes());
-    match Encoding::of_request(&name) {
+    match ContentEncoding::from_content_encoding(&name) {
         Some(encoding) if second.is_none() => Ok(encoding),
         _ => Err(Reject::encoding(&name)),
     }

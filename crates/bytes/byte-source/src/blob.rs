@@ -9,10 +9,10 @@ use crate::{ReadError, Source};
 /// A run of bytes that passes from a [`Blob`] to a [`Sink`]. Clones share the bytes, so that all results computed from
 /// a window come from the same bytes, even if the file changes.
 #[derive(Clone, Debug)]
-pub struct Window(Arc<Shared>);
+pub struct Window(Arc<WindowBytes>);
 
 #[derive(Debug)]
-struct Shared {
+struct WindowBytes {
     buffer: Buffer,
     /// CRC-32 of the bytes, computed on first use.
     crc: OnceLock<u32>,
@@ -20,7 +20,7 @@ struct Shared {
 
 impl From<Buffer> for Window {
     fn from(buffer: Buffer) -> Self {
-        Self(Arc::new(Shared { buffer, crc: OnceLock::new() }))
+        Self(Arc::new(WindowBytes { buffer, crc: OnceLock::new() }))
     }
 }
 

@@ -9,14 +9,14 @@ pub const WINDOW: usize = 1 << 20;
 
 /// Maximum number of free buffers of [`WINDOW`] bytes in the pool: the buffers that one copy has in flight, and some
 /// more.
-const KEPT: usize = 12;
+const POOL_BUFFERS_MAX: usize = 12;
 /// Maximum length of a buffer, in bytes, that is cheaper to allocate than to keep in the pool.
-const SHORT: usize = WINDOW / 16;
+const UNPOOLED_MAX: usize = WINDOW / 16;
 
-static FREE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+static BUFFER_POOL: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-fn free() -> MutexGuard<'static, Vec<Vec<u8>>> {
-    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+fn buffer_pool() -> MutexGuard<'static, Vec<Vec<u8>>> {
+    BUFFER_POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Buffer whose memory returns to the pool when it is dropped.
@@ -30,10 +30,10 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// Returns a buffer of `len` bytes to fill, which may have the bytes of an earlier buffer.
     pub(crate) fn new(len: usize) -> Self {
-        if len <= SHORT || len > WINDOW {
+        if len <= UNPOOLED_MAX || len > WINDOW {
             return Self::from(vec![0; len]);
         }
-        let kept = free().pop();
+        let kept = buffer_pool().pop();
         Self { bytes: kept.unwrap_or_else(|| vec![0; WINDOW]), len }
     }
 }
@@ -62,8 +62,8 @@ impl DerefMut for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if self.bytes.len() == WINDOW {
-            let mut free = free();
-            if free.len() < KEPT {
+            let mut free = buffer_pool();
+            if free.len() < POOL_BUFFERS_MAX {
                 free.push(std::mem::take(&mut self.bytes));
             }
         }
@@ -76,15 +76,15 @@ mod tests {
 
     #[test]
     fn a_buffer_has_the_length_that_was_asked_for() {
-        for len in [0, 1, SHORT, SHORT + 1, WINDOW - 1, WINDOW, WINDOW + 1] {
+        for len in [0, 1, UNPOOLED_MAX, UNPOOLED_MAX + 1, WINDOW - 1, WINDOW, WINDOW + 1] {
             let mut buffer = Buffer::new(len);
             assert_eq!(buffer.len(), len);
             buffer.fill(7);
             drop(buffer);
             assert_eq!(Buffer::new(len).len(), len);
         }
-        let many: Vec<Buffer> = (0..2 * KEPT).map(|_| Buffer::new(WINDOW)).collect();
+        let many: Vec<Buffer> = (0..2 * POOL_BUFFERS_MAX).map(|_| Buffer::new(WINDOW)).collect();
         drop(many);
-        assert!(free().len() <= KEPT);
+        assert!(buffer_pool().len() <= POOL_BUFFERS_MAX);
     }
 }

@@ -5,7 +5,7 @@
 use crate::Window;
 
 /// Number of bytes whose checksum takes about as long to compute as two checksums to combine.
-const COMBINED: usize = 64 << 10;
+const COMBINE_MIN: usize = 64 << 10;
 
 /// Incremental CRC-32 of consecutive bytes.
 ///
@@ -23,7 +23,7 @@ pub struct Crc32(crc32fast::Hasher);
 impl Crc32 {
     /// Adds the bytes of a window.
     pub fn add(&mut self, window: &Window) {
-        if window.len() < COMBINED {
+        if window.len() < COMBINE_MIN {
             return self.0.update(window);
         }
         let sum = crc32fast::Hasher::new_with_initial_len(window.crc32(), window.len() as u64);
@@ -55,7 +55,7 @@ mod tests {
         let bytes: Vec<u8> =
             (0..1_000_000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
         let (mut sum, mut start) = (Crc32::default(), 0);
-        for len in [0, 1, COMBINED - 1, COMBINED, 3, 300_000, COMBINED + 1, 200_000] {
+        for len in [0, 1, COMBINE_MIN - 1, COMBINE_MIN, 3, 300_000, COMBINE_MIN + 1, 200_000] {
             let window = Window::owned(bytes[start..start + len].to_vec());
             sum.add(&window);
             assert_eq!(window.crc32(), crc32fast::hash(&window));

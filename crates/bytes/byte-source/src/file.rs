@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
 
-use crate::stamp::{Change, Changed, Stamp};
+use crate::stamp::{FileChange, FileChanged, FileStamp};
 use crate::{ErrorKind, ReadError};
 
 /// Errors of opening and mapping a file.
@@ -55,7 +55,7 @@ pub struct MappedFile {
     path: PathBuf,
     file: File,
     /// Metadata of the file when it was opened.
-    stamp: Stamp,
+    stamp: FileStamp,
     /// `None` for an empty file, which mmap(2) rejects.
     map: Option<Mmap>,
 }
@@ -82,7 +82,7 @@ impl MappedFile {
     /// Returns an error if the system cannot map the file.
     pub fn from_file(file: &File, path: &Path) -> Result<Self, Error> {
         let io = |reason| Error::Io { path: path.to_owned(), reason };
-        let stamp = Stamp::from_metadata(&file.metadata().map_err(io)?);
+        let stamp = FileStamp::from_metadata(&file.metadata().map_err(io)?);
         // The length is explicit, because the map must not be longer than the recorded file length.
         let len = usize::try_from(stamp.len()).map_err(|_| io(io::ErrorKind::InvalidInput.into()))?;
         let map = if len == 0 { None } else { Some(map(file, len).map_err(io)?) };
@@ -115,7 +115,7 @@ impl MappedFile {
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
-    fn fill(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read_up_to_end(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.len().saturating_sub(offset);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let buffer = buffer.get_mut(..len).unwrap_or_default();
@@ -143,7 +143,7 @@ impl MappedFile {
             let past = io::Error::new(io::ErrorKind::UnexpectedEof, "a range past the end of the file");
             return Err(past.into());
         }
-        let read = self.fill(offset, buffer).map_err(|error| {
+        let read = self.read_up_to_end(offset, buffer).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot read {}: {error}", self.path.display()))
         })?;
         if read == expected {
@@ -151,8 +151,8 @@ impl MappedFile {
         }
         // Current length of the file; the read may have ended earlier.
         let found = self.file.metadata()?.len();
-        let change = Change::Length { expected: self.stamp.len(), found };
-        Err(Changed { path: self.path.clone(), change }.into())
+        let change = FileChange::Length { expected: self.stamp.len(), found };
+        Err(FileChanged { path: self.path.clone(), change }.into())
     }
 
     /// Checks that the file's length and modification time have not changed since it was opened. A walk that ends with
@@ -266,11 +266,11 @@ mod tests {
             io::Error::from(file.read_exact_at(8001, &mut bytes).expect_err("past the end")).kind(),
             io::ErrorKind::UnexpectedEof
         );
-        let cut = Change::Length { expected: 10_000, found: 4000 };
+        let cut = FileChange::Length { expected: 10_000, found: 4000 };
         for (len, seconds, expected) in [
             (4000, 1, cut),
-            (20_000, 1, Change::Length { expected: 10_000, found: 20_000 }),
-            (10_000, 2, Change::Written),
+            (20_000, 1, FileChange::Length { expected: 10_000, found: 20_000 }),
+            (10_000, 2, FileChange::Written),
         ] {
             write(len, seconds);
             assert_eq!(change(file.check_unchanged().expect_err("it changed")), expected);

@@ -10,28 +10,28 @@ mod buffer;
 mod crc32;
 mod error_kind;
 mod file;
-mod heap;
+mod freed_memory;
 mod observer;
 mod prefetched;
 mod read_error;
 mod sha256;
 mod source;
 mod stamp;
-mod unopened;
+mod lazy_file;
 
 pub use blob::{Blob, OwnedBlob, Sink, Window};
 pub use buffer::WINDOW;
 pub use crc32::Crc32;
 pub use error_kind::ErrorKind;
 pub use file::{Error, MappedFile};
-pub use heap::{memory_freed, on_memory_freed, release_freed};
-pub use observer::{Action, Cancelled, Notice, Observer, Step, Work};
+pub use freed_memory::{memory_freed, on_memory_freed, release_freed};
+pub use observer::{Action, Cancelled, Notice, Observer, ProgressUpdate, ProgressReporter};
 pub use prefetched::Prefetched;
 pub use read_error::{Damaged, NotRepresentable, ReadError};
 pub use sha256::{Sha256Sink, hex, sha256};
 pub use source::{BufferSource, Region, Source, SourceReader, part, windows};
-pub use stamp::{Change, Changed};
-pub use unopened::UnopenedFile;
+pub use stamp::{FileChange, FileChanged};
+pub use lazy_file::LazyFile;
 
 /// Name of the program, which marks the files that it writes.
 pub const PRODUCER: &str = "torch2carton";

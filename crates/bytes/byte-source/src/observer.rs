@@ -13,7 +13,7 @@ pub struct Cancelled;
 /// Methods are called often, and from several threads: they should return quickly.
 pub trait Observer: Sync {
     /// Takes a progress report in bytes.
-    fn progress(&self, step: Step<'_>) {
+    fn progress(&self, step: ProgressUpdate<'_>) {
         let _ = step;
     }
 
@@ -44,7 +44,7 @@ pub trait Notice: Any + fmt::Debug + fmt::Display {}
 
 /// Progress of an operation on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step<'s> {
+pub struct ProgressUpdate<'s> {
     /// Name of the file.
     pub name: &'s str,
     /// Kind of operation on the file.
@@ -71,18 +71,18 @@ pub enum Action {
 
 /// An operation on a file that reports its progress in bytes to an observer.
 #[derive(Clone, Copy)]
-pub struct Work<'o> {
+pub struct ProgressReporter<'o> {
     observer: &'o dyn Observer,
     name: &'o str,
     action: Action,
     total: Option<u64>,
-    before: u64,
+    done_before: u64,
 }
 
-impl<'o> Work<'o> {
+impl<'o> ProgressReporter<'o> {
     /// Creates an operation on the file `name`, of `total` bytes if known.
     pub fn new(observer: &'o dyn Observer, name: &'o str, action: Action, total: Option<u64>) -> Self {
-        Self { observer, name, action, total, before: 0 }
+        Self { observer, name, action, total, done_before: 0 }
     }
 
     /// Creates an operation without an observer.
@@ -92,8 +92,8 @@ impl<'o> Work<'o> {
 
     /// Returns the operation with an offset of `before` bytes that are already processed.
     #[must_use]
-    pub fn after(self, before: u64) -> Self {
-        Self { before, ..self }
+    pub fn resumed_at(self, before: u64) -> Self {
+        Self { done_before: before, ..self }
     }
 
     /// Returns the operation with its total number of bytes, if `total` is known.
@@ -107,16 +107,16 @@ impl<'o> Work<'o> {
     /// # Errors
     /// Returns [`Cancelled`] if [`is_cancelled`](Self::is_cancelled) returns true.
     pub fn advance(&self, done: u64) -> Result<(), Cancelled> {
-        let done = self.before.saturating_add(done);
-        self.observer.progress(Step { name: self.name, action: self.action, done, total: self.total });
+        let done = self.done_before.saturating_add(done);
+        self.observer.progress(ProgressUpdate { name: self.name, action: self.action, done, total: self.total });
         self.observer.check()
     }
 }
 
-impl fmt::Debug for Work<'_> {
+impl fmt::Debug for ProgressReporter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, action, total, before, .. } = self;
-        let step = Step { name, action: *action, done: *before, total: *total };
+        let Self { name, action, total, done_before: before, .. } = self;
+        let step = ProgressUpdate { name, action: *action, done: *before, total: *total };
         f.debug_tuple("Work").field(&step).finish()
     }
 }

@@ -17,7 +17,7 @@ pub struct Prefetched {
 }
 
 /// Consecutive bytes that are all prefetched, or all missing.
-enum Piece {
+enum PrefetchedPiece {
     Kept(Bytes),
     Missing(Range<u64>),
 }
@@ -34,11 +34,11 @@ impl Prefetched {
     }
 
     /// Returns the prefetched bytes at the start of the source.
-    pub fn head(&self) -> &[u8] {
+    pub fn prefetched_start(&self) -> &[u8] {
         self.parts.first().filter(|(start, _)| *start == 0).map_or(&[], |(_, bytes)| bytes)
     }
 
-    fn pieces(&self, range: Range<u64>) -> Vec<Piece> {
+    fn pieces(&self, range: Range<u64>) -> Vec<PrefetchedPiece> {
         let (mut at, mut pieces) = (range.start, Vec::new());
         for (start, bytes) in &self.parts {
             let end = start.saturating_add(bytes.len() as u64).min(range.end);
@@ -47,16 +47,16 @@ impl Prefetched {
             }
             let from = at.max(*start).min(range.end);
             if at < from {
-                pieces.push(Piece::Missing(at..from));
+                pieces.push(PrefetchedPiece::Missing(at..from));
             }
             let within = |offset: u64| usize::try_from(offset.saturating_sub(*start)).unwrap_or(usize::MAX);
             if from < end {
-                pieces.push(Piece::Kept(bytes.slice(within(from)..within(end))));
+                pieces.push(PrefetchedPiece::Kept(bytes.slice(within(from)..within(end))));
             }
             at = from.max(end);
         }
         if at < range.end {
-            pieces.push(Piece::Missing(at..range.end));
+            pieces.push(PrefetchedPiece::Missing(at..range.end));
         }
         pieces
     }
@@ -75,15 +75,15 @@ impl Source for Prefetched {
         let mut rest = buffer;
         for piece in self.pieces(offset..offset.saturating_add(rest.len() as u64)) {
             let len = match &piece {
-                Piece::Kept(bytes) => bytes.len(),
-                Piece::Missing(range) => {
+                PrefetchedPiece::Kept(bytes) => bytes.len(),
+                PrefetchedPiece::Missing(range) => {
                     usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX)
                 }
             };
             let (part, later) = rest.split_at_mut(len.min(rest.len()));
             match piece {
-                Piece::Kept(bytes) => part.copy_from_slice(&bytes),
-                Piece::Missing(range) => self.source.read_at(part, range.start)?,
+                PrefetchedPiece::Kept(bytes) => part.copy_from_slice(&bytes),
+                PrefetchedPiece::Missing(range) => self.source.read_at(part, range.start)?,
             }
             rest = later;
         }
@@ -91,21 +91,21 @@ impl Source for Prefetched {
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
-        let pieces: Vec<Vec<Piece>> = ranges.iter().map(|range| self.pieces(range.clone())).collect();
+        let pieces: Vec<Vec<PrefetchedPiece>> = ranges.iter().map(|range| self.pieces(range.clone())).collect();
         let missing: Vec<Range<u64>> = pieces
             .iter()
             .flatten()
             .filter_map(|piece| match piece {
-                Piece::Missing(range) => Some(range.clone()),
-                Piece::Kept(_) => None,
+                PrefetchedPiece::Missing(range) => Some(range.clone()),
+                PrefetchedPiece::Kept(_) => None,
             })
             .collect();
         let mut read =
             if missing.is_empty() { Vec::new() } else { self.source.read_ranges(&missing)? }.into_iter();
         let joined = pieces.into_iter().map(|pieces| {
             let mut parts = pieces.into_iter().map(|piece| match piece {
-                Piece::Kept(bytes) => bytes,
-                Piece::Missing(_) => read.next().unwrap_or_default(),
+                PrefetchedPiece::Kept(bytes) => bytes,
+                PrefetchedPiece::Missing(_) => read.next().unwrap_or_default(),
             });
             match (parts.next(), parts.next()) {
                 (None, _) => Bytes::new(),
@@ -143,7 +143,7 @@ mod tests {
         let bytes: Vec<u8> = (0..40).collect();
         let source: Arc<dyn Source> = Arc::new(BufferSource::new("x", bytes.clone()));
         let kept = Prefetched::new(source, &[0..5, 5..6, 10..20, 38..40]).expect("inside");
-        assert_eq!(kept.head(), &bytes[..5]);
+        assert_eq!(kept.prefetched_start(), &bytes[..5]);
         for start in 0..40 {
             for end in start..=40 {
                 let range = start as u64..end as u64;

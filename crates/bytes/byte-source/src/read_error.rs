@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::{Cancelled, Changed, ErrorKind};
+use crate::{Cancelled, FileChanged, ErrorKind};
 
 /// Error of a [`Blob`](crate::Blob), a [`Sink`](crate::Sink), or a reader of windows.
 ///
@@ -18,7 +18,7 @@ pub enum ReadError {
     Io(io::Error),
     /// A file changed after it was opened.
     #[error(transparent)]
-    Changed(#[from] Changed),
+    Changed(#[from] FileChanged),
     /// The bytes of a record do not match its checksum.
     #[error(transparent)]
     Damaged(#[from] Damaged),

@@ -40,17 +40,17 @@ impl Sink for Sha256Sink {
 /// # Errors
 /// Returns an error if the blob cannot be read, or `observer` cancels the operation.
 pub fn sha256(blob: &dyn Blob, observer: &dyn Observer) -> Result<[u8; 32], ReadError> {
-    let mut sink = Stoppable { sink: Sha256Sink::default(), observer };
+    let mut sink = CancellableSink { sink: Sha256Sink::default(), observer };
     blob.write_to(&mut sink)?;
     Ok(sink.sink.digest())
 }
 
-struct Stoppable<'o> {
+struct CancellableSink<'o> {
     sink: Sha256Sink,
     observer: &'o dyn Observer,
 }
 
-impl Sink for Stoppable<'_> {
+impl Sink for CancellableSink<'_> {
     fn write(&mut self, window: Window) -> Result<(), ReadError> {
         self.observer.check()?;
         self.sink.write(window)

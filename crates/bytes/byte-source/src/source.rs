@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::{Blob, MappedFile, ReadError, Sink, WINDOW, Window};
 
 /// Maximum distance in bytes between ranges that are read together.
-const GAP: u64 = 64 << 10;
+const READ_TOGETHER_GAP: u64 = 64 << 10;
 
 /// Immutable bytes that can be read at any offset.
 pub trait Source: Debug + Send + Sync {
@@ -54,7 +54,7 @@ pub trait Source: Debug + Send + Sync {
             let Range { start, mut end } = of(first);
             let mut count = 0_usize;
             while let Some(next) = rest.get(count).map(of)
-                && next.start <= end.saturating_add(GAP)
+                && next.start <= end.saturating_add(READ_TOGETHER_GAP)
             {
                 end = end.max(next.end);
                 count = count.saturating_add(1);
@@ -239,7 +239,7 @@ impl Blob for Region {
     }
 
     fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
-        send(&*self.source, self.range(), sink)
+        send_windows(&*self.source, self.range(), sink)
     }
 }
 
@@ -250,12 +250,12 @@ impl Blob for Arc<MappedFile> {
     }
 
     fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
-        send(&**self, 0..MappedFile::len(self), sink)
+        send_windows(&**self, 0..MappedFile::len(self), sink)
     }
 }
 
 /// Sends the bytes of a range to `sink`, window by window.
-fn send(source: &dyn Source, range: Range<u64>, sink: &mut dyn Sink) -> Result<(), ReadError> {
+fn send_windows(source: &dyn Source, range: Range<u64>, sink: &mut dyn Sink) -> Result<(), ReadError> {
     windows(range).try_for_each(|window| sink.write(Window::read(source, window)?))
 }
 

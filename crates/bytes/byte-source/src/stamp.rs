@@ -10,16 +10,16 @@ use std::time::SystemTime;
 /// Error of a file that changed while it was read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} changed while it was read: {change}", path.display())]
-pub struct Changed {
+pub struct FileChanged {
     /// Path of the file, as given by the caller.
     pub path: PathBuf,
-    pub change: Change,
+    pub change: FileChange,
 }
 
 /// Kind of change of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Change {
+pub enum FileChange {
     /// The length of the file changed.
     #[error("expected {expected} bytes, found {found}")]
     Length {
@@ -38,7 +38,7 @@ pub enum Change {
 
 /// Metadata that identify the state of a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct FileStamp {
     len: u64,
     /// Modification time; `None` if the system does not report it.
     modified: Option<SystemTime>,
@@ -46,7 +46,7 @@ pub(crate) struct Stamp {
     id: (u64, u64),
 }
 
-impl Stamp {
+impl FileStamp {
     pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
         Self { len: metadata.len(), modified: metadata.modified().ok(), id: id(metadata) }
     }
@@ -56,18 +56,18 @@ impl Stamp {
     }
 
     /// Compares this stamp with the current metadata of the file at `path`. Fails if they differ.
-    pub(crate) fn compare(&self, path: &Path, now: &Metadata) -> Result<(), Changed> {
+    pub(crate) fn compare(&self, path: &Path, now: &Metadata) -> Result<(), FileChanged> {
         let now = Self::from_metadata(now);
         let change = if now.id != self.id {
-            Change::Replaced
+            FileChange::Replaced
         } else if now.len != self.len {
-            Change::Length { expected: self.len, found: now.len }
+            FileChange::Length { expected: self.len, found: now.len }
         } else if now.modified != self.modified {
-            Change::Written
+            FileChange::Written
         } else {
             return Ok(());
         };
-        Err(Changed { path: path.to_owned(), change })
+        Err(FileChanged { path: path.to_owned(), change })
     }
 }
 

@@ -38,7 +38,7 @@ enum Class {
 }
 
 impl Conversion {
-    /// Returns the conversion; `None` if one of the dtypes is not one of plain numbers, or just one of them is complex.
+    /// Returns the conversion; `None` if a dtype is not one of plain numbers, or only one of the two is complex.
     pub fn new(from: Dtype, to: Dtype) -> Option<Self> {
         let is_one = match (class(from), class(to)) {
             (Class::Other, _) | (_, Class::Other) => false,
@@ -89,7 +89,7 @@ impl Conversion {
             Dtype::UInt16 => self.through(bytes, out, |n| i32::from(u16::from_le_bytes(n))),
             Dtype::UInt8 => self.through(bytes, out, |[n]| i32::from(n)),
             Dtype::Bool => self.through(bytes, out, |[n]| i32::from(n != 0)),
-            // `new` refuses all others.
+            // `new` refuses all other dtypes.
             _ => false,
         }
     }
@@ -229,7 +229,7 @@ fn encode<N: Number>(numbers: &[N], to: Dtype, out: &mut [u8]) -> bool {
         Dtype::UInt16 => integers::<N, 2>(numbers, out, 0, u16::MAX.into()),
         Dtype::UInt8 => integers::<N, 1>(numbers, out, 0, u8::MAX.into()),
         Dtype::Bool => each(numbers, out, |n| ([u8::from(n != N::default())], true)),
-        // `Conversion::new` refuses all others.
+        // `Conversion::new` refuses all other dtypes.
         _ => false,
     }
 }

@@ -243,8 +243,8 @@ impl Tensor {
         if self.is_contiguous() { bytes.get(span) } else { None }
     }
 
-    /// Returns the view with size 1 along each dimension of stride 0, whose elements are all the same ones. Two tensors
-    /// that repeat along the same dimensions are equal if these views are.
+    /// Returns the view with size 1 along each dimension of stride 0, whose elements are all the same. Two tensors that
+    /// repeat along the same dimensions are equal if these views are.
     #[must_use]
     pub fn without_repeats(&self) -> Self {
         let sizes = self.shape().iter().zip(self.stride());
@@ -253,7 +253,7 @@ impl Tensor {
         Self { dims, ..self.clone() }
     }
 
-    /// Shape followed by stride, in elements.
+    /// Returns the shape followed by the stride, in elements.
     pub(crate) fn dims(&self) -> Arc<[u64]> {
         Arc::clone(&self.dims)
     }

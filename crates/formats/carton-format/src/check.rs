@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use crate::config::{ANY, Config, DataType, Dimension, Port, References, Shape};
-use crate::problem::{Kind, Problem, Problems};
+use crate::config::{ANY_SYMBOL, Config, DataType, Dimension, Port, References, Shape};
+use crate::problem::{ProblemKind, Problem, Problems};
 use crate::spec::{MISC_REFERENCE, TENSOR_REFERENCE};
 use crate::tensor_data::{TensorIndex, TensorSpec};
 
@@ -14,16 +14,16 @@ impl Config {
     /// such as `misc/cat.png` exists.
     pub fn check(&self, tensors: &TensorIndex, has: &dyn Fn(&str) -> bool) -> Problems {
         let tensors = tensors.tensors.iter().map(|tensor| (tensor.name(), tensor)).collect();
-        let (inputs, outputs) = (by_name(&self.inputs), by_name(&self.outputs));
-        let mut checker = Checker { config: self, tensors, inputs, outputs, has, problems: Vec::new() };
+        let (inputs, outputs) = (ports_by_name(&self.inputs), ports_by_name(&self.outputs));
+        let mut checker = ConfigChecker { config: self, tensors, inputs, outputs, has, problems: Vec::new() };
         for (index, test) in self.self_tests.iter().enumerate() {
             let path = format!("self_test[{index}]");
-            checker.specified(&path, &test.inputs);
+            checker.check_ports_declared(&path, &test.inputs);
             let mut symbols = Symbols::default();
             let sides = [("inputs", Some(&test.inputs)), ("expected_out", test.expected_out.as_ref())];
             for (side, references) in sides {
                 let Some(references) = references else { continue };
-                checker.references(
+                checker.check_references(
                     &format!("{path}.{side}"),
                     references,
                     side == "inputs",
@@ -34,17 +34,17 @@ impl Config {
         }
         for (index, example) in self.examples.iter().enumerate() {
             let path = format!("example[{index}]");
-            checker.specified(&path, &example.inputs);
+            checker.check_ports_declared(&path, &example.inputs);
             let mut symbols = Symbols::default();
-            checker.references(&format!("{path}.inputs"), &example.inputs, true, true, &mut symbols);
-            checker.references(&format!("{path}.sample_out"), &example.sample_out, false, true, &mut symbols);
+            checker.check_references(&format!("{path}.inputs"), &example.inputs, true, true, &mut symbols);
+            checker.check_references(&format!("{path}.sample_out"), &example.sample_out, false, true, &mut symbols);
         }
-        checker.links();
+        checker.check_misc_links();
         Problems(checker.problems)
     }
 }
 
-fn by_name(ports: &[Port]) -> HashMap<&str, &Port> {
+fn ports_by_name(ports: &[Port]) -> HashMap<&str, &Port> {
     ports.iter().map(|port| (port.name.as_str(), port)).collect()
 }
 
@@ -55,7 +55,7 @@ struct Symbols {
     shapes: HashMap<String, Vec<u64>>,
 }
 
-struct Checker<'c> {
+struct ConfigChecker<'c> {
     config: &'c Config,
     tensors: HashMap<&'c str, &'c TensorSpec>,
     inputs: HashMap<&'c str, &'c Port>,
@@ -64,20 +64,20 @@ struct Checker<'c> {
     problems: Vec<Problem>,
 }
 
-impl Checker<'_> {
-    fn wrong(&mut self, key: &str, kind: Kind) {
+impl ConfigChecker<'_> {
+    fn push_problem(&mut self, key: &str, kind: ProblemKind) {
         self.problems.push(self.config.problem(key.to_owned(), kind));
     }
 
     /// Records a problem if the model declares no outputs, or declares no inputs although the test has some.
-    fn specified(&mut self, path: &str, inputs: &References) {
+    fn check_ports_declared(&mut self, path: &str, inputs: &References) {
         let takes = !inputs.0.is_empty();
         if self.config.outputs.is_empty() || (takes && self.config.inputs.is_empty()) {
-            self.wrong(path, Kind::Unspecified);
+            self.push_problem(path, ProblemKind::PortsNotDeclared);
         }
     }
 
-    fn references(
+    fn check_references(
         &mut self,
         path: &str,
         references: &References,
@@ -91,51 +91,51 @@ impl Checker<'_> {
             let port = ports.get(name.as_str()).copied();
             if port.is_none() && !ports.is_empty() {
                 let what = if inputs { "input" } else { "output" };
-                self.wrong(&key, Kind::Undeclared { name: name.clone(), what });
+                self.push_problem(&key, ProblemKind::Undeclared { name: name.clone(), what });
             }
             if let Some(tensor) = target.strip_prefix(TENSOR_REFERENCE) {
                 match (self.tensors.get(tensor).copied(), port) {
-                    (None, _) => self.wrong(&key, Kind::Reference { target: target.clone() }),
-                    (Some(tensor), Some(port)) => self.fits(&key, tensor, port, symbols),
+                    (None, _) => self.push_problem(&key, ProblemKind::Reference { target: target.clone() }),
+                    (Some(tensor), Some(port)) => self.check_tensor_fits(&key, tensor, port, symbols),
                     _ => {}
                 }
             } else if let Some(file) =
                 target.strip_prefix('@').filter(|_| misc && target.starts_with(MISC_REFERENCE))
             {
                 if !(self.has)(file) {
-                    self.wrong(&key, Kind::Reference { target: target.clone() });
+                    self.push_problem(&key, ProblemKind::Reference { target: target.clone() });
                 }
             } else {
                 let expected = if misc { "@tensor_data/… or @misc/…" } else { "@tensor_data/…" };
-                self.wrong(&key, Kind::Value { found: target.clone(), expected: expected.to_owned() });
+                self.push_problem(&key, ProblemKind::Value { found: target.clone(), expected: expected.to_owned() });
             }
         }
     }
 
     /// Checks that the dtype and shape of a tensor fit an input or output.
-    fn fits(&mut self, key: &str, tensor: &TensorSpec, port: &Port, symbols: &mut Symbols) {
+    fn check_tensor_fits(&mut self, key: &str, tensor: &TensorSpec, port: &Port, symbols: &mut Symbols) {
         let (name, dtype, shape) = match tensor {
             TensorSpec::Array { name, dtype, shape, .. } => (name, dtype, shape),
             TensorSpec::Nested { inner, .. } => {
                 // The inner tensors of a ragged tensor have shapes of their own.
                 for part in inner {
                     if let Some(TensorSpec::Array { name, dtype, .. }) = self.tensors.get(part.as_str()) {
-                        self.dtype(key, name, *dtype, port);
+                        self.check_tensor_dtype(key, name, *dtype, port);
                     }
                 }
                 return;
             }
         };
-        self.dtype(key, name, *dtype, port);
+        self.check_tensor_dtype(key, name, *dtype, port);
         let differs = |symbol: &str, first: String, found: String| {
-            (first != found).then(|| Kind::SymbolValues { symbol: symbol.to_owned(), first, found })
+            (first != found).then(|| ProblemKind::SymbolValues { symbol: symbol.to_owned(), first, found })
         };
         let dimensions = match &port.shape {
-            Shape::Symbol(symbol) if symbol == ANY => return,
+            Shape::Symbol(symbol) if symbol == ANY_SYMBOL => return,
             Shape::Symbol(symbol) => {
                 let first = symbols.shapes.entry(symbol.clone()).or_insert_with(|| shape.clone());
                 if let Some(kind) = differs(symbol, format!("{first:?}"), format!("{shape:?}")) {
-                    self.wrong(key, kind);
+                    self.push_problem(key, kind);
                 }
                 return;
             }
@@ -148,30 +148,30 @@ impl Checker<'_> {
         };
         if dimensions.len() != shape.len() || !sizes.clone().all(fixed) {
             let (found, expected) = (format!("{shape:?}"), port.shape.to_string());
-            self.wrong(key, Kind::Shape { tensor: name.clone(), found, expected });
+            self.push_problem(key, ProblemKind::Shape { tensor: name.clone(), found, expected });
             return;
         }
         for (dimension, size) in sizes {
             let Dimension::Symbol(symbol) = dimension else { continue };
-            if symbol == ANY {
+            if symbol == ANY_SYMBOL {
                 continue;
             }
             let first = *symbols.sizes.entry(symbol.clone()).or_insert(*size);
             if let Some(kind) = differs(symbol, first.to_string(), size.to_string()) {
-                self.wrong(key, kind);
+                self.push_problem(key, kind);
             }
         }
     }
 
-    fn dtype(&mut self, key: &str, tensor: &str, dtype: DataType, port: &Port) {
+    fn check_tensor_dtype(&mut self, key: &str, tensor: &str, dtype: DataType, port: &Port) {
         if dtype != port.dtype {
             let (found, expected) = (dtype.name(), port.dtype.name());
-            self.wrong(key, Kind::Dtype { tensor: tensor.to_owned(), found, expected });
+            self.push_problem(key, ProblemKind::Dtype { tensor: tensor.to_owned(), found, expected });
         }
     }
 
     /// Checks the files that the model description links to.
-    fn links(&mut self) {
+    fn check_misc_links(&mut self) {
         let Some(description) = &self.config.model_description else { return };
         for link in misc_links(description) {
             // Punctuation after a link may end a sentence.
@@ -181,8 +181,8 @@ impl Checker<'_> {
                 && !(self.has)(&format!("misc/{link}"))
                 && !(self.has)(&format!("misc/{bare}"))
             {
-                let kind = Kind::Reference { target: format!("{MISC_REFERENCE}{bare}") };
-                self.wrong("model_description", kind);
+                let kind = ProblemKind::Reference { target: format!("{MISC_REFERENCE}{bare}") };
+                self.push_problem("model_description", kind);
             }
         }
     }

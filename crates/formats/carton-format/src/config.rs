@@ -5,8 +5,8 @@
 use serde::Serialize;
 use toml::Table;
 
-use crate::fields::Places;
-use crate::problem::{Kind, Problem, Problems};
+use crate::fields::KeyPositions;
+use crate::problem::{ProblemKind, Problem, Problems};
 use crate::spec::SPEC_VERSION;
 
 /// The `carton.toml` document, with its fields in the specification's order and under its names. In each struct, `other`
@@ -53,7 +53,7 @@ pub struct Config {
     pub other: Table,
     /// Positions of the keys in the parsed text.
     #[serde(skip)]
-    pub(crate) places: Places,
+    pub(crate) places: KeyPositions,
 }
 
 /// Declaration of an input or output of the model.
@@ -92,7 +92,7 @@ pub enum DataType {
 }
 
 /// One row per type: the type, the specification's name, bytes per element. Strings have no fixed length.
-const TYPES: &[(DataType, &str, Option<u64>)] = &[
+const DATA_TYPES: &[(DataType, &str, Option<u64>)] = &[
     (DataType::Float32, "float32", Some(4)),
     (DataType::Float64, "float64", Some(8)),
     (DataType::String, "string", None),
@@ -109,22 +109,22 @@ const TYPES: &[(DataType, &str, Option<u64>)] = &[
 impl DataType {
     /// Returns the type with the specification's name `name`.
     pub fn from_name(name: &str) -> Option<Self> {
-        TYPES.iter().find(|row| row.1 == name).map(|row| row.0)
+        DATA_TYPES.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
     /// Returns the type's name in the specification.
     pub fn name(self) -> &'static str {
-        TYPES.iter().find(|row| row.0 == self).map_or("", |row| row.1)
+        DATA_TYPES.iter().find(|row| row.0 == self).map_or("", |row| row.1)
     }
 
     /// Returns the number of bytes per element; `None` for strings.
     pub fn size(self) -> Option<u64> {
-        TYPES.iter().find(|row| row.0 == self).and_then(|row| row.2)
+        DATA_TYPES.iter().find(|row| row.0 == self).and_then(|row| row.2)
     }
 
     /// Returns all type names, for messages.
     pub(crate) fn names() -> String {
-        TYPES.iter().map(|row| row.1).collect::<Vec<_>>().join(", ")
+        DATA_TYPES.iter().map(|row| row.1).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -141,12 +141,12 @@ pub enum Shape {
 impl Shape {
     /// Returns the shape `*`, which fits any tensor.
     pub fn any() -> Self {
-        Self::Symbol(ANY.to_owned())
+        Self::Symbol(ANY_SYMBOL.to_owned())
     }
 }
 
 /// Symbol that may have a different value at each use.
-pub(crate) const ANY: &str = "*";
+pub(crate) const ANY_SYMBOL: &str = "*";
 
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -298,11 +298,11 @@ impl Config {
             examples: Vec::new(),
             runner,
             other: Table::new(),
-            places: Places::new(),
+            places: KeyPositions::new(),
         }
     }
 
-    pub(crate) fn problem(&self, key: String, kind: Kind) -> Problem {
+    pub(crate) fn problem(&self, key: String, kind: ProblemKind) -> Problem {
         Problem { document: Self::PATH.to_owned(), place: self.places.get(&key).copied(), key, kind }
     }
 }
@@ -311,5 +311,5 @@ impl Config {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed<T> {
     pub document: T,
-    pub added: Problems,
+    pub filled_in: Problems,
 }

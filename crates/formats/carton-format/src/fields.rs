@@ -8,14 +8,14 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use crate::problem::{Cursor, Kind, Place, Problem, Problems};
+use crate::problem::{PositionCursor, ProblemKind, TextPosition, Problem, Problems};
 
 /// Position of each key of a document.
-pub(crate) type Places = BTreeMap<String, Place>;
+pub(crate) type KeyPositions = BTreeMap<String, TextPosition>;
 
 /// A document while it is read: its problems so far, and the positions of its keys. Positions are byte offsets until the
 /// end: counting the lines before each one separately would be quadratic.
-pub(crate) struct Source<'t> {
+pub(crate) struct DocumentReader<'t> {
     pub(crate) document: String,
     pub(crate) text: &'t str,
     problems: Vec<(Option<usize>, Problem)>,
@@ -26,12 +26,12 @@ pub(crate) struct Source<'t> {
 
 /// A TOML value with its key path.
 #[derive(Clone)]
-pub(crate) struct Field<'d, 't> {
+pub(crate) struct KeyedValue<'d, 't> {
     pub(crate) path: String,
     pub(crate) value: &'d Spanned<DeValue<'t>>,
 }
 
-impl<'t> Source<'t> {
+impl<'t> DocumentReader<'t> {
     /// Parses the document and returns its root table; fails with all syntax errors.
     pub(crate) fn parse(document: &str, text: &'t str) -> Result<(Self, Spanned<DeTable<'t>>), Problems> {
         let document = document.to_owned();
@@ -42,32 +42,32 @@ impl<'t> Source<'t> {
             return Ok((source, table));
         }
         for error in errors {
-            let kind = Kind::Syntax(error.message().replace('\n', ", "));
+            let kind = ProblemKind::Syntax(error.message().replace('\n', ", "));
             let problem = source.problem("", kind);
             source.problems.push((error.span().map(|span| span.start), problem));
         }
-        Err(placed(text, source.problems))
+        Err(with_positions(text, source.problems))
     }
 
-    fn problem(&self, key: &str, kind: Kind) -> Problem {
+    fn problem(&self, key: &str, kind: ProblemKind) -> Problem {
         Problem { document: self.document.clone(), place: None, key: key.to_owned(), kind }
     }
 
     /// Records a problem with the value at `key`.
-    pub(crate) fn wrong(&mut self, key: &str, kind: Kind) {
+    pub(crate) fn add_problem(&mut self, key: &str, kind: ProblemKind) {
         let problem = self.problem(key, kind);
         self.problems.push((self.offsets.get(key).copied(), problem));
     }
 
     /// Records that `key` is missing in the table at `path`.
-    pub(crate) fn missing(&mut self, path: &str, key: &str) {
-        let problem = self.problem(&below(path, key), Kind::Missing);
+    pub(crate) fn add_missing(&mut self, path: &str, key: &str) {
+        let problem = self.problem(&join_key(path, key), ProblemKind::Missing);
         self.problems.push((self.offsets.get(path).copied(), problem));
     }
 
     /// Records that `key` is missing in the table at `path` and was filled in.
-    pub(crate) fn add(&mut self, path: &str, key: &str) {
-        let problem = self.problem(&below(path, key), Kind::Missing);
+    pub(crate) fn add_filled_in(&mut self, path: &str, key: &str) {
+        let problem = self.problem(&join_key(path, key), ProblemKind::Missing);
         self.added.push((self.offsets.get(path).copied(), problem));
     }
 
@@ -77,7 +77,7 @@ impl<'t> Source<'t> {
     }
 
     /// Returns the number of problems so far.
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn problem_count(&self) -> usize {
         self.problems.len()
     }
 
@@ -85,24 +85,24 @@ impl<'t> Source<'t> {
     ///
     /// # Errors
     /// All problems, in the document's order.
-    pub(crate) fn finish(self) -> Result<(Problems, Places), Problems> {
+    pub(crate) fn finish(self) -> Result<(Problems, KeyPositions), Problems> {
         if !self.problems.is_empty() {
-            return Err(placed(self.text, self.problems));
+            return Err(with_positions(self.text, self.problems));
         }
         let mut offsets: Vec<(String, usize)> = self.offsets.into_iter().collect();
         offsets.sort_by_key(|(_, offset)| *offset);
-        let mut cursor = Cursor::new(self.text);
+        let mut cursor = PositionCursor::new(self.text);
         let places = offsets.into_iter().map(|(key, offset)| (key, cursor.place(offset))).collect();
-        Ok((placed(self.text, self.added), places))
+        Ok((with_positions(self.text, self.added), places))
     }
 
     /// Records the position of a field and returns it.
-    pub(crate) fn field<'d>(&mut self, path: String, value: &'d Spanned<DeValue<'t>>) -> Field<'d, 't> {
+    pub(crate) fn field<'d>(&mut self, path: String, value: &'d Spanned<DeValue<'t>>) -> KeyedValue<'d, 't> {
         self.offsets.insert(path.clone(), value.span().start);
-        Field { path, value }
+        KeyedValue { path, value }
     }
 
-    fn wrong_type(&mut self, field: &Field<'_, 't>, expected: &'static str) {
+    fn wrong_type(&mut self, field: &KeyedValue<'_, 't>, expected: &'static str) {
         let found = match field.value.get_ref() {
             DeValue::String(_) => "a string",
             DeValue::Integer(_) => "an integer",
@@ -112,10 +112,10 @@ impl<'t> Source<'t> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        self.wrong(&field.path, Kind::Type { found: found.to_owned(), expected });
+        self.add_problem(&field.path, ProblemKind::Type { found: found.to_owned(), expected });
     }
 
-    pub(crate) fn string(&mut self, field: &Field<'_, 't>) -> Option<String> {
+    pub(crate) fn string(&mut self, field: &KeyedValue<'_, 't>) -> Option<String> {
         if let DeValue::String(text) = field.value.get_ref() {
             return Some(text.to_string());
         }
@@ -123,7 +123,7 @@ impl<'t> Source<'t> {
         None
     }
 
-    pub(crate) fn number(&mut self, field: &Field<'_, 't>) -> Option<u64> {
+    pub(crate) fn number(&mut self, field: &KeyedValue<'_, 't>) -> Option<u64> {
         if let DeValue::Integer(number) = field.value.get_ref() {
             // TOML integers are signed 64-bit numbers.
             let parsed = i64::from_str_radix(number.as_str(), number.radix()).ok();
@@ -131,9 +131,9 @@ impl<'t> Source<'t> {
                 return Some(parsed);
             }
             let found = number.as_str().to_owned();
-            self.wrong(
+            self.add_problem(
                 &field.path,
-                Kind::Value { found, expected: "a number from 0 to 2^63 - 1".to_owned() },
+                ProblemKind::Value { found, expected: "a number from 0 to 2^63 - 1".to_owned() },
             );
             return None;
         }
@@ -142,7 +142,7 @@ impl<'t> Source<'t> {
     }
 
     /// Returns the items of an array; records a problem for another type.
-    pub(crate) fn list<'d>(&mut self, field: &Field<'d, 't>) -> Vec<Field<'d, 't>> {
+    pub(crate) fn list<'d>(&mut self, field: &KeyedValue<'d, 't>) -> Vec<KeyedValue<'d, 't>> {
         if let DeValue::Array(items) = field.value.get_ref() {
             let path = &field.path;
             return items
@@ -156,12 +156,12 @@ impl<'t> Source<'t> {
     }
 
     /// Returns the strings of an array; records a problem for another type.
-    pub(crate) fn strings(&mut self, field: &Field<'_, 't>) -> Vec<String> {
+    pub(crate) fn strings(&mut self, field: &KeyedValue<'_, 't>) -> Vec<String> {
         self.list(field).iter().filter_map(|item| self.string(item)).collect()
     }
 
     /// Returns the fields of a table; records a problem for another type.
-    pub(crate) fn table<'d>(&mut self, field: &Field<'d, 't>) -> Option<Table<'d, 't>> {
+    pub(crate) fn table<'d>(&mut self, field: &KeyedValue<'d, 't>) -> Option<TakenFields<'d, 't>> {
         if let DeValue::Table(table) = field.value.get_ref() {
             return Some(self.fields(&field.path, table));
         }
@@ -170,25 +170,25 @@ impl<'t> Source<'t> {
     }
 
     /// Returns every field of `table`, whose key path is `path`.
-    pub(crate) fn fields<'d>(&mut self, path: &str, table: &'d DeTable<'t>) -> Table<'d, 't> {
+    pub(crate) fn fields<'d>(&mut self, path: &str, table: &'d DeTable<'t>) -> TakenFields<'d, 't> {
         let fields = table.iter().map(|(key, value)| {
             let key = key.get_ref().to_string();
-            let field = self.field(below(path, &key), value);
+            let field = self.field(join_key(path, &key), value);
             (key, field)
         });
         let fields = fields.collect();
-        Table { path: path.to_owned(), fields }
+        TakenFields { path: path.to_owned(), fields }
     }
 
     /// Converts the remaining fields of a table into plain TOML values.
-    pub(crate) fn rest(&mut self, table: Table<'_, 't>) -> toml::Table {
+    pub(crate) fn into_remaining(&mut self, table: TakenFields<'_, 't>) -> toml::Table {
         let mut rest = toml::Table::new();
         for (key, field) in table.fields {
             match toml::Value::deserialize(ValueDeserializer::from(field.value.clone())) {
                 Ok(value) => {
                     rest.insert(key, value);
                 }
-                Err(error) => self.wrong(&field.path, Kind::Syntax(error.message().to_owned())),
+                Err(error) => self.add_problem(&field.path, ProblemKind::Syntax(error.message().to_owned())),
             }
         }
         rest
@@ -196,7 +196,7 @@ impl<'t> Source<'t> {
 }
 
 /// Returns the position of `key`, such as `input[0].dtype`, in a TOML text, or of its innermost part that exists.
-pub fn place(text: &str, key: &str) -> Option<Place> {
+pub fn find_position(text: &str, key: &str) -> Option<TextPosition> {
     let (table, _) = DeTable::parse_recoverable(text);
     let mut parts = key.split('.').flat_map(|part| part.split('[')).map(|part| part.trim_end_matches(']'));
     let mut value = table.get_ref().get(parts.next()?)?;
@@ -209,44 +209,44 @@ pub fn place(text: &str, key: &str) -> Option<Place> {
         let Some(inner) = inner else { break };
         value = inner;
     }
-    Some(Place::from_offset(text, value.span().start))
+    Some(TextPosition::from_offset(text, value.span().start))
 }
 
 /// A table whose fields are removed one by one as they are read.
-pub(crate) struct Table<'d, 't> {
+pub(crate) struct TakenFields<'d, 't> {
     pub(crate) path: String,
-    pub(crate) fields: Vec<(String, Field<'d, 't>)>,
+    pub(crate) fields: Vec<(String, KeyedValue<'d, 't>)>,
 }
 
-impl<'d, 't> Table<'d, 't> {
-    pub(crate) fn take(&mut self, key: &str) -> Option<Field<'d, 't>> {
+impl<'d, 't> TakenFields<'d, 't> {
+    pub(crate) fn take(&mut self, key: &str) -> Option<KeyedValue<'d, 't>> {
         let at = self.fields.iter().position(|(name, _)| name == key)?;
         Some(self.fields.remove(at).1)
     }
 
-    pub(crate) fn string(&mut self, source: &mut Source<'t>, key: &str) -> Option<String> {
+    pub(crate) fn string(&mut self, source: &mut DocumentReader<'t>, key: &str) -> Option<String> {
         self.take(key).and_then(|field| source.string(&field))
     }
 
     /// Removes a required string and returns it; records a problem and returns an empty string if it is missing.
-    pub(crate) fn needed(&mut self, source: &mut Source<'t>, key: &str) -> String {
+    pub(crate) fn required_string(&mut self, source: &mut DocumentReader<'t>, key: &str) -> String {
         let field = self.take(key);
         if field.is_none() {
-            source.missing(&self.path, key);
+            source.add_missing(&self.path, key);
         }
         field.and_then(|field| source.string(&field)).unwrap_or_default()
     }
 }
 
 /// Returns the key path of `key` in the table at `path`.
-fn below(path: &str, key: &str) -> String {
+fn join_key(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 /// Sorts problems by byte offset and converts the offsets into positions.
-fn placed(text: &str, mut problems: Vec<(Option<usize>, Problem)>) -> Problems {
+fn with_positions(text: &str, mut problems: Vec<(Option<usize>, Problem)>) -> Problems {
     problems.sort_by_key(|(offset, _)| *offset);
-    let mut cursor = Cursor::new(text);
+    let mut cursor = PositionCursor::new(text);
     let problems = problems
         .into_iter()
         .map(|(offset, problem)| Problem { place: offset.map(|offset| cursor.place(offset)), ..problem });

@@ -54,11 +54,11 @@ mod tensor_data;
 
 pub use config::{Config, DataType, Dimension, Example, Parsed, Port, References, Runner, SelfTest, Shape};
 pub use error::Error;
-pub use fields::place;
+pub use fields::find_position;
 pub use hash::{sha256_from_hex, sha256_to_hex};
 pub use links::Links;
 pub use manifest::Manifest;
-pub use path::is_inside;
-pub use problem::{Kind, Place, Problem, Problems};
+pub use path::is_valid_carton_path;
+pub use problem::{ProblemKind, TextPosition, Problem, Problems};
 pub use spec::{MISC_REFERENCE, MODEL_PT, SHORT_DESCRIPTION_MAX, SPEC_VERSION, TENSOR_REFERENCE};
-pub use tensor_data::{FileLen, Strings, TensorIndex, TensorSpec};
+pub use tensor_data::{FileLen, StringTensorFile, TensorIndex, TensorSpec};

@@ -8,10 +8,10 @@ use serde::Serialize;
 use toml::Table;
 
 use crate::error::Error;
-use crate::fields::Source;
+use crate::fields::DocumentReader;
 use crate::hash::{sha256_from_hex, sha256_to_hex};
 use crate::path::is_url;
-use crate::problem::Kind;
+use crate::problem::ProblemKind;
 
 /// Version of the LINKS document.
 const VERSION: u64 = 1;
@@ -55,23 +55,23 @@ impl Links {
     /// # Errors
     /// All problems of the document, each with its place.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let (mut source, root) = Source::parse(Self::PATH, text).map_err(Error::Document)?;
+        let (mut source, root) = DocumentReader::parse(Self::PATH, text).map_err(Error::Document)?;
         let mut root = source.fields("", root.get_ref());
         match root.take("version") {
-            None => source.missing("", "version"),
+            None => source.add_missing("", "version"),
             Some(field) => {
                 if let Some(version) = source.number(&field)
                     && version != VERSION
                 {
                     let expected = format!("{VERSION}, the only version there is");
-                    source.wrong(&field.path, Kind::Value { found: version.to_string(), expected });
+                    source.add_problem(&field.path, ProblemKind::Value { found: version.to_string(), expected });
                 }
             }
         }
         let mut links = Self::default();
         let table = root.take("urls");
         if table.is_none() {
-            source.missing("", "urls");
+            source.add_missing("", "urls");
         }
         let fields =
             table.and_then(|field| source.table(&field)).map(|table| table.fields).unwrap_or_default();
@@ -79,21 +79,21 @@ impl Links {
             let hash = sha256_from_hex(&key);
             if hash.is_none() {
                 let expected = "the 64 lower-case hex digits of a SHA-256".to_owned();
-                source.wrong(&field.path, Kind::Value { found: key, expected });
+                source.add_problem(&field.path, ProblemKind::Value { found: key, expected });
             }
             let urls = source.strings(&field);
             for (index, url) in urls.iter().enumerate() {
                 if !is_url(url) {
                     let expected = "an http or https URL".to_owned();
                     let found = url.clone();
-                    source.wrong(&format!("{}[{index}]", field.path), Kind::Value { found, expected });
+                    source.add_problem(&format!("{}[{index}]", field.path), ProblemKind::Value { found, expected });
                 }
             }
             if let Some(hash) = hash {
                 links.urls.insert(hash, urls);
             }
         }
-        links.other = source.rest(root);
+        links.other = source.into_remaining(root);
         source.finish().map_err(Error::Document)?;
         Ok(links)
     }
@@ -104,7 +104,7 @@ impl Links {
     /// When TOML cannot express it.
     pub fn to_toml(&self) -> Result<String, Error> {
         #[derive(Serialize)]
-        struct Document {
+        struct LinksDocument {
             version: u64,
             urls: Table,
             #[serde(flatten)]
@@ -112,7 +112,7 @@ impl Links {
         }
         let urls =
             self.urls.iter().map(|(hash, urls)| (sha256_to_hex(hash), toml::Value::from(urls.clone())));
-        let document = Document { version: VERSION, urls: urls.collect(), other: self.other.clone() };
+        let document = LinksDocument { version: VERSION, urls: urls.collect(), other: self.other.clone() };
         toml::to_string(&document)
             .map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
     }

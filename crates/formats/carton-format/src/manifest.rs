@@ -8,8 +8,8 @@ use std::fmt;
 use crate::error::Error;
 use crate::hash::{sha256_from_hex, sha256_to_hex};
 use crate::links::Links;
-use crate::path::is_inside;
-use crate::problem::{Kind, Place, Problem, Problems};
+use crate::path::is_valid_carton_path;
+use crate::problem::{ProblemKind, TextPosition, Problem, Problems};
 
 /// Paths and SHA-256 hashes of a carton's files, one line `path=sha256` per file, sorted by the bytes of the path. MANIFEST
 /// itself and LINKS are not listed.
@@ -80,10 +80,10 @@ impl Manifest {
                 break;
             }
             let mut wrong = |key: &str, kind| {
-                let place = Some(Place { line: index.saturating_add(1), column: 1 });
+                let place = Some(TextPosition { line: index.saturating_add(1), column: 1 });
                 problems.push(Problem { document: Self::PATH.to_owned(), place, key: key.to_owned(), kind });
             };
-            let value = |found: &str, expected: &str| Kind::Value {
+            let value = |found: &str, expected: &str| ProblemKind::Value {
                 found: found.to_owned(),
                 expected: expected.to_owned(),
             };
@@ -95,14 +95,14 @@ impl Manifest {
                 wrong(path, value(hash, "the 64 lower-case hex digits of a SHA-256"));
                 continue;
             };
-            if !is_inside(path) || path == Self::PATH || path == Links::PATH {
+            if !is_valid_carton_path(path) || path == Self::PATH || path == Links::PATH {
                 wrong("path", value(path, "the path of a file inside the carton"));
                 continue;
             }
             if manifest.lines.insert(path.to_owned(), sha256).is_some() {
-                wrong("path", Kind::Duplicate { name: path.to_owned() });
+                wrong("path", ProblemKind::Duplicate { name: path.to_owned() });
             } else if path < last {
-                wrong(path, Kind::Order { other: last.to_owned() });
+                wrong(path, ProblemKind::LineOrder { other: last.to_owned() });
             }
             last = path;
         }

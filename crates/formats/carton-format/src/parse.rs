@@ -9,12 +9,12 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::{
-    ANY, Config, DataType, Dimension, Example, Parsed, Port, References, Runner, SelfTest, Shape,
+    ANY_SYMBOL, Config, DataType, Dimension, Example, Parsed, Port, References, Runner, SelfTest, Shape,
 };
 use crate::error::Error;
-use crate::fields::{Field, Source, Table};
+use crate::fields::{KeyedValue, DocumentReader, TakenFields};
 use crate::path::is_url;
-use crate::problem::{Kind, Place};
+use crate::problem::{ProblemKind, TextPosition};
 use crate::spec::{SHORT_DESCRIPTION_MAX, SPEC_VERSION};
 
 impl Config {
@@ -23,21 +23,21 @@ impl Config {
     /// # Errors
     /// All problems of the document, each with its place.
     pub fn parse(text: &str) -> Result<Parsed<Self>, Error> {
-        let (mut source, root) = Source::parse(Self::PATH, text).map_err(Error::Document)?;
-        let mut config = Reader { source: &mut source }.config(&root);
-        config.symbols(&mut source);
+        let (mut source, root) = DocumentReader::parse(Self::PATH, text).map_err(Error::Document)?;
+        let mut config = ConfigReader { source: &mut source }.config(&root);
+        config.check_symbols(&mut source);
         let (added, places) = source.finish().map_err(Error::Document)?;
         config.places = places;
-        Ok(Parsed { document: config, added })
+        Ok(Parsed { document: config, filled_in: added })
     }
 
     /// Returns the position of `key`, such as `input[0].shape`; `None` for a document that was not parsed.
-    pub fn place(&self, key: &str) -> Option<Place> {
+    pub fn key_position(&self, key: &str) -> Option<TextPosition> {
         self.places.get(key).copied()
     }
 
     /// Reports symbols that are used both as a whole shape and as one dimension.
-    fn symbols(&self, source: &mut Source<'_>) {
+    fn check_symbols(&self, source: &mut DocumentReader<'_>) {
         let ports = || {
             let inputs =
                 self.inputs.iter().enumerate().map(|(index, port)| (format!("input[{index}]"), port));
@@ -45,7 +45,7 @@ impl Config {
         };
         let shapes: HashSet<&str> = ports()
             .filter_map(|(_, port)| match &port.shape {
-                Shape::Symbol(shape) if shape != ANY => Some(shape.as_str()),
+                Shape::Symbol(shape) if shape != ANY_SYMBOL => Some(shape.as_str()),
                 _ => None,
             })
             .collect();
@@ -55,19 +55,19 @@ impl Config {
                 if let Dimension::Symbol(symbol) = dimension
                     && shapes.contains(symbol.as_str())
                 {
-                    let kind = Kind::SymbolKinds { symbol: symbol.clone() };
-                    source.wrong(&format!("{path}.shape"), kind);
+                    let kind = ProblemKind::SymbolKinds { symbol: symbol.clone() };
+                    source.add_problem(&format!("{path}.shape"), kind);
                 }
             }
         }
     }
 }
 
-struct Reader<'s, 't> {
-    source: &'s mut Source<'t>,
+struct ConfigReader<'s, 't> {
+    source: &'s mut DocumentReader<'t>,
 }
 
-impl<'t> Reader<'_, 't> {
+impl<'t> ConfigReader<'_, 't> {
     fn config(&mut self, root: &Spanned<DeTable<'t>>) -> Config {
         let mut root = self.source.fields("", root.get_ref());
         let mut config = Config::new(Runner::new("", "", 1));
@@ -77,16 +77,16 @@ impl<'t> Reader<'_, 't> {
                 if config.spec_version != SPEC_VERSION {
                     let found = config.spec_version.to_string();
                     let expected = format!("{SPEC_VERSION}, the only version there is");
-                    self.source.wrong(&field.path, Kind::Value { found, expected });
+                    self.source.add_problem(&field.path, ProblemKind::Value { found, expected });
                 }
             }
-            None => self.source.add("", "spec_version"),
+            None => self.source.add_filled_in("", "spec_version"),
         }
         config.model_name = root.string(self.source, "model_name");
         config.short_description = root.string(self.source, "short_description");
         let found = config.short_description.as_ref().map_or(0, |text| text.chars().count());
         if found > SHORT_DESCRIPTION_MAX {
-            self.source.wrong("short_description", Kind::TooLong { found, limit: SHORT_DESCRIPTION_MAX });
+            self.source.add_problem("short_description", ProblemKind::TooLong { found, limit: SHORT_DESCRIPTION_MAX });
         }
         config.model_description = root.string(self.source, "model_description");
         config.license = root.string(self.source, "license");
@@ -109,64 +109,64 @@ impl<'t> Reader<'_, 't> {
                     config.runner = self.runner(&mut table);
                 }
             }
-            None => self.source.missing("", "runner"),
+            None => self.source.add_missing("", "runner"),
         }
-        config.other = self.source.rest(root);
+        config.other = self.source.into_remaining(root);
         config
     }
 
-    fn url(&mut self, table: &mut Table<'_, 't>, key: &str) -> Option<String> {
+    fn url(&mut self, table: &mut TakenFields<'_, 't>, key: &str) -> Option<String> {
         let text = table.string(self.source, key)?;
         if !is_url(&text) {
             let expected = "an http or https URL".to_owned();
-            self.source.wrong(key, Kind::Value { found: text.clone(), expected });
+            self.source.add_problem(key, ProblemKind::Value { found: text.clone(), expected });
         }
         Some(text)
     }
 
-    fn platforms(&mut self, field: &Field<'_, 't>) -> Vec<String> {
+    fn platforms(&mut self, field: &KeyedValue<'_, 't>) -> Vec<String> {
         let platforms = self.source.strings(field);
         for (index, platform) in platforms.iter().enumerate() {
             if target_lexicon::Triple::from_str(platform).is_err() {
                 let expected = "a target triple such as x86_64-unknown-linux-gnu".to_owned();
                 let found = platform.clone();
-                self.source.wrong(&format!("{}[{index}]", field.path), Kind::Value { found, expected });
+                self.source.add_problem(&format!("{}[{index}]", field.path), ProblemKind::Value { found, expected });
             }
         }
         platforms
     }
 
     /// Returns the tables of an array of tables.
-    fn tables<'d>(&mut self, root: &mut Table<'d, 't>, key: &str) -> Vec<Table<'d, 't>> {
+    fn tables<'d>(&mut self, root: &mut TakenFields<'d, 't>, key: &str) -> Vec<TakenFields<'d, 't>> {
         let Some(field) = root.take(key) else { return Vec::new() };
         let items = self.source.list(&field);
         items.iter().filter_map(|item| self.source.table(item)).collect()
     }
 
-    fn ports(&mut self, root: &mut Table<'_, 't>, key: &str) -> Vec<Port> {
+    fn ports(&mut self, root: &mut TakenFields<'_, 't>, key: &str) -> Vec<Port> {
         let mut ports: Vec<Port> = Vec::new();
         let mut names = HashSet::new();
         for mut table in self.tables(root, key) {
-            let name = table.needed(self.source, "name");
+            let name = table.required_string(self.source, "name");
             let at = format!("{}.name", table.path);
             if name.is_empty() && self.source.has(&at) {
                 let (found, expected) = (String::new(), "a name".to_owned());
-                self.source.wrong(&at, Kind::Value { found, expected });
+                self.source.add_problem(&at, ProblemKind::Value { found, expected });
             }
             if !names.insert(name.clone()) && self.source.has(&at) {
-                self.source.wrong(&at, Kind::Duplicate { name: name.clone() });
+                self.source.add_problem(&at, ProblemKind::Duplicate { name: name.clone() });
             }
-            let dtype = table.needed(self.source, "dtype");
+            let dtype = table.required_string(self.source, "dtype");
             let dtype = self.dtype(&table.path, &dtype);
             let shape = if let Some(field) = table.take("shape") {
                 self.shape(&field)
             } else {
-                self.source.add(&table.path, "shape");
+                self.source.add_filled_in(&table.path, "shape");
                 Shape::any()
             };
             let description = table.string(self.source, "description");
             let internal_name = table.string(self.source, "internal_name");
-            let other = self.source.rest(table);
+            let other = self.source.into_remaining(table);
             ports.push(Port { name, dtype, shape, description, internal_name, other });
         }
         ports
@@ -177,13 +177,13 @@ impl<'t> Reader<'_, 't> {
         DataType::from_name(name).unwrap_or_else(|| {
             if self.source.has(&at) {
                 let expected = format!("one of {}", DataType::names());
-                self.source.wrong(&at, Kind::Value { found: name.to_owned(), expected });
+                self.source.add_problem(&at, ProblemKind::Value { found: name.to_owned(), expected });
             }
             DataType::Float32
         })
     }
 
-    fn shape(&mut self, field: &Field<'_, 't>) -> Shape {
+    fn shape(&mut self, field: &KeyedValue<'_, 't>) -> Shape {
         match field.value.get_ref() {
             DeValue::String(symbol) => Shape::Symbol(self.symbol(field, symbol)),
             DeValue::Array(_) => {
@@ -197,21 +197,21 @@ impl<'t> Reader<'_, 't> {
             other => {
                 let expected = "a symbol or a list of symbols and integers";
                 let found = format!("a {}", other.type_str());
-                self.source.wrong(&field.path, Kind::Type { found, expected });
+                self.source.add_problem(&field.path, ProblemKind::Type { found, expected });
                 Shape::any()
             }
         }
     }
 
-    fn symbol(&mut self, field: &Field<'_, 't>, symbol: &str) -> String {
+    fn symbol(&mut self, field: &KeyedValue<'_, 't>, symbol: &str) -> String {
         if symbol.is_empty() {
             let (found, expected) = (String::new(), "a symbol of at least one character".to_owned());
-            self.source.wrong(&field.path, Kind::Value { found, expected });
+            self.source.add_problem(&field.path, ProblemKind::Value { found, expected });
         }
         symbol.to_owned()
     }
 
-    fn references(&mut self, field: &Field<'_, 't>) -> References {
+    fn references(&mut self, field: &KeyedValue<'_, 't>) -> References {
         let Some(table) = self.source.table(field) else { return References::default() };
         let references = table
             .fields
@@ -221,10 +221,10 @@ impl<'t> Reader<'_, 't> {
         References(references)
     }
 
-    fn self_test(&mut self, table: &mut Table<'_, 't>) -> SelfTest {
+    fn self_test(&mut self, table: &mut TakenFields<'_, 't>) -> SelfTest {
         let inputs = table.take("inputs");
         if inputs.is_none() {
-            self.source.missing(&table.path, "inputs");
+            self.source.add_missing(&table.path, "inputs");
         }
         SelfTest {
             name: table.string(self.source, "name"),
@@ -233,18 +233,18 @@ impl<'t> Reader<'_, 't> {
             expected_out: table.take("expected_out").map(|field| self.references(&field)),
             other: self
                 .source
-                .rest(std::mem::replace(table, Table { path: String::new(), fields: Vec::new() })),
+                .into_remaining(std::mem::replace(table, TakenFields { path: String::new(), fields: Vec::new() })),
         }
     }
 
-    fn example(&mut self, table: &mut Table<'_, 't>) -> Example {
+    fn example(&mut self, table: &mut TakenFields<'_, 't>) -> Example {
         let inputs = table.take("inputs");
         if inputs.is_none() {
-            self.source.missing(&table.path, "inputs");
+            self.source.add_missing(&table.path, "inputs");
         }
         let sample_out = table.take("sample_out");
         if sample_out.is_none() {
-            self.source.add(&table.path, "sample_out");
+            self.source.add_filled_in(&table.path, "sample_out");
         }
         Example {
             name: table.string(self.source, "name"),
@@ -253,22 +253,22 @@ impl<'t> Reader<'_, 't> {
             sample_out: sample_out.map(|field| self.references(&field)).unwrap_or_default(),
             other: self
                 .source
-                .rest(std::mem::replace(table, Table { path: String::new(), fields: Vec::new() })),
+                .into_remaining(std::mem::replace(table, TakenFields { path: String::new(), fields: Vec::new() })),
         }
     }
 
-    fn runner(&mut self, table: &mut Table<'_, 't>) -> Runner {
-        let name = table.needed(self.source, "runner_name");
-        let framework = table.needed(self.source, "required_framework_version");
+    fn runner(&mut self, table: &mut TakenFields<'_, 't>) -> Runner {
+        let name = table.required_string(self.source, "runner_name");
+        let framework = table.required_string(self.source, "required_framework_version");
         let at = "runner.required_framework_version";
         if self.source.has(at) && semver::VersionReq::parse(&framework).is_err() {
             let expected = "a semver requirement such as =2.0".to_owned();
-            self.source.wrong(at, Kind::Value { found: framework.clone(), expected });
+            self.source.add_problem(at, ProblemKind::Value { found: framework.clone(), expected });
         }
         let mut runner = Runner::new(&name, &framework, 1);
         match table.take("runner_compat_version") {
             Some(field) => runner.runner_compat_version = self.source.number(&field).unwrap_or(1),
-            None => self.source.add(&table.path, "runner_compat_version"),
+            None => self.source.add_filled_in(&table.path, "runner_compat_version"),
         }
         if let Some(opts) = table.take("opts").and_then(|field| self.source.table(&field)) {
             for (_, field) in &opts.fields {
@@ -279,12 +279,12 @@ impl<'t> Reader<'_, 't> {
                     _ => continue,
                 };
                 let expected = "an integer, a float, a string or a boolean";
-                self.source.wrong(&field.path, Kind::Type { found: found.to_owned(), expected });
+                self.source.add_problem(&field.path, ProblemKind::Type { found: found.to_owned(), expected });
             }
-            runner.opts = self.source.rest(opts);
+            runner.opts = self.source.into_remaining(opts);
         }
-        let rest = std::mem::replace(table, Table { path: String::new(), fields: Vec::new() });
-        runner.other = self.source.rest(rest);
+        let rest = std::mem::replace(table, TakenFields { path: String::new(), fields: Vec::new() });
+        runner.other = self.source.into_remaining(rest);
         runner
     }
 }

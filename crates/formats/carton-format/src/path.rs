@@ -4,7 +4,7 @@
 
 /// Returns true if `path` names a file inside a carton on every system: relative, its parts separated by `/`, no part empty,
 /// `.` or `..`, and without backslashes, colons or control characters.
-pub fn is_inside(path: &str) -> bool {
+pub fn is_valid_carton_path(path: &str) -> bool {
     !path.contains(['\\', ':', '\0'])
         && !path.contains(char::is_control)
         && path.split('/').all(|part| !matches!(part, "" | "." | ".."))

@@ -14,7 +14,7 @@ use crate::spec::SHORT_DESCRIPTION_MAX;
 
 /// Top-level keys of the document.
 #[derive(Serialize)]
-struct Head<'c> {
+struct TopLevelKeys<'c> {
     spec_version: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     model_name: Option<&'c str>,
@@ -36,7 +36,7 @@ struct Head<'c> {
 
 /// Tables after the inputs and outputs.
 #[derive(Serialize)]
-struct Tail<'c> {
+struct TrailingTables<'c> {
     #[serde(rename = "self_test", skip_serializing_if = "<[_]>::is_empty")]
     self_tests: &'c [SelfTest],
     #[serde(rename = "example", skip_serializing_if = "<[_]>::is_empty")]
@@ -48,7 +48,7 @@ struct Tail<'c> {
 
 /// One input or output, printed as an array of one table.
 #[derive(Default, Serialize)]
-struct One<'p> {
+struct PortTable<'p> {
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<[&'p Port; 1]>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,14 +74,14 @@ impl Config {
         if found > SHORT_DESCRIPTION_MAX {
             return Err(Error::ShortDescription { found });
         }
-        print(self, outputs).map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
+        print_config(self, outputs).map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
     }
 }
 
 /// Prints `config`, with `outputs` after its own outputs.
-fn print(config: &Config, outputs: impl Iterator<Item = Port>) -> Result<String, toml::ser::Error> {
+fn print_config(config: &Config, outputs: impl Iterator<Item = Port>) -> Result<String, toml::ser::Error> {
     let (tables, values) = config.other.clone().into_iter().partition(|(_, value)| has_header(value));
-    let head = Head {
+    let head = TopLevelKeys {
         spec_version: config.spec_version,
         model_name: config.model_name.as_deref(),
         short_description: config.short_description.as_deref(),
@@ -92,7 +92,7 @@ fn print(config: &Config, outputs: impl Iterator<Item = Port>) -> Result<String,
         required_platforms: &config.required_platforms,
         other: values,
     };
-    let tail = Tail {
+    let tail = TrailingTables {
         self_tests: &config.self_tests,
         examples: &config.examples,
         runner: &config.runner,
@@ -104,10 +104,10 @@ fn print(config: &Config, outputs: impl Iterator<Item = Port>) -> Result<String,
         text.push_str(&part);
     };
     for port in &config.inputs {
-        add(toml::to_string(&One { input: Some([port]), ..One::default() })?);
+        add(toml::to_string(&PortTable { input: Some([port]), ..PortTable::default() })?);
     }
     for port in config.outputs.iter().map(Cow::Borrowed).chain(outputs.map(Cow::Owned)) {
-        add(toml::to_string(&One { output: Some([&port]), ..One::default() })?);
+        add(toml::to_string(&PortTable { output: Some([&port]), ..PortTable::default() })?);
     }
     add(toml::to_string(&tail)?);
     Ok(text)

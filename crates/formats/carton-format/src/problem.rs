@@ -6,33 +6,33 @@ use std::fmt;
 
 /// Position in a text document, with line and column counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct TextPosition {
     pub line: usize,
     /// Column, counted in characters from 1.
     pub column: usize,
 }
 
-impl Place {
+impl TextPosition {
     /// Returns the position of the byte at `offset` of `text`.
     pub fn from_offset(text: &str, offset: usize) -> Self {
-        Cursor::new(text).place(offset)
+        PositionCursor::new(text).place(offset)
     }
 }
 
 /// Converts byte offsets of a text into positions. Offsets in ascending order take one pass over the text together.
-pub(crate) struct Cursor<'t> {
+pub(crate) struct PositionCursor<'t> {
     text: &'t str,
     offset: usize,
-    place: Place,
+    place: TextPosition,
 }
 
-impl<'t> Cursor<'t> {
+impl<'t> PositionCursor<'t> {
     pub(crate) fn new(text: &'t str) -> Self {
-        Self { text, offset: 0, place: Place { line: 1, column: 1 } }
+        Self { text, offset: 0, place: TextPosition { line: 1, column: 1 } }
     }
 
     /// Returns the position of the byte at `offset`.
-    pub(crate) fn place(&mut self, offset: usize) -> Place {
+    pub(crate) fn place(&mut self, offset: usize) -> TextPosition {
         if offset < self.offset {
             *self = Self::new(self.text);
         }
@@ -41,7 +41,7 @@ impl<'t> Cursor<'t> {
             Some((_, last_line)) => (1, last_line),
             None => (self.place.column, between),
         };
-        self.place = Place {
+        self.place = TextPosition {
             line: self.place.line.saturating_add(between.matches('\n').count()),
             column: column.saturating_add(last_line.chars().count()),
         };
@@ -56,16 +56,16 @@ pub struct Problem {
     /// Path of the document in the carton.
     pub document: String,
     /// Position in the document; `None` if the document was not parsed, or if a top-level field is missing.
-    pub place: Option<Place>,
+    pub place: Option<TextPosition>,
     /// Key path, such as `input[0].dtype`; empty for the document itself.
     pub key: String,
-    pub kind: Kind,
+    pub kind: ProblemKind,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.document)?;
-        if let Some(Place { line, column }) = self.place {
+        if let Some(TextPosition { line, column }) = self.place {
             write!(f, ":{line}:{column}")?;
         }
         write!(f, ": ")?;
@@ -92,7 +92,7 @@ impl fmt::Display for Problems {
 /// Kind of problem, with a text that continues after the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ProblemKind {
     /// A text that is not valid TOML.
     #[error("cannot be parsed: {0}")]
     Syntax(String),
@@ -155,7 +155,7 @@ pub enum Kind {
     },
     /// Tests or examples of a model whose inputs or outputs are not declared.
     #[error("needs inputs and outputs to be specified")]
-    Unspecified,
+    PortsNotDeclared,
     /// A tensor whose dtype differs from that of its input or output.
     #[error("is the tensor `{}` of {found}, expected {expected}", tensor.escape_debug())]
     Dtype {
@@ -178,7 +178,7 @@ pub enum Kind {
     },
     /// A file whose length does not match its tensor.
     #[error("is `{}` with {found} bytes, dtype and shape need {expected}", file.escape_debug())]
-    Bytes {
+    FileLength {
         file: String,
         /// Length of the file in bytes.
         found: u64,
@@ -202,7 +202,7 @@ pub enum Kind {
     },
     /// MANIFEST lines that are not sorted by path.
     #[error("must come before `{}`, but follows it", other.escape_debug())]
-    Order {
+    LineOrder {
         /// Path of the previous line.
         other: String,
     },
@@ -215,8 +215,8 @@ mod tests {
     #[test]
     fn places_are_found_in_any_order() {
         let text = "a\nüb\n\nc";
-        let places: Vec<_> = [8, 0, 1, 2, 4, 5, 6, 7].map(|offset| Place::from_offset(text, offset)).into();
-        let mut cursor = Cursor::new(text);
+        let places: Vec<_> = [8, 0, 1, 2, 4, 5, 6, 7].map(|offset| TextPosition::from_offset(text, offset)).into();
+        let mut cursor = PositionCursor::new(text);
         assert_eq!(places, [8, 0, 1, 2, 4, 5, 6, 7].map(|offset| cursor.place(offset)));
         let pairs: Vec<_> = places.iter().map(|place| (place.line, place.column)).collect();
         assert_eq!(pairs, [(4, 2), (1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 1), (4, 1)]);

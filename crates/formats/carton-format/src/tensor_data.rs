@@ -10,8 +10,8 @@ use toml::Table;
 
 use crate::config::{DataType, Parsed};
 use crate::error::Error;
-use crate::fields::{Source, Table as Fields};
-use crate::problem::Kind;
+use crate::fields::{DocumentReader, TakenFields as Fields};
+use crate::problem::ProblemKind;
 
 /// Index of the tensors that self tests and examples refer to. Carton's own client requires the document even if it lists no
 /// tensors.
@@ -140,7 +140,7 @@ impl TensorIndex {
     /// # Errors
     /// All problems of the document, each with its place.
     pub fn parse(text: &str, len: &dyn Fn(&str) -> FileLen) -> Result<Parsed<Self>, Error> {
-        let (mut source, root) = Source::parse(Self::PATH, text).map_err(Error::Document)?;
+        let (mut source, root) = DocumentReader::parse(Self::PATH, text).map_err(Error::Document)?;
         let mut root = source.fields("", root.get_ref());
         let mut index = Self::default();
         let tables = root.take("tensor").map(|field| source.list(&field)).unwrap_or_default();
@@ -148,28 +148,28 @@ impl TensorIndex {
         let mut names: HashMap<String, bool> = HashMap::new();
         for field in tables {
             let Some(table) = source.table(&field) else { continue };
-            if let Some(tensor) = tensor(&mut source, table) {
+            if let Some(tensor) = read_tensor_spec(&mut source, table) {
                 let at = format!("{}.name", field.path);
                 let is_nested = matches!(tensor, TensorSpec::Nested { .. });
                 if names.insert(tensor.name().to_owned(), is_nested).is_some() {
-                    source.wrong(&at, Kind::Duplicate { name: tensor.name().to_owned() });
+                    source.add_problem(&at, ProblemKind::Duplicate { name: tensor.name().to_owned() });
                 }
                 index.tensors.push(tensor);
                 paths.push(field.path);
             }
         }
-        index.other = source.rest(root);
+        index.other = source.into_remaining(root);
         for (tensor, path) in index.tensors.iter().zip(&paths) {
             match tensor {
                 TensorSpec::Array { dtype, file, .. } => {
                     let at = format!("{path}.file");
                     match len(&format!("tensor_data/{file}")) {
-                        FileLen::Missing => source.wrong(&at, Kind::Reference { target: file.clone() }),
+                        FileLen::Missing => source.add_problem(&at, ProblemKind::Reference { target: file.clone() }),
                         FileLen::Bytes(found) if dtype.size().is_some() && tensor.nbytes() != Some(found) => {
                             let expected = tensor
                                 .nbytes()
                                 .map_or_else(|| "more than 2^64".to_owned(), |bytes| bytes.to_string());
-                            source.wrong(&at, Kind::Bytes { file: file.clone(), found, expected });
+                            source.add_problem(&at, ProblemKind::FileLength { file: file.clone(), found, expected });
                         }
                         FileLen::Bytes(_) | FileLen::Unknown => {}
                     }
@@ -178,8 +178,8 @@ impl TensorIndex {
                     for (number, name) in inner.iter().enumerate() {
                         let at = format!("{path}.inner[{number}]");
                         match names.get(name) {
-                            None => source.wrong(&at, Kind::Reference { target: name.clone() }),
-                            Some(true) => source.wrong(&at, Kind::Nested { name: name.clone() }),
+                            None => source.add_problem(&at, ProblemKind::Reference { target: name.clone() }),
+                            Some(true) => source.add_problem(&at, ProblemKind::Nested { name: name.clone() }),
                             Some(false) => {}
                         }
                     }
@@ -187,47 +187,47 @@ impl TensorIndex {
             }
         }
         let (added, _) = source.finish().map_err(Error::Document)?;
-        Ok(Parsed { document: index, added })
+        Ok(Parsed { document: index, filled_in: added })
     }
 }
 
-fn tensor<'t>(source: &mut Source<'t>, mut table: Fields<'_, 't>) -> Option<TensorSpec> {
-    let before = source.count();
-    let name = table.needed(source, "name");
-    let dtype = table.needed(source, "dtype");
+fn read_tensor_spec<'t>(source: &mut DocumentReader<'t>, mut table: Fields<'_, 't>) -> Option<TensorSpec> {
+    let before = source.problem_count();
+    let name = table.required_string(source, "name");
+    let dtype = table.required_string(source, "dtype");
     let path = table.path.clone();
     let inner = table.take("inner");
     if dtype == NESTED {
         let Some(inner) = inner else {
-            source.missing(&path, "inner");
+            source.add_missing(&path, "inner");
             return None;
         };
         let inner = source.strings(&inner);
-        let other = source.rest(table);
-        return (source.count() == before).then_some(TensorSpec::Nested { name, inner, other });
+        let other = source.into_remaining(table);
+        return (source.problem_count() == before).then_some(TensorSpec::Nested { name, inner, other });
     }
     let at = format!("{path}.dtype");
     let known = DataType::from_name(&dtype);
     if known.is_none() && source.has(&at) {
         let expected = format!("one of {}, {NESTED}", DataType::names());
-        source.wrong(&at, Kind::Value { found: dtype, expected });
+        source.add_problem(&at, ProblemKind::Value { found: dtype, expected });
     }
     match inner {
-        None => source.add(&path, "inner"),
+        None => source.add_filled_in(&path, "inner"),
         Some(inner) => {
             if !source.list(&inner).is_empty() {
                 let expected = "an empty list unless dtype is nested".to_owned();
-                source.wrong(&inner.path, Kind::Value { found: "filled".to_owned(), expected });
+                source.add_problem(&inner.path, ProblemKind::Value { found: "filled".to_owned(), expected });
             }
         }
     }
     let shape = table.take("shape");
     if shape.is_none() {
-        source.missing(&path, "shape");
+        source.add_missing(&path, "shape");
     }
     let shape = shape.map(|field| source.list(&field)).unwrap_or_default();
     let shape = shape.iter().filter_map(|item| source.number(item)).collect();
-    let file = table.needed(source, "file");
+    let file = table.required_string(source, "file");
     let at = format!("{path}.file");
     if let Some(dtype) = known
         && source.has(&at)
@@ -236,39 +236,39 @@ fn tensor<'t>(source: &mut Source<'t>, mut table: Fields<'_, 't>) -> Option<Tens
         let plain = !file.contains(['/', '\\']) && file.len() > ending.len();
         if !plain || !file.ends_with(ending) || file == "index.toml" {
             let expected = format!("the name of a {ending} file in tensor_data");
-            source.wrong(&at, Kind::Value { found: file.clone(), expected });
+            source.add_problem(&at, ProblemKind::Value { found: file.clone(), expected });
         }
     }
-    let other = source.rest(table);
-    let is_right = source.count() == before;
+    let other = source.into_remaining(table);
+    let is_right = source.problem_count() == before;
     known.filter(|_| is_right).map(|dtype| TensorSpec::Array { name, dtype, shape, file, other })
 }
 
 /// Content of a string tensor's file: the elements in C order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Strings {
+pub struct StringTensorFile {
     pub data: Vec<String>,
 }
 
-impl Strings {
+impl StringTensorFile {
     /// Parses the file at `path`, whose tensor has `expected` elements.
     ///
     /// # Errors
     /// All problems of the document, each with its place.
     pub fn parse(path: &str, text: &str, expected: u64) -> Result<Self, Error> {
-        let (mut source, root) = Source::parse(path, text).map_err(Error::Document)?;
+        let (mut source, root) = DocumentReader::parse(path, text).map_err(Error::Document)?;
         let mut root = source.fields("", root.get_ref());
         let mut data = Vec::new();
         match root.take("data") {
             Some(field) => {
                 data = source.strings(&field);
                 let found = data.len() as u64;
-                if source.count() == 0 && found != expected {
+                if source.problem_count() == 0 && found != expected {
                     let file = path.rsplit('/').next().unwrap_or(path).to_owned();
-                    source.wrong(&field.path, Kind::Strings { file, found, expected });
+                    source.add_problem(&field.path, ProblemKind::Strings { file, found, expected });
                 }
             }
-            None => source.missing("", "data"),
+            None => source.add_missing("", "data"),
         }
         source.finish().map_err(Error::Document)?;
         Ok(Self { data })
@@ -290,7 +290,7 @@ mod tests {
                     file = \"x.bin\"\ninner = []\nunit = \"m\"\n\n[[tensor]]\nname = \"r\"\ndtype = \"nested\"\n\
                     inner = [\"x\", \"x\"]\n";
         let parsed = TensorIndex::parse(text, &|_| FileLen::Bytes(8)).expect("the index is valid");
-        assert!(parsed.added.0.is_empty());
+        assert!(parsed.filled_in.0.is_empty());
         let again = parsed.document.to_toml().expect("TOML holds it");
         assert_eq!(TensorIndex::parse(&again, &|_| FileLen::Bytes(8)), Ok(parsed));
     }

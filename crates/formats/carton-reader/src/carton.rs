@@ -8,27 +8,27 @@ use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{MappedFile, ReadError, Region, Source, Work};
-use carton_format::{Config, FileLen, Links, Manifest, Parsed, TensorIndex, is_inside};
+use byte_source::{MappedFile, ReadError, Region, Source, ProgressReporter};
+use carton_format::{Config, FileLen, Links, Manifest, Parsed, TensorIndex, is_valid_carton_path};
 use sha2::{Digest, Sha256};
 use torch_import::Container;
 use zip_index::{Index, Method};
 
-use crate::entry::Expected;
-use crate::{Entry, EntryReader, Error, Result};
+use crate::entry::ExpectedSums;
+use crate::{CartonEntry, EntryReader, Error, Result};
 
 /// Path prefix of the model's files in a carton.
-pub const MODEL: &str = "model/";
+pub const MODEL_FOLDER: &str = "model/";
 /// Maximum size of a MANIFEST in bytes: one with 100,000 long paths has a tenth of this.
 const MANIFEST_MAX: u64 = 256 << 20;
 /// Maximum size of any other document in bytes. Parsed TOML takes about fifty times its length.
 pub const TOML_MAX: u64 = 16 << 20;
 /// Maximum length of a chain of links, as in Linux.
-const LINKS_IN_A_ROW: usize = 40;
+const LINK_CHAIN_MAX: usize = 40;
 /// Maximum length of a link's target in bytes: the longest path in Linux.
-const TARGET: u64 = 4096;
+const LINK_TARGET_MAX: u64 = 4096;
 /// Files that operating systems add to folders for their own use.
-const LITTER: &[&str] = &[".DS_Store", "Thumbs.db"];
+const SYSTEM_FILES: &[&str] = &[".DS_Store", "Thumbs.db"];
 
 /// An open carton. Only its directory, MANIFEST and LINKS have been read.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct Carton {
     path: PathBuf,
     /// Zip file; `None` for a folder.
     zip: Option<Arc<dyn Source>>,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, CartonEntry>,
     manifest: Option<Manifest>,
     manifest_hash: Option<[u8; 32]>,
     links: Links,
@@ -53,7 +53,7 @@ impl Carton {
         if !path.is_dir() {
             return Self::from_source(Arc::new(MappedFile::open(path)?));
         }
-        Self::checked(Self::open_unlisted(path)?)
+        Self::with_manifest(Self::open_unlisted(path)?)
     }
 
     /// Reads a `.carton` from a source. For a source that is not in memory, local headers are read only with their files.
@@ -67,12 +67,12 @@ impl Carton {
             None => Index::read_directory(&source),
         };
         let (index, source) = index.map_err(Error::Zip)?;
-        let entries = zipped(index)?;
-        Self::checked(Self { path, zip: Some(source), entries, manifest: None, manifest_hash: None, links })
+        let entries = zip_entries(index)?;
+        Self::with_manifest(Self { path, zip: Some(source), entries, manifest: None, manifest_hash: None, links })
     }
 
     /// Reads and checks the MANIFEST and LINKS of `carton`.
-    fn checked(mut carton: Self) -> Result<Self> {
+    fn with_manifest(mut carton: Self) -> Result<Self> {
         if carton.entries.contains_key(Links::PATH) {
             carton.links = Links::parse(&carton.text(Links::PATH)?)?;
         }
@@ -92,7 +92,7 @@ impl Carton {
     /// # Errors
     /// When the folder cannot be read, or has a path that a carton cannot have.
     pub fn open_unlisted(path: &Path) -> Result<Self> {
-        let entries = folder(path)?;
+        let entries = folder_entries(path)?;
         let (path, links) = (path.to_owned(), Links::default());
         Ok(Self { path, zip: None, entries, manifest: None, manifest_hash: None, links })
     }
@@ -151,7 +151,7 @@ impl Carton {
     }
 
     /// Returns the files in the carton, including MANIFEST and LINKS, sorted by path.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &CartonEntry> {
         self.entries.values()
     }
 
@@ -159,14 +159,14 @@ impl Carton {
     ///
     /// # Errors
     /// When it does not exist; [`Error::Elsewhere`] if LINKS has a URL for it.
-    pub fn entry(&self, path: &str) -> Result<&Entry> {
+    pub fn entry(&self, path: &str) -> Result<&CartonEntry> {
         if let Some(entry) = self.entries.get(path) {
             return Ok(entry);
         }
         let path = path.to_owned();
         let hash = self.manifest.as_ref().and_then(|manifest| manifest.hash(&path));
         match hash {
-            Some(hash) if !self.links.urls(&hash).is_empty() => Err(Error::Elsewhere { path }),
+            Some(hash) if !self.links.urls(&hash).is_empty() => Err(Error::NotFetched { path }),
             _ => Err(Error::Missing { path }),
         }
     }
@@ -201,22 +201,22 @@ impl Carton {
     /// When it is not in the carton, or MANIFEST does not list it.
     pub fn read(&self, path: &str) -> Result<EntryReader> {
         let entry = self.entry(path)?;
-        let known = [Manifest::PATH, Links::PATH].contains(&path) || entry.link;
-        let mut expected = Expected { crc: entry.place.as_ref().map(|(_, crc)| *crc), sha256: None };
+        let known = [Manifest::PATH, Links::PATH].contains(&path) || entry.is_symbolic_link;
+        let mut expected = ExpectedSums { crc: entry.data_and_crc.as_ref().map(|(_, crc)| *crc), sha256: None };
         if let Some(manifest) = self.manifest.as_ref().filter(|_| !known) {
             let hash = manifest.hash(path).ok_or_else(|| Error::Unlisted { path: path.to_owned() })?;
             expected.sha256 = Some(hash);
         }
-        self.source(entry, expected)
+        self.open_entry(entry, expected)
     }
 
-    fn source(&self, entry: &Entry, expected: Expected) -> Result<EntryReader> {
+    fn open_entry(&self, entry: &CartonEntry, expected: ExpectedSums) -> Result<EntryReader> {
         if let Some(file) = &self.zip {
             return EntryReader::zipped(file, entry, expected);
         }
         let path = self.path.join(&entry.path);
         let io = |reason| Error::Io { path: path.clone(), reason };
-        if entry.link {
+        if entry.is_symbolic_link {
             let target = std::fs::read_link(&path).map_err(io)?;
             return Ok(EntryReader::link(target.into_os_string().into_encoded_bytes(), entry));
         }
@@ -231,16 +231,16 @@ impl Carton {
         let entry = self.entry(path)?;
         let limit = if path == Manifest::PATH { MANIFEST_MAX } else { TOML_MAX };
         if entry.len > limit {
-            return Err(Error::Large { path: path.to_owned(), found: entry.len, limit });
+            return Err(Error::OversizedDocument { path: path.to_owned(), found: entry.len, limit });
         }
         let mut bytes = Vec::new();
-        self.read(path)?.read_to_end(&mut bytes).map_err(|error| self.unwrapped(path, error))?;
-        String::from_utf8(bytes).map_err(|_| Error::Text { path: path.to_owned() })
+        self.read(path)?.read_to_end(&mut bytes).map_err(|error| self.reader_error(path, error))?;
+        String::from_utf8(bytes).map_err(|_| Error::TextNotUtf8 { path: path.to_owned() })
     }
 
     /// Returns the error of this crate inside an I/O error of an [`EntryReader`] of the file at `path`, or wraps the I/O
     /// error.
-    pub fn unwrapped(&self, path: &str, error: io::Error) -> Error {
+    pub fn reader_error(&self, path: &str, error: io::Error) -> Error {
         match error.downcast::<Error>() {
             Ok(error) => error,
             Err(reason) => match ReadError::from(reason) {
@@ -265,7 +265,7 @@ impl Carton {
     pub fn tensor_index(&self) -> Result<Parsed<TensorIndex>> {
         match self.entry(TensorIndex::PATH) {
             Err(Error::Missing { .. }) => {
-                Ok(Parsed { document: TensorIndex::default(), added: carton_format::Problems::default() })
+                Ok(Parsed { document: TensorIndex::default(), filled_in: carton_format::Problems::default() })
             }
             _ => Ok(TensorIndex::parse(&self.text(TensorIndex::PATH)?, &|path| self.file_len(path))?),
         }
@@ -274,13 +274,13 @@ impl Carton {
     fn file_len(&self, path: &str) -> FileLen {
         match self.entry(path) {
             Ok(entry) => FileLen::Bytes(entry.len),
-            Err(Error::Elsewhere { .. }) => FileLen::Unknown,
+            Err(Error::NotFetched { .. }) => FileLen::Unknown,
             Err(_) => FileLen::Missing,
         }
     }
 
     /// Returns true if the file at `path` is in the carton or can be fetched.
-    pub fn has(&self, path: &str) -> bool {
+    pub fn has_file(&self, path: &str) -> bool {
         self.file_len(path) != FileLen::Missing
     }
 
@@ -288,19 +288,19 @@ impl Carton {
     ///
     /// # Errors
     /// When it leads out of `model/`, to nothing or in a circle, or is damaged.
-    pub fn link_target(&self, entry: &Entry) -> Result<String> {
+    pub fn link_target(&self, entry: &CartonEntry) -> Result<String> {
         let mut at = entry;
-        for _ in 0..LINKS_IN_A_ROW {
+        for _ in 0..LINK_CHAIN_MAX {
             let text = self.link_text(at)?;
             let resolved = resolve_link(&at.path, &text);
             let found = resolved.as_deref().map(|resolved| self.entry(resolved));
             match (found, resolved) {
-                (Some(Ok(found)), _) if found.link => at = found,
-                (Some(Ok(_) | Err(Error::Elsewhere { .. })), Some(resolved)) => return Ok(resolved),
-                _ => return Err(Error::Link { path: at.path.clone(), target: text }),
+                (Some(Ok(found)), _) if found.is_symbolic_link => at = found,
+                (Some(Ok(_) | Err(Error::NotFetched { .. })), Some(resolved)) => return Ok(resolved),
+                _ => return Err(Error::BrokenLink { path: at.path.clone(), target: text }),
             }
         }
-        Err(Error::Link { path: entry.path.clone(), target: self.link_text(entry)? })
+        Err(Error::BrokenLink { path: entry.path.clone(), target: self.link_text(entry)? })
     }
 
     /// Returns the target of the link `entry`. In a folder, an absolute path into the folder's own `model/` is made
@@ -308,15 +308,15 @@ impl Carton {
     ///
     /// # Errors
     /// When it is longer than a path can be, damaged, or not UTF-8.
-    pub fn link_text(&self, entry: &Entry) -> Result<String> {
+    pub fn link_text(&self, entry: &CartonEntry) -> Result<String> {
         let path = &entry.path;
-        if entry.len > TARGET {
-            return Err(Error::Large { path: path.clone(), found: entry.len, limit: TARGET });
+        if entry.len > LINK_TARGET_MAX {
+            return Err(Error::OversizedDocument { path: path.clone(), found: entry.len, limit: LINK_TARGET_MAX });
         }
         let mut text = Vec::new();
-        self.read(path)?.read_to_end(&mut text).map_err(|error| self.unwrapped(path, error))?;
-        let text = String::from_utf8(text).map_err(|_| Error::Text { path: path.clone() })?;
-        let model = self.zip.is_none().then(|| std::path::absolute(self.path.join(MODEL)).ok()).flatten();
+        self.read(path)?.read_to_end(&mut text).map_err(|error| self.reader_error(path, error))?;
+        let text = String::from_utf8(text).map_err(|_| Error::TextNotUtf8 { path: path.clone() })?;
+        let model = self.zip.is_none().then(|| std::path::absolute(self.path.join(MODEL_FOLDER)).ok()).flatten();
         let inside = model.and_then(|model| Path::new(&text).strip_prefix(model).ok()?.to_str());
         // Depth of the link below `model/`, in folders.
         let below = path.matches('/').count().saturating_sub(1);
@@ -331,24 +331,24 @@ impl Carton {
     /// When it is not there, damaged, or not in a format that holds tensors.
     pub fn model(&self, path: &str) -> Result<Container> {
         let mut path = path.to_owned();
-        if self.entry(&path)?.link {
+        if self.entry(&path)?.is_symbolic_link {
             path = self.link_target(self.entry(&path)?)?;
         }
         let entry = self.entry(&path)?;
-        let source: Arc<dyn Source> = match (&entry.place, &self.zip) {
+        let source: Arc<dyn Source> = match (&entry.data_and_crc, &self.zip) {
             (Some((range, _)), Some(zip)) if entry.method == Method::Stored => {
                 let region = Region::new(zip, range.clone());
                 Arc::new(region.ok_or_else(|| Error::Missing { path: path.clone() })?)
             }
-            (Some(_), _) => Arc::new(self.spilled(&path)?),
+            (Some(_), _) => Arc::new(self.decompress_to_temp(&path)?),
             (None, _) => Arc::new(MappedFile::open(&self.path.join(&path))?),
         };
         Container::from_source(source).map_err(|reason| Error::Model { path, reason: Box::new(reason) })
     }
 
-    fn spilled(&self, path: &str) -> Result<MappedFile> {
-        let mut out = tempfile::tempfile().map_err(Error::Spill)?;
-        self.copy(path, &mut out, Work::unobserved())?;
+    fn decompress_to_temp(&self, path: &str) -> Result<MappedFile> {
+        let mut out = tempfile::tempfile().map_err(Error::WriteOutput)?;
+        self.copy(path, &mut out, ProgressReporter::unobserved())?;
         Ok(MappedFile::from_file(&out, &self.path)?)
     }
 
@@ -356,16 +356,16 @@ impl Carton {
     ///
     /// # Errors
     /// When the file is not in the carton or is damaged, `out` fails, or the observer stops the work.
-    pub fn copy(&self, path: &str, out: &mut dyn io::Write, work: Work<'_>) -> Result<()> {
+    pub fn copy(&self, path: &str, out: &mut dyn io::Write, work: ProgressReporter<'_>) -> Result<()> {
         let mut reader = self.read(path)?;
         let mut done = 0_u64;
         loop {
-            let bytes = reader.fill_buf().map_err(|error| self.unwrapped(path, error))?;
+            let bytes = reader.fill_buf().map_err(|error| self.reader_error(path, error))?;
             if bytes.is_empty() {
                 return Ok(());
             }
             let len = bytes.len();
-            out.write_all(bytes).map_err(Error::Spill)?;
+            out.write_all(bytes).map_err(Error::WriteOutput)?;
             reader.consume(len);
             done = done.saturating_add(len as u64);
             work.advance(done)?;
@@ -374,15 +374,15 @@ impl Carton {
 
     /// Returns the stored, possibly compressed data of the file at `path`, and the CRC-32 of the decompressed data; `None`
     /// for a folder.
-    pub fn packed(&self, path: &str) -> Option<(Region, u32)> {
-        let (range, crc) = self.entries.get(path)?.place.clone()?;
+    pub fn stored_data(&self, path: &str) -> Option<(Region, u32)> {
+        let (range, crc) = self.entries.get(path)?.data_and_crc.clone()?;
         Some((Region::new(self.zip.as_ref()?, range)?, crc))
     }
 }
 
 /// Returns the path that the link at `path` leads to, if it is inside `model/`.
 pub fn resolve_link(path: &str, target: &str) -> Option<String> {
-    if target.is_empty() || target.starts_with('/') || !path.starts_with(MODEL) {
+    if target.is_empty() || target.starts_with('/') || !path.starts_with(MODEL_FOLDER) {
         return None;
     }
     let mut parts: Vec<&str> = path.split('/').collect();
@@ -399,34 +399,34 @@ pub fn resolve_link(path: &str, target: &str) -> Option<String> {
         }
     }
     let resolved = parts.join("/");
-    (is_inside(&resolved) && resolved.starts_with(MODEL)).then_some(resolved)
+    (is_valid_carton_path(&resolved) && resolved.starts_with(MODEL_FOLDER)).then_some(resolved)
 }
 
-fn zipped(index: Index) -> Result<BTreeMap<String, Entry>> {
+fn zip_entries(index: Index) -> Result<BTreeMap<String, CartonEntry>> {
     let mut entries = BTreeMap::new();
     for entry in index.entries {
         // Many zip files have entries for folders, but Carton's own never do.
         let is_folder = entry.len == 0 && entry.name.ends_with('/');
         let path = if is_folder { entry.name.trim_end_matches('/') } else { &entry.name };
         // Invalid UTF-8 has become replacement characters, so the name could be ambiguous.
-        if !is_inside(path) || path.contains(char::REPLACEMENT_CHARACTER) {
-            return Err(Error::Path { path: entry.name });
+        if !is_valid_carton_path(path) || path.contains(char::REPLACEMENT_CHARACTER) {
+            return Err(Error::InvalidPath { path: entry.name });
         }
         if is_folder {
             continue;
         }
         let packed_len = entry.stored_len();
         let (place, path) = (entry.data, entry.name);
-        let entry = Entry {
+        let entry = CartonEntry {
             path: path.clone(),
             len: entry.len,
             packed_len,
             method: entry.method,
-            link: entry.link,
-            place: Some((place, entry.crc)),
+            is_symbolic_link: entry.is_link,
+            data_and_crc: Some((place, entry.crc)),
         };
-        if entry.link && !path.starts_with(MODEL) {
-            return Err(Error::LinkPlace { path });
+        if entry.is_symbolic_link && !path.starts_with(MODEL_FOLDER) {
+            return Err(Error::LinkOutsideModel { path });
         }
         entries.insert(path, entry);
     }
@@ -434,7 +434,7 @@ fn zipped(index: Index) -> Result<BTreeMap<String, Entry>> {
 }
 
 /// Lists the files below `root` without recursion; links are not followed.
-fn folder(root: &Path) -> Result<BTreeMap<String, Entry>> {
+fn folder_entries(root: &Path) -> Result<BTreeMap<String, CartonEntry>> {
     let mut entries = BTreeMap::new();
     let mut folders = vec![String::new()];
     while let Some(folder) = folders.pop() {
@@ -443,13 +443,13 @@ fn folder(root: &Path) -> Result<BTreeMap<String, Entry>> {
         for item in at.read_dir().map_err(io)? {
             let item = item.map_err(io)?;
             let name = item.file_name();
-            let name = name.to_str().ok_or_else(|| Error::Name { path: item.path() })?;
-            if LITTER.contains(&name) {
+            let name = name.to_str().ok_or_else(|| Error::NameNotUtf8 { path: item.path() })?;
+            if SYSTEM_FILES.contains(&name) {
                 continue;
             }
             let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
-            if !is_inside(&path) {
-                return Err(Error::Path { path });
+            if !is_valid_carton_path(&path) {
+                return Err(Error::InvalidPath { path });
             }
             let kind = item.metadata().map_err(io)?;
             if kind.is_dir() {
@@ -461,11 +461,11 @@ fn folder(root: &Path) -> Result<BTreeMap<String, Entry>> {
             if !link && !kind.is_file() {
                 return Err(Error::NotAFile { path });
             }
-            if link && !path.starts_with(MODEL) {
-                return Err(Error::LinkPlace { path });
+            if link && !path.starts_with(MODEL_FOLDER) {
+                return Err(Error::LinkOutsideModel { path });
             }
             let method = Method::Stored;
-            entries.insert(path.clone(), Entry { path, len, packed_len: len, method, link, place: None });
+            entries.insert(path.clone(), CartonEntry { path, len, packed_len: len, method, is_symbolic_link: link, data_and_crc: None });
         }
     }
     Ok(entries)

@@ -16,7 +16,7 @@ use crate::Error;
 
 /// Directory entry of one file of a carton.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct CartonEntry {
     /// Path in the carton, such as `model/model.pt`.
     pub path: String,
     /// Length in bytes after decompression.
@@ -26,17 +26,17 @@ pub struct Entry {
     /// Compression method of the stored data.
     pub method: Method,
     /// True for a symbolic link, whose data is the path of its target.
-    pub link: bool,
+    pub is_symbolic_link: bool,
     /// Range of the data in the zip file, and its CRC-32; `None` in a folder.
-    pub(crate) place: Option<(Range<u64>, u32)>,
+    pub(crate) data_and_crc: Option<(Range<u64>, u32)>,
 }
 
 /// Source of an entry's bytes.
-enum Source {
+enum EntrySource {
     /// Windows of uncompressed data in the zip file.
-    Stored(Windows),
-    Deflated(Box<flate2::bufread::DeflateDecoder<Windows>>),
-    Zstd(Box<zstd::stream::read::Decoder<'static, Windows>>),
+    Stored(ZipRangeReader),
+    Deflated(Box<flate2::bufread::DeflateDecoder<ZipRangeReader>>),
+    Zstd(Box<zstd::stream::read::Decoder<'static, ZipRangeReader>>),
     /// A file of an unpacked folder.
     File(File),
     /// Target path of a link in an unpacked folder.
@@ -44,7 +44,7 @@ enum Source {
 }
 
 /// Expected checksum and hash, which are compared at the end.
-pub(crate) struct Expected {
+pub(crate) struct ExpectedSums {
     pub(crate) crc: Option<u32>,
     pub(crate) sha256: Option<[u8; 32]>,
 }
@@ -54,24 +54,24 @@ pub(crate) struct Expected {
 pub struct EntryReader {
     path: String,
     len: u64,
-    source: Source,
-    expected: Expected,
-    chunk: Chunk,
+    source: EntrySource,
+    expected: ExpectedSums,
+    chunk: EntryChunk,
     /// Number of consumed bytes of the chunk.
     taken: usize,
     read: u64,
     crc: crc32fast::Hasher,
     sha256: Sha256,
-    done: bool,
+    is_finished: bool,
 }
 
-enum Chunk {
+enum EntryChunk {
     Window(Window),
     /// A buffer, and the number of filled bytes in it.
     Bytes(Vec<u8>, usize),
 }
 
-impl Chunk {
+impl EntryChunk {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Window(window) => window,
@@ -84,18 +84,18 @@ impl EntryReader {
     /// Creates a reader of an entry of a zip file.
     pub(crate) fn zipped(
         file: &Arc<dyn byte_source::Source>,
-        entry: &Entry,
-        expected: Expected,
+        entry: &CartonEntry,
+        expected: ExpectedSums,
     ) -> Result<Self, Error> {
-        let (range, _) = entry.place.clone().unwrap_or_default();
+        let (range, _) = entry.data_and_crc.clone().unwrap_or_default();
         let windows =
-            Windows { file: Arc::clone(file), next: range.start, end: range.end, window: None, taken: 0 };
+            ZipRangeReader { file: Arc::clone(file), next: range.start, end: range.end, window: None, taken: 0 };
         let source = match entry.method {
-            Method::Stored => Source::Stored(windows),
-            Method::Deflated => Source::Deflated(Box::new(flate2::bufread::DeflateDecoder::new(windows))),
+            Method::Stored => EntrySource::Stored(windows),
+            Method::Deflated => EntrySource::Deflated(Box::new(flate2::bufread::DeflateDecoder::new(windows))),
             Method::Zstd => {
-                let decoder = zstd::stream::read::Decoder::with_buffer(windows).map_err(Error::Spill)?;
-                Source::Zstd(Box::new(decoder.single_frame()))
+                let decoder = zstd::stream::read::Decoder::with_buffer(windows).map_err(Error::WriteOutput)?;
+                EntrySource::Zstd(Box::new(decoder.single_frame()))
             }
             Method::Other(method) => return Err(Error::Method { path: entry.path.clone(), method }),
         };
@@ -103,58 +103,58 @@ impl EntryReader {
     }
 
     /// Creates a reader of a file in an unpacked folder.
-    pub(crate) fn file(file: File, entry: &Entry, expected: Expected) -> Self {
-        Self::new(entry, Source::File(file), expected)
+    pub(crate) fn file(file: File, entry: &CartonEntry, expected: ExpectedSums) -> Self {
+        Self::new(entry, EntrySource::File(file), expected)
     }
 
     /// Creates a reader of a link in an unpacked folder.
-    pub(crate) fn link(target: Vec<u8>, entry: &Entry) -> Self {
-        Self::new(entry, Source::Link(io::Cursor::new(target)), Expected { crc: None, sha256: None })
+    pub(crate) fn link(target: Vec<u8>, entry: &CartonEntry) -> Self {
+        Self::new(entry, EntrySource::Link(io::Cursor::new(target)), ExpectedSums { crc: None, sha256: None })
     }
 
-    fn new(entry: &Entry, source: Source, expected: Expected) -> Self {
+    fn new(entry: &CartonEntry, source: EntrySource, expected: ExpectedSums) -> Self {
         Self {
             path: entry.path.clone(),
             len: entry.len,
             source,
             expected,
-            chunk: Chunk::Bytes(Vec::new(), 0),
+            chunk: EntryChunk::Bytes(Vec::new(), 0),
             taken: 0,
             read: 0,
             crc: crc32fast::Hasher::new(),
             sha256: Sha256::new(),
-            done: false,
+            is_finished: false,
         }
     }
 
     /// Reads and checks the next chunk of at most [`WINDOW`] bytes; an empty chunk is the end.
     fn advance(&mut self) -> io::Result<()> {
         self.taken = 0;
-        let chunk = std::mem::replace(&mut self.chunk, Chunk::Bytes(Vec::new(), 0));
+        let chunk = std::mem::replace(&mut self.chunk, EntryChunk::Bytes(Vec::new(), 0));
         let decompress = |error: io::Error| match ReadError::from(error) {
             ReadError::Io(error) => {
-                bad(Error::Decompress { path: self.path.clone(), reason: error.to_string() })
+                into_io_error(Error::Decompress { path: self.path.clone(), reason: error.to_string() })
             }
             error => error.into(),
         };
         self.chunk = match &mut self.source {
-            Source::Stored(windows) => match windows.take()? {
-                Some(window) => Chunk::Window(window),
-                None => Chunk::Bytes(Vec::new(), 0),
+            EntrySource::Stored(windows) => match windows.take()? {
+                Some(window) => EntryChunk::Window(window),
+                None => EntryChunk::Bytes(Vec::new(), 0),
             },
-            Source::Deflated(decoder) => fill(chunk, decoder).map_err(decompress)?,
-            Source::Zstd(decoder) => fill(chunk, decoder).map_err(decompress)?,
-            Source::File(file) => fill(chunk, file)?,
-            Source::Link(target) => fill(chunk, target)?,
+            EntrySource::Deflated(decoder) => fill_chunk(chunk, decoder).map_err(decompress)?,
+            EntrySource::Zstd(decoder) => fill_chunk(chunk, decoder).map_err(decompress)?,
+            EntrySource::File(file) => fill_chunk(chunk, file)?,
+            EntrySource::Link(target) => fill_chunk(chunk, target)?,
         };
         let bytes = self.chunk.bytes();
         self.read = self.read.saturating_add(bytes.len() as u64);
         if self.read > self.len {
-            return Err(bad(self.length(true)));
+            return Err(into_io_error(self.length_error(true)));
         }
         if bytes.is_empty() {
-            self.done = true;
-            return self.finish().map_err(bad);
+            self.is_finished = true;
+            return self.finish().map_err(into_io_error);
         }
         if self.expected.crc.is_some() {
             self.crc.update(bytes);
@@ -165,17 +165,17 @@ impl EntryReader {
         Ok(())
     }
 
-    fn length(&self, more: bool) -> Error {
-        Error::Length { path: self.path.clone(), found: self.read, more, expected: self.len }
+    fn length_error(&self, more: bool) -> Error {
+        Error::Length { path: self.path.clone(), found: self.read, is_at_least: more, expected: self.len }
     }
 
     fn finish(&mut self) -> Result<(), Error> {
         if self.read != self.len {
-            return Err(self.length(false));
+            return Err(self.length_error(false));
         }
         let left = match &self.source {
-            Source::Deflated(decoder) => decoder.get_ref().left(),
-            Source::Zstd(decoder) => decoder.get_ref().left(),
+            EntrySource::Deflated(decoder) => decoder.get_ref().unread_len(),
+            EntrySource::Zstd(decoder) => decoder.get_ref().unread_len(),
             _ => 0,
         };
         if left > 0 {
@@ -200,9 +200,9 @@ impl EntryReader {
 }
 
 /// Reads from the source until the chunk is full or the source ends.
-fn fill(chunk: Chunk, source: &mut dyn Read) -> io::Result<Chunk> {
+fn fill_chunk(chunk: EntryChunk, source: &mut dyn Read) -> io::Result<EntryChunk> {
     let mut bytes = match chunk {
-        Chunk::Bytes(bytes, _) if !bytes.is_empty() => bytes,
+        EntryChunk::Bytes(bytes, _) if !bytes.is_empty() => bytes,
         _ => vec![0; WINDOW],
     };
     let mut len = 0_usize;
@@ -218,17 +218,17 @@ fn fill(chunk: Chunk, source: &mut dyn Read) -> io::Result<Chunk> {
             Err(error) => return Err(error),
         }
     }
-    Ok(Chunk::Bytes(bytes, len))
+    Ok(EntryChunk::Bytes(bytes, len))
 }
 
 /// Wraps an error of this crate as an I/O error, which `Read` can return.
-fn bad(error: Error) -> io::Error {
+fn into_io_error(error: Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 impl BufRead for EntryReader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if !self.done && self.taken >= self.chunk.bytes().len() {
+        if !self.is_finished && self.taken >= self.chunk.bytes().len() {
             self.advance()?;
         }
         Ok(self.chunk.bytes().get(self.taken..).unwrap_or_default())
@@ -249,7 +249,7 @@ impl Read for EntryReader {
 }
 
 /// Reader of a range of a zip file, one window at a time.
-struct Windows {
+struct ZipRangeReader {
     file: Arc<dyn byte_source::Source>,
     next: u64,
     end: u64,
@@ -257,7 +257,7 @@ struct Windows {
     taken: usize,
 }
 
-impl Windows {
+impl ZipRangeReader {
     /// Reads the next window; `None` after the last one.
     fn take(&mut self) -> Result<Option<Window>, ReadError> {
         if self.next >= self.end {
@@ -270,13 +270,13 @@ impl Windows {
     }
 
     /// Returns the number of unread bytes.
-    fn left(&self) -> u64 {
+    fn unread_len(&self) -> u64 {
         let window = self.window.as_ref().map_or(0, |window| window.len().saturating_sub(self.taken));
         self.end.saturating_sub(self.next).saturating_add(window as u64)
     }
 }
 
-impl BufRead for Windows {
+impl BufRead for ZipRangeReader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.window.as_ref().is_none_or(|window| self.taken >= window.len()) {
             self.taken = 0;
@@ -290,7 +290,7 @@ impl BufRead for Windows {
     }
 }
 
-impl Read for Windows {
+impl Read for ZipRangeReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let mut bytes = self.fill_buf()?;
         let read = bytes.read(out)?;

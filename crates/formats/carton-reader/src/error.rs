@@ -5,7 +5,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use byte_source::{Cancelled, Changed, ErrorKind};
+use byte_source::{Cancelled, FileChanged, ErrorKind};
 
 /// Result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -39,7 +39,7 @@ pub enum Error {
     },
     /// A zip file that changed while it was read.
     #[error(transparent)]
-    Changed(Changed),
+    Changed(FileChanged),
     /// Work that the observer stopped.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
@@ -51,18 +51,18 @@ pub enum Error {
     },
     /// A file that is left out of the carton and can be fetched.
     #[error("`{}` is not in the carton; LINKS says where to fetch it", path.escape_debug())]
-    Elsewhere {
+    NotFetched {
         /// Path in the carton.
         path: String,
     },
     /// A path that leads out of the carton or has different meanings on different systems.
     #[error("`{}` is not a valid path in a carton: it has an empty part, `.`, `..`, a backslash, a colon or a control character, or is not UTF-8", path.escape_debug())]
-    Path {
+    InvalidPath {
         path: String,
     },
     /// A file in a folder whose name is not UTF-8.
     #[error("{}: its name is not UTF-8, as names in a carton must be", path.display())]
-    Name {
+    NameNotUtf8 {
         /// Path on this system.
         path: PathBuf,
     },
@@ -82,13 +82,13 @@ pub enum Error {
     },
     /// A link outside of `model/`.
     #[error("`{}` is a link, which a carton can have only in model/", path.escape_debug())]
-    LinkPlace {
+    LinkOutsideModel {
         /// Path of the link in the carton.
         path: String,
     },
     /// A link that leads out of `model/` or to nothing.
     #[error("the link `{}` leads to `{}`, which is not a file in model/", path.escape_debug(), target.escape_debug())]
-    Link {
+    BrokenLink {
         /// Path of the link in the carton.
         path: String,
         /// Target of the link.
@@ -110,14 +110,14 @@ pub enum Error {
         reason: String,
     },
     /// An entry whose length differs from the length in the directory.
-    #[error("`{}` has {found} bytes{}, the directory says {expected}", path.escape_debug(), if *more { " or more" } else { "" })]
+    #[error("`{}` has {found} bytes{}, the directory says {expected}", path.escape_debug(), if *is_at_least { " or more" } else { "" })]
     Length {
         /// Path in the carton.
         path: String,
         /// Number of bytes read.
         found: u64,
         /// True if there may be further bytes.
-        more: bool,
+        is_at_least: bool,
         /// Length in bytes in the directory.
         expected: u64,
     },
@@ -149,7 +149,7 @@ pub enum Error {
     },
     /// A document or link target that exceeds the size limit.
     #[error("`{}` has {found} bytes, more than the {limit} that a document may have", path.escape_debug())]
-    Large {
+    OversizedDocument {
         /// Path in the carton.
         path: String,
         /// Length of the file in bytes.
@@ -159,7 +159,7 @@ pub enum Error {
     },
     /// A document that is not UTF-8.
     #[error("`{}` is not UTF-8 text", path.escape_debug())]
-    Text {
+    TextNotUtf8 {
         /// Path in the carton.
         path: String,
     },
@@ -170,7 +170,7 @@ pub enum Error {
     },
     /// A temporary file or other output that cannot be written.
     #[error("cannot decompress into a temporary file: {0}")]
-    Spill(io::Error),
+    WriteOutput(io::Error),
 }
 
 impl Error {
@@ -181,25 +181,25 @@ impl Error {
             Self::Zip(reason) => reason.kind(),
             Self::Format(reason) => reason.kind(),
             Self::Model { reason, .. } => reason.kind(),
-            Self::Io { reason, .. } | Self::Spill(reason) => reason.into(),
+            Self::Io { reason, .. } | Self::WriteOutput(reason) => reason.into(),
             Self::Changed(_) => ErrorKind::Changed,
             Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::Missing { .. }
-            | Self::Elsewhere { .. }
-            | Self::Name { .. }
+            | Self::NotFetched { .. }
+            | Self::NameNotUtf8 { .. }
             | Self::NotAFile { .. }
             | Self::NoTensor { .. } => ErrorKind::Input,
-            Self::Method { .. } | Self::Large { .. } => ErrorKind::Unsupported,
-            Self::Path { .. }
+            Self::Method { .. } | Self::OversizedDocument { .. } => ErrorKind::Unsupported,
+            Self::InvalidPath { .. }
             | Self::FileAsFolder { .. }
-            | Self::LinkPlace { .. }
-            | Self::Link { .. }
+            | Self::LinkOutsideModel { .. }
+            | Self::BrokenLink { .. }
             | Self::Decompress { .. }
             | Self::Length { .. }
             | Self::Checksum { .. }
             | Self::Hash { .. }
             | Self::Unlisted { .. }
-            | Self::Text { .. } => ErrorKind::Damaged,
+            | Self::TextNotUtf8 { .. } => ErrorKind::Damaged,
         }
     }
 }
@@ -210,28 +210,28 @@ impl Error {
         match self {
             Self::Model { path, .. }
             | Self::Missing { path }
-            | Self::Elsewhere { path }
-            | Self::Path { path }
+            | Self::NotFetched { path }
+            | Self::InvalidPath { path }
             | Self::NotAFile { path }
             | Self::FileAsFolder { path, .. }
-            | Self::LinkPlace { path }
-            | Self::Link { path, .. }
+            | Self::LinkOutsideModel { path }
+            | Self::BrokenLink { path, .. }
             | Self::Method { path, .. }
             | Self::Decompress { path, .. }
             | Self::Length { path, .. }
             | Self::Checksum { path, .. }
             | Self::Hash { path, .. }
             | Self::Unlisted { path }
-            | Self::Large { path, .. }
-            | Self::Text { path } => Some(path),
+            | Self::OversizedDocument { path, .. }
+            | Self::TextNotUtf8 { path } => Some(path),
             Self::Zip(error) => error.entry(),
             Self::Map(_)
             | Self::Format(_)
             | Self::Io { .. }
-            | Self::Name { .. }
+            | Self::NameNotUtf8 { .. }
             | Self::NoTensor { .. }
             | Self::Changed(_)
-            | Self::Spill(_)
+            | Self::WriteOutput(_)
             | Self::Cancelled(_) => None,
         }
     }

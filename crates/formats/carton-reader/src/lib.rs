@@ -57,9 +57,9 @@ mod error;
 mod tensors;
 mod verify;
 
-pub use carton::{Carton, MODEL, TOML_MAX, resolve_link};
-pub use entry::{Entry, EntryReader};
+pub use carton::{Carton, MODEL_FOLDER, TOML_MAX, resolve_link};
+pub use entry::{CartonEntry, EntryReader};
 pub use error::{Error, Result};
 pub use tensors::TensorData;
-pub use verify::{Finding, Report};
+pub use verify::{VerifyFinding, CartonVerification};
 pub use zip_index::Method;

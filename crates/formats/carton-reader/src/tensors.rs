@@ -4,7 +4,7 @@
 
 use std::io::Read;
 
-use carton_format::{DataType, Strings, TensorSpec};
+use carton_format::{DataType, StringTensorFile, TensorSpec};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use crate::{Carton, Error, Result};
@@ -47,11 +47,11 @@ impl Carton {
         let path = format!("tensor_data/{file}");
         if dtype == DataType::String {
             let expected = spec.numel().unwrap_or(u64::MAX);
-            let data = Strings::parse(&path, &self.text(&path)?, expected)?.data;
+            let data = StringTensorFile::parse(&path, &self.text(&path)?, expected)?.data;
             return Ok(TensorData::Strings { shape: shape.clone(), data });
         }
         let mut bytes = Vec::new();
-        self.read(&path)?.read_to_end(&mut bytes).map_err(|error| self.unwrapped(&path, error))?;
+        self.read(&path)?.read_to_end(&mut bytes).map_err(|error| self.reader_error(&path, error))?;
         let dtype = Dtype::from_name(dtype.name()).unwrap_or(Dtype::UInt8);
         // The index was compared with the length of the file, so the products fit.
         let stride = contiguous_strides(shape);

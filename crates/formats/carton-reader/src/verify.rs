@@ -8,14 +8,14 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use byte_source::{Cancelled, Work};
+use byte_source::{Cancelled, ProgressReporter};
 use carton_format::{Config, DataType, Links, Manifest, Problems, TensorIndex, TensorSpec};
 
-use crate::{Carton, Entry, Error, MODEL};
+use crate::{Carton, CartonEntry, Error, MODEL_FOLDER};
 
 /// Problem of the carton, found by verification.
 #[derive(Debug)]
-pub struct Finding {
+pub struct VerifyFinding {
     /// Path in the carton that the problem is about.
     pub entry: String,
     /// Description of the problem.
@@ -24,9 +24,9 @@ pub struct Finding {
 
 /// Result of a verification.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct CartonVerification {
     /// All problems, sorted by path.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<VerifyFinding>,
     /// Observations that are not problems.
     pub notes: Vec<String>,
     /// Number of hashed bytes, plus the lengths of the links' targets.
@@ -41,11 +41,11 @@ impl Carton {
     ///
     /// # Errors
     /// When the observer stops the work.
-    pub fn verify(&self, work: Work<'_>) -> Result<Report, Cancelled> {
-        let mut report = self.hashes(work)?;
-        self.container(&mut report);
-        self.lists(&mut report);
-        self.documents(&mut report);
+    pub fn verify(&self, work: ProgressReporter<'_>) -> Result<CartonVerification, Cancelled> {
+        let mut report = self.check_hashes(work)?;
+        self.check_zip_structure(&mut report);
+        self.check_listings(&mut report);
+        self.check_documents(&mut report);
         // Later checks that read a damaged file find its damage again.
         let mut reported = HashSet::new();
         report.findings.retain(|finding| reported.insert((finding.entry.clone(), finding.what.clone())));
@@ -54,7 +54,7 @@ impl Carton {
     }
 
     /// Checks the parts of the zip file that readers ignore.
-    fn container(&self, report: &mut Report) {
+    fn check_zip_structure(&self, report: &mut CartonVerification) {
         let Some(file) = self.zip() else { return };
         match zip_index::flaws(&**file) {
             Ok(flaws) => {
@@ -62,19 +62,19 @@ impl Carton {
                     report.add(flaw.entry().unwrap_or_default(), flaw.to_string());
                 }
             }
-            Err(error) => report.found(error.entry().unwrap_or_default(), &Error::Zip(error.clone())),
+            Err(error) => report.add_error(error.entry().unwrap_or_default(), &Error::Zip(error.clone())),
         }
     }
 
-    fn hashes(&self, observed: Work<'_>) -> Result<Report, Cancelled> {
+    fn check_hashes(&self, observed: ProgressReporter<'_>) -> Result<CartonVerification, Cancelled> {
         // The largest file comes first, because it determines the total time.
-        let mut entries: Vec<&Entry> = self.entries().filter(|entry| !entry.link).collect();
+        let mut entries: Vec<&CartonEntry> = self.entries().filter(|entry| !entry.is_symbolic_link).collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.len));
         let (next, done, stopped) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        let report = Mutex::new(Report::default());
+        let report = Mutex::new(CartonVerification::default());
         let work = || {
             while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let result = self.hash(entry, &done, &|done| {
+                let result = self.check_entry_hash(entry, &done, &|done| {
                     if stopped.load(Ordering::Relaxed) { Err(Cancelled) } else { observed.advance(done) }
                 });
                 if matches!(result, Err(Error::Cancelled(_))) {
@@ -86,7 +86,7 @@ impl Carton {
                     Ok(()) => report.files = report.files.saturating_add(1),
                     // `lists` reports all files that are not listed.
                     Err(Error::Unlisted { .. }) => {}
-                    Err(error) => report.found(&entry.path, &error),
+                    Err(error) => report.add_error(&entry.path, &error),
                 }
             }
         };
@@ -102,15 +102,15 @@ impl Carton {
         if stopped.into_inner() { Err(Cancelled) } else { Ok(report) }
     }
 
-    fn hash(
+    fn check_entry_hash(
         &self,
-        entry: &Entry,
+        entry: &CartonEntry,
         done: &AtomicU64,
         advance: &dyn Fn(u64) -> Result<(), Cancelled>,
     ) -> Result<(), Error> {
         let mut reader = self.read(&entry.path)?;
         loop {
-            let len = reader.fill_buf().map_err(|error| self.unwrapped(&entry.path, error))?.len();
+            let len = reader.fill_buf().map_err(|error| self.reader_error(&entry.path, error))?.len();
             if len == 0 {
                 return Ok(());
             }
@@ -121,7 +121,7 @@ impl Carton {
     }
 
     /// Checks that MANIFEST, LINKS and the files agree.
-    fn lists(&self, report: &mut Report) {
+    fn check_listings(&self, report: &mut CartonVerification) {
         let mut folded: HashMap<String, &str> = HashMap::new();
         for entry in self.entries() {
             if let Some(other) = folded.insert(entry.path.to_lowercase(), &entry.path) {
@@ -133,26 +133,26 @@ impl Carton {
         }
         let Some(manifest) = self.manifest() else {
             report.notes.push("there is no MANIFEST to compare the files with".to_owned());
-            let has_target = |entry: &&Entry| entry.link && self.link_target(entry).is_ok();
-            self.entries().filter(has_target).for_each(|link| report.count(link));
+            let has_target = |entry: &&CartonEntry| entry.is_symbolic_link && self.link_target(entry).is_ok();
+            self.entries().filter(has_target).for_each(|link| report.count_link(link));
             return;
         };
         for entry in self.entries() {
             let own = [Manifest::PATH, Links::PATH].contains(&entry.path.as_str());
             let listed = manifest.hash(&entry.path);
             if !own && listed.is_none() {
-                report.found(&entry.path, &Error::Unlisted { path: entry.path.clone() });
+                report.add_error(&entry.path, &Error::Unlisted { path: entry.path.clone() });
             }
-            if entry.link {
+            if entry.is_symbolic_link {
                 match self.link_target(entry) {
-                    Err(error) => report.found(&entry.path, &error),
+                    Err(error) => report.add_error(&entry.path, &error),
                     Ok(target) if manifest.hash(&target) != listed => report.add(
                         &entry.path,
                         format!(
                             "MANIFEST has different hashes for the link and for `{target}`, which it leads to"
                         ),
                     ),
-                    Ok(_) if listed.is_some() => report.count(entry),
+                    Ok(_) if listed.is_some() => report.count_link(entry),
                     Ok(_) => {}
                 }
             }
@@ -160,7 +160,7 @@ impl Carton {
         let absent = self.absent();
         for (path, _) in &absent {
             if let Err(error @ Error::Missing { .. }) = self.entry(path) {
-                report.found(path, &error);
+                report.add_error(path, &error);
             }
         }
         if !absent.is_empty() {
@@ -169,77 +169,77 @@ impl Carton {
                 n => format!("{n} files are left out; LINKS lists where to fetch them"),
             });
         }
-        if !manifest.lines().any(|(path, _)| path.starts_with(MODEL)) {
-            report.add(MODEL, format!("there is no file in {MODEL}"));
+        if !manifest.lines().any(|(path, _)| path.starts_with(MODEL_FOLDER)) {
+            report.add(MODEL_FOLDER, format!("there is no file in {MODEL_FOLDER}"));
         }
     }
 
     /// Checks the documents against the specification.
-    fn documents(&self, report: &mut Report) {
+    fn check_documents(&self, report: &mut CartonVerification) {
         let index = match self.tensor_index() {
             Ok(index) => {
-                report.needs(&index.added);
-                if !self.has(TensorIndex::PATH) {
+                report.add_client_notes(&index.filled_in);
+                if !self.has_file(TensorIndex::PATH) {
                     if self.entries().any(|entry| entry.path.starts_with("tensor_data/")) {
                         let error = Error::Missing { path: TensorIndex::PATH.to_owned() };
-                        report.found(TensorIndex::PATH, &error);
+                        report.add_error(TensorIndex::PATH, &error);
                     }
                     report.notes.push(format!("{} is missing: Carton's client needs it", TensorIndex::PATH));
                 }
                 Some(index.document)
             }
             Err(error) => {
-                report.found(TensorIndex::PATH, &error);
+                report.add_error(TensorIndex::PATH, &error);
                 None
             }
         };
         for spec in index.iter().flat_map(|index| &index.tensors) {
             if let TensorSpec::Array { dtype: DataType::String, file, .. } = spec
                 && let Err(error) = self.tensor_data(spec)
-                && !matches!(error, Error::Elsewhere { .. })
+                && !matches!(error, Error::NotFetched { .. })
             {
-                report.found(&format!("tensor_data/{file}"), &error);
+                report.add_error(&format!("tensor_data/{file}"), &error);
             }
         }
         match self.config() {
             Ok(config) => {
-                report.needs(&config.added);
+                report.add_client_notes(&config.filled_in);
                 if let Some(index) = &index {
-                    report.problems(&config.document.check(index, &|path| self.has(path)));
+                    report.add_problems(&config.document.check(index, &|path| self.has_file(path)));
                 }
             }
-            Err(Error::Elsewhere { .. }) => {}
-            Err(error) => report.found(Config::PATH, &error),
+            Err(Error::NotFetched { .. }) => {}
+            Err(error) => report.add_error(Config::PATH, &error),
         }
     }
 }
 
-impl Report {
+impl CartonVerification {
     /// Counts a link with a valid target.
-    fn count(&mut self, link: &Entry) {
+    fn count_link(&mut self, link: &CartonEntry) {
         self.files = self.files.saturating_add(1);
         self.bytes = self.bytes.saturating_add(link.len);
     }
 
     fn add(&mut self, entry: &str, what: String) {
-        self.findings.push(Finding { entry: entry.to_owned(), what });
+        self.findings.push(VerifyFinding { entry: entry.to_owned(), what });
     }
 
-    fn found(&mut self, entry: &str, error: &Error) {
+    fn add_error(&mut self, entry: &str, error: &Error) {
         match error {
-            Error::Format(carton_format::Error::Document(problems)) => self.problems(problems),
+            Error::Format(carton_format::Error::Document(problems)) => self.add_problems(problems),
             error => self.add(entry, error.to_string()),
         }
     }
 
-    fn problems(&mut self, problems: &Problems) {
+    fn add_problems(&mut self, problems: &Problems) {
         for problem in &problems.0 {
             self.add(&problem.document, problem.to_string());
         }
     }
 
     /// Adds notes for the fields that only Carton's client requires.
-    fn needs(&mut self, added: &Problems) {
+    fn add_client_notes(&mut self, added: &Problems) {
         self.notes.extend(added.0.iter().map(|problem| format!("{problem}: Carton's client needs it")));
     }
 }

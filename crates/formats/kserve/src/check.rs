@@ -1,6 +1,6 @@
-//! Whether the tensors of a request fit the model.
+//! Validation of the tensors of a request against the model configuration.
 //!
-//! Facts: `InferenceRequest::Normalize` of Triton's core, and answers of Triton 2.51.
+//! Facts: `InferenceRequest::Normalize` of Triton's core, and responses of Triton 2.51.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::error::{Error, Place, Result};
 use crate::requested::{Listed, RequestedOutput};
 use crate::{ModelConfig, Tensor, TensorConfig};
 
-/// Checks the inputs of a request.
+/// Checks the names, datatypes, shapes and batch sizes of the inputs of a request.
 pub(crate) fn inputs(inputs: &[Tensor], model: &ModelConfig) -> Result<()> {
     let mut by_name = HashMap::new();
     for input in inputs {
@@ -38,9 +38,9 @@ pub(crate) fn inputs(inputs: &[Tensor], model: &ModelConfig) -> Result<()> {
     }
 }
 
-/// Finds the outputs that a request lists, or all that are not optional if it lists none, and says for each whether it is sent as bytes.
+/// Resolves the outputs that a request lists, or all outputs of the model that are not optional if it lists none.
 ///
-/// What a request says about one output takes precedence over what it says about all.
+/// `binary` is the request's default encoding; `binary_data` of a listed output takes precedence.
 pub(crate) fn outputs(
     listed: Vec<Listed>,
     binary: bool,
@@ -75,8 +75,8 @@ pub(crate) fn outputs(
         .collect()
 }
 
-/// An output that is requested. Fails if it cannot be sent in the requested form: checking this first saves a run of the
-/// model.
+/// Builds a requested output, or fails if the datatype has no form in the requested encoding. This check precedes inference,
+/// so that no model run is wasted.
 fn requested(
     config: &TensorConfig,
     name: String,
@@ -90,7 +90,7 @@ fn requested(
     Ok(RequestedOutput { name, parameters, binary })
 }
 
-/// Checks the datatype and the shape of an input.
+/// Checks the datatype and shape of an input.
 fn fits(input: &Tensor, expected: &TensorConfig, model: &ModelConfig) -> Result<()> {
     let tensor = || Place::Input(input.name.clone());
     if input.datatype != expected.datatype {
@@ -106,7 +106,8 @@ fn fits(input: &Tensor, expected: &TensorConfig, model: &ModelConfig) -> Result<
     Ok(())
 }
 
-/// Checks the batch dimension of an input, which has been found to have one if the model batches.
+/// Checks that the batch size of an input is within the maximum and equals that of the first input in `batch`. The shape is
+/// already checked, so a batch dimension exists if the model has one.
 fn same_batch<'i>(batch: &mut Option<&'i Tensor>, input: &'i Tensor, model: &ModelConfig) -> Result<()> {
     let size = |tensor: &Tensor| tensor.shape.first().copied().unwrap_or(0);
     let (found, tensor) = (size(input), || Place::Input(input.name.clone()));

@@ -1,4 +1,4 @@
-//! The configuration of a model, as `GET /v2/models/M/config` answers it, and what requests are checked against.
+//! Model configuration: the response to `GET /v2/models/M/config`, against which requests are checked.
 //!
 //! Facts: "Model Configuration Extension" of Triton's protocol, `ModelConfig` in `model_config.proto`.
 
@@ -8,50 +8,45 @@ use serde::{Serialize, Serializer};
 use crate::metadata::sizes;
 use crate::{Datatype, ModelMetadata, TensorMetadata};
 
-/// What a model is and takes.
+/// Configuration of a model with its inputs and outputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ModelConfig {
-    /// Its name.
     pub name: String,
-    /// What runs it, such as `pytorch_libtorch`; may be empty.
+    /// Framework and format of the model, such as `pytorch_libtorch`; may be empty.
     pub platform: String,
-    /// The back end that runs it; may be empty.
+    /// Name of the Triton backend that runs the model; may be empty.
     pub backend: String,
-    /// The largest first dimension if the model batches. 0: it does not batch, and shapes are whole.
+    /// Maximum batch size. 0 means that tensors have no batch dimension besides their [`dims`](TensorConfig::dims).
     pub max_batch_size: u32,
-    /// Its inputs.
     #[serde(serialize_with = "inputs")]
     pub input: Vec<TensorConfig>,
-    /// Its outputs.
     #[serde(serialize_with = "outputs")]
     pub output: Vec<TensorConfig>,
 }
 
-/// An input or an output of a model.
+/// Configuration of an input or output of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorConfig {
-    /// Its name.
     pub name: String,
-    /// Its datatype.
     pub datatype: Datatype,
-    /// Its sizes in elements, without the batch dimension if the model batches. `None`, −1 in the protocol, is any size.
+    /// Dimensions, without the batch dimension if the model has one. `None` is a variable dimension, −1 in the protocol.
     pub dims: Vec<Option<u64>>,
-    /// Whether a request may leave it out. An optional output is only sent to requests that list it.
+    /// True if a request may omit the tensor. An optional output is sent only to requests that list it.
     pub optional: bool,
 }
 
 impl ModelConfig {
-    /// Whether tensors have a batch dimension in front of their [`dims`](TensorConfig::dims).
+    /// Returns true if tensors have a batch dimension in front of their [`dims`](TensorConfig::dims).
     pub fn batches(&self) -> bool {
         self.max_batch_size > 0
     }
 
-    /// The sizes of a tensor of this model as requests and metadata have them: with the batch dimension if it batches.
+    /// Returns the dimensions of a tensor as in requests and metadata, including the batch dimension if the model has one.
     pub fn shape(&self, tensor: &TensorConfig) -> Vec<Option<u64>> {
         self.batches().then_some(None).into_iter().chain(tensor.dims.iter().copied()).collect()
     }
 
-    /// What `GET /v2/models/M` answers.
+    /// Returns the model metadata, the response to `GET /v2/models/M`.
     pub fn metadata(&self, versions: Vec<String>) -> ModelMetadata {
         let tensors = |tensors: &[TensorConfig]| {
             let of = |tensor: &TensorConfig| TensorMetadata {
@@ -71,10 +66,10 @@ impl ModelConfig {
     }
 }
 
-/// What Triton writes for an input.
+/// Serializes an input as Triton's `ModelInput`.
 struct InputJson<'c>(&'c TensorConfig);
 
-/// What Triton writes for an output.
+/// Serializes an output as Triton's `ModelOutput`.
 struct OutputJson<'c>(&'c TensorConfig);
 
 impl Serialize for InputJson<'_> {

@@ -1,10 +1,10 @@
-//! The datatypes of the protocol, one row each.
+//! Datatypes of the protocol, as a table with one row each.
 //!
 //! Facts: "Tensor Data Types" in the protocol's `required_api.md`, `DataType` in Triton's `model_config.proto`.
 
 use std::fmt;
 
-/// A datatype of the protocol.
+/// Element datatype of a tensor in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are those of the protocol")]
 pub enum Datatype {
@@ -21,11 +21,11 @@ pub enum Datatype {
     Fp32,
     Fp64,
     Bf16,
-    /// Elements of any number of bytes: texts, mostly.
+    /// Byte strings of any length, usually text.
     Bytes,
 }
 
-/// A datatype, its name in requests, its name in a model's configuration, and the bytes of an element.
+/// Table row: datatype, name in requests, name in a model configuration, and size of an element in bytes.
 type Row = (Datatype, &'static str, &'static str, Option<usize>);
 
 const ROWS: [Row; 14] = [
@@ -46,37 +46,37 @@ const ROWS: [Row; 14] = [
 ];
 
 impl Datatype {
-    /// All datatypes.
+    /// Iterates over all datatypes.
     pub fn all() -> impl Iterator<Item = Self> {
         ROWS.iter().map(|row| row.0)
     }
 
-    /// The datatype with this name in requests and metadata, such as `FP32`.
+    /// Returns the datatype with this name in requests and metadata, such as `FP32`.
     pub fn from_name(name: &str) -> Option<Self> {
         ROWS.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
-    /// Its name in requests and metadata.
+    /// Returns the name in requests and metadata, such as `FP32`.
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// Its name in a model's configuration, such as `TYPE_FP32`.
+    /// Returns the name in a model configuration, such as `TYPE_FP32`.
     pub fn config_name(self) -> &'static str {
         self.row().2
     }
 
-    /// The bytes of an element; none for [`Bytes`](Self::Bytes), whose elements differ in length.
+    /// Returns the size of an element in bytes, or `None` for [`Bytes`](Self::Bytes), whose elements vary in length.
     pub fn size(self) -> Option<usize> {
         self.row().3
     }
 
-    /// Whether elements can be written as JSON. The protocol has no JSON for half floats.
+    /// Returns true if elements have a JSON form. The protocol defines none for FP16 and BF16.
     pub fn has_json(self) -> bool {
         !matches!(self, Self::Fp16 | Self::Bf16)
     }
 
-    /// What an element is in JSON, for errors.
+    /// Describes the valid JSON values of an element, for error messages.
     pub(crate) fn element(self) -> &'static str {
         match self {
             Self::Bool => "true or false",

@@ -1,8 +1,8 @@
-//! What can be wrong with a request, and with which status a server answers it.
+//! Errors in requests and responses, with the HTTP status of the error response.
 //!
-//! The texts are whole: a cause is printed within its error, so errors here have no `source`.
+//! An error message includes the message of its cause, so these errors have no `source`.
 //!
-//! Facts: statuses that Triton 2.51 answered with; 400 where it answers a broken request with something else.
+//! Facts: status codes of Triton 2.51, but 400 for a malformed request to which Triton responds with another code.
 
 use std::fmt;
 
@@ -11,309 +11,246 @@ use serde::Serialize;
 use crate::problem::JsonProblem;
 use crate::{Datatype, HEADER_LENGTH};
 
-/// A result of this crate.
+/// Result with the [`Error`] of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is wrong with a request, or with a response that is to be sent.
+/// Error in a request, or in a response to be sent.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The server has no model of this name.
     #[error("unknown model `{}`", model.escape_debug())]
     UnknownModel {
-        /// The name.
         model: String,
     },
     /// The model has no such version.
     #[error("model `{}` has no version `{}`", model.escape_debug(), version.escape_debug())]
     UnknownVersion {
-        /// The model.
         model: String,
-        /// The version.
         version: String,
     },
-    /// The body is not compressed in a way that the server reads.
+    /// The `Content-Encoding` of the body is not supported.
     #[error("unknown Content-Encoding `{}`, expected gzip, deflate or identity", encoding.escape_debug())]
     UnknownEncoding {
-        /// The value of the header.
         encoding: String,
     },
-    /// As many requests wait for the model as the server allows.
+    /// The queue of the model is full.
     #[error("model `{}` is busy: {waiting} requests are waiting for it already", model.escape_debug())]
     Busy {
-        /// The model.
         model: String,
-        /// How many requests wait.
         waiting: usize,
     },
-    /// The body of a request is empty where it must have JSON.
+    /// The body has no JSON.
     #[error("the body is empty, expected an inference request in JSON")]
     Empty,
-    /// The header that gives the length of the JSON is not a number of bytes in the body.
+    /// The value of the header [`HEADER_LENGTH`] is not a number, or exceeds the length of the body.
     #[error("{HEADER_LENGTH} is `{}`, expected a number of bytes from 0 to {body}, the length of the body", found.escape_debug())]
     HeaderLength {
-        /// The value of the header.
         found: String,
-        /// The length of the body in bytes, decompressed.
+        /// Length of the decompressed body in bytes.
         body: usize,
     },
     /// The JSON is malformed, or a value in it has the wrong type.
     #[error("the JSON is wrong at byte {at}{}: {problem}", In(path))]
     Json {
-        /// Where, in bytes from the start of the JSON.
+        /// Byte offset from the start of the JSON.
         at: usize,
-        /// The member, such as `inputs[0].shape`; empty for the whole document.
+        /// Path of the member, such as `inputs[0].shape`; empty for the whole document.
         path: String,
-        /// What is wrong there.
         problem: JsonProblem,
     },
-    /// An input does not say where its elements are, or names several places.
+    /// A tensor does not have exactly one of `data`, `binary_data_size` and `shared_memory_region`.
     #[error(
         "{tensor} must have exactly one of `data`, `binary_data_size` and `shared_memory_region`, and has {found}"
     )]
     Contents {
-        /// The tensor.
         tensor: Place,
-        /// The members that it has.
         found: &'static str,
     },
-    /// A request asks for an extension that this server does not have.
+    /// A request uses a parameter of an unsupported protocol extension.
     #[error("{tensor} has the parameter `{parameter}`, which is not supported")]
     Unsupported {
-        /// The tensor.
         tensor: Place,
-        /// The parameter.
         parameter: &'static str,
     },
-    /// No datatype has this name.
+    /// The datatype name is unknown.
     #[error("{tensor} has the unknown datatype `{}`", found.escape_debug())]
     UnknownDatatype {
-        /// The tensor.
         tensor: Place,
-        /// The name.
         found: String,
     },
-    /// Elements of this datatype cannot be written as JSON.
+    /// The datatype has no JSON form.
     #[error("{tensor} is {datatype}, which has no JSON form: it can only be sent as bytes (`{parameter}`)")]
     NoJson {
-        /// The tensor.
         tensor: Place,
-        /// Its datatype.
         datatype: Datatype,
-        /// The parameter that sends it as bytes.
+        /// Parameter that selects binary data for the tensor.
         parameter: &'static str,
     },
-    /// A text of a tensor that is to be written as JSON is not UTF-8.
+    /// A BYTES element to be written as JSON is not UTF-8.
     #[error(
         "{tensor} has bytes in element {element} that are not UTF-8: it can only be sent as bytes (`binary_data`)"
     )]
     NotText {
-        /// The tensor.
         tensor: Place,
-        /// The number of the element, from 0 on.
+        /// Index of the element, counted from 0.
         element: u64,
     },
-    /// There are more or fewer values in JSON than the shape has elements.
+    /// The number of values in the JSON `data` differs from the number of elements of the shape.
     #[error(
         "{tensor}: the number of values in `data` is {found}, and its shape {} needs {expected}",
         Sizes(shape)
     )]
     Count {
-        /// The tensor.
         tensor: Place,
-        /// Its shape.
         shape: Vec<u64>,
-        /// The elements of the shape.
         expected: u64,
-        /// The values.
         found: u64,
     },
-    /// There are more or fewer bytes than the shape needs.
+    /// The number of bytes differs from the size of the shape and datatype.
     #[error("{tensor} has {}, but its shape {} of {datatype} needs {expected}", Amount(*found), Sizes(shape))]
     Size {
-        /// The tensor.
         tensor: Place,
-        /// Its shape.
         shape: Vec<u64>,
-        /// Its datatype.
         datatype: Datatype,
-        /// The bytes that the shape needs.
         expected: u64,
-        /// The bytes that there are.
         found: u64,
     },
-    /// A shape has more elements than can be counted.
+    /// The number of elements or bytes of a shape overflows 64 bits, or an element has 4 GiB or more.
     #[error("{tensor} has the shape {}, which has more elements than can be counted", Sizes(shape))]
     TooLarge {
-        /// The tensor.
         tensor: Place,
-        /// Its shape.
         shape: Vec<u64>,
     },
-    /// A byte of a BOOL is neither 0 nor 1.
+    /// A BOOL element is neither 0 nor 1.
     #[error("{tensor} has the byte {found} as element {element}, expected 0 or 1 for BOOL")]
     NotBool {
-        /// The tensor.
         tensor: Place,
-        /// The number of the element, from 0 on.
+        /// Index of the element, counted from 0.
         element: u64,
-        /// The byte.
         found: u8,
     },
-    /// The lengths within a BYTES tensor do not fit its bytes.
+    /// The data of a BYTES tensor ends within an element.
     #[error("{tensor} ends within element {element}, which needs {}: {found} are left", Amount(*expected))]
     CutElement {
-        /// The tensor.
         tensor: Place,
-        /// The number of the element, from 0 on.
+        /// Index of the element, counted from 0.
         element: u64,
-        /// The bytes that its length, or the element itself, needs.
+        /// Number of bytes that the length prefix, or the element with its length prefix, needs.
         expected: u64,
-        /// The bytes that are left.
         found: u64,
     },
-    /// Bytes follow the last element of a BYTES tensor.
+    /// The data of a BYTES tensor continues after its last element.
     #[error("{tensor} has {} after the last of its elements, of which its shape has {elements}", Amount(*found))]
     BytesLeft {
-        /// The tensor.
         tensor: Place,
-        /// The elements of the shape.
         elements: u64,
-        /// The bytes after them.
         found: u64,
     },
-    /// The body ends before the bytes of a tensor do.
+    /// The body ends within the binary data of a tensor.
     #[error("{tensor} has a `binary_data_size` of {expected}, but the body has {} left", Amount(*found))]
     Cut {
-        /// The tensor.
         tensor: Place,
-        /// The bytes that it should have.
+        /// Value of the parameter `binary_data_size`.
         expected: u64,
-        /// The bytes that are left.
         found: u64,
     },
-    /// Bytes follow those of the last tensor.
+    /// The body continues after the binary data of the last tensor.
     #[error("the body has {} after those of its tensors", Amount(*found))]
     LeftOver {
-        /// How many bytes follow.
         found: u64,
     },
-    /// Two tensors of a request have one name.
+    /// Two inputs or two outputs of a request have the same name.
     #[error("{tensor} appears more than once")]
     Duplicate {
-        /// The tensor.
         tensor: Place,
     },
     /// The model has no tensor of this name.
     #[error("model `{}` has no {tensor}", model.escape_debug())]
     UnknownTensor {
-        /// The model.
         model: String,
-        /// The tensor.
         tensor: Place,
     },
-    /// The request leaves out an input that the model needs.
+    /// A required input of the model is missing from the request.
     #[error("model `{}` needs {tensor}, which the request leaves out", model.escape_debug())]
     MissingInput {
-        /// The model.
         model: String,
-        /// The input.
         tensor: Place,
     },
-    /// The model takes another datatype.
+    /// The datatype of an input differs from the model configuration.
     #[error("{tensor} is {found}, but model `{}` takes {expected}", model.escape_debug())]
     Datatype {
-        /// The model.
         model: String,
-        /// The tensor.
         tensor: Place,
-        /// The datatype that the model takes.
         expected: Datatype,
-        /// The datatype in the request.
         found: Datatype,
     },
-    /// The model takes other shapes.
+    /// The shape of an input does not match the model configuration.
     #[error("{tensor} has the shape {}, but model `{}` takes {}", Sizes(found), model.escape_debug(), Pattern(expected))]
     Shape {
-        /// The model.
         model: String,
-        /// The tensor.
         tensor: Place,
-        /// The sizes that the model takes; `None` is any.
+        /// Dimensions in the model configuration, including the batch dimension; `None` is a variable dimension.
         expected: Vec<Option<u64>>,
-        /// The shape in the request.
         found: Vec<u64>,
     },
-    /// The batch is larger than the model allows.
+    /// The batch of an input is larger than `max_batch_size` of the model.
     #[error("{tensor} has a batch of {found}, but model `{}` takes at most {max}", model.escape_debug())]
     Batch {
-        /// The model.
         model: String,
-        /// The tensor.
         tensor: Place,
-        /// The largest batch.
         max: u32,
-        /// The batch in the request.
         found: u64,
     },
-    /// Two inputs have different batches.
+    /// Two inputs have different batch sizes.
     #[error("{tensor} has a batch of {found}, but {other} has a batch of {expected}")]
     Batches {
-        /// The tensor.
         tensor: Place,
-        /// The batch in the request.
         found: u64,
-        /// A tensor before it.
+        /// Input before `tensor`, which set the expected batch size.
         other: Place,
-        /// The batch of that one.
         expected: u64,
     },
-    /// A raw request is for a model that does not have exactly one input.
+    /// A raw request is for a model that does not have exactly one required input.
     #[error("a raw request is for a model with one input, and model `{}` has {found}", model.escape_debug())]
     RawInputs {
-        /// The model.
         model: String,
-        /// How many inputs it has.
         found: usize,
     },
-    /// A raw request is for a model whose input has more than one free size.
+    /// A raw request is for an input with more than one variable dimension.
     #[error(
         "a raw request cannot give the shape of {tensor}: more than one size of {} is free",
         Pattern(expected)
     )]
     RawShape {
-        /// The tensor.
         tensor: Place,
-        /// The sizes that the model takes, without the batch; `None` is any.
+        /// Dimensions in the model configuration, without the batch dimension; `None` is a variable dimension.
         expected: Vec<Option<u64>>,
     },
-    /// A raw request is for a model whose input has BYTES of another shape than one element.
+    /// A raw request is for a BYTES input whose dimensions are not fixed to one element.
     #[error("a raw request of BYTES has one element, but {tensor} takes {}", Pattern(expected))]
     RawText {
-        /// The tensor.
         tensor: Place,
-        /// The sizes that the model takes, without the batch; `None` is any.
+        /// Dimensions in the model configuration, without the batch dimension; `None` is a variable dimension.
         expected: Vec<Option<u64>>,
     },
-    /// A raw request has a number of bytes that no shape of the input has.
+    /// The body of a raw request has a length that no shape of the input has.
     #[error("a raw request has {}, but {tensor} takes {}{expected}", Amount(*found), if *multiple { "a multiple of " } else { "" })]
     RawSize {
-        /// The tensor.
         tensor: Place,
-        /// Whether any multiple of the expected bytes fits.
+        /// True if the input has a variable dimension, so that every multiple of `expected` is valid.
         multiple: bool,
-        /// The bytes that the input takes.
+        /// Size of the input in bytes, with the variable dimension set to 1.
         expected: u64,
-        /// The bytes that there are.
         found: u64,
     },
-    /// A tensor that the model returned is not what the model said.
+    /// An output of the model does not have data of its datatype and shape.
     #[error("the answer of the model is wrong: {0}")]
     Output(Box<Error>),
 }
 
 impl Error {
-    /// The status of the answer.
+    /// Returns the HTTP status code of the error response.
     pub fn status(&self) -> u16 {
         match self {
             Self::UnknownModel { .. } | Self::UnknownVersion { .. } => 404,
@@ -324,12 +261,12 @@ impl Error {
         }
     }
 
-    /// The body of the answer.
+    /// Returns the JSON body of the error response.
     pub fn body(&self) -> ErrorBody {
         ErrorBody { error: self.to_string() }
     }
 
-    /// This error with a part of the path in front of its own.
+    /// Prepends `part` to the path of a [`Json`](Self::Json) error; other errors are returned unchanged.
     pub(crate) fn within(mut self, part: impl fmt::Display) -> Self {
         if let Self::Json { path, .. } = &mut self {
             let dot = if path.is_empty() || path.starts_with('[') { "" } else { "." };
@@ -339,25 +276,22 @@ impl Error {
     }
 }
 
-/// The body of an answer that is an error.
+/// JSON body of an error response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ErrorBody {
-    /// What is wrong.
     pub error: String,
 }
 
-/// A part of a request or a response.
+/// Tensor of a request or response, by direction and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Place {
-    /// The input of this name.
     Input(String),
-    /// The output of this name.
     Output(String),
 }
 
 impl Place {
-    /// The parameter that sends the tensor as bytes.
+    /// Returns the name of the parameter that selects binary data for the tensor.
     pub(crate) fn binary_parameter(&self) -> &'static str {
         match self {
             Self::Input(_) => "binary_data_size",
@@ -375,7 +309,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Prints ", in `inputs[0]`", or nothing.
+/// Displays the path of a JSON member as ", in `inputs[0]`"; an empty path displays nothing.
 struct In<'p>(&'p str);
 
 impl fmt::Display for In<'_> {
@@ -384,7 +318,7 @@ impl fmt::Display for In<'_> {
     }
 }
 
-/// Prints a number of bytes.
+/// Displays a number of bytes with its unit.
 struct Amount(u64);
 
 impl fmt::Display for Amount {
@@ -393,7 +327,7 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Prints the first sizes of a shape.
+/// Displays the first 16 dimensions of a shape.
 struct Sizes<'s>(&'s [u64]);
 
 impl fmt::Display for Sizes<'_> {
@@ -402,7 +336,7 @@ impl fmt::Display for Sizes<'_> {
     }
 }
 
-/// Prints the sizes that a model takes, −1 for any.
+/// Displays the first 16 dimensions of a model configuration, −1 for a variable dimension.
 struct Pattern<'s>(&'s [Option<u64>]);
 
 impl fmt::Display for Pattern<'_> {
@@ -411,7 +345,7 @@ impl fmt::Display for Pattern<'_> {
     }
 }
 
-/// Prints a list; a client may have sent a million sizes, of which the first are enough.
+/// Displays the first 16 items of a list, since a client may have sent a shape with a million dimensions.
 fn list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: impl Iterator<Item = T>) -> fmt::Result {
     f.write_str("[")?;
     for (n, item) in items.enumerate() {

@@ -183,7 +183,7 @@ impl<'j> Reader<'j> {
         }
     }
 
-    /// Skips the next value, and returns its position. Checks its syntax, but not the escapes in strings.
+    /// Skips the next value with its nested values, checking the syntax, and returns its position.
     pub(crate) fn skip(&mut self) -> Result<Skipped> {
         self.kind()?;
         let skipped = Skipped { start: self.position(), depth: self.depth };

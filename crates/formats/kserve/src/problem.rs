@@ -1,4 +1,4 @@
-//! What can be wrong at a position of a JSON document.
+//! Errors at a position in a JSON document.
 //!
 //! Facts: RFC 8259; the kinds and ranges of values in the protocol's `required_api.md`.
 
@@ -6,94 +6,88 @@ use std::fmt;
 
 use crate::Datatype;
 
-/// How deep arrays and objects may be nested.
+/// Maximum nesting depth of arrays and objects.
 pub(crate) const MAX_DEPTH: u32 = 100;
 
-/// What is wrong at a position of a JSON document.
+/// Syntax or type error at a position in a JSON document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonProblem {
-    /// The bytes are not UTF-8.
+    /// The document is not UTF-8.
     #[error("it is not UTF-8")]
     NotText,
-    /// There is no value.
+    /// A value is missing or malformed.
     #[error("expected a value")]
     Value,
-    /// A number is not written as JSON writes it.
+    /// A number violates the JSON grammar.
     #[error("expected a digit of a number")]
     Number,
-    /// There is no key of an object.
+    /// The key of an object member is missing.
     #[error("expected a key in quotes")]
     Key,
-    /// There is no colon after a key.
+    /// The colon after a key is missing.
     #[error("expected a colon")]
     Colon,
-    /// There is no comma, and the array or object does not end.
+    /// Neither a comma nor the end of the array or object follows a value.
     #[error("expected a comma or `{end}`")]
     Comma {
-        /// What would end the array or object.
+        /// Closing bracket of the array or object.
         end: char,
     },
-    /// A text has a control character.
+    /// A string has an unescaped control character.
     #[error("a text has a control character, which must be escaped")]
     Control,
-    /// A text has an escape that stands for no character.
+    /// A string has an escape sequence that encodes no character.
     #[error("a text has an escape that is not a character")]
     Escape,
-    /// A text does not end.
+    /// A string has no closing quote.
     #[error("a text does not end")]
     Unterminated,
-    /// Something follows the document.
+    /// The document is followed by more than whitespace.
     #[error("expected the end")]
     Trailing,
-    /// Arrays and objects are nested too deeply.
+    /// Arrays and objects are nested deeper than the limit.
     #[error("it is nested deeper than {MAX_DEPTH}")]
     Depth,
-    /// The value is of another kind.
+    /// The value is of the wrong kind.
     #[error("expected {expected}, found {found}")]
     Kind {
-        /// The kind that belongs here.
         expected: Kind,
-        /// The kind of the value.
         found: Kind,
     },
-    /// An object must have this member.
+    /// A required member of an object is missing.
     #[error("`{0}` is missing")]
     Missing(&'static str),
-    /// An object has this member twice.
+    /// A member appears more than once in an object.
     #[error("it appears more than once")]
     Twice,
-    /// The value is not a size.
+    /// The value is not an integer in the range of sizes, 0 to [`i64::MAX`].
     #[error("expected a whole number from 0 to 9223372036854775807, found `{}`", found.escape_debug())]
     Size {
-        /// The number.
         found: String,
     },
-    /// The value of a parameter is an integer that neither an i64 nor a u64 can have.
+    /// The value of a parameter is an integer outside the ranges of `i64` and `u64`.
     #[error("expected a whole number from -9223372036854775808 to 18446744073709551615, found `{}`", found.escape_debug())]
     Integer {
-        /// The number.
         found: String,
     },
-    /// The value of a parameter is not one that parameters can have.
+    /// The value of a parameter is not a string, number or boolean.
     #[error("expected a string, a number or a boolean, found {found}")]
     Parameter {
-        /// The kind of the value.
         found: Kind,
     },
-    /// An element of a tensor is of another kind or out of the range of the datatype.
+    /// An element of a tensor is of the wrong kind, or out of range for the datatype.
     #[error("element {element} is {found}, expected {} for {datatype}", datatype.element())]
     Element {
-        /// The number of the element, from 0 on.
+        /// Index of the element, counted from 0.
         element: u64,
-        /// The datatype.
         datatype: Datatype,
-        /// The value, or its kind.
+        /// Description of the value, or of its kind.
         found: String,
     },
 }
 
-/// The kind of a JSON value.
+/// Kind of a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of JSON")]
 pub enum Kind {
@@ -118,7 +112,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A text of the client for an error. It may have sent a million digits.
+/// Truncates text from the client to 40 characters for an error message, since it may have a million digits.
 pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

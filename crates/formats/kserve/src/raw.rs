@@ -1,4 +1,4 @@
-//! Raw requests: a body without JSON, which is the bytes of the only input that the model needs.
+//! Raw requests: a body without JSON, which is the data of the only required input of the model.
 //!
 //! Facts: "Raw Binary Request" in `extension_binary_data.md`, `InferenceRequest::Normalize` of Triton's core.
 
@@ -8,7 +8,8 @@ use crate::error::{Error, Place, Result};
 use crate::requested::RequestedOutput;
 use crate::{ModelConfig, Tensor, TensorConfig, check, data};
 
-/// What a body without JSON asks for: one input, with a batch of 1 if the model batches, and all outputs as bytes.
+/// Builds the input and the requested outputs of a raw request: one input, with a batch size of 1 if the model has a batch
+/// dimension, and all outputs that are not optional as binary data.
 pub(crate) fn tensors(body: Bytes, model: &ModelConfig) -> Result<(Tensor, Vec<RequestedOutput>)> {
     let mut required = model.input.iter().filter(|input| !input.optional);
     let (Some(config), None) = (required.next(), required.next()) else {
@@ -27,21 +28,22 @@ pub(crate) fn tensors(body: Bytes, model: &ModelConfig) -> Result<(Tensor, Vec<R
     Ok((input, check::outputs(Vec::new(), true, model)?))
 }
 
-/// The sizes of a BYTES input, which must be those of one element.
+/// Returns the dimensions of a BYTES input, which must be fixed to one element.
 fn one_text(place: &Place, config: &TensorConfig) -> Result<Vec<u64>> {
     let dims: Option<Vec<u64>> = config.dims.iter().copied().collect();
     dims.filter(|dims| data::elements(dims) == Some(1))
         .ok_or_else(|| Error::RawText { tensor: place.clone(), expected: config.dims.clone() })
 }
 
-/// The body as one element of BYTES. This copies it.
+/// Encodes a copy of the body as one BYTES element.
 fn with_length(place: &Place, body: &Bytes) -> Result<Bytes> {
     data::from_texts([body])
         .map(Bytes::from)
         .ok_or_else(|| Error::TooLarge { tensor: place.clone(), shape: vec![1] })
 }
 
-/// The sizes of an input whose elements have `size` bytes, of which one may be given by the length of the body.
+/// Returns the dimensions of an input with elements of `size` bytes, deriving at most one variable dimension from the length
+/// of the body.
 fn dims(place: &Place, config: &TensorConfig, size: usize, body: u64) -> Result<Vec<u64>> {
     let free = config.dims.iter().filter(|dim| dim.is_none()).count();
     if free > 1 {

@@ -15,7 +15,7 @@ pub struct IndexEntry {
     /// Load state of the version; absent if it was never loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
-    /// Reason for the state, such as a load error; absent if there is none.
+    /// Reason for the state, such as `not loaded`; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

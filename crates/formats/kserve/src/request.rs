@@ -1,4 +1,4 @@
-//! An inference request: the body of `POST /v2/models/M/infer`.
+//! Inference request: the body of `POST /v2/models/M/infer`.
 //!
 //! Facts: "Inference Request JSON Object" in the protocol's `required_api.md`, `extension_binary_data.md`.
 
@@ -12,32 +12,32 @@ use crate::requested::{Listed, RequestedOutput};
 use crate::tensor::{Announced, Tensor};
 use crate::{ModelConfig, Parameters, check, parameter, raw, tensor, write};
 
-/// An inference request.
+/// Inference request with its input tensors and requested outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InferRequest {
-    /// What the client calls this request; its response carries it too.
+    /// Request ID chosen by the client; the response repeats it.
     pub id: Option<String>,
-    /// The parameters other than those of the binary tensor data extension.
+    /// Parameters other than those of the binary tensor data extension.
     pub parameters: Parameters,
-    /// The inputs, in the order of the request.
+    /// Input tensors in the order of the request.
     pub inputs: Vec<Tensor>,
-    /// The outputs to send back, in this order, each once. If the request lists none, these are all that are
-    /// not optional.
+    /// Outputs of the response in order, without duplicates. For a request that lists no outputs, all outputs of the model
+    /// that are not optional.
     pub outputs: Vec<RequestedOutput>,
-    /// Whether the request lists its outputs. It wants no others then.
+    /// True if the request lists its outputs, so that the response must have no others.
     pub lists_outputs: bool,
 }
 
 impl InferRequest {
-    /// Reads a decompressed body, which asks for `model`. `header_length` is the value of
+    /// Reads a decompressed body of a request to `model`. `header_length` is the value of the header
     /// [`HEADER_LENGTH`](crate::HEADER_LENGTH), if the header was sent.
     ///
-    /// Memory is in proportion to the body, whatever sizes and lengths it claims: an element of JSON takes at least two bytes of
-    /// the body and at most eight in the tensor, and tensors that were sent as bytes are slices of the body.
+    /// Memory use is proportional to the length of the body, whatever shapes and lengths it claims: an element in JSON takes
+    /// at least two bytes of the body and at most eight in the tensor, and binary tensors are slices of the body.
     ///
     /// # Errors
     ///
-    /// If the body is not a request, or one that does not fit the model.
+    /// If the body is not a valid request, or the request does not fit the model.
     pub fn parse(body: &Bytes, header_length: Option<&[u8]>, model: &ModelConfig) -> Result<Self> {
         match Received::new(body, header_length)? {
             Received::Raw(data) => {
@@ -58,7 +58,7 @@ impl InferRequest {
     ///
     /// # Errors
     ///
-    /// If the bytes of an input are not those of its datatype and shape, or it is to be sent as JSON and cannot be.
+    /// If the data of an input does not fit its datatype and shape, or an input without a JSON form is to be sent as JSON.
     pub fn print(&self) -> Result<Body> {
         let mut out = b"{".to_vec();
         tensor::write_id(&mut out, self.id.as_deref());
@@ -83,7 +83,7 @@ impl InferRequest {
     }
 }
 
-/// The members of the JSON object of a request.
+/// Members read so far from the JSON object of a request.
 #[derive(Default)]
 struct Members {
     id: Option<String>,

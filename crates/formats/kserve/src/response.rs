@@ -1,4 +1,4 @@
-//! An inference response: the body of the answer to `POST /v2/models/M/infer`.
+//! Inference response: the body of the response to `POST /v2/models/M/infer`.
 //!
 //! Facts: "Inference Response JSON Object" in the protocol's `required_api.md`, `extension_binary_data.md`.
 
@@ -11,18 +11,15 @@ use crate::problem::JsonProblem;
 use crate::tensor::{Announced, Tensor};
 use crate::{Parameters, parameter, tensor, write};
 
-/// An inference response.
+/// Inference response with its output tensors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InferResponse {
-    /// The model.
     pub model_name: String,
-    /// Its version.
     pub model_version: String,
-    /// What the client calls the request.
+    /// Request ID from the client, returned unchanged.
     pub id: Option<String>,
-    /// Parameters.
     pub parameters: Parameters,
-    /// The outputs, in the order of the request.
+    /// Output tensors in the order of the request.
     pub outputs: Vec<Tensor>,
 }
 
@@ -31,7 +28,7 @@ impl InferResponse {
     ///
     /// # Errors
     ///
-    /// If the bytes of an output are not those of its datatype and shape, or it is to be sent as JSON and cannot be.
+    /// If the data of an output does not fit its datatype and shape, or an output without a JSON form is to be sent as JSON.
     pub fn print(&self) -> Result<Body> {
         let mut out = b"{".to_vec();
         tensor::write_id(&mut out, self.id.as_deref());
@@ -46,7 +43,7 @@ impl InferResponse {
         }
         out.extend_from_slice(b",\"outputs\":");
         tensor::write_all(&mut out, &self.outputs, Place::Output).map_err(|error| match error {
-            // What the client asked for cannot be; everything else is the model's fault.
+            // The client requested JSON for data without a JSON form; all other errors are the model's.
             Error::NoJson { .. } | Error::NotText { .. } => error,
             error => Error::Output(Box::new(error)),
         })?;
@@ -54,12 +51,12 @@ impl InferResponse {
         Ok(Body::new(out, tensor::binary(&self.outputs)))
     }
 
-    /// Reads a decompressed body, for clients. `header_length` is the value of [`HEADER_LENGTH`](crate::HEADER_LENGTH), if
-    /// the header was sent.
+    /// Reads a decompressed body, for clients. `header_length` is the value of the header
+    /// [`HEADER_LENGTH`](crate::HEADER_LENGTH), if the header was sent.
     ///
     /// # Errors
     ///
-    /// If the body is not a response.
+    /// If the body is not a valid response.
     pub fn parse(body: &Bytes, header_length: Option<&[u8]>) -> Result<Self> {
         let (json, mut blobs) = match Received::new(body, header_length)? {
             Received::Json(json, blobs) => (json, blobs),

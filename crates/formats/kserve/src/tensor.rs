@@ -137,7 +137,7 @@ struct Members {
 enum Values {
     /// Number of values, and the encoded data of those within the shape.
     Read(u64, Vec<u8>),
-    /// Position of `data` that precedes `datatype` or `shape` in the object, or whose datatype has no JSON form.
+    /// Position of unread `data`: the datatype or the shape was not known yet, or not valid.
     Skipped(Skipped),
 }
 

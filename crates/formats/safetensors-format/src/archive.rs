@@ -13,7 +13,7 @@ use safetensors::tensor::TensorInfo;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tensor::{Dtype, Tensor};
 
-use crate::dtype::{self, official};
+use crate::dtype::{self, row_by_dtype};
 use crate::{Error, MAX_HEADER, METADATA, Result};
 
 /// Alignment of the header's length in bytes, so that the tensors are aligned.
@@ -34,7 +34,7 @@ const ALIGNMENT: usize = 8;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Archive<'t> {
+pub struct SafetensorsArchive<'t> {
     /// Length of the header as 8 bytes, then the header.
     head: Vec<u8>,
     /// Tensors in the order of the file.
@@ -42,7 +42,7 @@ pub struct Archive<'t> {
     len: u64,
 }
 
-impl<'t> Archive<'t> {
+impl<'t> SafetensorsArchive<'t> {
     /// Lays out a file of these tensors and metadata. The metadata keeps its order.
     ///
     /// # Errors
@@ -59,18 +59,18 @@ impl<'t> Archive<'t> {
         let mut names = HashSet::with_capacity(tensors.len());
         for (name, tensor) in &tensors {
             // This loop finds all errors of the tensors, which do not depend on their order and offsets.
-            info(name, tensor, &mut end)?;
+            header_entry(name, tensor, &mut end)?;
             if !names.insert(name.as_str()) {
                 return Err(Error::Duplicate { tensor: name.clone() });
             }
         }
         drop(names);
         tensors.sort_by_cached_key(|(name, tensor)| {
-            (Reverse(official(tensor.dtype()).map(|row| row.official)), name.as_str())
+            (Reverse(row_by_dtype(tensor.dtype()).map(|row| row.official)), name.as_str())
         });
-        let header = Header { metadata, tensors: &tensors };
+        let header = HeaderJson { metadata, tensors: &tensors };
         // A header may have 100 MB: its length is counted first, to allocate exactly that much memory.
-        let mut counted = Count(0);
+        let mut counted = ByteCounter(0);
         serde_json::to_writer(&mut counted, &header).map_err(Error::Json)?;
         let len = counted.0.next_multiple_of(ALIGNMENT as u64);
         if len > MAX_HEADER {
@@ -91,9 +91,9 @@ impl<'t> Archive<'t> {
 }
 
 /// Writer that only counts bytes.
-struct Count(u64);
+struct ByteCounter(u64);
 
-impl io::Write for Count {
+impl io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 = self.0.saturating_add(bytes.len() as u64);
         Ok(bytes.len())
@@ -104,7 +104,7 @@ impl io::Write for Count {
     }
 }
 
-impl Blob for Archive<'_> {
+impl Blob for SafetensorsArchive<'_> {
     fn len(&self) -> u64 {
         self.len
     }
@@ -120,19 +120,19 @@ impl Blob for Archive<'_> {
 }
 
 /// Returns the header's entry of a tensor that starts at `end`, and advances `end` past the tensor.
-fn info(name: &str, tensor: &Tensor, end: &mut u64) -> Result<TensorInfo> {
+fn header_entry(name: &str, tensor: &Tensor, end: &mut u64) -> Result<TensorInfo> {
     if name == METADATA {
         return Err(Error::Reserved);
     }
     let no_dtype = || Error::NoDtype { tensor: name.to_owned(), dtype: tensor.dtype() };
-    let row = official(tensor.dtype()).ok_or_else(no_dtype)?;
+    let row = row_by_dtype(tensor.dtype()).ok_or_else(no_dtype)?;
     let too_large = || Error::TooLarge { tensor: name.to_owned() };
     let usize_of = |n: u64| usize::try_from(n).map_err(|_| too_large());
     let mut shape = tensor.shape().iter().map(|size| usize_of(*size)).collect::<Result<Vec<_>>>()?;
-    if row.packed > 1 {
+    if row.pack_factor > 1 {
         // PyTorch counts pairs along the last dimension, the format counts single values.
         let last = shape.last_mut().ok_or_else(|| Error::HalfElement { tensor: name.to_owned() })?;
-        *last = last.checked_mul(usize_of(row.packed)?).ok_or_else(too_large)?;
+        *last = last.checked_mul(usize_of(row.pack_factor)?).ok_or_else(too_large)?;
     }
     let start = *end;
     *end = end.saturating_add(tensor.nbytes());
@@ -140,34 +140,34 @@ fn info(name: &str, tensor: &Tensor, end: &mut u64) -> Result<TensorInfo> {
 }
 
 /// Returns true if a safetensors file can hold tensors of this dtype.
-pub fn is_supported(dtype: Dtype) -> bool {
-    dtype::official(dtype).is_some()
+pub fn is_dtype_supported(dtype: Dtype) -> bool {
+    dtype::row_by_dtype(dtype).is_some()
 }
 
 /// JSON header with its entries in the order of the file.
-struct Header<'h> {
+struct HeaderJson<'h> {
     metadata: &'h [(String, String)],
     tensors: &'h [&'h (String, Tensor)],
 }
 
-impl Serialize for Header<'_> {
+impl Serialize for HeaderJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         if !self.metadata.is_empty() {
-            map.serialize_entry(METADATA, &Texts(self.metadata))?;
+            map.serialize_entry(METADATA, &MetadataJson(self.metadata))?;
         }
         let mut end = 0;
         for (name, tensor) in self.tensors {
-            let info = info(name, tensor, &mut end).map_err(serde::ser::Error::custom)?;
+            let info = header_entry(name, tensor, &mut end).map_err(serde::ser::Error::custom)?;
             map.serialize_entry(name, &info)?;
         }
         map.end()
     }
 }
 
-struct Texts<'h>(&'h [(String, String)]);
+struct MetadataJson<'h>(&'h [(String, String)]);
 
-impl Serialize for Texts<'_> {
+impl Serialize for MetadataJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(key, text)| (key, text)))
     }

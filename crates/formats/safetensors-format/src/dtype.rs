@@ -6,21 +6,21 @@
 use tensor::Dtype;
 
 /// A dtype of the format and its equivalent in PyTorch.
-pub(crate) struct Row {
+pub(crate) struct DtypeRow {
     /// Name in the header.
     pub(crate) name: &'static str,
     /// Dtype of the official crate, whose order is the order of the tensors in a file.
     pub(crate) official: safetensors::Dtype,
     pub(crate) torch: Dtype,
     /// Number of the format's elements in one element of PyTorch.
-    pub(crate) packed: u64,
+    pub(crate) pack_factor: u64,
 }
 
-const fn row(name: &'static str, official: safetensors::Dtype, torch: Dtype) -> Row {
-    Row { name, official, torch, packed: 1 }
+const fn row(name: &'static str, official: safetensors::Dtype, torch: Dtype) -> DtypeRow {
+    DtypeRow { name, official, torch, pack_factor: 1 }
 }
 
-const TABLE: &[Row] = &[
+const DTYPE_ROWS: &[DtypeRow] = &[
     row("F64", safetensors::Dtype::F64, Dtype::Float64),
     row("F32", safetensors::Dtype::F32, Dtype::Float32),
     row("F16", safetensors::Dtype::F16, Dtype::Float16),
@@ -40,17 +40,17 @@ const TABLE: &[Row] = &[
     row("F8_E5M2", safetensors::Dtype::F8_E5M2, Dtype::Float8E5M2),
     row("F8_E5M2FNUZ", safetensors::Dtype::F8_E5M2FNUZ, Dtype::Float8E5M2FnUz),
     row("F8_E8M0", safetensors::Dtype::F8_E8M0, Dtype::Float8E8M0FnU),
-    Row { packed: 2, ..row("F4", safetensors::Dtype::F4, Dtype::Float4E2M1FnX2) },
+    DtypeRow { pack_factor: 2, ..row("F4", safetensors::Dtype::F4, Dtype::Float4E2M1FnX2) },
 ];
 
 /// Returns the row for a dtype name in a header.
-pub(crate) fn named(name: &str) -> Option<&'static Row> {
-    TABLE.iter().find(|row| row.name == name)
+pub(crate) fn row_by_name(name: &str) -> Option<&'static DtypeRow> {
+    DTYPE_ROWS.iter().find(|row| row.name == name)
 }
 
 /// Returns the row for a dtype of PyTorch.
-pub(crate) fn official(dtype: Dtype) -> Option<&'static Row> {
-    TABLE.iter().find(|row| row.torch == dtype)
+pub(crate) fn row_by_dtype(dtype: Dtype) -> Option<&'static DtypeRow> {
+    DTYPE_ROWS.iter().find(|row| row.torch == dtype)
 }
 
 #[cfg(test)]
@@ -59,9 +59,9 @@ mod tests {
 
     #[test]
     fn the_names_and_sizes_are_those_of_the_official_crate() {
-        for row in TABLE {
+        for row in DTYPE_ROWS {
             assert_eq!(serde_json::to_value(row.official).expect("a name"), row.name);
-            assert_eq!(row.official.bitsize() as u64 * row.packed, row.torch.size() * 8, "{}", row.name);
+            assert_eq!(row.official.bitsize() as u64 * row.pack_factor, row.torch.size() * 8, "{}", row.name);
         }
     }
 }

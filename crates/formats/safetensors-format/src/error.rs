@@ -46,7 +46,7 @@ pub enum Error {
     Reserved,
     /// A file that ends within its header.
     #[error("it ends within its header of {len} bytes and {missing} of them are missing")]
-    CutHeader {
+    TruncatedHeader {
         /// Length of the header in bytes, according to the file.
         len: u64,
         /// Number of missing header bytes.
@@ -73,7 +73,7 @@ pub enum Error {
         "its header describes {described} bytes of tensors and {missing} of them are missing, from tensor `{}` on",
         first.escape_debug()
     )]
-    CutTensors {
+    TruncatedTensors {
         /// Total length of all tensors in bytes, according to the header.
         described: u64,
         /// Number of missing tensor bytes.
@@ -102,11 +102,11 @@ impl Error {
             }
             Self::Duplicate { .. } => ErrorKind::Input,
             Self::TooLong { .. }
-            | Self::CutHeader { .. }
+            | Self::TruncatedHeader { .. }
             | Self::NotText { .. }
             | Self::Json(_)
             | Self::Entry { .. }
-            | Self::CutTensors { .. }
+            | Self::TruncatedTensors { .. }
             | Self::Trailing { .. } => ErrorKind::Damaged,
         }
     }
@@ -114,8 +114,8 @@ impl Error {
 
 impl Error {
     /// Returns true if the file ends too early, as an unfinished download does.
-    pub fn is_cut(&self) -> bool {
-        matches!(self, Self::CutHeader { .. } | Self::CutTensors { .. })
+    pub fn is_truncated(&self) -> bool {
+        matches!(self, Self::TruncatedHeader { .. } | Self::TruncatedTensors { .. })
     }
 }
 
@@ -125,7 +125,7 @@ impl Error {
 pub enum EntryError {
     /// A tensor that ends before it starts.
     #[error("it ends at byte {end}, before its start at byte {start}")]
-    Backwards {
+    EndBeforeStart {
         /// Start offset in bytes.
         start: u64,
         /// End offset in bytes.

@@ -12,11 +12,11 @@ use std::ops::Range;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use tensor::Dtype;
 
-use crate::dtype::{self, Row};
-use crate::info::Info;
+use crate::dtype::{self, DtypeRow};
+use crate::info::HeaderEntry;
 use crate::{EntryError, Error, MAX_HEADER, METADATA, Result};
 
-const LENGTH: usize = 8;
+const LENGTH_FIELD_BYTES: usize = 8;
 
 /// Parsed header of a safetensors file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,12 +24,12 @@ pub struct Header {
     /// Texts of `__metadata__` with their keys, in the file's order.
     pub metadata: Vec<(String, String)>,
     /// Tensors with their names, in the file's order.
-    pub tensors: Vec<(String, View)>,
+    pub tensors: Vec<(String, TensorLocation)>,
 }
 
 /// Dtype, shape and place of a tensor in the file. Its elements are in C order and little-endian.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct TensorLocation {
     pub dtype: Dtype,
     /// Number of elements of `dtype` along each dimension.
     pub shape: Vec<u64>,
@@ -48,7 +48,7 @@ impl Header {
     }
 
     /// Length in bytes of the header's length field at the start of a file.
-    pub const LENGTH: u64 = LENGTH as u64;
+    pub const LENGTH: u64 = LENGTH_FIELD_BYTES as u64;
 
     /// Returns the end offset of the header in a file that starts with `start`.
     ///
@@ -65,15 +65,15 @@ impl Header {
     /// As [`read`](Self::read).
     pub fn parse(start: &[u8], file_len: u64) -> Result<Self> {
         let end = Self::end(start)?;
-        let text = usize::try_from(end).ok().and_then(|end| start.get(LENGTH..end));
+        let text = usize::try_from(end).ok().and_then(|end| start.get(LENGTH_FIELD_BYTES..end));
         let Some(text) = text else {
             let len = end.saturating_sub(Self::LENGTH);
-            return Err(Error::CutHeader { len, missing: end.saturating_sub(file_len) });
+            return Err(Error::TruncatedHeader { len, missing: end.saturating_sub(file_len) });
         };
         let text = std::str::from_utf8(text).map_err(|error| Error::NotText { at: error.valid_up_to() })?;
-        let Entries { metadata, tensors } = serde_json::from_str(text).map_err(Error::Json)?;
+        let HeaderEntries { metadata, tensors } = serde_json::from_str(text).map_err(Error::Json)?;
         check_layout(&tensors, file_len.saturating_sub(end))?;
-        let views = tensors.into_iter().map(|(name, info)| match view(info, end) {
+        let views = tensors.into_iter().map(|(name, info)| match checked_location(info, end) {
             Ok(view) => Ok((name, view)),
             Err(reason) => Err(Error::Entry { name, reason }),
         });
@@ -88,7 +88,7 @@ pub fn is_safetensors(file: &[u8]) -> bool {
     // The format requires the header to start with a brace; the official reader skips the white space that JSON allows
     // before it.
     let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
-    let mut header = file.iter().skip(LENGTH).take(usize::try_from(MAX_HEADER).unwrap_or(usize::MAX));
+    let mut header = file.iter().skip(LENGTH_FIELD_BYTES).take(usize::try_from(MAX_HEADER).unwrap_or(usize::MAX));
     is_len && header.find(|byte| !is_space(byte)) == Some(&b'{')
 }
 
@@ -97,15 +97,15 @@ fn header_len(file: &[u8]) -> Option<u64> {
 }
 
 /// Checks for holes, overlaps, and bytes past the end of the file. `available` is the number of bytes after the header.
-fn check_layout(tensors: &[(String, Info)], available: u64) -> Result<()> {
-    let mut in_order: Vec<&(String, Info)> = tensors.iter().collect();
+fn check_layout(tensors: &[(String, HeaderEntry)], available: u64) -> Result<()> {
+    let mut in_order: Vec<&(String, HeaderEntry)> = tensors.iter().collect();
     in_order.sort_by_key(|(_, info)| info.data_offsets);
     let mut end = 0;
     let mut before: Option<&str> = None;
-    for (name, Info { data_offsets: (first, last), .. }) in &in_order {
+    for (name, HeaderEntry { data_offsets: (first, last), .. }) in &in_order {
         let wrong = |reason| Err(Error::Entry { name: name.clone(), reason });
         if last < first {
-            return wrong(EntryError::Backwards { start: *first, end: *last });
+            return wrong(EntryError::EndBeforeStart { start: *first, end: *last });
         }
         if *first != end {
             return wrong(EntryError::Gap { start: *first, end, before: before.map(str::to_owned) });
@@ -114,7 +114,7 @@ fn check_layout(tensors: &[(String, Info)], available: u64) -> Result<()> {
     }
     if end > available {
         let first = in_order.iter().find(|(_, info)| info.data_offsets.1 > available);
-        return Err(Error::CutTensors {
+        return Err(Error::TruncatedTensors {
             described: end,
             missing: end.saturating_sub(available),
             first: first.map_or_else(String::new, |(name, _)| name.clone()),
@@ -127,9 +127,9 @@ fn check_layout(tensors: &[(String, Info)], available: u64) -> Result<()> {
 }
 
 /// Checks a tensor's dtype and shape against the length of its data. `start` is the end offset of the header.
-fn view(info: Info, start: u64) -> Result<View, EntryError> {
-    let Info { dtype, shape, data_offsets: (first, last) } = info;
-    let Some(Row { torch, packed, .. }) = dtype::named(&dtype) else {
+fn checked_location(info: HeaderEntry, start: u64) -> Result<TensorLocation, EntryError> {
+    let HeaderEntry { dtype, shape, data_offsets: (first, last) } = info;
+    let Some(DtypeRow { torch, pack_factor: packed, .. }) = dtype::row_by_name(&dtype) else {
         return Err(EntryError::Dtype { dtype });
     };
     if shape.iter().any(|size| i64::try_from(*size).is_err()) {
@@ -153,28 +153,28 @@ fn view(info: Info, start: u64) -> Result<View, EntryError> {
     }
     // `check_layout` proved that both offsets are inside the file.
     let range = start.saturating_add(first)..start.saturating_add(last);
-    Ok(View { dtype: *torch, shape: elements, range })
+    Ok(TensorLocation { dtype: *torch, shape: elements, range })
 }
 
 /// Entries of the header, in the file's order.
-struct Entries {
+struct HeaderEntries {
     metadata: Vec<(String, String)>,
-    tensors: Vec<(String, Info)>,
+    tensors: Vec<(String, HeaderEntry)>,
 }
 
-impl<'de> Deserialize<'de> for Entries {
+impl<'de> Deserialize<'de> for HeaderEntries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         struct Object;
         impl<'de> Visitor<'de> for Object {
-            type Value = Entries;
+            type Value = HeaderEntries;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object of tensors")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Entries, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<HeaderEntries, A::Error> {
                 let mut seen = std::collections::HashSet::new();
-                let mut header = Entries { metadata: Vec::new(), tensors: Vec::new() };
+                let mut header = HeaderEntries { metadata: Vec::new(), tensors: Vec::new() };
                 while let Some(name) = map.next_key::<String>()? {
                     if !seen.insert(name.clone()) {
                         let what = if name == METADATA { "" } else { "tensor " };
@@ -182,7 +182,7 @@ impl<'de> Deserialize<'de> for Entries {
                         return Err(serde::de::Error::custom(text));
                     }
                     if name == METADATA {
-                        header.metadata = map.next_value::<Metadata>()?.0;
+                        header.metadata = map.next_value::<HeaderMetadata>()?.0;
                     } else {
                         let info = map.next_value().map_err(|error| {
                             serde::de::Error::custom(format!("tensor `{}`: {error}", name.escape_debug()))
@@ -198,23 +198,23 @@ impl<'de> Deserialize<'de> for Entries {
 }
 
 /// Entries of `__metadata__`, in the file's order; the value may be `null`.
-struct Metadata(Vec<(String, String)>);
+struct HeaderMetadata(Vec<(String, String)>);
 
-impl<'de> Deserialize<'de> for Metadata {
+impl<'de> Deserialize<'de> for HeaderMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         struct Object;
         impl<'de> Visitor<'de> for Object {
-            type Value = Metadata;
+            type Value = HeaderMetadata;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object of texts")
             }
 
-            fn visit_unit<E>(self) -> std::result::Result<Metadata, E> {
-                Ok(Metadata(Vec::new()))
+            fn visit_unit<E>(self) -> std::result::Result<HeaderMetadata, E> {
+                Ok(HeaderMetadata(Vec::new()))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Metadata, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<HeaderMetadata, A::Error> {
                 let mut seen = std::collections::HashSet::new();
                 let mut entries = Vec::new();
                 while let Some((key, value)) = map.next_entry::<String, String>()? {
@@ -224,7 +224,7 @@ impl<'de> Deserialize<'de> for Metadata {
                     }
                     entries.push((key, value));
                 }
-                Ok(Metadata(entries))
+                Ok(HeaderMetadata(entries))
             }
         }
         deserializer.deserialize_any(Object)
@@ -279,7 +279,7 @@ mod tests {
         );
         assert_eq!(error(&format!("{{{a}}}"), 5), "the file is damaged: 1 bytes follow the last tensor");
         let cut = Header::read(&file(&format!("{{{a}}}"), 3)).expect_err("a byte is missing");
-        assert!(cut.is_cut(), "{cut}");
+        assert!(cut.is_truncated(), "{cut}");
     }
 
     #[test]

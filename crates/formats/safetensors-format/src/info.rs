@@ -8,7 +8,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 /// Header entry of a tensor.
-pub(crate) struct Info {
+pub(crate) struct HeaderEntry {
     pub(crate) dtype: String,
     /// Shape in elements of the format's dtype.
     pub(crate) shape: Vec<u64>,
@@ -16,47 +16,47 @@ pub(crate) struct Info {
     pub(crate) data_offsets: (u64, u64),
 }
 
-impl<'de> Deserialize<'de> for Info {
+impl<'de> Deserialize<'de> for HeaderEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
-        impl<'de> Visitor<'de> for Fields {
-            type Value = Info;
+        struct HeaderEntryVisitor;
+        impl<'de> Visitor<'de> for HeaderEntryVisitor {
+            type Value = HeaderEntry;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object with dtype, shape and data_offsets")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Info, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<HeaderEntry, A::Error> {
                 let (mut dtype, mut shape, mut data_offsets) = (None, None, None);
                 while let Some(name) = map.next_key::<String>()? {
                     match name.as_str() {
-                        "dtype" => once(&mut dtype, "dtype", &mut map)?,
-                        "shape" => once(&mut shape, "shape", &mut map)?,
-                        "data_offsets" => once(&mut data_offsets, "data_offsets", &mut map)?,
+                        "dtype" => read_field_once(&mut dtype, "dtype", &mut map)?,
+                        "shape" => read_field_once(&mut shape, "shape", &mut map)?,
+                        "data_offsets" => read_field_once(&mut data_offsets, "data_offsets", &mut map)?,
                         _ => {
-                            map.next_value::<Ignored>()?;
+                            map.next_value::<ParsedAndIgnored>()?;
                         }
                     }
                 }
                 let missing = A::Error::missing_field;
-                let Name(dtype) = dtype.ok_or_else(|| missing("dtype"))?;
+                let DtypeName(dtype) = dtype.ok_or_else(|| missing("dtype"))?;
                 let shape = shape.ok_or_else(|| missing("shape"))?;
-                Ok(Info { dtype, shape, data_offsets: data_offsets.ok_or_else(|| missing("data_offsets"))? })
+                Ok(HeaderEntry { dtype, shape, data_offsets: data_offsets.ok_or_else(|| missing("data_offsets"))? })
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<Info, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<HeaderEntry, A::Error> {
                 let missing = |count| A::Error::invalid_length(count, &"three fields");
-                let Name(dtype) = fields.next_element()?.ok_or_else(|| missing(0))?;
+                let DtypeName(dtype) = fields.next_element()?.ok_or_else(|| missing(0))?;
                 let shape = fields.next_element()?.ok_or_else(|| missing(1))?;
-                Ok(Info { dtype, shape, data_offsets: fields.next_element()?.ok_or_else(|| missing(2))? })
+                Ok(HeaderEntry { dtype, shape, data_offsets: fields.next_element()?.ok_or_else(|| missing(2))? })
             }
         }
-        deserializer.deserialize_any(Fields)
+        deserializer.deserialize_any(HeaderEntryVisitor)
     }
 }
 
 /// Reads a field, and fails if it appears twice.
-fn once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
+fn read_field_once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     field: &mut Option<T>,
     name: &'static str,
     map: &mut A,
@@ -69,50 +69,50 @@ fn once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
 }
 
 /// Name of a dtype: a text, or an object with the name as its key and a null value.
-struct Name(String);
+struct DtypeName(String);
 
-impl<'de> Deserialize<'de> for Name {
+impl<'de> Deserialize<'de> for DtypeName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Variant;
-        impl<'de> Visitor<'de> for Variant {
-            type Value = Name;
+        struct DtypeNameVisitor;
+        impl<'de> Visitor<'de> for DtypeNameVisitor {
+            type Value = DtypeName;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("the name of a dtype")
             }
 
-            fn visit_str<E>(self, name: &str) -> Result<Name, E> {
-                Ok(Name(name.to_owned()))
+            fn visit_str<E>(self, name: &str) -> Result<DtypeName, E> {
+                Ok(DtypeName(name.to_owned()))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Name, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<DtypeName, A::Error> {
                 let entry = map.next_entry::<String, ()>()?;
-                let ((name, ()), None) = (entry.ok_or_else(|| no_name(0))?, map.next_key::<Ignored>()?)
+                let ((name, ()), None) = (entry.ok_or_else(|| no_name(0))?, map.next_key::<ParsedAndIgnored>()?)
                 else {
                     return Err(no_name(2));
                 };
-                Ok(Name(name))
+                Ok(DtypeName(name))
             }
         }
         fn no_name<E: Error>(count: usize) -> E {
-            E::invalid_length(count, &Variant)
+            E::invalid_length(count, &DtypeNameVisitor)
         }
-        deserializer.deserialize_any(Variant)
+        deserializer.deserialize_any(DtypeNameVisitor)
     }
 }
 
 /// A JSON value that is parsed, so that its numbers, texts and depth are checked, but not kept. `IgnoredAny` of serde checks
 /// less.
-struct Ignored;
+struct ParsedAndIgnored;
 
-impl<'de> Deserialize<'de> for Ignored {
+impl<'de> Deserialize<'de> for ParsedAndIgnored {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Self)
     }
 }
 
 /// Recurses at most 128 levels deep, the limit of the JSON reader.
-impl<'de> Visitor<'de> for Ignored {
+impl<'de> Visitor<'de> for ParsedAndIgnored {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

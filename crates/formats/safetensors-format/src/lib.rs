@@ -28,13 +28,13 @@
 mod archive;
 mod dtype;
 mod error;
-mod fixed;
+mod constants;
 mod header;
 mod info;
 mod shards;
 
-pub use archive::{Archive, is_supported};
+pub use archive::{SafetensorsArchive, is_dtype_supported};
 pub use error::{EntryError, Error, Result};
-pub use fixed::{MAX_HEADER, METADATA};
-pub use header::{Header, View, is_safetensors};
-pub use shards::{INDEX, Index, IndexMetadata, MODEL, file_name, is_of_model, split};
+pub use constants::{MAX_HEADER, METADATA};
+pub use header::{Header, TensorLocation, is_safetensors};
+pub use shards::{INDEX_FILE, ShardIndex, ShardTotals, SINGLE_MODEL_FILE, shard_file_name, is_model_file, split_into_shards};

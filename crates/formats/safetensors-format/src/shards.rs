@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 /// File name of a model in one file.
-pub const MODEL: &str = "model.safetensors";
+pub const SINGLE_MODEL_FILE: &str = "model.safetensors";
 /// File name of the index of a model in several files.
-pub const INDEX: &str = "model.safetensors.index.json";
+pub const INDEX_FILE: &str = "model.safetensors.index.json";
 
 /// Splits tensors of these sizes into files of at most `max` bytes. Returns the positions of the tensors of each file.
 ///
@@ -20,7 +20,7 @@ pub const INDEX: &str = "model.safetensors.index.json";
 /// ```
 /// assert_eq!(safetensors_format::split(&[3, 9, 3, 3], 6), [vec![1], vec![0, 2], vec![3]]);
 /// ```
-pub fn split(sizes: &[u64], max: u64) -> Vec<Vec<usize>> {
+pub fn split_into_shards(sizes: &[u64], max: u64) -> Vec<Vec<usize>> {
     let (mut files, mut current, mut filled) = (Vec::new(), Vec::new(), 0_u64);
     for (position, size) in sizes.iter().enumerate() {
         if *size > max {
@@ -41,38 +41,38 @@ pub fn split(sizes: &[u64], max: u64) -> Vec<Vec<usize>> {
 }
 
 /// Returns the name of file `number`, counted from 0, of `count`.
-pub fn file_name(number: usize, count: usize) -> String {
+pub fn shard_file_name(number: usize, count: usize) -> String {
     match count {
-        1 => MODEL.to_owned(),
+        1 => SINGLE_MODEL_FILE.to_owned(),
         _ => format!("model-{:05}-of-{count:05}.safetensors", number.saturating_add(1)),
     }
 }
 
 /// Returns true if `name` is the file name of a model, of one of its shards, or of its index.
-pub fn is_of_model(name: &str) -> bool {
+pub fn is_model_file(name: &str) -> bool {
     let is_part = name.starts_with("model-") && name.contains("-of-") && name.ends_with(".safetensors");
-    name == MODEL || name == INDEX || is_part
+    name == SINGLE_MODEL_FILE || name == INDEX_FILE || is_part
 }
 
 /// Index of a model in several files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Index {
+pub struct ShardIndex {
     /// Totals over all files.
-    pub metadata: IndexMetadata,
+    pub metadata: ShardTotals,
     /// File name of each tensor.
     pub weight_map: BTreeMap<String, String>,
 }
 
 /// Totals over all files of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct IndexMetadata {
+pub struct ShardTotals {
     /// Number of elements of all tensors.
     pub total_parameters: u64,
     /// Length in bytes of all tensors.
     pub total_size: u64,
 }
 
-impl Index {
+impl ShardIndex {
     /// Returns the JSON text of the index.
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self).expect("texts and numbers are JSON");

@@ -14,7 +14,7 @@ use tensor::{Dtype, Tensors};
 use zip_layout::{Content, Entry, Plan, ZipWriter};
 
 use crate::pickle::data_pkl;
-use crate::storages::Storages;
+use crate::storages::SavedStorages;
 use crate::{Error, Result};
 
 /// Alignment of storages in bytes, the same as in torch's own files, so that they can be mapped.
@@ -26,14 +26,14 @@ const BYTE_ORDER: &[u8] = b"little";
 /// A checkpoint with a computed layout, ready to be written.
 ///
 /// As a [`Blob`] it is the whole file. It holds `data.pkl` in memory and the storages by reference.
-pub struct Archive {
+pub struct TorchSaveArchive {
     data_pkl: OwnedBlob,
-    storages: Storages,
+    storages: SavedStorages,
     newer: Vec<(String, Dtype)>,
     len: u64,
 }
 
-impl Archive {
+impl TorchSaveArchive {
     /// Lays out a checkpoint of `tensors` in this order. Each storage is written whole, as `torch.save` does.
     ///
     /// # Errors
@@ -44,22 +44,22 @@ impl Archive {
             return Err(Error::Duplicate { name: name.clone() });
         }
         drop(names);
-        let storages = Storages::new(tensors)?;
+        let storages = SavedStorages::new(tensors)?;
         let data_pkl = OwnedBlob(data_pkl(tensors, &storages)?);
         let is_newer =
-            |position: usize| storages.of_tensor(position).is_some_and(|(_, it)| it.dtype.is_none());
+            |position: usize| storages.storage_of_tensor(position).is_some_and(|(_, it)| it.dtype.is_none());
         let newer = tensors.iter().enumerate().filter(|(position, _)| is_newer(*position));
         let newer = newer.map(|(_, (name, tensor))| (name.clone(), tensor.dtype())).collect();
         let mut archive = Self { data_pkl, storages, newer, len: 0 };
         let mut plan = Plan::default();
-        archive.each(|entry| plan.add(&entry).map(drop))?;
+        archive.for_each_entry(|entry| plan.add(&entry).map(drop))?;
         archive.len = plan.finish_with_comment(PRODUCER)?;
         Ok(archive)
     }
 
     /// Returns the tensors that PyTorch 2.0 cannot load: those of a newer dtype, and those that share a storage with a
     /// tensor of another dtype.
-    pub fn newer(&self) -> impl ExactSizeIterator<Item = (&str, Dtype)> {
+    pub fn needs_newer_torch(&self) -> impl ExactSizeIterator<Item = (&str, Dtype)> {
         self.newer.iter().map(|(name, dtype)| (name.as_str(), *dtype))
     }
 
@@ -69,7 +69,7 @@ impl Archive {
     }
 
     /// Passes all entries to `take`, in the order of the file.
-    fn each<E>(&self, mut take: impl FnMut(Entry<'_>) -> Result<(), E>) -> Result<(), E> {
+    fn for_each_entry<E>(&self, mut take: impl FnMut(Entry<'_>) -> Result<(), E>) -> Result<(), E> {
         let head = [
             ("archive/data.pkl", Content::Blob(&self.data_pkl)),
             ("archive/byteorder", Content::Bytes(BYTE_ORDER)),
@@ -86,19 +86,19 @@ impl Archive {
     }
 }
 
-impl Blob for Archive {
+impl Blob for TorchSaveArchive {
     fn len(&self) -> u64 {
         self.len
     }
 
     fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
         let mut zip = ZipWriter::new(sink);
-        self.each(|entry| zip.add(&entry))?;
+        self.for_each_entry(|entry| zip.add(&entry))?;
         zip.finish_with_comment(PRODUCER)
     }
 }
 
-impl fmt::Debug for Archive {
+impl fmt::Debug for TorchSaveArchive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Archive")
             .field("storages", &self.storages.list.len())
@@ -128,7 +128,7 @@ mod tests {
         let lengths: [u8; 6] = [0, 2, 63, 64, 65, 200];
         let storages = lengths.map(|len| Storage::owned(vec![len; usize::from(len)]));
         let tensors = storages.each_ref().map(|storage| view(Dtype::Int16, storage.len() / 2, storage));
-        let archive = Archive::new(&named(tensors)).expect("plain tensors");
+        let archive = TorchSaveArchive::new(&named(tensors)).expect("plain tensors");
         let mut file: Vec<u8> = Vec::new();
         archive.write_to(&mut file).expect("memory takes it");
         assert_eq!(file.len() as u64, archive.len());
@@ -165,8 +165,8 @@ mod tests {
             view(Dtype::UInt16, 4, &three),
             view(Dtype::Int8, 3, &two),
         ];
-        let archive = Archive::new(&named(tensors)).expect("plain tensors");
-        let newer: Vec<_> = archive.newer().collect();
+        let archive = TorchSaveArchive::new(&named(tensors)).expect("plain tensors");
+        let newer: Vec<_> = archive.needs_newer_torch().collect();
         let expected = [("1", Dtype::Int8), ("3", Dtype::Int16), ("4", Dtype::UInt16), ("5", Dtype::Int8)];
         assert_eq!(newer, expected);
         let numel: Vec<_> = archive.storages.list.iter().map(|storage| storage.elements().count()).collect();
@@ -178,10 +178,10 @@ mod tests {
         let storage = Storage::owned(vec![0; 4]);
         let same = view(Dtype::Int8, 4, &storage);
         let error =
-            Archive::new(&Tensors::from([("a".to_owned(), same.clone()), ("a".to_owned(), same)].to_vec()));
+            TorchSaveArchive::new(&Tensors::from([("a".to_owned(), same.clone()), ("a".to_owned(), same)].to_vec()));
         assert!(matches!(&error, Err(Error::Duplicate { name }) if name == "a"), "{error:?}");
         for dtype in Dtype::all().filter(|dtype| dtype.is_quantized()) {
-            let error = Archive::new(&named([view(Dtype::UInt8, 4, &storage), view(dtype, 1, &storage)]));
+            let error = TorchSaveArchive::new(&named([view(Dtype::UInt8, 4, &storage), view(dtype, 1, &storage)]));
             assert!(matches!(&error, Err(Error::Quantized { tensor, .. }) if tensor == "1"), "{error:?}");
         }
     }

@@ -31,7 +31,7 @@ pub enum Error {
     },
     /// A number of tensors that does not fit 32 bits.
     #[error("{tensors} tensors are too many for one checkpoint")]
-    TooMany {
+    TooManyTensors {
         /// Number of tensors to be written.
         tensors: usize,
     },
@@ -48,7 +48,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Duplicate { .. } => ErrorKind::Input,
-            Self::Quantized { .. } | Self::TooLarge { .. } | Self::TooMany { .. } | Self::Pickle(_) => {
+            Self::Quantized { .. } | Self::TooLarge { .. } | Self::TooManyTensors { .. } | Self::Pickle(_) => {
                 ErrorKind::Unsupported
             }
             Self::Zip(reason) => reason.into(),

@@ -25,5 +25,5 @@ mod error;
 mod pickle;
 mod storages;
 
-pub use archive::Archive;
+pub use archive::TorchSaveArchive;
 pub use error::{Error, Result};

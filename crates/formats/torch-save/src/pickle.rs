@@ -6,22 +6,22 @@
 use pickle_vm::{MemoId, Writer};
 use tensor::{Tensor, Tensors};
 
-use crate::storages::Storages;
+use crate::storages::SavedStorages;
 use crate::{Error, Result};
 
 /// Number of items per `SETITEMS`, the same as in CPython.
-const BATCH: usize = 1000;
+const SETITEMS_BATCH: usize = 1000;
 
 /// Returns the pickle of `tensors` over `storages`.
-pub(crate) fn data_pkl(tensors: &Tensors, storages: &Storages) -> Result<Vec<u8>> {
-    let mut out = Objects { writer: Writer::new(), globals: Vec::new() };
-    out.ordered_dict()?;
-    for (batch, part) in tensors.as_slice().chunks(BATCH).enumerate() {
+pub(crate) fn data_pkl(tensors: &Tensors, storages: &SavedStorages) -> Result<Vec<u8>> {
+    let mut out = DataPklWriter { writer: Writer::new(), globals: Vec::new() };
+    out.write_ordered_dict()?;
+    for (batch, part) in tensors.as_slice().chunks(SETITEMS_BATCH).enumerate() {
         out.writer.mark();
         for (i, (name, tensor)) in part.iter().enumerate() {
             out.writer.text(name)?;
-            let position = batch.saturating_mul(BATCH).saturating_add(i);
-            out.tensor(name, tensor, storages, position)?;
+            let position = batch.saturating_mul(SETITEMS_BATCH).saturating_add(i);
+            out.write_tensor(name, tensor, storages, position)?;
         }
         out.writer.setitems();
     }
@@ -29,14 +29,14 @@ pub(crate) fn data_pkl(tensors: &Tensors, storages: &Storages) -> Result<Vec<u8>
 }
 
 /// Writer of the objects of `data.pkl`.
-struct Objects {
+struct DataPklWriter {
     writer: Writer,
     /// Globals written so far, a dozen at most, with their memo ids.
     globals: Vec<((&'static str, &'static str), MemoId)>,
 }
 
-impl Objects {
-    fn global(&mut self, module: &'static str, name: &'static str) -> Result<()> {
+impl DataPklWriter {
+    fn write_global_once(&mut self, module: &'static str, name: &'static str) -> Result<()> {
         if let Some((_, memo)) = self.globals.iter().find(|(known, _)| *known == (module, name)) {
             self.writer.get(*memo);
             return Ok(());
@@ -46,38 +46,38 @@ impl Objects {
         Ok(())
     }
 
-    fn ordered_dict(&mut self) -> Result<()> {
-        self.global("collections", "OrderedDict")?;
+    fn write_ordered_dict(&mut self) -> Result<()> {
+        self.write_global_once("collections", "OrderedDict")?;
         self.writer.empty_tuple();
         self.writer.reduce();
         Ok(())
     }
 
-    fn tensor(&mut self, name: &str, tensor: &Tensor, storages: &Storages, position: usize) -> Result<()> {
-        let (key, storage) = storages.of_tensor(position).expect("every tensor has its storage");
+    fn write_tensor(&mut self, name: &str, tensor: &Tensor, storages: &SavedStorages, position: usize) -> Result<()> {
+        let (key, storage) = storages.storage_of_tensor(position).expect("every tensor has its storage");
         let class = storage.dtype.and_then(tensor::Dtype::storage_class);
         let function = if class.is_some() { "_rebuild_tensor_v2" } else { "_rebuild_tensor_v3" };
-        self.global("torch._utils", function)?;
+        self.write_global_once("torch._utils", function)?;
         self.writer.mark();
         self.writer.mark();
         self.writer.text("storage")?;
         match class {
-            Some(class) => self.global("torch", class)?,
-            None => self.global("torch.storage", "UntypedStorage")?,
+            Some(class) => self.write_global_once("torch", class)?,
+            None => self.write_global_once("torch.storage", "UntypedStorage")?,
         }
         self.writer.text(&key.to_string())?;
         self.writer.text("cpu")?;
-        self.number(name, storage.elements().count())?;
+        self.write_int(name, storage.elements().count())?;
         self.writer.tuple();
         self.writer.binpersid();
-        self.number(name, tensor.storage_offset())?;
-        self.numbers(name, tensor.shape())?;
-        self.numbers(name, tensor.stride())?;
+        self.write_int(name, tensor.storage_offset())?;
+        self.write_tuple(name, tensor.shape())?;
+        self.write_tuple(name, tensor.stride())?;
         // `requires_grad`, and the hooks of the backward pass.
         self.writer.bool(false);
-        self.ordered_dict()?;
+        self.write_ordered_dict()?;
         if class.is_none() {
-            self.global("torch", tensor.dtype().name())?;
+            self.write_global_once("torch", tensor.dtype().name())?;
         }
         self.writer.tuple();
         self.writer.reduce();
@@ -85,12 +85,12 @@ impl Objects {
     }
 
     /// Writes a tuple of numbers.
-    fn numbers(&mut self, tensor: &str, numbers: &[u64]) -> Result<()> {
+    fn write_tuple(&mut self, tensor: &str, numbers: &[u64]) -> Result<()> {
         let is_long = numbers.len() > 3;
         if is_long {
             self.writer.mark();
         }
-        numbers.iter().try_for_each(|number| self.number(tensor, *number))?;
+        numbers.iter().try_for_each(|number| self.write_int(tensor, *number))?;
         match numbers.len() {
             0 => self.writer.empty_tuple(),
             1 => self.writer.tuple1(),
@@ -101,7 +101,7 @@ impl Objects {
         Ok(())
     }
 
-    fn number(&mut self, tensor: &str, number: u64) -> Result<()> {
+    fn write_int(&mut self, tensor: &str, number: u64) -> Result<()> {
         let signed =
             i64::try_from(number).map_err(|_| Error::TooLarge { tensor: tensor.to_owned(), number })?;
         self.writer.int(signed);

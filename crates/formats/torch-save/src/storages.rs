@@ -11,25 +11,25 @@ use tensor::{Dtype, Elements, Shared, Tensor, Tensors};
 use crate::{Error, Result};
 
 /// Storages of a checkpoint, with the storage of each tensor.
-pub(crate) struct Storages {
-    pub(crate) list: Vec<Storage>,
+pub(crate) struct SavedStorages {
+    pub(crate) list: Vec<SavedStorage>,
     /// Index of the storage of each tensor.
     by_tensor: Vec<u32>,
 }
 
 /// A storage with the dtype it is written with.
-pub(crate) struct Storage {
+pub(crate) struct SavedStorage {
     storage: tensor::Storage,
     /// Dtype of all tensors over the storage; `None` if it is written as bytes without a dtype.
     pub(crate) dtype: Option<Dtype>,
 }
 
-impl Storages {
+impl SavedStorages {
     pub(crate) fn new(tensors: &Tensors) -> Result<Self> {
         let shared = Shared::new(tensors.iter().map(|(_, tensor)| tensor));
-        let Shared { first, by_tensor } = shared.ok_or(Error::TooMany { tensors: tensors.len() })?;
+        let Shared { first, by_tensor } = shared.ok_or(Error::TooManyTensors { tensors: tensors.len() })?;
         let first = first.into_iter().filter_map(|first| tensors.at(first as usize));
-        let storage = |(_, tensor): (&str, &Tensor)| Storage {
+        let storage = |(_, tensor): (&str, &Tensor)| SavedStorage {
             storage: tensor.storage().clone(),
             dtype: Some(tensor.dtype()).filter(|dtype| dtype.storage_class().is_some()),
         };
@@ -48,13 +48,13 @@ impl Storages {
     }
 
     /// Returns the storage of a tensor, and the storage's number, which is its key.
-    pub(crate) fn of_tensor(&self, position: usize) -> Option<(u32, &Storage)> {
+    pub(crate) fn storage_of_tensor(&self, position: usize) -> Option<(u32, &SavedStorage)> {
         let number = *self.by_tensor.get(position)?;
         Some((number, self.list.get(number as usize)?))
     }
 }
 
-impl Storage {
+impl SavedStorage {
     /// Returns the storage's elements, or its bytes if it is untyped.
     pub(crate) fn elements(&self) -> Elements<'_> {
         Elements::new(&self.storage, self.dtype.map_or(1, Dtype::size))

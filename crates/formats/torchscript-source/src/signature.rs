@@ -27,7 +27,7 @@ const EXTENSION: &str = ".py";
 /// Signature of a method: its arguments and its return type.
 #[derive(Clone, Debug)]
 pub struct Signature {
-    /// Arguments after `self`.
+    /// Arguments of the method, without `self`.
     pub arguments: Vec<Argument>,
     pub returns: TypeId,
     /// Table that resolves the type ids of the signature.
@@ -86,7 +86,7 @@ impl Sources {
     /// Adds a record of an archive if it is source code. `record` is its name below the root folder.
     ///
     /// # Errors
-    /// [`Error::NotText`] if the record is source code but not UTF-8.
+    /// Returns [`Error::NotText`] if the record is source code but not UTF-8.
     pub fn add(&mut self, record: &str, bytes: &[u8]) -> Result<()> {
         let Some(name) = module_of(record) else { return Ok(()) };
         let text = std::str::from_utf8(bytes).map_err(|_| Error::NotText { record: record.to_owned() })?;

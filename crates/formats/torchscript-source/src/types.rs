@@ -39,7 +39,7 @@ pub enum Type {
     NamedTuple(Vec<Field>),
     /// Union type, with its member types.
     Union(Vec<TypeId>),
-    /// Enumeration, whose values all have one type.
+    /// Enumeration class, with its named values.
     Enum(Vec<Member>),
     /// Any other type: a class of the archive, `Any`, `Device`, and so on.
     Other,

@@ -1,8 +1,8 @@
-//! `model.pt`: the zip file around `data.pkl`, the code and the storages.
+//! Layout and writer of `model.pt`: the zip file of `data.pkl`, the code and the storages.
 //!
-//! Facts: `PyTorchStreamReader` in `caffe2/serialize/inline_container.cc`: one root folder of any name, and
-//! under it `version` (10 is the highest that 2.0.1 and 2.15 both load; with it no operator is upgraded),
-//! `data.pkl`, `constants.pkl` (an empty tuple), `code/` and `data/`.
+//! Facts: `PyTorchStreamReader` in `caffe2/serialize/inline_container.cc`: one root folder of any name, and in it `version`
+//! (10 is the highest that 2.0.1 and 2.15 both load; with it no operator is upgraded), `data.pkl`, `constants.pkl` (an empty
+//! tuple), `code/` and `data/`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,32 +16,32 @@ use crate::module::{ModuleId, Tree};
 use crate::record::{Record, Records};
 use crate::{Note, Result};
 
-/// Storages start at multiples of this many bytes, as torch's own do, so that they can be mapped.
+/// Alignment of storages in bytes, the same as torch's own, so that they can be memory-mapped.
 const ALIGNMENT: u64 = 64;
 const VERSION: &[u8] = b"10\n";
 const NO_CONSTANTS: &[u8] = b"\x80\x02).";
 const DATA: &str = "data.pkl";
 const CODE: &str = "code/__torch__/torch2carton.py";
 
-/// A TorchScript archive, laid out and ready to be written.
+/// TorchScript archive, laid out and ready to be written.
 ///
-/// As a [`Blob`] it is the whole file. It holds its small entries in memory and the storages by reference.
+/// As a [`Blob`], it is the whole file. Small entries are held in memory, storages by reference.
 pub struct Archive {
-    /// What this crate wrote: names after the root folder, and bytes.
+    /// Records that this crate wrote: names below the root folder, and bytes.
     head: Vec<(String, OwnedBlob)>,
     records: Vec<Record>,
-    /// Records of another archive that are kept as they are, by their names after the root folder.
+    /// Records copied unchanged from another archive: names below the root folder, and bytes.
     kept: Vec<(String, Storage)>,
-    /// That archive itself, if nothing was added to it.
+    /// The other archive's whole file, if nothing was added to it.
     whole: Option<Storage>,
     len: u64,
 }
 
 impl Archive {
-    /// The archive whose root module is `root` of `tree`, which was made for `tensors`.
+    /// Makes the archive whose root module is `root` of `tree`; `tree` was built for `tensors`.
     pub(crate) fn new(tree: Tree<'_>, root: ModuleId, tensors: &Tensors) -> Result<Self> {
         let records = Records::new(tensors)?;
-        // What the tree was made with can be as large as the pickle.
+        // Memory that was freed while the tree was built can be as large as the pickle.
         byte_source::memory_freed();
         let data_pkl = OwnedBlob(tree.data_pkl(root, tensors, &records)?);
         let code = OwnedBlob(tree.into_code().into_bytes());
@@ -56,46 +56,46 @@ impl Archive {
         Ok(archive)
     }
 
-    /// The archive of the records `head` and those that are `kept` of another one.
+    /// Makes an archive of the new records `head` and of the records `kept` of another archive.
     pub(crate) fn around(head: Vec<(String, OwnedBlob)>, kept: Vec<(String, Storage)>) -> Result<Self> {
         let mut archive = Self { head, records: Vec::new(), kept, whole: None, len: 0 };
         archive.lay_out()?;
         Ok(archive)
     }
 
-    /// The archive `whole`, which has the records `kept`.
+    /// Makes an archive that is the file `whole`, unchanged; `kept` are its records.
     pub(crate) fn whole(kept: Vec<(String, Storage)>, whole: Storage) -> Self {
         Self { head: Vec::new(), records: Vec::new(), kept, len: whole.len(), whole: Some(whole) }
     }
 
-    /// The records of the storages, in the order of the file.
+    /// Returns the storage records, in the order of the file.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// The text of the module's classes.
+    /// Returns the source text of the module's classes.
     pub fn code(&self) -> &[u8] {
         self.head.first().map_or(&[], |(_, code)| &code.0)
     }
 
-    /// The pickle of the module's objects.
+    /// Returns the pickle of the module's objects, `data.pkl`.
     pub fn data_pkl(&self) -> &[u8] {
         self.head.iter().find(|(name, _)| name == DATA).map_or(&[], |(_, bytes)| &bytes.0)
     }
 
-    /// The records that this crate wrote besides the storages: their names after the root folder, and their bytes.
+    /// Returns the records that this crate wrote besides the storages: names below the root folder, and bytes.
     pub fn head_records(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.head.iter().map(|(name, bytes)| (name.as_str(), bytes.0.as_slice()))
     }
 
-    /// The records of another archive that are kept as they are: their names after the root folder, and their bytes.
+    /// Returns the records copied unchanged from another archive: names below the root folder, and bytes.
     pub fn kept_records(&self) -> &[(String, Storage)] {
         &self.kept
     }
 
-    /// The first record in which an archive with the records `found`, named as in [`head_records`](Self::head_records), is
-    /// not this one. The bytes of compressed records are `None`, and such a record differs. Those of records that are kept of
-    /// another archive are not compared.
+    /// Compares this archive with one that has the records `found`, named as in [`head_records`](Self::head_records), and
+    /// returns the first difference. The bytes of compressed records are `None`, and such records differ. The contents of
+    /// records copied from another archive are not compared.
     pub fn first_difference(&self, found: &[(String, Option<Cow<'_, [u8]>>)]) -> Option<Difference> {
         let written: Vec<(&str, &[u8])> = self.head_records().collect();
         let kept: HashSet<&str> = self.kept.iter().map(|(name, _)| name.as_str()).collect();
@@ -112,13 +112,13 @@ impl Archive {
         more.map(|(name, _)| Difference { equal: written.len(), record: name.clone() })
     }
 
-    /// A note for each storage that ends in the middle of an element.
+    /// Returns a note for each storage that ends in the middle of an element.
     pub(crate) fn cut_storages(&self) -> impl Iterator<Item = Note> {
         let cut = self.records.iter().filter(|record| record.cut() > 0);
         cut.map(|record| Note::CutStorage { bytes: record.cut(), dtype: record.dtype() })
     }
 
-    /// Computes where each record starts and how long the file is.
+    /// Computes the offset of each record and the length of the file.
     fn lay_out(&mut self) -> Result<()> {
         let mut plan = Plan::default();
         let mut starts = Vec::with_capacity(self.records.len());
@@ -131,9 +131,9 @@ impl Archive {
         Ok(())
     }
 
-    /// Passes all entries to `take`, in the order of the file.
+    /// Passes all zip entries to `take`, in the order of the file.
     fn each<E>(&self, mut take: impl FnMut(Entry<'_>) -> Result<(), E>) -> Result<(), E> {
-        // Those of an archive that is made here are in the order that they always had.
+        // Newly written entries keep the order that earlier versions of this program wrote.
         let first = ["version", DATA, "constants.pkl"];
         let place = |name: &str| first.iter().position(|first| *first == name).unwrap_or(first.len());
         let mut head: Vec<&(String, OwnedBlob)> = self.head.iter().collect();
@@ -153,16 +153,16 @@ impl Archive {
     }
 }
 
-/// Where two archives differ. The more records are equal, the greater it is.
+/// First difference of two archives. Differences are ordered by the number of equal records before them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
-    /// How many records are equal.
+    /// Number of equal records before the difference.
     pub equal: usize,
-    /// The name of the first that is not, after the root folder.
+    /// Name of the first record that differs, below the root folder.
     pub record: String,
 }
 
-/// The name of a record with its root folder. Torch takes any name for it.
+/// Returns the path of a record under the root folder, for which torch takes any name.
 fn in_root(name: &str) -> String {
     format!("model/{name}")
 }

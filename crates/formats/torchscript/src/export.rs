@@ -1,15 +1,15 @@
-//! How `forward` of the weights module converts a tensor to a dtype that Carton has.
+//! Output dtypes of the weights module: the conversion of each tensor dtype to a dtype that Carton has.
 //!
-//! Facts: Carton's torchscript runner panics on bool, f16, bf16 and complex outputs. The text that does
-//! the same in the module is `export` in `code/weights/text.rs`.
+//! Facts: Carton's torchscript runner panics on bool, f16, bf16 and complex outputs. The function `export` in
+//! `code/weights/text.rs` does the same conversion in TorchScript.
 
 use tensor::{Dtype, Tensor};
 
 use crate::{Dim, Error, Port, Result};
 
-/// The dtype of the output, and whether a last dimension of real and imaginary part is added. Two numbers of
-/// `float4_e2m1fn_x2` are returned as the byte that holds them: PyTorch 2.15 does not widen them. `None` for a dtype that
-/// has no conversion.
+/// Returns the output dtype of a tensor's dtype, and true if a last dimension of real and imaginary part is added. A pair of
+/// `float4_e2m1fn_x2` values is returned as the byte that holds it: PyTorch 2.15 does not widen it. Returns `None` for a
+/// dtype that has no conversion.
 pub fn exported(dtype: Dtype) -> Option<(Dtype, bool)> {
     Some(match dtype {
         Dtype::Bool | Dtype::Float4E2M1FnX2 => (Dtype::UInt8, false),
@@ -36,7 +36,7 @@ pub fn exported(dtype: Dtype) -> Option<(Dtype, bool)> {
     })
 }
 
-/// The output that returns `tensor`.
+/// Makes the output port of a tensor that the weights module returns.
 pub(crate) fn port(name: &str, tensor: &Tensor) -> Result<Port> {
     let Some((dtype, pairs)) = exported(tensor.dtype()) else {
         return Err(Error::Dtype { tensor: name.to_owned(), dtype: tensor.dtype() });

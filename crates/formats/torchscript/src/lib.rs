@@ -1,12 +1,12 @@
-//! TorchScript archives written by hand: named tensors in, a runnable `model.pt` out, no libtorch.
+//! Writer of TorchScript archives without libtorch: turns named tensors into a runnable `model.pt`.
 //!
-//! An archive is a zip file of a pickled module tree (`data.pkl`), the source text of its classes
-//! (`code/`), and one record of bytes for each storage (`data/`). [`weights`] makes one that returns
-//! any checkpoint's tensors by name, [`model`] one that runs, and [`auto`] whichever fits. Their `forward` takes and
-//! returns a dict; [`positional`] makes a model whose `forward` takes and returns tensors. [`script`] makes the module of an
-//! archive callable by name. All keep the tensors
-//! under their own names with their dtypes, shapes, strides and shared storages. The crate `decoder` reads
-//! documents and names; this one writes text and archives.
+//! An archive is a zip file of a pickled module tree (`data.pkl`), the source text of its classes (`code/`), and one record
+//! of bytes for each storage (`data/`). [`weights`] makes a module that returns any checkpoint's tensors by name, [`model`]
+//! a module that runs a decoder, and [`auto`] chooses between the two. Their `forward` takes and returns a dict;
+//! [`positional`] makes a decoder whose `forward` takes and returns tensors. [`script`] wraps the module of an existing
+//! archive so that it can be called by name. All of them keep the tensors under their own names with their dtypes, shapes,
+//! strides and shared storages. The crate `decoder` reads documents and tensor names; this crate writes source text and
+//! archives.
 //!
 //! ```
 //! use tensor::{Dtype, Storage, Tensor};
@@ -48,81 +48,78 @@ pub use wrap::{Declared, ScriptOptions, Scripted, Uncallable, is_kept, script};
 use decoder::{Decoder, WhyWeights};
 use tensor::{Dtype, Tensors};
 
-/// The module that a checkpoint became.
+/// TorchScript module made of a checkpoint, with its inputs, outputs and notes.
 #[derive(Debug)]
 pub struct Module {
-    /// `model.pt`.
+    /// Contents of the file `model.pt`.
     pub archive: Archive,
-    /// What the module's `forward` takes; nothing for a weights module.
+    /// Inputs of the module's `forward`; empty for a weights module.
     pub inputs: Vec<Port>,
-    /// What it returns.
     pub outputs: Outputs,
-    /// What a user should know about the result.
     pub notes: Vec<Note>,
-    /// What it computes.
     pub code: Code,
 }
 
-/// What `forward` does with wrong inputs. An exception ends the process of Carton's runner, and its client waits forever.
+/// Reaction of `forward` to invalid inputs. An exception ends the process of Carton's runner, and its client waits forever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Errors {
-    /// It returns a dict with the message as `error`.
+    /// Returns a dict that holds the message as `error`.
     #[default]
     Return,
-    /// It raises an exception with the message.
+    /// Raises an exception with the message.
     Raise,
 }
 
-/// What the `forward` of a module returns.
+/// Outputs of a module's `forward`.
 #[derive(Debug)]
 pub struct Outputs(Returns);
 
 #[derive(Debug)]
 enum Returns {
-    /// The tensors under their names.
+    /// Every tensor of the checkpoint, under its own name.
     Tensors,
     Ports(Vec<Port>),
 }
 
 impl Outputs {
-    /// The outputs of the module that was made of `tensors`. Those of tensors are made when they are needed, because
-    /// there may be a million of them.
+    /// Returns the outputs of the module that was made of `tensors`. Ports of tensors are created on demand, because there
+    /// may be a million of them.
     pub fn ports<'c>(&'c self, tensors: &'c Tensors) -> impl Iterator<Item = Port> + 'c {
         let (ports, tensors) = match &self.0 {
             Returns::Tensors => ([].as_slice(), tensors.as_slice()),
             Returns::Ports(ports) => (ports.as_slice(), [].as_slice()),
         };
-        // `weights` has checked that there is a port for each.
+        // `weights` has checked that each tensor has a port.
         let of_tensors = tensors.iter().filter_map(|(name, tensor)| export::port(name, tensor).ok());
         ports.iter().cloned().chain(of_tensors)
     }
 }
 
-/// What a module computes.
+/// Computation of a module: a decoder, an archive's own code, or none.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Code {
-    /// Nothing: it returns tensors by name.
+    /// No computation: the module returns tensors by name.
     Weights {
-        /// Why [`auto`] made such a module; `None` if it was asked for.
+        /// Reason why [`auto`] made no model; `None` if the caller asked for weights.
         why: Option<WhyWeights>,
     },
-    /// What the TorchScript module of the archive computes.
+    /// The computation of the wrapped TorchScript module.
     Script {
-        /// The signature of the `forward` that is called.
+        /// Signature of the original `forward`.
         signature: String,
     },
-    /// Logits from tokens.
+    /// Decoder that computes logits from tokens.
     Decoder(Box<Decoder>),
 }
 
 impl Code {
-    /// The name of modules of weights.
+    /// Name of modules that return weights.
     pub const WEIGHTS: &str = "weights";
-    /// The name of modules that the archive already had.
+    /// Name of modules that wrap an existing TorchScript module.
     pub const SCRIPT: &str = "script";
 
-    /// Returns the name of the architecture, or one of the other two names.
+    /// Returns the name of the decoder's architecture, or [`WEIGHTS`](Self::WEIGHTS) or [`SCRIPT`](Self::SCRIPT).
     pub fn name(&self) -> &'static str {
         match self {
             Self::Weights { .. } => Self::WEIGHTS,
@@ -132,26 +129,24 @@ impl Code {
     }
 }
 
-/// One input or output of `forward`.
+/// Input or output of `forward`: a named tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Its key in the dict.
+    /// Key in the dict of inputs or outputs.
     pub name: String,
-    /// The type of its elements.
     pub dtype: Dtype,
-    /// Its dimensions, in elements.
     pub shape: Vec<Dim>,
-    /// What it is, if the name does not say it.
+    /// Meaning of the tensor, where the name does not tell it.
     pub description: Option<String>,
-    /// Whether it can be omitted.
+    /// True if the tensor can be absent.
     pub optional: bool,
 }
 
-/// One dimension of a [`Port`].
+/// Dimension of a [`Port`]: a symbol or a fixed size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dim {
-    /// Any size, the same wherever this symbol is used.
+    /// Symbolic size, which is equal wherever the symbol occurs.
     Symbol(String),
-    /// This many elements.
+    /// Fixed size, in elements.
     Size(u64),
 }

@@ -1,8 +1,7 @@
-//! A tree of modules: the text of its classes, and the `data.pkl` of its instances.
+//! Tree of module objects: writes the source text of its classes and the `data.pkl` of its instances.
 //!
-//! Modules are added leaves first, each with a class that equal ones share, so nothing here recurses: a
-//! module names its submodules by id. Facts: `ScriptModuleSerializer` and `PythonPrint` in
-//! `torch/csrc/jit/serialization`.
+//! Modules are added leaves first, and equal modules share a class. A module refers to its submodules by id, so nothing here
+//! recurses. Facts: `ScriptModuleSerializer` and `PythonPrint` in `torch/csrc/jit/serialization`.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -17,57 +16,57 @@ use crate::record::{Record, Records, class};
 use crate::source::{is_identifier, quoted};
 use crate::{Error, Result};
 
-/// The qualified name of the file that holds all classes, `code/__torch__/torch2carton.py`.
+/// Qualified name of the source file that holds all classes, `code/__torch__/torch2carton.py`.
 pub(crate) const NAMESPACE: &str = "__torch__.torch2carton";
 
-/// The class of lists of weights some of which are float16.
+/// Name of the class that holds the weight lists of a model with float16 weights.
 pub(crate) const HALF: &str = "Half";
 
-/// The types of containers, as the text and the pickle name them.
+/// Container types, as the source text and the pickle name them.
 const TENSORS: &str = "Dict[str, Tensor]";
 const LIST: &str = "List[Tensor]";
 const LISTS: &str = "Dict[str, List[Tensor]]";
 const INTS: &str = "List[int]";
 
-/// A module that was added to a [`Tree`].
+/// Index of a module in a [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ModuleId(usize);
 
-/// The number of a tensor in the list that the tree is made for.
+/// Index of a tensor in the list that the tree is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TensorId(pub(crate) usize);
 
-/// The value of an attribute.
+/// Value of a module attribute.
 #[derive(Clone, Debug)]
 #[expect(clippy::box_collection, reason = "16 bytes fewer in each of millions of values")]
 pub(crate) enum Value {
     Bool(bool),
     Int(i64),
     Float(f64),
-    /// In the `state_dict`.
+    /// Tensor that is in the `state_dict`.
     Parameter(TensorId),
     Module(ModuleId),
-    /// All tensors of the list by name, not in the `state_dict`.
+    /// Dict of all tensors by name, not in the `state_dict`.
     Tensors,
-    /// A list of tensors, not in the `state_dict`.
+    /// List of tensors, not in the `state_dict`.
     List(Box<Vec<Item>>),
-    /// Lists of tensors by name, not in the `state_dict`.
+    /// Dict of lists of tensors by name, not in the `state_dict`.
     Lists(Box<Vec<(String, Vec<Item>)>>),
-    /// The same in an object of the class [`HALF`], which is made by its `__setstate__`.
+    /// Dict of lists of tensors in an object of the class [`HALF`], which its `__setstate__` initialises.
     Half(Box<Vec<(String, Vec<Item>)>>),
     Ints(Box<Vec<i64>>),
     Text(Box<String>),
 }
 
-/// A tensor of a list.
+/// Tensor that is an element of a list.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
     Whole(TensorId),
-    /// A part of a tensor, which has the same storage.
+    /// View of part of a tensor, over the same storage.
     View(TensorId, Tensor),
 }
 
-/// What a class declares of an attribute.
+/// Declared type of a class attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Type {
     Bool,
@@ -86,40 +85,40 @@ enum Type {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct ClassId(usize);
 
-/// What makes two modules the same class.
+/// Contents of a class; modules with equal contents share it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Class<'n> {
-    /// Its name; without one, the class is named by its number.
+    /// Explicit name; a class without one is named by its number, such as `M0`.
     name: Option<&'static str>,
     attributes: Vec<(Cow<'n, str>, Type)>,
     methods: String,
 }
 
-/// The instance of a class.
+/// Module object: an instance of a class.
 #[derive(Debug)]
 struct Module {
     class: ClassId,
-    /// Where the values of its attributes start in those of all modules.
+    /// Index of the module's first attribute value in `Tree::values`.
     values: usize,
 }
 
-/// Modules and their classes. A million tensors are in a million modules, so there is one list of values for all of them, and
-/// names are borrowed.
+/// Module objects and their classes. A million tensors may be in a million modules, so all modules share one list of values,
+/// and names are borrowed.
 #[derive(Debug, Default)]
 pub(crate) struct Tree<'n> {
     classes: Vec<Rc<Class<'n>>>,
     known: HashMap<Rc<Class<'n>>, ClassId>,
     modules: Vec<Module>,
-    /// The values of attributes, in the order of their class, one module after the other.
+    /// Attribute values of all modules, one module after the other, in the order of the class attributes.
     values: Vec<Value>,
     functions: String,
 }
 
 impl<'n> Tree<'n> {
-    /// Adds a module of the class `name`, or one without a name of its own; equal ones share their class.
-    /// In `methods`, `Self` stands for the class and `{ns}.` for the namespace.
+    /// Adds a module of the class `name`, or of a numbered class if there is no name; equal modules share their class. In
+    /// `methods`, `Self` stands for the class and `{ns}.` for the namespace.
     ///
-    /// An architecture gives a name to one shape only: two classes of one name would be a clash in torch.
+    /// Each name must belong to one set of attributes and methods: two classes of one name would collide in torch.
     pub(crate) fn add(
         &mut self,
         name: Option<&'static str>,
@@ -143,12 +142,12 @@ impl<'n> Tree<'n> {
         ModuleId(self.modules.len().saturating_sub(1))
     }
 
-    /// The most attributes of a class.
+    /// Returns the number of attributes of the class that has most.
     pub(crate) fn widest(&self) -> usize {
         self.classes.iter().map(|class| class.attributes.len()).max().unwrap_or(0)
     }
 
-    /// Adds free functions, written as methods are.
+    /// Appends free functions to the source text; `{ns}` stands for the namespace.
     pub(crate) fn functions(&mut self, text: &str) {
         self.functions.push_str(&text.replace("{ns}", NAMESPACE));
     }
@@ -181,9 +180,9 @@ impl<'n> Tree<'n> {
         self.class(id).name.map_or_else(|| format!("M{}", id.0).into(), Cow::Borrowed)
     }
 
-    /// The text of `code/__torch__/torch2carton.py`.
+    /// Returns the source text of `code/__torch__/torch2carton.py`.
     pub(crate) fn into_code(mut self) -> String {
-        // Only the classes are in it. A million modules take more memory than its text.
+        // The text needs the classes only. A million modules take more memory than the text.
         self.modules = Vec::new();
         self.values = Vec::new();
         byte_source::memory_freed();
@@ -229,7 +228,7 @@ impl<'n> Tree<'n> {
         Ok(())
     }
 
-    /// The bytes of `data.pkl`, whose root object is `root`.
+    /// Returns the bytes of `data.pkl`, whose root object is `root`.
     pub(crate) fn data_pkl(&self, root: ModuleId, tensors: &Tensors, records: &Records) -> Result<Vec<u8>> {
         let mut out = Objects {
             pickler: Pickler::default(),
@@ -239,7 +238,7 @@ impl<'n> Tree<'n> {
             views: HashMap::default(),
             storages: vec![None; records.records.len()],
         };
-        // The modules that are being written, outermost first, each with the number of its next attribute.
+        // Stack of the modules that are being written, outermost first, each with the index of its next attribute.
         let mut open = vec![(root, 0_usize)];
         while let Some((id, next)) = open.pop() {
             let module = self.module(id);
@@ -266,15 +265,15 @@ impl<'n> Tree<'n> {
     }
 }
 
-/// What `data.pkl` holds so far.
+/// Writer of the objects in `data.pkl`.
 struct Objects<'t> {
     pickler: Pickler,
     tensors: &'t Tensors,
     records: &'t Records,
-    /// By tensor.
+    /// Memo id of each tensor that was written.
     written: Vec<Option<MemoId>>,
     views: HashMap<(TensorId, ViewId), MemoId>,
-    /// By record. A persistent id that is written twice becomes two storages.
+    /// Memo id of each storage record that was written: a second persistent id would load as a second storage.
     storages: Vec<Option<MemoId>>,
 }
 
@@ -359,7 +358,7 @@ impl Objects<'_> {
         })
     }
 
-    /// A container, whose elements torch would otherwise take for `Any`.
+    /// Writes a container with a type tag, without which torch would type its elements as `Any`.
     fn tagged(&mut self, tag: &str, container: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.pickler.global("torch.jit._pickle", "restore_type_tag")?;
         container(self)?;
@@ -380,7 +379,7 @@ impl Objects<'_> {
         Ok(())
     }
 
-    /// A view is one object in all lists that hold it, as a whole tensor is.
+    /// Writes a view, or a memo reference if it was written before, as for a whole tensor.
     fn view(&mut self, id: TensorId, view: &Tensor) -> Result<()> {
         let key = (id, view.view_id());
         if let Some(memo) = self.views.get(&key) {
@@ -392,7 +391,7 @@ impl Objects<'_> {
         Ok(())
     }
 
-    /// Writes a tensor over the storage of the tensor `id`.
+    /// Writes a tensor over the storage of the tensor `id`, and returns its memo id.
     fn rebuilt(&mut self, id: TensorId, tensor: &Tensor) -> Result<MemoId> {
         let (name, _) = self.tensors.at(id.0).expect("ids count the same list");
         let record = *self.records.by_tensor.get(id.0).expect("every tensor of the list has its record");
@@ -405,7 +404,7 @@ impl Objects<'_> {
             dims.iter().try_for_each(|dim| self.number(name, *dim))?;
             self.pickler.tuple();
         }
-        // requires_grad: with it, each call of the runner, which runs with gradients on, would record itself.
+        // requires_grad is false: the runner calls `forward` with gradients enabled, which would record each call.
         self.pickler.bool(false);
         self.pickler.global("collections", "OrderedDict")?;
         self.pickler.empty_tuple();
@@ -451,7 +450,7 @@ mod tests {
 
     use super::*;
 
-    /// The bytes that PyTorch 2.0.1 and 2.15 loaded: a root with one submodule that holds one parameter.
+    /// Pickle that PyTorch 2.0.1 and 2.15 loaded, as hex digits: a root with one submodule that holds one parameter.
     const SAMPLE: &str = "8002635f5f746f7263685f5f2e746f72636832636172746f6e0a546f700a29817d285808000000747261696e\
         696e678958060000006f7574707574635f5f746f7263685f5f2e746f72636832636172746f6e0a4c696e6561720a29817d285806\
         000000776569676874\
@@ -524,7 +523,7 @@ mod tests {
             |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).filter(|found| *found == text).count();
         let both = pickle(vec![("a", vec![Item::Whole(TensorId(0)), part()]), ("b", vec![part(), part()])]);
         assert_eq!((count(&both, b"storage"), count(&both, b"_rebuild_tensor_v2")), (1, 2));
-        // The offset, the shape and the stride of the part.
+        // Storage offset, shape and stride of the view.
         assert_eq!(count(&both, b"K\x04(K\x01K\x02t(K\x02K\x01t"), 1);
     }
 

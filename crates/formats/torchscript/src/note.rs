@@ -1,92 +1,81 @@
-//! What a user should know about a module that was made without an error.
+//! Notes to the user about a module that was made without an error.
 
 use std::fmt;
 
 use tensor::Dtype;
 
-/// What a user should know about a module that was made without an error; its text is one sentence.
+/// Note to the user about a module that was made without an error; its [`Display`](fmt::Display) text is one sentence.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Note {
-    /// About the decoder and its documents.
+    /// Note of the decoder and its documents.
     Decoder(decoder::Note),
-    /// A tensor has the name of the flag that `eval()` and `train()` set.
+    /// A tensor is named `training`, like the flag that `eval()` and `train()` set.
     Training,
-    /// The tensors are all in one module, because their names do not make a tree.
+    /// All tensors are in one flat module, because their names do not form a tree of modules.
     Flat {
-        /// Why they do not.
         why: WhyFlat,
     },
-    /// A module has so many members that PyTorch is slow to load it.
+    /// A module has so many members that PyTorch loads it slowly.
     Wide {
-        /// How many.
         members: usize,
     },
-    /// A storage ends with bytes that are less than an element. They are not in the archive.
+    /// A storage ends with an incomplete element, whose bytes are not in the archive.
     CutStorage {
-        /// How many bytes.
+        /// Number of bytes after the last whole element.
         bytes: u64,
-        /// The dtype of the storage.
         dtype: Dtype,
     },
-    /// The dtypes of inputs are not known.
+    /// Inputs of unknown dtypes and shapes, which `carton.toml` does not list.
     UnlistedInputs {
-        /// Their names.
         names: Vec<String>,
     },
-    /// Arguments that tensors cannot express keep their defaults.
+    /// Arguments that tensors cannot express, and that keep their defaults.
     FixedArguments {
-        /// Their names.
         names: Vec<String>,
     },
     /// The archive has a format version that PyTorch 2.0.1 does not load.
     NewerArchive {
-        /// The version.
         version: u64,
     },
     /// The code calls operators that PyTorch 2.0.1 does not have.
     NewerOperators {
-        /// Their names.
         names: Vec<String>,
     },
-    /// The code calls operators, or uses classes, of other libraries than PyTorch.
+    /// The code calls operators, or uses classes, of libraries other than PyTorch.
     OtherOperators {
-        /// Their names.
         names: Vec<String>,
     },
 }
 
 impl Note {
-    /// Whether PyTorch 2.0.1 does not load what this is about.
+    /// Returns true if PyTorch 2.0.1 does not load the archive version or the operators that the note names.
     pub fn is_newer(&self) -> bool {
         matches!(self, Self::NewerArchive { .. } | Self::NewerOperators { .. })
     }
 }
 
-/// Why the names of tensors do not make a tree of modules.
+/// Reason why tensor names do not form a tree of modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhyFlat {
-    /// A tensor would have to be a module too.
+    /// A tensor whose name is also the name of a module.
     TensorAndModule {
-        /// Its name.
         tensor: String,
-        /// A tensor that would be in that module.
+        /// Name of a tensor that would be a member of that module.
         member: String,
     },
-    /// Two dots follow each other, or the name begins with one.
+    /// The name has two dots in a row, or begins with a dot.
     EmptyPart {
-        /// The name.
         name: String,
     },
     /// A part of the name is an attribute of PyTorch's modules.
     ReservedPart {
-        /// The name.
         name: String,
     },
-    /// PyTorch cannot load modules nested this deep.
+    /// The name needs modules nested deeper than PyTorch can load.
     Deep {
-        /// The number of dots in the name.
+        /// Number of dots in the name.
         dots: usize,
     },
 }
@@ -140,7 +129,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// The first names of some things, and how many more there are.
+/// Writes the first few names of a list, and the number of remaining names.
 fn first_of(f: &mut fmt::Formatter<'_>, thing: &str, names: &[String]) -> fmt::Result {
     const SHOWN: usize = 4;
     let shown: Vec<String> =

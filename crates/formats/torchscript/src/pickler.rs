@@ -1,23 +1,22 @@
-//! A pickle writer for torch's C++ reader, which reads less than CPython's.
+//! Pickle writer for torch's C++ unpickler, which accepts less than CPython's.
 //!
-//! Facts: `torch/csrc/jit/serialization/unpickler.cpp`. Its LONG1 is 8 bytes long or an error ("Expected
-//! length to be 8", seen in 2.0.1 and 2.15), where CPython and [`pickle_vm::Writer`] write as few as the
-//! number needs.
+//! Facts: `torch/csrc/jit/serialization/unpickler.cpp`. It requires LONG1 to have 8 bytes ("Expected length to be 8", seen
+//! in 2.0.1 and 2.15), where CPython and [`pickle_vm::Writer`] write as few bytes as the number needs.
 
 use std::ops::{Deref, DerefMut};
 
 use pickle_vm::{Opcode, Writer};
 
-/// A [`Writer`] whose [`int`](Self::int) writes what torch reads.
+/// Pickle [`Writer`] whose [`int`](Self::int) writes integers in the form that torch reads.
 #[derive(Default)]
 pub(crate) struct Pickler {
     writer: Writer,
-    /// The integers that need LONG1, each with the place in the writer's bytes where it belongs.
+    /// Integers that need LONG1, each with its byte offset in the output of `writer`.
     long: Vec<(usize, i64)>,
 }
 
 impl Pickler {
-    /// Pushes an int.
+    /// Pushes an integer, as LONG1 with 8 bytes if it exceeds 32 bits.
     pub(crate) fn int(&mut self, value: i64) {
         if i32::try_from(value).is_ok() {
             self.writer.int(value);
@@ -26,7 +25,7 @@ impl Pickler {
         }
     }
 
-    /// Ends the pickle with STOP.
+    /// Ends the pickle with STOP, inserts the long integers, and returns its bytes.
     pub(crate) fn finish(self) -> Vec<u8> {
         let bytes = self.writer.finish();
         if self.long.is_empty() {

@@ -1,18 +1,18 @@
-//! The records of an archive that hold storages: one a storage, however many tensors view it.
+//! Storage records of an archive: one record per storage, shared by all tensors that view it.
 //!
-//! Facts: `readInstruction` and `rebuildTensor` in `torch/csrc/jit/serialization/unpickler.cpp`. A storage
-//! has the dtype of its storage class, and the tensors over it have no other. Measured in 2.0.1 and 2.15:
-//! a second persistent id with the same key, of whatever class, makes a second copy of the bytes.
+//! Facts: `readInstruction` and `rebuildTensor` in `torch/csrc/jit/serialization/unpickler.cpp`. A storage has the dtype of
+//! its storage class, and all tensors over it have the same dtype. Measured in 2.0.1 and 2.15: a second persistent id with
+//! the same key, of whatever class, makes a second copy of the bytes.
 
 use byte_source::{Blob, ReadError, Sink};
 use tensor::{Dtype, Elements, Shared, Storage, Tensors};
 
 use crate::{Error, Result};
 
-/// The bytes of one storage in an [`Archive`](crate::Archive). As a [`Blob`] it sends whole elements.
+/// Bytes of one storage in an [`Archive`](crate::Archive). As a [`Blob`], it writes whole elements only.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Its place among the records, which is its name.
+    /// Index among the storage records, which is also the record's file name.
     number: u32,
     pub(crate) dtype: Dtype,
     pub(crate) offset: u64,
@@ -20,22 +20,22 @@ pub struct Record {
 }
 
 impl Record {
-    /// Its path in the archive, such as `model/data/0`.
+    /// Returns the path in the archive, such as `model/data/0`.
     pub fn name(&self) -> String {
         format!("model/data/{}", self.number)
     }
 
-    /// Where its bytes start, in bytes from the start of the archive.
+    /// Returns the offset of the record's data, in bytes from the start of the archive.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Its elements' dtype, that of all tensors which view it.
+    /// Returns the dtype of the elements, which all tensors over the storage have.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    /// The storage that it holds.
+    /// Returns the storage whose bytes the record holds.
     pub fn storage(&self) -> &Storage {
         &self.storage
     }
@@ -44,12 +44,12 @@ impl Record {
         Elements::new(&self.storage, self.dtype.size())
     }
 
-    /// Its whole elements.
+    /// Returns the number of whole elements in the storage.
     pub(crate) fn numel(&self) -> u64 {
         self.elements().count()
     }
 
-    /// Bytes after the last whole element, which are not written.
+    /// Returns the number of bytes after the last whole element, which are not written.
     pub(crate) fn cut(&self) -> u64 {
         self.elements().cut()
     }
@@ -65,23 +65,23 @@ impl Blob for Record {
     }
 }
 
-/// The records of a checkpoint, and which of them each tensor views.
+/// Storage records of a checkpoint, and the record that each tensor views.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     pub(crate) records: Vec<Record>,
-    /// By tensor, the number of its record: the key of its storage.
+    /// Record number by tensor: the key of its storage.
     pub(crate) by_tensor: Vec<u32>,
 }
 
 impl Records {
-    /// One record a storage, in the order of `tensors`.
+    /// Makes one record per storage, in the order of `tensors`.
     pub(crate) fn new(tensors: &Tensors) -> Result<Self> {
         let shared = Shared::new(tensors.iter().map(|(_, tensor)| tensor));
         let Shared { first, by_tensor } = shared.ok_or(Error::TooMany { tensors: tensors.len() })?;
         let mut all = Self { records: Vec::with_capacity(first.len()), by_tensor };
         for ((name, tensor), number) in tensors.iter().zip(&all.by_tensor) {
             let dtype = tensor.dtype();
-            // The first tensor over its storage.
+            // The first tensor that views a storage adds the record.
             if *number as usize == all.records.len() {
                 class(name, dtype)?;
                 all.records.push(Record {
@@ -109,17 +109,17 @@ impl Records {
         Ok(all)
     }
 
-    /// A record by its number.
+    /// Returns the record with a number.
     pub(crate) fn get(&self, number: u32) -> Option<&Record> {
         self.records.get(number as usize)
     }
 }
 
-/// Whether every tensor is of a dtype that PyTorch 2.0.1 loads, the version inside of Carton's runner. Others load
-/// in 2.15.
+/// Checks that every tensor has a dtype that PyTorch 2.0.1, the version inside Carton's runner, loads. All other dtypes that
+/// this crate writes load in 2.15.
 ///
 /// # Errors
-/// Names the first tensor that is not, and its dtype.
+/// Returns [`Error::Newer`] with the first tensor whose dtype PyTorch 2.0.1 does not load.
 pub fn loads_in_2_0(tensors: &Tensors) -> Result<()> {
     match tensors.iter().find(|(_, tensor)| newer_class(tensor.dtype()).is_some()) {
         Some((tensor, newer)) => Err(Error::Newer { tensor: tensor.clone(), dtype: newer.dtype() }),
@@ -127,7 +127,7 @@ pub fn loads_in_2_0(tensors: &Tensors) -> Result<()> {
     }
 }
 
-/// The storage classes that 2.15 loads and 2.0.1 does not.
+/// Returns the storage class of a dtype that PyTorch 2.15 loads and 2.0.1 does not.
 fn newer_class(dtype: Dtype) -> Option<&'static str> {
     Some(match dtype {
         Dtype::UInt16 => "UInt16Storage",
@@ -143,12 +143,12 @@ fn newer_class(dtype: Dtype) -> Option<&'static str> {
     })
 }
 
-/// The storage class of the module `torch` that TorchScript loads for `dtype`.
+/// Returns the storage class, in the module `torch`, that TorchScript loads for `dtype`.
 pub(crate) fn class(tensor: &str, dtype: Dtype) -> Result<&'static str> {
     match dtype {
-        // C++ knows this class, Python has none.
+        // This class exists in C++ only, not in Python.
         Dtype::Complex32 => Some("ComplexHalfStorage"),
-        // Their tensors need a quantizer as well as a storage.
+        // Quantized tensors need a quantizer as well as a storage.
         _ if dtype.is_quantized() => None,
         _ => newer_class(dtype).or_else(|| dtype.storage_class()),
     }

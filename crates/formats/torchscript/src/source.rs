@@ -1,18 +1,18 @@
-//! Names in TorchScript source text: which are identifiers, and how the others are quoted.
+//! Names in TorchScript source text: identifiers, and string literals for all other names.
 //!
 //! Facts: `torch/csrc/jit/frontend/lexer.h` and `string_to_type`; every name of the tests here, and 300
 //! more (all attributes of `nn.Module` and `ScriptModule` among them), loaded as an attribute of a class
 //! in PyTorch 2.0.1 and 2.15.
 
-/// Words that the lexer of TorchScript, or Python itself, does not take as a name.
+/// Keywords, which the lexer of TorchScript, or Python itself, does not accept as a name.
 const KEYWORDS: &[&str] = &[
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def",
     "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is",
     "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
 ];
 
-/// Whether a class can declare `name : Type`; other names go through `__annotations__`. Names with two
-/// leading underscores do too: some of them mean something there.
+/// Returns true if a class can declare `name : Type`; other names go through `__annotations__`, as do names with two leading
+/// underscores, some of which have a special meaning.
 pub(crate) fn is_identifier(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -20,7 +20,7 @@ pub(crate) fn is_identifier(name: &str) -> bool {
         && !KEYWORDS.contains(&name)
 }
 
-/// `name` as a string literal. Bytes that are not printable ASCII become three octal digits of UTF-8.
+/// Formats `name` as a string literal. Bytes that are not printable ASCII become three octal digits of UTF-8.
 pub(crate) fn quoted(name: &str) -> String {
     let mut out = String::with_capacity(name.len().saturating_add(2));
     out.push('"');

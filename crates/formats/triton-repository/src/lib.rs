@@ -24,10 +24,10 @@
 use std::fmt;
 
 /// Path of the configuration in the folder of a model.
-pub const CONFIG: &str = "config.pbtxt";
+pub const CONFIG_PATH: &str = "config.pbtxt";
 /// Path of the TorchScript archive in the folder of a model: version 1, which Triton serves unless there is a higher
 /// version.
-pub const MODEL: &str = "1/model.pt";
+pub const MODEL_PATH: &str = "1/model.pt";
 
 /// Returns true if `name` is a valid model name. Triton uses it as the name of a folder and in the paths of URLs.
 pub fn is_model_name(name: &str) -> bool {
@@ -42,14 +42,14 @@ pub fn is_model_name(name: &str) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelConfig {
     /// Arguments of `forward`, by name.
-    pub inputs: Vec<Port>,
+    pub inputs: Vec<ModelPort>,
     /// Return values of `forward`: one tensor, or the items of a tuple in this order.
-    pub outputs: Vec<Port>,
+    pub outputs: Vec<ModelPort>,
 }
 
 /// Input or output tensor of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
+pub struct ModelPort {
     /// Name of the tensor in requests.
     pub name: String,
     pub data_type: DataType,
@@ -110,13 +110,13 @@ impl fmt::Display for ModelConfig {
         f.write_str("platform: \"pytorch_libtorch\"\nmax_batch_size: 0\n")?;
         write_ports(f, "input", &self.inputs)?;
         write_ports(f, "output", &self.outputs)?;
-        f.write_str(REST)
+        f.write_str(CONFIG_TAIL)
     }
 }
 
 /// Rest of the configuration, which selects the device. Triton replaces `KIND_AUTO` by `KIND_GPU` if it finds a GPU, and by
 /// `KIND_CPU` otherwise.
-const REST: &str = r#"# KIND_AUTO: `count` instances on each GPU, or on the CPU if Triton finds no GPU.
+const CONFIG_TAIL: &str = r#"# KIND_AUTO: `count` instances on each GPU, or on the CPU if Triton finds no GPU.
 # KIND_CPU and KIND_GPU choose one; `gpus: [ 0 ]` chooses among several GPUs.
 instance_group [
   {
@@ -130,9 +130,9 @@ parameters {
 }
 "#;
 
-fn write_ports(f: &mut fmt::Formatter<'_>, kind: &str, ports: &[Port]) -> fmt::Result {
+fn write_ports(f: &mut fmt::Formatter<'_>, kind: &str, ports: &[ModelPort]) -> fmt::Result {
     writeln!(f, "{kind} [")?;
-    for (number, Port { name, data_type, dims }) in ports.iter().enumerate() {
+    for (number, ModelPort { name, data_type, dims }) in ports.iter().enumerate() {
         let dims = dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         writeln!(f, "  {{\n    name: {}\n    data_type: {}", quoted(name), data_type.name())?;
         let comma = if number + 1 < ports.len() { "," } else { "" };
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn ports_are_separated_and_strings_escaped() {
-        let port = |name: &str, dims| Port { name: name.to_owned(), data_type: DataType::Bool, dims };
+        let port = |name: &str, dims| ModelPort { name: name.to_owned(), data_type: DataType::Bool, dims };
         let config = ModelConfig {
             inputs: vec![port("a\"\\\n\u{e9}'", vec![]), port("b", vec![Dim::Size(3), Dim::Any])],
             outputs: vec![port("c", vec![Dim::Any])],

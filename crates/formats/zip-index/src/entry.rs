@@ -22,7 +22,7 @@ pub struct Entry {
     /// Byte offset of the local header.
     pub header_offset: u64,
     /// True if the entry is a symbolic link; its data are then the path of the target.
-    pub link: bool,
+    pub is_link: bool,
 }
 
 impl Entry {
@@ -47,27 +47,27 @@ pub(crate) fn local_offset(central: &Header<'_>, limit: u64) -> Result<u64> {
 }
 
 /// Returns the entry that both headers describe. Fails if they disagree.
-pub(crate) fn compared(central: &Header<'_>, local: &Header<'_>, limit: u64) -> Result<Entry> {
-    agree(central, local)?;
-    placed(central, central.local_offset.saturating_add(local.span), limit)
+pub(crate) fn entry_from_headers(central: &Header<'_>, local: &Header<'_>, limit: u64) -> Result<Entry> {
+    compare_headers(central, local)?;
+    entry_with_data_at(central, central.local_offset.saturating_add(local.span), limit)
 }
 
 /// Returns the entry of a central header whose local header was not read. The data range starts at the smallest
 /// possible offset, because the directory does not contain the length of the local header's extra field.
-pub(crate) fn unlocated(central: &Header<'_>, limit: u64) -> Result<Entry> {
+pub(crate) fn entry_from_central(central: &Header<'_>, limit: u64) -> Result<Entry> {
     let span = (Header::LOCAL_MIN as u64).saturating_add(central.name.len() as u64);
     let start = local_offset(central, limit)?.saturating_add(span);
-    usable(central, central)?;
-    placed(central, start, limit)
+    reject_ambiguous(central, central)?;
+    entry_with_data_at(central, start, limit)
 }
 
 /// Compares a local header with its central header.
-pub(crate) fn agree(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
+pub(crate) fn compare_headers(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
     let (name, offset) = (|| central.display_name(), central.local_offset);
     if local.name != central.name {
-        return Err(Error::Renamed { central: name(), local: local.display_name(), offset });
+        return Err(Error::NameMismatch { central: name(), local: local.display_name(), offset });
     }
-    usable(central, local)?;
+    reject_ambiguous(central, local)?;
     let numbers = [
         ("the compression method", u64::from(central.method), u64::from(local.method)),
         ("the CRC-32", central.crc, local.crc),
@@ -78,14 +78,14 @@ pub(crate) fn agree(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
     let compared = if local.has_descriptor() { 1 } else { numbers.len() };
     for (what, central, local) in numbers.into_iter().take(compared) {
         if central != local {
-            return Err(Error::Local { name: name(), what, central, local, offset });
+            return Err(Error::HeaderMismatch { name: name(), what, central, local, offset });
         }
     }
     Ok(())
 }
 
 /// Rejects entries that other readers may interpret differently, from both headers of an entry.
-fn usable(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
+fn reject_ambiguous(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
     let name = || central.display_name();
     if central.is_encrypted() || local.is_encrypted() {
         return Err(Error::Encrypted { name: name() });
@@ -94,24 +94,24 @@ fn usable(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
         if header.is_patch() {
             return Err(Error::Patch { name: name() });
         }
-        if header.has_zip64_twice() {
-            return Err(Error::TwoZip64 { name: name() });
+        if header.has_duplicate_zip64() {
+            return Err(Error::DuplicateZip64 { name: name() });
         }
-        if let Some(other) = header.other_name() {
+        if let Some(other) = header.conflicting_unicode_name() {
             let other = String::from_utf8_lossy(other).into_owned();
-            return Err(Error::TwoNames { name: name(), other });
+            return Err(Error::SecondName { name: name(), other });
         }
     }
     Ok(())
 }
 
 /// Returns the entry of a central header whose data start at `start`. Fails if the data end after `limit`.
-fn placed(central: &Header<'_>, start: u64, limit: u64) -> Result<Entry> {
+fn entry_with_data_at(central: &Header<'_>, start: u64, limit: u64) -> Result<Entry> {
     let (name, offset) = (|| central.display_name(), central.local_offset);
     let method = Method::from(central.method);
     if method == Method::Stored && central.compressed_len != central.len {
         let (central, local) = (central.len, central.compressed_len);
-        return Err(Error::Local { name: name(), what: "the size of stored data", central, local, offset });
+        return Err(Error::HeaderMismatch { name: name(), what: "the size of stored data", central, local, offset });
     }
     let end = start.saturating_add(central.compressed_len);
     if end > limit {
@@ -124,15 +124,15 @@ fn placed(central: &Header<'_>, start: u64, limit: u64) -> Result<Entry> {
         len: central.len,
         crc: u32::try_from(central.crc).unwrap_or_default(),
         header_offset: offset,
-        link: central.is_link(),
+        is_link: central.is_link(),
     };
-    if leads_out(&entry.name) {
-        return Err(Error::Path { name: name() });
+    if escapes_folder(&entry.name) {
+        return Err(Error::UnsafePath { name: name() });
     }
     Ok(entry)
 }
 
 /// Returns true if a path would leave the folder into which the archive is unpacked.
-pub(crate) fn leads_out(name: &str) -> bool {
+pub(crate) fn escapes_folder(name: &str) -> bool {
     name.starts_with('/') || name.split(['/', '\\']).any(|part| part == "..")
 }

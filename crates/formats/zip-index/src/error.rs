@@ -28,7 +28,7 @@ pub enum Error {
     NotInMemory,
     /// The directory of a file that is not in memory is too long to read.
     #[error("the directory has {len} bytes, expected at most {max}")]
-    LongDirectory {
+    DirectoryTooLong {
         /// Length of the directory in bytes.
         len: u64,
         /// Maximum length in bytes.
@@ -36,7 +36,7 @@ pub enum Error {
     },
     /// The system cannot read a local header or the directory.
     #[error("cannot read the record at offset 0x{offset:x}: {reason}")]
-    Unread {
+    RecordUnreadable {
         /// Byte offset of the record.
         offset: u64,
         /// Message of the system's error.
@@ -63,7 +63,7 @@ pub enum Error {
     },
     /// The name in a local header differs from the one in the directory.
     #[error("entry `{}` is called `{}` in its local header at offset 0x{offset:x}", central.escape_debug(), local.escape_debug())]
-    Renamed {
+    NameMismatch {
         /// Name in the directory.
         central: String,
         /// Name in the local header.
@@ -73,7 +73,7 @@ pub enum Error {
     },
     /// A local header and the directory disagree on a number.
     #[error("entry `{}`: {what} is {local} in its local header at offset 0x{offset:x} and {central} in the directory", name.escape_debug())]
-    Local {
+    HeaderMismatch {
         name: String,
         /// Description of the number in question.
         what: &'static str,
@@ -114,7 +114,7 @@ pub enum Error {
     },
     /// The path of an entry leads out of the folder into which the archive is unpacked.
     #[error("entry `{}` has a path that leads out of the archive", name.escape_debug())]
-    Path {
+    UnsafePath {
         name: String,
     },
     /// The data of an entry are encrypted.
@@ -129,12 +129,12 @@ pub enum Error {
     },
     /// An extra field has two zip64 fields; some readers use the first, other readers the last.
     #[error("entry `{}` has two zip64 fields, expected one", name.escape_debug())]
-    TwoZip64 {
+    DuplicateZip64 {
         name: String,
     },
     /// An extra field has a second name, which some readers use.
     #[error("entry `{}` has a second name, `{}`", name.escape_debug(), other.escape_debug())]
-    TwoNames {
+    SecondName {
         /// Name in the header.
         name: String,
         /// Name in the extra field.
@@ -142,29 +142,29 @@ pub enum Error {
     },
     /// The archive is split over several files (disks).
     #[error("the archive is split over several disks, which is not supported")]
-    Disks,
+    MultipleDisks,
 }
 
 impl Error {
     /// Returns the error's kind for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Encrypted { .. } | Self::Patch { .. } | Self::Disks | Self::LongDirectory { .. } => {
+            Self::Encrypted { .. } | Self::Patch { .. } | Self::MultipleDisks | Self::DirectoryTooLong { .. } => {
                 ErrorKind::Unsupported
             }
-            Self::NotInMemory | Self::Unread { .. } => ErrorKind::Io,
+            Self::NotInMemory | Self::RecordUnreadable { .. } => ErrorKind::Io,
             Self::NoEnd { .. }
             | Self::NoRecord { .. }
             | Self::NoLocal { .. }
             | Self::Disagreement { .. }
-            | Self::Renamed { .. }
-            | Self::Local { .. }
+            | Self::NameMismatch { .. }
+            | Self::HeaderMismatch { .. }
             | Self::PastEnd { .. }
             | Self::Overlap { .. }
             | Self::Duplicate { .. }
-            | Self::Path { .. }
-            | Self::TwoZip64 { .. }
-            | Self::TwoNames { .. } => ErrorKind::Damaged,
+            | Self::UnsafePath { .. }
+            | Self::DuplicateZip64 { .. }
+            | Self::SecondName { .. } => ErrorKind::Damaged,
         }
     }
 }
@@ -174,23 +174,23 @@ impl Error {
     pub fn entry(&self) -> Option<&str> {
         match self {
             Self::NoLocal { name, .. }
-            | Self::Renamed { central: name, .. }
-            | Self::Local { name, .. }
+            | Self::NameMismatch { central: name, .. }
+            | Self::HeaderMismatch { name, .. }
             | Self::PastEnd { name, .. }
             | Self::Overlap { first: name, .. }
             | Self::Duplicate { name, .. }
-            | Self::Path { name }
+            | Self::UnsafePath { name }
             | Self::Encrypted { name }
             | Self::Patch { name }
-            | Self::TwoZip64 { name }
-            | Self::TwoNames { name, .. } => Some(name),
+            | Self::DuplicateZip64 { name }
+            | Self::SecondName { name, .. } => Some(name),
             Self::NoEnd { .. }
             | Self::NoRecord { .. }
             | Self::NotInMemory
-            | Self::LongDirectory { .. }
-            | Self::Unread { .. }
+            | Self::DirectoryTooLong { .. }
+            | Self::RecordUnreadable { .. }
             | Self::Disagreement { .. }
-            | Self::Disks => None,
+            | Self::MultipleDisks => None,
         }
     }
 }

@@ -8,25 +8,25 @@
 use byte_source::Source;
 
 use crate::Result;
-use crate::index::{LocalHeaders, in_memory};
-use crate::record::{End, Extra, FOLDER, FULL_32, Header, LINK, REGULAR, ZIP64};
+use crate::index::{LocalHeaders, file_bytes};
+use crate::record::{EndRecords, ExtraFields, FOLDER, FULL_32, Header, LINK, REGULAR, ZIP64};
 
 /// Flags that an entry may have: two for Deflate's level, the data descriptor, and the name in UTF-8.
-const FLAGS: u16 = 1 << 1 | 1 << 2 | FLAG_DESCRIPTOR | FLAG_UTF8;
+const KNOWN_FLAGS: u16 = 1 << 1 | 1 << 2 | FLAG_DESCRIPTOR | FLAG_UTF8;
 const FLAG_DESCRIPTOR: u16 = 1 << 3;
 const FLAG_UTF8: u16 = 1 << 11;
 /// Newest version of the zip format, 6.3.
-const NEWEST: u16 = 63;
+const ZIP_VERSION_MAX: u16 = 63;
 /// Id of PyTorch's padding field, `FB`.
 const PADDING: u16 = u16::from_le_bytes(*b"FB");
 /// Ids of extra fields with times and owners, and padding: NTFS, Info-ZIP (three), Android (two).
-const HARMLESS: &[u16] = &[0x000a, 0x5455, 0x7855, 0x7875, 0xd935, 0xa11e];
+const KNOWN_EXTRA_IDS: &[u16] = &[0x000a, 0x5455, 0x7855, 0x7875, 0xd935, 0xa11e];
 /// Systems whose external attributes are Unix modes: Unix and macOS.
-const UNIX: &[u16] = &[3, 19];
+const UNIX_SYSTEMS: &[u16] = &[3, 19];
 /// Accepted DOS attributes of files and folders: read-only, folder, archive.
-const DOS: u64 = 0x01 | 0x10 | 0x20;
+const DOS_ATTRIBUTES: u64 = 0x01 | 0x10 | 0x20;
 /// Set-user-id, set-group-id and sticky bits of a Unix mode.
-const SPECIAL: u64 = 0o7000;
+const SPECIAL_MODE_BITS: u64 = 0o7000;
 
 /// A flaw that [`Index::read`](crate::Index::read) accepts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,7 +90,7 @@ pub enum Flaw {
     },
     /// Bytes between entries belong to no entry.
     #[error("{len} bytes at offset 0x{offset:x} belong to no entry, after {}", after.as_ref().map_or_else(|| "the start of the file".to_owned(), |name| format!("entry `{}`", name.escape_debug())))]
-    Gap {
+    StrayBytes {
         /// Name of the entry before the gap.
         after: Option<String>,
         /// Byte offset of the gap from the start of the file.
@@ -113,8 +113,8 @@ impl Flaw {
             | Self::ExtraCut { name, .. }
             | Self::Extra { name, .. }
             | Self::Padding { name, .. }
-            | Self::Gap { after: Some(name), .. } => Some(name),
-            Self::Gap { after: None, .. } | Self::Disks => None,
+            | Self::StrayBytes { after: Some(name), .. } => Some(name),
+            Self::StrayBytes { after: None, .. } | Self::Disks => None,
         }
     }
 }
@@ -127,8 +127,8 @@ impl Flaw {
 /// # Errors
 /// Returns an error if a record is missing or is outside the file.
 pub fn flaws(file: &dyn Source) -> Result<Vec<Flaw>> {
-    let bytes = in_memory(file)?;
-    let end = End::read(bytes.into())?;
+    let bytes = file_bytes(file)?;
+    let end = EndRecords::read(bytes.into())?;
     let mut found = Vec::new();
     if !end.one_disk {
         found.push(Flaw::Disks);
@@ -141,13 +141,13 @@ pub fn flaws(file: &dyn Source) -> Result<Vec<Flaw>> {
         let name = central.display_name();
         let start = central.local_offset;
         let local = locals.at(start, &|| name.clone())?;
-        headers(&name, &local, &central, &mut found);
+        header_flaws(&name, &local, &central, &mut found);
         let data_end = start.saturating_add(local.span).saturating_add(central.compressed_len);
-        spans.push(Span {
+        spans.push(EntrySpan {
             start,
             data_end,
             has_descriptor: local.has_descriptor(),
-            listed: Listed::from_header(&central),
+            listed: DirectoryFields::from_header(&central),
             name,
         });
         offset = offset.saturating_add(central.span);
@@ -157,7 +157,7 @@ pub fn flaws(file: &dyn Source) -> Result<Vec<Flaw>> {
     let starts = spans.iter().map(|span| span.start).skip(1).chain([end.directory_offset]);
     let first = spans.first().map_or(end.directory_offset, |span| span.start);
     if first > 0 {
-        found.push(Flaw::Gap { after: None, offset: 0, len: first });
+        found.push(Flaw::StrayBytes { after: None, offset: 0, len: first });
     }
     for (span, next) in spans.iter().zip(starts) {
         let (name, len) = (span.name.clone(), next.saturating_sub(span.data_end));
@@ -172,34 +172,34 @@ pub fn flaws(file: &dyn Source) -> Result<Vec<Flaw>> {
                 None => false,
             };
             if !is_kept {
-                let Listed { crc, packed, len } = span.listed;
+                let DirectoryFields { crc, packed, len } = span.listed;
                 found.push(Flaw::Descriptor { name, crc, packed, len });
             }
         } else if len > 0 {
-            found.push(Flaw::Gap { after: Some(name), offset: span.data_end, len });
+            found.push(Flaw::StrayBytes { after: Some(name), offset: span.data_end, len });
         }
     }
     Ok(found)
 }
 
 /// Byte range of an entry in the file, and the directory's fields for its data.
-struct Span {
+struct EntrySpan {
     start: u64,
     data_end: u64,
     has_descriptor: bool,
-    listed: Listed,
+    listed: DirectoryFields,
     name: String,
 }
 
 /// CRC-32 and lengths of an entry's data in the directory.
 #[derive(Clone, Copy)]
-struct Listed {
+struct DirectoryFields {
     crc: u32,
     packed: u64,
     len: u64,
 }
 
-impl Listed {
+impl DirectoryFields {
     fn from_header(central: &Header<'_>) -> Self {
         let crc = u32::try_from(central.crc).unwrap_or_default();
         Self { crc, packed: central.compressed_len, len: central.len }
@@ -216,7 +216,7 @@ impl Listed {
     }
 }
 
-fn headers(name: &str, local: &Header<'_>, central: &Header<'_>, found: &mut Vec<Flaw>) {
+fn header_flaws(name: &str, local: &Header<'_>, central: &Header<'_>, found: &mut Vec<Flaw>) {
     let same = [
         ("the version needed", u64::from(local.version), u64::from(central.version)),
         ("the flags", u64::from(local.flags), u64::from(central.flags)),
@@ -245,14 +245,14 @@ fn headers(name: &str, local: &Header<'_>, central: &Header<'_>, found: &mut Vec
         }
     };
     let flags = central.flags;
-    field(flags & !FLAGS == 0, "the flags", flags.into(), "only 0x2, 0x4, 0x8 or 0x800");
+    field(flags & !KNOWN_FLAGS == 0, "the flags", flags.into(), "only 0x2, 0x4, 0x8 or 0x800");
     let is_plain = central.name.is_ascii() || flags & FLAG_UTF8 != 0;
     field(is_plain, "the flags", flags.into(), "0x800 set, because the name is not ASCII");
     let version = u64::from(central.version);
-    field(central.version <= NEWEST, "the version needed", version, "at most 0x3f");
+    field(central.version <= ZIP_VERSION_MAX, "the version needed", version, "at most 0x3f");
     field(central.disk == 0, "the disk", central.disk.into(), "0x0");
-    field(central.internal <= 1, "the internal attributes", central.internal.into(), "0x0 or 0x1");
-    let is_unix = UNIX.contains(&(central.made_by >> 8));
+    field(central.internal_attributes <= 1, "the internal attributes", central.internal_attributes.into(), "0x0 or 0x1");
+    let is_unix = UNIX_SYSTEMS.contains(&(central.version_made_by >> 8));
     let expected = "a file, a folder or a link of Unix";
     let known = match central.file_type() {
         0 | REGULAR => true,
@@ -260,18 +260,18 @@ fn headers(name: &str, local: &Header<'_>, central: &Header<'_>, found: &mut Vec
         LINK => is_unix,
         _ => false,
     };
-    let special = is_unix && (central.external >> 16) & SPECIAL != 0;
-    let dos = central.external & 0xffff & !DOS != 0;
-    field(known && !special && !dos, "the external attributes", central.external, expected);
+    let special = is_unix && (central.external_attributes >> 16) & SPECIAL_MODE_BITS != 0;
+    let dos = central.external_attributes & 0xffff & !DOS_ATTRIBUTES != 0;
+    field(known && !special && !dos, "the external attributes", central.external_attributes, expected);
     for (header, place) in [(local, "its local header"), (central, "the directory")] {
-        for extra in Extra(header.extra) {
+        for extra in ExtraFields(header.extra) {
             let name = || name.to_owned();
             match extra {
                 None => found.push(Flaw::ExtraCut { name: name(), place }),
                 Some((PADDING, data)) if data.iter().all(|byte| *byte == b'Z') => {}
                 Some((PADDING, _)) => found.push(Flaw::Padding { name: name(), place }),
                 Some((ZIP64, data)) if matches!(data.len(), 8 | 16 | 24) => {}
-                Some((id, _)) if HARMLESS.contains(&id) => {}
+                Some((id, _)) if KNOWN_EXTRA_IDS.contains(&id) => {}
                 Some((id, _)) => found.push(Flaw::Extra { name: name(), place, id }),
             }
         }

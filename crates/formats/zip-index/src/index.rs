@@ -9,9 +9,9 @@ use byte_source::Source;
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
 
-use crate::entry::{Entry, compared, local_offset, unlocated};
+use crate::entry::{Entry, entry_from_headers, local_offset, entry_from_central};
 use crate::lazy::{LazyHeaders, TailBytes};
-use crate::record::{End, Header, Tail};
+use crate::record::{EndRecords, Header, Tail};
 use crate::{Error, Result};
 
 /// Entries of a zip file, in the order of the central directory.
@@ -27,8 +27,8 @@ impl Index {
     /// Returns an error if a record is missing, is outside the file, or disagrees with another record, or if entries
     /// overlap, share a name, have two names or sizes, or are encrypted.
     pub fn read(file: &dyn Source) -> Result<Self> {
-        let directory = Directory::new(in_memory(file)?.into())?;
-        let entries = checked(file, &directory)?;
+        let directory = Directory::new(file_bytes(file)?.into())?;
+        let entries = read_entries(file, &directory)?;
         file.release(0..file.len());
         Self::new(entries, &directory)
     }
@@ -42,7 +42,7 @@ impl Index {
     pub fn read_directory(file: &Arc<dyn Source>) -> Result<(Self, Arc<dyn Source>)> {
         let bytes = TailBytes::read(&**file)?;
         let directory = Directory::new(bytes.tail())?;
-        let entries = directory.lines().map(|line| unlocated(&line?.1, directory.start));
+        let entries = directory.lines().map(|line| entry_from_central(&line?.1, directory.start));
         let index = Self::new(entries.collect::<Result<_>>()?, &directory)?;
         let lines = directory.lines().map(|line| Ok(line?.0)).collect::<Result<Vec<_>>>()?;
         let source = LazyHeaders::new(Arc::clone(file), &index.entries, &lines, directory.start, bytes);
@@ -58,9 +58,9 @@ impl Index {
 
     /// Returns true if the directory of `file` lists all of these names, and `None` if it cannot be read. Local
     /// headers, which would take most of the time, are not read.
-    pub fn lists(file: &dyn Source, names: &[&str]) -> Option<bool> {
+    pub fn directory_lists(file: &dyn Source, names: &[&str]) -> Option<bool> {
         let bytes = Tail::from(file.in_memory()?);
-        let end = End::read(bytes).ok()?;
+        let end = EndRecords::read(bytes).ok()?;
         let (mut offset, mut missing) = (end.directory_offset, names.to_vec());
         while offset < end.offset && !missing.is_empty() {
             let line = Header::central(bytes, offset).ok()?;
@@ -77,7 +77,7 @@ impl Index {
 }
 
 /// Returns all bytes of a file in memory or mapped.
-pub(crate) fn in_memory(file: &dyn Source) -> Result<&[u8]> {
+pub(crate) fn file_bytes(file: &dyn Source) -> Result<&[u8]> {
     file.in_memory().ok_or(Error::NotInMemory)
 }
 
@@ -86,38 +86,38 @@ struct Directory<'b> {
     bytes: Tail<'b>,
     /// Offset of the first central header: the end of the entries' data.
     start: u64,
-    parts: Vec<Part>,
+    parts: Vec<DirectoryPart>,
     /// Offset of the end of the last central header.
     offset: u64,
-    end: End,
+    end: EndRecords,
 }
 
 /// Consecutive central headers, for one thread to check.
-struct Part {
+struct DirectoryPart {
     /// Offset of the first of these headers.
     start: u64,
     lines: usize,
 }
 
-impl Part {
+impl DirectoryPart {
     /// Maximum number of headers in a part; reading them takes less time than starting a thread.
-    const LINES: usize = 4096;
+    const LINES_MAX: usize = 4096;
 }
 
 impl<'b> Directory<'b> {
     fn new(bytes: Tail<'b>) -> Result<Self> {
-        let end = End::read(bytes)?;
+        let end = EndRecords::read(bytes)?;
         let start = end.directory_offset;
         if start.checked_add(end.directory_len) != Some(end.offset) {
             let found = start.saturating_add(end.directory_len);
             return Err(end.disagreement("the end of the directory", end.offset, found));
         }
         let mut offset = start;
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<DirectoryPart> = Vec::new();
         while offset < end.offset {
             match parts.last_mut() {
-                Some(part) if part.lines < Part::LINES => part.lines = part.lines.saturating_add(1),
-                _ => parts.push(Part { start: offset, lines: 1 }),
+                Some(part) if part.lines < DirectoryPart::LINES_MAX => part.lines = part.lines.saturating_add(1),
+                _ => parts.push(DirectoryPart { start: offset, lines: 1 }),
             }
             offset = offset.saturating_add(Header::central_span(bytes, offset)?);
         }
@@ -143,7 +143,7 @@ impl<'b> Directory<'b> {
     }
 }
 
-impl Part {
+impl DirectoryPart {
     fn lines<'b>(&self, bytes: Tail<'b>) -> impl Iterator<Item = Result<(u64, Header<'b>)>> + use<'b> {
         let mut next = self.start;
         (0..self.lines).map(move |_| {
@@ -155,13 +155,13 @@ impl Part {
 }
 
 /// Reads all entries, and compares each central header with its local header, on several threads if there are many.
-fn checked(file: &dyn Source, directory: &Directory<'_>) -> Result<Vec<Entry>> {
+fn read_entries(file: &dyn Source, directory: &Directory<'_>) -> Result<Vec<Entry>> {
     let Directory { bytes, start: limit, parts, .. } = directory;
-    let check = |parts: &[Part]| -> Result<Vec<Entry>> {
+    let check = |parts: &[DirectoryPart]| -> Result<Vec<Entry>> {
         let mut locals = LocalHeaders::new(file);
         let mut entries = Vec::with_capacity(parts.iter().map(|part| part.lines).sum());
         for line in parts.iter().flat_map(|part| part.lines(*bytes)) {
-            entries.push(entry(&mut locals, &line?.1, *limit)?);
+            entries.push(read_entry(&mut locals, &line?.1, *limit)?);
         }
         Ok(entries)
     };
@@ -189,8 +189,8 @@ pub(crate) struct LocalHeaders<'f> {
 
 impl<'f> LocalHeaders<'f> {
     /// Number of bytes per read, if headers are close together and if they are not.
-    const BLOCK: usize = 4 << 10;
-    const ALONE: usize = 160;
+    const BLOCK_LEN: usize = 4 << 10;
+    const SINGLE_LEN: usize = 160;
 
     pub(crate) fn new(file: &'f dyn Source) -> Self {
         Self { file, block: Vec::new(), start: 0 }
@@ -208,22 +208,22 @@ impl<'f> LocalHeaders<'f> {
         let from = |start: u64| offset.checked_sub(start).and_then(|from| usize::try_from(from).ok());
         let has = |from: usize| self.block.get(from..).is_some_and(|rest| rest.len() >= len);
         if !from(self.start).is_some_and(has) {
-            let close = from(self.start).is_some_and(|from| from < Self::BLOCK);
-            self.block.resize(len.max(if close { Self::BLOCK } else { Self::ALONE }), 0);
+            let close = from(self.start).is_some_and(|from| from < Self::BLOCK_LEN);
+            self.block.resize(len.max(if close { Self::BLOCK_LEN } else { Self::SINGLE_LEN }), 0);
             self.start = offset;
             let left = usize::try_from(self.file.len().saturating_sub(offset)).unwrap_or(usize::MAX);
             self.block.truncate(left);
             let read = self.file.read_at(&mut self.block, offset);
-            read.map_err(|reason| Error::Unread { offset, reason: reason.to_string() })?;
+            read.map_err(|reason| Error::RecordUnreadable { offset, reason: reason.to_string() })?;
         }
         Ok(from(self.start).and_then(|from| self.block.get(from..)).unwrap_or_default())
     }
 }
 
 /// Reads the entry of a central header, and compares its local header.
-fn entry(locals: &mut LocalHeaders<'_>, central: &Header<'_>, limit: u64) -> Result<Entry> {
+fn read_entry(locals: &mut LocalHeaders<'_>, central: &Header<'_>, limit: u64) -> Result<Entry> {
     let offset = local_offset(central, limit)?;
-    compared(central, &locals.at(offset, &|| central.display_name())?, limit)
+    entry_from_headers(central, &locals.at(offset, &|| central.display_name())?, limit)
 }
 
 fn reject_overlaps(entries: &[Entry]) -> Result<()> {

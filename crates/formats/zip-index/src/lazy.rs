@@ -9,16 +9,16 @@ use std::sync::{Arc, OnceLock};
 use byte_source::{ReadError, Source};
 use bytes::Bytes;
 
-use crate::entry::{Entry, agree};
-use crate::record::{End, Header, Tail};
+use crate::entry::{Entry, compare_headers};
+use crate::record::{EndRecords, Header, Tail};
 use crate::{Error, Result};
 
 /// Maximum length of the directory in bytes, enough for ten million entries.
 const DIRECTORY_MAX: u64 = 1 << 30;
 /// Bytes read for the extra field of a local header: PyTorch pads the data to multiples of 64 bytes.
-const EXTRA: u64 = 128;
+const EXTRA_READ_LEN: u64 = 128;
 /// Maximum bytes between a header and requested data that are read together.
-const NEAR: u64 = 64 << 10;
+const HEADER_DISTANCE_MAX: u64 = 64 << 10;
 
 /// Bytes of a file from its directory, or the largest possible end records, to its end.
 #[derive(Debug)]
@@ -31,16 +31,16 @@ impl TailBytes {
     /// Reads the end records, then the part of the directory that precedes them.
     pub(crate) fn read(file: &dyn Source) -> Result<Self> {
         let len = file.len();
-        let last = len.saturating_sub(End::MAX);
+        let last = len.saturating_sub(EndRecords::END_RECORDS_MAX);
         let bytes = read(file, last..len)?;
         let tail = Self { bytes, start: last };
-        let end = End::read(tail.tail())?;
+        let end = EndRecords::read(tail.tail())?;
         let start = end.directory_offset;
         if start >= last {
             return Ok(tail);
         }
         if end.directory_len > DIRECTORY_MAX || len.saturating_sub(start) > DIRECTORY_MAX {
-            return Err(Error::LongDirectory { len: end.directory_len, max: DIRECTORY_MAX });
+            return Err(Error::DirectoryTooLong { len: end.directory_len, max: DIRECTORY_MAX });
         }
         let first = read(file, start..last)?;
         Ok(Self { bytes: [first, tail.bytes].concat().into(), start })
@@ -53,7 +53,7 @@ impl TailBytes {
 
 fn read(file: &dyn Source, range: Range<u64>) -> Result<Bytes> {
     let offset = range.start;
-    file.read_range(range).map_err(|reason| Error::Unread { offset, reason: reason.to_string() })
+    file.read_range(range).map_err(|reason| Error::RecordUnreadable { offset, reason: reason.to_string() })
 }
 
 /// Source that reads and checks the local header of an entry when bytes of the entry are first read.
@@ -65,11 +65,11 @@ pub(crate) struct LazyHeaders {
     file: Arc<dyn Source>,
     directory: TailBytes,
     /// Entries that have data, in the order of their offsets.
-    places: Vec<Place>,
+    places: Vec<LazyEntry>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct LazyEntry {
     /// Byte range of the data in this source.
     data: Range<u64>,
     header_offset: u64,
@@ -77,17 +77,17 @@ struct Place {
     limit: u64,
     /// Offset of the entry's central header.
     line: u64,
-    found: OnceLock<Found>,
+    found: OnceLock<LocatedEntry>,
 }
 
 /// Position of an entry's data, known from its local header.
 #[derive(Debug)]
-struct Found {
+struct LocatedEntry {
     /// Length of the extra field: the difference of the data's offsets in the file and in this source.
     extra: u64,
     /// Data that were read together with the header but not requested, and their offset in this source.
-    kept: Bytes,
-    kept_at: u64,
+    surplus: Bytes,
+    surplus_offset: u64,
 }
 
 impl LazyHeaders {
@@ -99,14 +99,14 @@ impl LazyHeaders {
         end: u64,
         directory: TailBytes,
     ) -> Self {
-        let place = |(entry, line): (&Entry, &u64)| Place {
+        let place = |(entry, line): (&Entry, &u64)| LazyEntry {
             data: entry.data.clone(),
             header_offset: entry.header_offset,
             limit: end,
             line: *line,
             found: OnceLock::new(),
         };
-        let mut places: Vec<Place> = entries.iter().zip(lines).map(place).collect();
+        let mut places: Vec<LazyEntry> = entries.iter().zip(lines).map(place).collect();
         places.sort_unstable_by_key(|place| place.header_offset);
         let mut limit = end;
         for place in places.iter_mut().rev() {
@@ -117,21 +117,21 @@ impl LazyHeaders {
     }
 
     /// Returns the entry that contains the byte at `offset`.
-    fn place(&self, offset: u64) -> Option<&Place> {
+    fn entry_containing(&self, offset: u64) -> Option<&LazyEntry> {
         let after = self.places.partition_point(|place| place.data.start <= offset);
         let place = self.places.get(after.checked_sub(1)?)?;
         (offset < place.data.end).then_some(place)
     }
 
     /// Reads only the local header of an entry.
-    fn locate(&self, place: &Place) -> Result<(), ReadError> {
-        let block = self.file.read_range(place.with_header(place.data.start))?;
-        self.found(place, &block, place.data.start)?;
+    fn locate(&self, place: &LazyEntry) -> Result<(), ReadError> {
+        let block = self.file.read_range(place.range_with_header(place.data.start))?;
+        self.located(place, &block, place.data.start)?;
         Ok(())
     }
 
     /// Compares the local header at the start of `block` with the directory. Data from the offset `asked` on are kept.
-    fn found<'p>(&self, place: &'p Place, block: &Bytes, asked: u64) -> Result<&'p Found, ReadError> {
+    fn located<'p>(&self, place: &'p LazyEntry, block: &Bytes, asked: u64) -> Result<&'p LocatedEntry, ReadError> {
         let wrong = |error: Error| io::Error::new(io::ErrorKind::InvalidData, error);
         let central = Header::central(self.directory.tail(), place.line).map_err(wrong)?;
         let none = || wrong(Error::NoLocal { name: central.display_name(), offset: place.header_offset });
@@ -144,7 +144,7 @@ impl LazyHeaders {
             self.file.read_range(place.header_offset..end)?
         };
         let local = Header::local(&header).ok_or_else(none)?;
-        agree(&central, &local).map_err(wrong)?;
+        compare_headers(&central, &local).map_err(wrong)?;
         let start = place.header_offset.saturating_add(local.span);
         let extra = start.saturating_sub(place.data.start);
         if place.data.end.saturating_add(extra) > place.limit {
@@ -157,13 +157,13 @@ impl LazyHeaders {
         let data = data.get(..within(place.data.end)).unwrap_or(data);
         // The data are copied, because a slice would keep the whole block in memory.
         let kept = Bytes::copy_from_slice(data.get(within(asked)..).unwrap_or_default());
-        Ok(place.found.get_or_init(|| Found { extra, kept, kept_at: asked }))
+        Ok(place.found.get_or_init(|| LocatedEntry { extra, surplus: kept, surplus_offset: asked }))
     }
 
     /// Returns the data of `range` from `block`, which starts with the entry's local header. Data after the end of the
     /// block, because of a long extra field, are read from the file.
-    fn data(&self, place: &Place, range: &Range<u64>, block: &Bytes) -> Result<Bytes, ReadError> {
-        let found = self.found(place, block, range.end)?;
+    fn data_from_block(&self, place: &LazyEntry, range: &Range<u64>, block: &Bytes) -> Result<Bytes, ReadError> {
+        let found = self.located(place, block, range.end)?;
         let in_block = |offset: u64| {
             let at = offset.saturating_add(found.extra).saturating_sub(place.header_offset);
             usize::try_from(at).unwrap_or(usize::MAX)
@@ -181,9 +181,9 @@ impl LazyHeaders {
     }
 
     /// Reads data of an entry whose local header was read.
-    fn read_found(&self, found: &Found, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
-        let kept = offset.checked_sub(found.kept_at).and_then(|from| usize::try_from(from).ok());
-        let kept = kept.and_then(|from| found.kept.get(from..)).unwrap_or_default();
+    fn read_located(&self, found: &LocatedEntry, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        let kept = offset.checked_sub(found.surplus_offset).and_then(|from| usize::try_from(from).ok());
+        let kept = kept.and_then(|from| found.surplus.get(from..)).unwrap_or_default();
         let (known, rest) = buffer.split_at_mut(kept.len().min(buffer.len()));
         known.copy_from_slice(kept.get(..known.len()).unwrap_or_default());
         if rest.is_empty() {
@@ -194,10 +194,10 @@ impl LazyHeaders {
     }
 }
 
-impl Place {
+impl LazyEntry {
     /// Returns the range of the file with the local header and the data up to `end`, if the extra field is short.
-    fn with_header(&self, end: u64) -> Range<u64> {
-        self.header_offset..end.saturating_add(EXTRA).min(self.limit)
+    fn range_with_header(&self, end: u64) -> Range<u64> {
+        self.header_offset..end.saturating_add(EXTRA_READ_LEN).min(self.limit)
     }
 }
 
@@ -211,13 +211,13 @@ impl Source for LazyHeaders {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
-        let Some(place) = self.place(offset) else { return self.file.read_at(buffer, offset) };
+        let Some(place) = self.entry_containing(offset) else { return self.file.read_at(buffer, offset) };
         let end = offset.saturating_add(buffer.len() as u64);
         if end > place.data.end {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         if let Some(found) = place.found.get() {
-            return self.read_found(found, buffer, offset);
+            return self.read_located(found, buffer, offset);
         }
         let bytes = self.read_range(offset..end)?;
         buffer.copy_from_slice(bytes.get(..buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -225,7 +225,7 @@ impl Source for LazyHeaders {
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
-        let place = |range: &Range<u64>| self.place(range.start).filter(|_| range.start < range.end);
+        let place = |range: &Range<u64>| self.entry_containing(range.start).filter(|_| range.start < range.end);
         let mut asked = Vec::with_capacity(ranges.len());
         for range in ranges {
             let Some(place) = place(range) else {
@@ -235,14 +235,14 @@ impl Source for LazyHeaders {
             if range.end > place.data.end {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            if range.start.saturating_sub(place.data.start) > NEAR && place.found.get().is_none() {
+            if range.start.saturating_sub(place.data.start) > HEADER_DISTANCE_MAX && place.found.get().is_none() {
                 self.locate(place)?;
             }
             asked.push(match place.found.get() {
-                Some(Found { extra, .. }) => {
+                Some(LocatedEntry { extra, .. }) => {
                     range.start.saturating_add(*extra)..range.end.saturating_add(*extra)
                 }
-                None => place.with_header(range.end),
+                None => place.range_with_header(range.end),
             });
         }
         let read = self.file.read_ranges(&asked)?;
@@ -250,7 +250,7 @@ impl Source for LazyHeaders {
         for ((range, asked), block) in ranges.iter().zip(asked).zip(read) {
             parts.push(match place(range).filter(|place| asked.start == place.header_offset) {
                 None => block,
-                Some(place) => self.data(place, range, &block)?,
+                Some(place) => self.data_from_block(place, range, &block)?,
             });
         }
         Ok(parts)

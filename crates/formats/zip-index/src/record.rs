@@ -48,9 +48,9 @@ impl From<u16> for Method {
 }
 
 /// Reader of consecutive little-endian fields.
-struct Fields<'a>(&'a [u8]);
+struct FieldReader<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(n)?;
         self.0 = rest;
@@ -106,7 +106,7 @@ impl<'b> Tail<'b> {
 
 /// Contents of the end-of-central-directory record and of the zip64 end record.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct EndRecords {
     pub(crate) entries: u64,
     pub(crate) directory_offset: u64,
     pub(crate) directory_len: u64,
@@ -118,7 +118,7 @@ pub(crate) struct End {
     pub(crate) one_disk: bool,
 }
 
-impl End {
+impl EndRecords {
     /// Length of the last end record without its comment, in bytes.
     pub(crate) const LEN: u64 = Self::RECORD as u64;
     const RECORD: usize = 22;
@@ -129,7 +129,7 @@ impl End {
     }
 
     /// Maximum total length of the end records with the longest comment, in bytes.
-    pub(crate) const MAX: u64 = 56 + 20 + Self::LEN + u16::MAX as u64;
+    pub(crate) const END_RECORDS_MAX: u64 = 56 + 20 + Self::LEN + u16::MAX as u64;
 
     pub(crate) fn read(tail: Tail<'_>) -> Result<Self> {
         let Tail { bytes, start } = tail;
@@ -143,18 +143,18 @@ impl End {
                     .is_some_and(|comment| record.len() == Self::RECORD.saturating_add(usize::from(comment)))
         });
         let at = at.ok_or(Error::NoEnd { len: tail.file_len() })?;
-        Self::at(tail, start.saturating_add(at as u64))
+        Self::read_at_offset(tail, start.saturating_add(at as u64))
     }
 
     /// Reads the last record with the signature, whatever bytes follow it.
-    pub(crate) fn last(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn read_last_signature(bytes: &[u8]) -> Option<Self> {
         let at = bytes.windows(4).rposition(|window| window == b"PK\x05\x06")?;
-        Self::at(bytes.into(), at as u64).ok()
+        Self::read_at_offset(bytes.into(), at as u64).ok()
     }
 
     /// Returns the start of the archive that ends at the end of `bytes`, to which its offsets are relative. Returns
     /// `None` if the end records disagree.
-    pub(crate) fn start(bytes: &[u8]) -> Option<u64> {
+    pub(crate) fn archive_start(bytes: &[u8]) -> Option<u64> {
         let at = bytes.len().checked_sub(Self::RECORD)? as u64;
         let tail = Tail::from(bytes);
         let (disks, narrow) = Self::parse(tail, at).filter(|_| bytes.ends_with(&[0, 0]))?;
@@ -174,16 +174,16 @@ impl End {
         (start.is_none_or(|start| start == first) && has_header).then_some(first)
     }
 
-    fn at(tail: Tail<'_>, at: u64) -> Result<Self> {
+    fn read_at_offset(tail: Tail<'_>, at: u64) -> Result<Self> {
         let (disks, end) = Self::parse(tail, at).ok_or(Error::NoEnd { len: tail.file_len() })?;
         let Some((wide_offset, wide_disk, wide_disks)) = at.checked_sub(20).and_then(|at| locator(tail, at))
         else {
-            return if disks == 0 { Ok(end) } else { Err(Error::Disks) };
+            return if disks == 0 { Ok(end) } else { Err(Error::MultipleDisks) };
         };
         let mut wide = Self::parse_wide(tail, wide_offset)
             .ok_or(Error::NoRecord { record: "zip64 end of central directory", offset: wide_offset })?;
         if wide_disks > 1 {
-            return Err(Error::Disks);
+            return Err(Error::MultipleDisks);
         }
         for (what, narrow, value, full) in [
             ("the number of entries", end.entries, wide.entries, FULL_16),
@@ -199,7 +199,7 @@ impl End {
     }
 
     fn parse(tail: Tail<'_>, offset: u64) -> Option<(u64, Self)> {
-        let mut fields = Fields(tail.starting_at(offset)?);
+        let mut fields = FieldReader(tail.starting_at(offset)?);
         fields.signature(*b"PK\x05\x06")?;
         let disks = u64::from(fields.u16()?).checked_add(u64::from(fields.u16()?))?;
         let here = u64::from(fields.u16()?);
@@ -211,7 +211,7 @@ impl End {
     }
 
     fn parse_wide(tail: Tail<'_>, offset: u64) -> Option<Self> {
-        let mut fields = Fields(tail.starting_at(offset)?);
+        let mut fields = FieldReader(tail.starting_at(offset)?);
         fields.signature(*b"PK\x06\x06")?;
         fields.take(8 + 2 + 2)?; // its length, versions
         let disks = fields.u32()?.checked_add(fields.u32()?)?;
@@ -226,7 +226,7 @@ impl End {
 
 /// Returns the zip64 end record's offset, its disk and the number of disks, if there is a locator at `offset`.
 fn locator(tail: Tail<'_>, offset: u64) -> Option<(u64, u64, u64)> {
-    let mut fields = Fields(tail.starting_at(offset)?);
+    let mut fields = FieldReader(tail.starting_at(offset)?);
     fields.signature(*b"PK\x06\x07")?;
     let disk = fields.u32()?;
     Some((fields.u64()?, disk, fields.u32()?))
@@ -246,16 +246,16 @@ pub(crate) struct Header<'a> {
     /// Length of this header in bytes.
     pub(crate) span: u64,
     /// System (upper byte) and version of the writing program; 0 in a local header.
-    pub(crate) made_by: u16,
+    pub(crate) version_made_by: u16,
     /// Version of the zip format that a reader needs.
     pub(crate) version: u16,
     /// MS-DOS time (lower half) and date (upper half).
     pub(crate) time: u64,
     /// Number of the disk with the local header. This field and the attributes are 0 in a local header.
     pub(crate) disk: u16,
-    pub(crate) internal: u16,
+    pub(crate) internal_attributes: u16,
     /// External attributes: on Unix the file mode in the upper half.
-    pub(crate) external: u64,
+    pub(crate) external_attributes: u64,
     pub(crate) extra: &'a [u8],
 }
 
@@ -268,7 +268,7 @@ impl<'a> Header<'a> {
     /// Returns the length of the central header at `offset`: 46 bytes, and its name, extra field and comment.
     pub(crate) fn central_span(tail: Tail<'_>, offset: u64) -> Result<u64> {
         let span = || {
-            let mut fields = Fields(tail.starting_at(offset)?);
+            let mut fields = FieldReader(tail.starting_at(offset)?);
             fields.signature(*b"PK\x01\x02")?;
             fields.take(24)?;
             let lengths = [fields.u16()?, fields.u16()?, fields.u16()?];
@@ -287,13 +287,13 @@ impl<'a> Header<'a> {
 
     /// Returns the length of the local header at the start of `bytes`.
     pub(crate) fn local_span(bytes: &[u8]) -> Option<usize> {
-        let mut lengths = Fields(bytes.get(Self::LOCAL_MIN.checked_sub(4)?..)?);
+        let mut lengths = FieldReader(bytes.get(Self::LOCAL_MIN.checked_sub(4)?..)?);
         let name_and_extra = usize::from(lengths.u16()?).checked_add(lengths.u16()?.into())?;
         name_and_extra.checked_add(Self::LOCAL_MIN)
     }
 
     fn parse(whole: &'a [u8], central: bool) -> Option<Self> {
-        let mut fields = Fields(whole);
+        let mut fields = FieldReader(whole);
         fields.signature(if central { *b"PK\x01\x02" } else { *b"PK\x03\x04" })?;
         let made_by = if central { fields.u16()? } else { 0 };
         let version = fields.u16()?;
@@ -326,21 +326,21 @@ impl<'a> Header<'a> {
             name,
             local_offset,
             span,
-            made_by,
+            version_made_by: made_by,
             version,
             time,
             disk,
-            internal,
-            external,
+            internal_attributes: internal,
+            external_attributes: external,
             extra,
         };
-        header.widen()?;
+        header.apply_zip64()?;
         Some(header)
     }
 
     /// Replaces full 32-bit fields with the values of the zip64 extra field, in the order of APPNOTE 4.5.3.
-    fn widen(&mut self) -> Option<()> {
-        let mut wide = Fields(zip64(self.extra).unwrap_or_default());
+    fn apply_zip64(&mut self) -> Option<()> {
+        let mut wide = FieldReader(zip64(self.extra).unwrap_or_default());
         for field in [&mut self.len, &mut self.compressed_len, &mut self.local_offset] {
             // A full field without a zip64 value is a length of 2^32 - 1 bytes.
             if *field == FULL_32 && !wide.0.is_empty() {
@@ -357,7 +357,7 @@ impl<'a> Header<'a> {
 
     /// Returns the file type bits of the Unix mode, which only a central header has.
     pub(crate) fn file_type(&self) -> u64 {
-        (self.external >> 16) & FILE_TYPE
+        (self.external_attributes >> 16) & FILE_TYPE
     }
 
     /// Returns true if the entry is a symbolic link.
@@ -374,14 +374,14 @@ impl<'a> Header<'a> {
     }
 
     /// Returns true if there are several zip64 fields: some readers use the first field, other readers the last.
-    pub(crate) fn has_zip64_twice(&self) -> bool {
-        Extra(self.extra).flatten().filter(|(id, _)| *id == ZIP64).count() > 1
+    pub(crate) fn has_duplicate_zip64(&self) -> bool {
+        ExtraFields(self.extra).flatten().filter(|(id, _)| *id == ZIP64).count() > 1
     }
 
     /// Returns a name in the extra field that differs from the name in the header. Some readers, such as Info-ZIP's
     /// unzip, use the name in the extra field.
-    pub(crate) fn other_name(&self) -> Option<&'a [u8]> {
-        let names = Extra(self.extra).flatten().filter(|(id, _)| *id == UNICODE_PATH);
+    pub(crate) fn conflicting_unicode_name(&self) -> Option<&'a [u8]> {
+        let names = ExtraFields(self.extra).flatten().filter(|(id, _)| *id == UNICODE_PATH);
         names.filter_map(|(_, data)| data.get(5..)).find(|name| *name != self.name)
     }
 
@@ -393,17 +393,17 @@ impl<'a> Header<'a> {
 /// Returns the zip64 field of an extra field. Bytes after a field that is too long are ignored: the only other field in
 /// PyTorch's files is their padding.
 fn zip64(extra: &[u8]) -> Option<&[u8]> {
-    Extra(extra).map_while(|field| field).find(|(id, _)| *id == ZIP64).map(|(_, data)| data)
+    ExtraFields(extra).map_while(|field| field).find(|(id, _)| *id == ZIP64).map(|(_, data)| data)
 }
 
 /// Iterator over the fields of an extra field, each with its id; the last item is `None` if the field is truncated.
-pub(crate) struct Extra<'a>(pub(crate) &'a [u8]);
+pub(crate) struct ExtraFields<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Iterator for Extra<'a> {
+impl<'a> Iterator for ExtraFields<'a> {
     type Item = Option<(u16, &'a [u8])>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut fields = Fields(std::mem::take(&mut self.0));
+        let mut fields = FieldReader(std::mem::take(&mut self.0));
         if fields.0.is_empty() {
             return None;
         }
@@ -449,11 +449,11 @@ mod tests {
     #[test]
     fn the_start_of_an_archive_is_where_its_offsets_count_from() {
         let whole = [body(), narrow(10, 47, 1)].concat();
-        assert_eq!(End::start(&whole), Some(0));
-        assert_eq!(End::start(&[b"12345", &whole[..]].concat()), Some(5));
+        assert_eq!(EndRecords::archive_start(&whole), Some(0));
+        assert_eq!(EndRecords::archive_start(&[b"12345", &whole[..]].concat()), Some(5));
         // Without entries, only the numbers in the end record determine the start of the archive.
-        assert_eq!(End::start(&narrow(0, 0, 0)), Some(0));
-        assert_eq!(End::start(&[b"12345", &narrow(0, 0, 0)[..]].concat()), Some(5));
+        assert_eq!(EndRecords::archive_start(&narrow(0, 0, 0)), Some(0));
+        assert_eq!(EndRecords::archive_start(&[b"12345", &narrow(0, 0, 0)[..]].concat()), Some(5));
         for wrong in [
             Vec::new(),
             whole[..whole.len() - 1].to_vec(),
@@ -467,13 +467,13 @@ mod tests {
             [body(), narrow(10, 46, 1)].concat(),
             narrow(0, 0, 1),
         ] {
-            assert_eq!(End::start(&wrong), None, "{}", wrong.escape_ascii());
+            assert_eq!(EndRecords::archive_start(&wrong), None, "{}", wrong.escape_ascii());
         }
         // A disk number that is not zero.
         let mut disks = whole;
         let at = disks.len() - 22 + 4;
         disks[at] = 1;
-        assert_eq!(End::start(&disks), None);
+        assert_eq!(EndRecords::archive_start(&disks), None);
     }
 
     #[test]
@@ -481,14 +481,14 @@ mod tests {
         let zip64 = |offset, end: &[u8]| [&body()[..], &wide(10, 47, 1), &locator(offset), end].concat();
         let full = narrow(u32::MAX, u32::MAX, u16::MAX);
         let whole = zip64(57, &full);
-        assert_eq!(End::start(&whole), Some(0));
-        assert_eq!(End::start(&[b"12345", &whole[..]].concat()), Some(5));
+        assert_eq!(EndRecords::archive_start(&whole), Some(0));
+        assert_eq!(EndRecords::archive_start(&[b"12345", &whole[..]].concat()), Some(5));
         // The locator's offset is not the offset of the record before it.
-        assert_eq!(End::start(&zip64(56, &full)), None);
-        assert_eq!(End::start(&zip64(58, &full)), None);
-        assert_eq!(End::start(&zip64(u64::MAX, &full)), None);
+        assert_eq!(EndRecords::archive_start(&zip64(56, &full)), None);
+        assert_eq!(EndRecords::archive_start(&zip64(58, &full)), None);
+        assert_eq!(EndRecords::archive_start(&zip64(u64::MAX, &full)), None);
         // No zip64 end record precedes the locator: the end record decides, and its numbers are invalid.
         let broken = [&body()[..], &[0; 56], &locator(57), &full].concat();
-        assert_eq!(End::start(&broken), None);
+        assert_eq!(EndRecords::archive_start(&broken), None);
     }
 }

@@ -15,8 +15,8 @@ use std::ops::Range;
 
 use byte_source::PRODUCER;
 
-use crate::entry::{Entry, compared, leads_out};
-use crate::record::{End, Header, Method};
+use crate::entry::{Entry, entry_from_headers, escapes_folder};
+use crate::record::{EndRecords, Header, Method};
 use crate::{Error, Result};
 
 /// Maximum number of collected entries and oddities.
@@ -27,7 +27,7 @@ const CENTRAL: &[u8] = b"PK\x01\x02";
 const DESCRIPTOR: &[u8] = b"PK\x07\x08";
 const END: &[u8] = b"PK\x05\x06";
 /// Lengths of a data descriptor in bytes: with or without signature, with 32-bit or 64-bit sizes.
-const DESCRIPTORS: [usize; 4] = [12, 16, 20, 24];
+const DESCRIPTOR_LENS: [usize; 4] = [12, 16, 20, 24];
 
 /// Entries and oddities of a zip file that may be damaged or ambiguous.
 #[derive(Clone, Debug, Default)]
@@ -36,10 +36,10 @@ pub struct Survey {
     pub entries: Vec<Entry>,
     pub oddities: Vec<Oddity>,
     /// True if there were more entries or oddities than the maximum.
-    pub cut: bool,
+    pub is_incomplete: bool,
     /// True if the file ends before its directory, like an interrupted download. The entries are then those whose local
     /// headers are in the file.
-    pub is_cut: bool,
+    pub ends_before_directory: bool,
 }
 
 /// An oddity of a zip file.
@@ -55,27 +55,27 @@ impl Survey {
     /// Surveys `bytes`, all bytes of a zip file.
     pub fn read(bytes: &[u8]) -> Self {
         let mut survey = Self::default();
-        if bytes.starts_with(LOCAL) && find(bytes, END).is_none() {
-            survey.interrupted(bytes);
+        if bytes.starts_with(LOCAL) && find_subslice(bytes, END).is_none() {
+            survey.survey_interrupted(bytes);
             return survey;
         }
-        match survey.directory(bytes) {
-            Some(start) => survey.hidden(bytes, start),
+        match survey.survey_directory(bytes) {
+            Some(start) => survey.survey_gaps(bytes, start),
             // A file without a directory has only local headers.
-            None => survey.unlisted(bytes, 0..bytes.len(), false),
+            None => survey.survey_unlisted_entries(bytes, 0..bytes.len(), false),
         }
-        survey.overlaps_and_duplicates();
-        survey.links(bytes);
+        survey.survey_conflicts();
+        survey.survey_links(bytes);
         survey
     }
 
     /// Returns the byte ranges of the archives in `bytes` if `bytes` are a sequence of complete archives, else an empty
     /// list. `torch.distributed.checkpoint` writes one archive for each tensor into a `.distcp` file.
-    pub fn sequence(bytes: &[u8]) -> Vec<Range<usize>> {
+    pub fn archive_ranges(bytes: &[u8]) -> Vec<Range<usize>> {
         let mut parts = Vec::new();
         let mut end = bytes.len();
         while end > 0 {
-            let start = bytes.get(..end).and_then(End::start).and_then(|start| usize::try_from(start).ok());
+            let start = bytes.get(..end).and_then(EndRecords::archive_start).and_then(|start| usize::try_from(start).ok());
             let Some(start) = start.filter(|start| *start < end && parts.len() < ENTRIES_MAX) else {
                 return Vec::new();
             };
@@ -92,40 +92,40 @@ impl Survey {
         let from = bytes.len().saturating_sub(usize::from(u16::MAX).saturating_add(22));
         let tail = bytes.get(from..).unwrap_or_default();
         // Most files have no such record, and are rejected without further search.
-        find(tail, END).is_some()
-            && End::last(bytes).is_some_and(|end| Header::central(bytes.into(), end.directory_offset).is_ok())
+        find_subslice(tail, END).is_some()
+            && EndRecords::read_last_signature(bytes).is_some_and(|end| Header::central(bytes.into(), end.directory_offset).is_ok())
     }
 
     /// Returns true if `bytes` end with valid end records of a zip file.
     pub fn ends_as_zip(bytes: &[u8]) -> bool {
-        End::read(bytes.into()).is_ok()
+        EndRecords::read(bytes.into()).is_ok()
     }
 
-    fn odd(&mut self, kind: &'static str, text: String) {
+    fn add_oddity(&mut self, kind: &'static str, text: String) {
         if self.oddities.len() >= ODDITIES_MAX {
-            self.cut = true;
+            self.is_incomplete = true;
         } else {
             self.oddities.push(Oddity { kind, text });
         }
     }
 
     /// Reads the entries of the directory and returns the directory's offset.
-    fn directory(&mut self, bytes: &[u8]) -> Option<usize> {
-        let end = match End::read(bytes.into()) {
+    fn survey_directory(&mut self, bytes: &[u8]) -> Option<usize> {
+        let end = match EndRecords::read(bytes.into()) {
             Ok(end) => end,
             Err(error) => {
-                self.odd(kind(&error), error.to_string());
-                let end = End::last(bytes)?;
-                let trailing = (bytes.len() as u64).saturating_sub(end.offset).saturating_sub(End::LEN);
-                self.odd("trailing", format!("{trailing} bytes follow the record that ends the archive"));
+                self.add_oddity(oddity_kind(&error), error.to_string());
+                let end = EndRecords::read_last_signature(bytes)?;
+                let trailing = (bytes.len() as u64).saturating_sub(end.offset).saturating_sub(EndRecords::LEN);
+                self.add_oddity("trailing", format!("{trailing} bytes follow the record that ends the archive"));
                 end
             }
         };
-        let comment = usize::try_from(end.record.saturating_add(End::LEN)).ok();
+        let comment = usize::try_from(end.record.saturating_add(EndRecords::LEN)).ok();
         let comment = comment.and_then(|start| bytes.get(start..)).unwrap_or_default();
         // Archives that this program wrote have the program's name as their comment.
         if !comment.is_empty() && comment != PRODUCER.as_bytes() && self.oddities.is_empty() {
-            self.odd("comment", format!("a comment of {} bytes ends the archive", comment.len()));
+            self.add_oddity("comment", format!("a comment of {} bytes ends the archive", comment.len()));
         }
         // Bytes before an archive shift all of its offsets; some readers compensate for the shift.
         let start = end.offset.saturating_sub(end.directory_len);
@@ -137,7 +137,7 @@ impl Survey {
         };
         let moved = if start == end.directory_offset { 0 } else { moved };
         if moved > 0 {
-            self.odd(
+            self.add_oddity(
                 "prepended",
                 format!("the archive starts {moved} bytes later in the file than its directory says"),
             );
@@ -148,43 +148,43 @@ impl Survey {
             && let Ok(mut central) = Header::central(bytes.into(), offset)
         {
             if self.entries.len() >= ENTRIES_MAX {
-                self.cut = true;
+                self.is_incomplete = true;
                 break;
             }
             central.local_offset = central.local_offset.saturating_add(moved);
-            self.listed(bytes, &central, start);
+            self.survey_listed_entry(bytes, &central, start);
             offset = offset.saturating_add(central.span);
             count = count.saturating_add(1);
         }
         if count != end.entries {
-            self.odd(
+            self.add_oddity(
                 "directory",
                 format!("the directory lists {count} entries, its end record counts {}", end.entries),
             );
         }
         if offset != end.offset {
             let (gap, at) = (end.offset.abs_diff(offset), offset);
-            self.odd("gap", format!("{gap} bytes at offset 0x{at:x} follow the directory's last entry"));
+            self.add_oddity("gap", format!("{gap} bytes at offset 0x{at:x} follow the directory's last entry"));
         }
         usize::try_from(start).ok()
     }
 
     /// Adds an entry of the directory, or the fault that [`Index`](crate::Index) finds with the entries that other
     /// readers see.
-    fn listed(&mut self, bytes: &[u8], central: &Header<'_>, limit: u64) {
+    fn survey_listed_entry(&mut self, bytes: &[u8], central: &Header<'_>, limit: u64) {
         let offset = central.local_offset;
         let past = || Error::PastEnd { name: central.display_name(), end: offset, limit };
         let local = if offset < limit { local_header(bytes, offset) } else { Err(past()) };
-        let error = match local.and_then(|local| compared(central, &local, limit)) {
+        let error = match local.and_then(|local| entry_from_headers(central, &local, limit)) {
             Ok(entry) => return self.entries.push(entry),
             Err(error) => error,
         };
-        self.odd(kind(&error), error.to_string());
+        self.add_oddity(oddity_kind(&error), error.to_string());
         let Ok(local) = local_header(bytes, central.local_offset) else { return };
         let start = central.local_offset.saturating_add(local.span);
         // Some readers use the sizes in the directory, other readers the sizes in the local header.
         for (header, name) in [(central, central.display_name()), (&local, local.display_name())] {
-            let Some(found) = Entry::lenient(header, name, central.local_offset, start, bytes.len()) else {
+            let Some(found) = Entry::from_header_lenient(header, name, central.local_offset, start, bytes.len()) else {
                 continue;
             };
             let same = |entry: &Entry| entry.name == found.name && entry.data == found.data;
@@ -195,22 +195,22 @@ impl Survey {
     }
 
     /// Searches the gaps between entries for local headers that the directory does not list, and for other bytes.
-    fn hidden(&mut self, bytes: &[u8], end: usize) {
+    fn survey_gaps(&mut self, bytes: &[u8], end: usize) {
         let mut known: Vec<Range<usize>> = self.entries.iter().map(Entry::span).collect();
         known.sort_by_key(|range| (range.start, range.end));
         let mut at = 0;
         for next in known.into_iter().chain(std::iter::once(end..end)) {
             if next.start > at {
-                self.gap(bytes, at..next.start);
+                self.survey_gap(bytes, at..next.start);
             }
             at = at.max(next.end);
         }
     }
 
-    fn gap(&mut self, bytes: &[u8], range: Range<usize>) {
+    fn survey_gap(&mut self, bytes: &[u8], range: Range<usize>) {
         let Some(gap) = bytes.get(range.clone()) else { return };
         let descriptor = range.start > 0
-            && DESCRIPTORS.contains(&gap.len())
+            && DESCRIPTOR_LENS.contains(&gap.len())
             && (gap.starts_with(DESCRIPTOR) || matches!(gap.len(), 12 | 20));
         if descriptor {
             return;
@@ -218,19 +218,19 @@ impl Survey {
         let (len, at) = (gap.len(), range.start);
         let place = if at == 0 { "before the first entry" } else { "that belong to no entry" };
         let kind = if at == 0 { "prepended" } else { "gap" };
-        self.odd(kind, format!("{len} bytes {place} at offset 0x{at:x}"));
-        self.unlisted(bytes, range, true);
+        self.add_oddity(kind, format!("{len} bytes {place} at offset 0x{at:x}"));
+        self.survey_unlisted_entries(bytes, range, true);
     }
 
     /// Searches a range of the file for local headers.
-    fn unlisted(&mut self, bytes: &[u8], range: Range<usize>, report: bool) {
+    fn survey_unlisted_entries(&mut self, bytes: &[u8], range: Range<usize>, report: bool) {
         let (gap, at) = (bytes.get(range.clone()).unwrap_or_default(), range.start);
         let mut start = 0_usize;
-        while let Some(found) = find(gap.get(start..).unwrap_or_default(), LOCAL) {
+        while let Some(found) = find_subslice(gap.get(start..).unwrap_or_default(), LOCAL) {
             let offset = at.saturating_add(start).saturating_add(found);
             start = start.saturating_add(found).saturating_add(4);
             if self.entries.len() >= ENTRIES_MAX {
-                self.cut = true;
+                self.is_incomplete = true;
                 return;
             }
             let Ok(local) = local_header(bytes, offset as u64) else { continue };
@@ -238,33 +238,33 @@ impl Survey {
             let name = local.display_name();
             if report {
                 let shown = name.escape_debug();
-                self.odd(
+                self.add_oddity(
                     "unlisted",
                     format!("entry `{shown}` at offset 0x{offset:x} is not listed in the directory"),
                 );
             }
-            self.entries.extend(Entry::lenient(&local, name, offset as u64, data, range.end));
+            self.entries.extend(Entry::from_header_lenient(&local, name, offset as u64, data, range.end));
         }
     }
 
-    fn overlaps_and_duplicates(&mut self) {
+    fn survey_conflicts(&mut self) {
         // Two interpretations of one entry overlap, but they are not two entries.
         let mut offsets = HashSet::new();
         let entries = self.entries.iter().filter(|entry| offsets.insert(entry.header_offset));
         let entries: Vec<Entry> = entries.cloned().collect();
-        let (overlaps, duplicates) = (overlaps(&entries), duplicates(&entries));
+        let (overlaps, duplicates) = (overlap_errors(&entries), duplicate_errors(&entries));
         let mut reported = HashSet::new();
         for error in overlaps.into_iter().chain(duplicates) {
             let text = error.to_string();
             if reported.insert(text.clone()) {
-                self.odd(kind(&error), text);
+                self.add_oddity(oddity_kind(&error), text);
             }
         }
         let unsafe_names: Vec<String> = self.entries.iter().map(|entry| entry.name.clone()).collect();
-        for name in unsafe_names.into_iter().filter(|name| leads_out(name)) {
-            let text = Error::Path { name }.to_string();
+        for name in unsafe_names.into_iter().filter(|name| escapes_folder(name)) {
+            let text = Error::UnsafePath { name }.to_string();
             if !self.oddities.iter().any(|oddity| oddity.text == text) {
-                self.odd("path", text);
+                self.add_oddity("path", text);
             }
         }
     }
@@ -278,7 +278,7 @@ impl Entry {
     }
 
     /// Returns the entry that a header describes, with the data from `start` on truncated at `limit`.
-    fn lenient(header: &Header<'_>, name: String, offset: u64, start: u64, limit: usize) -> Option<Self> {
+    fn from_header_lenient(header: &Header<'_>, name: String, offset: u64, start: u64, limit: usize) -> Option<Self> {
         let limit = Some(limit as u64).filter(|limit| start <= *limit)?;
         let (method, len) = (Method::from(header.method), header.compressed_len);
         // Data of unknown length may extend to the next record.
@@ -290,13 +290,13 @@ impl Entry {
             len: header.len,
             crc: u32::try_from(header.crc).unwrap_or_default(),
             header_offset: offset,
-            link: header.is_link(),
+            is_link: header.is_link(),
         })
     }
 }
 
 /// Returns an error for each entry that overlaps the previous entry.
-fn overlaps(entries: &[Entry]) -> Vec<Error> {
+fn overlap_errors(entries: &[Entry]) -> Vec<Error> {
     let mut by_offset: Vec<&Entry> = entries.iter().collect();
     by_offset.sort_by_key(|entry| entry.header_offset);
     let overlap = |pair: &[&Entry]| match pair {
@@ -311,7 +311,7 @@ fn overlaps(entries: &[Entry]) -> Vec<Error> {
 }
 
 /// Returns an error for each entry whose name repeats the name of an earlier entry.
-fn duplicates(entries: &[Entry]) -> Vec<Error> {
+fn duplicate_errors(entries: &[Entry]) -> Vec<Error> {
     let mut by_name: Vec<&Entry> = entries.iter().collect();
     by_name.sort_by(|a, b| a.name.cmp(&b.name).then(a.header_offset.cmp(&b.header_offset)));
     let duplicate = |pair: &[&Entry]| match pair {
@@ -332,27 +332,27 @@ fn local_header(bytes: &[u8], offset: u64) -> Result<Header<'_>> {
 }
 
 /// Returns the oddity kind of an error.
-fn kind(error: &Error) -> &'static str {
+fn oddity_kind(error: &Error) -> &'static str {
     match error {
         Error::NoEnd { .. } => "cut",
-        Error::Disks | Error::Disagreement { .. } => "directory",
+        Error::MultipleDisks | Error::Disagreement { .. } => "directory",
         Error::NoRecord { .. }
         | Error::NoLocal { .. }
         | Error::PastEnd { .. }
-        | Error::Unread { .. }
+        | Error::RecordUnreadable { .. }
         | Error::NotInMemory
-        | Error::LongDirectory { .. } => "missing",
-        Error::Renamed { .. } | Error::Local { .. } | Error::TwoZip64 { .. } | Error::TwoNames { .. } => {
+        | Error::DirectoryTooLong { .. } => "missing",
+        Error::NameMismatch { .. } | Error::HeaderMismatch { .. } | Error::DuplicateZip64 { .. } | Error::SecondName { .. } => {
             "disagreement"
         }
         Error::Overlap { .. } => "overlap",
         Error::Duplicate { .. } => "duplicate",
-        Error::Path { .. } => "path",
+        Error::UnsafePath { .. } => "path",
         Error::Encrypted { .. } => "encrypted",
         Error::Patch { .. } => "patch",
     }
 }
 
-fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+fn find_subslice(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }

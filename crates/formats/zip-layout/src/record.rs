@@ -3,9 +3,9 @@
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
 /// Value of a 32-bit field that refers to the zip64 extra field.
-const LIMIT_32: u64 = 0xffff_ffff;
+const ZIP64_MARK_32: u64 = 0xffff_ffff;
 /// Value of a 16-bit field that refers to the zip64 end record.
-const LIMIT_16: u64 = 0xffff;
+const ZIP64_MARK_16: u64 = 0xffff;
 /// Flag of an entry whose CRC and sizes are in a data descriptor after the data.
 const FLAG_DESCRIPTOR: u16 = 1 << 3;
 /// Flag of an entry whose name is UTF-8.
@@ -36,15 +36,15 @@ pub(crate) struct Record<'n> {
     /// External attributes: [`FILE`] or [`LINK`].
     pub(crate) attributes: u32,
     /// True if a data descriptor with the CRC follows the data.
-    pub(crate) descriptor: bool,
+    pub(crate) uses_descriptor: bool,
     /// CRC-32 of the decompressed data; not known before the data of an entry with a descriptor are written.
     pub(crate) crc: u32,
 }
 
 /// Appends consecutive little-endian fields to a shared buffer: a zip file can have millions of records.
-struct Fields<'o>(&'o mut Vec<u8>);
+struct FieldWriter<'o>(&'o mut Vec<u8>);
 
-impl Fields<'_> {
+impl FieldWriter<'_> {
     fn u16(self, value: u16) -> Self {
         self.0.extend(value.to_le_bytes());
         self
@@ -82,17 +82,17 @@ impl Fields<'_> {
 }
 
 /// Length of a local header's zip64 extra field, with both sizes, in bytes.
-const WIDE_SIZES: u16 = 4 + 16;
+const ZIP64_SIZES_LEN: u16 = 4 + 16;
 
 impl Record<'_> {
-    fn large(&self) -> bool {
-        self.len.max(self.packed_len) >= LIMIT_32
+    fn needs_zip64_sizes(&self) -> bool {
+        self.len.max(self.packed_len) >= ZIP64_MARK_32
     }
 
     fn version_needed(&self) -> u16 {
         if self.method == ZSTD {
             63
-        } else if self.large() || self.offset >= LIMIT_32 {
+        } else if self.needs_zip64_sizes() || self.offset >= ZIP64_MARK_32 {
             45
         } else {
             20
@@ -101,7 +101,7 @@ impl Record<'_> {
 
     fn flags(&self) -> u16 {
         let utf8 = if self.name.is_ascii() { 0 } else { FLAG_UTF8 };
-        utf8 | if self.descriptor { FLAG_DESCRIPTOR } else { 0 }
+        utf8 | if self.uses_descriptor { FLAG_DESCRIPTOR } else { 0 }
     }
 
     /// Returns the length of the name in bytes, which is checked when an entry is added.
@@ -110,18 +110,18 @@ impl Record<'_> {
     }
 
     /// Appends the local header, padded so that the data start at a multiple of `alignment` bytes.
-    pub(crate) fn local_header(&self, alignment: u64, out: &mut Vec<u8>) {
+    pub(crate) fn append_local_header(&self, alignment: u64, out: &mut Vec<u8>) {
         // With a data descriptor these fields are zero, as APPNOTE 4.4.4 requires.
         let (crc, len, packed) =
-            if self.descriptor { (0, 0, 0) } else { (self.crc, self.len, self.packed_len) };
-        let wide = if self.large() { WIDE_SIZES } else { 0 };
+            if self.uses_descriptor { (0, 0, 0) } else { (self.crc, self.len, self.packed_len) };
+        let wide = if self.needs_zip64_sizes() { ZIP64_SIZES_LEN } else { 0 };
         let unpadded = [30, u64::from(self.name_len()), u64::from(wide)]
             .iter()
             .fold(self.offset, |sum, part| sum.saturating_add(*part));
         let padding = padding_to(unpadded, alignment);
         let extra_len = padding.map_or(wide, |padding| wide.saturating_add(4).saturating_add(padding));
-        let (narrow_len, narrow_packed) = if self.large() { (LIMIT_32, LIMIT_32) } else { (len, packed) };
-        let mut fields = Fields(out)
+        let (narrow_len, narrow_packed) = if self.needs_zip64_sizes() { (ZIP64_MARK_32, ZIP64_MARK_32) } else { (len, packed) };
+        let mut fields = FieldWriter(out)
             .bytes(b"PK\x03\x04")
             .u16(self.version_needed())
             .u16(self.flags())
@@ -134,7 +134,7 @@ impl Record<'_> {
             .u16(self.name_len())
             .u16(extra_len)
             .bytes(self.name.as_bytes());
-        if self.large() {
+        if self.needs_zip64_sizes() {
             fields = fields.u16(1).u16(16).u64(len).u64(packed);
         }
         if let Some(padding) = padding {
@@ -143,9 +143,9 @@ impl Record<'_> {
     }
 
     /// Appends the data descriptor of an entry.
-    pub(crate) fn descriptor(&self, out: &mut Vec<u8>) {
-        let fields = Fields(out).bytes(b"PK\x07\x08").u32(self.crc);
-        if self.large() {
+    pub(crate) fn append_descriptor(&self, out: &mut Vec<u8>) {
+        let fields = FieldWriter(out).bytes(b"PK\x07\x08").u32(self.crc);
+        if self.needs_zip64_sizes() {
             fields.u64(self.packed_len).u64(self.len);
         } else {
             fields.u32_or_full(self.packed_len).u32_or_full(self.len);
@@ -153,18 +153,18 @@ impl Record<'_> {
     }
 
     /// Appends the entry's header in the central directory.
-    pub(crate) fn central_header(&self, out: &mut Vec<u8>) {
+    pub(crate) fn append_central_header(&self, out: &mut Vec<u8>) {
         // Both sizes are in the extra field if one of them is too large.
-        let narrow = |len: u64| if self.large() { LIMIT_32 } else { len };
-        let far = self.offset >= LIMIT_32;
-        let wide_len: u16 = match (self.large(), far) {
+        let narrow = |len: u64| if self.needs_zip64_sizes() { ZIP64_MARK_32 } else { len };
+        let far = self.offset >= ZIP64_MARK_32;
+        let wide_len: u16 = match (self.needs_zip64_sizes(), far) {
             (false, false) => 0,
             (false, true) => 8,
             (true, false) => 16,
             (true, true) => 24,
         };
         let extra_len = if wide_len == 0 { 0 } else { wide_len.saturating_add(4) };
-        let mut fields = Fields(out)
+        let mut fields = FieldWriter(out)
             .bytes(b"PK\x01\x02")
             .u16(MADE_BY)
             .u16(self.version_needed())
@@ -186,7 +186,7 @@ impl Record<'_> {
         if wide_len > 0 {
             fields = fields.u16(1).u16(wide_len);
         }
-        if self.large() {
+        if self.needs_zip64_sizes() {
             fields = fields.u64(self.len).u64(self.packed_len);
         }
         if far {
@@ -222,15 +222,15 @@ fn padding_to(offset: u64, alignment: u64) -> Option<u16> {
 
 /// Appends the records after the central directory: the zip64 end record and locator if a number needs them, then the
 /// end record with the archive's comment.
-pub(crate) fn end(
+pub(crate) fn append_end_records(
     entries: u64,
     directory_offset: u64,
     directory_len: u64,
     comment: &Comment<'_>,
     out: &mut Vec<u8>,
 ) {
-    let mut fields = Fields(out);
-    if entries >= LIMIT_16 || directory_offset >= LIMIT_32 || directory_len >= LIMIT_32 {
+    let mut fields = FieldWriter(out);
+    if entries >= ZIP64_MARK_16 || directory_offset >= ZIP64_MARK_32 || directory_len >= ZIP64_MARK_32 {
         fields = fields
             .bytes(b"PK\x06\x06")
             .u64(44) // bytes of this record after this field

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use byte_source::{Blob, Crc32, ReadError, Sink, WINDOW, Window};
 
-use crate::record::{Comment, FILE, LINK, Record, ZSTD, end};
+use crate::record::{Comment, FILE, LINK, Record, ZSTD, append_end_records};
 
 /// Content of a zip entry.
 #[derive(Clone, Copy)]
@@ -15,14 +15,14 @@ pub enum Content<'b> {
     /// Streamed bytes: the CRC is in a data descriptor after them.
     Blob(&'b dyn Blob),
     /// Compressed bytes: the CRC and both sizes are in the local header.
-    Packed(Packed<'b>),
+    Packed(CompressedContent<'b>),
     /// A symbolic link; the bytes are the path of the target.
     Link(&'b [u8]),
 }
 
 /// Compressed bytes of an entry, with the length and CRC of the original bytes.
 #[derive(Clone, Copy)]
-pub struct Packed<'b> {
+pub struct CompressedContent<'b> {
     pub blob: &'b dyn Blob,
     pub method: Method,
     /// Length before compression, in bytes.
@@ -75,12 +75,12 @@ impl<'b> Entry<'b> {
             packed_len,
             method: 0,
             attributes: FILE,
-            descriptor: false,
+            uses_descriptor: false,
             crc: 0,
         };
         match self.content {
             Content::Bytes(bytes) => record.crc = crc32fast::hash(bytes),
-            Content::Blob(_) => record.descriptor = true,
+            Content::Blob(_) => record.uses_descriptor = true,
             Content::Packed(packed) => {
                 record.len = packed.len;
                 record.crc = packed.crc;
@@ -100,7 +100,7 @@ impl<'b> Entry<'b> {
 
 /// Byte ranges of the entries' data in the zip file that a [`ZipWriter`] writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Layout {
+pub struct ZipLayout {
     /// Byte range of each entry's stored data, without header and descriptor, from the start of the zip file.
     pub data: Vec<Range<u64>>,
     /// Length of the zip file in bytes.
@@ -120,10 +120,10 @@ pub struct Layout {
 ///
 /// # Errors
 /// Returns an error if a name is longer than 65,535 bytes, or the length of the zip file does not fit 64 bits.
-pub fn layout<'b>(entries: impl IntoIterator<Item = Entry<'b>>) -> io::Result<Layout> {
+pub fn layout<'b>(entries: impl IntoIterator<Item = Entry<'b>>) -> io::Result<ZipLayout> {
     let mut plan = Plan::default();
     let data = entries.into_iter().map(|entry| plan.add(&entry)).collect::<io::Result<_>>()?;
-    Ok(Layout { data, len: plan.finish()? })
+    Ok(ZipLayout { data, len: plan.finish()? })
 }
 
 /// Incremental form of [`layout`], for entries that would take too much memory all together.
@@ -145,9 +145,9 @@ impl Plan {
     /// Returns an error if the name is longer than 65,535 bytes, or the length of the zip file does not fit 64 bits.
     pub fn add(&mut self, entry: &Entry<'_>) -> io::Result<Range<u64>> {
         let record = entry.record(self.offset)?;
-        let header = self.len_of(|out| record.local_header(entry.alignment, out));
-        let descriptor = if record.descriptor { self.len_of(|out| record.descriptor(out)) } else { 0 };
-        let line = self.len_of(|out| record.central_header(out));
+        let header = self.len_of(|out| record.append_local_header(entry.alignment, out));
+        let descriptor = if record.uses_descriptor { self.len_of(|out| record.append_descriptor(out)) } else { 0 };
+        let line = self.len_of(|out| record.append_central_header(out));
         let start = self.offset.checked_add(header).ok_or_else(too_large)?;
         let end = start.checked_add(record.packed_len).ok_or_else(too_large)?;
         self.offset = end.checked_add(descriptor).ok_or_else(too_large)?;
@@ -169,9 +169,9 @@ impl Plan {
     /// # Errors
     /// Returns an error if the length does not fit 64 bits, or the comment is longer than 65,535 bytes.
     pub fn finish_with_comment(mut self, comment: &str) -> io::Result<u64> {
-        let comment = checked(comment)?;
+        let comment = checked_comment(comment)?;
         let (entries, offset, directory) = (self.entries, self.offset, self.directory);
-        let end = self.len_of(|out| end(entries, offset, directory, &comment, out));
+        let end = self.len_of(|out| append_end_records(entries, offset, directory, &comment, out));
         offset.checked_add(directory).and_then(|len| len.checked_add(end)).ok_or_else(too_large)
     }
 
@@ -182,7 +182,7 @@ impl Plan {
     }
 }
 
-fn checked(comment: &str) -> io::Result<Comment<'_>> {
+fn checked_comment(comment: &str) -> io::Result<Comment<'_>> {
     Comment::new(comment.as_bytes()).ok_or_else(|| {
         let len = comment.len();
         let text = format!("a zip file holds a comment of at most 65535 bytes, not {len}");
@@ -195,13 +195,13 @@ fn too_large() -> io::Error {
 }
 
 /// Windows smaller than this are collected: sending a header of 100 bytes on its own costs more than copying it.
-const SMALL: usize = WINDOW / 16;
+const COALESCE_BELOW: usize = WINDOW / 16;
 
 /// Writer of a zip file, entry by entry, to a [`Sink`].
 ///
 /// Headers and small contents are collected in windows of at least 64 KiB.
 pub struct ZipWriter<'s> {
-    out: Collected<'s>,
+    out: CoalescingSink<'s>,
     directory: Vec<u8>,
     entries: u64,
 }
@@ -209,7 +209,7 @@ pub struct ZipWriter<'s> {
 impl<'s> ZipWriter<'s> {
     /// Starts a zip file at the sink's next byte.
     pub fn new(sink: &'s mut dyn Sink) -> Self {
-        let out = Collected { sink, small: Vec::new(), sent: 0 };
+        let out = CoalescingSink { sink, collected_bytes: Vec::new(), sent: 0 };
         Self { out, directory: Vec::new(), entries: 0 }
     }
 
@@ -220,18 +220,18 @@ impl<'s> ZipWriter<'s> {
     /// fails.
     pub fn add(&mut self, entry: &Entry<'_>) -> Result<(), ReadError> {
         let mut record = entry.record(self.out.len())?;
-        record.local_header(entry.alignment, &mut self.out.small);
+        record.append_local_header(entry.alignment, &mut self.out.collected_bytes);
         match &entry.content {
             Content::Bytes(bytes) | Content::Link(bytes) => self.out.write_all(bytes)?,
             Content::Blob(blob) => {
-                record.crc = self.pass(*blob, &record)?;
-                record.descriptor(&mut self.out.small);
+                record.crc = self.send_data(*blob, &record)?;
+                record.append_descriptor(&mut self.out.collected_bytes);
             }
             Content::Packed(packed) => {
-                self.pass(packed.blob, &record)?;
+                self.send_data(packed.blob, &record)?;
             }
         }
-        record.central_header(&mut self.directory);
+        record.append_central_header(&mut self.directory);
         self.entries = self.entries.saturating_add(1);
         self.out.flush_if_full()
     }
@@ -249,16 +249,16 @@ impl<'s> ZipWriter<'s> {
     /// # Errors
     /// Returns an error if the sink fails, or the comment is longer than 65,535 bytes.
     pub fn finish_with_comment(mut self, comment: &str) -> Result<(), ReadError> {
-        let comment = checked(comment)?;
+        let comment = checked_comment(comment)?;
         let directory = std::mem::take(&mut self.directory);
         let offset = self.out.len();
         self.out.write_all(&directory)?;
-        end(self.entries, offset, directory.len() as u64, &comment, &mut self.out.small);
+        append_end_records(self.entries, offset, directory.len() as u64, &comment, &mut self.out.collected_bytes);
         self.out.flush()
     }
 
     /// Sends the data of an entry to the sink and returns their CRC-32.
-    fn pass(&mut self, blob: &dyn Blob, record: &Record<'_>) -> Result<u32, ReadError> {
+    fn send_data(&mut self, blob: &dyn Blob, record: &Record<'_>) -> Result<u32, ReadError> {
         let mut sums = Checksum { sink: &mut self.out, crc: Crc32::default(), len: 0 };
         blob.write_to(&mut sums)?;
         if sums.len != record.packed_len {
@@ -271,32 +271,32 @@ impl<'s> ZipWriter<'s> {
 }
 
 /// Sink that collects small windows before it passes them on.
-struct Collected<'s> {
+struct CoalescingSink<'s> {
     sink: &'s mut dyn Sink,
-    small: Vec<u8>,
+    collected_bytes: Vec<u8>,
     /// Number of bytes passed on to the sink.
     sent: u64,
 }
 
-impl Collected<'_> {
+impl CoalescingSink<'_> {
     /// Returns the number of bytes written so far, including collected bytes.
     fn len(&self) -> u64 {
-        self.sent.saturating_add(self.small.len() as u64)
+        self.sent.saturating_add(self.collected_bytes.len() as u64)
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
-        bytes.chunks(SMALL).try_for_each(|chunk| {
-            self.small.extend_from_slice(chunk);
+        bytes.chunks(COALESCE_BELOW).try_for_each(|chunk| {
+            self.collected_bytes.extend_from_slice(chunk);
             self.flush_if_full()
         })
     }
 
     fn flush_if_full(&mut self) -> Result<(), ReadError> {
-        if self.small.len() < SMALL { Ok(()) } else { self.flush() }
+        if self.collected_bytes.len() < COALESCE_BELOW { Ok(()) } else { self.flush() }
     }
 
     fn flush(&mut self) -> Result<(), ReadError> {
-        let small = std::mem::replace(&mut self.small, Vec::with_capacity(2 * SMALL));
+        let small = std::mem::replace(&mut self.collected_bytes, Vec::with_capacity(2 * COALESCE_BELOW));
         if small.is_empty() { Ok(()) } else { self.send(Window::owned(small)) }
     }
 
@@ -306,9 +306,9 @@ impl Collected<'_> {
     }
 }
 
-impl Sink for Collected<'_> {
+impl Sink for CoalescingSink<'_> {
     fn write(&mut self, window: Window) -> Result<(), ReadError> {
-        if window.len() < SMALL {
+        if window.len() < COALESCE_BELOW {
             return self.write_all(&window);
         }
         self.flush()?;
@@ -318,7 +318,7 @@ impl Sink for Collected<'_> {
 
 /// Sink that counts the bytes passing through, and computes their CRC-32.
 struct Checksum<'s, 'o> {
-    sink: &'s mut Collected<'o>,
+    sink: &'s mut CoalescingSink<'o>,
     crc: Crc32,
     len: u64,
 }

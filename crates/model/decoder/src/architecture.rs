@@ -3,9 +3,9 @@
 use std::fmt;
 
 use crate::Result;
-use crate::class::Class;
-use crate::documents::config::Config;
-use crate::facts::Facts;
+use crate::config_defaults::Class;
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::Facts;
 use crate::layout::Layout;
 
 /// A model architecture with a forward implementation.
@@ -17,9 +17,9 @@ pub struct Architecture {
     /// Layouts that checkpoints of this architecture can have.
     pub(crate) layouts: &'static [&'static Layout],
     /// Defaults of the configuration class for keys that config.json omits.
-    pub(crate) config: &'static Class,
+    pub(crate) config_defaults: &'static Class,
     /// Completes the facts common to all architectures with those of this architecture's config.json.
-    pub(crate) facts: fn(&Config, Facts) -> Result<Facts>,
+    pub(crate) read_hyperparameters: fn(&ConfigJson, Facts) -> Result<Facts>,
 }
 
 impl Architecture {
@@ -37,15 +37,15 @@ impl Architecture {
 impl Architecture {
     /// Returns true if checkpoints of this architecture can have a layout of the same owner as `wanted`.
     pub(crate) fn has_layout(&self, wanted: &Layout) -> bool {
-        self.layouts.iter().any(|layout| layout.is(wanted))
+        self.layouts.iter().any(|layout| layout.has_owner_of(wanted))
     }
 
     /// Reads the facts that a config.json of this architecture states.
     ///
     /// # Errors
     /// Returns an error if a value is not one that models of this architecture have.
-    pub(crate) fn facts(&self, config: &Config) -> Result<Facts> {
-        (self.facts)(config, config.facts(self.config)?)
+    pub(crate) fn read_hyperparameters(&self, config: &ConfigJson) -> Result<Facts> {
+        (self.read_hyperparameters)(config, config.common_hyperparameters(self.config_defaults)?)
     }
 }
 

@@ -6,7 +6,7 @@
 use tensor::{Dtype, Tensor, Tensors};
 
 use crate::block::{HeadNorm, NormKind, NormPlace};
-use crate::layout::{Layout, Place};
+use crate::layout::{Layout, WeightPlace};
 use crate::rope::{Llama3, Scaling};
 use crate::sizes::Decoder;
 use crate::weight::{Part, Weight};
@@ -59,13 +59,13 @@ impl Decoder {
             let mut places = self.layout().places(weight);
             let at = places.iter().position(|place| tensors.contains(&place.name)).unwrap_or(0);
             // A weight without a name in the layout counts as missing.
-            let place = if at < places.len() { places.swap_remove(at) } else { Place::nowhere(weight) };
+            let place = if at < places.len() { places.swap_remove(at) } else { WeightPlace::unsupported_weight(weight) };
             let (index, view) =
                 match tensors.position(&place.name).and_then(|index| Some((index, tensors.at(index)?.1))) {
                     Some((index, tensor)) => {
                         first_use(index);
-                        self.check(&place.name, tensor, &self.stored(weight, &place))?;
-                        (index, self.view(weight, &place, tensor)?)
+                        self.check_weight_tensor(&place.name, tensor, &self.stored_dimensions(weight, &place))?;
+                        (index, self.weight_view(weight, &place, tensor)?)
                     }
                     None => match embedding.filter(|_| self.tied && weight == Weight::Output) {
                         Some(embedding) => {
@@ -81,8 +81,8 @@ impl Decoder {
             weights.push(Assigned { weight, index, view });
         }
         for (index, (name, tensor)) in tensors.iter().enumerate() {
-            if Layout::is_frequencies(name) && first_use(index) {
-                self.check(name, tensor, &[vec![Size::Pairs]])?;
+            if Layout::is_frequencies_name(name) && first_use(index) {
+                self.check_weight_tensor(name, tensor, &[vec![SizeTerm::Pairs]])?;
             }
         }
         let extra = tensors.iter().zip(&used).filter(|(_, used)| !**used);
@@ -103,13 +103,13 @@ impl Decoder {
     pub fn weights(&self) -> impl Iterator<Item = Weight> {
         let bias = (self.block().norm == NormKind::Layer).then_some(Weight::NormBias);
         let outer = [Weight::Embedding, Weight::Norm, Weight::Output].into_iter().chain(bias);
-        outer.chain((0..self.n_layers()).flat_map(|layer| self.layer(layer)))
+        outer.chain((0..self.n_layers()).flat_map(|layer| self.layer_weights(layer)))
     }
 
     /// Returns the weights of a layer.
-    fn layer(&self, layer: u64) -> impl Iterator<Item = Weight> {
+    fn layer_weights(&self, layer: u64) -> impl Iterator<Item = Weight> {
         let experts = self.block().experts.as_ref().filter(|_| self.block().has_experts(layer));
-        let parts = Part::IN_ORDER.into_iter().filter(move |part| self.has(*part, experts.is_some()));
+        let parts = Part::IN_ORDER.into_iter().filter(move |part| self.has_part(*part, experts.is_some()));
         let parts = parts.flat_map(move |part| {
             let heads = match part {
                 Part::QNorm => self.n_heads(),
@@ -135,7 +135,7 @@ impl Decoder {
     }
 
     /// Returns true if a layer has this part; `experts` tells if it is a layer with experts.
-    fn has(&self, part: Part, experts: bool) -> bool {
+    fn has_part(&self, part: Part, experts: bool) -> bool {
         let block = self.block();
         let shared = block.experts.as_ref().and_then(|experts| experts.shared).filter(|_| experts);
         match part {
@@ -170,61 +170,61 @@ impl Decoder {
 
     /// Returns the expected shape of a weight.
     pub fn shape(&self, weight: Weight) -> Vec<u64> {
-        self.dimensions(weight).iter().map(|sizes| self.sum(sizes)).collect()
+        self.dimensions(weight).iter().map(|sizes| self.sum_of_sizes(sizes)).collect()
     }
 
     /// Returns the sizes that add up to each dimension of a weight.
-    fn dimensions(&self, weight: Weight) -> Vec<Vec<Size>> {
+    fn dimensions(&self, weight: Weight) -> Vec<Vec<SizeTerm>> {
         let matrix = |part| match weight {
-            Weight::Expert { .. } | Weight::ExpertBias { .. } => expert_shape(part),
+            Weight::Expert { .. } | Weight::ExpertBias { .. } => expert_dimensions(part),
             _ => shape(part, self.block().head_norm),
         };
-        let all = |sizes: &[&[Size]]| sizes.iter().map(|sizes| sizes.to_vec()).collect();
+        let all = |sizes: &[&[SizeTerm]]| sizes.iter().map(|sizes| sizes.to_vec()).collect();
         match weight {
-            Weight::Embedding | Weight::Output => all(&[&[Size::Vocab], &[Size::Dim]]),
-            Weight::Norm | Weight::NormBias => all(&[&[Size::Dim]]),
+            Weight::Embedding | Weight::Output => all(&[&[SizeTerm::Vocab], &[SizeTerm::Dim]]),
+            Weight::Norm | Weight::NormBias => all(&[&[SizeTerm::Dim]]),
             Weight::Layer { part, .. } | Weight::Expert { part, .. } => all(matrix(part)),
             Weight::Bias { part, .. } | Weight::ExpertBias { part, .. } => {
                 matrix(part).iter().take(1).map(|sizes| sizes.to_vec()).collect()
             }
-            Weight::Head { .. } => all(&[&[Size::Head]]),
+            Weight::Head { .. } => all(&[&[SizeTerm::Head]]),
         }
     }
 
     /// Returns the sizes that add up to each dimension of the tensor at `place`, which may be fused or stacked.
-    fn stored(&self, weight: Weight, place: &Place) -> Vec<Vec<Size>> {
+    fn stored_dimensions(&self, weight: Weight, place: &WeightPlace) -> Vec<Vec<SizeTerm>> {
         let mut dimensions = self.dimensions(weight);
-        if let Some(rows) = dimensions.first_mut().filter(|_| !place.packed.is_empty()) {
-            *rows = place.packed.iter().flat_map(|part| self.rows(weight, *part)).collect();
+        if let Some(rows) = dimensions.first_mut().filter(|_| !place.fused_parts.is_empty()) {
+            *rows = place.fused_parts.iter().flat_map(|part| self.row_sizes(weight, *part)).collect();
         }
-        if let Some((_, transposed)) = place.stacked {
+        if let Some((_, transposed)) = place.stack_index {
             if transposed {
                 dimensions.reverse();
             }
-            dimensions.insert(0, vec![Size::Experts]);
+            dimensions.insert(0, vec![SizeTerm::Experts]);
         }
         dimensions
     }
 
     /// Returns the sizes that add up to the number of rows of `part` in the same layer as `weight`.
-    fn rows(&self, weight: Weight, part: Part) -> Vec<Size> {
-        self.dimensions(weight.with(part)).into_iter().next().unwrap_or_default()
+    fn row_sizes(&self, weight: Weight, part: Part) -> Vec<SizeTerm> {
+        self.dimensions(weight.with_part(part)).into_iter().next().unwrap_or_default()
     }
 
     /// Returns the view of the weight inside a fused or stacked tensor; `None` if the weight is the whole tensor.
-    fn view(&self, weight: Weight, place: &Place, tensor: &Tensor) -> Result<Option<Tensor>> {
-        if place.packed.is_empty() && place.stacked.is_none() {
+    fn weight_view(&self, weight: Weight, place: &WeightPlace, tensor: &Tensor) -> Result<Option<Tensor>> {
+        if place.fused_parts.is_empty() && place.stack_index.is_none() {
             return Ok(None);
         }
-        let failed = |reason| Error::Rows { tensor: place.name.clone(), reason };
-        let before = place.packed.iter().take_while(|part| weight.part() != Some(**part));
-        let first = before.fold(0_u64, |sum, part| sum.saturating_add(self.sum(&self.rows(weight, *part))));
+        let failed = |reason| Error::InvalidRows { tensor: place.name.clone(), reason };
+        let before = place.fused_parts.iter().take_while(|part| weight.part() != Some(**part));
+        let first = before.fold(0_u64, |sum, part| sum.saturating_add(self.sum_of_sizes(&self.row_sizes(weight, *part))));
         let mut stride = tensor.stride().to_vec();
         let mut offset = Some(tensor.storage_offset());
         let mut skip = |count: u64, stride: u64| {
             offset = offset.and_then(|offset| offset.checked_add(count.checked_mul(stride)?));
         };
-        if let Some((expert, transposed)) = place.stacked {
+        if let Some((expert, transposed)) = place.stack_index {
             skip(expert, stride.remove(0));
             if transposed {
                 stride.reverse();
@@ -237,12 +237,12 @@ impl Decoder {
         Tensor::new(tensor.dtype(), self.shape(weight), stride, offset, storage).map(Some).map_err(failed)
     }
 
-    fn check(&self, name: &str, tensor: &Tensor, dimensions: &[Vec<Size>]) -> Result<()> {
-        let expected: Vec<u64> = dimensions.iter().map(|sizes| self.sum(sizes)).collect();
+    fn check_weight_tensor(&self, name: &str, tensor: &Tensor, dimensions: &[Vec<SizeTerm>]) -> Result<()> {
+        let expected: Vec<u64> = dimensions.iter().map(|sizes| self.sum_of_sizes(sizes)).collect();
         if tensor.shape() != expected {
             let why = dimensions
                 .iter()
-                .map(|sizes| sizes.iter().map(|size| self.why(*size)).collect::<Vec<_>>().join(" plus "));
+                .map(|sizes| sizes.iter().map(|size| self.describe_size(*size)).collect::<Vec<_>>().join(" plus "));
             return Err(Error::Shape {
                 tensor: name.to_owned(),
                 found: tensor.shape().to_vec(),
@@ -256,52 +256,52 @@ impl Decoder {
         }
     }
 
-    fn sum(&self, sizes: &[Size]) -> u64 {
-        sizes.iter().fold(0, |sum, size| sum.saturating_add(self.size(*size)))
+    fn sum_of_sizes(&self, sizes: &[SizeTerm]) -> u64 {
+        sizes.iter().fold(0, |sum, size| sum.saturating_add(self.size_value(*size)))
     }
 
-    fn size(&self, size: Size) -> u64 {
+    fn size_value(&self, size: SizeTerm) -> u64 {
         let experts = self.block().experts.as_ref();
         let shared = experts.and_then(|experts| experts.shared);
         match size {
-            Size::One => 1,
-            Size::Dim => self.dim(),
-            Size::Head => self.head_dim(),
-            Size::Heads => self.n_heads(),
-            Size::Queries => self.n_heads().saturating_mul(self.head_dim()),
-            Size::Keys => self.n_kv_heads().saturating_mul(self.head_dim()),
-            Size::Hidden => self.hidden(),
-            Size::Vocab => self.vocab(),
-            Size::Pairs => self.rotated().checked_div(2).unwrap_or(0),
-            Size::Experts => experts.map_or(0, |experts| experts.count),
-            Size::ExpertHidden => experts.map_or(0, |experts| experts.hidden),
-            Size::SharedHidden => shared.map_or(0, |shared| shared.hidden),
+            SizeTerm::One => 1,
+            SizeTerm::Dim => self.dim(),
+            SizeTerm::Head => self.head_dim(),
+            SizeTerm::Heads => self.n_heads(),
+            SizeTerm::Queries => self.n_heads().saturating_mul(self.head_dim()),
+            SizeTerm::Keys => self.n_kv_heads().saturating_mul(self.head_dim()),
+            SizeTerm::Hidden => self.hidden(),
+            SizeTerm::Vocab => self.vocab(),
+            SizeTerm::Pairs => self.rotated().checked_div(2).unwrap_or(0),
+            SizeTerm::Experts => experts.map_or(0, |experts| experts.count),
+            SizeTerm::ExpertHidden => experts.map_or(0, |experts| experts.hidden),
+            SizeTerm::SharedHidden => shared.map_or(0, |shared| shared.hidden),
         }
     }
 
     /// Describes the source of a size, for the error about a shape.
-    fn why(&self, size: Size) -> String {
-        let (keys, each, number) = (&self.layout().keys, self.head_dim(), self.size(size));
+    fn describe_size(&self, size: SizeTerm) -> String {
+        let (keys, each, number) = (&self.layout().keys, self.head_dim(), self.size_value(size));
         match size {
-            Size::One => "1".to_owned(),
-            Size::Dim => format!("{} {number}", keys.dim),
-            Size::Head => format!("{} {number}", keys.head_dim),
-            Size::Heads => format!("{} {number}", keys.n_heads),
-            Size::Queries => format!("{} {} (of {each} each)", keys.n_heads, self.n_heads()),
-            Size::Keys => format!("{} {} (of {each} each)", keys.n_kv_heads, self.n_kv_heads()),
-            Size::Hidden => format!("a feed-forward width of {number}"),
-            Size::Vocab => format!("{} {number}", keys.vocab),
-            Size::Pairs => format!("{} {each}", keys.head_dim),
-            Size::Experts => format!("{number} experts"),
-            Size::ExpertHidden => format!("an expert's width of {number}"),
-            Size::SharedHidden => format!("a shared expert's width of {number}"),
+            SizeTerm::One => "1".to_owned(),
+            SizeTerm::Dim => format!("{} {number}", keys.dim),
+            SizeTerm::Head => format!("{} {number}", keys.head_dim),
+            SizeTerm::Heads => format!("{} {number}", keys.n_heads),
+            SizeTerm::Queries => format!("{} {} (of {each} each)", keys.n_heads, self.n_heads()),
+            SizeTerm::Keys => format!("{} {} (of {each} each)", keys.n_kv_heads, self.n_kv_heads()),
+            SizeTerm::Hidden => format!("a feed-forward width of {number}"),
+            SizeTerm::Vocab => format!("{} {number}", keys.vocab),
+            SizeTerm::Pairs => format!("{} {each}", keys.head_dim),
+            SizeTerm::Experts => format!("{number} experts"),
+            SizeTerm::ExpertHidden => format!("an expert's width of {number}"),
+            SizeTerm::SharedHidden => format!("a shared expert's width of {number}"),
         }
     }
 }
 
 /// A size from which dimensions of weights are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Size {
+enum SizeTerm {
     One,
     Dim,
     /// Size of one head.
@@ -323,32 +323,32 @@ enum Size {
 }
 
 /// Returns the sizes that add up to each dimension of a layer's weight.
-fn shape(part: Part, head_norm: Option<HeadNorm>) -> &'static [&'static [Size]] {
+fn shape(part: Part, head_norm: Option<HeadNorm>) -> &'static [&'static [SizeTerm]] {
     let projection = head_norm == Some(HeadNorm::Projection);
     match part {
-        Part::Wq => &[&[Size::Queries], &[Size::Dim]],
-        Part::Wk | Part::Wv => &[&[Size::Keys], &[Size::Dim]],
-        Part::Wo => &[&[Size::Dim], &[Size::Queries]],
-        Part::W1 | Part::W3 => &[&[Size::Hidden], &[Size::Dim]],
-        Part::W2 => &[&[Size::Dim], &[Size::Hidden]],
-        Part::W13 => &[&[Size::Hidden, Size::Hidden], &[Size::Dim]],
-        Part::AttentionNorm | Part::FfnNorm | Part::AttentionPostNorm | Part::FfnPostNorm => &[&[Size::Dim]],
-        Part::QNorm if projection => &[&[Size::Queries]],
-        Part::KNorm if projection => &[&[Size::Keys]],
-        Part::QNorm | Part::KNorm => &[&[Size::Head]],
-        Part::Sinks => &[&[Size::Heads]],
-        Part::Router => &[&[Size::Experts], &[Size::Dim]],
-        Part::SharedW1 | Part::SharedW3 => &[&[Size::SharedHidden], &[Size::Dim]],
-        Part::SharedW2 => &[&[Size::Dim], &[Size::SharedHidden]],
-        Part::SharedGate => &[&[Size::One], &[Size::Dim]],
+        Part::Wq => &[&[SizeTerm::Queries], &[SizeTerm::Dim]],
+        Part::Wk | Part::Wv => &[&[SizeTerm::Keys], &[SizeTerm::Dim]],
+        Part::Wo => &[&[SizeTerm::Dim], &[SizeTerm::Queries]],
+        Part::W1 | Part::W3 => &[&[SizeTerm::Hidden], &[SizeTerm::Dim]],
+        Part::W2 => &[&[SizeTerm::Dim], &[SizeTerm::Hidden]],
+        Part::W13 => &[&[SizeTerm::Hidden, SizeTerm::Hidden], &[SizeTerm::Dim]],
+        Part::AttentionNorm | Part::FfnNorm | Part::AttentionPostNorm | Part::FfnPostNorm => &[&[SizeTerm::Dim]],
+        Part::QNorm if projection => &[&[SizeTerm::Queries]],
+        Part::KNorm if projection => &[&[SizeTerm::Keys]],
+        Part::QNorm | Part::KNorm => &[&[SizeTerm::Head]],
+        Part::Sinks => &[&[SizeTerm::Heads]],
+        Part::Router => &[&[SizeTerm::Experts], &[SizeTerm::Dim]],
+        Part::SharedW1 | Part::SharedW3 => &[&[SizeTerm::SharedHidden], &[SizeTerm::Dim]],
+        Part::SharedW2 => &[&[SizeTerm::Dim], &[SizeTerm::SharedHidden]],
+        Part::SharedGate => &[&[SizeTerm::One], &[SizeTerm::Dim]],
     }
 }
 
 /// Returns the sizes that add up to each dimension of an expert's matrix.
-fn expert_shape(part: Part) -> &'static [&'static [Size]] {
+fn expert_dimensions(part: Part) -> &'static [&'static [SizeTerm]] {
     match part {
-        Part::W2 => &[&[Size::Dim], &[Size::ExpertHidden]],
-        Part::W13 => &[&[Size::ExpertHidden, Size::ExpertHidden], &[Size::Dim]],
-        _ => &[&[Size::ExpertHidden], &[Size::Dim]],
+        Part::W2 => &[&[SizeTerm::Dim], &[SizeTerm::ExpertHidden]],
+        Part::W13 => &[&[SizeTerm::ExpertHidden, SizeTerm::ExpertHidden], &[SizeTerm::Dim]],
+        _ => &[&[SizeTerm::ExpertHidden], &[SizeTerm::Dim]],
     }
 }

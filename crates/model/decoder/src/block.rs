@@ -134,7 +134,7 @@ pub struct Experts {
     /// True if gate and up are one matrix with alternating rows: [`Part::W13`](crate::Part::W13).
     pub interleaved: bool,
     /// Shared expert, which processes all tokens.
-    pub shared: Option<Shared>,
+    pub shared: Option<SharedExpert>,
     /// One flag per layer: true for experts, false for a dense feed-forward layer.
     pub layers: Vec<bool>,
 }
@@ -151,7 +151,7 @@ pub enum Softmax {
 /// An expert that processes all tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Shared {
+pub struct SharedExpert {
     /// Width of its feed-forward layer.
     pub hidden: u64,
     /// True if the result is multiplied by the sigmoid of a gate: [`Part::SharedGate`](crate::Part::SharedGate).

@@ -25,17 +25,17 @@ pub enum Error {
     },
     /// The model needs facts that neither the document nor the shapes state.
     #[error("{}", missing_facts(file, *has_document, facts))]
-    MissingFacts {
+    MissingHyperparameters {
         /// Document that should state the facts.
         file: &'static str,
         /// True if the document is present.
         has_document: bool,
-        facts: Vec<Fact>,
+        facts: Vec<HyperparameterKind>,
     },
     /// The caller gives another number than the document.
     #[error("{} is given as {given}, but {file} says {found}", fact.name())]
     Contradiction {
-        fact: Fact,
+        fact: HyperparameterKind,
         /// Number of the caller.
         given: String,
         file: &'static str,
@@ -43,8 +43,8 @@ pub enum Error {
         found: String,
     },
     /// The caller gives a number of heads that these tensors cannot have.
-    #[error("{} is given as {found}, expected {expected}", Fact::Heads.name())]
-    Heads {
+    #[error("{} is given as {found}, expected {expected}", HyperparameterKind::Heads.name())]
+    InvalidHeads {
         /// Number of heads of the caller.
         found: u64,
         /// Description of a valid number.
@@ -58,7 +58,7 @@ pub enum Error {
     },
     /// A value is impossible for models of this architecture, or for these tensors.
     #[error("{}: `{key}` is {found}, expected {expected}", file.unwrap_or("the shapes"))]
-    Param {
+    InvalidParam {
         /// Document with the value; `None` if the value comes from the shapes.
         file: Option<&'static str>,
         key: String,
@@ -69,7 +69,7 @@ pub enum Error {
     },
     /// A key of a document selects a model without a forward implementation.
     #[error("{file}: `{}` changes the result and is not supported", key.escape_debug())]
-    UnknownParam {
+    UnsupportedParam {
         file: &'static str,
         key: String,
     },
@@ -121,7 +121,7 @@ pub enum Error {
         n_layers: u64,
     },
     /// Some tensors are not used by the model.
-    #[error("the model does not use {}", few(names))]
+    #[error("the model does not use {}", list_names(names))]
     UnexpectedTensors {
         names: Vec<String>,
     },
@@ -148,7 +148,7 @@ pub enum Error {
         owner: &'static str,
     },
     /// A layout has no names for some tensors.
-    #[error("{owner}'s layout has no name for {}", few(names))]
+    #[error("{owner}'s layout has no name for {}", list_names(names))]
     NoName {
         /// Organisation that defines the layout, such as Meta.
         owner: &'static str,
@@ -196,7 +196,7 @@ pub enum Error {
     },
     /// The rows of a weight cannot be split into heads, or a fused tensor into its weights.
     #[error("tensor `{}`: {reason}", tensor.escape_debug())]
-    Rows {
+    InvalidRows {
         tensor: String,
         reason: tensor::Error,
     },
@@ -215,9 +215,9 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Duplicate { .. }
-            | Self::MissingFacts { .. }
+            | Self::MissingHyperparameters { .. }
             | Self::MissingKey { .. }
-            | Self::Param { .. }
+            | Self::InvalidParam { .. }
             | Self::NotAModel { .. }
             | Self::NoConfig { .. }
             | Self::Shard { .. }
@@ -225,12 +225,12 @@ impl Error {
             | Self::UnexpectedTensors { .. }
             | Self::Shape { .. }
             | Self::Frequency { .. }
-            | Self::Rows { .. } => ErrorKind::Input,
+            | Self::InvalidRows { .. } => ErrorKind::Input,
             Self::Contradiction { .. }
-            | Self::Heads { .. }
+            | Self::InvalidHeads { .. }
             | Self::UnknownArchitecture { .. }
             | Self::NotThisArchitecture { .. } => ErrorKind::Option,
-            Self::UnknownParam { .. }
+            Self::UnsupportedParam { .. }
             | Self::Quantized { .. }
             | Self::NoLayout { .. }
             | Self::OtherLayout { .. }
@@ -254,11 +254,11 @@ impl Error {
     pub fn document(&self) -> Option<&'static str> {
         match self {
             Self::Document { file, .. }
-            | Self::MissingFacts { file, has_document: true, .. }
+            | Self::MissingHyperparameters { file, has_document: true, .. }
             | Self::MissingKey { file, .. }
-            | Self::UnknownParam { file, .. }
+            | Self::UnsupportedParam { file, .. }
             | Self::Quantized { file, .. } => Some(file),
-            Self::Param { file, .. } => *file,
+            Self::InvalidParam { file, .. } => *file,
             _ => None,
         }
     }
@@ -266,7 +266,7 @@ impl Error {
 
 /// A hyperparameter that shapes do not reveal and the caller can give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fact {
+pub enum HyperparameterKind {
     /// Number of query heads.
     Heads,
     /// RoPE base (theta) of the model.
@@ -277,7 +277,7 @@ pub enum Fact {
     NormEps,
 }
 
-impl Fact {
+impl HyperparameterKind {
     /// Returns the name of the field of [`Given`](crate::Given) with this number.
     pub fn name(self) -> &'static str {
         match self {
@@ -303,7 +303,7 @@ impl Fact {
     }
 }
 
-fn missing_facts(file: &str, has_document: bool, facts: &[Fact]) -> String {
+fn missing_facts(file: &str, has_document: bool, facts: &[HyperparameterKind]) -> String {
     let keys: Vec<String> = facts.iter().map(|fact| format!("`{}`", fact.key(file))).collect();
     let keys = match keys.as_slice() {
         [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
@@ -317,7 +317,7 @@ fn missing_facts(file: &str, has_document: bool, facts: &[Fact]) -> String {
 }
 
 /// Lists the first five names, quoted, and the number of the rest.
-pub(crate) fn few(names: &[String]) -> String {
+pub(crate) fn list_names(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut out: Vec<String> =
         names.iter().take(SHOWN).map(|name| format!("`{}`", name.escape_debug())).collect();

@@ -13,13 +13,13 @@ use crate::{Error, Result};
 
 /// Unscaled rotary frequencies for a RoPE base and a head size.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frequencies {
+pub(crate) struct RotaryFrequencies {
     pub(crate) theta: f64,
     /// Size of a head, an even number.
     pub(crate) head_dim: u64,
 }
 
-impl Frequencies {
+impl RotaryFrequencies {
     /// Returns the number of frequencies: one for each pair of dimensions.
     pub(crate) fn count(self) -> u64 {
         self.head_dim.checked_div(2).unwrap_or(0)
@@ -31,14 +31,14 @@ impl Frequencies {
         clippy::cast_possible_truncation,
         reason = "PyTorch computes in float32 too; numbers that float32 lacks are larger than any head"
     )]
-    fn at(self, pair: u64) -> f32 {
+    fn frequency_of(self, pair: u64) -> f32 {
         let exponent = pair.saturating_mul(2) as f32 / self.head_dim as f32;
         1.0 / f64::from(self.theta as f32).powf(exponent.into()) as f32
     }
 
     /// Returns all frequencies as a tensor in memory, of a floating-point dtype: `[head_dim / 2]`.
     pub(crate) fn tensor(self, dtype: Dtype) -> Option<Tensor> {
-        let bytes = (0..self.count()).flat_map(|pair| self.at(pair).to_le_bytes()).collect();
+        let bytes = (0..self.count()).flat_map(|pair| self.frequency_of(pair).to_le_bytes()).collect();
         let tensor =
             Tensor::new(Dtype::Float32, vec![self.count()], vec![1], 0, Storage::owned(bytes)).ok()?;
         tensor.cast(dtype)
@@ -54,10 +54,10 @@ impl Frequencies {
         let Some(numbers) = tensor.cast(Dtype::Float64) else {
             return Err(Error::NotFloat { tensor: name.to_owned(), dtype: tensor.dtype() });
         };
-        let mut comparison = Comparison { frequencies: self, dtype: tensor.dtype(), next: 0, wrong: None };
+        let mut comparison = FrequencyComparison { frequencies: self, dtype: tensor.dtype(), next: 0, first_mismatch: None };
         let read = numbers.gathered().write_to(&mut comparison);
-        if let Some((pair, found)) = comparison.wrong {
-            let (tensor, expected, theta) = (name.to_owned(), self.at(pair), self.theta);
+        if let Some((pair, found)) = comparison.first_mismatch {
+            let (tensor, expected, theta) = (name.to_owned(), self.frequency_of(pair), self.theta);
             return Err(Error::Frequency { tensor, pair, found, expected, theta });
         }
         read.map_err(cannot_read)?;
@@ -68,25 +68,25 @@ impl Frequencies {
 }
 
 /// Sink that compares float64 values with the frequencies.
-struct Comparison {
-    frequencies: Frequencies,
+struct FrequencyComparison {
+    frequencies: RotaryFrequencies,
     /// Dtype of the values before they were cast to float64.
     dtype: Dtype,
     /// Index of the next frequency.
     next: u64,
     /// Index and value of the first element that differs.
-    wrong: Option<(u64, f32)>,
+    first_mismatch: Option<(u64, f32)>,
 }
 
-impl Sink for Comparison {
+impl Sink for FrequencyComparison {
     fn write(&mut self, window: Window) -> Result<(), ReadError> {
         for bytes in window.chunks(size_of::<f64>()) {
             let found = bytes.try_into().map_or(f64::NAN, f64::from_le_bytes);
             let pair = self.next;
-            if !is_close(found, self.frequencies.at(pair).into(), self.dtype) {
+            if !is_close(found, self.frequencies.frequency_of(pair).into(), self.dtype) {
                 #[expect(clippy::cast_possible_truncation, reason = "it is shown next to a float32")]
                 let found = found as f32;
-                self.wrong = Some((pair, found));
+                self.first_mismatch = Some((pair, found));
                 return Err(io::ErrorKind::InvalidData.into());
             }
             self.next = self.next.saturating_add(1);
@@ -111,7 +111,7 @@ fn is_close(found: f64, expected: f64, dtype: Dtype) -> bool {
 mod tests {
     use super::*;
 
-    const SMALL: Frequencies = Frequencies { theta: 10_000.0, head_dim: 8 };
+    const SMALL: RotaryFrequencies = RotaryFrequencies { theta: 10_000.0, head_dim: 8 };
 
     fn tensor(numbers: &[f32]) -> Tensor {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -123,7 +123,7 @@ mod tests {
     fn frequencies_are_those_of_metas_code() {
         // 1.0 / (10000.0 ** (torch.arange(0, 8, 2)[:4].float() / 8))
         let expected = [1.0, 0.1, 0.01, 0.001].map(f32::to_bits);
-        assert_eq!([0, 1, 2, 3].map(|pair| SMALL.at(pair).to_bits()), expected);
+        assert_eq!([0, 1, 2, 3].map(|pair| SMALL.frequency_of(pair).to_bits()), expected);
         for dtype in [Dtype::Float64, Dtype::Float32, Dtype::Float16, Dtype::BFloat16] {
             let made = SMALL.tensor(dtype).expect("a small head");
             assert_eq!((made.shape(), made.dtype()), ([4].as_slice(), dtype));

@@ -165,7 +165,7 @@ impl DecoderPort {
 
 /// Outputs that a valid combination of inputs requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct DecoderCall {
     /// True if logits are returned for the last token only.
     pub last_only: bool,
     /// True if keys and values of all tokens are returned.
@@ -178,10 +178,10 @@ pub enum InvalidCall {
     /// The input `tokens` is missing.
     NoTokens,
     /// Keys are present without values, or values without keys.
-    HalfPast,
+    IncompletePast,
 }
 
-impl Call {
+impl DecoderCall {
     /// Returns the call with these inputs. A switch counts as an input only if it is on.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ impl Call {
         }
         let has_past = has(DecoderPort::PastKey);
         if has_past != has(DecoderPort::PastValue) {
-            return Err(InvalidCall::HalfPast);
+            return Err(InvalidCall::IncompletePast);
         }
         Ok(Self {
             last_only: has(DecoderPort::LastOnly),
@@ -217,13 +217,13 @@ mod tests {
 
     #[test]
     fn keys_and_values_come_together_and_are_returned() {
-        let plain = Call { last_only: false, returns_cache: false };
-        assert_eq!(Call::new(&[Tokens]), Ok(plain));
-        assert_eq!(Call::new(&[Tokens, LastOnly]), Ok(Call { last_only: true, ..plain }));
-        assert_eq!(Call::new(&[Tokens, UseCache]), Ok(Call { returns_cache: true, ..plain }));
-        assert_eq!(Call::new(&[Tokens, PastKey, PastValue]), Ok(Call { returns_cache: true, ..plain }));
-        assert_eq!(Call::new(&[Tokens, PastKey]), Err(InvalidCall::HalfPast));
-        assert_eq!(Call::new(&[Tokens, PastValue, UseCache]), Err(InvalidCall::HalfPast));
-        assert_eq!(Call::new(&[UseCache]), Err(InvalidCall::NoTokens));
+        let plain = DecoderCall { last_only: false, returns_cache: false };
+        assert_eq!(DecoderCall::new(&[Tokens]), Ok(plain));
+        assert_eq!(DecoderCall::new(&[Tokens, LastOnly]), Ok(DecoderCall { last_only: true, ..plain }));
+        assert_eq!(DecoderCall::new(&[Tokens, UseCache]), Ok(DecoderCall { returns_cache: true, ..plain }));
+        assert_eq!(DecoderCall::new(&[Tokens, PastKey, PastValue]), Ok(DecoderCall { returns_cache: true, ..plain }));
+        assert_eq!(DecoderCall::new(&[Tokens, PastKey]), Err(InvalidCall::IncompletePast));
+        assert_eq!(DecoderCall::new(&[Tokens, PastValue, UseCache]), Err(InvalidCall::IncompletePast));
+        assert_eq!(DecoderCall::new(&[UseCache]), Err(InvalidCall::NoTokens));
     }
 }

@@ -16,7 +16,7 @@ pub struct Layout {
     /// Name of the document that states the sizes.
     pub file: &'static str,
     /// Keys of the sizes in that document.
-    pub keys: Keys,
+    pub keys: SizeKeys,
     /// Path of the token embeddings.
     pub embedding: &'static str,
     /// Path of the last norm.
@@ -36,13 +36,13 @@ pub struct Layout {
     /// Path of a part inside a layer.
     pub(crate) part_path: fn(Part) -> &'static str,
     /// Fused tensors: the path, and the matrices whose rows are concatenated.
-    pub(crate) packed: &'static [(&'static str, &'static [Part])],
+    pub(crate) fused_tensors: &'static [(&'static str, &'static [Part])],
     /// Path of an expert's matrix, split around the index of the expert; `None` for a matrix that only stacks hold.
     pub(crate) expert_path: fn(Part) -> Option<[&'static str; 2]>,
     /// Tensors that stack the matrices of all experts.
     pub(crate) stacks: &'static [Stack],
     /// Part whose tensor in the first layer identifies a checkpoint of this layout.
-    pub(crate) sign: Part,
+    pub(crate) signature_part: Part,
 }
 
 /// A tensor that stacks matrices of all experts: `[experts, rows, columns]`. The tensor of the biases has the suffix
@@ -59,7 +59,7 @@ pub(crate) struct Stack {
 /// Keys of sizes in a document.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "each field is called as Meta calls the size")]
-pub struct Keys {
+pub struct SizeKeys {
     pub dim: &'static str,
     pub n_layers: &'static str,
     pub n_heads: &'static str,
@@ -70,19 +70,19 @@ pub struct Keys {
 
 /// Location of a weight: a tensor, or a part of a fused or stacked tensor.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct WeightPlace {
     /// Name of the tensor.
     pub(crate) name: String,
     /// Parts whose rows the tensor concatenates; empty if the tensor is not fused.
-    pub(crate) packed: &'static [Part],
+    pub(crate) fused_parts: &'static [Part],
     /// For a tensor that stacks all experts: the index of the expert, and true if columns come before rows.
-    pub(crate) stacked: Option<(u64, bool)>,
+    pub(crate) stack_index: Option<(u64, bool)>,
 }
 
-impl Place {
+impl WeightPlace {
     /// Returns a substitute for the location of a weight that the layout does not support.
-    pub(crate) fn nowhere(weight: Weight) -> Self {
-        Self { name: format!("{weight:?}"), packed: &[], stacked: None }
+    pub(crate) fn unsupported_weight(weight: Weight) -> Self {
+        Self { name: format!("{weight:?}"), fused_parts: &[], stack_index: None }
     }
 }
 
@@ -90,7 +90,7 @@ impl Place {
 pub static META: Layout = Layout {
     owner: "Meta",
     file: "params.json",
-    keys: Keys {
+    keys: SizeKeys {
         dim: "dim",
         n_layers: "n_layers",
         n_heads: "n_heads",
@@ -115,10 +115,10 @@ pub static META: Layout = Layout {
         Part::FfnNorm => "ffn_norm",
         _ => "",
     },
-    packed: &[],
+    fused_tensors: &[],
     expert_path: |_| None,
     stacks: &[],
-    sign: Part::Wq,
+    signature_part: Part::Wq,
     rotates_halves: false,
     has_biases: false,
     repeats_ties: true,
@@ -128,7 +128,7 @@ pub static META: Layout = Layout {
 pub static HUGGING_FACE: Layout = Layout {
     owner: "Hugging Face",
     file: "config.json",
-    keys: Keys {
+    keys: SizeKeys {
         dim: "hidden_size",
         n_layers: "num_hidden_layers",
         n_heads: "num_attention_heads",
@@ -162,7 +162,7 @@ pub static HUGGING_FACE: Layout = Layout {
         Part::SharedGate => "mlp.shared_expert_gate",
         Part::W13 => "",
     },
-    packed: &[],
+    fused_tensors: &[],
     expert_path: |part| match part {
         Part::W1 => Some(["mlp.experts.", ".gate_proj"]),
         Part::W2 => Some(["mlp.experts.", ".down_proj"]),
@@ -173,7 +173,7 @@ pub static HUGGING_FACE: Layout = Layout {
         Stack { name: "mlp.experts.gate_up_proj", parts: &[Part::W1, Part::W3], transposed: false },
         Stack { name: "mlp.experts.down_proj", parts: &[Part::W2], transposed: false },
     ],
-    sign: Part::Wq,
+    signature_part: Part::Wq,
     rotates_halves: true,
     has_biases: true,
     repeats_ties: false,
@@ -182,7 +182,7 @@ pub static HUGGING_FACE: Layout = Layout {
 impl Layout {
     /// Returns the name of the tensor that holds a layer's weight.
     pub fn weight(&self, layer: u64, part: Part) -> String {
-        let (path, _) = self.path(part);
+        let (path, _) = self.tensor_path(part);
         // Sinks are a parameter of the attention module; the other parts are modules of their own.
         let weight = if part == Part::Sinks { "" } else { ".weight" };
         format!("{}{layer}.{path}{weight}", self.layers)
@@ -190,7 +190,7 @@ impl Layout {
 
     /// Returns the name of the tensor that holds a layer's bias.
     pub fn bias(&self, layer: u64, part: Part) -> String {
-        format!("{}{layer}.{}.bias", self.layers, self.path(part).0)
+        format!("{}{layer}.{}.bias", self.layers, self.tensor_path(part).0)
     }
 
     /// Returns the name of a weight's tensor; `None` for a bias if the layout has no biases.
@@ -199,61 +199,61 @@ impl Layout {
     }
 
     /// Returns the possible locations of a weight, the preferred one first.
-    pub(crate) fn places(&self, weight: Weight) -> Vec<Place> {
-        let alone = |name: String| vec![Place { name, packed: &[], stacked: None }];
+    pub(crate) fn places(&self, weight: Weight) -> Vec<WeightPlace> {
+        let alone = |name: String| vec![WeightPlace { name, fused_parts: &[], stack_index: None }];
         match weight {
             Weight::Embedding => alone(format!("{}.weight", self.embedding)),
             Weight::Norm => alone(format!("{}.weight", self.norm)),
             Weight::NormBias => alone(format!("{}.bias", self.norm)),
             Weight::Output => alone(format!("{}.weight", self.output)),
             Weight::Layer { layer, part } => {
-                vec![Place { name: self.weight(layer, part), packed: self.path(part).1, stacked: None }]
+                vec![WeightPlace { name: self.weight(layer, part), fused_parts: self.tensor_path(part).1, stack_index: None }]
             }
             Weight::Bias { layer, part } if self.has_biases => {
-                vec![Place { name: self.bias(layer, part), packed: self.path(part).1, stacked: None }]
+                vec![WeightPlace { name: self.bias(layer, part), fused_parts: self.tensor_path(part).1, stack_index: None }]
             }
             Weight::Bias { .. } => Vec::new(),
             Weight::Head { layer, part, head } => {
                 alone(format!("{}{layer}.{}.{head}.weight", self.layers, (self.part_path)(part)))
             }
-            Weight::Expert { layer, part, expert } => self.expert(layer, part, expert, false),
-            Weight::ExpertBias { layer, part, expert } => self.expert(layer, part, expert, true),
+            Weight::Expert { layer, part, expert } => self.expert_places(layer, part, expert, false),
+            Weight::ExpertBias { layer, part, expert } => self.expert_places(layer, part, expert, true),
         }
     }
 
     /// Returns the possible locations of an expert's matrix, or of its bias.
-    fn expert(&self, layer: u64, part: Part, expert: u64, bias: bool) -> Vec<Place> {
+    fn expert_places(&self, layer: u64, part: Part, expert: u64, bias: bool) -> Vec<WeightPlace> {
         let path = format!("{}{layer}.", self.layers);
         let alone = (self.expert_path)(part).map(|[before, after]| {
             let name = format!("{path}{before}{expert}{after}.{}", if bias { "bias" } else { "weight" });
-            Place { name, packed: &[], stacked: None }
+            WeightPlace { name, fused_parts: &[], stack_index: None }
         });
         let stack = self.stacks.iter().find(|stack| stack.parts.contains(&part)).map(|stack| {
             let name = format!("{path}{}{}", stack.name, if bias { "_bias" } else { "" });
-            Place { name, packed: stack.parts, stacked: Some((expert, stack.transposed && !bias)) }
+            WeightPlace { name, fused_parts: stack.parts, stack_index: Some((expert, stack.transposed && !bias)) }
         });
         alone.into_iter().chain(stack).collect()
     }
 
     /// Returns the path of the tensor that holds a part, and all parts of that tensor if it is fused.
-    fn path(&self, part: Part) -> (&'static str, &'static [Part]) {
-        let packed = self.packed.iter().find(|(_, parts)| parts.contains(&part));
+    fn tensor_path(&self, part: Part) -> (&'static str, &'static [Part]) {
+        let packed = self.fused_tensors.iter().find(|(_, parts)| parts.contains(&part));
         packed.copied().unwrap_or_else(|| ((self.part_path)(part), &[]))
     }
 
     /// Returns true if a part is in a fused tensor, whose shape does not reveal the part's.
-    pub(crate) fn packs(&self, part: Part) -> bool {
-        !self.path(part).1.is_empty()
+    pub(crate) fn is_fused(&self, part: Part) -> bool {
+        !self.tensor_path(part).1.is_empty()
     }
 
     /// Returns true if both layouts have the same owner.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn has_owner_of(&self, other: &Self) -> bool {
         self.owner == other.owner
     }
 
     /// Returns the first tensor name that identifies this layout and that `tensors` lack.
-    pub(crate) fn missing_from(&self, tensors: &Tensors) -> Option<String> {
-        let signs = [self.weight(0, self.sign), format!("{}.weight", self.embedding)];
+    pub(crate) fn missing_tensor(&self, tensors: &Tensors) -> Option<String> {
+        let signs = [self.weight(0, self.signature_part), format!("{}.weight", self.embedding)];
         signs.into_iter().find(|sign| !tensors.contains(sign))
     }
 
@@ -268,12 +268,12 @@ impl Layout {
     }
 
     /// Returns true if the name is that of a rotary frequency tensor in any layout.
-    pub(crate) fn is_frequencies(name: &str) -> bool {
-        [&META, &HUGGING_FACE].iter().any(|layout| layout.has_frequencies(name))
+    pub(crate) fn is_frequencies_name(name: &str) -> bool {
+        [&META, &HUGGING_FACE].iter().any(|layout| layout.names_frequencies(name))
     }
 
     /// Returns true if the name is that of a rotary frequency tensor in this layout, of the model or of a layer.
-    pub(crate) fn has_frequencies(&self, name: &str) -> bool {
+    pub(crate) fn names_frequencies(&self, name: &str) -> bool {
         let [whole, of_layer] = self.frequencies;
         name == whole || (self.layer_number(name).is_some() && name.ends_with(of_layer))
     }

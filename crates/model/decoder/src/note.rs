@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::few;
+use crate::error::list_names;
 
 /// A note about a decoder that was read without an error; its text is one sentence.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,12 +42,12 @@ pub enum Note {
         exact: bool,
     },
     /// Rotary frequency tensors are restored, as config.json records.
-    FrequenciesMade {
+    FrequenciesRestored {
         /// Names of the tensors, at least one.
         names: Vec<String>,
     },
     /// A generated document needs a value that no document states, so Meta's value is assumed.
-    Assumed {
+    AssumedValue {
         file: &'static str,
         key: &'static str,
         value: u64,
@@ -75,7 +75,7 @@ impl fmt::Display for Note {
             Self::ExtraTensors { names } => {
                 let (count, s, verb) =
                     if names.len() == 1 { (1, "", "is") } else { (names.len(), "s", "are") };
-                write!(f, "{count} tensor{s} that the model does not use {verb} kept: {}", few(names))
+                write!(f, "{count} tensor{s} that the model does not use {verb} kept: {}", list_names(names))
             }
             Self::ScaledPositions { factor } => {
                 write!(f, "positions are scaled by {factor}, as in Llama 3.1 and 3.2")
@@ -84,13 +84,13 @@ impl fmt::Display for Note {
             Self::Frequencies { names, exact } => {
                 let places = if *exact { "" } else { ", up to the last place" };
                 let (verb, they) = if names.len() == 1 { ("is", "it has") } else { ("are", "they have") };
-                write!(f, "{} {verb} left out: {they} what the model computes{places}", few(names))
+                write!(f, "{} {verb} left out: {they} what the model computes{places}", list_names(names))
             }
-            Self::FrequenciesMade { names } => {
+            Self::FrequenciesRestored { names } => {
                 let verb = if names.len() == 1 { "is" } else { "are" };
-                write!(f, "{} {verb} made again, as config.json records", few(names))
+                write!(f, "{} {verb} made again, as config.json records", list_names(names))
             }
-            Self::Assumed { file, key, value } => {
+            Self::AssumedValue { file, key, value } => {
                 write!(f, "{file}: `{key}` is {value}, as in Meta's models; no document states it")
             }
             Self::HeadSize { file, head_dim } => {

@@ -110,10 +110,10 @@ impl Rope {
         }
         let pairs = 0..rotated / 2;
         let plain = pairs.map(|pair| theta.powf(-(pair.saturating_mul(2) as f64) / dim));
-        plain.enumerate().map(|(pair, f)| self.stretched(pair, f, dim, tokens as f64)).collect()
+        plain.enumerate().map(|(pair, f)| self.scaled_frequency(pair, f, dim, tokens as f64)).collect()
     }
 
-    fn stretched(&self, pair: usize, f: f64, dim: f64, tokens: f64) -> f64 {
+    fn scaled_frequency(&self, pair: usize, f: f64, dim: f64, tokens: f64) -> f64 {
         match &self.scaling {
             None | Some(Scaling::Dynamic { .. }) => f,
             Some(Scaling::Linear { factor }) => f / factor,
@@ -122,7 +122,7 @@ impl Rope {
                 (1.0 - kept) * f / factor + kept * f
             }
             Some(Scaling::Yarn(yarn)) => {
-                let stretched = yarn.stretched(pair as f64, dim, self.theta);
+                let stretched = yarn.stretch_fraction(pair as f64, dim, self.theta);
                 f / yarn.factor * stretched + f * (1.0 - stretched)
             }
             Some(Scaling::LongRope(LongRope { short, long, old, .. })) => {
@@ -150,7 +150,7 @@ impl Rope {
 
 impl Yarn {
     /// Returns the fraction of stretching for a pair: 0 keeps its wavelength, 1 applies the whole factor.
-    fn stretched(&self, pair: f64, dim: f64, theta: f64) -> f64 {
+    fn stretch_fraction(&self, pair: f64, dim: f64, theta: f64) -> f64 {
         // Index of the pair that makes `turns` full turns within the original context length.
         let number = |turns: f64| dim * (self.old / (turns * TAU)).ln() / (2.0 * theta.ln());
         let (mut first, mut last) = (number(self.fast), number(self.slow));

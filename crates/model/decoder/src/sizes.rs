@@ -12,13 +12,13 @@ use tensor::Tensors;
 
 use crate::architecture::Architecture;
 use crate::block::Block;
-use crate::checked::{Checked, Wrong};
-use crate::facts::{Biases, Facts, Windows};
-use crate::frequencies::Frequencies;
+use crate::validate::{Checked, Wrong};
+use crate::hyperparameters::{Biases, Facts, Windows};
+use crate::frequencies::RotaryFrequencies;
 use crate::layout::Layout;
 use crate::rope::{Rope, THETA};
 use crate::weight::Part;
-use crate::{Error, Fact, Given, Note, Result};
+use crate::{Error, HyperparameterKind, Given, Note, Result};
 
 /// A decoder-only language model whose documents and tensor shapes agree.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl Decoder {
         tensors: &Tensors,
     ) -> Result<Self> {
         let (file, keys) = (layout.file, &layout.keys);
-        let wrong = |key: &str, found: &dyn Display, expected: String| Error::Param {
+        let wrong = |key: &str, found: &dyn Display, expected: String| Error::InvalidParam {
             file: facts.has_document.then_some(file),
             key: key.to_owned(),
             found: found.to_string(),
@@ -80,16 +80,16 @@ impl Decoder {
         let embedding = || format!("{}.weight", layout.embedding);
         let dim = facts.dim.map_or_else(|| size(embedding(), 1), Ok)?;
         let n_heads = match (facts.n_heads, facts.head_dim) {
-            (None, Some(head_dim)) if !layout.packs(Part::Wq) => {
+            (None, Some(head_dim)) if !layout.is_fused(Part::Wq) => {
                 size(layout.weight(0, Part::Wq), 0)?.checked_div(head_dim)
             }
             (n_heads, _) => n_heads,
         };
         let Some(n_heads) = n_heads else {
             let has_document = facts.has_document;
-            return Err(Error::MissingFacts { file, has_document, facts: vec![Fact::Heads] });
+            return Err(Error::MissingHyperparameters { file, has_document, facts: vec![HyperparameterKind::Heads] });
         };
-        let given = |expected: String| Error::Heads { found: n_heads, expected };
+        let given = |expected: String| Error::InvalidHeads { found: n_heads, expected };
         let head_dim = facts.head_dim.or_else(|| dim.checked_div(n_heads)).unwrap_or(0);
         if facts.head_dim.is_none() && head_dim.checked_mul(n_heads) != Some(dim) {
             let expected = format!("a divisor of {} {dim}", keys.dim);
@@ -155,11 +155,11 @@ impl Decoder {
             tied: facts.tied,
             notes: facts.notes,
         }
-        .with_sizes(&wrong)
+        .reject_zero_sizes(&wrong)
     }
 
     /// Returns the decoder, or an error if one of its sizes is 0.
-    fn with_sizes(self, wrong: Wrong<'_>) -> Result<Self> {
+    fn reject_zero_sizes(self, wrong: Wrong<'_>) -> Result<Self> {
         let keys = &self.layout.keys;
         let sizes = [
             (keys.dim, self.dim),
@@ -251,8 +251,8 @@ impl Decoder {
     }
 
     /// Returns the rotary frequencies as tensors of checkpoints hold them: unscaled.
-    pub(crate) fn frequencies(&self) -> Frequencies {
-        Frequencies { theta: self.rope().theta, head_dim: self.head_dim }
+    pub(crate) fn frequencies(&self) -> RotaryFrequencies {
+        RotaryFrequencies { theta: self.rope().theta, head_dim: self.head_dim }
     }
 
     /// Returns the sliding windows of attention.
@@ -275,13 +275,13 @@ pub(crate) fn head_dim_without_document(
     tensors: &Tensors,
     given: &Given,
 ) -> Result<Option<u64>> {
-    let frequencies = tensors.iter().find(|(name, _)| Layout::is_frequencies(name));
+    let frequencies = tensors.iter().find(|(name, _)| Layout::is_frequencies_name(name));
     let head_dim = frequencies.and_then(|(_, tensor)| tensor.shape().first()?.checked_mul(2));
-    let needed = |fact: Fact| fact != Fact::RopeFactor && (fact != Fact::Heads || head_dim.is_none());
+    let needed = |fact: HyperparameterKind| fact != HyperparameterKind::RopeFactor && (fact != HyperparameterKind::Heads || head_dim.is_none());
     let missing = given.numbers().into_iter().filter(|(fact, number)| number.is_none() && needed(*fact));
-    let facts: Vec<Fact> = missing.map(|(fact, _)| fact).collect();
+    let facts: Vec<HyperparameterKind> = missing.map(|(fact, _)| fact).collect();
     if facts.is_empty() {
         return Ok(head_dim);
     }
-    Err(Error::MissingFacts { file: layout.file, has_document: false, facts })
+    Err(Error::MissingHyperparameters { file: layout.file, has_document: false, facts })
 }

@@ -144,7 +144,7 @@ impl Weight {
     }
 
     /// Returns the same kind of weight for another part.
-    pub(crate) fn with(mut self, other: Part) -> Self {
+    pub(crate) fn with_part(mut self, other: Part) -> Self {
         if let Self::Layer { part, .. }
         | Self::Bias { part, .. }
         | Self::Head { part, .. }

@@ -1,4 +1,4 @@
-//! What the gate goes through between the matrices of a feed-forward layer.
+//! Activation functions of the gate in a feed-forward network.
 //!
 //! Facts: the formulas of [`Activation`].
 
@@ -9,7 +9,7 @@ use decoder::Activation;
 use crate::kernel::{Loops, Simd};
 use crate::number::Real;
 
-/// `x = activation(x) · up`.
+/// Loop for `x = activation(x) · up`.
 pub(crate) struct Gate<'v, T> {
     pub(crate) x: &'v mut [T],
     pub(crate) up: &'v [T],

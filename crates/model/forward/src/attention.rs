@@ -1,8 +1,8 @@
 //! Attention of queries over the keys and values of a cache.
 //!
 //! The softmax is computed block by block: with each block of keys, the sums so far are scaled to the new maximum, so
-//! that no matrix of all scores is needed. The order of the sums depends on neither the number of threads nor how many
-//! tokens come in one call.
+//! that no matrix of all scores is needed. The order of the sums depends on neither the number of threads nor the
+//! number of tokens in a call.
 //!
 //! Facts: `attention` and `mask` of the TorchScript text; Milakov and Gimelshein, "Online normalizer calculation for
 //! softmax" (2018).
@@ -17,20 +17,20 @@ use crate::number::Real;
 use crate::sharing::WORTH_SHARING;
 use crate::vector::{Product, Scale};
 
-/// The most rows of queries that share the reading of a block.
+/// Largest number of query rows that share the reading of a block.
 const ROWS: usize = 64;
-/// Fewer multiplications than this are done faster by one thread than by several.
+/// Number of multiplications below which one thread is faster than several.
 const FEW: usize = 1 << 19;
 
-/// What the queries of one call have in common.
+/// Sizes of the queries of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queries {
     pub(crate) batch: usize,
     /// New tokens of each sequence.
     pub(crate) count: usize,
-    /// Heads of keys and values.
+    /// Number of key-value heads.
     pub(crate) kv_heads: usize,
-    /// Heads of queries for each head of keys and values.
+    /// Number of query heads for each key-value head.
     pub(crate) group: usize,
     pub(crate) head_dim: usize,
     /// Tokens of each sequence before the new ones.
@@ -38,7 +38,7 @@ pub(crate) struct Queries {
 }
 
 impl Queries {
-    /// Tokens whose queries are computed together.
+    /// Returns the number of tokens whose queries are computed together.
     fn tile(&self) -> usize {
         (ROWS / self.group).clamp(1, self.count.max(1))
     }
@@ -47,25 +47,25 @@ impl Queries {
         self.count.div_ceil(self.tile())
     }
 
-    /// Numbers in the result of a tile.
+    /// Returns the number of elements in the result of a tile.
     fn unit(&self) -> usize {
         self.tile() * self.group * self.head_dim
     }
 
-    /// The numbers in the results of all tiles.
+    /// Returns the number of elements in the results of all tiles.
     ///
     /// # Errors
-    /// When they do not fit in memory.
+    /// When the results do not fit in memory.
     pub(crate) fn room(&self) -> Result<usize> {
         product(&[self.batch, self.kv_heads, self.tiles(), self.unit()])
     }
 
-    /// New tokens of all sequences.
+    /// Returns the number of new tokens of all sequences.
     pub(crate) fn rows(&self) -> usize {
         self.batch * self.count
     }
 
-    /// Those of the last `count` tokens of each sequence.
+    /// Returns the sizes for the last `count` tokens of each sequence.
     pub(crate) fn last(&self, count: usize) -> Self {
         let count = count.min(self.count);
         Self { count, past: self.past + (self.count - count), ..*self }
@@ -90,8 +90,8 @@ impl Queries {
         }
     }
 
-    /// Attention of the queries `q` [batch, count, heads, `head_dim`] over the heads of a layer [batch, `kv_heads`], into `out`
-    /// of the shape of `q`.
+    /// Computes attention of the queries `q` [batch, count, heads, `head_dim`] over the heads of a layer [batch,
+    /// `kv_heads`], into `out` of the shape of `q`.
     pub(crate) fn attend<T: Real>(
         &self,
         pool: &Pool,
@@ -124,14 +124,14 @@ impl Queries {
         }
     }
 
-    /// The queries of a token for the head of keys and values at `place`, as a range of `q`.
+    /// Returns the range in `q` of the queries of a token for the key-value head at `place`.
     fn of_token(&self, place: &Place, token: usize) -> std::ops::Range<usize> {
         let width = self.group * self.head_dim;
         let start = ((place.sequence * self.count + token) * self.kv_heads + place.head) * width;
         start..start + width
     }
 
-    /// Brings the results of the tiles into the order of `q`.
+    /// Copies the results of the tiles to `out`, in the order of `q`.
     fn collect<T: Real>(&self, room: &[T], out: &mut [T]) {
         for (number, tile) in room.chunks(self.unit()).enumerate() {
             let place = self.place(number);
@@ -168,24 +168,24 @@ impl Queries {
     }
 }
 
-/// Where a tile is.
+/// Position of a tile of queries.
 #[derive(Clone, Copy)]
 struct Place {
     sequence: usize,
-    /// The head of keys and values.
+    /// Index of the key-value head.
     head: usize,
-    /// The first token.
+    /// Index of the first token.
     first: usize,
 }
 
-/// What happens to the scores of a layer.
+/// Transformation of the attention scores of a layer.
 #[derive(Debug)]
 pub(crate) struct Scores<T> {
-    /// The number of tokens that a token sees, itself among them; `None` means all.
+    /// Number of tokens that a token attends to, itself included; `None` for all.
     pub(crate) window: Option<usize>,
     pub(crate) factor: T,
     pub(crate) soft_cap: Option<T>,
-    /// For each head of queries, a score that belongs to no token.
+    /// Attention sinks: for each query head, a score that belongs to no token.
     pub(crate) sinks: Option<Vec<T>>,
 }
 
@@ -195,18 +195,18 @@ struct Tile<'t, T> {
     head_dim: usize,
     positions: std::ops::Range<usize>,
     rules: &'t Scores<T>,
-    /// Keys and values.
+    /// Keys and values of the head.
     head: &'t Head<T>,
     q: &'t [T],
-    /// For each row, room for the scores of a block.
+    /// Scores of one block, for each row.
     scores: Vec<T>,
-    /// For each row, the maximum so far, and the sum of powers relative to it.
+    /// Maximum so far of each row, and the sum of exponentials relative to it.
     sums: Vec<(T, T)>,
     o: &'t mut [T],
 }
 
 impl<T: Real> Tile<'_, T> {
-    /// The first token that one at `position` sees.
+    /// Returns the first position that a token at `position` attends to.
     #[inline(always)]
     fn first_seen(window: Option<usize>, position: usize) -> usize {
         window.map_or(0, |window| (position + 1).saturating_sub(window))
@@ -233,7 +233,7 @@ impl<T: Real> Loops<T> for Tile<'_, T> {
                 c_step: BLOCK,
             };
             products.add_to(simd, &mut scores);
-            // A cap is applied to what is multiplied by the factor.
+            // A soft cap applies to scores that are already multiplied by the factor.
             let factor = match rules.soft_cap {
                 Some(cap) => {
                     Scale { x: &mut scores, factor, cap: Some(cap) }.run(simd);
@@ -267,11 +267,11 @@ impl<T: Real> Loops<T> for Tile<'_, T> {
     }
 }
 
-/// Scores whose maxima and sums are computed side by side.
+/// Number of scores whose maxima and sums are computed side by side.
 const LANES: usize = 16;
 
-/// Turns scores into powers relative to the maximum so far, those outside of `seen` into 0, and scales what was summed
-/// relative to the maximum before. Scores are multiplied by `factor` first.
+/// Replaces scores by their exponentials relative to the maximum so far, 0 outside of `seen`, and rescales the earlier
+/// sums from the previous maximum. Scores are multiplied by `factor` first.
 #[inline(always)]
 fn softmax<T: Real>(
     scores: &mut [T],
@@ -300,7 +300,7 @@ fn softmax<T: Real>(
         }
     }
     let greatest = greatest.into_iter().fold(*maximum, larger);
-    // Nothing is seen yet: the difference of two infinities is not a number.
+    // As long as no token is seen, the difference of two infinities would be NaN.
     let base = if greatest > T::NEG_INFINITY { greatest } else { T::default() };
     let mut parts = [T::default(); LANES];
     for chunk in scores {

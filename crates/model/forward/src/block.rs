@@ -1,6 +1,6 @@
-//! A layer: attention and the feed-forward part, with their norms, added to what came in.
+//! Decoder layer: attention and the feed-forward part, with their norms and residual additions.
 //!
-//! Facts: [`decoder::Block`], whose flags say what differs from model to model; the loop over layers in `forward` of the
+//! Facts: [`decoder::Block`], whose flags hold the differences between models; the loop over layers in `forward` of the
 //! TorchScript text.
 
 use decoder::Activation;
@@ -19,28 +19,28 @@ use crate::positions::Angles;
 use crate::sharing::{WORTH_SHARING, share_rows};
 use crate::vector::Add;
 
-/// The weights of a layer.
+/// Weights of a decoder layer.
 #[derive(Debug)]
 pub(crate) struct Layer<T> {
     pub(crate) attention: Attention<T>,
     pub(crate) attention_norms: Norms<T>,
     pub(crate) part: Part<T>,
     pub(crate) part_norms: Norms<T>,
-    /// Whether the second part reads what attention reads.
+    /// True if the feed-forward part reads the same rows as attention.
     pub(crate) is_parallel: bool,
     pub(crate) activation: Activation,
-    /// What is multiplied with what a part adds to the rows.
+    /// Factor of the output of each part before it is added to the rows.
     pub(crate) residual: T,
 }
 
-/// The norms of a part of a layer.
+/// Norms before and after a part of a layer.
 #[derive(Debug)]
 pub(crate) struct Norms<T> {
     pub(crate) before: Option<Norm<T>>,
     pub(crate) after: Option<Norm<T>>,
 }
 
-/// Attention.
+/// Weights and settings of an attention part.
 #[derive(Debug)]
 pub(crate) struct Attention<T> {
     pub(crate) queries: Linear<T>,
@@ -49,28 +49,28 @@ pub(crate) struct Attention<T> {
     pub(crate) output: Linear<T>,
     pub(crate) query_norm: Option<Norm<T>>,
     pub(crate) key_norm: Option<Norm<T>>,
-    /// Which of the rotations it has; `None` means no positions.
+    /// Index of the rotary embedding; `None` for no positions.
     pub(crate) rope: Option<usize>,
     pub(crate) scores: Scores<T>,
 }
 
-/// What comes after attention.
+/// Feed-forward part of a layer: one network or a mixture of experts.
 #[derive(Debug)]
 pub(crate) enum Part<T> {
     FeedForward(Box<FeedForward<T>>),
     Experts(Box<Experts<T>>),
 }
 
-/// What all layers of one call use: sizes, threads and room for results.
+/// State that all layers of one call share: sizes, threads and buffers.
 pub(crate) struct Work<'w, T> {
     pool: &'w Pool,
-    /// The width of the model.
+    /// Width of the model.
     dim: usize,
-    /// Those of all new tokens.
+    /// Queries of all new tokens.
     queries: Queries,
-    /// Of each rotation.
+    /// Angles of each rotary embedding.
     angles: Vec<Angles<T>>,
-    /// Rows of the model's width: what a part reads, then what is added to the rows.
+    /// Rows of the model's width: the input of a part, then (`added`) the output that is added to the rows.
     normed: Vec<T>,
     added: Vec<T>,
     q: Vec<T>,
@@ -82,10 +82,10 @@ pub(crate) struct Work<'w, T> {
 }
 
 impl<'w, T: Real> Work<'w, T> {
-    /// Room for the rows of `queries` in a model of these widths.
+    /// Allocates the buffers for the rows of `queries` in a model of these widths.
     ///
     /// # Errors
-    /// When it does not fit in memory.
+    /// When the buffers do not fit in memory.
     pub(crate) fn new(
         pool: &'w Pool,
         queries: Queries,
@@ -115,12 +115,11 @@ impl<'w, T: Real> Work<'w, T> {
 }
 
 impl<T: Real> Layer<T> {
-    /// Adds to the rows `h` [batch, count, dim] what the layer with this number computes from them, and to the cache their
-    /// keys and values, for which there is room. Only the last `wanted` rows of each sequence are computed, and the others
-    /// removed.
+    /// Adds the output of layer `number` to the rows `h` [batch, count, dim], and their keys and values to the cache,
+    /// which has room for them. Only the last `wanted` rows of each sequence are computed, and the others removed.
     ///
     /// # Errors
-    /// When what is computed in between does not fit in memory.
+    /// When an intermediate result does not fit in memory.
     pub(crate) fn apply(
         &self,
         number: usize,
@@ -159,7 +158,7 @@ impl<T: Real> Layer<T> {
 }
 
 impl<T: Real> Norms<T> {
-    /// What a part reads.
+    /// Writes the input of a part to `normed`: the rows `h`, normalised if there is a norm.
     fn read(&self, pool: &Pool, h: &[T], normed: &mut [T]) {
         match &self.before {
             Some(norm) => norm.apply_into(pool, h, normed),
@@ -167,7 +166,7 @@ impl<T: Real> Norms<T> {
         }
     }
 
-    /// Adds the result of a part.
+    /// Adds the output of a part to the rows `h`, normalised if there is a norm, and multiplied by `factor`.
     fn add(&self, pool: &Pool, h: &mut [T], added: &mut [T], factor: T) {
         if let Some(norm) = &self.after {
             norm.apply(pool, norm.part, added);
@@ -178,8 +177,8 @@ impl<T: Real> Norms<T> {
 }
 
 impl<T: Real> Attention<T> {
-    /// Attention of the last `wanted` rows of each sequence, into `work.added`; if these are not all, they are the first of
-    /// `work.normed` afterwards.
+    /// Computes attention of the last `wanted` rows of each sequence into `work.added`. If these are not all rows, they
+    /// are the first rows of `work.normed` afterwards.
     fn apply(
         &self,
         number: usize,
@@ -238,13 +237,13 @@ impl<T: Real> Attention<T> {
     }
 }
 
-/// The room for this many rows.
+/// Returns the first `rows` rows of a buffer.
 fn first<T>(room: &mut [T], rows: usize, width: usize) -> &mut [T] {
     let (first, _) = room.split_at_mut(rows * width);
     first
 }
 
-/// Keeps the last `kept` of each `whole` numbers.
+/// Keeps the last `kept` numbers of each sequence of `whole` numbers.
 fn keep_last<T: Copy>(h: &mut Vec<T>, whole: usize, kept: usize) {
     let sequences = h.len() / whole;
     for sequence in 0..sequences {

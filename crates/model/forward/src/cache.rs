@@ -1,10 +1,10 @@
-//! The keys and values of the tokens so far.
+//! KV cache: the keys and values of the tokens so far.
 //!
-//! Those of one head are in blocks of [`BLOCK`] tokens, so that a growing cache is never copied. Keys are transposed in
-//! their block: scores of one query against 64 keys are then sums of vectors, not 64 sums over a vector's elements.
+//! Each head has blocks of [`BLOCK`] tokens, so that a growing cache is never copied. Keys are transposed in their
+//! block: scores of one query against 64 keys are then sums of vectors, not 64 sums over a vector's elements.
 //!
-//! Facts: the ports `past_key` and `present_key` of the TorchScript module have the shape [layers, batch, tokens, heads of
-//! keys and values, `head_dim`] in f32.
+//! Facts: the ports `past_key` and `present_key` of the TorchScript module have the shape [layers, batch, tokens,
+//! key-value heads, `head_dim`] in f32.
 
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
@@ -15,58 +15,58 @@ use crate::{Error, Result};
 /// The number of tokens in a block.
 pub(crate) const BLOCK: usize = 64;
 
-/// The keys and values of all tokens that a [`Model`](crate::Model) has seen.
+/// Keys and values of all tokens that a [`Model`](crate::Model) has processed.
 #[derive(Clone, Debug)]
 pub struct Cache(pub(crate) Inner);
 
-/// In the numbers that the model computes in.
+/// Cached tokens in the number type that the model computes in.
 #[derive(Clone, Debug)]
 pub(crate) enum Inner {
     F32(Tokens<f32>),
     F64(Tokens<f64>),
 }
 
-/// The sizes of a cache besides the number of tokens.
+/// Sizes of a cache besides the number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub(crate) layers: usize,
     pub(crate) batch: usize,
-    /// Heads of keys and values.
+    /// Number of key-value heads.
     pub(crate) heads: usize,
     pub(crate) head_dim: usize,
 }
 
-/// Keys and values of some tokens.
+/// Keys and values of the cached tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Tokens<T> {
     sizes: Sizes,
     len: usize,
-    /// By layer, then sequence of the batch, then head.
+    /// Heads of shape [layers, batch, heads].
     heads: Vec<Head<T>>,
-    /// Of each rotation that depends on the length of a text, the frequencies that keys were last rotated with, and how many
-    /// tokens' keys.
+    /// For each rotary embedding that depends on the length of the text, the frequencies that keys were last rotated
+    /// with, and the number of tokens whose keys were.
     rotated: Vec<(Vec<f64>, usize)>,
 }
 
-/// The keys and values of one head.
+/// Keys and values of one head.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Head<T> {
     blocks: Vec<Block<T>>,
 }
 
-/// Those of [`BLOCK`] tokens; what no token has filled yet is 0.
+/// Keys and values of [`BLOCK`] tokens; places of tokens that are still to come are 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Block<T> {
-    /// `[head_dim, BLOCK]`.
+    /// Transposed keys `[head_dim, BLOCK]`, rotated unless the rotation depends on the length of the text.
     pub(crate) keys: Vec<T>,
-    /// `[BLOCK, head_dim]`.
+    /// Values of shape `[BLOCK, head_dim]`.
     pub(crate) values: Vec<T>,
-    /// The keys as the last call rotated them, if `keys` are not rotated because that depends on the length of the text.
+    /// Keys as the last call rotated them, if the rotation depends on the length of the text; empty otherwise.
     pub(crate) rotated: Vec<T>,
 }
 
 impl Cache {
-    /// The number of tokens of each sequence.
+    /// Returns the number of tokens of each sequence.
     pub fn len(&self) -> usize {
         match &self.0 {
             Inner::F32(tokens) => tokens.len,
@@ -74,12 +74,12 @@ impl Cache {
         }
     }
 
-    /// Whether there are no tokens.
+    /// Returns true if there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of sequences.
+    /// Returns the number of sequences.
     pub fn batch(&self) -> usize {
         match &self.0 {
             Inner::F32(tokens) => tokens.sizes.batch,
@@ -87,10 +87,10 @@ impl Cache {
         }
     }
 
-    /// The keys and the values as f32 tensors of shape [layers, batch, tokens, heads of keys and values, `head_dim`].
+    /// Returns the keys and the values as f32 tensors of shape [layers, batch, tokens, key-value heads, `head_dim`].
     ///
     /// # Errors
-    /// When they do not fit in memory.
+    /// When the keys and values do not fit in memory.
     pub fn tensors(&self) -> Result<[Tensor; 2]> {
         match &self.0 {
             Inner::F32(tokens) => Ok([tokens.tensor(Kind::Keys)?, tokens.tensor(Kind::Values)?]),
@@ -106,7 +106,7 @@ enum Kind {
 }
 
 impl<T: Real> Tokens<T> {
-    /// No tokens of `sizes.batch` sequences.
+    /// Creates a cache of `sizes.batch` sequences without tokens.
     ///
     /// # Errors
     /// When there are more heads than fit in memory.
@@ -118,10 +118,10 @@ impl<T: Real> Tokens<T> {
         Ok(Self { sizes, len: 0, heads, rotated: Vec::new() })
     }
 
-    /// The tokens of two f32 tensors of the ports.
+    /// Creates a cache from f32 tensors of keys and values in the shape of the ports.
     ///
     /// # Errors
-    /// When the shapes or dtypes are not those of such a cache, or they do not fit in memory.
+    /// When a tensor has another shape or dtype, cannot be read, or does not fit in memory.
     pub(crate) fn from_tensors(sizes: Sizes, key: &Tensor, value: &Tensor) -> Result<Self> {
         let len = key.shape().get(2).copied().unwrap_or(0);
         let Sizes { layers, batch, heads, head_dim } = sizes;
@@ -152,14 +152,14 @@ impl<T: Real> Tokens<T> {
         self.len
     }
 
-    /// Makes room for tokens up to this number.
+    /// Makes room for `len` tokens in total.
     ///
     /// # Errors
-    /// When they do not fit in memory.
+    /// When the keys and values do not fit in memory.
     pub(crate) fn reserve(&mut self, len: usize) -> Result<()> {
         let block = product(&[BLOCK, self.sizes.head_dim])?;
         let blocks = len.div_ceil(BLOCK);
-        // Looked at as a whole, so that an absurd number fails before anything is allocated.
+        // The total size is checked first, so that an absurd number fails before anything is allocated.
         product(&[self.heads.len(), blocks, block, 2, size_of::<T>()])?;
         for head in &mut self.heads {
             while head.blocks.len() < blocks {
@@ -169,25 +169,25 @@ impl<T: Real> Tokens<T> {
         Ok(())
     }
 
-    /// Counts the tokens that were written after the last.
+    /// Counts `count` more tokens, which were written after the last one.
     pub(crate) fn advance(&mut self, count: usize) {
         self.len += count;
     }
 
-    /// Forgets the tokens after the first `len`.
+    /// Drops the tokens after the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// How many tokens' keys are rotated by these frequencies, which belong to the rotation with this number. They no longer
-    /// count until [`set_rotated`](Self::set_rotated) says that all layers have them.
+    /// Returns the number of tokens whose keys are rotated by these frequencies of rotary embedding `rope`, and resets
+    /// it to 0 until [`set_rotated`](Self::set_rotated) says that all layers have the rotated keys.
     pub(crate) fn take_rotated(&mut self, rope: usize, frequencies: &[f64]) -> usize {
         let Some((last, count)) = self.rotated.get_mut(rope) else { return 0 };
         let count = std::mem::take(count);
         if last == frequencies { count.min(self.len) } else { 0 }
     }
 
-    /// Says that the keys of this many tokens are rotated by these frequencies in all layers.
+    /// Records that the keys of this many tokens are rotated by these frequencies in all layers.
     pub(crate) fn set_rotated(&mut self, rope: usize, frequencies: &[f64], count: usize) {
         if self.rotated.len() <= rope {
             self.rotated.resize(rope + 1, (Vec::new(), 0));
@@ -197,13 +197,13 @@ impl<T: Real> Tokens<T> {
         }
     }
 
-    /// The heads of a layer: by sequence, then head.
+    /// Returns the heads of a layer, [batch, heads].
     pub(crate) fn layer(&self, layer: usize) -> &[Head<T>] {
         let count = self.sizes.batch * self.sizes.heads;
         self.heads.get(layer * count..(layer + 1) * count).unwrap_or_default()
     }
 
-    /// The same, to be written to.
+    /// Returns the heads of a layer, [batch, heads], for writing.
     pub(crate) fn layer_mut(&mut self, layer: usize) -> &mut [Head<T>] {
         let count = self.sizes.batch * self.sizes.heads;
         self.heads.get_mut(layer * count..(layer + 1) * count).unwrap_or_default()
@@ -224,15 +224,15 @@ impl<T: Real> Tokens<T> {
     }
 }
 
-/// A row of `head_dim` numbers in the ports' tensors.
+/// Position of a row of `head_dim` numbers in the ports' tensors.
 struct Row {
-    /// The number of its head among all of the cache.
+    /// Index of the head among all heads of the cache.
     head: usize,
     token: usize,
 }
 
 impl Sizes {
-    /// All rows of a tensor of `len` tokens, in C order.
+    /// Iterates over all rows of a tensor of `len` tokens, in C order.
     fn rows(self, len: usize) -> impl Iterator<Item = Row> {
         let of_token = move |sequence: usize, token| {
             (0..self.heads).map(move |head| Row { head: sequence * self.heads + head, token })
@@ -243,15 +243,15 @@ impl Sizes {
 }
 
 impl<T: Real> Head<T> {
-    /// The keys and values, [`BLOCK`] tokens at a time.
+    /// Returns the keys and values, in blocks of [`BLOCK`] tokens.
     pub(crate) fn blocks(&self) -> &[Block<T>] {
         &self.blocks
     }
 
-    /// Makes room for rotated keys.
+    /// Makes room for rotated keys in all blocks.
     ///
     /// # Errors
-    /// When they do not fit in memory.
+    /// When the keys and values do not fit in memory.
     pub(crate) fn reserve_rotated(&mut self) -> Result<()> {
         for block in &mut self.blocks {
             if block.rotated.is_empty() {
@@ -261,12 +261,12 @@ impl<T: Real> Head<T> {
         Ok(())
     }
 
-    /// The keys, [`BLOCK`] tokens at a time, and where they are rotated.
+    /// Iterates over the keys, in blocks of [`BLOCK`] tokens, each with the buffer for the rotated keys.
     pub(crate) fn keys_mut(&mut self) -> impl Iterator<Item = (&[T], &mut [T])> {
         self.blocks.iter_mut().map(|block| (&block.keys[..], &mut block.rotated[..]))
     }
 
-    /// Writes those of a token, for which there is room.
+    /// Writes the key and the value of a token, for which there is room.
     pub(crate) fn set(&mut self, token: usize, key: &[T], value: &[T]) {
         let column = token % BLOCK;
         let Some(block) = self.blocks.get_mut(token / BLOCK) else { return };
@@ -291,7 +291,7 @@ impl<T: Real> Head<T> {
     }
 }
 
-/// The bytes of a tensor in C order.
+/// Reads the bytes of a tensor in C order.
 fn numbers(tensor: &Tensor) -> Result<Vec<u8>> {
     let nbytes = tensor.nbytes();
     let mut out = Vec::new();
@@ -301,7 +301,7 @@ fn numbers(tensor: &Tensor) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The rows of `head_dim` f32 numbers in bytes.
+/// Iterates over the rows of `head_dim` f32 numbers in `bytes`.
 fn rows<T: Real>(bytes: &[u8], head_dim: usize) -> impl Iterator<Item = Vec<T>> {
     let numbers = bytes.as_chunks::<4>().0;
     let number = |bytes: &[u8; 4]| T::from_f32(f32::from_le_bytes(*bytes));

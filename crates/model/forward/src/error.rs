@@ -1,31 +1,30 @@
-//! Why a model cannot be made or run.
+//! Errors of loading and running a model.
 
 use byte_source::{Cancelled, ErrorKind, ReadError};
 use tensor::Dtype;
 
-/// A result of this crate.
+/// Result whose error is this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a model cannot be made or run.
+/// Errors of loading and running a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A weight that should be a matrix has another number of dimensions.
     #[error("expected a matrix, found shape {shape:?}")]
     NotMatrix {
-        /// The shape, in elements.
+        /// Shape of the weight, in elements.
         shape: Vec<u64>,
     },
     /// A weight has a dtype that products are not defined for.
     #[error("expected weights of dtype float64, float32, bfloat16 or float16, found {found}")]
     Dtype {
-        /// The dtype.
         found: Dtype,
     },
     /// A weight is larger than the address space.
     #[error("a weight of shape {shape:?} does not fit in memory")]
     TooLarge {
-        /// The shape, in elements.
+        /// Shape of the weight, in elements.
         shape: Vec<u64>,
     },
     /// A weight that had to be copied could not be read.
@@ -34,76 +33,71 @@ pub enum Error {
     /// The threads could not be started.
     #[error("cannot start {threads} threads: {reason}")]
     Threads {
-        /// How many were wanted.
+        /// Number of threads that were requested.
         threads: usize,
-        /// The cause.
         reason: String,
     },
     /// A weight is not among the tensors.
     #[error("the weight `{}` is missing", weight.escape_debug())]
     MissingWeight {
-        /// The usual name of the weight.
+        /// Name of the weight in the decoder's layout.
         weight: String,
     },
     /// A weight does not have the shape that the decoder's sizes imply.
     #[error("tensor `{}`: shape {found:?}, expected {expected:?}", tensor.escape_debug())]
     WeightShape {
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
-        /// Its shape, in elements.
+        /// Shape of the tensor, in elements.
         found: Vec<u64>,
-        /// What the shape should be.
+        /// Expected shape, in elements.
         expected: Vec<u64>,
     },
-    /// There are no tokens, or they are not whole rows.
+    /// The call has no tokens, or not as many for each sequence.
     #[error(
         "{found} tokens in a batch of {batch}, expected at least one for each sequence and as many for all"
     )]
     Tokens {
-        /// How many there are.
+        /// Number of tokens in the call.
         found: usize,
-        /// The number of sequences.
+        /// Number of sequences in the batch.
         batch: usize,
     },
-    /// Token ids that the model does not know.
+    /// Token ids that are not in the vocabulary.
     #[error("tokens holds ids from {low} to {high}, expected 0 to {}", vocab.saturating_sub(1))]
     TokenIds {
-        /// The lowest id.
         low: i64,
-        /// The highest.
         high: i64,
-        /// The number of tokens that the model knows.
+        /// Number of tokens that the model knows.
         vocab: usize,
     },
-    /// Keys and values of other shapes or dtypes than the model's.
+    /// Cached keys or values have another shape or dtype than the model's.
     #[error(
         "past_key is {} of shape {:?} and past_value {} of {:?}, expected float32 of [{layers}, {batch}, past, {heads}, {head_dim}] of both",
         key.0, key.1, value.0, value.1
     )]
     Past {
-        /// The dtype and the shape of the keys, in elements.
+        /// Dtype and shape of the keys, in elements.
         key: (Dtype, Vec<u64>),
-        /// Those of the values.
+        /// Dtype and shape of the values, in elements.
         value: (Dtype, Vec<u64>),
-        /// The number of layers.
         layers: usize,
-        /// The number of sequences.
+        /// Number of sequences in the batch.
         batch: usize,
-        /// The number of heads of keys and values.
+        /// Number of key-value heads.
         heads: usize,
-        /// The size of a head.
         head_dim: usize,
     },
     /// The cache was made by another model, or for another number of sequences.
     #[error("the cache is of another model or batch")]
     OtherCache,
-    /// Something whose size follows from the input does not fit in memory.
+    /// An allocation whose size follows from the input does not fit in memory.
     #[error("{} do not fit in memory", if *nbytes == u64::MAX { "2^63 bytes or more".to_owned() } else { format!("{nbytes} bytes") })]
     Memory {
-        /// Its size in bytes; the largest number if it has no size.
+        /// Size in bytes; `u64::MAX` if it does not fit 63 bits.
         nbytes: u64,
     },
-    /// A view that does not fit its storage.
+    /// A view does not fit its storage.
     #[error(transparent)]
     Tensor(#[from] tensor::Error),
     /// The caller stopped the work.
@@ -112,7 +106,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns what the error means for a caller.
+    /// Classifies the error for the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NotMatrix { .. }

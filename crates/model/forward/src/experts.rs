@@ -1,4 +1,4 @@
-//! A mixture of experts: a router chooses a few feed-forward layers for each token. Only the weights of those are read.
+//! Mixture of experts: a router chooses a few feed-forward networks for each token, and only their weights are read.
 //!
 //! Facts: the formulas of [`decoder::Experts`].
 
@@ -12,41 +12,41 @@ use crate::memory::{product, zeros};
 use crate::number::Real;
 use crate::vector::Add;
 
-/// The experts of a layer.
+/// Mixture of experts of a layer.
 #[derive(Debug)]
 pub(crate) struct Experts<T> {
-    /// [experts, dim].
+    /// Router matrix of shape [experts, dim].
     pub(crate) router: Linear<T>,
     pub(crate) each: Vec<FeedForward<T>>,
     pub(crate) shared: Option<Shared<T>>,
-    /// How many each token goes through.
+    /// Number of experts that each token goes through.
     pub(crate) per_token: usize,
     pub(crate) softmax: Softmax,
     pub(crate) is_renormalised: bool,
 }
 
-/// The expert that all tokens go through.
+/// Shared expert, which all tokens go through.
 #[derive(Debug)]
 pub(crate) struct Shared<T> {
     pub(crate) layer: FeedForward<T>,
-    /// [1, dim].
+    /// Gate matrix of shape [1, dim].
     pub(crate) gate: Option<Linear<T>>,
 }
 
-/// That a row goes through an expert.
+/// Routing of a row to an expert.
 #[derive(Clone, Copy, Debug)]
 struct Choice<T> {
     expert: usize,
     row: usize,
-    /// What the expert's result is multiplied with.
+    /// Factor of the expert's result.
     weight: T,
 }
 
 impl<T: Real> Experts<T> {
-    /// What the experts make of the rows `x` [rows, dim], into `out` of the same shape.
+    /// Computes the output of the experts for the rows `x` [rows, dim] into `out` of the same shape.
     ///
     /// # Errors
-    /// When what is computed in between does not fit in memory.
+    /// When an intermediate result does not fit in memory.
     pub(crate) fn apply(
         &self,
         pool: &Pool,
@@ -108,7 +108,7 @@ impl<T: Real> Experts<T> {
         Ok(())
     }
 
-    /// The experts of all rows, by expert, then row.
+    /// Chooses the experts of all rows, sorted by expert, then row.
     fn choices(&self, pool: &Pool, rows: usize, x: &[T]) -> Result<Vec<Choice<T>>> {
         let count = self.each.len();
         let mut scores: Vec<T> = zeros(product(&[rows, count])?)?;
@@ -129,8 +129,8 @@ impl<T: Real> Experts<T> {
         Ok(choices)
     }
 
-    /// Passes the experts with the highest scores to `take`, with their powers of e; relative to the sum of all if the softmax
-    /// comes before the choice.
+    /// Passes the experts with the highest scores to `take`, each with the exponential of its score, divided by the sum
+    /// over all experts if the softmax comes before the choice.
     fn choose(&self, scores: &[T], mut take: impl FnMut(usize, T)) {
         let most = scores.iter().copied().fold(T::NEG_INFINITY, |a, b| if b > a { b } else { a });
         let power = |score: T| (score - most).exp();

@@ -1,4 +1,4 @@
-//! The feed-forward part of a layer: a gate, what is next to it, and the matrix after both.
+//! Feed-forward network of a layer: the gate, up and down projections.
 //!
 //! Facts: the formulas of [`decoder::Block`].
 
@@ -10,39 +10,39 @@ use crate::linear::Linear;
 use crate::number::Real;
 use crate::sharing::WORTH_SHARING;
 
-/// The matrices of a feed-forward layer or of an expert.
+/// Matrices of a feed-forward network or of an expert.
 #[derive(Debug)]
 pub(crate) struct FeedForward<T> {
     pub(crate) gate: GateAndUp<T>,
     pub(crate) down: Linear<T>,
 }
 
-/// The gate, and the matrix next to it.
+/// Gate and up projections, as two matrices or one.
 #[derive(Debug)]
 pub(crate) enum GateAndUp<T> {
     Two([Linear<T>; 2]),
-    /// One matrix whose rows alternate, the first of the gate.
+    /// One matrix whose rows alternate between gate and up, the first of the gate.
     Interleaved(Linear<T>),
 }
 
-/// Rows for a feed-forward layer.
+/// Rows for a feed-forward network.
 pub(crate) struct Rows<'r, T> {
     pub(crate) layer: &'r FeedForward<T>,
-    /// [rows, dim].
+    /// Input of shape [rows, dim].
     pub(crate) x: &'r [T],
-    /// [rows, 2, hidden], for what is computed in between.
+    /// Buffer for rows × 2 × hidden intermediate numbers.
     pub(crate) hidden: &'r mut [T],
-    /// [rows, dim], for the results.
+    /// Results of shape [rows, dim].
     pub(crate) out: &'r mut [T],
 }
 
 impl<T: Real> FeedForward<T> {
-    /// The numbers between the matrices, for each row.
+    /// Returns the hidden width: the numbers between the matrices, for each row.
     pub(crate) fn hidden(&self) -> usize {
         self.down.matrix.cols()
     }
 
-    /// Computes all rows of all layers, as few pieces of work for the threads.
+    /// Computes all rows of all networks, in few batches of work for the threads.
     pub(crate) fn apply_all(pool: &Pool, activation: Activation, all: &mut [Rows<'_, T>]) {
         let products = all.iter_mut().flat_map(|Rows { layer, x, hidden, .. }| match &layer.gate {
             GateAndUp::Two([first, second]) => {
@@ -74,7 +74,7 @@ impl<T: Real> FeedForward<T> {
     }
 }
 
-/// Turns alternate numbers, [rows, hidden, 2], into [2, rows, hidden].
+/// Rearranges alternating numbers [rows, hidden, 2] into [2, rows, hidden].
 fn separate<T: Real>(numbers: &mut [T]) {
     let both = numbers.to_vec();
     let (gate, up) = numbers.split_at_mut(numbers.len() / 2);

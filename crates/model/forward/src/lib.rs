@@ -1,18 +1,18 @@
-//! A decoder's forward pass on the CPU over weights that stay in the file they are mapped from.
+//! Forward pass of a decoder on the CPU, over weights that stay in the file they are mapped from.
 //!
-//! [`Model`] runs what the crate `decoder` describes, with the same results as the TorchScript module that `torchscript`
-//! writes for it: tokens and a [`Cache`] of keys and values in, logits out.
+//! [`Model`] runs the decoder that the crate `decoder` describes, with the same results as the TorchScript module that
+//! `torchscript` writes for it: tokens and a [`Cache`] of keys and values in, logits out.
 //!
-//! Weights are never converted up front: a product widens them as it reads them. Sums, norms, positions and attention are
-//! f32, or f64 if the embeddings are. A weight is not rounded to the dtype of what it is multiplied with, as it is in
-//! PyTorch, so logits of bfloat16 models are nearer to the exact ones. No result depends on the number of threads.
+//! Weights are never converted up front: a product widens them as it reads them. Sums, norms, positions and attention
+//! are f32, or f64 if the embeddings are. Unlike in PyTorch, a weight is not rounded to the dtype of its factor, so
+//! logits of bfloat16 models are nearer to the exact ones. No result depends on the number of threads.
 //!
 //! Sizes that come from files are checked before they are multiplied: `decoder` refuses a size of 0 and heads that do not
 //! divide each other, [`Model::new`] compares the shape of each weight, so that no size exceeds the memory that is mapped,
 //! and `memory.rs` multiplies them with the number of tokens. An overflow elsewhere is a bug, and a panic in tests.
 //!
-//! `kernel/` has the matrix products, `block.rs` a layer, `attention.rs` the attention over a `cache.rs`, and `experts.rs` a
-//! mixture of experts.
+//! `kernel/` has the matrix products, `block.rs` a layer, `attention.rs` the attention over the KV cache of `cache.rs`,
+//! and `experts.rs` a mixture of experts.
 
 #![expect(
     clippy::arithmetic_side_effects,

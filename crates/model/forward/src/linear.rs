@@ -1,9 +1,9 @@
-//! A matrix of weights with its bias.
+//! Linear layers: a weight matrix with its bias.
 
 use crate::kernel::{Matrix, Pool, Product};
 use crate::number::Real;
 
-/// A matrix, and the bias that is added to its products.
+/// Weight matrix, and the bias that is added to its products.
 #[derive(Debug)]
 pub(crate) struct Linear<T> {
     pub(crate) matrix: Matrix,
@@ -11,7 +11,8 @@ pub(crate) struct Linear<T> {
 }
 
 impl<T: Real> Linear<T> {
-    /// The products of rows, as one piece of work for the threads: each matrix, rows of its width, and where their products go.
+    /// Computes the products of all items as one batch of work for the threads. Each item is a linear layer, its input
+    /// rows, and its output rows.
     pub(crate) fn apply_all<'a>(
         pool: &Pool,
         all: impl IntoIterator<Item = (&'a Self, &'a [T], &'a mut [T])>,

@@ -1,20 +1,20 @@
-//! Memory whose size follows from input: checked, and refused with an error.
+//! Checked allocation of memory whose size depends on the input.
 
 use crate::{Error, Result};
 
-/// The product of sizes.
+/// Returns the product of sizes.
 ///
 /// # Errors
-/// When it does not fit the address space.
+/// When the product does not fit the address space.
 pub(crate) fn product(sizes: &[usize]) -> Result<usize> {
     let product = sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
     product.filter(|product| isize::try_from(*product).is_ok()).ok_or(Error::Memory { nbytes: u64::MAX })
 }
 
-/// This many zeros.
+/// Allocates a vector of `count` zeros.
 ///
 /// # Errors
-/// When they do not fit in memory.
+/// When the zeros do not fit in memory.
 pub(crate) fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>> {
     let mut out = Vec::new();
     out.try_reserve_exact(count).map_err(|_| Error::Memory { nbytes: bytes::<T>(count) })?;
@@ -22,7 +22,7 @@ pub(crate) fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>> {
     Ok(out)
 }
 
-/// The bytes of this many values.
+/// Returns the size of `count` values in bytes.
 pub(crate) fn bytes<T>(count: usize) -> u64 {
     (count as u64).saturating_mul(size_of::<T>() as u64)
 }

@@ -1,4 +1,4 @@
-//! A decoder that runs: tokens in, logits out.
+//! Decoder model that computes logits from tokens.
 //!
 //! Facts: `forward` of the TorchScript text.
 
@@ -19,25 +19,25 @@ use crate::vector::Scale;
 use crate::weights::{Dims, Weights, nbytes};
 use crate::{Error, Result};
 
-/// How a model runs.
+/// Options for running a model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// The number of threads; `None` for as many as the machine runs at once.
+    /// Number of threads; `None` for as many as the machine runs at once.
     pub threads: Option<usize>,
 }
 
-/// Which tokens logits are computed for.
+/// Tokens of a call whose logits are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
-    /// Each token.
+    /// Every token of each sequence.
     All,
-    /// The last of each sequence.
+    /// Last token of each sequence.
     Last,
 }
 
-/// A decoder over weights that stay in the file they are mapped from.
+/// Decoder over weights that stay in the file they are mapped from.
 ///
-/// Several threads can use it at once, each with its own [`Cache`]; they share its threads.
+/// Several threads can use a model at once, each with its own [`Cache`]; they share its thread pool.
 #[derive(Debug)]
 pub struct Model {
     dims: Dims,
@@ -46,7 +46,7 @@ pub struct Model {
     network: Network,
 }
 
-/// The model in the numbers that it computes in.
+/// Network in the number type that the model computes in.
 #[derive(Debug)]
 enum Network {
     F32(Net<f32>),
@@ -56,23 +56,25 @@ enum Network {
 #[derive(Debug)]
 struct Net<T> {
     weights: Weights<T>,
-    /// Of each rotation.
+    /// Frequencies of each rotary embedding.
     frequencies: Vec<Frequencies<T>>,
-    /// What embeddings and logits are multiplied with, and the cap of logits.
+    /// Factors of the embeddings and of the logits, and the soft cap of the logits.
     embedding: T,
     logits: T,
     logits_soft_cap: Option<T>,
 }
 
-/// The most rows that go through the layers at once. More would not make products faster, only their results larger.
+/// Largest number of rows that go through the layers at once. More rows would not make products faster, only their
+/// results larger.
 const ROWS: usize = 512;
 
 impl Model {
-    /// The model of `decoder` whose weights are the tensors that `assignment` names. It computes in f64 if the embeddings are
-    /// f64, else in f32.
+    /// Creates the model of `decoder` whose weights are the tensors that `assignment` names. It computes in f64 if the
+    /// embeddings are f64, else in f32.
     ///
     /// # Errors
-    /// When a weight is missing or is not what the decoder says, cannot be read, or the threads cannot be started.
+    /// When a weight is missing, has another shape than the decoder's or an unsupported dtype, or cannot be read, or
+    /// when the threads cannot be started.
     pub fn new(
         decoder: &Decoder,
         tensors: &Tensors,
@@ -93,46 +95,46 @@ impl Model {
         Ok(Self { dims, pool: Pool::new(options.threads)?, weights_nbytes, network })
     }
 
-    /// The number of tokens that the model knows.
+    /// Returns the vocabulary size, the number of tokens that the model knows.
     pub fn vocab(&self) -> usize {
         self.dims.vocab
     }
 
-    /// The number of layers.
+    /// Returns the number of layers.
     pub fn n_layers(&self) -> usize {
         self.dims.n_layers
     }
 
-    /// The number of heads of keys and values.
+    /// Returns the number of key-value heads.
     pub fn n_kv_heads(&self) -> usize {
         self.dims.n_kv_heads
     }
 
-    /// The size of a head.
+    /// Returns the size of an attention head.
     pub fn head_dim(&self) -> usize {
         self.dims.head_dim
     }
 
-    /// The number of threads that share the work.
+    /// Returns the number of threads that share the work.
     pub fn threads(&self) -> usize {
         self.pool.threads()
     }
 
-    /// The bytes of the weights. Each pass reads them once; of the embeddings it reads only the rows of its tokens, and of
-    /// experts only those that it chooses.
+    /// Returns the size of the weights in bytes. Each pass reads them once; of the embeddings it reads only the rows of
+    /// its tokens, and of the experts only those that the router chooses.
     pub fn weights_nbytes(&self) -> u64 {
         self.weights_nbytes
     }
 
-    /// The name of the matrix products that this CPU runs.
+    /// Returns the name of the matrix kernel that this CPU runs.
     pub fn kernel(&self) -> &'static str {
         kernel::name()
     }
 
-    /// The cache of `batch` sequences without tokens.
+    /// Creates an empty cache for `batch` sequences.
     ///
     /// # Errors
-    /// When so many do not fit in memory.
+    /// When the cache cannot be allocated.
     pub fn cache(&self, batch: usize) -> Result<Cache> {
         let sizes = self.sizes(batch);
         Ok(Cache(match &self.network {
@@ -141,8 +143,8 @@ impl Model {
         }))
     }
 
-    /// The cache of `batch` sequences whose keys and values are f32 tensors of shape [layers, batch, tokens, heads of keys
-    /// and values, `head_dim`], as [`Cache::tensors`] returns them.
+    /// Creates a cache of `batch` sequences from f32 tensors of keys and values, each of shape [layers, batch, tokens,
+    /// key-value heads, `head_dim`], as [`Cache::tensors`] returns them.
     ///
     /// # Errors
     /// When a tensor has another shape or dtype, cannot be read, or does not fit in memory.
@@ -159,8 +161,8 @@ impl Model {
         Sizes { layers: n_layers, batch, heads: n_kv_heads, head_dim }
     }
 
-    /// The logits of `tokens` [batch, seq], which follow those in `cache` and are added to it: [batch, seq or 1, vocab] in C
-    /// order. If it fails or is stopped, the cache has the tokens that it had.
+    /// Computes the logits of `tokens` [batch, seq], which follow the tokens in `cache` and are added to it. Returns
+    /// [batch, seq or 1, vocab] in C order. If the call fails or is stopped, the cache keeps only its earlier tokens.
     ///
     /// # Errors
     /// When there are no tokens or no whole rows of them, an id is not below [`vocab`](Self::vocab), the cache is of another
@@ -181,7 +183,7 @@ impl Model {
         }
     }
 
-    /// The ids as indices of embeddings.
+    /// Converts token ids to indices of embeddings.
     fn ids(&self, tokens: &[i64], batch: usize) -> Result<Vec<usize>> {
         if tokens.is_empty() || tokens.len().checked_rem(batch) != Some(0) {
             return Err(Error::Tokens { found: tokens.len(), batch });
@@ -279,7 +281,7 @@ impl Model {
         let mut work = Work::new(&self.pool, queries, angles, dim, hidden)?;
         for (number, layer) in net.weights.layers.iter().enumerate() {
             observer.check()?;
-            // Of the last layer's other tokens, only the keys and values are needed.
+            // The last layer computes only keys and values of tokens without logits.
             let is_last = number + 1 == net.weights.layers.len();
             layer.apply(number, if is_last { wanted } else { count }, &mut h, cache, &mut work)?;
         }
@@ -291,7 +293,8 @@ impl Model {
         Ok(h)
     }
 
-    /// The logits of the rows `h` [batch, count, dim], the first of which is number `first` of those that are returned.
+    /// Writes the logits of the rows `h` [batch, count, dim] to `logits`; `first` is the position of the first row
+    /// among the returned rows of each sequence.
     fn logits<T: Real>(
         &self,
         net: &Net<T>,
@@ -329,7 +332,7 @@ struct Chunk {
     batch: usize,
     /// Tokens of each sequence in the call.
     seq: usize,
-    /// The number of the first token of the chunk in each sequence.
+    /// Position of the chunk's first token in each sequence of the call.
     first: usize,
     /// Tokens of each sequence in the chunk.
     count: usize,
@@ -339,11 +342,11 @@ struct Chunk {
     total: usize,
 }
 
-/// The logits of a call.
+/// Logits that a call returns.
 struct Logits {
-    /// The number of rows for each sequence.
+    /// Number of rows for each sequence.
     returned: usize,
-    /// [batch, returned, vocab].
+    /// Shape [batch, returned, vocab], in C order.
     out: Vec<f32>,
 }
 

@@ -1,4 +1,4 @@
-//! The norms before and after the parts of a layer, of queries and keys, and before the output.
+//! Norms before and after the parts of a layer, of queries and keys, and before the output.
 //!
 //! Facts: [`NormKind`](decoder::NormKind) and [`HeadNorm`](decoder::HeadNorm).
 
@@ -7,16 +7,16 @@ use crate::number::Real;
 use crate::sharing::share_rows;
 use crate::vector::Normalize;
 
-/// A norm over the last dimension, or over each part of it.
+/// Norm over the last dimension, or over each part of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Norm<T> {
-    /// The weights of all parts that do not have the same, one after the other.
+    /// Weights of one part that all parts share, or of all parts, concatenated.
     pub(crate) weight: Vec<T>,
     pub(crate) bias: Option<Vec<T>>,
     pub(crate) eps: T,
-    /// Whether the mean is subtracted.
+    /// True if the mean is subtracted.
     pub(crate) is_centred: bool,
-    /// The numbers that have one norm.
+    /// Number of elements that are normalised together.
     pub(crate) part: usize,
 }
 
@@ -26,7 +26,7 @@ impl<T: Real> Norm<T> {
         share_rows(pool, rows, width, |_, row| self.row(row));
     }
 
-    /// The norm of each row of `x` into the same row of `y`, whose rows are one part.
+    /// Writes the norm of each row of `x` into the same row of `y`; a row is one part.
     pub(crate) fn apply_into(&self, pool: &Pool, x: &[T], y: &mut [T]) {
         share_rows(pool, y, self.part, |row, y| {
             let start = row * self.part;

@@ -1,4 +1,4 @@
-//! The numbers that a decoder computes in: f32, or f64 where the weights are.
+//! Number types of a forward pass: f32, or f64 if the weights are.
 
 use std::fmt::Debug;
 use std::ops::{AddAssign, Div, Mul, MulAssign, Neg, Sub};
@@ -7,7 +7,7 @@ use crate::Result;
 use crate::kernel::{self, Loops, Number, Pool, Product};
 use crate::memory::zeros;
 
-/// A floating-point number with the functions of a forward pass.
+/// Floating-point number with the functions of a forward pass.
 pub(crate) trait Real:
     Number
     + Debug
@@ -22,27 +22,29 @@ pub(crate) trait Real:
     const ONE: Self;
     const NEG_INFINITY: Self;
 
-    /// The nearest number.
+    /// Returns the nearest number.
     fn from_f64(number: f64) -> Self;
-    /// The nearest number.
+    /// Returns the nearest number.
     fn from_f32(number: f32) -> Self;
     fn to_f32(self) -> f32;
     fn to_f64(self) -> f64;
     fn sqrt(self) -> Self;
-    /// e to this power, within two units in the last place. Loops over it become vector instructions in f32.
+    /// Returns e to the power of the number, within two units in the last place. Loops over it become vector
+    /// instructions in f32.
     fn exp(self) -> Self;
-    /// The hyperbolic tangent, within a few units in the last place. Loops over it become vector instructions in f32.
+    /// Returns the hyperbolic tangent, within a few units in the last place. Loops over it become vector instructions
+    /// in f32.
     fn tanh(self) -> Self;
-    /// The error function.
+    /// Returns the error function of the number.
     fn erf(self) -> Self;
-    /// Computes products as one piece of work for the threads.
+    /// Computes products as one batch of work for the threads.
     fn linear(pool: &Pool, products: Vec<Product<'_, Self>>);
-    /// Runs loops with the CPU's instructions.
+    /// Runs loops with the vector instructions of the CPU.
     fn run(loops: impl Loops<Self>);
-    /// Lets `write` fill `out`, rounded to f32.
+    /// Fills `out` with the numbers that `write` computes, rounded to f32.
     ///
     /// # Errors
-    /// When room for the unrounded numbers does not fit in memory.
+    /// When a buffer for the unrounded numbers does not fit in memory.
     fn into_f32(out: &mut [f32], write: impl FnOnce(&mut [Self])) -> Result<()>;
 }
 
@@ -159,7 +161,7 @@ impl Real for f64 {
     }
 }
 
-/// e^x without branches or calls, so that a loop over it becomes vector instructions. Results close to the
+/// Computes e^x without branches or calls, so that a loop over it becomes vector instructions. Results close to the
 /// smallest normal number, and below it, are 0.
 ///
 /// Facts: `expf` of the Cephes library: x = n ln 2 + r with |r| ≤ ln 2 / 2, and a polynomial for e^r.
@@ -168,7 +170,7 @@ impl Real for f64 {
 fn exp(x: f32) -> f32 {
     const LOWEST: f32 = -86.9;
     const HIGHEST: f32 = 88.722_84;
-    /// Adding it to a small number rounds to an integer, which is then in the lowest bits.
+    /// Addend that rounds a small number to an integer, which is then in the lowest bits.
     const ROUNDS: f32 = 12_582_912.0;
     const ONE: u32 = 0x3f80_0000;
     const MANTISSA: u32 = 23;
@@ -199,9 +201,9 @@ fn exp(x: f32) -> f32 {
     }
 }
 
-/// The hyperbolic tangent without branches or calls.
+/// Computes the hyperbolic tangent without branches or calls.
 ///
-/// Facts: `tanhf` of the Cephes library: a polynomial for small numbers, and powers of e for others.
+/// Facts: `tanhf` of the Cephes library: a polynomial for small numbers, and powers of e for larger ones.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "as of `exp`")]
 #[expect(clippy::excessive_precision, reason = "the constants of the source")]

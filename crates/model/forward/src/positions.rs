@@ -1,8 +1,9 @@
-//! Rotary positions: the angles of each position, and the rotation of queries and keys by them.
+//! Rotary embeddings: the angles of each position, and the rotation of queries and keys.
 //!
 //! Facts: `freqs` and `rotate` of the TorchScript text, which follow Meta's `llama-models` 0.3.0 and Hugging Face's
-//! `transformers` 5.23. Where frequencies are not scaled, or as Llama 3.1's, angles are products of rounded numbers, in f32
-//! and f64 alike, so that long contexts have the angles that models were trained with. Others are computed in f64.
+//! `transformers` 5.23. With unscaled frequencies, and with those of Llama 3.1, angles are products of rounded numbers,
+//! in f32 and f64 alike, so that long contexts have the angles that models were trained with. All other angles are
+//! computed in f64.
 
 use std::ops::Range;
 
@@ -11,40 +12,40 @@ use decoder::{Llama3, Rope, Scaling};
 use crate::cache::{BLOCK, Head};
 use crate::number::Real;
 
-/// The frequencies of a head, one for each pair of numbers that is rotated.
+/// Rotary frequencies of a head, one for each pair of numbers that is rotated.
 #[derive(Clone, Debug)]
 pub(crate) struct Frequencies<T> {
     kind: Kind<T>,
-    /// What cosines and sines are multiplied with.
+    /// Factor of the cosines and sines.
     magnitude: f64,
-    /// Whether a pair is a number of the first half and one of the second, not two neighbours.
+    /// True if a pair is a number of the first half and one of the second, false if it is two neighbours.
     rotates_halves: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Kind<T> {
-    /// The same for texts of any length, rounded.
+    /// Frequencies for texts of any length, rounded.
     Rounded(Vec<T>),
-    /// The same for texts of any length, in f64.
+    /// Frequencies for texts of any length, in f64.
     Exact(Vec<f64>),
-    /// Others for long texts, of heads of which so many numbers are rotated.
+    /// Frequencies that depend on the length of the text; the number counts the rotary dimensions of a head.
     ByLength(Rope, u64),
 }
 
-/// The cosines and sines of some positions: [positions, pairs].
+/// Cosines and sines of consecutive positions, each [positions, pairs].
 #[derive(Clone, Debug)]
 pub(crate) struct Angles<T> {
     cos: Vec<T>,
     sin: Vec<T>,
     pairs: usize,
-    /// The first position.
+    /// Position of the first row.
     first: usize,
     depend_on_length: bool,
     rotates_halves: bool,
 }
 
 impl<T: Real> Frequencies<T> {
-    /// Those of heads of which `rotated` numbers are rotated.
+    /// Creates the frequencies of heads with `rotated` rotary dimensions.
     pub(crate) fn new(rope: &Rope, rotated: u64, rotates_halves: bool) -> Self {
         let kind = match rope.scaling {
             None => Kind::Rounded(plain(rope.theta, rotated).collect()),
@@ -57,7 +58,7 @@ impl<T: Real> Frequencies<T> {
         Self { kind, magnitude: rope.magnitude(), rotates_halves }
     }
 
-    /// The frequencies in a text of this many tokens, if they depend on its length.
+    /// Returns the frequencies for a text of this many tokens, if they depend on its length.
     pub(crate) fn of_length(&self, tokens: usize) -> Option<Vec<f64>> {
         match &self.kind {
             Kind::ByLength(rope, rotated) => Some(rope.frequencies(*rotated, tokens as u64)),
@@ -65,7 +66,7 @@ impl<T: Real> Frequencies<T> {
         }
     }
 
-    /// The angles of these positions; `of_length` are the frequencies if they depend on the length of the text.
+    /// Returns the angles of these positions; `of_length` are the frequencies if they depend on the length of the text.
     #[expect(clippy::cast_precision_loss, reason = "PyTorch rounds positions, too")]
     pub(crate) fn angles(&self, positions: Range<usize>, of_length: Option<&[f64]>) -> Angles<T> {
         let (first, depend_on_length, rotates_halves) =
@@ -93,7 +94,7 @@ impl<T: Real> Frequencies<T> {
     }
 }
 
-/// Frequencies that are not scaled, rounded at each step as PyTorch does.
+/// Returns the unscaled frequencies, rounded at each step as in PyTorch.
 #[expect(clippy::cast_precision_loss, reason = "the size of a head is small")]
 fn plain<T: Real>(theta: f64, rotated: u64) -> impl Iterator<Item = T> {
     let rounded = |number: f64| T::from_f64(number);
@@ -102,7 +103,7 @@ fn plain<T: Real>(theta: f64, rotated: u64) -> impl Iterator<Item = T> {
     (0..rotated / 2).map(move |pair| T::ONE / power(pair))
 }
 
-/// A frequency whose wavelength is stretched if it is long.
+/// Scales a frequency as Llama 3.1 does: a long wavelength is stretched.
 fn scaled<T: Real>(f: T, scaling: Llama3) -> T {
     let number = T::from_f64;
     let wavelength = number(std::f64::consts::TAU) * (T::ONE / f);
@@ -114,12 +115,13 @@ fn scaled<T: Real>(f: T, scaling: Llama3) -> T {
 }
 
 impl<T: Real> Angles<T> {
-    /// Whether they change as the text grows: then the cache also has keys that are not rotated.
+    /// Returns true if the angles change as the text grows. The cache then also has keys that are not rotated.
     pub(crate) fn depend_on_length(&self) -> bool {
         self.depend_on_length
     }
 
-    /// Rotates the first numbers of all heads, of `head_dim` numbers each, of a token at `position`.
+    /// Rotates the rotary dimensions, which come first, of all heads of a token at `position`. A head has `head_dim`
+    /// numbers.
     pub(crate) fn rotate(&self, position: usize, head_dim: usize, heads: &mut [T]) {
         let Some((cos, sin)) = self.at(position) else { return };
         for head in heads.chunks_exact_mut(head_dim) {
@@ -138,7 +140,7 @@ impl<T: Real> Angles<T> {
         }
     }
 
-    /// Rotates the keys of a head, from the first position on that these angles are of, to the one before `end`.
+    /// Rotates the keys of a head from the first position of these angles to the one before `end`.
     pub(crate) fn rotate_keys(&self, head: &mut Head<T>, end: usize) {
         for (start, (keys, rotated)) in (0..end).step_by(BLOCK).zip(head.keys_mut()) {
             let positions = start.max(self.first)..end.min(start + BLOCK);
@@ -146,7 +148,7 @@ impl<T: Real> Angles<T> {
             if positions.is_empty() {
                 continue;
             }
-            // The same number of all tokens of the block is a row.
+            // A row holds one dimension of all tokens of the block.
             let (keys, rows) = (keys.as_chunks::<BLOCK>().0, rotated.as_chunks_mut::<BLOCK>().0);
             for (row, key) in rows.iter_mut().zip(keys) {
                 let (to, from) = (row.get_mut(columns.clone()), key.get(columns.clone()));
@@ -167,7 +169,7 @@ impl<T: Real> Angles<T> {
         }
     }
 
-    /// The cosines and sines of a position.
+    /// Returns the cosines and sines of a position.
     fn at(&self, position: usize) -> Option<(&[T], &[T])> {
         let start = (position - self.first) * self.pairs;
         let range = start..start + self.pairs;
@@ -175,7 +177,7 @@ impl<T: Real> Angles<T> {
     }
 }
 
-/// Rotates a pair.
+/// Rotates a pair of numbers.
 fn turn<T: Real>(a: &mut T, b: &mut T, cos: T, sin: T) {
     (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
 }

@@ -1,8 +1,8 @@
-//! Work on rows, shared among threads if there is enough of it.
+//! Row-wise work that the threads share if there is enough of it.
 
 use crate::kernel::Pool;
 
-/// Fewer elements than this are done faster by one thread than by several.
+/// Number of elements below which one thread is faster than several.
 pub(crate) const WORTH_SHARING: usize = 1 << 15;
 
 /// Calls `work` with the number and the elements of each row of `width` elements.

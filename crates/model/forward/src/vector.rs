@@ -1,4 +1,4 @@
-//! Loops over vectors that are compiled for the CPU's instructions.
+//! Vector loops that are compiled for the CPU's instructions.
 
 #![expect(
     clippy::indexing_slicing,
@@ -10,11 +10,11 @@
 use crate::kernel::{Loops, Simd, run_part};
 use crate::number::Real;
 
-/// Partial sums, so that an addition need not wait for the one before it.
+/// Number of partial sums, so that an addition need not wait for the previous one.
 const LANES: usize = 32;
 
-/// Multiplies a row by what makes its mean square 1, and by the weight; then adds the bias. If it is centred, the mean is
-/// subtracted first.
+/// Normalisation of a row: divides it by the root of its mean square plus `eps`, multiplies by the weight, then adds
+/// the bias. If it is centred, the mean is subtracted first.
 pub(crate) struct Normalize<'v, T> {
     pub(crate) row: &'v mut [T],
     pub(crate) weight: &'v [T],
@@ -45,7 +45,7 @@ impl<T: Real> Loops<T> for Normalize<'_, T> {
     }
 }
 
-/// The sum of what `of` makes of the numbers.
+/// Returns the sum of `of(x)` over all numbers `x`.
 #[inline(always)]
 fn sum<T: Real>(numbers: &[T], of: impl Fn(T) -> T) -> T {
     let mut sums = [T::default(); LANES];
@@ -61,7 +61,7 @@ fn sum<T: Real>(numbers: &[T], of: impl Fn(T) -> T) -> T {
     total(sums)
 }
 
-/// The sum, added in pairs.
+/// Returns the sum of the elements, added in pairs.
 #[inline(always)]
 fn total<T: Real>(mut sums: [T; LANES]) -> T {
     let mut half = LANES / 2;
@@ -76,7 +76,7 @@ fn total<T: Real>(mut sums: [T; LANES]) -> T {
     sum
 }
 
-/// `x += y · factor`.
+/// Loop for `x += y · factor`.
 pub(crate) struct Add<'v, T> {
     pub(crate) x: &'v mut [T],
     pub(crate) y: &'v [T],
@@ -92,7 +92,7 @@ impl<T: Real> Loops<T> for Add<'_, T> {
     }
 }
 
-/// `x = x · factor`, then `x = cap · tanh(x / cap)` if there is a cap.
+/// Loop for `x = x · factor`, then `x = cap · tanh(x / cap)` if there is a cap.
 pub(crate) struct Scale<'v, T> {
     pub(crate) x: &'v mut [T],
     pub(crate) factor: T,
@@ -113,7 +113,8 @@ impl<T: Real> Loops<T> for Scale<'_, T> {
     }
 }
 
-/// `c[rows, columns] += a[rows, inner] · b[inner, columns]`. Rows of `a`, `b` and `c` are `a_step`, `b_step` and `c_step` apart.
+/// Matrix product `c[rows, columns] += a[rows, inner] · b[inner, columns]`. Rows of `a`, `b` and `c` are `a_step`,
+/// `b_step` and `c_step` numbers apart.
 pub(crate) struct Product<'v, T> {
     pub(crate) a: &'v [T],
     pub(crate) a_step: usize,
@@ -124,7 +125,7 @@ pub(crate) struct Product<'v, T> {
     pub(crate) c_step: usize,
 }
 
-/// A product and what it is added to.
+/// Matrix product, and the matrix that it is added to.
 struct Sums<'v, T> {
     product: &'v Product<'v, T>,
     c: &'v mut [T],
@@ -140,7 +141,7 @@ impl<T: Real> Loops<T> for Sums<'_, T> {
     }
 }
 
-/// Elements of a row that are multiplied without looking where it ends.
+/// Elements of a row that are multiplied without a check for its end.
 const STRIDE: usize = 8;
 
 impl<T: Real> Product<'_, T> {
@@ -150,8 +151,8 @@ impl<T: Real> Product<'_, T> {
         run_part(simd, Sums { product: self, c });
     }
 
-    /// The products of as many panels of `R` rows as there are, and the rows after them. The sums of a panel's rows and of
-    /// `V` vectors of columns are to fit in registers.
+    /// Computes the products of all whole panels of `R` rows, and returns the remaining rows of `a` and `c`. The sums
+    /// of a panel's rows and of `V` vectors of columns are to fit in registers.
     #[inline(always)]
     fn panels<'p, S: Simd<T, N>, const N: usize, const R: usize, const V: usize>(
         &self,
@@ -180,7 +181,7 @@ impl<T: Real> Product<'_, T> {
         (a_rest, c_rest)
     }
 
-    /// The sums of `R` rows and `V` vectors of columns.
+    /// Computes the sums of `R` rows and `V` vectors of columns.
     #[inline(always)]
     fn tile<S: Simd<T, N>, const N: usize, const R: usize, const V: usize>(
         &self,
@@ -232,7 +233,7 @@ impl<T: Real> Product<'_, T> {
         }
     }
 
-    /// The columns that do not fill a vector.
+    /// Computes the columns that do not fill a vector.
     #[inline(always)]
     fn rest(&self, a: &[T], column: usize, c: &mut [T]) {
         let rows = a.chunks(self.a_step).zip(c.chunks_mut(self.c_step));

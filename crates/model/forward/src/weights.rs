@@ -1,4 +1,4 @@
-//! The weights of a decoder, found and checked: matrices stay in the file, vectors are widened.
+//! Lookup and check of a decoder's weights: matrices stay in the file, vectors are widened.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -17,18 +17,18 @@ use crate::norm::Norm;
 use crate::number::Real;
 use crate::{Error, Result};
 
-/// All weights.
+/// All weights of a decoder.
 #[derive(Debug)]
 pub(crate) struct Weights<T> {
-    /// [vocab, dim].
+    /// Matrix of shape [vocab, dim].
     pub(crate) embedding: Matrix,
     pub(crate) layers: Vec<Layer<T>>,
     pub(crate) norm: Norm<T>,
-    /// [vocab, dim].
+    /// Matrix of shape [vocab, dim].
     pub(crate) output: Linear<T>,
 }
 
-/// The sizes of a decoder, as sizes in memory.
+/// Sizes of a decoder as `usize`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dims {
     pub(crate) dim: usize,
@@ -54,26 +54,26 @@ impl Dims {
     }
 }
 
-/// A size in memory.
+/// Converts a size to `usize`.
 fn size(n: u64) -> Result<usize> {
     usize::try_from(n).map_err(|_| Error::Memory { nbytes: n })
 }
 
-/// Bytes that copies of weights may have more than their storages: four bytes can be expanded to terabytes.
+/// Bytes by which copies of weights may exceed their storages: four bytes can be expanded to terabytes.
 const REPEATED: u64 = 1 << 26;
 
-/// Finds the tensors of weights.
+/// Lookup of weights among the tensors of a checkpoint.
 struct Source<'s> {
     decoder: &'s Decoder,
     dims: Dims,
     tensors: &'s Tensors,
     assigned: HashMap<Weight, &'s Assigned>,
-    /// What may be copied of weights that are not in the file as they are.
+    /// Budget for copies of weights that cannot be read in place.
     budget: RefCell<Budget>,
 }
 
 impl<T: Real> Weights<T> {
-    /// The weights of `decoder` among `tensors`.
+    /// Finds the weights of `decoder` among `tensors`.
     ///
     /// # Errors
     /// When a weight is missing, has another shape than the decoder's or another dtype than a floating-point one, or
@@ -106,7 +106,7 @@ impl Source<'_> {
         let block = self.decoder.block();
         let norm = |part| {
             let weight = Weight::Layer { layer, part };
-            // Which norms a layer has follows from its flags, which the assignment followed.
+            // The assignment has followed the flags that say which norms a layer has.
             if !self.assigned.contains_key(&weight) {
                 return Ok(None);
             }
@@ -133,7 +133,7 @@ impl Source<'_> {
 
     fn attention<T: Real>(&self, layer: u64) -> Result<Attention<T>> {
         let scores = &self.decoder.block().scores;
-        // A window that does not fit is longer than any sequence.
+        // A window that does not fit `usize` is longer than any sequence.
         let window = self.decoder.windows().at(layer).map(usize::try_from);
         #[expect(clippy::cast_precision_loss, reason = "the size of a head is small")]
         let usual = T::ONE / T::from_f64((self.dims.head_dim as f64).sqrt());
@@ -163,7 +163,7 @@ impl Source<'_> {
             Some(HeadNorm::Head) => self.norm(&[whole], None, head_dim)?,
             Some(HeadNorm::Projection) => self.norm(&[whole], None, product(&[size(heads)?, head_dim])?)?,
             Some(HeadNorm::EachHead) => {
-                // More heads than weights are refused at the first that is missing.
+                // If there are more heads than weights, the first missing weight is refused.
                 let heads = heads.min(self.assigned.len() as u64 + 1);
                 let each: Vec<_> = (0..heads).map(|head| Weight::Head { layer, part, head }).collect();
                 self.norm(&each, None, head_dim)?
@@ -202,7 +202,7 @@ impl Source<'_> {
         })
     }
 
-    /// A matrix of a layer.
+    /// Returns a matrix of a layer, with its bias if it has one.
     fn part<T: Real>(&self, layer: u64, part: Part) -> Result<Linear<T>> {
         let bias = self.decoder.has_bias(part).then_some(Weight::Bias { layer, part });
         self.linear(Weight::Layer { layer, part }, bias)
@@ -213,7 +213,7 @@ impl Source<'_> {
         Ok(Linear { matrix, bias: bias.map(|bias| self.vector(bias)).transpose()? })
     }
 
-    /// A norm over `part` numbers, whose weights are these, one after the other.
+    /// Creates a norm over `part` numbers from the concatenation of these weights.
     fn norm<T: Real>(&self, weights: &[Weight], bias: Option<Weight>, part: usize) -> Result<Norm<T>> {
         let kind = self.decoder.block().norm;
         let mut weight = Vec::new();
@@ -234,7 +234,7 @@ impl Source<'_> {
         })
     }
 
-    /// The numbers of a weight, and the name of the tensor that has them.
+    /// Returns the tensor of a weight, and the name of the tensor that contains it.
     fn tensor(&self, weight: Weight) -> Result<(&str, &Tensor)> {
         let assigned = self.assigned.get(&weight).and_then(|assigned| {
             let (name, _) = self.tensors.at(assigned.index)?;
@@ -248,7 +248,7 @@ impl Source<'_> {
         Error::MissingWeight { weight: name.unwrap_or_else(|| format!("{weight:?}")) }
     }
 
-    /// The tensor of a weight that has the decoder's shape.
+    /// Returns the tensor of a weight, after comparing its shape with the decoder's.
     fn checked(&self, weight: Weight) -> Result<&Tensor> {
         let (name, tensor) = self.tensor(weight)?;
         let expected = self.decoder.shape(weight);
@@ -258,7 +258,7 @@ impl Source<'_> {
         Err(Error::WeightShape { tensor: name.to_owned(), found: tensor.shape().to_vec(), expected })
     }
 
-    /// Looks at a tensor before it is copied.
+    /// Spends the cost of copying a tensor.
     fn spend(&self, tensor: &Tensor) -> Result<()> {
         if self.budget.borrow_mut().spend(tensor) {
             return Ok(());
@@ -268,7 +268,7 @@ impl Source<'_> {
 
     fn matrix(&self, weight: Weight) -> Result<Matrix> {
         let (_, tensor) = self.tensor(weight)?;
-        // Rows of embeddings are looked up, which needs them to be rows in the file.
+        // Rows of embeddings are looked up, so they must be rows in the file.
         let turned = Some(tensor).filter(|_| weight != Weight::Embedding).and_then(Matrix::turned);
         if turned.is_none() && tensor.mapped_bytes().is_none() {
             self.spend(tensor)?;
@@ -289,12 +289,12 @@ impl Source<'_> {
     }
 }
 
-/// Gate, up and down.
+/// Creates a feed-forward network from its gate, up and down matrices.
 fn feed_forward<T: Real>([gate, up, down]: [Result<Linear<T>>; 3]) -> Result<FeedForward<T>> {
     Ok(FeedForward { gate: GateAndUp::Two([gate?, up?]), down: down? })
 }
 
-/// The bytes of all weights, those that are used twice counted once.
+/// Returns the size of all weights in bytes; tensors that are used twice count once.
 pub(crate) fn nbytes(tensors: &Tensors, assignment: &Assignment) -> u64 {
     let indexes: HashSet<usize> = assignment.weights.iter().map(|assigned| assigned.index).collect();
     let tensors = indexes.into_iter().filter_map(|index| tensors.at(index));

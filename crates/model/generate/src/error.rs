@@ -40,7 +40,7 @@ pub enum Error {
     },
     /// A file that is larger than any real tokenizer.
     #[error("`{file}` has {found} bytes, at most {limit} are read")]
-    Large {
+    FileTooLarge {
         file: String,
         /// Size of the file, in bytes.
         found: u64,
@@ -64,7 +64,7 @@ pub enum Error {
     },
     /// A tokenizer that can expand a text beyond the maximum size.
     #[error("`{file}` can make a text {growth} times as long, which allows {limit} bytes, found {found}")]
-    Growth {
+    TextExpansion {
         file: String,
         /// Maximum factor by which the tokenizer expands a text.
         growth: u64,
@@ -86,11 +86,11 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Temperature { .. } | Self::TopP { .. } => ErrorKind::Option,
-            Self::NotANumber { .. } | Self::NoLogits | Self::NoTokenizer | Self::Growth { .. } => {
+            Self::NotANumber { .. } | Self::NoLogits | Self::NoTokenizer | Self::TextExpansion { .. } => {
                 ErrorKind::Input
             }
             Self::Unsupported { .. }
-            | Self::Large { .. }
+            | Self::FileTooLarge { .. }
             | Self::LongToken { .. }
             | Self::Tokenizer { .. } => ErrorKind::Unsupported,
             Self::Invalid { .. } => ErrorKind::Damaged,

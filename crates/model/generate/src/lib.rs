@@ -27,7 +27,7 @@
 
 mod error;
 #[expect(clippy::arithmetic_side_effects, reason = "it counts tokens")]
-mod produce;
+mod generation;
 #[expect(
     clippy::arithmetic_side_effects,
     reason = "it computes with floating-point numbers and counts tokens"
@@ -38,12 +38,12 @@ mod stops;
 mod tokenizer;
 
 pub use error::{Error, Result};
-pub use produce::{Ended, Generated, NextLogits, Options, generate};
-pub use sample::{Candidate, Choice, Sampler, top};
+pub use generation::{Ended, Generated, NextLogits, Options, generate};
+pub use sample::{TokenCandidate, TokenChoice, Sampler, top_candidates};
 pub use stops::Stops;
 
 /// Function that returns a file next to the model by its name, or `None` if there is no such file.
-pub type Files<'r, E> = dyn FnMut(&str) -> Result<Option<Vec<u8>>, E> + 'r;
+pub type ReadModelFile<'r, E> = dyn FnMut(&str) -> Result<Option<Vec<u8>>, E> + 'r;
 
 #[cfg(feature = "tokenizer")]
-pub use tokenizer::{FILE_MAX, Stream, Tokenizer, is_guarded};
+pub use tokenizer::{FILE_MAX, TokenStream, Tokenizer, is_catching_panics};

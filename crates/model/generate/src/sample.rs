@@ -13,7 +13,7 @@ use crate::{Error, Result};
 
 /// Method of choosing the next token.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Choice {
+pub enum TokenChoice {
     /// The most probable token; the lowest id among equals.
     Greedy,
     /// A random token, drawn by its probability.
@@ -30,7 +30,7 @@ pub enum Choice {
 /// Chooses tokens one after another, with the state of a random number generator.
 #[derive(Clone, Debug)]
 pub struct Sampler {
-    choice: Choice,
+    choice: TokenChoice,
     random: ChaCha8Rng,
 }
 
@@ -39,10 +39,10 @@ impl Sampler {
     ///
     /// # Errors
     /// Returns an error if the temperature or top-p is out of range.
-    pub fn new(choice: Choice) -> Result<Self> {
+    pub fn new(choice: TokenChoice) -> Result<Self> {
         let seed = match choice {
-            Choice::Greedy => 0,
-            Choice::Random { temperature, top_p, seed } => {
+            TokenChoice::Greedy => 0,
+            TokenChoice::Random { temperature, top_p, seed } => {
                 if !(temperature.is_finite() && temperature > 0.0) {
                     return Err(Error::Temperature { found: temperature });
                 }
@@ -60,12 +60,12 @@ impl Sampler {
     /// # Errors
     /// Returns an error if a logit is NaN, or if there are no logits.
     pub fn next(&mut self, logits: &[f32]) -> Result<u32> {
-        let largest = largest(logits)?;
-        let Choice::Random { temperature, top_p, .. } = self.choice else { return Ok(largest.id) };
-        let weights = weights(logits, largest.logit, temperature);
+        let largest = largest_logit(logits)?;
+        let TokenChoice::Random { temperature, top_p, .. } = self.choice else { return Ok(largest.id) };
+        let weights = softmax_weights(logits, largest.logit, temperature);
         let total: f64 = weights.iter().sum();
-        let mut order: Vec<u32> = ids(logits).collect();
-        let weight = |id: &u32| weight(&weights, *id);
+        let mut order: Vec<u32> = token_ids(logits).collect();
+        let weight = |id: &u32| weight_of_token(&weights, *id);
         let mut kept = total;
         if top_p < 1.0 {
             order.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
@@ -101,7 +101,7 @@ impl Sampler {
 
 /// A candidate for the next token.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Candidate {
+pub struct TokenCandidate {
     pub id: u32,
     pub logit: f32,
     /// Probability of the token: the softmax over all logits.
@@ -112,11 +112,11 @@ pub struct Candidate {
 ///
 /// # Errors
 /// Returns an error if a logit is NaN, or if there are no logits.
-pub fn top(logits: &[f32], count: usize) -> Result<Vec<Candidate>> {
-    let largest = largest(logits)?;
-    let weights = weights(logits, largest.logit, 1.0);
+pub fn top_candidates(logits: &[f32], count: usize) -> Result<Vec<TokenCandidate>> {
+    let largest = largest_logit(logits)?;
+    let weights = softmax_weights(logits, largest.logit, 1.0);
     let total: f64 = weights.iter().sum();
-    let mut order: Vec<(u32, f32)> = ids(logits).zip(logits.iter().copied()).collect();
+    let mut order: Vec<(u32, f32)> = token_ids(logits).zip(logits.iter().copied()).collect();
     let by_logit =
         |a: &(u32, f32), b: &(u32, f32)| b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0));
     if let Some(last) = count.checked_sub(1).filter(|last| *last < order.len()) {
@@ -124,36 +124,36 @@ pub fn top(logits: &[f32], count: usize) -> Result<Vec<Candidate>> {
     }
     order.truncate(count);
     order.sort_by(by_logit);
-    let candidate = |(id, logit)| Candidate { id, logit, probability: weight(&weights, id) / total };
+    let candidate = |(id, logit)| TokenCandidate { id, logit, probability: weight_of_token(&weights, id) / total };
     Ok(order.into_iter().map(candidate).collect())
 }
 
-struct Largest {
+struct LargestLogit {
     id: u32,
     logit: f32,
 }
 
 /// Returns the largest logit; among equals, the one with the lowest id.
-fn largest(logits: &[f32]) -> Result<Largest> {
-    let mut largest: Option<Largest> = None;
-    for (id, logit) in ids(logits).zip(logits) {
+fn largest_logit(logits: &[f32]) -> Result<LargestLogit> {
+    let mut largest: Option<LargestLogit> = None;
+    for (id, logit) in token_ids(logits).zip(logits) {
         if logit.is_nan() {
             return Err(Error::NotANumber { token: id });
         }
         if largest.as_ref().is_none_or(|largest| *logit > largest.logit) {
-            largest = Some(Largest { id, logit: *logit });
+            largest = Some(LargestLogit { id, logit: *logit });
         }
     }
     largest.ok_or(Error::NoLogits)
 }
 
-fn ids(logits: &[f32]) -> impl Iterator<Item = u32> {
+fn token_ids(logits: &[f32]) -> impl Iterator<Item = u32> {
     (0_u32..).take(logits.len())
 }
 
 /// Returns the exponentials of scaled logits relative to the largest, proportional to the probabilities. The largest logit
 /// has weight 1, so nothing overflows.
-fn weights(logits: &[f32], largest: f32, temperature: f64) -> Vec<f64> {
+fn softmax_weights(logits: &[f32], largest: f32, temperature: f64) -> Vec<f64> {
     let largest = f64::from(largest);
     let weight = |logit: &f32| {
         let below = f64::from(*logit) - largest;
@@ -163,7 +163,7 @@ fn weights(logits: &[f32], largest: f32, temperature: f64) -> Vec<f64> {
     logits.iter().map(weight).collect()
 }
 
-fn weight(weights: &[f64], id: u32) -> f64 {
+fn weight_of_token(weights: &[f64], id: u32) -> f64 {
     usize::try_from(id).ok().and_then(|id| weights.get(id)).copied().unwrap_or(0.0)
 }
 
@@ -172,12 +172,12 @@ mod tests {
     use super::*;
 
     fn sampler(temperature: f64, top_p: f64, seed: u64) -> Sampler {
-        Sampler::new(Choice::Random { temperature, top_p, seed }).expect("in range")
+        Sampler::new(TokenChoice::Random { temperature, top_p, seed }).expect("in range")
     }
 
     #[test]
     fn greedy_takes_the_first_of_the_largest() {
-        let mut greedy = Sampler::new(Choice::Greedy).expect("no numbers");
+        let mut greedy = Sampler::new(TokenChoice::Greedy).expect("no numbers");
         assert_eq!(greedy.next(&[-1.0, 3.0, 3.0, 2.0]), Ok(1));
         assert_eq!(greedy.next(&[f32::NEG_INFINITY; 3]), Ok(0));
         assert_eq!(greedy.next(&[0.0, f32::INFINITY]), Ok(1));
@@ -188,10 +188,10 @@ mod tests {
     /// Expected values are those of `torch.softmax(torch.tensor([1., 2., 3., -100.], dtype=torch.float64), 0)`.
     #[test]
     fn probabilities_are_a_softmax() {
-        let top = top(&[1.0, 2.0, 3.0, -100.0], 3).expect("numbers");
+        let top = top_candidates(&[1.0, 2.0, 3.0, -100.0], 3).expect("numbers");
         let expected =
             [(2, 0.665_240_955_774_821_7), (1, 0.244_728_471_054_797_67), (0, 0.090_030_573_170_380_46)];
-        for (candidate, (id, probability)) in top.iter().zip(expected) {
+        for (candidate, (id, probability)) in top_candidates.iter().zip(expected) {
             assert_eq!(candidate.id, id);
             assert!((candidate.probability - probability).abs() < 1e-15, "{candidate:?}");
         }
@@ -200,13 +200,13 @@ mod tests {
 
     #[test]
     fn large_logits_do_not_overflow() {
-        let all = top(&[3e38, -3e38, 3e38], 9).expect("numbers");
+        let all = top_candidates(&[3e38, -3e38, 3e38], 9).expect("numbers");
         assert_eq!(
             all.iter().map(|it| (it.id, it.probability)).collect::<Vec<_>>(),
             [(0, 0.5), (2, 0.5), (1, 0.0)]
         );
         assert_eq!(sampler(1e-300, 1.0, 1).next(&[0.0, 1.0]), Ok(1));
-        assert_eq!(top(&[-0.0, 0.0], 2).expect("numbers").first().map(|it| it.id), Some(0));
+        assert_eq!(top_candidates(&[-0.0, 0.0], 2).expect("numbers").first().map(|it| it.id), Some(0));
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn numbers_out_of_range_are_errors() {
         let new =
-            |temperature, top_p| Sampler::new(Choice::Random { temperature, top_p, seed: 0 }).map(|_| ());
+            |temperature, top_p| Sampler::new(TokenChoice::Random { temperature, top_p, seed: 0 }).map(|_| ());
         for found in [0.0, -1.0, f64::INFINITY] {
             assert_eq!(new(found, 1.0), Err(Error::Temperature { found }));
         }

@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 
-use crate::{Error, Files, Result};
+use crate::{Error, ReadModelFile, Result};
 
 /// Ids of the stop tokens, which end a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,14 +15,14 @@ pub struct Stops(pub Vec<u32>);
 const DOCUMENTS: &[&str] = &["generation_config.json", "config.json"];
 
 #[derive(Deserialize)]
-struct Document {
+struct EosDocument {
     #[serde(default)]
-    eos_token_id: Option<Ids>,
+    eos_token_id: Option<EosIds>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Ids {
+enum EosIds {
     One(u32),
     Several(Vec<u32>),
 }
@@ -34,14 +34,14 @@ impl Stops {
     /// # Errors
     /// Returns the errors of `read`, and an error if a document is not JSON or `eos_token_id` is neither a number nor a list
     /// of numbers.
-    pub fn from_documents<E: From<Error>>(read: &mut Files<'_, E>) -> Result<Self, E> {
+    pub fn from_documents<E: From<Error>>(read: &mut ReadModelFile<'_, E>) -> Result<Self, E> {
         for name in DOCUMENTS {
             let Some(bytes) = read(name)? else { continue };
-            let document: Document = serde_json::from_slice(&bytes)
+            let document: EosDocument = serde_json::from_slice(&bytes)
                 .map_err(|error| Error::Invalid { file: (*name).to_owned(), reason: error.to_string() })?;
             match document.eos_token_id {
-                Some(Ids::One(id)) => return Ok(Self(vec![id])),
-                Some(Ids::Several(ids)) => return Ok(Self(ids)),
+                Some(EosIds::One(id)) => return Ok(Self(vec![id])),
+                Some(EosIds::Several(ids)) => return Ok(Self(ids)),
                 None => {}
             }
         }

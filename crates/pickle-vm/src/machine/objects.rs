@@ -2,14 +2,14 @@
 //!
 //! Source: `_instantiate`, `load_build`, `do_append` and `do_setitems` in CPython's `Modules/_pickle.c`.
 
-use super::state::{State, even};
+use super::state::{MachineState, check_pairs};
 use crate::error::ErrorKind;
-use crate::limits::Limit;
+use crate::limits::PickleLimit;
 use crate::object::{Construction, Instance, Object, ObjectId};
 use crate::opcode::Opcode;
 use crate::reader::Arg;
 
-impl<'p> State<'p> {
+impl<'p> MachineState<'p> {
     #[inline]
     pub(super) fn new_object(&mut self, object: Object<'p>, offset: u64) -> Result<ObjectId, ErrorKind> {
         if self.heap.len() >= self.limits.objects as usize {
@@ -74,7 +74,7 @@ impl<'p> State<'p> {
 
     /// Replaces the topmost `count` objects with a tuple of them.
     pub(super) fn push_tuple(&mut self, count: usize, offset: u64) -> Result<(), ErrorKind> {
-        let start = self.under(count)?;
+        let start = self.index_of_top(count)?;
         let id = match self.singletons.empty_tuple {
             Some(id) if count == 0 => id,
             _ => {
@@ -93,7 +93,7 @@ impl<'p> State<'p> {
     }
 
     pub(super) fn instantiate(&mut self, how: Construction, offset: u64) -> Result<(), ErrorKind> {
-        self.under(2)?;
+        self.index_of_top(2)?;
         let args = self.pop()?;
         if !(matches!(self.heap.get(args), Object::Tuple(_)) || self.is_opaque(args)) {
             return Err(self.wrong_type("tuple", args));
@@ -114,10 +114,10 @@ impl<'p> State<'p> {
         how: Construction,
         offset: u64,
     ) -> Result<(), ErrorKind> {
-        self.push_new(Object::Instance(Instance { callable, args, how, recorded: None }), offset)
+        self.push_new(Object::Instance(Instance { callable, args, construction: how, recorded: None }), offset)
     }
 
-    pub(super) fn readonly_buffer(&mut self, offset: u64) -> Result<(), ErrorKind> {
+    pub(super) fn make_buffer_readonly(&mut self, offset: u64) -> Result<(), ErrorKind> {
         let id = self.top()?;
         match *self.heap.get(id) {
             Object::Buffer { readonly: true, .. } | Object::Bytes(_) => Ok(()),
@@ -133,14 +133,14 @@ impl<'p> State<'p> {
         let id = self.top()?;
         self.memo.put(key, id);
         if self.memo.len() > self.limits.memo as usize {
-            return Err(ErrorKind::LimitExceeded { limit: Limit::Memo, max: u64::from(self.limits.memo) });
+            return Err(ErrorKind::LimitExceeded { limit: PickleLimit::Memo, max: u64::from(self.limits.memo) });
         }
         Ok(())
     }
 
     /// Adds the topmost `count` objects to the list, set or instance below them.
     pub(super) fn append(&mut self, opcode: Opcode, count: usize, offset: u64) -> Result<(), ErrorKind> {
-        let (start, target) = self.target(count)?;
+        let (start, target) = self.operand_below(count)?;
         let items = self.stack.get(start..).unwrap_or_default();
         let to_list = opcode != Opcode::AddItems;
         let wrong = |state: &Self| state.wrong_type(if to_list { "list" } else { "set" }, target);
@@ -151,7 +151,7 @@ impl<'p> State<'p> {
             Object::Set(set) if !to_list => set.extend(items, offset),
             // A bytearray has `append` and `extend`, and no `add`.
             Object::ByteArray(_) if !to_list => return Err(wrong(self)),
-            _ => match self.heap.change(target) {
+            _ => match self.heap.changes_mut(target) {
                 Some(recorded) => recorded.append(items, offset),
                 None => return Err(wrong(self)),
             },
@@ -162,12 +162,12 @@ impl<'p> State<'p> {
 
     /// Sets the topmost `count` objects, alternating keys and values, on the dict or instance below them.
     pub(super) fn set_items(&mut self, count: usize, offset: u64) -> Result<(), ErrorKind> {
-        let (start, target) = self.target(count)?;
-        let items = even(self.stack.get(start..).unwrap_or_default())?;
+        let (start, target) = self.operand_below(count)?;
+        let items = check_pairs(self.stack.get(start..).unwrap_or_default())?;
         match self.heap.get_mut(target) {
             _ if items.is_empty() => {}
             Object::Dict(entries) => entries.extend(items, offset),
-            _ => match self.heap.change(target) {
+            _ => match self.heap.changes_mut(target) {
                 Some(recorded) => recorded.add_items(items, offset),
                 None => return Err(self.wrong_type("dict", target)),
             },
@@ -177,20 +177,20 @@ impl<'p> State<'p> {
     }
 
     /// Returns the stack index of the first of the topmost `count` objects, and the object below them.
-    pub(super) fn target(&self, count: usize) -> Result<(usize, ObjectId), ErrorKind> {
-        let start = self.under(count)?;
+    pub(super) fn operand_below(&self, count: usize) -> Result<(usize, ObjectId), ErrorKind> {
+        let start = self.index_of_top(count)?;
         let target = start.checked_sub(1).filter(|&target| target >= self.base);
         let target = target.and_then(|target| self.stack.get(target)).ok_or(ErrorKind::StackUnderflow)?;
         Ok((start, *target))
     }
 
     pub(super) fn build(&mut self, offset: u64) -> Result<(), ErrorKind> {
-        self.under(2)?;
+        self.index_of_top(2)?;
         let state = self.pop()?;
         let target = self.top()?;
         // A bytearray has no attributes.
         let is_bytes = matches!(self.heap.get(target), Object::ByteArray(_));
-        if !is_bytes && let Some(recorded) = self.heap.change(target) {
+        if !is_bytes && let Some(recorded) = self.heap.changes_mut(target) {
             recorded.build(state, offset);
         } else if !self.heap.is_none(state) {
             // CPython also ignores a state of None.

@@ -4,13 +4,13 @@
 
 use crate::error::ErrorKind;
 use crate::heap::Heap;
-use crate::limits::{Limit, Limits};
+use crate::limits::{PickleLimit, PickleLimits};
 use crate::memo::Memo;
 use crate::object::ObjectId;
 
 /// Heap, stack, metastack, memo and counters that an instruction may change.
 #[derive(Clone, Debug)]
-pub(super) struct State<'p> {
+pub(super) struct MachineState<'p> {
     pub(super) heap: Heap<'p>,
     /// Objects of all frames, one frame after the other.
     pub(super) stack: Vec<ObjectId>,
@@ -19,7 +19,7 @@ pub(super) struct State<'p> {
     /// Stack index of the first object of each frame below `base`.
     pub(super) marks: Vec<usize>,
     pub(super) memo: Memo,
-    pub(super) limits: Limits,
+    pub(super) limits: PickleLimits,
     /// Total bytes of the text, byte strings and long integers so far.
     text: u64,
     /// Number of out-of-band buffers pushed so far.
@@ -49,10 +49,10 @@ impl Singletons {
     }
 }
 
-impl State<'_> {
+impl MachineState<'_> {
     /// Creates a state with an empty stack, an empty memo and no objects.
-    pub(super) fn new(limits: Limits) -> Self {
-        State {
+    pub(super) fn new(limits: PickleLimits) -> Self {
+        MachineState {
             heap: Heap::default(),
             stack: Vec::new(),
             base: 0,
@@ -86,7 +86,7 @@ impl State<'_> {
 
     /// Returns the stack index of the first of the topmost `count` objects. Fails if the current frame has fewer.
     #[inline]
-    pub(super) fn under(&self, count: usize) -> Result<usize, ErrorKind> {
+    pub(super) fn index_of_top(&self, count: usize) -> Result<usize, ErrorKind> {
         let start = self.stack.len().checked_sub(count).ok_or(ErrorKind::StackUnderflow)?;
         if start < self.base { Err(ErrorKind::StackUnderflow) } else { Ok(start) }
     }
@@ -101,13 +101,13 @@ impl State<'_> {
     /// Removes the topmost mark and returns the stack index of the first object above it.
     pub(super) fn take_mark(&mut self) -> Result<usize, ErrorKind> {
         let count = self.pop_mark()?;
-        self.under(count)
+        self.index_of_top(count)
     }
 
     /// Drops the stack's objects from index `start` on, and records them as dropped.
     pub(super) fn drop_from(&mut self, start: usize) {
         for id in self.stack.drain(start.min(self.stack.len())..) {
-            self.heap.drop(id);
+            self.heap.record_dropped(id);
         }
     }
 
@@ -116,14 +116,14 @@ impl State<'_> {
     pub(super) fn count_text(&mut self, bytes: usize) -> Result<(), ErrorKind> {
         self.text = self.text.saturating_add(bytes as u64);
         if self.text > self.limits.text {
-            return Err(ErrorKind::LimitExceeded { limit: Limit::Text, max: self.limits.text });
+            return Err(ErrorKind::LimitExceeded { limit: PickleLimit::Text, max: self.limits.text });
         }
         Ok(())
     }
 
     #[cold]
     pub(super) fn too_many_objects(&self) -> ErrorKind {
-        ErrorKind::LimitExceeded { limit: Limit::Objects, max: u64::from(self.limits.objects) }
+        ErrorKind::LimitExceeded { limit: PickleLimit::Objects, max: u64::from(self.limits.objects) }
     }
 
     #[cold]
@@ -133,6 +133,6 @@ impl State<'_> {
 }
 
 /// Returns `items` if they are pairs of keys and values; fails if their number is odd.
-pub(super) fn even(items: &[ObjectId]) -> Result<&[ObjectId], ErrorKind> {
+pub(super) fn check_pairs(items: &[ObjectId]) -> Result<&[ObjectId], ErrorKind> {
     if items.len().is_multiple_of(2) { Ok(items) } else { Err(ErrorKind::OddItems) }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use super::options::TraceError;
-use super::out::Out;
+use super::listing_writer::ListingWriter;
 use super::repr;
 use crate::error::{ErrorKind, Result};
 use crate::literal;
@@ -35,14 +35,14 @@ use crate::value::MAX_DIGITS;
 /// Returns an error where pickletools raises: for instructions that cannot be decoded, and, after their line, for
 /// instructions that do not fit the stack or the memo. Also returns an error if a line cannot be written.
 pub fn dis(bytes: &[u8], out: &mut dyn std::io::Write) -> Result<(), TraceError> {
-    let mut out = Out::new(out);
-    let result = list(bytes, &mut out);
+    let mut out = ListingWriter::new(out);
+    let result = write_instructions(bytes, &mut out);
     out.finish()?;
     result
 }
 
-fn list(bytes: &[u8], out: &mut Out<'_>) -> Result<(), TraceError> {
-    let mut state = State::default();
+fn write_instructions(bytes: &[u8], out: &mut ListingWriter<'_>) -> Result<(), TraceError> {
+    let mut state = StackTracker::default();
     let mut highest = 0;
     let mut stop = (0, Opcode::Stop);
     for instruction in Reader::new(bytes) {
@@ -61,23 +61,23 @@ fn list(bytes: &[u8], out: &mut Out<'_>) -> Result<(), TraceError> {
 /// Stack and memo state that pickletools tracks: the height of the stack, the positions of marks, and the used memo
 /// keys.
 #[derive(Default)]
-struct State {
+struct StackTracker {
     /// Number of stack items, including marks.
     height: u64,
     /// Height of the stack below each mark.
     marks: Vec<u64>,
     /// Byte offset of each MARK. Longer than `marks` if an opcode popped a mark as an object.
     mark_offsets: Vec<u64>,
-    keys: Keys,
+    keys: ListedKeys,
 }
 
-impl State {
-    fn line(&mut self, instruction: &Instruction<'_>, out: &mut Out<'_>) -> Result<(), TraceError> {
+impl StackTracker {
+    fn line(&mut self, instruction: &Instruction<'_>, out: &mut ListingWriter<'_>) -> Result<(), TraceError> {
         let Instruction { offset, opcode, ref arg } = *instruction;
         let info = opcode.info();
         let fail = |kind: ErrorKind| TraceError::Pickle(kind.at(offset, opcode));
         // An argument that cannot be printed is an error before its line, as in pickletools.
-        let arg = shown(opcode, arg).map_err(fail)?;
+        let arg = printed_arg(opcode, arg).map_err(fail)?;
         let depth = self.mark_offsets.len();
         let mut problem = None;
         let mut pops = info.before.len() as u64;
@@ -99,8 +99,8 @@ impl State {
         match opcode {
             Opcode::Put | Opcode::BinPut | Opcode::LongBinPut | Opcode::Memoize => {
                 let key = match opcode {
-                    Opcode::Memoize => Key::Small(self.keys.len()),
-                    _ => Key::from_arg(&instruction.arg),
+                    Opcode::Memoize => ListedKey::Small(self.keys.len()),
+                    _ => ListedKey::from_arg(&instruction.arg),
                 };
                 memoized = (opcode == Opcode::Memoize).then(|| self.keys.len());
                 if self.keys.contains(&key) {
@@ -114,7 +114,7 @@ impl State {
                 }
             }
             Opcode::Get | Opcode::BinGet | Opcode::LongBinGet => {
-                let key = Key::from_arg(&instruction.arg);
+                let key = ListedKey::from_arg(&instruction.arg);
                 if !self.keys.contains(&key) {
                     problem = Some(ErrorKind::MemoMissing(key.number()));
                 }
@@ -123,10 +123,10 @@ impl State {
         }
 
         out.write(|out| {
-            write!(out, "{offset:5}: {:4} ", Code(opcode))?;
+            write!(out, "{offset:5}: {:4} ", OpcodeByte(opcode))?;
             indent(out, depth)?;
             out.write_str(info.name)?;
-            if !matches!(arg, Shown::Nothing) || mark.is_some() || memoized.is_some() {
+            if !matches!(arg, PrintedArg::Nothing) || mark.is_some() || memoized.is_some() {
                 write!(out, "{:1$}", "", 10_usize.saturating_sub(info.name.len()))?;
             }
             arg.write(out)?;
@@ -160,12 +160,12 @@ impl State {
 }
 
 /// Maximum indentation, in marks: without a limit, a megabyte of MARKs would be indented by terabytes of spaces.
-const DEPTH: usize = 64;
+const INDENT_MAX: usize = 64;
 
 /// Byte of an opcode, formatted like Python's `repr`.
-struct Code(Opcode);
+struct OpcodeByte(Opcode);
 
-impl fmt::Display for Code {
+impl fmt::Display for OpcodeByte {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.code() {
             byte @ b'!'..=b'~' => f.pad(char::from(byte).encode_utf8(&mut [0; 4])),
@@ -176,11 +176,11 @@ impl fmt::Display for Code {
 
 /// Indents a line as pickletools does, up to [`DEPTH`].
 fn indent(out: &mut dyn Write, depth: usize) -> fmt::Result {
-    (0..depth.min(DEPTH)).try_for_each(|_| out.write_str("    "))
+    (0..depth.min(INDENT_MAX)).try_for_each(|_| out.write_str("    "))
 }
 
 /// An argument in the form that pickletools prints.
-enum Shown<'a> {
+enum PrintedArg<'a> {
     Nothing,
     Arg(&'a Arg<'a>),
     Decimal(String),
@@ -189,76 +189,76 @@ enum Shown<'a> {
     ByteArray(&'a [u8]),
 }
 
-fn shown<'a>(opcode: Opcode, arg: &'a Arg<'a>) -> Result<Shown<'a>, ErrorKind> {
+fn printed_arg<'a>(opcode: Opcode, arg: &'a Arg<'a>) -> Result<PrintedArg<'a>, ErrorKind> {
     let ascii = |text: std::borrow::Cow<'a, [u8]>| {
-        if text.is_ascii() { Ok(Shown::Latin1(text)) } else { Err(ErrorKind::NotAscii) }
+        if text.is_ascii() { Ok(PrintedArg::Latin1(text)) } else { Err(ErrorKind::NotAscii) }
     };
     Ok(match arg {
-        Arg::None => Shown::Nothing,
+        Arg::None => PrintedArg::Nothing,
         Arg::Long(long) => {
-            Shown::Decimal(long.to_decimal().ok_or(ErrorKind::TooManyDigits { max: MAX_DIGITS })?)
+            PrintedArg::Decimal(long.to_decimal().ok_or(ErrorKind::TooManyDigits { max: MAX_DIGITS })?)
         }
-        Arg::Bytes(bytes) if opcode == Opcode::ByteArray8 => Shown::ByteArray(bytes),
+        Arg::Bytes(bytes) if opcode == Opcode::ByteArray8 => PrintedArg::ByteArray(bytes),
         Arg::String(bytes) if opcode == Opcode::String && !bytes.is_ascii() => {
             return Err(ErrorKind::NotAscii);
         }
-        Arg::Text(text) if opcode == Opcode::PersId => return ascii(literal::unescaped(text.bytes())?),
+        Arg::Text(text) if opcode == Opcode::PersId => return ascii(literal::decode_escapes(text.bytes())?),
         Arg::Global { module, name } => {
-            let mut both = literal::unescaped(module.as_bytes())?.into_owned();
+            let mut both = literal::decode_escapes(module.as_bytes())?.into_owned();
             both.push(b' ');
-            both.extend_from_slice(&literal::unescaped(name.as_bytes())?);
+            both.extend_from_slice(&literal::decode_escapes(name.as_bytes())?);
             return ascii(both.into());
         }
-        arg => Shown::Arg(arg),
+        arg => PrintedArg::Arg(arg),
     })
 }
 
-impl Shown<'_> {
+impl PrintedArg<'_> {
     fn write(&self, out: &mut dyn Write) -> fmt::Result {
-        if matches!(self, Shown::Nothing) {
+        if matches!(self, PrintedArg::Nothing) {
             return Ok(());
         }
         out.write_char(' ')?;
         match self {
-            Shown::Decimal(digits) => out.write_str(digits),
-            Shown::Latin1(text) => repr::latin1(out, text, usize::MAX),
-            Shown::ByteArray(bytes) => repr::bytearray(out, bytes, usize::MAX),
-            Shown::Arg(Arg::Bool(value)) => out.write_str(if *value { "True" } else { "False" }),
-            Shown::Arg(Arg::Int(value)) => write!(out, "{value}"),
-            Shown::Arg(Arg::FrameLength(length)) => write!(out, "{length}"),
-            Shown::Arg(Arg::Float(value)) => repr::float(out, *value),
-            Shown::Arg(Arg::Text(text)) => repr::text(out, text, usize::MAX),
-            Shown::Arg(Arg::String(bytes)) => repr::latin1(out, bytes, usize::MAX),
-            Shown::Arg(Arg::Bytes(bytes)) => repr::bytes(out, bytes, usize::MAX),
-            Shown::Nothing | Shown::Arg(Arg::None | Arg::Long(_) | Arg::Global { .. }) => Ok(()),
+            PrintedArg::Decimal(digits) => out.write_str(digits),
+            PrintedArg::Latin1(text) => repr::latin1(out, text, usize::MAX),
+            PrintedArg::ByteArray(bytes) => repr::bytearray(out, bytes, usize::MAX),
+            PrintedArg::Arg(Arg::Bool(value)) => out.write_str(if *value { "True" } else { "False" }),
+            PrintedArg::Arg(Arg::Int(value)) => write!(out, "{value}"),
+            PrintedArg::Arg(Arg::FrameLength(length)) => write!(out, "{length}"),
+            PrintedArg::Arg(Arg::Float(value)) => repr::float(out, *value),
+            PrintedArg::Arg(Arg::Text(text)) => repr::text(out, text, usize::MAX),
+            PrintedArg::Arg(Arg::String(bytes)) => repr::latin1(out, bytes, usize::MAX),
+            PrintedArg::Arg(Arg::Bytes(bytes)) => repr::bytes(out, bytes, usize::MAX),
+            PrintedArg::Nothing | PrintedArg::Arg(Arg::None | Arg::Long(_) | Arg::Global { .. }) => Ok(()),
         }
     }
 }
 
 /// A memo key, which is any integer in PUT.
-enum Key {
+enum ListedKey {
     Small(u64),
     Other(Vec<u8>),
 }
 
-impl Key {
-    fn from_arg(arg: &Arg<'_>) -> Key {
+impl ListedKey {
+    fn from_arg(arg: &Arg<'_>) -> ListedKey {
         match arg {
             Arg::Int(key) => match u64::try_from(*key) {
-                Ok(key) => Key::Small(key),
-                Err(_) => Key::Other(key.to_le_bytes().to_vec()),
+                Ok(key) => ListedKey::Small(key),
+                Err(_) => ListedKey::Other(key.to_le_bytes().to_vec()),
             },
-            Arg::Bool(key) => Key::Small(u64::from(*key)),
-            Arg::Long(key) => Key::Other(key.bytes().to_vec()),
-            _ => Key::Other(Vec::new()),
+            Arg::Bool(key) => ListedKey::Small(u64::from(*key)),
+            Arg::Long(key) => ListedKey::Other(key.bytes().to_vec()),
+            _ => ListedKey::Other(Vec::new()),
         }
     }
 
     /// Returns the key for an error message, clamped to the range of `i64`.
     fn number(&self) -> i64 {
         match self {
-            Key::Small(key) => i64::try_from(*key).unwrap_or(i64::MAX),
-            Key::Other(bytes) => match <[u8; 8]>::try_from(bytes.as_slice()) {
+            ListedKey::Small(key) => i64::try_from(*key).unwrap_or(i64::MAX),
+            ListedKey::Other(bytes) => match <[u8; 8]>::try_from(bytes.as_slice()) {
                 Ok(bytes) => i64::from_le_bytes(bytes),
                 Err(_) if bytes.last().is_some_and(|byte| byte & 0x80 != 0) => i64::MIN,
                 Err(_) => i64::MAX,
@@ -268,28 +268,28 @@ impl Key {
 }
 
 #[derive(Default)]
-struct Keys {
+struct ListedKeys {
     small: Memo,
     others: BTreeSet<Vec<u8>>,
 }
 
-impl Keys {
+impl ListedKeys {
     fn len(&self) -> u64 {
         self.small.len().saturating_add(self.others.len()) as u64
     }
 
-    fn contains(&self, key: &Key) -> bool {
+    fn contains(&self, key: &ListedKey) -> bool {
         match key {
-            Key::Small(key) => self.small.get(*key).is_some(),
-            Key::Other(key) => self.others.contains(key),
+            ListedKey::Small(key) => self.small.get(*key).is_some(),
+            ListedKey::Other(key) => self.others.contains(key),
         }
     }
 
-    fn insert(&mut self, key: Key) {
+    fn insert(&mut self, key: ListedKey) {
         match key {
             // Only the keys are used, so all entries have the same object.
-            Key::Small(key) => self.small.put(key, ObjectId(0)),
-            Key::Other(key) => {
+            ListedKey::Small(key) => self.small.put(key, ObjectId(0)),
+            ListedKey::Other(key) => {
                 self.others.insert(key);
             }
         }

@@ -152,7 +152,7 @@ impl<'p> Event<'p> {
     ///
     /// Returns the errors of [`Machine::step`].
     pub fn execute(machine: &mut Machine<'p>, instruction: Instruction<'p>) -> Result<Event<'p>> {
-        let before = Before::new(machine);
+        let before = StackBefore::new(machine);
         let result = machine.step(instruction.clone())?;
         // The machine has executed the instruction, so its operands existed.
         let effect = before
@@ -172,7 +172,7 @@ impl<'p> Event<'p> {
 }
 
 /// Size and topmost objects of the current frame before an instruction.
-struct Before {
+struct StackBefore {
     /// Number of objects in the current frame.
     frame: usize,
     /// Topmost object, and the object below it.
@@ -180,11 +180,11 @@ struct Before {
     second: Option<ObjectId>,
 }
 
-impl Before {
-    fn new(machine: &Machine<'_>) -> Before {
+impl StackBefore {
+    fn new(machine: &Machine<'_>) -> StackBefore {
         let stack = machine.stack();
         let mut topmost = stack.iter().rev().copied();
-        Before { frame: stack.len(), first: topmost.next(), second: topmost.next() }
+        StackBefore { frame: stack.len(), first: topmost.next(), second: topmost.next() }
     }
 
     /// Returns the effect of an instruction that `machine` has executed; `result` is the object that STOP returned.
@@ -197,8 +197,8 @@ impl Before {
         let popped = self.frame;
         let top = || machine.stack().last().copied();
         Some(match instruction.opcode {
-            Opcode::Proto => Effect::Protocol(number(&instruction.arg)),
-            Opcode::Frame => Effect::Frame(number(&instruction.arg)),
+            Opcode::Proto => Effect::Protocol(unsigned_argument(&instruction.arg)),
+            Opcode::Frame => Effect::Frame(unsigned_argument(&instruction.arg)),
             Opcode::Stop => Effect::Stop(result?),
 
             Opcode::Int
@@ -253,10 +253,10 @@ impl Before {
             Opcode::Mark => Effect::Mark { frame: popped },
             Opcode::PopMark => Effect::PopToMark { popped },
             Opcode::Get | Opcode::BinGet | Opcode::LongBinGet => {
-                Effect::Get { key: number(&instruction.arg), object: top()? }
+                Effect::Get { key: unsigned_argument(&instruction.arg), object: top()? }
             }
             Opcode::Put | Opcode::BinPut | Opcode::LongBinPut => {
-                Effect::Put { key: number(&instruction.arg), object: top()? }
+                Effect::Put { key: unsigned_argument(&instruction.arg), object: top()? }
             }
             Opcode::Memoize => {
                 // The key is the previous number of memo entries.
@@ -278,7 +278,7 @@ impl Before {
 }
 
 /// Returns a memo key, a protocol or a length, which the machine rejects if it is negative.
-fn number(arg: &Arg<'_>) -> u64 {
+fn unsigned_argument(arg: &Arg<'_>) -> u64 {
     match *arg {
         Arg::Int(value) => u64::try_from(value).unwrap_or_default(),
         Arg::FrameLength(value) => value,

@@ -9,12 +9,12 @@ use super::repr;
 use crate::reader::Arg;
 
 /// Writer that escapes text for the inside of a JSON string.
-pub(crate) struct Inside<'a>(pub(crate) &'a mut dyn Write);
+pub(crate) struct JsonEscaper<'a>(pub(crate) &'a mut dyn Write);
 
-impl Write for Inside<'_> {
+impl Write for JsonEscaper<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
-        while let Some(at) = rest.find(|c| matches!(c, '"' | '\\') || !repr::prints(c)) {
+        while let Some(at) = rest.find(|c| matches!(c, '"' | '\\') || !repr::is_terminal_safe(c)) {
             let (before, after) = rest.split_at(at);
             self.0.write_str(before)?;
             let mut characters = after.chars();
@@ -59,13 +59,13 @@ pub(crate) fn text(out: &mut dyn Write, text: &str) -> fmt::Result {
     string(out, |out| out.write_str(text))
 }
 
-fn string(out: &mut dyn Write, f: impl FnOnce(&mut Inside<'_>) -> fmt::Result) -> fmt::Result {
+fn string(out: &mut dyn Write, f: impl FnOnce(&mut JsonEscaper<'_>) -> fmt::Result) -> fmt::Result {
     out.write_char('"')?;
-    f(&mut Inside(out))?;
+    f(&mut JsonEscaper(out))?;
     out.write_char('"')
 }
 
-fn characters(inside: &mut Inside<'_>, code_points: impl Iterator<Item = u32>) -> fmt::Result {
+fn characters(inside: &mut JsonEscaper<'_>, code_points: impl Iterator<Item = u32>) -> fmt::Result {
     for code_point in code_points {
         match char::from_u32(code_point) {
             Some(c) => inside.write_char(c)?,

@@ -7,7 +7,7 @@ use std::io;
 
 use crate::error::Error;
 use crate::heap::Heap;
-use crate::limits::Limits;
+use crate::limits::PickleLimits;
 use crate::object::ObjectId;
 
 /// Callback that describes an object in one line, if the caller knows more about the object than this crate does.
@@ -35,7 +35,7 @@ pub enum View {
 
 /// Options for writing a trace with [`write()`](super::write()).
 #[derive(Clone, Copy, Default)]
-pub struct Options<'a> {
+pub struct ListingOptions<'a> {
     /// Output format of each instruction.
     pub view: View,
     /// True to print stack, metastack, memo and values in full instead of truncated. They are truncated nevertheless
@@ -44,14 +44,14 @@ pub struct Options<'a> {
     /// Maximum number of instructions to trace.
     pub limit: Option<u64>,
     /// Limits for reading the pickle.
-    pub limits: Limits,
+    pub limits: PickleLimits,
     /// File name for the member `file` of [`View::Json`].
     pub file: Option<&'a str>,
     /// Annotator for objects that this crate does not know.
     pub annotate: Option<&'a Annotate<'a>>,
 }
 
-impl fmt::Debug for Options<'_> {
+impl fmt::Debug for ListingOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("view", &self.view)

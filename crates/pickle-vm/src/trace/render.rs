@@ -9,16 +9,16 @@ use std::rc::Rc;
 use super::options::Annotate;
 use super::repr;
 use crate::heap::Heap;
-use crate::limits::Limits;
-use crate::object::{Instance, Object, ObjectId, Recorded};
+use crate::limits::PickleLimits;
+use crate::object::{Instance, Object, ObjectId, RecordedChanges};
 
 /// Maximum characters of a printed name, longer than a person would choose. A name is printed at each step at which it
 /// is on the stack, so without a limit the listing would grow with the square of the pickle.
-pub(crate) const NAME: usize = 200;
+pub(crate) const PRINTED_NAME_MAX: usize = 200;
 
 /// Limits for printing one value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
+pub(crate) struct PrintLimits {
     /// Maximum characters of a string.
     pub(crate) text: usize,
     /// Maximum characters of a module, of a global's name, and of an annotator's text.
@@ -31,16 +31,16 @@ pub(crate) struct Extent {
     pub(crate) parts: usize,
 }
 
-impl Extent {
-    pub(crate) const SHORT: Extent = Extent { text: 60, name: NAME, items: 6, depth: 3, parts: 24 };
-    const LONG: Extent = Extent { text: 1000, name: 1000, items: 100, depth: 16, parts: 100 };
+impl PrintLimits {
+    pub(crate) const SHORT: PrintLimits = PrintLimits { text: 60, name: PRINTED_NAME_MAX, items: 6, depth: 3, parts: 24 };
+    const LONG: PrintLimits = PrintLimits { text: 1000, name: 1000, items: 100, depth: 16, parts: 100 };
 
     /// Returns the limits for printing values in full. Without a limit on the number of objects, thirty tuples that
     /// each contain the previous tuple twice would take hours to print; in a real pickle only a few containers share an
     /// object.
-    pub(crate) fn full(limits: &Limits, heap: &Heap<'_>) -> Extent {
+    pub(crate) fn full(limits: &PickleLimits, heap: &Heap<'_>) -> PrintLimits {
         let parts = heap.len().saturating_mul(16).saturating_add(10_000);
-        Extent { text: usize::MAX, name: usize::MAX, items: usize::MAX, depth: limits.depth as usize, parts }
+        PrintLimits { text: usize::MAX, name: usize::MAX, items: usize::MAX, depth: limits.depth as usize, parts }
     }
 }
 
@@ -52,14 +52,14 @@ pub struct Display<'h, 'p> {
     heap: &'h Heap<'p>,
     id: ObjectId,
     annotate: Option<&'h Annotate<'h>>,
-    extent: Extent,
+    extent: PrintLimits,
 }
 
 impl<'h> Display<'h, '_> {
     /// Raises the limits to 1000 characters of each string, and 100 objects.
     #[must_use]
     pub fn long(self) -> Self {
-        Display { extent: Extent::LONG, ..self }
+        Display { extent: PrintLimits::LONG, ..self }
     }
 
     /// Prints the annotator's description of an object, if there is one.
@@ -72,7 +72,7 @@ impl<'h> Display<'h, '_> {
 impl<'p> Heap<'p> {
     /// Returns a printer of an object in Python's notation, truncated if the object is large.
     pub fn display(&self, id: ObjectId) -> Display<'_, 'p> {
-        Display { heap: self, id, annotate: None, extent: Extent::SHORT }
+        Display { heap: self, id, annotate: None, extent: PrintLimits::SHORT }
     }
 }
 
@@ -92,7 +92,7 @@ impl fmt::Debug for Display<'_, '_> {
 /// Work stack for printing a value without recursion. Reused between values to save allocations.
 #[derive(Debug, Default)]
 pub(crate) struct Renderer {
-    work: Vec<Work>,
+    work: Vec<RenderTask>,
     /// Containers around the current object, outermost first.
     path: Vec<ObjectId>,
     /// Number of objects that may still be printed.
@@ -100,13 +100,13 @@ pub(crate) struct Renderer {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Work {
+enum RenderTask {
     Object(ObjectId),
     Text(&'static str),
     /// The remaining items of a sequence, from index `next` on, and the closing text.
     Parts {
         of: ObjectId,
-        part: Part,
+        part: ObjectSequence,
         next: usize,
         close: &'static str,
     },
@@ -116,7 +116,7 @@ enum Work {
 
 /// One of an object's sequences of contained objects.
 #[derive(Clone, Copy, Debug)]
-enum Part {
+enum ObjectSequence {
     Items,
     Entries,
     SetItems,
@@ -125,7 +125,7 @@ enum Part {
 }
 
 /// Callback that returns the description of an object, if there is one.
-pub(crate) type Name<'n> = dyn FnMut(ObjectId) -> Option<Rc<str>> + 'n;
+pub(crate) type Describe<'n> = dyn FnMut(ObjectId) -> Option<Rc<str>> + 'n;
 
 impl Renderer {
     /// Returns the number of objects that the last value left unused of its limit.
@@ -138,28 +138,28 @@ impl Renderer {
         out: &mut dyn Write,
         heap: &Heap<'_>,
         id: ObjectId,
-        extent: Extent,
-        name: &mut Name<'_>,
+        extent: PrintLimits,
+        name: &mut Describe<'_>,
     ) -> fmt::Result {
         self.work.clear();
         self.path.clear();
-        self.work.push(Work::Object(id));
+        self.work.push(RenderTask::Object(id));
         self.parts = extent.parts;
         while let Some(work) = self.work.pop() {
             match work {
-                Work::Text(text) => out.write_str(text)?,
-                Work::Leave => {
+                RenderTask::Text(text) => out.write_str(text)?,
+                RenderTask::Leave => {
                     self.path.pop();
                 }
-                Work::Object(id) => match self.parts.checked_sub(1) {
+                RenderTask::Object(id) => match self.parts.checked_sub(1) {
                     Some(left) => {
                         self.parts = left;
                         self.object(out, heap, id, extent, name)?;
                     }
                     None => out.write_char('…')?,
                 },
-                Work::Parts { of, part, next, close } => {
-                    let (len, entry) = Renderer::part(heap, of, part, next);
+                RenderTask::Parts { of, part, next, close } => {
+                    let (len, entry) = Renderer::sequence_item(heap, of, part, next);
                     let Some((key, value)) = entry else {
                         out.write_str(close)?;
                         continue;
@@ -171,11 +171,11 @@ impl Renderer {
                         write!(out, "… {} more{close}", len.saturating_sub(next))?;
                         continue;
                     }
-                    self.work.push(Work::Parts { of, part, next: next.saturating_add(1), close });
-                    self.work.push(Work::Object(value));
+                    self.work.push(RenderTask::Parts { of, part, next: next.saturating_add(1), close });
+                    self.work.push(RenderTask::Object(value));
                     if let Some(key) = key {
-                        self.work.push(Work::Text(": "));
-                        self.work.push(Work::Object(key));
+                        self.work.push(RenderTask::Text(": "));
+                        self.work.push(RenderTask::Object(key));
                     }
                 }
             }
@@ -184,10 +184,10 @@ impl Renderer {
     }
 
     /// Returns the length of a sequence, and its item at index `next`, with the key if the sequence has keys.
-    fn part(
+    fn sequence_item(
         heap: &Heap<'_>,
         of: ObjectId,
-        part: Part,
+        part: ObjectSequence,
         next: usize,
     ) -> (usize, Option<(Option<ObjectId>, ObjectId)>) {
         let recorded = || heap.recorded(of);
@@ -196,11 +196,11 @@ impl Renderer {
             (entries.len(), entries.get(next).map(|&(key, value)| (Some(key), value)))
         };
         match part {
-            Part::Items => single(heap.items(of).unwrap_or_default()),
-            Part::Entries => pairs(heap.entries(of).unwrap_or_default()),
-            Part::SetItems => pairs(recorded().map(Recorded::items).unwrap_or_default()),
-            Part::Appends => single(recorded().map(Recorded::appends).unwrap_or_default()),
-            Part::States => single(recorded().map(Recorded::state).unwrap_or_default()),
+            ObjectSequence::Items => single(heap.items(of).unwrap_or_default()),
+            ObjectSequence::Entries => pairs(heap.entries(of).unwrap_or_default()),
+            ObjectSequence::SetItems => pairs(recorded().map(RecordedChanges::items).unwrap_or_default()),
+            ObjectSequence::Appends => single(recorded().map(RecordedChanges::appends).unwrap_or_default()),
+            ObjectSequence::States => single(recorded().map(RecordedChanges::state).unwrap_or_default()),
         }
     }
 
@@ -210,8 +210,8 @@ impl Renderer {
         out: &mut dyn Write,
         heap: &Heap<'_>,
         id: ObjectId,
-        extent: Extent,
-        name: &mut Name<'_>,
+        extent: PrintLimits,
+        name: &mut Describe<'_>,
     ) -> fmt::Result {
         match heap.get(id) {
             Object::Global(_) | Object::Instance(_) | Object::Persistent(_) | Object::Extension(_) => {
@@ -237,26 +237,26 @@ impl Renderer {
             Object::ByteArray(bytes) => {
                 repr::bytearray(out, bytes, extent.text)?;
                 if heap.recorded(id).is_some() && self.enter(id, extent) {
-                    self.changes(heap, id);
+                    self.push_changes(heap, id);
                 }
                 Ok(())
             }
             Object::Tuple(_) => {
                 let close = if heap.items(id).is_some_and(|items| items.len() == 1) { ",)" } else { ")" };
-                self.open(out, id, Part::Items, "(", close, extent)
+                self.open(out, id, ObjectSequence::Items, "(", close, extent)
             }
-            Object::List(_) => self.open(out, id, Part::Items, "[", "]", extent),
-            Object::Dict(_) => self.open(out, id, Part::Entries, "{", "}", extent),
+            Object::List(_) => self.open(out, id, ObjectSequence::Items, "[", "]", extent),
+            Object::Dict(_) => self.open(out, id, ObjectSequence::Entries, "{", "}", extent),
             Object::Set(items) if items.get().is_empty() => out.write_str("set()"),
-            Object::Set(_) => self.open(out, id, Part::Items, "{", "}", extent),
-            Object::FrozenSet(_) => self.open(out, id, Part::Items, "frozenset({", "})", extent),
+            Object::Set(_) => self.open(out, id, ObjectSequence::Items, "{", "}", extent),
+            Object::FrozenSet(_) => self.open(out, id, ObjectSequence::Items, "frozenset({", "})", extent),
             Object::Global(_) => {
                 let (module, name) = heap.global(id).unwrap_or_default();
                 repr::name(out, module, extent.name)?;
                 out.write_char('.')?;
                 repr::name(out, name, extent.name)?;
                 if heap.recorded(id).is_some() && self.enter(id, extent) {
-                    self.changes(heap, id);
+                    self.push_changes(heap, id);
                 }
                 Ok(())
             }
@@ -264,13 +264,13 @@ impl Renderer {
             Object::Persistent(_) | Object::Extension(_) if !self.enter(id, extent) => out.write_str("..."),
             Object::Persistent(pid) => {
                 out.write_str("persistent ")?;
-                self.changes(heap, id);
-                self.work.push(Work::Object(*pid));
+                self.push_changes(heap, id);
+                self.work.push(RenderTask::Object(*pid));
                 Ok(())
             }
             Object::Extension(code) => {
                 write!(out, "extension {code}")?;
-                self.changes(heap, id);
+                self.push_changes(heap, id);
                 Ok(())
             }
             Object::Buffer { index, readonly } => {
@@ -283,22 +283,22 @@ impl Renderer {
         &mut self,
         out: &mut dyn Write,
         id: ObjectId,
-        part: Part,
+        part: ObjectSequence,
         open: &'static str,
         close: &'static str,
-        extent: Extent,
+        extent: PrintLimits,
     ) -> fmt::Result {
         out.write_str(open)?;
         if !self.enter(id, extent) {
             return write!(out, "...{close}");
         }
-        self.work.push(Work::Leave);
-        self.work.push(Work::Parts { of: id, part, next: 0, close });
+        self.work.push(RenderTask::Leave);
+        self.work.push(RenderTask::Parts { of: id, part, next: 0, close });
         Ok(())
     }
 
     /// Enters a container. Returns false if the container contains itself or is too deep.
-    fn enter(&mut self, id: ObjectId, extent: Extent) -> bool {
+    fn enter(&mut self, id: ObjectId, extent: PrintLimits) -> bool {
         let enter = self.path.len() < extent.depth && !self.path.contains(&id);
         if enter {
             self.path.push(id);
@@ -312,41 +312,41 @@ impl Renderer {
         heap: &Heap<'_>,
         id: ObjectId,
         instance: &Instance,
-        extent: Extent,
+        extent: PrintLimits,
     ) -> fmt::Result {
         if !self.enter(id, extent) {
             return out.write_str("...");
         }
-        self.changes(heap, id);
+        self.push_changes(heap, id);
         match instance.kwargs() {
             Some(kwargs) => {
-                self.work.extend([Work::Text(")"), Work::Object(kwargs), Work::Text(", **")]);
-                self.work.push(Work::Parts { of: instance.args, part: Part::Items, next: 0, close: "" });
+                self.work.extend([RenderTask::Text(")"), RenderTask::Object(kwargs), RenderTask::Text(", **")]);
+                self.work.push(RenderTask::Parts { of: instance.args, part: ObjectSequence::Items, next: 0, close: "" });
             }
             None => {
-                self.work.push(Work::Parts { of: instance.args, part: Part::Items, next: 0, close: ")" });
+                self.work.push(RenderTask::Parts { of: instance.args, part: ObjectSequence::Items, next: 0, close: ")" });
             }
         }
-        self.work.push(Work::Text("("));
-        self.work.push(Work::Object(instance.callable));
+        self.work.push(RenderTask::Text("("));
+        self.work.push(RenderTask::Object(instance.callable));
         Ok(())
     }
 
     /// Pushes the recorded changes of an entered object, and its end, on the work stack.
-    fn changes(&mut self, heap: &Heap<'_>, id: ObjectId) {
-        self.work.push(Work::Leave);
+    fn push_changes(&mut self, heap: &Heap<'_>, id: ObjectId) {
+        self.work.push(RenderTask::Leave);
         let Some(recorded) = heap.recorded(id) else { return };
         if !recorded.state().is_empty() {
-            self.work.push(Work::Parts { of: id, part: Part::States, next: 0, close: "" });
-            self.work.push(Work::Text(" with state "));
+            self.work.push(RenderTask::Parts { of: id, part: ObjectSequence::States, next: 0, close: "" });
+            self.work.push(RenderTask::Text(" with state "));
         }
         if !recorded.appends().is_empty() {
-            self.work.push(Work::Parts { of: id, part: Part::Appends, next: 0, close: "]" });
-            self.work.push(Work::Text(" + ["));
+            self.work.push(RenderTask::Parts { of: id, part: ObjectSequence::Appends, next: 0, close: "]" });
+            self.work.push(RenderTask::Text(" + ["));
         }
         if !recorded.items().is_empty() {
-            self.work.push(Work::Parts { of: id, part: Part::SetItems, next: 0, close: "}" });
-            self.work.push(Work::Text(" | {"));
+            self.work.push(RenderTask::Parts { of: id, part: ObjectSequence::SetItems, next: 0, close: "}" });
+            self.work.push(RenderTask::Text(" | {"));
         }
     }
 }

@@ -68,7 +68,7 @@ fn byte_string(out: &mut dyn Write, bytes: &[u8], most: usize, escape_single: bo
 /// Writes a name or an annotator's text without quotes, with unprintable characters escaped.
 pub(crate) fn plain(out: &mut dyn Write, text: &str) -> fmt::Result {
     let mut rest = text;
-    while let Some(at) = rest.find(|c| !prints(c)) {
+    while let Some(at) = rest.find(|c| !is_terminal_safe(c)) {
         let (before, after) = rest.split_at(at);
         out.write_str(before)?;
         let mut characters = after.chars();
@@ -151,7 +151,7 @@ fn quoted<I: Iterator<Item = u32>>(
         match char::from_u32(code_point) {
             Some('\\') => out.write_str("\\\\")?,
             Some(c) if c == quote => write!(out, "\\{c}")?,
-            Some(c) if prints(c) => out.write_char(c)?,
+            Some(c) if is_terminal_safe(c) => out.write_char(c)?,
             _ => escape(out, code_point)?,
         }
     }
@@ -170,7 +170,7 @@ fn escape(out: &mut dyn Write, code_point: u32) -> fmt::Result {
     }
 }
 
-pub(crate) fn prints(c: char) -> bool {
+pub(crate) fn is_terminal_safe(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, ' '..='~');
     }

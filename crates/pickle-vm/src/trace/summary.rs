@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::io;
 
-use super::out::Out;
+use super::listing_writer::ListingWriter;
 use super::repr;
 use crate::error::{Error, ErrorKind, Result};
 use crate::heap::Pickle;
-use crate::limits::Limits;
+use crate::limits::PickleLimits;
 use crate::machine::Machine;
 use crate::opcode::Opcode;
 use crate::reader::Reader;
@@ -27,7 +27,7 @@ impl<'p> Summary<'p> {
     /// # Errors
     ///
     /// Returns the errors of [`load_with`](crate::load_with).
-    pub fn read(bytes: &'p [u8], limits: &Limits) -> Result<Summary<'p>> {
+    pub fn read(bytes: &'p [u8], limits: &PickleLimits) -> Result<Summary<'p>> {
         let mut reader = Reader::new(bytes);
         let mut machine = Machine::new(*limits);
         let mut counts = vec![0_u64; 256];
@@ -72,7 +72,7 @@ impl<'p> Summary<'p> {
     ///
     /// Returns an error if the summary cannot be written.
     pub fn write(&self, tensors: u64, out: &mut dyn io::Write) -> io::Result<()> {
-        let mut out = Out::new(out);
+        let mut out = ListingWriter::new(out);
         out.write(|out| self.text(tensors, out))?;
         out.finish()
     }

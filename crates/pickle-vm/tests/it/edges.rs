@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use pickle_vm::{
-    ByteString, Construction, ErrorKind, Limit, Limits, Machine, Object, Pickle, Text, Writer, load,
+    ByteString, Construction, ErrorKind, PickleLimit, PickleLimits, Machine, Object, Pickle, Text, Writer, load,
     load_with, trace,
 };
 
@@ -36,7 +36,7 @@ fn a_change_is_not_after_itself() {
     let list = loaded(b"]K\x01a.");
     assert_eq!(list.heap.changed(list.root), Some(3));
     assert!(list.heap.changed_after(list.root, 2) && !list.heap.changed_after(list.root, 3));
-    assert!(!list.heap.is_empty() && Machine::new(Limits::default()).heap().is_empty());
+    assert!(!list.heap.is_empty() && Machine::new(PickleLimits::default()).heap().is_empty());
 }
 
 #[test]
@@ -85,28 +85,28 @@ fn keyword_arguments_are_kept() {
     let Object::Instance(call) = instance.heap.get(instance.root) else { panic!("a call") };
     let kwargs = call.kwargs().expect("NEWOBJ_EX has them");
     assert!(matches!(instance.heap.get(kwargs), Object::Dict(_)));
-    assert_eq!(call.how.to_string(), "NEWOBJ_EX");
+    assert_eq!(call.construction.to_string(), "NEWOBJ_EX");
     assert_eq!([Construction::NewObj, Construction::Reduce].map(|how| how.to_string()), ["NEWOBJ", "REDUCE"]);
 }
 
 #[test]
 fn limits_are_the_most_that_is_read() {
-    let exceeds = |bytes: &[u8], limits: Limits| match load_with(bytes, &limits) {
+    let exceeds = |bytes: &[u8], limits: PickleLimits| match load_with(bytes, &limits) {
         Ok(_) => None,
         Err(error) => match error.kind {
             ErrorKind::LimitExceeded { limit, .. } => Some(limit),
             other => panic!("{other}"),
         },
     };
-    let memo = |memo| Limits { memo, ..Limits::default() };
+    let memo = |memo| PickleLimits { memo, ..PickleLimits::default() };
     assert_eq!(exceeds(b"Nq\0q\0.", memo(1)), None);
-    assert_eq!(exceeds(b"Nq\0q\x01.", memo(1)), Some(Limit::Memo));
-    assert_eq!(exceeds(b"Nq\0.", memo(0)), Some(Limit::Memo));
-    let text = |text| Limits { text, ..Limits::default() };
+    assert_eq!(exceeds(b"Nq\0q\x01.", memo(1)), Some(PickleLimit::Memo));
+    assert_eq!(exceeds(b"Nq\0.", memo(0)), Some(PickleLimit::Memo));
+    let text = |text| PickleLimits { text, ..PickleLimits::default() };
     for pickle in [&b"X\x03\0\0\0abc."[..], b"U\x03abc.", b"C\x03abc."] {
         assert_eq!(exceeds(pickle, text(3)), None);
         for most in [0, 2] {
-            assert_eq!(exceeds(pickle, text(most)), Some(Limit::Text));
+            assert_eq!(exceeds(pickle, text(most)), Some(PickleLimit::Text));
         }
     }
 }
@@ -164,7 +164,7 @@ fn text_with_surrogates_is_otherwise_utf_8() {
 fn a_state_has_the_offset_of_its_build() {
     let instance = loaded(b"cm\nn\n)RK\x01aK\x02aNbK\x03a}b.");
     let recorded = instance.heap.recorded(instance.root).expect("it was changed");
-    let offsets: Vec<u64> = recorded.built().map(|(_, offset)| offset).collect();
+    let offsets: Vec<u64> = recorded.states_with_offsets().map(|(_, offset)| offset).collect();
     assert_eq!((offsets, recorded.changed()), (vec![14, 19], Some(19)));
 }
 

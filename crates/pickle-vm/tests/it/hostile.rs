@@ -2,8 +2,8 @@
 
 #![expect(clippy::arithmetic_side_effects, reason = "an overflow is a failed test")]
 
-use pickle_vm::trace::{self, Options, Summary, View};
-use pickle_vm::{ArgKind, ErrorKind, Heap, Limits, Object, Opcode, Reader, StackItem, load};
+use pickle_vm::trace::{self, ListingOptions, Summary, View};
+use pickle_vm::{ArgKind, ErrorKind, Heap, PickleLimits, Object, Opcode, Reader, StackItem, load};
 
 /// The opcode with a valid argument.
 fn instruction(opcode: Opcode) -> Vec<u8> {
@@ -108,7 +108,7 @@ fn use_up(bytes: &[u8]) {
     assert!(copy.heap.display(copy.root).to_string().len() < 10_000);
     drop(copy);
     drop(pickle);
-    Summary::read(bytes, &Limits::default()).expect("it was read before");
+    Summary::read(bytes, &PickleLimits::default()).expect("it was read before");
 }
 
 /// Runs every printer that prints each step.
@@ -116,10 +116,10 @@ fn trace_all(bytes: &[u8]) {
     let debug = format!("{:?}", load(bytes).expect("it can be read"));
     assert!(debug.len() < bytes.len() * 200 + 10_000);
     let limit = Some(300);
-    trace::write(bytes, &Options { full: true, limit, ..Options::default() }, &mut std::io::sink())
+    trace::write(bytes, &ListingOptions { full: true, limit, ..ListingOptions::default() }, &mut std::io::sink())
         .expect("it can be read");
     for view in [View::Steps, View::Lines, View::Json] {
-        trace::write(bytes, &Options { view, ..Options::default() }, &mut std::io::sink())
+        trace::write(bytes, &ListingOptions { view, ..ListingOptions::default() }, &mut std::io::sink())
             .expect("it can be read");
     }
 }
@@ -171,7 +171,7 @@ fn memo_bombs_print_one_short_line() {
 }
 
 /// Bytes of the listing of a pickle.
-fn listed(pickle: &[u8], options: &Options<'_>) -> usize {
+fn listed(pickle: &[u8], options: &ListingOptions<'_>) -> usize {
     let mut out = Vec::new();
     trace::write(pickle, options, &mut out).expect("a pickle");
     String::from_utf8(out).expect("listings are UTF-8").len()
@@ -207,8 +207,8 @@ fn listings_are_linear_in_the_pickle() {
     for view in [View::Steps, View::Lines, View::Json] {
         for pickle in [&stack as &dyn Fn(usize) -> Vec<u8>, &marks, &memo, &items, &text, &global] {
             for options in [
-                Options { view, ..Options::default() },
-                Options { view, annotate: Some(&long), ..Options::default() },
+                ListingOptions { view, ..ListingOptions::default() },
+                ListingOptions { view, annotate: Some(&long), ..ListingOptions::default() },
             ] {
                 let (once, twice) = (listed(&pickle(5_000), &options), listed(&pickle(10_000), &options));
                 assert!(twice < once * 5 / 2, "{view:?}: {once} and {twice} bytes");
@@ -226,13 +226,13 @@ fn listings_are_linear_in_the_pickle() {
 
 #[test]
 fn a_full_listing_is_cut_short_where_it_would_repeat_too_much() {
-    let limits = Limits { repeats: 4, repeated: 100_000, ..Limits::default() };
+    let limits = PickleLimits { repeats_per_byte: 4, repeats_base: 100_000, ..PickleLimits::default() };
     let stack = [b"N".repeat(5_000), b".".to_vec()].concat();
     let text = [b"X\x00\x20\0\0".to_vec(), b"a".repeat(0x2000), b"2".repeat(1_000), b".".to_vec()].concat();
     for pickle in [&stack, &text] {
         for view in [View::Steps, View::Lines, View::Json] {
-            let full = listed(pickle, &Options { view, full: true, limits, ..Options::default() });
-            let short = listed(pickle, &Options { view, ..Options::default() });
+            let full = listed(pickle, &ListingOptions { view, full: true, limits, ..ListingOptions::default() });
+            let short = listed(pickle, &ListingOptions { view, ..ListingOptions::default() });
             assert!(
                 full <= short + 4 * pickle.len() + 100_000 + 1_000,
                 "{view:?}: {full} bytes, {short} in short"
@@ -240,7 +240,7 @@ fn a_full_listing_is_cut_short_where_it_would_repeat_too_much() {
             // A listing that repeats little is whole.
             let few = [b"X\x00\x20\0\0".to_vec(), b"a".repeat(0x2000), b".".to_vec()].concat();
             let mut out = Vec::new();
-            trace::write(&few, &Options { view, full: true, limits, ..Options::default() }, &mut out)
+            trace::write(&few, &ListingOptions { view, full: true, limits, ..ListingOptions::default() }, &mut out)
                 .expect("a pickle");
             let whole = "a".repeat(0x2000);
             assert!(String::from_utf8(out).expect("UTF-8").contains(&whole));
@@ -248,7 +248,7 @@ fn a_full_listing_is_cut_short_where_it_would_repeat_too_much() {
     }
     // The JSON stays JSON.
     let mut out = Vec::new();
-    trace::write(&text, &Options { view: View::Json, full: true, limits, ..Options::default() }, &mut out)
+    trace::write(&text, &ListingOptions { view: View::Json, full: true, limits, ..ListingOptions::default() }, &mut out)
         .expect("a pickle");
     let lines = String::from_utf8(out).expect("UTF-8");
     assert!(
@@ -261,12 +261,12 @@ fn a_full_listing_is_cut_short_where_it_would_repeat_too_much() {
 /// Runs everything over bytes that may not be a pickle; it must return.
 fn try_all(bytes: &[u8]) {
     let loaded = load(bytes);
-    let options = Options { full: true, ..Options::default() };
+    let options = ListingOptions { full: true, ..ListingOptions::default() };
     let mut out = Vec::new();
     let traced = trace::write(bytes, &options, &mut out);
     assert_eq!(loaded.is_ok(), traced.is_ok());
     trace::dis(bytes, &mut out).ok();
-    trace::write(bytes, &Options { view: View::Json, ..options }, &mut out).ok();
+    trace::write(bytes, &ListingOptions { view: View::Json, ..options }, &mut out).ok();
     let text = String::from_utf8(out).expect("listings are UTF-8");
     assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "a control character came through");
     if let Ok(pickle) = loaded {

@@ -2,18 +2,18 @@
 
 use std::cell::Cell;
 
-use pickle_vm::trace::{self, Options, View};
+use pickle_vm::trace::{self, ListingOptions, View};
 use pickle_vm::{Heap, ObjectId, load};
 
 /// The listing of a pickle, and whether it was read to its end.
-fn listed(pickle: &[u8], options: &Options<'_>) -> (String, bool) {
+fn listed(pickle: &[u8], options: &ListingOptions<'_>) -> (String, bool) {
     let mut out = Vec::new();
     let is_read = trace::write(pickle, options, &mut out).is_ok_and(|pickle| pickle.is_some());
     (String::from_utf8(out).expect("a listing is text"), is_read)
 }
 
 fn steps(pickle: &[u8]) -> String {
-    listed(pickle, &Options::default()).0
+    listed(pickle, &ListingOptions::default()).0
 }
 
 /// The last line that starts with this word.
@@ -35,11 +35,11 @@ fn long(len: u8) -> Vec<u8> {
 #[test]
 fn the_instruction_at_fault_is_listed_for_people() {
     let fault = b"N\x85R.";
-    let (people, is_read) = listed(fault, &Options::default());
+    let (people, is_read) = listed(fault, &ListingOptions::default());
     assert!(!is_read && people.ends_with("REDUCE\n"), "{people}");
-    let (json, _) = listed(fault, &Options { view: View::Json, ..Options::default() });
+    let (json, _) = listed(fault, &ListingOptions { view: View::Json, ..ListingOptions::default() });
     assert!(json.lines().count() == 2 && json.ends_with("}\n"), "{json}");
-    let limit = Options { limit: Some(1), ..Options::default() };
+    let limit = ListingOptions { limit: Some(1), ..ListingOptions::default() };
     assert!(listed(fault, &limit).0.ends_with("… stopped after 1 opcodes\n"));
 }
 
@@ -67,7 +67,7 @@ fn the_values_of_a_step_share_one_bound() {
         pickle.extend([b"0](".to_vec(), [b'h', level - 1].repeat(10), vec![b'e', b'q', level]].concat());
     }
     pickle.extend(b"h\x04\x86.");
-    let (listing, _) = listed(&pickle, &Options { full: true, ..Options::default() });
+    let (listing, _) = listed(&pickle, &ListingOptions { full: true, ..ListingOptions::default() });
     let longest = listing.split("\n0x").map(|step| step.matches("None").count()).max();
     assert!(longest.is_some_and(|parts| (5000..12_000).contains(&parts)), "{longest:?}");
 }
@@ -77,7 +77,7 @@ fn the_description_of_an_object_is_that_of_its_state() {
     let annotate = |heap: &Heap<'_>, id: ObjectId| {
         Some(format!("an object with {} states", heap.instance(id)?.state().len()))
     };
-    let options = Options { annotate: Some(&annotate), ..Options::default() };
+    let options = ListingOptions { annotate: Some(&annotate), ..ListingOptions::default() };
     let (listing, _) = listed(b"cm\nn\n)R}b.", &options);
     assert!(listing.contains("[an object with 0 states]"), "{listing}");
     assert_eq!(last(&listing, "stack"), "[]");
@@ -93,7 +93,7 @@ fn each_object_has_its_own_description() {
         calls.set(calls.get() + 1);
         Some(format!("#{}#", id.index()))
     };
-    let options = Options { annotate: Some(&annotate), ..Options::default() };
+    let options = ListingOptions { annotate: Some(&annotate), ..ListingOptions::default() };
     let (listing, _) = listed(&pickle, &options);
     let loaded = load(&pickle).expect("it is well-formed");
     for id in loaded.heap.ids().filter(|id| loaded.heap.instance(*id).is_some()) {
@@ -107,7 +107,7 @@ fn each_object_has_its_own_description() {
 
 #[test]
 fn long_arguments_are_cut_short() {
-    let argument = |pickle: &[u8]| listed(pickle, &Options { view: View::Lines, ..Options::default() }).0;
+    let argument = |pickle: &[u8]| listed(pickle, &ListingOptions { view: View::Lines, ..ListingOptions::default() }).0;
     assert!(!argument(&long(60)).contains("<integer of"));
     assert!(
         argument(&long(61)).contains("LONG1            <integer of 61 bytes>"),
@@ -138,7 +138,7 @@ fn what_is_next_to_a_value_does_not_count_as_around_it() {
 
 #[test]
 fn json_has_numbers_and_text_that_json_can_express() {
-    let json = |pickle: &[u8]| listed(pickle, &Options { view: View::Json, ..Options::default() }).0;
+    let json = |pickle: &[u8]| listed(pickle, &ListingOptions { view: View::Json, ..ListingOptions::default() }).0;
     assert!(json(b"G\x7f\xf0\0\0\0\0\0\0.").contains("\"arg\":\"inf\","));
     assert!(json(b"G\x3f\xf0\0\0\0\0\0\0.").contains("\"arg\":1.0,"));
     assert!(json(b"X\x03\0\0\0a\rb.").contains("\"arg\":\"a\\rb\","));
@@ -148,10 +148,10 @@ fn json_has_numbers_and_text_that_json_can_express() {
 fn a_long_text_is_written_in_its_place() {
     let text = "a".repeat(40_000);
     let pickle = [b"NX", &40_000_u32.to_le_bytes()[..], text.as_bytes(), b"\x86."].concat();
-    let (listing, _) = listed(&pickle, &Options { full: true, view: View::Lines, ..Options::default() });
+    let (listing, _) = listed(&pickle, &ListingOptions { full: true, view: View::Lines, ..ListingOptions::default() });
     let at = listing.find("NONE").expect("it is listed");
     assert!(listing[at..].contains(&format!("'{text}'")));
-    let (listing, _) = listed(&pickle, &Options { view: View::Json, ..Options::default() });
+    let (listing, _) = listed(&pickle, &ListingOptions { view: View::Json, ..ListingOptions::default() });
     assert!(listing.contains(&format!(",\"arg\":\"{text}\",")));
 }
 
@@ -165,7 +165,7 @@ fn a_value_that_contains_itself_is_shown_once() {
 #[test]
 fn debug_shows_what_people_need() {
     assert!(
-        format!("{:?}", Options::default()).starts_with("Options { view: Steps, full: false, limit: None")
+        format!("{:?}", ListingOptions::default()).starts_with("Options { view: Steps, full: false, limit: None")
     );
     let pickle = load(b"]K\x01a.").expect("it is well-formed");
     assert_eq!(format!("{:?}", pickle.heap.display(pickle.root)), "[1]");

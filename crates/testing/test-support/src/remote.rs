@@ -16,7 +16,7 @@ pub struct RemoteSource {
     /// Parts that are not zeros, by their offsets. Parts do not overlap.
     pub parts: BTreeMap<u64, Vec<u8>>,
     len: u64,
-    read: Mutex<Vec<Range<u64>>>,
+    ranges_read: Mutex<Vec<Range<u64>>>,
 }
 
 impl RemoteSource {
@@ -42,7 +42,7 @@ impl RemoteSource {
 
     /// Returns the ranges that were read since the last call, in order.
     pub fn take_ranges(&self) -> Vec<Range<u64>> {
-        std::mem::take(&mut self.read.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.ranges_read.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -75,7 +75,7 @@ impl Source for RemoteSource {
                 buffer.copy_from_slice(part);
             }
         }
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).push(range);
+        self.ranges_read.lock().unwrap_or_else(PoisonError::into_inner).push(range);
         Ok(())
     }
 

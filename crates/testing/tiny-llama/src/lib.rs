@@ -61,13 +61,13 @@ fn tensors() -> Vec<(String, Vec<u64>)> {
 }
 
 fn save(tensors: &[(String, Vec<u64>)], path: &Path) -> Result<(), Box<dyn Error>> {
-    struct Out(BufWriter<File>);
-    impl Sink for Out {
+    struct FileSink(BufWriter<File>);
+    impl Sink for FileSink {
         fn write(&mut self, window: Window) -> Result<(), ReadError> {
             Ok(self.0.write_all(&window)?)
         }
     }
-    let mut out = Out(BufWriter::new(File::create(path)?));
+    let mut out = FileSink(BufWriter::new(File::create(path)?));
     let mut zip = ZipWriter::new(&mut out);
     let pickle = pickle(tensors)?;
     let small: [(&str, &[u8]); 3] = [
@@ -97,7 +97,7 @@ fn numel(shape: &[u64]) -> u64 {
 
 /// Writes `data.pkl`: a dict of calls to `_rebuild_tensor_v2`, memoised as CPython's pickler does.
 fn pickle(tensors: &[(String, Vec<u64>)]) -> Result<Vec<u8>, Box<dyn Error>> {
-    let mut names = Names { writer: Writer::new(), memo: BTreeMap::new() };
+    let mut names = MemoWriter { writer: Writer::new(), memo: BTreeMap::new() };
     names.writer.empty_dict();
     names.writer.put()?;
     names.writer.mark();
@@ -133,21 +133,21 @@ fn pickle(tensors: &[(String, Vec<u64>)]) -> Result<Vec<u8>, Box<dyn Error>> {
 }
 
 /// Pickle writer that writes each text and each global once, and fetches it from the memo afterwards.
-struct Names {
+struct MemoWriter {
     writer: Writer,
     memo: BTreeMap<(String, String), MemoId>,
 }
 
-impl Names {
+impl MemoWriter {
     fn text(&mut self, text: &str) -> Result<(), Box<dyn Error>> {
-        self.once(("", text), |writer| writer.text(text))
+        self.write_once(("", text), |writer| writer.text(text))
     }
 
     fn global(&mut self, module: &str, name: &str) -> Result<(), Box<dyn Error>> {
-        self.once((module, name), |writer| writer.global(module, name))
+        self.write_once((module, name), |writer| writer.global(module, name))
     }
 
-    fn once(
+    fn write_once(
         &mut self,
         key: (&str, &str),
         write: impl FnOnce(&mut Writer) -> pickle_vm::Result<()>,

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use byte_source::{ReadError, Region, Source};
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::Pickle;
-use safetensors_format::View;
+use safetensors_format::TensorLocation;
 use tensor::{ByteOrder, Records, Storage};
 use zip_index::Index;
 
 use super::inflate::Inflated;
 use crate::omission::Omission;
 use crate::persistent::PersistentTensor;
-use crate::{Error, Note, Result};
+use crate::{Error, CheckpointNote, Result};
 
 /// Container formats of checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,30 +51,30 @@ impl Format {
 
 /// The storages, records and tensor names that the reader of a format found in a file.
 #[derive(Debug)]
-pub(crate) struct Contents {
+pub(crate) struct ContainerContents {
     pub(super) file: Arc<dyn Source>,
     pub(super) format: Format,
     /// Storages by key; empty if a header names the tensors.
     pub(super) storages: Arc<Records>,
     /// Records of the archive that are not read.
-    pub(super) unread: Vec<Omission>,
-    pub(super) notes: Vec<Note>,
-    pub(super) names: Names,
+    pub(super) unread_records: Vec<Omission>,
+    pub(super) notes: Vec<CheckpointNote>,
+    pub(super) tensor_source: TensorSource,
 }
 
 /// The part of a file that names its tensors.
 #[derive(Debug)]
-pub(super) enum Names {
+pub(super) enum TensorSource {
     /// Pickle whose tensors are views of storages.
-    Pickled(Box<Pickled>),
+    PickleNames(Box<PickledTensors>),
     /// Header of a safetensors file.
-    Named(Named),
+    HeaderNames(HeaderTensors),
 }
 
 /// A pickle, and the data needed to find the storages that it refers to.
 #[derive(Debug)]
-pub(super) struct Pickled {
-    pub(super) pickle: Bytes,
+pub(super) struct PickledTensors {
+    pub(super) pickle: PickleBytes,
     pub(super) pickle_record: String,
     /// Central directory of a zip archive that is not in memory.
     pub(super) index: Option<Index>,
@@ -84,14 +84,14 @@ pub(super) struct Pickled {
     pub(super) inflated: Option<Arc<dyn Source>>,
     pub(super) byte_order: ByteOrder,
     /// Tensors of a 0.1 checkpoint by persistent id.
-    pub(super) described: HashMap<String, PersistentTensor>,
+    pub(super) persistent_tensors: HashMap<String, PersistentTensor>,
     /// Record and file range of each pickle other than the root object's.
     pub(super) more_pickles: Vec<(&'static str, Range<usize>)>,
 }
 
-impl Pickled {
+impl PickledTensors {
     /// Starts from a pickle without storages; the reader of each format fills in the rest.
-    pub(super) fn new(pickle: Bytes) -> Self {
+    pub(super) fn new(pickle: PickleBytes) -> Self {
         Self {
             pickle,
             pickle_record: String::new(),
@@ -99,7 +99,7 @@ impl Pickled {
             prefix: String::new(),
             inflated: None,
             byte_order: ByteOrder::Little,
-            described: HashMap::new(),
+            persistent_tensors: HashMap::new(),
             more_pickles: Vec::new(),
         }
     }
@@ -107,9 +107,9 @@ impl Pickled {
 
 /// Tensors that a header names, and the header's metadata.
 #[derive(Debug, Default)]
-pub(crate) struct Named {
+pub(crate) struct HeaderTensors {
     /// Tensors in the header's order.
-    pub(super) tensors: Vec<(String, View)>,
+    pub(super) tensors: Vec<(String, TensorLocation)>,
     /// Further names of tied tensors, each with the index of its tensor in `tensors`.
     pub(super) ties: Vec<(String, usize)>,
     /// Metadata without the entries that became `ties`, in the header's order.
@@ -122,43 +122,43 @@ pub(crate) fn in_memory(source: &dyn Source) -> &[u8] {
 }
 
 /// Converts a range in memory to a range of a source.
-pub(crate) fn wide(range: &Range<usize>) -> Range<u64> {
+pub(crate) fn to_u64_range(range: &Range<usize>) -> Range<u64> {
     range.start as u64..range.end as u64
 }
 
 /// Bytes of a pickle: a range of the mapped file, or the inflated content of a record.
 #[derive(Debug)]
-pub(super) enum Bytes {
+pub(super) enum PickleBytes {
     Mapped(Range<usize>),
     Inflated(Inflated),
 }
 
-impl Contents {
+impl ContainerContents {
     /// Creates the contents of a container whose tensors a pickle names.
     pub(super) fn pickled(
         file: Arc<dyn Source>,
         format: Format,
         mut storages: Records,
-        pickled: Pickled,
+        pickled: PickledTensors,
     ) -> Self {
         storages.set_sources(&file, pickled.inflated.as_ref());
-        let (storages, names) = (Arc::new(storages), Names::Pickled(Box::new(pickled)));
-        Self { file, format, storages, unread: Vec::new(), notes: Vec::new(), names }
+        let (storages, names) = (Arc::new(storages), TensorSource::PickleNames(Box::new(pickled)));
+        Self { file, format, storages, unread_records: Vec::new(), notes: Vec::new(), tensor_source: names }
     }
 
     /// Returns the pickle that names the tensors; `None` if a header does.
-    pub(super) fn as_pickled(&self) -> Option<&Pickled> {
-        match &self.names {
-            Names::Pickled(pickled) => Some(pickled),
-            Names::Named(_) => None,
+    pub(super) fn as_pickled(&self) -> Option<&PickledTensors> {
+        match &self.tensor_source {
+            TensorSource::PickleNames(pickled) => Some(pickled),
+            TensorSource::HeaderNames(_) => None,
         }
     }
 
     /// Returns the header that names the tensors; `None` if a pickle does.
-    pub(crate) fn as_named(&self) -> Option<&Named> {
-        match &self.names {
-            Names::Named(named) => Some(named),
-            Names::Pickled(_) => None,
+    pub(crate) fn as_named(&self) -> Option<&HeaderTensors> {
+        match &self.tensor_source {
+            TensorSource::HeaderNames(named) => Some(named),
+            TensorSource::PickleNames(_) => None,
         }
     }
 
@@ -190,8 +190,8 @@ impl Contents {
         match self.as_pickled().map(|pickled| &pickled.pickle) {
             None => &[],
             // The reader that created the range checked that it is inside the file.
-            Some(Bytes::Mapped(range)) => in_memory(&*self.file).get(range.clone()).unwrap_or_default(),
-            Some(Bytes::Inflated(bytes)) => bytes,
+            Some(PickleBytes::Mapped(range)) => in_memory(&*self.file).get(range.clone()).unwrap_or_default(),
+            Some(PickleBytes::Inflated(bytes)) => bytes,
         }
     }
 
@@ -210,16 +210,16 @@ impl Contents {
 
     /// Returns a storage over a range of the pickle without copying; `None` if the pickle is not mapped.
     pub(crate) fn pickle_storage(&self, range: &Range<usize>) -> Option<Storage> {
-        let Bytes::Mapped(pickle) = &self.as_pickled()?.pickle else { return None };
+        let PickleBytes::Mapped(pickle) = &self.as_pickled()?.pickle else { return None };
         let at = |n: usize| pickle.start.checked_add(n).filter(|at| *at <= pickle.end);
         let range = at(range.start)?..at(range.end)?;
-        Some(Storage::stored(Region::new(&self.file, wide(&range))?, None))
+        Some(Storage::stored(Region::new(&self.file, to_u64_range(&range))?, None))
     }
 
     /// Releases the pages of the mapped pickle, which the system loads again on access.
     pub(crate) fn release_pickle(&self) {
-        if let Some(Pickled { pickle: Bytes::Mapped(range), .. }) = self.as_pickled() {
-            self.file.release(wide(range));
+        if let Some(PickledTensors { pickle: PickleBytes::Mapped(range), .. }) = self.as_pickled() {
+            self.file.release(to_u64_range(range));
         }
     }
 }

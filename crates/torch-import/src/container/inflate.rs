@@ -12,10 +12,10 @@ use crate::{Error, Result};
 
 /// Highest compression ratio of Deflate: 258 bytes from two bits, plus a header. A directory that records a higher
 /// ratio is wrong.
-const RATIO: u64 = 1032;
+const DEFLATE_RATIO_MAX: u64 = 1032;
 
 /// Largest record, in bytes, that is inflated or read into memory; longer ones go to a temporary file.
-pub(super) const IN_MEMORY: u64 = 16 << 20;
+pub(super) const INFLATED_IN_MEMORY_MAX: u64 = 16 << 20;
 
 /// Inflated bytes of a record.
 #[derive(Debug)]
@@ -36,22 +36,22 @@ impl Deref for Inflated {
 }
 
 /// Inflates a whole record.
-pub(super) fn whole(file: &dyn Source, entry: &Entry, checksums: bool) -> Result<Inflated> {
-    if entry.len > IN_MEMORY
-        && let Some(inflated) = spill(file, std::iter::once(entry), checksums)?
+pub(super) fn inflate_record(file: &dyn Source, entry: &Entry, checksums: bool) -> Result<Inflated> {
+    if entry.len > INFLATED_IN_MEMORY_MAX
+        && let Some(inflated) = inflate_to_file(file, std::iter::once(entry), checksums)?
     {
         return Ok(Inflated::File(inflated));
     }
     let mut bytes = Vec::new();
-    copy(SourceReader::new(file, entry.data.clone()), entry, &mut bytes)?;
+    inflate_into(SourceReader::new(file, entry.data.clone()), entry, &mut bytes)?;
     if checksums {
-        compare(entry, crc32fast::hash(&bytes))?;
+        check_crc(entry, crc32fast::hash(&bytes))?;
     }
     Ok(Inflated::Memory(bytes))
 }
 
 /// Compares the CRC-32 of a record's content with the directory's.
-pub(super) fn compare(entry: &Entry, found: u32) -> Result<()> {
+pub(super) fn check_crc(entry: &Entry, found: u32) -> Result<()> {
     if found == entry.crc {
         return Ok(());
     }
@@ -59,15 +59,15 @@ pub(super) fn compare(entry: &Entry, found: u32) -> Result<()> {
 }
 
 /// Inflates a small record into memory. The allocation grows with the decoded bytes.
-pub(crate) fn to_memory(stored: &[u8], entry: &Entry) -> Result<Vec<u8>> {
+pub(crate) fn inflate_to_memory(stored: &[u8], entry: &Entry) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    copy(stored, entry, &mut bytes)?;
+    inflate_into(stored, entry, &mut bytes)?;
     Ok(bytes)
 }
 
 /// Inflates all compressed `entries`, one after the other, into a temporary file; returns `None` if all entries are
 /// stored.
-pub(super) fn spill<'e>(
+pub(super) fn inflate_to_file<'e>(
     file: &dyn Source,
     entries: impl Iterator<Item = &'e Entry>,
     checksums: bool,
@@ -76,13 +76,13 @@ pub(super) fn spill<'e>(
     if deflated.peek().is_none() {
         return Ok(None);
     }
-    let mut out = tempfile::tempfile().map_err(Error::Spill)?;
+    let mut out = tempfile::tempfile().map_err(Error::TemporaryFile)?;
     for entry in deflated {
-        let mut sums = Sums { out: &mut out, crc: crc32fast::Hasher::new() };
-        copy(SourceReader::new(file, entry.data.clone()), entry, &mut sums)?;
+        let mut sums = CrcWriter { out: &mut out, crc: crc32fast::Hasher::new() };
+        inflate_into(SourceReader::new(file, entry.data.clone()), entry, &mut sums)?;
         let found = sums.crc.finalize();
         if checksums {
-            compare(entry, found)?;
+            check_crc(entry, found)?;
         }
     }
     Ok(Some(MappedFile::from_file(&out, file.path())?))
@@ -95,15 +95,15 @@ pub(crate) fn local_copy(source: &dyn Source) -> Result<MappedFile> {
 
 /// Copies a range of a source into an unlinked temporary file and maps it.
 pub(super) fn local_copy_of(source: &dyn Source, range: Range<u64>) -> Result<MappedFile> {
-    let mut out = tempfile::tempfile().map_err(Error::Spill)?;
+    let mut out = tempfile::tempfile().map_err(Error::TemporaryFile)?;
     for window in windows(range) {
-        out.write_all(&Window::read(source, window)?).map_err(Error::Spill)?;
+        out.write_all(&Window::read(source, window)?).map_err(Error::TemporaryFile)?;
     }
     Ok(MappedFile::from_file(&out, source.path())?)
 }
 
 /// Inflates the bytes of an entry into `out`, and checks the length.
-fn copy(compressed: impl Read, entry: &Entry, out: &mut dyn Write) -> Result<()> {
+fn inflate_into(compressed: impl Read, entry: &Entry, out: &mut dyn Write) -> Result<()> {
     let fail = |reason: String| Error::Inflate { record: entry.name.clone(), reason };
     match entry.method {
         Method::Deflated | Method::Stored => {}
@@ -111,7 +111,7 @@ fn copy(compressed: impl Read, entry: &Entry, out: &mut dyn Write) -> Result<()>
         Method::Other(number) => return Err(fail(format!("compression method {number} is not supported"))),
     }
     let stored = entry.stored_len();
-    if entry.len > stored.saturating_mul(RATIO).saturating_add(RATIO) {
+    if entry.len > stored.saturating_mul(DEFLATE_RATIO_MAX).saturating_add(DEFLATE_RATIO_MAX) {
         return Err(fail(format!("{stored} bytes cannot hold {}", entry.len)));
     }
     // Reading one byte beyond the recorded length reveals a record that is too long.
@@ -125,7 +125,7 @@ fn copy(compressed: impl Read, entry: &Entry, out: &mut dyn Write) -> Result<()>
             Err(error) => return Err(fail(error.to_string())),
         };
         len = len.saturating_add(count as u64);
-        out.write_all(window.get(..count).unwrap_or_default()).map_err(Error::Spill)?;
+        out.write_all(window.get(..count).unwrap_or_default()).map_err(Error::TemporaryFile)?;
     }
     if len == entry.len {
         Ok(())
@@ -134,12 +134,12 @@ fn copy(compressed: impl Read, entry: &Entry, out: &mut dyn Write) -> Result<()>
     }
 }
 
-struct Sums<'o> {
+struct CrcWriter<'o> {
     out: &'o mut std::fs::File,
     crc: crc32fast::Hasher,
 }
 
-impl Write for Sums<'_> {
+impl Write for CrcWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.crc.update(bytes.get(..written).unwrap_or_default());

@@ -14,17 +14,17 @@ use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Arg, Heap, Opcode, Reader};
 use tensor::{Dtype, Record, Records};
 
-use super::chain::Chain;
-use super::contents::{Bytes, Contents, Format, Pickled, in_memory, wide};
+use super::cursor::Chain;
+use super::contents::{PickleBytes, ContainerContents, Format, PickledTensors, in_memory, to_u64_range};
 use crate::persistent::{StorageRef, module_class};
-use crate::{Error, Note, Result};
+use crate::{Error, CheckpointNote, Result};
 
-pub(crate) const MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;
-const VERSION: i64 = 1001;
+pub(crate) const LEGACY_MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;
+const LEGACY_VERSION: i64 = 1001;
 /// Index of the root object's pickle, after the magic number, the protocol version and the system information.
-pub(crate) const ROOT: usize = 3;
+pub(crate) const ROOT_INDEX: usize = 3;
 /// Number of pickles in the file; the list of storage keys is the last.
-pub(crate) const PICKLES: usize = 5;
+pub(crate) const LEGACY_PICKLES: usize = 5;
 
 /// Returns true if a file starts with a pickle of the magic number, in any protocol.
 pub(crate) fn recognises(bytes: &[u8]) -> bool {
@@ -32,33 +32,33 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
     for instruction in Reader::new(bytes).take(4) {
         match instruction.map(|instruction| (instruction.opcode, instruction.arg)) {
             Ok((Opcode::Proto | Opcode::Frame, _)) => {}
-            Ok((_, Arg::Long(number))) => return number.to_i128() == Some(MAGIC),
+            Ok((_, Arg::Long(number))) => return number.to_i128() == Some(LEGACY_MAGIC),
             _ => return false,
         }
     }
     false
 }
 
-pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
+pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let mut chain = Chain::new(in_memory(&*file), 0..in_memory(&*file).len(), "the file");
-    let Parts { pickle, storages } = parts(&mut chain)?;
+    let LegacyParts { pickle, storages } = read_legacy_parts(&mut chain)?;
     let mut notes = Vec::new();
     if chain.left() > 0 {
-        notes.push(Note::AfterStorages { bytes: chain.left() });
+        notes.push(CheckpointNote::TrailingAfterStorages { bytes: chain.left() });
     }
     let pickle_record = format!("root object at byte {}", pickle.start);
-    let pickled = Pickled { pickle_record, ..Pickled::new(Bytes::Mapped(pickle)) };
-    Ok(Contents { notes, ..Contents::pickled(file, Format::Legacy, storages, pickled) })
+    let pickled = PickledTensors { pickle_record, ..PickledTensors::new(PickleBytes::Mapped(pickle)) };
+    Ok(ContainerContents { notes, ..ContainerContents::pickled(file, Format::Legacy, storages, pickled) })
 }
 
 /// Returns the dtype of the only storage in `bytes` and the range of its elements. A tensor pickled without
 /// `torch.save` has each of its storages in a checkpoint of this format.
-pub(crate) fn storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)> {
+pub(crate) fn only_storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)> {
     let mut chain = Chain::new(bytes, 0..bytes.len(), "a storage in a byte string");
     if !recognises(bytes) {
         return Err(chain.unexpected("it is not a checkpoint in the format before PyTorch 1.6".to_owned()));
     }
-    let Parts { pickle, storages } = parts(&mut chain)?;
+    let LegacyParts { pickle, storages } = read_legacy_parts(&mut chain)?;
     let root = Chain::new(bytes, pickle, "a storage in a byte string").pickle("the root object")?;
     let reference = StorageRef::read(&root.heap, root.root)?;
     let record = storages.find(&reference.key).and_then(|number| storages.get(number));
@@ -73,20 +73,20 @@ pub(crate) fn storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)> {
 }
 
 /// The parts of a legacy checkpoint.
-struct Parts {
+struct LegacyParts {
     /// Range of the root object's pickle.
     pickle: Range<usize>,
     storages: Records,
 }
 
-fn parts(chain: &mut Chain<'_>) -> Result<Parts> {
+fn read_legacy_parts(chain: &mut Chain<'_>) -> Result<LegacyParts> {
     chain.pickle("the magic number")?;
     let version = chain.pickle("the protocol version")?;
     match version.heap.int(version.root) {
-        Some(VERSION) => {}
+        Some(LEGACY_VERSION) => {}
         found => {
             let found = found.map_or_else(|| "not a number".to_owned(), |found| found.to_string());
-            return Err(chain.unexpected(format!("the protocol version is {found}, expected {VERSION}")));
+            return Err(chain.unexpected(format!("the protocol version is {found}, expected {LEGACY_VERSION}")));
         }
     }
     chain.pickle("the system information")?;
@@ -110,8 +110,8 @@ fn parts(chain: &mut Chain<'_>) -> Result<Parts> {
         })
     });
     let references = references.collect::<Result<Vec<_>>>()?;
-    let storages = storages(chain, &references)?;
-    Ok(Parts { pickle, storages })
+    let storages = read_legacy_storages(chain, &references)?;
+    Ok(LegacyParts { pickle, storages })
 }
 
 /// Collects the storages that the persistent ids describe, by key.
@@ -141,7 +141,7 @@ fn storage_refs<'h>(heap: &'h Heap<'_>) -> Result<HashMap<Cow<'h, str>, StorageR
     Ok(refs)
 }
 
-fn storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<Records> {
+fn read_legacy_storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<Records> {
     let mut storages = Records::with_capacity("", references.len());
     // The required file size is known at this point.
     let needed = references
@@ -161,7 +161,7 @@ fn storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<Rec
         }
         let len = reference.nbytes().unwrap_or(u64::MAX);
         let range = chain.take(len, &format!("storage `{}`", key.escape_debug()))?;
-        if !storages.insert(key, Record::new(wide(&range), None)) {
+        if !storages.insert(key, Record::new(to_u64_range(&range), None)) {
             return Err(chain.unexpected(format!("the storage key `{}` is listed twice", key.escape_debug())));
         }
     }

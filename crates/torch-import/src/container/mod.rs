@@ -1,6 +1,6 @@
 //! Finds the pickle and the storages in a file. Recognises a container by its content, not by its name.
 
-mod chain;
+mod cursor;
 mod contents;
 pub(crate) mod inflate;
 pub(crate) mod legacy;
@@ -17,24 +17,24 @@ use std::sync::Arc;
 
 use byte_source::{MappedFile, ReadError, Region, Source};
 use pickle_vm::{Heap, ObjectId};
-use safetensors_format::View;
+use safetensors_format::TensorLocation;
 use tensor::{ByteOrder, Checksum, Dtype, Records, Storage, Tensor};
 use zip_index::Method;
 
 pub use contents::Format;
-pub(crate) use contents::{Contents, in_memory};
-use contents::{Named, Pickled};
+pub(crate) use contents::{ContainerContents, in_memory};
+use contents::{HeaderTensors, PickledTensors};
 
 use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
-use crate::{Error, Note, Result};
+use crate::{Error, CheckpointNote, Result};
 
 /// Largest record of code, in bytes, that is decompressed.
 const CODE_MAX: u64 = 16 << 20;
 
 /// A checkpoint file: one pickle, and storages by key. Clones share the source.
 #[derive(Clone, Debug)]
-pub struct Container(Arc<Contents>);
+pub struct Container(Arc<ContainerContents>);
 
 impl Container {
     /// Opens the checkpoint at `path`.
@@ -52,11 +52,11 @@ impl Container {
     /// # Errors
     /// When the source cannot be read, is of another format, or its container is damaged.
     pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
-        Ok(Self(Arc::new(sniff::open(sniff::prepare(source)?)?)))
+        Ok(Self(Arc::new(sniff::open(sniff::prefetch_or_copy(source)?)?)))
     }
 
     /// Returns the contents, for values that outlive this container.
-    pub(crate) fn contents(&self) -> &Arc<Contents> {
+    pub(crate) fn contents(&self) -> &Arc<ContainerContents> {
         &self.0
     }
 
@@ -76,7 +76,7 @@ impl Container {
             let has_method = |text: &[u8]| text.windows(METHOD.len()).any(|found| found == METHOD);
             runs |= match entry.method {
                 Method::Stored => has_method(&stored),
-                _ => has_method(&inflate::to_memory(&stored, entry).ok()?),
+                _ => has_method(&inflate::inflate_to_memory(&stored, entry).ok()?),
             };
         }
         Some(runs)
@@ -88,7 +88,7 @@ impl Container {
     pub fn records_besides_storages(&self) -> Vec<(String, Option<Cow<'_, [u8]>>)> {
         let (file, pickled) = (&self.0.file, self.0.as_pickled());
         let is_zip = matches!(self.format(), Format::TorchScript | Format::Zip);
-        let Some(Pickled { pickle_record, prefix, .. }) = pickled.filter(|_| is_zip) else {
+        let Some(PickledTensors { pickle_record, prefix, .. }) = pickled.filter(|_| is_zip) else {
             return Vec::new();
         };
         let Ok(index) = self.0.index() else { return Vec::new() };
@@ -112,7 +112,7 @@ impl Container {
     pub fn script_records(&self) -> Result<Vec<(String, Storage)>> {
         let (file, index) = (&self.0.file, self.0.index()?);
         let storages = &self.0.storages;
-        let Some(Pickled { pickle_record, prefix, .. }) = self.0.as_pickled() else {
+        let Some(PickledTensors { pickle_record, prefix, .. }) = self.0.as_pickled() else {
             return Ok(Vec::new());
         };
         let checksums = index.entries.iter().any(|entry| entry.crc != 0);
@@ -131,7 +131,7 @@ impl Container {
                     Region::new(file, entry.data.clone()).map(|region| Storage::stored(region, checksum))
                 }
                 None => {
-                    let inflated = inflate::whole(&**file, entry, checksums)?;
+                    let inflated = inflate::inflate_record(&**file, entry, checksums)?;
                     Some(match inflated {
                         inflate::Inflated::Memory(bytes) => Storage::owned(bytes),
                         inflate::Inflated::File(map) => {
@@ -147,7 +147,7 @@ impl Container {
     }
 
     /// Returns the whole file as a storage.
-    pub fn whole(&self) -> Storage {
+    pub fn file_storage(&self) -> Storage {
         Storage::stored(Region::whole(&self.0.file), None)
     }
 
@@ -157,7 +157,7 @@ impl Container {
     }
 
     /// Returns harmless irregularities of the file.
-    pub fn notes(&self) -> &[Note] {
+    pub fn notes(&self) -> &[CheckpointNote] {
         &self.0.notes
     }
 
@@ -210,8 +210,8 @@ impl Container {
     /// None in practice: [`open`](Self::open) has checked every tensor.
     pub(crate) fn tensors(&self) -> Result<Vec<(String, Tensor)>> {
         let named =
-            |(name, view): &(String, View)| Ok((name.clone(), safetensors::tensor(&self.0.file, view)?));
-        let Some(Named { tensors, ties, .. }) = self.0.as_named() else { return Ok(Vec::new()) };
+            |(name, view): &(String, TensorLocation)| Ok((name.clone(), safetensors::tensor(&self.0.file, view)?));
+        let Some(HeaderTensors { tensors, ties, .. }) = self.0.as_named() else { return Ok(Vec::new()) };
         let mut tensors: Vec<(String, Tensor)> = tensors.iter().map(named).collect::<Result<_>>()?;
         for (name, kept) in ties {
             let tensor = tensors.get(*kept).map(|(_, tensor)| tensor.clone());
@@ -222,7 +222,7 @@ impl Container {
 
     /// Returns the tensor that a persistent object of a 0.1 checkpoint represents.
     pub(crate) fn persistent_tensor(&self, heap: &Heap<'_>, id: ObjectId) -> Option<&PersistentTensor> {
-        self.0.as_pickled()?.described.get(key_text(heap, heap.persistent(id)?)?.as_ref())
+        self.0.as_pickled()?.persistent_tensors.get(key_text(heap, heap.persistent(id)?)?.as_ref())
     }
 
     /// Returns the pickle's name in the file, such as `consolidated/data.pkl`.
@@ -246,8 +246,8 @@ impl Container {
     }
 
     /// Returns the records of the archive that are not read.
-    pub(crate) fn unread(&self) -> &[Omission] {
-        &self.0.unread
+    pub(crate) fn unread_omissions(&self) -> &[Omission] {
+        &self.0.unread_records
     }
 
     /// Returns the index of the record that holds the storage `key`.

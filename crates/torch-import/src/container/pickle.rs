@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use byte_source::Source;
-use pickle_vm::{Instruction, Limits, Machine, Opcode, Reader};
+use pickle_vm::{Instruction, PickleLimits, Machine, Opcode, Reader};
 
 use tensor::Records;
 
-use super::contents::{Bytes, Contents, Format, Pickled, in_memory};
-use crate::Note;
+use super::contents::{PickleBytes, ContainerContents, Format, PickledTensors, in_memory};
+use crate::CheckpointNote;
 
 /// Number of instructions that must run before bytes count as a pickle. A text or an image fails earlier.
-const CONVINCING: usize = 8;
+const CONVINCING_INSTRUCTIONS: usize = 8;
 
 /// Returns true if a file starts with a pickle. Protocols 2 and up start with PROTO. Earlier protocols have no magic
 /// number, so the first instructions are run: in a pickle, they find their operands on the stack.
 pub(crate) fn recognises(bytes: &[u8]) -> bool {
-    let mut machine = Machine::new(Limits::default());
+    let mut machine = Machine::new(PickleLimits::default());
     for (index, instruction) in Reader::new(bytes).enumerate() {
         let Ok(instruction) = instruction else { return false };
         if matches!(instruction, Instruction { opcode: Opcode::Proto, .. }) && index == 0 {
@@ -24,7 +24,7 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
         }
         match machine.step(instruction) {
             Ok(Some(_)) => return true,
-            Ok(None) if index >= CONVINCING => return true,
+            Ok(None) if index >= CONVINCING_INSTRUCTIONS => return true,
             Ok(None) => {}
             Err(_) => return false,
         }
@@ -32,16 +32,16 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
     false
 }
 
-pub(super) fn open(file: Arc<dyn Source>) -> Contents {
+pub(super) fn open(file: Arc<dyn Source>) -> ContainerContents {
     let mut reader = Reader::new(in_memory(&*file));
     // Errors are reported when the objects are read.
     let whole = reader.by_ref().all(|instruction| instruction.is_ok());
     let left = file.len().saturating_sub(reader.offset());
     let mut notes = Vec::new();
     if whole && left > 0 {
-        notes.push(Note::AfterPickle { bytes: left });
+        notes.push(CheckpointNote::TrailingAfterPickle { bytes: left });
     }
-    let pickle = Bytes::Mapped(0..in_memory(&*file).len());
-    let pickled = Pickled { pickle_record: "pickle".to_owned(), ..Pickled::new(pickle) };
-    Contents { notes, ..Contents::pickled(file, Format::Pickle, Records::default(), pickled) }
+    let pickle = PickleBytes::Mapped(0..in_memory(&*file).len());
+    let pickled = PickledTensors { pickle_record: "pickle".to_owned(), ..PickledTensors::new(pickle) };
+    ContainerContents { notes, ..ContainerContents::pickled(file, Format::Pickle, Records::default(), pickled) }
 }

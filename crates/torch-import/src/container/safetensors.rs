@@ -7,37 +7,37 @@ use std::sync::Arc;
 
 use byte_source::{Region, Source};
 use foldhash::HashMap;
-use safetensors_format::{Header, View};
+use safetensors_format::{Header, TensorLocation};
 use tensor::{Storage, Tensor, contiguous_strides};
 
-use super::contents::{Contents, Format, Named, Names};
+use super::contents::{ContainerContents, Format, HeaderTensors, TensorSource};
 use crate::Result;
 
 /// Keys and texts of `__metadata__`.
 type Metadata = Vec<(String, String)>;
 
-pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
+pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let read;
     let start = if let Some(bytes) = file.in_memory() {
         bytes
     } else {
-        read = header(&*file)?;
+        read = read_header_bytes(&*file)?;
         &read
     };
     let Header { metadata, tensors } = Header::parse(start, file.len())?;
-    let (ties, metadata) = ties(metadata, &tensors);
-    Ok(Contents {
+    let (ties, metadata) = split_ties(metadata, &tensors);
+    Ok(ContainerContents {
         file,
         format: Format::Safetensors,
         storages: Arc::default(),
-        unread: Vec::new(),
+        unread_records: Vec::new(),
         notes: Vec::new(),
-        names: Names::Named(Named { tensors, ties, metadata }),
+        tensor_source: TensorSource::HeaderNames(HeaderTensors { tensors, ties, metadata }),
     })
 }
 
 /// Reads the bytes of the header and of its length field.
-fn header(file: &dyn Source) -> Result<Vec<u8>> {
+fn read_header_bytes(file: &dyn Source) -> Result<Vec<u8>> {
     let start = file.read_range(0..file.len().min(Header::LENGTH))?;
     let end = Header::end(&start)?;
     Ok(file.read_range(0..file.len().min(end))?.into())
@@ -45,7 +45,7 @@ fn header(file: &dyn Source) -> Result<Vec<u8>> {
 
 /// Splits the metadata into further names of tensors, each with the index of its tensor, and the rest. Writers that
 /// keep one of several tensors with the same memory record the dropped ones as `dropped name: kept name`.
-fn ties(metadata: Metadata, tensors: &[(String, View)]) -> (Vec<(String, usize)>, Metadata) {
+fn split_ties(metadata: Metadata, tensors: &[(String, TensorLocation)]) -> (Vec<(String, usize)>, Metadata) {
     /// Metadata key that names the framework of the tensors.
     const FORMAT: &str = "format";
     if metadata.iter().all(|(key, _)| key == FORMAT) {
@@ -64,7 +64,7 @@ fn ties(metadata: Metadata, tensors: &[(String, View)]) -> (Vec<(String, usize)>
 }
 
 /// Returns the tensor at `view` of the file.
-pub(super) fn tensor(file: &Arc<dyn Source>, view: &View) -> Result<Tensor> {
+pub(super) fn tensor(file: &Arc<dyn Source>, view: &TensorLocation) -> Result<Tensor> {
     // The header's parser checked that the range is inside the file.
     let region = Region::new(file, view.range.clone());
     let storage = region.map_or_else(|| Storage::owned(Vec::new()), |region| Storage::stored(region, None));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use byte_source::{Prefetched, Source};
 use safetensors_format::is_safetensors;
 
-use super::contents::{Contents, Format, in_memory};
+use super::contents::{ContainerContents, Format, in_memory};
 use super::{inflate, legacy, pickle, safetensors, tar, zip};
 use crate::{Error, Result};
 
@@ -15,22 +15,22 @@ const HEAD: u64 = 64 << 10;
 const TAIL: u64 = 128 << 10;
 
 /// A container format that this crate reads.
-struct Readable {
+struct ReadableFormat {
     format: Format,
     recognises: fn(&[u8]) -> bool,
-    open: fn(Arc<dyn Source>) -> Result<Contents>,
+    open: fn(Arc<dyn Source>) -> Result<ContainerContents>,
 }
 
 /// Readable formats in the order in which they are tried; the longest signatures come first.
-const FORMATS: &[Readable] = &[
-    Readable { format: Format::Zip, recognises: is_zip, open: zip::open },
-    Readable { format: Format::Legacy, recognises: legacy::recognises, open: legacy::open },
-    Readable { format: Format::Tar, recognises: tar::recognises, open: tar::open },
-    Readable { format: Format::Safetensors, recognises: is_safetensors, open: safetensors::open },
+const FORMATS: &[ReadableFormat] = &[
+    ReadableFormat { format: Format::Zip, recognises: is_zip, open: zip::open },
+    ReadableFormat { format: Format::Legacy, recognises: legacy::recognises, open: legacy::open },
+    ReadableFormat { format: Format::Tar, recognises: tar::recognises, open: tar::open },
+    ReadableFormat { format: Format::Safetensors, recognises: is_safetensors, open: safetensors::open },
 ];
 
 /// A file format that is recognised but not read.
-struct Other {
+struct UnreadableFormat {
     recognises: fn(&[u8]) -> bool,
     what: &'static str,
     /// Advice for the user.
@@ -38,55 +38,55 @@ struct Other {
 }
 
 /// Hint for a file that was compressed after it was saved.
-const UNPACK: &str = "unpack it first (`tar xf` for an archive), then pass the checkpoint in it";
+const UNPACK_HINT: &str = "unpack it first (`tar xf` for an archive), then pass the checkpoint in it";
 
-const OTHERS: &[Other] = &[
-    Other {
+const UNREADABLE_FORMATS: &[UnreadableFormat] = &[
+    UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"version https://git-lfs"),
         what: "a Git LFS pointer",
         hint: "the weights are not here yet; fetch them with `git lfs pull`",
     },
-    Other {
+    UnreadableFormat {
         recognises: |bytes| bytes.trim_ascii_start().starts_with(b"<"),
         what: "an HTML or XML page",
         hint: "the download gave a page instead of the file; download it again",
     },
-    Other {
+    UnreadableFormat {
         recognises: |bytes| bytes.trim_ascii_start().starts_with(b"{"),
         what: "a JSON file",
         hint: "pass the checkpoint next to it",
     },
-    Other {
+    UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"\x93NUMPY"),
         what: "a NumPy array",
         hint: "save it with PyTorch: `torch.save({'array': torch.from_numpy(numpy.load(PATH))}, 'array.pt')`",
     },
-    Other {
+    UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"GGUF"),
         what: "a GGUF model",
         hint: "its tensors are quantized in blocks; take the PyTorch or safetensors checkpoint that it was made from",
     },
-    Other {
+    UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"\x89HDF\r\n"),
         what: "an HDF5 file",
         hint: "Keras and PyTables write these; load it in Python and save its arrays with `torch.save`",
     },
-    Other {
+    UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"7z\xbc\xaf\x27\x1c"),
         what: "a 7z archive",
-        hint: UNPACK,
+        hint: UNPACK_HINT,
     },
-    Other { recognises: |bytes| bytes.starts_with(b"Rar!\x1a\x07"), what: "a RAR archive", hint: UNPACK },
-    Other { recognises: |bytes| bytes.starts_with(b"\x1f\x8b"), what: "a gzip file", hint: UNPACK },
-    Other { recognises: |bytes| bytes.starts_with(b"BZh"), what: "a bzip2 file", hint: UNPACK },
-    Other { recognises: |bytes| bytes.starts_with(b"\xfd7zXZ\0"), what: "an xz file", hint: UNPACK },
-    Other { recognises: |bytes| bytes.starts_with(b"\x28\xb5\x2f\xfd"), what: "a zstd file", hint: UNPACK },
-    Other {
+    UnreadableFormat { recognises: |bytes| bytes.starts_with(b"Rar!\x1a\x07"), what: "a RAR archive", hint: UNPACK_HINT },
+    UnreadableFormat { recognises: |bytes| bytes.starts_with(b"\x1f\x8b"), what: "a gzip file", hint: UNPACK_HINT },
+    UnreadableFormat { recognises: |bytes| bytes.starts_with(b"BZh"), what: "a bzip2 file", hint: UNPACK_HINT },
+    UnreadableFormat { recognises: |bytes| bytes.starts_with(b"\xfd7zXZ\0"), what: "an xz file", hint: UNPACK_HINT },
+    UnreadableFormat { recognises: |bytes| bytes.starts_with(b"\x28\xb5\x2f\xfd"), what: "a zstd file", hint: UNPACK_HINT },
+    UnreadableFormat {
         recognises: is_flax,
         what: "a Flax checkpoint (msgpack)",
         hint: "load it in Python with `transformers`' `from_flax=True` and save it with `save_pretrained`",
     },
-    Other {
+    UnreadableFormat {
         recognises: is_onnx,
         what: "an ONNX model",
         hint: "take the PyTorch checkpoint that it was exported from",
@@ -95,20 +95,20 @@ const OTHERS: &[Other] = &[
 
 /// Returns a source that [`open`] can read: the source itself if it is in memory; the source with its first and last
 /// bytes prefetched if it is a zip archive or a safetensors file; otherwise a copy in an unlinked temporary file.
-pub(super) fn prepare(source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
+pub(super) fn prefetch_or_copy(source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
     if source.in_memory().is_some() {
         return Ok(source);
     }
-    let kept = with_edges(source)?;
-    if is_zip(kept.head()) || is_safetensors(kept.head()) {
+    let kept = prefetch_edges(source)?;
+    if is_zip(kept.prefetched_start()) || is_safetensors(kept.prefetched_start()) {
         return Ok(Arc::new(kept));
     }
-    reject_others(kept.head())?;
+    reject_unreadable_formats(kept.prefetched_start())?;
     Ok(Arc::new(inflate::local_copy(&kept)?))
 }
 
 /// Prefetches the first and last bytes of a source.
-pub(crate) fn with_edges(source: Arc<dyn Source>) -> Result<Prefetched> {
+pub(crate) fn prefetch_edges(source: Arc<dyn Source>) -> Result<Prefetched> {
     let len = source.len();
     let head = len.min(HEAD);
     let edges = [0..head, len.saturating_sub(TAIL).max(head)..len];
@@ -119,7 +119,7 @@ pub(crate) fn with_edges(source: Arc<dyn Source>) -> Result<Prefetched> {
 ///
 /// # Errors
 /// When the file is damaged, or has another format, which the error names if it is known.
-pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
+pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     if file.in_memory().is_none() {
         let head = file.read_range(0..file.len().min(HEAD))?;
         return if is_zip(&head) { zip::open(file) } else { safetensors::open(file) };
@@ -127,22 +127,22 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     if let Some(format) = FORMATS.iter().find(|format| (format.recognises)(in_memory(&*file))) {
         return (format.open)(file);
     }
-    reject_others(in_memory(&*file))?;
+    reject_unreadable_formats(in_memory(&*file))?;
     // A bare pickle has the weakest signature.
     if pickle::recognises(in_memory(&*file)) {
         return Ok(pickle::open(file));
     }
-    Err(unknown(in_memory(&*file)))
+    Err(unknown_format_error(in_memory(&*file)))
 }
 
 /// Determines the format of a file by its content. An archive with TorchScript code counts as [`Format::Zip`].
-pub(crate) fn format(bytes: &[u8]) -> Option<Format> {
+pub(crate) fn detect_format(bytes: &[u8]) -> Option<Format> {
     let found = FORMATS.iter().find(|format| (format.recognises)(bytes)).map(|found| found.format);
-    found.or_else(|| (reject_others(bytes).is_ok() && pickle::recognises(bytes)).then_some(Format::Pickle))
+    found.or_else(|| (reject_unreadable_formats(bytes).is_ok() && pickle::recognises(bytes)).then_some(Format::Pickle))
 }
 
 /// Builds the error for a file of an unknown format.
-pub(crate) fn unknown(bytes: &[u8]) -> Error {
+pub(crate) fn unknown_format_error(bytes: &[u8]) -> Error {
     let hint =
         if is_text(bytes) { "it is a text, such as a failed download leaves; download it again" } else { "" };
     Error::Format { what: "a file of an unknown kind", hint }
@@ -152,19 +152,19 @@ pub(crate) fn unknown(bytes: &[u8]) -> Error {
 ///
 /// # Errors
 /// When the file has a known other format, which the error names.
-pub(crate) fn reject_others(bytes: &[u8]) -> Result<()> {
+pub(crate) fn reject_unreadable_formats(bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         return Err(Error::Format { what: "an empty file", hint: "download or copy it again" });
     }
-    match OTHERS.iter().find(|other| (other.recognises)(bytes)) {
-        Some(Other { what, hint, .. }) => Err(Error::Format { what, hint }),
+    match UNREADABLE_FORMATS.iter().find(|other| (other.recognises)(bytes)) {
+        Some(UnreadableFormat { what, hint, .. }) => Err(Error::Format { what, hint }),
         None => Ok(()),
     }
 }
 
 /// Returns true if the pickles of a file follow one another from its first byte, as in a bare pickle or a legacy
 /// checkpoint.
-pub(crate) fn is_in_pieces(bytes: &[u8]) -> bool {
+pub(crate) fn starts_with_pickles(bytes: &[u8]) -> bool {
     let pickle_first = [is_zip, tar::recognises, is_safetensors];
     !pickle_first.iter().any(|recognises| recognises(bytes))
 }
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn other_files_are_recognised_by_their_first_bytes() {
-        let what = |bytes: &[u8]| match reject_others(bytes) {
+        let what = |bytes: &[u8]| match reject_unreadable_formats(bytes) {
             Err(Error::Format { what, .. }) => what,
             _ => "",
         };

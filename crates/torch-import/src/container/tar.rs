@@ -18,8 +18,8 @@ use pickle_vm::Heap;
 
 use tensor::{Record, Records};
 
-use super::chain::Chain;
-use super::contents::{Bytes, Contents, Format, Pickled, in_memory, wide};
+use super::cursor::Chain;
+use super::contents::{PickleBytes, ContainerContents, Format, PickledTensors, in_memory, to_u64_range};
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
 use crate::{Error, Result};
 
@@ -34,10 +34,10 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
     bytes.get(257..262) == Some(b"ustar")
 }
 
-pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
+pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let bytes = in_memory(&*file);
-    let members = Members::read(bytes)?;
-    let Some(pickle) = members.find(PICKLE) else { return Err(members.other()) };
+    let members = TarMembers::read(bytes)?;
+    let Some(pickle) = members.find(PICKLE) else { return Err(members.not_a_checkpoint()) };
     let [storages, tensors] = [STORAGES, TENSORS].map(|name| {
         let range = members.find(name).ok_or_else(|| Error::MissingRecord { record: name.to_owned() })?;
         Ok::<_, Error>(Chain::new(bytes, range, name))
@@ -50,19 +50,19 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     let more_pickles =
         more_pickles.flat_map(|(name, chain)| chain.pickles().into_iter().map(move |range| (name, range)));
     let more_pickles = more_pickles.collect();
-    let pickled = Pickled {
-        described,
+    let pickled = PickledTensors {
+        persistent_tensors: described,
         more_pickles,
         pickle_record: PICKLE.to_owned(),
-        ..Pickled::new(Bytes::Mapped(pickle))
+        ..PickledTensors::new(PickleBytes::Mapped(pickle))
     };
-    Ok(Contents::pickled(file, Format::Tar, records, pickled))
+    Ok(ContainerContents::pickled(file, Format::Tar, records, pickled))
 }
 
 /// The members of the archive and their byte ranges.
-pub(crate) struct Members(pub(crate) Vec<(String, Range<usize>)>);
+pub(crate) struct TarMembers(pub(crate) Vec<(String, Range<usize>)>);
 
-impl Members {
+impl TarMembers {
     pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
         let damaged = |error: std::io::Error| Error::Tar(error.to_string());
         let mut members: Vec<(String, Range<usize>)> = Vec::new();
@@ -75,7 +75,7 @@ impl Members {
             let range = at(entry.raw_file_position())..at(end.unwrap_or(u64::MAX));
             if range.end > bytes.len() {
                 let missing = (range.end as u64).saturating_sub(bytes.len() as u64);
-                return Err(Error::Cut {
+                return Err(Error::TruncatedFile {
                     reason: format!(
                         "it ends within member `{}` and {missing} bytes are missing",
                         name.escape_debug()
@@ -101,7 +101,7 @@ impl Members {
     }
 
     /// Builds the error for an archive that is not a checkpoint.
-    fn other(&self) -> Error {
+    fn not_a_checkpoint(&self) -> Error {
         let has = |ends: &str| self.0.iter().any(|(name, _)| name.ends_with(ends));
         if has("model_config.yaml") {
             return Error::Format {
@@ -116,9 +116,9 @@ impl Members {
     }
 }
 
-type Storages = (Records, HashMap<String, StorageRef<'static>>);
+type TarStorages = (Records, HashMap<String, StorageRef<'static>>);
 
-fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
+fn read_storages(chain: &mut Chain<'_>) -> Result<TarStorages> {
     let (mut records, mut references) = (Records::default(), HashMap::new());
     let count = count(chain, "the number of storages")?;
     for _ in 0..count {
@@ -133,7 +133,7 @@ fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
         let numel = chain.count(&format!("the number of elements of storage `{shown}`"))?;
         let storage = StorageRef { dtype, key: Cow::Owned(key.clone()), numel, view: None };
         let range = chain.take(storage.nbytes().unwrap_or(u64::MAX), &format!("storage `{shown}`"))?;
-        if !records.insert(&key, Record::new(wide(&range), None)) || references.insert(key, storage).is_some()
+        if !records.insert(&key, Record::new(to_u64_range(&range), None)) || references.insert(key, storage).is_some()
         {
             return Err(chain.unexpected(format!("storage `{shown}` appears twice")));
         }
@@ -150,7 +150,7 @@ fn read_storages(chain: &mut Chain<'_>) -> Result<Storages> {
         let (key, root) = (chain.key(heap, key)?, chain.key(heap, root)?);
         let shown = key.escape_debug().to_string();
         let natural = |id| {
-            natural(heap, id).ok_or_else(|| chain.unexpected(format!("view `{shown}` has no offset or size")))
+            unsigned_int(heap, id).ok_or_else(|| chain.unexpected(format!("view `{shown}` has no offset or size")))
         };
         let (offset, numel) = (natural(offset)?, natural(numel)?);
         let Some(storage) = references.get(&root).filter(|storage| storage.view.is_none()) else {
@@ -228,10 +228,10 @@ fn read_tensors(
 /// Reads a count that is stored as a pickled integer.
 fn count(chain: &mut Chain<'_>, what: &str) -> Result<u64> {
     let pickle = chain.pickle(what)?;
-    natural(&pickle.heap, pickle.root)
+    unsigned_int(&pickle.heap, pickle.root)
         .ok_or_else(|| chain.unexpected(format!("{what} is not a natural number")))
 }
 
-fn natural(heap: &Heap<'_>, id: pickle_vm::ObjectId) -> Option<u64> {
+fn unsigned_int(heap: &Heap<'_>, id: pickle_vm::ObjectId) -> Option<u64> {
     heap.int(id).and_then(|number| u64::try_from(number).ok())
 }

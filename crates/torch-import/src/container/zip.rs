@@ -11,58 +11,58 @@ use byte_source::{Prefetched, Source};
 use tensor::{ByteOrder, Record, Records};
 use zip_index::{Entry, Index, Method};
 
-use super::contents::{Bytes, Contents, Format, Pickled, in_memory};
+use super::contents::{PickleBytes, ContainerContents, Format, PickledTensors, in_memory};
 use super::inflate::{self, Inflated};
 use crate::omission::{Omission, OmissionKind, OmissionReason};
-use crate::{Error, Note, Result};
+use crate::{Error, CheckpointNote, Result};
 
 const PICKLE: &str = "data.pkl";
 
-pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
+pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let index = match file.in_memory() {
         Some(_) => Index::read(&*file).map(|index| (index, file)),
         None => Index::read_directory(&file),
     };
     let (index, file) = index.map_err(|error| match error {
         zip_index::Error::NoEnd { len } => {
-            Error::Cut { reason: format!("a zip archive of {len} bytes without the directory at its end") }
+            Error::TruncatedFile { reason: format!("a zip archive of {len} bytes without the directory at its end") }
         }
         error => Error::Zip(error),
     })?;
-    let root = root(&index)?;
-    if let Some((first, second)) = twins(&index.entries, root) {
-        return Err(Error::Twins { first: first.to_owned(), second: second.to_owned() });
+    let root = checkpoint_root(&index)?;
+    if let Some((first, second)) = find_case_duplicate(&index.entries, root) {
+        return Err(Error::CaseInsensitiveDuplicate { first: first.to_owned(), second: second.to_owned() });
     }
-    if let Some(link) = index.entries.iter().find(|entry| entry.link) {
+    if let Some(link) = index.entries.iter().find(|entry| entry.is_link) {
         return Err(Error::Link { record: link.name.clone() });
     }
     // An archive saved without checksums has CRC-32 0 everywhere; a single 0 is a checksum.
     let checksums = index.entries.iter().any(|entry| entry.crc != 0);
     let mut notes = Vec::new();
     if !checksums {
-        notes.push(Note::NoChecksums);
+        notes.push(CheckpointNote::NoChecksums);
     }
     let pickle_record = format!("{root}{PICKLE}");
     let constants_record = format!("{root}constants.pkl");
     let byte_order_record = format!("{root}byteorder");
-    let near = together(&file, &index, &[&pickle_record, &constants_record, &byte_order_record])?;
+    let near = prefetch_small_records(&file, &index, &[&pickle_record, &constants_record, &byte_order_record])?;
     let whole = |name: &str| index.find(name).map(|entry| read_whole(&*near, entry, checksums)).transpose();
     let pickle =
         whole(&pickle_record)?.ok_or_else(|| Error::MissingRecord { record: pickle_record.clone() })?;
     let constants = whole(&constants_record)?;
     if let Some(constants) = &constants {
-        notes.extend(constants_note(slice(&*file, constants), constants_record)?);
+        notes.extend(constants_note(pickle_slice(&*file, constants), constants_record)?);
     }
     let byte_order = match whole(&byte_order_record)? {
         None => ByteOrder::Little,
-        Some(bytes) => byte_order(slice(&*file, &bytes))?,
+        Some(bytes) => parse_byte_order(pickle_slice(&*file, &bytes))?,
     };
     let prefix = format!("{root}data/");
     let is_storage = |entry: &Entry| entry.name.starts_with(&prefix);
-    let has_constants = notes.iter().any(|note| matches!(note, Note::Constants { .. }));
+    let has_constants = notes.iter().any(|note| matches!(note, CheckpointNote::Constants { .. }));
     let others = index.entries.iter().filter(|entry| !is_storage(entry) && entry.len > 0);
-    let unread = others.filter_map(|entry| unread(root, entry, has_constants)).collect();
-    let inflated = inflate::spill(&*file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
+    let unread = others.filter_map(|entry| unread_omission(root, entry, has_constants)).collect();
+    let inflated = inflate::inflate_to_file(&*file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
     let mut storages = Records::with_capacity(&prefix, index.entries.len());
     let mut next = 0_u64;
     for entry in index.entries.iter().filter(|entry| is_storage(entry)) {
@@ -79,15 +79,15 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<Contents> {
     }
     let format = if constants.is_some() { Format::TorchScript } else { Format::Zip };
     let index = file.in_memory().is_none().then_some(index);
-    let pickled = Pickled {
+    let pickled = PickledTensors {
         inflated: inflated.map(|file| Arc::new(file) as Arc<dyn Source>),
         index,
         pickle_record,
         prefix,
         byte_order,
-        ..Pickled::new(pickle)
+        ..PickledTensors::new(pickle)
     };
-    Ok(Contents { unread, notes, ..Contents::pickled(file, format, storages, pickled) })
+    Ok(ContainerContents { unread_records: unread, notes, ..ContainerContents::pickled(file, format, storages, pickled) })
 }
 
 /// Records, relative to the root folder, that PyTorch writes next to the pickle and that hold no part of the model.
@@ -96,7 +96,7 @@ const BOOKKEEPING: &[&str] = &["data.pkl", "version", "byteorder", ".format_vers
 const BOOKKEEPING_FOLDERS: &[&str] = &[".data/", "code/"];
 /// Records of an archive that are not read: the prefix of the name after the root folder, and the reason of the
 /// omission.
-const UNREAD: &[(&str, OmissionReason)] = &[
+const UNREAD_RECORDS: &[(&str, OmissionReason)] = &[
     ("constants.pkl", OmissionReason::Constant),
     ("constants/", OmissionReason::Constant),
     ("bytecode.pkl", OmissionReason::MobileCode),
@@ -109,7 +109,7 @@ const UNREAD: &[(&str, OmissionReason)] = &[
 ];
 
 /// Returns the omission for an entry that is neither read nor bookkeeping of the format.
-fn unread(root: &str, entry: &Entry, has_constants: bool) -> Option<Omission> {
+fn unread_omission(root: &str, entry: &Entry, has_constants: bool) -> Option<Omission> {
     let name = entry.name.strip_prefix(root);
     let is_known = |name: &str| {
         BOOKKEEPING.contains(&name) || BOOKKEEPING_FOLDERS.iter().any(|folder| name.starts_with(folder))
@@ -117,7 +117,7 @@ fn unread(root: &str, entry: &Entry, has_constants: bool) -> Option<Omission> {
     if name.is_some_and(is_known) {
         return None;
     }
-    let starts = |name: &str| UNREAD.iter().find(|(start, _)| name.starts_with(start));
+    let starts = |name: &str| UNREAD_RECORDS.iter().find(|(start, _)| name.starts_with(start));
     let reason = name.and_then(starts).map_or(OmissionReason::UnknownRecord, |(_, reason)| *reason);
     if name == Some("constants.pkl") && !has_constants {
         return None;
@@ -127,19 +127,19 @@ fn unread(root: &str, entry: &Entry, has_constants: bool) -> Option<Omission> {
 }
 
 /// Returns a note about the constants of a TorchScript archive, which belong to its code and are in no state dict.
-fn constants_note(pickle: &[u8], record: String) -> Result<Option<Note>> {
+fn constants_note(pickle: &[u8], record: String) -> Result<Option<CheckpointNote>> {
     let constants = pickle_vm::load(pickle).map_err(|reason| Error::Pickle { record, reason })?;
     let count = constants.heap.items(constants.root).map_or(1, <[_]>::len);
     let tensors = crate::count_tensors(&constants.heap);
-    Ok((count > 0).then_some(Note::Constants { count, tensors }))
+    Ok((count > 0).then_some(CheckpointNote::Constants { count, tensors }))
 }
 
 /// Finds two records that PyTorch reads and whose names differ only in case. miniz ignores case: PyTorch 2.0.1 reads
 /// one of the two records and 2.15 the other.
-pub(crate) fn twins<'e>(entries: &'e [Entry], root: &str) -> Option<(&'e str, &'e str)> {
+pub(crate) fn find_case_duplicate<'e>(entries: &'e [Entry], root: &str) -> Option<(&'e str, &'e str)> {
     const READ: &[&str] = &[PICKLE, "constants.pkl", "byteorder", "version", ".data/version"];
     let inner =
-        |name: &str| name.get(root.len()..).filter(|_| is_start(name, root)).map(str::to_ascii_lowercase);
+        |name: &str| name.get(root.len()..).filter(|_| starts_with_ignoring_case(name, root)).map(str::to_ascii_lowercase);
     let is_read = |name: &str| {
         inner(name).is_some_and(|name| name.starts_with("data/") || READ.contains(&name.as_str()))
     };
@@ -160,27 +160,27 @@ pub(crate) fn twins<'e>(entries: &'e [Entry], root: &str) -> Option<(&'e str, &'
 }
 
 /// Returns true if `name` starts with `start`, ignoring case.
-fn is_start(name: &str, start: &str) -> bool {
+fn starts_with_ignoring_case(name: &str, start: &str) -> bool {
     name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start))
 }
 
 /// Returns the folder of the only `data.pkl`, with its slash.
-fn root(index: &Index) -> Result<&str> {
+fn checkpoint_root(index: &Index) -> Result<&str> {
     let mut roots = index.entries.iter().filter_map(|entry| {
         let root = entry.name.strip_suffix(PICKLE)?;
         (root.is_empty() || root.ends_with('/')).then_some(root)
     });
     match (roots.next(), roots.next()) {
         (Some(root), None) => Ok(root),
-        (None, _) => Err(other(index)),
-        (Some(first), Some(second)) => Err(Error::Root {
+        (None, _) => Err(missing_pickle_error(index)),
+        (Some(first), Some(second)) => Err(Error::PickleCount {
             found: format!("`{}{PICKLE}` and `{}{PICKLE}`", first.escape_debug(), second.escape_debug()),
         }),
     }
 }
 
 /// Known archives without a `data.pkl`: the suffix of an entry's name, a description of the archive, and a hint.
-const OTHERS: &[(&str, &str, &str)] = &[
+const KNOWN_ARCHIVES: &[(&str, &str, &str)] = &[
     ("carton.toml", "a carton", "it is already converted; pass the checkpoint that it was made from"),
     (
         "MAR-INF/MANIFEST.json",
@@ -216,53 +216,53 @@ const OTHERS: &[(&str, &str, &str)] = &[
 ];
 
 /// Builds the error for an archive without a `data.pkl`.
-fn other(index: &Index) -> Error {
+fn missing_pickle_error(index: &Index) -> Error {
     let has = |end: &str| index.entries.iter().any(|entry| entry.name.ends_with(end));
-    match OTHERS.iter().find(|(end, ..)| has(end)) {
+    match KNOWN_ARCHIVES.iter().find(|(end, ..)| has(end)) {
         Some((_, what, hint)) => Error::Format { what, hint },
-        None => Error::Root { found: "no `data.pkl`".to_owned() },
+        None => Error::PickleCount { found: "no `data.pkl`".to_owned() },
     }
 }
 
 /// Returns a source that has prefetched the small records in one read, unless the file is in memory.
-fn together(file: &Arc<dyn Source>, index: &Index, records: &[&str]) -> Result<Arc<dyn Source>> {
+fn prefetch_small_records(file: &Arc<dyn Source>, index: &Index, records: &[&str]) -> Result<Arc<dyn Source>> {
     if file.in_memory().is_some() {
         return Ok(Arc::clone(file));
     }
     let found = records.iter().filter_map(|name| index.find(name));
-    let small = found.filter(|entry| entry.stored_len() <= inflate::IN_MEMORY);
+    let small = found.filter(|entry| entry.stored_len() <= inflate::INFLATED_IN_MEMORY_MAX);
     let mut ranges: Vec<Range<u64>> = small.map(|entry| entry.data.clone()).collect();
     ranges.sort_by_key(|range| range.start);
     Ok(Arc::new(Prefetched::new(Arc::clone(file), &ranges)?))
 }
 
 /// Reads a whole record and compares its checksum.
-fn read_whole(file: &dyn Source, entry: &Entry, checksums: bool) -> Result<Bytes> {
+fn read_whole(file: &dyn Source, entry: &Entry, checksums: bool) -> Result<PickleBytes> {
     if entry.method != Method::Stored {
-        return Ok(Bytes::Inflated(inflate::whole(file, entry, checksums)?));
+        return Ok(PickleBytes::Inflated(inflate::inflate_record(file, entry, checksums)?));
     }
     let bytes = if file.in_memory().is_some() {
         let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        Bytes::Mapped(at(entry.data.start)..at(entry.data.end))
-    } else if entry.len <= inflate::IN_MEMORY {
-        Bytes::Inflated(Inflated::Memory(file.read_range(entry.data.clone())?.into()))
+        PickleBytes::Mapped(at(entry.data.start)..at(entry.data.end))
+    } else if entry.len <= inflate::INFLATED_IN_MEMORY_MAX {
+        PickleBytes::Inflated(Inflated::Memory(file.read_range(entry.data.clone())?.into()))
     } else {
-        Bytes::Inflated(Inflated::File(inflate::local_copy_of(file, entry.data.clone())?))
+        PickleBytes::Inflated(Inflated::File(inflate::local_copy_of(file, entry.data.clone())?))
     };
     if checksums {
-        inflate::compare(entry, crc32fast::hash(slice(file, &bytes)))?;
+        inflate::check_crc(entry, crc32fast::hash(pickle_slice(file, &bytes)))?;
     }
     Ok(bytes)
 }
 
-fn slice<'f>(file: &'f dyn Source, bytes: &'f Bytes) -> &'f [u8] {
+fn pickle_slice<'f>(file: &'f dyn Source, bytes: &'f PickleBytes) -> &'f [u8] {
     match bytes {
-        Bytes::Mapped(range) => in_memory(file).get(range.clone()).unwrap_or_default(),
-        Bytes::Inflated(bytes) => bytes,
+        PickleBytes::Mapped(range) => in_memory(file).get(range.clone()).unwrap_or_default(),
+        PickleBytes::Inflated(bytes) => bytes,
     }
 }
 
-fn byte_order(bytes: &[u8]) -> Result<ByteOrder> {
+fn parse_byte_order(bytes: &[u8]) -> Result<ByteOrder> {
     match bytes {
         b"little" => Ok(ByteOrder::Little),
         b"big" => Ok(ByteOrder::Big),

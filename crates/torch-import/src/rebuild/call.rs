@@ -8,22 +8,22 @@
 
 use std::borrow::Cow;
 
-use pickle_vm::{Heap, Instance, Object, ObjectId, Recorded};
+use pickle_vm::{Heap, Instance, Object, ObjectId, RecordedChanges};
 
-use super::Function;
+use super::RebuildFunction;
 use crate::{Error, Result, encoded, key};
 
 /// A view of a heap as the call `id` saw it at an offset of the pickle.
 ///
 /// Numbers, text and globals never change. Containers that changed after the offset are refused.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Then<'h> {
+pub(crate) struct CallSnapshot<'h> {
     heap: &'h Heap<'h>,
     id: ObjectId,
     offset: u64,
 }
 
-impl<'h> Then<'h> {
+impl<'h> CallSnapshot<'h> {
     /// Creates the view of the call `id`.
     pub(super) fn new(heap: &'h Heap<'h>, id: ObjectId) -> Self {
         Self { heap, id, offset: heap.offset(id) }
@@ -40,14 +40,14 @@ impl<'h> Then<'h> {
     }
 
     /// Builds an error about the call.
-    pub(super) fn bad(self, reason: &str) -> Error {
-        super::bad(self.heap, self.id, reason)
+    pub(super) fn call_error(self, reason: &str) -> Error {
+        super::rebuild_error(self.heap, self.id, reason)
     }
 
     /// Refuses an object that changed after the call took it.
-    pub(super) fn unchanged(self, id: ObjectId) -> Result<()> {
+    pub(super) fn refuse_changed(self, id: ObjectId) -> Result<()> {
         match self.heap.changed(id) {
-            Some(changed) if changed > self.offset => Err(self.bad(&format!(
+            Some(changed) if changed > self.offset => Err(self.call_error(&format!(
                 "its argument from offset 0x{:x} ({}) changes afterwards, at offset 0x{changed:x}",
                 self.heap.offset(id),
                 self.heap.get(id).type_name(),
@@ -58,13 +58,13 @@ impl<'h> Then<'h> {
 
     /// Returns the items of a tuple, a list or a set.
     pub(super) fn items(self, id: ObjectId) -> Result<Option<&'h [ObjectId]>> {
-        self.unchanged(id)?;
+        self.refuse_changed(id)?;
         Ok(self.heap.items(id))
     }
 
     /// Returns the entries of a dict or of an `OrderedDict`, duplicates kept.
     pub(super) fn entries(self, id: ObjectId) -> Result<Option<Vec<(ObjectId, ObjectId)>>> {
-        self.unchanged(id)?;
+        self.refuse_changed(id)?;
         if let Some(entries) = self.heap.entries(id) {
             return Ok(Some(entries.to_vec()));
         }
@@ -84,7 +84,7 @@ impl<'h> Then<'h> {
 
     /// Returns the keys and values of a list of pairs.
     fn pairs(self, id: ObjectId) -> Result<Vec<(ObjectId, ObjectId)>> {
-        let not_pairs = || self.bad("it takes an OrderedDict that is not made from pairs");
+        let not_pairs = || self.call_error("it takes an OrderedDict that is not made from pairs");
         let mut entries = Vec::new();
         for pair in self.items(id)?.ok_or_else(not_pairs)? {
             let Some(&[key, value]) = self.items(*pair)? else { return Err(not_pairs()) };
@@ -99,55 +99,55 @@ impl<'h> Then<'h> {
         let is_one = self.heap.global(instance.callable).is_some_and(|names| functions.contains(&names));
         let Some(&[argument]) = self.heap.items(instance.args).filter(|_| is_one) else { return Ok(None) };
         if self.heap.changed(id).is_some() {
-            return Err(self.bad("the pickle changes one of its arguments"));
+            return Err(self.call_error("the pickle changes one of its arguments"));
         }
         Ok(Some(argument))
     }
 
     /// Returns the arguments of a call of one of `functions`, and the items of the state that BUILD set on the result
     /// before this call.
-    pub(super) fn made(self, id: ObjectId, functions: &[(&str, &str)]) -> Result<Option<Made<'h>>> {
+    pub(super) fn call_result(self, id: ObjectId, functions: &[(&str, &str)]) -> Result<Option<CallResult<'h>>> {
         let Some(instance) = self.heap.instance(id) else { return Ok(None) };
         if !self.heap.global(instance.callable).is_some_and(|names| functions.contains(&names)) {
             return Ok(None);
         }
-        self.unchanged(id)?;
+        self.refuse_changed(id)?;
         let args = self.heap.items(instance.args).unwrap_or_default();
         let is_plain =
             instance.items().is_empty() && instance.appends().is_empty() && instance.kwargs().is_none();
-        let mut built = self.heap.recorded(id).into_iter().flat_map(Recorded::built);
+        let mut built = self.heap.recorded(id).into_iter().flat_map(RecordedChanges::states_with_offsets);
         let state = match (is_plain, built.next(), built.next()) {
             (true, None, _) => None,
             (true, Some((state, offset)), None) => Self { offset, ..self }.items(state)?,
-            _ => return Err(self.bad("the pickle changes one of its arguments")),
+            _ => return Err(self.call_error("the pickle changes one of its arguments")),
         };
-        Ok(Some(Made { args, state }))
+        Ok(Some(CallResult { args, state }))
     }
 
     /// Unwraps `torch.jit._pickle.restore_type_tag(dict, type)`, which returns the dict.
-    pub(super) fn tagged(self, id: ObjectId) -> Result<Option<ObjectId>> {
+    pub(super) fn without_type_tag(self, id: ObjectId) -> Result<Option<ObjectId>> {
         let Some(instance) = self.heap.instance(id) else { return Ok(None) };
         if self.heap.global(instance.callable) != Some(("torch.jit._pickle", "restore_type_tag")) {
             return Ok(None);
         }
         match self.heap.changed(id) {
             None => Ok(self.heap.items(instance.args).and_then(|args| args.first().copied())),
-            Some(_) => Err(self.bad("the pickle changes one of its arguments")),
+            Some(_) => Err(self.call_error("the pickle changes one of its arguments")),
         }
     }
 
     /// Returns the attributes that BUILD set on an object, from dicts or pairs of a dict and a dict of slots.
     pub(super) fn attributes(self, id: ObjectId) -> Result<Vec<(ObjectId, ObjectId)>> {
-        self.unchanged(id)?;
+        self.refuse_changed(id)?;
         let mut attributes = Vec::new();
-        for (state, offset) in self.heap.recorded(id).into_iter().flat_map(Recorded::built) {
-            attributes.extend(Self { offset, ..self }.state(state)?);
+        for (state, offset) in self.heap.recorded(id).into_iter().flat_map(RecordedChanges::states_with_offsets) {
+            attributes.extend(Self { offset, ..self }.state_attributes(state)?);
         }
         Ok(attributes)
     }
 
     /// Returns the attributes in a state.
-    pub(super) fn state(self, state: ObjectId) -> Result<Vec<(ObjectId, ObjectId)>> {
+    pub(super) fn state_attributes(self, state: ObjectId) -> Result<Vec<(ObjectId, ObjectId)>> {
         if let Some(entries) = self.entries(state)? {
             return Ok(entries);
         }
@@ -167,7 +167,7 @@ impl<'h> Then<'h> {
 
     /// Returns the objects in a list, a tuple or a dict, each with its name part.
     pub(super) fn children(self, id: ObjectId) -> Result<Vec<(Cow<'h, str>, ObjectId)>> {
-        self.unchanged(id)?;
+        self.refuse_changed(id)?;
         Ok(match self.heap.get(id) {
             Object::List(_) | Object::Tuple(_) => {
                 let items = self.heap.items(id).unwrap_or_default().iter().enumerate();
@@ -175,7 +175,7 @@ impl<'h> Then<'h> {
             }
             Object::Dict(_) => {
                 let entries = self.heap.entries(id).unwrap_or_default().iter();
-                entries.map(|(key, value)| (key::part(self.heap, *key), *value)).collect()
+                entries.map(|(key, value)| (key::name_part(self.heap, *key), *value)).collect()
             }
             _ => Vec::new(),
         })
@@ -183,13 +183,13 @@ impl<'h> Then<'h> {
 
     /// Returns the bytes of a byte string or a bytearray, in any protocol's encoding.
     pub(super) fn bytes(self, id: ObjectId) -> Result<Option<Cow<'h, [u8]>>> {
-        self.unchanged(id)?;
-        Ok(encoded::bytes(self.heap, id))
+        self.refuse_changed(id)?;
+        Ok(encoded::decode_bytes(self.heap, id))
     }
 
     /// Returns the name part for a dict's key or an attribute's name.
     pub(super) fn key(self, id: ObjectId) -> Cow<'h, str> {
-        key::part(self.heap, id)
+        key::name_part(self.heap, id)
     }
 
     /// Returns the module and the name of an object's class.
@@ -231,18 +231,18 @@ impl<'h> Then<'h> {
     pub(super) fn number(self, item: ObjectId, what: &str) -> Result<u64> {
         match self.heap.int(item) {
             Some(number) => {
-                u64::try_from(number).map_err(|_| self.bad(&format!("{what} holds {number}, below 0")))
+                u64::try_from(number).map_err(|_| self.call_error(&format!("{what} holds {number}, below 0")))
             }
             None if self.heap.long(item).is_some() => {
-                Err(self.bad(&format!("{what} holds a number of more than 64 bits")))
+                Err(self.call_error(&format!("{what} holds a number of more than 64 bits")))
             }
-            None => Err(self.bad(&format!("{what} holds a {}", self.heap.get(item).type_name()))),
+            None => Err(self.call_error(&format!("{what} holds a {}", self.heap.get(item).type_name()))),
         }
     }
 }
 
 /// A recorded call that created an argument, with the state that BUILD set on its result.
-pub(super) struct Made<'h> {
+pub(super) struct CallResult<'h> {
     pub(super) args: &'h [ObjectId],
     pub(super) state: Option<&'h [ObjectId]>,
 }
@@ -251,46 +251,46 @@ pub(super) struct Made<'h> {
 /// result.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Call<'h> {
-    pub(super) function: Function,
+pub(super) struct RebuildCall<'h> {
+    pub(super) function: RebuildFunction,
     instance: &'h Instance,
-    then: Then<'h>,
+    then: CallSnapshot<'h>,
 }
 
 /// The arguments of a recorded call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Args<'h> {
-    pub(super) then: Then<'h>,
+pub(super) struct CallArgs<'h> {
+    pub(super) then: CallSnapshot<'h>,
     items: &'h [ObjectId],
 }
 
 /// The state that BUILD sets on the result of a call. The caller must apply or refuse it.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct State<'h> {
+pub(super) struct ResultState<'h> {
     object: ObjectId,
-    then: Then<'h>,
+    then: CallSnapshot<'h>,
 }
 
-impl<'h> Call<'h> {
+impl<'h> RebuildCall<'h> {
     /// Returns the call `id` if its function creates tensors.
     pub(super) fn new(heap: &'h Heap<'h>, id: ObjectId) -> Option<Self> {
         let instance = heap.instance(id)?;
-        let function = Function::called_by(heap, instance)?;
-        Some(Self { function, instance, then: Then::new(heap, id) })
+        let function = RebuildFunction::called_by(heap, instance)?;
+        Some(Self { function, instance, then: CallSnapshot::new(heap, id) })
     }
 
     /// Returns the arguments of a call whose result does not change.
-    pub(super) fn args(self) -> Result<Args<'h>> {
+    pub(super) fn args(self) -> Result<CallArgs<'h>> {
         let then = self.then;
         match self.args_and_state()? {
             (args, None) => Ok(args),
-            (_, Some(_)) => Err(then.bad("the pickle sets a state on its result (BUILD)")),
+            (_, Some(_)) => Err(then.call_error("the pickle sets a state on its result (BUILD)")),
         }
     }
 
     /// Returns the arguments, and the state that BUILD sets on the result.
-    pub(super) fn args_and_state(self) -> Result<(Args<'h>, Option<State<'h>>)> {
+    pub(super) fn args_and_state(self) -> Result<(CallArgs<'h>, Option<ResultState<'h>>)> {
         let Self { instance, then, .. } = self;
         let changes = [
             (instance.items().is_empty(), "sets items of its result (SETITEM)"),
@@ -299,11 +299,11 @@ impl<'h> Call<'h> {
             (instance.state().len() < 2, "sets several states on its result (BUILD)"),
         ];
         if let Some((_, change)) = changes.iter().find(|(is_absent, _)| !is_absent) {
-            return Err(then.bad(&format!("the pickle {change}, which is not supported")));
+            return Err(then.call_error(&format!("the pickle {change}, which is not supported")));
         }
-        let built = then.heap.recorded(then.id).and_then(|recorded| recorded.built().next());
-        let state = built.map(|(object, offset)| State { object, then: Then { offset, ..then } });
-        Ok((Args { then, items: then.heap.items(instance.args).unwrap_or_default() }, state))
+        let built = then.heap.recorded(then.id).and_then(|recorded| recorded.states_with_offsets().next());
+        let state = built.map(|(object, offset)| ResultState { object, then: CallSnapshot { offset, ..then } });
+        Ok((CallArgs { then, items: then.heap.items(instance.args).unwrap_or_default() }, state))
     }
 }
 
@@ -312,11 +312,11 @@ fn is_empty(heap: &Heap<'_>, kwargs: ObjectId) -> bool {
     heap.entries(kwargs).is_some_and(<[_]>::is_empty)
 }
 
-impl<'h> Args<'h> {
+impl<'h> CallArgs<'h> {
     /// Returns the arguments that a call passes on, such as `args` in `_rebuild_from_type(function, class, args, …)`.
-    pub(super) fn inner(self, args: ObjectId) -> Result<Self> {
+    pub(super) fn passed_on(self, args: ObjectId) -> Result<Self> {
         let items = self.then.items(args)?;
-        Ok(Self { items: items.ok_or_else(|| self.then.bad("its arguments are not a tuple"))?, ..self })
+        Ok(Self { items: items.ok_or_else(|| self.then.call_error("its arguments are not a tuple"))?, ..self })
     }
 
     /// Returns all arguments as a slice.
@@ -325,23 +325,23 @@ impl<'h> Args<'h> {
     }
 
     /// Returns the argument at `index`, counted from 0.
-    pub(super) fn nth(&self, index: usize) -> Option<ObjectId> {
+    pub(super) fn nth_argument(&self, index: usize) -> Option<ObjectId> {
         self.items.get(index).copied()
     }
 
     /// Returns the arguments from `index` on.
-    pub(super) fn from(&self, index: usize) -> Self {
+    pub(super) fn skip_to(&self, index: usize) -> Self {
         Self { items: self.items.get(index..).unwrap_or_default(), ..*self }
     }
 }
 
-impl<'h> State<'h> {
+impl<'h> ResultState<'h> {
     /// Returns the items of a state that is a tuple or a list, with the objects as BUILD saw them.
-    pub(super) fn items(self) -> Result<Args<'h>> {
+    pub(super) fn items(self) -> Result<CallArgs<'h>> {
         let Self { object, then } = self;
         match then.items(object)? {
-            Some(items) => Ok(Args { then, items }),
-            None => Err(then.bad(&format!(
+            Some(items) => Ok(CallArgs { then, items }),
+            None => Err(then.call_error(&format!(
                 "the pickle sets a state on its result (BUILD) that is a {}",
                 then.heap.get(object).type_name()
             ))),
@@ -352,7 +352,7 @@ impl<'h> State<'h> {
 /// Refuses a heap with a change to a shared object: a storage, a tensor's elements, a function or a class. Tensors may
 /// share storages, so the affected tensors are unknown.
 pub(super) fn refuse_shared_changes(heap: &Heap<'_>) -> Result<()> {
-    for id in heap.with_changes() {
+    for id in heap.changed_objects() {
         let at = heap.changed(id).unwrap_or_default();
         if let Some((module, name)) = heap.global(id) {
             return Err(Error::Rebuild {
@@ -367,7 +367,7 @@ pub(super) fn refuse_shared_changes(heap: &Heap<'_>) -> Result<()> {
             let reason = format!("the pickle changes the storage at offset 0x{at:x}");
             return Err(Error::PersistentId { offset: heap.offset(id), reason });
         }
-        if let Some(call) = Call::new(heap, id)
+        if let Some(call) = RebuildCall::new(heap, id)
             && !(call.instance.items().is_empty() && call.instance.appends().is_empty())
         {
             call.args_and_state()?;
@@ -381,9 +381,9 @@ pub(super) fn refuse_shared_changes(heap: &Heap<'_>) -> Result<()> {
 /// PyTorch writes one.
 pub(super) fn refuse_calls_in_place(heap: &Heap<'_>) -> Result<()> {
     let global = |id: ObjectId| match heap.global(id) {
-        Some(("builtins" | "__builtin__", "getattr")) => Some(Named::Getattr),
+        Some(("builtins" | "__builtin__", "getattr")) => Some(InPlaceRole::Getattr),
         Some((module, name)) if module.split('.').next() == Some("torch") && is_in_place(name) => {
-            Some(Named::InPlace(name.escape_debug().to_string()))
+            Some(InPlaceRole::InPlace(name.escape_debug().to_string()))
         }
         _ => None,
     };
@@ -394,9 +394,9 @@ pub(super) fn refuse_calls_in_place(heap: &Heap<'_>) -> Result<()> {
     for id in heap.ids() {
         let Some(called) = heap.instance(id).map(|instance| instance.callable) else { continue };
         let function = match (global(called), heap.instance(called)) {
-            (Some(Named::InPlace(name)), _) => Some(name),
+            (Some(InPlaceRole::InPlace(name)), _) => Some(name),
             // Python writes a method as `getattr(class, name)`.
-            (None, Some(getter)) if matches!(global(getter.callable), Some(Named::Getattr)) => {
+            (None, Some(getter)) if matches!(global(getter.callable), Some(InPlaceRole::Getattr)) => {
                 let name = heap.items(getter.args).and_then(|args| heap.text(*args.get(1)?));
                 name.filter(|name| is_in_place(name)).map(|name| name.escape_debug().to_string())
             }
@@ -411,7 +411,7 @@ pub(super) fn refuse_calls_in_place(heap: &Heap<'_>) -> Result<()> {
 }
 
 /// The role of a global in [`refuse_calls_in_place`].
-enum Named {
+enum InPlaceRole {
     InPlace(String),
     Getattr,
 }
@@ -421,7 +421,7 @@ fn is_in_place(name: &str) -> bool {
 }
 
 /// Returns true for calls that copy the contents of their arguments.
-fn copies(heap: &Heap<'_>, instance: &Instance) -> bool {
+fn copies_arguments(heap: &Heap<'_>, instance: &Instance) -> bool {
     matches!(
         heap.global(instance.callable),
         Some(
@@ -435,19 +435,19 @@ fn copies(heap: &Heap<'_>, instance: &Instance) -> bool {
 
 /// Returns true if [`refuse_later_changes`] must check an instance. Most calls of classes have no arguments and no
 /// state.
-pub(super) fn may_have_changed(heap: &Heap<'_>, instance: &Instance) -> bool {
+pub(super) fn needs_change_check(heap: &Heap<'_>, instance: &Instance) -> bool {
     !instance.state().is_empty()
-        || heap.items(instance.args).is_some_and(|args| !args.is_empty()) && copies(heap, instance)
+        || heap.items(instance.args).is_some_and(|args| !args.is_empty()) && copies_arguments(heap, instance)
 }
 
 /// Refuses an object other than a tensor if a change follows its copying. The object is an argument of a call that
 /// copies, or a state, whose attributes BUILD copies.
 pub(super) fn refuse_later_changes(heap: &Heap<'_>, id: ObjectId) -> Result<()> {
     refuse_changed_arguments(heap, id)?;
-    for (state, offset) in heap.recorded(id).into_iter().flat_map(Recorded::built) {
-        let then = Then { offset, ..Then::new(heap, id) };
-        then.unchanged(state)?;
-        for (_, value) in then.state(state)? {
+    for (state, offset) in heap.recorded(id).into_iter().flat_map(RecordedChanges::states_with_offsets) {
+        let then = CallSnapshot { offset, ..CallSnapshot::new(heap, id) };
+        then.refuse_changed(state)?;
+        for (_, value) in then.state_attributes(state)? {
             refuse_changed_arguments(heap, value)?;
         }
     }
@@ -455,15 +455,15 @@ pub(super) fn refuse_later_changes(heap: &Heap<'_>, id: ObjectId) -> Result<()> 
 }
 
 fn refuse_changed_arguments(heap: &Heap<'_>, id: ObjectId) -> Result<()> {
-    let Some(instance) = heap.instance(id).filter(|instance| copies(heap, instance)) else { return Ok(()) };
-    let then = Then::new(heap, id);
+    let Some(instance) = heap.instance(id).filter(|instance| copies_arguments(heap, instance)) else { return Ok(()) };
+    let then = CallSnapshot::new(heap, id);
     for argument in heap.items(instance.args).unwrap_or_default() {
-        then.unchanged(*argument)?;
+        then.refuse_changed(*argument)?;
         // The pairs of an OrderedDict are lists in files of Python 2.
         if let (Some(("collections", _)), Object::List(pairs)) =
             (heap.global(instance.callable), heap.get(*argument))
         {
-            pairs.get().iter().try_for_each(|pair| then.unchanged(*pair))?;
+            pairs.get().iter().try_for_each(|pair| then.refuse_changed(*pair))?;
         }
     }
     Ok(())

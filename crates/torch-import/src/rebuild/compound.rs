@@ -8,20 +8,20 @@ use std::borrow::Cow;
 use pickle_vm::ObjectId;
 use tensor::{CompoundKind, Dtype, Signs, Storage, Tensor};
 
-use super::call::{Args, Then};
+use super::call::{CallArgs, CallSnapshot};
 use super::{Rebuilder, dtype};
 use crate::Result;
 use crate::compound::Compound;
 
 /// Rebuilds a quantized tensor from the arguments `(storage, offset, size, stride, quantizer, …)`.
-pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
+pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
     let then = args.then;
-    let bad = |reason: &str| then.bad(reason);
-    let stored = args.nth(0).map(|storage| rebuilder.storage(then, storage, None)).transpose()?;
+    let bad = |reason: &str| then.call_error(reason);
+    let stored = args.nth_argument(0).map(|storage| rebuilder.storage_argument(then, storage, None)).transpose()?;
     if let Some((Some(packed @ (Dtype::QUInt4X2 | Dtype::QUInt2X4)), _)) = stored {
         return Err(bad(&format!("{packed} packs several numbers into a byte, which is not supported")));
     }
-    let values = rebuilder.view(args, None, None)?;
+    let values = rebuilder.strided_view(args, None, None)?;
     let dtype = values.dtype();
     let plain = match dtype {
         Dtype::QInt8 => Dtype::Int8,
@@ -29,7 +29,7 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Re
         Dtype::QInt32 => Dtype::Int32,
         other => return Err(bad(&format!("quantized tensors of {other} are not supported"))),
     };
-    let quantizer = args.nth(4).map(|quantizer| then.items(quantizer)).transpose()?.flatten();
+    let quantizer = args.nth_argument(4).map(|quantizer| then.items(quantizer)).transpose()?.flatten();
     let &[scheme, scale, zero_point, ref axis @ ..] = quantizer.unwrap_or_default() else {
         return Err(bad("expected a scheme, a scale and a zero point"));
     };
@@ -46,8 +46,8 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Re
         }
         Some(axis) => {
             let channels = usize::try_from(axis).ok().and_then(|axis| values.shape().get(axis).copied());
-            let scales = channel(rebuilder, then, scale)?;
-            let zero_points = channel(rebuilder, then, zero_point)?;
+            let scales = number_part(rebuilder, then, scale)?;
+            let zero_points = number_part(rebuilder, then, zero_point)?;
             if channels != Some(scales.numel()) || channels != Some(zero_points.numel()) {
                 return Err(bad(&format!(
                     "axis {axis} of {:?} does not have {} scales and {} zero points",
@@ -67,12 +67,12 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Re
         kind: CompoundKind::Quantized { scheme: scheme.to_owned(), axis },
         dtype,
         shape,
-        parts: named([("int_repr", integers), ("scale", scale), ("zero_point", zero_point)]),
+        parts: named_parts([("int_repr", integers), ("scale", scale), ("zero_point", zero_point)]),
     })
 }
 
 /// Pairs the parts with the names that PyTorch uses.
-fn named(parts: impl IntoIterator<Item = (&'static str, Tensor)>) -> Vec<(Cow<'static, str>, Tensor)> {
+fn named_parts(parts: impl IntoIterator<Item = (&'static str, Tensor)>) -> Vec<(Cow<'static, str>, Tensor)> {
     parts.into_iter().map(|(name, part)| (Cow::Borrowed(name), part)).collect()
 }
 
@@ -81,23 +81,23 @@ fn scalar(dtype: Dtype, bytes: &[u8]) -> Result<Tensor> {
 }
 
 /// Returns a part of numbers, such as the scales or zero points of channels: a tensor, or a list in old files.
-fn channel<'h>(rebuilder: &mut Rebuilder<'h>, then: Then<'h>, values: ObjectId) -> Result<Tensor> {
-    let Some(items) = then.items(values)? else { return rebuilder.part(then, values) };
-    rebuilder.copies(then.id(), items.len().saturating_mul(size_of::<u64>()))?;
+fn number_part<'h>(rebuilder: &mut Rebuilder<'h>, then: CallSnapshot<'h>, values: ObjectId) -> Result<Tensor> {
+    let Some(items) = then.items(values)? else { return rebuilder.strided_part(then, values) };
+    rebuilder.spend_copied(then.id(), items.len().saturating_mul(size_of::<u64>()))?;
     let integers = || items.iter().map(|item| Some(then.int(*item)?.to_le_bytes()));
     let floats = || items.iter().map(|item| Some(then.float(*item)?.to_le_bytes()));
-    let (dtype, bytes) = match gather(integers()) {
+    let (dtype, bytes) = match concat_numbers(integers()) {
         Some(bytes) => (Dtype::Int64, bytes),
-        None => match gather(floats()) {
+        None => match concat_numbers(floats()) {
             Some(bytes) => (Dtype::Float64, bytes),
-            None => return Err(then.bad("expected numbers to quantize by")),
+            None => return Err(then.call_error("expected numbers to quantize by")),
         },
     };
     Ok(Tensor::new(dtype, vec![items.len() as u64], vec![1], 0, Storage::owned(bytes))?)
 }
 
 /// Concatenates the bytes of numbers in an allocation of the exact size; `None` if an item has another type.
-fn gather(numbers: impl ExactSizeIterator<Item = Option<[u8; 8]>>) -> Option<Vec<u8>> {
+fn concat_numbers(numbers: impl ExactSizeIterator<Item = Option<[u8; 8]>>) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(numbers.len().saturating_mul(size_of::<u64>()));
     for number in numbers {
         bytes.extend(number?);
@@ -107,9 +107,9 @@ fn gather(numbers: impl ExactSizeIterator<Item = Option<[u8; 8]>>) -> Option<Vec
 
 /// Rebuilds a sparse tensor from the arguments `(layout, data)`. `data` ends with the size, and for COO optionally with
 /// a flag for coalesced data. In a TorchScript archive the arguments are `(layout, size, requires_grad, part, …)`.
-pub(super) fn sparse<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
+pub(super) fn sparse<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
     let then = args.then;
-    let bad = |reason: &str| then.bad(reason);
+    let bad = |reason: &str| then.call_error(reason);
     let (layout, data, size) = match *args.all() {
         [layout, size, _, ref parts @ ..] if then.int(layout).is_some() => {
             (layout_name(then, layout)?, parts, Some(size))
@@ -128,20 +128,20 @@ pub(super) fn sparse<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Resul
     let (Some(data), Some(size)) = (data.get(..names.len()), size) else {
         return Err(bad(&format!("{layout} needs {} and its size", names.join(", "))));
     };
-    let shape = rebuilder.numbers(then, size, "the size")?;
+    let shape = rebuilder.unsigned_ints(then, size, "the size")?;
     let mut parts = Vec::new();
     for (name, part) in names.iter().zip(data) {
-        parts.push((*name, rebuilder.part(then, *part)?));
+        parts.push((*name, rebuilder.strided_part(then, *part)?));
     }
     let Some(dtype) = parts.last().map(|(_, values)| values.dtype()) else {
         return Err(bad("it has no values"));
     };
-    Ok(Compound { kind: CompoundKind::Sparse { layout }, dtype, shape, parts: named(parts) })
+    Ok(Compound { kind: CompoundKind::Sparse { layout }, dtype, shape, parts: named_parts(parts) })
 }
 
 /// Returns the name of a layout: `torch.sparse_coo` as a global, `torch.serialization._get_layout('torch.sparse_coo')`,
 /// or in a TorchScript archive its number in `c10/core/Layout.h`.
-fn layout_name(then: Then<'_>, id: ObjectId) -> Result<Option<String>> {
+fn layout_name(then: CallSnapshot<'_>, id: ObjectId) -> Result<Option<String>> {
     if let Some(("torch", name)) = then.global(id) {
         return Ok(Some(name.to_owned()));
     }
@@ -156,69 +156,69 @@ fn layout_name(then: Then<'_>, id: ObjectId) -> Result<Option<String>> {
 }
 
 /// Rebuilds a nested tensor from the arguments `(values, sizes, strides, offsets)`.
-pub(super) fn nested<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
+pub(super) fn nested<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
     let mut parts = Vec::new();
     for (name, part) in ["values", "sizes", "strides", "offsets"].into_iter().zip(args.all()) {
         // Early versions of PyTorch wrote the offsets as a list.
-        parts.push((name, channel(rebuilder, args.then, *part)?));
+        parts.push((name, number_part(rebuilder, args.then, *part)?));
     }
     let [(_, values), _, _, _] = parts.as_slice() else {
-        return Err(args.then.bad("expected values, sizes, strides and offsets"));
+        return Err(args.then.call_error("expected values, sizes, strides and offsets"));
     };
     let (dtype, shape) = (values.dtype(), values.shape().to_vec());
-    Ok(Compound { kind: CompoundKind::Nested, dtype, shape, parts: named(parts) })
+    Ok(Compound { kind: CompoundKind::Nested, dtype, shape, parts: named_parts(parts) })
 }
 
 /// Rebuilds a jagged nested tensor from the arguments `({'values': …, 'offsets': …, 'lengths': …, …},)`.
-pub(super) fn jagged<'h>(rebuilder: &mut Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
+pub(super) fn jagged<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
     let then = args.then;
-    let arguments = args.nth(0).map(|dict| then.entries(dict)).transpose()?.flatten().unwrap_or_default();
+    let arguments = args.nth_argument(0).map(|dict| then.entries(dict)).transpose()?.flatten().unwrap_or_default();
     let mut parts = Vec::new();
     for name in ["values", "offsets", "lengths"] {
         let argument = arguments.iter().rev().find(|(key, _)| then.text(*key).as_deref() == Some(name));
         if let Some((_, part)) = argument.filter(|(_, part)| !then.is_none(*part)) {
-            parts.push((name, rebuilder.part(then, *part)?));
+            parts.push((name, rebuilder.strided_part(then, *part)?));
         }
     }
     let [("values", values), ("offsets", _), ..] = parts.as_slice() else {
-        return Err(then.bad("expected values and offsets"));
+        return Err(then.call_error("expected values and offsets"));
     };
     let (dtype, shape) = (values.dtype(), values.shape().to_vec());
-    Ok(Compound { kind: CompoundKind::Jagged, dtype, shape, parts: named(parts) })
+    Ok(Compound { kind: CompoundKind::Jagged, dtype, shape, parts: named_parts(parts) })
 }
 
 /// Rebuilds a tensor without data from the arguments `(dtype, size, stride, requires_grad)`.
-pub(super) fn meta<'h>(rebuilder: &Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
-    let dtype = dtype(args.then, args.nth(0))?;
-    let size = args.nth(1).ok_or_else(|| args.then.bad("expected a dtype and a size"))?;
-    let shape = rebuilder.numbers(args.then, size, "the size")?;
+pub(super) fn meta<'h>(rebuilder: &Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
+    let dtype = dtype(args.then, args.nth_argument(0))?;
+    let size = args.nth_argument(1).ok_or_else(|| args.then.call_error("expected a dtype and a size"))?;
+    let shape = rebuilder.unsigned_ints(args.then, size, "the size")?;
     let what = "a tensor on the meta device".to_owned();
     Ok(Compound { kind: CompoundKind::Meta { what }, dtype, shape, parts: Vec::new() })
 }
 
 /// Applies the conj and neg bits in the metadata of a tensor to its values.
-pub(super) fn resolved(then: Then<'_>, tensor: Tensor, metadata: ObjectId) -> Result<Tensor> {
+pub(super) fn apply_sign_bits(then: CallSnapshot<'_>, tensor: Tensor, metadata: ObjectId) -> Result<Tensor> {
     if then.is_none(metadata) {
         return Ok(tensor);
     }
     // TorchScript wraps the dict in a call that names the type and returns the dict itself.
-    let tagged = then.tagged(metadata)?.unwrap_or(metadata);
-    let Some(entries) = then.entries(tagged)? else { return Err(then.bad("its metadata is not a dict")) };
+    let tagged = then.without_type_tag(metadata)?.unwrap_or(metadata);
+    let Some(entries) = then.entries(tagged)? else { return Err(then.call_error("its metadata is not a dict")) };
     let (mut conj, mut neg) = (false, false);
     for (key, value) in entries {
         // `{'neg': False}` sets the bit too: PyTorch looks for the key, and writes only bits that are set.
         match (then.text(key).as_deref(), then.bool(value)) {
             (Some("conj"), Some(_)) => conj = true,
             (Some("neg"), Some(_)) => neg = true,
-            _ => return Err(then.bad("its metadata has keys other than conj and neg")),
+            _ => return Err(then.call_error("its metadata has keys other than conj and neg")),
         }
     }
-    if conj || neg { with_signs(&tensor, conj, neg).map_err(|reason| then.bad(&reason)) } else { Ok(tensor) }
+    if conj || neg { flip_signs(&tensor, conj, neg).map_err(|reason| then.call_error(&reason)) } else { Ok(tensor) }
 }
 
 /// Flips the signs of all numbers for `neg`, and of imaginary parts for `conj`. The result has a storage of its own
 /// with the same layout.
-fn with_signs(tensor: &Tensor, conj: bool, neg: bool) -> std::result::Result<Tensor, String> {
+fn flip_signs(tensor: &Tensor, conj: bool, neg: bool) -> std::result::Result<Tensor, String> {
     let dtype = tensor.dtype();
     let complex = dtype.size() > dtype.component_size();
     let signed = matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16);

@@ -7,7 +7,7 @@ use tensor::Dtype;
 
 /// A function or class whose recorded call creates a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Function {
+pub(crate) enum RebuildFunction {
     /// `_rebuild_tensor(storage, offset, size, stride)`
     Tensor,
     /// `_rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks[, metadata])`
@@ -49,10 +49,10 @@ pub(crate) enum Function {
     /// `numpy…_frombuffer(buffer, dtype, shape, order)`
     NumpyBuffer,
     /// Any other rebuild function of PyTorch, not supported
-    Unread,
+    UnsupportedRebuild,
 }
 
-impl Function {
+impl RebuildFunction {
     /// Returns the function `module.name` if its call creates a tensor.
     pub(crate) fn from_names(module: &str, name: &str) -> Option<Self> {
         Some(match (module, name) {
@@ -80,12 +80,12 @@ impl Function {
             ("torch.nested._internal.nested_tensor", "_rebuild_njt") => Self::Jagged,
             ("torch._utils", "_rebuild_meta_tensor_no_storage") => Self::Meta,
             ("torch._utils", "_rebuild_wrapper_subclass") => Self::WrapperSubclass,
-            ("torch" | "torch.cuda" | "torch.tensor", class) if tensor_class(class).is_some() => {
+            ("torch" | "torch.cuda" | "torch.tensor", class) if tensor_class_dtype(class).is_some() => {
                 Self::SetState
             }
             ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => Self::NumpyArray,
             ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer") => Self::NumpyBuffer,
-            (module, name) if module.starts_with("torch") && name.starts_with("_rebuild") => Self::Unread,
+            (module, name) if module.starts_with("torch") && name.starts_with("_rebuild") => Self::UnsupportedRebuild,
             _ => return None,
         })
     }
@@ -102,7 +102,7 @@ impl Function {
     }
 
     /// Returns true if the call creates a tensor rather than wrapping one.
-    pub(crate) fn makes_one(self) -> bool {
+    pub(crate) fn creates_tensor(self) -> bool {
         !matches!(
             self,
             Self::Wrapper
@@ -111,21 +111,21 @@ impl Function {
                 | Self::FromType
                 | Self::FromTypeV2
                 | Self::LoadedStorage
-                | Self::Unread
+                | Self::UnsupportedRebuild
         )
     }
 }
 
 /// Returns the dtype of a tensor class such as `FloatTensor`.
-pub(super) fn tensor_class(name: &str) -> Option<Dtype> {
+pub(super) fn tensor_class_dtype(name: &str) -> Option<Dtype> {
     Dtype::from_storage_class(&format!("{}Storage", name.strip_suffix("Tensor")?))
 }
 
 /// Counts the tensors that a pickle creates; a parameter and the tensor that it wraps count once.
 pub fn count_tensors(heap: &Heap<'_>) -> u64 {
     let makes_one = |id: &ObjectId| {
-        let function = heap.instance(*id).and_then(|instance| Function::called_by(heap, instance));
-        function.is_some_and(Function::makes_one)
+        let function = heap.instance(*id).and_then(|instance| RebuildFunction::called_by(heap, instance));
+        function.is_some_and(RebuildFunction::creates_tensor)
     };
     heap.ids().filter(makes_one).count() as u64
 }

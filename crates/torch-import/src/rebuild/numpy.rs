@@ -7,47 +7,47 @@ use pickle_vm::ObjectId;
 use tensor::{ByteOrder, Dtype, Tensor, contiguous_strides};
 
 use super::Rebuilder;
-use super::call::{Args, State, Then};
+use super::call::{CallArgs, ResultState, CallSnapshot};
 use crate::Result;
 
 /// Rebuilds an array from the state `(version, shape, dtype, is_fortran, bytes)`; `None` unless its elements are
 /// numbers.
-pub(super) fn array<'h>(rebuilder: &Rebuilder<'h>, state: State<'h>) -> Result<Option<Tensor>> {
+pub(super) fn rebuild_array<'h>(rebuilder: &Rebuilder<'h>, state: ResultState<'h>) -> Result<Option<Tensor>> {
     let state = state.items()?;
     let &[_, shape, dtype, fortran, data] = state.all() else {
-        return Err(state.then.bad("its state is not that of an array"));
+        return Err(state.then.call_error("its state is not that of an array"));
     };
     let fortran = match (state.then.bool(fortran), state.then.int(fortran)) {
         (Some(fortran), _) => fortran,
         (None, Some(fortran)) => fortran != 0,
-        (None, None) => return Err(state.then.bad("its state is not that of an array")),
+        (None, None) => return Err(state.then.call_error("its state is not that of an array")),
     };
-    tensor(rebuilder, state.then, &Parts { shape, dtype, data, fortran })
+    array_tensor(rebuilder, state.then, &ArrayParts { shape, dtype, data, fortran })
 }
 
 /// Rebuilds an array from the arguments `(buffer, dtype, shape, order)`, which protocol 5 writes.
-pub(super) fn buffer<'h>(rebuilder: &Rebuilder<'h>, args: Args<'h>) -> Result<Option<Tensor>> {
+pub(super) fn rebuild_array_from_buffer<'h>(rebuilder: &Rebuilder<'h>, args: CallArgs<'h>) -> Result<Option<Tensor>> {
     let &[data, dtype, shape, order, ..] = args.all() else {
-        return Err(args.then.bad("expected a buffer, a dtype, a shape and an order"));
+        return Err(args.then.call_error("expected a buffer, a dtype, a shape and an order"));
     };
     let fortran = args.then.text(order).as_deref() == Some("F");
-    tensor(rebuilder, args.then, &Parts { shape, dtype, data, fortran })
+    array_tensor(rebuilder, args.then, &ArrayParts { shape, dtype, data, fortran })
 }
 
-struct Parts {
+struct ArrayParts {
     shape: ObjectId,
     dtype: ObjectId,
     data: ObjectId,
     fortran: bool,
 }
 
-fn tensor<'h>(rebuilder: &Rebuilder<'h>, then: Then<'h>, parts: &Parts) -> Result<Option<Tensor>> {
-    let Some((dtype, order)) = dtype(then, parts.dtype)? else { return Ok(None) };
+fn array_tensor<'h>(rebuilder: &Rebuilder<'h>, then: CallSnapshot<'h>, parts: &ArrayParts) -> Result<Option<Tensor>> {
+    let Some((dtype, order)) = numpy_dtype(then, parts.dtype)? else { return Ok(None) };
     let shape: Option<Vec<u64>> = then
         .items(parts.shape)?
         .and_then(|shape| shape.iter().map(|size| u64::try_from(then.int(*size)?).ok()).collect());
-    let Some(shape) = shape else { return Err(then.bad("its shape is not a tuple of natural numbers")) };
-    let Some(data) = then.bytes(parts.data)? else { return Err(then.bad("its data is not bytes")) };
+    let Some(shape) = shape else { return Err(then.call_error("its shape is not a tuple of natural numbers")) };
+    let Some(data) = then.bytes(parts.data)? else { return Err(then.call_error("its data is not bytes")) };
     let stride = if parts.fortran { fortran_strides(&shape) } else { contiguous_strides(&shape) };
     let storage = rebuilder
         .storage_from_bytes(then.id(), Some(parts.data), &data, 0..data.len())?
@@ -67,8 +67,8 @@ fn fortran_strides(shape: &[u64]) -> Vec<u64> {
 }
 
 /// Reads `numpy.dtype('f4', False, True)` with the state `(version, byte order, subarray, names, fields, …)`.
-fn dtype(then: Then<'_>, id: ObjectId) -> Result<Option<(Dtype, ByteOrder)>> {
-    let Some(made) = then.made(id, &[("numpy", "dtype"), ("numpy.dtypes", "dtype")])? else {
+fn numpy_dtype(then: CallSnapshot<'_>, id: ObjectId) -> Result<Option<(Dtype, ByteOrder)>> {
+    let Some(made) = then.call_result(id, &[("numpy", "dtype"), ("numpy.dtypes", "dtype")])? else {
         return Ok(None);
     };
     let Some(code) = made.args.first().and_then(|code| then.text(*code)) else { return Ok(None) };
@@ -100,7 +100,7 @@ fn dtype(then: Then<'_>, id: ObjectId) -> Result<Option<(Dtype, ByteOrder)>> {
         };
         match known {
             Some(known) if rest.iter().all(|field| then.is_none(*field)) => order = known,
-            _ => return Err(then.bad("the state of its dtype is not that of a dtype of numbers")),
+            _ => return Err(then.call_error("the state of its dtype is not that of a dtype of numbers")),
         }
     }
     Ok(Some((dtype, order)))

@@ -7,26 +7,26 @@
 use pickle_vm::ObjectId;
 use tensor::{Dtype, Tensor};
 
-use super::call::{Args, State, Then};
-use super::function::tensor_class;
+use super::call::{CallArgs, ResultState, CallSnapshot};
+use super::function::tensor_class_dtype;
 use super::{Rebuilder, Rebuilt};
 use crate::Result;
 
 /// Attributes of a tensor that are views of its values, and its class.
-const NOT_SET: [&str; 3] = ["real", "imag", "__class__"];
+const REFUSED_ATTRIBUTES: [&str; 3] = ["real", "imag", "__class__"];
 
 /// Returns the result of a call after BUILD. A state of four items is passed to `set_`, one of five starts with the
 /// data, and one of three only concerns gradients. `made` is the result of the call; `None` for a tensor without
 /// elements.
-pub(super) fn built<'h>(
+pub(super) fn apply_build<'h>(
     rebuilder: &mut Rebuilder<'h>,
-    args: Args<'h>,
+    args: CallArgs<'h>,
     made: Option<Rebuilt>,
-    state: State<'h>,
+    state: ResultState<'h>,
     depth: usize,
 ) -> Result<Rebuilt> {
     let state = state.items()?;
-    let bad = |reason: &str| Err(state.then.bad(reason));
+    let bad = |reason: &str| Err(state.then.call_error(reason));
     match state.all() {
         [storage, _, _, _] => {
             let dtype = match &made {
@@ -34,13 +34,13 @@ pub(super) fn built<'h>(
                 Some(_) => return bad("the pickle gives its result another storage (BUILD)"),
                 None => class_dtype(args.then),
             };
-            let (stored, _) = rebuilder.storage(state.then, *storage, Some(dtype))?;
+            let (stored, _) = rebuilder.storage_argument(state.then, *storage, Some(dtype))?;
             if let Some(stored) = stored.filter(|stored| *stored != dtype) {
                 return bad(&format!("it is a tensor of {dtype}, and its storage is one of {stored}"));
             }
-            rebuilder.view(state, Some(dtype), None).map(Rebuilt::Strided)
+            rebuilder.strided_view(state, Some(dtype), None).map(Rebuilt::Strided)
         }
-        [data, _, _, _, _] => other_data(rebuilder, state.then, *data, depth).map(Rebuilt::Strided),
+        [data, _, _, _, _] => replacement_data(rebuilder, state.then, *data, depth).map(Rebuilt::Strided),
         [requires_grad, _, _] if state.then.bool(*requires_grad).is_some() => match made {
             Some(made) => Ok(made),
             None => bad("expected a tensor"),
@@ -50,37 +50,37 @@ pub(super) fn built<'h>(
 }
 
 /// Returns the dtype of a tensor that a class creates, as in `torch.LongTensor()` or `torch.nn.Parameter()`.
-fn class_dtype(then: Then<'_>) -> Dtype {
-    then.callable().and_then(|(_, name)| tensor_class(name)).unwrap_or(Dtype::Float32)
+fn class_dtype(then: CallSnapshot<'_>) -> Dtype {
+    then.callable().and_then(|(_, name)| tensor_class_dtype(name)).unwrap_or(Dtype::Float32)
 }
 
 /// Sets attributes on a rebuilt tensor; the attribute `data` replaces its values.
 pub(super) fn with_attributes<'h>(
     rebuilder: &mut Rebuilder<'h>,
-    then: Then<'h>,
+    then: CallSnapshot<'h>,
     rebuilt: Rebuilt,
     state: ObjectId,
     depth: usize,
 ) -> Result<Rebuilt> {
     match (attribute_data(then, state)?, rebuilt) {
         (None, rebuilt) => Ok(rebuilt),
-        (Some(data), Rebuilt::Strided(_)) => other_data(rebuilder, then, data, depth).map(Rebuilt::Strided),
+        (Some(data), Rebuilt::Strided(_)) => replacement_data(rebuilder, then, data, depth).map(Rebuilt::Strided),
         (Some(_), Rebuilt::Compound(_)) => {
-            Err(then.bad("its state replaces the data of a tensor with parts"))
+            Err(then.call_error("its state replaces the data of a tensor with parts"))
         }
     }
 }
 
 /// Refuses a state with the attribute `data`, which replaces the data.
-pub(super) fn refuse_data(then: Then<'_>, state: ObjectId) -> Result<()> {
+pub(super) fn refuse_data(then: CallSnapshot<'_>, state: ObjectId) -> Result<()> {
     match attribute_data(then, state)? {
         None => Ok(()),
-        Some(_) => Err(then.bad("its state replaces the data of a tensor that it may not own")),
+        Some(_) => Err(then.call_error("its state replaces the data of a tensor that it may not own")),
     }
 }
 
 /// Returns the attribute `data` of a state.
-fn attribute_data(then: Then<'_>, state: ObjectId) -> Result<Option<ObjectId>> {
+fn attribute_data(then: CallSnapshot<'_>, state: ObjectId) -> Result<Option<ObjectId>> {
     let dicts = match then.items(state)? {
         Some(&[attributes, slots]) => vec![attributes, slots],
         // Only the class can interpret a tuple of another form.
@@ -93,12 +93,12 @@ fn attribute_data(then: Then<'_>, state: ObjectId) -> Result<Option<ObjectId>> {
             continue;
         }
         let Some(entries) = then.entries(dict)? else {
-            return Err(then.bad("its state is not a dict of attributes"));
+            return Err(then.call_error("its state is not a dict of attributes"));
         };
         for (key, value) in entries {
             let name = then.text(key);
-            if let Some(name) = NOT_SET.iter().find(|set| Some(**set) == name.as_deref()) {
-                return Err(then.bad(&format!("its state sets `{name}`, which changes the tensor")));
+            if let Some(name) = REFUSED_ATTRIBUTES.iter().find(|set| Some(**set) == name.as_deref()) {
+                return Err(then.call_error(&format!("its state sets `{name}`, which changes the tensor")));
             }
             if name.as_deref() == Some("data") {
                 data = Some(value);
@@ -109,14 +109,14 @@ fn attribute_data(then: Then<'_>, state: ObjectId) -> Result<Option<ObjectId>> {
 }
 
 /// Returns the tensor that replaces the data of another one.
-fn other_data<'h>(
+fn replacement_data<'h>(
     rebuilder: &mut Rebuilder<'h>,
-    then: Then<'h>,
+    then: CallSnapshot<'h>,
     data: ObjectId,
     depth: usize,
 ) -> Result<Tensor> {
-    match rebuilder.argument(then, data, depth.saturating_add(1))? {
+    match rebuilder.tensor_argument(then, data, depth.saturating_add(1))? {
         Rebuilt::Strided(tensor) => Ok(tensor),
-        Rebuilt::Compound(_) => Err(then.bad("its data is not a plain tensor")),
+        Rebuilt::Compound(_) => Err(then.call_error("its data is not a plain tensor")),
     }
 }

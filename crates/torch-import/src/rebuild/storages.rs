@@ -7,50 +7,50 @@ use std::ops::Range;
 use pickle_vm::ObjectId;
 use tensor::{Dtype, Storage};
 
-use super::call::{Args, Call, Then};
-use super::{Function, Rebuilder, UNTYPED};
+use super::call::{CallArgs, RebuildCall, CallSnapshot};
+use super::{RebuildFunction, Rebuilder, UNTYPED_DTYPE};
 use crate::Result;
 use crate::container::legacy;
 use crate::encoded;
 use crate::persistent::StorageRef;
 
 /// Number of references to storages, about 6 MB of the pickle, after which the pickle's pages are released.
-const RELEASED: usize = 1 << 16;
+const REFERENCES_PER_RELEASE: usize = 1 << 16;
 
 /// A storage and the first reference to it.
 #[derive(Clone)]
-pub(super) struct Stored<'h> {
+pub(super) struct ReferencedStorage<'h> {
     pub(super) reference: StorageRef<'h>,
     pub(super) storage: Storage,
 }
 
 impl<'h> Rebuilder<'h> {
     /// Returns the storage that a call takes, with its dtype if it has one.
-    pub(super) fn storage(
+    pub(super) fn storage_argument(
         &mut self,
-        then: Then<'h>,
+        then: CallSnapshot<'h>,
         storage: ObjectId,
         dtype: Option<Dtype>,
     ) -> Result<(Option<Dtype>, Storage)> {
-        then.unchanged(storage)?;
-        match Call::new(self.heap, storage) {
-            Some(call) if call.function == Function::LoadedStorage => self.loaded(call.args()?),
-            _ => self.stored(then.id(), storage, dtype),
+        then.refuse_changed(storage)?;
+        match RebuildCall::new(self.heap, storage) {
+            Some(call) if call.function == RebuildFunction::LoadedStorage => self.loaded_storage(call.args()?),
+            _ => self.persistent_storage(then.id(), storage, dtype),
         }
     }
 
     /// Returns the storage that a call loads from a byte string, each once.
-    pub(super) fn loaded(&mut self, args: Args<'h>) -> Result<(Option<Dtype>, Storage)> {
+    pub(super) fn loaded_storage(&mut self, args: CallArgs<'h>) -> Result<(Option<Dtype>, Storage)> {
         let then = args.then;
-        if let Some(known) = self.loaded.get(&then.id()) {
+        if let Some(known) = self.loaded_storages.get(&then.id()) {
             return Ok(known.clone());
         }
-        let bytes = args.nth(0).map(|bytes| then.bytes(bytes)).transpose()?.flatten();
-        let Some(bytes) = bytes else { return Err(then.bad("expected bytes")) };
-        let found = legacy::storage(&bytes).map_err(|error| then.bad(&error.to_string()));
+        let bytes = args.nth_argument(0).map(|bytes| then.bytes(bytes)).transpose()?.flatten();
+        let Some(bytes) = bytes else { return Err(then.call_error("expected bytes")) };
+        let found = legacy::only_storage(&bytes).map_err(|error| then.call_error(&error.to_string()));
         let (dtype, range) = found?;
-        let storage = self.storage_from_bytes(then.id(), args.nth(0), &bytes, range)?;
-        self.loaded.insert(then.id(), (dtype, storage.clone()));
+        let storage = self.storage_from_bytes(then.id(), args.nth_argument(0), &bytes, range)?;
+        self.loaded_storages.insert(then.id(), (dtype, storage.clone()));
         Ok((dtype, storage))
     }
 
@@ -64,7 +64,7 @@ impl<'h> Rebuilder<'h> {
         range: Range<usize>,
     ) -> Result<Storage> {
         let container = self.container;
-        let start = text.and_then(|text| encoded::position(self.heap, container.pickle(), text));
+        let start = text.and_then(|text| encoded::verbatim_offset(self.heap, container.pickle(), text));
         let mapped = start.and_then(|start| {
             let range = start.checked_add(range.start)?..start.checked_add(range.end)?;
             container.contents().pickle_storage(&range)
@@ -73,13 +73,13 @@ impl<'h> Rebuilder<'h> {
             return Ok(storage);
         }
         let bytes = bytes.get(range).unwrap_or_default();
-        self.copies(id, bytes.len())?;
+        self.spend_copied(id, bytes.len())?;
         Ok(Storage::owned(bytes.to_vec()))
     }
 
     /// Returns the storage of the persistent object `id`, each once, with its dtype. `whose` is the call that takes the
     /// storage.
-    pub(super) fn stored(
+    pub(super) fn persistent_storage(
         &mut self,
         whose: ObjectId,
         id: ObjectId,
@@ -88,35 +88,35 @@ impl<'h> Rebuilder<'h> {
         let reference = StorageRef::read(self.heap, id)?;
         // A walk reads the pickle from start to end, and needs no page twice.
         self.references = self.references.saturating_add(1);
-        if self.references.is_multiple_of(RELEASED) {
+        if self.references.is_multiple_of(REFERENCES_PER_RELEASE) {
             self.container.contents().release_pickle();
         }
         let own = reference.dtype;
-        if let Some(bits) = self.read.get_mut(id.index() / 64) {
+        if let Some(bits) = self.read_storage_bits.get_mut(id.index() / 64) {
             *bits |= 1 << (id.index() % 64);
         }
-        let storage = match self.known(&reference)? {
-            Some(first) if first.reference.is_loaded_like(&reference) => first.storage,
-            Some(first) => return Err(self.bad(whose, &differs(&first.reference, &reference))),
+        let storage = match self.referenced_storage(&reference)? {
+            Some(first) if first.reference.is_same_storage(&reference) => first.storage,
+            Some(first) => return Err(self.rebuild_error_at(whose, &storage_contradiction(&first.reference, &reference))),
             None => {
-                let storage = self.container.storage(&reference, dtype.or(own).unwrap_or(UNTYPED))?;
+                let storage = self.container.storage(&reference, dtype.or(own).unwrap_or(UNTYPED_DTYPE))?;
                 let number = storage.record_number().and_then(|number| usize::try_from(number).ok());
                 if let Some(first) = number.and_then(|number| self.records.get_mut(number)) {
                     *first = Some(id);
                 } else {
-                    let first = Stored { reference, storage: storage.clone() };
+                    let first = ReferencedStorage { reference, storage: storage.clone() };
                     self.storages.insert(first.reference.identity().clone(), first);
                 }
                 storage
             }
         };
         // Only the tensor defines the type of an untyped storage's bytes.
-        let seen_as = dtype.or(own).unwrap_or(UNTYPED);
+        let seen_as = dtype.or(own).unwrap_or(UNTYPED_DTYPE);
         Ok((own, storage.with_byte_order(self.container.byte_order(), seen_as.component_size())))
     }
 
     /// Returns the storage that a reference names, if an earlier reference named it.
-    pub(super) fn known(&self, reference: &StorageRef<'h>) -> Result<Option<Stored<'h>>> {
+    pub(super) fn referenced_storage(&self, reference: &StorageRef<'h>) -> Result<Option<ReferencedStorage<'h>>> {
         if let Some(stored) = self.storages.get(reference.identity()) {
             return Ok(Some(stored.clone()));
         }
@@ -125,19 +125,19 @@ impl<'h> Rebuilder<'h> {
             number.and_then(|number| self.records.get(usize::try_from(number).ok()?).copied().flatten());
         let Some(id) = first else { return Ok(None) };
         let reference = StorageRef::read(self.heap, id)?;
-        let storage = self.container.storage(&reference, reference.dtype.unwrap_or(UNTYPED))?;
-        Ok(Some(Stored { reference, storage }))
+        let storage = self.container.storage(&reference, reference.dtype.unwrap_or(UNTYPED_DTYPE))?;
+        Ok(Some(ReferencedStorage { reference, storage }))
     }
 
     /// Returns the storage of a tensor of a 0.1 checkpoint, each once.
-    pub(super) fn described(&mut self, id: ObjectId, reference: &StorageRef<'static>) -> Result<Storage> {
-        let dtype = reference.dtype.unwrap_or(UNTYPED);
+    pub(super) fn described_storage(&mut self, id: ObjectId, reference: &StorageRef<'static>) -> Result<Storage> {
+        let dtype = reference.dtype.unwrap_or(UNTYPED_DTYPE);
         let storage = match self.storages.get(reference.identity()) {
             Some(stored) if stored.reference == *reference => stored.storage.clone(),
-            Some(stored) => return Err(self.bad(id, &differs(&stored.reference, reference))),
+            Some(stored) => return Err(self.rebuild_error_at(id, &storage_contradiction(&stored.reference, reference))),
             None => {
                 let storage = self.container.storage(reference, dtype)?;
-                let stored = Stored { reference: reference.clone(), storage: storage.clone() };
+                let stored = ReferencedStorage { reference: reference.clone(), storage: storage.clone() };
                 self.storages.insert(reference.identity().clone(), stored);
                 storage
             }
@@ -147,7 +147,7 @@ impl<'h> Rebuilder<'h> {
 }
 
 /// Formats the error for two contradictory references to one key.
-pub(super) fn differs(first: &StorageRef<'_>, other: &StorageRef<'_>) -> String {
+pub(super) fn storage_contradiction(first: &StorageRef<'_>, other: &StorageRef<'_>) -> String {
     let name = |dtype: Option<Dtype>| dtype.map_or("bytes", Dtype::name);
     format!(
         "storage `{}` is {} of {} here but was {} of {} before",

@@ -11,15 +11,15 @@ use foldhash::{HashSet, HashSetExt};
 use pickle_vm::ObjectId;
 use tensor::{CompoundKind, Tensor};
 
-use super::call::{Args, Then};
+use super::call::{CallArgs, CallSnapshot};
 use super::{Rebuilder, Rebuilt, compound, sharded};
 use crate::Result;
 use crate::compound::Compound;
 
 /// Rebuilds the tensor of `(class, dtype, size, …)` without its attributes, which hold the data.
-pub(super) fn without_attributes<'h>(rebuilder: &Rebuilder<'h>, args: Args<'h>) -> Result<Compound> {
-    let mut compound = compound::meta(rebuilder, args.from(1))?;
-    let what = format!("a {}, which keeps its data in its attributes", class_name(args.then, args.nth(0)));
+pub(super) fn without_attributes<'h>(rebuilder: &Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
+    let mut compound = compound::meta(rebuilder, args.skip_to(1))?;
+    let what = format!("a {}, which keeps its data in its attributes", class_name(args.then, args.nth_argument(0)));
     compound.kind = CompoundKind::Meta { what };
     Ok(compound)
 }
@@ -28,7 +28,7 @@ pub(super) fn without_attributes<'h>(rebuilder: &Rebuilder<'h>, args: Args<'h>) 
 /// result is the local tensor.
 pub(super) fn with_attributes<'h>(
     rebuilder: &mut Rebuilder<'h>,
-    args: Args<'h>,
+    args: CallArgs<'h>,
     class: ObjectId,
     state: Option<ObjectId>,
     depth: usize,
@@ -37,18 +37,18 @@ pub(super) fn with_attributes<'h>(
     let mut compound = without_attributes(rebuilder, args)?;
     let Some(state) = state else { return Ok(Rebuilt::Compound(Arc::new(compound))) };
     let (attributes, shard) = match then.global(class) {
-        Some((_, "DTensor")) => (then.state(state)?, Some(sharded::dtensor(then, state)?)),
+        Some((_, "DTensor")) => (then.state_attributes(state)?, Some(sharded::dtensor(then, state)?)),
         Some((_, "ShardedTensor")) => (Vec::new(), Some(sharded::sharded_tensor(then, state)?)),
-        _ => (then.state(state)?, None),
+        _ => (then.state_attributes(state)?, None),
     };
     if let Some(shard) = &shard
         && let (true, &[local]) = (shard.may_be_whole, shard.local.as_slice())
-        && let Some(local) = rebuilder.at_depth(local, depth.saturating_add(1))?
+        && let Some(local) = rebuilder.rebuild_at_depth(local, depth.saturating_add(1))?
         && is_whole(&local, &compound)
     {
         return Ok(local);
     }
-    let mut found = Attributes::default();
+    let mut found = SubclassAttributes::default();
     for (key, value) in &attributes {
         found.add(rebuilder, then, then.key(*key), *value, depth)?;
     }
@@ -61,7 +61,7 @@ pub(super) fn with_attributes<'h>(
         (true, None) => compound.kind,
         (true, Some(shard)) => CompoundKind::Meta { what: shard },
         (false, shard) => {
-            CompoundKind::Subclass { class: class_name(then, Some(class)), shard, attributes: found.others }
+            CompoundKind::Subclass { class: class_name(then, Some(class)), shard, attributes: found.descriptions }
         }
     };
     compound.parts = found.parts;
@@ -78,7 +78,7 @@ fn is_whole(local: &Rebuilt, whole: &Compound) -> bool {
 }
 
 /// Formats the qualified name of a class.
-fn class_name(then: Then<'_>, class: Option<ObjectId>) -> String {
+fn class_name(then: CallSnapshot<'_>, class: Option<ObjectId>) -> String {
     match class.and_then(|class| then.global(class)) {
         Some((module, name)) => format!("{}.{}", module.escape_debug(), name.escape_debug()),
         None => "tensor of a class without a name".to_owned(),
@@ -87,17 +87,17 @@ fn class_name(then: Then<'_>, class: Option<ObjectId>) -> String {
 
 /// The attributes of a tensor subclass: the tensors in them, and descriptions of the rest.
 #[derive(Default)]
-struct Attributes {
+struct SubclassAttributes {
     parts: Vec<(Cow<'static, str>, Tensor)>,
-    others: Vec<(String, String)>,
+    descriptions: Vec<(String, String)>,
 }
 
-impl Attributes {
+impl SubclassAttributes {
     /// Adds the attribute `name`: a tensor, its parts, the tensors in a container, or a description of any other value.
     fn add<'h>(
         &mut self,
         rebuilder: &mut Rebuilder<'h>,
-        then: Then<'h>,
+        then: CallSnapshot<'h>,
         name: Cow<'_, str>,
         value: ObjectId,
         depth: usize,
@@ -107,13 +107,13 @@ impl Attributes {
         let mut entered = HashSet::new();
         let mut open = vec![(name.clone().into_owned(), value)];
         while let Some((path, id)) = open.pop() {
-            then.unchanged(id)?;
-            match rebuilder.at_depth(id, depth.saturating_add(1))? {
-                Some(Rebuilt::Strided(tensor)) => self.part(rebuilder, then, path, tensor)?,
-                Some(Rebuilt::Compound(compound)) => self.compound(rebuilder, then, &path, &compound)?,
+            then.refuse_changed(id)?;
+            match rebuilder.rebuild_at_depth(id, depth.saturating_add(1))? {
+                Some(Rebuilt::Strided(tensor)) => self.add_part(rebuilder, then, path, tensor)?,
+                Some(Rebuilt::Compound(compound)) => self.add_compound(rebuilder, then, &path, &compound)?,
                 None if entered.insert(id) => {
                     for (child, object) in then.children(id)?.into_iter().rev() {
-                        rebuilder.copies(then.id(), path.len().saturating_add(child.len()))?;
+                        rebuilder.spend_copied(then.id(), path.len().saturating_add(child.len()))?;
                         open.push((format!("{path}.{child}"), object));
                     }
                 }
@@ -122,34 +122,34 @@ impl Attributes {
         }
         if self.parts.len() == before {
             let shown = then.display(value);
-            rebuilder.copies(then.id(), shown.len())?;
-            self.others.push((name.into_owned(), shown));
+            rebuilder.spend_copied(then.id(), shown.len())?;
+            self.descriptions.push((name.into_owned(), shown));
         }
         Ok(())
     }
 
-    fn part<'h>(
+    fn add_part<'h>(
         &mut self,
         rebuilder: &Rebuilder<'h>,
-        then: Then<'h>,
+        then: CallSnapshot<'h>,
         path: String,
         tensor: Tensor,
     ) -> Result<()> {
-        rebuilder.copies(then.id(), path.len().saturating_add(size_of::<Tensor>()))?;
+        rebuilder.spend_copied(then.id(), path.len().saturating_add(size_of::<Tensor>()))?;
         self.parts.push((Cow::Owned(path), tensor));
         Ok(())
     }
 
     /// Adds the parts of an attribute that is a compound tensor, and a description of its kind.
-    fn compound<'h>(
+    fn add_compound<'h>(
         &mut self,
         rebuilder: &Rebuilder<'h>,
-        then: Then<'h>,
+        then: CallSnapshot<'h>,
         path: &str,
         compound: &Compound,
     ) -> Result<()> {
         for (part, tensor) in &compound.parts {
-            self.part(rebuilder, then, format!("{path}.{part}"), tensor.clone())?;
+            self.add_part(rebuilder, then, format!("{path}.{part}"), tensor.clone())?;
         }
         let what = match &compound.kind {
             CompoundKind::Quantized { scheme, axis: None } => format!("quantized {scheme}"),
@@ -162,17 +162,17 @@ impl Attributes {
             CompoundKind::Meta { what } => what.clone(),
             CompoundKind::Subclass { class, shard, attributes } => {
                 for (name, shown) in attributes {
-                    rebuilder.copies(
+                    rebuilder.spend_copied(
                         then.id(),
                         path.len().saturating_add(name.len()).saturating_add(shown.len()),
                     )?;
-                    self.others.push((format!("{path}.{name}"), shown.clone()));
+                    self.descriptions.push((format!("{path}.{name}"), shown.clone()));
                 }
                 shard.as_ref().map_or_else(|| class.clone(), |shard| format!("{class}: {shard}"))
             }
         };
-        rebuilder.copies(then.id(), path.len().saturating_add(what.len()))?;
-        self.others.push((path.to_owned(), what));
+        rebuilder.spend_copied(then.id(), path.len().saturating_add(what.len()))?;
+        self.descriptions.push((path.to_owned(), what));
         Ok(())
     }
 }

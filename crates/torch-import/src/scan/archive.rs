@@ -7,12 +7,12 @@ use flate2::read::DeflateDecoder;
 use pickle_vm::ErrorKind;
 use zip_index::{Entry, Method, Survey};
 
-use super::scanner::{Item, NUMPY, Scanner};
-use super::{Place, Step, packed, pickle, recognise, script};
+use super::scanner::{ScanItem, NPY_MAGIC, Scanner};
+use super::{PicklePlace, PlaceStep, compressed, pickle, zip_detection, script};
 use crate::Error;
 use crate::container::zip::{is_code, is_python};
 use crate::container::{inflate, tar, zip};
-use crate::scan::budget::Budget;
+use crate::scan::budget::ScanBudget;
 
 /// Records that PyTorch itself unpickles, by the suffixes of their names.
 const PICKLES: [&str; 7] = [
@@ -34,10 +34,10 @@ const INFLATED_MAX: u64 = 1 << 30;
 
 /// Properties that the entries of an archive have in common.
 #[derive(Clone, Copy)]
-pub(super) struct Archive {
+pub(super) struct ArchiveTraits {
     pub(super) is_checkpoint: bool,
     /// True if the archive has checksums.
-    sums: bool,
+    has_checksums: bool,
     /// True if the archive ends before its central directory.
     is_cut: bool,
     depth: usize,
@@ -45,97 +45,97 @@ pub(super) struct Archive {
 
 impl<'a> Scanner<'a> {
     /// Scans an archive, or a sequence of archives as in the `.distcp` files of `torch.distributed.checkpoint`.
-    pub(super) fn archives(&mut self, record: &Place, bytes: &'a [u8], depth: usize) {
-        let parts = Survey::sequence(bytes);
+    pub(super) fn scan_archives(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize) {
+        let parts = Survey::archive_ranges(bytes);
         if parts.len() < 2 {
-            return self.archive(record, bytes, depth);
+            return self.scan_archive(record, bytes, depth);
         }
         let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
-        self.note(|| format!("{place}{} archives follow one another", parts.len()));
+        self.add_note(|| format!("{place}{} archives follow one another", parts.len()));
         for part in parts {
             if self.should_stop() {
                 return;
             }
-            let record = record.with(Step::Archive(part.start as u64));
-            self.archive(&record, bytes.get(part).unwrap_or_default(), depth);
+            let record = record.join_step(PlaceStep::Archive(part.start as u64));
+            self.scan_archive(&record, bytes.get(part).unwrap_or_default(), depth);
         }
     }
 
-    pub(super) fn archive(&mut self, record: &Place, bytes: &'a [u8], depth: usize) {
+    pub(super) fn scan_archive(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize) {
         let survey = Survey::read(bytes);
         let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
         for oddity in survey.oddities {
             if oddity.kind == "cut" {
-                self.miss(|| format!("{place}{}", oddity.text));
+                self.add_missed(|| format!("{place}{}", oddity.text));
                 continue;
             }
-            self.report(oddity.kind, || format!("{place}{}", oddity.text));
+            self.add_finding(oddity.kind, || format!("{place}{}", oddity.text));
         }
-        if survey.cut {
-            self.miss(|| format!("{place}the entries after the limit were not scanned"));
+        if survey.is_incomplete {
+            self.add_missed(|| format!("{place}the entries after the limit were not scanned"));
         }
-        let archive = Archive { is_cut: survey.is_cut, depth, ..self.overview(&place, &survey.entries) };
+        let archive = ArchiveTraits { is_cut: survey.ends_before_directory, depth, ..self.report_entries(&place, &survey.entries) };
         for entry in &survey.entries {
             if self.stopped {
                 return;
             }
-            let record = record.with(Step::Record(entry.name.clone()));
-            self.entry(record, entry, Cow::Borrowed(entry.stored(bytes)), archive);
+            let record = record.join_step(PlaceStep::Record(entry.name.clone()));
+            self.scan_entry(record, entry, Cow::Borrowed(entry.stored(bytes)), archive);
         }
     }
 
     /// Reports irregularities of the entries of an archive as a whole.
-    pub(super) fn overview(&mut self, place: &str, entries: &[Entry]) -> Archive {
+    pub(super) fn report_entries(&mut self, place: &str, entries: &[Entry]) -> ArchiveTraits {
         let roots: Vec<&Entry> = entries.iter().filter(|entry| is_named(&entry.name, "data.pkl")).collect();
         if let [first, second, ..] = roots.as_slice()
             && first.name != second.name
         {
             let (first, second) = (first.name.escape_debug(), second.name.escape_debug());
-            self.report("roots", || {
+            self.add_finding("roots", || {
                 format!("{place}`{first}` and `{second}` are both the root of a checkpoint")
             });
         }
-        let twins = root(entries).and_then(|root| zip::twins(entries, root));
+        let twins = archive_root(entries).and_then(|root| zip::find_case_duplicate(entries, root));
         if let Some((first, second)) = twins.filter(|_| roots.len() == 1) {
-            let error = Error::Twins { first: first.to_owned(), second: second.to_owned() };
-            self.report("duplicate", || format!("{place}{error}"));
+            let error = Error::CaseInsensitiveDuplicate { first: first.to_owned(), second: second.to_owned() };
+            self.add_finding("duplicate", || format!("{place}{error}"));
         }
         let is_checkpoint = !roots.is_empty();
         let sums = entries.iter().any(|entry| entry.crc != 0);
         if !sums && !entries.is_empty() {
-            self.note(|| format!("{place}the archive has no checksums"));
+            self.add_note(|| format!("{place}the archive has no checksums"));
         }
         if entries.iter().any(|entry| entry.name.ends_with(".data/extern_modules")) {
             let sources = entries.iter().filter(|entry| is_package_source(entry)).count();
             if sources > 0 {
-                self.miss(|| {
+                self.add_missed(|| {
                     format!("{place}`torch.package` runs its Python code ({sources} records), which is not scanned")
                 });
             }
         }
-        Archive { is_checkpoint, sums, is_cut: false, depth: 0 }
+        ArchiveTraits { is_checkpoint, has_checksums: sums, is_cut: false, depth: 0 }
     }
 
     /// Scans one entry, whose bytes in the archive are `stored`.
-    pub(super) fn entry(&mut self, record: Place, entry: &Entry, stored: Cow<'a, [u8]>, archive: Archive) {
-        let Archive { is_checkpoint, sums, is_cut, depth } = archive;
+    pub(super) fn scan_entry(&mut self, record: PicklePlace, entry: &Entry, stored: Cow<'a, [u8]>, archive: ArchiveTraits) {
+        let ArchiveTraits { is_checkpoint, has_checksums: sums, is_cut, depth } = archive;
         if stored.is_empty() {
             return;
         }
         let pickle = is_pickle(&entry.name);
         if !matches!(entry.method, Method::Stored | Method::Deflated) {
-            return self.miss(|| format!("{record}: its compression method is not supported"));
+            return self.add_missed(|| format!("{record}: its compression method is not supported"));
         }
         if sums && !is_cut && (pickle || self.checksums) {
-            self.compare(&record, entry, &stored);
+            self.compare_checksum(&record, entry, &stored);
         }
         let is_code = is_code(&entry.name);
-        if !(pickle || is_code || self.holds_something(&record, &stored, entry.method)) {
+        if !(pickle || is_code || self.may_have_scannable_format(&record, &stored, entry.method)) {
             return;
         }
         let content = match entry.method {
             Method::Stored => stored,
-            _ => match self.inflated(&record, entry, &stored, is_cut) {
+            _ => match self.inflate_entry(&record, entry, &stored, is_cut) {
                 Some(bytes) => Cow::Owned(bytes),
                 None => return,
             },
@@ -143,66 +143,66 @@ impl<'a> Scanner<'a> {
         if is_code {
             let uses = script::uses_in_code(&content, &mut self.budget);
             if !self.budget.spend(content.len() as u64) {
-                self.miss(|| format!("{record}: the limit on the work for one file was reached"));
+                self.add_missed(|| format!("{record}: the limit on the work for one file was reached"));
             }
-            return self.keep(&record, 0, uses, None);
+            return self.add_pickle(&record, 0, uses, None);
         }
         if is_named(&entry.name, "bytecode.pkl") {
             let uses = script::uses_in_bytecode(&content, &mut self.budget);
-            self.keep(&record, 0, uses, None);
+            self.add_pickle(&record, 0, uses, None);
         }
-        let expected = pickle || (!is_checkpoint && pickle::run(&content, &mut Budget::new(0)).matters);
-        self.work.push_back(Item { record, bytes: content, depth: depth.saturating_add(1), expected });
+        let expected = pickle || (!is_checkpoint && pickle::scan_pickle(&content, &mut ScanBudget::new(0)).may_execute);
+        self.work.push_back(ScanItem { record, bytes: content, depth: depth.saturating_add(1), is_pickle_expected: expected });
     }
 
     /// Returns true if the first bytes of a record, inflated if necessary, may be a format that is scanned.
-    fn holds_something(&mut self, record: &Place, stored: &[u8], method: Method) -> bool {
-        let start = peek(stored, method);
-        if recognise::is_archive(&start) || is_array_or_packed(&start) || tar::recognises(&start) {
+    fn may_have_scannable_format(&mut self, record: &PicklePlace, stored: &[u8], method: Method) -> bool {
+        let start = content_start(stored, method);
+        if zip_detection::is_archive(&start) || is_array_or_packed(&start) || tar::recognises(&start) {
             return true;
         }
         if !self.budget.spend(start.len().min(usize::try_from(PEEK).unwrap_or(usize::MAX)) as u64) {
-            self.miss(|| format!("{record}: the limit on the work for one file was reached"));
+            self.add_missed(|| format!("{record}: the limit on the work for one file was reached"));
             return false;
         }
-        let found = pickle::run(&start, &mut Budget::new(0));
+        let found = pickle::scan_pickle(&start, &mut ScanBudget::new(0));
         let ends_early = found.error.is_some_and(|error| {
             matches!(error.kind, ErrorKind::NoStop | ErrorKind::NoNewline | ErrorKind::Truncated { .. })
         });
-        found.matters || (method == Method::Deflated && ends_early && start.len() as u64 >= PEEK)
+        found.may_execute || (method == Method::Deflated && ends_early && start.len() as u64 >= PEEK)
     }
 
     /// Inflates a record into memory; `None` if the records of the file together exceed the limit.
-    fn inflated(&mut self, record: &Place, entry: &Entry, stored: &[u8], is_cut: bool) -> Option<Vec<u8>> {
-        let most = self.room.min(INFLATED_MAX);
+    fn inflate_entry(&mut self, record: &PicklePlace, entry: &Entry, stored: &[u8], is_cut: bool) -> Option<Vec<u8>> {
+        let most = self.unpack_budget.min(INFLATED_MAX);
         if is_cut {
-            let bytes = start(stored, most.min(DAMAGED_MAX));
-            self.room = self.room.saturating_sub(bytes.len() as u64);
+            let bytes = inflate_prefix(stored, most.min(DAMAGED_MAX));
+            self.unpack_budget = self.unpack_budget.saturating_sub(bytes.len() as u64);
             return Some(bytes);
         }
         let bytes = (entry.len <= most).then(|| {
-            inflate::to_memory(stored, entry).unwrap_or_else(|error| {
-                self.report("damaged", || error.to_string());
+            inflate::inflate_to_memory(stored, entry).unwrap_or_else(|error| {
+                self.add_finding("damaged", || error.to_string());
                 // The intact part of a damaged record is scanned as well.
-                start(stored, DAMAGED_MAX)
+                inflate_prefix(stored, DAMAGED_MAX)
             })
         });
-        let left = bytes.as_ref().and_then(|bytes| self.room.checked_sub(bytes.len() as u64));
+        let left = bytes.as_ref().and_then(|bytes| self.unpack_budget.checked_sub(bytes.len() as u64));
         let Some(left) = left else {
             let why = "the archive inflates to more than the limit; unpack it and scan its files";
-            self.miss(|| format!("{record}: {why}"));
+            self.add_missed(|| format!("{record}: {why}"));
             return None;
         };
-        self.room = left;
+        self.unpack_budget = left;
         self.budget.add(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64));
         bytes
     }
 
-    fn compare(&mut self, record: &Place, entry: &Entry, stored: &[u8]) {
+    fn compare_checksum(&mut self, record: &PicklePlace, entry: &Entry, stored: &[u8]) {
         let Some(found) = self.crc(stored, entry.method) else { return };
         if found != entry.crc {
             let expected = entry.crc;
-            self.report("checksum", || {
+            self.add_finding("checksum", || {
                 format!("the CRC-32 of {record} is {found:08x}, the archive records {expected:08x}")
             });
         }
@@ -240,7 +240,7 @@ fn is_pickle(name: &str) -> bool {
 }
 
 /// Returns the root folder of an archive, with its slash, if the archive is a checkpoint.
-pub(super) fn root(entries: &[Entry]) -> Option<&str> {
+pub(super) fn archive_root(entries: &[Entry]) -> Option<&str> {
     let root = entries.iter().find(|entry| is_named(&entry.name, "data.pkl"))?;
     root.name.get(..root.name.len().checked_sub("data.pkl".len())?)
 }
@@ -259,19 +259,19 @@ fn is_package_source(entry: &Entry) -> bool {
 }
 
 fn is_array_or_packed(bytes: &[u8]) -> bool {
-    bytes.starts_with(NUMPY) || packed::recognise(bytes).is_some()
+    bytes.starts_with(NPY_MAGIC) || compressed::recognise(bytes).is_some()
 }
 
 /// Returns the first bytes of a record's content.
-fn peek(stored: &[u8], method: Method) -> Cow<'_, [u8]> {
+fn content_start(stored: &[u8], method: Method) -> Cow<'_, [u8]> {
     if method != Method::Deflated {
         return Cow::Borrowed(stored);
     }
-    Cow::Owned(start(stored, PEEK))
+    Cow::Owned(inflate_prefix(stored, PEEK))
 }
 
 /// Inflates at most `most` bytes of a record; empty if it cannot be inflated.
-fn start(stored: &[u8], most: u64) -> Vec<u8> {
+fn inflate_prefix(stored: &[u8], most: u64) -> Vec<u8> {
     let mut start = Vec::new();
     let _ = DeflateDecoder::new(stored).take(most).read_to_end(&mut start);
     start

@@ -3,26 +3,26 @@
 //! A pickle of a megabyte can name a hundred thousand globals, call each of them a hundred thousand times, and nest
 //! other pickles. The work and the report stay in proportion to the file, and omitted entries are counted.
 
-use pickle_vm::Limits;
+use pickle_vm::PickleLimits;
 
 /// Work per byte of a file, plus a constant. Records may share bytes, and joblib's files are read twice.
-const TIMES: u64 = 8;
-const WORK: u64 = 16 << 20;
+const WORK_PER_BYTE: u64 = 8;
+const WORK_BASE: u64 = 16 << 20;
 /// Instructions per byte of the file, plus a constant: for one pickle, and for all pickles of the file together. A
 /// kilobyte can be decompressed to a million instructions, each of which creates an object.
-const OPCODES_TIMES: u64 = 2;
-const OPCODES: u64 = 8 << 20;
-const ALL_OPCODES_TIMES: u64 = 8;
-const ALL_OPCODES: u64 = 16 << 20;
+const OPCODES_PER_BYTE: u64 = 2;
+const OPCODES_BASE: u64 = 8 << 20;
+const ALL_OPCODES_PER_BYTE: u64 = 8;
+const ALL_OPCODES_BASE: u64 = 16 << 20;
 /// Maximum number of bytes of calls, irregularities and reasons in one report.
-const TEXT: usize = 1 << 20;
+const REPORT_LEN_MAX: usize = 1 << 20;
 /// Maximum length in bytes of one such text, and of one name.
-const TEXT_EACH: usize = 1000;
-const NAME: usize = 200;
+const REPORT_TEXT_LEN_MAX: usize = 1000;
+const REPORT_NAME_LEN_MAX: usize = 200;
 
 /// The unused part of a file's scan budget.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct ScanBudget {
     /// Units of work left: bytes to read, names to compare, parts of calls to visit.
     work: u64,
     /// Bytes of report text left.
@@ -33,35 +33,35 @@ pub(super) struct Budget {
     all_opcodes: u64,
 }
 
-impl Budget {
+impl ScanBudget {
     /// Creates the budget for a file of `len` bytes.
     pub(super) fn new(len: u64) -> Self {
         Self {
-            work: len.saturating_mul(TIMES).saturating_add(WORK),
-            text: TEXT,
-            opcodes: len.saturating_mul(OPCODES_TIMES).saturating_add(OPCODES),
-            all_opcodes: len.saturating_mul(ALL_OPCODES_TIMES).saturating_add(ALL_OPCODES),
+            work: len.saturating_mul(WORK_PER_BYTE).saturating_add(WORK_BASE),
+            text: REPORT_LEN_MAX,
+            opcodes: len.saturating_mul(OPCODES_PER_BYTE).saturating_add(OPCODES_BASE),
+            all_opcodes: len.saturating_mul(ALL_OPCODES_PER_BYTE).saturating_add(ALL_OPCODES_BASE),
         }
     }
 
     /// Moves the budget out and leaves an empty one.
-    pub(super) fn take(&mut self) -> Self {
+    pub(super) fn take_all(&mut self) -> Self {
         std::mem::replace(self, Self { work: 0, text: 0, opcodes: 0, all_opcodes: 0 })
     }
 
     /// Adds the work for `len` decompressed bytes.
     pub(super) fn add(&mut self, len: u64) {
-        self.work = self.work.saturating_add(len.saturating_mul(TIMES));
+        self.work = self.work.saturating_add(len.saturating_mul(WORK_PER_BYTE));
     }
 
     /// Returns the machine limits for the next pickle.
-    pub(super) fn limits(&self) -> Limits {
-        let limits = Limits::default();
-        Limits { opcodes: limits.opcodes.min(self.opcodes).min(self.all_opcodes), ..limits }
+    pub(super) fn limits(&self) -> PickleLimits {
+        let limits = PickleLimits::default();
+        PickleLimits { opcodes: limits.opcodes.min(self.opcodes).min(self.all_opcodes), ..limits }
     }
 
     /// Deducts the instructions that were executed.
-    pub(super) fn executed(&mut self, opcodes: u64) {
+    pub(super) fn spend_opcodes(&mut self, opcodes: u64) {
         self.all_opcodes = self.all_opcodes.saturating_sub(opcodes);
     }
 
@@ -73,22 +73,22 @@ impl Budget {
     }
 
     /// Truncates a text for the report; `None` if the report is full.
-    pub(super) fn text(&mut self, text: impl FnOnce() -> String) -> Option<String> {
+    pub(super) fn spend_text(&mut self, text: impl FnOnce() -> String) -> Option<String> {
         if self.text == 0 {
             return None;
         }
-        let text = cut(text(), TEXT_EACH);
+        let text = truncate_text(text(), REPORT_TEXT_LEN_MAX);
         self.text = self.text.saturating_sub(text.len());
         Some(text)
     }
 }
 
 /// Truncates a name for the report.
-pub(super) fn shortened(name: String) -> String {
-    cut(name, NAME)
+pub(super) fn truncate_name(name: String) -> String {
+    truncate_text(name, REPORT_NAME_LEN_MAX)
 }
 
-fn cut(mut text: String, most: usize) -> String {
+fn truncate_text(mut text: String, most: usize) -> String {
     let len = text.len();
     if len > most {
         let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
@@ -104,32 +104,32 @@ mod tests {
 
     #[test]
     fn work_and_text_end() {
-        let mut budget = Budget::new(1);
-        assert!(budget.spend(WORK) && budget.spend(TIMES) && !budget.spend(1));
+        let mut budget = ScanBudget::new(1);
+        assert!(budget.spend(WORK_BASE) && budget.spend(WORK_PER_BYTE) && !budget.spend(1));
         let mut kept = 0;
-        while let Some(text) = budget.text(|| "é".repeat(5000)) {
+        while let Some(text) = budget.spend_text(|| "é".repeat(5000)) {
             assert_eq!(text, format!("{}… (10000 bytes)", "é".repeat(500)));
             kept += text.len();
         }
-        assert!((TEXT..TEXT + 2000).contains(&kept));
-        assert_eq!(shortened("short".to_owned()), "short");
-        assert_eq!(shortened("a".repeat(NAME)), "a".repeat(NAME));
+        assert!((REPORT_LEN_MAX..REPORT_LEN_MAX + 2000).contains(&kept));
+        assert_eq!(truncate_name("short".to_owned()), "short");
+        assert_eq!(truncate_name("a".repeat(REPORT_NAME_LEN_MAX)), "a".repeat(REPORT_NAME_LEN_MAX));
         budget.add(2);
-        assert!(budget.spend(2 * TIMES) && !budget.spend(1), "what was decompressed may be read");
+        assert!(budget.spend(2 * WORK_PER_BYTE) && !budget.spend(1), "what was decompressed may be read");
     }
 
     #[test]
     fn the_instructions_depend_on_the_size_of_the_file() {
-        let mut budget = Budget::new(100);
+        let mut budget = ScanBudget::new(100);
         // Decompressed bytes do not add instructions.
         budget.add(1 << 30);
         assert_eq!(budget.limits().opcodes, 200 + (8 << 20));
-        budget.executed(10 << 20);
+        budget.spend_opcodes(10 << 20);
         assert_eq!(budget.limits().opcodes, 800 + (6 << 20));
-        let read = |budget: &mut Budget| super::super::pickle::run(b"\x80\x02]]].", budget).error;
+        let read = |budget: &mut ScanBudget| super::super::pickle::scan_pickle(b"\x80\x02]]].", budget).error;
         assert_eq!(read(&mut budget), None);
         assert_eq!(budget.limits().opcodes, 800 + (6 << 20) - 5);
-        budget.executed(796 + (6 << 20));
+        budget.spend_opcodes(796 + (6 << 20));
         let error = read(&mut budget).expect("4 of 5 are left, less one");
         assert!(error.to_string().contains("opcodes"), "{error}");
     }

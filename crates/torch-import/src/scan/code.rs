@@ -2,7 +2,7 @@
 
 use byte_source::Blob;
 
-use super::budget::Budget;
+use super::budget::ScanBudget;
 use super::script;
 use crate::container::zip::is_code;
 use crate::{Container, Error, Global, Result};
@@ -31,6 +31,6 @@ impl Container {
 
 /// Returns the operators and classes in a text of TorchScript code that are not PyTorch's own harmless ones.
 fn globals(code: &[u8]) -> impl Iterator<Item = Global> {
-    let mut budget = Budget::new(code.len() as u64);
+    let mut budget = ScanBudget::new(code.len() as u64);
     script::uses_in_code(code, &mut budget).into_iter().map(|used| used.global)
 }

@@ -8,7 +8,7 @@ use pickle_vm::{Heap, ObjectId};
 use crate::globals::is_array_wrapper;
 
 /// The data that follow the BUILD of an array's description.
-pub(super) enum Elements {
+pub(super) enum ArrayElements {
     /// Length of the elements in bytes, and a flag that is true if padding precedes them: one byte with the length of
     /// the padding, then the padding.
     Bytes(u64, bool),
@@ -20,12 +20,12 @@ pub(super) enum Elements {
 
 /// Returns true for a class of joblib before 0.10. `joblib.load` replaces its instances by arrays from other files,
 /// with `numpy.load(…, allow_pickle=True)`.
-pub(super) fn is_in_another_file((module, name): (&str, &str)) -> bool {
+pub(super) fn is_external_array((module, name): (&str, &str)) -> bool {
     matches!(name, "NDArrayWrapper" | "ZNDArrayWrapper") && module.contains("joblib.numpy_pickle")
 }
 
 /// Returns the data that follow if the object changed by the last BUILD is the description of an array.
-pub(super) fn elements(heap: &Heap<'_>, id: ObjectId) -> Option<Elements> {
+pub(super) fn elements_after_build(heap: &Heap<'_>, id: ObjectId) -> Option<ArrayElements> {
     let instance = heap.instance(id)?;
     let first = heap.items(instance.args).and_then(|args| args.first().copied());
     let mut classes = [Some(instance.callable), first].into_iter().flatten();
@@ -38,28 +38,28 @@ pub(super) fn elements(heap: &Heap<'_>, id: ObjectId) -> Option<Elements> {
         let mut values = entries.flat_map(|entries| entries.iter().rev());
         values.find(|(key, _)| heap.text(*key).is_some_and(|key| key == name)).map(|(_, value)| *value)
     };
-    let Some(item) = attribute("dtype").and_then(|dtype| item(heap, dtype)) else {
-        return Some(Elements::Unknown);
+    let Some(item) = attribute("dtype").and_then(|dtype| element_kind(heap, dtype)) else {
+        return Some(ArrayElements::Unknown);
     };
-    let Item::Bytes(size) = item else { return Some(Elements::Pickle) };
+    let ElementKind::Bytes(size) = item else { return Some(ArrayElements::Pickle) };
     let shape = attribute("shape").and_then(|shape| heap.items(shape));
     let count = shape.and_then(|shape| {
         shape.iter().try_fold(1_u64, |count, dim| count.checked_mul(u64::try_from(heap.int(*dim)?).ok()?))
     });
     let padded = attribute("numpy_array_alignment_bytes").is_some_and(|bytes| !heap.is_none(bytes));
     let bytes = count.and_then(|count| count.checked_mul(size));
-    Some(bytes.map_or(Elements::Unknown, |bytes| Elements::Bytes(bytes, padded)))
+    Some(bytes.map_or(ArrayElements::Unknown, |bytes| ArrayElements::Bytes(bytes, padded)))
 }
 
 /// An element of an array.
 #[derive(Clone, Copy)]
-enum Item {
+enum ElementKind {
     Bytes(u64),
     Object,
 }
 
 /// Returns the kind of the elements of `numpy.dtype(code, …)`; `None` if the code does not determine it.
-fn item(heap: &Heap<'_>, id: ObjectId) -> Option<Item> {
+fn element_kind(heap: &Heap<'_>, id: ObjectId) -> Option<ElementKind> {
     let instance = heap.instance(id)?;
     if heap.global(instance.callable) != Some(("numpy", "dtype")) {
         return None;
@@ -69,13 +69,13 @@ fn item(heap: &Heap<'_>, id: ObjectId) -> Option<Item> {
     let kind = code.chars().next()?;
     let size = || code.get(1..)?.parse::<u64>().ok();
     let mut item = match kind {
-        'O' => Item::Object,
-        'b' | 'i' | 'u' | 'f' | 'c' | 'S' | 'V' | 'M' | 'm' => Item::Bytes(size()?),
-        'U' => Item::Bytes(size()?.checked_mul(4)?),
+        'O' => ElementKind::Object,
+        'b' | 'i' | 'u' | 'f' | 'c' | 'S' | 'V' | 'M' | 'm' => ElementKind::Bytes(size()?),
+        'U' => ElementKind::Bytes(size()?.checked_mul(4)?),
         _ => return None,
     };
     for state in instance.state() {
-        item = with_state(heap, kind, item, heap.items(*state)?)?;
+        item = element_kind_with_state(heap, kind, item, heap.items(*state)?)?;
     }
     Some(item)
 }
@@ -86,16 +86,16 @@ const HAS_OBJECT: i64 = 1;
 /// Returns the kind of the elements after the dtype's state `(3, order, subarray, names, fields, size, alignment,
 /// flags)`, or version 4 with metadata at the end; `None` if the state contradicts the code. NumPy trusts the flags,
 /// even against the code and the fields.
-fn with_state(heap: &Heap<'_>, kind: char, item: Item, state: &[ObjectId]) -> Option<Item> {
+fn element_kind_with_state(heap: &Heap<'_>, kind: char, item: ElementKind, state: &[ObjectId]) -> Option<ElementKind> {
     let &[version, _, subarray, _, _, size, _, flags, ..] = state else { return None };
     if !matches!(heap.int(version)?, 3 | 4) || !heap.is_none(subarray) {
         return None;
     }
     let size = heap.int(size)?;
     match (item, heap.int(flags)? & HAS_OBJECT != 0) {
-        (Item::Object, true) => Some(Item::Object),
-        (Item::Bytes(_), true) if kind == 'V' => Some(Item::Object),
-        (Item::Bytes(bytes), false) => {
+        (ElementKind::Object, true) => Some(ElementKind::Object),
+        (ElementKind::Bytes(_), true) if kind == 'V' => Some(ElementKind::Object),
+        (ElementKind::Bytes(bytes), false) => {
             // The code determines the size of a number.
             let is_number = size < 0 && !matches!(kind, 'S' | 'U' | 'V');
             (is_number || u64::try_from(size) == Ok(bytes)).then_some(item)

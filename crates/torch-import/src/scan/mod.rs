@@ -9,12 +9,12 @@
 mod archive;
 mod budget;
 mod code;
-mod doubt;
+mod cpython_errors;
 pub(crate) mod joblib;
 mod operators;
-mod packed;
+mod compressed;
 mod pickle;
-mod recognise;
+mod zip_detection;
 mod remote;
 mod report;
 mod scanner;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use byte_source::{MappedFile, Observer, Source};
 
-pub use self::report::{Call, Finding, Omitted, Place, Scan, ScannedPickle, Step, Use};
+pub use self::report::{GlobalCall, Finding, OmittedCounts, PicklePlace, Scan, ScannedPickle, PlaceStep, GlobalUse};
 use self::scanner::Scanner;
 use crate::Result;
 use crate::container::inflate;
@@ -52,11 +52,11 @@ impl Scan {
         let local = match source.in_memory() {
             Some(_) => Arc::clone(source),
             None if checksums => Arc::new(inflate::local_copy(&**source)?),
-            None => match remote::scan(source, observer)? {
+            None => match remote::scan_remote(source, observer)? {
                 Ok(scan) => return Ok(scan),
                 Err(kept) => Arc::new(inflate::local_copy(&kept)?),
             },
         };
-        Scanner::of_source(&*local, checksums, observer)?.run(&local)
+        Scanner::for_source(&*local, checksums, observer)?.run(&local)
     }
 }

@@ -7,13 +7,13 @@
 use crate::Risk;
 
 /// Namespaces of operators and classes that are part of PyTorch.
-const OWN: &str = "_native _quantized aten cuda inductor inductor_prims metal metal_prepacked mkl mkldnn mkldnn_prepacked \
+const PYTORCH_NAMESPACES: &str = "_native _quantized aten cuda inductor inductor_prims metal metal_prepacked mkl mkldnn mkldnn_prepacked \
                    onednn onnx prepacked prim prims profiler quantization quantized rngprims rnn sparse static_runtime \
                    vulkan vulkan_prepacked xnnpack";
 
 /// Operators that read or write files or call into Python, and classes that open files and connections.
-const DANGEROUS: &[(&str, &str)] = &[
-    ("aten", FILES),
+const DANGEROUS_OPERATORS: &[(&str, &str)] = &[
+    ("aten", ATEN_FILE_OPERATORS),
     ("prim", "IgnoredPythonOp PythonOp"),
     ("debugprims", "load_tensor"),
     ("dist_c10d", "FileStore HashStore PrefixStore ProcessGroup Store TCPStore"),
@@ -26,15 +26,15 @@ const DANGEROUS: &[(&str, &str)] = &[
 ];
 
 /// File operators of `aten`, which are also methods of every value.
-const FILES: &str = "from_file save";
+const ATEN_FILE_OPERATORS: &str = "from_file save";
 
 /// Returns the risk of running an operator, or of creating an object of a class.
-pub(super) fn risk(namespace: &str, name: &str) -> Risk {
+pub(super) fn operator_risk(namespace: &str, name: &str) -> Risk {
     let has = |words: &str, word: &str| words.split(' ').any(|other| other == word);
-    let listed = DANGEROUS.iter().find(|(listed, _)| *listed == namespace);
+    let listed = DANGEROUS_OPERATORS.iter().find(|(listed, _)| *listed == namespace);
     if listed.is_some_and(|(_, names)| has(names, name)) {
         Risk::Dangerous
-    } else if has(OWN, namespace) {
+    } else if has(PYTORCH_NAMESPACES, namespace) {
         Risk::Known
     } else {
         Risk::Unknown
@@ -43,5 +43,5 @@ pub(super) fn risk(namespace: &str, name: &str) -> Risk {
 
 /// Returns true if a method of this name reads or writes a file, for any receiver.
 pub(super) fn is_file_method(name: &str) -> bool {
-    FILES.split(' ').any(|other| other == name)
+    ATEN_FILE_OPERATORS.split(' ').any(|other| other == name)
 }

@@ -7,41 +7,41 @@ use pickle_vm::{
     Arg, Error, ErrorKind, Heap, Instance, Instruction, Machine, Object, ObjectId, Opcode, Reader,
 };
 
-use super::budget::{Budget, shortened};
-use super::doubt::{self, After};
-use super::joblib::{self, Elements};
-use super::{Call, Use, recognise};
+use super::budget::{ScanBudget, truncate_name};
+use super::cpython_errors::{self, After};
+use super::joblib::{self, ArrayElements};
+use super::{GlobalCall, GlobalUse, zip_detection};
 use crate::container::legacy;
-use crate::globals::{LOADS, Uses, is_array_wrapper};
+use crate::globals::{LOAD_FROM_BYTES, RiskContext, is_array_wrapper};
 use crate::{Global, Risk, encoded};
 
 /// Maximum number of calls kept per global.
 const CALLS_MAX: usize = 8;
 /// Maximum number of irregularities kept per pickle.
-const ODDITIES_MAX: usize = 16;
+const IRREGULARITIES_MAX: usize = 16;
 /// Maximum depth to which calls of the results of calls are followed.
-const CALLS_OF_CALLS: usize = 8;
+const CALL_DEPTH_MAX: usize = 8;
 
 /// The findings in one pickle.
-pub(super) struct Found<'p> {
-    pub(super) uses: Vec<Use>,
-    pub(super) nested: Vec<Nested<'p>>,
+pub(super) struct PickleFindings<'p> {
+    pub(super) uses: Vec<GlobalUse>,
+    pub(super) nested: Vec<NestedBytes<'p>>,
     /// Irregularities of the pickle, as clauses.
-    pub(super) oddities: Vec<String>,
+    pub(super) irregularity_texts: Vec<String>,
     /// Reasons why parts were not scanned, as clauses.
     pub(super) missed: Vec<&'static str>,
     pub(super) error: Option<Error>,
     /// Bytes read, up to and including STOP, or up to the error.
-    pub(super) read: u64,
+    pub(super) bytes_read: u64,
     /// True if the root object is the magic number of a legacy checkpoint.
     pub(super) is_magic: bool,
     /// True if Python may execute something in the bytes. If false, an error ends them before the first call, in
     /// Python's unpicklers too.
-    pub(super) matters: bool,
+    pub(super) may_execute: bool,
 }
 
 /// A byte string in a pickle.
-pub(super) struct Nested<'p> {
+pub(super) struct NestedBytes<'p> {
     /// Offset at which the byte string is created, in bytes from the start of the pickle.
     pub(super) at: u64,
     pub(super) bytes: Cow<'p, [u8]>,
@@ -50,52 +50,52 @@ pub(super) struct Nested<'p> {
 }
 
 /// A BUILD instruction: its offset, its target object, and the state.
-struct Build {
+struct BuildInstruction {
     offset: u64,
     target: ObjectId,
     state: ObjectId,
 }
 
 /// The machine and its records after running a pickle.
-struct Ran<'p> {
+struct PickleRun<'p> {
     reader: Reader<'p>,
     machine: Machine<'p>,
-    builds: Vec<Build>,
+    builds: Vec<BuildInstruction>,
     root: Option<ObjectId>,
     error: Option<Error>,
     /// Pickles of object arrays in joblib's files.
-    objects: Vec<Nested<'p>>,
+    objects: Vec<NestedBytes<'p>>,
     missed: Vec<&'static str>,
 }
 
 /// Scans the pickle at the start of `bytes`.
-pub(super) fn run<'p>(bytes: &'p [u8], budget: &mut Budget) -> Found<'p> {
-    let ran = Ran::new(bytes, false, budget);
+pub(super) fn scan_pickle<'p>(bytes: &'p [u8], budget: &mut ScanBudget) -> PickleFindings<'p> {
+    let ran = PickleRun::new(bytes, false, budget);
     let heap = ran.machine.heap();
     if !heap.ids().any(|id| heap.global(id).is_some_and(is_array_wrapper)) {
-        return ran.found(bytes, budget);
+        return ran.into_findings(bytes, budget);
     }
     // joblib reads the elements of arrays between two instructions. Every other unpickler reads the elements as
     // instructions, and stops at the end of the pickle of an object array.
-    let mut plain = ran.found(bytes, budget);
-    let mut found = Ran::new(bytes, true, budget).found(bytes, budget);
+    let mut plain = ran.into_findings(bytes, budget);
+    let mut found = PickleRun::new(bytes, true, budget).into_findings(bytes, budget);
     if plain.error.is_none() && found.error.is_some() {
         // No elements follow, so the file is not one of joblib.
         std::mem::swap(&mut plain, &mut found);
     }
-    let names = |used: &Use| (used.global.module.clone(), used.global.name.clone());
+    let names = |used: &GlobalUse| (used.global.module.clone(), used.global.name.clone());
     let listed: HashSet<(String, String)> = found.uses.iter().map(names).collect();
     // Names read from array elements are mostly noise.
     let risky = plain.uses.into_iter().filter(|used| !used.after_error && used.risk == Risk::Dangerous);
     let others = risky.filter(|used| !listed.contains(&names(used)));
     found.uses.extend(others);
     found.nested.extend(plain.nested.into_iter().filter(|nested| nested.is_loaded));
-    found.oddities.extend(plain.oddities);
+    found.irregularity_texts.extend(plain.irregularity_texts);
     found
 }
 
-impl<'p> Ran<'p> {
-    fn new(bytes: &'p [u8], with_arrays: bool, budget: &mut Budget) -> Self {
+impl<'p> PickleRun<'p> {
+    fn new(bytes: &'p [u8], with_arrays: bool, budget: &mut ScanBudget) -> Self {
         let mut ran = Self {
             reader: Reader::new(bytes),
             machine: Machine::new(budget.limits()),
@@ -117,16 +117,16 @@ impl<'p> Ran<'p> {
                     break;
                 }
             }
-            if with_arrays && ran.builds.last().is_some_and(|build| build.offset == ran.last()) {
-                ran.pass_elements(bytes);
+            if with_arrays && ran.builds.last().is_some_and(|build| build.offset == ran.last_build_offset()) {
+                ran.skip_elements(bytes);
             }
         }
-        budget.executed(ran.machine.opcodes());
+        budget.spend_opcodes(ran.machine.opcodes());
         ran
     }
 
     /// Returns the offset of the last instruction, assuming that it is a BUILD of one byte.
-    fn last(&self) -> u64 {
+    fn last_build_offset(&self) -> u64 {
         self.reader.offset().saturating_sub(1)
     }
 
@@ -134,32 +134,32 @@ impl<'p> Ran<'p> {
         if instruction.opcode == Opcode::Build
             && let [.., target, state] = *self.machine.stack()
         {
-            self.builds.push(Build { offset: instruction.offset, target, state });
+            self.builds.push(BuildInstruction { offset: instruction.offset, target, state });
         }
         self.machine.step(instruction)
     }
 
     /// Skips the elements of an array that the last BUILD described.
-    fn pass_elements(&mut self, bytes: &'p [u8]) {
+    fn skip_elements(&mut self, bytes: &'p [u8]) {
         let Some(id) = self.machine.stack().last() else { return };
-        let Some(elements) = joblib::elements(self.machine.heap(), *id) else { return };
+        let Some(elements) = joblib::elements_after_build(self.machine.heap(), *id) else { return };
         let at = self.reader.offset();
         let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
         let passed = match elements {
-            Elements::Bytes(count, padded) => {
+            ArrayElements::Bytes(count, padded) => {
                 let padding =
                     if padded { rest.first().map_or(1, |len| u64::from(*len).saturating_add(1)) } else { 0 };
-                self.reader.pass_over(count.saturating_add(padding))
+                self.reader.skip_bytes(count.saturating_add(padding))
             }
-            Elements::Pickle => {
+            ArrayElements::Pickle => {
                 let mut reader = Reader::new(rest);
                 let whole = reader.by_ref().all(|instruction| instruction.is_ok());
                 let len = usize::try_from(reader.offset()).ok().filter(|_| whole);
                 let bytes = len.and_then(|len| rest.get(..len)).unwrap_or(rest);
-                self.objects.push(Nested { at, bytes: Cow::Borrowed(bytes), is_loaded: true });
-                whole && self.reader.pass_over(reader.offset())
+                self.objects.push(NestedBytes { at, bytes: Cow::Borrowed(bytes), is_loaded: true });
+                whole && self.reader.skip_bytes(reader.offset())
             }
-            Elements::Unknown => false,
+            ArrayElements::Unknown => false,
         };
         if !passed {
             self.missed.push(
@@ -169,7 +169,7 @@ impl<'p> Ran<'p> {
         }
     }
 
-    fn found(self, bytes: &'p [u8], budget: &mut Budget) -> Found<'p> {
+    fn into_findings(self, bytes: &'p [u8], budget: &mut ScanBudget) -> PickleFindings<'p> {
         let Self { reader, machine, builds, root, error, objects, mut missed } = self;
         let read = reader.offset();
         // The search for the end of an unterminated line reads all remaining bytes.
@@ -177,12 +177,12 @@ impl<'p> Ran<'p> {
         let cost = if without_end { bytes.len() as u64 } else { read.max(1) };
         let mut whole = budget.spend(cost);
         let heap = machine.heap();
-        if heap.ids().any(|id| heap.global(id).is_some_and(joblib::is_in_another_file)) {
+        if heap.ids().any(|id| heap.global(id).is_some_and(joblib::is_external_array)) {
             missed.push(
                 "`joblib.load` reads an array from another file, which may be a pickle; scan that file, too",
             );
         }
-        let mut names = Names::in_heap(heap, budget);
+        let mut names = GlobalUses::in_heap(heap, budget);
         let mut oddities = Vec::new();
         names.uses_of_instances(heap, &mut oddities);
         names.uses_of_builds(heap, &builds, &mut oddities);
@@ -195,41 +195,41 @@ impl<'p> Ran<'p> {
             Some(error) => {
                 let is_marked = bytes.first() == Some(&0x80);
                 // No call is possible without a name.
-                let goes_on = !doubt::python_stops(error, bytes);
+                let goes_on = !cpython_errors::python_stops(error, bytes);
                 let names_later = names.uses_after_error(After::new(bytes, reader, error));
                 (has_names && (is_marked || called)) || risky || (goes_on && (has_names || names_later))
             }
         };
-        whole &= names.whole;
-        oddities.truncate(ODDITIES_MAX);
+        whole &= names.within_budget;
+        oddities.truncate(IRREGULARITIES_MAX);
         let uses = names.uses;
         let mut nested = objects;
         whole &= find_nested(heap, budget, &mut nested);
         if !whole {
             missed.push("the limit on the work for one file was reached");
         }
-        let is_magic = root.and_then(|root| heap.long(root)?.to_i128()) == Some(legacy::MAGIC);
-        Found { uses, nested, oddities, missed, error, read, is_magic, matters }
+        let is_magic = root.and_then(|root| heap.long(root)?.to_i128()) == Some(legacy::LEGACY_MAGIC);
+        PickleFindings { uses, nested, irregularity_texts: oddities, missed, error, bytes_read: read, is_magic, may_execute: matters }
     }
 }
 
 /// The globals of a pickle by name, with their uses.
-struct Names<'b> {
-    uses: Vec<Use>,
+struct GlobalUses<'b> {
+    uses: Vec<GlobalUse>,
     places: HashMap<(String, String), usize>,
     /// Objects that are globals not known to be harmless, with the indices of their uses.
     risky: HashMap<ObjectId, usize>,
-    how: Uses,
-    budget: &'b mut Budget,
+    risk_context: RiskContext,
+    budget: &'b mut ScanBudget,
     /// True if the budget sufficed so far.
-    whole: bool,
+    within_budget: bool,
 }
 
-impl<'b> Names<'b> {
-    fn in_heap(heap: &Heap<'_>, budget: &'b mut Budget) -> Self {
-        let how = Uses::in_heap(heap);
+impl<'b> GlobalUses<'b> {
+    fn in_heap(heap: &Heap<'_>, budget: &'b mut ScanBudget) -> Self {
+        let how = RiskContext::in_heap(heap);
         let (places, risky) = (HashMap::new(), HashMap::new());
-        let mut names = Self { uses: Vec::new(), places, risky, how, budget, whole: true };
+        let mut names = Self { uses: Vec::new(), places, risky, risk_context: how, budget, within_budget: true };
         // Looks up by address first: a pickle can name many globals of a module whose name is a megabyte long.
         let mut known = HashMap::new();
         for id in heap.ids() {
@@ -237,7 +237,7 @@ impl<'b> Names<'b> {
             let address = (module.as_ptr(), module.len(), name.as_ptr(), name.len());
             let place = match known.get(&address) {
                 Some(place) => Some(*place),
-                None => names.place(module, name, heap.offset(id), false),
+                None => names.use_index(module, name, heap.offset(id), false),
             };
             let Some(place) = place else { continue };
             known.insert(address, place);
@@ -250,29 +250,29 @@ impl<'b> Names<'b> {
 
     /// Deducts `work` from the budget; returns false once it is exceeded.
     fn spend(&mut self, work: usize) -> bool {
-        self.whole = self.whole && self.budget.spend(work as u64);
-        self.whole
+        self.within_budget = self.within_budget && self.budget.spend(work as u64);
+        self.within_budget
     }
 
     /// Returns the index of a global in `uses`, adding the global if it is new; `None` if the budget is spent.
-    fn place(&mut self, module: &str, name: &str, offset: u64, after_error: bool) -> Option<usize> {
+    fn use_index(&mut self, module: &str, name: &str, offset: u64, after_error: bool) -> Option<usize> {
         if !self.spend(module.len().saturating_add(name.len())) {
             return None;
         }
         let next = self.uses.len();
         let place = *self.places.entry((module.to_owned(), name.to_owned())).or_insert(next);
         if place == next {
-            let mut global = Global::new(module, name, offset, self.how);
+            let mut global = Global::new(module, name, offset, self.risk_context);
             let risk = global.risk();
             for text in [&mut global.module, &mut global.name] {
-                *text = shortened(std::mem::take(text));
+                *text = truncate_name(std::mem::take(text));
             }
-            self.uses.push(Use { global, risk, calls: Vec::new(), more: 0, after_error });
+            self.uses.push(GlobalUse { global, risk, calls: Vec::new(), unlisted_calls: 0, after_error });
         }
         Some(place)
     }
 
-    fn call(
+    fn add_call(
         &mut self,
         place: usize,
         (opcode, offset): (Opcode, u64),
@@ -284,14 +284,14 @@ impl<'b> Names<'b> {
         let first = found.calls.iter().position(|call| !call.has_arguments);
         if let Some(first) = first.filter(|_| has_arguments && found.calls.len() >= CALLS_MAX) {
             found.calls.remove(first);
-            found.more = found.more.saturating_add(1);
+            found.unlisted_calls = found.unlisted_calls.saturating_add(1);
         }
         if found.calls.len() < CALLS_MAX
-            && let Some(text) = self.budget.text(text)
+            && let Some(text) = self.budget.spend_text(text)
         {
-            found.calls.push(Call { opcode: opcode.name(), offset, text, has_arguments });
+            found.calls.push(GlobalCall { opcode: opcode.name(), offset, text, has_arguments });
         } else {
-            found.more = found.more.saturating_add(1);
+            found.unlisted_calls = found.unlisted_calls.saturating_add(1);
         }
     }
 
@@ -306,13 +306,13 @@ impl<'b> Names<'b> {
                         return;
                     }
                     let given: Vec<ObjectId> = given.chain(more.iter().map(|(_, value)| *value)).collect();
-                    let called = self.called(heap, instance).map(|callable| (callable, !given.is_empty()));
+                    let called = self.called_global(heap, instance).map(|callable| (callable, !given.is_empty()));
                     for (part, has_arguments) in
                         called.into_iter().chain(given.iter().map(|part| (*part, false)))
                     {
                         if let Some(place) = self.risky.get(&part) {
-                            let at = (instance.how.opcode(), offset);
-                            self.call(*place, at, has_arguments, || heap.display(id).to_string());
+                            let at = (instance.construction.opcode(), offset);
+                            self.add_call(*place, at, has_arguments, || heap.display(id).to_string());
                         }
                     }
                 }
@@ -323,7 +323,7 @@ impl<'b> Names<'b> {
                     for part in heap.items(*pid).unwrap_or_default() {
                         if let Some(place) = self.risky.get(part) {
                             let at = (Opcode::BinPersId, offset);
-                            self.call(*place, at, false, || heap.display(*pid).to_string());
+                            self.add_call(*place, at, false, || heap.display(*pid).to_string());
                         }
                     }
                 }
@@ -334,16 +334,16 @@ impl<'b> Names<'b> {
                 }
                 _ => {}
             }
-            if oddities.len() > ODDITIES_MAX {
-                oddities.truncate(ODDITIES_MAX);
+            if oddities.len() > IRREGULARITIES_MAX {
+                oddities.truncate(IRREGULARITIES_MAX);
             }
         }
     }
 
     /// Returns the global that an instance calls, directly or as the result of a call.
-    fn called(&self, heap: &Heap<'_>, instance: &Instance) -> Option<ObjectId> {
+    fn called_global(&self, heap: &Heap<'_>, instance: &Instance) -> Option<ObjectId> {
         let mut callable = instance.callable;
-        for _ in 0..CALLS_OF_CALLS {
+        for _ in 0..CALL_DEPTH_MAX {
             match heap.instance(callable) {
                 Some(inner) => callable = inner.callable,
                 None => break,
@@ -352,8 +352,8 @@ impl<'b> Names<'b> {
         self.risky.contains_key(&callable).then_some(callable)
     }
 
-    fn uses_of_builds(&mut self, heap: &Heap<'_>, builds: &[Build], oddities: &mut Vec<String>) {
-        for Build { offset, target, state } in builds {
+    fn uses_of_builds(&mut self, heap: &Heap<'_>, builds: &[BuildInstruction], oddities: &mut Vec<String>) {
+        for BuildInstruction { offset, target, state } in builds {
             if let Some((module, name)) = heap.global(*target) {
                 let (module, name) = (module.escape_debug(), name.escape_debug());
                 oddities.push(format!("BUILD at 0x{offset:x} sets attributes of {module}.{name} itself"));
@@ -363,14 +363,14 @@ impl<'b> Names<'b> {
             if !self.spend(entries.fold(1, |sum, entries| entries.len().saturating_add(sum))) {
                 return;
             }
-            let inner = heap.instance(*target).and_then(|instance| self.called(heap, instance));
+            let inner = heap.instance(*target).and_then(|instance| self.called_global(heap, instance));
             // A dict, or a tuple of a dict and a dict of slots.
             let dicts = heap.items(*state).unwrap_or_default().iter().take(2).chain([state]);
             let values = dicts.filter_map(|dict| heap.entries(*dict)).flatten().map(|(_, value)| *value);
             let parts: Vec<ObjectId> = values.chain([*target, *state]).chain(inner).collect();
             for part in parts {
                 if let Some(place) = self.risky.get(&part) {
-                    self.call(*place, (Opcode::Build, *offset), false, || match heap.global(*target) {
+                    self.add_call(*place, (Opcode::Build, *offset), false, || match heap.global(*target) {
                         Some(_) => format!("{} with state {}", heap.display(*target), heap.display(*state)),
                         // The text of an instance includes its states.
                         None => heap.display(*target).to_string(),
@@ -390,12 +390,12 @@ impl<'b> Names<'b> {
             match (instruction.opcode, &instruction.arg) {
                 (_, Arg::Global { module, name }) => {
                     named = true;
-                    self.place(module, name, instruction.offset, true);
+                    self.use_index(module, name, instruction.offset, true);
                 }
                 (Opcode::StackGlobal, _) => {
                     named = true;
                     if let [Some(module), Some(name)] = &texts {
-                        self.place(&module.clone(), &name.clone(), instruction.offset, true);
+                        self.use_index(&module.clone(), &name.clone(), instruction.offset, true);
                     }
                 }
                 (Opcode::Ext1 | Opcode::Ext2 | Opcode::Ext4, _) => named = true,
@@ -409,7 +409,7 @@ impl<'b> Names<'b> {
                 }
                 _ => {}
             }
-            if !self.whole {
+            if !self.within_budget {
                 break;
             }
         }
@@ -421,11 +421,11 @@ impl<'b> Names<'b> {
 
 /// Collects the byte strings that are pickles or archives, and those that the pickle loads. Returns false if the budget
 /// was exceeded.
-fn find_nested<'p>(heap: &Heap<'p>, budget: &mut Budget, found: &mut Vec<Nested<'p>>) -> bool {
+fn find_nested<'p>(heap: &Heap<'p>, budget: &mut ScanBudget, found: &mut Vec<NestedBytes<'p>>) -> bool {
     // Byte strings that the pickle loads are scanned whatever their content, each once.
     let mut seen = HashSet::new();
     for id in heap.ids() {
-        let Some(instance) = heap.instance(id).filter(|call| heap.global(call.callable) == Some(LOADS))
+        let Some(instance) = heap.instance(id).filter(|call| heap.global(call.callable) == Some(LOAD_FROM_BYTES))
         else {
             continue;
         };
@@ -435,12 +435,12 @@ fn find_nested<'p>(heap: &Heap<'p>, budget: &mut Budget, found: &mut Vec<Nested<
             continue;
         }
         // For bytes that cannot be read, the call itself is a finding.
-        let Some(bytes) = encoded::bytes(heap, arg) else { continue };
+        let Some(bytes) = encoded::decode_bytes(heap, arg) else { continue };
         seen.extend(inner);
         if !budget.spend(bytes.len() as u64) {
             return false;
         }
-        found.push(Nested { at: heap.offset(arg), bytes: Cow::Owned(bytes.into_owned()), is_loaded: true });
+        found.push(NestedBytes { at: heap.offset(arg), bytes: Cow::Owned(bytes.into_owned()), is_loaded: true });
     }
     let mut texts = HashSet::new();
     for id in heap.ids().filter(|id| !seen.contains(id)) {
@@ -456,7 +456,7 @@ fn find_nested<'p>(heap: &Heap<'p>, budget: &mut Budget, found: &mut Vec<Nested<
                 {
                     continue;
                 }
-                match encoded::latin1(heap, id) {
+                match encoded::decode_latin1(heap, id) {
                     Some(bytes) => Cow::Owned(bytes.into_owned()),
                     None => continue,
                 }
@@ -467,12 +467,12 @@ fn find_nested<'p>(heap: &Heap<'p>, budget: &mut Budget, found: &mut Vec<Nested<
             if !budget.spend(bytes.len() as u64) {
                 return false;
             }
-            found.push(Nested { at: heap.offset(id), bytes, is_loaded: false });
+            found.push(NestedBytes { at: heap.offset(id), bytes, is_loaded: false });
         }
     }
     true
 }
 
 fn is_pickle(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x80, 0..=5, ..]) || recognise::is_archive(bytes) || legacy::recognises(bytes)
+    matches!(bytes, [0x80, 0..=5, ..]) || zip_detection::is_archive(bytes) || legacy::recognises(bytes)
 }

@@ -10,54 +10,54 @@ use pickle_vm::ErrorKind;
 use safetensors_format::is_safetensors;
 use zip_index::{Entry, Index};
 
-use super::budget::Budget;
+use super::budget::ScanBudget;
 use super::scanner::Scanner;
-use super::{Place, Scan, Step, archive, pickle, recognise};
+use super::{PicklePlace, Scan, PlaceStep, archive, pickle, zip_detection};
 use crate::container::sniff;
 use crate::{Container, Format, Result};
 
 /// Length in bytes below which a source is read as a whole.
-const WHOLE: u64 = 256 << 10;
+const READ_WHOLE_BELOW: u64 = 256 << 10;
 /// Maximum number of bytes of records that are read at once.
 const RECORDS_MAX: u64 = 64 << 20;
 
 /// Scans the records of a zip archive other than its storages, or the header of a safetensors file. Returns the source
 /// with its prefetched bytes if it has to be read as a whole, because it is short, of another format, or irregular.
-pub(super) fn scan(source: &Arc<dyn Source>, observer: &dyn Observer) -> Result<Result<Scan, Prefetched>> {
-    let kept = sniff::with_edges(Arc::clone(source))?;
-    if kept.len() < WHOLE {
+pub(super) fn scan_remote(source: &Arc<dyn Source>, observer: &dyn Observer) -> Result<Result<Scan, Prefetched>> {
+    let kept = sniff::prefetch_edges(Arc::clone(source))?;
+    if kept.len() < READ_WHOLE_BELOW {
         return Ok(Err(kept));
     }
-    if is_safetensors(kept.head()) {
-        return safetensors(kept);
+    if is_safetensors(kept.prefetched_start()) {
+        return scan_safetensors(kept);
     }
     let kept = Arc::new(kept);
     let file: Arc<dyn Source> = Arc::<Prefetched>::clone(&kept);
-    let index = sniff::is_zip(kept.head()).then(|| Index::read_directory(&file).ok()).flatten();
+    let index = sniff::is_zip(kept.prefetched_start()).then(|| Index::read_directory(&file).ok()).flatten();
     drop(file);
-    let index = index.filter(|(index, _)| !index.entries.iter().any(|entry| entry.link));
-    let scanned = index.map(|(index, file)| zip(&index.entries, &*file, observer)).transpose()?;
+    let index = index.filter(|(index, _)| !index.entries.iter().any(|entry| entry.is_link));
+    let scanned = index.map(|(index, file)| scan_zip_records(&index.entries, &*file, observer)).transpose()?;
     Ok(scanned.flatten().ok_or_else(|| Prefetched::clone(&kept)))
 }
 
-fn safetensors(kept: Prefetched) -> Result<Result<Scan, Prefetched>> {
-    let found = pickle::run(kept.head(), &mut Budget::new(0));
+fn scan_safetensors(kept: Prefetched) -> Result<Result<Scan, Prefetched>> {
+    let found = pickle::scan_pickle(kept.prefetched_start(), &mut ScanBudget::new(0));
     let is_longer = found.error.is_some_and(|error| {
         matches!(error.kind, ErrorKind::NoStop | ErrorKind::NoNewline | ErrorKind::Truncated { .. })
     });
-    let tail = kept.read_range(kept.len().saturating_sub(WHOLE / 4)..kept.len())?;
+    let tail = kept.read_range(kept.len().saturating_sub(READ_WHOLE_BELOW / 4)..kept.len())?;
     let is_sound = Container::from_source(Arc::new(Prefetched::clone(&kept))).is_ok();
-    if found.matters || is_longer || recognise::may_end_as_archive(&tail) || !is_sound {
+    if found.may_execute || is_longer || zip_detection::may_end_as_archive(&tail) || !is_sound {
         return Ok(Err(kept));
     }
     Ok(Ok(Scan { format: Format::Safetensors.name(), ..Scan::default() }))
 }
 
 /// Scans the records that are not storages; returns `None` if a local header contradicts the directory.
-fn zip(entries: &[Entry], file: &dyn Source, observer: &dyn Observer) -> Result<Option<Scan>> {
+fn scan_zip_records(entries: &[Entry], file: &dyn Source, observer: &dyn Observer) -> Result<Option<Scan>> {
     let mut scanner = Scanner::new(Format::Zip.name(), file.len(), observer);
-    let archive = scanner.overview("", entries);
-    let prefix = archive::root(entries).map(|root| format!("{root}data/"));
+    let archive = scanner.report_entries("", entries);
+    let prefix = archive::archive_root(entries).map(|root| format!("{root}data/"));
     let is_storage = |entry: &Entry| prefix.as_ref().is_some_and(|prefix| entry.name.starts_with(prefix));
     let (storages, records): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(|entry| is_storage(entry));
     let mut left = RECORDS_MAX;
@@ -72,17 +72,17 @@ fn zip(entries: &[Entry], file: &dyn Source, observer: &dyn Observer) -> Result<
         bytes => bytes?,
     };
     for (entry, bytes) in read.into_iter().zip(bytes) {
-        let record = Place::default().with(Step::Record(entry.name.clone()));
-        scanner.entry(record, entry, Cow::Owned(bytes.into()), archive);
-        scanner.drain();
+        let record = PicklePlace::default().join_step(PlaceStep::Record(entry.name.clone()));
+        scanner.scan_entry(record, entry, Cow::Owned(bytes.into()), archive);
+        scanner.scan_queue();
     }
     for entry in long {
         let name = entry.name.escape_debug();
-        scanner.miss(|| format!("`{name}` has {} bytes, which were not read; scan a local copy", entry.len));
+        scanner.add_missed(|| format!("`{name}` has {} bytes, which were not read; scan a local copy", entry.len));
     }
     let nbytes = storages.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
     let count = storages.len();
-    scanner.miss(|| {
+    scanner.add_missed(|| {
         format!(
             "{count} storages of {nbytes} bytes, and what is between the records, were not searched for \
              pickles, which PyTorch would not load"

@@ -20,12 +20,12 @@ pub struct Scan {
     /// Harmless remarks, each a sentence.
     pub notes: Vec<String>,
     /// Counts of the entries beyond the limits of the lists.
-    pub omitted: Omitted,
+    pub omitted: OmittedCounts,
 }
 
 /// The numbers of entries omitted from the lists of a [`Scan`]. At least one entry of each kind is listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Omitted {
+pub struct OmittedCounts {
     pub globals: usize,
     /// Pickles that could not be read to their end.
     pub pickles: usize,
@@ -34,7 +34,7 @@ pub struct Omitted {
     pub missed: usize,
 }
 
-impl Omitted {
+impl OmittedCounts {
     /// Returns the number of all omitted entries.
     pub fn total(&self) -> usize {
         [self.globals, self.pickles, self.findings, self.missed].into_iter().fold(0, usize::saturating_add)
@@ -44,22 +44,22 @@ impl Omitted {
 /// One pickle of a file, or one record of TorchScript code.
 #[derive(Clone, Debug)]
 pub struct ScannedPickle {
-    pub place: Place,
+    pub place: PicklePlace,
     /// Offset of the pickle from the start of its place, in bytes.
     pub offset: u64,
     /// Globals that the pickle names.
-    pub uses: Vec<Use>,
+    pub uses: Vec<GlobalUse>,
     /// Error that ended the pickle early.
     pub error: Option<pickle_vm::Error>,
 }
 
 /// The location of a pickle, as the path to it from the file. The `Display` form is for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place(pub Vec<Step>);
+pub struct PicklePlace(pub Vec<PlaceStep>);
 
 /// A step of a [`Place`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PlaceStep {
     /// Part of the file with a name given by this crate, such as `pickle`.
     Part(&'static str),
     /// Record of an archive, by its name in the archive.
@@ -70,15 +70,15 @@ pub enum Step {
     Archive(u64),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PicklePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, step) in self.0.iter().enumerate() {
             f.write_str(if index > 0 { ", " } else { "" })?;
             match step {
-                Step::Part(name) => f.write_str(name)?,
-                Step::Record(name) => write!(f, "`{}`", name.escape_debug())?,
-                Step::Bytes(offset) => write!(f, "bytes at 0x{offset:x}")?,
-                Step::Archive(offset) => write!(f, "archive at 0x{offset:x}")?,
+                PlaceStep::Part(name) => f.write_str(name)?,
+                PlaceStep::Record(name) => write!(f, "`{}`", name.escape_debug())?,
+                PlaceStep::Bytes(offset) => write!(f, "bytes at 0x{offset:x}")?,
+                PlaceStep::Archive(offset) => write!(f, "archive at 0x{offset:x}")?,
             }
         }
         Ok(())
@@ -87,21 +87,21 @@ impl fmt::Display for Place {
 
 /// A global and its uses in one pickle.
 #[derive(Clone, Debug)]
-pub struct Use {
+pub struct GlobalUse {
     /// Global, with the offset in the pickle at which it is first named.
     pub global: Global,
     pub risk: Risk,
     /// First instructions that call the global or pass it on; empty for known globals.
-    pub calls: Vec<Call>,
+    pub calls: Vec<GlobalCall>,
     /// Number of further instructions, not listed in `calls`.
-    pub more: usize,
+    pub unlisted_calls: usize,
     /// True if the global is named after the error that ends the pickle, which Python would not reach.
     pub after_error: bool,
 }
 
 /// An instruction that calls a global, or passes it to another object.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct GlobalCall {
     /// Name of the opcode, such as `REDUCE`.
     pub opcode: &'static str,
     /// Offset of the instruction in the pickle, in bytes.
@@ -123,12 +123,12 @@ pub struct Finding {
 
 impl Scan {
     /// Iterates over the globals of all pickles.
-    pub fn uses(&self) -> impl Iterator<Item = (&ScannedPickle, &Use)> {
+    pub fn uses(&self) -> impl Iterator<Item = (&ScannedPickle, &GlobalUse)> {
         self.pickles.iter().flat_map(|pickle| pickle.uses.iter().map(move |found| (pickle, found)))
     }
 
     /// Returns true if every pickle was read to its end.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_fully_read(&self) -> bool {
         self.missed.is_empty()
             && self.omitted.missed == 0
             && self.pickles.iter().all(|pickle| pickle.error.is_none())

@@ -11,78 +11,78 @@ use std::sync::Arc;
 
 use byte_source::{Cancelled, Observer, Source};
 
-use super::budget::{Budget, shortened};
-use super::packed::Packed;
-use super::pickle::{self, Nested};
-use super::{Finding, Place, Scan, ScannedPickle, Step, Use, packed, recognise};
+use super::budget::{ScanBudget, truncate_name};
+use super::compressed::Packed;
+use super::pickle::{self, NestedBytes};
+use super::{Finding, PicklePlace, Scan, ScannedPickle, PlaceStep, GlobalUse, compressed, zip_detection};
 use crate::container::inflate::Inflated;
 use crate::container::{in_memory, legacy, sniff, tar};
-use crate::{Container, Error, Format, Note, Result, Risk};
+use crate::{Container, Error, Format, CheckpointNote, Result, Risk};
 
 /// Maximum nesting depth of pickles and archives that is scanned.
-const MAX_DEPTH: usize = 8;
+const NESTING_DEPTH_MAX: usize = 8;
 /// Maximum number of pickles in one record.
 const PICKLES_MAX: usize = 1 << 16;
 /// Maximum number of listed globals of each risk, pickles, findings and missed parts of a file.
 const LISTED_MAX: usize = 1 << 10;
 /// Bytes to which the parts of one file may be decompressed together: a multiple of its length, plus a constant.
-const UNPACKED_TIMES: u64 = 32;
-const UNPACKED: u64 = 64 << 20;
+const UNPACKED_PER_BYTE: u64 = 32;
+const UNPACKED_BASE: u64 = 64 << 20;
 
 /// Magic bytes of a `.npy` file.
-pub(super) const NUMPY: &[u8] = b"\x93NUMPY";
+pub(super) const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
 /// A byte range to scan, and its location.
-pub(super) struct Item<'a> {
-    pub(super) record: Place,
+pub(super) struct ScanItem<'a> {
+    pub(super) record: PicklePlace,
     pub(super) bytes: Cow<'a, [u8]>,
     pub(super) depth: usize,
     /// True if the bytes should be a pickle.
-    pub(super) expected: bool,
+    pub(super) is_pickle_expected: bool,
 }
 
 pub(super) struct Scanner<'a> {
     pub(super) scan: Scan,
     pub(super) checksums: bool,
-    pub(super) budget: Budget,
+    pub(super) budget: ScanBudget,
     /// Bytes that may still be decompressed.
-    pub(super) room: u64,
-    pub(super) work: VecDeque<Item<'a>>,
+    pub(super) unpack_budget: u64,
+    pub(super) work: VecDeque<ScanItem<'a>>,
     observer: &'a dyn Observer,
     pub(super) stopped: bool,
     /// Number of listed globals of each risk.
-    listed: [usize; 3],
+    listed_by_risk: [usize; 3],
 }
 
 /// The way in which a file is read.
-enum Kind {
+enum ScanFormat {
     Container(Format),
     Archive,
     Numpy,
     Packed(&'static Packed),
     /// No recognised format, but Python may read the file as a pickle.
-    Doubtful,
+    PossiblePickle,
 }
 
-impl Kind {
+impl ScanFormat {
     fn new(bytes: &[u8]) -> Result<Self> {
-        if let Some(format) = sniff::format(bytes) {
+        if let Some(format) = sniff::detect_format(bytes) {
             return Ok(Self::Container(format));
         }
-        if recognise::is_archive(bytes) {
+        if zip_detection::is_archive(bytes) {
             return Ok(Self::Archive);
         }
-        if bytes.starts_with(NUMPY) {
+        if bytes.starts_with(NPY_MAGIC) {
             return Ok(Self::Numpy);
         }
-        if let Some(packed) = packed::recognise(bytes) {
+        if let Some(packed) = compressed::recognise(bytes) {
             return Ok(Self::Packed(packed));
         }
-        if pickle::run(bytes, &mut Budget::new(bytes.len() as u64)).matters {
-            return Ok(Self::Doubtful);
+        if pickle::scan_pickle(bytes, &mut ScanBudget::new(bytes.len() as u64)).may_execute {
+            return Ok(Self::PossiblePickle);
         }
-        sniff::reject_others(bytes)?;
-        Err(sniff::unknown(bytes))
+        sniff::reject_unreadable_formats(bytes)?;
+        Err(sniff::unknown_format_error(bytes))
     }
 
     fn name(&self) -> &'static str {
@@ -91,22 +91,22 @@ impl Kind {
             Self::Archive => Format::Zip.name(),
             Self::Numpy => "npy",
             Self::Packed(packed) => packed.name,
-            Self::Doubtful => Format::Pickle.name(),
+            Self::PossiblePickle => Format::Pickle.name(),
         }
     }
 }
 
 impl<'a> Scanner<'a> {
     /// Creates a scanner for a file whose format is recognised.
-    pub(super) fn of_source(
+    pub(super) fn for_source(
         file: &'a dyn Source,
         checksums: bool,
         observer: &'a dyn Observer,
     ) -> Result<Self> {
         let bytes = in_memory(file);
-        let kind = Kind::new(bytes)?;
+        let kind = ScanFormat::new(bytes)?;
         let mut scanner = Self { checksums, ..Self::new(kind.name(), file.len(), observer) };
-        scanner.root(bytes, &kind);
+        scanner.queue_file(bytes, &kind);
         Ok(scanner)
     }
 
@@ -115,34 +115,34 @@ impl<'a> Scanner<'a> {
         Self {
             scan: Scan { format, ..Scan::default() },
             checksums: false,
-            budget: Budget::new(len),
-            room: len.saturating_mul(UNPACKED_TIMES).saturating_add(UNPACKED),
+            budget: ScanBudget::new(len),
+            unpack_budget: len.saturating_mul(UNPACKED_PER_BYTE).saturating_add(UNPACKED_BASE),
             work: VecDeque::new(),
             observer,
             stopped: false,
-            listed: [0; 3],
+            listed_by_risk: [0; 3],
         }
     }
 
     /// Scans all queued items and the contents found in them.
     pub(super) fn run(mut self, file: &Arc<dyn Source>) -> Result<Scan> {
-        self.drain();
+        self.scan_queue();
         if self.stopped {
             return Err(Cancelled.into());
         }
-        let format = sniff::format(in_memory(&**file));
+        let format = sniff::detect_format(in_memory(&**file));
         if matches!(format, Some(Format::Legacy | Format::Tar | Format::Safetensors)) {
-            self.container(file);
+            self.scan_with_checkpoint_reader(file);
         }
         Ok(self.scan)
     }
 
-    pub(super) fn drain(&mut self) {
+    pub(super) fn scan_queue(&mut self) {
         while let Some(item) = self.work.pop_front() {
             if self.should_stop() {
                 break;
             }
-            self.item(item);
+            self.scan_item(item);
         }
     }
 
@@ -152,102 +152,102 @@ impl<'a> Scanner<'a> {
     }
 
     /// Queues the file itself, which may have two formats at once.
-    fn root(&mut self, bytes: &'a [u8], kind: &Kind) {
-        let is_zip = recognise::starts_as_archive(bytes);
-        if recognise::ends_as_archive(bytes) && !is_zip {
-            self.report("polyglot", || {
+    fn queue_file(&mut self, bytes: &'a [u8], kind: &ScanFormat) {
+        let is_zip = zip_detection::starts_as_archive(bytes);
+        if zip_detection::ends_as_archive(bytes) && !is_zip {
+            self.add_finding("polyglot", || {
                 "the file ends as a zip archive and starts as something else".to_owned()
             });
         }
-        let item = |part: &'static str, bytes: &'a [u8], expected| Item {
-            record: Place(vec![Step::Part(part)]),
+        let item = |part: &'static str, bytes: &'a [u8], expected| ScanItem {
+            record: PicklePlace(vec![PlaceStep::Part(part)]),
             bytes: bytes.into(),
             depth: 0,
-            expected,
+            is_pickle_expected: expected,
         };
         match kind {
-            _ if is_zip => return self.archives(&Place::default(), bytes, 0),
+            _ if is_zip => return self.scan_archives(&PicklePlace::default(), bytes, 0),
             // The scan of the pickle includes an archive after it.
-            Kind::Container(Format::Pickle | Format::Legacy) | Kind::Doubtful => {
+            ScanFormat::Container(Format::Pickle | Format::Legacy) | ScanFormat::PossiblePickle => {
                 return self.work.push_back(item("pickle", bytes, true));
             }
-            Kind::Container(Format::Tar) => self.tar(&Place::default(), bytes, 0),
-            Kind::Numpy => {
+            ScanFormat::Container(Format::Tar) => self.scan_tar(&PicklePlace::default(), bytes, 0),
+            ScanFormat::Numpy => {
                 if let Some((data, has_objects)) = numpy_data(bytes) {
                     self.work.push_back(item("objects", data, has_objects));
                 }
             }
-            Kind::Packed(packed) => self.packed(&Place::default(), packed, bytes, 0, false),
-            Kind::Container(_) | Kind::Archive => {}
+            ScanFormat::Packed(packed) => self.scan_compressed(&PicklePlace::default(), packed, bytes, 0, false),
+            ScanFormat::Container(_) | ScanFormat::Archive => {}
         }
-        if recognise::is_archive(bytes) {
-            self.archive(&Place::default(), bytes, 0);
+        if zip_detection::is_archive(bytes) {
+            self.scan_archive(&PicklePlace::default(), bytes, 0);
         }
         // A file of another format may be a pickle as well.
         self.work.push_back(item("pickle", bytes, false));
     }
 
-    fn item(&mut self, item: Item<'a>) {
-        let Item { record, bytes, depth, expected } = item;
-        if depth > MAX_DEPTH {
-            return self.miss(|| format!("{record}: it is nested deeper than {MAX_DEPTH} levels"));
+    fn scan_item(&mut self, item: ScanItem<'a>) {
+        let ScanItem { record, bytes, depth, is_pickle_expected: expected } = item;
+        if depth > NESTING_DEPTH_MAX {
+            return self.add_missed(|| format!("{record}: it is nested deeper than {NESTING_DEPTH_MAX} levels"));
         }
         match bytes {
-            Cow::Borrowed(bytes) => self.content(&record, bytes, depth, expected),
-            Cow::Owned(bytes) => self.owned(&record, &bytes, depth, expected),
+            Cow::Borrowed(bytes) => self.scan_bytes(&record, bytes, depth, expected),
+            Cow::Owned(bytes) => self.scan_temporary(&record, &bytes, depth, expected),
         }
     }
 
     /// Scans bytes that are dropped afterwards, including everything nested in them. Recurses at most [`MAX_DEPTH`]
     /// times, because nested contents have a greater depth.
-    fn owned(&mut self, record: &Place, bytes: &[u8], depth: usize, expected: bool) {
+    fn scan_temporary(&mut self, record: &PicklePlace, bytes: &[u8], depth: usize, expected: bool) {
         let mut inner = Scanner {
             scan: std::mem::take(&mut self.scan),
             checksums: self.checksums,
-            budget: self.budget.take(),
-            room: self.room,
+            budget: self.budget.take_all(),
+            unpack_budget: self.unpack_budget,
             work: VecDeque::new(),
             observer: self.observer,
             stopped: self.stopped,
-            listed: self.listed,
+            listed_by_risk: self.listed_by_risk,
         };
-        inner.content(record, bytes, depth, expected);
-        inner.drain();
+        inner.scan_bytes(record, bytes, depth, expected);
+        inner.scan_queue();
         self.scan = inner.scan;
         self.budget = inner.budget;
-        (self.room, self.stopped, self.listed) = (inner.room, inner.stopped, inner.listed);
+        (self.unpack_budget, self.stopped, self.listed_by_risk) = (inner.unpack_budget, inner.stopped, inner.listed_by_risk);
     }
 
     /// Scans the bytes of an item as every format that they may have.
-    fn content(&mut self, record: &Place, bytes: &'a [u8], depth: usize, expected: bool) {
+    fn scan_bytes(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize, expected: bool) {
         // `root` has already scanned the file itself as an archive.
         let inside = depth > 0;
-        if recognise::is_archive(bytes) && (inside || expected) {
-            self.archives(record, bytes, depth);
+        if zip_detection::is_archive(bytes) && (inside || expected) {
+            self.scan_archives(record, bytes, depth);
         }
-        if recognise::starts_as_archive(bytes) {
+        if zip_detection::starts_as_archive(bytes) {
             return;
         }
-        if inside && let Some(packed) = packed::recognise(bytes) {
-            return self.packed(record, packed, bytes, depth, expected);
+        if inside && let Some(packed) = compressed::recognise(bytes) {
+            return self.scan_compressed(record, packed, bytes, depth, expected);
         }
         if inside && tar::recognises(bytes) {
-            self.tar(record, bytes, depth);
+            self.scan_tar(record, bytes, depth);
         }
         if inside && let Some((data, has_objects)) = numpy_data(bytes) {
-            let nested = self.stream(record, data, has_objects);
-            return self.nested(record, nested, depth);
+            let nested = self.scan_pickles(record, data, has_objects);
+            return self.queue_nested(record, nested, depth);
         }
-        let nested = self.stream(record, bytes, expected);
-        self.nested(record, nested, depth);
+        let nested = self.scan_pickles(record, bytes, expected);
+        self.queue_nested(record, nested, depth);
     }
 
     /// Scans the decompressed content of compressed bytes.
-    fn packed(&mut self, record: &Place, packed: &Packed, bytes: &[u8], depth: usize, expected: bool) {
-        let unpacked = packed.unpack(bytes, self.room);
+    fn scan_compressed(&mut self, record: &PicklePlace, packed: &Packed, bytes: &[u8], depth: usize, expected: bool) {
+        let unpacked = packed.unpack(bytes, self.unpack_budget);
         let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
         if let Some(cut) = unpacked.cut {
-            self.miss(|| format!("{place}{cut}"));
+            self.add_missed(|| format!("{place}{cut}"));
         }
         let inner: &[u8] = match &unpacked.content {
             Inflated::Memory(bytes) => bytes,
@@ -255,53 +255,53 @@ impl<'a> Scanner<'a> {
         };
         // Bytes of a format without a decoder here may begin like a pickle.
         if !packed.is_unpacked() {
-            let nested = self.stream(record, bytes, false);
-            for Nested { at, bytes, is_loaded } in nested {
-                self.owned(&record.with(Step::Bytes(at)), &bytes, depth.saturating_add(1), is_loaded);
+            let nested = self.scan_pickles(record, bytes, false);
+            for NestedBytes { at, bytes, is_loaded } in nested {
+                self.scan_temporary(&record.join_step(PlaceStep::Bytes(at)), &bytes, depth.saturating_add(1), is_loaded);
             }
         }
-        self.room = self.room.saturating_sub(inner.len() as u64);
+        self.unpack_budget = self.unpack_budget.saturating_sub(inner.len() as u64);
         self.budget.add(inner.len() as u64);
-        let record = record.with(Step::Part(packed.name));
+        let record = record.join_step(PlaceStep::Part(packed.name));
         let depth = depth.saturating_add(1);
-        if depth > MAX_DEPTH {
-            return self.miss(|| format!("{record}: it is nested deeper than {MAX_DEPTH} levels"));
+        if depth > NESTING_DEPTH_MAX {
+            return self.add_missed(|| format!("{record}: it is nested deeper than {NESTING_DEPTH_MAX} levels"));
         }
-        let expected = expected || matches!(sniff::format(inner), Some(Format::Pickle | Format::Legacy));
-        self.owned(&record, inner, depth, expected);
+        let expected = expected || matches!(sniff::detect_format(inner), Some(Format::Pickle | Format::Legacy));
+        self.scan_temporary(&record, inner, depth, expected);
     }
 
-    fn nested(&mut self, record: &Place, nested: Vec<Nested<'a>>, depth: usize) {
+    fn queue_nested(&mut self, record: &PicklePlace, nested: Vec<NestedBytes<'a>>, depth: usize) {
         let depth = depth.saturating_add(1);
-        for Nested { at, bytes, is_loaded } in nested {
-            let record = record.with(Step::Bytes(at));
+        for NestedBytes { at, bytes, is_loaded } in nested {
+            let record = record.join_step(PlaceStep::Bytes(at));
             let expected = is_loaded || legacy::recognises(&bytes);
-            self.work.push_back(Item { record, bytes, depth, expected });
+            self.work.push_back(ScanItem { record, bytes, depth, is_pickle_expected: expected });
         }
     }
 
     /// Scans the sequence of pickles in `bytes`, and returns the byte strings in them that may be loaded.
-    fn stream<'b>(&mut self, record: &Place, bytes: &'b [u8], expected: bool) -> Vec<Nested<'b>> {
+    fn scan_pickles<'b>(&mut self, record: &PicklePlace, bytes: &'b [u8], expected: bool) -> Vec<NestedBytes<'b>> {
         let mut nested = Vec::new();
         let (mut at, mut index, mut legacy) = (0_usize, 0_usize, false);
         if bytes.is_empty() && expected {
             let error = pickle_vm::load(bytes).err();
-            self.keep(record, 0, Vec::new(), error);
+            self.add_pickle(record, 0, Vec::new(), error);
         }
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             if index >= PICKLES_MAX {
-                self.miss(|| format!("{record}: more than {PICKLES_MAX} pickles"));
+                self.add_missed(|| format!("{record}: more than {PICKLES_MAX} pickles"));
                 break;
             }
-            let found = pickle::run(rest, &mut self.budget);
+            let found = pickle::scan_pickle(rest, &mut self.budget);
             let expected_here = expected && (index == 0 || legacy);
             // Bytes after a pickle, or in an unexpected place, count as a pickle if Python may execute something in
             // them.
-            let is_one = found.matters || (found.error.is_none() && (expected || index > 0));
+            let is_one = found.may_execute || (found.error.is_none() && (expected || index > 0));
             if !(is_one || expected_here) {
                 if index > 0 {
                     let left = rest.len();
-                    self.report("trailing", || {
+                    self.add_finding("trailing", || {
                         format!("{left} bytes that are not a pickle follow the pickles of {record}")
                     });
                 } else if found.error.is_none() {
@@ -311,27 +311,27 @@ impl<'a> Scanner<'a> {
                 break;
             }
             let offset = at as u64;
-            for text in found.oddities {
-                self.report("pickle", || format!("{record}: {text}"));
+            for text in found.irregularity_texts {
+                self.add_finding("pickle", || format!("{record}: {text}"));
             }
             for text in found.missed {
-                self.miss(|| format!("{record}: {text}"));
+                self.add_missed(|| format!("{record}: {text}"));
             }
-            let within = |nested: Nested<'b>| Nested { at: offset.saturating_add(nested.at), ..nested };
+            let within = |nested: NestedBytes<'b>| NestedBytes { at: offset.saturating_add(nested.at), ..nested };
             nested.extend(found.nested.into_iter().map(within));
             let failed = found.error.is_some();
             self.scan.count = self.scan.count.saturating_add(1);
-            self.keep(record, offset, found.uses, found.error);
-            if index == 0 && !expected && matches!(record.0.last(), Some(Step::Record(_))) {
-                self.report("pickle", || format!("{record} is a pickle where none is expected"));
+            self.add_pickle(record, offset, found.uses, found.error);
+            if index == 0 && !expected && matches!(record.0.last(), Some(PlaceStep::Record(_))) {
+                self.add_finding("pickle", || format!("{record} is a pickle where none is expected"));
             }
             if failed {
                 break;
             }
-            at = at.saturating_add(usize::try_from(found.read).unwrap_or(usize::MAX));
+            at = at.saturating_add(usize::try_from(found.bytes_read).unwrap_or(usize::MAX));
             legacy |= index == 0 && found.is_magic;
             // The storages follow the pickles of a legacy checkpoint.
-            if legacy && index > legacy::ROOT {
+            if legacy && index > legacy::ROOT_INDEX {
                 break;
             }
             index = index.saturating_add(1);
@@ -340,25 +340,25 @@ impl<'a> Scanner<'a> {
     }
 
     /// Adds the findings of the checkpoint reader in the rest of the file.
-    fn container(&mut self, file: &Arc<dyn Source>) {
+    fn scan_with_checkpoint_reader(&mut self, file: &Arc<dyn Source>) {
         match Container::from_source(Arc::clone(file)) {
             Ok(container) => {
                 for (record, range) in container.more_pickles() {
                     let bytes = in_memory(&**file).get(range.clone()).unwrap_or_default();
-                    let place = Place(vec![Step::Part(record)]);
-                    let found = pickle::run(bytes, &mut self.budget);
+                    let place = PicklePlace(vec![PlaceStep::Part(record)]);
+                    let found = pickle::scan_pickle(bytes, &mut self.budget);
                     self.scan.count = self.scan.count.saturating_add(1);
-                    self.keep(&place, range.start as u64, found.uses, found.error);
+                    self.add_pickle(&place, range.start as u64, found.uses, found.error);
                     for text in found.missed {
-                        self.miss(|| format!("{place}: {text}"));
+                        self.add_missed(|| format!("{place}: {text}"));
                     }
-                    for Nested { at, bytes, is_loaded } in found.nested {
-                        self.owned(&place.with(Step::Bytes(at)), &bytes, 1, is_loaded);
+                    for NestedBytes { at, bytes, is_loaded } in found.nested {
+                        self.scan_temporary(&place.join_step(PlaceStep::Bytes(at)), &bytes, 1, is_loaded);
                     }
                 }
                 for note in container.notes() {
-                    if matches!(note, Note::AfterStorages { .. }) {
-                        self.report("trailing", || note.to_string());
+                    if matches!(note, CheckpointNote::TrailingAfterStorages { .. }) {
+                        self.add_finding("trailing", || note.to_string());
                     }
                 }
             }
@@ -367,7 +367,7 @@ impl<'a> Scanner<'a> {
             Err(error) => {
                 let text = error.to_string();
                 if !self.scan.missed.contains(&text) {
-                    self.miss(|| text);
+                    self.add_missed(|| text);
                 }
             }
         }
@@ -375,9 +375,9 @@ impl<'a> Scanner<'a> {
 
     // Methods that add to the report.
 
-    pub(super) fn report(&mut self, kind: &'static str, text: impl FnOnce() -> String) {
+    pub(super) fn add_finding(&mut self, kind: &'static str, text: impl FnOnce() -> String) {
         let has_room = self.scan.findings.len() < LISTED_MAX;
-        match has_room.then(|| self.budget.text(text)).flatten() {
+        match has_room.then(|| self.budget.spend_text(text)).flatten() {
             Some(text) => self.scan.findings.push(Finding { kind, text }),
             None if self.scan.findings.is_empty() => {
                 let text = "the report has no room for what is irregular".to_owned();
@@ -387,31 +387,31 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    pub(super) fn miss(&mut self, text: impl FnOnce() -> String) {
+    pub(super) fn add_missed(&mut self, text: impl FnOnce() -> String) {
         let has_room = self.scan.missed.len() < LISTED_MAX;
-        match has_room.then(|| self.budget.text(text)).flatten() {
+        match has_room.then(|| self.budget.spend_text(text)).flatten() {
             Some(text) => self.scan.missed.push(text),
             None => self.scan.omitted.missed = self.scan.omitted.missed.saturating_add(1),
         }
     }
 
-    pub(super) fn note(&mut self, text: impl FnOnce() -> String) {
+    pub(super) fn add_note(&mut self, text: impl FnOnce() -> String) {
         let has_room = self.scan.notes.len() < LISTED_MAX;
-        self.scan.notes.extend(has_room.then(|| self.budget.text(text)).flatten());
+        self.scan.notes.extend(has_room.then(|| self.budget.spend_text(text)).flatten());
     }
 
     /// Adds a pickle to the report, with as many of its globals as the limit allows.
-    pub(super) fn keep(
+    pub(super) fn add_pickle(
         &mut self,
-        place: &Place,
+        place: &PicklePlace,
         offset: u64,
-        uses: Vec<Use>,
+        uses: Vec<GlobalUse>,
         error: Option<pickle_vm::Error>,
     ) {
         let all = uses.len();
-        let mut kept: Vec<Use> = Vec::new();
+        let mut kept: Vec<GlobalUse> = Vec::new();
         for used in uses {
-            let [known, unknown, dangerous] = &mut self.listed;
+            let [known, unknown, dangerous] = &mut self.listed_by_risk;
             let listed = match used.risk {
                 Risk::Known => known,
                 Risk::Unknown => unknown,
@@ -435,10 +435,10 @@ impl<'a> Scanner<'a> {
     }
 }
 
-impl Place {
-    pub(super) fn with(&self, step: Step) -> Self {
+impl PicklePlace {
+    pub(super) fn join_step(&self, step: PlaceStep) -> Self {
         let step = match step {
-            Step::Record(name) => Step::Record(shortened(name)),
+            PlaceStep::Record(name) => PlaceStep::Record(truncate_name(name)),
             step => step,
         };
         Self(self.0.iter().cloned().chain([step]).collect())
@@ -447,7 +447,7 @@ impl Place {
 
 /// Returns the data after the header of a `.npy` file, and true if the data may be a pickle of objects.
 pub(super) fn numpy_data(bytes: &[u8]) -> Option<(&[u8], bool)> {
-    let (version, rest) = bytes.strip_prefix(NUMPY)?.split_first()?;
+    let (version, rest) = bytes.strip_prefix(NPY_MAGIC)?.split_first()?;
     let rest = rest.get(1..)?;
     let (len, rest) = if *version == 1 {
         let (len, rest) = rest.split_first_chunk()?;

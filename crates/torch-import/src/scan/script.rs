@@ -10,84 +10,84 @@
 
 use std::collections::HashMap;
 
-use pickle_vm::{Limits, Machine, Object, Reader};
+use pickle_vm::{PickleLimits, Machine, Object, Reader};
 
-use super::budget::{Budget, shortened};
-use super::operators::{is_file_method, risk};
-use super::{Call, Use};
+use super::budget::{ScanBudget, truncate_name};
+use super::operators::{is_file_method, operator_risk};
+use super::{GlobalCall, GlobalUse};
 use crate::{Global, Risk};
 
 /// Maximum number of uses shown per operator.
 const CALLS_MAX: usize = 8;
 
 /// Returns the operators and classes in the text of a code record that are not PyTorch's own harmless ones.
-pub(super) fn uses_in_code(code: &[u8], budget: &mut Budget) -> Vec<Use> {
-    let mut spotted = Spotted { uses: Vec::new(), places: HashMap::new(), budget };
-    let tokens = Tokens { text: code, at: 0 };
-    let (mut chain, mut after_dot) = (Chain::default(), false);
+pub(super) fn uses_in_code(code: &[u8], budget: &mut ScanBudget) -> Vec<GlobalUse> {
+    let mut spotted = OperatorUses { uses: Vec::new(), places: HashMap::new(), budget };
+    let tokens = CodeTokens { text: code, at: 0 };
+    let (mut chain, mut after_dot) = (NameChain::default(), false);
     // Inside the parentheses of `getattr(`, a string names an attribute.
     let mut getattr = false;
     for (offset, token) in tokens {
         match token {
-            Token::Name(name) if chain.names.is_empty() => {
-                chain = Chain { offset, after_dot, names: vec![name], open: false }
+            CodeToken::Name(name) if chain.names.is_empty() => {
+                chain = NameChain { offset, after_dot, names: vec![name], ends_in_dot: false }
             }
-            Token::Name(name) if chain.open => {
+            CodeToken::Name(name) if chain.ends_in_dot => {
                 chain.names.push(name);
-                chain.open = false;
+                chain.ends_in_dot = false;
             }
-            Token::Dot if !chain.names.is_empty() && !chain.open => chain.open = true,
+            CodeToken::Dot if !chain.names.is_empty() && !chain.ends_in_dot => chain.ends_in_dot = true,
             token => {
                 let last = std::mem::take(&mut chain);
                 getattr |= last.names == ["getattr"];
-                spotted.chain(&last, code);
+                spotted.add_chain(&last, code);
                 match token {
-                    Token::Name(name) => {
-                        chain = Chain { offset, after_dot: false, names: vec![name], open: false }
+                    CodeToken::Name(name) => {
+                        chain = NameChain { offset, after_dot: false, names: vec![name], ends_in_dot: false }
                     }
-                    Token::Text(text) if getattr && (text.contains(&b'\\') || names_file_method(text)) => {
+                    CodeToken::Text(text) if getattr && (text.contains(&b'\\') || names_file_method(text)) => {
                         let name = String::from_utf8_lossy(text);
-                        spotted.add("torch", &name, Risk::Dangerous, Spot { offset, code });
+                        spotted.add_use("torch", &name, Risk::Dangerous, CodeLocation { offset, code });
                     }
-                    Token::Other(b'\n') => getattr = false,
+                    CodeToken::Other(b'\n') => getattr = false,
                     _ => {}
                 }
             }
         }
         after_dot = token.is_dot() || (after_dot && token.is_name());
     }
-    spotted.chain(&chain, code);
+    spotted.add_chain(&chain, code);
     spotted.uses
 }
 
 /// Returns the operators and classes named in a mobile model's `bytecode.pkl`: `aten::add`,
 /// `__torch__.torch.classes.a.B`.
-pub(super) fn uses_in_bytecode(bytes: &[u8], budget: &mut Budget) -> Vec<Use> {
-    let mut machine = Machine::new(Limits::default());
+pub(super) fn uses_in_bytecode(bytes: &[u8], budget: &mut ScanBudget) -> Vec<GlobalUse> {
+    let mut machine = Machine::new(PickleLimits::default());
     for instruction in Reader::new(bytes) {
         if !instruction.is_ok_and(|instruction| matches!(machine.step(instruction), Ok(None))) {
             break;
         }
     }
     let heap = machine.heap();
-    let mut spotted = Spotted { uses: Vec::new(), places: HashMap::new(), budget };
+    let mut spotted = OperatorUses { uses: Vec::new(), places: HashMap::new(), budget };
     for id in heap.ids().filter(|id| matches!(heap.get(*id), Object::Text(_))) {
         let Some(text) = heap.text(id) else { continue };
-        let class = text.find(CLASSES).and_then(|at| text.get(at..)?.strip_prefix(CLASSES));
+        let class = text.find(CLASS_PREFIX).and_then(|at| text.get(at..)?.strip_prefix(CLASS_PREFIX));
         if let Some((namespace, name)) = class.and_then(|class| class.split_once('.')) {
             let name = name.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
-            spotted.add_class(namespace, name, Spot { offset: heap.offset(id), code: b"" });
+            spotted.add_class(namespace, name, CodeLocation { offset: heap.offset(id), code: b"" });
         } else if let Some((namespace, name)) = text.split_once("::") {
             let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_word);
             if is_word(namespace) && is_word(name) {
-                spotted.add_operator(namespace, name, Spot { offset: heap.offset(id), code: b"" });
+                spotted.add_operator(namespace, name, CodeLocation { offset: heap.offset(id), code: b"" });
             }
         }
     }
     spotted.uses
 }
 
-const CLASSES: &str = "__torch__.torch.classes.";
+const CLASS_PREFIX: &str = "__torch__.torch.classes.";
 
 fn names_file_method(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(is_file_method)
@@ -95,32 +95,32 @@ fn names_file_method(text: &[u8]) -> bool {
 
 /// A chain of names joined by dots.
 #[derive(Default)]
-struct Chain<'t> {
+struct NameChain<'t> {
     offset: u64,
     /// True if a dot precedes the first name, as in `f(x).save`.
     after_dot: bool,
     names: Vec<&'t str>,
     /// True if the chain ends in a dot.
-    open: bool,
+    ends_in_dot: bool,
 }
 
 /// The location of a name in code.
 #[derive(Clone, Copy)]
-struct Spot<'c> {
+struct CodeLocation<'c> {
     offset: u64,
     /// Text with the name at `offset`; empty if there is none.
     code: &'c [u8],
 }
 
-struct Spotted<'b> {
-    uses: Vec<Use>,
+struct OperatorUses<'b> {
+    uses: Vec<GlobalUse>,
     places: HashMap<(String, String), usize>,
-    budget: &'b mut Budget,
+    budget: &'b mut ScanBudget,
 }
 
-impl Spotted<'_> {
-    fn chain(&mut self, chain: &Chain<'_>, code: &[u8]) {
-        let at = Spot { offset: chain.offset, code };
+impl OperatorUses<'_> {
+    fn add_chain(&mut self, chain: &NameChain<'_>, code: &[u8]) {
+        let at = CodeLocation { offset: chain.offset, code };
         match chain.names.as_slice() {
             ["__torch__", "torch", "classes", namespace, name, ..] if !chain.after_dot => {
                 self.add_class(namespace, name, at);
@@ -128,8 +128,8 @@ impl Spotted<'_> {
             ["__torch__", ..] if !chain.after_dot => {}
             ["ops", namespace, name, ..] if !chain.after_dot => self.add_operator(namespace, name, at),
             // An alias of a namespace of operators, or of all namespaces.
-            ["ops", namespace] if !chain.after_dot => self.add("torch.ops", namespace, Risk::Unknown, at),
-            ["ops"] if !chain.after_dot => self.add("torch", "ops", Risk::Unknown, at),
+            ["ops", namespace] if !chain.after_dot => self.add_use("torch.ops", namespace, Risk::Unknown, at),
+            ["ops"] if !chain.after_dot => self.add_use("torch", "ops", Risk::Unknown, at),
             names => {
                 let methods = names.iter().skip(usize::from(!chain.after_dot));
                 for name in methods.filter(|name| is_file_method(name)) {
@@ -139,44 +139,44 @@ impl Spotted<'_> {
         }
     }
 
-    fn add_operator(&mut self, namespace: &str, name: &str, at: Spot<'_>) {
-        let risk = risk(namespace, name);
+    fn add_operator(&mut self, namespace: &str, name: &str, at: CodeLocation<'_>) {
+        let risk = operator_risk(namespace, name);
         if risk != Risk::Known {
-            self.add(&format!("torch.ops.{namespace}"), name, risk, at);
+            self.add_use(&format!("torch.ops.{namespace}"), name, risk, at);
         }
     }
 
-    fn add_class(&mut self, namespace: &str, name: &str, at: Spot<'_>) {
-        let risk = risk(namespace, name);
+    fn add_class(&mut self, namespace: &str, name: &str, at: CodeLocation<'_>) {
+        let risk = operator_risk(namespace, name);
         if risk != Risk::Known {
-            self.add(&format!("torch.classes.{namespace}"), name, risk, at);
+            self.add_use(&format!("torch.classes.{namespace}"), name, risk, at);
         }
     }
 
-    fn add(&mut self, module: &str, name: &str, risk: Risk, Spot { offset, code }: Spot<'_>) {
+    fn add_use(&mut self, module: &str, name: &str, risk: Risk, CodeLocation { offset, code }: CodeLocation<'_>) {
         if !self.budget.spend(module.len().saturating_add(name.len()) as u64) {
             return;
         }
-        let (module, name) = (shortened(module.to_owned()), shortened(name.to_owned()));
+        let (module, name) = (truncate_name(module.to_owned()), truncate_name(name.to_owned()));
         let next = self.uses.len();
         let place = *self.places.entry((module.clone(), name.clone())).or_insert(next);
         if place == next {
             let global = Global::with_risk(&module, &name, offset, risk);
-            self.uses.push(Use { global, risk, calls: Vec::new(), more: 0, after_error: false });
+            self.uses.push(GlobalUse { global, risk, calls: Vec::new(), unlisted_calls: 0, after_error: false });
         }
         let Some(found) = self.uses.get_mut(place) else { return };
         if found.calls.len() < CALLS_MAX
-            && let Some(text) = self.budget.text(|| line(code, offset))
+            && let Some(text) = self.budget.spend_text(|| line_at(code, offset))
         {
-            found.calls.push(Call { opcode: "code", offset, text, has_arguments: true });
+            found.calls.push(GlobalCall { opcode: "code", offset, text, has_arguments: true });
         } else {
-            found.more = found.more.saturating_add(1);
+            found.unlisted_calls = found.unlisted_calls.saturating_add(1);
         }
     }
 }
 
 /// Returns the trimmed line of code at an offset.
-fn line(code: &[u8], offset: u64) -> String {
+fn line_at(code: &[u8], offset: u64) -> String {
     let at = usize::try_from(offset).unwrap_or(usize::MAX);
     let (before, after) = code.split_at_checked(at).unwrap_or_default();
     let start = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -188,7 +188,7 @@ fn line(code: &[u8], offset: u64) -> String {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token<'t> {
+enum CodeToken<'t> {
     Name(&'t str),
     Dot,
     /// Text between quotes, with its escapes.
@@ -196,7 +196,7 @@ enum Token<'t> {
     Other(u8),
 }
 
-impl Token<'_> {
+impl CodeToken<'_> {
     fn is_dot(self) -> bool {
         self == Self::Dot
     }
@@ -207,13 +207,13 @@ impl Token<'_> {
 }
 
 /// Splits code into words, dots and strings; skips comments and spaces, and keeps line ends.
-struct Tokens<'t> {
+struct CodeTokens<'t> {
     text: &'t [u8],
     at: usize,
 }
 
-impl<'t> Iterator for Tokens<'t> {
-    type Item = (u64, Token<'t>);
+impl<'t> Iterator for CodeTokens<'t> {
+    type Item = (u64, CodeToken<'t>);
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -228,22 +228,22 @@ impl<'t> Iterator for Tokens<'t> {
                 b'#' => (rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()), None),
                 b'\'' | b'"' => {
                     let (len, text) = quoted(rest, first);
-                    (len, Some(Token::Text(text)))
+                    (len, Some(CodeToken::Text(text)))
                 }
-                b'.' if !after.first().is_some_and(u8::is_ascii_digit) => (1, Some(Token::Dot)),
+                b'.' if !after.first().is_some_and(u8::is_ascii_digit) => (1, Some(CodeToken::Dot)),
                 byte if is_word(byte) => {
                     let len = rest.iter().position(|byte| !is_word(*byte)).unwrap_or(rest.len());
                     let word = rest.get(..len).and_then(|word| std::str::from_utf8(word).ok());
                     (
                         len,
                         Some(if byte.is_ascii_digit() {
-                            Token::Other(byte)
+                            CodeToken::Other(byte)
                         } else {
-                            Token::Name(word.unwrap_or_default())
+                            CodeToken::Name(word.unwrap_or_default())
                         }),
                     )
                 }
-                other => (1, Some(Token::Other(other))),
+                other => (1, Some(CodeToken::Other(other))),
             };
             self.at = start.saturating_add(len.max(1));
             if let Some(token) = token {
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     fn names(code: &str) -> Vec<String> {
-        let uses = uses_in_code(code.as_bytes(), &mut Budget::new(1 << 20));
+        let uses = uses_in_code(code.as_bytes(), &mut ScanBudget::new(1 << 20));
         uses.iter().map(|used| format!("{} {}", used.risk.name(), used.global)).collect()
     }
 
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_line_is_shown() {
-        let uses = uses_in_code(b"a = 1\n  b = torch.from_file(a)\nc = 2", &mut Budget::new(100));
+        let uses = uses_in_code(b"a = 1\n  b = torch.from_file(a)\nc = 2", &mut ScanBudget::new(100));
         assert_eq!(uses[0].calls[0].text, "b = torch.from_file(a)");
         assert_eq!(uses[0].global.offset, 12);
     }
@@ -362,8 +362,8 @@ mod tests {
     #[test]
     fn eight_calls_of_an_operator_are_shown() {
         for (count, more) in [(8, 0), (9, 1)] {
-            let uses = uses_in_code("torch.save(x)\n".repeat(count).as_bytes(), &mut Budget::new(1 << 20));
-            assert_eq!((uses.len(), uses[0].calls.len(), uses[0].more), (1, 8, more));
+            let uses = uses_in_code("torch.save(x)\n".repeat(count).as_bytes(), &mut ScanBudget::new(1 << 20));
+            assert_eq!((uses.len(), uses[0].calls.len(), uses[0].unlisted_calls), (1, 8, more));
         }
     }
 
@@ -373,7 +373,7 @@ mod tests {
             let pickle =
                 [&[b'X', u8::try_from(text.len()).expect("short"), 0, 0, 0][..], text.as_bytes(), b"."]
                     .concat();
-            let uses = uses_in_bytecode(&pickle, &mut Budget::new(1 << 20));
+            let uses = uses_in_bytecode(&pickle, &mut ScanBudget::new(1 << 20));
             uses.iter().map(|used| format!("{} {}", used.risk.name(), used.global)).collect::<Vec<_>>()
         };
         for (text, expected) in [

@@ -3,10 +3,10 @@
 //!
 //! Facts: the index files of Hugging Face's `transformers`.
 
-mod equal;
+mod equal_shards;
 mod model_parallel;
 
-pub use model_parallel::{ModelSizes, model_parallel};
+pub use model_parallel::{ModelSizes, merge_model_parallel};
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tensor::StorageId;
 
-use crate::{Checkpoint, Content, Error, Item, Note, Result};
+use crate::{Checkpoint, ItemContent, Error, Item, CheckpointNote, Result};
 
 /// One file of a checkpoint that is split over several.
 #[derive(Debug)]
@@ -26,25 +26,25 @@ pub struct Shard {
 
 /// The index of a set of files, which maps tensor names to file names.
 #[derive(Clone, Debug)]
-pub struct Index {
+pub struct WeightMapIndex {
     /// Name of the index file, for messages.
     name: String,
     /// File names by tensor name.
     files: HashMap<String, String>,
 }
 
-impl Index {
+impl WeightMapIndex {
     /// Reads the text of a `*.index.json`; `name` is its file name.
     ///
     /// # Errors
     /// When the text is not JSON, has no `weight_map`, or names a file in another folder.
     pub fn from_json(name: &str, text: &str) -> Result<Self> {
         #[derive(Deserialize)]
-        struct Document {
+        struct IndexDocument {
             weight_map: Map<String, Value>,
         }
         let wrong = |reason: String| Error::Document { file: name.to_owned(), reason };
-        let document: Document = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let document: IndexDocument = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
         let mut files = HashMap::with_capacity(document.weight_map.len());
         for (tensor, file) in document.weight_map {
             let Value::String(file) = file else {
@@ -75,14 +75,14 @@ impl Index {
 
 /// A checkpoint that was merged from several files.
 #[derive(Debug)]
-pub struct Merged {
+pub struct MergedCheckpoint {
     /// Tensors of all files, and values of the first.
     pub checkpoint: Checkpoint,
     /// Notes about the values that were left out.
-    pub notes: Vec<Note>,
+    pub notes: Vec<CheckpointNote>,
 }
 
-impl Merged {
+impl MergedCheckpoint {
     /// Starts from the checkpoint of the first file.
     fn new(checkpoint: Checkpoint) -> Self {
         Self { checkpoint, notes: Vec::new() }
@@ -101,13 +101,13 @@ impl Merged {
         merged.left_out.merge(other.left_out);
         match (values, self.notes.last_mut()) {
             (0, _) => {}
-            (more, Some(Note::ValuesLeftOut { files, count })) => {
+            (more, Some(CheckpointNote::ValuesLeftOut { files, count })) => {
                 files.push(file.to_owned());
                 *count = count.saturating_add(more);
             }
-            (count, _) => self.notes.push(Note::ValuesLeftOut { files: vec![file.to_owned()], count }),
+            (count, _) => self.notes.push(CheckpointNote::ValuesLeftOut { files: vec![file.to_owned()], count }),
         }
-        let tensors = other.items.into_iter().filter(|item| !matches!(item.content, Content::Value(_)));
+        let tensors = other.items.into_iter().filter(|item| !matches!(item.content, ItemContent::Value(_)));
         merged.items.extend(tensors);
     }
 }
@@ -116,24 +116,24 @@ impl Merged {
 ///
 /// # Errors
 /// When two files hold a tensor of the same name, or the index disagrees with the files.
-pub fn union(mut shards: Vec<Shard>, index: Option<&Index>) -> Result<Merged> {
+pub fn merge_whole_tensors(mut shards: Vec<Shard>, index: Option<&WeightMapIndex>) -> Result<MergedCheckpoint> {
     if index.is_none() && shards.len() == 1 {
         // The names within one file are known to differ.
-        return shards.pop().map(|shard| Merged::new(shard.checkpoint)).ok_or_else(empty);
+        return shards.pop().map(|shard| MergedCheckpoint::new(shard.checkpoint)).ok_or_else(empty_set_error);
     }
     let mut holder: HashMap<String, String> = HashMap::new();
-    let mut merged: Option<Merged> = None;
+    let mut merged: Option<MergedCheckpoint> = None;
     for Shard { file, checkpoint } in shards {
         if let Some(index) = index {
-            index.compare(&checkpoint, &file)?;
+            index.check_file(&checkpoint, &file)?;
         }
-        for name in names(&checkpoint) {
+        for name in listed_tensor_names(&checkpoint) {
             if let Some(first) = holder.insert(name.to_owned(), file.clone()) {
-                return Err(Error::HeldTwice { tensor: name.to_owned(), first, second: file });
+                return Err(Error::TensorInTwoFiles { tensor: name.to_owned(), first, second: file });
             }
         }
         let Some(merged) = &mut merged else {
-            merged = Some(Merged::new(checkpoint));
+            merged = Some(MergedCheckpoint::new(checkpoint));
             continue;
         };
         merged.add(&file, checkpoint);
@@ -151,25 +151,25 @@ pub fn union(mut shards: Vec<Shard>, index: Option<&Index>) -> Result<Merged> {
             });
         }
     }
-    merged.ok_or_else(empty)
+    merged.ok_or_else(empty_set_error)
 }
 
 /// Returns the names of the tensors; a compound tensor counts as one.
-fn names(checkpoint: &Checkpoint) -> impl Iterator<Item = &str> {
-    let tensors = checkpoint.items.iter().filter(|item| !matches!(item.content, Content::Value(_)));
+fn listed_tensor_names(checkpoint: &Checkpoint) -> impl Iterator<Item = &str> {
+    let tensors = checkpoint.items.iter().filter(|item| !matches!(item.content, ItemContent::Value(_)));
     tensors.map(|item| item.name.as_str())
 }
 
-impl Index {
+impl WeightMapIndex {
     /// Compares the tensors of a file with those that the index lists for it. Of tensors that share a storage, the
     /// index may list only one.
-    fn compare(&self, checkpoint: &Checkpoint, file: &str) -> Result<()> {
+    fn check_file(&self, checkpoint: &Checkpoint, file: &str) -> Result<()> {
         let is_listed = |item: &&Item| self.files.contains_key(&item.name);
         let mut listed: Option<HashSet<StorageId>> = None;
         for item in &checkpoint.items {
             let (index, tensor) = (self.name.clone(), item.name.clone());
             match (&item.content, self.files.get(&item.name)) {
-                (Content::Value(_), _) => {}
+                (ItemContent::Value(_), _) => {}
                 (_, Some(holder)) if holder != file => {
                     let found = format!("it is in {file}");
                     return Err(Error::IndexDisagrees { index, tensor, file: holder.clone(), found });
@@ -194,15 +194,15 @@ impl Index {
     }
 }
 
-fn storage(content: &Content) -> Option<StorageId> {
+fn storage(content: &ItemContent) -> Option<StorageId> {
     match content {
-        Content::Tensor(tensor) => Some(tensor.storage().id()),
+        ItemContent::Tensor(tensor) => Some(tensor.storage().id()),
         _ => None,
     }
 }
 
 /// Builds the error for a set without files.
-fn empty() -> Error {
+fn empty_set_error() -> Error {
     Error::Document { file: "the set".to_owned(), reason: "it has no files".to_owned() }
 }
 
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn an_index_stays_in_its_folder() {
-        let read = |text: &str| Index::from_json("i.json", text).map_err(|error| error.to_string());
+        let read = |text: &str| WeightMapIndex::from_json("i.json", text).map_err(|error| error.to_string());
         let index = read(r#"{"metadata": {}, "weight_map": {"a": "2.bin", "b": "1.bin", "c": "2.bin"}}"#);
         assert_eq!(index.expect("right").files(), ["1.bin", "2.bin"]);
         let error = |text: &str| read(text).expect_err("wrong");

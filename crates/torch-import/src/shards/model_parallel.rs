@@ -7,13 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use byte_source::{Observer, ReadError};
-use pickle_vm::Limits;
+use pickle_vm::PickleLimits;
 use serde::Deserialize;
 use tensor::{Budget, Tensor, ViewId};
 
-use super::equal::{Equal, without_repeats};
-use super::{Merged, Shard, empty};
-use crate::{Checkpoint, Content, Error, Item, Result};
+use super::equal_shards::{Equal, without_repeats};
+use super::{MergedCheckpoint, Shard, empty_set_error};
+use crate::{Checkpoint, ItemContent, Error, Item, Result};
 
 /// The sizes of a model in `params.json`, in elements. Missing sizes are inferred from the shapes.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -42,7 +42,7 @@ impl ModelSizes {
     }
 
     /// Returns the total width of the query heads, in elements.
-    fn attention(&self, dim: u64) -> Option<u64> {
+    fn query_width(&self, dim: u64) -> Option<u64> {
         match self.head_dim {
             None => Some(dim),
             Some(head_dim) => self.n_heads?.checked_mul(head_dim),
@@ -50,14 +50,14 @@ impl ModelSizes {
     }
 
     /// Returns the total width of the key heads, in elements.
-    fn key_value(&self, dim: u64) -> Option<u64> {
+    fn key_value_width(&self, dim: u64) -> Option<u64> {
         self.n_kv_heads.or(self.n_heads)?.checked_mul(self.head_dim(dim)?)
     }
 }
 
 /// The way in which a tensor was split over the shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Split {
+enum TensorSplit {
     /// Split along dimension 0, the layer's outputs.
     Rows,
     /// Split along dimension 1, the layer's inputs.
@@ -70,7 +70,7 @@ enum Split {
     Copies,
 }
 
-impl Split {
+impl TensorSplit {
     fn from_name(tensor: &str) -> Option<Self> {
         if tensor == "freqs_cis" {
             return Some(Self::Copies);
@@ -96,18 +96,18 @@ impl Split {
 /// # Errors
 /// When there are too few or too many shards, the shards contradict each other or `sizes`, one is a copy of another, or
 /// a tensor is not one of LLaMA's.
-pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &dyn Observer) -> Result<Merged> {
-    let mut merge = Merge::new(&shards, sizes, observer)?;
+pub fn merge_model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &dyn Observer) -> Result<MergedCheckpoint> {
+    let mut merge = ShardMerge::new(&shards, sizes, observer)?;
     let mut equal = Equal::new(shards.len());
     let mut joined: HashMap<(usize, Vec<ViewId>), Tensor> = HashMap::new();
     let mut tensors = Vec::with_capacity(merge.first.checkpoint.items.len());
     for item in &merge.first.checkpoint.items {
-        let (name, Content::Tensor(first)) = (&item.name, &item.content) else {
+        let (name, ItemContent::Tensor(first)) = (&item.name, &item.content) else {
             tensors.push(item.clone());
             continue;
         };
-        let parts = merge.parts(name, first)?;
-        let (dim, parts) = merge.split(name, parts)?;
+        let parts = merge.matching_parts(name, first)?;
+        let (dim, parts) = merge.dim_and_parts(name, parts)?;
         let tensor = match parts.as_slice() {
             [one] => one.clone(),
             parts => {
@@ -119,7 +119,7 @@ pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &dyn Obs
                     merge.spend(name, parts)?;
                     // If there are fewer heads than shards, equal parts are not evidence of a copied file.
                     if parts.len() == shards.len() {
-                        equal.compare(name, parts, observer).map_err(|reason| unread(name, reason))?;
+                        equal.compare(name, parts, observer).map_err(|reason| part_error(name, reason))?;
                     }
                     let tensor = Tensor::concat(dim, parts);
                     let tensor = tensor.map_err(|reason| Error::Join { tensor: name.clone(), reason })?;
@@ -128,7 +128,7 @@ pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &dyn Obs
                 }
             }
         };
-        tensors.push(Item { content: Content::Tensor(tensor), ..item.clone() });
+        tensors.push(Item { content: ItemContent::Tensor(tensor), ..item.clone() });
     }
     if let Some((first, second, tensor)) = equal.found() {
         let file = |shard: usize| shards.get(shard).map(|shard| shard.file.clone()).unwrap_or_default();
@@ -136,18 +136,18 @@ pub fn model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &dyn Obs
         return Err(Error::EqualShards { file, other, tensor });
     }
     let mut shards = shards.into_iter();
-    let mut merged = Merged::new(shards.next().ok_or_else(empty)?.checkpoint);
+    let mut merged = MergedCheckpoint::new(shards.next().ok_or_else(empty_set_error)?.checkpoint);
     merged.checkpoint.items = tensors;
     shards.for_each(|mut shard| {
         // The tensors were joined with those of the first shard.
-        shard.checkpoint.items.retain(|item| matches!(item.content, Content::Value(_)));
+        shard.checkpoint.items.retain(|item| matches!(item.content, ItemContent::Value(_)));
         merged.add(&shard.file, shard.checkpoint);
     });
     Ok(merged)
 }
 
 /// Converts an error of reading a part; a cancellation becomes [`Error::Cancelled`].
-fn unread(tensor: &str, reason: ReadError) -> Error {
+fn part_error(tensor: &str, reason: ReadError) -> Error {
     match reason {
         ReadError::Cancelled(cancelled) => Error::Cancelled(cancelled),
         reason => Error::ReadPart { tensor: tensor.to_owned(), reason },
@@ -155,7 +155,7 @@ fn unread(tensor: &str, reason: ReadError) -> Error {
 }
 
 /// The shards of a merge and the data derived from them.
-struct Merge<'s> {
+struct ShardMerge<'s> {
     observer: &'s dyn Observer,
     /// Bytes that may be read of parts that repeat their storages.
     budget: Budget,
@@ -168,10 +168,10 @@ struct Merge<'s> {
     dim: Option<u64>,
 }
 
-impl<'s> Merge<'s> {
+impl<'s> ShardMerge<'s> {
     /// Compares the tensor names across shards, and the number of shards with the shapes.
     fn new(shards: &'s [Shard], sizes: &'s ModelSizes, observer: &'s dyn Observer) -> Result<Self> {
-        let first = shards.first().ok_or_else(empty)?;
+        let first = shards.first().ok_or_else(empty_set_error)?;
         let names: Vec<HashMap<&str, &Tensor>> = shards
             .iter()
             .map(|shard| {
@@ -203,8 +203,8 @@ impl<'s> Merge<'s> {
         };
         let dim =
             sizes.dim.or_else(|| norm("norm.weight")).or_else(|| norm("layers.0.attention_norm.weight"));
-        let stored = shards.iter().fold(0_u64, |sum, shard| sum.saturating_add(stored(&shard.checkpoint)));
-        let budget = Budget::new(Limits::default().repeated_of(stored));
+        let stored = shards.iter().fold(0_u64, |sum, shard| sum.saturating_add(storage_bytes(&shard.checkpoint)));
+        let budget = Budget::new(PickleLimits::default().repeat_budget(stored));
         let merge = Self { observer, budget, sizes, shards, first, names, count, dim };
         merge.compare_count()?;
         Ok(merge)
@@ -214,15 +214,15 @@ impl<'s> Merge<'s> {
     fn compare_count(&self) -> Result<()> {
         const TENSOR: &str = "layers.0.attention.wq.weight";
         let first = self.names.first().and_then(|names| names.get(TENSOR));
-        let whole = self.dim.and_then(|dim| self.sizes.attention(dim));
+        let whole = self.dim.and_then(|dim| self.sizes.query_width(dim));
         let (Some(first), Some(whole)) = (first, whole) else { return Ok(()) };
-        let parts = self.parts(TENSOR, first)?;
+        let parts = self.matching_parts(TENSOR, first)?;
         let Some(shards) = parts.first().and_then(|part| whole.checked_div(*part.shape().first()?)) else {
             return Ok(());
         };
         let tensor = TENSOR.to_owned();
         if shards > self.count {
-            let file = numbered(&self.first.file, self.count);
+            let file = with_shard_number(&self.first.file, self.count);
             return Err(Error::MissingShard { file, tensor, shards, found: self.count });
         }
         let extra = usize::try_from(shards).ok().and_then(|shards| self.shards.get(shards));
@@ -233,7 +233,7 @@ impl<'s> Merge<'s> {
     }
 
     /// Returns the parts of a tensor, after checking that shapes and dtypes agree.
-    fn parts(&self, name: &str, first: &Tensor) -> Result<Vec<Tensor>> {
+    fn matching_parts(&self, name: &str, first: &Tensor) -> Result<Vec<Tensor>> {
         let part = |(shard, names): (&Shard, &HashMap<&str, &Tensor>)| {
             let Some(part) = names.get(name) else {
                 return Err(Error::MissingTensor {
@@ -272,11 +272,11 @@ impl<'s> Merge<'s> {
 
     /// Returns the dimension along which to join the parts, and the parts without redundant copies. A single part is
     /// the tensor itself.
-    fn split(&mut self, name: &str, mut parts: Vec<Tensor>) -> Result<(usize, Vec<Tensor>)> {
+    fn dim_and_parts(&mut self, name: &str, mut parts: Vec<Tensor>) -> Result<(usize, Vec<Tensor>)> {
         if self.count == 1 {
             return Ok((0, parts));
         }
-        let split = Split::from_name(name)
+        let split = TensorSplit::from_name(name)
             .ok_or_else(|| Error::UnknownSplit { tensor: name.to_owned(), shards: self.count })?;
         let shape = parts.first().map_or_else(Vec::new, |part| part.shape().to_vec());
         let wrong = |reason: String| Error::WrongSplit {
@@ -289,29 +289,29 @@ impl<'s> Merge<'s> {
             wrong("the width of the model is unknown; put its params.json next to the shards".to_owned())
         })?;
         match (split, shape.as_slice()) {
-            (Split::Copies, _) => {
-                self.compare(name, &parts, 0..parts.len())?;
+            (TensorSplit::Copies, _) => {
+                self.compare_copies(name, &parts, 0..parts.len())?;
                 parts.truncate(1);
                 Ok((0, parts))
             }
-            (Split::Rows, &[_]) => Ok((0, parts)),
-            (Split::Rows, &[_, columns]) if columns == dim => Ok((0, parts)),
-            (Split::Columns, &[rows, _]) if rows == dim => Ok((1, parts)),
-            (Split::KeyValue, &[rows, ref rest @ ..]) if rest.iter().all(|columns| *columns == dim) => {
+            (TensorSplit::Rows, &[_]) => Ok((0, parts)),
+            (TensorSplit::Rows, &[_, columns]) if columns == dim => Ok((0, parts)),
+            (TensorSplit::Columns, &[rows, _]) if rows == dim => Ok((1, parts)),
+            (TensorSplit::KeyValue, &[rows, ref rest @ ..]) if rest.iter().all(|columns| *columns == dim) => {
                 let all = rows.saturating_mul(self.count);
-                let whole = self.sizes.key_value(dim).unwrap_or(all);
+                let whole = self.sizes.key_value_width(dim).unwrap_or(all);
                 let copies = all.checked_div(whole).filter(|copies| copies.checked_mul(whole) == Some(all));
                 let copies = copies.filter(|copies| *copies > 0 && self.count.is_multiple_of(*copies));
                 let Some(copies) = copies.and_then(|copies| usize::try_from(copies).ok()) else {
                     return Err(wrong(format!("params.json implies {whole} rows")));
                 };
                 for start in (0..parts.len()).step_by(copies) {
-                    self.compare(name, &parts, start..start.saturating_add(copies))?;
+                    self.compare_copies(name, &parts, start..start.saturating_add(copies))?;
                 }
                 Ok((0, parts.into_iter().step_by(copies).collect()))
             }
-            (Split::Embeddings, &[_, columns]) if columns == dim => Ok((0, parts)),
-            (Split::Embeddings, &[_, columns]) if columns.checked_mul(self.count) == Some(dim) => {
+            (TensorSplit::Embeddings, &[_, columns]) if columns == dim => Ok((0, parts)),
+            (TensorSplit::Embeddings, &[_, columns]) if columns.checked_mul(self.count) == Some(dim) => {
                 Ok((1, parts))
             }
             _ => Err(wrong(format!("this is not a part of a model of width {dim}"))),
@@ -319,7 +319,7 @@ impl<'s> Merge<'s> {
     }
 
     /// Compares the copies in the shards of `range` with the first of them.
-    fn compare(&mut self, name: &str, parts: &[Tensor], range: Range<usize>) -> Result<()> {
+    fn compare_copies(&mut self, name: &str, parts: &[Tensor], range: Range<usize>) -> Result<()> {
         let shards = self.shards.get(range.clone()).unwrap_or_default();
         let parts = without_repeats(parts.get(range).unwrap_or_default());
         self.spend(name, &parts)?;
@@ -332,7 +332,7 @@ impl<'s> Merge<'s> {
                     let (file, other) = (shard.file.clone(), first.file.clone());
                     return Err(Error::CopiesDiffer { tensor, file, other });
                 }
-                Err(reason) => return Err(unread(name, reason)),
+                Err(reason) => return Err(part_error(name, reason)),
             }
         }
         Ok(())
@@ -340,7 +340,7 @@ impl<'s> Merge<'s> {
 }
 
 /// Returns the total length in bytes of the storages of a checkpoint's tensors.
-fn stored(checkpoint: &Checkpoint) -> u64 {
+fn storage_bytes(checkpoint: &Checkpoint) -> u64 {
     let mut seen = HashSet::new();
     let storages = checkpoint.tensors().map(|(_, tensor)| tensor.storage().clone());
     let storages = storages.filter(|storage| seen.insert(storage.id()));
@@ -348,7 +348,7 @@ fn stored(checkpoint: &Checkpoint) -> u64 {
 }
 
 /// Replaces the shard number in a name such as `consolidated.00.pth`.
-fn numbered(file: &str, number: u64) -> String {
+fn with_shard_number(file: &str, number: u64) -> String {
     let mut parts: Vec<String> = file.split('.').map(str::to_owned).collect();
     let digits = |part: &&mut String| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(part) = parts.iter_mut().rev().find(digits) {
@@ -363,20 +363,20 @@ mod tests {
 
     #[test]
     fn names_determine_the_split() {
-        assert_eq!(Split::from_name("layers.3.attention.wq.weight"), Some(Split::Rows));
-        assert_eq!(Split::from_name("layers.3.feed_forward.w2.weight"), Some(Split::Columns));
-        assert_eq!(Split::from_name("layers.3.ffn_norm.weight"), Some(Split::Copies));
-        assert_eq!(Split::from_name("output.weight"), Some(Split::Rows));
-        assert_eq!(Split::from_name("rope.freqs"), Some(Split::Copies));
+        assert_eq!(TensorSplit::from_name("layers.3.attention.wq.weight"), Some(TensorSplit::Rows));
+        assert_eq!(TensorSplit::from_name("layers.3.feed_forward.w2.weight"), Some(TensorSplit::Columns));
+        assert_eq!(TensorSplit::from_name("layers.3.ffn_norm.weight"), Some(TensorSplit::Copies));
+        assert_eq!(TensorSplit::from_name("output.weight"), Some(TensorSplit::Rows));
+        assert_eq!(TensorSplit::from_name("rope.freqs"), Some(TensorSplit::Copies));
         let of_layer = "layers.0.attention.inner_attention.rope.freqs";
-        assert_eq!(Split::from_name(of_layer), Some(Split::Copies));
-        assert_eq!(Split::from_name("vision.wx.weight"), None);
-        assert_eq!(Split::from_name("weight"), None);
+        assert_eq!(TensorSplit::from_name(of_layer), Some(TensorSplit::Copies));
+        assert_eq!(TensorSplit::from_name("vision.wx.weight"), None);
+        assert_eq!(TensorSplit::from_name("weight"), None);
     }
 
     #[test]
     fn shards_are_numbered_in_two_digits() {
-        assert_eq!(numbered("consolidated.00.pth", 7), "consolidated.07.pth");
-        assert_eq!(numbered("consolidated.00.pth", 12), "consolidated.12.pth");
+        assert_eq!(with_shard_number("consolidated.00.pth", 7), "consolidated.07.pth");
+        assert_eq!(with_shard_number("consolidated.00.pth", 12), "consolidated.12.pth");
     }
 }

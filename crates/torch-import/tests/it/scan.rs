@@ -46,7 +46,7 @@ fn what_follows_an_array_of_joblib_is_scanned() {
     // One byte of padding, then three floats, whose bytes are not instructions.
     let floats = b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
     let clean = scan(&joblib("f4", floats, b"."));
-    assert!(clean.is_whole() && clean.findings.is_empty(), "{clean:?}");
+    assert!(clean.is_fully_read() && clean.findings.is_empty(), "{clean:?}");
     let call = b"\x8c\x01x\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85Rs.";
     assert_eq!(dangerous(&scan(&joblib("f4", floats, call))), ["os.system"]);
     // The objects of an array are a pickle of their own.
@@ -54,7 +54,7 @@ fn what_follows_an_array_of_joblib_is_scanned() {
     // Every other unpickler ends where that does, after the same call.
     assert_eq!(dangerous(&scan(&joblib("O8", &objects, b"."))), ["os.system", "os.system"]);
     let clean = scan(&joblib("O8", b"\x80\x02](K\x01K\x02K\x03e.", b"."));
-    assert!(clean.is_whole() && clean.findings.is_empty(), "{clean:?}");
+    assert!(clean.is_fully_read() && clean.findings.is_empty(), "{clean:?}");
     // Without elements it is a plain pickle.
     let clean = scan(&joblib("f4", b"", b"."));
     assert!(clean.findings.is_empty() && dangerous(&clean).is_empty(), "{clean:?}");
@@ -64,10 +64,10 @@ fn what_follows_an_array_of_joblib_is_scanned() {
     // Records, such as the nodes of a tree, are bytes.
     assert_eq!(dangerous(&scan(&joblib("V4", floats, call))), ["os.system"]);
     let clean = scan(&joblib("V4", floats, b"."));
-    assert!(clean.is_whole() && clean.findings.is_empty(), "{clean:?}");
+    assert!(clean.is_fully_read() && clean.findings.is_empty(), "{clean:?}");
     // The flags say whether they have objects in them.
     assert_eq!(dangerous(&scan(&joblib_with("V8", 8, 27, &objects, b"."))), ["os.system", "os.system"]);
-    assert!(!scan(&joblib("f4", &floats[..9], b"")).is_whole());
+    assert!(!scan(&joblib("f4", &floats[..9], b"")).is_fully_read());
     // Texts have four bytes for each character.
     let texts = [b"\x01\xff", &[0xff; 24][..]].concat();
     assert_eq!(dangerous(&scan(&joblib_with("U2", 8, 8, &texts, call))), ["os.system"]);
@@ -85,13 +85,13 @@ fn what_a_dtype_says_against_its_code_is_not_scanned() {
         [("f4", -1, 1), ("O8", -1, 0), ("S4", -1, 0), ("S4", 5, 0), ("V4", 3, 16), ("M8", 4, 0), ("f4", 0, 0)]
     {
         let scan = scan(&joblib_with(dtype, size, flags, floats, b"."));
-        assert!(!scan.is_whole(), "{dtype} {size} {flags}: {scan:?}");
+        assert!(!scan.is_fully_read(), "{dtype} {size} {flags}: {scan:?}");
     }
     // A version that NumPy does not write.
     let mut other = joblib("f4", floats, b".");
     let at = other.windows(6).position(|bytes| bytes == b"K\x03\x8c\x01<\x94").expect("it has a version");
     other[at + 1] = 5;
-    assert!(!scan(&other).is_whole());
+    assert!(!scan(&other).is_fully_read());
     // Also if a pickle follows.
     let scan = scan(&joblib_with("f4", -1, 1, b"\x80\x02N.", b"."));
     assert!(!scan.missed.is_empty(), "{scan:?}");
@@ -103,7 +103,7 @@ fn only_joblib_describes_arrays() {
     let other_file =
         b"\x80\x03cjoblib.numpy_pickle\nNDArrayWrapper\n)\x81}X\x08\0\0\0filenameX\x05\0\0\0m.npysb.";
     let found = scan(other_file);
-    assert!(!found.is_whole() && found.missed[0].contains("from another file"), "{:?}", found.missed);
+    assert!(!found.is_fully_read() && found.missed[0].contains("from another file"), "{:?}", found.missed);
     let risk = |module: &str| {
         let found = scan(&[b"\x80\x02c", module.as_bytes(), b"\nNumpyArrayWrapper\n)\x81."].concat());
         found.uses().map(|(_, found)| found.risk).next()
@@ -130,8 +130,8 @@ fn compressed_files_are_scanned() {
     for packed in [&gzip, &zlib, &zstd, &old_joblib] {
         let found = scan(packed);
         assert_eq!(dangerous(&found), ["os.system"], "{}", found.format);
-        assert!(found.is_whole(), "{found:?}");
-        assert!(!scan(&packed[..packed.len() - 6]).is_whole(), "{}", found.format);
+        assert!(found.is_fully_read(), "{found:?}");
+        assert!(!scan(&packed[..packed.len() - 6]).is_fully_read(), "{}", found.format);
     }
     for (format, start) in [
         ("bzip2", &b"BZh91AY&SY"[..]),
@@ -140,7 +140,7 @@ fn compressed_files_are_scanned() {
         ("7z", b"7z\xbc\xaf\x27\x1c"),
     ] {
         let found = scan(start);
-        assert_eq!((found.format, found.is_whole()), (format, false));
+        assert_eq!((found.format, found.is_fully_read()), (format, false));
     }
 }
 
@@ -166,7 +166,7 @@ fn what_is_loaded_is_never_dropped() {
     // was called.
     for bytes in [&b"I0x10\n0cos\nsystem\n)R."[..], b"Ixy\n.", b"", b"\0", b"\x1f\x8b\x08"] {
         let found = scan(&loaded(bytes));
-        assert!(!found.is_whole() || !dangerous(&found).is_empty(), "{bytes:?}");
+        assert!(!found.is_fully_read() || !dangerous(&found).is_empty(), "{bytes:?}");
     }
     // Its bytes are not those of the pickle when it is loaded.
     let changed = b"\x80\x05ctorch.storage\n_load_from_bytes\ncbuiltins\nbytearray\nC\x02N.\x85RK\x2ea\x85R.";
@@ -177,7 +177,7 @@ fn what_is_loaded_is_never_dropped() {
 fn an_interrupted_download_is_cut_short_and_nothing_else() {
     let whole = stored_zip([("archive/data.pkl", b"\x80\x02}.")]);
     let found = scan(&whole[..whole.len() - 80]);
-    assert!(found.findings.is_empty() && !found.is_whole(), "{found:?}");
+    assert!(found.findings.is_empty() && !found.is_fully_read(), "{found:?}");
     assert!(
         found.missed[0].contains("the file is cut short; download or copy it again"),
         "{:?}",
@@ -189,7 +189,7 @@ fn an_interrupted_download_is_cut_short_and_nothing_else() {
 fn archives_that_follow_one_another_are_each_scanned() {
     let clean = stored_zip([("archive/data.pkl", b"\x80\x02}.")]);
     let found = scan(&clean.repeat(5));
-    assert!(found.is_whole() && found.findings.is_empty(), "{found:?}");
+    assert!(found.is_fully_read() && found.findings.is_empty(), "{found:?}");
     assert_eq!(found.count, 5);
     let found = scan(&[clean.clone(), stored_zip([("archive/data.pkl", PAYLOAD)]), clean].concat());
     assert_eq!(dangerous(&found), ["os.system"]);
@@ -209,7 +209,7 @@ fn code_that_reads_a_file_is_found() {
     }
     let found = scan(&zip.finish().expect("memory takes it").into_inner());
     assert_eq!(dangerous(&found), ["torch.ops.aten.from_file"]);
-    assert!(found.is_whole(), "{found:?}");
+    assert!(found.is_fully_read(), "{found:?}");
 }
 
 #[test]

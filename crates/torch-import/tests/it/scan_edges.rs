@@ -165,7 +165,7 @@ fn a_payload_in_byte_strings_in_byte_strings_is_found() {
     for _ in 0..8 {
         nested = bytes(&nested);
     }
-    assert!(!scan(&nested).is_whole());
+    assert!(!scan(&nested).is_fully_read());
 }
 
 #[test]
@@ -204,12 +204,12 @@ fn eight_levels_are_scanned() {
 
 #[test]
 fn a_damaged_pickle_is_reported_where_one_is_expected() {
-    assert!(!scan(&gzip(b"\x80\x02}")).is_whole());
+    assert!(!scan(&gzip(b"\x80\x02}")).is_fully_read());
     for name in ["m/model.pickle", "m/model.PKL", "m/traced.debug_pkl"] {
         let found = scan(&stored_zip([("m/data.pkl", CLEAN), (name, b"\xff\xff")]));
-        assert!(!found.is_whole(), "{name}: {found:?}");
+        assert!(!found.is_fully_read(), "{name}: {found:?}");
     }
-    assert!(scan(&stored_zip([("m/data.pkl", CLEAN), ("m/data/0", b"\xff\xff")])).is_whole());
+    assert!(scan(&stored_zip([("m/data.pkl", CLEAN), ("m/data/0", b"\xff\xff")])).is_fully_read());
 }
 
 #[test]
@@ -240,8 +240,8 @@ fn arrays_of_numbers_hold_no_pickle() {
         [b"\x93NUMPY\x01\0", &len[..], header.as_bytes(), data].concat()
     };
     let numbers = scan(&array("<f4", b"\xff\xff\xff\xff"));
-    assert!(numbers.is_whole() && numbers.count == 0, "{numbers:?}");
-    assert!(!scan(&array("|O", b"\xff\xff\xff\xff")).is_whole());
+    assert!(numbers.is_fully_read() && numbers.count == 0, "{numbers:?}");
+    assert!(!scan(&array("|O", b"\xff\xff\xff\xff")).is_fully_read());
     assert_eq!(dangerous(&scan(&array("|O", PAYLOAD))), ["os.system"]);
 }
 
@@ -254,8 +254,8 @@ fn the_python_code_of_a_package_is_not_scanned() {
     let found = package("p/pkg/module.py");
     assert!(found.missed[0].contains("runs its Python code (1 records)"), "{found:?}");
     // TorchScript is scanned, and text is not code.
-    assert!(package("p/code/module.py").is_whole());
-    assert!(package("p/pkg/module.txt").is_whole());
+    assert!(package("p/code/module.py").is_fully_read());
+    assert!(package("p/pkg/module.txt").is_fully_read());
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn a_checkpoint_of_torch_0_1_in_another_file_is_not_scanned() {
     assert!(found.missed[0].contains("a checkpoint of PyTorch 0.1 in another file"), "{found:?}");
     // Without its pickle it is a tar archive like any other.
     let found = scan(&gzip(&tar(&[("readme", b"text"), ("storages", PAYLOAD), ("empty", b"")])));
-    assert_eq!((dangerous(&found), found.is_whole()), (vec!["os.system".to_owned()], true));
+    assert_eq!((dangerous(&found), found.is_fully_read()), (vec!["os.system".to_owned()], true));
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn a_report_has_at_most_1024_lines_of_each_kind() {
     assert_eq!((found.findings.len(), found.omitted.findings), (1024, 76));
     assert!(found.findings.iter().all(|found| found.kind == "checksum"));
     let found = scan(&archive(1100, 99, 1));
-    assert_eq!((found.missed.len(), found.omitted.missed, found.is_whole()), (1024, 76, false));
+    assert_eq!((found.missed.len(), found.omitted.missed, found.is_fully_read()), (1024, 76, false));
     // One note about all archives, and one about each.
     let found = scan(&archive(1, 0, 0).repeat(1100));
     assert_eq!(found.notes.len(), 1024);

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use byte_source::Change;
+use byte_source::FileChange;
 use carton_tools::{
-    Compression, Error, Observer, PackOptions, ResolveOptions, ShrinkOptions, UnpackOptions, pack, resolve,
+    PackCompression, Error, Observer, PackOptions, ResolveOptions, ShrinkOptions, UnpackOptions, pack, resolve,
     shrink, unpack,
 };
-use pipeline::{Action, ConvertOptions, Step, convert};
+use pipeline::{Action, ConvertOptions, ProgressUpdate, convert};
 
 const MIB: usize = 1 << 20;
 
@@ -47,7 +47,7 @@ struct ChangeAt<'c> {
 }
 
 impl Observer for ChangeAt<'_> {
-    fn progress(&self, step: Step<'_>) {
+    fn progress(&self, step: ProgressUpdate<'_>) {
         let is_due = step.action == self.action && step.done >= self.at as u64;
         if is_due && !self.is_done.swap(true, Ordering::Relaxed) {
             (self.change)();
@@ -61,7 +61,7 @@ fn changed<T>(
     at: usize,
     change: &(dyn Fn() + Sync),
     work: impl FnOnce(&dyn Observer) -> Result<T, Error>,
-) -> (PathBuf, Change) {
+) -> (PathBuf, FileChange) {
     let observer = ChangeAt { action, at, change, is_done: AtomicBool::new(false) };
     let done = work(&observer).map(|_| ());
     assert!(observer.is_done.into_inner(), "the change was never made: {done:?}");
@@ -109,10 +109,10 @@ fn a_carton_that_changes_is_an_error() {
     for (change, expected) in [
         (
             &(|| open(&path).set_len(3 * MIB as u64).expect("it is ours")) as &(dyn Fn() + Sync),
-            Change::Length { expected: total, found: 3 * MIB as u64 },
+            FileChange::Length { expected: total, found: 3 * MIB as u64 },
         ),
         // The modification time of the last byte of the directory, which nothing reads again.
-        (&|| open(&path).write_all_at(&[0], total - 1).expect("it is ours"), Change::Written),
+        (&|| open(&path).write_all_at(&[0], total - 1).expect("it is ours"), FileChange::Written),
     ] {
         let found = changed(Action::Write, MIB, change, unpacked);
         assert_eq!(found, (path.clone(), expected), "unpack");
@@ -149,17 +149,17 @@ fn a_folder_whose_files_change_is_not_packed() {
     };
     let cut = || open(&large).set_len(MIB as u64).expect("it is ours");
     let overwrite = || open(&large).write_all_at(b"x", 0).expect("it is ours");
-    let length = Change::Length { expected: 5 * MIB as u64, found: MIB as u64 };
+    let length = FileChange::Length { expected: 5 * MIB as u64, found: MIB as u64 };
     for (compression, action) in [
-        (Compression::Stored, Action::Write),
-        (Compression::Zstd, Action::Compress),
-        (Compression::Deflate, Action::Compress),
-        (Compression::Auto, Action::Compress),
+        (PackCompression::Stored, Action::Write),
+        (PackCompression::Zstd, Action::Compress),
+        (PackCompression::Deflate, Action::Compress),
+        (PackCompression::Auto, Action::Compress),
     ] {
         let mut options = PackOptions::new(root.join("m"));
         options.compression = compression;
         options.output = Some(root.join("p.carton"));
-        for (change, expected) in [(&cut as &(dyn Fn() + Sync), length), (&overwrite, Change::Written)] {
+        for (change, expected) in [(&cut as &(dyn Fn() + Sync), length), (&overwrite, FileChange::Written)] {
             let found = changed(action, 2 * MIB, change, |observer| pack(&options, observer));
             assert_eq!(found, (large.clone(), expected), "{compression:?}");
             assert_eq!(names(root), before, "{compression:?}");

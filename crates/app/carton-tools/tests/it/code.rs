@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use carton_tools::{Code, PackOptions, UnpackOptions, VerifyOptions, VerifyReport, pack, unpack, verify};
+use carton_tools::{CodeStatus, PackOptions, UnpackOptions, VerifyOptions, VerifyReport, pack, unpack, verify};
 use pipeline::{
     Architecture, CartonOptions, Cast, CastFrom, ConvertOptions, ModelOptions, OutputKind, Target, convert,
 };
@@ -63,10 +63,10 @@ fn the_code_of_a_conversion_is_equal() {
         let report = against(&carton, &checkpoint);
         assert!(report.ok, "{:?}", report.findings);
         let notes: Vec<String> = report.notes.iter().map(ToString::to_string).collect();
-        assert_eq!(report.code, Some(Code::Equal), "{notes:?}");
+        assert_eq!(report.code, Some(CodeStatus::Equal), "{notes:?}");
         assert!(!notes.iter().any(|note| note.contains("stored values")), "{notes:?}");
         change(&carton, |name, bytes| vec![(name.to_owned(), bytes.to_vec())]);
-        assert_eq!(against(&carton, &checkpoint).code, Some(Code::Equal));
+        assert_eq!(against(&carton, &checkpoint).code, Some(CodeStatus::Equal));
     }
 }
 
@@ -87,7 +87,7 @@ fn other_code_is_a_note_that_names_the_record() {
             let report = against(&carton, &checkpoint);
             // A carton of another version is not damaged.
             assert!(report.ok, "{:?}", report.findings);
-            assert_eq!(report.code, Some(Code::Other), "{record}");
+            assert_eq!(report.code, Some(CodeStatus::Other), "{record}");
             let note = report.notes.last().map(ToString::to_string).unwrap_or_default();
             assert!(
                 note.starts_with("only the stored values") && note.contains(&format!("`{record}`")),
@@ -108,7 +108,7 @@ fn code_of_an_earlier_version_may_run_when_the_model_is_loaded() {
     let half = PathBuf::from(convert(&options, &()).expect("it can be cast").output);
     let carton =
         PathBuf::from(convert(&ConvertOptions::new(&half), &()).expect("it can be converted").output);
-    assert_eq!(against(&carton, &half).code, Some(Code::Equal));
+    assert_eq!(against(&carton, &half).code, Some(CodeStatus::Equal));
     // The first version with records did not write its number. What it wrote runs, too.
     let unnumbered = |name: &str, bytes: &[u8]| {
         let mut bytes = bytes.to_vec();
@@ -125,9 +125,9 @@ fn code_of_an_earlier_version_may_run_when_the_model_is_loaded() {
     };
     change(&carton, unnumbered);
     let report = against(&carton, &half);
-    assert_eq!((report.ok, report.code), (true, Some(Code::Other)), "{:?}", report.findings);
+    assert_eq!((report.ok, report.code), (true, Some(CodeStatus::Other)), "{:?}", report.findings);
     change(&carton, appended(CODE, "\n"));
-    assert_eq!(against(&carton, &half).code, Some(Code::RunsWhenLoaded));
+    assert_eq!(against(&carton, &half).code, Some(CodeStatus::RunsWhenLoaded));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_record_that_no_conversion_writes_is_other_code() {
         [(name.to_owned(), bytes.to_vec())].into_iter().chain(more).collect()
     });
     let report = against(&carton, &checkpoint);
-    assert_eq!((report.ok, report.code), (true, Some(Code::Other)));
+    assert_eq!((report.ok, report.code), (true, Some(CodeStatus::Other)));
     let note = report.notes.last().map(ToString::to_string).unwrap_or_default();
     assert!(note.contains("`extra/a.txt`"), "{note}");
 }
@@ -148,7 +148,7 @@ fn code_that_runs_when_the_model_is_loaded_is_a_finding() {
     let (_folder, checkpoint, carton) = converted(Architecture::Weights, false);
     let original = std::fs::read(&carton).expect("it was written");
     let finding = |report: VerifyReport| {
-        assert_eq!((report.ok, report.code), (false, Some(Code::RunsWhenLoaded)));
+        assert_eq!((report.ok, report.code), (false, Some(CodeStatus::RunsWhenLoaded)));
         report.findings.into_iter().map(|finding| finding.what).collect::<Vec<_>>().join("; ")
     };
     change(&carton, appended(CODE, SET_STATE));

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use carton_tools::{
-    Compression, Error, Observer, PackOptions, ResolveOptions, Selection, ShrinkOptions, UnpackOptions,
+    PackCompression, Error, Observer, PackOptions, ResolveOptions, Selection, ShrinkOptions, UnpackOptions,
     UnpackReport, VerifyOptions, contents, is_carton, pack, resolve, shrink, unpack, verify,
 };
-use pipeline::{ConvertOptions, Step, convert};
+use pipeline::{ConvertOptions, ProgressUpdate, convert};
 use tempfile::TempDir;
 
 /// A safetensors file with tensors of 4 bytes, all of which are the given byte.
@@ -61,7 +61,7 @@ struct StopAfter {
 }
 
 impl Observer for StopAfter {
-    fn progress(&self, _: Step<'_>) {
+    fn progress(&self, _: ProgressUpdate<'_>) {
         self.seen.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -128,7 +128,7 @@ fn a_carton_is_equal_to_its_checkpoint() {
     let folder = UnpackOptions::new(&carton);
     let folder = PathBuf::from(unpack(&folder, &()).expect("it can be unpacked").output);
     let mut packing = PackOptions::new(folder);
-    packing.compression = Compression::Zstd;
+    packing.compression = PackCompression::Zstd;
     pack(&packing, &()).expect("it can be packed");
     let report = verify(&options, &()).expect("a carton");
     assert!(report.ok, "{:?}", report.findings);
@@ -242,7 +242,7 @@ fn a_stopped_unpack_or_pack_leaves_nothing() {
     assert_eq!(report.files, 4);
     let mut options = PackOptions::new(root.join("a/b"));
     options.output = Some(root.join("n.carton"));
-    options.compression = Compression::Deflate;
+    options.compression = PackCompression::Deflate;
     let clean = || assert_eq!(in_folder(root), ["a", "m.carton", "m.safetensors"]);
     let report = stop_everywhere(|observer| pack(&options, observer), clean);
     // The same files, MANIFEST among them.

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use checkpoint_files::{Contents, DOCUMENT_MAX, Error, Note, Shards, Sources};
+use checkpoint_files::{Contents, DOCUMENT_MAX, Error, FilesNote, ShardPolicy, Sources};
 
 /// A safetensors file with one tensor of one byte.
 fn safetensors(name: &str) -> Vec<u8> {
@@ -49,7 +49,7 @@ impl Folder {
     }
 
     fn find(&self) -> Result<Sources, Error> {
-        Sources::find(&[self.path()], Shards::Complete)
+        Sources::find(&[self.path()], ShardPolicy::RequireAll)
     }
 
     fn contents(&self) -> Contents {
@@ -60,7 +60,7 @@ impl Folder {
     }
 
     fn deepspeed(&self, below: &str) -> checkpoint_files::DeepSpeed {
-        match Sources::find(&[self.path().join(below)], Shards::Complete) {
+        match Sources::find(&[self.path().join(below)], ShardPolicy::RequireAll) {
             Err(Error::DeepSpeed { found, .. }) => found,
             other => panic!("expected a DeepSpeed checkpoint, found {other:?}"),
         }
@@ -148,23 +148,23 @@ fn a_consolidated_file_alone_is_read() {
     let sources = folder.find().expect("one file");
     assert_eq!(names(&sources.files), ["consolidated.safetensors"]);
     let others = vec!["pytorch_model.bin".to_owned()];
-    assert_eq!(sources.notes, [Note::Chosen { used: "consolidated.safetensors".to_owned(), others }]);
+    assert_eq!(sources.notes, [FilesNote::CandidateChosen { used: "consolidated.safetensors".to_owned(), unused_candidates }]);
 }
 
 #[test]
 fn two_models_are_a_choice() {
     let folder = Folder::with(&["a.safetensors", "b.safetensors"]);
-    let Err(Error::Several { candidates, .. }) = folder.find() else { panic!("expected a choice") };
+    let Err(Error::SeveralCheckpoints { candidates, .. }) = folder.find() else { panic!("expected a choice") };
     assert_eq!(candidates.len(), 2);
     for candidate in candidates {
-        assert_eq!(Sources::find(&candidate.paths, Shards::Complete).expect("one file").files.len(), 1);
+        assert_eq!(Sources::find(&candidate.paths, ShardPolicy::RequireAll).expect("one file").files.len(), 1);
     }
 }
 
 #[test]
 fn files_that_are_not_used_are_noted() {
     let sources = Folder::with(&["model.safetensors", "extra.pth"]).find().expect("one file");
-    assert_eq!(sources.notes, [Note::LeftAlone { files: vec!["extra.pth".to_owned()] }]);
+    assert_eq!(sources.notes, [FilesNote::CheckpointFilesUnused { files: vec!["extra.pth".to_owned()] }]);
     assert_eq!(sources.notes.first().map(ToString::to_string).as_deref(), Some("extra.pth is not used"));
 }
 
@@ -308,7 +308,7 @@ fn a_refusal_stops_the_reading() {
 
 #[test]
 fn no_paths_are_an_error() {
-    assert!(matches!(Sources::find(&[], Shards::Complete), Err(Error::NoPaths)));
+    assert!(matches!(Sources::find(&[], ShardPolicy::RequireAll), Err(Error::NoPaths)));
 }
 
 /// The names of the companions of `checkpoint`, and the notes on those that are left out.
@@ -379,12 +379,12 @@ fn the_cache_of_a_model_hub_is_one_folder() {
     assert_eq!(files, ["config.json"], "{notes:?}");
     assert_eq!(notes.len(), 3, "{notes:?}");
     assert_eq!(companions(&snapshot.join("sub/model.safetensors")).0, ["config.json"]);
-    let sources = Sources::find(std::slice::from_ref(&snapshot), Shards::Complete).expect("one file");
+    let sources = Sources::find(std::slice::from_ref(&snapshot), ShardPolicy::RequireAll).expect("one file");
     assert!(sources.notes.is_empty(), "{:?}", sources.notes);
     // Elsewhere, links to the files of the checkpoint are read, and noted.
     let linked = Folder::with(&[]);
     symlink(folder.path().join("models--o--m/blobs/t.safetensors"), linked.path().join("a.safetensors"))
         .expect("a temporary folder");
     let notes = linked.find().expect("one file").notes;
-    assert_eq!(notes, [Note::LinksFollowed { files: vec!["a.safetensors".to_owned()] }]);
+    assert_eq!(notes, [FilesNote::LinksFollowed { files: vec!["a.safetensors".to_owned()] }]);
 }

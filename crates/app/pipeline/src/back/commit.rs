@@ -5,38 +5,38 @@
 
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Blob, ReadError, Work};
+use byte_source::{Action, Blob, ReadError, ProgressReporter};
 use output::{IfExists, Output};
 
-use super::documents::Documents;
+use super::documents::OutputDocuments;
 use super::stream;
 use crate::{Error, Observer, Result};
 
 /// Files of an output, laid out but not written.
 #[derive(Default)]
-pub(crate) struct Files<'p> {
+pub(crate) struct OutputFiles<'p> {
     /// Files with weights, in the order in which they are written and moved into place.
-    pub(crate) weights: Vec<Planned<'p>>,
+    pub(crate) weights: Vec<PlannedFile<'p>>,
     /// Small files, moved into place after the weights.
-    pub(crate) documents: Documents,
+    pub(crate) documents: OutputDocuments,
     /// Folders to create if they do not exist, outermost first.
     pub(crate) folders: Vec<PathBuf>,
     /// Files of an earlier output, removed once the new files are in place.
-    pub(crate) earlier: Vec<PathBuf>,
+    pub(crate) stale_files: Vec<PathBuf>,
 }
 
 /// File with weights, laid out but not written.
-pub(crate) struct Planned<'p> {
+pub(crate) struct PlannedFile<'p> {
     pub(crate) path: PathBuf,
     /// File name for progress messages.
     pub(crate) name: String,
     /// File length in bytes.
     pub(crate) len: u64,
-    pub(crate) content: Box<dyn Content + 'p>,
+    pub(crate) content: Box<dyn FileContent + 'p>,
 }
 
 /// Content of a file with weights.
-pub(crate) trait Content {
+pub(crate) trait FileContent {
     /// Computes parts that must be known before the first byte is written.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ pub(crate) trait Content {
     ///
     /// # Errors
     /// When an input cannot be read, the output cannot be written, or the observer stops the work.
-    fn write(&self, output: &mut Output, target: &Path, work: Work<'_>) -> Result<()>;
+    fn write(&self, output: &mut Output, target: &Path, work: ProgressReporter<'_>) -> Result<()>;
 
     /// Checks that no input besides the checkpoint's own files changed since it was opened.
     ///
@@ -61,20 +61,20 @@ pub(crate) trait Content {
     }
 }
 
-impl<B: Blob + Sync> Content for B {
-    fn write(&self, output: &mut Output, target: &Path, work: Work<'_>) -> Result<()> {
-        stream::write(self, (output, target), work)
+impl<B: Blob + Sync> FileContent for B {
+    fn write(&self, output: &mut Output, target: &Path, work: ProgressReporter<'_>) -> Result<()> {
+        stream::stream_blob(self, (output, target), work)
     }
 }
 
-impl<'p> Planned<'p> {
+impl<'p> PlannedFile<'p> {
     /// Creates a file at `path` with the content `blob`.
     pub(crate) fn new(path: PathBuf, blob: impl Blob + Sync + 'p) -> Self {
         Self { name: output::file_name(&path), len: blob.len(), content: Box::new(blob), path }
     }
 }
 
-impl Files<'_> {
+impl OutputFiles<'_> {
     /// Returns the final paths of all files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.weights.iter().map(|file| file.path.as_path()).chain(self.documents.paths())
@@ -105,7 +105,7 @@ impl Files<'_> {
 /// When an input cannot be read, is damaged or changed, a file cannot be written, or `observer` stops the work. In that case
 /// no file and no new folder is left.
 pub(crate) fn commit(
-    mut files: Files<'_>,
+    mut files: OutputFiles<'_>,
     (target, if_exists): (&Path, IfExists),
     check_inputs: &dyn Fn() -> Result<(), ReadError>,
     observer: &dyn Observer,
@@ -117,7 +117,7 @@ pub(crate) fn commit(
     let (total, mut before) = (files.weights_nbytes(), 0_u64);
     for file in &files.weights {
         let mut output = Output::create(&file.path, file.len)?;
-        let work = Work::new(observer, &file.name, Action::Write, Some(total)).after(before);
+        let work = ProgressReporter::new(observer, &file.name, Action::Write, Some(total)).resumed_at(before);
         file.content.write(&mut output, &file.path, work)?;
         before = before.saturating_add(file.len);
         written.push(output);
@@ -125,14 +125,14 @@ pub(crate) fn commit(
     written.extend(files.documents.write()?);
     let unchanged = || files.weights.iter().try_for_each(|file| file.content.check_unchanged());
     check_inputs().and_then(|()| unchanged()).map_err(|reason| stream::read_error(target, reason))?;
-    written.into_iter().try_for_each(|output| output.commit(if_exists)).map_err(Error::Store)?;
-    remove(&files.earlier)?;
-    folders.keep();
+    written.into_iter().try_for_each(|output| output.commit(if_exists)).map_err(Error::OutputFile)?;
+    remove_stale_files(&files.stale_files)?;
+    folders.keep_on_drop();
     Ok(())
 }
 
 /// Removes the files of an earlier output, except those that another program changed meanwhile.
-fn remove(earlier: &[PathBuf]) -> Result<()> {
+fn remove_stale_files(earlier: &[PathBuf]) -> Result<()> {
     for path in earlier.iter().filter(|path| output::is_ours(path)) {
         std::fs::remove_file(path).map_err(|reason| Error::Write { path: path.clone(), reason })?;
     }
@@ -158,7 +158,7 @@ impl<'p> NewFolders<'p> {
     }
 
     /// Keeps the folders on drop.
-    fn keep(mut self) {
+    fn keep_on_drop(mut self) {
         self.0.clear();
     }
 }

@@ -9,14 +9,14 @@ use crate::{Error, Result};
 
 /// Documents of a model, laid out but not written.
 #[derive(Debug, Default)]
-pub(crate) struct Documents {
+pub(crate) struct OutputDocuments {
     /// Generated documents: path and text.
     texts: Vec<(PathBuf, String)>,
     /// Copied documents: source and target path.
     copies: Vec<(PathBuf, PathBuf)>,
 }
 
-impl Documents {
+impl OutputDocuments {
     /// Adds a generated document with this text.
     pub(super) fn add(&mut self, path: PathBuf, text: String) {
         self.texts.push((path, text));
@@ -48,17 +48,17 @@ impl Documents {
         let mut written = Vec::with_capacity(self.copies.len());
         for (from, to) in &self.copies {
             let bytes = std::fs::read(from).map_err(|reason| Error::Io { path: from.clone(), reason })?;
-            written.push(whole(to, &bytes)?);
+            written.push(write_temporary(to, &bytes)?);
         }
         for (path, text) in &self.texts {
-            written.push(whole(path, text.as_bytes())?);
+            written.push(write_temporary(path, text.as_bytes())?);
         }
         Ok(written)
     }
 }
 
 /// Writes a complete temporary file for `path`.
-fn whole(path: &Path, bytes: &[u8]) -> Result<Output> {
+fn write_temporary(path: &Path, bytes: &[u8]) -> Result<Output> {
     let mut output = Output::create(path, bytes.len() as u64)?;
     output.write_all(bytes).map_err(|reason| Error::Write { path: path.to_owned(), reason })?;
     Ok(output)

@@ -4,19 +4,19 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use output::IfExists;
-use safetensors_format::is_of_model;
+use safetensors_format::is_model_file;
 
-use super::Job;
-use super::commit::Files;
-use super::documents::Documents;
+use super::OutputJob;
+use super::commit::OutputFiles;
+use super::documents::OutputDocuments;
 use crate::{Error, InvalidOption, Result};
 
 /// Plans the documents of an output folder: copies of the companions, and the generated document that replaces one of them.
 /// A companion that is already in the folder stays.
-pub(super) fn documents(job: &Job<'_>) -> Result<Documents> {
+pub(super) fn plan_documents(job: &OutputJob<'_>) -> Result<OutputDocuments> {
     let (companions, _) = job.sources.companions()?;
-    let mut documents = Documents::default();
-    for (name, from) in companions.into_iter().filter(|(name, _)| !job.is_replaced(name)) {
+    let mut documents = OutputDocuments::default();
+    for (name, from) in companions.into_iter().filter(|(name, _)| !job.is_replaced_document(name)) {
         let to = job.target.join(name);
         if !same_file::is_same_file(&from, &to).unwrap_or(false) {
             documents.copy(from, to);
@@ -32,7 +32,7 @@ pub(super) fn documents(job: &Job<'_>) -> Result<Documents> {
 ///
 /// # Errors
 /// When the folder, or one of its files, cannot be written, or the folder contains files of another model.
-pub(super) fn complete(files: &mut Files<'_>, job: &Job<'_>) -> Result<()> {
+pub(super) fn plan_output_folder(files: &mut OutputFiles<'_>, job: &OutputJob<'_>) -> Result<()> {
     files.folders = vec![job.target.to_owned()];
     if !job.target.exists() {
         return Ok(());
@@ -51,11 +51,11 @@ pub(super) fn complete(files: &mut Files<'_>, job: &Job<'_>) -> Result<()> {
     for entry in job.target.read_dir().map_err(io)? {
         let path = entry.map_err(io)?.path();
         let name = output::file_name(&path);
-        if is_of_model(&name) && !new.contains(&name) {
+        if is_model_file(&name) && !new.contains(&name) {
             if !output::is_ours(&path) || job.if_exists == IfExists::Fail {
-                return Err(Error::OtherModel { path });
+                return Err(Error::OtherModelInFolder { path });
             }
-            files.earlier.push(path);
+            files.stale_files.push(path);
         }
     }
     Ok(())

@@ -13,22 +13,22 @@ pub(crate) mod triton;
 
 use std::path::{Path, PathBuf};
 
-use checkpoint_files::{Companion, Shards, Sources};
+use checkpoint_files::{Companion, ShardPolicy, Sources};
 use decoder::{Decoder, Given};
 use output::IfExists;
 use tensor::Tensors;
 use torch_import::{CompoundKind, Container, Format as ContainerFormat};
 use torchscript::Module;
 
-use self::commit::Files;
-use crate::notes::Notes;
+use self::commit::OutputFiles;
+use crate::note_collector::Notes;
 use crate::{Error, Names, Result};
 
 /// Maximum number of tensors that a note or an error names.
 const SHOWN: usize = 4;
 
 /// Output format, implemented by the options of the format.
-pub(crate) trait Format {
+pub(crate) trait OutputFormat {
     /// Report fields that only this format has.
     type Report
     where
@@ -38,7 +38,7 @@ pub(crate) trait Format {
     ///
     /// # Errors
     /// When the format cannot represent the tensors, the options do not fit them, or an existing file must not be replaced.
-    fn plan<'p>(&'p self, job: &Job<'p>, kept: Kept, notes: &mut Notes<'_>) -> Result<Plan<'p, Self::Report>>
+    fn plan<'p>(&'p self, job: &OutputJob<'p>, kept: NonTensorParts, notes: &mut Notes<'_>) -> Result<OutputPlan<'p, Self::Report>>
     where
         Self: Sized;
 
@@ -46,7 +46,7 @@ pub(crate) trait Format {
     ///
     /// # Errors
     /// When an option has an invalid value.
-    fn check(&self) -> Result<()> {
+    fn check_targets(&self) -> Result<()> {
         Ok(())
     }
 
@@ -64,7 +64,7 @@ pub(crate) trait Format {
     }
 
     /// Returns the layout that the model is translated into, if any.
-    fn names(&self) -> Option<Names> {
+    fn requested_layout(&self) -> Option<Names> {
         None
     }
 
@@ -79,16 +79,16 @@ pub(crate) trait Format {
     }
 
     /// Returns true if the output of an earlier conversion is complete. Hashes are not compared.
-    fn is_whole(&self, output: &Path) -> bool;
+    fn is_complete(&self, output: &Path) -> bool;
 }
 
 /// Tensors selected for an output, and the context for laying them out.
-pub(crate) struct Job<'j> {
+pub(crate) struct OutputJob<'j> {
     pub(crate) sources: &'j Sources,
     pub(crate) containers: &'j [Container],
-    pub(crate) shards: Shards,
+    pub(crate) shards: ShardPolicy,
     /// Hyperparameters of the model that are missing from its documents.
-    pub(crate) given: Given,
+    pub(crate) overrides: Given,
     /// Output file or folder.
     pub(crate) target: &'j Path,
     pub(crate) is_folder: bool,
@@ -101,7 +101,7 @@ pub(crate) struct Job<'j> {
     /// Decoder that the tensors belong to, if it is known without documents.
     pub(crate) decoder: Option<&'j Decoder>,
     /// Layout into which the tensors were translated, if any.
-    pub(crate) names: Option<Names>,
+    pub(crate) target_layout: Option<Names>,
     /// File name and text of the generated document that replaces the documents next to the checkpoint.
     pub(crate) document: Option<(&'static str, String)>,
     /// Number of values in the checkpoint that are not tensors and are worth a note.
@@ -110,7 +110,7 @@ pub(crate) struct Job<'j> {
 
 /// Parts of a checkpoint besides its tensors, for formats that keep them.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct NonTensorParts {
     /// Module of a TorchScript input whose code is kept.
     pub(crate) script: Option<Box<Module>>,
     /// JSON document with the values that are not tensors.
@@ -118,23 +118,23 @@ pub(crate) struct Kept {
 }
 
 /// Output that is laid out but not written.
-pub(crate) struct Plan<'p, R> {
-    pub(crate) files: Files<'p>,
+pub(crate) struct OutputPlan<'p, R> {
+    pub(crate) files: OutputFiles<'p>,
     /// Creates the report once the files are written, or dropped after a dry run.
     pub(crate) report: Box<dyn FnOnce() -> R + 'p>,
 }
 
-impl<'p, R: 'p> Plan<'p, R> {
+impl<'p, R: 'p> OutputPlan<'p, R> {
     /// Returns the same plan with a converted report.
-    pub(crate) fn map<S>(self, report: impl FnOnce(R) -> S + 'p) -> Plan<'p, S> {
+    pub(crate) fn map<S>(self, report: impl FnOnce(R) -> S + 'p) -> OutputPlan<'p, S> {
         let Self { files, report: make } = self;
-        Plan { files, report: Box::new(|| report(make())) }
+        OutputPlan { files, report: Box::new(|| report(make())) }
     }
 }
 
-impl Job<'_> {
+impl OutputJob<'_> {
     /// Returns the name and kind of each compound tensor that a format of plain tensors cannot represent.
-    pub(crate) fn inseparable(&self) -> impl Iterator<Item = (String, String)> {
+    pub(crate) fn unrepresentable_compounds(&self) -> impl Iterator<Item = (String, String)> {
         self.tensors.compounds().iter().filter_map(|compound| {
             let what = match &compound.kind {
                 CompoundKind::Quantized { .. } => "quantized".to_owned(),
@@ -149,24 +149,24 @@ impl Job<'_> {
     }
 
     /// Returns true if the document next to the checkpoint does not describe the tensors of this output.
-    pub(crate) fn is_replaced(&self, document: &str) -> bool {
-        let replaced = self.names.map(Names::replaced_documents).unwrap_or_default();
+    pub(crate) fn is_replaced_document(&self, document: &str) -> bool {
+        let replaced = self.target_layout.map(Names::replaced_documents).unwrap_or_default();
         self.document.as_ref().is_some_and(|(name, _)| *name == document) || replaced.contains(&document)
     }
 
     /// Wraps an error with the path of the whole input.
-    pub(crate) fn error(&self, error: Error) -> Error {
+    pub(crate) fn at_input(&self, error: Error) -> Error {
         Error::at(self.sources.root())(error)
     }
 }
 
 /// Returns true if one of the inputs is a TorchScript archive.
-pub(crate) fn has_code(containers: &[Container]) -> bool {
+pub(crate) fn has_torchscript(containers: &[Container]) -> bool {
     containers.iter().any(|container| container.format() == ContainerFormat::TorchScript)
 }
 
 /// Returns true if the central directory or header of each file of the checkpoint at `path` can be read.
-fn is_checkpoint(path: &Path) -> bool {
-    let sources = Sources::find(&[path.to_owned()], Shards::Complete);
+fn can_open_checkpoint(path: &Path) -> bool {
+    let sources = Sources::find(&[path.to_owned()], ShardPolicy::RequireAll);
     sources.is_ok_and(|sources| sources.open().is_ok())
 }

@@ -4,27 +4,27 @@
 
 use std::path::{Path, PathBuf};
 
-use safetensors_format::{Archive, INDEX, Index, file_name, is_supported, split};
+use safetensors_format::{SafetensorsArchive, INDEX_FILE, ShardIndex, shard_file_name, is_dtype_supported, split_into_shards};
 use serde::Serialize;
 
-use super::commit::{Files, Planned};
-use super::documents::Documents;
-use super::ties::{Tied, Ties};
-use super::{Format, Job, Kept, Plan, SHOWN, folder, is_checkpoint};
-use crate::notes::Notes;
+use super::commit::{OutputFiles, PlannedFile};
+use super::documents::OutputDocuments;
+use super::ties::{TiePlan, TieHandling};
+use super::{OutputFormat, OutputJob, NonTensorParts, OutputPlan, SHOWN, folder, can_open_checkpoint};
+use crate::note_collector::Notes;
 use crate::{Error, Names, Note, OutputKind, Result};
 
 /// Metadata entry that names the framework of the tensors; `transformers` rejects files without it.
-const FORMAT: (&str, &str) = ("format", "pt");
+const FORMAT_METADATA: (&str, &str) = ("format", "pt");
 
 /// Options for writing safetensors files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SafetensorsOptions {
     /// Layout that a language model is translated into; `None` keeps the names and documents.
-    pub names: Option<Names>,
+    pub target_layout: Option<Names>,
     /// Treatment of tensors with the same memory.
-    pub ties: Ties,
+    pub ties: TieHandling,
     /// Maximum number of tensor bytes per file; `None` for a single file. A larger tensor gets a file of its own.
     pub max_shard_size: Option<u64>,
 }
@@ -32,13 +32,13 @@ pub struct SafetensorsOptions {
 impl SafetensorsOptions {
     /// Translates a language model into the names and documents of another layout.
     #[must_use]
-    pub fn names(self, names: Names) -> Self {
-        Self { names: Some(names), ..self }
+    pub fn target_layout(self, names: Names) -> Self {
+        Self { target_layout: Some(names), ..self }
     }
 
     /// Sets the treatment of tensors with the same memory.
     #[must_use]
-    pub fn ties(self, ties: Ties) -> Self {
+    pub fn ties(self, ties: TieHandling) -> Self {
         Self { ties, ..self }
     }
 
@@ -69,19 +69,19 @@ pub struct Tie {
     pub kept: String,
 }
 
-impl Format for SafetensorsOptions {
+impl OutputFormat for SafetensorsOptions {
     type Report = SafetensorsReport;
 
     fn plan<'p>(
         &'p self,
-        job: &Job<'p>,
-        _: Kept,
+        job: &OutputJob<'p>,
+        _: NonTensorParts,
         notes: &mut Notes<'_>,
-    ) -> Result<Plan<'p, SafetensorsReport>> {
-        refuse_unsupported(job)?;
+    ) -> Result<OutputPlan<'p, SafetensorsReport>> {
+        reject_unsupported(job)?;
         // Meta's code expects every tensor name in the file.
-        let handling = if self.names == Some(Names::Meta) { Ties::Duplicate } else { self.ties };
-        let tied = Tied::find(job.tensors, handling, FORMAT.0);
+        let handling = if self.target_layout == Some(Names::Meta) { TieHandling::Duplicate } else { self.ties };
+        let tied = TiePlan::find(job.tensors, handling, FORMAT_METADATA.0);
         let name = |position: usize| job.tensors.at(position).map_or("", |(name, _)| name);
         if !tied.partial.is_empty() {
             let names = tied.partial.iter().take(SHOWN).map(|it| name(*it).to_owned()).collect();
@@ -95,7 +95,7 @@ impl Format for SafetensorsOptions {
         if job.values > 0 {
             notes.push(Note::ValuesLeftOut { values: job.values });
         }
-        let mut files = files(job, &tied, self.max_shard_size)?;
+        let mut files = plan_files(job, &tied, self.max_shard_size)?;
         let report = SafetensorsReport {
             files: files.names(),
             ties: tied
@@ -108,69 +108,69 @@ impl Format for SafetensorsOptions {
                 .collect(),
         };
         if job.is_folder {
-            folder::complete(&mut files, job)?;
+            folder::plan_output_folder(&mut files, job)?;
         }
-        Ok(Plan { files, report: Box::new(|| report) })
+        Ok(OutputPlan { files, report: Box::new(|| report) })
     }
 
     fn is_folder(&self, path: Option<&Path>) -> bool {
         // An output path with an extension of safetensors is a single file.
         let is_folder = |path: &Path| path.is_dir() || OutputKind::from_path(path).is_none();
-        self.max_shard_size.is_some() || self.names.is_some() || path.is_some_and(is_folder)
+        self.max_shard_size.is_some() || self.target_layout.is_some() || path.is_some_and(is_folder)
     }
 
-    fn names(&self) -> Option<Names> {
-        self.names
+    fn requested_layout(&self) -> Option<Names> {
+        self.target_layout
     }
 
-    fn is_whole(&self, output: &Path) -> bool {
-        is_checkpoint(output)
+    fn is_complete(&self, output: &Path) -> bool {
+        can_open_checkpoint(output)
     }
 }
 
 /// Returns an error for dtypes that the format does not have, and for tensors of several parts.
-fn refuse_unsupported(job: &Job<'_>) -> Result<()> {
-    let dtypes = job.tensors.iter().filter(|(_, tensor)| !is_supported(tensor.dtype()));
+fn reject_unsupported(job: &OutputJob<'_>) -> Result<()> {
+    let dtypes = job.tensors.iter().filter(|(_, tensor)| !is_dtype_supported(tensor.dtype()));
     let dtypes = dtypes.map(|(name, tensor)| (name.clone(), tensor.dtype().to_string()));
-    let mut tensors: Vec<(String, String)> = job.inseparable().chain(dtypes).collect();
+    let mut tensors: Vec<(String, String)> = job.unrepresentable_compounds().chain(dtypes).collect();
     let count = tensors.len();
     tensors.truncate(SHOWN);
-    if count == 0 { Ok(()) } else { Err(job.error(Error::NoSafetensors { tensors, count })) }
+    if count == 0 { Ok(()) } else { Err(job.at_input(Error::NoSafetensors { tensors, count })) }
 }
 
 /// Lays out the files: shards first, then the documents and the index.
-fn files<'j>(job: &Job<'j>, tied: &Tied, max_shard_size: Option<u64>) -> Result<Files<'j>> {
+fn plan_files<'j>(job: &OutputJob<'j>, tied: &TiePlan, max_shard_size: Option<u64>) -> Result<OutputFiles<'j>> {
     let kept = || tied.kept.iter().filter_map(|position| job.tensors.as_slice().get(*position));
     let sizes: Vec<u64> = kept().map(|(_, tensor)| tensor.nbytes()).collect();
-    let shards = split(&sizes, max_shard_size.unwrap_or(u64::MAX));
+    let shards = split_into_shards(&sizes, max_shard_size.unwrap_or(u64::MAX));
     let count = shards.len();
     let path = |number| {
-        if job.is_folder { job.target.join(file_name(number, count)) } else { job.target.to_owned() }
+        if job.is_folder { job.target.join(shard_file_name(number, count)) } else { job.target.to_owned() }
     };
-    let mut models: Vec<(PathBuf, Archive<'j>)> = Vec::with_capacity(count);
+    let mut models: Vec<(PathBuf, SafetensorsArchive<'j>)> = Vec::with_capacity(count);
     for (number, shard) in shards.iter().enumerate() {
         let positions = shard.iter().filter_map(|it| tied.kept.get(*it));
         let tensors = positions.filter_map(|position| job.tensors.as_slice().get(*position));
-        let mut metadata = vec![(FORMAT.0.to_owned(), FORMAT.1.to_owned())];
+        let mut metadata = vec![(FORMAT_METADATA.0.to_owned(), FORMAT_METADATA.1.to_owned())];
         let in_shard =
             |kept: &usize| tied.kept.binary_search(kept).is_ok_and(|kept| shard.binary_search(&kept).is_ok());
         let names = tied.dropped.iter().filter(|(_, kept)| in_shard(kept));
         metadata.extend(names.filter_map(|(dropped, kept)| {
             Some((job.tensors.at(*dropped)?.0.to_owned(), job.tensors.at(*kept)?.0.to_owned()))
         }));
-        models.push((path(number), Archive::new(tensors, &metadata).map_err(Error::Safetensors)?));
+        models.push((path(number), SafetensorsArchive::new(tensors, &metadata).map_err(Error::Safetensors)?));
     }
-    let mut documents = if job.is_folder { folder::documents(job)? } else { Documents::default() };
+    let mut documents = if job.is_folder { folder::plan_documents(job)? } else { OutputDocuments::default() };
     if count > 1 {
-        documents.add(job.target.join(INDEX), index(&models).to_json());
+        documents.add(job.target.join(INDEX_FILE), build_index(&models).to_json());
     }
-    let weights = models.into_iter().map(|(path, archive)| Planned::new(path, archive)).collect();
-    Ok(Files { weights, documents, ..Files::default() })
+    let weights = models.into_iter().map(|(path, archive)| PlannedFile::new(path, archive)).collect();
+    Ok(OutputFiles { weights, documents, ..OutputFiles::default() })
 }
 
 /// Builds the index of the files. Like that of `transformers`, it lists only the names that are written.
-fn index(models: &[(PathBuf, Archive<'_>)]) -> Index {
-    let mut index = Index::default();
+fn build_index(models: &[(PathBuf, SafetensorsArchive<'_>)]) -> ShardIndex {
+    let mut index = ShardIndex::default();
     for (path, archive) in models {
         let file = output::file_name(path);
         for (name, tensor) in archive.tensors() {

@@ -4,29 +4,29 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use byte_source::{Blob, ReadError, Sink, WINDOW, Window, Work};
+use byte_source::{Blob, ReadError, Sink, WINDOW, Window, ProgressReporter};
 use output::Output;
 
 use crate::{Error, Result};
 
 /// Maximum number of windows queued between the two threads.
-const QUEUE: usize = 4;
+const QUEUED_WINDOWS_MAX: usize = 4;
 /// Windows below this size in bytes are joined, because sending a window costs more than copying it.
-const SMALL: usize = WINDOW / 16;
+const JOINED_WINDOWS_BELOW: usize = WINDOW / 16;
 
 /// Writes the whole blob to `output`, the temporary file of `target`, and reports the bytes written to `work`.
 ///
 /// # Errors
 /// When the blob cannot be read, the output cannot be written, or the observer stops the work.
-pub(super) fn write(
+pub(super) fn stream_blob(
     blob: &(dyn Blob + Sync),
     (output, target): (&mut Output, &Path),
-    work: Work<'_>,
+    work: ProgressReporter<'_>,
 ) -> Result<()> {
     std::thread::scope(|scope| {
-        let (windows, received) = sync_channel(QUEUE);
+        let (windows, received) = sync_channel(QUEUED_WINDOWS_MAX);
         let reader = scope.spawn(move || {
-            let mut queue = Queue { windows, small: Vec::new() };
+            let mut queue = WindowQueue { windows, small: Vec::new() };
             blob.write_to(&mut queue)?;
             queue.flush()
         });
@@ -43,16 +43,16 @@ pub(super) fn write(
 
 /// Converts a failed read of the inputs of `target` into an error of this crate.
 pub(super) fn read_error(target: &Path, reason: ReadError) -> Error {
-    Error::of_read(reason, |reason| Error::Read { path: target.to_owned(), reason })
+    Error::from_read_error(reason, |reason| Error::Read { path: target.to_owned(), reason })
 }
 
 /// Sink of the reading thread, which joins small windows and queues them for the writing thread.
-struct Queue {
+struct WindowQueue {
     windows: SyncSender<Window>,
     small: Vec<u8>,
 }
 
-impl Queue {
+impl WindowQueue {
     fn flush(&mut self) -> Result<(), ReadError> {
         let small = std::mem::take(&mut self.small);
         if small.is_empty() { Ok(()) } else { self.send(Window::owned(small)) }
@@ -64,9 +64,9 @@ impl Queue {
     }
 }
 
-impl Sink for Queue {
+impl Sink for WindowQueue {
     fn write(&mut self, window: Window) -> Result<(), ReadError> {
-        if window.len() >= SMALL {
+        if window.len() >= JOINED_WINDOWS_BELOW {
             self.flush()?;
             return self.send(window);
         }

@@ -9,7 +9,7 @@ use tensor::{StorageId, Tensors, ViewId};
 
 /// Treatment of tensors that view exactly the same memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ties {
+pub enum TieHandling {
     /// One tensor is written; the metadata has the names of the others.
     #[default]
     Drop,
@@ -19,7 +19,7 @@ pub enum Ties {
 
 /// Partition of tensors into written and dropped ones, by position.
 #[derive(Debug, Default)]
-pub(crate) struct Tied {
+pub(crate) struct TiePlan {
     /// Positions of the tensors to write, in order.
     pub(crate) kept: Vec<usize>,
     /// Position of each tensor that is not written, and of the tensor with the same memory.
@@ -28,10 +28,10 @@ pub(crate) struct Tied {
     pub(crate) partial: Vec<usize>,
 }
 
-impl Tied {
+impl TiePlan {
     /// Finds tensors with the same memory. The first one is kept, except that the input embedding of a known architecture is
     /// preferred, and that `reserved`, a name with another meaning in the metadata, is always kept.
-    pub(crate) fn find(tensors: &Tensors, ties: Ties, reserved: &str) -> Self {
+    pub(crate) fn find(tensors: &Tensors, ties: TieHandling, reserved: &str) -> Self {
         let mut groups: HashMap<ViewId, Vec<usize>> = HashMap::new();
         let mut first_views: HashMap<StorageId, (ViewId, bool)> = HashMap::new();
         let shared = shared_storages(tensors);
@@ -47,7 +47,7 @@ impl Tied {
         }
         let name = |position: usize| tensors.at(position).map_or("", |(name, _)| name);
         let mut dropped: Vec<(usize, usize)> = Vec::new();
-        if ties == Ties::Drop {
+        if ties == TieHandling::Drop {
             for group in groups.values() {
                 let Some(first) = group.first().copied() else { continue };
                 let find =
@@ -104,11 +104,11 @@ mod tests {
             ("model.embed_tokens.weight", 0, &[2, 3], &[3, 1]),
             ("other", 0, &[2, 3], &[3, 1]),
         ]);
-        let tied = Tied::find(&all, Ties::Drop, "format");
+        let tied = TiePlan::find(&all, TieHandling::Drop, "format");
         assert_eq!((tied.kept, tied.dropped, tied.partial), (vec![1], vec![(0, 1), (2, 1)], vec![]));
-        let tied = Tied::find(&all, Ties::Duplicate, "format");
+        let tied = TiePlan::find(&all, TieHandling::Duplicate, "format");
         assert_eq!((tied.kept, tied.dropped), (vec![0, 1, 2], vec![]));
-        let tied = Tied::find(&all, Ties::Drop, "other");
+        let tied = TiePlan::find(&all, TieHandling::Drop, "other");
         assert_eq!(tied.kept, [2]);
     }
 
@@ -123,7 +123,7 @@ mod tests {
             ("empty", 0, &[0, 3], &[3, 1]),
             ("also empty", 0, &[0, 3], &[3, 1]),
         ]);
-        let tied = Tied::find(&all, Ties::Drop, "format");
+        let tied = TiePlan::find(&all, TieHandling::Drop, "format");
         assert_eq!(tied.dropped, [(4, 3)]);
         assert_eq!(tied.partial, [0, 1, 2, 3]);
     }

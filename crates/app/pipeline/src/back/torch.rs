@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use serde::Serialize;
-use torch_save::Archive;
+use torch_save::TorchSaveArchive;
 
-use super::commit::{Files, Planned};
-use super::{Format, Job, Kept, Plan, SHOWN, folder, is_checkpoint};
-use crate::notes::Notes;
+use super::commit::{OutputFiles, PlannedFile};
+use super::{OutputFormat, OutputJob, NonTensorParts, OutputPlan, SHOWN, folder, can_open_checkpoint};
+use crate::note_collector::Notes;
 use crate::{Error, Names, Note, Result};
 
 /// Options for writing a PyTorch checkpoint.
@@ -15,14 +15,14 @@ use crate::{Error, Names, Note, Result};
 #[non_exhaustive]
 pub struct TorchOptions {
     /// Layout that a language model is translated into; `None` keeps the names and documents.
-    pub names: Option<Names>,
+    pub target_layout: Option<Names>,
 }
 
 impl TorchOptions {
     /// Translates a language model into the names and documents of another layout.
     #[must_use]
-    pub fn names(self, names: Names) -> Self {
-        Self { names: Some(names) }
+    pub fn target_layout(self, names: Names) -> Self {
+        Self { target_layout: Some(names) }
     }
 }
 
@@ -37,16 +37,16 @@ pub struct TorchReport {
 }
 
 /// Writes an ordered dict of plain tensors.
-impl Format for TorchOptions {
+impl OutputFormat for TorchOptions {
     type Report = TorchReport;
 
-    fn plan<'p>(&'p self, job: &Job<'p>, _: Kept, notes: &mut Notes<'_>) -> Result<Plan<'p, TorchReport>> {
-        refuse_compounds(job)?;
+    fn plan<'p>(&'p self, job: &OutputJob<'p>, _: NonTensorParts, notes: &mut Notes<'_>) -> Result<OutputPlan<'p, TorchReport>> {
+        reject_compounds(job)?;
         let archive =
-            Archive::new(job.tensors).map_err(Error::TorchSave).map_err(|error| job.error(error))?;
-        let count = archive.newer().len();
+            TorchSaveArchive::new(job.tensors).map_err(Error::TorchSave).map_err(|error| job.at_input(error))?;
+        let count = archive.needs_newer_torch().len();
         if count > 0 {
-            let newer = archive.newer().take(SHOWN);
+            let newer = archive.needs_newer_torch().take(SHOWN);
             let tensors = newer.map(|(name, dtype)| (name.to_owned(), dtype.to_string())).collect();
             notes.push(Note::NewerTorch { tensors, count });
         }
@@ -54,47 +54,47 @@ impl Format for TorchOptions {
             notes.push(Note::ValuesLeftOut { values: job.values });
         }
         let storages = archive.storages();
-        let mut files = Files::default();
+        let mut files = OutputFiles::default();
         if job.is_folder {
-            files.weights.push(Planned::new(job.target.join(self.file_in_folder()), archive));
-            files.documents = folder::documents(job)?;
-            folder::complete(&mut files, job)?;
+            files.weights.push(PlannedFile::new(job.target.join(self.checkpoint_file_name()), archive));
+            files.documents = folder::plan_documents(job)?;
+            folder::plan_output_folder(&mut files, job)?;
         } else {
-            files.weights.push(Planned::new(job.target.to_owned(), archive));
+            files.weights.push(PlannedFile::new(job.target.to_owned(), archive));
         }
         let report = TorchReport { files: files.names(), storages };
-        Ok(Plan { files, report: Box::new(|| report) })
+        Ok(OutputPlan { files, report: Box::new(|| report) })
     }
 
     fn is_folder(&self, _: Option<&Path>) -> bool {
         // A checkpoint is a single file unless a document describes it.
-        self.names.is_some()
+        self.target_layout.is_some()
     }
 
-    fn names(&self) -> Option<Names> {
-        self.names
+    fn requested_layout(&self) -> Option<Names> {
+        self.target_layout
     }
 
-    fn is_whole(&self, output: &Path) -> bool {
-        is_checkpoint(output)
+    fn is_complete(&self, output: &Path) -> bool {
+        can_open_checkpoint(output)
     }
 }
 
 impl TorchOptions {
     /// Returns the file name of a checkpoint in a folder that Meta's or Hugging Face's code expects.
-    fn file_in_folder(&self) -> &'static str {
-        match self.names {
+    fn checkpoint_file_name(&self) -> &'static str {
+        match self.target_layout {
             Some(Names::Meta) => "consolidated.00.pth",
             _ => "pytorch_model.bin",
         }
     }
 }
 
-fn refuse_compounds(job: &Job<'_>) -> Result<()> {
+fn reject_compounds(job: &OutputJob<'_>) -> Result<()> {
     let quantized = job.tensors.iter().filter(|(_, tensor)| tensor.dtype().is_quantized());
     let quantized = quantized.map(|(name, tensor)| (name.clone(), tensor.dtype().to_string()));
-    let mut tensors: Vec<(String, String)> = job.inseparable().chain(quantized).collect();
+    let mut tensors: Vec<(String, String)> = job.unrepresentable_compounds().chain(quantized).collect();
     let count = tensors.len();
     tensors.truncate(SHOWN);
-    if count == 0 { Ok(()) } else { Err(job.error(Error::NotPlain { tensors, count })) }
+    if count == 0 { Ok(()) } else { Err(job.at_input(Error::NoPlainCheckpoint { tensors, count })) }
 }

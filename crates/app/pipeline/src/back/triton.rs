@@ -7,14 +7,14 @@ use serde::Serialize;
 use tensor::Dtype;
 use torch_import::Container;
 use torchscript::{Code, Errors, Module};
-use triton_repository::{CONFIG, DataType, Dim, MODEL, ModelConfig, Port, is_model_name};
+use triton_repository::{CONFIG_PATH, DataType, Dim, MODEL_PATH, ModelConfig, ModelPort, is_model_name};
 
-use super::commit::{Files, Planned};
-use super::documents::Documents;
+use super::commit::{OutputFiles, PlannedFile};
+use super::documents::OutputDocuments;
 use super::ports::PortReport;
-use super::{Format, Job, Kept, Plan, has_code};
+use super::{OutputFormat, OutputJob, NonTensorParts, OutputPlan, has_torchscript};
 use crate::model::{self, Architecture, ModelOptions};
-use crate::notes::Notes;
+use crate::note_collector::Notes;
 use crate::{Error, InvalidOption, Note, OutputKind, Result};
 
 /// Options for adding a model to a Triton repository.
@@ -57,11 +57,11 @@ pub struct TritonReport {
 }
 
 /// Writes a model for Triton's PyTorch backend.
-impl Format for TritonOptions {
+impl OutputFormat for TritonOptions {
     type Report = TritonReport;
 
-    fn plan<'p>(&'p self, job: &Job<'p>, _: Kept, notes: &mut Notes<'_>) -> Result<Plan<'p, TritonReport>> {
-        let converted = self.positional(job)?;
+    fn plan<'p>(&'p self, job: &OutputJob<'p>, _: NonTensorParts, notes: &mut Notes<'_>) -> Result<OutputPlan<'p, TritonReport>> {
+        let converted = self.positional_module(job)?;
         byte_source::memory_freed();
         notes.extend(converted.notes.into_iter().map(Note::Module));
         if job.values > 0 {
@@ -71,30 +71,30 @@ impl Format for TritonOptions {
             return Err(InvalidOption::TritonName { name: job.name.to_owned() }.into());
         }
         let config = ModelConfig {
-            inputs: converted.inputs.iter().cloned().map(port).collect::<Result<_>>()?,
-            outputs: converted.outputs.ports(job.tensors).map(port).collect::<Result<_>>()?,
+            inputs: converted.inputs.iter().cloned().map(triton_port).collect::<Result<_>>()?,
+            outputs: converted.outputs.ports(job.tensors).map(triton_port).collect::<Result<_>>()?,
         };
         let folder = job.target.join(job.name);
-        let model = folder.join(MODEL);
+        let model = folder.join(MODEL_PATH);
         let version = output::folder(&model).to_owned();
-        let mut documents = Documents::default();
+        let mut documents = OutputDocuments::default();
         // Triton loads a model once it has a configuration, so the configuration is written last.
-        documents.add(folder.join(CONFIG), config.to_string());
-        let weights = Planned { name: job.name.to_owned(), ..Planned::new(model, converted.archive) };
+        documents.add(folder.join(CONFIG_PATH), config.to_string());
+        let weights = PlannedFile { name: job.name.to_owned(), ..PlannedFile::new(model, converted.archive) };
         let folders = vec![job.target.to_owned(), folder, version];
-        let files = Files { weights: vec![weights], documents, folders, earlier: Vec::new() };
+        let files = OutputFiles { weights: vec![weights], documents, folders, stale_files: Vec::new() };
         check(&files, job)?;
         let report = TritonReport {
             model: job.name.to_owned(),
             module: converted.code.name().to_owned(),
             inputs: converted.inputs.into_iter().map(PortReport::from).collect(),
             outputs: converted.outputs.ports(job.tensors).map(PortReport::from).collect(),
-            files: [CONFIG, MODEL].map(|path| format!("{}/{path}", job.name)).to_vec(),
+            files: [CONFIG_PATH, MODEL_PATH].map(|path| format!("{}/{path}", job.name)).to_vec(),
         };
-        Ok(Plan { files, report: Box::new(|| report) })
+        Ok(OutputPlan { files, report: Box::new(|| report) })
     }
 
-    fn check(&self) -> Result<()> {
+    fn check_targets(&self) -> Result<()> {
         model::check_name(self.name.as_deref())
     }
 
@@ -111,47 +111,47 @@ impl Format for TritonOptions {
     }
 
     fn last_file(&self, output: &Path) -> PathBuf {
-        output.join(CONFIG)
+        output.join(CONFIG_PATH)
     }
 
-    fn is_whole(&self, output: &Path) -> bool {
-        Container::open(&output.join(MODEL)).is_ok()
+    fn is_complete(&self, output: &Path) -> bool {
+        Container::open(&output.join(MODEL_PATH)).is_ok()
     }
 }
 
 impl TritonOptions {
     /// Converts the tensors into a module with positional inputs, as Triton calls it.
-    fn positional(&self, job: &Job<'_>) -> Result<Module> {
+    fn positional_module(&self, job: &OutputJob<'_>) -> Result<Module> {
         if let Some(decoder) = job.decoder {
             // Keeps extra tensors: a carton's module contains only tensors that it is to keep.
             return positional(job, decoder, true);
         }
         let converted =
-            model::convert(&self.model, Errors::default(), job.sources, job.shards, job.given, job.tensors)?;
+            model::convert_to_module(&self.model, Errors::default(), job.sources, job.shards, job.overrides, job.tensors)?;
         let why = match converted.code {
             Code::Decoder(decoder) => return positional(job, &decoder, self.model.keep_extra),
             Code::Weights { why } => why,
             _ => None,
         };
         let weights = self.model.architecture == Architecture::Weights;
-        let is_script = !weights && has_code(job.containers);
-        Err(job.error(if is_script { Error::ScriptToServe } else { Error::NothingToServe { why } }))
+        let is_script = !weights && has_torchscript(job.containers);
+        Err(job.at_input(if is_script { Error::ScriptToServe } else { Error::NothingToServe { why } }))
     }
 }
 
-fn positional(job: &Job<'_>, decoder: &Decoder, keep_extra: bool) -> Result<Module> {
+fn positional(job: &OutputJob<'_>, decoder: &Decoder, keep_extra: bool) -> Result<Module> {
     torchscript::positional(decoder, job.tensors, keep_extra)
-        .map_err(|error| job.error(Error::Module(Box::new(error))))
+        .map_err(|error| job.at_input(Error::Module(Box::new(error))))
 }
 
 /// Checks that all files can be written. Other models in the repository are not touched.
-fn check(files: &Files<'_>, job: &Job<'_>) -> Result<()> {
+fn check(files: &OutputFiles<'_>, job: &OutputJob<'_>) -> Result<()> {
     let path = job.target.to_owned();
     let is_file_name = OutputKind::from_path(&path).is_some_and(|kind| kind != OutputKind::Triton);
     if is_file_name && !path.is_dir() {
         return Err(InvalidOption::NotAFolder { path }.into());
     }
-    if path.join(CONFIG).exists() {
+    if path.join(CONFIG_PATH).exists() {
         return Err(InvalidOption::NotARepository { path }.into());
     }
     if let Some(folder) = files.folders.iter().find(|folder| folder.exists() && !folder.is_dir()) {
@@ -165,7 +165,7 @@ fn check(files: &Files<'_>, job: &Job<'_>) -> Result<()> {
 }
 
 /// Converts an input or output of a TorchScript module to Triton's type.
-fn port(port: torchscript::Port) -> Result<Port> {
+fn triton_port(port: torchscript::Port) -> Result<ModelPort> {
     let data_type = match port.dtype {
         Dtype::Bool => DataType::Bool,
         Dtype::UInt8 => DataType::UInt8,
@@ -182,5 +182,5 @@ fn port(port: torchscript::Port) -> Result<Port> {
         torchscript::Dim::Symbol(_) => Dim::Any,
         torchscript::Dim::Size(size) => Dim::Size(size),
     });
-    Ok(Port { name: port.name, data_type, dims: dims.collect() })
+    Ok(ModelPort { name: port.name, data_type, dims: dims.collect() })
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use byte_source::WINDOW;
 use pipeline::{
-    Action, BatchItem, ConvertOptions, Error, IfExists, InspectOptions, Observer, ScanOptions, Step, convert,
+    Action, BatchItem, ConvertOptions, Error, IfExists, InspectOptions, Observer, ScanOptions, ProgressUpdate, convert,
     convert_each, inspect, scan,
 };
 use test_support::stored_zip;
@@ -73,8 +73,8 @@ impl StopAt {
 }
 
 impl Observer for StopAt {
-    fn progress(&self, step: Step<'_>) {
-        let Step { name, action, done, total } = step;
+    fn progress(&self, step: ProgressUpdate<'_>) {
+        let ProgressUpdate { name, action, done, total } = step;
         let step = Seen { name: name.to_owned(), action, done, total };
         self.steps.lock().expect("nothing panicked").push(step);
     }

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use byte_source::{Change, WINDOW};
-use pipeline::{ConvertOptions, ConvertReport, Error, Observer, Step, convert};
+use byte_source::{FileChange, WINDOW};
+use pipeline::{ConvertOptions, ConvertReport, Error, Observer, ProgressUpdate, convert};
 
 const MIB: usize = WINDOW;
 
@@ -49,7 +49,7 @@ struct ChangeAt<'c> {
 }
 
 impl Observer for ChangeAt<'_> {
-    fn progress(&self, step: Step<'_>) {
+    fn progress(&self, step: ProgressUpdate<'_>) {
         if step.done >= self.at && !self.is_done.swap(true, Ordering::Relaxed) {
             (self.change)();
         }
@@ -65,7 +65,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// What a conversion of `input` reports if `change` happens once `at` bytes are written. Nothing may be left.
-fn changed(input: &Path, folder: &Path, at: usize, change: &(dyn Fn() + Sync)) -> (PathBuf, Change) {
+fn changed(input: &Path, folder: &Path, at: usize, change: &(dyn Fn() + Sync)) -> (PathBuf, FileChange) {
     let before = names(folder);
     let observer = ChangeAt { at: at as u64, change, is_done: AtomicBool::new(false) };
     let error = convert(&ConvertOptions::new(input), &observer).expect_err("its input changed");
@@ -91,7 +91,7 @@ fn an_input_that_is_cut_is_an_error_that_says_where() {
         for at in [1, 3 * MIB] {
             let cut = || open(&path).set_len(left as u64).expect("it is ours");
             let (file, change) = changed(&path, folder.path(), at, &cut);
-            let Change::Length { expected: was, found } = change else { panic!("{change}") };
+            let FileChange::Length { expected: was, found } = change else { panic!("{change}") };
             assert_eq!((file.as_path(), was), (path.as_path(), expected));
             assert_eq!(found, left as u64);
             safetensors(&path, &[("a", &[7 * MIB + 3]), ("b", &[5 * MIB])]);
@@ -109,7 +109,7 @@ fn an_input_that_is_written_to_is_an_error() {
     // In a window that waits for its hash, in one that was written, in one that was not yet read, and in no tensor.
     for (at, place) in [(2, 1), (3, 2), (3, 0), (2, 9)].map(|(at, place)| (at * MIB, place * MIB)) {
         let overwrite = || open(&path).write_all_at(&[0xff; 4096], place as u64 + 500).expect("it is ours");
-        assert_eq!(changed(&path, folder.path(), at, &overwrite), (path.clone(), Change::Written));
+        assert_eq!(changed(&path, folder.path(), at, &overwrite), (path.clone(), FileChange::Written));
         make();
     }
     let append = || {
@@ -117,7 +117,7 @@ fn an_input_that_is_written_to_is_an_error() {
         file.seek(SeekFrom::End(0)).expect("it is ours");
         file.write_all(b"more").expect("it is ours");
     };
-    let longer = Change::Length { expected: total, found: total + 4 };
+    let longer = FileChange::Length { expected: total, found: total + 4 };
     assert_eq!(changed(&path, folder.path(), MIB, &append), (path.clone(), longer));
 }
 
@@ -150,13 +150,13 @@ fn each_file_of_a_set_is_compared() {
     for shard in &shards {
         let bytes = std::fs::read(shard).expect("it was written");
         let overwrite = || open(shard).write_all_at(&[0xff; 10], MIB as u64).expect("it is ours");
-        assert_eq!(changed(&set, folder.path(), 5 * MIB, &overwrite), (shard.clone(), Change::Written));
+        assert_eq!(changed(&set, folder.path(), 5 * MIB, &overwrite), (shard.clone(), FileChange::Written));
         write_old(shard, &bytes);
     }
     let cut = || open(&shards[1]).set_len(MIB as u64).expect("it is ours");
     let (file, change) = changed(&set, folder.path(), MIB, &cut);
     assert_eq!(file, shards[1]);
-    assert!(matches!(change, Change::Length { found, .. } if found == MIB as u64), "{change}");
+    assert!(matches!(change, FileChange::Length { found, .. } if found == MIB as u64), "{change}");
 }
 
 #[test]
@@ -167,12 +167,12 @@ fn documents_next_to_the_checkpoint_are_compared() {
     let text = vec![b'x'; 2 * MIB];
     write_old(&license, &text);
     let overwrite = || open(&license).write_all_at(b"y", 0).expect("it is ours");
-    assert_eq!(changed(&path, folder.path(), 3 * MIB, &overwrite), (license.clone(), Change::Written));
+    assert_eq!(changed(&path, folder.path(), 3 * MIB, &overwrite), (license.clone(), FileChange::Written));
     write_old(&license, &text);
     let cut = || open(&license).set_len(1).expect("it is ours");
     let (file, change) = changed(&path, folder.path(), 1, &cut);
     assert_eq!(file, license);
-    assert!(matches!(change, Change::Length { found: 1, .. }), "{change}");
+    assert!(matches!(change, FileChange::Length { found: 1, .. }), "{change}");
 }
 
 #[cfg(unix)]
@@ -190,7 +190,7 @@ fn a_folder_of_outputs_that_is_removed_is_an_error() {
         let observer = ChangeAt { at: MIB as u64, change: &remove, is_done: AtomicBool::new(false) };
         let error = convert(&options, &observer).expect_err("the folder is gone");
         assert!(observer.is_done.into_inner(), "the folder was never removed");
-        let Error::Store(output::Error::Write { path, reason }) = error else { panic!("{error}") };
+        let Error::OutputFile(output::Error::Write { path, reason }) = error else { panic!("{error}") };
         assert_eq!((path, reason.kind()), (target, ErrorKind::NotFound));
         assert_eq!(names(folder.path()), ["m.safetensors"]);
     }

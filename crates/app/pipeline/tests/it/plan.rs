@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use byte_source::MappedFile;
 use pipeline::{
     CartonOptions, Cast, CastFrom, Conversion, ConvertOptions, Dtype, Error, Names, Note, Notice, Observer,
-    OutputKind, SafetensorsOptions, Step, Target, TorchOptions, TritonOptions, convert,
+    OutputKind, SafetensorsOptions, ProgressUpdate, Target, TorchOptions, TritonOptions, convert,
 };
 
 /// A folder with `llama`, a small model.
@@ -27,7 +27,7 @@ fn targets() -> Vec<(&'static str, Target)> {
         ("x.safetensors", Target::from(OutputKind::Safetensors)),
         ("shards", Target::Safetensors(shards)),
         ("x.pth", Target::from(OutputKind::Torch)),
-        ("hf", Target::Torch(TorchOptions::default().names(Names::HuggingFace))),
+        ("hf", Target::Torch(TorchOptions::default().target_layout(Names::HuggingFace))),
         ("models", Target::Triton(TritonOptions::default())),
     ]
 }
@@ -80,7 +80,7 @@ impl Watcher {
 }
 
 impl Observer for Watcher {
-    fn progress(&self, step: Step<'_>) {
+    fn progress(&self, step: ProgressUpdate<'_>) {
         *self.done.lock().expect("nothing panicked") = step.done;
     }
 
@@ -199,7 +199,7 @@ fn a_plan_names_the_output_and_opens_no_input() {
     let shards = SafetensorsOptions::default().max_shard_size(1);
     assert_eq!(output(Target::Safetensors(shards)), Path::new("net-safetensors"));
     let missing = Conversion::plan(&ConvertOptions::new(folder.path().join("missing.pth")));
-    assert!(matches!(missing, Err(Error::Sources(_))), "{missing:?}");
+    assert!(matches!(missing, Err(Error::InputFiles(_))), "{missing:?}");
 }
 
 #[test]

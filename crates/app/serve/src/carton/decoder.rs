@@ -12,36 +12,36 @@
 use decoder::interface::{DecoderPort, PortDim, PortSizes};
 use forward::Model as Forward;
 use kserve::{Datatype, InferRequest, Input, ModelConfig, Output, TensorConfig};
-use runtime::{Port, Runnable};
+use runtime::{RunnablePort, Runnable};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
-use super::elements::{datatype, gathered};
-use super::refusal::{allow, blamed, failed};
-use crate::model::{Cancel, Model, ModelError};
+use super::elements::{datatype, gather_elements};
+use super::request_error::{allow, blamed, failed};
+use crate::model::{CancelToken, Model, ModelError};
 
 /// Largest batch in the model configuration that clients read. The real bound on a request is its memory.
 const MAX_BATCH: u32 = 1024;
 
 /// Decoder in a carton, as a model of the server.
-pub(super) struct Decoder {
+pub(super) struct DecoderModel {
     runnable: Runnable,
     sizes: PortSizes,
     memory: u64,
 }
 
 /// Maps a port of the carton to the decoder's own port; `None` if the decoder has no such port.
-fn own(port: &Port) -> Option<DecoderPort> {
+fn decoder_port(port: &RunnablePort) -> Option<DecoderPort> {
     DecoderPort::from_name(port.internal())
 }
 
-impl Decoder {
+impl DecoderModel {
     /// Wraps `runnable`, which must be a decoder of these sizes; `memory` bounds the bytes of one request's results.
     pub(super) fn new(runnable: Runnable, sizes: PortSizes, memory: u64) -> Self {
         Self { runnable, sizes, memory }
     }
 
-    fn tensor(&self, port: &Port) -> TensorConfig {
-        let shape = own(port).map(|own| own.shape(&self.sizes)).unwrap_or_default();
+    fn tensor(&self, port: &RunnablePort) -> TensorConfig {
+        let shape = decoder_port(port).map(|own| own.shape(&self.sizes)).unwrap_or_default();
         let dims = shape.into_iter().filter(|dim| *dim != PortDim::BATCH).map(|dim| match dim {
             PortDim::Size(size) => Some(size),
             PortDim::Symbol(_) => None,
@@ -50,21 +50,21 @@ impl Decoder {
             name: port.name.clone(),
             datatype: port.tensor_dtype().and_then(datatype).unwrap_or(Datatype::Fp32),
             dims: dims.collect(),
-            optional: port.optional || own(port).is_some_and(DecoderPort::is_present),
+            optional: port.optional || decoder_port(port).is_some_and(DecoderPort::is_present),
         }
     }
 
-    fn input(&self, name: &str) -> Option<&Port> {
+    fn input(&self, name: &str) -> Option<&RunnablePort> {
         self.runnable.inputs().iter().find(|port| port.name == name)
     }
 
     /// Refuses a request whose logits and KV cache would take more than the allowed memory, before anything is computed.
-    fn allow(&self, request: &InferRequest) -> Result<(), ModelError> {
+    fn check_result_memory(&self, request: &InferRequest) -> Result<(), ModelError> {
         let PortSizes { layers, kv_heads, head_dim, vocab } = self.sizes;
         let (mut tokens, mut past, mut rows, mut batch) = (0_u64, 0_u64, None, 0);
         for input in &request.inputs {
             let Some(port) = self.input(&input.name) else { continue };
-            match (own(port), input.shape.as_slice()) {
+            match (decoder_port(port), input.shape.as_slice()) {
                 (Some(DecoderPort::Tokens), &[sequences, seq]) => (batch, tokens) = (sequences, seq),
                 (Some(own), &[_, _, len, _, _]) if own.is_past() => past = past.max(len),
                 (Some(DecoderPort::LastOnly), _) if is_on(input)? => rows = Some(1),
@@ -72,14 +72,14 @@ impl Decoder {
             }
         }
         let product = |sizes: &[u64]| sizes.iter().copied().fold(1, u64::saturating_mul);
-        let logits = product(&[batch, rows.unwrap_or(tokens), vocab, FLOAT]);
-        let cache = product(&[2, batch, tokens.saturating_add(past), layers, kv_heads, head_dim, FLOAT]);
+        let logits = product(&[batch, rows.unwrap_or(tokens), vocab, F32_SIZE]);
+        let cache = product(&[2, batch, tokens.saturating_add(past), layers, kv_heads, head_dim, F32_SIZE]);
         allow(logits.saturating_add(cache), self.memory)
     }
 }
 
 /// Size of an f32, in bytes.
-const FLOAT: u64 = 4;
+const F32_SIZE: u64 = 4;
 
 /// Reads the layer, head and vocabulary sizes of a model.
 pub(super) fn sizes(model: &Forward) -> PortSizes {
@@ -91,7 +91,7 @@ pub(super) fn sizes(model: &Forward) -> PortSizes {
     }
 }
 
-impl Model for Decoder {
+impl Model for DecoderModel {
     fn config(&self) -> ModelConfig {
         ModelConfig {
             name: String::new(),
@@ -103,12 +103,12 @@ impl Model for Decoder {
         }
     }
 
-    fn infer(&self, request: &InferRequest, cancel: &Cancel<'_>) -> Result<Vec<Output>, ModelError> {
-        self.allow(request)?;
+    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<Output>, ModelError> {
+        self.check_result_memory(request)?;
         let (mut inputs, mut keeps) = (Vec::new(), false);
         for input in &request.inputs {
             let Some(port) = self.input(&input.name) else { continue };
-            let tensor = match own(port) {
+            let tensor = match decoder_port(port) {
                 Some(own) if own.is_switch() && !is_on(input)? => continue,
                 Some(own) if own.is_switch() => {
                     keeps |= own == DecoderPort::UseCache;
@@ -117,14 +117,14 @@ impl Model for Decoder {
                 }
                 Some(own) if own.is_past() => {
                     keeps = true;
-                    batch_second(&read(port, input)?)
+                    swap_batch_and_layers(&input_tensor(port, input)?)
                 }
-                _ => read(port, input)?,
+                _ => input_tensor(port, input)?,
             };
             inputs.push((input.name.clone(), tensor));
         }
         let mut wanted: Vec<String> = request.outputs.iter().map(|output| output.name.clone()).collect();
-        let is_present = |port: &&Port| own(port).is_some_and(DecoderPort::is_present);
+        let is_present = |port: &&RunnablePort| decoder_port(port).is_some_and(DecoderPort::is_present);
         let present = || self.runnable.outputs().iter().filter(is_present).map(|port| &port.name);
         if keeps && !request.lists_outputs {
             wanted.extend(present().cloned());
@@ -134,14 +134,14 @@ impl Model for Decoder {
         let output = |(name, tensor): (String, Tensor)| {
             let port = self.runnable.outputs().iter().find(|port| port.name == name);
             let is_present = port.is_some_and(|port| is_present(&port));
-            let tensor = if is_present { batch_second(&tensor) } else { tensor };
+            let tensor = if is_present { swap_batch_and_layers(&tensor) } else { tensor };
             let listed = request.outputs.iter().find(|output| output.name == name);
             Ok(Output {
                 name,
                 datatype: datatype(tensor.dtype()).unwrap_or(Datatype::Fp32),
                 shape: tensor.shape().to_vec(),
                 parameters: Vec::new(),
-                data: gathered(&tensor)?,
+                data: gather_elements(&tensor)?,
                 binary: listed.or(request.outputs.first()).is_some_and(|output| output.binary),
             })
         };
@@ -150,14 +150,14 @@ impl Model for Decoder {
 }
 
 /// Builds a tensor from an input, with the dtype of its port.
-fn read(port: &Port, input: &Input) -> Result<Tensor, ModelError> {
+fn input_tensor(port: &RunnablePort, input: &Input) -> Result<Tensor, ModelError> {
     let dtype = port.tensor_dtype().unwrap_or(Dtype::Float32);
     let (shape, stride) = (input.shape.clone(), contiguous_strides(&input.shape));
     Tensor::new(dtype, shape, stride, 0, Storage::owned(input.data.to_vec())).map_err(failed)
 }
 
 /// Transposes the first two dimensions, batch and layers, without copying.
-fn batch_second(tensor: &Tensor) -> Tensor {
+fn swap_batch_and_layers(tensor: &Tensor) -> Tensor {
     tensor.transpose(0, 1).unwrap_or_else(|| tensor.clone())
 }
 
@@ -168,13 +168,13 @@ fn is_on(input: &Input) -> Result<bool, ModelError> {
     let mut values = input.data.chunks(size).map(|value| value.iter().any(|byte| *byte != 0));
     let first = values.next().unwrap_or(false);
     if values.any(|value| value != first) {
-        return Err(ModelError::Input(Box::new(Differs { name: input.name.clone() })));
+        return Err(ModelError::Input(Box::new(MixedSwitch { name: input.name.clone() })));
     }
     Ok(first)
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("the input `{}` differs within the batch", name.escape_debug())]
-struct Differs {
+struct MixedSwitch {
     name: String,
 }

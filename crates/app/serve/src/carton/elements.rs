@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kserve::Datatype;
 use tensor::{Dtype, Tensor};
 
-use super::refusal::failed;
+use super::request_error::failed;
 use crate::model::ModelError;
 
 /// Returns the KServe datatype with the same elements as `dtype`; `None` if there is none.
@@ -31,13 +31,13 @@ pub(super) fn datatype(dtype: Dtype) -> Option<Datatype> {
 }
 
 /// Borrows the elements from the mapped file; `None` unless the file holds them in C order.
-pub(super) fn mapped(tensor: &Tensor) -> Option<Bytes> {
+pub(super) fn mapped_elements(tensor: &Tensor) -> Option<Bytes> {
     tensor.mapped_bytes()?;
-    Some(Bytes::from_owner(Mapped(tensor.clone())))
+    Some(Bytes::from_owner(MappedElements(tensor.clone())))
 }
 
 /// Copies the elements into memory, in C order.
-pub(super) fn gathered(tensor: &Tensor) -> Result<Bytes, ModelError> {
+pub(super) fn gather_elements(tensor: &Tensor) -> Result<Bytes, ModelError> {
     let mut bytes = Vec::new();
     let len = usize::try_from(tensor.nbytes()).map_err(failed)?;
     bytes.try_reserve_exact(len).map_err(failed)?;
@@ -46,9 +46,9 @@ pub(super) fn gathered(tensor: &Tensor) -> Result<Bytes, ModelError> {
 }
 
 /// Tensor whose [`Tensor::mapped_bytes`] are known to exist.
-struct Mapped(Tensor);
+struct MappedElements(Tensor);
 
-impl AsRef<[u8]> for Mapped {
+impl AsRef<[u8]> for MappedElements {
     fn as_ref(&self) -> &[u8] {
         self.0.mapped_bytes().unwrap_or_default()
     }

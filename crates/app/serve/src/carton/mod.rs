@@ -9,12 +9,12 @@
 
 mod decoder;
 mod elements;
-mod refusal;
+mod request_error;
 mod weights;
 
 use std::sync::Arc;
 
-use runtime::{Kind, Runnable};
+use runtime::{RunnableKind, Runnable};
 
 use crate::model::Model;
 
@@ -26,10 +26,10 @@ use crate::model::Model;
 pub fn carton(runnable: Runnable, memory: usize) -> Result<Arc<dyn Model>, runtime::Error> {
     let memory = memory as u64;
     Ok(match runnable.kind() {
-        Kind::Decoder(model) => {
+        RunnableKind::Decoder(model) => {
             let sizes = decoder::sizes(model);
-            Arc::new(decoder::Decoder::new(runnable, sizes, memory))
+            Arc::new(decoder::DecoderModel::new(runnable, sizes, memory))
         }
-        _ => Arc::new(weights::Weights::new(&runnable, memory)?),
+        _ => Arc::new(weights::WeightsModel::new(&runnable, memory)?),
     })
 }

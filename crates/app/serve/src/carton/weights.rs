@@ -10,25 +10,25 @@ use kserve::{Datatype, InferRequest, ModelConfig, Output, TensorConfig};
 use runtime::Runnable;
 use tensor::Tensor;
 
-use super::elements::{datatype, gathered, mapped};
-use super::refusal::allow;
-use crate::model::{Cancel, Model, ModelError};
+use super::elements::{datatype, gather_elements, mapped_elements};
+use super::request_error::allow;
+use crate::model::{CancelToken, Model, ModelError};
 
 /// Tensors of a carton, as a model of the server.
-pub(super) struct Weights {
-    tensors: Vec<(String, Weight)>,
+pub(super) struct WeightsModel {
+    tensors: Vec<(String, ServedWeight)>,
     by_name: HashMap<String, usize>,
     memory: u64,
 }
 
-struct Weight {
+struct ServedWeight {
     datatype: Datatype,
     tensor: Tensor,
     /// Elements in the mapped file; `None` if they have to be gathered in memory.
     mapped: Option<Bytes>,
 }
 
-impl Weights {
+impl WeightsModel {
     pub(super) fn new(runnable: &Runnable, memory: u64) -> Result<Self, runtime::Error> {
         // Clients use the names of carton.toml.
         let names: HashMap<&str, &str> =
@@ -46,20 +46,20 @@ impl Weights {
                 }
             };
             let name = names.get(name.as_str()).copied().unwrap_or(name).to_owned();
-            tensors.push((name, Weight { datatype, mapped: mapped(&tensor), tensor }));
+            tensors.push((name, ServedWeight { datatype, mapped: mapped_elements(&tensor), tensor }));
         }
         let by_name = tensors.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)).collect();
         Ok(Self { tensors, by_name, memory })
     }
 
-    fn find(&self, name: &str) -> Option<&Weight> {
+    fn find(&self, name: &str) -> Option<&ServedWeight> {
         self.tensors.get(*self.by_name.get(name)?).map(|(_, weight)| weight)
     }
 }
 
-impl Model for Weights {
+impl Model for WeightsModel {
     fn config(&self) -> ModelConfig {
-        let output = |(name, weight): &(String, Weight)| TensorConfig {
+        let output = |(name, weight): &(String, ServedWeight)| TensorConfig {
             name: name.clone(),
             datatype: weight.datatype,
             dims: weight.tensor.shape().iter().copied().map(Some).collect(),
@@ -75,7 +75,7 @@ impl Model for Weights {
         }
     }
 
-    fn infer(&self, request: &InferRequest, cancel: &Cancel<'_>) -> Result<Vec<Output>, ModelError> {
+    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<Output>, ModelError> {
         let weights = || {
             request.outputs.iter().filter_map(|wanted| self.find(&wanted.name).map(|weight| (wanted, weight)))
         };
@@ -89,7 +89,7 @@ impl Model for Weights {
             }
             let data = match &weight.mapped {
                 Some(bytes) => bytes.clone(),
-                None => gathered(&weight.tensor)?,
+                None => gather_elements(&weight.tensor)?,
             };
             outputs.push(Output {
                 name: wanted.name.clone(),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use kserve::{Datatype, InferRequest, Input, Output, RequestedOutput};
 use pipeline::{Architecture, CartonOptions, ConvertOptions, ModelOptions, convert};
 use runtime::{OpenOptions, Runnable};
-use serve::{Cancel, Model, ModelError};
+use serve::{CancelToken, Model, ModelError};
 
 fn model(carton: &Path, memory: usize) -> Arc<dyn Model> {
     let runnable = Runnable::open(carton, &OpenOptions::default(), &()).expect("a carton of ours");
@@ -42,7 +42,7 @@ fn infer(model: &dyn Model, inputs: Vec<Input>, outputs: &[&str]) -> Result<Vec<
     let lists_outputs = !outputs.is_empty();
     let outputs = if lists_outputs { outputs } else { &["logits"] }.iter().map(output).collect();
     let request = InferRequest { id: None, parameters: Vec::new(), inputs, outputs, lists_outputs };
-    model.infer(&request, &Cancel::never())
+    model.infer(&request, &CancelToken::never())
 }
 
 /// Sums depend on how many tokens are computed at once.

@@ -39,7 +39,7 @@ fn requests_in_flight_are_answered() {
         std::thread::yield_now();
     }
 
-    gate.go_on();
+    gate.release_model();
     let reply = running.reply();
     assert_eq!(reply.status, 200);
     assert_eq!(reply.json()["outputs"][0]["data"][0], 5.0);

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use kserve::{Datatype, InferRequest, ModelConfig, Output, Parameter, TensorConfig};
-use serve::{Cancel, Event, Handle, Model, ModelError, Models, Observer, Options, Report, Server};
+use serve::{CancelToken, ServerEvent, ServerHandle, Model, ModelError, ModelSource, ServerObserver, ServeOptions, ServeReport, Server};
 
 use crate::client::Client;
 
@@ -17,24 +17,24 @@ pub(crate) const LONG: Duration = Duration::from_secs(600);
 /// A server that runs until this is dropped.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
-    pub(crate) handle: Handle,
-    thread: Option<JoinHandle<Report>>,
+    pub(crate) handle: ServerHandle,
+    thread: Option<JoinHandle<ServeReport>>,
     pub(crate) events: Receiver<String>,
 }
 
 impl Running {
-    pub(crate) fn start(change: impl FnOnce(&mut Options)) -> Self {
-        Self::with_models(Models::Fixed(vec![("m".to_owned(), Arc::new(Echo))]), change)
+    pub(crate) fn start(change: impl FnOnce(&mut ServeOptions)) -> Self {
+        Self::with_models(ModelSource::Fixed(vec![("m".to_owned(), Arc::new(Echo))]), change)
     }
 
     /// A server whose model `m` waits until the test lets it go on.
-    pub(crate) fn with_gate(change: impl FnOnce(&mut Options)) -> (Self, Gate) {
+    pub(crate) fn with_gate(change: impl FnOnce(&mut ServeOptions)) -> (Self, Gate) {
         let (model, gate) = Gated::new();
-        (Self::with_models(Models::Fixed(vec![("m".to_owned(), Arc::new(model))]), change), gate)
+        (Self::with_models(ModelSource::Fixed(vec![("m".to_owned(), Arc::new(model))]), change), gate)
     }
 
-    pub(crate) fn with_models(models: Models, change: impl FnOnce(&mut Options)) -> Self {
-        let mut options = Options { port: 0, ..Options::default() };
+    pub(crate) fn with_models(models: ModelSource, change: impl FnOnce(&mut ServeOptions)) -> Self {
+        let mut options = ServeOptions { port: 0, ..ServeOptions::default() };
         change(&mut options);
         let (sender, events) = channel();
         let server = Server::new(&options, models, Arc::new(Events(Mutex::new(sender)))).expect("it starts");
@@ -58,7 +58,7 @@ impl Running {
     }
 
     /// Waits until the server has ended.
-    pub(crate) fn join(mut self) -> Report {
+    pub(crate) fn join(mut self) -> ServeReport {
         self.thread.take().expect("it runs").join().expect("it does not panic")
     }
 }
@@ -72,10 +72,10 @@ impl Drop for Running {
 /// Every event as a text.
 struct Events(Mutex<Sender<String>>);
 
-impl Observer for Events {
-    fn event(&self, event: &Event<'_>) {
+impl ServerObserver for Events {
+    fn event(&self, event: &ServerEvent<'_>) {
         let text = match event {
-            Event::Request(request) => format!(
+            ServerEvent::Request(request) => format!(
                 "request {} {} {:?} received {} sent {}",
                 request.method, request.path, request.status, request.received, request.sent
             ),
@@ -123,7 +123,7 @@ impl Model for Echo {
         config()
     }
 
-    fn infer(&self, request: &InferRequest, _: &Cancel<'_>) -> Result<Vec<Output>, ModelError> {
+    fn infer(&self, request: &InferRequest, _: &CancelToken<'_>) -> Result<Vec<Output>, ModelError> {
         let asks = |what: &str| request.parameters.contains(&(what.to_owned(), Parameter::Bool(true)));
         assert!(!asks("panic"), "as the client wishes");
         if asks("fail") {
@@ -142,14 +142,14 @@ impl Model for Echo {
 /// A model that says when it was called, and waits until it may go on or is cancelled.
 pub(crate) struct Gated {
     called: Sender<()>,
-    go_on: Mutex<Receiver<()>>,
+    release_signal: Mutex<Receiver<()>>,
     cancelled: Sender<()>,
 }
 
 /// The other side of such a model.
 pub(crate) struct Gate {
     called: Receiver<()>,
-    go_on: Sender<()>,
+    release_sender: Sender<()>,
     cancelled: Receiver<()>,
 }
 
@@ -157,8 +157,8 @@ impl Gated {
     pub(crate) fn new() -> (Self, Gate) {
         let ((called, was_called), (go, go_on), (cancelled, was_cancelled)) =
             (channel(), channel(), channel());
-        let model = Self { called, go_on: Mutex::new(go_on), cancelled };
-        (model, Gate { called: was_called, go_on: go, cancelled: was_cancelled })
+        let model = Self { called, release_signal: Mutex::new(go_on), cancelled };
+        (model, Gate { called: was_called, release_sender: go, cancelled: was_cancelled })
     }
 }
 
@@ -172,8 +172,8 @@ impl Gate {
         self.called.try_recv().is_ok()
     }
 
-    pub(crate) fn go_on(&self) {
-        self.go_on.send(()).expect("the model waits");
+    pub(crate) fn release_model(&self) {
+        self.release_sender.send(()).expect("the model waits");
     }
 
     /// Waits until a call is told that nobody waits for it.
@@ -187,9 +187,9 @@ impl Model for Gated {
         config()
     }
 
-    fn infer(&self, request: &InferRequest, cancel: &Cancel<'_>) -> Result<Vec<Output>, ModelError> {
+    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<Output>, ModelError> {
         let _ = self.called.send(());
-        let go_on = self.go_on.lock().unwrap_or_else(PoisonError::into_inner);
+        let go_on = self.release_signal.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if cancel.is_cancelled() {
                 let _ = self.cancelled.send(());

@@ -80,7 +80,7 @@ fn a_full_queue_refuses_and_loses_nothing() {
     assert!(reply.error().contains("busy"), "{reply:?}");
     assert_eq!(failures(&mut other, "REJECTED"), 1);
     for _ in 0..3 {
-        gate.go_on();
+        gate.release_model();
     }
     assert_eq!(running.reply().status, 200);
     for client in &mut queued {
@@ -108,7 +108,7 @@ fn a_client_that_goes_away_stops_its_work() {
     while failures(&mut other, "CANCELED") < 2 {}
     other.send(gated());
     gate.called();
-    gate.go_on();
+    gate.release_model();
     assert_eq!(other.reply().status, 200);
     assert!(!gate.was_called());
 }

@@ -125,7 +125,7 @@ fn memory_is_bounded_over_all_requests_and_given_back() {
     let reply = second.post(INFER, &headers, &body);
     assert_eq!(reply.status, 503, "{reply:?}");
     assert!(reply.error().contains("1048576 bytes"), "{reply:?}");
-    gate.go_on();
+    gate.release_model();
     // The input and the output are the same bytes, but both count.
     assert_eq!(first.reply().status, 503);
     let (length, body) = binary(300_000);
@@ -133,7 +133,7 @@ fn memory_is_bounded_over_all_requests_and_given_back() {
     for _ in 0..20 {
         second.send(request(INFER, &headers, &body));
         gate.called();
-        gate.go_on();
+        gate.release_model();
         let reply = second.reply();
         assert_eq!((reply.status, reply.body.len() > 300_000), (200, true), "{reply:?}");
     }
@@ -147,7 +147,7 @@ fn memory_is_bounded_over_all_requests_and_given_back() {
     }
     second.send(request(INFER, &headers, &body));
     gate.called();
-    gate.go_on();
+    gate.release_model();
     assert_eq!(second.reply().status, 200);
 }
 
@@ -187,7 +187,7 @@ fn a_busy_connection_is_not_closed_to_make_room() {
     gate.called();
     let mut second = server.client();
     second.send("GET /v2/health/live HTTP/1.1\r\nHost: t\r\n\r\n");
-    gate.go_on();
+    gate.release_model();
     assert_eq!(first.reply().status, 200);
     assert_eq!(second.reply().status, 200);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use serve::{Error, Folder, Models, Options, Server};
+use serve::{Error, RepositoryFolder, ModelSource, ServeOptions, Server};
 
 use crate::client::{Client, request};
 use crate::harness::{Echo, Gated, Running};
@@ -13,7 +13,7 @@ use crate::harness::{Echo, Gated, Running};
 type Opened = Arc<Mutex<Vec<String>>>;
 
 /// A repository whose models echo. A file with the text `broken` cannot be loaded.
-fn models(path: &Path) -> (Models, Opened) {
+fn models(path: &Path) -> (ModelSource, Opened) {
     let opened = Opened::default();
     let (log, root) = (opened.clone(), path.to_owned());
     let load = move |path: &Path| {
@@ -24,8 +24,8 @@ fn models(path: &Path) -> (Models, Opened) {
         }
         Ok(Arc::new(Echo) as Arc<dyn serve::Model>)
     };
-    let folder = Folder { path: path.to_owned(), extension: "carton".to_owned() };
-    (Models::Folder { folder, load: Box::new(load) }, opened)
+    let folder = RepositoryFolder { path: path.to_owned(), extension: "carton".to_owned() };
+    (ModelSource::Folder { folder, load: Box::new(load) }, opened)
 }
 
 fn write(root: &Path, path: &str, text: &str) {
@@ -96,16 +96,16 @@ fn a_model_that_is_unloaded_answers_what_it_has() {
     write(folder.path(), "a/1.carton", "");
     let (model, gate) = Gated::new();
     let model: Arc<dyn serve::Model> = Arc::new(model);
-    let source = Folder { path: folder.path().to_owned(), extension: "carton".to_owned() };
+    let source = RepositoryFolder { path: folder.path().to_owned(), extension: "carton".to_owned() };
     let load = { Box::new(move |_: &Path| Ok(model.clone())) };
-    let server = Running::with_models(Models::Folder { folder: source, load }, |_| {});
+    let server = Running::with_models(ModelSource::Folder { folder: source, load }, |_| {});
     let body = br#"{"inputs":[{"name":"IN","datatype":"FP32","shape":[1,1],"data":[1]}]}"#;
     let (mut running, mut client) = (server.client(), server.client());
     running.send(request("/v2/models/a/infer", &[], body));
     gate.called();
     assert_eq!(change(&mut client, "a", "unload"), 200);
     assert_eq!(client.post("/v2/models/a/infer", &[], body).status, 404);
-    gate.go_on();
+    gate.release_model();
     assert_eq!(running.reply().status, 200);
 }
 
@@ -163,11 +163,11 @@ fn without_a_repository_nothing_is_loaded() {
 
 #[test]
 fn a_server_does_not_start_with_models_that_it_cannot_serve() {
-    let start = |models| Server::new(&Options { port: 0, ..Options::default() }, models, Arc::new(()));
+    let start = |models| Server::new(&ServeOptions { port: 0, ..ServeOptions::default() }, models, Arc::new(()));
     let echo = |name: &str| (name.to_owned(), Arc::new(Echo) as Arc<dyn serve::Model>);
-    let error = start(Models::Fixed(vec![echo("a"), echo("a")])).expect_err("the same name");
+    let error = start(ModelSource::Fixed(vec![echo("a"), echo("a")])).expect_err("the same name");
     assert!(matches!(&error, Error::SameName { name } if name == "a"), "{error}");
-    assert!(matches!(start(Models::Fixed(vec![echo("")])), Err(Error::NoName)));
+    assert!(matches!(start(ModelSource::Fixed(vec![echo("")])), Err(Error::NoName)));
     let folder = tempfile::tempdir().expect("a temporary folder");
     write(folder.path(), "a/1.carton", "broken");
     let error = start(models(folder.path()).0).expect_err("it is broken");
@@ -175,9 +175,9 @@ fn a_server_does_not_start_with_models_that_it_cannot_serve() {
     let error = start(models(&folder.path().join("none")).0).expect_err("there is no folder");
     assert!(matches!(error, Error::List { .. }), "{error}");
 
-    let server = start(Models::Fixed(vec![echo("a")])).expect("it starts");
+    let server = start(ModelSource::Fixed(vec![echo("a")])).expect("it starts");
     let port = server.address().port();
-    let options = Options { port, ..Options::default() };
-    let error = Server::new(&options, Models::Fixed(vec![]), Arc::new(())).expect_err("the port is in use");
+    let options = ServeOptions { port, ..ServeOptions::default() };
+    let error = Server::new(&options, ModelSource::Fixed(vec![]), Arc::new(())).expect_err("the port is in use");
     assert!(matches!(error, Error::Bind { .. }), "{error}");
 }

@@ -2,7 +2,7 @@
 
 use crate::Error;
 
-/// Failure of a connection, by what the download does next.
+/// Failure of a connection, by its effect on the download.
 pub(super) enum Failure {
     /// The connection broke: keep the partial file and resume from its end.
     Resume(Error),

@@ -22,7 +22,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use byte_source::Work;
+use byte_source::ProgressReporter;
 use sha2::{Digest, Sha256};
 
 use self::failure::Failure;
@@ -61,7 +61,7 @@ pub fn download(
     sha256: &[u8; 32],
     out: &mut File,
     options: &DownloadOptions,
-    work: Work<'_>,
+    work: ProgressReporter<'_>,
 ) -> Result<()> {
     Download { url, sha256, options, is_public: address::is_public }.run(out, work)
 }
@@ -82,7 +82,7 @@ struct Beginning {
 }
 
 impl Download<'_> {
-    fn run(&self, out: &mut File, work: Work<'_>) -> Result<()> {
+    fn run(&self, out: &mut File, work: ProgressReporter<'_>) -> Result<()> {
         let (mut tries, mut most, mut restarted) = (0_u32, 0_u64, false);
         loop {
             let beginning = Beginning::read(out, work)?;
@@ -115,7 +115,7 @@ impl Download<'_> {
     }
 
     /// Makes one connection, which delivers the rest of the partial file or the whole file anew.
-    fn connect(&self, beginning: Beginning, out: &mut File, work: Work<'_>) -> Result<(), Failure> {
+    fn connect(&self, beginning: Beginning, out: &mut File, work: ProgressReporter<'_>) -> Result<(), Failure> {
         let (url, response) = self.follow(beginning.len)?;
         let accepted = accept::accept(&url, response, beginning.len)?;
         let body = decode::decode(&url, accepted.body, &accepted.encoding)?;
@@ -126,7 +126,7 @@ impl Download<'_> {
 
 impl Beginning {
     /// Hashes the bytes in `out` and leaves its position at the end.
-    fn read(out: &mut File, work: Work<'_>) -> Result<Self> {
+    fn read(out: &mut File, work: ProgressReporter<'_>) -> Result<Self> {
         let mut hash = Sha256::new();
         out.rewind().map_err(cannot_write)?;
         let there = out.metadata().map_err(cannot_write)?.len();

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-use byte_source::Work;
+use byte_source::ProgressReporter;
 use sha2::Digest;
 
 use super::decode::BUFFER;
@@ -19,7 +19,7 @@ impl Download<'_> {
         len: Option<u64>,
         beginning: Beginning,
         out: &mut File,
-        work: Work<'_>,
+        work: ProgressReporter<'_>,
     ) -> Result<(), Failure> {
         let Beginning { mut hash, len: start } = beginning;
         let total = len.map(|len| start.saturating_add(len));

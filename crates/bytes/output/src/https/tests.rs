@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use byte_source::{Action, Observer, Step};
+use byte_source::{Action, Observer, ProgressUpdate};
 
 use super::*;
 
@@ -37,7 +37,7 @@ struct StopAfter {
 }
 
 impl Observer for StopAfter {
-    fn progress(&self, step: Step<'_>) {
+    fn progress(&self, step: ProgressUpdate<'_>) {
         self.last.fetch_max(step.done, Ordering::Relaxed);
     }
 
@@ -60,7 +60,7 @@ fn only_private_addresses_redirect_to_private_addresses() {
     let refused = |url: &str| {
         let mut out = tempfile::tempfile().expect("a temporary folder");
         let download = Download { url, sha256: &[0; 32], options: &options(), is_public };
-        match download.run(&mut out, Work::unobserved()) {
+        match download.run(&mut out, ProgressReporter::unobserved()) {
             Err(Error::PrivateAddress { address, .. }) => address.to_string() == "127.0.0.1",
             Err(Error::Request { url, .. }) if url == "http://127.0.0.2:1/end" => false,
             other => panic!("it is followed to its end: {other:?}"),
@@ -84,7 +84,7 @@ fn a_download_stops_within_one_buffer() {
     });
     let mut out = tempfile::tempfile().expect("a temporary folder");
     let stop = StopAfter { limit: 1_000_000, last: AtomicU64::new(0) };
-    let work = Work::new(&stop, "file", Action::Download, None);
+    let work = ProgressReporter::new(&stop, "file", Action::Download, None);
     let error = download(&url, &[0; 32], &mut out, &options(), work).expect_err("it was stopped");
     let last = stop.last.into_inner();
     assert!(matches!(error, Error::Cancelled(_)), "{error}");
@@ -96,7 +96,7 @@ fn a_download_stops_within_one_buffer() {
 fn a_download_that_is_stopped_before_it_begins_connects_nowhere() {
     let mut out = tempfile::tempfile().expect("a temporary folder");
     let stop = StopAfter { limit: 0, last: AtomicU64::new(1) };
-    let work = Work::new(&stop, "file", Action::Download, None);
+    let work = ProgressReporter::new(&stop, "file", Action::Download, None);
     let error =
         download("http://127.0.0.1:1/", &[0; 32], &mut out, &options(), work).expect_err("it was stopped");
     assert!(matches!(error, Error::Cancelled(_)), "{error}");

@@ -1,6 +1,6 @@
 //! Values that are just right or just wrong.
 
-use carton_format::{Config, Error, FileLen, Links, Strings, TensorIndex, is_inside};
+use carton_format::{Config, Error, FileLen, Links, StringTensorFile, TensorIndex, is_valid_carton_path};
 
 fn problems<T: std::fmt::Debug>(parsed: Result<T, Error>) -> String {
     match parsed.expect_err("it is invalid") {
@@ -38,7 +38,7 @@ fn the_file_of_a_tensor_has_a_name_and_its_ending() {
 
 #[test]
 fn a_string_tensor_has_as_many_strings_as_elements() {
-    let strings = |text, expected| Strings::parse("tensor_data/x.toml", text, expected);
+    let strings = |text, expected| StringTensorFile::parse("tensor_data/x.toml", text, expected);
     assert_eq!(strings("data = ['a', 'b']", 2).expect("it is valid").data, ["a", "b"]);
     assert!(problems(strings("data = ['a', 'b']", 3)).contains("x.toml"));
     let wrong = problems(strings("data = ['a', 1]", 3));
@@ -47,9 +47,9 @@ fn a_string_tensor_has_as_many_strings_as_elements() {
 
 #[test]
 fn paths_are_inside_on_every_system() {
-    assert!(is_inside("a/b.c") && is_inside("é"));
+    assert!(is_valid_carton_path("a/b.c") && is_valid_carton_path("é"));
     for path in ["a\\b", "c:d", "a\0b", "a\nb", "", "/a", "a/", "a//b", "a/./b", "../a"] {
-        assert!(!is_inside(path), "{path:?}");
+        assert!(!is_valid_carton_path(path), "{path:?}");
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::collections::HashSet;
 
-use carton_format::{Error, Kind, Place, Problem, Problems};
+use carton_format::{Error, ProblemKind, TextPosition, Problem, Problems};
 
 #[test]
 fn every_error_has_its_text() {
     let problem = |line, kind| Problem {
         document: "carton.toml".to_owned(),
-        place: Some(Place { line, column: 7 }),
+        place: Some(TextPosition { line, column: 7 }),
         key: "input[0].name".to_owned(),
         kind,
     };
-    let two = vec![problem(3, Kind::Missing), problem(4, Kind::Unspecified)];
+    let two = vec![problem(3, ProblemKind::Missing), problem(4, ProblemKind::PortsNotDeclared)];
     let errors = [
         Error::Document(Problems(two)),
         Error::ShortDescription { found: 101 },
@@ -34,23 +34,23 @@ fn every_error_has_its_text() {
 fn every_problem_has_its_text() {
     let name = || "x\n".to_owned();
     let kinds = [
-        Kind::Syntax("unclosed table, expected `]`".to_owned()),
-        Kind::Missing,
-        Kind::Type { found: "a list".to_owned(), expected: "a string" },
-        Kind::Value { found: "float16".to_owned(), expected: "one of float32, float64".to_owned() },
-        Kind::TooLong { found: 101, limit: 100 },
-        Kind::Duplicate { name: name() },
-        Kind::SymbolKinds { symbol: name() },
-        Kind::SymbolValues { symbol: name(), first: "1".to_owned(), found: "2".to_owned() },
-        Kind::Reference { target: "@misc/cat.png".to_owned() },
-        Kind::Undeclared { name: name(), what: "input" },
-        Kind::Unspecified,
-        Kind::Dtype { tensor: name(), found: "int8", expected: "int16" },
-        Kind::Shape { tensor: name(), found: "[2]".to_owned(), expected: "[n, 3]".to_owned() },
-        Kind::Bytes { file: "x.bin".to_owned(), found: 7, expected: "8".to_owned() },
-        Kind::Strings { file: "x.toml".to_owned(), found: 7, expected: 8 },
-        Kind::Nested { name: name() },
-        Kind::Order { other: "misc/a".to_owned() },
+        ProblemKind::Syntax("unclosed table, expected `]`".to_owned()),
+        ProblemKind::Missing,
+        ProblemKind::Type { found: "a list".to_owned(), expected: "a string" },
+        ProblemKind::Value { found: "float16".to_owned(), expected: "one of float32, float64".to_owned() },
+        ProblemKind::TooLong { found: 101, limit: 100 },
+        ProblemKind::Duplicate { name: name() },
+        ProblemKind::SymbolKinds { symbol: name() },
+        ProblemKind::SymbolValues { symbol: name(), first: "1".to_owned(), found: "2".to_owned() },
+        ProblemKind::Reference { target: "@misc/cat.png".to_owned() },
+        ProblemKind::Undeclared { name: name(), what: "input" },
+        ProblemKind::PortsNotDeclared,
+        ProblemKind::Dtype { tensor: name(), found: "int8", expected: "int16" },
+        ProblemKind::Shape { tensor: name(), found: "[2]".to_owned(), expected: "[n, 3]".to_owned() },
+        ProblemKind::FileLength { file: "x.bin".to_owned(), found: 7, expected: "8".to_owned() },
+        ProblemKind::Strings { file: "x.toml".to_owned(), found: 7, expected: 8 },
+        ProblemKind::Nested { name: name() },
+        ProblemKind::LineOrder { other: "misc/a".to_owned() },
     ];
     let found: HashSet<_> = kinds.iter().map(std::mem::discriminant).collect();
     assert_eq!(
@@ -58,6 +58,6 @@ fn every_problem_has_its_text() {
         include_str!("../../src/problem.rs").matches("#[error(").count(),
         "each has a text here"
     );
-    let text = |kind: &Kind| format!("carton.toml:3:7: key {kind}\n");
+    let text = |kind: &ProblemKind| format!("carton.toml:3:7: key {kind}\n");
     insta::assert_snapshot!(kinds.iter().map(text).collect::<String>());
 }

@@ -4,7 +4,7 @@ use std::path::{Component, Path};
 
 use carton_format::{
     Config, DataType, Dimension, Example, FileLen, Links, Manifest, Port, References, Runner, SelfTest,
-    Shape, Strings, TensorIndex, TensorSpec, is_inside,
+    Shape, StringTensorFile, TensorIndex, TensorSpec, is_valid_carton_path,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -105,7 +105,7 @@ fn config() -> impl Strategy<Value = Config> {
 fn path() -> impl Strategy<Value = String> {
     vec("[a-zA-Z0-9 =.~ü🦙-]{1,8}", 1..4)
         .prop_map(|parts| parts.join("/"))
-        .prop_filter("inside", |it| is_inside(it))
+        .prop_filter("inside", |it| is_valid_carton_path(it))
 }
 
 proptest! {
@@ -116,7 +116,7 @@ proptest! {
         let text = config.to_toml().expect("TOML can express it");
         prop_assert_eq!(&text, &toml::to_string(&config).expect("TOML can express it"));
         let parsed = Config::parse(&text).expect("it was valid");
-        prop_assert!(parsed.added.0.is_empty());
+        prop_assert!(parsed.filled_in.0.is_empty());
         // Only the places of the keys are new.
         prop_assert_eq!(parsed.document.to_toml().expect("TOML can express it"), text.clone());
         let (before, after): (Table, Table) = (toml::from_str(&text).expect("TOML"), Table::try_from(&config).expect("TOML"));
@@ -173,14 +173,14 @@ proptest! {
         };
         let parsed = TensorIndex::parse(&index.to_toml().expect("TOML can express it"), &len).expect("it is valid");
         prop_assert_eq!(parsed.document, index.clone());
-        prop_assert!(parsed.added.0.is_empty());
+        prop_assert!(parsed.filled_in.0.is_empty());
     }
 
     #[test]
     fn strings_survive_printing_and_parsing(data in vec("(?s).*", 0..9)) {
-        let strings = Strings { data };
+        let strings = StringTensorFile { data };
         let text = toml::to_string(&strings).expect("TOML can express it");
-        prop_assert_eq!(Strings::parse("s.toml", &text, strings.data.len() as u64), Ok(strings));
+        prop_assert_eq!(StringTensorFile::parse("s.toml", &text, strings.data.len() as u64), Ok(strings));
     }
 
     #[test]
@@ -190,14 +190,14 @@ proptest! {
             let _ = Manifest::parse(&text);
             let _ = Links::parse(&text);
             let _ = TensorIndex::parse(&text, &|_| FileLen::Missing);
-            let _ = Strings::parse("s.toml", &text, 3);
+            let _ = StringTensorFile::parse("s.toml", &text, 3);
         }
     }
 
     #[test]
     fn paths_that_are_inside_have_only_normal_components(parts in vec(prop_oneof!["\\.{0,3}", "[ -~]{0,5}", "/", ".*"], 0..5)) {
         let path = parts.join("/");
-        if is_inside(&path) {
+        if is_valid_carton_path(&path) {
             let mut components = Path::new(&path).components();
             prop_assert!(components.all(|part| matches!(part, Component::Normal(_))), "{}", path);
             prop_assert_eq!(Path::new(&path).components().count(), path.split('/').count());
@@ -208,10 +208,10 @@ proptest! {
 /// Thousands of keys in one line: finding the place of one must not take a walk through all of them.
 #[test]
 fn parsing_takes_linear_time() {
-    let strings = Strings { data: vec!["word".to_owned(); 300_000] };
+    let strings = StringTensorFile { data: vec!["word".to_owned(); 300_000] };
     let text = toml::to_string(&strings).expect("TOML can express it");
     assert_eq!(text.lines().count(), 1);
-    assert_eq!(Strings::parse("s.toml", &text, 300_000), Ok(strings));
+    assert_eq!(StringTensorFile::parse("s.toml", &text, 300_000), Ok(strings));
     let many: Vec<String> = (0..20_000).map(|number| format!("x{number} = {number}")).collect();
     let text = format!(
         "spec_version = 1\nmany = {{ {} }}\n[runner]\nrunner_name = 'r'\nrequired_framework_version = '*'\n\

@@ -30,7 +30,7 @@ fn problems(error: Error) -> Vec<String> {
 #[test]
 fn nothing_is_lost_on_a_round_trip() {
     let parsed = Config::parse(WHOLE).expect("it is valid");
-    assert_eq!(parsed.added.0, []);
+    assert_eq!(parsed.filled_in.0, []);
     let printed = parsed.document.to_toml().expect("TOML can express it");
     let table = |text: &str| toml::from_str::<toml::Table>(text).expect("TOML");
     assert_eq!(table(WHOLE), table(&printed), "{printed}");
@@ -55,12 +55,12 @@ fn fields_that_the_client_requires_are_filled_in_and_reported() {
     let text = "[[output]]\nname = 'y'\ndtype = 'int8'\n[[example]]\ninputs = {}\n[runner]\nrunner_name = 't'\n\
                 required_framework_version = '*'\n";
     let parsed = Config::parse(text).expect("it is valid");
-    let added: Vec<_> = parsed.added.0.iter().map(|problem| problem.key.as_str()).collect();
+    let added: Vec<_> = parsed.filled_in.0.iter().map(|problem| problem.key.as_str()).collect();
     let expected =
         ["spec_version", "output[0].shape", "example[0].sample_out", "runner.runner_compat_version"];
     assert_eq!(added, expected);
     let again = Config::parse(&parsed.document.to_toml().expect("TOML can express it")).expect("it is valid");
-    assert_eq!(again.added.0, []);
+    assert_eq!(again.filled_in.0, []);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_test_needs_what_it_uses_to_be_specified() {
         );
         let config = Config::parse(&text).expect("it is valid by itself").document;
         let found = config.check(&TensorIndex::default(), &|_| false);
-        let found = found.0.iter().any(|problem| matches!(problem.kind, carton_format::Kind::Unspecified));
+        let found = found.0.iter().any(|problem| matches!(problem.kind, carton_format::ProblemKind::PortsNotDeclared));
         assert_eq!(found, unspecified, "{text}");
     }
 }
@@ -246,9 +246,9 @@ fn a_symbol_is_a_shape_or_a_size_and_a_star_is_neither() {
         let parsed = Config::parse(&text);
         assert_eq!(parsed.is_ok(), allowed, "{text}");
         let Ok(parsed) = parsed else { continue };
-        let place = parsed.document.place("input[1].shape").expect("it was parsed");
+        let place = parsed.document.key_position("input[1].shape").expect("it was parsed");
         assert_eq!((place.line, place.column), (9, 9));
-        assert_eq!(parsed.document.place("input[2].shape"), None);
+        assert_eq!(parsed.document.key_position("input[2].shape"), None);
     }
 }
 
@@ -267,7 +267,7 @@ fn a_short_description_has_at_most_100_characters() {
 #[test]
 fn the_place_of_a_key_is_that_of_its_deepest_part_that_is_there() {
     let text = "a = 1\n[b]\nc = [2, 3]\n[[d]]\ne = 4\n[[d]]\ne = 5\n";
-    let place = |key| carton_format::place(text, key).map(|place| (place.line, place.column));
+    let place = |key| carton_format::find_position(text, key).map(|place| (place.line, place.column));
     assert_eq!(place("a"), Some((1, 5)));
     assert_eq!(place("b.c[1]"), Some((3, 9)));
     assert_eq!(place("b.c[7]"), Some((3, 5)));

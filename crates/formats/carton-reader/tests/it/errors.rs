@@ -18,23 +18,23 @@ fn every_error_has_its_text() {
         Error::Io { path: "folder".into(), reason: io() },
         Error::Changed(changed()),
         Error::Missing { path: path() },
-        Error::Elsewhere { path: path() },
-        Error::Path { path: "../a".to_owned() },
-        Error::Name { path: "folder/a".into() },
+        Error::NotFetched { path: path() },
+        Error::InvalidPath { path: "../a".to_owned() },
+        Error::NameNotUtf8 { path: "folder/a".into() },
         Error::NotAFile { path: path() },
         Error::FileAsFolder { path: "misc/a".to_owned(), below: "misc/a/b".to_owned() },
-        Error::LinkPlace { path: "misc/a".to_owned() },
-        Error::Link { path: path(), target: "../../etc/passwd".to_owned() },
+        Error::LinkOutsideModel { path: "misc/a".to_owned() },
+        Error::BrokenLink { path: path(), target: "../../etc/passwd".to_owned() },
         Error::Method { path: path(), method: 12 },
         Error::Decompress { path: path(), reason: "corrupt deflate stream".to_owned() },
-        Error::Length { path: path(), found: 8, more: true, expected: 7 },
+        Error::Length { path: path(), found: 8, is_at_least: true, expected: 7 },
         Error::Checksum { path: path(), found: 1, expected: 2 },
         Error::Hash { path: path(), found: hash(), expected: hash() },
         Error::Unlisted { path: path() },
-        Error::Large { path: path(), found: 300, limit: 256 },
-        Error::Text { path: path() },
+        Error::OversizedDocument { path: path(), found: 300, limit: 256 },
+        Error::TextNotUtf8 { path: path() },
         Error::NoTensor { name: "x".to_owned() },
-        Error::Spill(io()),
+        Error::WriteOutput(io()),
         Error::Cancelled(byte_source::Cancelled),
     ];
     let kinds: HashSet<_> = errors.iter().map(std::mem::discriminant).collect();
@@ -47,9 +47,9 @@ fn every_error_has_its_text() {
     insta::assert_snapshot!(texts.concat());
 }
 
-fn changed() -> byte_source::Changed {
-    let change = byte_source::Change::Length { expected: 300, found: 200 };
-    byte_source::Changed { path: "x.carton".into(), change }
+fn changed() -> byte_source::FileChanged {
+    let change = byte_source::FileChange::Length { expected: 300, found: 200 };
+    byte_source::FileChanged { path: "x.carton".into(), change }
 }
 
 fn tensor_error() -> tensor::Error {

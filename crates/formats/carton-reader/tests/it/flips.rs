@@ -13,9 +13,9 @@
 use std::io::{Cursor, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 
-use byte_source::{OwnedBlob, Work};
-use carton_reader::{Carton, Finding};
-use carton_writer::{Compression, File, Spill};
+use byte_source::{OwnedBlob, ProgressReporter};
+use carton_reader::{Carton, VerifyFinding};
+use carton_writer::{Compression, CartonMember, CompressionSpill};
 use sha2::{Digest, Sha256};
 use zip::{CompressionMethod, ZipArchive};
 use zip_layout::Content;
@@ -34,32 +34,32 @@ fn carton(compression: Option<Compression>) -> Vec<u8> {
     let misc = Box::leak(Box::new(OwnedBlob(b"misc".to_vec())));
     let model = OwnedBlob(b"weights ".repeat(9));
     let packed = compression.map(|compression| {
-        let mut spill = Spill::create(&std::env::temp_dir()).expect("a temporary folder");
-        let mut packed = |blob| spill.compress(blob, compression, Work::unobserved());
+        let mut spill = CompressionSpill::create(&std::env::temp_dir()).expect("a temporary folder");
+        let mut packed = |blob| spill.compress(blob, compression, ProgressReporter::unobserved());
         let packed = [packed(toml), packed(&model)].map(|it| it.expect("it can be read").expect("asked for"));
         (packed, spill.finish().expect("it can be mapped"))
     });
-    let packed = packed.as_ref().map(|(packed, spilled)| packed.each_ref().map(|it| (it, spilled.part(it))));
+    let packed = packed.as_ref().map(|(packed, spilled)| packed.each_ref().map(|it| (it, spilled.compressed_bytes(it))));
     let mut files = vec![
-        File::new("tensor_data/index.toml", Content::Bytes(INDEX)),
-        File::new("tensor_data/t.bin", Content::Bytes(b"\x01\x02")),
-        File::new("misc/a", Content::Blob(misc)),
+        CartonMember::new("tensor_data/index.toml", Content::Bytes(INDEX)),
+        CartonMember::new("tensor_data/t.bin", Content::Bytes(b"\x01\x02")),
+        CartonMember::new("misc/a", Content::Blob(misc)),
     ];
     if let Some(packed) = &packed {
         for (path, (packed, part)) in COMPRESSED.iter().zip(packed) {
             let (content, sha256) = (packed.content(part), Some(packed.sha256()));
-            files.push(File { path: (*path).to_owned(), content, sha256 });
+            files.push(CartonMember { path: (*path).to_owned(), content, sha256 });
         }
     } else {
-        files.push(File::new("carton.toml", Content::Blob(toml)));
-        files.push(File::new("model/m", Content::Bytes(&model.0)));
+        files.push(CartonMember::new("carton.toml", Content::Blob(toml)));
+        files.push(CartonMember::new("model/m", Content::Bytes(&model.0)));
     }
     let sha256 = Some(Sha256::digest(&model.0).into());
-    files.push(File { path: "model/l".to_owned(), content: Content::Link(b"m"), sha256 });
+    files.push(CartonMember { path: "model/l".to_owned(), content: Content::Link(b"m"), sha256 });
     let links = Some(format!("version = 1\n[urls]\n{} = [\"https://example.org/b\"]\n", "07".repeat(32)));
     let absent = vec![("misc/b".to_owned(), [7; 32])];
     let mut out = Vec::new();
-    let written = carton_writer::Carton { files, absent, links }.write(&mut out, Work::unobserved());
+    let written = carton_writer::CartonLayout { files, absent, links }.write(&mut out, ProgressReporter::unobserved());
     written.expect("they make a carton");
     out
 }
@@ -140,10 +140,10 @@ fn one_bit_flipped_anywhere_is_found() {
         };
         put(0, &whole);
         let check = || match Carton::open(&path) {
-            Ok(carton) => carton.verify(Work::unobserved()).expect("nobody stops it").findings,
+            Ok(carton) => carton.verify(ProgressReporter::unobserved()).expect("nobody stops it").findings,
             Err(error) => {
                 let entry = error.entry().unwrap_or_default().to_owned();
-                vec![Finding { entry, what: error.to_string() }]
+                vec![VerifyFinding { entry, what: error.to_string() }]
             }
         };
         assert!(check().is_empty(), "{:?}", check());

@@ -1,7 +1,7 @@
-//! The attributes of the root module of an archive, and the tensors that they hold.
+//! Reader of the attributes of an archive's root module, and of the tensors that they hold.
 //!
-//! Facts: `state.rs` puts tensors into the tree of modules. The records of storages are numbered in the order of the
-//! checkpoint's tensors, and the modules that are the same class in the order of their names.
+//! Facts: `state.rs` puts tensors into the tree of modules. Storage records are numbered in the order of the checkpoint's
+//! tensors, and modules of the same class in the order of their names.
 
 use std::borrow::Cow;
 
@@ -12,17 +12,16 @@ use tensor::{Tensor, Tensors};
 
 use crate::module::{HALF, NAMESPACE};
 
-/// The records of an archive besides its storages: their names after the root folder and, if they are not compressed,
-/// their bytes.
+/// Records of an archive besides its storages: names below the root folder and, for uncompressed records, bytes.
 pub(super) type Records<'a> = [(String, Option<Cow<'a, [u8]>>)];
 
-/// The record of the objects.
+/// Name of the record that holds the pickled objects.
 pub(super) const DATA_PKL: &str = "data.pkl";
 
-/// The attributes of the root module, as `data.pkl` has them.
+/// Attributes of the root module, as `data.pkl` holds them.
 pub(super) struct Attributes<'p> {
     heap: &'p Heap<'p>,
-    /// The name of its class.
+    /// Name of the root module's class.
     pub(super) class: String,
     values: Vec<(String, ObjectId)>,
 }
@@ -41,7 +40,8 @@ impl<'p> Attributes<'p> {
         Some(Self { heap, class, values: named.collect::<Option<_>>()? })
     }
 
-    /// What ends the names of the module's own attributes, so that no tensor has such a name. `name` is a number.
+    /// Returns the suffix of underscores that the module's own attributes have, so that they differ from tensor names.
+    /// `name` is an attribute that is an integer.
     pub(super) fn end_of(&self, name: &str) -> Option<String> {
         let mut ends = self.values.iter().filter_map(|(attribute, value)| {
             let end = attribute.strip_prefix(name)?;
@@ -75,7 +75,8 @@ impl<'p> Attributes<'p> {
         self.heap.items(list)?.iter().map(|item| self.heap.int(*item)).collect()
     }
 
-    /// The names of the lists of tensors: those in the dict `name`, or the attributes that are lists.
+    /// Returns true if the module has a list of tensors `name`: in the dict of lists, or as an attribute of its own. `end`
+    /// is the suffix of attribute names.
     pub(super) fn has_list(&self, name: &str, end: &str) -> bool {
         let dict =
             self.find(&format!("__tensors__{end}")).and_then(|dict| self.heap.entries(self.tagged(dict)?));
@@ -85,15 +86,15 @@ impl<'p> Attributes<'p> {
         }
     }
 
-    /// The container in a value that has the type of its elements.
+    /// Returns the container in a `restore_type_tag` call, which gives it the type of its elements.
     fn tagged(&self, value: ObjectId) -> Option<ObjectId> {
         let call = self.heap.instance(value)?;
         let is_tag = self.heap.global(call.callable) == Some(("torch.jit._pickle", "restore_type_tag"));
         self.heap.items(call.args).filter(|_| is_tag)?.first().copied()
     }
 
-    /// The tensors that the attributes other than containers hold, in the order in which the records of their storages are
-    /// numbered. Where several share a record, those after the first follow what precedes them in the tree of modules.
+    /// Returns the tensors that attributes other than containers hold, in the order in which their storage records are
+    /// numbered. Of tensors that share a record, each after the first follows the tensor before it in the tree of modules.
     pub(super) fn own(&self, tensors: Tensors) -> Tensors {
         let is_half = |value: &ObjectId| {
             self.heap
@@ -121,7 +122,7 @@ impl<'p> Attributes<'p> {
         placed.into_iter().map(|(_, named)| named).collect()
     }
 
-    /// The tensors in the dict that a weights module returns them from.
+    /// Returns the tensors in the dict from which a weights module returns them.
     pub(super) fn index(&self, tensors: Tensors) -> Tensors {
         let is_index =
             |name: &str| name.strip_prefix(INDEX).is_some_and(|end| end.bytes().all(|byte| byte == b'_'));
@@ -135,5 +136,5 @@ impl<'p> Attributes<'p> {
     }
 }
 
-/// What the name of the attribute with all tensors begins with.
+/// Name of the attribute that holds all tensors, without its suffix of underscores.
 const INDEX: &str = "__tensors__";

@@ -1,4 +1,4 @@
-//! The modules that tensors become: a decoder that runs, or weights that are returned by name.
+//! Modules made of tensors: a decoder that runs, or weights that are returned by name.
 
 mod attributes;
 mod decoder;
@@ -12,11 +12,11 @@ use tensor::Tensors;
 use crate::{Code, Errors, Module, Note, Result};
 use decoder::Signature;
 
-/// A module of the architecture `name`, whose `forward` takes tokens and returns logits.
+/// Makes a module of the architecture `name`, whose `forward` takes tokens and returns logits.
 ///
 /// # Errors
-/// As [`decoder::named`](::decoder::named); and when a tensor is missing, is not used, or has the wrong shape or
-/// a dtype that is not a floating-point number.
+/// Returns the errors of [`decoder::named`](::decoder::named), and an error if a tensor is missing, is not used, or has the
+/// wrong shape or a dtype that is not a floating-point number.
 pub fn model(name: &str, tensors: &Tensors, options: &Options, errors: Errors) -> Result<Module> {
     decoder::module(
         &::decoder::named(name, tensors, options)?,
@@ -26,21 +26,21 @@ pub fn model(name: &str, tensors: &Tensors, options: &Options, errors: Errors) -
     )
 }
 
-/// A module that runs `decoder`, whose `forward` takes `tokens`, int64 \[batch, seq\], as its only argument and returns the
-/// logits, float32 \[batch, seq, vocab\]. With `keep_extra`, tensors that it does not use stay in its `state_dict`.
-/// Wrong inputs raise an exception: Triton answers with its message.
+/// Makes a module that runs `decoder`, whose `forward` takes `tokens`, int64 \[batch, seq\], as its only argument and
+/// returns the logits, float32 \[batch, seq, vocab\]. With `keep_extra`, unused tensors stay in its `state_dict`. Invalid
+/// inputs raise an exception, whose message Triton returns to the client.
 ///
 /// # Errors
-/// As [`model`].
+/// Returns the same errors as [`model`].
 pub fn positional(decoder: &Decoder, tensors: &Tensors, keep_extra: bool) -> Result<Module> {
     decoder::module(decoder, tensors, keep_extra, Signature::Positional)
 }
 
-/// The module that the names and documents describe: a model, or the weights and the reason why they are not a
+/// Makes the module that the tensor names and documents describe: a model, or the weights and the reason why they are not a
 /// model.
 ///
 /// # Errors
-/// As [`decoder::detect`](::decoder::detect), [`model`] and [`weights`](crate::weights).
+/// Returns the errors of [`decoder::detect`](::decoder::detect), [`model`] and [`weights`](crate::weights).
 pub fn auto(tensors: &Tensors, options: &Options, errors: Errors) -> Result<Module> {
     match ::decoder::detect(tensors, options)? {
         Detected::Model(model) => {

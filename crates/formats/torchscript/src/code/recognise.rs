@@ -1,9 +1,9 @@
-//! Recognises the archives of this project by what they run: an archive whose code and objects are, byte for byte, what a
-//! conversion of its tensors writes now or wrote before.
+//! Recognises archives that this project wrote: an archive is recognised if its code and objects are, byte for byte, the
+//! output of a current or earlier conversion of its tensors.
 //!
-//! Names and numbers of the archive only say which module to make. It is then made again and compared, so that what is not
-//! understood here cannot hide in it: other code, other lists of weights, other constants. The record of a decoder is compared
-//! by its meaning, because later versions may write more into it.
+//! The names and numbers in the archive only select the module to make, which is then made again and compared. So nothing
+//! that is not understood here can hide in it: other code, other lists of weights, other constants. The record of a decoder
+//! is compared by its meaning, because later versions may write more into it.
 
 use ::decoder::{Assignment, Decoder};
 use std::borrow::Cow;
@@ -12,38 +12,37 @@ use tensor::Tensors;
 use super::attributes::{Attributes, DATA_PKL};
 use super::{decoder, weights};
 
-/// What an archive is.
+/// Result of recognising an archive.
 #[derive(Debug)]
 pub enum Recognised {
-    /// A decoder that a conversion wrote.
+    /// Decoder module that a conversion wrote.
     Decoder(Box<Model>),
-    /// A module that returns tensors, which a conversion wrote.
+    /// Weights module that a conversion wrote.
     Weights {
-        /// The tensors under their own names, in the order in which `forward` returns them.
+        /// Tensors under their own names, in the order in which `forward` returns them.
         tensors: Tensors,
     },
-    /// Anything else.
+    /// Archive that no conversion of its tensors writes.
     Other {
-        /// A record that no conversion of these tensors writes like this.
+        /// Name of a record that differs from the output of all conversions.
         record: String,
     },
 }
 
-/// A decoder and its tensors.
+/// Recognised decoder, with the tensors of its archive.
 #[derive(Debug)]
 pub struct Model {
-    /// What it computes.
     pub decoder: Decoder,
-    /// Which of the tensors is which weight.
+    /// Assignment of the tensors to the decoder's weights.
     pub assignment: Assignment,
-    /// The tensors under their own names.
+    /// Tensors of the archive, under their own names.
     pub tensors: Tensors,
 }
 
-/// Recognises the archive with these records. `tensors` are all that `data.pkl` names, in its order.
+/// Recognises the archive with these records. `tensors` are all tensors that `data.pkl` names, in its order.
 ///
 /// # Errors
-/// None: what cannot be read is [`Recognised::Other`].
+/// None: an archive that cannot be read is [`Recognised::Other`].
 pub fn recognise(records: &[(String, Option<Cow<'_, [u8]>>)], tensors: Tensors) -> Recognised {
     let other = |record: &str| Recognised::Other { record: record.to_owned() };
     let data_pkl = records.iter().find(|(name, _)| name == DATA_PKL).and_then(|(_, bytes)| bytes.as_deref());

@@ -1,9 +1,8 @@
-//! A checkpoint's tensors in nested modules, so that `state_dict()` names them as the checkpoint does.
+//! Tree of nested modules that holds a checkpoint's tensors, so that `state_dict()` has the checkpoint's names.
 //!
-//! Names that a tree of modules cannot hold make the module flat: one class whose attributes have dots in
-//! their names. Which names those are was found by trying all attributes of `nn.Module` and `ScriptModule`,
-//! and Python's and TorchScript's words, in PyTorch 2.0.1 and 2.15, as tensors and as submodules, at the
-//! root and below.
+//! Names that a tree of modules cannot hold make the module flat: one class whose attributes have dots in their names. These
+//! names were found by trying all attributes of `nn.Module` and `ScriptModule`, and the keywords of Python and TorchScript,
+//! in PyTorch 2.0.1 and 2.15, as tensors and as submodules, at the root and below.
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
@@ -17,7 +16,7 @@ use crate::archive::Archive;
 use crate::module::{ModuleId, TensorId, Tree, Value};
 use crate::{Error, Note, Result, WhyFlat};
 
-/// Tensors of these names break the module that they are in: PyTorch 2.0.1 crashes on the first four.
+/// Names of tensors that break the module which holds them: PyTorch 2.0.1 crashes on the first four.
 const NO_TENSOR: &[&str] = &[
     "__buffers__",
     "__forward_hooks__",
@@ -28,9 +27,9 @@ const NO_TENSOR: &[&str] = &[
     "_modules",
 ];
 
-/// Submodules of these names, and of those in [`NO_TENSOR`], break the module that they are in.
+/// Names of submodules that, like the names in [`NO_TENSOR`], break the module which holds them.
 const NO_SUBMODULE: &[&str] = &[
-    // `named_parameters` finds no name between two dots.
+    // `named_parameters` does not find an empty name between two dots.
     "",
     "_backward_hooks",
     "_backward_pre_hooks",
@@ -50,27 +49,26 @@ const NO_SUBMODULE: &[&str] = &[
     FORWARD_NAME,
 ];
 
-/// The method that Carton's runner calls.
+/// Name of the method that Carton's runner calls.
 const FORWARD_NAME: &str = "forward";
 
-/// `eval()` and `train()` set this attribute.
+/// Name of the attribute that `eval()` and `train()` set.
 const TRAINING: &str = "training";
 
-/// More submodules inside each other than this make the module flat. `torch.jit.load` recurses: it gave up
-/// between 300 and 400, with Python's limit of 1000 frames and none of them in use.
+/// Maximum depth of nested submodules; deeper names make the module flat. `torch.jit.load` recurses: it failed between 300
+/// and 400 levels, with Python's limit of 1000 frames and none of them in use.
 const DEPTH: usize = 100;
 
-/// PyTorch compares each attribute's name with all others of its class (`ClassType::checkNotExist`): 20,000
-/// take a second or two, 100,000 a minute in 2.0.1 and half of one in 2.15.
+/// Number of members of a class above which a note is added. PyTorch compares each attribute's name with all others of its
+/// class (`ClassType::checkNotExist`): 20,000 take a second or two, 100,000 a minute in 2.0.1 and half a minute in 2.15.
 const WIDE: usize = 20_000;
 
-/// The archive of a root module that holds `tensors` under their names, runs `methods`, and also has the
-/// attributes `own`; and notes about it. In `methods`, `{_}` ends the name of each of `own`, so that it can
+/// Makes the archive of a root module that holds `tensors` under their names, runs `methods`, and has the additional
+/// attributes `own`; returns it with notes. In `methods`, `{_}` stands for the suffix of the names of `own`, by which they
 /// differ from the tensors' names; free `functions` follow the classes.
 ///
 /// # Errors
-/// When two tensors have one name, a name is one that PyTorch's modules use themselves, or TorchScript cannot
-/// express a tensor.
+/// Returns an error if two tensors have one name, PyTorch's modules reserve a name, or TorchScript cannot express a tensor.
 pub(super) fn archive(
     tensors: &Tensors,
     class: &'static str,
@@ -80,7 +78,7 @@ pub(super) fn archive(
 ) -> Result<(Archive, Vec<Note>)> {
     let mut notes = Vec::new();
     for (name, _) in tensors {
-        // No dot that could hide them.
+        // A name without a dot cannot be hidden in a flat module.
         if name == FORWARD_NAME || NO_TENSOR.contains(&name.as_str()) {
             return Err(Error::Reserved { name: name.clone() });
         }
@@ -97,7 +95,7 @@ pub(super) fn archive(
             names.map(|(i, name)| (name, Value::Parameter(TensorId(i)))).collect()
         }
     };
-    // A flat module has dots in its names. The tensor `own.a` and the item `a` of `own` would have one path.
+    // A flat module has dots in its names: the tensor `own.a` and the item `a` of `own` would have the same path.
     let first = |name: &'_ (Cow<'_, str>, Value)| name.0.split('.').next().unwrap_or_default().to_owned();
     let taken: HashSet<String> = members.iter().map(first).collect();
     let mut end = String::new();
@@ -119,41 +117,41 @@ pub(super) fn archive(
     Ok((archive, notes))
 }
 
-/// How the tensors are put into modules.
+/// Arrangement of tensors in modules: a tree, or one flat module.
 enum Arrangement<'n> {
     Nested(Nested<'n>),
     Flat(WhyFlat),
 }
 
-/// A tensor, or a module by its number.
+/// Member of a module: a tensor, or a submodule by its index.
 #[derive(Clone, Copy)]
 enum Member {
     Tensor(TensorId),
     Module(usize),
 }
 
-/// A member of a module.
+/// Named member, with the module that holds it.
 struct Placed<'n> {
-    /// The number of the module.
+    /// Index of the module that holds the member.
     module: usize,
     name: &'n str,
     member: Member,
 }
 
-/// The names as a tree of modules; the root is number 0, and each module has a lower number than those in it.
+/// Tree of modules, split from tensor names. The root has index 0, and each module has a lower index than its submodules.
 ///
-/// A million tensors may be in a million modules, so there is one list and one table for all of them.
+/// A million tensors may be in a million modules, so one list and one table hold all of them.
 #[derive(Default)]
 struct Nested<'n> {
-    /// In the order of the names.
+    /// Members of all modules, in the order of the tensor names.
     members: Vec<Placed<'n>>,
-    /// The places in `members`, by hashes of module and name.
+    /// Indices in `members`, by the hash of module index and name.
     places: HashTable<usize>,
     state: RandomState,
 }
 
 impl<'n> Nested<'n> {
-    /// The member of a module that is called `name`; without one, `new` becomes it, and `None` is returned.
+    /// Returns the member `name` of a module; without one, adds `new` and returns `None`.
     fn find_or_add(&mut self, module: usize, name: &'n str, new: Member) -> Option<Member> {
         let Self { members, places, state } = self;
         let hash = state.hash_one((module, name));
@@ -171,10 +169,11 @@ impl<'n> Nested<'n> {
     }
 }
 
-/// The tensors in a tree of modules, or why their names do not make one.
+/// Arranges the tensors in a tree of modules, or returns the reason why they must be flat. Fails if two tensors have one
+/// name.
 fn arrange(tensors: &Tensors) -> Result<Arrangement<'_>> {
     let arrangement = nested(tensors);
-    // Two tensors of one name are not in one tree.
+    // Tensors with equal names never form a tree, so only flat arrangements are checked for duplicates.
     if matches!(arrangement, Arrangement::Flat(_))
         && let Some(name) = tensors.duplicate()
     {
@@ -183,7 +182,7 @@ fn arrange(tensors: &Tensors) -> Result<Arrangement<'_>> {
     Ok(arrangement)
 }
 
-/// The tensors in a tree of modules, if each has a place of its own in it.
+/// Builds the tree of modules from the tensor names, if each name has a place of its own.
 fn nested(tensors: &Tensors) -> Arrangement<'_> {
     let mut nested = Nested::default();
     let mut modules = 1_usize;
@@ -219,17 +218,17 @@ fn nested(tensors: &Tensors) -> Arrangement<'_> {
 }
 
 impl<'n> Nested<'n> {
-    /// The root's own members; the modules below it are added to `tree`.
+    /// Adds the modules below the root to `tree`, and returns the root's members.
     fn add_to(self, tree: &mut Tree<'n>) -> Vec<(Cow<'n, str>, Value)> {
         let Self { mut members, .. } = self;
-        // Stable, so that the members of a module stay in their order.
+        // The stable sort keeps the order of each module's members.
         members.sort_by_key(|placed| placed.module);
         let modules = members.last().map_or(1, |last| last.module.saturating_add(1));
         let mut added: Vec<Option<ModuleId>> = vec![None; modules];
-        // Inner modules have higher numbers, so backwards each finds its submodules added.
+        // Submodules have higher indices than their parents, so in reverse order they are added first.
         for members in members.chunk_by(|first, second| first.module == second.module).rev() {
             let number = members.first().map_or(0, |first| first.module);
-            // The order of state_dict(): a module's own tensors, then its submodules'.
+            // The order of `state_dict()`: a module's own tensors, then those of its submodules.
             let own = members.iter().filter_map(|Placed { name, member, .. }| match member {
                 Member::Tensor(id) => Some(((*name).into(), Value::Parameter(*id))),
                 Member::Module(_) => None,
@@ -259,7 +258,7 @@ fn tensor_and_module(tensors: &Tensors, shorter: usize, longer: &str) -> WhyFlat
     WhyFlat::TensorAndModule { tensor, member: longer.to_owned() }
 }
 
-/// Why `name` cannot be in a tree of modules, whatever the other names are.
+/// Returns the reason why `name` alone prevents a tree of modules, if there is one.
 fn why_flat(name: &str) -> Option<WhyFlat> {
     let (path, leaf) = name.rsplit_once('.')?;
     let reserved = path

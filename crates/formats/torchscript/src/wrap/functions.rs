@@ -1,12 +1,13 @@
-//! The functions that make arguments of tensors and put results into a dict, one of each kind for each type.
+//! Templates of TorchScript functions that make arguments from input tensors and put results into the output dict: one
+//! function of each kind per type.
 //!
 //! Facts: the texts were compiled by PyTorch 2.0.1 and 2.15. They use no operator whose meaning depends on the archive's
-//! format version. In them, `{id}` is the number of a type, `{type}` its annotation, `{inner}` the number of the type in
-//! it, and `{ns}` the namespace.
+//! format version. In them, `{id}` is the number of a type, `{type}` its annotation, `{inner}` the number of its component
+//! type, and `{ns}` the namespace.
 
 use super::support::{Leaf, Value};
 
-/// Functions that others call by name.
+/// Helper functions that the generated functions call by name.
 pub(super) const SHARED: &str = r#"def join(name: str,
     part: str) -> str:
   if torch.eq(name, ""):
@@ -134,17 +135,17 @@ def export(t: Tensor) -> Tensor:
   return torch.contiguous(torch.resolve_neg(r))
 "#;
 
-/// The start of a function that makes an argument or looks at the inputs for it.
+/// Header of a function that reads inputs: for `has`, `names`, `check` or `take`.
 const TAKES: &str = "def {what}_{id}(inputs: Dict[str, Tensor],\n    name: str) -> {result}:\n";
-/// The start of a function that puts a result into the dict of outputs.
+/// Header of a function that puts a result into the dict of outputs.
 const PUTS: &str = "def put_{id}(out: Dict[str, Any],\n    name: str,\n    value: {type}) -> str:\n";
 
-/// A function that looks at the inputs.
+/// Returns a function that reads inputs, with `what` in its name, the return type `result` and the given body.
 pub(super) fn takes(what: &str, result: &str, body: &str) -> String {
     TAKES.replace("{what}", what).replace("{result}", result) + body
 }
 
-/// A function that puts a result into the dict of outputs.
+/// Returns a function that puts a result into the dict of outputs, with the given body.
 pub(super) fn puts(body: &str) -> String {
     PUTS.to_owned() + body
 }
@@ -152,7 +153,7 @@ pub(super) fn puts(body: &str) -> String {
 pub(super) const HAS_LEAF: &str = "  return torch.__contains__(inputs, name)\n";
 pub(super) const NAMES_LEAF: &str = "  return [name]\n";
 
-/// What is checked of an input, and how it becomes an argument.
+/// Returns the bodies of the functions that check an input and convert it to an argument.
 pub(super) fn leaf(leaf: Leaf) -> (&'static str, &'static str) {
     const ONE: &str = "  return {ns}.one(inputs, name, False)\n";
     const WHOLE: &str = "  return {ns}.one(inputs, name, True)\n";
@@ -168,7 +169,7 @@ pub(super) fn leaf(leaf: Leaf) -> (&'static str, &'static str) {
         Leaf::Bools => (INTEGERS, LIST_OF_BOOLS),
         Leaf::Complex => ("  return {ns}.two(inputs, name)\n", "  return {ns}.complex(inputs[name])\n"),
         Leaf::Str => ("  return {ns}.bytes(inputs, name)\n", "  return {ns}.text(inputs[name])\n"),
-        // These have functions of their own, or are not taken.
+        // These types have bodies of their own, or cannot be arguments.
         Leaf::Tensor | Leaf::Enum(_) | Leaf::Strs | Leaf::None => ("", ""),
     }
 }
@@ -205,7 +206,7 @@ pub(super) const TAKE_OPTIONAL: &str = r"  value = annotate({type}, None)
   return value
 ";
 
-/// A constant cannot be annotated as a union.
+/// Body of `take` for an optional union, which returns early: a constant cannot be annotated as a union.
 pub(super) const TAKE_OPTIONAL_UNION: &str = r"  if {ns}.has_{inner}(inputs, name):
     return {ns}.take_{inner}(inputs, name)
   else:
@@ -262,12 +263,12 @@ pub(super) const TAKE_DICT: &str = r"  value = annotate({type}, {})
   return value
 ";
 
-/// How a result becomes outputs.
+/// Returns the body of the function that puts a result of one output into the dict.
 pub(super) fn put_leaf(leaf: Leaf) -> &'static str {
     match leaf {
         Leaf::Tensor => "  return {ns}.put(out, name, {ns}.export(value))\n",
         Leaf::Int | Leaf::Ints => "  return {ns}.put(out, name, torch.tensor(value, dtype=4))\n",
-        // `torch.tensor` rounds to the default dtype on the way.
+        // `torch.tensor` would round a float to the default dtype first.
         Leaf::Float => "  return {ns}.put(out, name, torch.scalar_tensor(value, dtype=7))\n",
         Leaf::Floats => PUT_FLOATS,
         Leaf::Bool | Leaf::Bools => "  return {ns}.put(out, name, torch.tensor(value, dtype=0))\n",

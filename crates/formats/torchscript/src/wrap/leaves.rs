@@ -1,4 +1,4 @@
-//! The names of a module's inputs and outputs, and what is known about each.
+//! Names of a wrapped module's inputs and outputs, and their known dtypes and shapes.
 
 use std::collections::BTreeMap;
 
@@ -9,64 +9,63 @@ use super::support::{Leaf, Support, Value, alternative};
 use super::{Declared, ScriptOptions, Uncallable};
 use crate::{Dim, Error, Note, Port, Result};
 
-/// The most inputs or outputs that are looked at for their names, of one argument and of all.
+/// Maximum number of inputs or outputs that are listed by name: of one argument and of all arguments.
 const LISTED_MAX: usize = 1000;
 const ALL_LISTED_MAX: usize = 10_000;
 
-/// How the module is called.
+/// Mapping from named inputs to the arguments of the original `forward`, and from its result to named outputs.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// What is passed to the original `forward`.
+    /// Arguments passed to the original `forward`.
     pub(super) passed: Vec<Passed>,
-    /// How what it returns is named.
+    /// Names of the outputs.
     pub(super) naming: Naming,
-    /// All inputs whose names are known.
+    /// Inputs whose names are known from the signature.
     pub(super) known: Vec<Named>,
     outputs: Vec<Named>,
-    /// What the user said about inputs.
+    /// Dtypes and shapes of inputs, as the user declared them.
     pub(super) declared: Vec<Declared>,
-    /// Arguments that keep their defaults.
+    /// Names of arguments that keep their defaults.
     fixed: Vec<String>,
 }
 
-/// An argument of the original `forward`.
+/// Argument of the original `forward`.
 #[derive(Debug)]
 pub(super) struct Passed {
-    /// Its name.
     pub(super) argument: String,
-    /// The start of the names of its inputs; empty where all inputs are its.
+    /// Prefix of the names of its inputs; empty if all inputs belong to this argument.
     pub(super) name: String,
     pub(super) kind: TypeId,
-    /// The text of its default.
+    /// Source text of its default value.
     pub(super) default: Option<String>,
-    /// Whether it is made of inputs. Otherwise it is `None`.
+    /// True if the argument is made of inputs; otherwise `None` is passed.
     pub(super) is_taken: bool,
 }
 
-/// How the outputs are named.
+/// Source of the names of outputs.
 #[derive(Debug)]
 pub(super) enum Naming {
-    /// This name, and what is in it joined by `_`.
+    /// Base name, to which the names of components are joined with `_`.
     Base(String),
-    /// The items of the tuple that is returned.
+    /// Names of the items of the returned tuple.
     Items(Vec<String>),
-    /// The first items of the list that is returned.
+    /// Names of the first items of the returned list.
     List(Vec<String>),
 }
 
-/// An input or output.
+/// Input or output of a module, or a list or dict of inputs or outputs.
 #[derive(Clone, Debug)]
 pub(super) struct Named {
-    /// Its name; of several, what their names start with.
+    /// Name of the tensor, or the common prefix of the names in a list or dict.
     pub(super) name: String,
     leaf: Leaf,
     pub(super) optional: bool,
-    /// Whether there are several: the items of a list or a dict.
+    /// True for the items of a list or a dict.
     pub(super) several: bool,
 }
 
 impl Plan {
-    /// How to call a method with this signature.
+    /// Plans the call of a method with this signature, or returns the reason why it cannot be called.
     pub(super) fn new(
         signature: &Signature,
         options: &ScriptOptions,
@@ -135,7 +134,7 @@ impl Plan {
         Ok(Ok(Self { passed, naming, known, outputs, declared: options.inputs.clone(), fixed }))
     }
 
-    /// What the user should know.
+    /// Returns notes about undeclared inputs and arguments that keep their defaults.
     pub(super) fn notes(&self) -> impl Iterator<Item = Note> {
         let is_declared = |named: &&Named| !self.declared.iter().any(|declared| declared.name == named.name);
         let unknown = self.known.iter().filter(|named| named.leaf == Leaf::Tensor && !named.several);
@@ -145,7 +144,7 @@ impl Plan {
         unlisted.into_iter().chain(fixed)
     }
 
-    /// The inputs and outputs whose dtypes are known.
+    /// Returns the inputs and outputs whose dtypes are known.
     pub(super) fn into_ports(self) -> (Vec<Port>, Vec<Port>) {
         let port = |named: &Named, of_leaf: OfLeaf| {
             let (dtype, shape, description) = of_leaf(named.leaf, &named.name)?;
@@ -162,7 +161,7 @@ impl Plan {
                 None => {}
             }
         }
-        // Items of a list or a dict are known by their declarations only.
+        // Items of a list or a dict become ports only if they are declared.
         let is_listed = |declared: &&Declared| self.known.iter().any(|named| named.name == declared.name);
         let items = self.declared.iter().filter(|declared| !is_listed(declared));
         inputs.extend(items.map(|declared| declared_port(declared, true)));
@@ -172,7 +171,7 @@ impl Plan {
     }
 }
 
-/// Whether a type is a dict of tensors, or an optional one.
+/// Returns true if a type is a dict, or an optional dict.
 fn is_dict(types: &Types, id: TypeId) -> bool {
     match types.kind(id) {
         Type::Optional(inner) => matches!(types.kind(*inner), Type::Dict(..)),
@@ -180,12 +179,12 @@ fn is_dict(types: &Types, id: TypeId) -> bool {
     }
 }
 
-/// A name, and a part of what it stands for.
+/// Joins a name and the name of a component with `_`.
 pub(super) fn join(name: &str, part: &str) -> String {
     if name.is_empty() { part.to_owned() } else { format!("{name}_{part}") }
 }
 
-/// The inputs or outputs that a value of a type is, in order.
+/// Appends to `found` the inputs or outputs of a value of type `kind`, in order.
 fn list(
     types: &Types,
     leaf: fn(&Types, TypeId) -> Option<Leaf>,
@@ -195,7 +194,7 @@ fn list(
     found: &mut Vec<Named>,
 ) {
     let mut open = vec![(kind, name.to_owned(), optional)];
-    // Named tuples in each other can have any number of fields.
+    // Nested named tuples can have any number of fields.
     for _ in 0..LISTED_MAX {
         if found.len() >= ALL_LISTED_MAX {
             return;
@@ -228,7 +227,8 @@ fn list(
     }
 }
 
-/// Two arguments that an input could belong to. `ends` has the ends of their inputs.
+/// Returns two arguments to which one input name could belong. `ends` has the end index in `known` of each argument's
+/// inputs.
 fn same_names<'a>(known: &[Named], ends: &[(usize, &'a str)]) -> Option<(&'a str, &'a str)> {
     let mut by_name: BTreeMap<&str, &'a str> = BTreeMap::new();
     let mut several = Vec::new();
@@ -250,7 +250,7 @@ fn same_names<'a>(known: &[Named], ends: &[(usize, &'a str)]) -> Option<(&'a str
     })
 }
 
-/// The names of what is returned.
+/// Chooses the names of the outputs: those that the user gave, or those of the return type.
 fn naming(types: &Types, returns: TypeId, names: &[String]) -> Result<Naming> {
     let kind = types.kind(returns);
     let inner = match kind {
@@ -300,7 +300,7 @@ fn check_declared(declared: &Declared, known: &[Named]) -> Result<()> {
 }
 
 impl Named {
-    /// Its name in messages.
+    /// Returns the name for messages; a prefix is shown with an example index.
     pub(super) fn shown(&self) -> String {
         match (self.several, self.name.is_empty()) {
             (false, _) => self.name.clone(),
@@ -310,8 +310,8 @@ impl Named {
     }
 }
 
-/// The dtype that Carton passes for one that the module expects, and the numbers of both as `c10::ScalarType`s. They
-/// differ where the module casts.
+/// Returns the dtype that Carton passes for a dtype that the module expects, and the `c10::ScalarType` numbers of both. The
+/// numbers differ where the module casts or reinterprets the input.
 pub(super) fn carried(dtype: Dtype) -> Option<(Dtype, u8, u8)> {
     Some(match dtype {
         Dtype::UInt8 => (dtype, 0, 0),
@@ -330,7 +330,7 @@ pub(super) fn carried(dtype: Dtype) -> Option<(Dtype, u8, u8)> {
     })
 }
 
-/// The shape of what Carton passes: complex numbers are two numbers each.
+/// Returns the shape of the tensor that Carton passes: complex numbers get a last dimension of 2.
 pub(super) fn carried_shape(declared: &Declared) -> Vec<Dim> {
     let two = is_complex(declared.dtype).then_some(Dim::Size(2));
     declared.shape.iter().cloned().chain(two).collect()
@@ -346,10 +346,10 @@ fn declared_port(declared: &Declared, optional: bool) -> Port {
     Port { name: declared.name.clone(), dtype, shape: carried_shape(declared), description, optional }
 }
 
-/// The dtype, the shape and the description of a leaf, if its type says so.
+/// Function that returns the dtype, the shape and the description of a leaf, if its type determines them.
 type OfLeaf = fn(Leaf, &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)>;
 
-/// Those of an input.
+/// Returns the dtype, shape and description of an input.
 fn of_input(leaf: Leaf, name: &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)> {
     match leaf {
         Leaf::Str | Leaf::Enum(Value::Str) => {
@@ -360,7 +360,7 @@ fn of_input(leaf: Leaf, name: &str) -> Option<(Dtype, Vec<Dim>, Option<&'static 
     }
 }
 
-/// Those of an output, and of an input that is not a text.
+/// Returns the dtype, shape and description of an output, or of an input that is not a text.
 fn of_leaf(leaf: Leaf, name: &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)> {
     let list = || vec![Dim::Symbol(format!("{name}_len"))];
     Some(match leaf {

@@ -1,8 +1,8 @@
-//! A module around the module of a TorchScript archive, so that Carton can call it.
+//! Wrapper module around the module of a TorchScript archive, so that Carton can call it.
 //!
-//! Carton's runner passes a dict of tensors by name and takes a dict. The archive keeps its records as they are, and gets
-//! a class of ours in a namespace of its own, whose only attribute is the original object. Its `forward` checks the
-//! inputs, calls the original `forward` with arguments by name, and puts what that returns into a dict.
+//! Carton's runner passes a dict of tensors by name and takes a dict. The archive keeps its records unchanged, and gets a
+//! wrapper class in a namespace of its own, whose only attribute is the original object. Its `forward` checks the inputs,
+//! calls the original `forward` with keyword arguments, and puts the result into a dict.
 //!
 //! Facts: `torch.jit.load` in 2.0.1 and 2.15, and archives that 1.13, 2.0.1 and 2.15 wrote; the conformance tests compare
 //! the outputs.
@@ -23,86 +23,78 @@ use crate::archive::Archive;
 use crate::{Code, Dim, Error, Errors, Module, Note, Outputs, Port, Result, Returns};
 use object::Root;
 
-/// The records that hold the object, and the version of the operators.
+/// Records of the pickled object and of the archive format version.
 const DATA: &str = "data.pkl";
 const VERSION: &str = "version";
-/// What a mobile runtime reads in place of the code. It would call the original module.
+/// Records that a mobile runtime reads instead of the code; with them it would call the original module.
 const MOBILE: &[&str] = &["bytecode.pkl", "mobile_debug_handles.pkl", "callstack_debug_map.pkl"];
 const MOBILE_FOLDER: &str = "bytecode/";
-/// The archive format versions that PyTorch 2.0.1 loads end with this one.
+/// Highest archive format version that PyTorch 2.0.1 loads.
 const VERSION_MAX: u64 = 10;
-/// The most bytes of records that are read as a whole: of the pickle, and of all code.
+/// Size limits in bytes of records that are read as a whole: of the pickle, and of all code.
 const PICKLE_MAX: u64 = 1 << 30;
 const CODE_MAX: u64 = 256 << 20;
 
-/// Whether the module that an archive becomes keeps this record of it, which has a name after the root folder.
+/// Returns true if the wrapped archive keeps a record of the original. `record` is its name below the root folder.
 pub fn is_kept(record: &str) -> bool {
     record != DATA && !MOBILE.contains(&record) && !record.starts_with(MOBILE_FOLDER)
 }
 
-/// What a user says about the module.
+/// Options for wrapping a TorchScript module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptOptions {
-    /// Dtypes and shapes of inputs: the text of the code has none.
+    /// Dtypes and shapes of inputs, which the source text does not contain.
     pub inputs: Vec<Declared>,
-    /// The names of the outputs; empty for those that the code has, or `output`, `output_0` and so on.
+    /// Names of the outputs; empty for the names in the code, or `output`, `output_0` and so on.
     pub output_names: Vec<String>,
-    /// Whether the archive is kept as it is, because its `forward` already takes and returns a dict.
+    /// True to keep the archive unchanged, because its `forward` already takes and returns a dict.
     pub keep: bool,
 }
 
-/// What a user says about an input.
+/// Dtype and shape of an input, as the user declares them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
-    /// Its name.
     pub name: String,
-    /// The dtype that the module expects.
+    /// Dtype that the original `forward` expects.
     pub dtype: Dtype,
-    /// Its dimensions.
     pub shape: Vec<Dim>,
 }
 
-/// What became of a TorchScript archive.
+/// Result of wrapping a TorchScript archive.
 #[derive(Debug)]
 pub enum Scripted {
-    /// A module that Carton can call.
+    /// Module that Carton can call.
     Module(Module),
-    /// It cannot be called with named tensors.
+    /// Reason why the module cannot be called with named tensors.
     Uncallable(Uncallable),
 }
 
-/// Why a module cannot be called with named tensors.
+/// Reason why a module cannot be called with named tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Uncallable {
-    /// Its code does not say how.
+    /// The signature cannot be read from the source text.
     Source(torchscript_source::Error),
     /// The root of the archive is not an object of a class.
     NoObject,
-    /// Methods run before or after its `forward`, and would not be called.
+    /// Hooks run before or after `forward`, and would not be called.
     Hooks {
-        /// Their names.
         names: Vec<String>,
     },
-    /// The storages are big-endian, which PyTorch 2.0.1 does not notice.
+    /// The storages are big-endian, which PyTorch 2.0.1 ignores when it loads them.
     BigEndian,
-    /// An argument cannot be made of tensors.
+    /// An argument has a type that cannot be made of tensors.
     Argument {
-        /// Its name.
         name: String,
-        /// Its type.
         kind: String,
     },
-    /// An input could belong to two arguments.
+    /// Two arguments would have an input of the same name.
     Names {
-        /// The name of one.
         first: String,
-        /// The name of the other.
         second: String,
     },
-    /// What it returns does not become tensors or texts.
+    /// The return type cannot be converted to tensors or texts.
     Returns {
-        /// The type.
         kind: String,
     },
 }
@@ -137,12 +129,12 @@ impl std::fmt::Display for Uncallable {
     }
 }
 
-/// The module of a TorchScript archive as one that Carton can call. `records` are all records of the archive, by their
-/// names after its root folder; `whole` is the archive itself.
+/// Wraps the module of a TorchScript archive into one that Carton can call. `records` are all records of the archive, by
+/// their names below its root folder; `whole` is the archive itself.
 ///
 /// # Errors
-/// When an option does not fit the module, a record is damaged or too large, or the archive has code for mobile devices
-/// only.
+/// Returns an error if an option does not fit the module, a record is damaged or too large, or the archive has code for
+/// mobile devices only.
 pub fn script(
     records: Vec<(String, Storage)>,
     whole: &Storage,
@@ -233,7 +225,7 @@ fn reject_options(options: &ScriptOptions) -> Result<()> {
     }
 }
 
-/// Reads a whole record, and compares its checksum.
+/// Reads a whole record of at most `max` bytes, and checks its checksum.
 fn read(name: &str, storage: &Storage, max: u64) -> Result<Vec<u8>> {
     if storage.len() > max {
         return Err(Error::LargeRecord { record: name.to_owned(), len: storage.len() });
@@ -243,7 +235,7 @@ fn read(name: &str, storage: &Storage, max: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Notes about what PyTorch 2.0.1 does not know.
+/// Returns notes about the archive version and the operators that PyTorch 2.0.1 does not know.
 fn foreign(sources: &Sources, version: &[u8]) -> Vec<Note> {
     let found = torchscript_source::foreign(sources.texts());
     let version = std::str::from_utf8(version).ok().and_then(|text| text.trim().parse::<u64>().ok());
@@ -260,14 +252,14 @@ fn foreign(sources: &Sources, version: &[u8]) -> Vec<Note> {
     notes
 }
 
-/// A namespace in which the archive has no code.
+/// Returns a namespace in which the archive has no code.
 fn free_namespace(sources: &Sources) -> String {
     let names = (1_u32..).map(|number| format!("{}_{number}", crate::module::NAMESPACE));
     let mut names = std::iter::once(crate::module::NAMESPACE.to_owned()).chain(names);
     names.find(|name| !sources.has(name)).unwrap_or_default()
 }
 
-/// Whether a method already is what Carton calls.
+/// Returns true if a method takes a `Dict[str, Tensor]` and returns a dict, as Carton calls it.
 fn takes_and_returns_dicts(signature: &Signature) -> bool {
     let types = &signature.types;
     let is_dict = |id: TypeId, values: &[&str]| match types.kind(id) {

@@ -1,31 +1,31 @@
-//! The pickle of an archive's root object, and the same inside an object of ours.
+//! Pickle of an archive's root object, and of the wrapper object that contains it.
 //!
 //! Facts: `torch/csrc/jit/serialization/unpickler.cpp`: the pickle starts with PROTO 2, and an object is a class, NEWOBJ,
-//! and its attributes for BUILD. The bytes of the original object are copied, and ours remembers nothing in the memo, so
-//! that the numbers of the original's memo stay right.
+//! and its attributes for BUILD. The bytes of the original object are copied. The wrapper stores nothing in the memo, so the
+//! original's memo ids stay valid.
 
 use pickle_vm::Opcode;
 
 use crate::pickler::Pickler;
 use crate::{Error, Result};
 
-/// The class of ours, and its attribute that holds the original object.
+/// Name of the wrapper class, and of its attribute that holds the original object.
 pub(super) const CLASS: &str = "Wrapper";
 pub(super) const ATTRIBUTE: &str = "module";
 
 const START: &[u8] = &[0x80, 2];
 
-/// The root object of an archive.
+/// Root object of an archive: its class and its pickle.
 pub(super) struct Root {
-    /// The qualified name of the module of its class, such as `__torch__.net`.
+    /// Qualified name of its class's module, such as `__torch__.net`.
     pub(super) module: String,
     pub(super) class: String,
-    /// Bytes of the pickle, with the STOP.
+    /// Length of the pickle in bytes, including STOP.
     len: usize,
 }
 
 impl Root {
-    /// The root of `pickle`, if it is an object of a class.
+    /// Reads the root of `pickle`; returns `None` if it is not an object of a class.
     pub(super) fn read(pickle: &[u8]) -> Result<Option<Self>> {
         if !pickle.starts_with(START) {
             return Ok(None);
@@ -37,12 +37,12 @@ impl Root {
         Ok(names.map(|(module, class)| Self { module: module.to_owned(), class: class.to_owned(), len }))
     }
 
-    /// The qualified name of its class.
+    /// Returns the qualified name of the root's class.
     pub(super) fn qualified(&self) -> String {
         format!("{}.{}", self.module, self.class)
     }
 
-    /// The pickle of an object of ours in `namespace` that holds this one.
+    /// Returns the pickle of a wrapper object in `namespace` that holds this root object.
     pub(super) fn wrapped(&self, namespace: &str, pickle: &[u8]) -> Result<Vec<u8>> {
         let mut before = Pickler::default();
         before.global(namespace, CLASS)?;
@@ -54,7 +54,7 @@ impl Root {
         before.bool(false);
         before.text(ATTRIBUTE)?;
         let mut bytes = before.finish();
-        // Without its STOP, as the original without its PROTO and STOP.
+        // The wrapper's STOP is removed, as are the PROTO and STOP of the original.
         bytes.pop();
         let inner = pickle.get(START.len()..self.len.saturating_sub(1)).unwrap_or_default();
         bytes.extend_from_slice(inner);

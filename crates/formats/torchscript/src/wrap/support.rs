@@ -1,14 +1,14 @@
-//! Which types are made of tensors, and which become tensors.
+//! Types of arguments that can be made of tensors, and of results that can become tensors.
 
 use torchscript_source::{Member, Type, TypeId, Types};
 
-/// A type that is one input or one output.
+/// Type that corresponds to one input or one output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leaf {
     Tensor,
     Int,
     Float,
-    /// Two numbers.
+    /// Complex number: a tensor of two numbers.
     Complex,
     Bool,
     Number,
@@ -18,11 +18,11 @@ pub(super) enum Leaf {
     Str,
     Strs,
     None,
-    /// A value of an enumeration, which is of this type.
+    /// Enumeration, by the type of its values.
     Enum(Value),
 }
 
-/// The type of the values of an enumeration.
+/// Type of the values of an enumeration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Int,
@@ -31,7 +31,7 @@ pub(super) enum Value {
 }
 
 impl Leaf {
-    /// The leaf that a result of a type is.
+    /// Returns the leaf for a result of a type, if it is one output.
     pub(super) fn returned(types: &Types, id: TypeId) -> Option<Self> {
         let scalar = |id: TypeId| match types.kind(id) {
             Type::Tensor => Some(Self::Tensor),
@@ -57,14 +57,14 @@ impl Leaf {
         }
     }
 
-    /// The leaf that an argument of a type is. Each text of a list is an input.
+    /// Returns the leaf for an argument of a type, if it is one input. A list of texts is not: each text is an input.
     pub(super) fn taken(types: &Types, id: TypeId) -> Option<Self> {
         Self::returned(types, id).filter(|leaf| *leaf != Self::Strs)
     }
 }
 
 impl Value {
-    /// The type of all values, if they have one.
+    /// Returns the common type of all values, if they have one.
     fn of_all(members: &[Member]) -> Option<Self> {
         let of = |member: &Member| match member.value.as_bytes() {
             [b'"' | b'\'', ..] => Self::Str,
@@ -76,7 +76,8 @@ impl Value {
     }
 }
 
-/// What an optional type or a union is made of: another type, and whether it can be `None`. A union can be a tensor only.
+/// Returns the type that inputs provide for an optional type or a union, and true if the value can be `None`. For a union,
+/// that type is always Tensor.
 pub(super) fn alternative(types: &Types, id: TypeId) -> Option<(TypeId, bool)> {
     match types.kind(id) {
         Type::Optional(inner) => Some((*inner, true)),
@@ -88,7 +89,7 @@ pub(super) fn alternative(types: &Types, id: TypeId) -> Option<(TypeId, bool)> {
     }
 }
 
-/// The types whose functions make an argument of a type.
+/// Returns the component types whose functions the function of an argument type calls.
 pub(super) fn taken_parts(types: &Types, id: TypeId) -> Vec<TypeId> {
     match types.kind(id) {
         _ if Leaf::taken(types, id).is_some() => Vec::new(),
@@ -100,7 +101,7 @@ pub(super) fn taken_parts(types: &Types, id: TypeId) -> Vec<TypeId> {
     }
 }
 
-/// The types whose functions put a result of a type into the dict of outputs.
+/// Returns the component types whose functions the function of a result type calls.
 pub(super) fn returned_parts(types: &Types, id: TypeId) -> Vec<TypeId> {
     match types.kind(id) {
         _ if Leaf::returned(types, id).is_some() => Vec::new(),
@@ -109,7 +110,7 @@ pub(super) fn returned_parts(types: &Types, id: TypeId) -> Vec<TypeId> {
     }
 }
 
-/// By type, whether arguments of it are made of tensors, and whether results of it become tensors and texts.
+/// Convertibility of types: of arguments from tensors, and of results to tensors and texts.
 pub(super) struct Support {
     takes: Vec<bool>,
     returns: Vec<bool>,
@@ -118,7 +119,8 @@ pub(super) struct Support {
 impl Support {
     pub(super) fn new(types: &Types) -> Self {
         let mut all = Self { takes: vec![false; types.len()], returns: vec![false; types.len()] };
-        // A type depends on those inside it, and a type that contains itself on nothing. So each round settles some.
+        // A type is supported if its components are. A type that contains itself stays unsupported. Each round settles at
+        // least one type, until none changes.
         loop {
             let mut changed = false;
             for id in types.ids() {
@@ -150,7 +152,7 @@ impl Support {
             return leaf != Leaf::None;
         }
         match types.kind(id) {
-            // A list ends where the next input is absent.
+            // A list ends at the first index without an input, so its items cannot be optional.
             Type::List(inner) => {
                 let is_optional = alternative(types, *inner).is_some_and(|(_, is_optional)| is_optional);
                 !is_optional && !matches!(types.kind(*inner), Type::Dict(..)) && self.takes(*inner)

@@ -1,11 +1,11 @@
-//! What a wrapped archive holds, and which archives are not wrapped. The conformance tests run it.
+//! Tests of the contents of wrapped archives, and of archives that cannot be wrapped. The conformance tests run the modules.
 
 use byte_source::Blob;
 use tensor::Storage;
 
 use super::*;
 
-/// An archive of one module: its code, and more records.
+/// Builds an archive of one module: its code, and more records.
 fn archive(code: &str, more: &[(&str, &[u8])]) -> Vec<(String, Storage)> {
     let pickle = b"\x80\x02c__torch__.net\nNet\nq\x00)\x81}(X\x01\x00\x00\x00kq\x01h\x01ubq\x02.trailing";
     let records: [(&str, &[u8]); 3] =
@@ -53,8 +53,8 @@ fn the_pickle_of_the_original_is_inside_that_of_the_wrapper() {
     assert_eq!(signature, "(x: Tensor) -> Tensor");
 }
 
-/// `tests/written/wrapper.py` is the code that the first version wrote. Such a module is known by its namespace and by what it
-/// takes and returns, so it is kept whatever its code is.
+/// Checks that a wrapper from an earlier version is kept unchanged, whatever its code: it is recognised by its namespace and
+/// signature. `tests/written/wrapper.py` is the code that the first version wrote.
 #[test]
 fn a_wrapper_of_an_earlier_version_is_kept_as_it_is() {
     const CODE: &str = "code/__torch__/torch2carton.py";
@@ -163,7 +163,7 @@ fn inputs_whose_types_say_their_dtypes_are_listed() {
         [[Dim::Size(2)]]
     );
     assert!(matches!(notes.as_slice(), [Note::UnlistedInputs { names }] if names == &["t", "u"]));
-    // Values of several types are not an enumeration.
+    // An enumeration with values of several types is not supported.
     let mixed = net(", c: __torch__.net.C) -> Tensor") + "class C(Enum):\n  RED = 1\n  BLUE = \"b\"\n";
     let why = uncallable(archive(&mixed, &[]));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The text of the class that holds the original module, and of the functions that it calls.
+//! Source text of the wrapper class, which holds the original module, and of the functions that it calls.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use super::support::{Leaf, Value, alternative, returned_parts, taken_parts};
 use crate::source::quoted;
 use crate::{Declared, Dim, Errors};
 
-/// The code of the module in `namespace` that holds an object of the class `original`.
+/// Returns the code of the wrapper module in `namespace` that holds an object of the class `original`.
 pub(super) fn module(
     signature: &Signature,
     plan: &Plan,
@@ -40,17 +40,17 @@ pub(super) fn module(
     out.replace("_EMPTY_", "\"\"").replace("{ns}", namespace)
 }
 
-/// A text as a string literal. A brace in it is not that of a placeholder.
+/// Formats a text as a string literal, with braces escaped so that it contains no placeholder.
 fn literal(text: &str) -> String {
     quoted(text).replace('{', "\\173").replace("_EMPTY_", "\\137EMPTY_")
 }
 
-/// A literal of the archive without what would be a placeholder.
+/// Escapes placeholders in a literal of the archive.
 fn escaped(text: &str) -> String {
     text.replace('{', "\\173").replace("_EMPTY_", "\\137EMPTY_")
 }
 
-/// Types and all types that they are made of.
+/// Returns the `roots` and all types that they consist of, as given by `parts`.
 fn within(parts: impl Fn(TypeId) -> Vec<TypeId>, roots: impl Iterator<Item = TypeId>) -> BTreeSet<TypeId> {
     let mut open: Vec<TypeId> = roots.collect();
     let mut found = BTreeSet::new();
@@ -62,7 +62,7 @@ fn within(parts: impl Fn(TypeId) -> Vec<TypeId>, roots: impl Iterator<Item = Typ
     found
 }
 
-/// The text of a function for one type.
+/// Fills in the placeholders of a function's text for one type.
 fn fill(text: &str, types: &Types, id: TypeId) -> String {
     let inner = match types.kind(id) {
         Type::List(inner) | Type::Dict(_, inner) => Some(*inner),
@@ -131,7 +131,7 @@ fn forward(
     Ok(())
 }
 
-/// The function that returns what is wrong with the inputs, or nothing.
+/// Writes the function `check`, which returns an error message about the inputs, or an empty string.
 fn check(out: &mut String, plan: &Plan) -> std::fmt::Result {
     out.push_str("def check(inputs: Dict[str, Tensor]) -> str:\n  known = annotate(List[str], [])\n");
     let taken: Vec<&Passed> = plan.passed.iter().filter(|passed| passed.is_taken).collect();
@@ -165,7 +165,7 @@ fn check(out: &mut String, plan: &Plan) -> std::fmt::Result {
     Ok(())
 }
 
-/// The function that makes one argument.
+/// Writes the function that makes one argument.
 fn argument(out: &mut String, types: &Types, number: usize, passed: &Passed) -> std::fmt::Result {
     let (kind, name, text) = (passed.kind.number(), literal(&passed.name), types.text(passed.kind));
     writeln!(out, "def argument_{number}(inputs: Dict[str, Tensor]) -> {text}:")?;
@@ -185,7 +185,7 @@ fn argument(out: &mut String, types: &Types, number: usize, passed: &Passed) -> 
     }
 }
 
-/// The functions that make arguments of a type.
+/// Returns the functions that make arguments of a type from inputs.
 fn take(types: &Types, id: TypeId, declared: &[Declared]) -> Result<String, std::fmt::Error> {
     use functions as f;
     let all = |has: &str, names: &str, check: &str, take: &str| {
@@ -228,7 +228,7 @@ fn take(types: &Types, id: TypeId, declared: &[Declared]) -> Result<String, std:
     })
 }
 
-/// The parts of a tuple: what each is called, and its type.
+/// Returns the name and the type of each item of a tuple.
 fn parts(types: &Types, id: TypeId) -> Vec<(String, TypeId)> {
     match types.kind(id) {
         Type::NamedTuple(fields) => fields.iter().map(|field| (field.name.clone(), field.kind)).collect(),
@@ -236,7 +236,7 @@ fn parts(types: &Types, id: TypeId) -> Vec<(String, TypeId)> {
     }
 }
 
-/// The bodies of the functions that make a tuple.
+/// Returns the bodies of the functions `has`, `names`, `check` and `take` for a tuple.
 fn take_items(types: &Types, id: TypeId) -> Result<[String; 4], std::fmt::Error> {
     let mut has = "  has = False\n".to_owned();
     let mut names = "  names = annotate(List[str], [])\n".to_owned();
@@ -255,7 +255,7 @@ fn take_items(types: &Types, id: TypeId) -> Result<[String; 4], std::fmt::Error>
     Ok([has + "  return has\n", names + "  return names\n", check + "  return wrong\n", take])
 }
 
-/// How an input becomes a value of an enumeration.
+/// Returns the bodies of `check` and `take` for an enumeration.
 fn choice(members: &[Member], value: Value) -> Result<(String, String), std::fmt::Error> {
     let (check, take) = functions::leaf(match value {
         Value::Int => Leaf::Int,
@@ -283,7 +283,7 @@ fn choice(members: &[Member], value: Value) -> Result<(String, String), std::fmt
     Ok((check, take + "  return value\n"))
 }
 
-/// What is checked of a tensor by its name, and to what it is cast.
+/// Returns the bodies of `check` and `take` for a tensor: declared inputs are checked by name, and cast.
 fn tensor(declared: &[Declared]) -> Result<(String, String), std::fmt::Error> {
     let mut check = "  wrong = {ns}.missing(inputs, name)\n".to_owned();
     let mut take = "  value = inputs[name]\n".to_owned();
@@ -320,12 +320,13 @@ fn tensor(declared: &[Declared]) -> Result<(String, String), std::fmt::Error> {
     Ok((check + "  return wrong\n", take + "  return value\n"))
 }
 
-/// The function that puts a result of a type into the dict of outputs.
+/// Returns the function that puts a result of a type into the dict of outputs.
 fn put(types: &Types, id: TypeId) -> Result<String, std::fmt::Error> {
     let body = match (Leaf::returned(types, id), types.kind(id)) {
         (None, Type::Union(members)) => {
             let mut body = "  wrong = \"\"\n".to_owned();
-            // A condition that is the call itself would change the type of `value` in what follows.
+            // With the `isinstance` call itself as the condition, the type of `value` would change in the statements after
+            // it.
             for member in members {
                 let (number, text) = (member.number(), types.text(*member));
                 write!(

@@ -2,19 +2,19 @@
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3.7 and 4.3.9.
 
-use super::{CENTRAL, DESCRIPTOR, ENTRIES_MAX, LOCAL, Survey, find, local_header};
+use super::{CENTRAL, DESCRIPTOR, ENTRIES_MAX, LOCAL, Survey, find_subslice, local_header};
 use crate::entry::Entry;
 
 impl Survey {
     /// Follows the local headers of a file that ends before its directory. Nothing is compared, because the central
     /// headers are missing.
-    pub(super) fn interrupted(&mut self, bytes: &[u8]) {
-        self.is_cut = true;
+    pub(super) fn survey_interrupted(&mut self, bytes: &[u8]) {
+        self.ends_before_directory = true;
         let mut offset = 0_usize;
         let mut missing = None;
         while let Ok(local) = local_header(bytes, offset as u64) {
             if self.entries.len() >= ENTRIES_MAX {
-                self.cut = true;
+                self.is_incomplete = true;
                 break;
             }
             let span = usize::try_from(local.span).unwrap_or(usize::MAX);
@@ -27,8 +27,8 @@ impl Survey {
             missing = Some(len.saturating_sub(rest.len())).filter(|_| has_len);
             let end = start.saturating_add(len).min(bytes.len());
             let name = local.display_name();
-            self.entries.extend(Entry::lenient(&local, name, offset as u64, start as u64, end));
-            let next = bytes.get(end..).and_then(|rest| find(rest, LOCAL));
+            self.entries.extend(Entry::from_header_lenient(&local, name, offset as u64, start as u64, end));
+            let next = bytes.get(end..).and_then(|rest| find_subslice(rest, LOCAL));
             let Some(next) = next else { break };
             offset = end.saturating_add(next);
         }
@@ -46,14 +46,14 @@ impl Survey {
              it again",
             bytes.len()
         );
-        self.odd("cut", text);
+        self.add_oddity("cut", text);
     }
 }
 
 /// Returns the end of the data of an entry without sizes: the start of the next record, or of the data descriptor
 /// before it.
 fn next_record(bytes: &[u8]) -> Option<usize> {
-    let next = [LOCAL, CENTRAL].into_iter().filter_map(|signature| find(bytes, signature)).min()?;
+    let next = [LOCAL, CENTRAL].into_iter().filter_map(|signature| find_subslice(bytes, signature)).min()?;
     let is_descriptor = |start: &usize| bytes.get(*start..).is_some_and(|rest| rest.starts_with(DESCRIPTOR));
     let descriptor = [16, 24].into_iter().filter_map(|len| next.checked_sub(len)).find(is_descriptor);
     Some(descriptor.unwrap_or(next))

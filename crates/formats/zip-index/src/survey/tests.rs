@@ -33,7 +33,7 @@ fn fields(name: &str, data: &[u8], flags: u16) -> Vec<u8> {
 /// Returns the entries of a truncated archive with the lengths of their data, and the text of its oddity.
 fn interrupted(bytes: &[u8]) -> (Vec<(String, usize)>, String) {
     let survey = Survey::read(bytes);
-    assert!(survey.is_cut && !survey.cut);
+    assert!(survey.ends_before_directory && !survey.is_incomplete);
     let [oddity] = survey.oddities.as_slice() else { panic!("{:?}", survey.oddities) };
     assert_eq!(oddity.kind, "cut");
     let entries = survey.entries.into_iter().map(|entry| {
@@ -47,7 +47,7 @@ fn interrupted(bytes: &[u8]) -> (Vec<(String, usize)>, String) {
 fn a_whole_archive_is_not_cut() {
     let (whole, _) = archive(&[("a", b"12345"), ("b", b"678")]);
     let survey = Survey::read(&whole);
-    assert!(!survey.is_cut && survey.oddities.is_empty(), "{:?}", survey.oddities);
+    assert!(!survey.ends_before_directory && survey.oddities.is_empty(), "{:?}", survey.oddities);
     assert_eq!(survey.entries.len(), 2);
 }
 
@@ -102,10 +102,10 @@ fn archives_that_follow_one_another_are_a_sequence() {
     let (second, _) = archive(&[("b", b"678"), ("c", b"")]);
     let (empty, _) = archive(&[]);
     let (a, b) = (first.len(), second.len());
-    assert_eq!(Survey::sequence(&first), vec![Range { start: 0, end: a }]);
-    assert_eq!(Survey::sequence(&[&first[..], &second].concat()), [0..a, a..a + b]);
+    assert_eq!(Survey::archive_ranges(&first), vec![Range { start: 0, end: a }]);
+    assert_eq!(Survey::archive_ranges(&[&first[..], &second].concat()), [0..a, a..a + b]);
     let three = [&first[..], &empty, &second].concat();
-    assert_eq!(Survey::sequence(&three), [0..a, a..a + 22, a + 22..a + 22 + b]);
+    assert_eq!(Survey::archive_ranges(&three), [0..a, a..a + 22, a + 22..a + 22 + b]);
     for other in [
         Vec::new(),
         b"PK".to_vec(),
@@ -117,6 +117,6 @@ fn archives_that_follow_one_another_are_a_sequence() {
         // Only the last archive is complete.
         [&second[..b - 3], &first[..]].concat(),
     ] {
-        assert_eq!(Survey::sequence(&other), [], "{}", other.escape_ascii());
+        assert_eq!(Survey::archive_ranges(&other), [], "{}", other.escape_ascii());
     }
 }

@@ -5,9 +5,9 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Activation, Block, NormKind, Scales};
-use crate::class::{CLASS, Class};
-use crate::documents::config::Config;
-use crate::facts::{Biases, Facts};
+use crate::config_defaults::{CLASS, Class};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::{Biases, Facts};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -15,12 +15,12 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Gemma",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config: &Class {
+    config_defaults: &Class {
         own: &["attention_bias", "hidden_activation", "use_bidirectional_attention"],
         activation: ("hidden_act", Activation::GeluTanh),
         ..GEMMA
     },
-    facts,
+    read_hyperparameters,
 };
 
 /// Configuration defaults common to all Gemma versions.
@@ -32,8 +32,8 @@ pub(super) const GEMMA: Class = Class {
     ..CLASS
 };
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
-    let mut facts = scaled(config, base)?;
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+    let mut facts = apply_gemma_scaling(config, base)?;
     // Older files say `gelu` and mean the tanh approximation.
     if facts.block.activation == Activation::Gelu {
         facts.block.activation = Activation::GeluTanh;
@@ -42,11 +42,11 @@ fn facts(config: &Config, base: Facts) -> Result<Facts> {
 }
 
 /// Applies the settings common to all Gemma versions: scaled embeddings, norms with `1 + weight`, and attention biases.
-pub(super) fn scaled(config: &Config, base: Facts) -> Result<Facts> {
-    config.refuse("use_bidirectional_attention")?;
+pub(super) fn apply_gemma_scaling(config: &ConfigJson, base: Facts) -> Result<Facts> {
+    config.refuse_flag("use_bidirectional_attention")?;
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
-    let scales = Scales { embedding: base.dim.map_or(1.0, root), ..Scales::default() };
+    let scales = Scales { embedding: base.dim.map_or(1.0, rounded_sqrt), ..Scales::default() };
     let block = Block { norm: NormKind::RmsPlusOne, scales, ..base.block };
     Ok(Facts { biases, block, ..base })
 }
@@ -57,6 +57,6 @@ pub(super) fn scaled(config: &Config, base: Facts) -> Result<Facts> {
     clippy::cast_possible_truncation,
     reason = "transformers rounds it too"
 )]
-fn root(dim: u64) -> f64 {
+fn rounded_sqrt(dim: u64) -> f64 {
     f64::from((dim as f64).sqrt() as f32)
 }

@@ -3,13 +3,13 @@
 //!
 //! Facts: `configuration_gemma2.py` and `modeling_gemma2.py` in `transformers` 5.23.
 
-use super::gemma::{GEMMA, scaled};
+use super::gemma::{GEMMA, apply_gemma_scaling};
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, NormPlace, Scales, Scores};
-use crate::class::Class;
-use crate::documents::config::Config;
-use crate::facts::Facts;
+use crate::config_defaults::Class;
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::Facts;
 use crate::layout::{HUGGING_FACE, Layout};
 use crate::weight::Part;
 
@@ -18,8 +18,8 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Gemma2",
     works_without_config: false,
     layouts: &[&LAYOUT],
-    config: &Class { own: OWN, ..GEMMA },
-    facts,
+    config_defaults: &Class { own: OWN_KEYS, ..GEMMA },
+    read_hyperparameters,
 };
 
 /// Layout with four norms per layer: `post_attention_layernorm` follows attention instead of preceding the feed-forward
@@ -33,7 +33,7 @@ pub(super) static LAYOUT: Layout = Layout {
 };
 
 /// Keys of the configuration class. `cache_implementation` selects a cache type, which does not change results.
-const OWN: &[&str] = &[
+const OWN_KEYS: &[&str] = &[
     "attention_bias",
     "attn_logit_softcapping",
     "cache_implementation",
@@ -44,19 +44,19 @@ const OWN: &[&str] = &[
     "use_bidirectional_attention",
 ];
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     let windows = config.windows(Some(4096), |layer| layer.is_multiple_of(2))?;
-    Ok(Facts { windows, ..capped(config, base, Some(50.0), Some(30.0))? })
+    Ok(Facts { windows, ..apply_soft_caps(config, base, Some(50.0), Some(30.0))? })
 }
 
 /// Applies the settings common to Gemma 2 and 3. `scores_cap` and `logits_cap` are the defaults of the soft caps.
-pub(super) fn capped(
-    config: &Config,
+pub(super) fn apply_soft_caps(
+    config: &ConfigJson,
     base: Facts,
     scores_cap: Option<f64>,
     logits_cap: Option<f64>,
 ) -> Result<Facts> {
-    let facts = scaled(config, base)?;
+    let facts = apply_gemma_scaling(config, base)?;
     let scale = config.number("query_pre_attn_scalar")?.unwrap_or(256.0).powf(-0.5);
     let soft_cap = config.number_or("attn_logit_softcapping", scores_cap)?;
     let logits_soft_cap = config.number_or("final_logit_softcapping", logits_cap)?;

@@ -5,9 +5,9 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Activation, Block, Experts, Scores, Softmax};
-use crate::class::{CLASS, Class};
-use crate::documents::config::Config;
-use crate::facts::{Biases, Facts};
+use crate::config_defaults::{CLASS, Class};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::{Biases, Facts};
 use crate::layout::{HUGGING_FACE, Layout, Stack};
 use crate::rope::{Rope, Scaling, Yarn};
 use crate::weight::Part;
@@ -17,15 +17,15 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "GptOss",
     works_without_config: false,
     layouts: &[&LAYOUT],
-    config: &Class {
-        own: OWN,
+    config_defaults: &Class {
+        own: OWN_KEYS,
         norm_eps: ("rms_norm_eps", 1e-5),
         theta: 150_000.0,
         context: 131_072.0,
         head_dim: Some(64),
         ..CLASS
     },
-    facts,
+    read_hyperparameters,
 };
 
 static LAYOUT: Layout = Layout {
@@ -43,7 +43,7 @@ static LAYOUT: Layout = Layout {
 
 /// Keys of the configuration class. The router's auxiliary loss is for training, and the class does not read
 /// `experts_per_token` and `initial_context_length`.
-const OWN: &[&str] = &[
+const OWN_KEYS: &[&str] = &[
     "attention_bias",
     "experts_per_token",
     "initial_context_length",
@@ -69,7 +69,7 @@ const YARN: Yarn = Yarn {
     truncate: false,
 };
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     let attention = config.flag_or("attention_bias", true)?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
     let experts = Experts {

@@ -5,9 +5,9 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, Scales, Scores};
-use crate::class::{CLASS, Class};
-use crate::documents::config::Config;
-use crate::facts::{Biases, Facts};
+use crate::config_defaults::{CLASS, Class};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::{Biases, Facts};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -15,11 +15,11 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Granite",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config: &Class { own: OWN, ..CLASS },
-    facts,
+    config_defaults: &Class { own: OWN_KEYS, ..CLASS },
+    read_hyperparameters,
 };
 
-const OWN: &[&str] = &[
+const OWN_KEYS: &[&str] = &[
     "attention_bias",
     "attention_multiplier",
     "embedding_multiplier",
@@ -28,7 +28,7 @@ const OWN: &[&str] = &[
     "residual_multiplier",
 ];
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: config.flag("mlp_bias")? };
     let number = |key: &str| Ok::<_, crate::Error>(config.number(key)?.unwrap_or(1.0));

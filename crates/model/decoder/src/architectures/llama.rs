@@ -4,9 +4,9 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::class::{CLASS, Class};
-use crate::documents::config::Config;
-use crate::facts::{Biases, Facts};
+use crate::config_defaults::{CLASS, Class};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::{Biases, Facts};
 use crate::layout::{HUGGING_FACE, META};
 
 pub(crate) static ARCHITECTURE: Architecture = Architecture {
@@ -14,13 +14,13 @@ pub(crate) static ARCHITECTURE: Architecture = Architecture {
     class: "Llama",
     works_without_config: true,
     layouts: &[&META, &HUGGING_FACE],
-    config: &Class { own: OWN, ..CLASS },
-    facts,
+    config_defaults: &Class { own: OWN_KEYS, ..CLASS },
+    read_hyperparameters,
 };
 
-const OWN: &[&str] = &["attention_bias", "mlp_bias"];
+const OWN_KEYS: &[&str] = &["attention_bias", "mlp_bias"];
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: config.flag("mlp_bias")? };
     Ok(Facts { biases, ..base })

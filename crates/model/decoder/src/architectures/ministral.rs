@@ -4,9 +4,9 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::class::{CLASS, Class};
-use crate::documents::config::Config;
-use crate::facts::Facts;
+use crate::config_defaults::{CLASS, Class};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::Facts;
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -14,11 +14,11 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Ministral",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config: &Class { own: &["layer_types", "sliding_window"], context: 131_072.0, ..CLASS },
-    facts,
+    config_defaults: &Class { own: &["layer_types", "sliding_window"], context: 131_072.0, ..CLASS },
+    read_hyperparameters,
 };
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     // Without `layer_types`, all layers have the window, or none if `sliding_window` is null.
     let has_window = config.get("sliding_window").is_some() || !config.has("sliding_window");
     Ok(Facts { windows: config.windows(Some(4096), |_| has_window)?, ..base })

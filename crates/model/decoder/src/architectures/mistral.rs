@@ -4,9 +4,9 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::class::{CLASS, Class};
-use crate::documents::config::Config;
-use crate::facts::{Facts, Windowed, Windows};
+use crate::config_defaults::{CLASS, Class};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::{Facts, Windowed, Windows};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -14,20 +14,20 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Mistral",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config: &Class { own: OWN, context: 131_072.0, ..CLASS },
-    facts,
+    config_defaults: &Class { own: OWN_KEYS, context: 131_072.0, ..CLASS },
+    read_hyperparameters,
 };
 
-const OWN: &[&str] = &["sliding_window", "layer_types"];
+const OWN_KEYS: &[&str] = &["sliding_window", "layer_types"];
 
 /// Window in tokens if config.json has no such key; `null` there means no window.
 const WINDOW: u64 = 4096;
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     let size = config.size_or("sliding_window", Some(WINDOW))?;
     // `MistralForCausalLM` applies the window to all layers and ignores `layer_types`.
-    if size.is_some() && config.windowed()?.is_some_and(|layers| layers.contains(&false)) {
-        return Err(config.unknown("layer_types"));
+    if size.is_some() && config.windowed_layers()?.is_some_and(|layers| layers.contains(&false)) {
+        return Err(config.unsupported_key("layer_types"));
     }
     let windows = Windows { size, layers: Windowed::All };
     Ok(Facts { windows, ..base })
@@ -40,14 +40,14 @@ mod tests {
     #[test]
     fn the_window_is_4096_unless_config_json_has_another() {
         let size = |text: &str| {
-            ARCHITECTURE.facts(&Config::from_json(text).expect("valid")).expect("valid").windows.size
+            ARCHITECTURE.read_hyperparameters(&ConfigJson::from_json(text).expect("valid")).expect("valid").windows.size
         };
         assert_eq!(size("{}"), Some(4096));
         assert_eq!(size(r#"{"sliding_window": 7}"#), Some(7));
         assert_eq!(size(r#"{"sliding_window": null}"#), None);
         let mixed = r#"{"layer_types": ["sliding_attention", "full_attention"]}"#;
         let error = ARCHITECTURE
-            .facts(&Config::from_json(mixed).expect("valid"))
+            .read_hyperparameters(&ConfigJson::from_json(mixed).expect("valid"))
             .expect_err("not Mistral's")
             .to_string();
         assert_eq!(error, "config.json: `layer_types` changes the result and is not supported");

@@ -5,9 +5,9 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, Experts, Softmax};
-use crate::class::{CLASS, Class};
-use crate::documents::config::Config;
-use crate::facts::{Facts, Windowed, Windows};
+use crate::config_defaults::{CLASS, Class};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::{Facts, Windowed, Windows};
 use crate::layout::{HUGGING_FACE, Layout};
 use crate::weight::Part;
 
@@ -15,15 +15,15 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "mixtral",
     class: "Mixtral",
     works_without_config: false,
-    layouts: &[&LAYOUT, &NEWER],
-    config: &Class {
-        own: OWN,
+    layouts: &[&LAYOUT, &TRANSFORMERS_5_LAYOUT],
+    config_defaults: &Class {
+        own: OWN_KEYS,
         norm_eps: ("rms_norm_eps", 1e-5),
         theta: 1_000_000.0,
         context: 131_072.0,
         ..CLASS
     },
-    facts,
+    read_hyperparameters,
 };
 
 /// Layout of the published checkpoints.
@@ -39,15 +39,15 @@ static LAYOUT: Layout = Layout {
         _ => None,
     },
     stacks: &[],
-    sign: Part::Router,
+    signature_part: Part::Router,
     ..HUGGING_FACE
 };
 
 /// Layout of the module in `transformers` 5.
-static NEWER: Layout = Layout { sign: Part::Router, ..HUGGING_FACE };
+static TRANSFORMERS_5_LAYOUT: Layout = Layout { signature_part: Part::Router, ..HUGGING_FACE };
 
 /// Keys of the configuration class. The router's auxiliary loss and jitter are for training.
-const OWN: &[&str] = &[
+const OWN_KEYS: &[&str] = &[
     "num_experts",
     "num_experts_per_tok",
     "num_local_experts",
@@ -57,7 +57,7 @@ const OWN: &[&str] = &[
     "sliding_window",
 ];
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     let windows = Windows { size: config.size("sliding_window")?, layers: Windowed::All };
     let experts = Experts {
         count: config.size("num_local_experts")?.or(config.size("num_experts")?).unwrap_or(8),

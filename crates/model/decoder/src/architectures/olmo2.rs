@@ -6,9 +6,9 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, HeadNorm, NormPlace};
-use crate::class::{CLASS, Class};
-use crate::documents::config::Config;
-use crate::facts::{Biases, Facts};
+use crate::config_defaults::{CLASS, Class};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::{Biases, Facts};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -16,11 +16,11 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Olmo2",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config: &Class { own: &["attention_bias"], norm_eps: ("rms_norm_eps", 1e-5), ..CLASS },
-    facts,
+    config_defaults: &Class { own: &["attention_bias"], norm_eps: ("rms_norm_eps", 1e-5), ..CLASS },
+    read_hyperparameters,
 };
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
     let block = Block { norms: NormPlace::After, head_norm: Some(HeadNorm::Projection), ..base.block };

@@ -5,9 +5,9 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::class::{CLASS, Class, Kind};
-use crate::documents::config::Config;
-use crate::facts::{Facts, Windowed, Windows};
+use crate::config_defaults::{CLASS, Class, Kind};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::{Facts, Windowed, Windows};
 use crate::layout::{HUGGING_FACE, Layout};
 use crate::weight::Part;
 
@@ -16,8 +16,8 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Phi3",
     works_without_config: false,
     layouts: &[&LAYOUT],
-    config: &Class {
-        own: OWN,
+    config_defaults: &Class {
+        own: OWN_KEYS,
         norm_eps: ("rms_norm_eps", 1e-5),
         context: 4096.0,
         old_context: Some(4096.0),
@@ -31,11 +31,11 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         ],
         ..CLASS
     },
-    facts,
+    read_hyperparameters,
 };
 
 static LAYOUT: Layout = Layout {
-    packed: &[
+    fused_tensors: &[
         ("self_attn.qkv_proj", &[Part::Wq, Part::Wk, Part::Wv]),
         ("mlp.gate_up_proj", &[Part::W1, Part::W3]),
     ],
@@ -44,16 +44,16 @@ static LAYOUT: Layout = Layout {
 
 /// Keys of the configuration class. The dropouts are for training, the biases must be off, and `auto_map` names older code
 /// of the same model.
-const OWN: &[&str] =
+const OWN_KEYS: &[&str] =
     &["attention_bias", "auto_map", "embd_pdrop", "lm_head_bias", "resid_pdrop", "sliding_window"];
 
 /// Default of `intermediate_size`: the width is not inferred from the fused gate and up matrix.
 const HIDDEN: u64 = 8192;
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     // The class has no biases and ignores these keys; the biases of such a checkpoint would be unused tensors.
-    config.refuse("attention_bias")?;
-    config.refuse("lm_head_bias")?;
+    config.refuse_flag("attention_bias")?;
+    config.refuse_flag("lm_head_bias")?;
     let windows = Windows { size: config.size("sliding_window")?, layers: Windowed::All };
     let (n_kv_heads, hidden) = (base.n_kv_heads.or(base.n_heads), base.hidden.or(Some(HIDDEN)));
     Ok(Facts { n_kv_heads, hidden, windows, ..base })

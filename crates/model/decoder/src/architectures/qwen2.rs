@@ -4,9 +4,9 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::class::{CLASS, Class};
-use crate::documents::config::Config;
-use crate::facts::{Biases, Facts, Windowed, Windows};
+use crate::config_defaults::{CLASS, Class};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::{Biases, Facts, Windowed, Windows};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -14,30 +14,30 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Qwen2",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config: &Class { own: OWN, context: 32_768.0, ..CLASS },
-    facts,
+    config_defaults: &Class { own: OWN_KEYS, context: 32_768.0, ..CLASS },
+    read_hyperparameters,
 };
 
 /// Default of `sliding_window`, in tokens; below, that of `max_window_layers`.
 const WINDOW: u64 = 4096;
 const FIRST_WINDOWED_LAYER: u64 = 28;
 
-const OWN: &[&str] = &["use_sliding_window", "sliding_window", "max_window_layers", "layer_types"];
+const OWN_KEYS: &[&str] = &["use_sliding_window", "sliding_window", "max_window_layers", "layer_types"];
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     let biases = Biases { qkv: true, ..Biases::default() };
     Ok(Facts { windows: windows(config)?, biases, ..base })
 }
 
 /// Reads the sliding windows of a model whose lower layers have full attention.
-pub(super) fn windows(config: &Config) -> Result<Windows> {
+pub(super) fn windows(config: &ConfigJson) -> Result<Windows> {
     let window = config.size_or("sliding_window", Some(WINDOW))?;
     let on = config.flag("use_sliding_window")?;
     let first = config.count("max_window_layers")?.unwrap_or(FIRST_WINDOWED_LAYER);
-    let listed = config.windowed()?;
+    let listed = config.windowed_layers()?;
     if !on && listed.as_ref().is_some_and(|layers| layers.contains(&true)) {
         let expected = "true, since layer_types has \"sliding_attention\"".to_owned();
-        return Err(config.wrong("use_sliding_window", &on, expected));
+        return Err(config.invalid_value("use_sliding_window", &on, expected));
     }
     let layers = listed.map_or(Windowed::From(first), Windowed::Listed);
     Ok(Windows { size: window.filter(|_| on), layers })
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn there_is_no_window_unless_config_json_turns_it_on() {
         let windows =
-            |text: &str| ARCHITECTURE.facts(&Config::from_json(text).expect("valid")).expect("valid").windows;
+            |text: &str| ARCHITECTURE.read_hyperparameters(&ConfigJson::from_json(text).expect("valid")).expect("valid").windows;
         assert_eq!(windows(r#"{"sliding_window": 7}"#).size, None);
         assert_eq!(windows(r#"{"use_sliding_window": true}"#).size, Some(4096));
         let on = windows(r#"{"use_sliding_window": true, "sliding_window": 7, "max_window_layers": 0}"#);

@@ -5,10 +5,10 @@
 use super::qwen3_moe::experts;
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::block::{Block, Experts, Shared};
-use crate::class::{CLASS, Class};
-use crate::documents::config::Config;
-use crate::facts::{Biases, Facts, Windows};
+use crate::block::{Block, Experts, SharedExpert};
+use crate::config_defaults::{CLASS, Class};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::{Biases, Facts, Windows};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -16,12 +16,12 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Qwen2Moe",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config: &Class { own: OWN, context: 32_768.0, ..CLASS },
-    facts,
+    config_defaults: &Class { own: OWN_KEYS, context: 32_768.0, ..CLASS },
+    read_hyperparameters,
 };
 
 /// Keys of the configuration class. The router's auxiliary loss is for training.
-const OWN: &[&str] = &[
+const OWN_KEYS: &[&str] = &[
     "decoder_sparse_step",
     "layer_types",
     "max_window_layers",
@@ -38,25 +38,25 @@ const OWN: &[&str] = &[
     "use_sliding_window",
 ];
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     let biases = Biases { qkv: config.flag_or("qkv_bias", true)?, ..Biases::default() };
     let hidden = config.size("shared_expert_intermediate_size")?.unwrap_or(5632);
     let count = config.size("num_experts")?.unwrap_or(60);
     let experts =
-        Experts { shared: Some(Shared { hidden, gated: true }), ..experts(config, count, [4, 1408])? };
+        Experts { shared: Some(SharedExpert { hidden, gated: true }), ..experts(config, count, [4, 1408])? };
     let block = Block { experts: Some(experts), ..base.block };
     Ok(Facts { windows: windows(config)?, biases, block, ..base })
 }
 
 /// Reads the sliding windows: if they are on, every other layer below `max_window_layers` has one.
-fn windows(config: &Config) -> Result<Windows> {
+fn windows(config: &ConfigJson) -> Result<Windows> {
     let last = config.count("max_window_layers")?.unwrap_or(28);
     if config.flag("use_sliding_window")? {
         return config.windows(Some(4096), |layer| layer.is_multiple_of(2) && layer < last);
     }
-    if config.windowed()?.is_some_and(|layers| layers.contains(&true)) {
+    if config.windowed_layers()?.is_some_and(|layers| layers.contains(&true)) {
         let expected = "true, since layer_types has \"sliding_attention\"".to_owned();
-        return Err(config.wrong("use_sliding_window", &false, expected));
+        return Err(config.invalid_value("use_sliding_window", &false, expected));
     }
     Ok(Windows::default())
 }

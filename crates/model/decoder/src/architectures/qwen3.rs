@@ -5,9 +5,9 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, HeadNorm};
-use crate::class::{CLASS, Class};
-use crate::documents::config::Config;
-use crate::facts::{Biases, Facts};
+use crate::config_defaults::{CLASS, Class};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::{Biases, Facts};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -15,14 +15,14 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Qwen3",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config: &Class { own: OWN, context: 32_768.0, head_dim: Some(128), ..CLASS },
-    facts,
+    config_defaults: &Class { own: OWN_KEYS, context: 32_768.0, head_dim: Some(128), ..CLASS },
+    read_hyperparameters,
 };
 
-const OWN: &[&str] =
+const OWN_KEYS: &[&str] =
     &["attention_bias", "use_sliding_window", "sliding_window", "max_window_layers", "layer_types"];
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
     let block = Block { head_norm: Some(HeadNorm::Head), ..base.block };

@@ -5,9 +5,9 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, Experts, HeadNorm, Softmax};
-use crate::class::{CLASS, Class};
-use crate::documents::config::Config;
-use crate::facts::{Biases, Facts, Windowed, Windows};
+use crate::config_defaults::{CLASS, Class};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::{Biases, Facts, Windowed, Windows};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -15,13 +15,13 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Qwen3Moe",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config: &Class { own: OWN, context: 32_768.0, ..CLASS },
-    facts,
+    config_defaults: &Class { own: OWN_KEYS, context: 32_768.0, ..CLASS },
+    read_hyperparameters,
 };
 
 /// Keys of the configuration class. The router's auxiliary loss is for training, and the class does not read
 /// `max_window_layers`.
-const OWN: &[&str] = &[
+const OWN_KEYS: &[&str] = &[
     "attention_bias",
     "decoder_sparse_step",
     "max_window_layers",
@@ -37,7 +37,7 @@ const OWN: &[&str] = &[
     "use_sliding_window",
 ];
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
     let size = config.size_or("sliding_window", Some(4096))?;
@@ -51,7 +51,7 @@ fn facts(config: &Config, base: Facts) -> Result<Facts> {
 
 /// Reads the experts of Qwen models. `per_token` and `hidden` (an expert's width) are the defaults of the configuration
 /// class.
-pub(super) fn experts(config: &Config, count: u64, [per_token, hidden]: [u64; 2]) -> Result<Experts> {
+pub(super) fn experts(config: &ConfigJson, count: u64, [per_token, hidden]: [u64; 2]) -> Result<Experts> {
     let step = config.size("decoder_sparse_step")?.unwrap_or(1);
     let dense = config.counts("mlp_only_layers")?.unwrap_or_default();
     let has_experts = |layer: u64| !dense.contains(&layer) && layer.saturating_add(1).is_multiple_of(step);

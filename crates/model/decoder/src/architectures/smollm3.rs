@@ -4,9 +4,9 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::class::{CLASS, Class};
-use crate::documents::config::Config;
-use crate::facts::{Biases, Facts, Windows};
+use crate::config_defaults::{CLASS, Class};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::{Biases, Facts, Windows};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -14,12 +14,12 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "SmolLM3",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config: &Class { own: OWN, theta: 2_000_000.0, context: 32_768.0, tied: true, ..CLASS },
-    facts,
+    config_defaults: &Class { own: OWN_KEYS, theta: 2_000_000.0, context: 32_768.0, tied: true, ..CLASS },
+    read_hyperparameters,
 };
 
 /// Keys of the configuration class, which does not read `max_window_layers`.
-const OWN: &[&str] = &[
+const OWN_KEYS: &[&str] = &[
     "attention_bias",
     "layer_types",
     "max_window_layers",
@@ -30,7 +30,7 @@ const OWN: &[&str] = &[
     "use_sliding_window",
 ];
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: config.flag("mlp_bias")? };
     let interval = config.size("no_rope_layer_interval")?.unwrap_or(4);
@@ -44,9 +44,9 @@ fn facts(config: &Config, base: Facts) -> Result<Facts> {
     let on = config.flag("use_sliding_window")? && config.get("sliding_window").is_some();
     let without = |layer: u64| usize::try_from(layer).ok().and_then(|at| has_rope.get(at)) == Some(&false);
     let windows = config.windows(None, |layer| on && without(layer))?;
-    if !on && config.windowed()?.is_some_and(|layers| layers.contains(&true)) {
+    if !on && config.windowed_layers()?.is_some_and(|layers| layers.contains(&true)) {
         let expected = "true, since layer_types has \"sliding_attention\"".to_owned();
-        return Err(config.wrong("use_sliding_window", &on, expected));
+        return Err(config.invalid_value("use_sliding_window", &on, expected));
     }
     let windows = if on { windows } else { Windows::default() };
     let rope_of_layer = has_rope.into_iter().map(|has_rope| has_rope.then_some(0)).collect();

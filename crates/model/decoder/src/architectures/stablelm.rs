@@ -6,9 +6,9 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, HeadNorm, NormKind};
-use crate::class::{CLASS, Class};
-use crate::documents::config::Config;
-use crate::facts::{Biases, Facts};
+use crate::config_defaults::{CLASS, Class};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::{Biases, Facts};
 use crate::layout::{HUGGING_FACE, Layout};
 use crate::weight::Part;
 
@@ -17,14 +17,14 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "StableLm",
     works_without_config: false,
     layouts: &[&LAYOUT],
-    config: &Class {
+    config_defaults: &Class {
         own: &["hidden_dropout", "qk_layernorm", "use_parallel_residual", "use_qkv_bias"],
         norm_eps: ("layer_norm_eps", 1e-5),
         context: 4096.0,
         partial: Some(0.25),
         ..CLASS
     },
-    facts,
+    read_hyperparameters,
 };
 
 static LAYOUT: Layout = Layout {
@@ -36,7 +36,7 @@ static LAYOUT: Layout = Layout {
     ..HUGGING_FACE
 };
 
-fn facts(config: &Config, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     let biases = Biases { qkv: config.flag("use_qkv_bias")?, ..Biases::default() };
     let block = Block {
         norm: NormKind::Layer,

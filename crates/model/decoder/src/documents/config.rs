@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 use tensor::Dtype;
 
 use crate::block::{Activation, Block};
-use crate::class::{ACTIVATIONS, Class};
-use crate::facts::{Biases, Facts, Windowed, Windows};
-use crate::given::reconcile;
+use crate::config_defaults::{ACTIVATIONS, Class};
+use crate::hyperparameters::{Biases, Facts, Windowed, Windows};
+use crate::overrides::reconcile;
 use crate::layout::{HUGGING_FACE, META};
-use crate::{Error, Fact, Given, Note, Result};
+use crate::{Error, HyperparameterKind, Given, Note, Result};
 
 /// Keys of all classes that are read or that do not change the result.
-const KNOWN: &[&str] = &[
+const KNOWN_KEYS: &[&str] = &[
     "_attn_implementation_autoset",
     "_name_or_path",
     "architectures",
@@ -45,7 +45,7 @@ const KNOWN: &[&str] = &[
     "problem_type",
     "return_dict",
     "rms_norm_eps",
-    FREQUENCIES,
+    FREQUENCIES_KEY,
     "rope_parameters",
     "rope_scaling",
     "rope_theta",
@@ -58,11 +58,11 @@ const KNOWN: &[&str] = &[
 ];
 
 /// Key of the rotary frequency tensors, with their dtypes, that Meta's file of the model had. Other programs ignore it.
-pub(crate) const FREQUENCIES: &str = "rope_freqs";
+pub(crate) const FREQUENCIES_KEY: &str = "rope_freqs";
 
 /// A `config.json` document, or an object inside it.
 #[derive(Clone, Debug)]
-pub(crate) struct Config {
+pub(crate) struct ConfigJson {
     pub(crate) file: &'static str,
     /// Path of the object in the document, with a dot at the end; empty for the document itself.
     prefix: String,
@@ -71,7 +71,7 @@ pub(crate) struct Config {
     layers: u64,
 }
 
-impl Config {
+impl ConfigJson {
     /// Parses the text of a `config.json`.
     pub(crate) fn from_json(text: &str) -> Result<Self> {
         let file = HUGGING_FACE.file;
@@ -110,13 +110,13 @@ impl Config {
     }
 
     /// Builds the error that the value at `key` is `found` instead of `expected`.
-    pub(crate) fn wrong(&self, key: &str, found: &impl ToString, expected: String) -> Error {
-        Error::Param { file: Some(self.file), key: self.path(key), found: found.to_string(), expected }
+    pub(crate) fn invalid_value(&self, key: &str, found: &impl ToString, expected: String) -> Error {
+        Error::InvalidParam { file: Some(self.file), key: self.path(key), found: found.to_string(), expected }
     }
 
     /// Builds the error that `key` selects a model without a forward implementation.
-    pub(crate) fn unknown(&self, key: &str) -> Error {
-        Error::UnknownParam { file: self.file, key: self.path(key) }
+    pub(crate) fn unsupported_key(&self, key: &str) -> Error {
+        Error::UnsupportedParam { file: self.file, key: self.path(key) }
     }
 
     fn read<'v, T>(
@@ -126,7 +126,7 @@ impl Config {
         expected: &str,
     ) -> Result<Option<T>> {
         let Some(value) = self.get(key) else { return Ok(None) };
-        as_type(value).map(Some).ok_or_else(|| self.wrong(key, &shortened(value), expected.to_owned()))
+        as_type(value).map(Some).ok_or_else(|| self.invalid_value(key, &truncated_json(value), expected.to_owned()))
     }
 
     /// Reads the integer at `key`, at least 1.
@@ -157,7 +157,7 @@ impl Config {
     }
 
     /// Reads the number at `key`, above 0; 0 gives `None`, as a missing key does.
-    pub(crate) fn number_or_zero(&self, key: &str) -> Result<Option<f64>> {
+    pub(crate) fn nonzero_number(&self, key: &str) -> Result<Option<f64>> {
         if self.get(key).and_then(Value::as_f64) == Some(0.0) { Ok(None) } else { self.number(key) }
     }
 
@@ -193,8 +193,8 @@ impl Config {
     ///
     /// # Errors
     /// Returns an error if the flag is true or is not a boolean.
-    pub(crate) fn refuse(&self, key: &str) -> Result<()> {
-        if self.flag(key)? { Err(self.unknown(key)) } else { Ok(()) }
+    pub(crate) fn refuse_flag(&self, key: &str) -> Result<()> {
+        if self.flag(key)? { Err(self.unsupported_key(key)) } else { Ok(()) }
     }
 
     /// Reads the string at `key`.
@@ -214,14 +214,14 @@ impl Config {
     }
 
     /// Reads `layer_types`: one flag per layer, true for sliding-window attention; `None` without that key.
-    pub(crate) fn windowed(&self) -> Result<Option<Vec<bool>>> {
+    pub(crate) fn windowed_layers(&self) -> Result<Option<Vec<bool>>> {
         let Some(types) = self.read("layer_types", Value::as_array, "a list")? else { return Ok(None) };
         let windowed = types.iter().map(|kind| match kind.as_str() {
             Some("full_attention") => Ok(false),
             Some("sliding_attention") => Ok(true),
-            _ => Err(self.wrong(
+            _ => Err(self.invalid_value(
                 "layer_types",
-                &shortened(kind),
+                &truncated_json(kind),
                 "\"full_attention\" and \"sliding_attention\"".to_owned(),
             )),
         });
@@ -233,9 +233,9 @@ impl Config {
     pub(crate) fn windows(&self, size: Option<u64>, default: impl Fn(u64) -> bool) -> Result<Windows> {
         let key = "sliding_window";
         let size = self.size_or(key, size)?;
-        let layers = self.windowed()?.unwrap_or_else(|| self.layers().map(default).collect());
+        let layers = self.windowed_layers()?.unwrap_or_else(|| self.layers().map(default).collect());
         if size.is_none() && layers.contains(&true) {
-            return Err(self.wrong(
+            return Err(self.invalid_value(
                 key,
                 &"null",
                 "a number, since layers have \"sliding_attention\"".to_owned(),
@@ -251,7 +251,7 @@ impl Config {
         let known = ACTIVATIONS.iter().find(|(known, _)| *known == name);
         known.map(|(_, activation)| *activation).ok_or_else(|| {
             let names: Vec<String> = ACTIVATIONS.iter().map(|(known, _)| format!("{known:?}")).collect();
-            self.wrong(key, &format!("{name:?}"), names.join(" or "))
+            self.invalid_value(key, &format!("{name:?}"), names.join(" or "))
         })
     }
 
@@ -260,12 +260,12 @@ impl Config {
     ///
     /// # Errors
     /// Returns an error if the document has another number than `given`.
-    pub(crate) fn fill_in(&mut self, given: &Given, class: &Class) -> Result<bool> {
+    pub(crate) fn override_config(&mut self, given: &Given, class: &Class) -> Result<bool> {
         let (heads, eps) = (HUGGING_FACE.keys.n_heads, class.norm_eps.0);
         let heads_given = given.n_heads.is_some() && self.get(heads).is_none();
-        let n_heads = reconcile(Fact::Heads, self.file, given.n_heads, self.size(heads)?)?;
-        let norm_eps = reconcile(Fact::NormEps, self.file, given.norm_eps, self.number(eps)?)?;
-        let theta = reconcile(Fact::RopeTheta, self.file, given.rope_theta, self.rope_theta()?)?;
+        let n_heads = reconcile(HyperparameterKind::Heads, self.file, given.n_heads, self.size(heads)?)?;
+        let norm_eps = reconcile(HyperparameterKind::NormEps, self.file, given.norm_eps, self.number(eps)?)?;
+        let theta = reconcile(HyperparameterKind::RopeTheta, self.file, given.rope_theta, self.rope_theta()?)?;
         if let Some(factor) = given.rope_factor {
             self.scale_rope(factor)?;
         }
@@ -283,17 +283,17 @@ impl Config {
 
     /// Returns the names and dtypes of the rotary frequency tensors that Meta's file of the model had.
     pub(crate) fn frequencies(&self) -> Result<Vec<(String, Dtype)>> {
-        let recorded = self.object(FREQUENCIES)?;
+        let recorded = self.object(FREQUENCIES_KEY)?;
         let entry = |(name, dtype): (&String, &Value)| {
             let float = |dtype: &Dtype| {
                 matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16)
             };
             let known = dtype.as_str().and_then(Dtype::from_name).filter(float);
             match known {
-                Some(dtype) if META.has_frequencies(name) => Ok((name.clone(), dtype)),
+                Some(dtype) if META.names_frequencies(name) => Ok((name.clone(), dtype)),
                 _ => {
                     let expected = "\"rope.freqs\" and the name of a floating-point dtype".to_owned();
-                    Err(self.wrong(FREQUENCIES, &format!("{name:?}: {}", shortened(dtype)), expected))
+                    Err(self.invalid_value(FREQUENCIES_KEY, &format!("{name:?}: {}", truncated_json(dtype)), expected))
                 }
             }
         };
@@ -312,21 +312,21 @@ impl Config {
         let flags = [("load_in_4bit", 4), ("load_in_8bit", 8)].into_iter().find(|(flag, _)| is_set(flag));
         let method = inner.get("quant_method").and_then(Value::as_str);
         let Some(method) = method.or_else(|| flags.map(|_| "bitsandbytes")) else {
-            return Err(self.unknown(KEY));
+            return Err(self.unsupported_key(KEY));
         };
         let bits = flags.map(|(_, bits)| bits).or_else(|| inner.get("bits").and_then(Value::as_u64));
-        Err(Error::Quantized { file: self.file, method: shortened_text(method), bits })
+        Err(Error::Quantized { file: self.file, method: truncated_text(method), bits })
     }
 
     /// Reads the facts that all decoders state alike.
-    pub(crate) fn facts(&self, class: &Class) -> Result<Facts> {
+    pub(crate) fn common_hyperparameters(&self, class: &Class) -> Result<Facts> {
         self.reject_quantized()?;
         let vocab = match self.get("vocab_size").and_then(Value::as_i64) {
             Some(-1) => None,
             _ => self.size("vocab_size")?,
         };
         let read = [class.activation.0, class.norm_eps.0];
-        let is_known = |key: &str| [KNOWN, class.own, &read].iter().any(|keys| keys.contains(&key));
+        let is_known = |key: &str| [KNOWN_KEYS, class.own, &read].iter().any(|keys| keys.contains(&key));
         let unused = self.map.iter().filter(|(key, value)| !is_known(key) && !value.is_null());
         let keys: Vec<String> = unused.map(|(key, _)| key.clone()).collect();
         let note = (!keys.is_empty()).then_some(Note::UnusedKeys { file: self.file, keys });
@@ -355,11 +355,11 @@ impl Config {
 }
 
 /// Returns a value as JSON, truncated if it is long.
-fn shortened(value: &Value) -> String {
-    shortened_text(&value.to_string())
+fn truncated_json(value: &Value) -> String {
+    truncated_text(&value.to_string())
 }
 
-fn shortened_text(text: &str) -> String {
+fn truncated_text(text: &str) -> String {
     const SHOWN: usize = 40;
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -370,14 +370,14 @@ fn shortened_text(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::class::CLASS;
+    use crate::config_defaults::CLASS;
     use crate::rope::{Llama3, Rope, Scaling};
 
     #[test]
     fn rope_scaling_and_rope_parameters_mean_the_same() {
         let rope = |text: &str| {
-            let config = Config::from_json(&format!("{{{text}}}")).expect("valid JSON");
-            config.facts(&CLASS).expect("valid values").rope
+            let config = ConfigJson::from_json(&format!("{{{text}}}")).expect("valid JSON");
+            config.common_hyperparameters(&CLASS).expect("valid values").rope
         };
         let llama3 = r#"{"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
             "high_freq_factor": 4.0, "original_max_position_embeddings": 8192"#;

@@ -2,5 +2,5 @@
 
 pub(crate) mod config;
 pub(crate) mod params;
-pub(crate) mod positions;
-pub(crate) mod written;
+pub(crate) mod rope_config;
+pub(crate) mod layout_document;

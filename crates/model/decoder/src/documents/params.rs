@@ -8,18 +8,18 @@ use serde_json::{Map, Value};
 use tensor::Tensors;
 
 use crate::block::Block;
-use crate::facts::{Biases, Facts, Rotated, Windows};
-use crate::given::{number_text, reconcile};
+use crate::hyperparameters::{Biases, Facts, Rotated, Windows};
+use crate::overrides::{number_text, reconcile};
 use crate::layout::META;
 use crate::rope::{Llama3, Rope, Scaling, THETA};
 use crate::weight::Part;
-use crate::{Error, Fact, Given, Note, Result};
+use crate::{Error, HyperparameterKind, Given, Note, Result};
 
 /// Unread keys that do not change the result.
-const IGNORED: &[&str] = &["max_batch_size", "max_seq_len"];
+const IGNORED_KEYS: &[&str] = &["max_batch_size", "max_seq_len"];
 /// Prefixes of keys that select an unsupported model: experts, images, quantized or adapted weights, other attention, other
 /// positions.
-const OTHER_MODELS: &[&str] = &[
+const UNSUPPORTED_PREFIXES: &[&str] = &[
     "attention_chunk_size",
     "attn_",
     "ffn_exp",
@@ -66,10 +66,10 @@ impl Params {
             serde_json::from_str(text).map_err(|error| Error::Document { file: META.file, error })?;
         let off = |value: &Value| matches!(value, Value::Null | Value::Bool(false));
         let other = params.others.iter().find(|(key, value)| {
-            !off(value) && OTHER_MODELS.iter().any(|beginning| key.starts_with(beginning))
+            !off(value) && UNSUPPORTED_PREFIXES.iter().any(|beginning| key.starts_with(beginning))
         });
         if let Some((key, _)) = other {
-            return Err(Error::UnknownParam { file: META.file, key: key.clone() });
+            return Err(Error::UnsupportedParam { file: META.file, key: key.clone() });
         }
         params.check()?;
         Ok(params)
@@ -92,7 +92,7 @@ impl Params {
             ("multiple_of", self.multiple_of),
         ] {
             if size == Some(0) {
-                return Err(wrong(key, &0, "at least 1"));
+                return Err(invalid_param(key, &0, "at least 1"));
             }
         }
         for (key, number) in [
@@ -102,12 +102,12 @@ impl Params {
             ("rope_scaling_factor", self.rope_scaling_factor),
         ] {
             if let Some(number) = number.filter(|number| *number <= 0.0) {
-                return Err(wrong(key, &number, "more than 0"));
+                return Err(invalid_param(key, &number, "more than 0"));
             }
         }
         // In Llama 2's files, -1 leaves the vocabulary size to the tokenizer.
         match self.vocab_size.filter(|vocab| *vocab != -1 && *vocab <= 0) {
-            Some(vocab) => Err(wrong("vocab_size", &vocab, "a size, or -1")),
+            Some(vocab) => Err(invalid_param("vocab_size", &vocab, "a size, or -1")),
             None => Ok(()),
         }
     }
@@ -117,14 +117,14 @@ impl Params {
     ///
     /// # Errors
     /// Returns an error if the document has another number than `given`.
-    pub(crate) fn fill_in(&mut self, given: &Given) -> Result<bool> {
+    pub(crate) fn override_params(&mut self, given: &Given) -> Result<bool> {
         let file = META.file;
         let heads_given = self.n_heads.is_none() && given.n_heads.is_some();
-        self.n_heads = reconcile(Fact::Heads, file, given.n_heads, self.n_heads)?;
-        self.rope_theta = reconcile(Fact::RopeTheta, file, given.rope_theta, self.rope_theta)?;
-        self.norm_eps = reconcile(Fact::NormEps, file, given.norm_eps, self.norm_eps)?;
+        self.n_heads = reconcile(HyperparameterKind::Heads, file, given.n_heads, self.n_heads)?;
+        self.rope_theta = reconcile(HyperparameterKind::RopeTheta, file, given.rope_theta, self.rope_theta)?;
+        self.norm_eps = reconcile(HyperparameterKind::NormEps, file, given.norm_eps, self.norm_eps)?;
         if let Some(factor) = given.rope_factor {
-            let fact = Fact::RopeFactor;
+            let fact = HyperparameterKind::RopeFactor;
             if self.use_scaled_rope == Some(false) {
                 let found = "`use_scaled_rope` false".to_owned();
                 return Err(Error::Contradiction { fact, given: number_text(factor), file, found });
@@ -154,12 +154,12 @@ impl Params {
     }
 
     /// Returns the facts that this document and the shape of the first layer's `wq` state.
-    pub(crate) fn facts(&self, tensors: &Tensors) -> Facts {
+    pub(crate) fn params_hyperparameters(&self, tensors: &Tensors) -> Facts {
         let dim = tensors.get(META.weight(0, Part::Wq).as_str()).and_then(|wq| wq.shape().get(1).copied());
         let dim = self.dim.or(dim);
         let by_32 = dim.zip(self.n_layers).is_some_and(|size| SCALED_BY_32.contains(&size));
         let factor = || self.rope_scaling_factor.unwrap_or(if by_32 { 32.0 } else { 8.0 });
-        let unused = self.others.keys().filter(|key| !IGNORED.contains(&key.as_str()));
+        let unused = self.others.keys().filter(|key| !IGNORED_KEYS.contains(&key.as_str()));
         let note = |key: &String| Note::UnusedKeys { file: META.file, keys: vec![key.clone()] };
         Facts {
             dim,
@@ -167,7 +167,7 @@ impl Params {
             n_heads: self.n_heads,
             n_kv_heads: self.n_kv_heads,
             head_dim: self.head_dim,
-            hidden: dim.and_then(|dim| self.hidden(dim)),
+            hidden: dim.and_then(|dim| self.feed_forward_size(dim)),
             vocab: self.vocab_size.and_then(|vocab| u64::try_from(vocab).ok()),
             norm_eps: self.norm_eps.unwrap_or(1e-5),
             rope: Rope {
@@ -188,7 +188,7 @@ impl Params {
     }
 
     /// Returns the width of the feed-forward layers.
-    fn hidden(&self, dim: u64) -> Option<u64> {
+    fn feed_forward_size(&self, dim: u64) -> Option<u64> {
         self.hidden_dim.or_else(|| feed_forward_width(dim, self.multiple_of?, self.ffn_dim_multiplier))
     }
 }
@@ -208,8 +208,8 @@ pub(crate) fn feed_forward_width(dim: u64, multiple_of: u64, multiplier: Option<
     hidden.checked_next_multiple_of(multiple_of)
 }
 
-fn wrong(key: &str, found: &impl ToString, expected: impl Into<String>) -> Error {
-    Error::Param {
+fn invalid_param(key: &str, found: &impl ToString, expected: impl Into<String>) -> Error {
+    Error::InvalidParam {
         file: Some(META.file),
         key: key.to_owned(),
         found: found.to_string(),
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     fn hidden(json: &str, dim: u64) -> Option<u64> {
-        Params::from_json(json).expect("right").hidden(dim)
+        Params::from_json(json).expect("right").feed_forward_size(dim)
     }
 
     #[test]

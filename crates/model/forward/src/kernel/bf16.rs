@@ -1,4 +1,4 @@
-//! Products of bfloat16 numbers: of many inputs, rounded to bfloat16 as PyTorch does, with bfloat16 weights. Sums are f32.
+//! Products of bfloat16 weights with many inputs, which are rounded to bfloat16 as in PyTorch. Sums are f32.
 //!
 //! The CPU multiplies pairs of neighbouring columns, so inputs are rearranged in pairs. Subnormal numbers count as 0.
 
@@ -16,26 +16,26 @@ use super::simd::{Simd, Work, to_bf16};
 use super::tiled::{Step, Sums, Tile, Turn};
 use super::x86::{AmxBf16, Avx512, Avx512Bf16, Inputs, Weights};
 
-/// The products of AVX-512.
+/// Products with the bfloat16 instructions of AVX-512.
 #[derive(Clone, Copy)]
 pub(super) struct Pairs(pub(super) Avx512Bf16);
 
-/// The products of AMX.
+/// Products with the bfloat16 instructions of AMX.
 #[derive(Clone, Copy)]
 pub(super) struct Tiles {
     pub(super) amx: AmxBf16,
     pub(super) avx512: Avx512,
 }
 
-/// Inputs that are 0.
+/// Inputs that are all 0.
 const NO_INPUTS: Inputs = Inputs([[[[0; 2]; 16]; 2]; 16]);
 
-/// Columns of a block.
+/// Number of columns of a block.
 const STEP: usize = 32;
 
-/// Rounds up to 16 inputs into vector `vector` of `to`.
+/// Rounds at most 16 inputs to bfloat16, into vector `vector` of `to`.
 fn put_inputs(avx512: Avx512, x: &[&[f32]], vector: usize, to: &mut [Inputs]) {
-    // A pair has the size of a number, so pairs are turned as numbers.
+    // A pair has the size of an f32 number, so pairs are transposed as f32 numbers.
     let read = |x: &[f32]| {
         let mut pairs = [0.0; 16];
         for (pair, x) in pairs.iter_mut().zip(x.chunks(2)) {
@@ -64,23 +64,23 @@ fn put_weights<const R: usize>(bytes: &[u8], row: usize, to: &mut [Weights<R>]) 
     }
 }
 
-/// Products of tiles of `R` rows of weights with 32 inputs, in one of the two ways.
+/// Products of tiles of `R` rows of weights with 32 inputs, by AVX-512 or AMX.
 pub(super) trait Products<const R: usize>: Copy + Send + Sync {
     /// Blocks of columns that are multiplied before the sums go back to memory.
     const STEPS: usize;
-    /// Rows of weights that are multiplied with all inputs before the next ones are read.
+    /// Rows of weights that are multiplied with all inputs before the next rows are read.
     const ROWS: usize;
 
-    /// The instructions for everything else.
+    /// Returns the AVX-512 instructions, for all other operations.
     fn avx512(self) -> Avx512;
-    /// Adds the products of weights and inputs to sums.
+    /// Adds the products of weights and inputs to the sums.
     fn multiply(self, step: Blocks<'_, R>);
 }
 
 /// Weights, inputs and sums in tiles of `R` rows.
 pub(super) type Blocks<'a, const R: usize> = Step<'a, Weights<R>, Inputs, Sums<f32, 16, 2, R>>;
 
-/// Tiles of bfloat16 numbers.
+/// Tiles of bfloat16 weights and inputs.
 #[derive(Clone, Copy)]
 pub(super) struct Bf16Tile<P>(pub(super) P);
 

@@ -1,4 +1,4 @@
-//! Which instructions a product uses.
+//! Choice of the instruction set for a product.
 
 use std::sync::OnceLock;
 
@@ -13,27 +13,27 @@ use super::tiled::Widened;
 use super::x86::{AmxBf16, Avx2, Avx512, Avx512Bf16};
 use super::{Pool, small, tiled, turned};
 
-/// The instructions that products use.
+/// Instruction set that products use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernel {
-    /// What every CPU has.
+    /// Portable code for every CPU.
     Portable,
     /// AVX2, FMA and F16C.
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
     Avx512,
-    /// And its products of bfloat16 numbers, for many inputs.
+    /// AVX-512, and its bfloat16 products for many inputs with bfloat16 weights.
     Avx512Bf16,
     /// AVX-512, and AMX for many inputs with bfloat16 weights.
     AmxBf16,
 }
 
 impl Kernel {
-    /// All of them, the fastest last.
+    /// All kernels, the fastest last.
     pub(crate) const ALL: [Self; 5] =
         [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::AmxBf16];
 
-    /// The fastest that the CPU has.
+    /// Returns the fastest kernel that the CPU has.
     pub(crate) fn best() -> Self {
         static BEST: OnceLock<Kernel> = OnceLock::new();
         *BEST.get_or_init(|| {
@@ -41,7 +41,7 @@ impl Kernel {
         })
     }
 
-    /// The name, for reports.
+    /// Returns the name for reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
@@ -52,7 +52,7 @@ impl Kernel {
         }
     }
 
-    /// Whether the CPU has these instructions.
+    /// Returns true if the CPU has these instructions.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn is_available(self) -> bool {
         match self {
@@ -64,13 +64,13 @@ impl Kernel {
         }
     }
 
-    /// Whether the CPU has these instructions.
+    /// Returns true if the CPU has these instructions.
     #[cfg(not(target_arch = "x86_64"))]
     pub(crate) fn is_available(self) -> bool {
         self == Self::Portable
     }
 
-    /// Computes products in f32, as one piece of work for the threads.
+    /// Computes products in f32, as one batch of work for the threads.
     pub(crate) fn linear(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
         for alike in groups(products) {
             match (self, alike.first().map(|product| product.w.dtype())) {
@@ -84,7 +84,7 @@ impl Kernel {
         }
     }
 
-    /// Computes products in f64, whose results are rounded.
+    /// Computes products in f64 and rounds the results to f32.
     #[expect(clippy::cast_possible_truncation, reason = "sums in f64 are rounded to the nearest f32")]
     fn widened(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
         for Product { w, x, m, bias, y } in products {
@@ -95,7 +95,7 @@ impl Kernel {
         }
     }
 
-    /// Computes products that are alike in f32 with the CPU's vectors.
+    /// Computes products of one group in f32 with the CPU's vector instructions.
     #[cfg(target_arch = "x86_64")]
     fn vectors(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
         let most = products.iter().map(|product| product.m).max().unwrap_or(0);
@@ -124,7 +124,7 @@ impl Kernel {
     /// Computes products in f64.
     pub(crate) fn linear_f64(self, pool: &Pool, products: Vec<Product<'_, f64>>) {
         for alike in groups(products) {
-            // Only a f64 model with some narrower weights has other products than of f64 weights.
+            // Only an f64 model with some narrower weights has products of weights that are not f64.
             match alike.first().map(|product| product.w.dtype()) {
                 Some(Dtype::BFloat16) => few::<Bf16, 16>(pool, alike),
                 Some(Dtype::Float16) => few::<F16, 16>(pool, alike),
@@ -144,7 +144,7 @@ impl Kernel {
     }
 }
 
-/// Computes products in f64 as some of few inputs.
+/// Computes products in f64 in batches of few inputs.
 fn few<D: Send + Sync, const B: usize>(pool: &Pool, products: Vec<Product<'_, f64>>)
 where
     Portable: Load<D, f64, 8, B>,
@@ -156,7 +156,7 @@ where
     small::linear::<D, _, _, 8, B>(Portable, pool, parts.collect());
 }
 
-/// The products that are not empty, those together that are computed in the same way.
+/// Groups the products that are not empty by dtype, storage order, and few or many inputs.
 fn groups<T: Number>(mut products: Vec<Product<'_, T>>) -> Vec<Vec<Product<'_, T>>> {
     let mut groups: Vec<Vec<_>> = Vec::new();
     products.retain_mut(|product| !product.is_empty());
@@ -173,7 +173,7 @@ fn groups<T: Number>(mut products: Vec<Product<'_, T>>) -> Vec<Vec<Product<'_, T
     groups
 }
 
-/// Computes products with what every CPU has.
+/// Computes products with portable code.
 fn portable(pool: &Pool, products: Vec<Product<'_, f32>>) {
     any_dtype::<_, 1, 4>(Portable, pool, products);
 }

@@ -1,4 +1,4 @@
-//! Loops that are compiled once for each kind of instructions, besides the products with weights.
+//! Vector loops, other than the products with weights, which are compiled once for each instruction set.
 
 use std::marker::PhantomData;
 
@@ -7,10 +7,10 @@ use super::simd::{Portable, Simd, Work};
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Avx512};
 
-/// Loops over numbers.
+/// Vector loops over numbers of type `T`.
 pub(crate) trait Loops<T> {
-    /// Runs them with vectors of `N` numbers. Implementations are `#[inline(always)]`, and so is what they call, so that they
-    /// become part of a function for the CPU's instructions.
+    /// Runs the loops with vectors of `N` numbers. Implementations and the functions they call are `#[inline(always)]`,
+    /// so that they become part of a function for the CPU's instructions.
     fn run<S: Simd<T, N>, const N: usize>(self, simd: S);
 }
 
@@ -55,12 +55,12 @@ where
     Simd::<T, N>::run(Portable, Compiled(loops, PhantomData));
 }
 
-/// Runs loops that are part of others as a function of their own, which is compiled once for all its callers.
+/// Runs loops nested in other loops as a function of their own, which is compiled once for all its callers.
 pub(crate) fn run_part<T, const N: usize, S: Simd<T, N>>(simd: S, loops: impl Loops<T>) {
     simd.run(Compiled(loops, PhantomData));
 }
 
-/// Loops as work of the kernels.
+/// Adapter from [`Loops`] to [`Work`].
 struct Compiled<T, const N: usize, L>(L, PhantomData<T>);
 
 impl<T, const N: usize, S: Simd<T, N>, L: Loops<T>> Work<S> for Compiled<T, N, L> {

@@ -1,4 +1,4 @@
-//! A matrix of weights whose bytes are known to be there.
+//! Weight matrices, mapped from the file or copied to memory.
 
 use std::ops::Range;
 
@@ -7,30 +7,31 @@ use tensor::{Dtype, Storage, Tensor};
 
 use crate::{Error, Result};
 
-/// A matrix of weights [rows, cols], little-endian, at any alignment.
+/// Weight matrix [rows, cols], little-endian, at any alignment.
 ///
-/// The bytes are those of the file where it has them in C order, or by columns. Others are copied once.
+/// The bytes stay in the file if it has them in row-major or column-major order. Matrices in any other order are copied
+/// once.
 #[derive(Clone, Debug)]
 pub(crate) struct Matrix {
     rows: usize,
     cols: usize,
-    /// Whether it is stored by columns, so that a line of the file is a column.
+    /// True if the matrix is stored in column-major order, so that a line of the file is a column.
     is_turned: bool,
     line_bytes: usize,
     dtype: Dtype,
     bytes: Bytes,
 }
 
-/// Where the bytes are.
+/// Location of the bytes of a matrix.
 #[derive(Clone, Debug)]
 enum Bytes {
-    /// A range of what is mapped. It is kept because finding it takes longer than reading a row.
+    /// Range of a mapped storage, in bytes. It is kept because finding it takes longer than reading a row.
     Mapped(Storage, Range<usize>),
     Copied(std::sync::Arc<[u8]>),
 }
 
 impl Matrix {
-    /// The matrix of a tensor with two dimensions.
+    /// Creates the matrix of a tensor with two dimensions.
     ///
     /// # Errors
     /// When the tensor does not have two dimensions, products are not defined for its dtype, or it cannot be read.
@@ -59,7 +60,8 @@ impl Matrix {
         Ok(Self { rows, cols, is_turned: false, line_bytes, dtype, bytes })
     }
 
-    /// The matrix of a tensor that its file has by columns, which products alone can read in place.
+    /// Creates the matrix of a tensor that its file has in column-major order, which only products can read in place;
+    /// `None` for other tensors.
     pub(crate) fn turned(tensor: &Tensor) -> Option<Self> {
         let &[_, _] = tensor.shape() else { return None };
         let turned = tensor.transpose(0, 1)?;
@@ -70,37 +72,37 @@ impl Matrix {
         Some(Self { rows: stored.cols, cols: stored.rows, is_turned: true, ..stored })
     }
 
-    /// The number of rows, which is the number of outputs of the product.
+    /// Returns the number of rows, which is the number of outputs of the product.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The number of columns, which is the number of inputs of the product.
+    /// Returns the number of columns, which is the number of inputs of the product.
     pub(crate) fn cols(&self) -> usize {
         self.cols
     }
 
-    /// The dtype of the weights.
+    /// Returns the dtype of the weights.
     pub(crate) fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    /// Bytes of an element.
+    /// Returns the size of an element in bytes.
     pub(super) fn element_bytes(&self) -> usize {
         usize::try_from(self.dtype.size()).unwrap_or(1)
     }
 
-    /// Whether it is stored by columns, so that a line is a column and not a row.
+    /// Returns true if the matrix is stored in column-major order, so that a line is a column and not a row.
     pub(super) fn is_turned(&self) -> bool {
         self.is_turned
     }
 
-    /// Bytes of a line.
+    /// Returns the size of a line in bytes.
     pub(super) fn line_bytes(&self) -> usize {
         self.line_bytes
     }
 
-    /// The bytes of line `number`.
+    /// Returns the bytes of line `number`.
     ///
     /// # Panics
     /// When there is no such line.
@@ -109,7 +111,7 @@ impl Matrix {
         line
     }
 
-    /// The bytes of line `number` and of all lines after it.
+    /// Returns the bytes of line `number` and of all lines after it.
     ///
     /// # Panics
     /// When there is no such line.
@@ -119,7 +121,7 @@ impl Matrix {
         lines
     }
 
-    /// The elements line by line, little-endian: rows × cols × the dtype's size in bytes.
+    /// Returns the elements line by line, little-endian: rows × cols × the dtype's size in bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Mapped(storage, range) => {

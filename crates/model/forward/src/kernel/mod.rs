@@ -1,7 +1,8 @@
-//! Matrix products: activations times a matrix of weights, transposed, as PyTorch's `torch.nn.functional.linear` defines them.
+//! Matrix products: activations times a matrix of weights, transposed, as PyTorch's `torch.nn.functional.linear`
+//! defines them.
 //!
-//! Weights are read in place, in any dtype, and sums are f32 (f64 in [`linear_f64`]). The result of a product does not depend
-//! on the number of threads.
+//! Weights are read in place, in any dtype, and sums are f32 (f64 in [`linear_f64`]). The result of a product does not
+//! depend on the number of threads.
 
 #[cfg(target_arch = "x86_64")]
 mod bf16;
@@ -28,17 +29,17 @@ pub(crate) use simd::Simd;
 #[cfg(test)]
 pub(crate) use simd::to_bf16;
 
-/// The name of the instructions that products use on this CPU.
+/// Returns the name of the instructions that products use on this CPU.
 pub(crate) fn name() -> &'static str {
     Kernel::best().name()
 }
 
-/// Computes products in f32 as one piece of work: threads take parts of any of them.
+/// Computes products in f32 as one batch of work: threads take parts of any of them.
 pub(crate) fn linear(pool: &Pool, products: Vec<Product<'_, f32>>) {
     Kernel::best().linear(pool, products);
 }
 
-/// The same in f64.
+/// Computes products in f64 as one batch of work.
 pub(crate) fn linear_f64(pool: &Pool, products: Vec<Product<'_, f64>>) {
     Kernel::best().linear_f64(pool, products);
 }

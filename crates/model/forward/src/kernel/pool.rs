@@ -1,7 +1,7 @@
-//! The threads that share a product.
+//! Thread pool that shares the work of products.
 //!
-//! A pass has many short pieces of shared work. Waking a thread that sleeps takes as long as some of them, so during a pass
-//! the threads stay awake.
+//! A forward pass has many short pieces of shared work. Waking a sleeping thread takes as long as some of them, so the
+//! threads stay awake during a pass.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,21 +11,21 @@ use rayon::{ThreadPool, ThreadPoolBuilder, Yield};
 
 use crate::{Error, Result};
 
-/// Threads that wait for work.
+/// Pool of threads that share the work of a forward pass.
 #[derive(Debug)]
 pub(crate) struct Pool {
     threads: ThreadPool,
-    /// For each thread, whether it runs what [`Pool::run`] was given.
+    /// For each thread, true while it runs the work of a call of [`Pool::run`].
     leads: Arc<[AtomicBool]>,
-    /// Whether there is a processor for each thread.
+    /// True if there is a processor for each thread.
     fits: bool,
 }
 
-/// How often a thread without work looks for some before it lets others have its processor.
+/// Number of times a thread without work looks for some before it yields its processor.
 const LOOKS: u32 = 64;
 
 impl Pool {
-    /// A pool of this many threads, or of as many as the machine runs at once.
+    /// Creates a pool of this many threads, or of as many as the machine runs at once.
     ///
     /// # Errors
     /// When the system does not start the threads.
@@ -41,13 +41,13 @@ impl Pool {
         Ok(Self { threads, leads, fits: count <= available })
     }
 
-    /// The number of threads.
+    /// Returns the number of threads.
     pub(crate) fn threads(&self) -> usize {
         self.threads.current_num_threads()
     }
 
-    /// Runs `work` on a thread of the pool, and keeps the others awake meanwhile. Work that uses the pool many times runs
-    /// faster inside of this, because handing each part to the pool from outside wakes a thread.
+    /// Runs `work` on a thread of the pool, and keeps the other threads awake meanwhile. Work that uses the pool many
+    /// times runs faster inside of this call, because handing each part to the pool from outside wakes a thread.
     pub(crate) fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         self.threads.install(|| {
             let _awake = Awake::new(self);
@@ -55,7 +55,7 @@ impl Pool {
         })
     }
 
-    /// Calls `work` with each job, on all threads. A thread that has finished one takes another.
+    /// Calls `work` with each job, on all threads. A thread that has finished a job takes another.
     pub(crate) fn for_each<I>(&self, jobs: I, work: impl Fn(I::Item) + Send + Sync)
     where
         I: IntoIterator<IntoIter: Send, Item: Send>,
@@ -73,14 +73,15 @@ impl Pool {
         });
     }
 
-    /// Calls `work` on all threads. It is not generic, so that rayon is not compiled again for each kind of work.
+    /// Calls `work` on all threads. The method is not generic, so that rayon is not compiled again for each kind of
+    /// work.
     fn share(&self, work: &(dyn Fn() + Sync)) {
         let busy = AtomicUsize::new(0);
         let each = || {
             busy.fetch_add(1, Ordering::Relaxed);
             work();
             busy.fetch_sub(1, Ordering::Release);
-            // The others have little left to do: less than falling asleep and waking up takes.
+            // The other threads finish in less time than falling asleep and waking up takes.
             for _ in 0..LOOKS {
                 if busy.load(Ordering::Acquire) == 0 {
                     break;
@@ -93,23 +94,23 @@ impl Pool {
     }
 }
 
-/// Keeps the threads of a pool awake until it is dropped.
+/// Guard that keeps the threads of a pool awake until it is dropped.
 struct Awake {
     is_over: Arc<AtomicBool>,
     leads: Arc<[AtomicBool]>,
-    /// The thread that this was made on, and whether it led before.
+    /// Number of the thread that created the guard, and its value in `leads` before.
     leader: Option<(usize, bool)>,
 }
 
 impl Awake {
-    /// From a thread of the pool.
+    /// Creates the guard, on a thread of the pool.
     fn new(pool: &Pool) -> Self {
         let (is_over, leads) = (Arc::new(AtomicBool::new(false)), Arc::clone(&pool.leads));
         let leader = pool.threads.current_thread_index().and_then(|number| {
             let led = leads.get(number)?.swap(true, Ordering::Relaxed);
             Some((number, led))
         });
-        // Where threads wait for processors, one that is awake without work would only be in the way.
+        // If there are fewer processors than threads, a thread that is awake without work would be in the way.
         let count = if pool.fits { pool.threads() } else { 1 };
         for _ in 1..count {
             let (is_over, leads) = (Arc::clone(&is_over), Arc::clone(&leads));
@@ -130,8 +131,8 @@ impl Drop for Awake {
     }
 }
 
-/// Does the pool's work as it comes, until the pass is over. A thread that leads a pass does not, because that would have to
-/// wait for this one, and two passes would wait for each other.
+/// Runs the pool's work as it comes, until the pass is over. A thread that leads a pass returns at once, because its
+/// pass would have to wait for this one, and two passes would wait for each other.
 fn stay_awake(is_over: &AtomicBool, leads: &[AtomicBool]) {
     let leads = rayon::current_thread_index().and_then(|number| leads.get(number));
     if leads.is_none_or(|leads| leads.load(Ordering::Relaxed)) {
@@ -151,8 +152,8 @@ fn stay_awake(is_over: &AtomicBool, leads: &[AtomicBool]) {
     }
 }
 
-/// Cuts rows of `width` elements into columns of `size`, from left to right: the first element's position in its row, and the
-/// part of each row.
+/// Cuts rows of `width` elements into columns of `size` elements, from left to right. Returns for each column the
+/// position of its first element in a row, and its part of each row.
 pub(crate) fn columns<T>(elements: &mut [T], width: usize, size: usize) -> Vec<(usize, Vec<&mut [T]>)> {
     let (width, size) = (width.max(1), size.max(1));
     let rows = elements.len().checked_div(width).unwrap_or(0);

@@ -1,9 +1,9 @@
-//! Loads bytes into the CPU's cache before they are needed.
+//! Prefetching of bytes into the CPU's cache.
 
 #![expect(clippy::inline_always, reason = "it becomes one instruction")]
 
-/// Tells the CPU to load the byte `ahead` bytes after the first of these into its cache, with its neighbours, because it is
-/// needed soon. The CPU ignores an address that is not mapped.
+/// Prefetches the byte `ahead` bytes after the first of `bytes`, with its neighbours, into the CPU's cache. The CPU
+/// ignores an address that is not mapped.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], ahead: usize) {
     #[cfg(target_arch = "x86_64")]

@@ -1,11 +1,11 @@
-//! What a product takes.
+//! Operands of a matrix product.
 
 use super::Matrix;
 
 /// Largest number of inputs whose products are computed while each row of weights is read once (`small.rs`).
 pub(super) const FEW_INPUTS_MAX: usize = 8;
 
-/// `y[m, rows] = x[m, cols] · Wᵀ + bias`, all in C order.
+/// Matrix product `y[m, rows] = x[m, cols] · Wᵀ + bias`, all in C order.
 pub(crate) struct Product<'a, T> {
     pub(super) w: &'a Matrix,
     pub(super) x: &'a [T],
@@ -15,7 +15,7 @@ pub(crate) struct Product<'a, T> {
 }
 
 impl<'a, T: Number> Product<'a, T> {
-    /// A product of these.
+    /// Creates a product of `m` inputs with a weight matrix.
     ///
     /// # Panics
     /// When the length of `x`, `y` or `bias` is not the one that `m` and the matrix imply.
@@ -26,19 +26,19 @@ impl<'a, T: Number> Product<'a, T> {
         Self { w, x, m, bias, y }
     }
 
-    /// Whether there are so many inputs that weights are widened into a buffer.
+    /// Returns true if there are so many inputs that weights are widened into a buffer.
     pub(super) fn is_many(&self) -> bool {
         self.m > FEW_INPUTS_MAX
     }
 
-    /// The product, which is not empty, as several of at most `most` inputs.
+    /// Splits the product, which is not empty, into products of at most `most` inputs.
     pub(super) fn parts(self, most: usize) -> impl Iterator<Item = Self> {
         let Self { w, x, bias, y, .. } = self;
         let parts = x.chunks(w.cols() * most).zip(y.chunks_mut(w.rows() * most));
         parts.map(move |(x, y)| Self { w, x, m: x.len() / w.cols(), bias, y })
     }
 
-    /// Whether nothing is multiplied, because a length is 0. Then the outputs are the bias.
+    /// Returns true if nothing is multiplied because a length is 0. The outputs are then set to the bias.
     pub(super) fn is_empty(&mut self) -> bool {
         let is_empty = self.y.is_empty() || self.x.is_empty();
         if is_empty {
@@ -51,7 +51,7 @@ impl<'a, T: Number> Product<'a, T> {
     }
 }
 
-/// A number that products are computed in.
+/// Number type that products are computed in.
 pub(crate) trait Number:
     Copy + Default + Send + Sync + std::ops::Add<Output = Self> + 'static
 {

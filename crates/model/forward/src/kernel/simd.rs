@@ -1,4 +1,4 @@
-//! What products need of a vector, and the implementation for any CPU, with arrays.
+//! Vector operations of products, and their implementation for any CPU, with arrays.
 //!
 //! Facts: IEEE 754-2019 for float16; bfloat16 is the upper half of a float32, and PyTorch rounds to it to nearest even
 //! (`c10/util/BFloat16.h`).
@@ -11,52 +11,53 @@
 
 /// Work on vectors, which [`Simd::run`] compiles for the instructions of `S`.
 pub(crate) trait Work<S> {
-    /// What the work returns.
+    /// Result of the work.
     type Output;
 
-    /// Does the work. Implementations are `#[inline(always)]`, so that they become part of a function for these instructions.
+    /// Runs the work. Implementations are `#[inline(always)]`, so that they become part of a function for these
+    /// instructions.
     fn run(self, simd: S) -> Self::Output;
 }
 
-/// What a vector of `N` numbers can do.
+/// Operations on vectors of `N` numbers.
 pub(crate) trait Simd<T, const N: usize>: Copy + Send + Sync + 'static {
-    /// The vector.
+    /// Vector of `N` numbers.
     type Vector: Copy;
 
-    /// Does the work with these instructions.
+    /// Runs the work with these instructions.
     fn run<W: Work<Self>>(self, work: W) -> W::Output;
-    /// All elements equal.
+    /// Returns a vector of equal elements.
     fn splat(self, value: T) -> Self::Vector;
-    /// The elements of an array.
+    /// Loads a vector from an array.
     fn load(self, array: &[T; N]) -> Self::Vector;
-    /// The elements as an array.
+    /// Stores a vector to an array.
     fn store(self, vector: Self::Vector) -> [T; N];
-    /// `a * b + c`, rounded once where the CPU can.
+    /// Returns `a * b + c`, rounded once if the CPU can.
     fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
-    /// The transposed matrix.
+    /// Transposes a matrix in place.
     fn transpose(self, matrix: &mut [[T; N]; N]);
 }
 
-/// How `N` weights of dtype `D` that are `B` bytes become a vector.
+/// Conversion of `N` weights of dtype `D`, `B` bytes, to a vector.
 pub(super) trait Load<D, T, const N: usize, const B: usize>: Simd<T, N> {
-    /// The weights, widened.
+    /// Loads weights and widens them.
     fn load_weights(self, bytes: &[u8; B]) -> Self::Vector;
 }
 
-/// The dtype float64.
+/// Marker for the dtype float64.
 #[derive(Clone, Copy)]
 pub(super) struct F64;
-/// The dtype float32.
+/// Marker for the dtype float32.
 #[derive(Clone, Copy)]
 pub(super) struct F32;
-/// The dtype bfloat16.
+/// Marker for the dtype bfloat16.
 #[derive(Clone, Copy)]
 pub(super) struct Bf16;
-/// The dtype float16.
+/// Marker for the dtype float16.
 #[derive(Clone, Copy)]
 pub(super) struct F16;
 
-/// What every CPU has; the compiler makes vectors of the arrays as far as it can.
+/// Portable instruction set of every CPU; the compiler makes vectors of the arrays as far as it can.
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
@@ -100,7 +101,7 @@ macro_rules! portable {
 portable!(f32, 16);
 portable!(f64, 8);
 
-/// Exchanges rows and columns.
+/// Exchanges rows and columns of a matrix.
 #[inline(always)]
 pub(super) fn transpose<T: Copy, const N: usize>(matrix: &mut [[T; N]; N]) {
     let before = *matrix;
@@ -109,7 +110,7 @@ pub(super) fn transpose<T: Copy, const N: usize>(matrix: &mut [[T; N]; N]) {
     }
 }
 
-/// The elements of `B / S` numbers of `S` bytes each.
+/// Reads `B / S` numbers of `S` bytes each.
 #[inline(always)]
 fn elements<T, const S: usize, const N: usize, const B: usize>(
     bytes: &[u8; B],
@@ -168,13 +169,13 @@ impl Load<F16, f64, 8, 16> for Portable {
     }
 }
 
-/// The f32 that is equal to a bfloat16.
+/// Converts a bfloat16 to the equal f32.
 #[inline(always)]
 pub(super) fn from_bf16(bytes: [u8; 2]) -> f32 {
     f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
 }
 
-/// The f32 that is equal to a float16.
+/// Converts a float16 to the equal f32.
 #[inline(always)]
 pub(super) fn from_f16(bytes: [u8; 2]) -> f32 {
     let bits = u32::from(u16::from_le_bytes(bytes));
@@ -185,12 +186,12 @@ pub(super) fn from_f16(bytes: [u8; 2]) -> f32 {
     if magnitude >= 0x7c00 { not_finite } else { finite }
 }
 
-/// The bfloat16 nearest to a number, the even one of two.
+/// Rounds a number to the nearest bfloat16, from halfway to the even one.
 #[inline(always)]
 pub(crate) fn to_bf16(value: f32) -> u16 {
     let bits = value.to_bits();
     let rounded = bits.wrapping_add(0x7fff).wrapping_add((bits >> 16) & 1);
-    // A payload of a NaN in the lower half would be lost, and what is left could be an infinity.
+    // The payload of a NaN in the lower half would be lost, and the rest could be an infinity.
     let kept = if value.is_nan() { bits | 0x40_0000 } else { rounded };
     (kept >> 16) as u16
 }

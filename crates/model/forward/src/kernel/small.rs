@@ -22,24 +22,25 @@ use super::prefetch::prefetch;
 use super::product::{FEW_INPUTS_MAX, Number, Product};
 use super::simd::{Load, Work};
 
-/// About how many bytes of rows a thread takes at a time, at least and at most. Where it starts anew, the memory is slow at
-/// first.
+/// Approximate bytes of rows that a thread takes at a time, at least and at most. Memory is slow at first where a
+/// thread starts anew.
 const CHUNK: RangeInclusive<usize> = 1 << 16..=1 << 22;
 
-/// Rows and inputs whose sums are computed together, so that they share what is loaded.
+/// Rows and inputs whose sums are computed together, so that they share loaded numbers.
 const ROWS: usize = 4;
 const INPUTS: usize = 4;
 
-/// Sums of one row with one input, so that an addition need not wait for the one before it.
+/// Number of partial sums of one row with one input, so that an addition need not wait for the previous one.
 const SUMS: usize = 4;
 
-/// Bytes that the CPU reads from memory at a time.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// How many bytes ahead of their use weights are read from memory.
+/// Prefetch distance in bytes.
 const AHEAD: usize = 4096;
 
-/// `y[m, rows] = x[m, cols] · Wᵀ + bias` of each product, for weights of dtype `D`, of which `B` bytes are `N` numbers.
+/// Computes `y[m, rows] = x[m, cols] · Wᵀ + bias` of each product, for weights of dtype `D`, of which `B` bytes are `N`
+/// numbers.
 pub(super) fn linear<D, T, S, const N: usize, const B: usize>(
     simd: S,
     pool: &Pool,
@@ -63,17 +64,17 @@ pub(super) fn linear<D, T, S, const N: usize, const B: usize>(
     });
 }
 
-/// What all parts of a product have in common.
+/// Operands that all parts of a product share.
 struct Shared<'a, T: Number, const N: usize> {
     w: &'a Matrix,
     inputs: Inputs<'a, T, N>,
     bias: Option<&'a [T]>,
 }
 
-/// Inputs in whole vectors; zeros fill the last one of each.
+/// Inputs in whole vectors; zeros fill the last vector of each input.
 struct Inputs<'a, T: Number, const N: usize> {
     vectors: Cow<'a, [[T; N]]>,
-    /// Vectors of each input.
+    /// Number of vectors of each input.
     each: usize,
 }
 
@@ -109,23 +110,23 @@ impl<'a, T: Number, const N: usize> Inputs<'a, T, N> {
     }
 }
 
-/// The part of a product that one thread takes: some rows of weights, all inputs.
+/// Part of a product that one thread takes: some rows of weights, all inputs.
 struct Part<'a, 'y, T: Number, const N: usize> {
     shared: &'a Shared<'a, T, N>,
-    /// The first row.
+    /// Index of the first row.
     first: usize,
-    /// The sums of each input with these rows; empty for inputs that there are not.
+    /// Outputs of each input for these rows; empty after the last input.
     y: [&'y mut [T]; FEW_INPUTS_MAX],
 }
 
 impl<'a, 'y, T: Number, const N: usize> Part<'a, 'y, T, N> {
-    /// A whole product.
+    /// Creates the part that is a whole product.
     fn whole(shared: &'a Shared<'a, T, N>, y: &'y mut [T]) -> Self {
         let mut all = y.chunks_exact_mut(shared.w.rows());
         Self { shared, first: 0, y: std::array::from_fn(|_| all.next().unwrap_or_default()) }
     }
 
-    /// Cuts off the first rows.
+    /// Cuts off the first rows, and returns them.
     fn cut(&mut self, rows: usize) -> Self {
         let rows = rows.min(self.y[0].len());
         let y = self.y.each_mut().map(|rest| {
@@ -140,11 +141,11 @@ impl<'a, 'y, T: Number, const N: usize> Part<'a, 'y, T, N> {
     }
 }
 
-/// The parts of products, in the order of the rows: large ones first, so that threads start anew seldom, then smaller and
-/// smaller ones, so that they finish together.
+/// Iterator over the parts of products, in the order of the rows: large ones first, so that threads start anew seldom,
+/// then smaller and smaller ones, so that they finish together.
 struct Parts<'a, 'y, T: Number, I, const N: usize> {
     wholes: I,
-    /// The rest of the product that parts are cut off.
+    /// Rest of the product that parts are cut off.
     current: Option<Part<'a, 'y, T, N>>,
     /// Bytes of all rows that are left.
     left: usize,
@@ -171,10 +172,10 @@ where
     }
 }
 
-/// A part with the dtype of its weights.
+/// Part of a product, with the dtype of its weights.
 struct Few<'a, 'y, D, T: Number, const N: usize, const B: usize> {
     shared: &'a Shared<'a, T, N>,
-    /// The weights from the first row on.
+    /// Bytes of the weights from the first row on.
     lines: &'a [u8],
     first: usize,
     y: [&'y mut [T]; FEW_INPUTS_MAX],
@@ -208,15 +209,15 @@ impl<D, T: Number, S: Load<D, T, N, B>, const N: usize, const B: usize> Work<S> 
 }
 
 impl<'a, D, T: Number, const N: usize, const B: usize> Few<'a, '_, D, T, N, B> {
-    /// The bytes of row `at` of these.
+    /// Returns the bytes of row `at` of this part.
     #[inline(always)]
     fn line(&self, at: usize) -> &'a [u8] {
         let size = self.shared.w.line_bytes();
         &self.lines[at * size..][..size]
     }
 
-    /// Computes the sum of row `at` of these with an input. The bytes of the row are read in their order: the memory is faster
-    /// then than with several rows at once.
+    /// Computes the sum of row `at` of this part with an input. The bytes of the row are read in order: memory is
+    /// faster then than with several rows at once.
     #[inline(always)]
     fn sum<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
         let Shared { inputs, bias, .. } = self.shared;
@@ -245,7 +246,7 @@ impl<'a, D, T: Number, const N: usize, const B: usize> Few<'a, '_, D, T, N, B> {
         self.y[input][at] = sum;
     }
 
-    /// Computes the sums of `ROWS` rows from row `at` of these on with `INPUTS` inputs from `input` on.
+    /// Computes the sums of `ROWS` rows from row `at` of this part on with `INPUTS` inputs from `input` on.
     #[inline(always)]
     fn sums<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
         const R: usize = ROWS;
@@ -286,7 +287,7 @@ impl<'a, D, T: Number, const N: usize, const B: usize> Few<'a, '_, D, T, N, B> {
     }
 }
 
-/// The sum of the elements, in pairs.
+/// Returns the sum of the elements, added in pairs.
 #[inline(always)]
 fn total<T: Number, const N: usize>(elements: [T; N]) -> T {
     let (mut elements, mut half) = (elements, N / 2);

@@ -1,7 +1,7 @@
-//! Products of every kernel that this CPU has, against sums in f64.
+//! Tests of every kernel that this CPU has, against sums in f64.
 //!
-//! The bound of an error is that of any order of a sum (Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1)
-//! and, where inputs are rounded to bfloat16, the error of that.
+//! The error bound holds for any order of a sum (Higham, "Accuracy and Stability of Numerical Algorithms", section
+//! 3.1), plus the rounding error if inputs are rounded to bfloat16.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::kernel::{self, Kernel, Matrix, Pool, Product};
 
 const DTYPES: [Dtype; 4] = [Dtype::Float64, Dtype::Float32, Dtype::BFloat16, Dtype::Float16];
 
-/// Numbers that look random, between -1 and 1.
+/// Returns pseudorandom numbers between -1 and 1.
 fn numbers(count: usize, seed: u32) -> impl Iterator<Item = f32> {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
     (0..count).map(move |_| {
@@ -26,13 +26,13 @@ fn numbers(count: usize, seed: u32) -> impl Iterator<Item = f32> {
     })
 }
 
-/// The nearest number of a dtype, little-endian.
+/// Encodes a number in a dtype, little-endian.
 fn encoded(dtype: Dtype, value: f32) -> Vec<u8> {
     let bits = value.to_bits();
     match dtype {
         Dtype::Float64 => f64::from(value).to_le_bytes().into(),
         Dtype::Float32 => value.to_le_bytes().into(),
-        // Cut off, not rounded: which number it is does not matter.
+        // Truncated, not rounded: the test needs any number of the dtype.
         Dtype::BFloat16 => bits.to_le_bytes()[2..].into(),
         _ => {
             let magnitude = (bits & 0x7fff_ffff).saturating_sub(112 << 23) >> 13;
@@ -42,7 +42,7 @@ fn encoded(dtype: Dtype, value: f32) -> Vec<u8> {
     }
 }
 
-/// The number that the bytes are.
+/// Decodes a number of a dtype.
 fn decoded(dtype: Dtype, bytes: &[u8]) -> f64 {
     match (dtype, bytes) {
         (Dtype::Float64, _) => f64::from_le_bytes(bytes.try_into().expect("8 bytes")),
@@ -63,7 +63,8 @@ fn decoded(dtype: Dtype, bytes: &[u8]) -> f64 {
     }
 }
 
-/// A matrix of these numbers, and the numbers as the dtype has them. The first byte is at an odd address.
+/// Creates a matrix of these numbers, whose first byte is at an odd address. Returns also the numbers as the dtype has
+/// them.
 fn matrix(dtype: Dtype, rows: usize, cols: usize, values: impl Iterator<Item = f32>) -> (Matrix, Vec<f64>) {
     let (tensor, numbers) = tensor(dtype, rows, cols, values);
     (Matrix::new(&tensor).expect("a matrix"), numbers)
@@ -89,7 +90,7 @@ fn compare(dtype: Dtype, rows: usize, cols: usize, m: usize, bias: bool, seed: u
     compare_of(&w, &weights, m, bias, seed);
 }
 
-/// Compares the products of a matrix of these numbers.
+/// Compares the products of a matrix, whose numbers are `weights`, with sums in f64.
 fn compare_of(w: &Matrix, weights: &[f64], m: usize, bias: bool, seed: u32) {
     let (dtype, rows, cols) = (w.dtype(), w.rows(), w.cols());
     let x: Vec<f32> = numbers(m * cols, seed + 1).collect();
@@ -121,7 +122,7 @@ fn compare_of(w: &Matrix, weights: &[f64], m: usize, bias: bool, seed: u32) {
     }
 }
 
-/// The kernels that this CPU has; the others are named.
+/// Returns the kernels that this CPU has, and prints the names of the others.
 #[expect(clippy::print_stderr, reason = "a test says what it skips")]
 fn available() -> impl Iterator<Item = Kernel> {
     Kernel::ALL.into_iter().filter(|kernel| {
@@ -175,7 +176,7 @@ fn matrices_by_columns() {
             let weights: Vec<f64> =
                 (0..rows * cols).map(|at| columns[at % cols * rows + at / cols]).collect();
             let w = Matrix::turned(&turned).unwrap_or_else(|| {
-                // One row is in C order, too.
+                // A matrix of one row is in C order, too.
                 assert_eq!(rows, 1);
                 Matrix::new(&turned).expect("a matrix")
             });
@@ -298,7 +299,7 @@ fn numbers_that_are_not_finite() {
 
 #[test]
 fn subnormal_weights() {
-    // Of float16: 2^-24, which is not subnormal in f32. Of the others: the smallest, times 2^127.
+    // float16: 2^-24, which is not subnormal in f32. Other dtypes: the smallest number, times 2^127.
     let pool = Pool::new(Some(2)).expect("two threads");
     for (dtype, least) in [
         (Dtype::Float32, 2_f64.powi(-149)),
@@ -313,7 +314,7 @@ fn subnormal_weights() {
             let w = Matrix::new(&tensor).expect("a matrix");
             let (x, mut y) = (vec![2_f32.powi(127); m], vec![f32::NAN; m]);
             kernel.linear(&pool, vec![Product::new(&w, &x, m, None, &mut y)]);
-            // Products of bfloat16 numbers take a subnormal one for 0, as Intel documents.
+            // Products of bfloat16 numbers treat a subnormal one as 0, as Intel documents.
             let flushes =
                 dtype == Dtype::BFloat16 && m > 8 && matches!(kernel, Kernel::AmxBf16 | Kernel::Avx512Bf16);
             let expected = if flushes { 0.0 } else { least * 2_f64.powi(127) };
@@ -328,7 +329,7 @@ fn subnormal_weights() {
 
 #[test]
 fn rounding_to_bfloat16() {
-    // x, and what PyTorch 2.15 says for torch.tensor(x).to(torch.bfloat16).view(torch.uint16).
+    // x, and torch.tensor(x).to(torch.bfloat16).view(torch.uint16) of PyTorch 2.15.
     let rows = [
         (0x3f80_8000, 0x3f80),
         (0x3f81_8000, 0x3f82),

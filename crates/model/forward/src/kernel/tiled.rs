@@ -1,5 +1,5 @@
-//! Products of many inputs: blocks of weights are widened into a buffer that the second cache holds, and each is multiplied with
-//! all inputs before the next one is read.
+//! Products of many inputs: blocks of weights are widened into a buffer that fits in the L2 cache, and each block is
+//! multiplied with all inputs before the next block is read.
 //!
 //! The outputs are computed transposed: vectors go along the inputs, which are rearranged once for each product, so that
 //! weights can be widened row by row as they are.
@@ -25,58 +25,58 @@ use super::prefetch::prefetch;
 use super::product::{Number, Product};
 use super::simd::{Load, Simd, Work};
 
-/// How products of a tile of `R` rows of weights with `V` vectors of `N` inputs are computed.
+/// Computation of the products of a tile of `R` rows of weights with `V` vectors of `N` inputs.
 pub(super) trait Tile<T: Number, const N: usize, const V: usize, const R: usize>:
     Copy + Send + Sync
 {
-    /// The instructions for everything else.
+    /// Instruction set for all other operations.
     type Simd: Simd<T, N>;
-    /// Some columns of the `R` rows of weights.
+    /// Block of `STEP` columns of `R` rows of weights.
     type Weights: Copy + Send + Sync;
-    /// The same columns of the inputs.
+    /// Block of the same columns of the inputs.
     type Inputs: Copy + Send + Sync;
 
-    /// Columns in a `Weights` and in an `Inputs`.
+    /// Number of columns in a `Weights` and in an `Inputs`.
     const STEP: usize;
-    /// How many of them are multiplied before the sums go back to memory.
+    /// Number of blocks that are multiplied before the sums go back to memory.
     const STEPS: usize;
-    /// Rows of weights that are multiplied with all inputs before the next ones are read: the second cache holds them, the inputs
-    /// of as many columns, and the sums.
+    /// Rows of weights that are multiplied with all inputs before the next rows are read: the L2 cache holds them, as
+    /// many columns of the inputs, and the sums.
     const ROWS: usize;
 
-    /// The instructions for everything else.
+    /// Returns the instruction set for all other operations.
     fn simd(self) -> Self::Simd;
-    /// Weights that are 0.
+    /// Returns weights that are 0.
     fn no_weights(self) -> Self::Weights;
-    /// Inputs that are 0.
+    /// Returns inputs that are 0.
     fn no_inputs(self) -> Self::Inputs;
     /// Copies the bytes of a row of weights into row `row` of `to`.
     fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Self::Weights]);
     /// Copies up to `N` inputs into vector `vector` of `to`.
     fn put_inputs(self, x: &[&[T]], vector: usize, to: &mut [Self::Inputs]);
-    /// Adds the products of weights and inputs to sums.
+    /// Adds the products of weights and inputs to the sums.
     fn multiply(self, step: Step<'_, Self::Weights, Self::Inputs, Sums<T, N, V, R>>);
 }
 
-/// The sums of `R` rows of weights with `V` vectors of `N` inputs.
+/// Sums of `R` rows of weights with `V` vectors of `N` inputs.
 pub(super) type Sums<T, const N: usize, const V: usize, const R: usize> = Aligned<[[[T; N]; V]; R]>;
 
-/// Tiles of weights times panels of inputs.
+/// Step of a product: tiles of weights times panels of inputs.
 pub(super) struct Step<'a, W, X, C> {
-    /// `count` of each tile, one tile after the other.
+    /// Blocks of weights: `count` of each tile, one tile after the other.
     pub(super) weights: &'a [W],
-    /// `count` of each panel, one panel after the other.
+    /// Blocks of inputs: `count` of each panel, one panel after the other.
     inputs: &'a [X],
     pub(super) count: usize,
-    /// The sums of each tile with the first panel, then with the second.
+    /// Sums of each tile with the first panel, then with the second, and so on.
     sums: &'a mut [C],
-    /// Whether these are the first products: the sums count as 0.
+    /// True in the first step, where the sums count as 0.
     pub(super) first: bool,
     /// Weights of the next step.
     next: Next<'a>,
 }
 
-/// Bytes that are needed next: the same range of several rows.
+/// Bytes to prefetch: the same range of several rows.
 struct Next<'a> {
     rows: &'a [u8],
     row_bytes: usize,
@@ -84,7 +84,7 @@ struct Next<'a> {
 }
 
 impl<W, X, C> Step<'_, W, X, C> {
-    /// Each panel with its sums. On the way, an equal part of the next bytes is prefetched with each panel.
+    /// Iterates over the panels with their sums. An equal part of the next bytes is prefetched with each panel.
     #[inline(always)]
     pub(super) fn panels(&mut self) -> impl Iterator<Item = (&[X], &mut [C])> {
         let panels = self.inputs.len() / self.count;
@@ -102,13 +102,13 @@ impl<W, X, C> Step<'_, W, X, C> {
     }
 }
 
-/// Inputs that are multiplied with a block of weights before the next one is read.
+/// Number of inputs that are multiplied with a block of weights before the next block is read.
 const INPUTS: usize = 512;
 
-/// How many rows ahead of their use the first weights of a block are read from memory.
+/// Prefetch distance, in rows, of the first weights of a block.
 const AHEAD: usize = 8;
 
-/// `y[m, rows] = x[m, cols] · Wᵀ + bias` of each product.
+/// Computes `y[m, rows] = x[m, cols] · Wᵀ + bias` of each product.
 pub(super) fn linear<T, K, const N: usize, const V: usize, const R: usize>(
     tile: K,
     pool: &Pool,
@@ -157,7 +157,7 @@ pub(super) fn linear<T, K, const N: usize, const V: usize, const R: usize>(
     pool.for_each(jobs, |block| block.run(tile));
 }
 
-/// The inputs of a product, or of several, in panels.
+/// Inputs of one or several products, rearranged in panels.
 struct Rearranged<'a, T, X> {
     x: &'a [T],
     cols: usize,
@@ -170,8 +170,8 @@ impl<T, X> Rearranged<'_, T, X> {
     }
 }
 
-/// How many rows of weights a thread takes at a time: a multiple of `tile`, at most `most`, for which the threads are done at
-/// about the same time.
+/// Returns the number of rows of weights that a thread takes at a time: a multiple of `tile`, at most `most`, for which
+/// the threads finish at about the same time.
 fn rows_at_once<T: Number>(products: &[Product<'_, T>], threads: usize, tile: usize, most: usize) -> usize {
     let longest = |rows: &usize| {
         let mut threads = vec![0; threads];
@@ -179,7 +179,7 @@ fn rows_at_once<T: Number>(products: &[Product<'_, T>], threads: usize, tile: us
             for block in (0..*m).step_by(INPUTS) {
                 for first in (0..w.rows()).step_by(*rows) {
                     let work = w.cols() * (w.rows() - first).min(*rows) * (m - block).min(INPUTS);
-                    // Whichever thread is done first takes the next block.
+                    // The thread that finishes first takes the next block.
                     if let Some(first) = threads.iter_mut().min() {
                         *first += work;
                     }
@@ -192,15 +192,15 @@ fn rows_at_once<T: Number>(products: &[Product<'_, T>], threads: usize, tile: us
     (fewest..=most).rev().filter(|rows| rows.is_multiple_of(tile)).min_by_key(longest).unwrap_or(most)
 }
 
-/// The part of a product that one thread takes: some rows of weights, some inputs.
+/// Part of a product that one thread takes: some rows of weights, some inputs.
 struct Block<'a, 'y, T, X> {
     w: &'a Matrix,
-    /// For each step, the panels one after the other.
+    /// Panels of the inputs, one after the other for each step.
     inputs: &'a [X],
     bias: Option<&'a [T]>,
-    /// The first row.
+    /// Index of the first row.
     first: usize,
-    /// The sums of each input with these rows.
+    /// Outputs of each input for these rows.
     y: Vec<&'y mut [T]>,
 }
 
@@ -222,7 +222,7 @@ impl<T: Number, X> Block<'_, '_, T, X> {
             let count = inputs.len() / panels;
             for (row, all) in rows.chunks_exact(row_bytes).enumerate() {
                 if start == 0 {
-                    // No step before this one asked for them.
+                    // No earlier step prefetched the first weights.
                     bytes(0).step_by(64).for_each(|at| prefetch(&all[at..], AHEAD * row_bytes));
                 }
                 tile.put_weights(&all[bytes(start)], row % R, &mut weights[row / R * count..][..count]);
@@ -241,7 +241,7 @@ impl<T: Number, X> Block<'_, '_, T, X> {
     }
 }
 
-/// Sums become outputs.
+/// Work that writes the sums, plus the bias, to the outputs.
 struct Finish<'a, 'y, T, const N: usize, const V: usize, const R: usize> {
     sums: &'a [Sums<T, N, V, R>],
     tiles: usize,
@@ -269,7 +269,7 @@ impl<T: Number, S: Simd<T, N>, const N: usize, const V: usize, const R: usize> W
                         simd.transpose(&mut square);
                         let (at, rows) = (number * R + row, N.min(R - row));
                         for (y, sums) in y.iter_mut().zip(&square) {
-                            // The last tile has fewer rows.
+                            // The last tile may have fewer rows.
                             let to = y.get_mut(at..).unwrap_or_default();
                             if to.len() >= rows {
                                 to[..rows].copy_from_slice(&sums[..rows]);
@@ -289,12 +289,12 @@ impl<T: Number, S: Simd<T, N>, const N: usize, const V: usize, const R: usize> W
     }
 }
 
-/// Starts at a multiple of 64 bytes, which no vector then crosses.
+/// Value that is aligned to 64 bytes, so that no vector in it crosses a cache line.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Aligned<A>(pub(super) A);
 
-/// Weights that are widened, in vectors of `N` numbers, `B` bytes each.
+/// Tiles of weights that are widened, in vectors of `N` numbers, `B` bytes each.
 pub(super) struct Widened<D, S, const B: usize>(S, PhantomData<D>);
 
 impl<D, S: Copy, const B: usize> Clone for Widened<D, S, B> {
@@ -306,7 +306,7 @@ impl<D, S: Copy, const B: usize> Clone for Widened<D, S, B> {
 impl<D, S: Copy, const B: usize> Copy for Widened<D, S, B> {}
 
 impl<D, S, const B: usize> Widened<D, S, B> {
-    /// Tiles that `simd` computes.
+    /// Creates tiles that `simd` computes.
     pub(super) fn new(simd: S) -> Self {
         Self(simd, PhantomData)
     }
@@ -358,12 +358,12 @@ where
     }
 }
 
-/// Inputs that are put into vectors across the inputs: `read` makes a vector of some columns of an input, `put` takes one of a
-/// column of all inputs.
+/// Rearrangement of inputs into vectors across the inputs: `read` makes a vector of some columns of one input, `put`
+/// stores a vector of one column of all inputs.
 pub(super) struct Turn<'a, T, X, F, G> {
     pub(super) x: &'a [&'a [T]],
     pub(super) to: &'a mut [X],
-    /// Columns for each of `to`.
+    /// Number of columns for each element of `to`.
     pub(super) step: usize,
     pub(super) read: F,
     pub(super) put: G,
@@ -394,7 +394,7 @@ where
     }
 }
 
-/// The numbers, and zeros after them.
+/// Returns the numbers, followed by zeros.
 #[inline(always)]
 fn padded<T: Number, const N: usize>(x: &[T]) -> [T; N] {
     x.try_into().unwrap_or_else(|_| {
@@ -404,7 +404,7 @@ fn padded<T: Number, const N: usize>(x: &[T]) -> [T; N] {
     })
 }
 
-/// A row of weights of dtype `D`.
+/// Work that widens a row of weights of dtype `D`.
 struct Widen<'a, D, T, const N: usize, const R: usize, const B: usize> {
     bytes: &'a [u8],
     row: usize,
@@ -448,7 +448,7 @@ where
             for (tile, sums) in weights.chunks_exact(count).zip(sums) {
                 let mut totals = [[simd.splat(T::default()); V]; R];
                 if !first {
-                    // Loops, because the compiler makes calls of `map`.
+                    // Loops, because the compiler turns `map` into calls.
                     for r in 0..R {
                         for v in 0..V {
                             totals[r][v] = simd.load(&sums.0[r][v]);

@@ -1,5 +1,5 @@
-//! Products with matrices that are stored by columns: each column is read once, in the order of the file, and added to all
-//! outputs as often as the inputs say.
+//! Products with column-major matrices: each column is read once, in the order of the file, multiplied by the inputs,
+//! and added to all outputs.
 
 #![expect(
     clippy::inline_always,
@@ -18,16 +18,17 @@ use super::prefetch::prefetch;
 use super::product::{Number, Product};
 use super::simd::{Load, Work};
 
-/// Outputs that a thread takes at a time. Their sums for a few inputs stay in the first cache.
+/// Number of outputs that a thread takes at a time. Their sums for a few inputs stay in the L1 cache.
 const OUTPUTS: usize = 1024;
 
-/// Columns that are read together, so that sums are loaded and stored less often.
+/// Number of columns that are read together, so that sums are loaded and stored less often.
 const COLUMNS: usize = 4;
 
-/// How many columns ahead of their use weights are read from memory.
+/// Prefetch distance in columns.
 const AHEAD: usize = 8;
 
-/// `y[m, rows] = x[m, cols] · Wᵀ + bias` of each product, for weights of dtype `D`, of which `B` bytes are `N` numbers.
+/// Computes `y[m, rows] = x[m, cols] · Wᵀ + bias` of each product, for weights of dtype `D`, of which `B` bytes are `N`
+/// numbers.
 pub(super) fn linear<D, T, S, const N: usize, const B: usize>(
     simd: S,
     pool: &Pool,
@@ -45,14 +46,14 @@ pub(super) fn linear<D, T, S, const N: usize, const B: usize>(
     pool.for_each(jobs, |job| simd.run(job));
 }
 
-/// The part of a product that one thread takes: some outputs, all inputs.
+/// Part of a product that one thread takes: some outputs, all inputs.
 struct Outputs<'a, 'y, D, T, const N: usize, const B: usize> {
     w: &'a Matrix,
     x: &'a [T],
     bias: Option<&'a [T]>,
-    /// The first output.
+    /// Index of the first output.
     first: usize,
-    /// The sums of each input.
+    /// Outputs of each input.
     y: Vec<&'y mut [T]>,
     dtype: PhantomData<D>,
 }

@@ -1,5 +1,5 @@
-//! The vector instructions of x86-64. For each set of them there is a type whose values exist only if the CPU has the set, so
-//! that the rest of the crate needs no `unsafe` code.
+//! Vector instructions of x86-64. Each instruction set has a type whose values exist only if the CPU has the
+//! instructions, so that the rest of the crate needs no `unsafe` code.
 //!
 //! Facts: Intel's intrinsics guide; the Intel 64 and IA-32 manual, volume 1, chapter 18, and volume 2 (`LDTILECFG`,
 //! `TDPBF16PS`) for AMX; Linux, `Documentation/arch/x86/xstate.rst`, for the permission to use it.
@@ -31,16 +31,16 @@ pub(super) struct Avx2(());
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx512(());
 
-/// The products of bfloat16 numbers of AVX-512. A value exists only where the CPU has them.
+/// bfloat16 products of AVX-512. A value exists only where the CPU has them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx512Bf16(());
 
-/// AMX with products of bfloat16 numbers. A value exists only where the CPU has it and the system has permitted its use.
+/// AMX with bfloat16 products. A value exists only where the CPU has them and the system has permitted their use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AmxBf16(());
 
 impl Avx2 {
-    /// A value, if the CPU has these instructions.
+    /// Returns a value if the CPU has these instructions.
     pub(super) fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
         (has && is_x86_feature_detected!("f16c")).then_some(Self(()))
@@ -48,7 +48,7 @@ impl Avx2 {
 }
 
 impl Avx512 {
-    /// A value, if the CPU has these instructions.
+    /// Returns a value if the CPU has these instructions.
     pub(super) fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
         let has = has && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl");
@@ -57,21 +57,21 @@ impl Avx512 {
 }
 
 impl Avx512Bf16 {
-    /// A value, if the CPU has these instructions.
+    /// Returns a value if the CPU has these instructions.
     pub(super) fn detect() -> Option<Self> {
         (Avx512::detect().is_some() && is_x86_feature_detected!("avx512bf16")).then_some(Self(()))
     }
 }
 
 impl AmxBf16 {
-    /// A value, if the CPU has these instructions and the system permits this process to use them.
+    /// Returns a value if the CPU has these instructions and the system permits this process to use them.
     pub(super) fn detect() -> Option<Self> {
         static PERMITTED: OnceLock<bool> = OnceLock::new();
         PERMITTED.get_or_init(|| has_amx_bf16() && permit_tiles()).then_some(Self(()))
     }
 }
 
-/// Whether the CPU has tiles and products of bfloat16 numbers on them.
+/// Returns true if the CPU has tiles, and bfloat16 products of them.
 fn has_amx_bf16() -> bool {
     const BF16_AND_TILE: u32 = 1 << 22 | 1 << 24;
     let leaf = 7;
@@ -85,7 +85,7 @@ fn has_amx_bf16() -> bool {
     }
 }
 
-/// Asks the system for the permission to use tiles in this process, which makes room for them when it switches threads.
+/// Asks the system for the permission to use tiles in this process, for which it makes room when it switches threads.
 #[cfg(target_os = "linux")]
 fn permit_tiles() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
@@ -94,14 +94,14 @@ fn permit_tiles() -> bool {
     unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
 }
 
-/// Other systems are not asked.
+/// Returns false, because other systems are not asked.
 #[cfg(not(target_os = "linux"))]
 fn permit_tiles() -> bool {
     false
 }
 
-/// Tells the CPU to load the byte `ahead` bytes after the first of these into its cache, with its neighbours, because it is
-/// needed soon. The CPU ignores an address that is not mapped.
+/// Prefetches the byte `ahead` bytes after the first of `bytes`, with its neighbours, into the CPU's cache. The CPU
+/// ignores an address that is not mapped.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], ahead: usize) {
     // SAFETY: every x86-64 CPU has the instruction. It takes any address and cannot fault.
@@ -123,7 +123,7 @@ fn run_avx512_bf16<W: Work<Avx512Bf16>>(work: W, simd: Avx512Bf16) -> W::Output 
     work.run(simd)
 }
 
-/// Implements [`Simd`] with vectors as wide as the CPU's.
+/// Implements [`Simd`] with vectors of one register.
 macro_rules! one_register {
     ($isa:ty, $run:ident, $float:ty, $n:literal, $vector:ty, $splat:ident, $mul_add:ident, $transpose:path) => {
         impl Simd<$float, $n> for $isa {
@@ -297,7 +297,7 @@ impl Load<F16, f32, 16, 32> for Avx2 {
     }
 }
 
-/// Exchanges rows and columns: first inside of each group of 4 rows, then of the groups.
+/// Exchanges rows and columns: first inside of each group of 4 rows, then between the groups.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn transpose(matrix: &mut [[f32; 16]; 16]) {
@@ -333,18 +333,19 @@ fn transpose(matrix: &mut [[f32; 16]; 16]) {
 }
 
 impl Avx512Bf16 {
-    /// The other instructions of AVX-512, which a CPU with these has.
+    /// Returns the other instructions of AVX-512, which a CPU with bfloat16 products has.
     pub(super) fn avx512(self) -> Avx512 {
         Avx512(())
     }
 
-    /// Does the work with these instructions.
+    /// Runs the work with these instructions.
     pub(super) fn run<W: Work<Self>>(self, work: W) -> W::Output {
         // SAFETY: the CPU has the instructions, or there would be no `self`.
         unsafe { run_avx512_bf16(work, self) }
     }
 
-    /// `sum`, and to each element the two products of a pair of `x` with the pair `w`. Subnormal numbers count as 0.
+    /// Returns `sum`, with the two products of a pair of `x` with the pair `w` added to each element. Subnormal numbers
+    /// count as 0.
     #[inline(always)]
     pub(super) fn add_products(self, w: [u8; 4], x: &[[u16; 2]; 16], sum: __m512) -> __m512 {
         // SAFETY: both are 16 pairs, and the CPU has the instructions, or there would be no `self`.
@@ -360,7 +361,7 @@ impl Avx512Bf16 {
 #[repr(C, align(64))]
 pub(super) struct Weights<const R: usize>(pub(super) [[u8; 64]; R]);
 
-/// bfloat16 inputs: 16 pairs of columns, of each the pairs of 2 × 16 inputs.
+/// bfloat16 inputs: 16 pairs of columns, each with the pairs of 2 × 16 inputs.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Inputs(pub(super) [[[[u16; 2]; 16]; 2]; 16]);
@@ -368,13 +369,13 @@ pub(super) struct Inputs(pub(super) [[[[u16; 2]; 16]; 2]; 16]);
 /// Sums in tiles: 32 rows of weights, 2 × 16 inputs.
 pub(super) type Sums = [[[f32; 16]; 2]; 32];
 
-/// The tiles, made ready on this thread.
+/// AMX tiles, configured on this thread.
 pub(super) struct Tiles {
-    /// Tiles belong to a thread.
+    /// Marker that keeps the value on its thread, because tiles belong to a thread.
     thread: PhantomData<*const ()>,
 }
 
-/// What `LDTILECFG` reads.
+/// Tile configuration that `LDTILECFG` reads.
 #[repr(C, align(64))]
 struct Config {
     palette: u8,
@@ -384,7 +385,7 @@ struct Config {
     rows: [u8; 16],
 }
 
-/// Frees the tiles, also when the work panics.
+/// Guard that frees the tiles, also when the work panics.
 struct Release;
 
 impl Drop for Release {
@@ -395,7 +396,7 @@ impl Drop for Release {
 }
 
 impl AmxBf16 {
-    /// Does the work with tiles of 16 rows of 64 bytes. The work does not ask for tiles again.
+    /// Runs the work with tiles of 16 rows of 64 bytes. The work must not ask for tiles again.
     pub(super) fn run<R>(self, work: impl FnOnce(&Tiles) -> R) -> R {
         let (mut row_bytes, mut rows) = ([0; 16], [0; 16]);
         row_bytes[..8].fill(64);

@@ -13,12 +13,12 @@ thread_local! {
 }
 
 /// Returns true if this thread runs code whose panics become errors. A program's panic hook can be silent then.
-pub fn is_guarded() -> bool {
+pub fn is_catching_panics() -> bool {
     GUARDED.get()
 }
 
 /// Runs `work` and returns its result, or an error if it fails or panics.
-pub(super) fn guarded<T>(file: &str, work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
+pub(super) fn catch_panics<T>(file: &str, work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
     let before = GUARDED.replace(true);
     // `work` borrows only a tokenizer, whose only mutable state is a cache that it can rebuild.
     let result = catch_unwind(AssertUnwindSafe(work));
@@ -51,14 +51,14 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error() {
-        let error = guarded::<()>("t.json", || {
-            assert!(is_guarded());
+        let error = catch_panics::<()>("t.json", || {
+            assert!(is_catching_panics());
             panic!("no token {}", 7)
         });
-        assert!(!is_guarded());
+        assert!(!is_catching_panics());
         let expected = Error::Tokenizer { file: "t.json".to_owned(), reason: "no token 7".to_owned() };
         assert_eq!(error, Err(expected));
-        let long = guarded::<()>("t", || Err("ä".repeat(300).into()));
+        let long = catch_panics::<()>("t", || Err("ä".repeat(300).into()));
         assert_eq!(long.expect_err("it failed").to_string().chars().filter(|c| *c == 'ä').count(), 200);
     }
 }

@@ -21,7 +21,7 @@ const TOKEN_MAX: usize = 4096;
 
 /// Bounds on the expansion of a text when a tokenizer encodes or decodes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
+pub(super) struct ExpansionLimits {
     encoded: u64,
     decoded: u64,
     /// Length of the longest token, in bytes.
@@ -30,7 +30,7 @@ pub(super) struct Limits {
     pub(super) joins_bytes: bool,
 }
 
-impl Limits {
+impl ExpansionLimits {
     /// Returns the bounds for Llama 3's format: each byte becomes a character of up to two bytes, and the reverse.
     pub(super) fn of_tiktoken(longest: usize) -> Self {
         Self { encoded: 2, decoded: 2, longest: longest as u64, joins_bytes: false }
@@ -39,42 +39,42 @@ impl Limits {
     pub(super) fn of_json(file: &str, bytes: &[u8]) -> Result<Self> {
         let invalid =
             |error: serde_json::Error| Error::Invalid { file: file.to_owned(), reason: error.to_string() };
-        let outline: Outline = serde_json::from_slice(bytes).map_err(invalid)?;
+        let outline: TokenizerOutline = serde_json::from_slice(bytes).map_err(invalid)?;
         let added = outline.added_tokens.iter().map(|token| token.content.len());
         let longest = added.clone().chain([outline.model.vocab.0]).max().unwrap_or(0);
         if longest > TOKEN_MAX {
             return Err(Error::LongToken { file: file.to_owned(), found: longest, limit: TOKEN_MAX });
         }
-        let normalized = growth(&outline.normalizer);
-        let split = normalized.saturating_mul(growth(&outline.pre_tokenizer));
+        let normalized = expansion_factor(&outline.normalizer);
+        let split = normalized.saturating_mul(expansion_factor(&outline.pre_tokenizer));
         let limits = Self {
-            encoded: split.saturating_mul(copies(&outline.post_processor)),
-            decoded: growth(&outline.decoder),
+            encoded: split.saturating_mul(repetition_factor(&outline.post_processor)),
+            decoded: expansion_factor(&outline.decoder),
             longest: longest as u64,
             joins_bytes: outline.decoder.to_string().contains("\"ByteFallback\""),
         };
         // Added tokens are normalized as they are registered.
         let added = added.fold(0_u64, |sum, len| sum.saturating_add(len as u64));
-        within(file, added, normalized)?;
-        within(file, 1, limits.encoded)?;
+        check_expansion(file, added, normalized)?;
+        check_expansion(file, 1, limits.encoded)?;
         limits.check_tokens(file, 1)?;
         Ok(limits)
     }
 
     pub(super) fn check_text(&self, file: &str, text: &str) -> Result<()> {
-        within(file, text.len() as u64, self.encoded)
+        check_expansion(file, text.len() as u64, self.encoded)
     }
 
     pub(super) fn check_tokens(&self, file: &str, tokens: usize) -> Result<()> {
-        within(file, self.longest.saturating_mul(tokens as u64), self.decoded)
+        check_expansion(file, self.longest.saturating_mul(tokens as u64), self.decoded)
     }
 }
 
-fn within(file: &str, found: u64, growth: u64) -> Result<()> {
+fn check_expansion(file: &str, found: u64, growth: u64) -> Result<()> {
     if found.saturating_mul(growth) <= TEXT_MAX {
         return Ok(());
     }
-    Err(Error::Growth {
+    Err(Error::TextExpansion {
         file: file.to_owned(),
         growth,
         found,
@@ -84,7 +84,7 @@ fn within(file: &str, found: u64, growth: u64) -> Result<()> {
 
 /// Members of `tokenizer.json` that determine the bounds.
 #[derive(Deserialize)]
-struct Outline {
+struct TokenizerOutline {
     #[serde(default)]
     normalizer: Value,
     #[serde(default)]
@@ -94,24 +94,24 @@ struct Outline {
     #[serde(default)]
     decoder: Value,
     #[serde(default)]
-    added_tokens: Vec<Added>,
-    model: Model,
+    added_tokens: Vec<AddedTokenOutline>,
+    model: ModelOutline,
 }
 
 #[derive(Deserialize)]
-struct Added {
+struct AddedTokenOutline {
     content: String,
 }
 
 #[derive(Deserialize)]
-struct Model {
+struct ModelOutline {
     #[serde(default)]
-    vocab: Longest,
+    vocab: LongestString,
 }
 
 /// Returns an upper bound on the factor by which the components below `root` together expand a text.
-fn growth(root: &Value) -> u64 {
-    product(root, |object| {
+fn expansion_factor(root: &Value) -> u64 {
+    component_product(root, |object| {
         let text = |key: &str| object.get(key).and_then(Value::as_str);
         let kind = text("type").unwrap_or_default();
         if let Some(content) = text("content") {
@@ -142,15 +142,15 @@ fn growth(root: &Value) -> u64 {
 }
 
 /// Returns an upper bound on the number of times that the components below `root` together repeat the tokens of a text.
-fn copies(root: &Value) -> u64 {
-    product(root, |object| {
+fn repetition_factor(root: &Value) -> u64 {
+    component_product(root, |object| {
         let list = |key: &str| object.get(key).and_then(Value::as_array).map_or(0, Vec::len);
         list("single").max(list("ids")).max(1)
     })
 }
 
 /// Returns the product of `factor` over all objects below `root`, patterns excepted.
-fn product(root: &Value, factor: impl Fn(&serde_json::Map<String, Value>) -> usize) -> u64 {
+fn component_product(root: &Value, factor: impl Fn(&serde_json::Map<String, Value>) -> usize) -> u64 {
     let mut product = 1_u64;
     let mut open = vec![root];
     while let Some(value) = open.pop() {
@@ -178,9 +178,9 @@ fn longest_replacement(map: &str) -> usize {
 
 /// Length in bytes of the longest string anywhere in a value. Deserialising keeps no strings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Longest(usize);
+struct LongestString(usize);
 
-impl<'de> Deserialize<'de> for Longest {
+impl<'de> Deserialize<'de> for LongestString {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         let mut longest = Self(0);
         deserializer.deserialize_any(&mut longest)?;
@@ -189,7 +189,7 @@ impl<'de> Deserialize<'de> for Longest {
 }
 
 /// Nested values update the same maximum. The parser bounds their depth.
-impl<'de> DeserializeSeed<'de> for &mut Longest {
+impl<'de> DeserializeSeed<'de> for &mut LongestString {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
@@ -197,7 +197,7 @@ impl<'de> DeserializeSeed<'de> for &mut Longest {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Longest {
+impl<'de> Visitor<'de> for &mut LongestString {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,14 +13,14 @@ mod tiktoken;
 
 use tokenizers::tokenizer::Tokenizer as HuggingFace;
 
-use crate::{Error, Files, Result};
+use crate::{Error, ReadModelFile, Result};
 
-pub use guard::is_guarded;
-pub use stream::Stream;
+pub use guard::is_catching_panics;
+pub use stream::TokenStream;
 
-use guard::guarded;
-use limits::Limits;
-use tiktoken::Tiktoken;
+use guard::catch_panics;
+use limits::ExpansionLimits;
+use tiktoken::TiktokenFile;
 
 /// Maximum size of a tokenizer file, in bytes. Gemma's has 33 million, and reading one takes about ten times its length.
 pub const FILE_MAX: u64 = 64 << 20;
@@ -39,7 +39,7 @@ const FILES: &[&str] = &[
 pub struct Tokenizer {
     inner: HuggingFace,
     file: String,
-    limits: Limits,
+    limits: ExpansionLimits,
     /// Stop tokens, if the format defines them.
     stops: Vec<u32>,
 }
@@ -56,7 +56,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// Returns the errors of `read` and of [`from_file`](Self::from_file), and an error if no file is a tokenizer.
-    pub fn from_files<E: From<Error>>(read: &mut Files<'_, E>) -> Result<Self, E> {
+    pub fn from_files<E: From<Error>>(read: &mut ReadModelFile<'_, E>) -> Result<Self, E> {
         for name in FILES {
             if let Some(bytes) = read(name)? {
                 return Ok(Self::from_file(name, &bytes)?);
@@ -73,27 +73,27 @@ impl Tokenizer {
         let file = || name.to_owned();
         let found = bytes.len() as u64;
         if found > FILE_MAX {
-            return Err(Error::Large { file: file(), found, limit: FILE_MAX });
+            return Err(Error::FileTooLarge { file: file(), found, limit: FILE_MAX });
         }
         let unsupported = |reason| Err(Error::Unsupported { file: file(), reason });
         let is_model = std::path::Path::new(name).extension().is_some_and(|ending| ending == "model");
         match name {
             "vocab.json" | "vocab.txt" => unsupported("a vocabulary without tokenizer.json"),
             _ if is_model && tiktoken::is_tiktoken(bytes) => {
-                let Tiktoken { tokenizer: inner, stops, longest } = tiktoken::read(name, bytes)?;
-                let limits = Limits::of_tiktoken(longest);
+                let TiktokenFile { tokenizer: inner, stops, longest } = tiktoken::read(name, bytes)?;
+                let limits = ExpansionLimits::of_tiktoken(longest);
                 Ok(Self { inner, file: file(), limits, stops })
             }
             _ if is_model => unsupported("a SentencePiece model"),
             _ => {
-                let limits = Limits::of_json(name, bytes)?;
+                let limits = ExpansionLimits::of_json(name, bytes)?;
                 // `from_bytes` is generic and would compile the whole deserializer a second time, in this crate.
-                let mut inner: HuggingFace = guarded(name, || std::str::from_utf8(bytes)?.parse())
-                    .map_err(|error| as_invalid(name, error))?;
+                let mut inner: HuggingFace = catch_panics(name, || std::str::from_utf8(bytes)?.parse())
+                    .map_err(|error| as_file_error(name, error))?;
                 // A model takes one text of any length, so there is nothing to truncate or pad, and a file can request
                 // padding to any length.
                 inner.with_padding(None);
-                guarded(name, || inner.with_truncation(None).map(drop))?;
+                catch_panics(name, || inner.with_truncation(None).map(drop))?;
                 Ok(Self { inner, file: file(), limits, stops: Vec::new() })
             }
         }
@@ -115,7 +115,7 @@ impl Tokenizer {
     /// Returns an error if the tokenizer fails, or if the text is too long for it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         self.limits.check_text(&self.file, text)?;
-        let encoding = guarded(&self.file, || self.inner.encode_fast(text, true))?;
+        let encoding = catch_panics(&self.file, || self.inner.encode_fast(text, true))?;
         Ok(encoding.get_ids().to_vec())
     }
 
@@ -125,29 +125,29 @@ impl Tokenizer {
     /// Returns an error if the tokenizer fails, or if the tokens are too many for it.
     pub fn decode(&self, tokens: &[u32]) -> Result<String> {
         self.limits.check_tokens(&self.file, tokens.len())?;
-        guarded(&self.file, || self.inner.decode(tokens, true))
+        catch_panics(&self.file, || self.inner.decode(tokens, true))
     }
 
     /// Decodes one token to text, special tokens included; bytes that are not a whole character become `\u{fffd}`.
     ///
     /// # Errors
     /// Returns an error if the tokenizer fails.
-    pub fn text_of(&self, token: u32) -> Result<String> {
+    pub fn decode_one(&self, token: u32) -> Result<String> {
         self.limits.check_tokens(&self.file, 1)?;
-        guarded(&self.file, || self.inner.decode(&[token], false))
+        catch_panics(&self.file, || self.inner.decode(&[token], false))
     }
 
     /// Creates a streaming decoder for tokens that follow those of `prompt`.
     ///
     /// # Errors
     /// Returns an error if the tokenizer fails.
-    pub fn stream(&self, prompt: &[u32]) -> Result<Stream<'_>> {
-        Stream::new(self, prompt)
+    pub fn stream(&self, prompt: &[u32]) -> Result<TokenStream<'_>> {
+        TokenStream::new(self, prompt)
     }
 
     /// Returns true if the text up to this token depends on the next token: adjacent byte tokens are decoded together, even
     /// across tokens without text.
-    fn is_open(&self, token: u32) -> bool {
+    fn needs_next_token(&self, token: u32) -> bool {
         let Some(text) = self.inner.id_to_token(token) else { return true };
         let is_byte = text.len() == 6 && text.starts_with("<0x") && text.ends_with('>');
         (self.limits.joins_bytes && is_byte) || self.inner.get_added_vocabulary().is_special_token(&text)
@@ -155,7 +155,7 @@ impl Tokenizer {
 }
 
 /// Converts a failure while reading a file into an error about the file.
-fn as_invalid(name: &str, error: Error) -> Error {
+fn as_file_error(name: &str, error: Error) -> Error {
     match error {
         Error::Tokenizer { reason, .. } => Error::Invalid { file: name.to_owned(), reason },
         other => other,

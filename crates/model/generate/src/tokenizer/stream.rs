@@ -11,21 +11,21 @@ const CONTEXT: usize = 64;
 
 /// A streaming decoder, which collects tokens and returns text as soon as its characters are complete.
 #[derive(Debug)]
-pub struct Stream<'t> {
+pub struct TokenStream<'t> {
     tokenizer: &'t Tokenizer,
     /// Tokens of the last piece, then the tokens whose text was not returned yet.
     tokens: Vec<u32>,
     /// Number of tokens in the last piece.
-    sent: usize,
+    last_piece_len: usize,
     /// Text of the last piece.
-    before: String,
+    last_piece_text: String,
 }
 
-impl<'t> Stream<'t> {
+impl<'t> TokenStream<'t> {
     pub(super) fn new(tokenizer: &'t Tokenizer, prompt: &[u32]) -> Result<Self> {
         let last = prompt.get(prompt.len().saturating_sub(CONTEXT)..).unwrap_or_default();
         let before = tokenizer.decode(last)?;
-        Ok(Self { tokenizer, tokens: last.to_vec(), sent: last.len(), before })
+        Ok(Self { tokenizer, tokens: last.to_vec(), last_piece_len: last.len(), last_piece_text: before })
     }
 
     /// Adds `token` and returns the text that it completes; empty if the token ends inside a character.
@@ -35,7 +35,7 @@ impl<'t> Stream<'t> {
     pub fn push(&mut self, token: u32) -> Result<String> {
         self.tokens.push(token);
         // A byte that makes a sequence invalid UTF-8 changes the text of the whole sequence.
-        if self.tokenizer.is_open(token) {
+        if self.tokenizer.needs_next_token(token) {
             return Ok(String::new());
         }
         let text = self.tokenizer.decode(&self.tokens)?;
@@ -43,11 +43,11 @@ impl<'t> Stream<'t> {
         if text.ends_with(char::REPLACEMENT_CHARACTER) {
             return Ok(String::new());
         }
-        let piece = added(&self.before, &text).to_owned();
+        let piece = after_common_prefix(&self.last_piece_text, &text).to_owned();
         if !piece.is_empty() {
-            self.tokens.drain(..self.sent);
-            self.sent = self.tokens.len();
-            self.before = self.tokenizer.decode(&self.tokens)?;
+            self.tokens.drain(..self.last_piece_len);
+            self.last_piece_len = self.tokens.len();
+            self.last_piece_text = self.tokenizer.decode(&self.tokens)?;
         }
         Ok(piece)
     }
@@ -58,12 +58,12 @@ impl<'t> Stream<'t> {
     /// Returns an error if the tokenizer fails.
     pub fn finish(self) -> Result<String> {
         let text = self.tokenizer.decode(&self.tokens)?;
-        Ok(added(&self.before, &text).to_owned())
+        Ok(after_common_prefix(&self.last_piece_text, &text).to_owned())
     }
 }
 
 /// Returns the rest of `text` after its common prefix with `before`.
-fn added<'t>(before: &str, text: &'t str) -> &'t str {
+fn after_common_prefix<'t>(before: &str, text: &'t str) -> &'t str {
     let pairs = before.chars().zip(text.chars());
     let shared = pairs.take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum::<usize>();
     text.get(shared..).unwrap_or_default()

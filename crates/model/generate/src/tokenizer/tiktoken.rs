@@ -16,13 +16,13 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::processors::template::TemplateProcessing;
 use tokenizers::tokenizer::{AddedToken, SplitDelimiterBehavior, Tokenizer as HuggingFace};
 
-use super::guard::guarded;
+use super::guard::catch_panics;
 use crate::{Error, Result};
 
 /// Regular expression that splits a text before tokens are merged.
 const PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// Special tokens with individual names, in order; reserved tokens follow, up to [`SPECIAL`] in total.
-const NAMED: &[&str] = &[
+const NAMED_SPECIAL_TOKENS: &[&str] = &[
     BEGIN,
     END,
     "<|reserved_special_token_0|>",
@@ -36,7 +36,7 @@ const NAMED: &[&str] = &[
     "<|python_tag|>",
     "<|image|>",
 ];
-const SPECIAL: usize = 256;
+const SPECIAL_TOKEN_COUNT: usize = 256;
 /// Maximum length of a special token's name, in bytes.
 const SPECIAL_MAX: usize = 32;
 const BEGIN: &str = "<|begin_of_text|>";
@@ -50,11 +50,11 @@ const TOKEN_MAX: usize = 512;
 /// Returns true if a file has this format: its first line is base64, a space and a number.
 pub(super) fn is_tiktoken(bytes: &[u8]) -> bool {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    std::str::from_utf8(line).ok().and_then(parsed).is_some()
+    std::str::from_utf8(line).ok().and_then(parse_token_line).is_some()
 }
 
 /// Contents of a Llama 3 `tokenizer.model`.
-pub(super) struct Tiktoken {
+pub(super) struct TiktokenFile {
     pub(super) tokenizer: HuggingFace,
     /// Ids of the tokens that end a text.
     pub(super) stops: Vec<u32>,
@@ -63,23 +63,23 @@ pub(super) struct Tiktoken {
 }
 
 /// Reads the tokenizer in a file.
-pub(super) fn read(file: &str, bytes: &[u8]) -> Result<Tiktoken> {
-    let ranks = ranks(file, bytes)?;
+pub(super) fn read(file: &str, bytes: &[u8]) -> Result<TiktokenFile> {
+    let ranks = read_ranks(file, bytes)?;
     // The names of special tokens have at most this length.
     let longest = ranks.iter().map(|(token, _)| token.len()).max().unwrap_or(0).max(SPECIAL_MAX);
-    let merges = merges(&ranks);
-    let text = |token: &[u8]| token.iter().copied().map(character).collect::<String>();
+    let merges = merge_pairs(&ranks);
+    let text = |token: &[u8]| token.iter().copied().map(byte_character).collect::<String>();
     let vocab: Vec<(String, u32)> = ranks.iter().map(|(token, rank)| (text(token), *rank)).collect();
     let merges = merges.into_iter().map(|(left, right)| (text(left), text(right))).collect();
-    guarded(file, || {
+    catch_panics(file, || {
         let model = BPE::builder().vocab_and_merges(vocab.into_iter().collect::<Vocab>(), merges);
         // A piece that is itself a token needs no merges, even if none lead to it.
         let mut tokenizer = HuggingFace::new(model.ignore_merges(true).build()?);
-        let special = (0..SPECIAL).map(|at| match NAMED.get(at) {
+        let special = (0..SPECIAL_TOKEN_COUNT).map(|at| match NAMED_SPECIAL_TOKENS.get(at) {
             Some(name) => (*name).to_owned(),
             // Reserved names continue at 2.
             None => {
-                format!("<|reserved_special_token_{}|>", at.saturating_sub(NAMED.len()).saturating_add(2))
+                format!("<|reserved_special_token_{}|>", at.saturating_sub(NAMED_SPECIAL_TOKENS.len()).saturating_add(2))
             }
         });
         tokenizer.add_special_tokens(special.map(|name| AddedToken::from(name, true)))?;
@@ -95,12 +95,12 @@ pub(super) fn read(file: &str, bytes: &[u8]) -> Result<Tiktoken> {
             .special_tokens(vec![(BEGIN.to_owned(), id(BEGIN)?)])
             .build()?;
         tokenizer.with_post_processor(Some(begin));
-        Ok(Tiktoken { tokenizer, stops, longest })
+        Ok(TiktokenFile { tokenizer, stops, longest })
     })
 }
 
 /// Reads the tokens in the order of their ranks, which must be 0, 1, 2 and so on.
-fn ranks(file: &str, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u32)>> {
+fn read_ranks(file: &str, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u32)>> {
     let invalid = |line: usize, reason: String| Error::Invalid {
         file: file.to_owned(),
         reason: format!("line {}: {reason}", line.saturating_add(1)),
@@ -113,7 +113,7 @@ fn ranks(file: &str, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u32)>> {
             continue;
         }
         let (token, rank) =
-            parsed(line).ok_or_else(|| invalid(number, "not base64, a space and a number".to_owned()))?;
+            parse_token_line(line).ok_or_else(|| invalid(number, "not base64, a space and a number".to_owned()))?;
         if token.is_empty() || token.len() > TOKEN_MAX {
             return Err(invalid(
                 number,
@@ -136,14 +136,14 @@ fn ranks(file: &str, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u32)>> {
     Ok(ranks)
 }
 
-fn parsed(line: &str) -> Option<(Vec<u8>, u32)> {
+fn parse_token_line(line: &str) -> Option<(Vec<u8>, u32)> {
     let (token, rank) = line.trim_end_matches('\r').split_once(' ')?;
     Some((STANDARD.decode(token).ok()?, rank.parse().ok()?))
 }
 
 /// Returns the pairs of tokens that merge into another token, ordered by the rank of the result, then of the left and the
 /// right token.
-fn merges(ranks: &[(Vec<u8>, u32)]) -> Vec<(&[u8], &[u8])> {
+fn merge_pairs(ranks: &[(Vec<u8>, u32)]) -> Vec<(&[u8], &[u8])> {
     let known: HashMap<&[u8], u32> = ranks.iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
     let mut merges = Vec::new();
     for (token, _) in ranks {
@@ -161,7 +161,7 @@ fn merges(ranks: &[(Vec<u8>, u32)]) -> Vec<(&[u8], &[u8])> {
 /// Returns the character that stands for a byte in token names: itself if it is printable, else one from U+0100.
 ///
 /// Facts: `bytes_to_unicode` of GPT-2.
-fn character(byte: u8) -> char {
+fn byte_character(byte: u8) -> char {
     let is_printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     if is_printable(byte) {
         return char::from(byte);

@@ -38,7 +38,7 @@ fn the_unchanged_file_works() {
     let tokens = tokenizer.encode("abc ab<s>").expect("known letters");
     assert_eq!(tokens, [3, 2, 4, 3, 5]);
     assert_eq!(tokenizer.decode(&tokens).as_deref(), Ok("abc ab"));
-    assert_eq!(tokenizer.text_of(5).as_deref(), Ok("<s>"));
+    assert_eq!(tokenizer.decode_one(5).as_deref(), Ok("<s>"));
     assert_eq!(tokenizer.decode(&[3, 99, 0]).as_deref(), Ok("aba"));
 }
 
@@ -90,14 +90,14 @@ fn components_that_double_a_text_again_and_again_are_refused() {
             let error = refused(|file| {
                 file[place] = json!({"type": "Sequence", list: vec![component.clone(); 60]});
             });
-            assert!(matches!(error, Error::Growth { .. }), "{place}: {error:?}");
+            assert!(matches!(error, Error::TextExpansion { .. }), "{place}: {error:?}");
         }
     }
     let once = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
     let tokenizer = read(|file| file["normalizer"] = once).expect("once is fine");
     assert_eq!(tokenizer.encode("ab"), Ok(vec![0, 3]));
     let long = "b".repeat(40 << 20);
-    assert!(matches!(tokenizer.encode(&long), Err(Error::Growth { .. })));
+    assert!(matches!(tokenizer.encode(&long), Err(Error::TextExpansion { .. })));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn tokens_that_are_repeated_again_and_again_are_refused() {
     let error = refused(|file| {
         file["post_processor"] = json!({"type": "Sequence", "processors": vec![twice; 60]});
     });
-    assert!(matches!(error, Error::Growth { .. }), "{error:?}");
+    assert!(matches!(error, Error::TextExpansion { .. }), "{error:?}");
 }
 
 #[test]

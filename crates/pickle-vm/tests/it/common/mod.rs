@@ -155,7 +155,7 @@ impl Describer<'_, '_> {
             }
             Object::Extension(code) => self.put(&format!("E(i{code},)")),
             Object::Instance(instance) => {
-                self.put(match instance.how {
+                self.put(match instance.construction {
                     Construction::Reduce => "R",
                     Construction::NewObj => "N",
                     Construction::NewObjEx => "X",

@@ -5,46 +5,46 @@
 
 use std::path::Path;
 
-use carton_format::{Config, Place, Problem, Problems, TensorIndex, place};
+use carton_format::{Config, TextPosition, Problem, Problems, TensorIndex, find_position};
 use carton_reader::TOML_MAX;
 use toml::{Table, Value};
 
 use crate::{Error, Result};
 
 /// Arrays of tables whose entries are merged by name.
-const NAMED: &[&str] = &["input", "output"];
+const MERGED_BY_NAME: &[&str] = &["input", "output"];
 /// Arrays of tables to which entries are appended.
-const GROWING: &[&str] = &["self_test", "example"];
+const APPENDED: &[&str] = &["self_test", "example"];
 
 /// Merges the fields of the file at `path` into `config`. `has` returns true for the paths of files in the carton.
-pub(crate) fn merged(config: &Config, path: &Path, has: &dyn Fn(&str) -> bool) -> Result<Config> {
+pub(crate) fn merge_fields_file(config: &Config, path: &Path, has: &dyn Fn(&str) -> bool) -> Result<Config> {
     let text = checkpoint_files::read_document(path, TOML_MAX)?;
     let wrong = |place: String, message: &str| Error::Toml {
         path: path.to_owned(),
-        place,
+        find_position,
         message: message.to_owned(),
     };
     let over: Table = toml::from_str(&text).map_err(|error| {
         let place = error.span().map_or(String::new(), |span| {
-            let Place { line, column } = Place::from_offset(&text, span.start);
+            let TextPosition { line, column } = TextPosition::from_offset(&text, span.start);
             format!(":{line}:{column}")
         });
-        wrong(place, error.message())
+        wrong(find_position, error.message())
     })?;
     let given = over.clone();
     let base = toml::from_str(&config.to_toml()?);
     let mut base: Table = base.map_err(|error: toml::de::Error| wrong(String::new(), error.message()))?;
     for (key, value) in over {
         match (base.get_mut(&key), value) {
-            (Some(Value::Array(ports)), Value::Array(over)) if NAMED.contains(&key.as_str()) => {
+            (Some(Value::Array(ports)), Value::Array(over)) if MERGED_BY_NAME.contains(&key.as_str()) => {
                 for port in over {
-                    by_name(ports, port);
+                    merge_port_by_name(ports, port);
                 }
             }
-            (Some(Value::Array(there)), Value::Array(over)) if GROWING.contains(&key.as_str()) => {
+            (Some(Value::Array(there)), Value::Array(over)) if APPENDED.contains(&key.as_str()) => {
                 there.extend(over);
             }
-            (Some(Value::Table(there)), Value::Table(over)) => merge(there, over),
+            (Some(Value::Table(there)), Value::Table(over)) => merge_tables(there, over),
             (_, value) => {
                 base.insert(key, value);
             }
@@ -65,7 +65,7 @@ pub(crate) fn merged(config: &Config, path: &Path, has: &dyn Fn(&str) -> bool) -
     // Problems are reported at their place in the user's file: the user has never seen the merged text.
     let problems = problems.into_iter().map(|problem| Problem {
         document: path.display().to_string(),
-        place: place(&text, &own_key(&problem.key, &base, &given)),
+        place: find_position(&text, &key_in_fields_file(&problem.key, &base, &given)),
         ..problem
     });
     Err(Error::Document { path: path.to_owned(), problems: Problems(problems.collect()) })
@@ -73,20 +73,20 @@ pub(crate) fn merged(config: &Config, path: &Path, has: &dyn Fn(&str) -> bool) -
 
 /// Returns the key in the user's file of the value at `key` in the merged table. Entries of `[[input]]` and `[[output]]` are
 /// matched by name.
-fn own_key(key: &str, merged: &Table, given: &Table) -> String {
+fn key_in_fields_file(key: &str, merged: &Table, given: &Table) -> String {
     let named = || {
         let (array, rest) = key.split_once('[')?;
         let (index, rest) = rest.split_once(']')?;
         let ports = |table: &'_ Table| table.get(array).and_then(Value::as_array).cloned();
         let name = ports(merged)?.get(index.parse::<usize>().ok()?)?.get("name")?.clone();
         let index = ports(given)?.iter().position(|port| port.get("name") == Some(&name))?;
-        NAMED.contains(&array).then(|| format!("{array}[{index}]{rest}"))
+        MERGED_BY_NAME.contains(&array).then(|| format!("{array}[{index}]{rest}"))
     };
     named().unwrap_or_else(|| key.to_owned())
 }
 
 /// Merges `over` into `there`. Two levels, as in `[runner]` and `[runner.opts]`, are the maximum depth of the format.
-fn merge(there: &mut Table, over: Table) {
+fn merge_tables(there: &mut Table, over: Table) {
     for (key, value) in over {
         match (there.get_mut(&key), value) {
             (Some(Value::Table(inner)), Value::Table(over)) => inner.extend(over),
@@ -97,7 +97,7 @@ fn merge(there: &mut Table, over: Table) {
     }
 }
 
-fn by_name(ports: &mut Vec<Value>, over: Value) {
+fn merge_port_by_name(ports: &mut Vec<Value>, over: Value) {
     let name = over.get("name").cloned();
     let same = ports.iter_mut().find(|port| name.is_some() && port.get("name").cloned() == name);
     match (same, over) {

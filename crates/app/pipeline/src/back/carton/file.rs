@@ -4,26 +4,26 @@ use std::cell::OnceCell;
 use std::path::Path;
 use std::rc::Rc;
 
-use byte_source::{ReadError, Work};
-use carton_writer::{Carton, Written};
+use byte_source::{ReadError, ProgressReporter};
+use carton_writer::{CartonLayout, WrittenCarton};
 use output::{IfExists, Output, file_name};
 use torchscript::Archive;
 
-use super::layout::Layout;
-use crate::back::commit::{Content, Files, Planned, commit};
+use super::layout::NonModuleFiles;
+use crate::back::commit::{FileContent, OutputFiles, PlannedFile, commit};
 use crate::back::stream;
 use crate::{Error, Observer, Result};
 
 /// Carton written by a conversion.
 pub(super) struct CartonFile<'j> {
-    layout: Layout<'j>,
+    layout: NonModuleFiles<'j>,
     archive: Archive,
-    written: Rc<OnceCell<Written>>,
+    written: Rc<OnceCell<WrittenCarton>>,
 }
 
 impl<'j> CartonFile<'j> {
     /// Creates the carton with the module `archive`. `written` is set once the carton is written.
-    pub(super) fn new(layout: Layout<'j>, archive: Archive, written: Rc<OnceCell<Written>>) -> Self {
+    pub(super) fn new(layout: NonModuleFiles<'j>, archive: Archive, written: Rc<OnceCell<WrittenCarton>>) -> Self {
         Self { layout, archive, written }
     }
 
@@ -36,14 +36,14 @@ impl<'j> CartonFile<'j> {
     }
 }
 
-impl Content for CartonFile<'_> {
+impl FileContent for CartonFile<'_> {
     fn prepare(&mut self, observer: &dyn Observer) -> Result<()> {
         self.layout.prepare(observer)
     }
 
-    fn write(&self, output: &mut Output, target: &Path, work: Work<'_>) -> Result<()> {
+    fn write(&self, output: &mut Output, target: &Path, work: ProgressReporter<'_>) -> Result<()> {
         let carton = self.layout.carton(&self.archive);
-        Whole { carton: &carton, written: &self.written }.write(output, target, work)
+        BorrowedCarton { carton: &carton, written: &self.written }.write(output, target, work)
     }
 
     fn check_unchanged(&self) -> Result<(), ReadError> {
@@ -52,14 +52,14 @@ impl Content for CartonFile<'_> {
 }
 
 /// Carton that borrows its files from the caller.
-struct Whole<'c, 'b> {
-    carton: &'c Carton<'b>,
-    written: &'c OnceCell<Written>,
+struct BorrowedCarton<'c, 'b> {
+    carton: &'c CartonLayout<'b>,
+    written: &'c OnceCell<WrittenCarton>,
 }
 
-impl Content for Whole<'_, '_> {
-    fn write(&self, output: &mut Output, target: &Path, work: Work<'_>) -> Result<()> {
-        let written = self.carton.write(output, work).map_err(|error| failed(target, error))?;
+impl FileContent for BorrowedCarton<'_, '_> {
+    fn write(&self, output: &mut Output, target: &Path, work: ProgressReporter<'_>) -> Result<()> {
+        let written = self.carton.write(output, work).map_err(|error| carton_write_error(target, error))?;
         // A carton is written once, so the cell is still empty.
         let _ = self.written.set(written);
         Ok(())
@@ -72,23 +72,23 @@ impl Content for Whole<'_, '_> {
 /// # Errors
 /// When a source cannot be read, is damaged or changed, `target` cannot be written, or `observer` stops the work.
 pub fn write_carton(
-    carton: &Carton<'_>,
+    carton: &CartonLayout<'_>,
     target: &Path,
     if_exists: IfExists,
     check_inputs: &dyn Fn() -> Result<(), ReadError>,
     observer: &dyn Observer,
-) -> Result<Written> {
-    let len = carton.len().map_err(|error| failed(target, error))?;
+) -> Result<WrittenCarton> {
+    let len = carton.len().map_err(|error| carton_write_error(target, error))?;
     let written = OnceCell::new();
-    let content = Box::new(Whole { carton, written: &written });
-    let planned = Planned { path: target.to_owned(), name: file_name(target), len, content };
-    let files = Files { weights: vec![planned], ..Files::default() };
+    let content = Box::new(BorrowedCarton { carton, written: &written });
+    let planned = PlannedFile { path: target.to_owned(), name: file_name(target), len, content };
+    let files = OutputFiles { weights: vec![planned], ..OutputFiles::default() };
     commit(files, (target, if_exists), check_inputs, observer)?;
     Ok(written.into_inner().expect("a commit writes each file"))
 }
 
 /// Maps an error of the carton writer to the file that caused it: an input, or the output `target`.
-fn failed(target: &Path, error: carton_writer::Error) -> Error {
+fn carton_write_error(target: &Path, error: carton_writer::Error) -> Error {
     match error {
         carton_writer::Error::Cancelled(_) => Error::Cancelled,
         carton_writer::Error::Write(reason) => Error::Write { path: target.to_owned(), reason },

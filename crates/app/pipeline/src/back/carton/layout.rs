@@ -4,60 +4,60 @@ use std::sync::Arc;
 
 use byte_source::{Blob, MappedFile, ReadError};
 use carton_format::{Config, DataType, Dimension, MODEL_PT, Port, Runner, Shape, TensorIndex};
-use carton_writer::{Carton, Content, File};
+use carton_writer::{CartonLayout, Content, CartonMember};
 use checkpoint_files::Companion;
 use output::file_name;
 use tensor::Dtype;
 use torchscript::Module;
 
 use super::fields;
-use super::options::{CartonOptions, Fields, Torch};
-use super::self_test::Stored;
-use crate::back::Job;
-use crate::notes::Notes;
+use super::options::{CartonOptions, CartonFields, RequiredTorch};
+use super::self_test::PlannedSelfTest;
+use crate::back::OutputJob;
+use crate::note_collector::Notes;
 use crate::{Error, Note, Observer, Result};
 
 /// Path in the carton of the values that are not tensors.
-const VALUES: &str = "misc/checkpoint.json";
+const VALUES_PATH: &str = "misc/checkpoint.json";
 /// Folder of the companions in the carton.
-const MISC: &str = "misc/";
+const MISC_FOLDER: &str = "misc/";
 
 /// Files of a carton besides its module.
-pub(super) struct Layout<'j> {
+pub(super) struct NonModuleFiles<'j> {
     config: String,
     index: String,
     misc: Vec<(String, Arc<MappedFile>)>,
     values: Option<String>,
-    self_test: Option<Stored<'j>>,
+    self_test: Option<PlannedSelfTest<'j>>,
 }
 
-impl<'j> Layout<'j> {
+impl<'j> NonModuleFiles<'j> {
     /// Lays out the files and checks the documents.
     ///
     /// # Errors
     /// When a document does not follow the specification, or a file to keep cannot be mapped.
     pub(super) fn new(
         options: &CartonOptions,
-        job: &Job<'j>,
+        job: &OutputJob<'j>,
         converted: &Module,
         values: Option<String>,
-        self_test: Option<Stored<'j>>,
+        self_test: Option<PlannedSelfTest<'j>>,
         notes: &mut Notes<'_>,
     ) -> Result<Self> {
         let has = |path: &str| {
-            let is_companion = job.misc.iter().any(|(name, _)| path.strip_prefix(MISC) == Some(name));
-            is_companion || (path == VALUES && values.is_some())
+            let is_companion = job.misc.iter().any(|(name, _)| path.strip_prefix(MISC_FOLDER) == Some(name));
+            is_companion || (path == VALUES_PATH && values.is_some())
         };
-        let mut outputs = converted.outputs.ports(job.tensors).map(port);
+        let mut outputs = converted.outputs.ports(job.tensors).map(carton_port);
         let mut config =
             Config::new(Runner::new("torchscript", required_torch(options, converted).required_version(), 1));
         config.model_name = Some(job.name.to_owned());
-        config.inputs = converted.inputs.iter().cloned().map(port).collect::<Result<_>>()?;
+        config.inputs = converted.inputs.iter().cloned().map(carton_port).collect::<Result<_>>()?;
         if options.config.is_some() || self_test.is_some() {
             config.outputs = outputs.by_ref().collect::<Result<_>>()?;
         }
         if let Some(file) = &options.config {
-            config = fields::merged(&config, file, &has)?;
+            config = fields::merge_fields_file(&config, file, &has)?;
         }
         let no_tensors = TensorIndex::default();
         let index = self_test.as_ref().map_or(&no_tensors, |stored| &stored.index);
@@ -72,7 +72,7 @@ impl<'j> Layout<'j> {
             notes.push(Note::UnknownFields { file: file_name(file), fields: unknown });
         }
         let map = |(name, path): &Companion| {
-            Ok((format!("{MISC}{name}"), Arc::new(MappedFile::open(path).map_err(Error::Map)?)))
+            Ok((format!("{MISC_FOLDER}{name}"), Arc::new(MappedFile::open(path).map_err(Error::Map)?)))
         };
         let misc = job.misc.iter().map(map).collect::<Result<_>>()?;
         let mut wrong = Ok(());
@@ -94,9 +94,9 @@ impl<'j> Layout<'j> {
     /// Returns the names of the files in `misc/`, without the folder.
     pub(super) fn misc_names(&self) -> Vec<String> {
         let mut names: Vec<String> =
-            self.misc.iter().filter_map(|(path, _)| Some(path.strip_prefix(MISC)?.to_owned())).collect();
+            self.misc.iter().filter_map(|(path, _)| Some(path.strip_prefix(MISC_FOLDER)?.to_owned())).collect();
         if self.values.is_some() {
-            names.push(VALUES.trim_start_matches(MISC).to_owned());
+            names.push(VALUES_PATH.trim_start_matches(MISC_FOLDER).to_owned());
         }
         names
     }
@@ -107,29 +107,29 @@ impl<'j> Layout<'j> {
     }
 
     /// Returns the carton of these files and the module `model`.
-    pub(super) fn carton<'b>(&'b self, model: &'b dyn Blob) -> Carton<'b> {
+    pub(super) fn carton<'b>(&'b self, model: &'b dyn Blob) -> CartonLayout<'b> {
         let mut files = vec![
-            File::new(Config::PATH, Content::Bytes(self.config.as_bytes())),
-            File::new(TensorIndex::PATH, Content::Bytes(self.index.as_bytes())),
+            CartonMember::new(Config::PATH, Content::Bytes(self.config.as_bytes())),
+            CartonMember::new(TensorIndex::PATH, Content::Bytes(self.index.as_bytes())),
         ];
         let tensors = self.self_test.iter().flat_map(|stored| &stored.files);
-        files.extend(tensors.map(|(path, bytes)| File::new(path, Content::Bytes(bytes))));
-        files.extend(self.misc.iter().map(|(path, map)| File::new(path, Content::Blob(map))));
+        files.extend(tensors.map(|(path, bytes)| CartonMember::new(path, Content::Bytes(bytes))));
+        files.extend(self.misc.iter().map(|(path, map)| CartonMember::new(path, Content::Blob(map))));
         if let Some(values) = &self.values {
-            files.push(File::new(VALUES, Content::Bytes(values.as_bytes())));
+            files.push(CartonMember::new(VALUES_PATH, Content::Bytes(values.as_bytes())));
         }
-        files.push(File::new(MODEL_PT, Content::Blob(model)));
-        Carton::new(files)
+        files.push(CartonMember::new(MODEL_PT, Content::Blob(model)));
+        CartonLayout::new(files)
     }
 }
 
 /// Returns the PyTorch version required by the module.
-fn required_torch(options: &CartonOptions, converted: &Module) -> Torch {
-    if converted.notes.iter().any(torchscript::Note::is_newer) { Torch::Newest } else { options.torch }
+fn required_torch(options: &CartonOptions, converted: &Module) -> RequiredTorch {
+    if converted.notes.iter().any(torchscript::Note::is_newer) { RequiredTorch::Newest } else { options.torch }
 }
 
 /// Sets the fields that the options contain.
-fn set_fields(config: &mut Config, fields: &Fields) {
+fn set_fields(config: &mut Config, fields: &CartonFields) {
     for (field, given) in [
         (&mut config.model_name, &fields.name),
         (&mut config.short_description, &fields.short_description),
@@ -145,7 +145,7 @@ fn set_fields(config: &mut Config, fields: &Fields) {
 }
 
 /// Converts an input or output of a TorchScript module to Carton's type.
-fn port(port: torchscript::Port) -> Result<Port> {
+fn carton_port(port: torchscript::Port) -> Result<Port> {
     let dtype = match port.dtype {
         Dtype::Float32 => DataType::Float32,
         Dtype::Float64 => DataType::Float64,

@@ -18,16 +18,16 @@ use serde::{Serialize, Serializer};
 use torchscript::{Code, Module};
 
 pub use self::file::write_carton;
-pub use self::options::{CartonOptions, Fields, Torch};
+pub use self::options::{CartonOptions, CartonFields, RequiredTorch};
 pub use self::self_test::SelfTestReport;
 
 use self::file::CartonFile;
-use self::layout::Layout;
-use self::self_test::Stored;
-use super::commit::{Files, Planned};
+use self::layout::NonModuleFiles;
+use self::self_test::PlannedSelfTest;
+use super::commit::{OutputFiles, PlannedFile};
 use super::ports::PortReport;
-use super::{Format, Job, Kept, Plan};
-use crate::notes::Notes;
+use super::{OutputFormat, OutputJob, NonTensorParts, OutputPlan};
+use crate::note_collector::Notes;
 use crate::{Error, InvalidOption, Note, Result, model};
 
 /// Report fields that only a carton has.
@@ -74,32 +74,32 @@ fn as_text<S: Serializer>(why: &Option<WhyWeights>, serializer: S) -> Result<S::
     serializer.collect_str(&why.as_ref().map_or_else(String::new, ToString::to_string))
 }
 
-impl Format for CartonOptions {
+impl OutputFormat for CartonOptions {
     type Report = CartonReport;
 
     fn plan<'p>(
         &'p self,
-        job: &Job<'p>,
-        kept: Kept,
+        job: &OutputJob<'p>,
+        kept: NonTensorParts,
         notes: &mut Notes<'_>,
-    ) -> Result<Plan<'p, CartonReport>> {
+    ) -> Result<OutputPlan<'p, CartonReport>> {
         if let Err(error) = torchscript::loads_in_2_0(job.tensors)
-            && self.torch == Torch::Carton
+            && self.torch == RequiredTorch::Carton
         {
-            return Err(job.error(Error::Module(Box::new(error))));
+            return Err(job.at_input(Error::Module(Box::new(error))));
         }
-        let Kept { script, values } = kept;
+        let NonTensorParts { script, values } = kept;
         let converted = if let Some(script) = script {
             *script
         } else {
             let (model, errors) = (&self.model, self.errors);
-            model::convert(model, errors, job.sources, job.shards, job.given, job.tensors)?
+            model::convert_to_module(model, errors, job.sources, job.shards, job.overrides, job.tensors)?
         };
         byte_source::memory_freed();
         if let Code::Weights { why } = &converted.code
             && self.require_model
         {
-            return Err(job.error(Error::NotAModel { why: why.clone() }));
+            return Err(job.at_input(Error::NotAModel { why: why.clone() }));
         }
         notes.extend(converted.notes.iter().cloned().map(Note::Module));
         if let Code::Weights { why: Some(WhyWeights::ModelType { model_type }) } = &converted.code {
@@ -108,21 +108,21 @@ impl Format for CartonOptions {
         if values.is_some() {
             notes.push(Note::ValuesKept { values: job.values });
         }
-        let self_test = self.self_test.then(|| Stored::new(job, &converted, notes)).transpose()?;
-        let tested = self_test.as_ref().map(Stored::report);
-        let layout = Layout::new(self, job, &converted, values, self_test, notes)?;
+        let self_test = self.self_test.then(|| PlannedSelfTest::new(job, &converted, notes)).transpose()?;
+        let tested = self_test.as_ref().map(PlannedSelfTest::report);
+        let layout = NonModuleFiles::new(self, job, &converted, values, self_test, notes)?;
         let misc = layout.misc_names();
         let has_tokenizer = checkpoint_files::has_tokenizer(job.misc);
         let Module { archive, inputs, outputs, code, .. } = converted;
         let written = Rc::default();
         let file = CartonFile::new(layout, archive, Rc::clone(&written));
         let (path, name) = (job.target.to_owned(), output::file_name(job.target));
-        let planned = Planned { path, name, len: file.len()?, content: Box::new(file) };
+        let planned = PlannedFile { path, name, len: file.len()?, content: Box::new(file) };
         let tensors = job.tensors;
         let report = move || {
             // Releases the memory of carton.toml, which may list a million outputs, before the report lists them again.
             byte_source::memory_freed();
-            let written: Option<&carton_writer::Written> = OnceCell::get(&written);
+            let written: Option<&carton_writer::WrittenCarton> = OnceCell::get(&written);
             CartonReport {
                 manifest_sha256: written.map(|written| hex(&written.manifest_hash)),
                 module: code.name().to_owned(),
@@ -141,11 +141,11 @@ impl Format for CartonOptions {
                 has_tokenizer,
             }
         };
-        let files = Files { weights: vec![planned], ..Files::default() };
-        Ok(Plan { files, report: Box::new(report) })
+        let files = OutputFiles { weights: vec![planned], ..OutputFiles::default() };
+        Ok(OutputPlan { files, report: Box::new(report) })
     }
 
-    fn check(&self) -> Result<()> {
+    fn check_targets(&self) -> Result<()> {
         let found = self.fields.short_description.as_ref().map_or(0, |text| text.chars().count());
         if found > SHORT_DESCRIPTION_MAX {
             let text = carton_format::Error::ShortDescription { found }.to_string();
@@ -166,7 +166,7 @@ impl Format for CartonOptions {
         &self.misc
     }
 
-    fn is_whole(&self, output: &Path) -> bool {
+    fn is_complete(&self, output: &Path) -> bool {
         Carton::open(output).is_ok_and(|carton| carton.absent().is_empty())
     }
 }

@@ -11,7 +11,7 @@ use crate::model::ModelOptions;
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct CartonOptions {
-    pub fields: Fields,
+    pub fields: CartonFields,
     /// TOML file with more fields of carton.toml.
     pub config: Option<PathBuf>,
     /// Files to keep in `misc/`, besides the companions of the checkpoint.
@@ -21,7 +21,7 @@ pub struct CartonOptions {
     /// True to store a self test: tokens, and the expected logits if the weights are float32 or float64.
     pub self_test: bool,
     /// PyTorch version that the carton requires.
-    pub torch: Torch,
+    pub torch: RequiredTorch,
     pub model: ModelOptions,
     /// True to return an error if the module is not a model that runs.
     pub require_model: bool,
@@ -37,12 +37,12 @@ pub struct CartonOptions {
 impl Default for CartonOptions {
     fn default() -> Self {
         Self {
-            fields: Fields::default(),
+            fields: CartonFields::default(),
             config: None,
             misc: Vec::new(),
             keep_values: true,
             self_test: false,
-            torch: Torch::default(),
+            torch: RequiredTorch::default(),
             model: ModelOptions::default(),
             require_model: false,
             errors: Errors::default(),
@@ -55,7 +55,7 @@ impl Default for CartonOptions {
 impl CartonOptions {
     /// Sets the fields of carton.toml.
     #[must_use]
-    pub fn fields(self, fields: Fields) -> Self {
+    pub fn fields(self, fields: CartonFields) -> Self {
         Self { fields, ..self }
     }
 
@@ -86,7 +86,7 @@ impl CartonOptions {
 
     /// Sets the PyTorch version that the carton requires.
     #[must_use]
-    pub fn torch(self, torch: Torch) -> Self {
+    pub fn torch(self, torch: RequiredTorch) -> Self {
         Self { torch, ..self }
     }
 
@@ -118,7 +118,7 @@ impl CartonOptions {
 /// Descriptive fields of carton.toml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Fields {
+pub struct CartonFields {
     /// Name of the model; `None` for the stem of the file, or the name of the folder.
     pub name: Option<String>,
     /// Description in Markdown, of any length.
@@ -133,7 +133,7 @@ pub struct Fields {
     pub homepage: Option<String>,
 }
 
-impl Fields {
+impl CartonFields {
     /// Sets the name of the model.
     #[must_use]
     pub fn name(self, name: impl Into<String>) -> Self {
@@ -173,7 +173,7 @@ impl Fields {
 
 /// PyTorch version that a carton requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Torch {
+pub enum RequiredTorch {
     /// Version 2.0, which Carton's runner has.
     #[default]
     Carton,
@@ -181,7 +181,7 @@ pub enum Torch {
     Newest,
 }
 
-impl Torch {
+impl RequiredTorch {
     /// Returns the version requirement for `carton.toml`.
     pub fn required_version(self) -> &'static str {
         match self {

@@ -15,8 +15,8 @@ use tensor::{Dtype, Tensors};
 use torch_import::Container;
 use torchscript::{Code, Module};
 
-use crate::back::Job;
-use crate::notes::Notes;
+use crate::back::OutputJob;
+use crate::note_collector::Notes;
 use crate::{Error, Note, Observer, Result};
 
 /// Self test that is stored in a carton.
@@ -34,27 +34,27 @@ const SEQ: u64 = 4;
 const BATCH: u64 = 2;
 
 /// Self test with its tensors.
-pub(super) struct Stored<'j> {
+pub(super) struct PlannedSelfTest<'j> {
     pub(super) test: SelfTest,
     pub(super) index: TensorIndex,
     /// Paths and bytes of the tensor files. The logits are zeros until [`compute`](Self::compute) is called.
     pub(super) files: Vec<(String, Vec<u8>)>,
-    logits: Option<Logits<'j>>,
+    logits: Option<ExpectedLogits<'j>>,
 }
 
-impl<'j> Stored<'j> {
+impl<'j> PlannedSelfTest<'j> {
     /// Creates the self test of the model.
     ///
     /// # Errors
     /// When the module is not a decoder, or the logits cannot be allocated.
-    pub(super) fn new(job: &Job<'j>, converted: &Module, notes: &mut Notes<'_>) -> Result<Self> {
+    pub(super) fn new(job: &OutputJob<'j>, converted: &Module, notes: &mut Notes<'_>) -> Result<Self> {
         let decoder = match &converted.code {
             Code::Decoder(decoder) => decoder,
-            Code::Weights { why } => return Err(job.error(Error::NothingToTest { why: why.clone() })),
-            _ => return Err(job.error(Error::ScriptToTest)),
+            Code::Weights { why } => return Err(job.at_input(Error::NothingToTest { why: why.clone() })),
+            _ => return Err(job.at_input(Error::ScriptToTest)),
         };
         let assigned = decoder.assign(job.tensors, true);
-        let assignment = assigned.map_err(|error| job.error(Error::Module(Box::new(error.into()))))?;
+        let assignment = assigned.map_err(|error| job.at_input(Error::Module(Box::new(error.into()))))?;
         let mut stored = Self {
             test: SelfTest {
                 name: Some("eight tokens".to_owned()),
@@ -65,13 +65,13 @@ impl<'j> Stored<'j> {
             files: Vec::new(),
             logits: None,
         };
-        let bytes = tokens(decoder.vocab()).iter().flat_map(|token| token.to_le_bytes()).collect();
+        let bytes = spread_tokens(decoder.vocab()).iter().flat_map(|token| token.to_le_bytes()).collect();
         stored.test.inputs = stored.add("tokens", DataType::Int64, vec![BATCH, SEQ], bytes);
-        if let Some(dtype) = rounded(&assignment, job.tensors) {
+        if let Some(dtype) = first_low_precision_dtype(&assignment, job.tensors) {
             notes.push(Note::NoExpectedLogits { dtype });
         } else {
             let (tensors, containers, root) = (job.tensors, job.containers, job.sources.root());
-            let logits = Logits { decoder: (**decoder).clone(), assignment, tensors, containers, root };
+            let logits = ExpectedLogits { decoder: (**decoder).clone(), assignment, tensors, containers, root };
             let shape = vec![BATCH, SEQ, decoder.vocab()];
             let zeros = logits.zeros()?;
             stored.test.expected_out = Some(stored.add("logits", DataType::Float32, shape, zeros));
@@ -115,7 +115,7 @@ impl<'j> Stored<'j> {
 }
 
 /// Returns token IDs at equal distances, from the first ID of the vocabulary to the last.
-fn tokens(vocab: u64) -> Vec<i64> {
+fn spread_tokens(vocab: u64) -> Vec<i64> {
     let count = BATCH.saturating_mul(SEQ);
     let last = u128::from(vocab.saturating_sub(1));
     let steps = u128::from(count.saturating_sub(1)).max(1);
@@ -124,14 +124,14 @@ fn tokens(vocab: u64) -> Vec<i64> {
 }
 
 /// Returns the dtype of the first weight that is neither float32 nor float64.
-fn rounded(assignment: &Assignment, tensors: &Tensors) -> Option<Dtype> {
+fn first_low_precision_dtype(assignment: &Assignment, tensors: &Tensors) -> Option<Dtype> {
     let weights = assignment.weights.iter().filter_map(|assigned| tensors.at(assigned.index));
     let mut dtypes = weights.map(|(_, tensor)| tensor.dtype());
     dtypes.find(|dtype| !matches!(dtype, Dtype::Float32 | Dtype::Float64))
 }
 
 /// Inputs for computing the logits.
-struct Logits<'j> {
+struct ExpectedLogits<'j> {
     decoder: Decoder,
     assignment: Assignment,
     tensors: &'j Tensors,
@@ -139,8 +139,8 @@ struct Logits<'j> {
     root: &'j Path,
 }
 
-impl Logits<'_> {
-    fn failed(&self, error: forward::Error) -> Error {
+impl ExpectedLogits<'_> {
+    fn logits_error(&self, error: forward::Error) -> Error {
         match error {
             forward::Error::Cancelled(_) => Error::Cancelled,
             error => Error::at(self.root)(Error::Logits(Box::new(error))),
@@ -150,7 +150,7 @@ impl Logits<'_> {
     /// Allocates zeros of the same length in bytes as the logits.
     fn zeros(&self) -> Result<Vec<u8>> {
         let nbytes = BATCH.saturating_mul(SEQ).saturating_mul(self.decoder.vocab()).saturating_mul(4);
-        let too_many = || self.failed(forward::Error::Memory { nbytes });
+        let too_many = || self.logits_error(forward::Error::Memory { nbytes });
         let len = usize::try_from(nbytes).map_err(|_| too_many())?;
         let mut zeros = Vec::new();
         zeros.try_reserve_exact(len).map_err(|_| too_many())?;
@@ -163,11 +163,11 @@ impl Logits<'_> {
         let batch = usize::try_from(BATCH).unwrap_or(1);
         let options = forward::Options::default();
         let model = Model::new(&self.decoder, self.tensors, &self.assignment, &options);
-        let model = model.map_err(|error| self.failed(error))?;
-        let mut cache = model.cache(batch).map_err(|error| self.failed(error))?;
-        let tokens = tokens(self.decoder.vocab());
+        let model = model.map_err(|error| self.logits_error(error))?;
+        let mut cache = model.cache(batch).map_err(|error| self.logits_error(error))?;
+        let tokens = spread_tokens(self.decoder.vocab());
         let logits = model.forward(&tokens, batch, &mut cache, Rows::All, observer);
-        let logits = logits.map_err(|error| self.failed(error))?;
+        let logits = logits.map_err(|error| self.logits_error(error))?;
         // Releases the mapped pages of the weights: the writer reads the files again, window by window.
         self.containers.iter().for_each(Container::release);
         Ok(logits.into_iter().flat_map(f32::to_le_bytes).collect())
@@ -180,11 +180,11 @@ mod tests {
 
     #[test]
     fn tokens_are_valid_and_spread() {
-        assert_eq!(tokens(1), [0; 8]);
-        assert_eq!(tokens(2), [0, 0, 0, 0, 0, 0, 0, 1]);
-        assert_eq!(tokens(8), [0, 1, 2, 3, 4, 5, 6, 7]);
-        assert_eq!(tokens(128_256), [0, 18322, 36644, 54966, 73288, 91610, 109_932, 128_255]);
-        assert_eq!(tokens(0), [0; 8]);
-        assert_eq!(tokens(1 << 63).last(), Some(&i64::MAX));
+        assert_eq!(spread_tokens(1), [0; 8]);
+        assert_eq!(spread_tokens(2), [0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(spread_tokens(8), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(spread_tokens(128_256), [0, 18322, 36644, 54966, 73288, 91610, 109_932, 128_255]);
+        assert_eq!(spread_tokens(0), [0; 8]);
+        assert_eq!(spread_tokens(1 << 63).last(), Some(&i64::MAX));
     }
 }

@@ -1,4 +1,4 @@
-//! The flags of a decoder's text: which lines of the templates a module needs.
+//! Flags of a decoder's text, which select the lines of the templates that a module needs.
 
 use decoder::{Activation, Decoder, HeadNorm, NormKind, NormPlace, Softmax};
 
@@ -7,19 +7,18 @@ use super::positions::Positions;
 use super::signature::Signature;
 use crate::Errors;
 
-/// What decides which text a module has.
+/// Properties of a module that select its text.
 #[derive(Clone, Copy)]
 pub(super) struct Variant<'d> {
     pub(super) decoder: &'d Decoder,
     pub(super) positions: &'d Positions,
-    /// The lists of weights.
     pub(super) lists: &'d Lists,
-    /// Whether a weight is float16.
+    /// True if any weight is float16.
     pub(super) has_half: bool,
     pub(super) signature: Signature,
 }
 
-/// A flag of a line, which holds for some variants of the text.
+/// Condition of a template line, which holds for some variants of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flag {
     // The signature.
@@ -73,7 +72,7 @@ pub(super) enum Flag {
     SharedGate,
 }
 
-/// The flags as templates name them.
+/// Names of the flags in templates.
 const NAMES: [(&str, Flag); 43] = [
     ("dict", Flag::Dict),
     ("positional", Flag::Positional),
@@ -121,12 +120,12 @@ const NAMES: [(&str, Flag); 43] = [
 ];
 
 impl Flag {
-    /// Returns the flag of this name.
+    /// Returns the flag with a name.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, flag)| *flag)
     }
 
-    /// Whether the flag holds for a variant of the text.
+    /// Returns true if the flag holds for a variant of the text.
     pub(super) fn holds(self, variant: Variant<'_>) -> bool {
         let Variant { decoder, positions, has_half, signature, .. } = variant;
         let (block, windows) = (decoder.block(), decoder.windows());

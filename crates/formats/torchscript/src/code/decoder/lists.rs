@@ -1,13 +1,13 @@
-//! The lists that hold the weights of a module: one for each part of the layers, and one for those outside of them.
+//! Lists that hold the weights of a module: one for each part of the layers, and one for the weights outside the layers.
 
 use decoder::{Assigned, Part, Weight};
 
 use crate::module::{Item, TensorId};
 
-/// Lists of weights, each with its name.
+/// Named lists of weights.
 pub(super) type Lists = Vec<(String, Vec<Item>)>;
 
-/// The weights as the text finds them, in the order of layers.
+/// Groups the weights into the lists that the text reads, in the order of layers.
 pub(super) fn lists(weights: &[Assigned]) -> Lists {
     let mut lists: Lists = Vec::new();
     for Assigned { weight, index, view } in weights {
@@ -32,12 +32,12 @@ pub(super) fn lists(weights: &[Assigned]) -> Lists {
     lists
 }
 
-/// Whether there is a list of this name.
+/// Returns true if there is a list with this name.
 pub(super) fn has_list(lists: &Lists, name: &str) -> bool {
     lists.iter().any(|(known, _)| known == name)
 }
 
-/// The list in the text that holds this part's weights of all layers.
+/// Returns the name of the list that holds one part's weights of all layers.
 pub(super) fn weights_of(part: Part) -> &'static str {
     match part {
         Part::Wq => "wq",
@@ -63,7 +63,7 @@ pub(super) fn weights_of(part: Part) -> &'static str {
     }
 }
 
-/// The list of the biases that belong to a list of weights: `bq` to `wq`, `router_bias` to `router`.
+/// Returns the name of the bias list for a weight list: `bq` for `wq`, `router_bias` for `router`.
 pub(super) fn biases_of(list: &str) -> String {
     match list.strip_prefix('w') {
         Some(rest) => format!("b{rest}"),

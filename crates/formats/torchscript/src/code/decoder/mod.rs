@@ -1,4 +1,4 @@
-//! Decoders as TorchScript modules that run.
+//! Runnable TorchScript modules of decoders, and their recognition in archives.
 
 mod flag;
 mod lists;

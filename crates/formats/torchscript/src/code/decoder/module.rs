@@ -1,4 +1,4 @@
-//! The module that runs a decoder: its attributes and its text.
+//! Module that runs a decoder: its attributes and its source text.
 
 use decoder::{Assignment, Decoder};
 use tensor::{Dtype, Tensors};
@@ -15,11 +15,11 @@ use crate::code::state;
 use crate::module::Value;
 use crate::{Code, Module, Note, Outputs, Result, Returns};
 
-/// A module that runs: `tokens` int64 [batch, seq] → `logits` float32 [batch, seq, vocab]. With `keep_extra`,
-/// tensors that it does not use stay in its `state_dict`.
+/// Makes a module that computes `logits`, float32 \[batch, seq, vocab\], from `tokens`, int64 \[batch, seq\]. With
+/// `keep_extra`, unused tensors stay in its `state_dict`.
 ///
 /// # Errors
-/// When the tensors are not the decoder's, or TorchScript cannot express a name, a tensor or a size.
+/// Returns an error if the tensors do not match the decoder, or TorchScript cannot express a name, a tensor or a size.
 pub(in crate::code) fn module(
     decoder: &Decoder,
     tensors: &Tensors,
@@ -40,7 +40,7 @@ pub(in crate::code) fn module(
     Ok(Module { archive, inputs, outputs, notes, code: Code::Decoder(Box::new(decoder.clone())) })
 }
 
-/// The archive of a decoder, which has this record, and notes about it.
+/// Makes the archive of a decoder with this record, and notes about it.
 pub(super) fn archive(
     version: &Version,
     signature: Signature,

@@ -1,11 +1,11 @@
-//! The inputs and outputs of a decoder as those of a module.
+//! Conversion of a decoder's inputs and outputs to those of a module.
 
 use decoder::Decoder;
 use decoder::interface::{DecoderPort, PortDim, PortSizes};
 
 use crate::{Dim, Port};
 
-/// What `forward` takes and what it returns.
+/// Returns the inputs and the outputs of `forward`.
 pub(super) fn ports(decoder: &Decoder) -> (Vec<Port>, Vec<Port>) {
     let sizes = PortSizes::from(decoder);
     let dim = |dim| match dim {

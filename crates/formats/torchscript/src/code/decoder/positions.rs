@@ -1,15 +1,16 @@
-//! The rotations of a decoder as its module holds them.
+//! Rotary embeddings of a decoder, as its module holds them.
 //!
-//! Frequencies of all kinds but plain ones and llama3 are computed here and are numbers of the module. Those that depend on
-//! the number of tokens are changed in the module: long texts have a second list, or divide by a power that grows.
+//! Plain and llama3 frequencies are computed in the module if all layers share them; all others are computed here and are
+//! numbers of the module. For frequencies that depend on the number of tokens, the module has a second list for long texts
+//! (`LongRope`), or scales by a growing power (dynamic).
 
 use decoder::{Decoder, Llama3, Rope, Scaling};
 
-/// The rotations of a decoder.
+/// Rotary embeddings of a decoder, and their assignment to layers.
 pub(super) struct Positions {
-    /// The different ones; `None` turns nothing.
+    /// Distinct rotary embeddings; `None` stands for layers without rotation.
     ropes: Vec<Option<Rope>>,
-    /// By layer, the number of its rotation.
+    /// Index of the rotary embedding in `ropes`, by layer.
     of_layer: Vec<i64>,
     rotated: u64,
 }
@@ -30,17 +31,17 @@ impl Positions {
         Self { ropes, of_layer, rotated: decoder.rotated() }
     }
 
-    /// How many there are.
+    /// Returns the number of distinct rotary embeddings.
     pub(super) fn rows(&self) -> usize {
         self.ropes.len()
     }
 
-    /// By layer, the number of its rotation.
+    /// Returns the index of the rotary embedding, by layer.
     pub(super) fn of_layers(&self) -> Vec<i64> {
         self.of_layer.clone()
     }
 
-    /// The base, if the module computes the frequencies.
+    /// Returns the base (theta) if the module computes the frequencies.
     pub(super) fn theta(&self) -> Option<f64> {
         match self.ropes.as_slice() {
             [Some(Rope { theta, scaling: None | Some(Scaling::Llama3(_)) })] => Some(*theta),
@@ -48,7 +49,7 @@ impl Positions {
         }
     }
 
-    /// How the frequencies that the module computes are stretched.
+    /// Returns the llama3 scaling of the frequencies that the module computes, if there is one.
     pub(super) fn llama3(&self) -> Option<Llama3> {
         match self.ropes.as_slice() {
             [Some(Rope { scaling: Some(Scaling::Llama3(llama3)), .. })] => Some(*llama3),
@@ -56,7 +57,7 @@ impl Positions {
         }
     }
 
-    /// Whether the module has a list of frequencies.
+    /// Returns true if the module has a list of frequencies.
     pub(super) fn are_listed(&self) -> bool {
         self.theta().is_none()
     }
@@ -73,7 +74,7 @@ impl Positions {
         self.scalings().any(|scaling| matches!(scaling, Scaling::Dynamic { .. }))
     }
 
-    /// For each frequency, the number of tokens above which it is another one.
+    /// Returns the number of tokens, by frequency, above which the long frequency replaces it; infinite without `LongRope`.
     pub(super) fn limits(&self) -> Vec<f64> {
         self.each(|rope| match scaling(rope) {
             Some(Scaling::LongRope(long)) => self.all(long.old),
@@ -81,7 +82,8 @@ impl Positions {
         })
     }
 
-    /// For each frequency, how a base grows: by the first number for each token, from the second.
+    /// Returns the slope and the offset, by frequency, of the base's growth with the number of tokens: `slope * tokens +
+    /// offset`.
     pub(super) fn growth(&self) -> (Vec<f64>, Vec<f64>) {
         let growth = self.each(|rope| match scaling(rope) {
             Some(Scaling::Dynamic { factor, old }) => self.all(factor / old),
@@ -94,7 +96,7 @@ impl Positions {
         (growth, start)
     }
 
-    /// The frequencies of all rotations for a text of so many tokens, without what makes a base grow.
+    /// Returns the frequencies of all rotary embeddings for a text of `tokens` tokens, without the growth of dynamic bases.
     pub(super) fn frequencies(&self, tokens: u64) -> Vec<f64> {
         self.each(|rope| match rope {
             Some(Rope { theta, scaling: Some(Scaling::Dynamic { .. }) }) => {
@@ -105,7 +107,7 @@ impl Positions {
         })
     }
 
-    /// The power of its growth that each frequency of a growing base is multiplied with.
+    /// Returns the exponents, by frequency, of the base's growth; the frequency is multiplied with that power.
     #[expect(clippy::cast_precision_loss, reason = "numbers that f64 lacks are larger than any head")]
     pub(super) fn exponents(&self) -> Vec<f64> {
         let dim = self.rotated as f64;
@@ -118,7 +120,7 @@ impl Positions {
         })
     }
 
-    /// By rotation, what cosines and sines are multiplied with.
+    /// Returns the factor of cosines and sines, by rotary embedding.
     pub(super) fn magnitudes(&self) -> Vec<f64> {
         self.ropes.iter().map(|rope| rope.as_ref().map_or(1.0, Rope::magnitude)).collect()
     }
@@ -136,7 +138,7 @@ impl Positions {
         self.ropes.iter().flat_map(|rope| numbers(rope.as_ref())).collect()
     }
 
-    /// One number for each frequency of a rotation.
+    /// Repeats a number for each frequency of one rotary embedding.
     fn all(&self, number: f64) -> Vec<f64> {
         (0..self.rotated.checked_div(2).unwrap_or(0)).map(|_| number).collect()
     }

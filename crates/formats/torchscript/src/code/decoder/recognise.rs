@@ -1,6 +1,6 @@
-//! Which decoder a module was made of, from the attributes of its root.
+//! Recognises the decoder that a module was made of, from the attributes of its root.
 //!
-//! Facts: `module.rs` writes them, and wrote those of `older/`.
+//! Facts: `module.rs` writes the attributes; its earlier versions wrote those that `older/` makes.
 
 use decoder::{
     Assignment, Biases, Decoder, DecoderSpec, Llama3, Part, Recorded, Rope, Scaling, Windowed, Windows,
@@ -15,14 +15,14 @@ use super::{older, text};
 use crate::Errors;
 use crate::code::attributes::{Attributes, DATA_PKL, Records};
 
-/// The versions of the code of modules that have a record. Where the newest changes, its copy in `older/` gets a row.
+/// Code versions of modules that have a record. When the newest version changes, its copy in `older/` becomes an element.
 pub(super) static VERSIONS: [&Version; 1] = [&text::VERSION];
 
-/// The version of the modules whose record does not say it.
+/// Code version of modules whose record does not name it.
 const UNNUMBERED: u32 = 4;
 
-/// The decoder whose module has these attributes, if the archive is what a conversion of these tensors writes or wrote;
-/// otherwise, the record that differs.
+/// Returns the decoder and its assigned tensors if the archive is the output of a current or earlier conversion of these
+/// tensors; otherwise, the name of the record that differs.
 pub(in crate::code) fn recognise(
     root: &Attributes<'_>,
     records: &Records<'_>,
@@ -58,8 +58,8 @@ pub(in crate::code) fn recognise(
     Err(closest.map_or_else(data_pkl, |difference| difference.record))
 }
 
-/// The decoder of a module with this record, and the version of its code. The module is made with the same record, because
-/// this program may write more into one than the program that wrote this one.
+/// Returns the code version and the decoder of a module with this record. The module is made again with the same record,
+/// because this program may write more into a record than the program that wrote it.
 fn numbered(record: &str, tensors: &Tensors) -> Option<(&'static Version, Decoder)> {
     let spec = DecoderSpec::parse(record).ok()?;
     let number = spec.code_version().unwrap_or(UNNUMBERED);
@@ -67,12 +67,12 @@ fn numbered(record: &str, tensors: &Tensors) -> Option<(&'static Version, Decode
     Some((version, spec.into_decoder(tensors).ok()?))
 }
 
-/// The decoder of a module without a record.
+/// Returns the decoder of a module that has no record.
 fn unrecorded(root: &Attributes<'_>, end: &str, tensors: &Tensors) -> Option<Decoder> {
     Decoder::from_recorded(recorded(root, end)?, tensors).ok()
 }
 
-/// What modules without a record have: separate numbers.
+/// Reads the separate attributes that describe the decoder in modules without a record.
 fn recorded(root: &Attributes<'_>, end: &str) -> Option<Recorded> {
     let named = |name: &str| format!("{name}{end}");
     let size = |name: &str| u64::try_from(root.int(&named(name))?).ok();

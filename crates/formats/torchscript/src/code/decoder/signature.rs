@@ -1,12 +1,12 @@
-//! How the `forward` of a decoder's module is called.
+//! Calling convention of the `forward` of a decoder's module.
 
 use crate::Errors;
 
-/// How `forward` is called.
+/// Calling convention of `forward`: a dict or one tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::code) enum Signature {
-    /// With a dict of tensors. It returns a dict, as Carton's runner requires, and this is what it does with wrong inputs.
+    /// Takes and returns a dict, as Carton's runner requires, and reports invalid inputs as given.
     Dict(Errors),
-    /// With one tensor. It returns one, because Triton refuses a dict. Wrong inputs raise an exception.
+    /// Takes and returns one tensor, because Triton refuses a dict. Invalid inputs raise an exception.
     Positional,
 }

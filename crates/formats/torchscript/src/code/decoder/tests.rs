@@ -1,4 +1,4 @@
-//! Decoders as modules: their ports, their text, and how tensors are held.
+//! Tests of decoder modules: their ports, their text, and the storage of their tensors.
 
 #[path = "../../../../../model/decoder/tests/it/fixtures/mod.rs"]
 pub(super) mod fixtures;
@@ -82,12 +82,12 @@ fn a_positional_forward_takes_tokens_and_returns_logits() {
     let names = |ports: &[Port]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&positional.inputs), ["tokens"]);
     assert_eq!(names(&positional.outputs.ports(&[].to_vec().into()).collect::<Vec<_>>()), ["logits"]);
-    // The objects are the same, so that only the text decides how it is called.
+    // The objects are the same: only the text determines the calling convention.
     assert_eq!(positional.archive.data_pkl(), converted.archive.data_pkl());
     let (before, after) = (code(&converted), code(&positional));
     let signature = "  def forward(self: __torch__.torch2carton.Llama,\n    tokens: Tensor) -> Tensor:\n";
     assert!(after.contains(signature), "{after}");
-    // What it computes is the same.
+    // The computation is the same.
     let computed = |code: &str| {
         let at = code.find("  def infer(").expect("it has one");
         code[at..].to_owned()

@@ -1,6 +1,6 @@
-//! A version of the code of decoders: templates of its text, and the attributes that it reads.
+//! Versions of the code of decoders: templates of the text, and the attributes that it reads.
 //!
-//! The number of its version is in the record of a module, so that a later program makes the same code again.
+//! The record of a module holds its version number, so that a later program makes the same code again.
 
 use decoder::Decoder;
 
@@ -9,41 +9,41 @@ use super::positions::Positions;
 use crate::module::Value;
 use crate::{Error, Result};
 
-/// Attributes, each with its name.
+/// Named attributes of a module.
 pub(super) type Attributes = Vec<(String, Value)>;
 
-/// Templates, each with the flag that it needs.
+/// Templates, each with the flag that selects it.
 type Templates = &'static [(Option<Flag>, &'static str)];
 
-/// Returns what takes the place of a marker: the text for a list and what it is applied to.
+/// Function that expands a marker: returns the text for a list and its operand.
 type Marker = fn(Variant<'_>, &str, &str) -> String;
 
-/// A version of the code.
+/// Version of the code of decoders.
 pub(super) struct Version {
-    /// Its number in the records of modules.
+    /// Version number in the records of modules.
     pub(super) number: u32,
-    /// The methods of the module. A line that begins with flags in brackets is in the text if all of them hold.
+    /// Templates of the module's methods. A line that begins with flags in brackets is in the text if all of them hold.
     pub(super) methods: Templates,
-    /// The functions that the methods call.
+    /// Templates of the functions that the methods call.
     pub(super) functions: Templates,
-    /// What the markers begin with, which end with `}`, and their text.
+    /// Start of each marker, which ends with `}`, and the function that expands it.
     pub(super) markers: [(&'static str, Marker); 3],
-    /// The attributes that the methods read, besides the lists of weights.
+    /// Returns the attributes that the methods read, besides the lists of weights.
     pub(super) attributes: fn(&Decoder, &Positions) -> Result<Attributes>,
 }
 
-/// A line of a template.
+/// Template line, with the flags that select it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line<'t> {
-    /// The spaces that it begins with.
+    /// Number of leading spaces.
     indent: usize,
-    /// It is in the text if each of these flags holds or, with `false`, does not hold.
+    /// Flags that must hold or, with `false`, must not hold for the line to be in the text.
     pub(super) flags: Vec<(Flag, bool)>,
     pub(super) text: &'t str,
 }
 
 impl<'t> Line<'t> {
-    /// Reads a line. One that does not begin with flags has none.
+    /// Parses a line; without leading flags in brackets, the line is in every variant.
     pub(super) fn parse(line: &'t str) -> Self {
         let text = line.trim_start();
         let indent = line.len().saturating_sub(text.len());
@@ -60,24 +60,24 @@ impl<'t> Line<'t> {
         Some((flags.collect::<Option<_>>()?, text))
     }
 
-    /// Returns whether this variant of the text has the line.
+    /// Returns true if this variant of the text has the line.
     pub(super) fn is_in(&self, variant: Variant<'_>) -> bool {
         self.flags.iter().all(|(flag, holds)| flag.holds(variant) == *holds)
     }
 }
 
 impl Version {
-    /// The methods of the module.
+    /// Returns the text of the module's methods.
     pub(super) fn methods(&self, variant: Variant<'_>) -> String {
         self.filled(self.methods, variant)
     }
 
-    /// The functions that the methods call.
+    /// Returns the text of the functions that the methods call.
     pub(super) fn functions(&self, variant: Variant<'_>) -> String {
         self.filled(self.functions, variant)
     }
 
-    /// The lines of templates that are in this variant, with all markers but `{_}` and `{ns}` filled.
+    /// Returns the template lines of this variant, with all markers but `{_}` and `{ns}` expanded.
     fn filled(&self, templates: Templates, variant: Variant<'_>) -> String {
         let (split, dim) =
             if variant.decoder.layout().rotates_halves { ("2, -1", "-2") } else { ("-1, 2", "-1") };
@@ -93,7 +93,7 @@ impl Version {
         out.replace("{split}", split).replace("{dim}", dim)
     }
 
-    /// Adds a line, with the products and norms in the places of their markers.
+    /// Appends a line, with its markers expanded to products and norms.
     fn fill(&self, out: &mut String, line: &str, variant: Variant<'_>) {
         let mut rest = line;
         loop {
@@ -111,7 +111,7 @@ impl Version {
     }
 }
 
-/// An attribute that is a size.
+/// Returns an integer attribute that holds a size.
 pub(super) fn size(name: &str, value: u64) -> Result<(String, Value)> {
     let value =
         i64::try_from(value).map_err(|_| Error::TooLarge { tensor: name.to_owned(), number: value })?;

@@ -1,7 +1,7 @@
-//! The weights module: any checkpoint's tensors, and a `forward` that returns them by name.
+//! Weights module: holds any checkpoint's tensors, and returns them by name from `forward`.
 //!
-//! The tensors are in nested modules, and also in a dict where `forward` looks them up. So the size of the code
-//! does not depend on their number, and any string can be a key.
+//! The tensors are in nested modules, and also in a dict in which `forward` looks them up. So the size of the code does not
+//! depend on the number of tensors, and any string can be a key.
 
 mod text;
 
@@ -14,22 +14,23 @@ use crate::module::Value;
 use crate::{Code, Errors, Module, Note, Outputs, Result, Returns, export};
 use text::{TEXTS, Text};
 
-/// A module that returns `tensors`: `forward({})` returns all of them, otherwise those that the keys of its
-/// input name. bool is returned as uint8, f16, bf16 and float8 as f32, complex numbers with a last dimension of 2.
+/// Makes a module that returns `tensors`: `forward({})` returns all of them, any other input the tensors that its keys name.
+/// bool is returned as uint8; f16, bf16 and float8 as f32; complex numbers with a last dimension of 2.
 ///
 /// # Errors
-/// When two tensors have one name, a name is one that PyTorch's modules use themselves, or a tensor has a
-/// dtype, a size or a neighbour in its storage that TorchScript cannot express.
+/// Returns an error if two tensors have one name, PyTorch's modules reserve a name, or TorchScript cannot express a tensor's
+/// dtype or size, or the dtypes of tensors that share a storage.
 pub fn weights(tensors: &Tensors, errors: Errors) -> Result<Module> {
     let (archive, notes) = archive(Text::newest(errors), tensors)?;
     let outputs = Outputs(Returns::Tensors);
     Ok(Module { archive, inputs: Vec::new(), outputs, notes, code: Code::Weights { why: None } })
 }
 
-/// If an archive is one that a conversion of these tensors writes or wrote, nothing; otherwise, the record that differs.
+/// Returns `None` if a current or earlier conversion of these tensors writes an archive with these records; otherwise the
+/// first difference from the most similar one.
 ///
 /// # Errors
-/// As [`weights`].
+/// Returns the same errors as [`weights`].
 pub(super) fn difference(
     tensors: &Tensors,
     records: &[(String, Option<Cow<'_, [u8]>>)],
@@ -43,10 +44,10 @@ pub(super) fn difference(
     Ok(closest)
 }
 
-/// The class of the module.
+/// Class name of the weights module.
 pub(super) const CLASS: &str = "Weights";
 
-/// The archive of a module that has this text, and notes about it.
+/// Makes the archive of a weights module with this text, and notes about it.
 fn archive(text: &Text, tensors: &Tensors) -> Result<(Archive, Vec<Note>)> {
     tensors.iter().try_for_each(|(name, tensor)| export::port(name, tensor).map(drop))?;
     let index = vec![("__tensors__".to_owned(), Value::Tensors)];
@@ -144,7 +145,7 @@ class Weights(Module):
         }
         let index = code(&weights(&named(&["__tensors__"]), Errors::Return).expect("another index"));
         assert!(index.contains("index = self.__tensors___\n"), "{index}");
-        // In a flat module, the item `w` of the index has the path of the last tensor.
+        // In a flat module, the item `w` of the index has the same path as the last tensor.
         let flat =
             weights(&named(&["a", "a.b", "w", "__tensors__.w"]), Errors::Return).expect("another index");
         assert!(code(&flat).contains("index = self.__tensors___\n"), "{}", code(&flat));

@@ -1,23 +1,23 @@
-//! The forward of the weights module as source text: the one that is written now, as it returns and as it raises errors, and
-//! the one that was written before.
+//! Source text of the weights module: the current version, which returns or raises errors, and an earlier version.
 //!
-//! Facts: PyTorch 2.0.1 and 2.15 compiled and ran the texts. The older one is that of this project's history. An archive that
-//! has it runs like a new one, so it is kept as it was, byte for byte. Where the text changes, the old one becomes a constant
-//! and a row here.
+//! Facts: PyTorch 2.0.1 and 2.15 compiled and ran the texts. The earlier version is from this project's history. An archive
+//! with it runs like a new one, so it is kept byte for byte. When the text changes, the old one becomes a constant and an
+//! element of `TEXTS`.
 
 use crate::Errors;
 
-/// A text.
+/// Version of the module's source text.
 pub(super) struct Text {
-    /// Carton's runner calls this with gradients on and a dict of its inputs. `{wrong}` stands for [`wrong`](Self::wrong).
+    /// Text of `forward`, which Carton's runner calls with gradients enabled and a dict of its inputs. `{wrong}` stands for
+    /// [`wrong`](Self::wrong).
     forward: &'static str,
-    /// What `forward` does with wrong inputs.
+    /// Statement that `forward` runs for invalid inputs.
     wrong: &'static str,
-    /// The functions that `forward` calls.
+    /// Functions that `forward` calls.
     functions: &'static [&'static str],
 }
 
-/// All texts, those that are written now first.
+/// All versions of the text, the current ones first.
 pub(super) static TEXTS: [&Text; 3] = [&RETURNS, &RAISES, &FIRST];
 
 static RETURNS: Text = Text {
@@ -29,7 +29,7 @@ static RAISES: Text = Text { wrong: "      ops.prim.RaiseException(wrong)\n", ..
 static FIRST: Text = Text { forward: FIRST_FORWARD, wrong: "", functions: &[EXPORT] };
 
 impl Text {
-    /// The text of the modules that are written now.
+    /// Returns the current text, for one way of reporting invalid inputs.
     pub(super) fn newest(errors: Errors) -> &'static Self {
         match errors {
             Errors::Return => &RETURNS,
@@ -37,12 +37,12 @@ impl Text {
         }
     }
 
-    /// `forward`.
+    /// Returns the text of `forward`.
     pub(super) fn methods(&self) -> String {
         self.forward.replace("{wrong}", self.wrong)
     }
 
-    /// The functions that it calls, which export pairs of 4-bit floats if there are some.
+    /// Returns the functions that `forward` calls; with `has_float4`, they also export pairs of 4-bit floats.
     pub(super) fn functions(&self, has_float4: bool) -> String {
         let functions = self.functions.concat();
         if has_float4 { functions.replace(EXPORT_FLOAT4.0, EXPORT_FLOAT4.1) } else { functions }
@@ -80,7 +80,8 @@ const FIRST_FORWARD: &str = r"  def forward(self: Self,
     return out
 ";
 
-/// What is wrong with the inputs, or nothing. There may be a million tensors, so it names a few of them.
+/// Function that returns an error message about the inputs, or an empty string. There may be a million tensors, so the
+/// message names a few of them.
 const CHECK: &str = r#"def check(index: Dict[str, Tensor],
     inputs: Dict[str, Tensor]) -> str:
   wrong = ""
@@ -104,8 +105,8 @@ def known(index: Dict[str, Tensor]) -> str:
   return text
 "#;
 
-/// Numbers are `c10::ScalarType`s: 0 uint8, 6 f32, 7 f64, 8 complex of f16, 9 complex of f32, 11 bool. The
-/// same in Rust is `crate::export`.
+/// Function that converts a tensor to a dtype that Carton has. Numbers are `c10::ScalarType`s: 0 uint8, 6 f32, 7 f64, 8
+/// complex of f16, 9 complex of f32, 11 bool. `crate::export` is the same conversion in Rust.
 const EXPORT: &str = r"def export(t: Tensor) -> Tensor:
   d = ops.prim.dtype(t)
   if torch.is_complex(t):
@@ -127,7 +128,7 @@ const EXPORT: &str = r"def export(t: Tensor) -> Tensor:
   return torch.contiguous(r)
 ";
 
-/// Replaces the last conversion if there are pairs of 4-bit floats, number 45.
+/// Text of the last conversion, and its replacement if there are pairs of 4-bit floats, whose `c10::ScalarType` is 45.
 const EXPORT_FLOAT4: (&str, &str) = (
     "          r = torch.to(t, 6)\n",
     "          if torch.eq(d, 45):\n            r = torch.view_copy(t, dtype=0)\n          else:\n            r = torch.to(t, 6)\n",

@@ -129,15 +129,15 @@ fn a_descriptor_has_one_of_four_forms() {
 #[test]
 fn bytes_between_entries_are_flaws() {
     let gap = flaws_of(&[Entry::new("a").followed_by(b"xy"), Entry::new("b")], &End { here: 2, ..ONE });
-    assert_eq!(gap, [Flaw::Gap { after: Some("a".to_owned()), offset: 34, len: 2 }]);
+    assert_eq!(gap, [Flaw::StrayBytes { after: Some("a".to_owned()), offset: 34, len: 2 }]);
     let last = flaw(Entry::new("a").followed_by(b"xy"));
-    assert_eq!(last, Flaw::Gap { after: Some("a".to_owned()), offset: 34, len: 2 });
+    assert_eq!(last, Flaw::StrayBytes { after: Some("a".to_owned()), offset: 34, len: 2 });
     // The archive's offsets count from its own start, so they are made two greater.
     let mut later = [b"xy", &archive(&[Entry::new("a")], &ONE)[..]].concat();
     let (line, end) = (2 + 34 + 42, later.len() - 6);
     (later[line], later[end]) = (2, 36);
     let found = flaws(&mapped(&later)).expect("all records are there");
-    assert_eq!(found, [Flaw::Gap { after: None, offset: 0, len: 2 }]);
+    assert_eq!(found, [Flaw::StrayBytes { after: None, offset: 0, len: 2 }]);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn an_archive_on_several_disks_is_rejected_or_flawed() {
         assert_eq!((error(&entry(), &end), flaws_of(&entry(), &end)), (None, vec![Flaw::Disks]));
     }
     for end in [End { disk: 1, ..ONE }, End { directory_disk: 1, ..ONE }, wide(|wide| wide.disks = 2)] {
-        assert!(matches!(error(&entry(), &end), Some(Error::Disks)));
+        assert!(matches!(error(&entry(), &end), Some(Error::MultipleDisks)));
     }
 }
 
@@ -174,8 +174,8 @@ fn an_archive_on_several_disks_is_rejected_or_flawed() {
 fn errors_and_flaws_name_their_entry() {
     let name = || "a".to_owned();
     let error = Error::Overlap { first: name(), second: "b".to_owned(), offset: 1 };
-    assert_eq!((error.entry(), Error::Disks.entry()), (Some("a"), None));
-    let gap = |after| Flaw::Gap { after, offset: 0, len: 1 };
+    assert_eq!((error.entry(), Error::MultipleDisks.entry()), (Some("a"), None));
+    let gap = |after| Flaw::StrayBytes { after, offset: 0, len: 1 };
     assert_eq!(gap(Some(name())).entry(), Some("a"));
     assert_eq!((gap(None).entry(), Flaw::Disks.entry()), (None, None));
     assert_eq!(Flaw::Padding { name: name(), place: "the directory" }.entry(), Some("a"));

@@ -29,11 +29,11 @@ fn entries_that_readers_see_differently_are_rejected() {
     let other_name = |name: &[u8]| extra(0x7075, &[&[1, 0, 0, 0, 0][..], name].concat());
     assert_eq!(with(|header| header.extra = extra(1, &[0; 8])), None);
     let twice = with(|header| header.extra = [extra(1, &[0; 8]), extra(1, &[0; 8])].concat());
-    assert!(matches!(twice, Some(Error::TwoZip64 { .. })));
+    assert!(matches!(twice, Some(Error::DuplicateZip64 { .. })));
     for (name, is_same) in [(b"a", true), (b"b", false)] {
         let entry = Entry::new("a").with(|header| header.extra = other_name(name));
         let found = error(&[entry], &ONE);
-        assert_eq!(matches!(found, Some(Error::TwoNames { .. })), !is_same, "{found:?}");
+        assert_eq!(matches!(found, Some(Error::SecondName { .. })), !is_same, "{found:?}");
     }
 }
 

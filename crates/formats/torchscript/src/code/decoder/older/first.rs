@@ -1,4 +1,4 @@
-//! The first text: norms and attention gave their results in the dtype of the weights, and each list of weights was an
+//! First version of the text: norms and attention returned the dtype of the weights, and each list of weights was an
 //! attribute.
 
 use super::{Text, linear_of_lists, separate};

@@ -1,7 +1,7 @@
-//! The archives of versions of this program that wrote no record of the decoder.
+//! Archives from early versions of this program, which wrote no record of the decoder.
 //!
-//! Facts: the texts are those of this project's history. An archive that has one of them runs like a new one, so
-//! they are kept as they were, byte for byte.
+//! Facts: the texts are from this project's history. An archive with one of them runs like a new one, so they are kept byte
+//! for byte.
 
 mod first;
 mod second;
@@ -17,22 +17,24 @@ use crate::code::state;
 use crate::module::Value;
 use crate::{Note, Result};
 
-/// A text, and how it finds the weights.
+/// Version of the text, with its access to the weights.
 pub(super) struct Text {
-    /// `forward` and the other methods. `{linear PART X}` stands for [`linear`](Self::linear) of this layer's PART and X.
+    /// Text of `forward` and the other methods. `{linear PART X}` stands for the result of [`linear`](Self::linear) for this
+    /// layer's PART and X.
     forward: &'static str,
-    /// The functions that the methods call. `{split}` and `{dim}` depend on what rotation pairs.
+    /// Functions that the methods call. `{split}` and `{dim}` depend on the elements that rotation pairs: halves of a head,
+    /// or neighbours.
     functions: &'static str,
-    /// The product of a layer's matrix, from the list `weights`, with `x`, and the bias from the list `biases`.
+    /// Returns the product of `x` and a layer's matrix in the list `weights`, plus the bias in the list `biases`.
     linear: fn(weights: &str, biases: Option<&str>, x: &str) -> String,
-    /// The attributes that hold the lists of weights.
+    /// Returns the attributes that hold the lists of weights.
     weights: fn(Lists) -> Vec<(String, Value)>,
 }
 
-/// All texts, the newest of them first.
+/// All versions of the text, newest first.
 pub(super) static TEXTS: [&Text; 3] = [&third::TEXT, &second::TEXT, &first::TEXT];
 
-/// The archive of a decoder whose module has this text, and notes about it.
+/// Makes the archive of a decoder whose module has this text, and notes about it.
 pub(super) fn archive(
     text: &Text,
     decoder: &Decoder,
@@ -86,7 +88,7 @@ fn functions(text: &Text, rotates_halves: bool) -> String {
     text.functions.replace("{split}", split).replace("{dim}", dim)
 }
 
-/// The lists are in one dict.
+/// Puts all lists into one dict.
 fn one_dict(lists: Lists) -> Vec<(String, Value)> {
     vec![("__tensors__".to_owned(), Value::Lists(Box::new(lists)))]
 }
@@ -95,7 +97,7 @@ fn linear_of_dict(weights: &str, biases: Option<&str>, x: &str) -> String {
     linear(|list| format!("(weights[\"{list}\"])[i]"), weights, biases, x)
 }
 
-/// Each list is an attribute.
+/// Makes each list an attribute.
 fn separate(lists: Lists) -> Vec<(String, Value)> {
     lists.into_iter().map(|(list, ids)| (list, Value::List(Box::new(ids)))).collect()
 }

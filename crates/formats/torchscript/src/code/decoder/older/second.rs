@@ -1,4 +1,4 @@
-//! The second text: as the third, but it made both masks whether or not a layer uses them.
+//! Second version of the text: like the third, but it made both attention masks whether or not a layer used them.
 
 use super::{Text, linear_of_dict, one_dict, third};
 

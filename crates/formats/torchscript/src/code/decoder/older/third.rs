@@ -1,4 +1,4 @@
-//! The third text: it raised what its checks found, and widened float16 weights at each call.
+//! Third version of the text: it raised the errors that its checks found, and widened float16 weights at each call.
 
 use super::{Text, linear_of_dict, one_dict};
 

@@ -1,4 +1,4 @@
-//! The attributes of a decoder's module, besides its record and its lists of weights.
+//! Attributes of a decoder's module, besides its record and its lists of weights.
 
 use decoder::{Activation, Decoder};
 
@@ -7,7 +7,7 @@ use super::super::version::{Attributes, size};
 use crate::Result;
 use crate::module::Value;
 
-/// All attributes.
+/// Returns the attributes that the methods read.
 pub(super) fn attributes(decoder: &Decoder, positions: &Positions) -> Result<Attributes> {
     let mut own = constants(decoder)?;
     own.extend(rotations(decoder, positions)?);
@@ -15,7 +15,7 @@ pub(super) fn attributes(decoder: &Decoder, positions: &Positions) -> Result<Att
     Ok(own)
 }
 
-/// The numbers that all layers share.
+/// Returns the numbers that all layers share.
 fn constants(decoder: &Decoder) -> Result<Attributes> {
     let block = decoder.block();
     let mut own = vec![
@@ -23,7 +23,7 @@ fn constants(decoder: &Decoder) -> Result<Attributes> {
         size("head_dim", decoder.head_dim())?,
         size("n_kv_heads", decoder.n_kv_heads())?,
         number("norm_eps", decoder.norm_eps()),
-        // An attribute, because the fuser of 2.0.1 would take over a concatenation along a constant.
+        // The dimension is an attribute because the fuser of 2.0.1 would fuse a concatenation along a constant.
         size("cat_dim", 1)?,
     ];
     let scales = &block.scales;
@@ -51,7 +51,7 @@ fn constants(decoder: &Decoder) -> Result<Attributes> {
     Ok(own)
 }
 
-/// The rotations, and which layer has which.
+/// Returns the frequencies of the rotary embeddings, and the index of each layer's embedding.
 fn rotations(decoder: &Decoder, positions: &Positions) -> Result<Attributes> {
     let floats = |name, numbers: Vec<f64>| {
         ints(name, numbers.into_iter().map(|number| number.to_bits().cast_signed()).collect())
@@ -89,7 +89,7 @@ fn rotations(decoder: &Decoder, positions: &Positions) -> Result<Attributes> {
     Ok(own)
 }
 
-/// What differs between layers, besides rotations.
+/// Returns the numbers that differ between layers, besides rotary embeddings.
 fn layers(decoder: &Decoder) -> Result<Attributes> {
     let (windows, block) = (decoder.windows(), decoder.block());
     let all = || 0..decoder.n_layers();
@@ -103,7 +103,7 @@ fn layers(decoder: &Decoder) -> Result<Attributes> {
     }
     let has_experts: Vec<i64> = all().map(|layer| i64::from(block.has_experts(layer))).collect();
     if has_experts.contains(&0) && has_experts.contains(&1) {
-        // The number of the layer among those of its kind.
+        // Index of the layer among the layers with, or without, experts.
         let mut next = [0_i64; 2];
         let place = |has: &i64| {
             let next = if *has == 1 { &mut next[1] } else { &mut next[0] };

@@ -1,9 +1,9 @@
-//! How `forward` is called: what it checks, and what it does with wrong inputs. Flags in brackets are as in `forward.rs`.
+//! Text of `forward`, which checks its inputs and reports invalid ones. Flags in brackets are as in `forward.rs`.
 //!
-//! Facts: an exception ends the process of Carton's runner, and its client then waits forever. `forward` of a module for
-//! Carton therefore returns the message, in a dict whose values can be anything.
+//! Facts: an exception ends the process of Carton's runner, and its client then waits forever. In a module for Carton,
+//! `forward` therefore returns the message, in a dict whose values can have any type.
 
-/// Called with a dict.
+/// `forward` that takes and returns a dict.
 pub(super) const DICT: &str = r#"  def forward(self: Self,
     inputs: Dict[str, Tensor]) -> Dict[str, Any]:
     out = annotate(Dict[str, Any], {})
@@ -20,7 +20,8 @@ pub(super) const DICT: &str = r#"  def forward(self: Self,
     return out
 "#;
 
-/// Called with one tensor. A tensor or a module may have the name of a method: PyTorch looks for the method first.
+/// `forward` that takes and returns one tensor. A tensor or a module may have the name of a method: PyTorch looks for the
+/// method first.
 pub(super) const POSITIONAL: &str = r#"  def forward(self: Self,
     tokens: Tensor) -> Tensor:
     inputs = annotate(Dict[str, Tensor], {"tokens": tokens})
@@ -32,7 +33,8 @@ pub(super) const POSITIONAL: &str = r#"  def forward(self: Self,
     return out["logits"]
 "#;
 
-/// `wrong` says what is wrong with the inputs; nothing if that is empty. `is_on` reads a switch that was checked.
+/// Functions that check inputs: `wrong` returns an error message, or an empty string; `is_on` reads a switch that was
+/// checked.
 pub(super) const FUNCTIONS: &str = r#"def wrong(inputs: Dict[str, Tensor],
     vocab: int,
     layers: int,

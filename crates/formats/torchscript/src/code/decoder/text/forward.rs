@@ -1,12 +1,12 @@
-//! The methods that compute: from tokens to logits.
+//! Text of the methods that compute logits from tokens.
 //!
-//! A line that begins with flags in brackets is part of the text if all of them hold; `flag.rs` says when each does. `{_}` ends
-//! the names of attributes. `{linear LIST X}` is the product of the matrix `i` of LIST with X, plus its bias if it has one;
-//! `{linear LIST X N}` that of the matrix N. `{norm LIST X}` is the norm `i` of LIST over X, and `{head norm LIST X}` that of
-//! queries or keys.
+//! A line that begins with flags in brackets is part of the text if all of them hold; `flag.rs` defines when each holds.
+//! `{_}` ends the names of attributes. `{linear LIST X}` is the product of the matrix `i` of LIST with X, plus its bias if
+//! there is one; `{linear LIST X N}` uses the matrix N instead. `{norm LIST X}` applies the norm `i` of LIST to X, and
+//! `{head norm LIST X}` applies it to queries or keys.
 
-/// `infer`, which `forward` calls with inputs that it checked. The rows `h` and all that is added to them are `wide`, what is
-/// multiplied with matrices is `narrow`.
+/// Method `infer`, which `forward` calls with checked inputs. The residual stream `h` and everything added to it have the
+/// dtype `wide`; operands of matrix products have the dtype `narrow`.
 pub(super) const INFER: &str = r#"  def infer(self: Self,
     inputs: Dict[str, Tensor]) -> Dict[str, Tensor]:
     [not half] weights = self.__tensors__{_}
@@ -122,8 +122,8 @@ pub(super) const INFER: &str = r#"  def infer(self: Self,
     return out
 "#;
 
-/// How far each pair of numbers turns from one token to the next, of all rotations, one after the other. Those of one rotation
-/// that is plain or of the kind llama3 are computed as Meta's code computes them, others are listed, and used in f64.
+/// Method `freqs`, which returns the rotary frequencies of all embeddings, one after the other. A single plain or llama3
+/// embedding is computed as in Meta's code; other frequencies are listed, and used in f64.
 pub(super) const FREQUENCIES: &str = r"  def freqs(self: Self,
     like: Tensor) -> Tensor:
     [not listed] r = torch.to(torch.arange(0, self.rotated{_}, 2, dtype=4, device=ops.prim.device(like)), ops.prim.dtype(like))
@@ -144,7 +144,7 @@ pub(super) const FREQUENCIES: &str = r"  def freqs(self: Self,
     return f
 ";
 
-/// Attention of queries to keys and values. Each head of keys and values serves its group of queries.
+/// Method `attention`, grouped-query attention: each key-value head serves its group of query heads.
 pub(super) const ATTENTION: &str = r#"  def attention(self: Self,
     i: int,
     q: Tensor,
@@ -177,7 +177,7 @@ pub(super) const ATTENTION: &str = r#"  def attention(self: Self,
     return torch.reshape(torch.permute(o, [0, 3, 1, 2, 4]), [b, s, -1])
 "#;
 
-/// The feed-forward layer.
+/// Method `feed_forward`, the dense gated feed-forward layer.
 pub(super) const FEED_FORWARD: &str = r"  def feed_forward(self: Self,
     i: int,
     y: Tensor) -> Tensor:
@@ -187,7 +187,8 @@ pub(super) const FEED_FORWARD: &str = r"  def feed_forward(self: Self,
     return {linear w2 g}
 ";
 
-/// What the gate does to the result of the matrix next to it. Both are new tensors.
+/// Method `gated`, which multiplies the activation of `gate` with `up`. Both inputs are new tensors, so they are changed in
+/// place.
 pub(super) const GATED: &str = r#"  def gated(self: Self,
     gate: Tensor,
     up: Tensor) -> Tensor:
@@ -200,8 +201,9 @@ pub(super) const GATED: &str = r#"  def gated(self: Self,
     return torch.mul_(g, up)
 "#;
 
-/// The experts of the layer `i` of those that have some. The router reads the rows before they are rounded. Each expert reads
-/// the rows that go through it, and its results are added up without being rounded in between.
+/// Method `experts`, the mixture of experts; `i` counts the layers that have experts. The router reads the rows before they
+/// are rounded. Each expert reads the rows that are routed to it, and its results are added up without intermediate
+/// rounding.
 pub(super) const EXPERTS: &str = r"  def experts(self: Self,
     i: int,
     z: Tensor,

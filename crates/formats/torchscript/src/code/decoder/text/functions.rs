@@ -1,11 +1,12 @@
-//! What the methods call. Flags in brackets are as in `forward.rs`.
+//! Functions that the methods call. Flags in brackets are as in `forward.rs`.
 
-/// `weight` is a matrix of a list in the dtype of what it is multiplied with.
+/// `weight` returns a tensor of a list, in the dtype and on the device of its operand `like`.
 ///
-/// `numbers` are in f64, given by their bits: of a list of floats, TorchScript makes float32.
+/// `numbers` returns an f64 tensor from integers that hold the bits: from a list of floats, TorchScript would make float32.
 ///
-/// `mask` hides what comes later and what is `window` or more tokens back; 0 is no window, and `None` hides nothing. `norm`
-/// is of the last dimension. `rotate` turns the pairs of numbers that `{split}` lays into the dimension `{dim}`.
+/// `mask` hides tokens that come later, or are `window` or more tokens back; `window` 0 means no window, and a result of
+/// `None` hides nothing. `norm` is over the last dimension. `rotate` rotates the pairs of numbers that the shape `{split}`
+/// puts into the dimension `{dim}`.
 pub(super) const FUNCTIONS: &str = r"[not half] def weight(list: List[Tensor],
 [not half]     i: int,
 [not half]     like: Tensor) -> Tensor:
@@ -60,10 +61,11 @@ def rotate(x: Tensor,
   [part] return out
 ";
 
-/// The lists of weights of a model with float16 weights. PyTorch calls `__setstate__` when it loads the module, before any call:
-/// there, each float16 tensor on a CPU gets a place in float32, which takes no memory until it is written. The first call that
-/// needs one writes it. Calls at the same time may write one place, but all write the same numbers, and each reads what it
-/// wrote itself or what another call has finished. Nothing is replaced, so nothing can be freed that another call reads.
+/// Class of the weight lists of a model with float16 weights. PyTorch calls `__setstate__` when it loads the module, before
+/// any call: it allocates a float32 buffer for each float16 tensor on a CPU, which takes no memory until it is written. The
+/// first call that needs a buffer fills it. Concurrent calls may fill the same buffer, but all write the same numbers, and
+/// each reads numbers that it wrote itself or that another call has finished writing. Buffers are never replaced, so no call
+/// can free a buffer that another call reads.
 pub(super) const HALF: &str = r#"class Half(Module):
   __parameters__ = []
   __buffers__ = []

@@ -1,11 +1,11 @@
-//! What takes the place of the markers `{linear LIST X}`, `{norm LIST X}` and `{head norm LIST X}` of the templates.
+//! Expansion of the markers `{linear LIST X}`, `{norm LIST X}` and `{head norm LIST X}` in templates.
 
 use decoder::HeadNorm;
 
 use super::super::flag::{Flag, Variant};
 use super::super::lists::{biases_of, has_list};
 
-/// The product of a matrix of LIST with X, plus its bias if it has one.
+/// Returns the text of the product of a matrix of LIST with X, plus its bias if there is one.
 pub(super) fn linear(variant: Variant<'_>, list: &str, operand: &str) -> String {
     let (x, number) = operand.split_once(' ').unwrap_or((operand, "i"));
     let weight = |list: &str| {
@@ -20,7 +20,7 @@ pub(super) fn linear(variant: Variant<'_>, list: &str, operand: &str) -> String 
     format!("torch.linear({x}{}{bias})", weight(list))
 }
 
-/// The norm of LIST over X.
+/// Returns the text of the norm of LIST over X.
 pub(super) fn norm(variant: Variant<'_>, list: &str, x: &str) -> String {
     let weight = if list == "outer" { "outer[1]".to_owned() } else { format!("(weights[\"{list}\"])[i]") };
     let bias = match list {
@@ -31,7 +31,7 @@ pub(super) fn norm(variant: Variant<'_>, list: &str, x: &str) -> String {
     format!("{{ns}}.norm({x}, {weight}, {bias}self.norm_eps{{_}})")
 }
 
-/// The norm of LIST over queries or keys.
+/// Returns the text of the norm of LIST over queries or keys.
 pub(super) fn head_norm(variant: Variant<'_>, list: &str, x: &str) -> String {
     let norm = if Flag::LayerHeadNorm.holds(variant) { "head_norm" } else { "norm" };
     let weight = match variant.decoder.block().head_norm {

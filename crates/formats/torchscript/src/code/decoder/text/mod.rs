@@ -1,25 +1,25 @@
-//! The code of the decoders that are written now: the forward as TorchScript source text, and the attributes that it reads.
+//! Current version of the code of decoders: `forward` as TorchScript source text, and the attributes that it reads.
 //!
-//! Everything that the version consists of is in this folder. Where it changes for a decoder that could be written before, the
-//! folder is copied into `older/` first, and the change gets the next number.
+//! This folder holds the whole version. Before a change that affects a decoder which could be written before, the folder is
+//! copied into `older/`, and the changed code gets the next number.
 //!
 //! Facts: the text was loaded and run in PyTorch 2.0.1 and 2.15, and its logits were compared with those of
 //! Meta's `llama-models` 0.3.0 and Hugging Face's `transformers` 5.23.
 //!
-//! The weights of one kind are in one list, and a loop goes over the layers: the text, and the graph that
-//! PyTorch makes of it, are as large at 80 layers as at one.
+//! The weights of one part are in one list, and a loop runs over the layers: the text, and the graph that PyTorch makes of
+//! it, are as large for 80 layers as for one.
 //!
-//! The fuser of 2.0.1 compiles chains of element-wise operations anew for each shape, in seconds, and lets
-//! bf16 results differ from call to call. It leaves alone what it does not know: in-place operations
-//! (`mul_`, `add_`, `rsqrt_`), `to` with a copy, and `cat` along a dimension that is not a constant.
-//! So operations are in place wherever nothing else uses their operand; keep them so.
+//! The fuser of 2.0.1 compiles chains of element-wise operations again for each shape, which takes seconds, and makes bf16
+//! results differ from call to call. It does not fuse operations that it does not know: in-place operations (`mul_`, `add_`,
+//! `rsqrt_`), `to` with a copy, and `cat` along a dimension that is not a constant. So operations are in place wherever
+//! their operand has no other use; keep them so.
 //!
-//! What is multiplied with weights has their dtype. All else is computed in f32, in f64 where the weights are: the sum
-//! that each layer adds to, norms, positions, attention. So bf16 logits are nearer to the exact ones than
-//! those of Meta's or Hugging Face's code, which round there too. Angles whose frequencies are listed are computed in f64.
+//! Operands of products with weights have the dtype of the weights. Everything else is computed in f32, or in f64 with f64
+//! weights: the residual stream, norms, positions, attention. So bf16 logits are closer to the exact values than those of
+//! Meta's or Hugging Face's code, which round these too. Angles of listed frequencies are computed in f64.
 //!
-//! Numbers as dtypes are `c10::ScalarType`s: 4 int64, 5 f16, 6 f32, 7 f64. There is no f16 matrix product on
-//! the CPU in 2.0.1, so f16 weights are widened there, once, in the lists that hold them.
+//! Numbers that denote dtypes are `c10::ScalarType`s: 4 int64, 5 f16, 6 f32, 7 f64. PyTorch 2.0.1 has no f16 matrix product
+//! on the CPU, so f16 weights are widened there, once, in the lists that hold them.
 
 mod attributes;
 mod checks;

@@ -1,5 +1,5 @@
-//! The versions of the code: each line of a template is in the text if its flags hold, and what a version writes for a decoder
-//! never changes.
+//! Tests of the code versions: each template line is in the text if its flags hold, and the output of a version for a
+//! decoder never changes.
 
 use byte_source::{Blob, OwnedBlob, Sha256Sink, hex};
 use decoder::{Assigned, Assignment, Decoder, HUGGING_FACE, Layout, META};
@@ -14,17 +14,17 @@ use super::super::text;
 use super::*;
 use crate::Errors;
 
-/// A decoder, by what its record has in other places than that of a plain LLaMA.
+/// Test decoder, by the differences of its record from that of a plain LLaMA.
 struct Case {
     name: &'static str,
     changes: &'static [(&'static str, &'static str)],
     layout: &'static Layout,
     dtype: Dtype,
-    /// A part of its text that a plain LLaMA does not have.
+    /// Part of the decoder's text that a plain LLaMA does not have.
     line: &'static str,
 }
 
-/// The record of a LLaMA with two layers, as the first version with records wrote it.
+/// Record of a LLaMA with two layers, as the first version with records wrote it.
 const RECORD: &str = r#"{"architecture":"llama","dim":16,"n_layers":2,"n_heads":4,"n_kv_heads":2,"head_dim":4,"rotated":4,"hidden":48,"vocab":32,"norm_eps":1e-6,"ropes":[{"theta":10000.0,"scaling":null}],"rope_of_layer":null,"windows":{"size":null,"layers":"All"},"biases":{"qkv":false,"output":false,"feed_forward":false},"block":{"norm":"Rms","norms":"Before","head_norm":null,"scores":{"scale":null,"soft_cap":null,"sinks":false},"activation":"Silu","parallel":false,"scales":{"embedding":1.0,"residual":1.0,"logits":1.0,"logits_soft_cap":null},"experts":null}}"#;
 
 const PLAIN: Case =
@@ -55,7 +55,7 @@ const DYNAMIC: &str = r#"{"theta":10000.0,"scaling":{"Dynamic":{"factor":4.0,"ol
 const LONG: &str = r#"{"theta":10000.0,"scaling":{"LongRope":{"short":[1.0,2.0],"long":[3.0,4.0],"old":32.0,"magnitude":1.5}}}"#;
 const NO_WINDOW: &str = r#"{"size":null,"layers":"All"}"#;
 
-/// Each flag in at least one decoder, and each line of the templates in the text of at least one.
+/// Test decoders that together use each flag, and each line of the templates, at least once.
 const CASES: &[Case] = &[
     PLAIN,
     Case { name: "of Meta", layout: &META, line: "torch.select(y, -1, 0)", ..PLAIN },
@@ -180,7 +180,7 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// What is made of a case.
+/// Decoder and tensors of a test case.
 struct Made {
     record: String,
     decoder: Decoder,
@@ -190,7 +190,7 @@ struct Made {
 }
 
 impl Case {
-    /// The decoder of the case, with a tensor for each weight.
+    /// Makes the decoder of the case, with a tensor for each weight.
     fn made(&self) -> Made {
         let mut record = RECORD.to_owned();
         for (from, to) in self.changes {
@@ -209,13 +209,13 @@ impl Case {
         Made { record, decoder, positions, assignment: Assignment { weights, notes: Vec::new() }, tensors }
     }
 
-    /// The text of the case.
+    /// Returns the source text that a version makes for the case.
     fn text(&self, version: &Version) -> String {
         let made = self.made();
         with_variant(&made, |variant| version.methods(variant) + &version.functions(variant))
     }
 
-    /// The hash of all records of the archives that a version makes of the case.
+    /// Returns the SHA-256 hash of all records of the archives that a version makes for the case.
     fn sha256(&self, version: &Version) -> String {
         let made = self.made();
         let mut all = Vec::new();
@@ -241,9 +241,10 @@ fn with_variant<T>(made: &Made, use_it: impl FnOnce(Variant<'_>) -> T) -> T {
     use_it(Variant { decoder, positions, lists, has_half, signature })
 }
 
-/// What the versions make of each case. A module is recognised only if it is made again byte for byte, so a row never
-/// changes. If this test fails because a template, an attribute or a list of weights changed, copy the folder `text/` as it
-/// was into `older/`, add the copy to `VERSIONS`, give the changed code the next number, and add its rows here.
+/// Checks the archives that the versions make for each case. A module is recognised only if it is made again byte for byte,
+/// so a row never changes. If this test fails because a template, an attribute or a list of weights changed, copy the folder
+/// `text/` as it was into `older/`, add the copy to `VERSIONS`, give the changed code the next number, and add its rows
+/// here.
 #[test]
 fn code_of_a_version_never_changes() {
     let rows = [(4, include_str!("../../../../tests/written/fourth.txt"))];

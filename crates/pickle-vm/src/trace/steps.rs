@@ -9,10 +9,10 @@ use std::fmt::{self, Write};
 use std::rc::Rc;
 
 use super::event::{Effect, Event};
-use super::options::{Annotate, Options, TraceError, View};
-use super::out::{Capped, Out};
-use super::render::{Extent, NAME, Renderer};
-use super::{json, repr, words};
+use super::options::{Annotate, ListingOptions, TraceError, View};
+use super::listing_writer::{LimitedWriter, ListingWriter};
+use super::render::{PrintLimits, PRINTED_NAME_MAX, Renderer};
+use super::{json, repr, effect_text};
 use crate::error::{Error, ErrorKind};
 use crate::heap::{Heap, Pickle};
 use crate::machine::Machine;
@@ -21,16 +21,16 @@ use crate::reader::{Arg, Instruction, Reader};
 
 /// Default limits for printing the machine's state: objects of the current frame, frames of the metastack, objects of
 /// each metastack frame, and memo entries.
-const STACK: usize = 6;
-const FRAMES: usize = 3;
-const FRAME: usize = 3;
-const MEMO: usize = 4;
+const STACK_ITEMS_MAX: usize = 6;
+const FRAMES_MAX: usize = 3;
+const FRAME_ITEMS_MAX: usize = 3;
+const MEMO_ENTRIES_MAX: usize = 4;
 
 /// Version of the JSON members of [`View::Json`].
 const SCHEMA_VERSION: u32 = 1;
 
 /// Limits for printing one object of the machine's state.
-const IN_STATE: Extent = Extent { text: 40, name: NAME, items: 5, depth: 2, parts: 12 };
+const STATE_LIMITS: PrintLimits = PrintLimits { text: 40, name: PRINTED_NAME_MAX, items: 5, depth: 2, parts: 12 };
 
 /// Traces the pickle at the start of `bytes`. Returns the pickle, or `None` if the limit ended the trace early.
 ///
@@ -40,19 +40,19 @@ const IN_STATE: Extent = Extent { text: 40, name: NAME, items: 5, depth: 2, part
 /// listing cannot be written.
 pub fn write<'p>(
     bytes: &'p [u8],
-    options: &Options<'_>,
+    options: &ListingOptions<'_>,
     out: &mut dyn std::io::Write,
 ) -> Result<Option<Pickle<'p>>, TraceError> {
-    let mut out = Out::new(out);
-    let result = run(bytes, options, &mut out);
+    let mut out = ListingWriter::new(out);
+    let result = trace_instructions(bytes, options, &mut out);
     out.finish()?;
     result
 }
 
-fn run<'p>(
+fn trace_instructions<'p>(
     bytes: &'p [u8],
-    options: &Options<'_>,
-    out: &mut Out<'_>,
+    options: &ListingOptions<'_>,
+    out: &mut ListingWriter<'_>,
 ) -> Result<Option<Pickle<'p>>, TraceError> {
     let mut reader = Reader::new(bytes);
     let mut machine = Machine::new(options.limits);
@@ -78,7 +78,7 @@ fn run<'p>(
                 return Err(error.into());
             }
         };
-        printer.note(event.effect);
+        printer.track_effect(event.effect);
         let before = out.len();
         out.write(|out| printer.event(out, &event, &machine))?;
         printer.left = printer.left.map(|left| left.saturating_sub(out.len().saturating_sub(before)));
@@ -90,8 +90,8 @@ fn run<'p>(
 }
 
 struct Printer<'a> {
-    options: &'a Options<'a>,
-    values: Values<'a>,
+    options: &'a ListingOptions<'a>,
+    values: ValuePrinter<'a>,
     /// Most recently stored memo entries, newest last.
     recent: VecDeque<(u64, ObjectId)>,
     /// Number of bytes that may still be printed in full; `None` if values are truncated.
@@ -100,17 +100,17 @@ struct Printer<'a> {
 
 impl<'a> Printer<'a> {
     /// Creates a printer for a pickle of `len` bytes.
-    fn new(options: &'a Options<'a>, len: u64) -> Self {
-        let left = options.full.then(|| options.limits.repeated_of(len));
-        Printer { options, values: Values::new(options.annotate), recent: VecDeque::new(), left }
+    fn new(options: &'a ListingOptions<'a>, len: u64) -> Self {
+        let left = options.full.then(|| options.limits.repeat_budget(len));
+        Printer { options, values: ValuePrinter::new(options.annotate), recent: VecDeque::new(), left }
     }
 
     /// Updates the recent memo entries and the cached names after an instruction.
-    fn note(&mut self, effect: Effect) {
+    fn track_effect(&mut self, effect: Effect) {
         match effect {
             Effect::Put { key, object } => {
                 self.recent.retain(|&(other, _)| other != key);
-                if self.recent.len() >= MEMO {
+                if self.recent.len() >= MEMO_ENTRIES_MAX {
                     self.recent.pop_front();
                 }
                 self.recent.push_back((key, object));
@@ -127,10 +127,10 @@ impl<'a> Printer<'a> {
 
     fn event(&mut self, out: &mut dyn Write, event: &Event<'_>, machine: &Machine<'_>) -> fmt::Result {
         let heap = machine.heap();
-        let mut extent = Extent::SHORT;
+        let mut extent = PrintLimits::SHORT;
         self.values.left = None;
         if self.left.is_some() {
-            extent = Extent::full(&self.options.limits, heap);
+            extent = PrintLimits::full(&self.options.limits, heap);
             self.values.left = Some(extent.parts);
         }
         let most = self.left.unwrap_or(u64::MAX);
@@ -148,10 +148,10 @@ impl<'a> Printer<'a> {
                 json::arg(out, arg)?;
                 write!(out, ",\"stack\":{stack},\"metastack\":{metastack},\"memo\":{memo},\"effect\":\"")?;
                 let values = &mut self.values;
-                let mut inside = json::Inside(&mut *out);
-                let mut capped = Capped::new(&mut inside, most);
+                let mut inside = json::JsonEscaper(&mut *out);
+                let mut capped = LimitedWriter::new(&mut inside, most);
                 let written =
-                    words::effect(&mut capped, effect, &mut |out, id| values.write(out, heap, id, extent));
+                    effect_text::effect(&mut capped, effect, &mut |out, id| values.write(out, heap, id, extent));
                 if capped.is_full {
                     self.left = None;
                     out.write_char('…')?;
@@ -161,7 +161,7 @@ impl<'a> Printer<'a> {
                 out.write_str("\"}\n")
             }
             View::Lines | View::Steps => {
-                let mut capped = Capped::new(&mut *out, most);
+                let mut capped = LimitedWriter::new(&mut *out, most);
                 let written = self.step(&mut capped, event, machine, extent);
                 if !capped.is_full {
                     return written;
@@ -178,13 +178,13 @@ impl<'a> Printer<'a> {
         out: &mut dyn Write,
         event: &Event<'_>,
         machine: &Machine<'_>,
-        extent: Extent,
+        extent: PrintLimits,
     ) -> fmt::Result {
         let (heap, is_line) = (machine.heap(), self.options.view == View::Lines);
         self.instruction(out, &event.instruction)?;
         out.write_str(if is_line { "; " } else { "\n    " })?;
         let values = &mut self.values;
-        words::effect(out, event.effect, &mut |out, id| values.write(out, heap, id, extent))?;
+        effect_text::effect(out, event.effect, &mut |out, id| values.write(out, heap, id, extent))?;
         out.write_char('\n')?;
         if is_line { Ok(()) } else { self.state(out, machine) }
     }
@@ -197,7 +197,7 @@ impl<'a> Printer<'a> {
         write!(out, "0x{offset:<8x} {code:02x} {character} {}", opcode.name())?;
         if *arg != Arg::None {
             write!(out, "{:1$}", "", 17_usize.saturating_sub(opcode.name().len()))?;
-            argument(out, arg, if self.left.is_some() { usize::MAX } else { Extent::SHORT.text })?;
+            argument(out, arg, if self.left.is_some() { usize::MAX } else { PrintLimits::SHORT.text })?;
         }
         Ok(())
     }
@@ -206,31 +206,31 @@ impl<'a> Printer<'a> {
     fn state(&mut self, out: &mut dyn Write, machine: &Machine<'_>) -> fmt::Result {
         let full = self.left.is_some();
         let heap = machine.heap();
-        let extent = if full { Extent::full(&self.options.limits, heap) } else { IN_STATE };
+        let extent = if full { PrintLimits::full(&self.options.limits, heap) } else { STATE_LIMITS };
         let most = |most: usize| if full { usize::MAX } else { most };
 
         out.write_str("    stack      ")?;
-        self.values.frame(out, heap, machine.stack(), most(STACK), extent)?;
+        self.values.frame(out, heap, machine.stack(), most(STACK_ITEMS_MAX), extent)?;
 
         out.write_str("\n    metastack  [")?;
-        let hidden = machine.metastack().len().saturating_sub(most(FRAMES));
-        let mut list = List::after(out, hidden)?;
+        let hidden = machine.metastack().len().saturating_sub(most(FRAMES_MAX));
+        let mut list = CommaList::after(out, hidden)?;
         for frame in hidden..machine.metastack().len() {
             let frame = machine.frame(frame);
             list.comma()?;
-            self.values.frame(list.out, heap, frame, most(FRAME), extent)?;
+            self.values.frame(list.out, heap, frame, most(FRAME_ITEMS_MAX), extent)?;
         }
 
         out.write_str("]\n    memo       {")?;
         if full {
-            let mut list = List::after(out, 0)?;
+            let mut list = CommaList::after(out, 0)?;
             for (key, id) in machine.memo() {
                 list.comma()?;
                 write!(list.out, "{key}: ")?;
                 self.values.write(list.out, heap, id, extent)?;
             }
         } else {
-            let mut list = List::after(out, machine.memo_len().saturating_sub(self.recent.len()))?;
+            let mut list = CommaList::after(out, machine.memo_len().saturating_sub(self.recent.len()))?;
             for &(key, id) in &self.recent {
                 list.comma()?;
                 write!(list.out, "{key}: ")?;
@@ -242,17 +242,17 @@ impl<'a> Printer<'a> {
 }
 
 /// Printer of comma-separated items, after the number of hidden items.
-struct List<'o> {
+struct CommaList<'o> {
     out: &'o mut dyn Write,
     started: bool,
 }
 
-impl<'o> List<'o> {
-    fn after(out: &'o mut dyn Write, hidden: usize) -> Result<List<'o>, fmt::Error> {
+impl<'o> CommaList<'o> {
+    fn after(out: &'o mut dyn Write, hidden: usize) -> Result<CommaList<'o>, fmt::Error> {
         if hidden > 0 {
             write!(out, "… {hidden} more")?;
         }
-        Ok(List { out, started: hidden > 0 })
+        Ok(CommaList { out, started: hidden > 0 })
     }
 
     fn comma(&mut self) -> fmt::Result {
@@ -283,7 +283,7 @@ fn argument(out: &mut dyn Write, arg: &Arg<'_>, most: usize) -> fmt::Result {
 }
 
 /// Printer of values that caches the annotator's texts for recent objects.
-struct Values<'a> {
+struct ValuePrinter<'a> {
     renderer: Renderer,
     annotate: Option<&'a Annotate<'a>>,
     /// Cached annotator's texts, indexed by the id modulo [`NAMES`].
@@ -292,19 +292,19 @@ struct Values<'a> {
     left: Option<usize>,
 }
 
-const NAMES: usize = 256;
+const NAME_SLOTS: usize = 256;
 
-impl<'a> Values<'a> {
+impl<'a> ValuePrinter<'a> {
     fn new(annotate: Option<&'a Annotate<'a>>) -> Self {
-        Values { renderer: Renderer::default(), annotate, names: vec![None; NAMES], left: None }
+        ValuePrinter { renderer: Renderer::default(), annotate, names: vec![None; NAME_SLOTS], left: None }
     }
 
-    fn write(&mut self, out: &mut dyn Write, heap: &Heap<'_>, id: ObjectId, extent: Extent) -> fmt::Result {
+    fn write(&mut self, out: &mut dyn Write, heap: &Heap<'_>, id: ObjectId, extent: PrintLimits) -> fmt::Result {
         let (names, annotate) = (&mut self.names, self.annotate);
-        let extent = Extent { parts: self.left.unwrap_or(extent.parts), ..extent };
+        let extent = PrintLimits { parts: self.left.unwrap_or(extent.parts), ..extent };
         let result = self.renderer.render(out, heap, id, extent, &mut |id| {
             let annotate = annotate?;
-            let slot = names.get_mut(id.index() % NAMES)?;
+            let slot = names.get_mut(id.index() % NAME_SLOTS)?;
             match slot {
                 Some((known, name)) if *known == id => name.clone(),
                 _ => {
@@ -320,7 +320,7 @@ impl<'a> Values<'a> {
 
     /// Drops the cached text of an object that has changed.
     fn forget(&mut self, id: ObjectId) {
-        if let Some(slot) = self.names.get_mut(id.index() % NAMES) {
+        if let Some(slot) = self.names.get_mut(id.index() % NAME_SLOTS) {
             *slot = None;
         }
     }
@@ -332,11 +332,11 @@ impl<'a> Values<'a> {
         heap: &Heap<'_>,
         frame: &[ObjectId],
         most: usize,
-        extent: Extent,
+        extent: PrintLimits,
     ) -> fmt::Result {
         out.write_char('[')?;
         let hidden = frame.len().saturating_sub(most);
-        let mut list = List::after(out, hidden)?;
+        let mut list = CommaList::after(out, hidden)?;
         for &id in frame.get(hidden..).unwrap_or_default() {
             list.comma()?;
             self.write(list.out, heap, id, extent)?;

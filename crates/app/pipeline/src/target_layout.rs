@@ -4,7 +4,7 @@ use checkpoint_files::Sources;
 use decoder::{Document, Given, HUGGING_FACE, META, translate};
 use tensor::Tensors;
 
-use crate::notes::Notes;
+use crate::note_collector::Notes;
 use crate::{Error, Note, Result, model};
 
 /// Layout of a language model: tensor names and documents.
@@ -49,7 +49,7 @@ pub(crate) fn apply(
     };
     let translated = translate(tensors, &model::decoder_options(given, false, sources)?, layout);
     let translated = translated.map_err(|reason| error(reason, sources))?;
-    notes.extend(translated.notes.into_iter().map(Note::Names));
+    notes.extend(translated.notes.into_iter().map(Note::LayoutTranslation));
     Ok(Named { tensors: translated.tensors, document: translated.document })
 }
 
@@ -58,9 +58,9 @@ fn error(reason: decoder::Error, sources: &Sources) -> Error {
         return error;
     }
     if let decoder::Error::Read { tensor, reason } = reason {
-        return Error::of_read(reason, |reason| Error::ReadTensor { name: tensor, reason });
+        return Error::from_read_error(reason, |reason| Error::ReadTensor { name: tensor, reason });
     }
     let document = reason.document().map(|file| sources.path.with_file_name(file));
     let path = document.unwrap_or_else(|| sources.root().to_owned());
-    Error::Names { path, reason: Box::new(reason) }
+    Error::LayoutTranslation { path, reason: Box::new(reason) }
 }

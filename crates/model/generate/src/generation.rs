@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use crate::{Choice, Error, Sampler};
+use crate::{TokenChoice, Error, Sampler};
 
 /// Options of generation: its length, the choice of tokens, and stop tokens.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub struct Options {
     /// Maximum number of tokens.
     pub max_tokens: usize,
     /// Method of choosing each token.
-    pub choice: Choice,
+    pub choice: TokenChoice,
     /// Stop tokens, which end the text and are not part of it.
     pub stops: Vec<u32>,
 }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     fn generated(max_tokens: usize, stops: Vec<u32>, enough: usize) -> Generated {
-        let options = Options { max_tokens, choice: Choice::Greedy, stops };
+        let options = Options { max_tokens, choice: TokenChoice::Greedy, stops };
         let mut count = 0_usize;
         let mut each = |_| {
             count += 1;

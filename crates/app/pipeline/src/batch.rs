@@ -114,5 +114,5 @@ fn is_current(conversion: &Conversion) -> bool {
     let (format, output) = (conversion.options.target.format(), conversion.own_output());
     let Some(written) = changed(&format.last_file(&output)) else { return false };
     let is_older = |path: &Path| changed(path).is_some_and(|changed| changed <= written);
-    conversion.sources.inputs().all(is_older) && format.is_whole(&output)
+    conversion.sources.inputs().all(is_older) && format.is_complete(&output)
 }

@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use output::file_name;
-use torch_import::Index;
+use torch_import::WeightMapIndex;
 
-use crate::listing::INDEX;
-use crate::numbering::Numbering;
-use crate::set::Kind;
-use crate::{Error, Result, Sources, documents};
+use crate::folder_listing::INDEX;
+use crate::numbering::NumberedFileName;
+use crate::sources::Kind;
+use crate::{Error, Result, Sources, document_cache};
 
 /// Reads the index at `path`, and returns the files in its folder that it names.
 pub(crate) fn indexed(path: &Path) -> Result<Sources> {
     let name = file_name(path);
-    let index = Index::from_json(&name, &documents::read_document(path, documents::DOCUMENT_MAX)?)
-        .map_err(|reason| Error::set(path, reason))?;
+    let index = WeightMapIndex::from_json(&name, &document_cache::read_document(path, document_cache::DOCUMENT_MAX)?)
+        .map_err(|reason| Error::inconsistent_set(path, reason))?;
     let files: Vec<PathBuf> = index.files().iter().map(|file| path.with_file_name(file)).collect();
     if let Some(missing) = files.iter().find(|file| !file.is_file()) {
         return Err(Error::NotInFolder { index: path.to_owned(), file: file_name(missing) });
@@ -25,7 +25,7 @@ pub(crate) fn indexed(path: &Path) -> Result<Sources> {
 }
 
 /// Returns the set of numbered files, after checking that each number occurs exactly once.
-pub(crate) fn numbered(mut members: Vec<(Numbering, PathBuf)>) -> Result<Sources> {
+pub(crate) fn numbered(mut members: Vec<(NumberedFileName, PathBuf)>) -> Result<Sources> {
     members.sort_by(|a, b| (a.0.number, &a.1).cmp(&(b.0.number, &b.1)));
     let Some((first, path)) = members.first().cloned() else { return Err(Error::NoPaths) };
     for pair in members.windows(2) {
@@ -36,18 +36,18 @@ pub(crate) fn numbered(mut members: Vec<(Numbering, PathBuf)>) -> Result<Sources
         }
     }
     let last = members.last().map_or(0, |(numbering, _)| numbering.number);
-    let start = first.first(members.iter().any(|(numbering, _)| numbering.number == 0));
-    let end = first.of.map_or(last, |of| start.saturating_add(of).saturating_sub(1));
+    let start = first.first_number(members.iter().any(|(numbering, _)| numbering.number == 0));
+    let end = first.files_in_set.map_or(last, |of| start.saturating_add(of).saturating_sub(1));
     for number in start..=end {
         if !members.iter().any(|(numbering, _)| numbering.number == number) {
-            let path = path.with_file_name(first.name(number));
+            let path = path.with_file_name(first.name_of_shard(number));
             return Err(Error::MissingShard { path, found: members.len() });
         }
     }
     if let Some((_, extra)) = members.iter().find(|(numbering, _)| numbering.number > end) {
-        return Err(Error::ExtraShard { path: extra.clone(), of: first.of.unwrap_or(0) });
+        return Err(Error::ExtraShard { path: extra.clone(), of: first.files_in_set.unwrap_or(0) });
     }
-    let kind = if first.of.is_some() { Kind::Numbered } else { Kind::ModelParallel };
-    let whole = path.with_file_name(first.without_number());
+    let kind = if first.files_in_set.is_some() { Kind::Numbered } else { Kind::ModelParallel };
+    let whole = path.with_file_name(first.single_file_name());
     Ok(Sources::new(members.into_iter().map(|(_, path)| path).collect(), whole, kind))
 }

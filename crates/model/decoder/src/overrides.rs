@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::{Error, Fact, Result};
+use crate::{Error, HyperparameterKind, Result};
 
 /// Hyperparameters that the caller gives. They fill in values that the document omits; a value that differs from the
 /// document's is an error.
@@ -20,12 +20,12 @@ pub struct Given {
 
 impl Given {
     /// Returns each hyperparameter with its value as text, or `None` if the caller does not give it.
-    pub fn numbers(&self) -> [(Fact, Option<String>); 4] {
+    pub fn numbers(&self) -> [(HyperparameterKind, Option<String>); 4] {
         [
-            (Fact::Heads, self.n_heads.map(number_text)),
-            (Fact::RopeTheta, self.rope_theta.map(number_text)),
-            (Fact::RopeFactor, self.rope_factor.map(number_text)),
-            (Fact::NormEps, self.norm_eps.map(number_text)),
+            (HyperparameterKind::Heads, self.n_heads.map(number_text)),
+            (HyperparameterKind::RopeTheta, self.rope_theta.map(number_text)),
+            (HyperparameterKind::RopeFactor, self.rope_factor.map(number_text)),
+            (HyperparameterKind::NormEps, self.norm_eps.map(number_text)),
         ]
     }
 
@@ -40,7 +40,7 @@ impl Given {
 /// # Errors
 /// Returns an error if both are present and differ.
 pub(crate) fn reconcile<T: Copy + PartialEq + Debug>(
-    fact: Fact,
+    fact: HyperparameterKind,
     file: &'static str,
     given: Option<T>,
     found: Option<T>,

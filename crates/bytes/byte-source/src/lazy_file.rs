@@ -4,17 +4,17 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::stamp::{Change, Changed, Stamp};
+use crate::stamp::{FileChange, FileChanged, FileStamp};
 use crate::{Blob, Error, ReadError, Sink, WINDOW, Window};
 
 /// A file that is opened only when its bytes are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnopenedFile {
+pub struct LazyFile {
     path: PathBuf,
-    stamp: Stamp,
+    stamp: FileStamp,
 }
 
-impl UnopenedFile {
+impl LazyFile {
     /// Records the path and the current metadata of a file, without opening it.
     ///
     /// # Errors
@@ -25,11 +25,11 @@ impl UnopenedFile {
             let what = if kind.is_dir() { "a folder" } else { "a pipe or a device" };
             return Err(Error::NotAFile { path: path.to_owned(), what });
         }
-        Ok(Self { path: path.to_owned(), stamp: Stamp::from_metadata(&kind) })
+        Ok(Self { path: path.to_owned(), stamp: FileStamp::from_metadata(&kind) })
     }
 }
 
-impl Blob for UnopenedFile {
+impl Blob for LazyFile {
     fn len(&self) -> u64 {
         self.stamp.len()
     }
@@ -46,8 +46,8 @@ impl Blob for UnopenedFile {
             let window = Window::filled(size, |bytes| match io::Read::read_exact(&mut file, bytes) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     let found = file.metadata().map_err(named)?.len();
-                    let change = Change::Length { expected: self.len(), found };
-                    Err(Changed { path: self.path.clone(), change }.into())
+                    let change = FileChange::Length { expected: self.len(), found };
+                    Err(FileChanged { path: self.path.clone(), change }.into())
                 }
                 read => Ok(read.map_err(named)?),
             })?;
@@ -68,7 +68,7 @@ mod tests {
         let write =
             |len: usize| std::fs::write(&path, vec![7; len]).expect("the temporary folder is writable");
         write(WINDOW + 5);
-        let file = UnopenedFile::find(&path).expect("it was just written");
+        let file = LazyFile::find(&path).expect("it was just written");
         let read = || {
             let mut sink: Vec<u8> = Vec::new();
             file.write_to(&mut sink).map(|()| sink.len()).map_err(|error| error.to_string())
@@ -88,6 +88,6 @@ mod tests {
         std::fs::remove_file(path.with_extension("old")).expect("it was just written");
         std::fs::remove_file(&path).expect("it was just written");
         assert!(read().expect_err("it is gone").starts_with("cannot read "));
-        assert!(UnopenedFile::find(&std::env::temp_dir()).is_err());
+        assert!(LazyFile::find(&std::env::temp_dir()).is_err());
     }
 }

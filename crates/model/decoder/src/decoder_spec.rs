@@ -8,8 +8,8 @@ use tensor::Tensors;
 
 use crate::architecture::Architecture;
 use crate::block::Block;
-use crate::choose::architecture;
-use crate::facts::{Biases, Facts, Rotated, Windows};
+use crate::detect::architecture;
+use crate::hyperparameters::{Biases, Facts, Rotated, Windows};
 use crate::layout::Layout;
 use crate::rope::Rope;
 use crate::sizes::Decoder;
@@ -135,7 +135,7 @@ impl Architecture {
     pub(crate) fn layout(&self, tensors: &Tensors) -> Result<&'static Layout> {
         let mut missing = None;
         for layout in self.layouts {
-            match layout.missing_from(tensors) {
+            match layout.missing_tensor(tensors) {
                 None => return Ok(layout),
                 name => missing = name,
             }

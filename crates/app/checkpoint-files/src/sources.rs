@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{Observer, Source};
-use torch_import::{Checkpoint, Container, Index, ModelSizes, Shard};
+use torch_import::{Checkpoint, Container, WeightMapIndex, ModelSizes, Shard};
 
 use crate::companions::{Companion, companions};
-use crate::documents::Documents;
-use crate::{Error, Note, Result};
+use crate::document_cache::Documents;
+use crate::{Error, FilesNote, Result};
 use output::{file_name, folder};
 
 /// Files of one checkpoint, found but not opened.
@@ -21,7 +21,7 @@ pub struct Sources {
     /// `consolidated.00.pth`. For a set, this file need not exist.
     pub path: PathBuf,
     /// Notes on the choice of the files.
-    pub notes: Vec<Note>,
+    pub notes: Vec<FilesNote>,
     pub documents: Documents,
     kind: Kind,
     /// Byte source of the only file, if the file is not at its path.
@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     /// Each tensor is complete in one of the files; the index gives the file.
     Indexed {
         path: PathBuf,
-        index: Index,
+        index: WeightMapIndex,
     },
     /// Each tensor is complete in one of the numbered files, and there is no index.
     Numbered,
@@ -100,7 +100,7 @@ impl Sources {
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn companions(&self) -> Result<(Vec<Companion>, Vec<Note>)> {
+    pub fn companions(&self) -> Result<(Vec<Companion>, Vec<FilesNote>)> {
         match self.source {
             Some(_) => Ok(Default::default()),
             None => companions(&self.path),
@@ -117,7 +117,7 @@ impl Sources {
             // A file that cannot be resolved is reported when it is opened.
             let Ok(file) = path.canonicalize() else { continue };
             if let Some(first) = known.insert(file, path) {
-                return Err(Error::OneFileTwice { first: first.clone(), second: path.clone() });
+                return Err(Error::SameFileTwice { first: first.clone(), second: path.clone() });
             }
         }
         Ok(())
@@ -132,7 +132,7 @@ impl Sources {
         &self,
         containers: &[Container],
         judge: &dyn Fn(&Path, &Checkpoint) -> Result<(), E>,
-    ) -> Result<(Checkpoint, Vec<Note>), E> {
+    ) -> Result<(Checkpoint, Vec<FilesNote>), E> {
         self.read_checked(containers, judge, &())
     }
 
@@ -145,7 +145,7 @@ impl Sources {
         containers: &[Container],
         judge: &dyn Fn(&Path, &Checkpoint) -> Result<(), E>,
         observer: &dyn Observer,
-    ) -> Result<(Checkpoint, Vec<Note>), E> {
+    ) -> Result<(Checkpoint, Vec<FilesNote>), E> {
         let several = containers.len() > 1;
         let mut notes = self.notes.clone();
         let mut shards = Vec::with_capacity(containers.len());
@@ -164,19 +164,19 @@ impl Sources {
             shards.push(Shard { file, checkpoint });
         }
         let merged = match &self.kind {
-            Kind::Single | Kind::Numbered => torch_import::union(shards, None),
-            Kind::Indexed { index, .. } => torch_import::union(shards, Some(index)),
+            Kind::Single | Kind::Numbered => torch_import::merge_whole_tensors(shards, None),
+            Kind::Indexed { index, .. } => torch_import::merge_whole_tensors(shards, Some(index)),
             Kind::ModelParallel => {
                 let sizes = match self.documents.params()? {
                     Some(text) => {
-                        ModelSizes::from_json(text).map_err(|reason| Error::set(&self.path, reason))?
+                        ModelSizes::from_json(text).map_err(|reason| Error::inconsistent_set(&self.path, reason))?
                     }
                     None => ModelSizes::default(),
                 };
-                torch_import::model_parallel(shards, &sizes, observer)
+                torch_import::merge_model_parallel(shards, &sizes, observer)
             }
         };
-        let merged = merged.map_err(|reason| Error::set(&self.path, reason))?;
+        let merged = merged.map_err(|reason| Error::inconsistent_set(&self.path, reason))?;
         merged.notes.iter().for_each(|note| keep(&mut notes, None, note));
         Ok((merged.checkpoint, notes))
     }
@@ -193,13 +193,13 @@ impl Sources {
 }
 
 /// Adds a note of `torch-import` on a file. If other files have the same note, adds the file to that note.
-fn keep(notes: &mut Vec<Note>, file: Option<String>, new: &torch_import::Note) {
+fn keep(notes: &mut Vec<FilesNote>, file: Option<String>, new: &torch_import::CheckpointNote) {
     let same = notes.iter_mut().find_map(|known| match known {
-        Note::Container { files, note } if note == new => Some(files),
+        FilesNote::Container { files, note } if note == new => Some(files),
         _ => None,
     });
     match same {
         Some(files) => files.extend(file),
-        None => notes.push(Note::Container { files: file.into_iter().collect(), note: new.clone() }),
+        None => notes.push(FilesNote::Container { files: file.into_iter().collect(), note: new.clone() }),
     }
 }

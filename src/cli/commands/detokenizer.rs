@@ -1,7 +1,7 @@
 //! Tokenizer of a carton, if this program was built with the feature `tokenizer`.
 
 #[cfg(feature = "tokenizer")]
-pub(super) use with::{Stream, Words};
+pub(super) use with::{TokenStream, Detokenizer};
 #[cfg(not(feature = "tokenizer"))]
 pub(super) use without::{Stream, Words};
 
@@ -11,16 +11,16 @@ mod with {
     use generate::{FILE_MAX, Tokenizer};
     use runtime::Runnable;
 
-    use crate::cli::ui::run_advice::plain;
+    use crate::cli::ui::run_advice::unwrap_carton_error;
 
-    pub(crate) use generate::Stream;
+    pub(crate) use generate::TokenStream;
 
     /// Tokenizer of a carton, which turns text into tokens and back.
-    pub(crate) struct Words(Tokenizer);
+    pub(crate) struct Detokenizer(Tokenizer);
 
-    impl Words {
+    impl Detokenizer {
         pub(crate) fn required(runnable: &Runnable) -> Result<Self> {
-            let mut read = |name: &str| runnable.misc(name, FILE_MAX).map_err(plain);
+            let mut read = |name: &str| runnable.misc(name, FILE_MAX).map_err(unwrap_carton_error);
             Ok(Self(Tokenizer::from_files::<anyhow::Error>(&mut read)?))
         }
 
@@ -34,14 +34,14 @@ mod with {
         }
 
         pub(crate) fn text_of(&self, token: u32) -> Result<String> {
-            Ok(self.0.text_of(token)?)
+            Ok(self.0.decode_one(token)?)
         }
 
         pub(crate) fn stops(&self) -> Vec<u32> {
             self.0.stops().to_vec()
         }
 
-        pub(crate) fn stream(&self, prompt: &[u32]) -> Result<Stream<'_>> {
+        pub(crate) fn stream(&self, prompt: &[u32]) -> Result<TokenStream<'_>> {
             Ok(self.0.stream(prompt)?)
         }
     }
@@ -55,12 +55,12 @@ mod without {
     use anyhow::Result;
     use runtime::Runnable;
 
-    use crate::cli::ui::typed::Usage;
+    use crate::cli::ui::invocation::UsageError;
 
     /// Uninhabited stand-in for the tokenizer.
     pub(crate) enum Words {}
 
-    impl Words {
+    impl Detokenizer {
         pub(crate) fn required(_: &Runnable) -> Result<Self> {
             let text = "this program was built without tokenizers; give token ids with --tokens";
             Err(Usage(text.to_owned()).into())
@@ -82,7 +82,7 @@ mod without {
             match *self {}
         }
 
-        pub(crate) fn stream(&self, _: &[u32]) -> Result<Stream<'_>> {
+        pub(crate) fn stream(&self, _: &[u32]) -> Result<TokenStream<'_>> {
             match *self {}
         }
     }
@@ -90,7 +90,7 @@ mod without {
     /// Uninhabited stand-in for the decoding stream.
     pub(crate) struct Stream<'w>(Infallible, PhantomData<&'w ()>);
 
-    impl Stream<'_> {
+    impl TokenStream<'_> {
         pub(crate) fn push(&mut self, _: u32) -> Result<String> {
             match self.0 {}
         }

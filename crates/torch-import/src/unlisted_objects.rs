@@ -8,11 +8,11 @@
 use foldhash::HashSet;
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 
-use crate::dicts::{self, Child, Children, State, Step};
-use crate::limits::{Budget, Marks};
-use crate::omission::{LeftOut, Omission, OmissionKind, OmissionReason};
-use crate::path::{self, Edge, Tree};
-use crate::rebuild::Function;
+use crate::dicts::{self, Child, Children, BuildState, ChildStep};
+use crate::limits::{LimitBudget, ObjectSet};
+use crate::omission::{Omissions, Omission, OmissionKind, OmissionReason};
+use crate::path::{self, Edge, ShortestPaths};
+use crate::rebuild::RebuildFunction;
 use crate::walk::Walk;
 use crate::{Result, key, modules};
 
@@ -26,7 +26,7 @@ const STATE: usize = 3;
 #[derive(Clone, Copy)]
 struct Unlisted {
     /// Object that refers to this one and the step between them; `None` if there is none.
-    parent: Option<(ObjectId, Step)>,
+    parent: Option<(ObjectId, ChildStep)>,
     id: ObjectId,
     reason: OmissionReason,
 }
@@ -37,17 +37,17 @@ struct Unlisted {
 /// # Errors
 /// When reading the contents of a module exceeds the budget of the walk.
 pub(crate) fn find(
-    out: &mut LeftOut,
+    out: &mut Omissions,
     walk: &mut Walk<'_>,
     wrapped: &[ObjectId],
     root: ObjectId,
 ) -> Result<()> {
     let heap = walk.containers.heap();
-    let mut partial = std::mem::take(&mut walk.containers.partial);
+    let mut partial = std::mem::take(&mut walk.containers.with_extra_contents);
     // A module is created before its submodules.
     partial.sort_unstable();
-    let mut names = Names { heap, root, tree: None, budget: Budget::new("", NAMING) };
-    let mut seen = Marks::new(heap.len());
+    let mut names = Names { heap, root, tree: None, budget: LimitBudget::new("", NAMING) };
+    let mut seen = ObjectSet::new(heap.len());
     // Objects are collected for one container at a time, because modules may share their attributes.
     let mut found = Vec::new();
     for id in partial {
@@ -58,9 +58,9 @@ pub(crate) fn find(
         of_tensor(&mut found, heap, *id);
         found.drain(..).for_each(|unlisted| add(out, walk, &mut names, &mut seen, unlisted));
     }
-    let mut dropped = Marks::new(heap.len());
-    for id in heap.dropped() {
-        if dropped.insert(*id) && !names.tree().has(*id) {
+    let mut dropped = ObjectSet::new(heap.len());
+    for id in heap.dropped_objects() {
+        if dropped.insert(*id) && !names.tree().is_reachable(*id) {
             let reason = OmissionReason::Unreferenced;
             add(out, walk, &mut names, &mut seen, Unlisted { parent: None, id: *id, reason });
         }
@@ -69,11 +69,11 @@ pub(crate) fn find(
 }
 
 /// Adds an object to the omissions if it has contents that are not listed.
-fn add(out: &mut LeftOut, walk: &Walk<'_>, names: &mut Names<'_>, seen: &mut Marks, unlisted: Unlisted) {
+fn add(out: &mut Omissions, walk: &Walk<'_>, names: &mut Names<'_>, seen: &mut ObjectSet, unlisted: Unlisted) {
     let Unlisted { parent, id, reason } = unlisted;
     let Some(nbytes) = weight(walk, seen, id) else { return };
     let name = match parent {
-        Some((parent, step)) if out.lists_more() => names.name(parent, step),
+        Some((parent, step)) if out.has_listing_room() => names.name(parent, step),
         _ => String::new(),
     };
     out.add(Omission { file: None, kind: OmissionKind::Object, name, nbytes: Some(nbytes), reason });
@@ -84,30 +84,30 @@ struct Names<'h> {
     heap: &'h Heap<'h>,
     root: ObjectId,
     /// Built on first use, since most checkpoints do not need it.
-    tree: Option<Tree<'h>>,
-    budget: Budget,
+    tree: Option<ShortestPaths<'h>>,
+    budget: LimitBudget,
 }
 
 impl<'h> Names<'h> {
-    fn tree(&mut self) -> &Tree<'h> {
-        self.tree.get_or_insert_with(|| Tree::new(self.heap, self.root))
+    fn tree(&mut self) -> &ShortestPaths<'h> {
+        self.tree.get_or_insert_with(|| ShortestPaths::new(self.heap, self.root))
     }
 
     /// Returns the path to an object, its parts joined by dots.
-    fn name(&mut self, parent: ObjectId, step: Step) -> String {
+    fn name(&mut self, parent: ObjectId, step: ChildStep) -> String {
         let heap = self.heap;
-        let tree = self.tree.get_or_insert_with(|| Tree::new(heap, self.root));
+        let tree = self.tree.get_or_insert_with(|| ShortestPaths::new(heap, self.root));
         let path = tree.path(parent, &mut self.budget);
-        let mut name = path.map(|path| path::name(heap, &path, &mut self.budget)).unwrap_or_default();
+        let mut name = path.map(|path| path::path_name(heap, &path, &mut self.budget)).unwrap_or_default();
         let part = match step {
-            Step::Key(key) => key::part(heap, key),
-            Step::Nan(key, number) => key::nan_part(heap, key, number).into(),
-            Step::Index(index) => index.to_string().into(),
-            Step::Name(name) => name.into(),
-            Step::Through => return name,
+            ChildStep::Key(key) => key::name_part(heap, key),
+            ChildStep::Nan(key, number) => key::nan_name_part(heap, key, number).into(),
+            ChildStep::Index(index) => index.to_string().into(),
+            ChildStep::Name(name) => name.into(),
+            ChildStep::OnlyChild => return name,
         };
         if self.budget.try_spend(part.len()) {
-            path::push(&mut name, &part);
+            path::push_name_part(&mut name, &part);
         }
         name
     }
@@ -121,17 +121,17 @@ fn of_container(found: &mut Vec<Unlisted>, walk: &mut Walk<'_>, id: ObjectId) ->
         && let Some(attributes) = modules::own_attributes(heap, instance)
     {
         let Some(children) = walk.containers.children(id)? else { return Ok(()) };
-        let steps: HashSet<Step> = children.iter().map(|child| child.step).collect();
+        let steps: HashSet<ChildStep> = children.iter().map(|child| child.step).collect();
         for Child { step, id, .. } in attributes {
             let name = match step {
-                Step::Key(key) => heap.text(key),
-                Step::Name(name) => Some(name.into()),
+                ChildStep::Key(key) => heap.text(key),
+                ChildStep::Name(name) => Some(name.into()),
                 _ => None,
             };
             let name = name.as_deref().unwrap_or_default();
             let is_child =
-                steps.contains(&step) || (name == "_op_type" && steps.contains(&Step::Name("op_type")));
-            if is_child || modules::OF_EVERY_MODULE.contains(&name) {
+                steps.contains(&step) || (name == "_op_type" && steps.contains(&ChildStep::Name("op_type")));
+            if is_child || modules::COMMON_ATTRIBUTES.contains(&name) {
                 continue;
             }
             let is_hook = name.contains("hook");
@@ -140,18 +140,18 @@ fn of_container(found: &mut Vec<Unlisted>, walk: &mut Walk<'_>, id: ObjectId) ->
         return Ok(());
     }
     // Only a dict with a duplicate key has children that are not read in place.
-    if let Some(Children::Built(children)) = walk.containers.dict_children(id)? {
+    if let Some(Children::CollectedChildren(children)) = walk.containers.dict_children(id)? {
         let kept: HashSet<ObjectId> = children.iter().map(|child| child.id).collect();
         let entries = heap.entries(id).or_else(|| Some(heap.instance(id)?.items())).unwrap_or_default();
         for (key, value) in entries.iter().filter(|(_, value)| !kept.contains(value)) {
-            add(Step::Key(*key), *value, OmissionReason::Replaced);
+            add(ChildStep::Key(*key), *value, OmissionReason::Replaced);
         }
     }
     for state in heap.instance(id).into_iter().flat_map(Instance::state) {
-        let State::Attributes(attributes) = State::read(heap, *state) else { continue };
+        let BuildState::Attributes(attributes) = BuildState::read(heap, *state) else { continue };
         for (key, value) in attributes.into_iter().flatten() {
             if heap.text(*key).as_deref() != Some("_metadata") {
-                add(Step::Key(*key), *value, OmissionReason::DictAttribute);
+                add(ChildStep::Key(*key), *value, OmissionReason::DictAttribute);
             }
         }
     }
@@ -164,20 +164,20 @@ fn of_tensor(found: &mut Vec<Unlisted>, heap: &Heap<'_>, id: ObjectId) {
     let mut add = |step, child| found.push(Unlisted { parent: Some((id, step)), id: child, reason });
     let args = heap.instance(id).and_then(|instance| heap.items(instance.args));
     let Some(state) = args.and_then(|args| args.get(STATE)) else { return };
-    match State::read(heap, *state) {
-        State::Attributes(attributes) => {
+    match BuildState::read(heap, *state) {
+        BuildState::Attributes(attributes) => {
             let attributes = attributes.into_iter().flatten();
             let others = attributes.filter(|(key, _)| heap.text(*key).as_deref() != Some("data"));
-            others.for_each(|(key, value)| add(Step::Key(*key), *value));
+            others.for_each(|(key, value)| add(ChildStep::Key(*key), *value));
         }
-        State::Other => add(Step::Through, *state),
+        BuildState::Other => add(ChildStep::OnlyChild, *state),
     }
 }
 
 /// Returns the size in bytes of the texts, byte strings and numbers of an object, with 8 for each number and without
 /// dict keys. Returns `None` if all its contents are listed: for None, an empty container, a container of tensors,
 /// modules or dicts with names of their own, and an object that was weighed before.
-fn weight(walk: &Walk<'_>, seen: &mut Marks, id: ObjectId) -> Option<u64> {
+fn weight(walk: &Walk<'_>, seen: &mut ObjectSet, id: ObjectId) -> Option<u64> {
     let heap = walk.containers.heap();
     let mut weight = None;
     let mut open = vec![id];
@@ -196,7 +196,7 @@ fn weight(walk: &Walk<'_>, seen: &mut Marks, id: ObjectId) -> Option<u64> {
                     continue;
                 }
                 let instance = heap.instance(id);
-                if instance.is_some_and(|instance| Function::called_by(heap, instance).is_some()) {
+                if instance.is_some_and(|instance| RebuildFunction::called_by(heap, instance).is_some()) {
                     continue;
                 }
                 let edges = (0..).map_while(|n| path::edge(heap, id, n));

@@ -6,8 +6,8 @@
 use tensor::Tensors;
 
 use crate::block::Block;
-use crate::choose::architecture;
-use crate::facts::{Biases, Facts, Rotated, Windows};
+use crate::detect::architecture;
+use crate::hyperparameters::{Biases, Facts, Rotated, Windows};
 use crate::rope::Rope;
 use crate::sizes::Decoder;
 use crate::{Error, Result};

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 
 /// Text buffer that writes about [`PIECE`] bytes at a time.
-pub(crate) struct Out<'w> {
+pub(crate) struct ListingWriter<'w> {
     writer: &'w mut dyn io::Write,
     buffer: String,
     error: Option<io::Error>,
@@ -15,11 +15,11 @@ pub(crate) struct Out<'w> {
 }
 
 /// Capacity of the text buffer in bytes.
-const PIECE: usize = 1 << 15;
+const BUFFER_CAPACITY: usize = 1 << 15;
 
-impl<'w> Out<'w> {
+impl<'w> ListingWriter<'w> {
     pub(crate) fn new(writer: &'w mut dyn io::Write) -> Self {
-        Out { writer, buffer: String::with_capacity(PIECE), error: None, len: 0 }
+        ListingWriter { writer, buffer: String::with_capacity(BUFFER_CAPACITY), error: None, len: 0 }
     }
 
     /// Returns the number of bytes of text so far.
@@ -40,10 +40,10 @@ impl<'w> Out<'w> {
     }
 }
 
-impl fmt::Write for Out<'_> {
+impl fmt::Write for ListingWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.len = self.len.saturating_add(text.len() as u64);
-        if self.buffer.len().saturating_add(text.len()) > PIECE {
+        if self.buffer.len().saturating_add(text.len()) > BUFFER_CAPACITY {
             let written = self.writer.write_all(self.buffer.as_bytes());
             self.buffer.clear();
             if let Err(error) = written {
@@ -51,7 +51,7 @@ impl fmt::Write for Out<'_> {
                 return Err(fmt::Error);
             }
         }
-        if text.len() > PIECE {
+        if text.len() > BUFFER_CAPACITY {
             // Long texts, such as pickled bytes, are written without a copy.
             return self.writer.write_all(text.as_bytes()).map_err(|error| {
                 self.error = Some(error);
@@ -64,20 +64,20 @@ impl fmt::Write for Out<'_> {
 }
 
 /// Writer that passes on a limited number of bytes.
-pub(crate) struct Capped<'o> {
+pub(crate) struct LimitedWriter<'o> {
     out: &'o mut dyn fmt::Write,
     left: u64,
     /// True if a text exceeded the limit, which is then the reason for the formatting error.
     pub(crate) is_full: bool,
 }
 
-impl<'o> Capped<'o> {
+impl<'o> LimitedWriter<'o> {
     pub(crate) fn new(out: &'o mut dyn fmt::Write, left: u64) -> Self {
-        Capped { out, left, is_full: false }
+        LimitedWriter { out, left, is_full: false }
     }
 }
 
-impl fmt::Write for Capped<'_> {
+impl fmt::Write for LimitedWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let Some(left) = self.left.checked_sub(text.len() as u64) else {
             self.is_full = true;

@@ -11,8 +11,8 @@ use kserve::{InferRequest, ModelConfig, ModelStatistics, Output};
 use tokio::sync::oneshot;
 
 use crate::budget::Charge;
-use crate::counts::{Counts, Reason};
-use crate::model::{Cancel, Model, ModelError};
+use crate::counts::{Counts, FailureReason};
+use crate::model::{CancelToken, Model, ModelError};
 use crate::panics;
 
 /// Version of a model that answers requests.
@@ -125,7 +125,7 @@ impl Served {
 
     /// Starts to count a request.
     pub(crate) fn ticket(self: &Arc<Self>) -> Ticket {
-        Ticket { served: self.clone(), since: Instant::now(), reason: Some(Reason::Cancelled) }
+        Ticket { served: self.clone(), since: Instant::now(), reason: Some(FailureReason::Cancelled) }
     }
 }
 
@@ -137,7 +137,7 @@ fn work(model: &dyn Model, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
             continue;
         }
         let (queue, started) = (since.elapsed(), Instant::now());
-        let run = AssertUnwindSafe(|| model.infer(&request, &Cancel::when_closed(&reply)));
+        let run = AssertUnwindSafe(|| model.infer(&request, &CancelToken::when_closed(&reply)));
         let outputs = match catch_unwind(run) {
             Ok(outputs) => outputs.map_err(Failure::Model),
             Err(payload) => Err(Failure::Panic(panics::message(&*payload))),
@@ -155,12 +155,12 @@ fn work(model: &dyn Model, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
 pub(crate) struct Ticket {
     served: Arc<Served>,
     since: Instant,
-    reason: Option<Reason>,
+    reason: Option<FailureReason>,
 }
 
 impl Ticket {
     /// Sets the reason of a failure; initially the request counts as cancelled, because the client may go away.
-    pub(crate) fn fails(&mut self, reason: Reason) {
+    pub(crate) fn fails(&mut self, reason: FailureReason) {
         self.reason = Some(reason);
     }
 
@@ -172,14 +172,14 @@ impl Ticket {
     /// Counts the request as a success.
     pub(crate) fn succeeds(mut self) {
         self.reason = None;
-        self.count(|counts| counts.success(self.since.elapsed()));
+        self.count(|counts| counts.count_success(self.since.elapsed()));
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         if let Some(reason) = self.reason {
-            self.count(|counts| counts.failure(reason, self.since.elapsed()));
+            self.count(|counts| counts.count_failure(reason, self.since.elapsed()));
         }
     }
 }

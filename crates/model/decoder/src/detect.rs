@@ -4,9 +4,9 @@ use tensor::Tensors;
 
 use crate::architecture::Architecture;
 use crate::architectures::{ARCHITECTURES, llama};
-use crate::documents::config::Config;
+use crate::documents::config::ConfigJson;
 use crate::documents::params::Params;
-use crate::facts::Facts;
+use crate::hyperparameters::Facts;
 use crate::layout::{HUGGING_FACE, Layout, META};
 use crate::sizes::{Decoder, head_dim_without_document};
 use crate::weight::Part;
@@ -65,7 +65,7 @@ pub fn named(name: &str, tensors: &Tensors, options: &Options) -> Result<Decoder
     let Some(architecture) = architecture(|known| known.name == name) else {
         return Err(Error::UnknownArchitecture { name: name.to_owned() });
     };
-    if architecture.has_layout(&META) && META.missing_from(tensors).is_none() {
+    if architecture.has_layout(&META) && META.missing_tensor(tensors).is_none() {
         return from_meta(tensors, options);
     }
     from_hugging_face(architecture, tensors, options)
@@ -82,7 +82,7 @@ pub fn detect(tensors: &Tensors, options: &Options) -> Result<Detected> {
         Choice::HuggingFace(architecture) => from_hugging_face(architecture, tensors, options).map(model),
         Choice::Weights(why) if !options.given.is_empty() => Err(Error::NotAModel { why }),
         Choice::Weights(why) => {
-            let named_alike = [&META, &HUGGING_FACE].iter().any(|it| it.missing_from(tensors).is_none());
+            let named_alike = [&META, &HUGGING_FACE].iter().any(|it| it.missing_tensor(tensors).is_none());
             let note = (why == WhyWeights::NoDocuments && named_alike).then_some(Note::NamesOfLlama);
             Ok(Detected::Weights { why, notes: note.into_iter().collect() })
         }
@@ -101,19 +101,19 @@ enum Choice {
 fn choice(tensors: &Tensors, options: &Options) -> Result<Choice> {
     let documents = &options.documents;
     if let Some(adapter) = &documents.adapter {
-        let adapter = Config::from_json(adapter).ok();
+        let adapter = ConfigJson::from_json(adapter).ok();
         let base =
             adapter.as_ref().and_then(|adapter| adapter.text("base_model_name_or_path").ok().flatten());
         return Ok(Choice::Weights(WhyWeights::Adapter { base: base.map(shortened) }));
     }
-    let missing_of_meta = META.missing_from(tensors);
+    let missing_of_meta = META.missing_tensor(tensors);
     if missing_of_meta.is_none() && (documents.params.is_some() || !options.given.is_empty()) {
         return Ok(Choice::Meta);
     }
     // Matches the names of any Hugging Face transformer, complete or partial, plain or quantized.
     let is_transformer = tensors.iter().any(|(name, _)| name.contains("layers.0.self_attn."));
     let config = match &documents.config {
-        Some(text) => match Config::from_json(text) {
+        Some(text) => match ConfigJson::from_json(text) {
             Ok(config) => Some(config),
             Err(error) if is_transformer => return Err(error),
             Err(_) => None,
@@ -135,7 +135,7 @@ fn choice(tensors: &Tensors, options: &Options) -> Result<Choice> {
 }
 
 /// Chooses an architecture for a checkpoint with a `config.json`.
-fn from_config(config: &Config, tensors: &Tensors, is_transformer: bool) -> Result<Choice> {
+fn from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bool) -> Result<Choice> {
     let has = |wanted: &str| tensors.iter().any(|(name, _)| name == wanted);
     let model_type = config.get("model_type").and_then(serde_json::Value::as_str);
     let class = class(config);
@@ -175,11 +175,11 @@ fn is_bare(architecture: &Architecture, has: impl Fn(&str) -> bool) -> bool {
     architecture
         .layouts
         .iter()
-        .any(|layout| has(format!("{}.weight", layout.embedding)) && has(layout.weight(0, layout.sign)))
+        .any(|layout| has(format!("{}.weight", layout.embedding)) && has(layout.weight(0, layout.signature_part)))
 }
 
 /// Returns the first class in `architectures` of a config.json.
-fn class(config: &Config) -> Option<&str> {
+fn class(config: &ConfigJson) -> Option<&str> {
     config.get("architectures")?.as_array()?.first()?.as_str()
 }
 
@@ -197,11 +197,11 @@ fn from_meta(tensors: &Tensors, options: &Options) -> Result<Decoder> {
         Some(text) => Params::from_json(text)?,
         None => Params::from_head_dim(head_dim_without_document(&META, tensors, given)?),
     };
-    let heads_given = params.fill_in(given)?;
+    let heads_given = params.override_params(given)?;
     if let Some(count) = params.shard_count(tensors) {
         return Err(Error::Shard { count });
     }
-    let facts = Facts { has_document: document.is_some(), heads_given, ..params.facts(tensors) };
+    let facts = Facts { has_document: document.is_some(), heads_given, ..params.params_hyperparameters(tensors) };
     Decoder::new(&llama::ARCHITECTURE, &META, facts, tensors)
 }
 
@@ -215,19 +215,19 @@ fn from_hugging_face(
         .map_err(|name| Error::NotThisArchitecture { architecture: architecture.name, name })?;
     let (given, document) = (&options.given, &options.documents.config);
     let mut config = match document {
-        Some(text) => Config::from_json(text)?,
+        Some(text) => ConfigJson::from_json(text)?,
         None if architecture.works_without_config => {
-            Config::from_head_dim(head_dim_without_document(layout, tensors, given)?)
+            ConfigJson::from_head_dim(head_dim_without_document(layout, tensors, given)?)
         }
         None => return Err(Error::NoConfig { architecture: architecture.name }),
     };
     if let Some(other) = config.text("model_type")?.filter(|model_type| *model_type != architecture.name) {
-        return Err(config.wrong("model_type", &format!("{other:?}"), format!("{:?}", architecture.name)));
+        return Err(config.invalid_value("model_type", &format!("{other:?}"), format!("{:?}", architecture.name)));
     }
-    let heads_given = config.fill_in(given, architecture.config)?;
+    let heads_given = config.override_config(given, architecture.config_defaults)?;
     let has_document = document.is_some();
     let config = config.with_layers(layers(layout, tensors)?);
-    let facts = architecture.facts(&config)?;
+    let facts = architecture.read_hyperparameters(&config)?;
     let facts = Facts { has_document, heads_given, tied: facts.tied || !has_document, ..facts };
     Decoder::new(architecture, layout, facts, tensors)
 }
@@ -235,8 +235,8 @@ fn from_hugging_face(
 /// Returns the Hugging Face layout of these tensors; otherwise, the name of a missing tensor.
 fn layout(architecture: &Architecture, tensors: &Tensors) -> Result<&'static Layout, String> {
     let mut missing = String::new();
-    for layout in architecture.layouts.iter().filter(|layout| layout.is(&HUGGING_FACE)) {
-        match layout.missing_from(tensors) {
+    for layout in architecture.layouts.iter().filter(|layout| layout.has_owner_of(&HUGGING_FACE)) {
+        match layout.missing_tensor(tensors) {
             None => return Ok(layout),
             Some(name) if missing.is_empty() => missing = name,
             Some(_) => {}

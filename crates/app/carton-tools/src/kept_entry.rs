@@ -1,11 +1,11 @@
 //! Copies files of a carton unchanged into another carton.
 
-use byte_source::{Action, Observer, Work};
+use byte_source::{Action, Observer, ProgressReporter};
 use carton_format::{Links, Manifest};
-use carton_reader::{Carton, Entry, Method};
-use carton_writer::{Content, File};
+use carton_reader::{Carton, CartonEntry, Method};
+use carton_writer::{Content, CartonMember};
 use tensor::Storage;
-use zip_layout::Packed;
+use zip_layout::CompressedContent;
 
 use crate::{Error, Result};
 
@@ -25,19 +25,19 @@ enum Kind {
 
 impl<'c> Kept<'c> {
     /// Reads the entry. A compressed entry is checked here, a stored one while it is written.
-    pub(crate) fn new(carton: &'c Carton, entry: &'c Entry, observer: &dyn Observer) -> Result<Self> {
+    pub(crate) fn new(carton: &'c Carton, entry: &'c CartonEntry, observer: &dyn Observer) -> Result<Self> {
         let failed = Error::reader(carton.path());
         let path = entry.path.as_str();
         let outside = || carton_reader::Error::Missing { path: path.to_owned() };
         let sha256 = carton.manifest().and_then(|manifest| manifest.hash(path));
-        let (region, crc) = carton.packed(path).ok_or_else(|| failed(outside()))?;
+        let (region, crc) = carton.stored_data(path).ok_or_else(|| failed(outside()))?;
         let packed = |method| -> Result<Kind> {
-            let work = Work::new(observer, path, Action::Verify, Some(entry.len));
+            let work = ProgressReporter::new(observer, path, Action::Verify, Some(entry.len));
             carton.copy(path, &mut std::io::sink(), work).map_err(&failed)?;
             Ok(Kind::Packed(method, entry.len, crc))
         };
         let kind = match entry.method {
-            _ if entry.link => {
+            _ if entry.is_symbolic_link => {
                 carton.link_target(entry).map_err(&failed)?;
                 Kind::Link(carton.link_text(entry).map_err(&failed)?.into_bytes())
             }
@@ -51,15 +51,15 @@ impl<'c> Kept<'c> {
         Ok(Self { path, sha256, bytes: Storage::stored(region, None), kind })
     }
 
-    pub(crate) fn file(&self) -> File<'_> {
+    pub(crate) fn file(&self) -> CartonMember<'_> {
         let content = match &self.kind {
             Kind::Stored => Content::Blob(&self.bytes),
             Kind::Packed(method, len, crc) => {
-                Content::Packed(Packed { blob: &self.bytes, method: *method, len: *len, crc: *crc })
+                Content::Packed(CompressedContent { blob: &self.bytes, method: *method, len: *len, crc: *crc })
             }
             Kind::Link(target) => Content::Link(target),
         };
-        File { path: self.path.to_owned(), content, sha256: self.sha256 }
+        CartonMember { path: self.path.to_owned(), content, sha256: self.sha256 }
     }
 }
 

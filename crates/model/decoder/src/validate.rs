@@ -5,15 +5,15 @@
 use std::fmt::Display;
 
 use crate::block::{Activation, Block, Experts, NormPlace};
-use crate::facts::{Windowed, Windows};
-use crate::layout::Keys;
+use crate::hyperparameters::{Windowed, Windows};
+use crate::layout::SizeKeys;
 use crate::rope::{Llama3, LongRope, Rope, Scaling, Yarn};
 use crate::{Error, Result};
 
 /// The facts of a decoder that are validated together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checked<'f> {
-    pub(crate) keys: &'f Keys,
+    pub(crate) keys: &'f SizeKeys,
     pub(crate) n_layers: u64,
     pub(crate) head_dim: u64,
     pub(crate) rotated: u64,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use byte_source::Source;
-use checkpoint_files::Shards;
+use checkpoint_files::ShardPolicy;
 use decoder::Given;
 use output::IfExists;
 
@@ -25,7 +25,7 @@ pub struct ConvertOptions {
     /// Treatment of an existing file at the output path.
     pub if_exists: IfExists,
     /// Treatment of an input that is a single shard.
-    pub shards: Shards,
+    pub shards: ShardPolicy,
     /// Globals that a pickle may name.
     pub globals: AllowedGlobals,
     /// Hyperparameters of a language model that are missing from its documents.
@@ -54,7 +54,7 @@ impl ConvertOptions {
             output: None,
             target: Target::default(),
             if_exists: IfExists::default(),
-            shards: Shards::default(),
+            shards: ShardPolicy::default(),
             globals: AllowedGlobals::default(),
             given: Given::default(),
             selection: Selection::default(),

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use pickle_vm::{Heap, Instance, Object, ObjectId, Recorded};
+use pickle_vm::{Heap, Instance, Object, ObjectId, RecordedChanges};
 
 use crate::{Risk, lists};
 
@@ -94,15 +94,15 @@ impl CallsOfJudged {
 /// Returns the index of a global in [`JUDGED`].
 fn place(module: &str, name: &str) -> Option<usize> {
     let is = |names: (&str, &str)| JUDGED.iter().position(|(module, name, _)| (*module, *name) == names);
-    is((module, name)).or_else(|| is(lists::familiar(module, name)?))
+    is((module, name)).or_else(|| is(lists::resolve_alias(module, name)?))
 }
 
 /// Returns the objects that an object refers to, except its callable.
 fn parts<'h>(heap: &'h Heap<'_>, id: ObjectId) -> impl Iterator<Item = ObjectId> + 'h {
     let recorded = heap.recorded(id);
-    let entries = heap.entries(id).into_iter().chain(recorded.map(Recorded::items)).flatten();
-    let items = heap.items(id).into_iter().chain(recorded.map(Recorded::appends));
-    let items = items.chain(recorded.map(Recorded::state)).flatten().copied();
+    let entries = heap.entries(id).into_iter().chain(recorded.map(RecordedChanges::items)).flatten();
+    let items = heap.items(id).into_iter().chain(recorded.map(RecordedChanges::appends));
+    let items = items.chain(recorded.map(RecordedChanges::state)).flatten().copied();
     entries.flat_map(|(key, value)| [*key, *value]).chain(items)
 }
 
@@ -117,7 +117,7 @@ fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let Some(attribute) = heap.text(attribute) else { return Judgement::Dangerous };
     let is_part = !attribute.is_empty() && !attribute.contains('.');
     let risk = |(module, name): (&str, &str)| {
-        let (module, name) = lists::familiar(module, name).unwrap_or((module, name));
+        let (module, name) = lists::resolve_alias(module, name).unwrap_or((module, name));
         Risk::from_names(module, &format!("{name}.{attribute}"))
     };
     if let Some(names) = heap.global(target) {
@@ -133,8 +133,8 @@ fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
             _ => Judgement::Dangerous,
         };
     }
-    let is_method = lists::is_harmless("builtins", &format!("str.{attribute}"))
-        || lists::is_harmless("builtins", &format!("int.{attribute}"));
+    let is_method = lists::is_harmless_core_name("builtins", &format!("str.{attribute}"))
+        || lists::is_harmless_core_name("builtins", &format!("int.{attribute}"));
     if is_plain(heap, target) && is_method { Judgement::Uncalled } else { Judgement::Dangerous }
 }
 
@@ -169,7 +169,7 @@ fn partial(heap: &Heap<'_>, instance: &Instance) -> Judgement {
 fn reduce(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let &[function, _] = args(heap, instance) else { return Judgement::Dangerous };
     let names =
-        heap.global(function).map(|(module, name)| lists::familiar(module, name).unwrap_or((module, name)));
+        heap.global(function).map(|(module, name)| lists::resolve_alias(module, name).unwrap_or((module, name)));
     if names == Some(("operator", "or_")) { Judgement::Uncalled } else { Judgement::Dangerous }
 }
 

@@ -12,9 +12,9 @@ use std::num::NonZeroU64;
 use tensor::{Dtype, Tensor, Tensors, ViewId};
 
 use crate::assign::Assigned;
-use crate::choose::{Detected, Options, detect};
-use crate::documents::config::{Config, FREQUENCIES};
-use crate::documents::written::Document;
+use crate::detect::{Detected, Options, detect};
+use crate::documents::config::{ConfigJson, FREQUENCIES_KEY};
+use crate::documents::layout_document::Document;
 use crate::layout::{HUGGING_FACE, Layout, META};
 use crate::sizes::Decoder;
 use crate::weight::{Part, Weight};
@@ -43,7 +43,7 @@ pub fn translate(tensors: Tensors, options: &Options, to: &'static Layout) -> Re
         Detected::Weights { why, .. } => return Err(Error::NoLayout { why }),
     };
     let architecture = decoder.architecture();
-    if decoder.layout().is(to) {
+    if decoder.layout().has_owner_of(to) {
         return Ok(Translated { tensors, notes: vec![Note::SameLayout { owner: to.owner }], document: None });
     }
     if !architecture.has_layout(to) {
@@ -84,15 +84,15 @@ pub fn translate(tensors: Tensors, options: &Options, to: &'static Layout) -> Re
         notes.push(Note::Frequencies { names: names(&frequencies), exact });
     }
     let recorded = match &options.documents.config {
-        Some(text) if to.is(&META) => Config::from_json(text)?.frequencies()?,
+        Some(text) if to.has_owner_of(&META) => ConfigJson::from_json(text)?.frequencies()?,
         _ => Vec::new(),
     };
     if !recorded.is_empty() {
-        notes.push(Note::FrequenciesMade { names: names(&recorded) });
+        notes.push(Note::FrequenciesRestored { names: names(&recorded) });
         renamed.extend(made(&decoder, recorded)?);
     }
     notes.extend(Document::notes(&decoder, to));
-    let document = if to.is(&META) {
+    let document = if to.has_owner_of(&META) {
         Document::params(&decoder)?
     } else {
         Document::config(&decoder, tied, &frequencies)
@@ -116,9 +116,9 @@ const MOST_FREQUENCIES: u64 = 1 << 20;
 fn made(decoder: &Decoder, recorded: Vec<(String, Dtype)>) -> Result<Tensors> {
     let (count, frequencies) = (recorded.len() as u64, decoder.frequencies());
     if frequencies.count().checked_mul(count).is_none_or(|all| all > MOST_FREQUENCIES) {
-        return Err(Error::Param {
+        return Err(Error::InvalidParam {
             file: Some(HUGGING_FACE.file),
-            key: FREQUENCIES.to_owned(),
+            key: FREQUENCIES_KEY.to_owned(),
             found: format!("{count} tensors of {} numbers", frequencies.count()),
             expected: format!("at most {MOST_FREQUENCIES} numbers"),
         });
@@ -151,7 +151,7 @@ impl Rows<'_> {
         let rows = if halves { Some(2) } else { self.decoder.head_dim().checked_div(2) };
         let rows = rows.and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN);
         let ordered = tensor.with_grid_transposed(heads, rows);
-        let ordered = ordered.map_err(|reason| Error::Rows { tensor: name.to_owned(), reason })?;
+        let ordered = ordered.map_err(|reason| Error::InvalidRows { tensor: name.to_owned(), reason })?;
         self.made.insert(key, ordered.clone());
         Ok(ordered)
     }

@@ -6,28 +6,28 @@ pub(crate) const PROGRAM: &str = "torch2carton";
 
 /// Error about wrong command-line usage: exit status 2.
 #[derive(Debug)]
-pub(crate) struct Usage(pub(crate) String);
+pub(crate) struct UsageError(pub(crate) String);
 
-impl std::fmt::Display for Usage {
+impl std::fmt::Display for UsageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Usage {}
+impl std::error::Error for UsageError {}
 
 thread_local! {
     /// Program and subcommand as typed.
-    static TYPED: RefCell<String> = RefCell::new(PROGRAM.to_owned());
+    static TYPED_COMMAND: RefCell<String> = RefCell::new(PROGRAM.to_owned());
 }
 
 /// Returns the program and the subcommand as typed, for commands in advice.
-pub(crate) fn typed() -> String {
-    TYPED.with_borrow(Clone::clone)
+pub(crate) fn typed_command() -> String {
+    TYPED_COMMAND.with_borrow(Clone::clone)
 }
 
 /// Records the typed subcommand; `None` for the default one.
-pub(crate) fn remember(subcommand: Option<&str>) {
+pub(crate) fn record_subcommand(subcommand: Option<&str>) {
     let text = subcommand.map_or_else(|| PROGRAM.to_owned(), |name| format!("{PROGRAM} {name}"));
-    TYPED.set(text);
+    TYPED_COMMAND.set(text);
 }

@@ -11,13 +11,13 @@ use pickle_vm::{Heap, ObjectId};
 use tensor::Record;
 
 use crate::dicts::Children;
-use crate::limits::{Budget, Marks};
-use crate::omission::{LeftOut, Omission, OmissionKind, OmissionReason};
-use crate::path::{self, Edge, PathStep, Tree};
+use crate::limits::{LimitBudget, ObjectSet};
+use crate::omission::{Omissions, Omission, OmissionKind, OmissionReason};
+use crate::path::{self, Edge, PathStep, ShortestPaths};
 use crate::persistent::StorageRef;
-use crate::rebuild::{Function, Rebuilt};
+use crate::rebuild::{RebuildFunction, Rebuilt};
 use crate::walk::Walk;
-use crate::{Container, Result, modules, unlisted};
+use crate::{Container, Result, modules, unlisted_objects};
 
 /// Budget for naming the omitted tensors, in steps and bytes.
 const NAMING: usize = 16 << 20;
@@ -26,12 +26,12 @@ const NAMING: usize = 16 << 20;
 ///
 /// # Errors
 /// When a tensor is nested more deeply than the walk's limit.
-pub(crate) fn find(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -> Result<LeftOut> {
-    let mut out = LeftOut::default();
+pub(crate) fn find(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -> Result<Omissions> {
+    let mut out = Omissions::default();
     let (missed, with_attributes) = unlisted_tensors(walk);
     // Objects come first, because `tensors` visits containers that the walk did not.
-    let mut objects = LeftOut::default();
-    unlisted::find(&mut objects, walk, &with_attributes, root)?;
+    let mut objects = Omissions::default();
+    unlisted_objects::find(&mut objects, walk, &with_attributes, root)?;
     tensors(&mut out, walk, missed, root)?;
     out.append(objects);
     // The storages of the tensors found above count as used.
@@ -50,7 +50,7 @@ pub(crate) fn find(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -
         let (name, nbytes) = (records.full_name(number), Some(record.nbytes()));
         out.add(Omission { file: None, kind: OmissionKind::Storage, name, nbytes, reason });
     }
-    container.unread().iter().for_each(|omission| out.add(omission.clone()));
+    container.unread_omissions().iter().for_each(|omission| out.add(omission.clone()));
     Ok(out)
 }
 
@@ -65,12 +65,12 @@ fn unlisted_tensors(walk: &Walk<'_>) -> (Vec<ObjectId>, Vec<ObjectId>) {
     let heap = walk.containers.heap();
     let (mut missed, mut with_attributes) = (Vec::new(), Vec::new());
     for id in heap.ids() {
-        let Some(function) = heap.instance(id).and_then(|instance| Function::called_by(heap, instance))
+        let Some(function) = heap.instance(id).and_then(|instance| RebuildFunction::called_by(heap, instance))
         else {
             continue;
         };
-        let is_done = walk.rebuilder.is_done(id);
-        if function.makes_one() && !is_done {
+        let is_done = walk.rebuilder.is_rebuilt(id);
+        if function.creates_tensor() && !is_done {
             missed.push(id);
         } else if function.has_attributes() && is_done {
             with_attributes.push(id);
@@ -80,17 +80,17 @@ fn unlisted_tensors(walk: &Walk<'_>) -> (Vec<ObjectId>, Vec<ObjectId>) {
 }
 
 /// Names the tensors that the walk did not reach.
-fn tensors(out: &mut LeftOut, walk: &mut Walk<'_>, missed: Vec<ObjectId>, root: ObjectId) -> Result<()> {
+fn tensors(out: &mut Omissions, walk: &mut Walk<'_>, missed: Vec<ObjectId>, root: ObjectId) -> Result<()> {
     let heap = walk.containers.heap();
     if missed.is_empty() {
         return Ok(());
     }
-    let tree = Tree::new(heap, root);
-    let mut is_missed = Marks::new(heap.len());
+    let tree = ShortestPaths::new(heap, root);
+    let mut is_missed = ObjectSet::new(heap.len());
     for id in &missed {
         is_missed.insert(*id);
     }
-    let mut paths = Paths { naming: Budget::new("", NAMING), winners: HashMap::new() };
+    let mut paths = Paths { naming: LimitBudget::new("", NAMING), winners: HashMap::new() };
     for id in missed {
         let path = tree.path(id, &mut paths.naming);
         if path.as_ref().is_some_and(|path| path.iter().any(|step| is_missed.contains(step.parent))) {
@@ -99,12 +99,12 @@ fn tensors(out: &mut LeftOut, walk: &mut Walk<'_>, missed: Vec<ObjectId>, root: 
         }
         let (name, reason) = match &path {
             None => (String::new(), OmissionReason::Unreferenced),
-            Some(path) => (path::name(heap, path, &mut paths.naming), paths.reason(walk, path, root)?),
+            Some(path) => (path::path_name(heap, path, &mut paths.naming), paths.reason(walk, path, root)?),
         };
         let rebuilt = walk.rebuilder.rebuild(id).ok().flatten();
         // An array of objects or of text is a value, not a tensor.
-        let function = heap.instance(id).and_then(|instance| Function::called_by(heap, instance));
-        if rebuilt.is_none() && function == Some(Function::NumpyArray) {
+        let function = heap.instance(id).and_then(|instance| RebuildFunction::called_by(heap, instance));
+        if rebuilt.is_none() && function == Some(RebuildFunction::NumpyArray) {
             continue;
         }
         let nbytes = rebuilt.map(|rebuilt| match rebuilt {
@@ -132,7 +132,7 @@ enum At {
 
 /// Names paths, and finds the reasons why the walk does not follow them.
 struct Paths {
-    naming: Budget,
+    naming: LimitBudget,
     /// For each dict with duplicate keys, the values that no later entry replaces.
     winners: HashMap<ObjectId, Option<HashSet<ObjectId>>>,
 }
@@ -147,7 +147,7 @@ impl Paths {
         }
         let mut at = At::Elsewhere;
         for step in path {
-            if let Some(error) = walk.too_deep(step.parent) {
+            if let Some(error) = walk.too_deep_error(step.parent) {
                 return Err(error);
             }
             if step.edge == Edge::Key {
@@ -186,7 +186,7 @@ impl Paths {
                 (At::Elsewhere, _) => {}
             }
             if let Some(instance) = instance {
-                if Function::called_by(heap, instance).is_some() {
+                if RebuildFunction::called_by(heap, instance).is_some() {
                     return Ok(OmissionReason::TensorAttribute);
                 }
                 if walk.containers.children(step.parent)?.is_none() {
@@ -212,7 +212,7 @@ impl Paths {
         let winners = match self.winners.entry(step.parent) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => place.insert(match walk.containers.dict_children(step.parent)? {
-                Some(children @ Children::Built(_)) => Some(children.iter().map(|child| child.id).collect()),
+                Some(children @ Children::CollectedChildren(_)) => Some(children.iter().map(|child| child.id).collect()),
                 _ => None,
             }),
         };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use tensor::{Dtype, Tensors};
 
 use crate::block::Activation;
-use crate::documents::config::FREQUENCIES;
+use crate::documents::config::FREQUENCIES_KEY;
 use crate::documents::params::feed_forward_width;
 use crate::layout::{HUGGING_FACE, Layout, META};
 use crate::rope::{Llama3, Rope, Scaling};
@@ -30,7 +30,7 @@ impl Document {
     /// Returns the text of the document for these tensors: a `config.json` states their dtype.
     pub fn text(&self, tensors: &Tensors) -> String {
         let mut keys = self.keys.clone();
-        if self.layout.is(&HUGGING_FACE)
+        if self.layout.has_owner_of(&HUGGING_FACE)
             && let Some(dtype) = dtype(tensors)
         {
             keys.insert("torch_dtype".to_owned(), dtype.name().into());
@@ -71,7 +71,7 @@ impl Document {
                 ("num_hidden_layers", decoder.n_layers().into()),
                 ("num_key_value_heads", decoder.n_kv_heads().into()),
                 ("rms_norm_eps", decoder.norm_eps().into()),
-                (FREQUENCIES, if recorded.is_empty() { Value::Null } else { recorded.into() }),
+                (FREQUENCIES_KEY, if recorded.is_empty() { Value::Null } else { recorded.into() }),
                 ("rope_scaling", scaling.into()),
                 ("rope_theta", rope.theta.into()),
                 ("tie_word_embeddings", tied.into()),
@@ -140,8 +140,8 @@ impl Document {
     /// Returns the note about the document of the layout `to`, if there is one.
     pub(crate) fn notes(decoder: &Decoder, to: &Layout) -> Option<Note> {
         let file = to.file;
-        if to.is(&HUGGING_FACE) {
-            Some(Note::Assumed { file, key: "max_position_embeddings", value: context(decoder.rope()) })
+        if to.has_owner_of(&HUGGING_FACE) {
+            Some(Note::AssumedValue { file, key: "max_position_embeddings", value: context(decoder.rope()) })
         } else {
             head_dim(decoder).map(|head_dim| Note::HeadSize { file, head_dim })
         }

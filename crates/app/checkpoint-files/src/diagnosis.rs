@@ -6,7 +6,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::listing::{Listing, is_training};
+use crate::folder_listing::{Listing, is_training};
 
 /// Maximum number of sub-folders that are searched per level.
 const FOLDERS_MAX: usize = 200;

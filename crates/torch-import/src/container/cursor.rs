@@ -106,7 +106,7 @@ impl<'b> Chain<'b> {
         let missing = missing.map_or_else(String::new, |missing| format!(" and {missing} bytes are missing"));
         let end = self.start.saturating_add(self.bytes.len());
         if self.to_the_end {
-            Error::Cut { reason: format!("{} ends at byte {end}, within {what}{missing}", self.record) }
+            Error::TruncatedFile { reason: format!("{} ends at byte {end}, within {what}{missing}", self.record) }
         } else {
             self.unexpected(format!("it ends at byte {end}, within {what}{missing}"))
         }

@@ -4,17 +4,17 @@
 
 use serde_json::Value;
 
-use crate::class::{Class, Kind};
-use crate::documents::config::Config;
-use crate::facts::Rotated;
-use crate::given::{number_text, reconcile};
+use crate::config_defaults::{Class, Kind};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::Rotated;
+use crate::overrides::{number_text, reconcile};
 use crate::rope::{Llama3, LongRope, Rope, Scaling, Yarn};
-use crate::{Error, Fact, Result};
+use crate::{Error, HyperparameterKind, Result};
 
 /// Key of [`Llama3::old`] in `config.json`.
 const OLD: &str = "original_max_position_embeddings";
 
-impl Config {
+impl ConfigJson {
     /// Reads the rotary embedding that all layers share: `rope_scaling`, or else `rope_parameters`; `rope_theta` is in that
     /// object or next to it.
     pub(crate) fn rope(&self, class: &Class) -> Result<Rope> {
@@ -23,7 +23,7 @@ impl Config {
         }
         let inner = self.rope_object()?;
         if let Some(inner) = inner.as_ref().filter(|inner| inner.is_per_layer()) {
-            return Err(inner.unknown("rope_type"));
+            return Err(inner.unsupported_key("rope_type"));
         }
         let inner = inner.unwrap_or_else(|| self.empty());
         self.rope_from(&inner, class.theta, class, true)
@@ -45,10 +45,10 @@ impl Config {
         for object in [Some(self), self.rope_object()?.as_ref()].into_iter().flatten() {
             let Some(found) = object.number(key)? else { continue };
             if class.partial.is_none() && found < 1.0 {
-                return Err(object.unknown(key));
+                return Err(object.unsupported_key(key));
             }
             if found > 1.0 {
-                return Err(object.wrong(key, &found, "at most 1".to_owned()));
+                return Err(object.invalid_value(key, &found, "at most 1".to_owned()));
             }
             part = Some(found);
         }
@@ -67,7 +67,7 @@ impl Config {
 
     /// Scales RoPE by a factor of the caller, with Meta's constants for those that the document omits.
     pub(crate) fn scale_rope(&mut self, factor: f64) -> Result<()> {
-        let fact = Fact::RopeFactor;
+        let fact = HyperparameterKind::RopeFactor;
         let key = self.rope_key().unwrap_or("rope_scaling");
         let mut inner = self.object(key)?;
         let (type_key, kind) = inner.rope_type()?;
@@ -81,7 +81,7 @@ impl Config {
         if kind.is_none() {
             // One factor cannot go into an object that has an entry for each kind of layer.
             if inner.is_per_layer() {
-                return Err(inner.unknown("rope_type"));
+                return Err(inner.unsupported_key("rope_type"));
             }
             filled.extend([
                 ("rope_type", "llama3".into()),
@@ -125,7 +125,7 @@ impl Config {
         let Some(name) = name else { return Ok(None) };
         let Some((_, kind)) = class.scalings.iter().find(|(known, _)| *known == name) else {
             let known: Vec<String> = class.scalings.iter().map(|(known, _)| format!("{known:?}")).collect();
-            return Err(inner.wrong(key, &format!("{name:?}"), known.join(" or ")));
+            return Err(inner.invalid_value(key, &format!("{name:?}"), known.join(" or ")));
         };
         let number = |key: &'static str| {
             inner.number(key)?.ok_or_else(|| Error::MissingKey { file: self.file, key: inner.path(key) })
@@ -146,7 +146,7 @@ impl Config {
                 let magnitude =
                     |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
                 let inferred =
-                    match (inner.number_or_zero("mscale")?, inner.number_or_zero("mscale_all_dim")?) {
+                    match (inner.nonzero_number("mscale")?, inner.nonzero_number("mscale_all_dim")?) {
                         (Some(one), Some(all)) => magnitude(one) / magnitude(all),
                         _ => magnitude(1.0),
                     };

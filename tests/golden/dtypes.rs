@@ -1,0 +1,66 @@
+//! Each dtype in each output: the name that the format has for it, or the error. A new dtype changes this table.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use byte_source::Blob;
+use tensor::{Dtype, Tensors};
+
+use crate::carton_tools::{run, scratch, write};
+
+/// Returns the checkpoint that `torch.save` writes of a tensor `w` of this dtype, or `None` for a dtype that needs more than
+/// a tensor's elements.
+fn checkpoint(dtype: Dtype) -> Option<Vec<u8>> {
+    let tensors: Tensors = vec![("w".to_owned(), test_support::zeros(dtype, &[2, 2]))].into();
+    let archive = torch_save::Archive::new(&tensors).ok()?;
+    let mut bytes: Vec<u8> = Vec::new();
+    archive.write_to(&mut bytes).expect("memory takes it");
+    Some(bytes)
+}
+
+/// Returns the text that follows `key` in a file, up to the next quote.
+fn quoted_after(path: &Path, key: &str) -> String {
+    let bytes = std::fs::read(path).expect("it was written");
+    let text = String::from_utf8_lossy(&bytes);
+    let rest = text.split_once(key).map_or("", |(_, rest)| rest);
+    rest.split(['"', '\'']).nth(1).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn each_dtype_has_a_name_or_an_error_in_each_output() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let mut table = String::new();
+    for dtype in Dtype::all() {
+        writeln!(table, "{}", dtype.name()).expect("a String grows");
+        let Some(bytes) = checkpoint(dtype) else {
+            writeln!(table, "  no plain tensor").expect("a String grows");
+            continue;
+        };
+        write(root.join("w.pth"), bytes);
+        for (output, target, path, key) in [
+            ("safetensors", "w.safetensors", "w.safetensors", "\"dtype\""),
+            ("carton", "w.carton", "w/carton.toml", "dtype ="),
+            ("triton", "models", "models/w/config.pbtxt", "data_type:"),
+            ("npy", "w.npy", "w.npy", "'descr'"),
+        ] {
+            let args: &[&str] = match output {
+                "triton" => &["w.pth", "--to", "triton", "--force", "-o", target],
+                "npy" => &["run", "w.carton", "--get", "w", "--force", "-o", target],
+                _ => &["w.pth", "--force", "-o", target],
+            };
+            let (status, text) = run(root, args);
+            let _ = std::fs::remove_dir_all(root.join("w"));
+            let name = if status == Some(0) {
+                if output == "carton" {
+                    run(root, &["unpack", "w.carton"]);
+                }
+                quoted_after(&root.join(path), key)
+            } else {
+                text.lines().find(|line| line.starts_with("error")).unwrap_or(&text).to_owned()
+            };
+            writeln!(table, "  {output:<12}{name}").expect("a String grows");
+        }
+    }
+    insta::assert_snapshot!(table);
+}
