@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::Source;
-use checkpoint_files::Sources;
+use checkpoint_files::CheckpointSources;
 use pipeline::ShardPolicy;
 
 use crate::{Result, Tensors};
@@ -49,14 +49,14 @@ impl Checkpoint {
     /// # Errors
     /// When the source cannot be read, is not a checkpoint or is damaged.
     pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
-        Self::read(Sources::source(source))
+        Self::read(CheckpointSources::source(source))
     }
 
     fn find(paths: &[PathBuf], shards: ShardPolicy) -> Result<Self> {
-        Self::read(Sources::find(paths, shards)?)
+        Self::read(CheckpointSources::find(paths, shards)?)
     }
 
-    fn read(sources: Sources) -> Result<Self> {
+    fn read(sources: CheckpointSources) -> Result<Self> {
         let containers = sources.open()?;
         let (checkpoint, notes) = sources.read::<checkpoint_files::Error>(&containers, &|_, _| Ok(()))?;
         Ok(Self {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use byte_source::Source;
 use pipeline::{
-    AllowedGlobals, BatchItem, Cast, CastFrom, ConvertOptions, ConvertReport, Dtype, EachReport, Given,
+    AllowedGlobals, BatchItem, Cast, CastFrom, ConvertOptions, ConvertReport, Dtype, BatchReport, Overrides,
     IfExists, Observer, Rename, Selection, ShardPolicy, Target,
 };
 
@@ -74,8 +74,8 @@ impl Convert {
     }
 
     /// Sets hyperparameters of a language model that no document of the checkpoint states.
-    pub fn overrides(mut self, given: Given) -> Self {
-        self.options.given = given;
+    pub fn overrides(mut self, given: Overrides) -> Self {
+        self.options.overrides = given;
         self
     }
 
@@ -127,7 +127,7 @@ impl Convert {
         resume: bool,
         observer: &dyn Observer,
         done: &mut dyn FnMut(BatchItem),
-    ) -> Result<EachReport> {
+    ) -> Result<BatchReport> {
         let mut done = |item| {
             done(item);
             Ok(())

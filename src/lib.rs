@@ -190,8 +190,8 @@ pub use carton_tools::{
 pub use carton_tools::{ResolveOptions, ResolveReport};
 pub use pipeline::{
     AllowedGlobals, Architecture, BatchItem, CartonOptions, CartonReport, Cast, CastFrom, CastReport,
-    ConvertOptions, ConvertReport, Declared, Dim, EachReport, Errors as OnError, CartonFields, FileScan, Given,
-    IfExists, InspectOptions, InspectReport, TraceListing, ModelOptions, Names, Note, ScanOutcome, OutputKind,
+    ConvertOptions, ConvertReport, DeclaredInput, Dim, BatchReport, OnInvalidInput as OnError, CartonFields, FileScan, Overrides,
+    IfExists, InspectOptions, InspectReport, TraceListing, ModelOptions, TargetLayout, Note, ScanOutcome, OutputKind,
     OutputReport, PortReport, Rename, RowView, SafetensorsOptions, SafetensorsReport, ScanOptions,
     ScanSummary, ScannedFile, ScriptOptions, Selection, SelfTestReport, ShardPolicy, Target, TensorHash,
     TensorRow, TieHandling, RequiredTorch, TorchOptions, TorchReport, Totals, TraceOptions, TritonOptions, TritonReport,
@@ -200,7 +200,7 @@ pub use pipeline::{
 pub use runtime::{
     RunnableKind as RunnableKind, RunnablePort, Runnable, SelfTestOptions, SelfTestReport as TestReport, Session, Tolerance,
 };
-pub use tensor::{Compound, CompoundKind, Dtype, Entry, Gathered, Storage, Tensor, Tensors};
+pub use tensor::{Compound, CompoundKind, Dtype, TensorEntry, Gathered, Storage, Tensor, Tensors};
 
 /// Tokenizers, sampling of the next token, and text generation.
 pub use generate as text;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use carton_format::Manifest;
 use sha2::{Digest, Sha256};
-use zip_layout::{Content, Entry, Method, CompressedContent, ZipWriter};
+use zip_layout::{EntryContent, NewZipEntry, Method, CompressedContent, ZipWriter};
 
 use crate::carton_tools::{model, ok, run, scratch, write};
 use crate::program::folder;
@@ -20,12 +20,12 @@ fn refused(texts: &mut String, root: &Path, what: &str, args: &[&str]) {
 }
 
 /// A zip file of these entries, valid or not.
-fn zip(entries: &[(&str, Content<'_>)]) -> Vec<u8> {
+fn zip(entries: &[(&str, EntryContent<'_>)]) -> Vec<u8> {
     let mut sink: Vec<u8> = Vec::new();
     let mut writer = ZipWriter::new(&mut sink);
     for (name, content) in entries {
         writer
-            .add(&Entry { name, alignment: 1, content: *content })
+            .add(&NewZipEntry { name, alignment: 1, content: *content })
             .expect("writing to memory does not fail");
     }
     writer.finish().expect("writing to memory does not fail");
@@ -56,7 +56,7 @@ fn carton(files: &[(&str, &[u8])]) -> Vec<u8> {
     if !files.iter().any(|(name, _)| *name == "MANIFEST") {
         all.push(("MANIFEST", manifest.as_bytes()));
     }
-    let entries: Vec<_> = all.iter().map(|(name, bytes)| (*name, Content::Bytes(bytes))).collect();
+    let entries: Vec<_> = all.iter().map(|(name, bytes)| (*name, EntryContent::Bytes(bytes))).collect();
     zip(&entries)
 }
 
@@ -71,11 +71,11 @@ fn linked(name: &str, target: &str) -> Vec<u8> {
     ];
     lines.sort();
     zip(&[
-        ("carton.toml", Content::Bytes(RUNNER.as_bytes())),
-        ("tensor_data/index.toml", Content::Bytes(b"tensor = []\n")),
-        ("model/w", Content::Bytes(b"w")),
-        (name, Content::Link(target.as_bytes())),
-        ("MANIFEST", Content::Bytes(lines.concat().as_bytes())),
+        ("carton.toml", EntryContent::Bytes(RUNNER.as_bytes())),
+        ("tensor_data/index.toml", EntryContent::Bytes(b"tensor = []\n")),
+        ("model/w", EntryContent::Bytes(b"w")),
+        (name, EntryContent::Link(target.as_bytes())),
+        ("MANIFEST", EntryContent::Bytes(lines.concat().as_bytes())),
     ])
 }
 
@@ -83,7 +83,7 @@ fn linked(name: &str, target: &str) -> Vec<u8> {
 fn compressed(packed: &[u8], method: Method) -> Vec<u8> {
     let (toml, index) = (RUNNER.as_bytes(), b"tensor = []\n");
     let blob = byte_source::OwnedBlob(packed.to_vec());
-    let content = Content::Packed(CompressedContent { blob: &blob, method, len: 7, crc: crc32fast::hash(b"weights") });
+    let content = EntryContent::Packed(CompressedContent { blob: &blob, method, len: 7, crc: crc32fast::hash(b"weights") });
     let manifest = format!(
         "carton.toml={}\nmodel/w={}\ntensor_data/index.toml={}\n",
         sha256(toml),
@@ -91,10 +91,10 @@ fn compressed(packed: &[u8], method: Method) -> Vec<u8> {
         sha256(index)
     );
     zip(&[
-        ("carton.toml", Content::Bytes(toml)),
-        ("tensor_data/index.toml", Content::Bytes(index)),
+        ("carton.toml", EntryContent::Bytes(toml)),
+        ("tensor_data/index.toml", EntryContent::Bytes(index)),
         ("model/w", content),
-        ("MANIFEST", Content::Bytes(manifest.as_bytes())),
+        ("MANIFEST", EntryContent::Bytes(manifest.as_bytes())),
     ])
 }
 
@@ -164,18 +164,18 @@ fn hostile() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("no zip file", b"PK\x03\x04 and no more".to_vec()),
         ("a text", b"hello, world\n".to_vec()),
-        ("a zip file of another program", zip(&[("word/document.xml", Content::Bytes(b"text"))])),
+        ("a zip file of another program", zip(&[("word/document.xml", EntryContent::Bytes(b"text"))])),
         ("cut short", cut),
         ("marked as strongly encrypted", flagged(1 << 6)),
         ("marked as a patch", flagged(1 << 5)),
         ("bytes in front", front),
-        ("no MANIFEST", zip(&[("carton.toml", Content::Bytes(RUNNER.as_bytes()))])),
+        ("no MANIFEST", zip(&[("carton.toml", EntryContent::Bytes(RUNNER.as_bytes()))])),
         ("a bad MANIFEST", carton(&[("MANIFEST", manifest.as_bytes())])),
         (
             "files that are not listed, and listed files that are not there",
             carton(&[("MANIFEST", listed.as_bytes())]),
         ),
-        ("no carton.toml, no model", zip(&[("MANIFEST", Content::Bytes(b""))])),
+        ("no carton.toml, no model", zip(&[("MANIFEST", EntryContent::Bytes(b""))])),
         ("ten mistakes in carton.toml", carton(&[("carton.toml", TEN.as_bytes())])),
         ("a carton.toml that is no text", carton(&[("carton.toml", b"\xff\xfe")])),
         ("a carton.toml that is too large", carton(&[("carton.toml", &big)])),

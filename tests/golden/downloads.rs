@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use carton_format::{Links, sha256_from_hex};
 use carton_writer::{CartonLayout, CartonMember};
-use zip_layout::Content;
+use zip_layout::EntryContent;
 
 use crate::carton_tools::{manifest, ok, run, scratch, write};
 use crate::download_server::{Answer, Request, server};
@@ -34,8 +34,8 @@ fn carton(root: &Path, urls: &[String]) {
     let mut links = Links::default();
     links.urls.insert(sha256, urls.to_vec());
     let files = vec![
-        CartonMember::new("carton.toml", Content::Bytes(toml.as_bytes())),
-        CartonMember::new("tensor_data/index.toml", Content::Bytes(b"tensor = []\n")),
+        CartonMember::new("carton.toml", EntryContent::Bytes(toml.as_bytes())),
+        CartonMember::new("tensor_data/index.toml", EntryContent::Bytes(b"tensor = []\n")),
     ];
     let absent = vec![("model/weights".to_owned(), sha256)];
     let links = Some(links.to_toml().expect("TOML holds it"));

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use pickle_vm::Writer;
-use zip_layout::{Content, Entry, ZipWriter};
+use zip_layout::{EntryContent, NewZipEntry, ZipWriter};
 
 use crate::carton_tools::write;
 
@@ -46,7 +46,7 @@ pub(crate) fn write_pth_with(path: &Path, root: &Value, records: &[(&str, &[u8])
     let mut zip = ZipWriter::new(&mut sink);
     let mut add = |name: &str, bytes: &[u8]| {
         let name = format!("archive/{name}");
-        let entry = Entry { name: &name, alignment: 64, content: Content::Bytes(bytes) };
+        let entry = NewZipEntry { name: &name, alignment: 64, content: EntryContent::Bytes(bytes) };
         zip.add(&entry).expect("writing to memory does not fail");
     };
     add("data.pkl", &pickle);

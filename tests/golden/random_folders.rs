@@ -6,7 +6,7 @@ use carton_format::is_valid_carton_path;
 use carton_writer::{CartonLayout, CartonMember};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use zip_layout::Content;
+use zip_layout::EntryContent;
 
 use crate::carton_tools::{manifest, ok, run, scratch, write};
 
@@ -84,11 +84,11 @@ proptest! {
         let scratch = scratch();
         let root = scratch.path();
         let mut files = vec![
-            CartonMember::new("carton.toml", Content::Bytes(TOML.as_bytes())),
-            CartonMember::new("model/w", Content::Bytes(b"w")),
+            CartonMember::new("carton.toml", EntryContent::Bytes(TOML.as_bytes())),
+            CartonMember::new("model/w", EntryContent::Bytes(b"w")),
         ];
         let names: std::collections::BTreeSet<String> = names.iter().map(|parts| format!("{lead}{}", parts.join("/"))).collect();
-        files.extend(names.iter().map(|name| CartonMember::new(name, Content::Bytes(b"evil"))));
+        files.extend(names.iter().map(|name| CartonMember::new(name, EntryContent::Bytes(b"evil"))));
         let mut bytes = Vec::new();
         if CartonLayout::new(files).write(&mut bytes, byte_source::ProgressReporter::unobserved()).is_err() {
             return Ok(());

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use byte_source::{Blob, Crc32, MappedFile, ReadError, Region, Sink, Source, WINDOW, Window, ProgressReporter};
 use flate2::write::DeflateEncoder;
 use sha2::{Digest, Sha256};
-use zip_layout::{Content, Method, CompressedContent};
+use zip_layout::{EntryContent, Method, CompressedContent};
 
 /// Compression level: Zstandard's own default.
 const ZSTD_LEVEL: i32 = 3;
@@ -144,8 +144,8 @@ impl CompressedFile {
     }
 
     /// Returns the content of the file's zip entry; `blob` is its [`part`](Spilled::part).
-    pub fn content<'b>(&self, blob: &'b dyn Blob) -> Content<'b> {
-        Content::Packed(CompressedContent { blob, method: self.method, len: self.len, crc: self.crc })
+    pub fn content<'b>(&self, blob: &'b dyn Blob) -> EntryContent<'b> {
+        EntryContent::Packed(CompressedContent { blob, method: self.method, len: self.len, crc: self.crc })
     }
 }
 

@@ -37,11 +37,11 @@ use std::io;
 
 use byte_source::{Blob, Cancelled, ErrorKind, PRODUCER, ReadError, Sink, Window, ProgressReporter};
 use carton_format::{Links, Manifest, sha256_to_hex};
-use zip_layout::{Entry, Plan, ZipWriter};
+use zip_layout::{NewZipEntry, LayoutBuilder, ZipWriter};
 
 pub use crate::compress::{CompressedFile, Compression, CompressionSpill, CompressedFiles};
 use crate::hash::{Hasher, sha256};
-pub use zip_layout::Content;
+pub use zip_layout::EntryContent;
 
 /// Alignment in bytes of every file's data in a carton.
 pub const ALIGNMENT: u64 = 64;
@@ -107,7 +107,7 @@ impl From<io::Error> for Error {
 pub struct CartonMember<'b> {
     /// Path in the carton, such as `model/model.pt`.
     pub path: String,
-    pub content: Content<'b>,
+    pub content: EntryContent<'b>,
     /// SHA-256 of the file, if already known. Bytes and blobs are compared with it while they are written; for compressed
     /// content it is trusted, and for a link it is the hash of the link's target.
     pub sha256: Option<[u8; 32]>,
@@ -156,8 +156,8 @@ impl<'b> CartonLayout<'b> {
         Ok(manifest)
     }
 
-    fn links_entry(&self) -> Option<Entry<'_>> {
-        self.links.as_ref().map(|text| aligned_entry(Links::PATH, Content::Bytes(text.as_bytes())))
+    fn links_entry(&self) -> Option<NewZipEntry<'_>> {
+        self.links.as_ref().map(|text| aligned_entry(Links::PATH, EntryContent::Bytes(text.as_bytes())))
     }
 
     /// Returns the length in bytes of the carton that [`write`](Self::write) makes.
@@ -166,8 +166,8 @@ impl<'b> CartonLayout<'b> {
     /// When the files do not make a carton.
     pub fn len(&self) -> Result<u64, Error> {
         let manifest = self.manifest()?.to_string();
-        let manifest = aligned_entry(Manifest::PATH, Content::Bytes(manifest.as_bytes()));
-        let mut plan = Plan::default();
+        let manifest = aligned_entry(Manifest::PATH, EntryContent::Bytes(manifest.as_bytes()));
+        let mut plan = LayoutBuilder::default();
         for entry in self.files.iter().map(CartonMember::entry).chain([manifest]).chain(self.links_entry()) {
             plan.add(&entry)?;
         }
@@ -201,16 +201,16 @@ impl<'b> CartonLayout<'b> {
             }
             for file in &self.files {
                 let hash = match file.content {
-                    Content::Bytes(bytes) => {
+                    EntryContent::Bytes(bytes) => {
                         zip.add(&file.entry())?;
                         sha256(bytes)
                     }
-                    Content::Blob(blob) => {
+                    EntryContent::Blob(blob) => {
                         let tapped = HashedBlob { blob, hasher: &hasher };
-                        zip.add(&Entry { content: Content::Blob(&tapped), ..file.entry() })?;
+                        zip.add(&NewZipEntry { content: EntryContent::Blob(&tapped), ..file.entry() })?;
                         hasher.finish()?
                     }
-                    Content::Packed(_) | Content::Link(_) => {
+                    EntryContent::Packed(_) | EntryContent::Link(_) => {
                         zip.add(&file.entry())?;
                         file.sha256.ok_or_else(|| {
                             let text = "a compressed file without its hash";
@@ -227,7 +227,7 @@ impl<'b> CartonLayout<'b> {
                 manifest.add(&file.path, hash)?;
             }
             let manifest = manifest.to_string();
-            zip.add(&aligned_entry(Manifest::PATH, Content::Bytes(manifest.as_bytes())))?;
+            zip.add(&aligned_entry(Manifest::PATH, EntryContent::Bytes(manifest.as_bytes())))?;
             if let Some(links) = self.links_entry() {
                 zip.add(&links)?;
             }
@@ -238,17 +238,17 @@ impl<'b> CartonLayout<'b> {
     }
 }
 
-fn aligned_entry<'b>(name: &'b str, content: Content<'b>) -> Entry<'b> {
-    Entry { name, alignment: ALIGNMENT, content }
+fn aligned_entry<'b>(name: &'b str, content: EntryContent<'b>) -> NewZipEntry<'b> {
+    NewZipEntry { name, alignment: ALIGNMENT, content }
 }
 
 impl<'b> CartonMember<'b> {
     /// Creates a file whose hash is not known yet.
-    pub fn new(path: &str, content: Content<'b>) -> Self {
+    pub fn new(path: &str, content: EntryContent<'b>) -> Self {
         Self { path: path.to_owned(), content, sha256: None }
     }
 
-    fn entry(&self) -> Entry<'_> {
+    fn entry(&self) -> NewZipEntry<'_> {
         aligned_entry(&self.path, self.content)
     }
 }

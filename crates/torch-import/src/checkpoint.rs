@@ -81,7 +81,7 @@ impl Checkpoint {
         let pickle = objects.borrow_dependent();
         let heap = &pickle.heap;
         let root = match container.format() {
-            Format::TorchScript => wrapper::inner(heap, pickle.root).unwrap_or(pickle.root),
+            Format::TorchScript => wrapper::unwrap_module(heap, pickle.root).unwrap_or(pickle.root),
             _ => pickle.root,
         };
         let limits = CheckpointLimits::for_pickle(usize::try_from(pickle.len).unwrap_or(usize::MAX));
@@ -96,7 +96,7 @@ impl Checkpoint {
             return Err(Error::Duplicate { name, first, second });
         }
         first.rebuilder.refuse_shared_conflicts()?;
-        let left_out = find_omissions::find(&mut first, container, root)?;
+        let left_out = find_omissions::find_omissions(&mut first, container, root)?;
         let notes = first.notes();
         let globals = Global::all(heap);
         Ok(Self { items, globals, left_out, notes, objects: Some(objects) })

@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use pickle_vm::{Heap, ObjectId};
-use tensor::Record;
+use tensor::StorageRecord;
 
 use crate::dicts::Children;
 use crate::limits::{LimitBudget, ObjectSet};
@@ -20,19 +20,19 @@ use crate::walk::Walk;
 use crate::{Container, Result, modules, unlisted_objects};
 
 /// Budget for naming the omitted tensors, in steps and bytes.
-const NAMING: usize = 16 << 20;
+const TENSOR_NAMING_LIMIT: usize = 16 << 20;
 
 /// Finds the omissions after the walk is complete.
 ///
 /// # Errors
 /// When a tensor is nested more deeply than the walk's limit.
-pub(crate) fn find(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -> Result<Omissions> {
+pub(crate) fn find_omissions(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -> Result<Omissions> {
     let mut out = Omissions::default();
     let (missed, with_attributes) = unlisted_tensors(walk);
     // Objects come first, because `tensors` visits containers that the walk did not.
     let mut objects = Omissions::default();
-    unlisted_objects::find(&mut objects, walk, &with_attributes, root)?;
-    tensors(&mut out, walk, missed, root)?;
+    unlisted_objects::add_unlisted_objects(&mut objects, walk, &with_attributes, root)?;
+    add_missed_tensors(&mut out, walk, missed, root)?;
     out.append(objects);
     // The storages of the tensors found above count as used.
     let heap = walk.containers.heap();
@@ -40,10 +40,10 @@ pub(crate) fn find(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -
     let used = walk.rebuilder.used_records();
     let numbered = (0_u32..).zip(used).filter(|(_, used)| !used);
     let unused = numbered.filter_map(|(number, _)| Some((records.get(number)?, number)));
-    let mut unused: Vec<(&Record, u32)> = unused.filter(|(record, _)| !record.range.is_empty()).collect();
+    let mut unused: Vec<(&StorageRecord, u32)> = unused.filter(|(record, _)| !record.range.is_empty()).collect();
     // Unused records are listed in the order of the file.
     unused.sort_by_key(|(record, _)| (record.inflated, record.range.start));
-    let referred = if unused.is_empty() { HashSet::new() } else { referred(heap, container) };
+    let referred = if unused.is_empty() { HashSet::new() } else { referenced_records(heap, container) };
     for (record, number) in unused {
         let is_referred = referred.contains(&number);
         let reason = if is_referred { OmissionReason::Unreached } else { OmissionReason::Unreferenced };
@@ -55,7 +55,7 @@ pub(crate) fn find(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -
 }
 
 /// Returns the records of the storages that persistent ids name.
-fn referred(heap: &Heap<'_>, container: &Container) -> HashSet<u32> {
+fn referenced_records(heap: &Heap<'_>, container: &Container) -> HashSet<u32> {
     let ids = heap.persistent_objects().iter();
     ids.filter_map(|id| container.record_number(&StorageRef::read(heap, *id).ok()?.key)).collect()
 }
@@ -80,7 +80,7 @@ fn unlisted_tensors(walk: &Walk<'_>) -> (Vec<ObjectId>, Vec<ObjectId>) {
 }
 
 /// Names the tensors that the walk did not reach.
-fn tensors(out: &mut Omissions, walk: &mut Walk<'_>, missed: Vec<ObjectId>, root: ObjectId) -> Result<()> {
+fn add_missed_tensors(out: &mut Omissions, walk: &mut Walk<'_>, missed: Vec<ObjectId>, root: ObjectId) -> Result<()> {
     let heap = walk.containers.heap();
     if missed.is_empty() {
         return Ok(());
@@ -90,7 +90,7 @@ fn tensors(out: &mut Omissions, walk: &mut Walk<'_>, missed: Vec<ObjectId>, root
     for id in &missed {
         is_missed.insert(*id);
     }
-    let mut paths = Paths { naming: LimitBudget::new("", NAMING), winners: HashMap::new() };
+    let mut paths = OmissionPaths { naming: LimitBudget::new("", TENSOR_NAMING_LIMIT), surviving_values: HashMap::new() };
     for id in missed {
         let path = tree.path(id, &mut paths.naming);
         if path.as_ref().is_some_and(|path| path.iter().any(|step| is_missed.contains(step.parent))) {
@@ -120,7 +120,7 @@ fn tensors(out: &mut Omissions, walk: &mut Walk<'_>, missed: Vec<ObjectId>, root
 
 /// Position of a path relative to a module.
 #[derive(Clone, Copy, Debug)]
-enum At {
+enum ModulePosition {
     /// Outside the attributes of a module.
     Elsewhere,
     /// At the attributes of this module.
@@ -131,13 +131,13 @@ enum At {
 }
 
 /// Names paths, and finds the reasons why the walk does not follow them.
-struct Paths {
+struct OmissionPaths {
     naming: LimitBudget,
     /// For each dict with duplicate keys, the values that no later entry replaces.
-    winners: HashMap<ObjectId, Option<HashSet<ObjectId>>>,
+    surviving_values: HashMap<ObjectId, Option<HashSet<ObjectId>>>,
 }
 
-impl Paths {
+impl OmissionPaths {
     /// Returns the reason why the walk did not follow a path, which is that of the first step not followed.
     fn reason(&mut self, walk: &mut Walk<'_>, path: &[PathStep], root: ObjectId) -> Result<OmissionReason> {
         let heap = walk.containers.heap();
@@ -145,7 +145,7 @@ impl Paths {
             // The beginning of the path, up to the root, is unknown.
             return Ok(OmissionReason::Unreached);
         }
-        let mut at = At::Elsewhere;
+        let mut at = ModulePosition::Elsewhere;
         for step in path {
             if let Some(error) = walk.too_deep_error(step.parent) {
                 return Err(error);
@@ -157,33 +157,33 @@ impl Paths {
             if let Some(instance) = instance
                 && modules::is_module(heap, instance)
             {
-                at = At::Attributes(step.parent);
+                at = ModulePosition::Attributes(step.parent);
                 continue;
             }
             match (at, step.edge) {
-                (At::Attributes(module), Edge::Value(key)) => {
+                (ModulePosition::Attributes(module), Edge::Value(key)) => {
                     at = match heap.text(key).as_deref() {
-                        Some("_parameters" | "_modules") => At::Group(module, OmissionReason::Unreached),
-                        Some("_buffers") => At::Group(module, OmissionReason::NonPersistentBuffer),
+                        Some("_parameters" | "_modules") => ModulePosition::Group(module, OmissionReason::Unreached),
+                        Some("_buffers") => ModulePosition::Group(module, OmissionReason::NonPersistentBuffer),
                         Some(name) if name.contains("hook") => return Ok(OmissionReason::Hook),
-                        _ if self.is_child(walk, module, step.child)? => At::Elsewhere,
+                        _ if self.is_child(walk, module, step.child)? => ModulePosition::Elsewhere,
                         _ => return Ok(OmissionReason::Attribute),
                     };
                     continue;
                 }
-                (At::Group(module, reason), Edge::Value(_)) => {
+                (ModulePosition::Group(module, reason), Edge::Value(_)) => {
                     if self.is_replaced(walk, step)? {
                         return Ok(OmissionReason::Replaced);
                     }
                     if !self.is_child(walk, module, step.child)? {
                         return Ok(reason);
                     }
-                    at = At::Elsewhere;
+                    at = ModulePosition::Elsewhere;
                     continue;
                 }
                 // Tuples of dicts, and the arguments of calls that create dicts.
-                (At::Attributes(_) | At::Group(..), _) => continue,
-                (At::Elsewhere, _) => {}
+                (ModulePosition::Attributes(_) | ModulePosition::Group(..), _) => continue,
+                (ModulePosition::Elsewhere, _) => {}
             }
             if let Some(instance) = instance {
                 if RebuildFunction::called_by(heap, instance).is_some() {
@@ -209,7 +209,7 @@ impl Paths {
 
     /// Returns true if a later entry with the same key replaces a dict's value.
     fn is_replaced(&mut self, walk: &mut Walk<'_>, step: &PathStep) -> Result<bool> {
-        let winners = match self.winners.entry(step.parent) {
+        let winners = match self.surviving_values.entry(step.parent) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => place.insert(match walk.containers.dict_children(step.parent)? {
                 Some(children @ Children::CollectedChildren(_)) => Some(children.iter().map(|child| child.id).collect()),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use pickle_vm::{Heap, Instance, ObjectId, RecordedChanges};
 
-use crate::judged_calls::CallsOfJudged;
+use crate::judged_calls::JudgedCalls;
 use crate::{Risk, encoded, lists};
 
 /// A class or function that the pickle names. The pickle machine records globals, and imports and calls none.
@@ -77,7 +77,7 @@ pub(crate) const LOAD_FROM_BYTES: (&str, &str) = ("torch.storage", "_load_from_b
 /// Properties of a pickle on which the risk of some globals depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RiskContext {
-    calls: CallsOfJudged,
+    calls: JudgedCalls,
     /// True if all bytes passed to [`LOADS`] are in the pickle, so that a scan can read them.
     loads_are_readable: bool,
 }
@@ -89,7 +89,7 @@ impl RiskContext {
             arg.is_some_and(|arg| encoded::decode_bytes(heap, *arg).is_some() && is_unchanged(heap, *arg))
         };
         Self {
-            calls: CallsOfJudged::in_heap(heap),
+            calls: JudgedCalls::in_heap(heap),
             loads_are_readable: only_called(heap, &|names| names == LOAD_FROM_BYTES, &is_readable),
         }
     }

@@ -19,15 +19,15 @@ enum Judgement {
     /// Call with an arbitrary effect.
     Dangerous,
     /// Call whose result is as harmless as its arguments, unless the pickle calls the result.
-    Uncalled,
+    HarmlessIfUncalled,
     /// Call whose result is harmless.
     Harmless,
 }
 
-type Judge = fn(&Heap<'_>, &Instance) -> Judgement;
+type JudgeFn = fn(&Heap<'_>, &Instance) -> Judgement;
 
 /// Globals that are judged by their calls, with the function that judges a call.
-const JUDGED: [(&str, &str, Judge); 8] = [
+const JUDGED: [(&str, &str, JudgeFn); 8] = [
     ("builtins", "getattr", getattr),
     ("builtins", "type", type_of),
     ("functools", "partial", partial),
@@ -43,14 +43,14 @@ const TYPE: usize = 1;
 
 /// For each judged global, true if the pickle uses it only in harmless ways.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CallsOfJudged {
+pub(crate) struct JudgedCalls {
     harmless: [bool; JUDGED.len()],
 }
 
-impl CallsOfJudged {
+impl JudgedCalls {
     pub(crate) fn in_heap(heap: &Heap<'_>) -> Self {
         let mut found = Self { harmless: [true; JUDGED.len()] };
-        let place = |id: ObjectId| heap.global(id).and_then(|(module, name)| place(module, name));
+        let place = |id: ObjectId| heap.global(id).and_then(|(module, name)| judged_index(module, name));
         let judged: HashMap<ObjectId, usize> = heap.ids().filter_map(|id| Some((id, place(id)?))).collect();
         if judged.is_empty() {
             return found;
@@ -62,23 +62,23 @@ impl CallsOfJudged {
             if let Some((place, instance)) = called {
                 let judge = JUDGED.get(place).map(|(_, _, judge)| judge);
                 match judge.map_or(Judgement::Dangerous, |judge| judge(heap, instance)) {
-                    Judgement::Dangerous => found.refuse(place),
-                    Judgement::Uncalled => drop(results.insert(id, place)),
+                    Judgement::Dangerous => found.mark_dangerous(place),
+                    Judgement::HarmlessIfUncalled => drop(results.insert(id, place)),
                     Judgement::Harmless => {}
                 }
             }
             // A global that is passed on may be called out of sight.
-            let passed = parts(heap, id).filter_map(|part| judged.get(&part));
-            passed.filter(|place| **place != TYPE).for_each(|place| found.refuse(*place));
+            let passed = referenced_objects(heap, id).filter_map(|part| judged.get(&part));
+            passed.filter(|place| **place != TYPE).for_each(|place| found.mark_dangerous(*place));
         }
         if !results.is_empty() {
             let callables = heap.ids().filter_map(|id| Some(heap.instance(id)?.callable));
-            callables.filter_map(|callable| results.get(&callable)).for_each(|place| found.refuse(*place));
+            callables.filter_map(|callable| results.get(&callable)).for_each(|place| found.mark_dangerous(*place));
         }
         found
     }
 
-    fn refuse(&mut self, place: usize) {
+    fn mark_dangerous(&mut self, place: usize) {
         if let Some(harmless) = self.harmless.get_mut(place) {
             *harmless = false;
         }
@@ -86,19 +86,19 @@ impl CallsOfJudged {
 
     /// Returns the risk of a judged global in this pickle; `None` for all other globals.
     pub(crate) fn risk(self, module: &str, name: &str) -> Option<Risk> {
-        let harmless = self.harmless.get(place(module, name)?)?;
+        let harmless = self.harmless.get(judged_index(module, name)?)?;
         Some(if *harmless { Risk::Known } else { Risk::Dangerous })
     }
 }
 
 /// Returns the index of a global in [`JUDGED`].
-fn place(module: &str, name: &str) -> Option<usize> {
+fn judged_index(module: &str, name: &str) -> Option<usize> {
     let is = |names: (&str, &str)| JUDGED.iter().position(|(module, name, _)| (*module, *name) == names);
     is((module, name)).or_else(|| is(lists::resolve_alias(module, name)?))
 }
 
 /// Returns the objects that an object refers to, except its callable.
-fn parts<'h>(heap: &'h Heap<'_>, id: ObjectId) -> impl Iterator<Item = ObjectId> + 'h {
+fn referenced_objects<'h>(heap: &'h Heap<'_>, id: ObjectId) -> impl Iterator<Item = ObjectId> + 'h {
     let recorded = heap.recorded(id);
     let entries = heap.entries(id).into_iter().chain(recorded.map(RecordedChanges::items)).flatten();
     let items = heap.items(id).into_iter().chain(recorded.map(RecordedChanges::appends));
@@ -106,14 +106,14 @@ fn parts<'h>(heap: &'h Heap<'_>, id: ObjectId) -> impl Iterator<Item = ObjectId>
     entries.flat_map(|(key, value)| [*key, *value]).chain(items)
 }
 
-fn args<'h>(heap: &'h Heap<'_>, instance: &Instance) -> &'h [ObjectId] {
+fn call_args<'h>(heap: &'h Heap<'_>, instance: &Instance) -> &'h [ObjectId] {
     heap.items(instance.args).unwrap_or_default()
 }
 
 /// Judges `getattr(target, name)`. `getattr(torch._C._VariableFunctionsClass, 'relu')` is as risky as the dotted name.
 /// The attribute of a plain value is a method such as `str.join`, which only computes.
 fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
-    let &[target, attribute] = args(heap, instance) else { return Judgement::Dangerous };
+    let &[target, attribute] = call_args(heap, instance) else { return Judgement::Dangerous };
     let Some(attribute) = heap.text(attribute) else { return Judgement::Dangerous };
     let is_part = !attribute.is_empty() && !attribute.contains('.');
     let risk = |(module, name): (&str, &str)| {
@@ -127,70 +127,70 @@ fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
         };
     }
     // The target is an instance, and the result a bound method.
-    if let Some(names) = class(heap, target) {
+    if let Some(names) = instance_class(heap, target) {
         return match risk(names) {
-            Risk::Known | Risk::Unknown if is_part => Judgement::Uncalled,
+            Risk::Known | Risk::Unknown if is_part => Judgement::HarmlessIfUncalled,
             _ => Judgement::Dangerous,
         };
     }
     let is_method = lists::is_harmless_core_name("builtins", &format!("str.{attribute}"))
         || lists::is_harmless_core_name("builtins", &format!("int.{attribute}"));
-    if is_plain(heap, target) && is_method { Judgement::Uncalled } else { Judgement::Dangerous }
+    if is_plain(heap, target) && is_method { Judgement::HarmlessIfUncalled } else { Judgement::Dangerous }
 }
 
 /// Returns the class of an instance.
-fn class<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<(&'h str, &'h str)> {
+fn instance_class<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<(&'h str, &'h str)> {
     let instance = heap.instance(id)?;
     match heap.global(instance.callable)? {
-        ("copyreg" | "copy_reg", _) => heap.global(*args(heap, instance).first()?),
+        ("copyreg" | "copy_reg", _) => heap.global(*call_args(heap, instance).first()?),
         names => Some(names),
     }
 }
 
 /// Judges `type(value)`. A pickle names the type of None, which has no name of its own, as `type(None)`.
 fn type_of(heap: &Heap<'_>, instance: &Instance) -> Judgement {
-    let &[value] = args(heap, instance) else { return Judgement::Dangerous };
+    let &[value] = call_args(heap, instance) else { return Judgement::Dangerous };
     let is_constant = matches!(heap.global(value), Some((_, "Ellipsis" | "NotImplemented")));
     if heap.is_none(value) || is_constant { Judgement::Harmless } else { Judgement::Dangerous }
 }
 
 /// Judges `partial(function, …)`, which is as risky as the function; the function is judged as well.
 fn partial(heap: &Heap<'_>, instance: &Instance) -> Judgement {
-    let Some(function) = args(heap, instance).first() else { return Judgement::Dangerous };
+    let Some(function) = call_args(heap, instance).first() else { return Judgement::Dangerous };
     match heap.global(*function) {
         Some((module, name)) if Risk::from_names(module, name) != Risk::Dangerous => Judgement::Harmless,
         // An object, such as a module, or a function named by `getattr`.
-        None if heap.instance(*function).is_some() => Judgement::Uncalled,
+        None if heap.instance(*function).is_some() => Judgement::HarmlessIfUncalled,
         _ => Judgement::Dangerous,
     }
 }
 
 /// Judges `reduce(function, items)`; `reduce(or_, (int, str))` is `int | str`.
 fn reduce(heap: &Heap<'_>, instance: &Instance) -> Judgement {
-    let &[function, _] = args(heap, instance) else { return Judgement::Dangerous };
+    let &[function, _] = call_args(heap, instance) else { return Judgement::Dangerous };
     let names =
         heap.global(function).map(|(module, name)| lists::resolve_alias(module, name).unwrap_or((module, name)));
-    if names == Some(("operator", "or_")) { Judgement::Uncalled } else { Judgement::Dangerous }
+    if names == Some(("operator", "or_")) { Judgement::HarmlessIfUncalled } else { Judgement::Dangerous }
 }
 
 /// Judges `getitem(class, item)`, such as `getitem(typing.Union, (int, str))`.
 fn getitem(heap: &Heap<'_>, instance: &Instance) -> Judgement {
-    let &[class, _] = args(heap, instance) else { return Judgement::Dangerous };
+    let &[class, _] = call_args(heap, instance) else { return Judgement::Dangerous };
     let is_harmless =
         heap.global(class).is_some_and(|(module, name)| Risk::from_names(module, name) != Risk::Dangerous);
-    if is_harmless { Judgement::Uncalled } else { Judgement::Dangerous }
+    if is_harmless { Judgement::HarmlessIfUncalled } else { Judgement::Dangerous }
 }
 
 /// Judges `itemgetter(keys…)`, which only stores plain keys.
 fn itemgetter(heap: &Heap<'_>, instance: &Instance) -> Judgement {
-    let keys = args(heap, instance);
+    let keys = call_args(heap, instance);
     let is_harmless = !keys.is_empty() && keys.iter().all(|key| is_plain(heap, *key));
-    if is_harmless { Judgement::Uncalled } else { Judgement::Dangerous }
+    if is_harmless { Judgement::HarmlessIfUncalled } else { Judgement::Dangerous }
 }
 
 /// Judges `_ufunc_reconstruct('numpy', 'log1p')`, which imports the module and is as risky as the name.
 fn ufunc(heap: &Heap<'_>, instance: &Instance) -> Judgement {
-    let &[module, name] = args(heap, instance) else { return Judgement::Dangerous };
+    let &[module, name] = call_args(heap, instance) else { return Judgement::Dangerous };
     let (Some(module), Some(name)) = (heap.text(module), heap.text(name)) else {
         return Judgement::Dangerous;
     };

@@ -17,14 +17,14 @@ use crate::walk::Walk;
 use crate::{Result, key, modules};
 
 /// Budget for naming the omitted objects, in steps and bytes.
-const NAMING: usize = 16 << 20;
+const OBJECT_NAMING_LIMIT: usize = 16 << 20;
 
 /// Index of the argument that holds the attributes of a tensor.
-const STATE: usize = 3;
+const STATE_ARGUMENT: usize = 3;
 
 /// An object that is not listed.
 #[derive(Clone, Copy)]
-struct Unlisted {
+struct UnlistedObject {
     /// Object that refers to this one and the step between them; `None` if there is none.
     parent: Option<(ObjectId, ChildStep)>,
     id: ObjectId,
@@ -36,7 +36,7 @@ struct Unlisted {
 ///
 /// # Errors
 /// When reading the contents of a module exceeds the budget of the walk.
-pub(crate) fn find(
+pub(crate) fn add_unlisted_objects(
     out: &mut Omissions,
     walk: &mut Walk<'_>,
     wrapped: &[ObjectId],
@@ -46,32 +46,32 @@ pub(crate) fn find(
     let mut partial = std::mem::take(&mut walk.containers.with_extra_contents);
     // A module is created before its submodules.
     partial.sort_unstable();
-    let mut names = Names { heap, root, tree: None, budget: LimitBudget::new("", NAMING) };
+    let mut names = ObjectNames { heap, root, tree: None, budget: LimitBudget::new("", OBJECT_NAMING_LIMIT) };
     let mut seen = ObjectSet::new(heap.len());
     // Objects are collected for one container at a time, because modules may share their attributes.
     let mut found = Vec::new();
     for id in partial {
-        of_container(&mut found, walk, id)?;
-        found.drain(..).for_each(|unlisted| add(out, walk, &mut names, &mut seen, unlisted));
+        collect_from_container(&mut found, walk, id)?;
+        found.drain(..).for_each(|unlisted| add_if_not_empty(out, walk, &mut names, &mut seen, unlisted));
     }
     for id in wrapped {
-        of_tensor(&mut found, heap, *id);
-        found.drain(..).for_each(|unlisted| add(out, walk, &mut names, &mut seen, unlisted));
+        collect_from_tensor(&mut found, heap, *id);
+        found.drain(..).for_each(|unlisted| add_if_not_empty(out, walk, &mut names, &mut seen, unlisted));
     }
     let mut dropped = ObjectSet::new(heap.len());
     for id in heap.dropped_objects() {
         if dropped.insert(*id) && !names.tree().is_reachable(*id) {
             let reason = OmissionReason::Unreferenced;
-            add(out, walk, &mut names, &mut seen, Unlisted { parent: None, id: *id, reason });
+            add_if_not_empty(out, walk, &mut names, &mut seen, UnlistedObject { parent: None, id: *id, reason });
         }
     }
     Ok(())
 }
 
 /// Adds an object to the omissions if it has contents that are not listed.
-fn add(out: &mut Omissions, walk: &Walk<'_>, names: &mut Names<'_>, seen: &mut ObjectSet, unlisted: Unlisted) {
-    let Unlisted { parent, id, reason } = unlisted;
-    let Some(nbytes) = weight(walk, seen, id) else { return };
+fn add_if_not_empty(out: &mut Omissions, walk: &Walk<'_>, names: &mut ObjectNames<'_>, seen: &mut ObjectSet, unlisted: UnlistedObject) {
+    let UnlistedObject { parent, id, reason } = unlisted;
+    let Some(nbytes) = unlisted_bytes(walk, seen, id) else { return };
     let name = match parent {
         Some((parent, step)) if out.has_listing_room() => names.name(parent, step),
         _ => String::new(),
@@ -80,7 +80,7 @@ fn add(out: &mut Omissions, walk: &Walk<'_>, names: &mut Names<'_>, seen: &mut O
 }
 
 /// Names the omitted objects by their paths.
-struct Names<'h> {
+struct ObjectNames<'h> {
     heap: &'h Heap<'h>,
     root: ObjectId,
     /// Built on first use, since most checkpoints do not need it.
@@ -88,7 +88,7 @@ struct Names<'h> {
     budget: LimitBudget,
 }
 
-impl<'h> Names<'h> {
+impl<'h> ObjectNames<'h> {
     fn tree(&mut self) -> &ShortestPaths<'h> {
         self.tree.get_or_insert_with(|| ShortestPaths::new(self.heap, self.root))
     }
@@ -114,9 +114,9 @@ impl<'h> Names<'h> {
 }
 
 /// Collects the contents of a module or a dict that the walk does not enter.
-fn of_container(found: &mut Vec<Unlisted>, walk: &mut Walk<'_>, id: ObjectId) -> Result<()> {
+fn collect_from_container(found: &mut Vec<UnlistedObject>, walk: &mut Walk<'_>, id: ObjectId) -> Result<()> {
     let heap = walk.containers.heap();
-    let mut add = |step, child, reason| found.push(Unlisted { parent: Some((id, step)), id: child, reason });
+    let mut add = |step, child, reason| found.push(UnlistedObject { parent: Some((id, step)), id: child, reason });
     if let Some(instance) = heap.instance(id)
         && let Some(attributes) = modules::own_attributes(heap, instance)
     {
@@ -159,11 +159,11 @@ fn of_container(found: &mut Vec<Unlisted>, walk: &mut Walk<'_>, id: ObjectId) ->
 }
 
 /// Collects the attributes of a tensor, except `data`, which replaces its values.
-fn of_tensor(found: &mut Vec<Unlisted>, heap: &Heap<'_>, id: ObjectId) {
+fn collect_from_tensor(found: &mut Vec<UnlistedObject>, heap: &Heap<'_>, id: ObjectId) {
     let reason = OmissionReason::TensorAttribute;
-    let mut add = |step, child| found.push(Unlisted { parent: Some((id, step)), id: child, reason });
+    let mut add = |step, child| found.push(UnlistedObject { parent: Some((id, step)), id: child, reason });
     let args = heap.instance(id).and_then(|instance| heap.items(instance.args));
-    let Some(state) = args.and_then(|args| args.get(STATE)) else { return };
+    let Some(state) = args.and_then(|args| args.get(STATE_ARGUMENT)) else { return };
     match BuildState::read(heap, *state) {
         BuildState::Attributes(attributes) => {
             let attributes = attributes.into_iter().flatten();
@@ -177,7 +177,7 @@ fn of_tensor(found: &mut Vec<Unlisted>, heap: &Heap<'_>, id: ObjectId) {
 /// Returns the size in bytes of the texts, byte strings and numbers of an object, with 8 for each number and without
 /// dict keys. Returns `None` if all its contents are listed: for None, an empty container, a container of tensors,
 /// modules or dicts with names of their own, and an object that was weighed before.
-fn weight(walk: &Walk<'_>, seen: &mut ObjectSet, id: ObjectId) -> Option<u64> {
+fn unlisted_bytes(walk: &Walk<'_>, seen: &mut ObjectSet, id: ObjectId) -> Option<u64> {
     let heap = walk.containers.heap();
     let mut weight = None;
     let mut open = vec![id];

@@ -11,7 +11,7 @@ const CLASS: &str = "Wrapper";
 const ATTRIBUTE: &str = "module";
 
 /// Returns the object inside `root` if `root` is such a wrapper.
-pub(crate) fn inner(heap: &Heap<'_>, root: ObjectId) -> Option<ObjectId> {
+pub(crate) fn unwrap_module(heap: &Heap<'_>, root: ObjectId) -> Option<ObjectId> {
     let instance = heap.instance(root)?;
     let (module, class) = heap.global(instance.callable)?;
     let end = module.strip_prefix(NAMESPACE)?;

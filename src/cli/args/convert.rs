@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
-use pipeline::{AllowedGlobals, Architecture, ConvertOptions, Given, Rename, Selection, ShardPolicy};
+use pipeline::{AllowedGlobals, Architecture, ConvertOptions, Overrides, Rename, Selection, ShardPolicy};
 
 use super::ExistingOutputArgs;
 use super::dtypes::DtypeArgs;
@@ -140,7 +140,7 @@ impl Convert {
             (_, true) => AllowedGlobals::Known,
             _ => AllowedGlobals::NotDangerous,
         };
-        options.given = self.model.overrides();
+        options.overrides = self.model.overrides();
         options.selection = self.select.selection();
         options.renames.clone_from(&self.renaming.rename);
         options.casts = self.dtypes.casts();
@@ -187,8 +187,8 @@ pub(crate) struct ModelArgs {
 
 impl ModelArgs {
     /// Returns the hyperparameters from the command line, for facts that no document states.
-    pub(crate) fn overrides(&self) -> Given {
-        Given {
+    pub(crate) fn overrides(&self) -> Overrides {
+        Overrides {
             n_heads: self.n_heads,
             rope_theta: self.rope_theta,
             rope_factor: self.rope_factor,

@@ -225,7 +225,7 @@ impl ExistingOutputArgs {
         match self {
             Self { no_clobber: true, .. } => IfExists::Fail,
             Self { force: true, .. } => IfExists::Replace,
-            _ => IfExists::ReplaceOurs,
+            _ => IfExists::ReplaceOwn,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Arguments for a TorchScript module and its inputs and outputs.
 
 use clap::Args;
-use pipeline::{Declared, Dim, ScriptOptions};
+use pipeline::{DeclaredInput, Dim, ScriptOptions};
 
 use super::dtypes::parse_dtype;
 
@@ -10,7 +10,7 @@ use super::dtypes::parse_dtype;
 pub(crate) struct ScriptArgs {
     /// The dtype and shape of an input of a TorchScript module, such as `image=float32[batch,3,224,224]`; repeatable
     #[arg(long = "input", value_name = "NAME=DTYPE[SHAPE]", value_parser = parse_input)]
-    inputs: Vec<Declared>,
+    inputs: Vec<DeclaredInput>,
     /// The names of what a TorchScript module returns, such as `boxes,scores` [default: those of a named tuple or a dict,
     /// else output, or that with numbers]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
@@ -26,13 +26,13 @@ impl ScriptArgs {
         ScriptOptions {
             inputs: self.inputs.clone(),
             output_names: self.output_names.clone(),
-            keep: self.no_wrap,
+            keep_unchanged: self.no_wrap,
         }
     }
 }
 
 /// Parses `NAME=DTYPE[SHAPE]`; a dimension is a number, or a name for any size.
-fn parse_input(text: &str) -> Result<Declared, String> {
+fn parse_input(text: &str) -> Result<DeclaredInput, String> {
     const EXPECTED: &str = "expected NAME=DTYPE[SHAPE], such as image=float32[batch,3,224,224]";
     let (name, kind) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(EXPECTED)?;
     let (kind, shape) = kind.split_once('[').ok_or(EXPECTED)?;
@@ -44,7 +44,7 @@ fn parse_input(text: &str) -> Result<Declared, String> {
         _ => Err(format!("`{text}` is neither a size nor a name for one")),
     };
     let shape = dims.map(dim).collect::<Result<_, _>>()?;
-    Ok(Declared { name: name.to_owned(), dtype: parse_dtype(kind)?, shape })
+    Ok(DeclaredInput { name: name.to_owned(), dtype: parse_dtype(kind)?, shape })
 }
 
 fn is_symbol(text: &str) -> bool {
@@ -65,7 +65,7 @@ mod tests {
             ("x=float32[batch, 3]", "x", Dtype::Float32, vec![symbol, Dim::Size(3)]),
             ("n=i64[]", "n", Dtype::Int64, vec![]),
         ] {
-            assert_eq!(parse_input(text), Ok(Declared { name: name.to_owned(), dtype, shape }));
+            assert_eq!(parse_input(text), Ok(DeclaredInput { name: name.to_owned(), dtype, shape }));
         }
         for wrong in
             ["x", "=float32[]", "x=float32", "x=float32[", "x=float99[1]", "x=int64[-1]", "x=int64[1,]"]

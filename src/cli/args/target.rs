@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use pipeline::{
-    Architecture, CartonOptions, Errors as OnErrors, CartonFields, ModelOptions, Names as Layout, OutputKind,
+    Architecture, CartonOptions, OnInvalidInput as OnErrors, CartonFields, ModelOptions, TargetLayout as Layout, OutputKind,
     SafetensorsOptions, ScriptOptions, Target, TieHandling as Tied, RequiredTorch as Version, TorchOptions, TritonOptions,
 };
 

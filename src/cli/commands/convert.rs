@@ -43,7 +43,7 @@ fn convert_each_file(args: &Convert, quiet: bool, progress: &Progress) -> Result
     let report = pipeline::convert_each(&options, args.resume, progress, &mut |result| {
         progress.clear();
         match result {
-            BatchItem::Done(report) => print_report(&report, args.json, quiet).map_err(Error::Output)?,
+            BatchItem::Converted(report) => print_report(&report, args.json, quiet).map_err(Error::Output)?,
             BatchItem::Skipped { input, output } if args.json => {
                 let (file, output) = (input.display().to_string(), output.display().to_string());
                 let object = json!({ "schema_version": 1, "file": file, "output": output, "skipped": true });

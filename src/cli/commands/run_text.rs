@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use generate::{TokenCandidate, TokenChoice, Ended, Generated, Stops};
+use generate::{TokenCandidate, TokenChoice, StopReason, GeneratedTokens, Stops};
 use runtime::{Runnable, Session};
 use serde::Serialize;
 
@@ -151,7 +151,7 @@ fn run_continuation(
 ) -> Result<ExitCode> {
     let choice = args.token_choice(|| RandomState::new().build_hasher().finish() >> 32);
     let max_tokens = args.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
-    let options = generate::Options {
+    let options = generate::GenerateOptions {
         max_tokens: usize::try_from(max_tokens).unwrap_or(usize::MAX),
         choice,
         stops: stop_tokens(runnable, words)?,
@@ -170,7 +170,7 @@ fn run_continuation(
         // Ctrl-C stopped the model between two layers.
         Err(_) if interruption.is_set() => {
             let (prompt_time, time, steps) = (Duration::ZERO, start.elapsed(), tokens.len());
-            Generated { tokens, ended: Ended::Caller, prompt_time, time, steps }
+            GeneratedTokens { tokens, stop_reason: StopReason::Caller, prompt_time, time, steps }
         }
         done => done?,
     };
@@ -186,13 +186,13 @@ fn run_continuation(
             prompt_tokens: prompt,
             tokens: &done.tokens,
             text,
-            ended: match done.ended {
-                Ended::Stop(_) => "stop_token",
-                Ended::Enough => "max_tokens",
-                Ended::Caller => "interrupted",
+            ended: match done.stop_reason {
+                StopReason::StopToken(_) => "stop_token",
+                StopReason::MaxTokens => "max_tokens",
+                StopReason::Caller => "interrupted",
             },
-            stop_token: match done.ended {
-                Ended::Stop(token) => Some(token),
+            stop_token: match done.stop_reason {
+                StopReason::StopToken(token) => Some(token),
                 _ => None,
             },
             seed,
@@ -278,7 +278,7 @@ fn prompt_text(tokens: usize, time: Duration) -> String {
     format!("prompt: {} in {}", pipeline::format_things(tokens, "token"), rate_text(tokens, time))
 }
 
-fn steps_text(done: &Generated) -> String {
+fn steps_text(done: &GeneratedTokens) -> String {
     let tokens = pipeline::format_things(done.tokens.len(), "token");
     // The prompt's time includes the first token.
     if done.steps == 0 { tokens } else { format!("{tokens} in {}", rate_text(done.steps, done.time)) }

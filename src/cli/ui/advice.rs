@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use byte_source::NotRepresentable;
-use checkpoint_files::{CheckpointCandidate, Contents};
-use output::{Remote, Scheme, file_name, folder};
+use checkpoint_files::{CheckpointCandidate, FolderDiagnosis};
+use output::{Remote, Scheme, file_name, parent_folder};
 use pipeline::{ModelChange, HyperparameterKind, ForeignKind, InvalidOption, Note, format_bytes};
 
 use super::flags;
@@ -89,7 +89,7 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
                 "; --exclude {} leaves it out, --rope-theta gives another base if no document states one",
                 shell_quoted(&glob_literal(tensor))
             ),
-            decoder::Error::NoLayout { why: decoder::WhyWeights::NoDocuments } => {
+            decoder::Error::NoLayout { why: decoder::NoModelReason::NoDocuments } => {
                 "; --n-heads, --rope-theta and --norm-eps replace a params.json".to_owned()
             }
             decoder::Error::NoLayout { .. } | decoder::Error::OtherLayout { .. } => {
@@ -128,10 +128,10 @@ fn triton_advice(error: &pipeline::Error, file: Option<&Path>) -> String {
     use pipeline::Error;
     match error {
         Error::NothingToServe { why: None } => "; leave out --arch weights".to_owned(),
-        Error::NothingToServe { why: Some(decoder::WhyWeights::NoDocuments) } => {
+        Error::NothingToServe { why: Some(decoder::NoModelReason::NoDocuments) } => {
             "; put one there, or use --arch llama with --n-heads, --rope-theta and --norm-eps".to_owned()
         }
-        Error::NothingToServe { why: Some(decoder::WhyWeights::OneShard) } => {
+        Error::NothingToServe { why: Some(decoder::NoModelReason::OneShard) } => {
             "; pass the folder of all shards".to_owned()
         }
         Error::NothingToServe { .. } => {
@@ -165,13 +165,13 @@ fn triton_advice(error: &pipeline::Error, file: Option<&Path>) -> String {
 fn module_advice(error: &torchscript::Error) -> &'static str {
     use torchscript::Error;
     match error {
-        Error::Newer { .. } => {
+        Error::NewerDtype { .. } => {
             "; --torch newest writes a carton that requires PyTorch 2.15, --exclude leaves a tensor out"
         }
         Error::Dtype { .. } => "; --exclude leaves a tensor out",
-        Error::NoInput { .. } | Error::InputDtype { .. } => "; check --input",
-        Error::OutputNames { .. } | Error::OutputTwice { .. } => "; check --output-names",
-        Error::NotDicts { .. } => "; without --no-wrap a module that Carton can call is put around it",
+        Error::UnknownInputName { .. } | Error::InputDtype { .. } => "; check --input",
+        Error::OutputNameCount { .. } | Error::DuplicateOutputName { .. } => "; check --output-names",
+        Error::NoDictForward { .. } => "; without --no-wrap a module that Carton can call is put around it",
         Error::MobileOnly => "; --arch weights converts only the tensors",
         _ => "",
     }
@@ -208,7 +208,7 @@ fn option_text(option: &InvalidOption) -> String {
         InvalidOption::NotARepository { path } => {
             format!(
                 "{option}; -o {} adds a model to it, and --name chooses the model's folder",
-                shell_quoted_path(folder(path))
+                shell_quoted_path(parent_folder(path))
             )
         }
         InvalidOption::AlreadyConverted { change } => {
@@ -286,7 +286,7 @@ pub(crate) fn store_text(error: &output::Error) -> String {
         Error::Exists { .. } => {
             "; choose another path with -o, or replace it with --force instead of --no-clobber".to_owned()
         }
-        Error::NotOurs { .. } => "; --force replaces it anyway, -o chooses another path".to_owned(),
+        Error::NotOwnOutput { .. } => "; --force replaces it anyway, -o chooses another path".to_owned(),
         Error::CreateIn { .. } => "; choose another place with -o".to_owned(),
         Error::Insecure { .. } => "; --allow-http fetches it anyway".to_owned(),
         Error::PrivateAddress { .. } => {
@@ -302,12 +302,12 @@ pub(crate) fn store_text(error: &output::Error) -> String {
 pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
     use checkpoint_files::Error;
     let advice = match error {
-        Error::NotFound { path } if folder(path).is_dir() => {
-            format!("; `ls {}` shows what is there", shell_quoted_path(folder(path)))
+        Error::NotFound { path } if parent_folder(path).is_dir() => {
+            format!("; `ls {}` shows what is there", shell_quoted_path(parent_folder(path)))
         }
-        Error::NotFound { path } => format!(": the folder {} does not exist", folder(path).display()),
+        Error::NotFound { path } => format!(": the folder {} does not exist", parent_folder(path).display()),
         Error::LoneShard { path, .. } => {
-            format!(": run `{} {}`, or --single for this file alone", typed_command(), shell_quoted_path(folder(path)))
+            format!(": run `{} {}`, or --single for this file alone", typed_command(), shell_quoted_path(parent_folder(path)))
         }
         Error::NotASet { paths } => {
             format!("; --each converts each of them on its own: `torch2carton --each {}`", paths_or_glob(paths))
@@ -338,7 +338,7 @@ pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
             format!("; first run `python {script} {} out{tag}`{instead}", shell_quoted_path(&found.folder))
         }
         Error::SeveralCheckpoints { candidates, .. } => format!("; {}", conversion_commands(candidates)),
-        Error::NoCheckpoint { folder, contents } => match contents_advice(folder, contents) {
+        Error::NoCheckpoint { folder, contents } => match contents_advice(parent_folder, contents) {
             Some(advice) => format!("; {advice}"),
             None => String::new(),
         },
@@ -348,26 +348,26 @@ pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
 }
 
 /// Returns advice on a folder in which no checkpoint was found.
-fn contents_advice(folder: &Path, contents: &Contents) -> Option<String> {
+fn contents_advice(folder: &Path, contents: &FolderDiagnosis) -> Option<String> {
     match contents {
-        Contents::Pipeline { folders } | Contents::Folders { folders } => {
+        FolderDiagnosis::Pipeline { folders } | FolderDiagnosis::Folders { folders } => {
             let paths = folders.iter().map(|name| vec![folder.join(name)]);
             let candidates: Vec<CheckpointCandidate> = paths.map(|paths| CheckpointCandidate { paths }).collect();
             Some(conversion_commands(&candidates))
         }
-        Contents::Other { .. } => Some("pass the checkpoint that it was made from".to_owned()),
-        Contents::TrainingState { files } => {
+        FolderDiagnosis::OtherFramework { .. } => Some("pass the checkpoint that it was made from".to_owned()),
+        FolderDiagnosis::TrainingState { files } => {
             let mut models = files.iter().filter(|name| name.ends_with("model_states.pt"));
             match (models.next(), models.next()) {
                 (Some(model), None) => {
-                    let model = shell_quoted_path(&folder.join(model));
+                    let model = shell_quoted_path(&parent_folder.join(model));
                     Some(format!("run `torch2carton {model}` to convert the model's part of it"))
                 }
                 _ => None,
             }
         }
-        Contents::Documents { git: true, .. } => Some("fetch them with `git lfs pull`".to_owned()),
-        Contents::Documents { git: false, .. } => {
+        FolderDiagnosis::Documents { git: true, .. } => Some("fetch them with `git lfs pull`".to_owned()),
+        FolderDiagnosis::Documents { git: false, .. } => {
             Some("download them too, such as with `hf download OWNER/MODEL`".to_owned())
         }
         _ => None,
@@ -395,12 +395,12 @@ fn paths_or_glob(paths: &[PathBuf]) -> String {
     /// Maximum number of paths listed by name. A glob may match more files than were given.
     const TYPED: usize = 4;
     let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
-    let alike = |path: &PathBuf| path.extension() == first.extension() && folder(path) == folder(first);
+    let alike = |path: &PathBuf| path.extension() == first.extension() && parent_folder(path) == parent_folder(first);
     match first.extension() {
         Some(extension) if paths.len() > TYPED && paths.iter().all(alike) => {
             let pattern = format!("*.{}", extension.to_string_lossy());
-            let folder = folder(first);
-            if folder == Path::new(".") { pattern } else { format!("{}/{pattern}", shell_quoted_path(folder)) }
+            let folder = parent_folder(first);
+            if parent_folder == Path::new(".") { pattern } else { format!("{}/{pattern}", shell_quoted_path(folder)) }
         }
         _ => shell_arguments(paths),
     }

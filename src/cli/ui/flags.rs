@@ -1,7 +1,7 @@
 //! Command-line flags for hyperparameters and for notes of the libraries, which do not know the flags.
 
 use pipeline::HyperparameterKind;
-use torchscript::Note;
+use torchscript::ModuleNote;
 
 /// Returns the flag that gives a hyperparameter.
 pub(crate) fn hyperparameter_flag(fact: HyperparameterKind) -> &'static str {
@@ -14,12 +14,12 @@ pub(crate) fn hyperparameter_flag(fact: HyperparameterKind) -> &'static str {
 }
 
 /// Returns the text of a note, with the flag that helps if there is one.
-pub(crate) fn module_note_text(note: &Note) -> String {
+pub(crate) fn module_note_text(note: &ModuleNote) -> String {
     match note {
-        Note::Decoder(decoder::Note::NamesOfLlama) => {
+        ModuleNote::Decoder(decoder::DecoderNote::LlamaNames) => {
             format!("{note}; `--arch llama` says what else it needs to run")
         }
-        Note::UnlistedInputs { names } => {
+        ModuleNote::UnlistedInputs { names } => {
             let name = names.first().map_or("NAME", String::as_str);
             format!("{note}; `--input {name}=float32[batch,3]` would")
         }

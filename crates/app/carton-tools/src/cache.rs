@@ -50,7 +50,7 @@ impl<'o> DownloadCache<'o> {
                 .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
             CacheFolder::Permanent(folder.clone())
         } else {
-            CacheFolder::Temporary(Scratch::create(output::folder(&options.output))?)
+            CacheFolder::Temporary(Scratch::create(output::parent_folder(&options.output))?)
         };
         Ok(Self { options, observer, place })
     }

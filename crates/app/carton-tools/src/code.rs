@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use byte_source::{Observer, sha256};
-use checkpoint_files::{ShardPolicy, Sources};
+use checkpoint_files::{ShardPolicy, CheckpointSources};
 use pipeline::{default_modules, default_scripts};
 use serde::Serialize;
 use tensor::{Storage, Tensors};
@@ -60,7 +60,7 @@ pub(crate) fn find_original<'c>(
     let (Ok(kept), Ok(found)) = (original.script_records(), model.script_records()) else { return Ok(None) };
     let found: HashMap<&str, &Storage> =
         found.iter().map(|(name, storage)| (name.as_str(), storage)).collect();
-    for (name, storage) in kept.iter().filter(|(name, _)| torchscript::is_kept(name)) {
+    for (name, storage) in kept.iter().filter(|(name, _)| torchscript::is_kept_record(name)) {
         observer.check()?;
         let same = found.get(name.as_str()).filter(|other| other.len() == storage.len());
         let hash = |storage: &Storage| sha256(storage, &());
@@ -78,7 +78,7 @@ pub(crate) fn find_original<'c>(
 pub(crate) fn compare_code(
     (model, checkpoint): (&Container, &Checkpoint),
     original: Option<&Container>,
-    sources: &Sources,
+    sources: &CheckpointSources,
     shards: ShardPolicy,
     tensors: &Tensors,
     observer: &dyn Observer,

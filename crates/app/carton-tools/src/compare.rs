@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use byte_source::{Blob, Observer, ReadError, Sink, Window};
 use carton_format::MODEL_PT;
 use carton_reader::Carton;
-use checkpoint_files::Sources;
+use checkpoint_files::CheckpointSources;
 use pickle_vm::PickleLimits;
 use pipeline::{select, format_bytes};
 use tensor::{Budget, Tensor, ViewId};
@@ -38,10 +38,10 @@ pub(crate) fn compare_model(
     observer: &dyn Observer,
 ) -> Result<ModelComparison> {
     options.against.iter().try_for_each(|path| output::refuse_remote(path))?;
-    let sources = Sources::find(&options.against, options.shards)?;
+    let sources = CheckpointSources::find(&options.against, options.shards)?;
     let containers = sources.open()?;
     let (checkpoint, notes) =
-        sources.read_checked::<checkpoint_files::Error>(&containers, &|_, _| Ok(()), observer)?;
+        sources.read_with_observer::<checkpoint_files::Error>(&containers, &|_, _| Ok(()), observer)?;
     let model = open_model(carton, observer)?;
     let original = code::find_original(&open_model, &containers, observer)?;
     let (mut expected, more) = match original {

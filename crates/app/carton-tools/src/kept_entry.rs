@@ -3,27 +3,27 @@
 use byte_source::{Action, Observer, ProgressReporter};
 use carton_format::{Links, Manifest};
 use carton_reader::{Carton, CartonEntry, Method};
-use carton_writer::{Content, CartonMember};
+use carton_writer::{EntryContent, CartonMember};
 use tensor::Storage;
 use zip_layout::CompressedContent;
 
 use crate::{Error, Result};
 
 /// Entry of a packed carton, with the data for writing it again.
-pub(crate) struct Kept<'c> {
+pub(crate) struct KeptEntry<'c> {
     path: &'c str,
     sha256: Option<[u8; 32]>,
     bytes: Storage,
-    kind: Kind,
+    kind: KeptKind,
 }
 
-enum Kind {
+enum KeptKind {
     Stored,
     Packed(zip_layout::Method, u64, u32),
     Link(Vec<u8>),
 }
 
-impl<'c> Kept<'c> {
+impl<'c> KeptEntry<'c> {
     /// Reads the entry. A compressed entry is checked here, a stored one while it is written.
     pub(crate) fn new(carton: &'c Carton, entry: &'c CartonEntry, observer: &dyn Observer) -> Result<Self> {
         let failed = Error::reader(carton.path());
@@ -31,17 +31,17 @@ impl<'c> Kept<'c> {
         let outside = || carton_reader::Error::Missing { path: path.to_owned() };
         let sha256 = carton.manifest().and_then(|manifest| manifest.hash(path));
         let (region, crc) = carton.stored_data(path).ok_or_else(|| failed(outside()))?;
-        let packed = |method| -> Result<Kind> {
+        let packed = |method| -> Result<KeptKind> {
             let work = ProgressReporter::new(observer, path, Action::Verify, Some(entry.len));
             carton.copy(path, &mut std::io::sink(), work).map_err(&failed)?;
-            Ok(Kind::Packed(method, entry.len, crc))
+            Ok(KeptKind::Packed(method, entry.len, crc))
         };
         let kind = match entry.method {
             _ if entry.is_symbolic_link => {
                 carton.link_target(entry).map_err(&failed)?;
-                Kind::Link(carton.link_text(entry).map_err(&failed)?.into_bytes())
+                KeptKind::Link(carton.link_text(entry).map_err(&failed)?.into_bytes())
             }
-            Method::Stored => Kind::Stored,
+            Method::Stored => KeptKind::Stored,
             Method::Deflated => packed(zip_layout::Method::Deflated)?,
             Method::Zstd => packed(zip_layout::Method::Zstd)?,
             Method::Other(method) => {
@@ -53,18 +53,18 @@ impl<'c> Kept<'c> {
 
     pub(crate) fn file(&self) -> CartonMember<'_> {
         let content = match &self.kind {
-            Kind::Stored => Content::Blob(&self.bytes),
-            Kind::Packed(method, len, crc) => {
-                Content::Packed(CompressedContent { blob: &self.bytes, method: *method, len: *len, crc: *crc })
+            KeptKind::Stored => EntryContent::Blob(&self.bytes),
+            KeptKind::Packed(method, len, crc) => {
+                EntryContent::Packed(CompressedContent { blob: &self.bytes, method: *method, len: *len, crc: *crc })
             }
-            Kind::Link(target) => Content::Link(target),
+            KeptKind::Link(target) => EntryContent::Link(target),
         };
         CartonMember { path: self.path.to_owned(), content, sha256: self.sha256 }
     }
 }
 
 /// Returns true for MANIFEST and LINKS, which are written anew.
-pub(crate) fn is_bookkeeping(path: &str) -> bool {
+pub(crate) fn is_manifest_or_links(path: &str) -> bool {
     [Manifest::PATH, Links::PATH].contains(&path)
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn is_bookkeeping(path: &str) -> bool {
 ///
 /// # Errors
 /// Returns an error if LINKS lacks one of these files.
-pub(crate) fn absent(carton: &Carton) -> Result<Vec<(String, [u8; 32])>> {
+pub(crate) fn absent_files(carton: &Carton) -> Result<Vec<(String, [u8; 32])>> {
     let absent = carton.absent();
     for (path, _) in &absent {
         if let Err(carton_reader::Error::Missing { path: entry }) = carton.entry(path) {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use byte_source::{Action, MappedFile, Observer, ProgressReporter};
 use carton_format::{Config, MODEL_PT, Manifest};
 use carton_reader::{Carton, Method};
-use checkpoint_files::{ShardPolicy, Sources};
+use checkpoint_files::{ShardPolicy, CheckpointSources};
 use torch_import::Container;
-use zip_index::Index;
+use zip_index::ZipIndex;
 
 use crate::{Error, Result};
 
@@ -26,7 +26,7 @@ pub fn is_carton(path: &Path) -> bool {
 
 /// Returns true if the central directory of a zip file, which may be damaged, lists the documents of a carton.
 fn lists_documents(file: &MappedFile) -> bool {
-    if let Some(has_both) = Index::directory_lists(file, &[Config::PATH, Manifest::PATH]) {
+    if let Some(has_both) = ZipIndex::directory_lists(file, &[Config::PATH, Manifest::PATH]) {
         return has_both;
     }
     // With a damaged directory, both names in the tail make the file a damaged carton, which the reader diagnoses.
@@ -45,7 +45,7 @@ pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
         return None;
     }
     let file = MappedFile::open(path).ok()?;
-    let lists = |name| Index::directory_lists(&file, &[name]);
+    let lists = |name| ZipIndex::directory_lists(&file, &[name]);
     let is_other = match (lists(Config::PATH), lists(Manifest::PATH)) {
         // The directory is intact, and has neither document.
         (Some(false), Some(false)) => true,
@@ -87,7 +87,7 @@ pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
         return None;
     }
     if path.is_dir() {
-        let sources = Sources::find(&[path.to_owned()], ShardPolicy::RequireAll).ok()?;
+        let sources = CheckpointSources::find(&[path.to_owned()], ShardPolicy::RequireAll).ok()?;
         return sources.open().ok()?.first().map(|container| container.format().name());
     }
     Container::open(path).ok().map(|container| container.format().name())

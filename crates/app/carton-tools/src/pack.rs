@@ -7,13 +7,13 @@ use std::sync::Arc;
 use byte_source::{Action, Blob, Observer, Region, Source, LazyFile, ProgressReporter, hex, sha256};
 use carton_format::{Config, DataType, MODEL_PT, TensorIndex, TensorSpec};
 use carton_reader::{Carton, CartonEntry, MODEL_FOLDER};
-use carton_writer::{CompressedFile, Content, CartonMember, CompressionSpill, CompressedFiles};
-use output::{file_name, folder};
+use carton_writer::{CompressedFile, EntryContent, CartonMember, CompressionSpill, CompressedFiles};
+use output::{file_name, parent_folder};
 use pipeline::{IfExists, write_carton};
 use serde::Serialize;
 
 use crate::arrays::{self, TensorFile};
-use crate::kept_entry::is_bookkeeping;
+use crate::kept_entry::is_manifest_or_links;
 use crate::{Error, CartonNote, Result, SCHEMA_VERSION};
 
 const CARTON_FOLDERS: &[&str] = &[MODEL_FOLDER, "tensor_data/", "misc/"];
@@ -36,7 +36,7 @@ impl PackOptions {
     /// Creates options that pack `folder` with the default compression, next to the folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
-            folder: folder.into(),
+            folder: parent_folder.into(),
             output: None,
             if_exists: IfExists::default(),
             compression: PackCompression::default(),
@@ -107,8 +107,8 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
         compressed.iter().map(|compressed| compressed.as_ref().map(|it| spilled.compressed_bytes(it))).collect();
 
     let mut files = vec![
-        CartonMember::new(Config::PATH, Content::Bytes(documents.config.as_bytes())),
-        CartonMember::new(TensorIndex::PATH, Content::Bytes(documents.index.as_bytes())),
+        CartonMember::new(Config::PATH, EntryContent::Bytes(documents.config.as_bytes())),
+        CartonMember::new(TensorIndex::PATH, EntryContent::Bytes(documents.index.as_bytes())),
     ];
     for (((path, blob), compressed), part) in contents.iter().zip(&compressed).zip(&parts) {
         files.push(match (compressed, part) {
@@ -117,13 +117,13 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
                 content: compressed.content(part),
                 sha256: Some(compressed.sha256()),
             },
-            _ => CartonMember::new(path, Content::Blob(*blob)),
+            _ => CartonMember::new(path, EntryContent::Blob(*blob)),
         });
     }
     let links = links(&carton, &entries, &sources, observer)?;
     files.extend(links.iter().map(|(path, target, sha256)| CartonMember {
         path: path.clone(),
-        content: Content::Link(target),
+        content: EntryContent::Link(target),
         sha256: Some(*sha256),
     }));
     // The writer adds MANIFEST.
@@ -151,7 +151,7 @@ fn default_output(root: &Path) -> PathBuf {
 
 fn check_target(target: &Path, root: &Path, if_exists: IfExists) -> Result<()> {
     output::check_target(target, &[], if_exists)?;
-    if let (Ok(parent), Ok(whole)) = (folder(target).canonicalize(), root.canonicalize())
+    if let (Ok(parent), Ok(whole)) = (parent_folder(target).canonicalize(), root.canonicalize())
         && parent.starts_with(whole)
     {
         return Err(Error::OutputInFolder { output: target.to_owned(), folder: root.to_owned() });
@@ -164,8 +164,8 @@ fn entries_to_pack<'c>(root: &Path, carton: &'c Carton) -> Result<Vec<&'c Carton
     let mut entries = Vec::new();
     for entry in carton.entries() {
         let path = entry.path.as_str();
-        let has_place = path == Config::PATH || CARTON_FOLDERS.iter().any(|folder| path.starts_with(folder));
-        if is_bookkeeping(path) {
+        let has_place = path == Config::PATH || CARTON_FOLDERS.iter().any(|folder| path.starts_with(parent_folder));
+        if is_manifest_or_links(path) {
             continue;
         }
         if !has_place {
@@ -278,7 +278,7 @@ fn compress(
     root: &Path,
     observer: &dyn Observer,
 ) -> Result<(Vec<Option<CompressedFile>>, CompressedFiles)> {
-    let parent = folder(target);
+    let parent = parent_folder(target);
     let failed =
         |reason: std::io::Error| output::Error::CreateIn { folder: parent.to_owned(), kind: reason.kind() };
     let mut spill = CompressionSpill::create(parent).map_err(failed)?;

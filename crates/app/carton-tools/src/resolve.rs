@@ -1,12 +1,12 @@
 //! Fetches the files that a carton leaves out, and writes a complete carton.
 
 use byte_source::{Observer, hex};
-use carton_writer::{CartonLayout, Content, CartonMember};
+use carton_writer::{CartonLayout, EntryContent, CartonMember};
 use pipeline::write_carton;
 use serde::Serialize;
 
 use crate::cache::{DownloadCache, WantedFile};
-use crate::kept_entry::{self, Kept, is_bookkeeping};
+use crate::kept_entry::{self, KeptEntry, is_manifest_or_links};
 use crate::open::open_packed;
 use crate::{Error, CartonNote, ResolveOptions, Result, SCHEMA_VERSION};
 
@@ -40,7 +40,7 @@ pub fn resolve(options: &ResolveOptions, observer: &dyn Observer) -> Result<Reso
     let file = options.file.as_path();
     let carton = open_packed(file)?;
     output::check_target(&options.output, &[file], options.if_exists)?;
-    let absent = kept_entry::absent(&carton)?;
+    let absent = kept_entry::absent_files(&carton)?;
     let cache = DownloadCache::open(options, observer)?;
     let mut notes = Vec::new();
     let mut downloaded_nbytes = 0_u64;
@@ -52,12 +52,12 @@ pub fn resolve(options: &ResolveOptions, observer: &dyn Observer) -> Result<Reso
         notes.extend(got.replaced.map(|path| CartonNote::DownloadedAgain { path }));
         fetched.push((path, *sha256, got.file));
     }
-    let kept = carton.entries().filter(|entry| !is_bookkeeping(&entry.path));
-    let kept = kept.map(|entry| Kept::new(&carton, entry, observer)).collect::<Result<Vec<_>, Error>>()?;
-    let mut files: Vec<CartonMember<'_>> = kept.iter().map(Kept::file).collect();
+    let kept = carton.entries().filter(|entry| !is_manifest_or_links(&entry.path));
+    let kept = kept.map(|entry| KeptEntry::new(&carton, entry, observer)).collect::<Result<Vec<_>, Error>>()?;
+    let mut files: Vec<CartonMember<'_>> = kept.iter().map(KeptEntry::file).collect();
     files.extend(fetched.iter().map(|(path, sha256, file)| CartonMember {
         path: (*path).to_owned(),
-        content: Content::Blob(file),
+        content: EntryContent::Blob(file),
         sha256: Some(*sha256),
     }));
     // The model comes last, so that the documents are near the start of the file.

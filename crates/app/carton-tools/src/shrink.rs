@@ -11,7 +11,7 @@ use output::Output;
 use pipeline::{IfExists, write_carton};
 use serde::Serialize;
 
-use crate::kept_entry::{self, Kept, is_bookkeeping};
+use crate::kept_entry::{self, KeptEntry, is_manifest_or_links};
 use crate::open::open_packed;
 use crate::{Error, Result, SCHEMA_VERSION};
 
@@ -86,13 +86,13 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
     std::fs::create_dir_all(&options.blobs)
         .map_err(|reason| Error::CreateFolder { path: options.blobs.clone(), reason })?;
     let mut links = carton.links().clone();
-    let mut absent = kept_entry::absent(&carton)?;
+    let mut absent = kept_entry::absent_files(&carton)?;
     let mut kept = Vec::new();
     let (mut moved_files, mut moved_nbytes) = (0_usize, 0_u64);
     let mut new = Vec::new();
-    for entry in carton.entries().filter(|entry| !is_bookkeeping(&entry.path)) {
+    for entry in carton.entries().filter(|entry| !is_manifest_or_links(&entry.path)) {
         if stays_in_carton(entry, options.min_size) {
-            kept.push(Kept::new(&carton, entry, observer)?);
+            kept.push(KeptEntry::new(&carton, entry, observer)?);
             continue;
         }
         let hash = carton.manifest().and_then(|manifest| manifest.hash(&entry.path));
@@ -116,7 +116,7 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
         return Err(error.into());
     }
     let links = if absent.is_empty() { None } else { Some(links.to_toml().map_err(Error::Format)?) };
-    let files = kept.iter().map(Kept::file).collect();
+    let files = kept.iter().map(KeptEntry::file).collect();
     let shrunk = carton_writer::CartonLayout { files, absent, links };
     let check_inputs = || carton.check_unchanged();
     let written = write_carton(&shrunk, &options.output, options.if_exists, &check_inputs, observer)?;

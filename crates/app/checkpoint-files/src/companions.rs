@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::links::link_target_outside;
 use crate::{Error, FilesNote, Result};
-use output::folder;
+use output::parent_folder;
 
 /// File name of the tokenizer of Meta's models. The file may be in the parent folder, where several model sizes share it.
 const TOKENIZER: &str = "tokenizer.model";
@@ -40,23 +40,23 @@ pub type Companion = (String, PathBuf);
 /// # Errors
 /// When the folder cannot be listed.
 pub fn companions(checkpoint: &Path) -> Result<(Vec<Companion>, Vec<FilesNote>)> {
-    let io = |reason| Error::Io { path: folder(checkpoint).to_owned(), reason };
+    let io = |reason| Error::Io { path: parent_folder(checkpoint).to_owned(), reason };
     let (mut found, mut notes) = (Vec::new(), Vec::new());
-    let mut add = |name: &str, path: PathBuf, folder: &Path| match link_target_outside(&path, folder) {
+    let mut add = |name: &str, path: PathBuf, folder: &Path| match link_target_outside(&path, parent_folder) {
         Some(target) => notes.push(FilesNote::LinkLeftOut { path, target }),
         None => found.push((name.to_owned(), path)),
     };
     let mut has_tokenizer = false;
-    for entry in folder(checkpoint).read_dir().map_err(io)? {
+    for entry in parent_folder(checkpoint).read_dir().map_err(io)? {
         let path = entry.map_err(io)?.path();
         // All companions have UTF-8 names.
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         if is_companion_name(name) && path.is_file() {
             has_tokenizer |= name == TOKENIZER;
-            add(name, path.clone(), folder(checkpoint));
+            add(name, path.clone(), parent_folder(checkpoint));
         }
     }
-    let parent = folder(checkpoint).join("..");
+    let parent = parent_folder(checkpoint).join("..");
     let above = parent.join(TOKENIZER);
     if !has_tokenizer && above.is_file() {
         add(TOKENIZER, above, &parent);

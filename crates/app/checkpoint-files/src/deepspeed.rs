@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::folder_listing::Listing;
+use crate::folder_listing::FolderListing;
 
 const SCRIPT: &str = "zero_to_fp32.py";
 const LATEST: &str = "latest";
@@ -29,11 +29,11 @@ pub struct DeepSpeed {
 impl DeepSpeed {
     /// Returns the `DeepSpeed` checkpoint that the folder is part of: the folder is a step folder, or the parent of step
     /// folders.
-    pub(crate) fn find(listing: &Listing) -> Option<Self> {
+    pub(crate) fn find(listing: &FolderListing) -> Option<Self> {
         let folder = &listing.folder;
         if is_step(listing) {
             let above = match folder.file_name() {
-                Some(_) => output::folder(folder).to_owned(),
+                Some(_) => output::parent_folder(folder).to_owned(),
                 // The path `.` has no file name, but has a parent folder.
                 None if folder == Path::new(".") => PathBuf::from(".."),
                 None => folder.join(".."),
@@ -42,15 +42,15 @@ impl DeepSpeed {
             let tag = (read_latest(&above).as_ref() != Some(&step)).then_some(step);
             return Some(Self::new(above, tag));
         }
-        let latest = if listing.has(LATEST) { read_latest(folder) } else { None };
+        let latest = if listing.contains_file(LATEST) { read_latest(folder) } else { None };
         if let Some(latest) = latest
-            && (listing.has(SCRIPT) || listing.folders.contains(&latest) && has_step(folder, &latest))
+            && (listing.contains_file(SCRIPT) || listing.folders.contains(&latest) && has_step(folder, &latest))
         {
             return Some(Self::new(folder.clone(), None));
         }
         let steps = listing.folders.iter().filter(|name| name.starts_with("global_step"));
         let last = steps.filter(|name| has_step(folder, name)).max_by_key(|name| (name.len(), *name));
-        (listing.has(SCRIPT) || last.is_some()).then(|| Self::new(folder.clone(), last.cloned()))
+        (listing.contains_file(SCRIPT) || last.is_some()).then(|| Self::new(folder.clone(), last.cloned()))
     }
 
     fn new(folder: PathBuf, tag: Option<String>) -> Self {
@@ -60,13 +60,13 @@ impl DeepSpeed {
 }
 
 /// Returns true if the folder holds the optimizer state of one step.
-fn is_step(listing: &Listing) -> bool {
+fn is_step(listing: &FolderListing) -> bool {
     let zero = |name: &String| name.contains("zero_pp_rank_") && name.ends_with("_optim_states.pt");
     listing.files.iter().any(zero)
 }
 
 fn has_step(folder: &Path, name: &str) -> bool {
-    Listing::read(&folder.join(name)).is_ok_and(|listing| is_step(&listing))
+    FolderListing::read(&folder.join(name)).is_ok_and(|listing| is_step(&listing))
 }
 
 /// Reads the name of the step folder from the file `latest` in `folder`.

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::folder_listing::{Listing, is_training};
+use crate::folder_listing::{FolderListing, is_training_state};
 
 /// Maximum number of sub-folders that are searched per level.
 const FOLDERS_MAX: usize = 200;
@@ -17,7 +17,7 @@ const SHOWN: usize = 3;
 /// sentence that begins with the folder's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Contents {
+pub enum FolderDiagnosis {
     Nothing,
     /// Pipeline of `diffusers`, in which each sub-folder is a model with a checkpoint of its own.
     Pipeline {
@@ -30,7 +30,7 @@ pub enum Contents {
         folders: Vec<PathBuf>,
     },
     /// Model of another framework.
-    Other {
+    OtherFramework {
         /// Name of the model format with its article, such as `a GGUF model`.
         what: &'static str,
         /// File or folder by which the format was recognised.
@@ -53,21 +53,21 @@ pub enum Contents {
     },
 }
 
-impl Contents {
-    pub(crate) fn find(listing: &Listing) -> Self {
+impl FolderDiagnosis {
+    pub(crate) fn find(listing: &FolderListing) -> Self {
         let names = || listing.files.iter().chain(&listing.folders).cloned();
         if names().next().is_none() {
             return Self::Nothing;
         }
-        let folders = with_checkpoints(listing);
+        let folders = folders_with_checkpoints(listing);
         if !folders.is_empty() {
-            let pipeline = listing.has("model_index.json");
+            let pipeline = listing.contains_file("model_index.json");
             return if pipeline { Self::Pipeline { folders } } else { Self::Folders { folders } };
         }
-        if let Some((what, name)) = other(listing) {
-            return Self::Other { what, name };
+        if let Some((what, name)) = detect_other_framework(listing) {
+            return Self::OtherFramework { what, name };
         }
-        let training: Vec<String> = listing.files.iter().filter(|name| is_training(name)).cloned().collect();
+        let training: Vec<String> = listing.files.iter().filter(|name| is_training_state(name)).cloned().collect();
         if !training.is_empty() {
             return Self::TrainingState { files: training };
         }
@@ -76,7 +76,7 @@ impl Contents {
                 || name.starts_with("tokenizer")
         };
         if listing.files.iter().any(is_document) {
-            let git = listing.has(".gitattributes") || listing.folders.iter().any(|name| name == ".git");
+            let git = listing.contains_file(".gitattributes") || listing.folders.iter().any(|name| name == ".git");
             let files = listing.files.iter().filter(|name| !name.starts_with('.')).cloned().collect();
             return Self::Documents { files, git };
         }
@@ -84,10 +84,10 @@ impl Contents {
     }
 }
 
-impl fmt::Display for Contents {
+impl fmt::Display for FolderDiagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let paths = |folders: &[PathBuf]| {
-            listed(&folders.iter().map(|folder| format!("{}/", folder.display())).collect::<Vec<_>>())
+            enumerate_names(&folders.iter().map(|folder| format!("{}/", folder.display())).collect::<Vec<_>>())
         };
         match self {
             Self::Nothing => write!(f, "holds no checkpoint: the folder is empty"),
@@ -98,22 +98,22 @@ impl fmt::Display for Contents {
                 let each = if folders.len() == 1 { "holds one" } else { "hold one each" };
                 write!(f, "holds no checkpoint at its top level, but {} {each}", paths(folders))
             }
-            Self::Other { what, name } => {
+            Self::OtherFramework { what, name } => {
                 write!(f, "holds {what} ({name}), not a PyTorch or safetensors checkpoint")
             }
             Self::TrainingState { files } => {
-                write!(f, "holds no checkpoint, only the state of a training: {}", listed(files))
+                write!(f, "holds no checkpoint, only the state of a training: {}", enumerate_names(files))
             }
             Self::Documents { files, .. } => {
-                write!(f, "holds no checkpoint, only {}: the weights are not there", listed(files))
+                write!(f, "holds no checkpoint, only {}: the weights are not there", enumerate_names(files))
             }
-            Self::Unknown { names } => write!(f, "holds no checkpoint, only {}", listed(names)),
+            Self::Unknown { names } => write!(f, "holds no checkpoint, only {}", enumerate_names(names)),
         }
     }
 }
 
 /// Joins names into an enumeration for a sentence, such as `a, b and 3 more`.
-pub(crate) fn listed(names: &[String]) -> String {
+pub(crate) fn enumerate_names(names: &[String]) -> String {
     match names {
         [] => String::new(),
         [one] => one.clone(),
@@ -127,14 +127,14 @@ pub(crate) fn listed(names: &[String]) -> String {
 
 /// Returns the sub-folders with checkpoints, relative to the folder. If there are none, searches one level deeper, which
 /// finds `snapshots/HASH` in the cache of a model hub.
-fn with_checkpoints(listing: &Listing) -> Vec<PathBuf> {
+fn folders_with_checkpoints(listing: &FolderListing) -> Vec<PathBuf> {
     let mut level: Vec<PathBuf> = listing.folders.iter().map(PathBuf::from).collect();
     for _ in 0..2 {
         level.truncate(FOLDERS_MAX);
         let (mut found, mut next) = (Vec::new(), Vec::new());
         for folder in level {
             // A folder that cannot be listed cannot be passed as an input either.
-            let Ok(listing) = Listing::read(&listing.folder.join(&folder)) else { continue };
+            let Ok(listing) = FolderListing::read(&listing.folder.join(&folder)) else { continue };
             next.extend(listing.folders.iter().map(|name| folder.join(name)));
             if listing.checkpoints().next().is_some() || listing.indexes().next().is_some() {
                 found.push(folder);
@@ -149,34 +149,34 @@ fn with_checkpoints(listing: &Listing) -> Vec<PathBuf> {
 }
 
 /// Recognises a model of another framework; returns its description and the file or folder name that gave it away.
-fn other(listing: &Listing) -> Option<(&'static str, String)> {
+fn detect_other_framework(listing: &FolderListing) -> Option<(&'static str, String)> {
     /// Test of a file name, and the description of the model format that a match stands for.
-    type Shows = (fn(&str) -> bool, &'static str);
-    const FILES: &[Shows] = &[
+    type FrameworkPattern = (fn(&str) -> bool, &'static str);
+    const FILES: &[FrameworkPattern] = &[
         (|name| name == "saved_model.pb" || name == "saved_model.pbtxt", "a TensorFlow SavedModel"),
         (|name| name.contains(".data-") && name.contains("-of-"), "a TensorFlow checkpoint"),
-        (|name| ends_in(name, &["gguf"]), "a GGUF model"),
-        (|name| ends_in(name, &["onnx"]), "an ONNX model"),
-        (|name| ends_in(name, &["msgpack"]), "a Flax checkpoint"),
-        (|name| ends_in(name, &["h5", "hdf5", "keras"]), "a Keras model"),
-        (|name| ends_in(name, &["tflite"]), "a TensorFlow Lite model"),
-        (|name| ends_in(name, &["mlmodel"]), "a Core ML model"),
+        (|name| has_any_extension(name, &["gguf"]), "a GGUF model"),
+        (|name| has_any_extension(name, &["onnx"]), "an ONNX model"),
+        (|name| has_any_extension(name, &["msgpack"]), "a Flax checkpoint"),
+        (|name| has_any_extension(name, &["h5", "hdf5", "keras"]), "a Keras model"),
+        (|name| has_any_extension(name, &["tflite"]), "a TensorFlow Lite model"),
+        (|name| has_any_extension(name, &["mlmodel"]), "a Core ML model"),
     ];
-    const FOLDERS: &[Shows] = &[
-        (|name| ends_in(name, &["mlpackage", "mlmodelc"]), "a Core ML model"),
+    const FOLDERS: &[FrameworkPattern] = &[
+        (|name| has_any_extension(name, &["mlpackage", "mlmodelc"]), "a Core ML model"),
         // Folder inside an `.mlpackage`.
         (|name| name == "com.apple.CoreML", "a Core ML model"),
     ];
-    let find = |rows: &[Shows], names: &[String]| {
+    let find = |rows: &[FrameworkPattern], names: &[String]| {
         rows.iter().find_map(|(shows, what)| Some((*what, names.iter().find(|name| shows(name))?.clone())))
     };
     let package = || {
-        let data = Listing::read(&listing.folder.join("Data")).ok()?;
+        let data = FolderListing::read(&listing.folder.join("Data")).ok()?;
         find(FOLDERS, &data.folders).map(|(what, name)| (what, format!("Data/{name}")))
     };
     find(FILES, &listing.files).or_else(|| find(FOLDERS, &listing.folders)).or_else(package)
 }
 
-fn ends_in(name: &str, extensions: &[&str]) -> bool {
+fn has_any_extension(name: &str, extensions: &[&str]) -> bool {
     name.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
 }

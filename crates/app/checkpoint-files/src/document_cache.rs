@@ -14,14 +14,14 @@ pub const DOCUMENT_MAX: u64 = 64 << 20;
 
 /// Model documents in the folder of a checkpoint, read on first use. The default value has no folder and no documents.
 #[derive(Debug, Default)]
-pub struct Documents {
+pub struct DocumentCache {
     checkpoint: Option<PathBuf>,
     params: OnceLock<Option<String>>,
     config: OnceLock<Option<String>>,
     adapter: OnceLock<Option<String>>,
 }
 
-impl Documents {
+impl DocumentCache {
     /// Creates the documents of the folder that contains `path`, without reading them.
     pub fn next_to(path: &Path) -> Self {
         Self { checkpoint: Some(path.to_owned()), ..Self::default() }
@@ -32,7 +32,7 @@ impl Documents {
     /// # Errors
     /// When the file cannot be read, or has more than [`DOCUMENT_MAX`] bytes.
     pub fn params(&self) -> Result<Option<&str>> {
-        self.once(&self.params, "params.json")
+        self.read_once(&self.params, "params.json")
     }
 
     /// Returns the text of `config.json`; `None` if the file does not exist.
@@ -40,7 +40,7 @@ impl Documents {
     /// # Errors
     /// When the file cannot be read, or has more than [`DOCUMENT_MAX`] bytes.
     pub fn config(&self) -> Result<Option<&str>> {
-        self.once(&self.config, "config.json")
+        self.read_once(&self.config, "config.json")
     }
 
     /// Returns the text of `adapter_config.json`; `None` if the file does not exist.
@@ -48,10 +48,10 @@ impl Documents {
     /// # Errors
     /// When the file cannot be read, or has more than [`DOCUMENT_MAX`] bytes.
     pub fn adapter(&self) -> Result<Option<&str>> {
-        self.once(&self.adapter, "adapter_config.json")
+        self.read_once(&self.adapter, "adapter_config.json")
     }
 
-    fn once<'d>(&self, text: &'d OnceLock<Option<String>>, name: &str) -> Result<Option<&'d str>> {
+    fn read_once<'d>(&self, text: &'d OnceLock<Option<String>>, name: &str) -> Result<Option<&'d str>> {
         if let Some(text) = text.get() {
             return Ok(text.as_deref());
         }

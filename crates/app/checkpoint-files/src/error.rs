@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use byte_source::ErrorKind;
 
-use crate::diagnosis::{Contents, listed};
+use crate::diagnosis::{FolderDiagnosis, enumerate_names};
 use crate::deepspeed::DeepSpeed;
-use output::{file_name, folder};
+use output::{file_name, parent_folder};
 
 /// Result type with the error of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -71,7 +71,7 @@ pub enum Error {
         paths: Vec<PathBuf>,
     },
     /// An index names a file that does not exist.
-    #[error("{} names {file}, which is not in {}", file_name(index), folder(index).display())]
+    #[error("{} names {file}, which is not in {}", file_name(index), parent_folder(index).display())]
     NotInFolder {
         index: PathBuf,
         /// Name of the missing file, as the index gives it.
@@ -138,7 +138,7 @@ pub enum Error {
     #[error("{} {contents}", folder.display())]
     NoCheckpoint {
         folder: PathBuf,
-        contents: Contents,
+        contents: FolderDiagnosis,
     },
 }
 
@@ -173,7 +173,7 @@ impl Error {
 
     /// Creates [`Error::Set`] for the shards in the folder of `path`.
     pub(crate) fn inconsistent_set(path: &Path, reason: torch_import::Error) -> Self {
-        Self::InconsistentSet { folder: folder(path).to_owned(), reason: Box::new(reason) }
+        Self::InconsistentSet { folder: parent_folder(path).to_owned(), reason: Box::new(reason) }
     }
 }
 
@@ -194,5 +194,5 @@ fn with_path(path: &Path, reason: &torch_import::Error) -> String {
 
 /// Joins paths into an enumeration for a sentence.
 fn enumerate_paths(paths: &[PathBuf]) -> String {
-    listed(&paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>())
+    enumerate_names(&paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>())
 }

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use output::{file_name, folder};
+use output::{file_name, parent_folder};
 
-use crate::shard_set::{indexed, numbered};
-use crate::folder_listing::INDEX;
+use crate::shard_set::{read_indexed_set, check_numbered_set};
+use crate::folder_listing::INDEX_SUFFIX;
 use crate::numbering::{NumberedFileName, shard_number};
-use crate::{Error, Result, Sources};
+use crate::{Error, Result, CheckpointSources};
 
 /// Treatment of a file whose name marks it as one of several shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum ShardPolicy {
     ThisFileOnly,
 }
 
-impl Sources {
+impl CheckpointSources {
     /// Resolves `paths`, which are a file, a folder, an index, or all shards of a set, to the files of one checkpoint.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Sources {
             [path] if path.is_dir() => crate::folder::find(path),
             // A dangling link is reported by the system when it is opened.
             [path] if !path.exists() && !path.is_symlink() => Err(Error::NotFound { path: path.clone() }),
-            [path] if path.to_string_lossy().ends_with(INDEX) => indexed(path),
+            [path] if path.to_string_lossy().ends_with(INDEX_SUFFIX) => read_indexed_set(path),
             [path] => match shard_number(path) {
                 Some(shard) if shards == ShardPolicy::RequireAll => {
                     Err(Error::LoneShard { path: path.clone(), number: shard_number.number, of: shard_number.files_in_set })
@@ -42,7 +42,7 @@ impl Sources {
 }
 
 /// Checks that several files belong to the same numbered set, and returns the set.
-fn find_shard_set(paths: &[PathBuf]) -> Result<Sources> {
+fn find_shard_set(paths: &[PathBuf]) -> Result<CheckpointSources> {
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
         return Err(Error::NotFound { path: missing.clone() });
     }
@@ -54,10 +54,10 @@ fn find_shard_set(paths: &[PathBuf]) -> Result<Sources> {
             _ => return Err(not_a_set()),
         }
     }
-    let set = |(numbering, path): &(NumberedFileName, PathBuf)| (numbering.set_key(), folder(path).to_owned());
+    let set = |(numbering, path): &(NumberedFileName, PathBuf)| (numbering.set_key(), parent_folder(path).to_owned());
     let first = members.first().map(set);
     if !members.iter().all(|member| Some(set(member)) == first) {
         return Err(not_a_set());
     }
-    numbered(members)
+    check_numbered_set(members)
 }

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use output::file_name;
 
-use crate::diagnosis::Contents;
+use crate::diagnosis::FolderDiagnosis;
 use crate::deepspeed::DeepSpeed;
-use crate::shard_set::{indexed, numbered};
+use crate::shard_set::{read_indexed_set, check_numbered_set};
 use crate::links::link_target_outside;
-use crate::folder_listing::Listing;
+use crate::folder_listing::FolderListing;
 use crate::numbering::NumberedFileName;
-use crate::{Error, FilesNote, Result, Sources};
+use crate::{Error, FilesNote, Result, CheckpointSources};
 
 /// Checkpoint that was found in a folder.
 struct FolderCandidate {
@@ -21,7 +21,7 @@ struct FolderCandidate {
 
 enum CandidateKind {
     /// Files listed by the index at this path.
-    Index(PathBuf, Box<Sources>),
+    Index(PathBuf, Box<CheckpointSources>),
     File,
     /// Numbered files without an index.
     Set,
@@ -58,10 +58,10 @@ impl FolderCandidate {
 }
 
 /// Finds the checkpoint at the top level of `folder`.
-pub(crate) fn find(folder: &Path) -> Result<Sources> {
-    let listing = Listing::read(folder).map_err(|reason| Error::Io { path: folder.to_owned(), reason })?;
+pub(crate) fn find(folder: &Path) -> Result<CheckpointSources> {
+    let listing = FolderListing::read(folder).map_err(|reason| Error::Io { path: folder.to_owned(), reason })?;
     listing.reject_distributed_formats()?;
-    if let Some(path) = listing.lost_link() {
+    if let Some(path) = listing.dangling_checkpoint_link() {
         let target = path.read_link().unwrap_or_default();
         return Err(Error::DanglingLink { path, target });
     }
@@ -70,7 +70,7 @@ pub(crate) fn find(folder: &Path) -> Result<Sources> {
     let mut notes = Vec::new();
     let chosen = match candidates.as_slice() {
         [] => {
-            let contents = Contents::find(&listing);
+            let contents = FolderDiagnosis::find(&listing);
             return Err(Error::NoCheckpoint { folder: listing.folder, contents });
         }
         [_] => 0,
@@ -90,11 +90,11 @@ pub(crate) fn find(folder: &Path) -> Result<Sources> {
     let paths = || chosen.members.iter().map(|name| listing.folder.join(name));
     let mut sources = match chosen.kind {
         CandidateKind::Index(_, sources) => *sources,
-        CandidateKind::File => Sources::file(&paths().collect::<PathBuf>()),
+        CandidateKind::File => CheckpointSources::file(&paths().collect::<PathBuf>()),
         CandidateKind::Set => {
             let members = chosen.members.iter().zip(paths());
             let members = members.filter_map(|(name, path)| Some((NumberedFileName::parse_file_name(name)?, path)));
-            numbered(members.collect())?
+            check_numbered_set(members.collect())?
         }
     };
     notes.extend(left_alone);
@@ -122,7 +122,7 @@ fn preferred_candidate(candidates: &[FolderCandidate]) -> Option<usize> {
     only(&safe, &older).or_else(|| only(&hugging_face, &|other| older(other) || other.is_consolidated()))
 }
 
-impl Listing {
+impl FolderListing {
     /// Rejects folders of `torch.distributed.checkpoint` and `DeepSpeed`, which those programs convert into one file.
     fn reject_distributed_formats(&self) -> Result<()> {
         if self.files.iter().any(|name| name == ".metadata" || name.ends_with(".distcp")) {
@@ -143,7 +143,7 @@ impl Listing {
         let mut listed: Vec<String> = Vec::new();
         for index in self.indexes() {
             let path = self.folder.join(index);
-            let sources = indexed(&path)?;
+            let sources = read_indexed_set(&path)?;
             let members: Vec<String> = sources.files.iter().map(|path| file_name(path)).collect();
             listed.extend(members.iter().cloned());
             candidates.push(FolderCandidate { members, kind: CandidateKind::Index(path, Box::new(sources)) });

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Suffix of the file name of an index.
-pub(crate) const INDEX: &str = ".index.json";
+pub(crate) const INDEX_SUFFIX: &str = ".index.json";
 
 /// File name suffixes of checkpoints.
 const EXTENSIONS: &[&str] = &[
@@ -26,22 +26,22 @@ const EXTENSIONS: &[&str] = &[
 const DOCUMENTS: &[&str] = &["config.json", "params.json"];
 /// File name prefixes of training state next to a checkpoint.
 const TRAINING_STARTS: &[&str] = &["optimizer.", "scheduler.", "sampler.", "rng_state", "random_states"];
-const TRAINING: &[&str] = &["scaler.pt", "training_args.bin"];
+const TRAINING_NAMES: &[&str] = &["scaler.pt", "training_args.bin"];
 const TRAINING_ENDS: &[&str] = &["_states.pt"];
 
 /// UTF-8 names of the entries of a folder; other names match none of the known patterns.
 #[derive(Debug)]
-pub(crate) struct Listing {
+pub(crate) struct FolderListing {
     pub(crate) folder: PathBuf,
     /// Names of regular files, sorted.
     pub(crate) files: Vec<String>,
     /// Names of sub-folders, sorted.
     pub(crate) folders: Vec<String>,
     /// Names of dangling links, sorted.
-    pub(crate) lost: Vec<String>,
+    pub(crate) dangling_links: Vec<String>,
 }
 
-impl Listing {
+impl FolderListing {
     pub(crate) fn read(folder: &Path) -> io::Result<Self> {
         let (mut files, mut folders, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         for entry in folder.read_dir()? {
@@ -58,11 +58,11 @@ impl Listing {
         files.sort();
         folders.sort();
         lost.sort();
-        Ok(Self { folder: folder.to_owned(), files, folders, lost })
+        Ok(Self { folder: folder.to_owned(), files, folders, dangling_links: lost })
     }
 
     /// Returns true if there is a file with this name.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub(crate) fn contains_file(&self, name: &str) -> bool {
         self.files.iter().any(|file| file == name)
     }
 
@@ -73,18 +73,18 @@ impl Listing {
 
     /// Returns the first dangling link with the name of a checkpoint, an index or a model document. Ignoring it could select
     /// another model.
-    pub(crate) fn lost_link(&self) -> Option<PathBuf> {
+    pub(crate) fn dangling_checkpoint_link(&self) -> Option<PathBuf> {
         let counts = |name: &&String| {
             is_checkpoint(name)
-                || name.strip_suffix(INDEX).is_some_and(is_checkpoint)
+                || name.strip_suffix(INDEX_SUFFIX).is_some_and(is_checkpoint)
                 || DOCUMENTS.contains(&name.as_str())
         };
-        self.lost.iter().find(counts).map(|name| self.folder.join(name))
+        self.dangling_links.iter().find(counts).map(|name| self.folder.join(name))
     }
 
     /// Returns the index files, which list the tensors of a set.
     pub(crate) fn indexes(&self) -> impl Iterator<Item = &str> {
-        let is_index = |name: &&str| name.strip_suffix(INDEX).is_some_and(is_checkpoint);
+        let is_index = |name: &&str| name.strip_suffix(INDEX_SUFFIX).is_some_and(is_checkpoint);
         self.files.iter().map(String::as_str).filter(is_index)
     }
 }
@@ -92,12 +92,12 @@ impl Listing {
 fn is_checkpoint(name: &str) -> bool {
     !name.starts_with('.')
         && EXTENSIONS.iter().any(|extension| name.ends_with(extension))
-        && !is_training(name)
+        && !is_training_state(name)
 }
 
 /// Returns true if the file name is that of training state.
-pub(crate) fn is_training(name: &str) -> bool {
-    TRAINING.contains(&name)
+pub(crate) fn is_training_state(name: &str) -> bool {
+    TRAINING_NAMES.contains(&name)
         || TRAINING_STARTS.iter().any(|start| name.starts_with(start))
         || TRAINING_ENDS.iter().any(|end| name.ends_with(end))
 }

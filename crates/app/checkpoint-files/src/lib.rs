@@ -49,11 +49,11 @@ mod numbering;
 mod sources;
 
 pub use companions::{Companion, companions, has_tokenizer};
-pub use diagnosis::Contents;
+pub use diagnosis::FolderDiagnosis;
 pub use deepspeed::DeepSpeed;
-pub use document_cache::{DOCUMENT_MAX, Documents, read_document};
+pub use document_cache::{DOCUMENT_MAX, DocumentCache, read_document};
 pub use error::{CheckpointCandidate, Error, Result};
 pub use find::ShardPolicy;
 pub use note::FilesNote;
 pub use numbering::{ShardNumber, shard_number};
-pub use sources::Sources;
+pub use sources::CheckpointSources;

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use output::{file_name, folder};
+use output::{file_name, parent_folder};
 
 /// Position of a file within a set of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +22,11 @@ pub fn shard_number(path: &Path) -> Option<ShardNumber> {
     let numbering = NumberedFileName::parse_file_name(&name)?;
     if let Some(of) = numbering.files_in_set {
         // Some sets count from 0, in which case file 0 exists.
-        let zero = numbering.number == 0 || folder(path).join(numbering.name_of_shard(0)).exists();
+        let zero = numbering.number == 0 || parent_folder(path).join(numbering.name_of_shard(0)).exists();
         let number = numbering.number.saturating_add(usize::from(zero));
         return (of > 1).then_some(ShardNumber { number, files_in_set: of });
     }
-    let neighbours = folder(path).read_dir().ok()?;
+    let neighbours = parent_folder(path).read_dir().ok()?;
     let number = |name: &str| Some(NumberedFileName::parse_file_name(name).filter(|other| other.files_in_set.is_none())?.number);
     let last = neighbours
         .filter_map(|entry| number(entry.ok()?.file_name().to_str()?))

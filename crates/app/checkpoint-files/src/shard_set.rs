@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use output::file_name;
 use torch_import::WeightMapIndex;
 
-use crate::folder_listing::INDEX;
+use crate::folder_listing::INDEX_SUFFIX;
 use crate::numbering::NumberedFileName;
-use crate::sources::Kind;
-use crate::{Error, Result, Sources, document_cache};
+use crate::sources::SourcesKind;
+use crate::{Error, Result, CheckpointSources, document_cache};
 
 /// Reads the index at `path`, and returns the files in its folder that it names.
-pub(crate) fn indexed(path: &Path) -> Result<Sources> {
+pub(crate) fn read_indexed_set(path: &Path) -> Result<CheckpointSources> {
     let name = file_name(path);
     let index = WeightMapIndex::from_json(&name, &document_cache::read_document(path, document_cache::DOCUMENT_MAX)?)
         .map_err(|reason| Error::inconsistent_set(path, reason))?;
@@ -20,12 +20,12 @@ pub(crate) fn indexed(path: &Path) -> Result<Sources> {
         return Err(Error::NotInFolder { index: path.to_owned(), file: file_name(missing) });
     }
     // The index `model.safetensors.index.json` stands for `model.safetensors`.
-    let whole = path.with_file_name(name.strip_suffix(INDEX).unwrap_or(&name));
-    Ok(Sources::new(files, whole, Kind::Indexed { path: path.to_owned(), index }))
+    let whole = path.with_file_name(name.strip_suffix(INDEX_SUFFIX).unwrap_or(&name));
+    Ok(CheckpointSources::new(files, whole, SourcesKind::Indexed { path: path.to_owned(), index }))
 }
 
 /// Returns the set of numbered files, after checking that each number occurs exactly once.
-pub(crate) fn numbered(mut members: Vec<(NumberedFileName, PathBuf)>) -> Result<Sources> {
+pub(crate) fn check_numbered_set(mut members: Vec<(NumberedFileName, PathBuf)>) -> Result<CheckpointSources> {
     members.sort_by(|a, b| (a.0.number, &a.1).cmp(&(b.0.number, &b.1)));
     let Some((first, path)) = members.first().cloned() else { return Err(Error::NoPaths) };
     for pair in members.windows(2) {
@@ -47,7 +47,7 @@ pub(crate) fn numbered(mut members: Vec<(NumberedFileName, PathBuf)>) -> Result<
     if let Some((_, extra)) = members.iter().find(|(numbering, _)| numbering.number > end) {
         return Err(Error::ExtraShard { path: extra.clone(), of: first.files_in_set.unwrap_or(0) });
     }
-    let kind = if first.files_in_set.is_some() { Kind::Numbered } else { Kind::ModelParallel };
+    let kind = if first.files_in_set.is_some() { SourcesKind::Numbered } else { SourcesKind::ModelParallel };
     let whole = path.with_file_name(first.single_file_name());
-    Ok(Sources::new(members.into_iter().map(|(_, path)| path).collect(), whole, kind))
+    Ok(CheckpointSources::new(members.into_iter().map(|(_, path)| path).collect(), whole, kind))
 }

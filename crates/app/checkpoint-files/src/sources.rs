@@ -8,13 +8,13 @@ use byte_source::{Observer, Source};
 use torch_import::{Checkpoint, Container, WeightMapIndex, ModelSizes, Shard};
 
 use crate::companions::{Companion, companions};
-use crate::document_cache::Documents;
+use crate::document_cache::DocumentCache;
 use crate::{Error, FilesNote, Result};
-use output::{file_name, folder};
+use output::{file_name, parent_folder};
 
 /// Files of one checkpoint, found but not opened.
 #[derive(Debug)]
-pub struct Sources {
+pub struct CheckpointSources {
     /// Paths in the order of the shard numbers; at least one.
     pub files: Vec<PathBuf>,
     /// Path of the checkpoint as a single file: the file itself, or `consolidated.pth` in the folder of
@@ -22,15 +22,15 @@ pub struct Sources {
     pub path: PathBuf,
     /// Notes on the choice of the files.
     pub notes: Vec<FilesNote>,
-    pub documents: Documents,
-    kind: Kind,
+    pub documents: DocumentCache,
+    kind: SourcesKind,
     /// Byte source of the only file, if the file is not at its path.
     source: Option<Arc<dyn Source>>,
 }
 
 /// Relation of the files to the checkpoint.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum SourcesKind {
     /// The checkpoint is one file.
     Single,
     /// Meta's model parallel files, each of which holds a slice of most tensors.
@@ -44,10 +44,10 @@ pub(crate) enum Kind {
     Numbered,
 }
 
-impl Sources {
+impl CheckpointSources {
     /// Treats the file at `path` as a checkpoint, whatever its name is.
     pub fn file(path: &Path) -> Self {
-        Self::new(vec![path.to_owned()], path.to_owned(), Kind::Single)
+        Self::new(vec![path.to_owned()], path.to_owned(), SourcesKind::Single)
     }
 
     /// Reads the checkpoint from a byte source. There are no documents or companions next to it.
@@ -57,14 +57,14 @@ impl Sources {
             files: vec![path.clone()],
             path,
             notes: Vec::new(),
-            documents: Documents::default(),
-            kind: Kind::Single,
+            documents: DocumentCache::default(),
+            kind: SourcesKind::Single,
             source: Some(source),
         }
     }
 
-    pub(crate) fn new(files: Vec<PathBuf>, path: PathBuf, kind: Kind) -> Self {
-        let documents = Documents::next_to(&path);
+    pub(crate) fn new(files: Vec<PathBuf>, path: PathBuf, kind: SourcesKind) -> Self {
+        let documents = DocumentCache::next_to(&path);
         Self { files, path, notes: Vec::new(), documents, kind, source: None }
     }
 
@@ -72,7 +72,7 @@ impl Sources {
     /// path.
     pub fn inputs(&self) -> impl Iterator<Item = &Path> {
         let index = match &self.kind {
-            Kind::Indexed { path, .. } => Some(path.as_path()),
+            SourcesKind::Indexed { path, .. } => Some(path.as_path()),
             _ => None,
         };
         let files = if self.source.is_some() { &[] } else { self.files.as_slice() };
@@ -84,7 +84,7 @@ impl Sources {
     /// # Errors
     /// When one of them cannot be read or is not a checkpoint, or when two of them are the same file.
     pub fn open(&self) -> Result<Vec<Container>> {
-        self.refuse_one_file_twice()?;
+        self.reject_duplicate_files()?;
         let open = |path: &PathBuf| {
             let container = match &self.source {
                 Some(source) => Container::from_source(Arc::clone(source)),
@@ -108,7 +108,7 @@ impl Sources {
     }
 
     /// Rejects a set in which two paths lead to one file: its tensors would be merged with themselves.
-    fn refuse_one_file_twice(&self) -> Result<()> {
+    fn reject_duplicate_files(&self) -> Result<()> {
         if self.files.len() < 2 {
             return Ok(());
         }
@@ -133,14 +133,14 @@ impl Sources {
         containers: &[Container],
         judge: &dyn Fn(&Path, &Checkpoint) -> Result<(), E>,
     ) -> Result<(Checkpoint, Vec<FilesNote>), E> {
-        self.read_checked(containers, judge, &())
+        self.read_with_observer(containers, judge, &())
     }
 
     /// Reads the opened files like [`read`](Self::read), with an observer that can stop the comparison of shards.
     ///
     /// # Errors
     /// Those of [`read`](Self::read), and [`torch_import::Error::Cancelled`] within [`Error::Set`].
-    pub fn read_checked<E: From<Error>>(
+    pub fn read_with_observer<E: From<Error>>(
         &self,
         containers: &[Container],
         judge: &dyn Fn(&Path, &Checkpoint) -> Result<(), E>,
@@ -159,14 +159,14 @@ impl Sources {
                 checkpoint.left_out.name_file(&file);
             }
             for note in container.notes().iter().chain(&checkpoint.notes) {
-                keep(&mut notes, several.then(|| file.clone()), note);
+                add_container_note(&mut notes, several.then(|| file.clone()), note);
             }
             shards.push(Shard { file, checkpoint });
         }
         let merged = match &self.kind {
-            Kind::Single | Kind::Numbered => torch_import::merge_whole_tensors(shards, None),
-            Kind::Indexed { index, .. } => torch_import::merge_whole_tensors(shards, Some(index)),
-            Kind::ModelParallel => {
+            SourcesKind::Single | SourcesKind::Numbered => torch_import::merge_whole_tensors(shards, None),
+            SourcesKind::Indexed { index, .. } => torch_import::merge_whole_tensors(shards, Some(index)),
+            SourcesKind::ModelParallel => {
                 let sizes = match self.documents.params()? {
                     Some(text) => {
                         ModelSizes::from_json(text).map_err(|reason| Error::inconsistent_set(&self.path, reason))?
@@ -177,23 +177,23 @@ impl Sources {
             }
         };
         let merged = merged.map_err(|reason| Error::inconsistent_set(&self.path, reason))?;
-        merged.notes.iter().for_each(|note| keep(&mut notes, None, note));
+        merged.notes.iter().for_each(|note| add_container_note(&mut notes, None, note));
         Ok((merged.checkpoint, notes))
     }
 
     /// Returns the path that stands for the whole checkpoint in messages: its file, or the folder of its files.
     pub fn root(&self) -> &Path {
-        if self.is_single() { &self.path } else { folder(&self.path) }
+        if self.is_single() { &self.path } else { parent_folder(&self.path) }
     }
 
     /// Returns true if the checkpoint is a single file.
     pub fn is_single(&self) -> bool {
-        matches!(self.kind, Kind::Single)
+        matches!(self.kind, SourcesKind::Single)
     }
 }
 
 /// Adds a note of `torch-import` on a file. If other files have the same note, adds the file to that note.
-fn keep(notes: &mut Vec<FilesNote>, file: Option<String>, new: &torch_import::CheckpointNote) {
+fn add_container_note(notes: &mut Vec<FilesNote>, file: Option<String>, new: &torch_import::CheckpointNote) {
     let same = notes.iter_mut().find_map(|known| match known {
         FilesNote::Container { files, note } if note == new => Some(files),
         _ => None,

@@ -13,7 +13,7 @@ const SCHEMA_VERSION: u32 = 1;
 /// Result of converting one input of a batch.
 #[derive(Debug)]
 pub enum BatchItem {
-    Done(Box<ConvertReport>),
+    Converted(Box<ConvertReport>),
     /// The input already has a complete output.
     Skipped {
         input: PathBuf,
@@ -28,7 +28,7 @@ pub enum BatchItem {
 /// Counts of the results of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct EachReport {
+pub struct BatchReport {
     /// Version of the report's fields.
     pub schema_version: u32,
     /// Number of inputs that were converted.
@@ -54,11 +54,11 @@ pub fn convert_each(
     resume: bool,
     observer: &dyn Observer,
     done: &mut dyn FnMut(BatchItem) -> Result<()>,
-) -> Result<EachReport> {
+) -> Result<BatchReport> {
     let mut planned: Vec<(&Path, Result<Conversion>)> = Vec::with_capacity(options.inputs.len());
     let mut outputs: HashMap<PathBuf, &Path> = HashMap::new();
     for input in &options.inputs {
-        let conversion = plan(options, input);
+        let conversion = plan_input(options, input);
         if let Ok(conversion) = &conversion
             && let Some(first) = outputs.insert(conversion.own_output(), input)
         {
@@ -74,10 +74,10 @@ pub fn convert_each(
         std::fs::create_dir_all(folder)
             .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
     }
-    let mut report = EachReport { schema_version: SCHEMA_VERSION, ..EachReport::default() };
+    let mut report = BatchReport { schema_version: SCHEMA_VERSION, ..BatchReport::default() };
     for (input, conversion) in planned {
         let result = match conversion {
-            Ok(conversion) if resume && is_current(&conversion) => {
+            Ok(conversion) if resume && is_up_to_date(&conversion) => {
                 report.skipped = report.skipped.saturating_add(1);
                 done(BatchItem::Skipped { input: input.to_owned(), output: conversion.own_output() })?;
                 continue;
@@ -87,7 +87,7 @@ pub fn convert_each(
         match result {
             Ok(converted) => {
                 report.converted = report.converted.saturating_add(1);
-                done(BatchItem::Done(Box::new(converted)))?;
+                done(BatchItem::Converted(Box::new(converted)))?;
             }
             Err(Error::Cancelled) => return Err(Error::Cancelled),
             Err(error) => {
@@ -100,7 +100,7 @@ pub fn convert_each(
 }
 
 /// Plans the conversion of one input of the batch.
-fn plan(options: &ConvertOptions, input: &Path) -> Result<Conversion> {
+fn plan_input(options: &ConvertOptions, input: &Path) -> Result<Conversion> {
     let alone = ConvertOptions { inputs: vec![input.to_owned()], output: None, ..options.clone() };
     match &options.output {
         Some(folder) => Conversion::plan_in(folder, alone),
@@ -109,7 +109,7 @@ fn plan(options: &ConvertOptions, input: &Path) -> Result<Conversion> {
 }
 
 /// Returns true if the output is complete and was written after the last change of each input file.
-fn is_current(conversion: &Conversion) -> bool {
+fn is_up_to_date(conversion: &Conversion) -> bool {
     let changed = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
     let (format, output) = (conversion.options.target.format(), conversion.own_output());
     let Some(written) = changed(&format.last_file(&output)) else { return false };

@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 
 use byte_source::{Observer, ReadError};
 use serde::Serialize;
-use tensor::{CastNumbers, Conversion, Dims, Dtype, Seen, Storage, StorageId, Tensor, Tensors};
+use tensor::{CastNumbers, Conversion, DimsInterner, Dtype, ViewedRanges, Storage, StorageId, Tensor, Tensors};
 use torch_import::CompoundKind;
 
-use crate::note_collector::Notes;
+use crate::note_collector::NoteCollector;
 use crate::{Cast, CastFrom, Error, InvalidOption, Note, Result};
 
 /// Result of casting the tensors of one dtype.
@@ -82,7 +82,7 @@ pub(crate) fn check_casts(casts: &[Cast]) -> Result<()> {
 ///
 /// # Errors
 /// When a tensor cannot be cast to its new dtype.
-pub(crate) fn apply_casts(casts: &[Cast], mut tensors: Tensors, notes: &mut Notes<'_>) -> Result<(Tensors, Casts)> {
+pub(crate) fn apply_casts(casts: &[Cast], mut tensors: Tensors, notes: &mut NoteCollector<'_>) -> Result<(Tensors, Casts)> {
     if casts.is_empty() {
         return Ok((tensors, Casts::default()));
     }
@@ -122,10 +122,10 @@ pub(crate) fn apply_casts(casts: &[Cast], mut tensors: Tensors, notes: &mut Note
         }
     }
     let mut made = groups.cast_storages(casts)?;
-    let mut dims = Dims::default();
+    let mut dims = DimsInterner::default();
     for (name, tensor) in tensors.tensors_mut().filter(|(name, _)| !kept.contains(*name)) {
         if let Some(new) = made.cast_tensor(name, tensor)? {
-            *tensor = dims.shared(new);
+            *tensor = dims.intern(new);
         }
     }
     Ok((tensors, Casts { rows: made.rows, counts: OnceLock::new() }))
@@ -221,7 +221,7 @@ impl CastGroups {
                 *view = view.start.saturating_sub(range.start)..view.end.saturating_sub(range.start);
             }
             let error = cannot(&views);
-            let cast = CastNumbers::new(&storage, conversion, &range, Seen::new(views)).ok_or(error)?;
+            let cast = CastNumbers::new(&storage, conversion, &range, ViewedRanges::new(views)).ok_or(error)?;
             let cast = Arc::new(cast);
             let known = made.rows.iter().position(|row| row.conversion == conversion);
             let number = known.unwrap_or(made.rows.len());
@@ -264,7 +264,7 @@ impl CastStorages {
         let len = made.range.end.saturating_sub(made.range.start);
         let offset = if tensor.numel() == 0 { offset.min(len) } else { offset };
         let (from, to) = (row.conversion.from(), row.conversion.to());
-        let cast = tensor.over(to, offset, made.storage.clone());
+        let cast = tensor.with_storage(to, offset, made.storage.clone());
         cast.map(Some).map_err(|_| Error::CannotCast { name: name.to_owned(), from, to })
     }
 }
@@ -276,7 +276,7 @@ impl Casts {
         let mut counts = vec![OutOfRangeCount::default(); self.rows.len()];
         for (row, count) in self.rows.iter().zip(&mut counts) {
             for cast in &row.casts {
-                if let Some(found) = cast.out_of_range(observer)? {
+                if let Some(found) = cast.recount_out_of_range(observer)? {
                     count.numbers = count.numbers.saturating_add(found.count);
                     count.first.get_or_insert(found.first);
                 }
@@ -345,7 +345,7 @@ mod tests {
 
     fn cast(casts: &[Cast], tensors: &[(&str, Tensor)]) -> (Vec<Tensor>, Casts, Vec<Note>) {
         let tensors = tensors.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
-        let mut notes = Notes::new(&());
+        let mut notes = NoteCollector::new(&());
         let (tensors, casts) = apply_casts(casts, tensors, &mut notes).expect("it can be cast");
         (tensors.into_iter().map(|(_, tensor)| tensor).collect(), casts, notes.into_vec())
     }
@@ -448,7 +448,7 @@ mod tests {
         let parts = [("s.indices", Dtype::Int64), ("s.values", Dtype::Float32)]
             .map(|(name, dtype)| (name.to_owned(), one(dtype)));
         tensors.push_compound("s".to_owned(), (sparse, Dtype::Float32, vec![1]), parts);
-        let mut notes = Notes::new(&());
+        let mut notes = NoteCollector::new(&());
         let casts = [ALL_BF16, exact(Dtype::Int64, Dtype::Int32)];
         let (made, _) = apply_casts(&casts, tensors, &mut notes).expect("it can be cast");
         let dtypes: Vec<Dtype> = made.iter().map(|(_, tensor)| tensor.dtype()).collect();
@@ -467,7 +467,7 @@ mod tests {
         assert!(check_casts(&[ALL_BF16, exact(Dtype::Float32, Dtype::Float32)]).is_ok());
         let packed = tensor(Dtype::Float4E2M1FnX2, &[1], &[1], 0, &Storage::owned(vec![0]));
         let refused =
-            apply_casts(&[ALL_BF16], [("w".to_owned(), packed)].into_iter().collect(), &mut Notes::new(&()));
+            apply_casts(&[ALL_BF16], [("w".to_owned(), packed)].into_iter().collect(), &mut NoteCollector::new(&()));
         let refused = refused.expect_err("several numbers in a byte").to_string();
         assert_eq!(refused, "tensor `w`: float4_e2m1fn_x2 cannot be cast to bfloat16");
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use checkpoint_files::Sources;
+use checkpoint_files::CheckpointSources;
 use output::file_name;
 
 use crate::{ConvertOptions, InvalidOption, Result, cast, input, output_path, rename};
@@ -11,7 +11,7 @@ use crate::{ConvertOptions, InvalidOption, Result, cast, input, output_path, ren
 #[derive(Debug)]
 pub struct Conversion {
     pub(crate) options: ConvertOptions,
-    pub(crate) sources: Sources,
+    pub(crate) sources: CheckpointSources,
     /// Name of the model in the output.
     pub(crate) name: String,
     /// Output file or folder.
@@ -42,7 +42,7 @@ impl Conversion {
         let format = options.target.format();
         let sources = input::find_sources(&options)?;
         let name = output_path::model_name(&options, &sources);
-        let default = || output_path::output_of(&options, &sources, format.is_folder(None));
+        let default = || output_path::default_output_path(&options, &sources, format.is_folder(None));
         let output = match (folder, &options.output) {
             (Some(folder), _) if format.is_repository() => folder.to_owned(),
             (Some(folder), _) => folder.join(file_name(&default())),

@@ -3,16 +3,16 @@
 use std::path::Path;
 use std::time::Instant;
 
-use checkpoint_files::Sources;
-use decoder::Document;
+use checkpoint_files::CheckpointSources;
+use decoder::LayoutDocument;
 use tensor::Tensors;
 use torch_import::{Checkpoint, Risk};
 
 use crate::back::NonTensorParts;
 use crate::cast::Casts;
 use crate::from_carton::CartonModel;
-use crate::target_layout::Named;
-use crate::note_collector::Notes;
+use crate::target_layout::TranslatedTensors;
+use crate::note_collector::NoteCollector;
 use crate::script::{self, ScriptDecision};
 use crate::write::{SelectedTensors, write_output};
 use crate::{
@@ -38,7 +38,7 @@ impl Conversion {
     pub fn run(&self, observer: &dyn Observer) -> Result<ConvertReport> {
         let start = Instant::now();
         let Self { options, sources, .. } = self;
-        let mut notes = Notes::new(observer);
+        let mut notes = NoteCollector::new(observer);
         if let Some(model) = CartonModel::open(options)? {
             return model.convert(self, notes, start, observer);
         }
@@ -50,7 +50,7 @@ impl Conversion {
         }
 
         let judge = |file: &Path, checkpoint: &Checkpoint| check_globals(options.globals, file, checkpoint);
-        let (checkpoint, read_notes) = sources.read_checked::<Error>(&containers, &judge, observer)?;
+        let (checkpoint, read_notes) = sources.read_with_observer::<Error>(&containers, &judge, observer)?;
         let script = script::decide_on_code(options, &containers)?;
         let keeps_code = matches!(script, ScriptDecision::Module(_));
         let omitted =
@@ -60,7 +60,7 @@ impl Conversion {
         notes.extend(left_out);
         notes.extend(Note::omission_notes(&omitted));
         if options.target.as_carton().is_some_and(|carton| carton.assumed)
-            && output_kind::has_other_extension(&self.output)
+            && output_kind::has_unknown_extension(&self.output)
         {
             notes.push(Note::CartonByDefault { output: output::file_name(&self.output) });
         }
@@ -107,7 +107,7 @@ impl Conversion {
 /// Tensors selected from a checkpoint, renamed and cast.
 struct PreparedTensors {
     tensors: Tensors,
-    document: Option<Document>,
+    document: Option<LayoutDocument>,
     casts: Casts,
 }
 
@@ -120,17 +120,17 @@ impl PreparedTensors {
     /// Takes the tensors that the options select, with the names and dtypes that they ask for.
     fn new(
         options: &ConvertOptions,
-        sources: &Sources,
+        sources: &CheckpointSources,
         checkpoint: &Checkpoint,
-        notes: &mut Notes<'_>,
+        notes: &mut NoteCollector<'_>,
     ) -> Result<Self> {
         let selected = select::select(&options.selection, checkpoint)
             .and_then(|selected| rename::apply_renames(&options.renames, selected))
             .map_err(Error::at(sources.root()))?;
         notes.extend(selected.notes);
-        let Named { tensors, document } = match options.target.format().requested_layout() {
-            Some(names) => target_layout::apply(names, options.given, sources, selected.tensors, notes)?,
-            None => Named { tensors: selected.tensors, document: None },
+        let TranslatedTensors { tensors, document } = match options.target.format().requested_layout() {
+            Some(names) => target_layout::translate_layout(names, options.overrides, sources, selected.tensors, notes)?,
+            None => TranslatedTensors { tensors: selected.tensors, document: None },
         };
         let (tensors, casts) =
             cast::apply_casts(&options.casts, tensors, notes).map_err(Error::at(sources.root()))?;

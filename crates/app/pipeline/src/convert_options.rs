@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use byte_source::Source;
 use checkpoint_files::ShardPolicy;
-use decoder::Given;
+use decoder::Overrides;
 use output::IfExists;
 
 use crate::{Cast, InvalidOption, Rename, Selection, Target};
@@ -29,7 +29,7 @@ pub struct ConvertOptions {
     /// Globals that a pickle may name.
     pub globals: AllowedGlobals,
     /// Hyperparameters of a language model that are missing from its documents.
-    pub given: Given,
+    pub overrides: Overrides,
     /// Selection of tensors, and of the prefix to remove from their names.
     pub selection: Selection,
     /// Replacements in the names of the selected tensors, applied in order.
@@ -56,7 +56,7 @@ impl ConvertOptions {
             if_exists: IfExists::default(),
             shards: ShardPolicy::default(),
             globals: AllowedGlobals::default(),
-            given: Given::default(),
+            overrides: Overrides::default(),
             selection: Selection::default(),
             renames: Vec::new(),
             casts: Vec::new(),

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::{FileChanged, Damaged, ErrorKind, NotRepresentable, ReadError};
+use byte_source::{FileChanged, RecordDamaged, ErrorKind, NotRepresentable, ReadError};
 use carton_format::Problems;
 use pickle_vm::trace::TraceError;
 use tensor::{Dtype, Tensors};
@@ -73,7 +73,7 @@ pub enum Error {
     Changed(FileChanged),
     /// The checksum of a tensor's bytes differs from the one stored in the file.
     #[error("{}", damaged_text(.0))]
-    Damaged(Damaged),
+    Damaged(RecordDamaged),
     /// The elements of a tensor cannot be read.
     #[error("tensor `{}`: {reason}", name.escape_debug())]
     ReadTensor {
@@ -197,13 +197,13 @@ pub enum Error {
     #[error("it is not a model that runs: {}", no_model_reason_text(why.as_ref()))]
     NotAModel {
         /// Reason; `None` if the options ask for weights.
-        why: Option<decoder::WhyWeights>,
+        why: Option<decoder::NoModelReason>,
     },
     /// The module would only return its tensors, and Triton needs a model that runs.
     #[error("it is not a model that runs, and Triton needs one: {}", no_model_reason_text(why.as_ref()))]
     NothingToServe {
         /// Reason; `None` if the options ask for weights.
-        why: Option<decoder::WhyWeights>,
+        why: Option<decoder::NoModelReason>,
     },
     /// The input is a TorchScript module with code of its own, and Triton configurations are only written for language
     /// models.
@@ -215,7 +215,7 @@ pub enum Error {
     #[error("it is not a model that runs, so there is nothing to test: {}", no_model_reason_text(why.as_ref()))]
     NothingToTest {
         /// Reason; `None` if the options ask for weights.
-        why: Option<decoder::WhyWeights>,
+        why: Option<decoder::NoModelReason>,
     },
     /// The input is a TorchScript module that keeps its code, and self tests need a decoder.
     #[error(
@@ -409,7 +409,7 @@ impl Error {
         match self {
             Self::Damaged(damaged) if damaged.tensor.is_none() => {
                 let first = tensors.iter().find(|(_, tensor)| tensor.storage().reads_record(&damaged));
-                Self::Damaged(Damaged { tensor: first.map(|(name, _)| name.clone()), ..damaged })
+                Self::Damaged(RecordDamaged { tensor: first.map(|(name, _)| name.clone()), ..damaged })
             }
             error => error,
         }

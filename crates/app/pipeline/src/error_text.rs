@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use byte_source::Damaged;
+use byte_source::RecordDamaged;
 
 /// Lists tensors with their dtypes or layouts, such as `a` (complex128), `b` (nested) and 3 more.
 pub(crate) fn unsupported_tensors_text(tensors: &[(String, String)], count: usize) -> String {
@@ -20,7 +20,7 @@ pub fn problem_count_text(count: usize) -> String {
 }
 
 /// Formats damage to a file: its path, and the damaged tensor if it is known.
-pub(crate) fn damaged_text(damaged: &Damaged) -> String {
+pub(crate) fn damaged_text(damaged: &RecordDamaged) -> String {
     match &damaged.tensor {
         Some(tensor) => format!(
             "tensor `{}` in {} is damaged: the CRC-32 of record `{}` is {:08x}, expected {:08x}",
@@ -51,7 +51,7 @@ pub(crate) fn key_list(keys: &[(String, u64, u64)]) -> String {
 }
 
 /// Formats the reason for which a module only returns its tensors.
-pub(crate) fn no_model_reason_text(why: Option<&decoder::WhyWeights>) -> String {
+pub(crate) fn no_model_reason_text(why: Option<&decoder::NoModelReason>) -> String {
     why.map_or_else(|| "weights were asked for".to_owned(), ToString::to_string)
 }
 

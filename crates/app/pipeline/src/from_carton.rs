@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use carton_format::MODEL_PT;
 use carton_reader::Carton;
-use decoder::Given;
+use decoder::Overrides;
 use torch_import::{Checkpoint, Container, Format, Omissions};
-use torchscript::{Model, Recognised};
+use torchscript::{RecognisedModel, Recognised};
 
 use crate::back::NonTensorParts;
-use crate::note_collector::Notes;
+use crate::note_collector::NoteCollector;
 use crate::write::{SelectedTensors, write_output};
 use crate::{
     ModelChange, Conversion, ConvertOptions, ConvertReport, Error, InvalidOption, ModelOptions, Observer,
@@ -20,7 +20,7 @@ use crate::{
 /// Model in a carton or in an archive.
 pub(crate) struct CartonModel {
     container: Container,
-    model: Box<Model>,
+    model: Box<RecognisedModel>,
 }
 
 impl CartonModel {
@@ -75,7 +75,7 @@ impl CartonModel {
     pub(crate) fn convert(
         self,
         conversion: &Conversion,
-        mut notes: Notes<'_>,
+        mut notes: NoteCollector<'_>,
         start: Instant,
         observer: &dyn Observer,
     ) -> Result<ConvertReport> {
@@ -98,7 +98,7 @@ impl CartonModel {
 }
 
 /// Recognises the model that the code of an archive runs.
-fn recognise(container: &Container) -> Result<Box<Model>> {
+fn recognise(container: &Container) -> Result<Box<RecognisedModel>> {
     let checkpoint = Checkpoint::read(container).map_err(|reason| {
         let (path, reason) = (MODEL_PT.to_owned(), Box::new(reason));
         Error::ReadCarton(Box::new(carton_reader::Error::Model { path, reason }))
@@ -112,7 +112,7 @@ fn recognise(container: &Container) -> Result<Box<Model>> {
 
 /// Returns the first change that the options would make to the tensors.
 fn first_change(options: &ConvertOptions, model: &ModelOptions) -> Option<ModelChange> {
-    let has_facts = *model != ModelOptions::default() || options.given != Given::default();
+    let has_facts = *model != ModelOptions::default() || options.overrides != Overrides::default();
     let changes = [
         (ModelChange::Selection, !options.selection.is_empty()),
         (ModelChange::Renames, !options.renames.is_empty()),

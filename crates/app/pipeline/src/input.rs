@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use carton_format::Config;
-use checkpoint_files::Sources;
+use checkpoint_files::CheckpointSources;
 
 use crate::{ConvertOptions, Result, Target};
 
@@ -12,13 +12,13 @@ use crate::{ConvertOptions, Result, Target};
 ///
 /// # Errors
 /// When the inputs are not one checkpoint.
-pub(crate) fn find_sources(options: &ConvertOptions) -> Result<Sources> {
+pub(crate) fn find_sources(options: &ConvertOptions) -> Result<CheckpointSources> {
     if let Some(source) = &options.source {
-        return Ok(Sources::source(Arc::clone(source)));
+        return Ok(CheckpointSources::source(Arc::clone(source)));
     }
     Ok(match (options.inputs.as_slice(), &options.target) {
-        ([folder], Target::Triton(_)) if is_unpacked_carton(folder) => Sources::file(folder),
-        (inputs, _) => Sources::find(inputs, options.shards)?,
+        ([folder], Target::Triton(_)) if is_unpacked_carton(folder) => CheckpointSources::file(folder),
+        (inputs, _) => CheckpointSources::find(inputs, options.shards)?,
     })
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use byte_source::{ReadError, Source, hex, sha256};
-use checkpoint_files::{ShardPolicy, Sources};
+use checkpoint_files::{ShardPolicy, CheckpointSources};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use output::file_name;
 use pickle_vm::PickleLimits;
@@ -251,11 +251,11 @@ impl Totals {
 pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<InspectReport> {
     output::refuse_remote(&options.input)?;
     let sources = match &options.source {
-        Some(source) => Sources::source(Arc::clone(source)),
-        None => Sources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?,
+        Some(source) => CheckpointSources::source(Arc::clone(source)),
+        None => CheckpointSources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?,
     };
     let containers = sources.open()?;
-    let (mut checkpoint, notes) = sources.read_checked::<Error>(&containers, &|_, _| Ok(()), observer)?;
+    let (mut checkpoint, notes) = sources.read_with_observer::<Error>(&containers, &|_, _| Ok(()), observer)?;
     let names: Vec<String> = containers.iter().map(|container| file_name(container.path())).collect();
     let mut items = std::mem::take(&mut checkpoint.items);
     let value_count = items.iter().filter(|item| matches!(item.content, ItemContent::Value(_))).count();

@@ -1,10 +1,10 @@
 //! Choice of the module for a checkpoint: a model that runs, or weights, depending on the documents next to it and the
 //! options.
 
-use checkpoint_files::{ShardPolicy, Sources};
-use decoder::{Documents, Given, Options, WhyWeights};
+use checkpoint_files::{ShardPolicy, CheckpointSources};
+use decoder::{ModelDocuments, Overrides, DecoderOptions, NoModelReason};
 use tensor::Tensors;
-use torchscript::{Code, Errors, Module};
+use torchscript::{ModuleCode, OnInvalidInput, Module};
 
 use crate::{Error, InvalidOption, Result};
 
@@ -56,24 +56,24 @@ pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
 /// documents.
 pub(crate) fn convert_to_module(
     options: &ModelOptions,
-    errors: Errors,
-    sources: &Sources,
+    errors: OnInvalidInput,
+    sources: &CheckpointSources,
     shards: ShardPolicy,
-    given: Given,
+    given: Overrides,
     tensors: &Tensors,
 ) -> Result<Module> {
     let path = sources.path.as_path();
     let auto = options.architecture == Architecture::Auto;
     let one_shard = || {
         torchscript::weights(tensors, errors)
-            .map(|weights| Module { code: Code::Weights { why: Some(WhyWeights::OneShard) }, ..weights })
+            .map(|weights| Module { code: ModuleCode::Weights { why: Some(NoModelReason::OneShard) }, ..weights })
     };
     let alone = shards == ShardPolicy::ThisFileOnly && sources.is_single();
     let decoder_options = || decoder_options(given, options.keep_extra, sources);
     let converted = match &options.architecture {
         Architecture::Weights => torchscript::weights(tensors, errors),
         Architecture::Auto if alone && checkpoint_files::shard_number(path).is_some() => one_shard(),
-        Architecture::Auto => torchscript::auto(tensors, &decoder_options()?, errors),
+        Architecture::Auto => torchscript::detect_module(tensors, &decoder_options()?, errors),
         Architecture::Named(name) if !architectures().any(|known| known == name) => {
             return Err(InvalidOption::Architecture { name: name.clone() }.into());
         }
@@ -95,7 +95,7 @@ pub(crate) fn convert_to_module(
 }
 
 /// Converts the error that a single file is one of several shards.
-pub(crate) fn lone_shard(reason: &decoder::Error, sources: &Sources) -> Option<Error> {
+pub(crate) fn lone_shard(reason: &decoder::Error, sources: &CheckpointSources) -> Option<Error> {
     match reason {
         decoder::Error::Shard { count } if sources.is_single() => {
             let of = usize::try_from(*count).unwrap_or(usize::MAX);
@@ -107,23 +107,23 @@ pub(crate) fn lone_shard(reason: &decoder::Error, sources: &Sources) -> Option<E
 
 /// Returns the modules that conversions of `tensors` write with default options: weights, a model, and a model that keeps
 /// unused tensors; each with returned and with raised errors.
-pub fn default_modules(shards: ShardPolicy, sources: &Sources, tensors: &Tensors) -> impl Iterator<Item = Module> {
+pub fn default_modules(shards: ShardPolicy, sources: &CheckpointSources, tensors: &Tensors) -> impl Iterator<Item = Module> {
     let usual = [(Architecture::Weights, false), (Architecture::Auto, false), (Architecture::Auto, true)];
-    let usual = [Errors::Return, Errors::Raise].map(|errors| {
+    let usual = [OnInvalidInput::Return, OnInvalidInput::Raise].map(|errors| {
         usual.clone().map(|(architecture, keep_extra)| (ModelOptions { architecture, keep_extra }, errors))
     });
     usual.into_iter().flatten().filter_map(move |(options, errors)| {
-        convert_to_module(&options, errors, sources, shards, Given::default(), tensors).ok()
+        convert_to_module(&options, errors, sources, shards, Overrides::default(), tensors).ok()
     })
 }
 
 /// Collects the documents next to the checkpoint and the given hyperparameters.
-pub(crate) fn decoder_options(given: Given, keep_extra: bool, sources: &Sources) -> Result<Options> {
+pub(crate) fn decoder_options(given: Overrides, keep_extra: bool, sources: &CheckpointSources) -> Result<DecoderOptions> {
     let owned = |text: Option<&str>| text.map(str::to_owned);
-    let documents = Documents {
+    let documents = ModelDocuments {
         params: owned(sources.documents.params()?),
         config: owned(sources.documents.config()?),
         adapter: owned(sources.documents.adapter()?),
     };
-    Ok(Options { documents, given, keep_extra })
+    Ok(DecoderOptions { documents, overrides: given, keep_extra })
 }

@@ -15,7 +15,7 @@ pub enum Note {
     /// Note on the files of the checkpoint.
     Sources(checkpoint_files::FilesNote),
     /// Note on the module.
-    Module(torchscript::Note),
+    Module(torchscript::ModuleNote),
     /// The weights were found automatically under a key of the root dict.
     UsingKey {
         key: String,
@@ -83,7 +83,7 @@ pub enum Note {
         fields: Vec<String>,
     },
     /// Note on the translation into another layout.
-    LayoutTranslation(decoder::Note),
+    LayoutTranslation(decoder::DecoderNote),
     /// Tensors that share a storage without being the same view are written as separate copies.
     ViewsSeparated {
         /// Number of such tensors.

@@ -3,12 +3,12 @@
 use crate::{Note, Observer};
 
 /// Notes of a conversion. Each is passed to the observer immediately, and all of them to the report.
-pub(crate) struct Notes<'o> {
+pub(crate) struct NoteCollector<'o> {
     observer: &'o dyn Observer,
     all: Vec<Note>,
 }
 
-impl<'o> Notes<'o> {
+impl<'o> NoteCollector<'o> {
     /// Creates an empty collection.
     pub(crate) fn new(observer: &'o dyn Observer) -> Self {
         Self { observer, all: Vec::new() }
@@ -26,7 +26,7 @@ impl<'o> Notes<'o> {
     }
 }
 
-impl Extend<Note> for Notes<'_> {
+impl Extend<Note> for NoteCollector<'_> {
     fn extend<N: IntoIterator<Item = Note>>(&mut self, notes: N) {
         notes.into_iter().for_each(|note| self.push(note));
     }

@@ -56,13 +56,13 @@ fn extension(path: &Path) -> Option<String> {
 
 /// Returns true if the extension of a path looks like that of a format which this crate does not write, such as `x.h5`. A
 /// number, as in `llama-3.1`, is not an extension.
-pub(crate) fn has_other_extension(path: &Path) -> bool {
+pub(crate) fn has_unknown_extension(path: &Path) -> bool {
     let is_format = |extension: String| extension.starts_with(|c: char| c.is_ascii_alphabetic());
     OutputKind::from_path(path).is_none() && extension(path).is_some_and(is_format)
 }
 
 /// Infers a format that only other programs write from the extension of a path.
-pub(crate) fn foreign(path: &Path) -> Option<ForeignKind> {
+pub(crate) fn foreign_kind(path: &Path) -> Option<ForeignKind> {
     match extension(path)?.as_str() {
         "gguf" => Some(ForeignKind::Gguf),
         "onnx" => Some(ForeignKind::Onnx),

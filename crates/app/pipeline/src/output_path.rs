@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use checkpoint_files::Sources;
-use output::{file_name, folder};
+use checkpoint_files::CheckpointSources;
+use output::{file_name, parent_folder};
 
 use crate::ConvertOptions;
 
 /// Stems and prefixes of stems that do not name a model; the name of the folder is used instead.
-const GENERIC: &[&str] = &["last", "best"];
+const GENERIC_STEMS: &[&str] = &["last", "best"];
 const GENERIC_STARTS: &[&str] = &["consolidated", "model", "pytorch_model"];
 /// Extensions of checkpoints. Other extensions, such as that of `llama-3.1`, belong to the name.
 const EXTENSIONS: &[&str] = &[
@@ -28,11 +28,11 @@ const EXTENSIONS: &[&str] = &[
 ];
 
 /// Returns the default output path of a conversion: next to the checkpoint, with its name.
-pub(crate) fn output_of(options: &ConvertOptions, sources: &Sources, is_folder: bool) -> PathBuf {
+pub(crate) fn default_output_path(options: &ConvertOptions, sources: &CheckpointSources, is_folder: bool) -> PathBuf {
     let extension = options.target.kind().extension();
     // A folder has no extension, and its name must differ from the input's.
     let ending = if is_folder { format!("-{extension}") } else { format!(".{extension}") };
-    match given_folder(options) {
+    match input_folder(options) {
         Some((given, name)) => {
             let name = name + &ending;
             // The paths `.` and `..` have no file name to replace: their output is inside the folder.
@@ -42,12 +42,12 @@ pub(crate) fn output_of(options: &ConvertOptions, sources: &Sources, is_folder: 
         None if sources.path.file_name().is_some_and(|name| name.to_str().is_none()) => {
             sources.path.with_extension(extension)
         }
-        None => sources.path.with_file_name(stem(&sources.path) + &ending),
+        None => sources.path.with_file_name(checkpoint_stem(&sources.path) + &ending),
     }
 }
 
 /// Returns the folder that is the only input, and its name.
-fn given_folder(options: &ConvertOptions) -> Option<(&Path, String)> {
+fn input_folder(options: &ConvertOptions) -> Option<(&Path, String)> {
     let [input] = options.inputs.as_slice() else { return None };
     let whole = if input.is_dir() { std::path::absolute(input).ok()? } else { return None };
     let whole = if input.file_name().is_some() { whole } else { whole.canonicalize().ok()? };
@@ -55,7 +55,7 @@ fn given_folder(options: &ConvertOptions) -> Option<(&Path, String)> {
 }
 
 /// Returns the file name without the extensions of checkpoints.
-fn stem(path: &Path) -> String {
+fn checkpoint_stem(path: &Path) -> String {
     let mut stem = file_name(path);
     while let Some((rest, extension)) = stem.rsplit_once('.') {
         if rest.is_empty() || !EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str()) {
@@ -68,20 +68,20 @@ fn stem(path: &Path) -> String {
 
 /// Returns the given name of the model. The default is the stem of the file, or the name of the folder if the stem does not
 /// name a model.
-pub(crate) fn model_name(options: &ConvertOptions, sources: &Sources) -> String {
+pub(crate) fn model_name(options: &ConvertOptions, sources: &CheckpointSources) -> String {
     if let Some(name) = options.target.format().model_name() {
         return name.to_owned();
     }
-    if let Some((_, name)) = given_folder(options) {
+    if let Some((_, name)) = input_folder(options) {
         return name;
     }
-    let stem = stem(&sources.path);
+    let stem = checkpoint_stem(&sources.path);
     let generic =
-        GENERIC.contains(&stem.as_str()) || GENERIC_STARTS.iter().any(|start| stem.starts_with(start));
-    let folder = std::path::absolute(folder(&sources.path)).ok();
-    let folder = folder.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    match folder {
-        Some(folder) if generic => folder,
+        GENERIC_STEMS.contains(&stem.as_str()) || GENERIC_STARTS.iter().any(|start| stem.starts_with(start));
+    let folder = std::path::absolute(parent_folder(&sources.path)).ok();
+    let folder = parent_folder.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    match parent_folder {
+        Some(folder) if generic => parent_folder,
         _ => stem,
     }
 }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn stems_keep_what_belongs_to_the_name() {
-        let stem = |path: &str| super::stem(Path::new(path));
+        let stem = |path: &str| super::checkpoint_stem(Path::new(path));
         assert_eq!(stem("a/consolidated.00.pth"), "consolidated.00");
         assert_eq!(stem("net.pth.tar"), "net");
         assert_eq!(stem("llama-3.1"), "llama-3.1");

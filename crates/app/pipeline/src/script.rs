@@ -1,7 +1,7 @@
 //! Conversion of a TorchScript archive that keeps its code.
 
 use torch_import::{Container, Format, Omissions, OmissionReason, Risk};
-use torchscript::{Errors, Module, ScriptOptions, Scripted, Uncallable};
+use torchscript::{OnInvalidInput, Module, ScriptOptions, WrapOutcome, Uncallable};
 
 use crate::back::carton::CartonOptions;
 use crate::back::has_torchscript;
@@ -69,11 +69,11 @@ pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container])
         _ if !has_torchscript(containers) => ScriptDecision::None,
         ([container], Some(carton)) if keeps_tensors(options, carton) => {
             match convert_script(container, &carton.script, carton.errors)? {
-                Scripted::Module(converted) => {
+                WrapOutcome::Module(converted) => {
                     check_operators(options.globals, container)?;
                     ScriptDecision::Module(Box::new(converted))
                 }
-                Scripted::Uncallable(why) => ScriptDecision::Dropped(Some(why)),
+                WrapOutcome::Uncallable(why) => ScriptDecision::Dropped(Some(why)),
             }
         }
         _ => ScriptDecision::Dropped(None),
@@ -88,7 +88,7 @@ pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container])
 }
 
 /// Converts an archive into the module of a carton.
-pub(crate) fn convert_script(container: &Container, options: &ScriptOptions, errors: Errors) -> Result<Scripted> {
+pub(crate) fn convert_script(container: &Container, options: &ScriptOptions, errors: OnInvalidInput) -> Result<WrapOutcome> {
     let at = Error::at(container.path());
     let records = match container.script_records() {
         Ok(records) => records,
@@ -132,9 +132,9 @@ fn keeps_tensors(options: &ConvertOptions, carton: &CartonOptions) -> bool {
 /// There are none if the container has no code that runs.
 pub fn default_scripts(container: &Container) -> impl Iterator<Item = Module> {
     let is_script = container.format() == Format::TorchScript;
-    let usual = [Errors::Return, Errors::Raise].into_iter().filter(move |_| is_script);
+    let usual = [OnInvalidInput::Return, OnInvalidInput::Raise].into_iter().filter(move |_| is_script);
     usual.filter_map(|errors| match convert_script(container, &ScriptOptions::default(), errors) {
-        Ok(Scripted::Module(converted)) => Some(converted),
+        Ok(WrapOutcome::Module(converted)) => Some(converted),
         _ => None,
     })
 }

@@ -159,7 +159,7 @@ fn cut_to_spans(tensors: &mut Tensors, notes: &mut Vec<Note>) {
         let start = if tensor.numel() == 0 { before } else { tensor.storage_offset() };
         let offset = start.saturating_sub(before);
         if let Some(part) = part.clone()
-            && let Ok(cut) = tensor.over(tensor.dtype(), offset, part)
+            && let Ok(cut) = tensor.with_storage(tensor.dtype(), offset, part)
         {
             *tensor = cut;
         }

@@ -7,8 +7,8 @@ use crate::back::safetensors::SafetensorsOptions;
 use crate::back::torch::TorchOptions;
 use crate::back::triton::TritonOptions;
 use crate::back::{OutputFormat, OutputJob, NonTensorParts, OutputPlan};
-use crate::output_kind::foreign;
-use crate::note_collector::Notes;
+use crate::output_kind::foreign_kind;
+use crate::note_collector::NoteCollector;
 use crate::{InvalidOption, OutputKind, OutputReport, Result};
 
 /// Output format of a conversion, with the options of this format.
@@ -93,7 +93,7 @@ impl Target {
     /// # Errors
     /// When the extension belongs to a format that this crate does not write.
     pub fn from_path(path: &Path) -> Result<Self, InvalidOption> {
-        if let Some(kind) = foreign(path) {
+        if let Some(kind) = foreign_kind(path) {
             return Err(InvalidOption::ForeignOutput { path: path.to_owned(), kind });
         }
         let assumed = || Self::Carton(CartonOptions { assumed: true, ..CartonOptions::default() });
@@ -133,7 +133,7 @@ impl Target {
         &'p self,
         job: &OutputJob<'p>,
         kept: NonTensorParts,
-        notes: &mut Notes<'_>,
+        notes: &mut NoteCollector<'_>,
     ) -> Result<OutputPlan<'p, OutputReport>> {
         Ok(match self {
             Self::Carton(options) => options.plan(job, kept, notes)?.map(OutputReport::Carton),

@@ -1,22 +1,22 @@
 //! Translation of a language model between the layouts of Meta and Hugging Face: tensor names and documents.
 
-use checkpoint_files::Sources;
-use decoder::{Document, Given, HUGGING_FACE, META, translate};
+use checkpoint_files::CheckpointSources;
+use decoder::{LayoutDocument, Overrides, HUGGING_FACE, META, translate};
 use tensor::Tensors;
 
-use crate::note_collector::Notes;
+use crate::note_collector::NoteCollector;
 use crate::{Error, Note, Result, model};
 
 /// Layout of a language model: tensor names and documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Names {
+pub enum TargetLayout {
     /// Layout of Hugging Face's `transformers`, with a `config.json`.
     HuggingFace,
     /// Layout of Meta's code, with a `params.json`.
     Meta,
 }
 
-impl Names {
+impl TargetLayout {
     /// Returns the documents of the other layout, which would contradict the new document.
     pub(crate) fn replaced_documents(self) -> &'static [&'static str] {
         match self {
@@ -27,33 +27,33 @@ impl Names {
 }
 
 /// Tensors of a model, and the document of its layout if the layout changed.
-pub(crate) struct Named {
+pub(crate) struct TranslatedTensors {
     pub(crate) tensors: Tensors,
-    pub(crate) document: Option<Document>,
+    pub(crate) document: Option<LayoutDocument>,
 }
 
 /// Translates the tensors into the layout, and generates its document if the model had another layout.
 ///
 /// # Errors
 /// When the tensors and their documents are not a model that the layout can represent.
-pub(crate) fn apply(
-    names: Names,
-    given: Given,
-    sources: &Sources,
+pub(crate) fn translate_layout(
+    names: TargetLayout,
+    given: Overrides,
+    sources: &CheckpointSources,
     tensors: Tensors,
-    notes: &mut Notes<'_>,
-) -> Result<Named> {
+    notes: &mut NoteCollector<'_>,
+) -> Result<TranslatedTensors> {
     let layout = match names {
-        Names::HuggingFace => &HUGGING_FACE,
-        Names::Meta => &META,
+        TargetLayout::HuggingFace => &HUGGING_FACE,
+        TargetLayout::Meta => &META,
     };
     let translated = translate(tensors, &model::decoder_options(given, false, sources)?, layout);
-    let translated = translated.map_err(|reason| error(reason, sources))?;
+    let translated = translated.map_err(|reason| translation_error(reason, sources))?;
     notes.extend(translated.notes.into_iter().map(Note::LayoutTranslation));
-    Ok(Named { tensors: translated.tensors, document: translated.document })
+    Ok(TranslatedTensors { tensors: translated.tensors, document: translated.document })
 }
 
-fn error(reason: decoder::Error, sources: &Sources) -> Error {
+fn translation_error(reason: decoder::Error, sources: &CheckpointSources) -> Error {
     if let Some(error) = model::lone_shard(&reason, sources) {
         return error;
     }

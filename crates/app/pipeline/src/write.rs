@@ -10,7 +10,7 @@ use torch_import::{Container, Omissions};
 use crate::back::commit::commit;
 use crate::back::{OutputJob, NonTensorParts, OutputPlan};
 use crate::cast::Casts;
-use crate::note_collector::Notes;
+use crate::note_collector::NoteCollector;
 use crate::{Conversion, ConvertReport, Observer, Result, Totals};
 
 /// Version of the fields of [`ConvertReport`].
@@ -41,7 +41,7 @@ pub(crate) fn write_output(
     conversion: &Conversion,
     selected: SelectedTensors<'_>,
     kept: NonTensorParts,
-    mut notes: Notes<'_>,
+    mut notes: NoteCollector<'_>,
     start: Instant,
     observer: &dyn Observer,
 ) -> Result<ConvertReport> {
@@ -51,7 +51,7 @@ pub(crate) fn write_output(
         sources,
         containers,
         shards: options.shards,
-        overrides: options.given,
+        overrides: options.overrides,
         target: output,
         is_folder: conversion.is_folder,
         if_exists: options.if_exists,

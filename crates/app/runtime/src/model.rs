@@ -5,7 +5,7 @@
 use byte_source::Observer;
 use carton_format::{DataType, Dimension, Shape};
 use decoder::interface::{DecoderCall, DecoderPort, InvalidCall, PortDim, PortSizes};
-use forward::{Model, Rows};
+use forward::{Model, LogitPositions};
 use tensor::{Dtype, Tensor};
 
 use crate::numbers::{read_f64, f32_tensor, read_i64};
@@ -75,7 +75,7 @@ impl DecoderRun<'_> {
             let (found, expected) = (tokens.shape().to_vec(), "[batch, seq]".to_owned());
             return Err(InputError::Shape { name: name.clone(), found, expected }.into());
         };
-        let rows = if call.last_only { Rows::Last } else { Rows::All };
+        let rows = if call.last_only { LogitPositions::Last } else { LogitPositions::All };
         let batch_len = usize::try_from(batch).unwrap_or(usize::MAX);
         let mut cache = match (input(DecoderPort::PastKey), input(DecoderPort::PastValue)) {
             (Some((_, key)), Some((_, value))) => self.model.cache_from_tensors(batch_len, key, value)?,
@@ -94,7 +94,7 @@ impl DecoderRun<'_> {
         for port in self.outputs.iter().filter(|port| is_wanted(port)) {
             let tensor = match (own(port), &present) {
                 (Some(DecoderPort::Logits), _) => {
-                    let seq = if rows == Rows::Last { 1 } else { seq };
+                    let seq = if rows == LogitPositions::Last { 1 } else { seq };
                     f32_tensor(vec![batch, seq, self.model.vocab() as u64], &logits)
                 }
                 (Some(DecoderPort::PresentKey), Some([keys, _])) => Some(keys.clone()),

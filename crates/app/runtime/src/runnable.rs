@@ -106,8 +106,8 @@ impl Runnable {
             torchscript::recognise(&container.records_besides_storages(), checkpoint.to_tensors());
         let (kind, defaults, tensors) = match recognised {
             Recognised::Decoder(found) => {
-                let torchscript::Model { decoder, assignment, tensors } = *found;
-                let options = forward::Options { threads };
+                let torchscript::RecognisedModel { decoder, assignment, tensors } = *found;
+                let options = forward::ForwardOptions { threads };
                 let made = forward::Model::new(&decoder, &tensors, &assignment, &options)?;
                 (RunnableKind::Decoder(Arc::new(made)), Some(model::default_ports(&decoder)), tensors)
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use byte_source::Observer;
-use forward::{Cache, Model, Rows};
+use forward::{Cache, Model, LogitPositions};
 
 use crate::{Error, RunnableKind, Result, Runnable};
 
@@ -46,6 +46,6 @@ impl Session {
     /// work.
     pub fn feed(&mut self, tokens: &[u32], observer: &dyn Observer) -> Result<Vec<f32>> {
         let tokens: Vec<i64> = tokens.iter().copied().map(i64::from).collect();
-        Ok(self.model.forward(&tokens, 1, &mut self.cache, Rows::Last, observer)?)
+        Ok(self.model.forward(&tokens, 1, &mut self.cache, LogitPositions::Last, observer)?)
     }
 }

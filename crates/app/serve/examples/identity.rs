@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kserve::{Datatype, InferRequest, ModelConfig, Output, Parameter, TensorConfig};
+use kserve::{Datatype, InferRequest, ModelConfig, OutputTensor, Parameter, TensorConfig};
 use serve::{CancelToken, Model, ModelError, ModelSource, ServeOptions, Server};
 
 struct Identity {
@@ -45,7 +45,7 @@ impl Model for Identity {
         }
     }
 
-    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<Output>, ModelError> {
+    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<OutputTensor>, ModelError> {
         let parameter = |name: &str| {
             request.parameters.iter().find(|(other, _)| other == name).map(|(_, parameter)| parameter)
         };
@@ -66,13 +66,13 @@ impl Model for Identity {
             let (_, name, _) = self.tensors.iter().find(|(name, _, _)| *name == input.name)?;
             // A server sends what a model returns, so only what was asked for.
             request.outputs.iter().find(|output| output.name == *name)?;
-            Some(Output {
+            Some(OutputTensor {
                 name: name.clone(),
                 datatype: input.datatype,
                 shape: input.shape.clone(),
                 parameters: Vec::new(),
                 data: input.data.clone(),
-                binary: input.binary,
+                is_binary: input.is_binary,
             })
         });
         Ok(outputs.collect())

@@ -54,8 +54,8 @@ impl DurationTotal {
         self.time = self.time.saturating_add(time);
     }
 
-    fn statistics(self) -> kserve::Duration {
-        kserve::Duration { count: self.count, ns: u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX) }
+    fn statistics(self) -> kserve::StatisticDuration {
+        kserve::StatisticDuration { count: self.count, ns: u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX) }
     }
 }
 

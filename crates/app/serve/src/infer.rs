@@ -8,13 +8,13 @@ use bytes::Bytes;
 use hyper::Response;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use kserve::{HEADER_LENGTH, InferRequest, InferResponse, ModelConfig, Output, RequestedOutput};
+use kserve::{HEADER_LENGTH, InferRequest, InferResponse, ModelConfig, OutputTensor, RequestedOutput};
 
 use crate::body::{Payload, Upload};
 use crate::encoding::ContentEncoding;
 use crate::reject::Reject;
 use crate::route::ModelTarget;
-use crate::served_model::{Served, Ticket};
+use crate::served_model::{ServedModel, Ticket};
 use crate::state::{RouteResult, ServerState, run_blocking};
 
 /// Largest number of bytes that the reactor thread parses or writes itself; larger bodies go to a blocking thread.
@@ -26,8 +26,8 @@ pub(crate) async fn infer(state: &Arc<ServerState>, parts: &Parts, upload: &mut 
     let mut ticket = served.ticket();
     let answer = run(state, parts, upload, &served, &ticket).await;
     match &answer {
-        Ok(_) => ticket.succeeds(),
-        Err(reject) => ticket.fails(reject.reason),
+        Ok(_) => ticket.record_success(),
+        Err(reject) => ticket.set_failure_reason(reject.reason),
     }
     answer
 }
@@ -36,7 +36,7 @@ async fn run(
     state: &Arc<ServerState>,
     parts: &Parts,
     upload: &mut Upload,
-    served: &Arc<Served>,
+    served: &Arc<ServedModel>,
     ticket: &Ticket,
 ) -> RouteResult {
     if state.is_draining() {
@@ -51,7 +51,7 @@ async fn run(
     let input = started.elapsed();
 
     // Inputs given as JSON have memory of their own; binary inputs are slices of the body.
-    let inputs = request.inputs.iter().filter(|input| !input.binary).map(|input| input.data.len());
+    let inputs = request.inputs.iter().filter(|input| !input.is_binary).map(|input| input.data.len());
     let mut charge = state.budget.charge();
     if !charge.grow(inputs.fold(0, usize::saturating_add)) {
         return Err(Reject::no_memory(&state.limits));
@@ -82,7 +82,7 @@ impl RequestContext {
         Self {
             id: request.id.clone(),
             outputs: request.outputs.clone(),
-            batch: first.filter(|_| config.batches()).unwrap_or(1),
+            batch: first.filter(|_| config.has_batch_dimension()).unwrap_or(1),
         }
     }
 }
@@ -95,12 +95,12 @@ fn parse(body: &Bytes, header_length: Option<&[u8]>, config: &ModelConfig) -> Re
 async fn write_response(
     state: &Arc<ServerState>,
     parts: &Parts,
-    served: &Arc<Served>,
+    served: &Arc<ServedModel>,
     asked: RequestContext,
-    outputs: Vec<Output>,
+    outputs: Vec<OutputTensor>,
 ) -> RouteResult {
     let outputs = order_outputs(&asked.outputs, outputs, &served.name)?;
-    let as_json = outputs.iter().filter(|output| !output.binary).map(|output| output.data.len());
+    let as_json = outputs.iter().filter(|output| !output.is_binary).map(|output| output.data.len());
     let as_json = as_json.fold(0, usize::saturating_add);
     if as_json > state.limits.json {
         let allowed = state.limits.json;
@@ -123,7 +123,7 @@ async fn write_response(
     let accepted = parts.headers.get_all(ACCEPT_ENCODING).iter();
     let encoding = ContentEncoding::negotiate(accepted.filter_map(|value| value.to_str().ok()));
     let limit = state.limits.json;
-    let printed = run_by_size(as_json, move || answered.print()).await?;
+    let printed = run_by_size(as_json, move || answered.to_body()).await?;
     let body = printed.map_err(|error| Reject::kserve(&error))?;
     let (header_length, content_type, total) = (body.header_length, body.content_type(), body.len());
     let text = if as_json == 0 { 0 } else { body.parts.first().map_or(0, Bytes::len) };
@@ -154,9 +154,9 @@ async fn write_response(
 }
 
 /// Orders the outputs as the request lists them, in the requested form, followed by the outputs that it implies.
-fn order_outputs(asked: &[RequestedOutput], outputs: Vec<Output>, model: &str) -> Result<Vec<Output>, Reject> {
+fn order_outputs(asked: &[RequestedOutput], outputs: Vec<OutputTensor>, model: &str) -> Result<Vec<OutputTensor>, Reject> {
     let names: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
-    let mut by_name: HashMap<String, Output> =
+    let mut by_name: HashMap<String, OutputTensor> =
         outputs.into_iter().map(|output| (output.name.clone(), output)).collect();
     let mut ordered = Vec::with_capacity(names.len());
     for wanted in asked {
@@ -164,7 +164,7 @@ fn order_outputs(asked: &[RequestedOutput], outputs: Vec<Output>, model: &str) -
             let (model, name) = (model.escape_debug(), wanted.name.escape_debug());
             return Err(Reject::internal(format!("model `{model}` did not return its output `{name}`")));
         };
-        ordered.push(Output { binary: wanted.binary, ..output });
+        ordered.push(OutputTensor { is_binary: wanted.is_binary, ..output });
     }
     ordered.extend(names.iter().filter_map(|name| by_name.remove(name)));
     Ok(ordered)

@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Write};
 use std::sync::Arc;
 
 use crate::counts::{Counts, DurationTotal};
-use crate::served_model::Served;
+use crate::served_model::ServedModel;
 
 /// Source of a metric's value.
 enum MetricValue {
@@ -58,15 +58,15 @@ const PENDING: &str = "nv_inference_pending_request_count";
 const FAILURES: &str = "nv_inference_request_failure";
 
 /// Prints the metrics of models in Prometheus' text format.
-pub(crate) fn metrics(models: &[Arc<Served>]) -> String {
-    let counted: Vec<(&Served, Counts)> = models.iter().map(|served| (&**served, served.counts())).collect();
+pub(crate) fn metrics(models: &[Arc<ServedModel>]) -> String {
+    let counted: Vec<(&ServedModel, Counts)> = models.iter().map(|served| (&**served, served.counts())).collect();
     let mut text = String::new();
     // Writing into a String cannot fail.
     let _ = print(&counted, &mut text);
     text
 }
 
-fn print(models: &[(&Served, Counts)], out: &mut String) -> fmt::Result {
+fn print(models: &[(&ServedModel, Counts)], out: &mut String) -> fmt::Result {
     for (name, help, value) in COUNTERS {
         describe(out, name, help, "counter")?;
         for (served, counts) in models {
@@ -79,7 +79,7 @@ fn print(models: &[(&Served, Counts)], out: &mut String) -> fmt::Result {
     let help = "Instantaneous number of pending requests awaiting execution per-model.";
     describe(out, PENDING, help, "gauge")?;
     for (served, _) in models {
-        sample(out, PENDING, &Labels(served), served.waiting())?;
+        sample(out, PENDING, &Labels(served), served.queue_length())?;
     }
     describe(out, FAILURES, "Number of failed inference requests, all batch sizes", "counter")?;
     for (served, counts) in models {
@@ -100,7 +100,7 @@ fn sample(out: &mut String, name: &str, labels: &dyn Display, value: impl Displa
 }
 
 /// Prometheus labels of a model: its name and version.
-struct Labels<'m>(&'m Served);
+struct Labels<'m>(&'m ServedModel);
 
 impl fmt::Display for Labels<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 
 use byte_source::Observer;
-use kserve::{InferRequest, ModelConfig, Output};
+use kserve::{InferRequest, ModelConfig, OutputTensor};
 use tokio::sync::oneshot;
 
 /// Model that can be served. The server calls [`infer`](Self::infer) from one dedicated thread for each model, one request
@@ -22,10 +22,10 @@ pub trait Model: Send + Sync + 'static {
     /// # Errors
     /// Returns an error if the model does not accept the inputs, if it fails, or if `cancel` reports that nobody waits any
     /// more.
-    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<Output>, ModelError>;
+    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<OutputTensor>, ModelError>;
 
     /// Returns the bytes of memory that `outputs` hold. Outputs mapped from a file hold none.
-    fn memory(&self, outputs: &[Output]) -> usize {
+    fn memory(&self, outputs: &[OutputTensor]) -> usize {
         outputs.iter().map(|output| output.data.len()).fold(0, usize::saturating_add)
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use kserve::{IndexEntry, State};
+use kserve::{IndexEntry, VersionState};
 use tokio::sync::Mutex;
 
 use crate::error::{Error, LoadError, Result};
@@ -13,7 +13,7 @@ use crate::folder::{RepositoryFolder, ModelVersion};
 use crate::model::Model;
 use crate::observer::{ServerEvent, ServerObserver};
 use crate::route::ModelTarget;
-use crate::served_model::Served;
+use crate::served_model::ServedModel;
 
 /// Function that loads a model from a file.
 pub type LoadModel = dyn Fn(&Path) -> Result<Arc<dyn Model>, LoadError> + Send + Sync;
@@ -56,7 +56,7 @@ struct RepositorySource {
 /// Versions of a model, ready or not.
 #[derive(Debug, Default)]
 struct ModelEntry {
-    ready: BTreeMap<u64, Arc<Served>>,
+    ready: BTreeMap<u64, Arc<ServedModel>>,
     /// Versions that do not answer, with the reason.
     unavailable: BTreeMap<u64, String>,
     is_loading: bool,
@@ -90,7 +90,7 @@ impl Registry {
                     if registry.read().contains_key(&name) {
                         return Err(Error::SameName { name });
                     }
-                    let served = Served::start(name, 1, model, queue).map_err(Error::System)?;
+                    let served = ServedModel::start(name, 1, model, queue).map_err(Error::System)?;
                     registry.insert(vec![served]);
                 }
             }
@@ -99,7 +99,7 @@ impl Registry {
                 let source = registry.source.insert(RepositorySource { folder, load });
                 let started =
                     found.iter().map(|found| source.start(found, queue)).collect::<Result<Vec<_>>>()?;
-                let mut by_name = BTreeMap::<String, Vec<Arc<Served>>>::new();
+                let mut by_name = BTreeMap::<String, Vec<Arc<ServedModel>>>::new();
                 for served in started {
                     by_name.entry(served.name.clone()).or_default().push(served);
                 }
@@ -130,7 +130,7 @@ impl Registry {
     }
 
     /// Serves `versions` of one model in place of its current versions.
-    fn insert(&self, versions: Vec<Arc<Served>>) {
+    fn insert(&self, versions: Vec<Arc<ServedModel>>) {
         let Some(name) = versions.first().map(|served| served.name.clone()) else { return };
         for served in &versions {
             self.observer.event(&ServerEvent::Loaded { name: &name, version: served.version });
@@ -140,7 +140,7 @@ impl Registry {
     }
 
     /// Finds the model version that a path names; the newest version if it names none.
-    pub(crate) fn find(&self, target: &ModelTarget) -> Result<Arc<Served>, kserve::Error> {
+    pub(crate) fn find(&self, target: &ModelTarget) -> Result<Arc<ServedModel>, kserve::Error> {
         let models = self.read();
         let ready = models.get(&target.name).map(|entry| &entry.ready).filter(|ready| !ready.is_empty());
         let ready = ready.ok_or_else(|| kserve::Error::UnknownModel { model: target.name.clone() })?;
@@ -161,7 +161,7 @@ impl Registry {
     }
 
     /// Returns all ready versions of all models.
-    pub(crate) fn ready_models(&self) -> Vec<Arc<Served>> {
+    pub(crate) fn ready_models(&self) -> Vec<Arc<ServedModel>> {
         self.read().values().flat_map(|entry| entry.ready.values().cloned()).collect()
     }
 
@@ -188,7 +188,7 @@ impl Registry {
                 index.push(IndexEntry { name: name.clone(), version: None, state: None, reason: None });
                 continue;
             };
-            let row = |version: u64, state: State, reason: Option<&str>| IndexEntry {
+            let row = |version: u64, state: VersionState, reason: Option<&str>| IndexEntry {
                 name: name.clone(),
                 version: Some(version.to_string()),
                 state: Some(state),
@@ -199,12 +199,12 @@ impl Registry {
                 files.chain(entry.ready.keys().copied()).chain(entry.unavailable.keys().copied()).collect();
             for version in versions {
                 if entry.ready.contains_key(&version) {
-                    index.push(row(version, State::Ready, None));
+                    index.push(row(version, VersionState::Ready, None));
                 } else if entry.is_loading && !only_ready {
-                    index.push(row(version, State::Loading, None));
+                    index.push(row(version, VersionState::Loading, None));
                 } else if !only_ready {
                     let reason = entry.unavailable.get(&version).map_or("not loaded", String::as_str);
-                    index.push(row(version, State::Unavailable, Some(reason)));
+                    index.push(row(version, VersionState::Unavailable, Some(reason)));
                 }
             }
         }
@@ -279,9 +279,9 @@ impl Registry {
 }
 
 impl RepositorySource {
-    fn start(&self, found: &ModelVersion, queue: usize) -> Result<Arc<Served>> {
+    fn start(&self, found: &ModelVersion, queue: usize) -> Result<Arc<ServedModel>> {
         let model = (self.load)(&found.path).map_err(Error::Load)?;
-        Served::start(found.name.clone(), found.version, model, queue).map_err(Error::System)
+        ServedModel::start(found.name.clone(), found.version, model, queue).map_err(Error::System)
     }
 }
 

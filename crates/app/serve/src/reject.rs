@@ -10,7 +10,7 @@ use crate::counts::FailureReason;
 use crate::encoding::InflateError;
 use crate::model::ModelError;
 use crate::options::ServeLimits;
-use crate::served_model::Failure;
+use crate::served_model::InferFailure;
 
 /// Error response to a request.
 #[derive(Clone, Debug)]
@@ -89,15 +89,15 @@ impl Reject {
         Self::new(status, error.to_string())
     }
 
-    pub(crate) fn failure(model: &str, failure: &Failure) -> Self {
+    pub(crate) fn failure(model: &str, failure: &InferFailure) -> Self {
         match failure {
-            Failure::Model(ModelError::Input(error)) => Self::bad_request(error.to_string()),
-            Failure::Model(ModelError::Cancelled) => {
+            InferFailure::Model(ModelError::Input(error)) => Self::bad_request(error.to_string()),
+            InferFailure::Model(ModelError::Cancelled) => {
                 let error = ModelError::Cancelled.to_string();
                 Self { reason: FailureReason::Cancelled, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, error) }
             }
-            Failure::Model(error) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-            Failure::Panic(message) => {
+            InferFailure::Model(error) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            InferFailure::Panic(message) => {
                 let error = format!("model `{}` panicked: {message}", model.escape_debug());
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
             }

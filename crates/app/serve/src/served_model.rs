@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use kserve::{InferRequest, ModelConfig, ModelStatistics, Output};
+use kserve::{InferRequest, ModelConfig, ModelStatistics, OutputTensor};
 use tokio::sync::oneshot;
 
 use crate::budget::Charge;
@@ -16,7 +16,7 @@ use crate::model::{CancelToken, Model, ModelError};
 use crate::panics;
 
 /// Version of a model that answers requests.
-pub(crate) struct Served {
+pub(crate) struct ServedModel {
     pub(crate) name: String,
     pub(crate) version: u64,
     pub(crate) config: Arc<ModelConfig>,
@@ -26,7 +26,7 @@ pub(crate) struct Served {
     counts: Mutex<Counts>,
 }
 
-impl std::fmt::Debug for Served {
+impl std::fmt::Debug for ServedModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Served")
             .field("name", &self.name)
@@ -48,7 +48,7 @@ struct Job {
 /// Result and timing of a request.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    pub(crate) outputs: Result<Vec<Output>, Failure>,
+    pub(crate) outputs: Result<Vec<OutputTensor>, InferFailure>,
     /// Time in the queue of the model.
     pub(crate) queue: Duration,
     /// Run time of the model.
@@ -57,13 +57,13 @@ pub(crate) struct Reply {
 
 /// Reason for which a model returned no outputs.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum InferFailure {
     Model(ModelError),
     /// Message of the panic.
     Panic(String),
 }
 
-impl Served {
+impl ServedModel {
     /// Starts the thread of a model.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Served {
         let waiting = Arc::new(AtomicUsize::new(0));
         let (runs, counter) = (model.clone(), waiting.clone());
         // The thread ends when the last sender is dropped and the queue is empty.
-        thread::Builder::new().name("model".to_owned()).spawn(move || work(&*runs, &received, &counter))?;
+        thread::Builder::new().name("model".to_owned()).spawn(move || run_jobs(&*runs, &received, &counter))?;
         let counts = Mutex::default();
         Ok(Arc::new(Self { name, version, config, model, jobs, waiting, counts }))
     }
@@ -105,12 +105,12 @@ impl Served {
     }
 
     /// Returns the bytes of memory that `outputs` hold.
-    pub(crate) fn memory(&self, outputs: &[Output]) -> usize {
+    pub(crate) fn memory(&self, outputs: &[OutputTensor]) -> usize {
         self.model.memory(outputs)
     }
 
     /// Returns the number of requests in the queue.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn queue_length(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
@@ -130,7 +130,7 @@ impl Served {
 }
 
 /// Runs queued jobs in order until all senders are dropped.
-fn work(model: &dyn Model, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
+fn run_jobs(model: &dyn Model, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
     for Job { request, charge, since, reply } in jobs {
         waiting.fetch_sub(1, Ordering::Relaxed);
         if reply.is_closed() {
@@ -139,8 +139,8 @@ fn work(model: &dyn Model, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
         let (queue, started) = (since.elapsed(), Instant::now());
         let run = AssertUnwindSafe(|| model.infer(&request, &CancelToken::when_closed(&reply)));
         let outputs = match catch_unwind(run) {
-            Ok(outputs) => outputs.map_err(Failure::Model),
-            Err(payload) => Err(Failure::Panic(panics::message(&*payload))),
+            Ok(outputs) => outputs.map_err(InferFailure::Model),
+            Err(payload) => Err(InferFailure::Panic(panics::message(&*payload))),
         };
         // The inputs are released before the client can see the response.
         drop(request);
@@ -153,14 +153,14 @@ fn work(model: &dyn Model, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
 /// Guard that counts a request: as a failure when dropped, unless [`succeeds`](Self::succeeds) was called.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    served: Arc<Served>,
+    served: Arc<ServedModel>,
     since: Instant,
     reason: Option<FailureReason>,
 }
 
 impl Ticket {
     /// Sets the reason of a failure; initially the request counts as cancelled, because the client may go away.
-    pub(crate) fn fails(&mut self, reason: FailureReason) {
+    pub(crate) fn set_failure_reason(&mut self, reason: FailureReason) {
         self.reason = Some(reason);
     }
 
@@ -170,7 +170,7 @@ impl Ticket {
     }
 
     /// Counts the request as a success.
-    pub(crate) fn succeeds(mut self) {
+    pub(crate) fn record_success(mut self) {
         self.reason = None;
         self.count(|counts| counts.count_success(self.since.elapsed()));
     }

@@ -27,9 +27,9 @@ pub use file::{Error, MappedFile};
 pub use freed_memory::{memory_freed, on_memory_freed, release_freed};
 pub use observer::{Action, Cancelled, Notice, Observer, ProgressUpdate, ProgressReporter};
 pub use prefetched::Prefetched;
-pub use read_error::{Damaged, NotRepresentable, ReadError};
+pub use read_error::{RecordDamaged, NotRepresentable, ReadError};
 pub use sha256::{Sha256Sink, hex, sha256};
-pub use source::{BufferSource, Region, Source, SourceReader, part, windows};
+pub use source::{BufferSource, Region, Source, SourceReader, slice_range, window_ranges};
 pub use stamp::{FileChange, FileChanged};
 pub use lazy_file::LazyFile;
 

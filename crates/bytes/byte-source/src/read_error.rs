@@ -21,7 +21,7 @@ pub enum ReadError {
     Changed(#[from] FileChanged),
     /// The bytes of a record do not match its checksum.
     #[error(transparent)]
-    Damaged(#[from] Damaged),
+    Damaged(#[from] RecordDamaged),
     /// The requested dtype has no value for a number.
     #[error(transparent)]
     NotRepresentable(#[from] NotRepresentable),
@@ -48,8 +48,8 @@ impl ReadError {
     #[must_use]
     pub fn with_tensor(self, name: &str) -> Self {
         match self {
-            Self::Damaged(damaged @ Damaged { tensor: None, .. }) => {
-                Self::Damaged(Damaged { tensor: Some(name.to_owned()), ..damaged })
+            Self::Damaged(damaged @ RecordDamaged { tensor: None, .. }) => {
+                Self::Damaged(RecordDamaged { tensor: Some(name.to_owned()), ..damaged })
             }
             error => error,
         }
@@ -80,7 +80,7 @@ impl From<ReadError> for io::Error {
 
 /// Error of a record whose bytes do not match the CRC-32 in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damaged {
+pub struct RecordDamaged {
     pub file: PathBuf,
     /// Name of the record in the file.
     pub record: String,
@@ -92,9 +92,9 @@ pub struct Damaged {
     pub tensor: Option<String>,
 }
 
-impl std::error::Error for Damaged {}
+impl std::error::Error for RecordDamaged {}
 
-impl fmt::Display for Damaged {
+impl fmt::Display for RecordDamaged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { record, expected, found, tensor, .. } = self;
         if let Some(tensor) = tensor {
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn an_error_passes_through_the_standard_library() {
-        let damaged = Damaged {
+        let damaged = RecordDamaged {
             file: PathBuf::from("/a/b.pth"),
             record: "b/data/0".to_owned(),
             expected: 1,
@@ -146,7 +146,7 @@ mod tests {
         let ReadError::Damaged(back) = ReadError::from(through).with_tensor("other") else {
             panic!("it was damage")
         };
-        assert_eq!(back, Damaged { tensor: Some("w".to_owned()), ..damaged });
+        assert_eq!(back, RecordDamaged { tensor: Some("w".to_owned()), ..damaged });
         assert!(matches!(ReadError::from(io::Error::other("disk")), ReadError::Io(_)));
         let stopped = io::Error::from(ReadError::from(Cancelled));
         assert_ne!(stopped.kind(), io::ErrorKind::Interrupted);

@@ -71,7 +71,7 @@ pub trait Source: Debug + Send + Sync {
                 if range.start < range.end
                     && let Some(part) = parts.get_mut(*number)
                 {
-                    *part = joined.slice(at(range.start)..at(range.end));
+                    *slice_range = joined.slice(at(range.start)..at(range.end));
                 }
             }
             rest = later;
@@ -146,7 +146,7 @@ impl Source for BufferSource {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
         let range = offset..offset.saturating_add(buffer.len() as u64);
-        buffer.copy_from_slice(part(&self.bytes, &range).ok_or(io::ErrorKind::UnexpectedEof)?);
+        buffer.copy_from_slice(slice_range(&self.bytes, &range).ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
@@ -214,13 +214,13 @@ impl Source for Region {
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
-        let of = |range: &Range<u64>| self.slice(range.clone()).map(|part| part.range());
+        let of = |range: &Range<u64>| self.slice(range.clone()).map(|part| slice_range.range());
         let ranges: Option<Vec<Range<u64>>> = ranges.iter().map(of).collect();
         self.source.read_ranges(&ranges.ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 
     fn in_memory(&self) -> Option<&[u8]> {
-        part(self.source.in_memory()?, &self.range)
+        slice_range(self.source.in_memory()?, &self.range)
     }
 
     fn check_unchanged(&self) -> Result<(), ReadError> {
@@ -256,7 +256,7 @@ impl Blob for Arc<MappedFile> {
 
 /// Sends the bytes of a range to `sink`, window by window.
 fn send_windows(source: &dyn Source, range: Range<u64>, sink: &mut dyn Sink) -> Result<(), ReadError> {
-    windows(range).try_for_each(|window| sink.write(Window::read(source, window)?))
+    window_ranges(range).try_for_each(|window| sink.write(Window::read(source, window)?))
 }
 
 /// Sequential reader of a byte range of a source, which does not touch a map.
@@ -285,12 +285,12 @@ impl io::Read for SourceReader<'_> {
 }
 
 /// Returns the bytes of a range; `None` if the range is not inside.
-pub fn part<'b>(bytes: &'b [u8], range: &Range<u64>) -> Option<&'b [u8]> {
+pub fn slice_range<'b>(bytes: &'b [u8], range: &Range<u64>) -> Option<&'b [u8]> {
     bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
 }
 
 /// Splits a range into consecutive parts of [`WINDOW`] bytes; the last part may be shorter.
-pub fn windows(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+pub fn window_ranges(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut start = range.start;
     std::iter::from_fn(move || {
         let end = start.saturating_add(WINDOW as u64).min(range.end);
@@ -316,10 +316,10 @@ mod tests {
         let part = region.slice(500..600).expect("inside");
         assert_eq!((part.range(), part.in_memory()), (1500..1600, Some(&all[1500..1600])));
         let mut buffer = [0; 50];
-        part.read_at(&mut buffer, 50).expect("inside");
+        slice_range.read_at(&mut buffer, 50).expect("inside");
         assert_eq!(buffer, all[1550..1600]);
-        part.read_at(&mut buffer, 51).expect_err("past the end of the region");
-        part.read_at(&mut buffer, u64::MAX).expect_err("far past the end");
+        slice_range.read_at(&mut buffer, 51).expect_err("past the end of the region");
+        slice_range.read_at(&mut buffer, u64::MAX).expect_err("far past the end");
         let mut sent: Vec<u8> = Vec::new();
         region.write_to(&mut sent).expect("memory can be read");
         assert_eq!(sent, all[1000..900_000]);
@@ -333,12 +333,12 @@ mod tests {
     #[test]
     fn a_range_is_cut_into_windows() {
         const LEN: u64 = WINDOW as u64;
-        assert_eq!(windows(3..3).count(), 0);
-        assert!(windows(5..LEN).eq(std::iter::once(5..LEN)));
+        assert_eq!(window_ranges(3..3).count(), 0);
+        assert!(window_ranges(5..LEN).eq(std::iter::once(5..LEN)));
         assert_eq!(
-            windows(5..5 + 2 * LEN + 1).collect::<Vec<_>>(),
+            window_ranges(5..5 + 2 * LEN + 1).collect::<Vec<_>>(),
             [5..5 + LEN, 5 + LEN..5 + 2 * LEN, 5 + 2 * LEN..6 + 2 * LEN]
         );
-        assert_eq!(windows(Range { start: 2, end: 1 }).count(), 0);
+        assert_eq!(window_ranges(Range { start: 2, end: 1 }).count(), 0);
     }
 }

@@ -11,18 +11,18 @@ use std::io;
 use std::path::Path;
 
 /// Prefix of the names of temporary files and folders.
-pub(crate) const PREFIX: &str = ".torch2carton-";
+pub(crate) const TEMPORARY_PREFIX: &str = ".torch2carton-";
 
 /// Creates a temporary file or folder and locks it, so that no other run removes it as abandoned. `open` returns the
 /// file or folder to lock.
-pub(crate) fn make_held<T>(
+pub(crate) fn create_locked<T>(
     create: impl Fn() -> io::Result<T>,
     open: impl Fn(&T) -> io::Result<File>,
 ) -> io::Result<(T, File)> {
     loop {
         let temporary = create()?;
         let file = open(&temporary)?;
-        if hold(&file) {
+        if lock_created(&file) {
             return Ok((temporary, file));
         }
     }
@@ -39,14 +39,14 @@ mod linux {
     use rustix::fs::{FlockOperation, flock};
     use rustix::io::Errno;
 
-    use super::{File, PREFIX, Path};
+    use super::{File, TEMPORARY_PREFIX, Path};
 
     /// Magic numbers of local filesystems: ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, overlayfs, ZFS, bcachefs.
-    const LOCAL: &[u64] =
+    const LOCAL_FILESYSTEMS: &[u64] =
         &[0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0x794c_7630, 0x2fc1_2fc1, 0xca45_1a4e];
 
     /// Locks a file that was just created. Returns false if another run locked or removed it first.
-    pub(crate) fn hold(file: &File) -> bool {
+    pub(crate) fn lock_created(file: &File) -> bool {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => file.metadata().is_ok_and(|metadata| metadata.nlink() > 0),
             Err(Errno::WOULDBLOCK) => false,
@@ -66,11 +66,11 @@ mod linux {
         *searched = Some(folder.to_owned());
         drop(searched);
         let Ok(filesystem) = rustix::fs::statfs(folder) else { return };
-        if !LOCAL.iter().any(|local| i128::from(*local) == i128::from(filesystem.f_type)) {
+        if !LOCAL_FILESYSTEMS.iter().any(|local| i128::from(*local) == i128::from(filesystem.f_type)) {
             return;
         }
         let Ok(items) = folder.read_dir() else { return };
-        let temporary = |name: &OsStr| name.as_bytes().starts_with(PREFIX.as_bytes());
+        let temporary = |name: &OsStr| name.as_bytes().starts_with(TEMPORARY_PREFIX.as_bytes());
         for item in items.flatten().filter(|item| temporary(&item.file_name())) {
             remove_if_abandoned(&item.path());
         }
@@ -97,7 +97,7 @@ mod linux {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{hold, remove_abandoned};
+pub(crate) use linux::{lock_created, remove_abandoned};
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn hold(_: &File) -> bool {

@@ -56,7 +56,7 @@ pub enum Error {
     },
     /// An output exists without a mark that this program wrote it.
     #[error("cannot replace {}: it was not written by torch2carton, or was changed or copied since", path.display())]
-    NotOurs {
+    NotOwnOutput {
         path: PathBuf,
     },
     /// No file or folder can be created in a folder.
@@ -129,7 +129,7 @@ pub enum Error {
         reason: io::Error,
     },
     /// A server answered with another status than expected.
-    #[error("{url}: HTTP status {}", described(*status))]
+    #[error("{url}: HTTP status {}", describe_status(*status))]
     Status {
         url: String,
         status: u16,
@@ -211,7 +211,7 @@ impl Error {
             | Self::IsFolder { .. }
             | Self::NotAFile { .. }
             | Self::Exists { .. }
-            | Self::NotOurs { .. }
+            | Self::NotOwnOutput { .. }
             | Self::CreateIn { .. }
             | Self::NoSpace { .. }
             | Self::Status { .. }
@@ -233,7 +233,7 @@ impl Error {
 
 /// Formats a status code with its name, such as `404 Not Found`.
 #[cfg(feature = "download")]
-fn described(status: u16) -> String {
+fn describe_status(status: u16) -> String {
     use ureq::http::StatusCode;
     StatusCode::from_u16(status).map_or_else(|_| status.to_string(), |status| status.to_string())
 }

@@ -43,7 +43,7 @@ pub use error::{Error, Result};
 #[cfg(feature = "download")]
 pub use https::{DownloadOptions, download};
 pub use local::{IfExists, Output, Scratch, check_target, free_space, require_free_space, sync_folder};
-pub use location::{file_name, folder, refuse_remote};
-pub use mark::is_ours;
+pub use location::{file_name, parent_folder, refuse_remote};
+pub use mark::is_own_output;
 pub use remote::{Remote, Scheme};
-pub use unfinished::{Halt, remove_unfinished};
+pub use unfinished::{OutputHalt, remove_unfinished};

@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile, TempDir};
 
-use crate::abandoned::{PREFIX, make_held, remove_abandoned};
-use crate::mark::{is_ours, mark};
-use crate::unfinished::Unfinished;
-use crate::{Error, Result, folder};
+use crate::abandoned::{TEMPORARY_PREFIX, create_locked, remove_abandoned};
+use crate::mark::{is_own_output, mark_own_output};
+use crate::unfinished::RegisteredPath;
+use crate::{Error, Result, parent_folder};
 
 /// Policy for a file that already exists at the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfExists {
     /// Replace the file only if this program wrote it and no other program changed it since; otherwise fail.
     #[default]
-    ReplaceOurs,
+    ReplaceOwn,
     /// Replace whatever exists at the target.
     Replace,
     /// Keep the existing file and fail.
@@ -33,7 +33,7 @@ pub enum IfExists {
 /// [`Error::NotOurs`].
 pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Result<()> {
     let path = || target.to_owned();
-    let parent = folder(target);
+    let parent = parent_folder(target);
     if !parent.is_dir() {
         return Err(Error::NoFolder { path: path(), folder: parent.to_owned() });
     }
@@ -51,8 +51,8 @@ pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Res
     }
     match if_exists {
         IfExists::Fail => Err(Error::Exists { path: path() }),
-        IfExists::ReplaceOurs if !is_ours(target) => Err(Error::NotOurs { path: path() }),
-        IfExists::ReplaceOurs | IfExists::Replace => Ok(()),
+        IfExists::ReplaceOwn if !is_own_output(target) => Err(Error::NotOwnOutput { path: path() }),
+        IfExists::ReplaceOwn | IfExists::Replace => Ok(()),
     }
 }
 
@@ -66,12 +66,12 @@ pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Res
 pub struct Output {
     // Fields drop in this order, so the file is removed while its path is still registered.
     file: NamedTempFile,
-    unfinished: Unfinished,
+    unfinished: RegisteredPath,
     target: PathBuf,
     /// Bytes written so far.
     written: u64,
     /// Bytes whose writeback was already started.
-    started: u64,
+    writeback_started: u64,
 }
 
 impl Output {
@@ -81,16 +81,16 @@ impl Output {
     /// [`Error::NoSpace`], or [`Error::CreateIn`] when the folder cannot be written.
     pub fn create(target: impl Into<PathBuf>, needed: u64) -> Result<Self> {
         let target = target.into();
-        let parent = folder(&target);
+        let parent = parent_folder(&target);
         remove_abandoned(parent);
         require_free_space(needed, parent)?;
-        let make = || with_umask(Builder::new().prefix(PREFIX).suffix(".partial")).tempfile_in(parent);
-        let create = || make_held(make, |file| file.as_file().try_clone());
-        let ((file, held), unfinished) = Unfinished::register(create, |(file, _)| file.path())
+        let make = || with_umask(Builder::new().prefix(TEMPORARY_PREFIX).suffix(".partial")).tempfile_in(parent);
+        let create = || create_locked(make, |file| file.as_file().try_clone());
+        let ((file, held), unfinished) = RegisteredPath::register(create, |(file, _)| file.path())
             .map_err(|error| cannot_create(parent, &error))?;
         // The lock belongs to the open file description, which `file` shares.
         drop(held);
-        Ok(Self { file, unfinished, target, written: 0, started: 0 })
+        Ok(Self { file, unfinished, target, written: 0, writeback_started: 0 })
     }
 
     /// Syncs the file, renames it to the target and syncs the folder.
@@ -99,11 +99,11 @@ impl Output {
     /// [`Error::Write`] when the file cannot be synced or renamed, [`Error::Exists`] or [`Error::NotOurs`] when the
     /// target exists by now and `if_exists` does not allow to replace it.
     pub fn commit(self, if_exists: IfExists) -> Result<()> {
-        mark(self.file.as_file());
+        mark_own_output(self.file.as_file());
         let synced = self.file.as_file().sync_all();
         synced.map_err(|reason| Error::Write { path: self.target.clone(), reason })?;
-        let parent = folder(&self.target).to_owned();
-        self.put(if_exists)?;
+        let parent = parent_folder(&self.target).to_owned();
+        self.rename_to_target(if_exists)?;
         // Makes the rename durable. Best effort: some filesystems cannot sync folders.
         if let Ok(parent) = File::open(parent) {
             let _ = parent.sync_all();
@@ -117,27 +117,27 @@ impl Output {
     /// # Errors
     /// The errors of [`commit`](Self::commit).
     pub fn commit_unsynced(self, if_exists: IfExists) -> Result<()> {
-        mark(self.file.as_file());
-        self.put(if_exists)
+        mark_own_output(self.file.as_file());
+        self.rename_to_target(if_exists)
     }
 
     /// Renames the temporary file to the target, as `if_exists` allows.
-    fn put(self, if_exists: IfExists) -> Result<()> {
+    fn rename_to_target(self, if_exists: IfExists) -> Result<()> {
         let Self { file, unfinished, target, .. } = self;
         let renamed = match if_exists {
             IfExists::Replace => file.persist(&target),
             IfExists::Fail => file.persist_noclobber(&target),
             // The existing file may have appeared after `check_target`, so it is checked again.
-            IfExists::ReplaceOurs => file.persist_noclobber(&target).or_else(|refused| {
+            IfExists::ReplaceOwn => file.persist_noclobber(&target).or_else(|refused| {
                 let is_missing =
                     || target.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
                 // Some filesystems have no rename that refuses to replace.
-                if is_ours(&target) || is_missing() { refused.file.persist(&target) } else { Err(refused) }
+                if is_own_output(&target) || is_missing() { refused.file.persist(&target) } else { Err(refused) }
             }),
         };
         renamed.map_err(|error| match (error.error.kind(), if_exists) {
             (io::ErrorKind::AlreadyExists, IfExists::Fail) => Error::Exists { path: target },
-            (io::ErrorKind::AlreadyExists, _) => Error::NotOurs { path: target },
+            (io::ErrorKind::AlreadyExists, _) => Error::NotOwnOutput { path: target },
             _ => Error::Write { path: target, reason: error.error },
         })?;
         drop(unfinished);
@@ -149,13 +149,13 @@ impl Output {
 impl io::Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         /// Bytes after which the writeback of new bytes is started.
-        const AHEAD: u64 = 32 << 20;
+        const WRITEBACK_CHUNK: u64 = 32 << 20;
         let count = self.file.as_file_mut().write(bytes)?;
         self.written = self.written.saturating_add(count as u64);
-        let waiting = self.written.saturating_sub(self.started);
-        if waiting >= AHEAD {
-            start_writing(self.file.as_file(), self.started, waiting);
-            self.started = self.written;
+        let waiting = self.written.saturating_sub(self.writeback_started);
+        if waiting >= WRITEBACK_CHUNK {
+            start_writing(self.file.as_file(), self.writeback_started, waiting);
+            self.writeback_started = self.written;
         }
         Ok(count)
     }
@@ -170,7 +170,7 @@ impl io::Write for Output {
 pub struct Scratch {
     // Fields drop in this order, so the folder is removed while it is still registered and locked.
     folder: TempDir,
-    _unfinished: Unfinished,
+    _unfinished: RegisteredPath,
     _held: File,
 }
 
@@ -181,11 +181,11 @@ impl Scratch {
     /// [`Error::CreateIn`] when `parent` cannot be written.
     pub fn create(parent: &Path) -> Result<Self> {
         remove_abandoned(parent);
-        let make = || Builder::new().prefix(PREFIX).tempdir_in(parent);
-        let create = || make_held(make, |folder| File::open(folder.path()));
-        let ((folder, held), unfinished) = Unfinished::register(create, |(folder, _)| folder.path())
+        let make = || Builder::new().prefix(TEMPORARY_PREFIX).tempdir_in(parent);
+        let create = || create_locked(make, |folder| File::open(parent_folder.path()));
+        let ((folder, held), unfinished) = RegisteredPath::register(create, |(folder, _)| parent_folder.path())
             .map_err(|error| cannot_create(parent, &error))?;
-        Ok(Self { folder, _unfinished: unfinished, _held: held })
+        Ok(Self { parent_folder, _unfinished: unfinished, _held: held })
     }
 
     /// Returns the path of the folder.
@@ -200,7 +200,7 @@ impl Scratch {
 /// # Errors
 /// [`Error::Sync`] when the folder cannot be opened or synced.
 pub fn sync_folder(folder: &Path) -> Result<()> {
-    sync(folder).map_err(|reason| Error::Sync { folder: folder.to_owned(), reason })
+    sync_filesystem(parent_folder).map_err(|reason| Error::Sync { folder: parent_folder.to_owned(), reason })
 }
 
 /// Checks that at least `needed` bytes are free in `folder`.
@@ -208,9 +208,9 @@ pub fn sync_folder(folder: &Path) -> Result<()> {
 /// # Errors
 /// [`Error::NoSpace`] when fewer bytes are free, [`Error::FreeSpace`] when the system does not report the free space.
 pub fn require_free_space(needed: u64, folder: &Path) -> Result<()> {
-    let free = free_space(folder)?;
+    let free = free_space(parent_folder)?;
     if needed > free {
-        return Err(Error::NoSpace { needed, free, folder: folder.to_owned() });
+        return Err(Error::NoSpace { needed, free, folder: parent_folder.to_owned() });
     }
     Ok(())
 }
@@ -221,16 +221,16 @@ pub fn require_free_space(needed: u64, folder: &Path) -> Result<()> {
 /// # Errors
 /// [`Error::FreeSpace`] when the system does not report the free space.
 pub fn free_space(folder: &Path) -> Result<u64> {
-    available(folder).map_err(|reason| Error::FreeSpace { folder: folder.to_owned(), reason })
+    available_bytes(parent_folder).map_err(|reason| Error::FreeSpace { folder: parent_folder.to_owned(), reason })
 }
 
 fn cannot_create(folder: &Path, error: &io::Error) -> Error {
-    Error::CreateIn { folder: folder.to_owned(), kind: error.kind() }
+    Error::CreateIn { folder: parent_folder.to_owned(), kind: error.kind() }
 }
 
 #[cfg(target_os = "linux")]
-fn sync(folder: &Path) -> io::Result<()> {
-    Ok(rustix::fs::syncfs(File::open(folder)?)?)
+fn sync_filesystem(folder: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(parent_folder)?)?)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -263,8 +263,8 @@ fn with_umask<'b, 'p, 's>(builder: &'b mut Builder<'p, 's>) -> &'b mut Builder<'
 }
 
 #[cfg(unix)]
-fn available(folder: &Path) -> io::Result<u64> {
-    let stat = rustix::fs::statvfs(folder)?;
+fn available_bytes(folder: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(parent_folder)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
@@ -284,7 +284,7 @@ mod tests {
     }
 
     fn names(folder: &Path) -> Vec<String> {
-        let entries = folder.read_dir().expect("it exists").flatten();
+        let entries = parent_folder.read_dir().expect("it exists").flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
@@ -302,7 +302,7 @@ mod tests {
     fn a_committed_output_replaces_only_where_that_is_allowed() {
         let scratch = scratch();
         let target = scratch.path().join("x");
-        let all = [IfExists::Fail, IfExists::Replace, IfExists::ReplaceOurs];
+        let all = [IfExists::Fail, IfExists::Replace, IfExists::ReplaceOwn];
         for (bytes, if_exists) in [b"one", b"two", b"six"].into_iter().zip(all) {
             let mut output = Output::create(&target, 3).expect("there is room");
             output.write_all(bytes).expect("it can be written");
@@ -318,11 +318,11 @@ mod tests {
     fn what_came_after_the_check_is_not_replaced() {
         let scratch = scratch();
         let target = scratch.path().join("x");
-        check_target(&target, &[], IfExists::ReplaceOurs).expect("nothing is there");
+        check_target(&target, &[], IfExists::ReplaceOwn).expect("nothing is there");
         let output = Output::create(&target, 0).expect("there is room");
         std::fs::write(&target, b"theirs").expect("a temporary folder");
-        let error = output.commit(IfExists::ReplaceOurs);
-        assert!(matches!(error, Err(Error::NotOurs { .. })), "{error:?}");
+        let error = output.commit(IfExists::ReplaceOwn);
+        assert!(matches!(error, Err(Error::NotOwnOutput { .. })), "{error:?}");
         assert_eq!(std::fs::read(&target).expect("it stays"), b"theirs");
         assert_eq!(names(scratch.path()), ["x"]);
     }
@@ -340,7 +340,7 @@ mod tests {
             }
             std::os::unix::fs::symlink("x", &link).expect("a temporary folder");
             let check = |if_exists| check_target(&link, &[], if_exists);
-            assert!(matches!(check(IfExists::ReplaceOurs), Err(Error::NotOurs { .. })));
+            assert!(matches!(check(IfExists::ReplaceOwn), Err(Error::NotOwnOutput { .. })));
             assert!(matches!(check(IfExists::Fail), Err(Error::Exists { .. })));
             assert!(check(IfExists::Replace).is_ok());
         }
@@ -353,7 +353,7 @@ mod tests {
         std::fs::write(&file, b"x").expect("a temporary folder");
         let check = |path: &Path, inputs: &[&Path], if_exists| check_target(path, inputs, if_exists);
         assert!(check(&file, &[], IfExists::Replace).is_ok());
-        assert!(matches!(check(&file, &[], IfExists::ReplaceOurs), Err(Error::NotOurs { .. })));
+        assert!(matches!(check(&file, &[], IfExists::ReplaceOwn), Err(Error::NotOwnOutput { .. })));
         assert!(matches!(check(&file, &[], IfExists::Fail), Err(Error::Exists { .. })));
         assert!(matches!(check(&file, &[&link], IfExists::Replace), Err(Error::SameFile { .. })));
         assert!(matches!(check(scratch.path(), &[], IfExists::Replace), Err(Error::IsFolder { .. })));

@@ -17,7 +17,7 @@ pub fn refuse_remote(path: &Path) -> Result<()> {
 
 /// Returns the parent folder of a path, as typed; `.` for a bare name. Symbolic links are not resolved: the files next
 /// to a link in a model hub's cache are links too, and their targets have other names.
-pub fn folder(path: &Path) -> &Path {
+pub fn parent_folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
@@ -42,8 +42,8 @@ mod tests {
 
     #[test]
     fn a_bare_name_is_in_the_current_folder() {
-        assert_eq!(folder(Path::new("c.pth")), Path::new("."));
-        assert_eq!(folder(Path::new("a/c.pth")), Path::new("a"));
+        assert_eq!(parent_folder(Path::new("c.pth")), Path::new("."));
+        assert_eq!(parent_folder(Path::new("a/c.pth")), Path::new("a"));
         assert_eq!(file_name(Path::new("a/c.pth")), "c.pth");
         assert_eq!(file_name(Path::new("..")), "..");
     }

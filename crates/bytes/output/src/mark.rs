@@ -16,24 +16,24 @@ use std::time::UNIX_EPOCH;
 use byte_source::PRODUCER;
 
 /// Writes the mark of this program to `file`, whose contents are complete.
-pub(crate) fn mark(file: &File) {
+pub(crate) fn mark_own_output(file: &File) {
     // Best effort: without extended attributes, only a zip comment marks the file, and other formats need
     // `IfExists::Replace`.
-    if let Some(value) = file.metadata().ok().as_ref().and_then(value) {
+    if let Some(value) = file.metadata().ok().as_ref().and_then(attribute_value) {
         let _ = attribute::write(file, value.as_bytes());
     }
 }
 
 /// Returns true if this program wrote the file at `path` and no other program changed it since. Always false for a
 /// symbolic link, because this program creates none.
-pub fn is_ours(path: &Path) -> bool {
-    let Ok(mut file) = open(path) else { return false };
+pub fn is_own_output(path: &Path) -> bool {
+    let Ok(mut file) = open_nofollow(path) else { return false };
     let Some(metadata) = file.metadata().ok().filter(Metadata::is_file) else { return false };
     has_attribute(&file, &metadata) || has_comment(&mut file).unwrap_or(false)
 }
 
 fn has_attribute(file: &File, metadata: &Metadata) -> bool {
-    let Some(value) = value(metadata) else { return false };
+    let Some(value) = attribute_value(metadata) else { return false };
     // One byte more than expected, so that a longer attribute value does not compare equal.
     let mut found = vec![0; value.len().saturating_add(1)];
     let len = attribute::read(file, &mut found).unwrap_or(0);
@@ -57,14 +57,14 @@ fn has_comment(file: &mut File) -> io::Result<bool> {
 }
 
 /// Formats the attribute value: the file length in bytes and the modification time in nanoseconds since 1970.
-fn value(metadata: &Metadata) -> Option<String> {
+fn attribute_value(metadata: &Metadata) -> Option<String> {
     let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
     Some(format!("{} {}", metadata.len(), modified.as_nanos()))
 }
 
 /// Opens the file at `path` without following a symbolic link or blocking on a pipe.
 #[cfg(unix)]
-fn open(path: &Path) -> io::Result<File> {
+fn open_nofollow(path: &Path) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
@@ -128,7 +128,7 @@ mod tests {
         let path = folder.path().join("x");
         let is_ours = |bytes: &[u8]| {
             std::fs::write(&path, bytes).expect("a temporary folder");
-            is_ours(&path)
+            is_own_output(&path)
         };
         assert!(is_ours(&end("torch2carton")));
         let mut trailing = end("torch2carton");
@@ -150,39 +150,39 @@ mod tests {
         let path = folder.path().join("x");
         let mut file = File::create(&path).expect("a temporary folder");
         file.write_all(b"abc").expect("a temporary folder");
-        assert!(!is_ours(&path));
+        assert!(!is_own_output(&path));
         if attribute::write(&file, b"3 1").is_err() {
             // The filesystem has no extended attributes, such as tmpfs before Linux 6.6.
             return;
         }
-        assert!(!is_ours(&path), "another time");
-        mark(&file);
-        assert!(is_ours(&path));
+        assert!(!is_own_output(&path), "another time");
+        mark_own_output(&file);
+        assert!(is_own_output(&path));
         let renamed = folder.path().join("y");
         std::fs::rename(&path, &renamed).expect("there");
-        assert!(is_ours(&renamed));
+        assert!(is_own_output(&renamed));
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("y", &link).expect("a temporary folder");
-        assert!(!is_ours(&link));
+        assert!(!is_own_output(&link));
         let modified = file.metadata().and_then(|it| it.modified()).expect("there");
         file.write_all(b"d").expect("a temporary folder");
         file.set_modified(modified).expect("it is ours");
-        assert!(!is_ours(&renamed), "another length");
+        assert!(!is_own_output(&renamed), "another length");
         file.set_len(3).expect("it is ours");
         file.set_modified(modified).expect("it is ours");
-        assert!(is_ours(&renamed));
+        assert!(is_own_output(&renamed));
         file.set_modified(modified + std::time::Duration::from_nanos(1)).expect("it is ours");
-        assert!(!is_ours(&renamed), "another time");
+        assert!(!is_own_output(&renamed), "another time");
     }
 
     #[cfg(unix)]
     #[test]
     fn what_is_not_a_file_is_not_ours() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        assert!(!is_ours(folder.path()));
-        assert!(!is_ours(&folder.path().join("missing")));
+        assert!(!is_own_output(folder.path()));
+        assert!(!is_own_output(&folder.path().join("missing")));
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).expect("a pipe");
-        assert!(!is_ours(&pipe));
+        assert!(!is_own_output(&pipe));
     }
 }

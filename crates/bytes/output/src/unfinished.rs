@@ -15,27 +15,27 @@ fn paths() -> MutexGuard<'static, Vec<PathBuf>> {
 ///
 /// No output can be created while the returned [`Halt`] lives, so hold it until the process exits. Unfinished outputs
 /// cannot be committed afterwards.
-pub fn remove_unfinished() -> Halt {
+pub fn remove_unfinished() -> OutputHalt {
     let paths = paths();
     for path in &*paths {
         // The path may already be renamed or removed.
         let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
     }
-    Halt { _paths: paths }
+    OutputHalt { _paths: paths }
 }
 
 /// Guard that keeps outputs from being created; returned by [`remove_unfinished`].
 #[must_use = "outputs can be created again once this is dropped"]
 #[derive(Debug)]
-pub struct Halt {
+pub struct OutputHalt {
     _paths: MutexGuard<'static, Vec<PathBuf>>,
 }
 
 /// Registration of a path that [`remove_unfinished`] removes, until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Unfinished(PathBuf);
+pub(crate) struct RegisteredPath(PathBuf);
 
-impl Unfinished {
+impl RegisteredPath {
     /// Creates a temporary file or folder and registers its path. Both happen under one lock, because a signal between
     /// them would leave the file behind.
     pub(crate) fn register<T>(
@@ -50,7 +50,7 @@ impl Unfinished {
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for RegisteredPath {
     fn drop(&mut self) {
         paths().retain(|path| *path != self.0);
     }

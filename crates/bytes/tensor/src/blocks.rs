@@ -11,17 +11,17 @@ use foldhash::{HashMap, HashMapExt};
 use crate::Storage;
 
 /// Largest total size of cached blocks in bytes.
-const BUDGET: usize = 8 << 20;
+const CACHED_BYTES_MAX: usize = 8 << 20;
 /// Size of the largest block in bytes.
-const LARGEST: usize = 64 << 10;
+const BLOCK_BYTES_MAX: usize = 64 << 10;
 /// Size of the smallest block in bytes: a system call that reads one takes as long as copying a few hundred bytes.
-const SMALLEST: usize = 256;
+const BLOCK_BYTES_MIN: usize = 256;
 /// Distance in bytes from which runs are read separately.
-const FAR: u64 = 4 << 10;
+const FAR_BYTES: u64 = 4 << 10;
 
 /// Cached blocks of a storage, little-endian. All ranges are in bytes of the storage and start and end at components.
 #[derive(Debug)]
-pub(crate) struct Blocks<'s> {
+pub(crate) struct BlockCache<'s> {
     storage: &'s Storage,
     /// Length of the storage in bytes.
     len: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Blocks<'s> {
     last: Option<(usize, usize)>,
 }
 
-impl<'s> Blocks<'s> {
+impl<'s> BlockCache<'s> {
     /// Creates the cache for a view whose runs of `run` bytes are at the places that `outer` counts: sizes and strides
     /// in bytes, the innermost last.
     pub(crate) fn new(storage: &'s Storage, run: u64, outer: &[(u64, u64)]) -> Self {
@@ -55,7 +55,7 @@ impl<'s> Blocks<'s> {
             let number = start.checked_div(self.size).unwrap_or(0);
             let within = start.saturating_sub(number.saturating_mul(self.size));
             let len = self.size.saturating_sub(within).min(out.len());
-            let at = self.block(number)?.saturating_add(within);
+            let at = self.block_offset(number)?.saturating_add(within);
             let (now, rest) = out.split_at_mut(len);
             let from = self.bytes.get(at..at.saturating_add(len)).ok_or(io::ErrorKind::UnexpectedEof)?;
             now.copy_from_slice(from);
@@ -66,7 +66,7 @@ impl<'s> Blocks<'s> {
     }
 
     /// Returns the offset of a block in `bytes`, after reading the block if it is not cached.
-    fn block(&mut self, number: usize) -> Result<usize, ReadError> {
+    fn block_offset(&mut self, number: usize) -> Result<usize, ReadError> {
         if let Some((last, at)) = self.last
             && last == number
         {
@@ -74,14 +74,14 @@ impl<'s> Blocks<'s> {
         }
         let at = match self.kept.get(&number) {
             Some(at) => *at,
-            None => self.fetch(number)?,
+            None => self.fetch_block(number)?,
         };
         self.last = Some((number, at));
         Ok(at)
     }
 
-    fn fetch(&mut self, number: usize) -> Result<usize, ReadError> {
-        if self.bytes.len().saturating_add(self.size) > BUDGET {
+    fn fetch_block(&mut self, number: usize) -> Result<usize, ReadError> {
+        if self.bytes.len().saturating_add(self.size) > CACHED_BYTES_MAX {
             // Most views have passed the older blocks by now.
             self.kept.clear();
             self.bytes.clear();
@@ -109,30 +109,30 @@ fn block_size(run: u64, outer: &[(u64, u64)]) -> Option<usize> {
     let extent = places
         .iter()
         .fold(run, |sum, (size, stride)| sum.saturating_add(size.saturating_sub(1).saturating_mul(*stride)));
-    if *step >= FAR || run >= FAR {
+    if *step >= FAR_BYTES || run >= FAR_BYTES {
         return None;
     }
-    let dense = usize::try_from(dense(run, outer)).unwrap_or(usize::MAX);
-    let mut size = dense.checked_next_power_of_two().map_or(LARGEST, |size| size.clamp(SMALLEST, LARGEST));
+    let dense = usize::try_from(dense_extent(run, outer)).unwrap_or(usize::MAX);
+    let mut size = dense.checked_next_power_of_two().map_or(BLOCK_BYTES_MAX, |size| size.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX));
     loop {
         let blocks = number.min(extent.checked_div(size as u64).unwrap_or(0).saturating_add(2));
-        if blocks.saturating_mul(size as u64) <= BUDGET as u64 / 2 {
+        if blocks.saturating_mul(size as u64) <= CACHED_BYTES_MAX as u64 / 2 {
             return Some(size);
         }
         size /= 2;
-        if size < SMALLEST {
+        if size < BLOCK_BYTES_MIN {
             return None;
         }
     }
 }
 
 /// Returns the extent in bytes of the runs that are near their neighbours, from the first to the last.
-fn dense(run: u64, outer: &[(u64, u64)]) -> u64 {
+fn dense_extent(run: u64, outer: &[(u64, u64)]) -> u64 {
     let mut dims = outer.to_vec();
     dims.sort_unstable_by_key(|(_, stride)| *stride);
     let mut extent = run;
     for (size, stride) in dims {
-        if stride > extent.saturating_mul(4).max(FAR) {
+        if stride > extent.saturating_mul(4).max(FAR_BYTES) {
             break;
         }
         extent = extent.saturating_add(size.saturating_sub(1).saturating_mul(stride));
@@ -168,28 +168,28 @@ mod tests {
 
     #[test]
     fn runs_are_near_each_other_up_to_a_distance() {
-        assert_eq!(dense(4, &[(2, FAR)]), 4 + FAR);
-        assert_eq!(dense(4, &[(2, FAR + 1)]), 4);
+        assert_eq!(dense_extent(4, &[(2, FAR_BYTES)]), 4 + FAR_BYTES);
+        assert_eq!(dense_extent(4, &[(2, FAR_BYTES + 1)]), 4);
     }
 
     #[test]
     fn blocks_are_kept_up_to_the_budget() {
-        let storage = Storage::owned(vec![7; BUDGET + LARGEST]);
-        let mut blocks = Blocks::new(&storage, 4, &[(1_000_000, 8)]);
-        let all = BUDGET / LARGEST;
+        let storage = Storage::owned(vec![7; CACHED_BYTES_MAX + BLOCK_BYTES_MAX]);
+        let mut blocks = BlockCache::new(&storage, 4, &[(1_000_000, 8)]);
+        let all = CACHED_BYTES_MAX / BLOCK_BYTES_MAX;
         for number in 0..all {
-            blocks.read(number * LARGEST, &mut [0; 4]).expect("it is inside");
+            blocks.read(number * BLOCK_BYTES_MAX, &mut [0; 4]).expect("it is inside");
         }
-        assert_eq!((blocks.size, blocks.kept.len(), blocks.bytes.len()), (LARGEST, all, BUDGET));
-        blocks.read(BUDGET, &mut [0; 4]).expect("it is inside");
-        assert_eq!((blocks.kept.len(), blocks.bytes.len()), (1, LARGEST));
+        assert_eq!((blocks.size, blocks.kept.len(), blocks.bytes.len()), (BLOCK_BYTES_MAX, all, CACHED_BYTES_MAX));
+        blocks.read(CACHED_BYTES_MAX, &mut [0; 4]).expect("it is inside");
+        assert_eq!((blocks.kept.len(), blocks.bytes.len()), (1, BLOCK_BYTES_MAX));
     }
 
     #[test]
     fn any_range_is_what_the_storage_has() {
         let bytes: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).take(1_000_001).collect();
         let storage = Storage::owned(bytes.clone());
-        let mut blocks = Blocks::new(&storage, 4, &[(4096, 4), (4096, 16_384)]);
+        let mut blocks = BlockCache::new(&storage, 4, &[(4096, 4), (4096, 16_384)]);
         let mut at = 1_usize;
         for step in 0..20_000_usize {
             at = (at * 48_271 + step) % 1_000_001;

@@ -13,18 +13,18 @@ use crate::compute::{Compute, Inputs};
 use crate::{Conversion, Storage};
 
 /// Largest read, in bytes, that uses a buffer on the stack.
-const SHORT: usize = 256;
+const STACK_BYTES_MAX: usize = 256;
 
 /// Elements of a storage that tensors view, and for each element the name of such a tensor.
 ///
 /// All elements between the first and the last element of a tensor count as viewed, even if its strides pass over some.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct ViewedRanges {
     /// Ranges of elements that do not overlap, in ascending order.
     ranges: Vec<(Range<u64>, Arc<str>)>,
 }
 
-impl Seen {
+impl ViewedRanges {
     /// Merges `views`: a range of elements of the storage and a tensor name each.
     pub fn new(mut views: Vec<(Range<u64>, Arc<str>)>) -> Self {
         // Of ranges with the same start, the largest comes first.
@@ -73,20 +73,20 @@ pub struct CastNumbers {
     /// Size of a component in bytes before (`from`) and after (`to`) the conversion.
     from: usize,
     to: usize,
-    seen: Seen,
+    viewed_ranges: ViewedRanges,
     /// Set when a converted component was out of range.
     is_out_of_range: AtomicBool,
 }
 
 /// Callback for a component that is out of range. It takes the name of a tensor that has the component, and the bytes
 /// before the conversion.
-type Found<'f> = dyn FnMut(&Arc<str>, &[u8]) -> Result<(), ReadError> + 'f;
+type OutOfRangeCallback<'f> = dyn FnMut(&Arc<str>, &[u8]) -> Result<(), ReadError> + 'f;
 
 impl CastNumbers {
     /// Casts the elements of `range` of `base` whenever they are read. Only elements that tensors have `seen`, counted
     /// from the start of the range, are an error or counted if they are out of the dtype's range. Returns `None` if
     /// `range` is not inside `base`.
-    pub fn new(base: &Storage, conversion: Conversion, range: &Range<u64>, seen: Seen) -> Option<Self> {
+    pub fn new(base: &Storage, conversion: Conversion, range: &Range<u64>, seen: ViewedRanges) -> Option<Self> {
         let size = conversion.from().size();
         if range.start > range.end || range.end.checked_mul(size)? > base.len() {
             return None;
@@ -102,13 +102,13 @@ impl CastNumbers {
             components: usize::try_from(components).ok()?,
             from: usize::try_from(from).ok()?,
             to: usize::try_from(to).ok()?,
-            seen,
+            viewed_ranges: seen,
             is_out_of_range: AtomicBool::new(false),
         })
     }
 
     /// Returns the range of bytes of the base from which `len` bytes from component `at` on are converted.
-    fn bytes_of(&self, at: usize, len: usize) -> Result<Range<usize>, ReadError> {
+    fn base_bytes(&self, at: usize, len: usize) -> Result<Range<usize>, ReadError> {
         let components = len.checked_div(self.to).unwrap_or(0);
         if at.checked_add(components).is_none_or(|end| end > self.components) {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -118,7 +118,7 @@ impl CastNumbers {
     }
 
     /// Returns the number of components that fill at most a window before and after the conversion.
-    fn piece(&self) -> usize {
+    fn components_per_window(&self) -> usize {
         WINDOW.checked_div(self.from.max(self.to)).unwrap_or(1).max(1)
     }
 
@@ -134,13 +134,13 @@ impl CastNumbers {
         self.for_each_out_of_range(at, bytes, &mut |name, number| {
             let tensor = name.to_string();
             let (from, to) = (self.conversion.from().name(), self.conversion.to().name());
-            let number = self.conversion.text(number);
+            let number = self.conversion.format_number(number);
             Err(NotRepresentable { tensor, from, to, number }.into())
         })
     }
 
     /// Calls `found` for each component that is out of range and in a tensor. The first of `bytes` is component `at`.
-    fn for_each_out_of_range(&self, at: usize, bytes: &[u8], found: &mut Found<'_>) -> Result<(), ReadError> {
+    fn for_each_out_of_range(&self, at: usize, bytes: &[u8], found: &mut OutOfRangeCallback<'_>) -> Result<(), ReadError> {
         let mut out = [0; 8];
         let out = out.get_mut(..self.to).unwrap_or_default();
         let per_element = self.conversion.from().size().checked_div(self.from as u64).unwrap_or(1);
@@ -148,7 +148,7 @@ impl CastNumbers {
             if self.conversion.convert(number, out) {
                 continue;
             }
-            if let Some(name) = self.seen.name(component.checked_div(per_element).unwrap_or(0)) {
+            if let Some(name) = self.viewed_ranges.name(component.checked_div(per_element).unwrap_or(0)) {
                 found(name, number)?;
             }
         }
@@ -160,20 +160,20 @@ impl CastNumbers {
     ///
     /// # Errors
     /// When the storage cannot be read, or `observer` stops the work.
-    pub fn out_of_range(&self, observer: &dyn Observer) -> Result<Option<OutOfRange>, ReadError> {
+    pub fn recount_out_of_range(&self, observer: &dyn Observer) -> Result<Option<OutOfRange>, ReadError> {
         if !self.is_out_of_range.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let (mut count, mut first) = (0_u64, None);
-        let hull = self.seen.hull();
+        let hull = self.viewed_ranges.hull();
         let per_element = self.conversion.from().size().checked_div(self.from as u64).unwrap_or(1);
         let component =
             |element: u64| usize::try_from(element.saturating_mul(per_element)).unwrap_or(usize::MAX);
         let (start, end) = (component(hull.start), component(hull.end).min(self.components));
-        for at in (start..end).step_by(self.piece()) {
+        for at in (start..end).step_by(self.components_per_window()) {
             observer.check()?;
-            let components = self.piece().min(end.saturating_sub(at));
-            let range = self.bytes_of(at, components.saturating_mul(self.to))?;
+            let components = self.components_per_window().min(end.saturating_sub(at));
+            let range = self.base_bytes(at, components.saturating_mul(self.to))?;
             let bytes = Window::filled(range.len(), |bytes| self.base.read(range.start as u64, bytes))?;
             let mut all_fit = true;
             Window::filled(components.saturating_mul(self.to), |out| {
@@ -208,9 +208,9 @@ impl Compute for CastNumbers {
     fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut at = start.checked_div(self.to).unwrap_or(0);
-        let mut short = [0; SHORT];
-        for out in buffer.chunks_mut(self.piece().saturating_mul(self.to)) {
-            let range = self.bytes_of(at, out.len())?;
+        let mut short = [0; STACK_BYTES_MAX];
+        for out in buffer.chunks_mut(self.components_per_window().saturating_mul(self.to)) {
+            let range = self.base_bytes(at, out.len())?;
             if let Some(bytes) = short.get_mut(..range.len()) {
                 inputs.read(0, bytes, range.start as u64)?;
                 self.convert(at, bytes, out)?;
@@ -218,7 +218,7 @@ impl Compute for CastNumbers {
                 let bytes = Window::filled(range.len(), |bytes| inputs.read(0, bytes, range.start as u64))?;
                 self.convert(at, &bytes, out)?;
             }
-            at = at.saturating_add(self.piece());
+            at = at.saturating_add(self.components_per_window());
         }
         Ok(())
     }
@@ -242,8 +242,8 @@ mod tests {
         Storage::owned(numbers.into_iter().flat_map(f32::to_le_bytes).collect())
     }
 
-    fn seen(ranges: &[(Range<u64>, &str)]) -> Seen {
-        Seen::new(ranges.iter().map(|(range, name)| (range.clone(), Arc::from(*name))).collect())
+    fn seen(ranges: &[(Range<u64>, &str)]) -> ViewedRanges {
+        ViewedRanges::new(ranges.iter().map(|(range, name)| (range.clone(), Arc::from(*name))).collect())
     }
 
     fn cast(base: &Storage, to: Dtype, range: Range<u64>, ranges: &[(Range<u64>, &str)]) -> Storage {
@@ -309,9 +309,9 @@ mod tests {
             bytes(&Storage::computed(half.clone())).expect("memory"),
             expected.map(u16::to_le_bytes).as_flattened()
         );
-        let found = half.out_of_range(&()).expect("memory");
+        let found = half.recount_out_of_range(&()).expect("memory");
         assert_eq!(found, Some(OutOfRange { count: 1, first: "z".into() }));
-        assert!(CastNumbers::new(&base, conversion, &(0..3), Seen::default()).is_none(), "there are two");
+        assert!(CastNumbers::new(&base, conversion, &(0..3), ViewedRanges::default()).is_none(), "there are two");
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
         let views = [(4..9, "b"), (3..6, "a"), (3..6, "c"), (10..600_000, "d")];
         let read = |cast: &Arc<CastNumbers>| bytes(&Storage::computed(cast.clone())).expect("memory");
         let half = numbers(&base, Dtype::Float16, 0..600_000, &views);
-        let count = |cast: &CastNumbers| cast.out_of_range(&()).expect("memory");
+        let count = |cast: &CastNumbers| cast.recount_out_of_range(&()).expect("memory");
         assert_eq!(count(&half), None, "nothing was read");
         for _ in 0..2 {
             read(&half);
@@ -336,7 +336,7 @@ mod tests {
         let fits = numbers(&base, Dtype::BFloat16, 0..600_000, &views);
         read(&fits);
         assert_eq!(count(&fits), None);
-        assert!(matches!(half.out_of_range(&Stop), Err(ReadError::Cancelled(_))));
+        assert!(matches!(half.recount_out_of_range(&Stop), Err(ReadError::Cancelled(_))));
     }
 
     #[test]

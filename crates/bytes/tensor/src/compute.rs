@@ -42,7 +42,7 @@ pub trait Compute: Debug + Send + Sync {
 }
 
 /// Reads any range of a computation, aligned to its granule or not.
-pub(crate) fn read(
+pub(crate) fn read_unaligned(
     compute: &dyn Compute,
     inputs: &mut Inputs<'_>,
     buffer: &mut [u8],
@@ -76,7 +76,7 @@ struct Input<'i> {
     /// Inputs of a storage that is computed itself.
     inputs: Option<Inputs<'i>>,
     /// Checksums of the ranges read so far, if they are compared.
-    sums: Option<Sums>,
+    sums: Option<RangeChecksums>,
 }
 
 impl<'i> Inputs<'i> {
@@ -86,7 +86,7 @@ impl<'i> Inputs<'i> {
         let input = |storage: &'i Storage| Input {
             storage,
             inputs: storage.compute().map(|compute| Self::new(compute, is_whole)),
-            sums: if is_whole { storage.summed().map(Sums::new) } else { None },
+            sums: if is_whole { storage.checksum_range().map(RangeChecksums::new) } else { None },
         };
         Self(compute.inputs().iter().map(input).collect())
     }
@@ -99,8 +99,8 @@ impl<'i> Inputs<'i> {
         let input = self.0.get_mut(number).ok_or(io::ErrorKind::InvalidInput)?;
         match (input.storage.compute(), &mut input.inputs) {
             (Some(compute), Some(inputs)) => {
-                read(compute, inputs, buffer, offset)?;
-                input.storage.swap(buffer);
+                read_unaligned(compute, inputs, buffer, offset)?;
+                input.storage.swap_bytes(buffer);
                 Ok(())
             }
             _ => input.storage.read_stored(offset, buffer, input.sums.as_mut()),
@@ -111,7 +111,7 @@ impl<'i> Inputs<'i> {
     pub(crate) fn verify(self) -> Result<(), ReadError> {
         self.0.into_iter().try_for_each(|input| {
             if let Some(sums) = input.sums {
-                input.storage.verify(sums)?;
+                input.storage.verify_checksum(sums)?;
             }
             input.inputs.map_or(Ok(()), Self::verify)
         })
@@ -120,16 +120,16 @@ impl<'i> Inputs<'i> {
 
 /// Checksums of the ranges of a record that were read.
 #[derive(Debug)]
-pub(crate) struct Sums {
+pub(crate) struct RangeChecksums {
     /// Range of the file that the checksum of the record covers, in bytes.
     whole: Range<u64>,
     /// Ranges in ascending order that do not touch each other, with their checksums.
     parts: Vec<(Range<u64>, Crc32)>,
 }
 
-impl Sums {
+impl RangeChecksums {
     /// Largest number of parts; beyond it, all are dropped, and the record is read once more.
-    const PARTS: usize = 1 << 10;
+    const RANGES_MAX: usize = 1 << 10;
 
     pub(crate) fn new(whole: Range<u64>) -> Self {
         Self { whole, parts: Vec::new() }
@@ -171,7 +171,7 @@ impl Sums {
             }
             at = until;
         }
-        if self.parts.len() > Self::PARTS {
+        if self.parts.len() > Self::RANGES_MAX {
             self.parts.clear();
         }
     }
@@ -204,7 +204,7 @@ mod tests {
         let bytes: Vec<u8> = (0..=255).cycle().take(2000).collect();
         let mut seed = 1_u64;
         for _ in 0..200 {
-            let mut sums = Sums::new(10..1990);
+            let mut sums = RangeChecksums::new(10..1990);
             let mut next = |most: u64| {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 (seed >> 33) % most
@@ -235,10 +235,10 @@ mod tests {
 
     #[test]
     fn many_parts_are_forgotten() {
-        let mut sums = Sums::new(0..10_000);
+        let mut sums = RangeChecksums::new(0..10_000);
         for at in (0..9000).step_by(2) {
             sums.add(at, &[7]);
-            assert!(sums.parts.len() <= Sums::PARTS);
+            assert!(sums.parts.len() <= RangeChecksums::RANGES_MAX);
         }
         let sum = sums.finish(|range, sum| {
             sum.add_bytes(&vec![7; usize::try_from(range.end - range.start).expect("small")]);

@@ -28,7 +28,7 @@ pub struct Conversion {
 
 /// Class of a dtype's components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum ComponentClass {
     Float,
     Integer,
     Bool,
@@ -40,9 +40,9 @@ enum Class {
 impl Conversion {
     /// Returns the conversion; `None` if a dtype is not one of plain numbers, or only one of the two is complex.
     pub fn new(from: Dtype, to: Dtype) -> Option<Self> {
-        let is_one = match (class(from), class(to)) {
-            (Class::Other, _) | (_, Class::Other) => false,
-            (from, to) => (from == Class::Complex) == (to == Class::Complex),
+        let is_one = match (component_class(from), component_class(to)) {
+            (ComponentClass::Other, _) | (_, ComponentClass::Other) => false,
+            (from, to) => (from == ComponentClass::Complex) == (to == ComponentClass::Complex),
         };
         is_one.then_some(Self { from, to })
     }
@@ -60,42 +60,42 @@ impl Conversion {
     /// Returns true if a number out of the target's range has no result: C++ and with it PyTorch leave undefined which
     /// integer a float becomes.
     pub fn requires_range(self) -> bool {
-        class(self.from) == Class::Float && class(self.to) == Class::Integer
+        component_class(self.from) == ComponentClass::Float && component_class(self.to) == ComponentClass::Integer
     }
 
     /// Converts components, little-endian. Returns true if all of them are in the target's range. Components out of
     /// range become infinite or NaN, become the largest number of a dtype without infinity, or wrap around.
     pub(crate) fn convert(self, bytes: &[u8], out: &mut [u8]) -> bool {
-        match component(self.from) {
-            Dtype::Float64 => self.through::<f64, 8>(bytes, out, f64::from_le_bytes),
-            Dtype::Float32 => self.through::<f32, 4>(bytes, out, f32::from_le_bytes),
+        match component_dtype(self.from) {
+            Dtype::Float64 => self.convert_through::<f64, 8>(bytes, out, f64::from_le_bytes),
+            Dtype::Float32 => self.convert_through::<f32, 4>(bytes, out, f32::from_le_bytes),
             Dtype::Float16 => {
-                self.through(bytes, out, |code| FLOAT16.decode(u16::from_le_bytes(code).into()))
+                self.convert_through(bytes, out, |code| FLOAT16.decode(u16::from_le_bytes(code).into()))
             }
             Dtype::BFloat16 => {
-                self.through(bytes, out, |code| f32::from_bits(u32::from(u16::from_le_bytes(code)) << 16))
+                self.convert_through(bytes, out, |code| f32::from_bits(u32::from(u16::from_le_bytes(code)) << 16))
             }
-            Dtype::Float8E4M3Fn => self.through(bytes, out, |[code]| FLOAT8_E4M3FN.decode(code.into())),
-            Dtype::Float8E4M3FnUz => self.through(bytes, out, |[code]| FLOAT8_E4M3FNUZ.decode(code.into())),
-            Dtype::Float8E5M2 => self.through(bytes, out, |[code]| FLOAT8_E5M2.decode(code.into())),
-            Dtype::Float8E5M2FnUz => self.through(bytes, out, |[code]| FLOAT8_E5M2FNUZ.decode(code.into())),
-            Dtype::Float8E8M0FnU => self.through(bytes, out, |[code]| decode_e8m0(code)),
-            Dtype::Int64 => self.through::<i64, 8>(bytes, out, i64::from_le_bytes),
-            Dtype::Int32 => self.through::<i32, 4>(bytes, out, i32::from_le_bytes),
-            Dtype::Int16 => self.through(bytes, out, |n| i32::from(i16::from_le_bytes(n))),
-            Dtype::Int8 => self.through(bytes, out, |n| i32::from(i8::from_le_bytes(n))),
-            Dtype::UInt64 => self.through::<u64, 8>(bytes, out, u64::from_le_bytes),
-            Dtype::UInt32 => self.through(bytes, out, |n| i64::from(u32::from_le_bytes(n))),
-            Dtype::UInt16 => self.through(bytes, out, |n| i32::from(u16::from_le_bytes(n))),
-            Dtype::UInt8 => self.through(bytes, out, |[n]| i32::from(n)),
-            Dtype::Bool => self.through(bytes, out, |[n]| i32::from(n != 0)),
+            Dtype::Float8E4M3Fn => self.convert_through(bytes, out, |[code]| FLOAT8_E4M3FN.decode(code.into())),
+            Dtype::Float8E4M3FnUz => self.convert_through(bytes, out, |[code]| FLOAT8_E4M3FNUZ.decode(code.into())),
+            Dtype::Float8E5M2 => self.convert_through(bytes, out, |[code]| FLOAT8_E5M2.decode(code.into())),
+            Dtype::Float8E5M2FnUz => self.convert_through(bytes, out, |[code]| FLOAT8_E5M2FNUZ.decode(code.into())),
+            Dtype::Float8E8M0FnU => self.convert_through(bytes, out, |[code]| decode_e8m0(code)),
+            Dtype::Int64 => self.convert_through::<i64, 8>(bytes, out, i64::from_le_bytes),
+            Dtype::Int32 => self.convert_through::<i32, 4>(bytes, out, i32::from_le_bytes),
+            Dtype::Int16 => self.convert_through(bytes, out, |n| i32::from(i16::from_le_bytes(n))),
+            Dtype::Int8 => self.convert_through(bytes, out, |n| i32::from(i8::from_le_bytes(n))),
+            Dtype::UInt64 => self.convert_through::<u64, 8>(bytes, out, u64::from_le_bytes),
+            Dtype::UInt32 => self.convert_through(bytes, out, |n| i64::from(u32::from_le_bytes(n))),
+            Dtype::UInt16 => self.convert_through(bytes, out, |n| i32::from(u16::from_le_bytes(n))),
+            Dtype::UInt8 => self.convert_through(bytes, out, |[n]| i32::from(n)),
+            Dtype::Bool => self.convert_through(bytes, out, |[n]| i32::from(n != 0)),
             // `new` refuses all other dtypes.
             _ => false,
         }
     }
 
     /// Formats a float before the conversion, for messages.
-    pub(crate) fn text(self, bytes: &[u8]) -> String {
+    pub(crate) fn format_number(self, bytes: &[u8]) -> String {
         let mut double = [0; 8];
         let to_double = Self { from: self.from, to: Dtype::Float64 };
         to_double.convert(bytes, &mut double);
@@ -103,7 +103,7 @@ impl Conversion {
     }
 
     /// Decodes blocks of numbers with `decode`, and encodes them as the target dtype.
-    fn through<N: Number, const SIZE: usize>(
+    fn convert_through<N: DecodedNumber, const SIZE: usize>(
         self,
         bytes: &[u8],
         out: &mut [u8],
@@ -117,7 +117,7 @@ impl Conversion {
             for (number, code) in numbers.iter_mut().zip(codes) {
                 *number = decode(*code);
             }
-            fits &= encode(numbers.get(..codes.len()).unwrap_or_default(), component(self.to), out);
+            fits &= encode_numbers(numbers.get(..codes.len()).unwrap_or_default(), component_dtype(self.to), out);
         }
         fits
     }
@@ -126,11 +126,11 @@ impl Conversion {
 impl Dtype {
     /// Returns true if the elements are real floating-point numbers, as `torch.dtype.is_floating_point` says.
     pub fn is_floating_point(self) -> bool {
-        class(self) == Class::Float || self == Self::Float4E2M1FnX2
+        component_class(self) == ComponentClass::Float || self == Self::Float4E2M1FnX2
     }
 }
 
-fn class(dtype: Dtype) -> Class {
+fn component_class(dtype: Dtype) -> ComponentClass {
     match dtype {
         Dtype::Float64
         | Dtype::Float32
@@ -140,7 +140,7 @@ fn class(dtype: Dtype) -> Class {
         | Dtype::Float8E4M3FnUz
         | Dtype::Float8E5M2
         | Dtype::Float8E5M2FnUz
-        | Dtype::Float8E8M0FnU => Class::Float,
+        | Dtype::Float8E8M0FnU => ComponentClass::Float,
         Dtype::Int64
         | Dtype::Int32
         | Dtype::Int16
@@ -148,9 +148,9 @@ fn class(dtype: Dtype) -> Class {
         | Dtype::UInt64
         | Dtype::UInt32
         | Dtype::UInt16
-        | Dtype::UInt8 => Class::Integer,
-        Dtype::Bool => Class::Bool,
-        Dtype::Complex128 | Dtype::Complex64 | Dtype::Complex32 | Dtype::BComplex32 => Class::Complex,
+        | Dtype::UInt8 => ComponentClass::Integer,
+        Dtype::Bool => ComponentClass::Bool,
+        Dtype::Complex128 | Dtype::Complex64 | Dtype::Complex32 | Dtype::BComplex32 => ComponentClass::Complex,
         Dtype::Float4E2M1FnX2
         | Dtype::Bits16
         | Dtype::Bits8
@@ -161,12 +161,12 @@ fn class(dtype: Dtype) -> Class {
         | Dtype::QUInt8
         | Dtype::QInt32
         | Dtype::QUInt4X2
-        | Dtype::QUInt2X4 => Class::Other,
+        | Dtype::QUInt2X4 => ComponentClass::Other,
     }
 }
 
 /// Returns the dtype of the real and the imaginary part; any other dtype is its own component.
-fn component(dtype: Dtype) -> Dtype {
+fn component_dtype(dtype: Dtype) -> Dtype {
     match dtype {
         Dtype::Complex128 => Dtype::Float64,
         Dtype::Complex64 => Dtype::Float32,
@@ -177,7 +177,7 @@ fn component(dtype: Dtype) -> Dtype {
 }
 
 /// Encodes numbers; returns true if all are in the range of `to`.
-fn encode<N: Number>(numbers: &[N], to: Dtype, out: &mut [u8]) -> bool {
+fn encode_numbers<N: DecodedNumber>(numbers: &[N], to: Dtype, out: &mut [u8]) -> bool {
     let wide = |code: u32, fits| {
         let [low, high, ..] = code.to_le_bytes();
         ([low, high], fits)
@@ -187,55 +187,55 @@ fn encode<N: Number>(numbers: &[N], to: Dtype, out: &mut [u8]) -> bool {
         ([low], fits)
     };
     match to {
-        Dtype::Float64 => each(numbers, out, |n| (n.to_f64().to_le_bytes(), true)),
-        Dtype::Float32 => each(numbers, out, |n| {
+        Dtype::Float64 => encode_each(numbers, out, |n| (n.to_f64().to_le_bytes(), true)),
+        Dtype::Float32 => encode_each(numbers, out, |n| {
             let number = n.to_f32();
             (number.to_le_bytes(), !number.is_infinite() || !n.is_finite())
         }),
-        Dtype::Float16 => each(numbers, out, |n| {
+        Dtype::Float16 => encode_each(numbers, out, |n| {
             let (code, fits) = FLOAT16.encode(n.to_f32());
             wide(code, fits && n.stays_finite())
         }),
-        Dtype::BFloat16 => each(numbers, out, |n| {
+        Dtype::BFloat16 => encode_each(numbers, out, |n| {
             let (code, fits) = BFLOAT16.encode(n.to_f32());
             wide(code, fits && n.stays_finite())
         }),
-        Dtype::Float8E4M3Fn => each(numbers, out, |n| {
+        Dtype::Float8E4M3Fn => encode_each(numbers, out, |n| {
             let (code, fits) = FLOAT8_E4M3FN.encode(n.to_f32());
             small(code, fits)
         }),
-        Dtype::Float8E4M3FnUz => each(numbers, out, |n| {
+        Dtype::Float8E4M3FnUz => encode_each(numbers, out, |n| {
             let (code, fits) = FLOAT8_E4M3FNUZ.encode(n.to_f32());
             small(code, fits)
         }),
-        Dtype::Float8E5M2 => each(numbers, out, |n| {
+        Dtype::Float8E5M2 => encode_each(numbers, out, |n| {
             let (code, fits) = FLOAT8_E5M2.encode(n.to_f32());
             small(code, fits && n.stays_finite())
         }),
-        Dtype::Float8E5M2FnUz => each(numbers, out, |n| {
+        Dtype::Float8E5M2FnUz => encode_each(numbers, out, |n| {
             let (code, fits) = FLOAT8_E5M2FNUZ.encode(n.to_f32());
             small(code, fits)
         }),
-        Dtype::Float8E8M0FnU => each(numbers, out, |n| {
+        Dtype::Float8E8M0FnU => encode_each(numbers, out, |n| {
             let (code, fits) = encode_e8m0(n.to_f32());
             ([code], fits)
         }),
-        Dtype::Int64 => integers::<N, 8>(numbers, out, i64::MIN.into(), i64::MAX.into()),
-        Dtype::Int32 => integers::<N, 4>(numbers, out, i32::MIN.into(), i32::MAX.into()),
-        Dtype::Int16 => integers::<N, 2>(numbers, out, i16::MIN.into(), i16::MAX.into()),
-        Dtype::Int8 => integers::<N, 1>(numbers, out, i8::MIN.into(), i8::MAX.into()),
-        Dtype::UInt64 => integers::<N, 8>(numbers, out, 0, u64::MAX.into()),
-        Dtype::UInt32 => integers::<N, 4>(numbers, out, 0, u32::MAX.into()),
-        Dtype::UInt16 => integers::<N, 2>(numbers, out, 0, u16::MAX.into()),
-        Dtype::UInt8 => integers::<N, 1>(numbers, out, 0, u8::MAX.into()),
-        Dtype::Bool => each(numbers, out, |n| ([u8::from(n != N::default())], true)),
+        Dtype::Int64 => encode_integers::<N, 8>(numbers, out, i64::MIN.into(), i64::MAX.into()),
+        Dtype::Int32 => encode_integers::<N, 4>(numbers, out, i32::MIN.into(), i32::MAX.into()),
+        Dtype::Int16 => encode_integers::<N, 2>(numbers, out, i16::MIN.into(), i16::MAX.into()),
+        Dtype::Int8 => encode_integers::<N, 1>(numbers, out, i8::MIN.into(), i8::MAX.into()),
+        Dtype::UInt64 => encode_integers::<N, 8>(numbers, out, 0, u64::MAX.into()),
+        Dtype::UInt32 => encode_integers::<N, 4>(numbers, out, 0, u32::MAX.into()),
+        Dtype::UInt16 => encode_integers::<N, 2>(numbers, out, 0, u16::MAX.into()),
+        Dtype::UInt8 => encode_integers::<N, 1>(numbers, out, 0, u8::MAX.into()),
+        Dtype::Bool => encode_each(numbers, out, |n| ([u8::from(n != N::default())], true)),
         // `Conversion::new` refuses all other dtypes.
         _ => false,
     }
 }
 
 /// Encodes each number with `encode`; returns true if all fit.
-fn each<N: Number, const SIZE: usize>(
+fn encode_each<N: DecodedNumber, const SIZE: usize>(
     numbers: &[N],
     out: &mut [u8],
     encode: impl Fn(N) -> ([u8; SIZE], bool),
@@ -250,8 +250,8 @@ fn each<N: Number, const SIZE: usize>(
 }
 
 /// Encodes the lowest bytes of each integer in two's complement; returns true if all fit.
-fn integers<N: Number, const SIZE: usize>(numbers: &[N], out: &mut [u8], min: i128, max: i128) -> bool {
-    each(numbers, out, |number| {
+fn encode_integers<N: DecodedNumber, const SIZE: usize>(numbers: &[N], out: &mut [u8], min: i128, max: i128) -> bool {
+    encode_each(numbers, out, |number| {
         let integer = number.to_integer();
         let bytes = integer.unwrap_or_default().to_le_bytes();
         let low = bytes.first_chunk().copied().unwrap_or([0; SIZE]);
@@ -260,7 +260,7 @@ fn integers<N: Number, const SIZE: usize>(numbers: &[N], out: &mut [u8], min: i1
 }
 
 /// Number type to which the numbers of a dtype are decoded.
-trait Number: Copy + Default + PartialEq {
+trait DecodedNumber: Copy + Default + PartialEq {
     /// Returns the nearest f32.
     fn to_f32(self) -> f32;
     fn to_f64(self) -> f64;
@@ -273,7 +273,7 @@ trait Number: Copy + Default + PartialEq {
     }
 }
 
-impl Number for f32 {
+impl DecodedNumber for f32 {
     fn to_f32(self) -> f32 {
         self
     }
@@ -295,7 +295,7 @@ impl Number for f32 {
     }
 }
 
-impl Number for f64 {
+impl DecodedNumber for f64 {
     #[expect(clippy::cast_possible_truncation, reason = "it is rounded to the nearest number")]
     fn to_f32(self) -> f32 {
         self as f32

@@ -44,52 +44,52 @@ pub enum Dtype {
 
 /// Table row: the dtype, PyTorch's name, its storage class in `torch`, bytes per element, and bytes per component (the
 /// unit of a change of byte order).
-struct Row(Dtype, &'static str, Class, u8, u8);
+struct TorchDtypeRow(Dtype, &'static str, StorageClass, u8, u8);
 
 /// Typed storage class of a dtype.
 #[derive(Clone, Copy)]
-enum Class {
+enum StorageClass {
     /// Class that `torch.save` writes.
     Python(&'static str),
     /// Class that only TorchScript archives name; `torch.save` writes an `UntypedStorage` instead.
     Cpp(&'static str),
 }
-use Class::{Cpp, Python};
+use StorageClass::{Cpp, Python};
 
-const TABLE: &[Row] = &[
-    Row(Dtype::Float64, "float64", Python("DoubleStorage"), 8, 8),
-    Row(Dtype::Float32, "float32", Python("FloatStorage"), 4, 4),
-    Row(Dtype::Float16, "float16", Python("HalfStorage"), 2, 2),
-    Row(Dtype::BFloat16, "bfloat16", Python("BFloat16Storage"), 2, 2),
-    Row(Dtype::Int64, "int64", Python("LongStorage"), 8, 8),
-    Row(Dtype::Int32, "int32", Python("IntStorage"), 4, 4),
-    Row(Dtype::Int16, "int16", Python("ShortStorage"), 2, 2),
-    Row(Dtype::Int8, "int8", Python("CharStorage"), 1, 1),
-    Row(Dtype::UInt8, "uint8", Python("ByteStorage"), 1, 1),
-    Row(Dtype::Bool, "bool", Python("BoolStorage"), 1, 1),
-    Row(Dtype::Complex128, "complex128", Python("ComplexDoubleStorage"), 16, 8),
-    Row(Dtype::Complex64, "complex64", Python("ComplexFloatStorage"), 8, 4),
-    Row(Dtype::Complex32, "complex32", Cpp("ComplexHalfStorage"), 4, 2),
-    Row(Dtype::BComplex32, "bcomplex32", Cpp("BComplex32Storage"), 4, 2),
-    Row(Dtype::UInt64, "uint64", Cpp("UInt64Storage"), 8, 8),
-    Row(Dtype::UInt32, "uint32", Cpp("UInt32Storage"), 4, 4),
-    Row(Dtype::UInt16, "uint16", Cpp("UInt16Storage"), 2, 2),
-    Row(Dtype::Float8E4M3Fn, "float8_e4m3fn", Cpp("Float8_e4m3fnStorage"), 1, 1),
-    Row(Dtype::Float8E4M3FnUz, "float8_e4m3fnuz", Cpp("Float8_e4m3fnuzStorage"), 1, 1),
-    Row(Dtype::Float8E5M2, "float8_e5m2", Cpp("Float8_e5m2Storage"), 1, 1),
-    Row(Dtype::Float8E5M2FnUz, "float8_e5m2fnuz", Cpp("Float8_e5m2fnuzStorage"), 1, 1),
-    Row(Dtype::Float8E8M0FnU, "float8_e8m0fnu", Cpp("Float8_e8m0fnuStorage"), 1, 1),
-    Row(Dtype::Float4E2M1FnX2, "float4_e2m1fn_x2", Cpp("Float4_e2m1fn_x2Storage"), 1, 1),
-    Row(Dtype::Bits16, "bits16", Cpp("Bits16Storage"), 2, 2),
-    Row(Dtype::Bits8, "bits8", Cpp("Bits8Storage"), 1, 1),
-    Row(Dtype::Bits4X2, "bits4x2", Cpp("Bits4x2Storage"), 1, 1),
-    Row(Dtype::Bits2X4, "bits2x4", Cpp("Bits2x4Storage"), 1, 1),
-    Row(Dtype::Bits1X8, "bits1x8", Cpp("Bits1x8Storage"), 1, 1),
-    Row(Dtype::QInt8, "qint8", Python("QInt8Storage"), 1, 1),
-    Row(Dtype::QUInt8, "quint8", Python("QUInt8Storage"), 1, 1),
-    Row(Dtype::QInt32, "qint32", Python("QInt32Storage"), 4, 4),
-    Row(Dtype::QUInt4X2, "quint4x2", Python("QUInt4x2Storage"), 1, 1),
-    Row(Dtype::QUInt2X4, "quint2x4", Python("QUInt2x4Storage"), 1, 1),
+const TABLE: &[TorchDtypeRow] = &[
+    TorchDtypeRow(Dtype::Float64, "float64", Python("DoubleStorage"), 8, 8),
+    TorchDtypeRow(Dtype::Float32, "float32", Python("FloatStorage"), 4, 4),
+    TorchDtypeRow(Dtype::Float16, "float16", Python("HalfStorage"), 2, 2),
+    TorchDtypeRow(Dtype::BFloat16, "bfloat16", Python("BFloat16Storage"), 2, 2),
+    TorchDtypeRow(Dtype::Int64, "int64", Python("LongStorage"), 8, 8),
+    TorchDtypeRow(Dtype::Int32, "int32", Python("IntStorage"), 4, 4),
+    TorchDtypeRow(Dtype::Int16, "int16", Python("ShortStorage"), 2, 2),
+    TorchDtypeRow(Dtype::Int8, "int8", Python("CharStorage"), 1, 1),
+    TorchDtypeRow(Dtype::UInt8, "uint8", Python("ByteStorage"), 1, 1),
+    TorchDtypeRow(Dtype::Bool, "bool", Python("BoolStorage"), 1, 1),
+    TorchDtypeRow(Dtype::Complex128, "complex128", Python("ComplexDoubleStorage"), 16, 8),
+    TorchDtypeRow(Dtype::Complex64, "complex64", Python("ComplexFloatStorage"), 8, 4),
+    TorchDtypeRow(Dtype::Complex32, "complex32", Cpp("ComplexHalfStorage"), 4, 2),
+    TorchDtypeRow(Dtype::BComplex32, "bcomplex32", Cpp("BComplex32Storage"), 4, 2),
+    TorchDtypeRow(Dtype::UInt64, "uint64", Cpp("UInt64Storage"), 8, 8),
+    TorchDtypeRow(Dtype::UInt32, "uint32", Cpp("UInt32Storage"), 4, 4),
+    TorchDtypeRow(Dtype::UInt16, "uint16", Cpp("UInt16Storage"), 2, 2),
+    TorchDtypeRow(Dtype::Float8E4M3Fn, "float8_e4m3fn", Cpp("Float8_e4m3fnStorage"), 1, 1),
+    TorchDtypeRow(Dtype::Float8E4M3FnUz, "float8_e4m3fnuz", Cpp("Float8_e4m3fnuzStorage"), 1, 1),
+    TorchDtypeRow(Dtype::Float8E5M2, "float8_e5m2", Cpp("Float8_e5m2Storage"), 1, 1),
+    TorchDtypeRow(Dtype::Float8E5M2FnUz, "float8_e5m2fnuz", Cpp("Float8_e5m2fnuzStorage"), 1, 1),
+    TorchDtypeRow(Dtype::Float8E8M0FnU, "float8_e8m0fnu", Cpp("Float8_e8m0fnuStorage"), 1, 1),
+    TorchDtypeRow(Dtype::Float4E2M1FnX2, "float4_e2m1fn_x2", Cpp("Float4_e2m1fn_x2Storage"), 1, 1),
+    TorchDtypeRow(Dtype::Bits16, "bits16", Cpp("Bits16Storage"), 2, 2),
+    TorchDtypeRow(Dtype::Bits8, "bits8", Cpp("Bits8Storage"), 1, 1),
+    TorchDtypeRow(Dtype::Bits4X2, "bits4x2", Cpp("Bits4x2Storage"), 1, 1),
+    TorchDtypeRow(Dtype::Bits2X4, "bits2x4", Cpp("Bits2x4Storage"), 1, 1),
+    TorchDtypeRow(Dtype::Bits1X8, "bits1x8", Cpp("Bits1x8Storage"), 1, 1),
+    TorchDtypeRow(Dtype::QInt8, "qint8", Python("QInt8Storage"), 1, 1),
+    TorchDtypeRow(Dtype::QUInt8, "quint8", Python("QUInt8Storage"), 1, 1),
+    TorchDtypeRow(Dtype::QInt32, "qint32", Python("QInt32Storage"), 4, 4),
+    TorchDtypeRow(Dtype::QUInt4X2, "quint4x2", Python("QUInt4x2Storage"), 1, 1),
+    TorchDtypeRow(Dtype::QUInt2X4, "quint2x4", Python("QUInt2x4Storage"), 1, 1),
 ];
 
 impl Dtype {
@@ -109,7 +109,7 @@ impl Dtype {
         TABLE.iter().find(|row| matches!(row.2, Python(name) | Cpp(name) if name == class)).map(|row| row.0)
     }
 
-    fn row(self) -> &'static Row {
+    fn row(self) -> &'static TorchDtypeRow {
         TABLE.iter().find(|row| row.0 == self).expect("a test counts that every dtype has its row")
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use byte_source::{Blob, ReadError, Sink, WINDOW, Window};
 
 use crate::Tensor;
-use crate::blocks::Blocks;
+use crate::blocks::BlockCache;
 
 /// Elements of a tensor in C order; [`Tensor::gathered`] creates them.
 #[derive(Debug)]
@@ -50,13 +50,13 @@ impl Gathered {
     }
 
     /// Creates the block cache that [`read`](Self::read) keeps from one call to the next.
-    pub(crate) fn blocks(&self) -> Blocks<'_> {
-        Blocks::new(self.tensor.storage(), self.run, &self.outer)
+    pub(crate) fn blocks(&self) -> BlockCache<'_> {
+        BlockCache::new(self.tensor.storage(), self.run, &self.outer)
     }
 
     /// Copies the bytes from `start` on (counted in C order) into `out`, little-endian. The range starts and ends at
     /// components.
-    pub(crate) fn read(&self, start: u64, out: &mut [u8], blocks: &mut Blocks<'_>) -> Result<(), ReadError> {
+    pub(crate) fn read(&self, start: u64, out: &mut [u8], blocks: &mut BlockCache<'_>) -> Result<(), ReadError> {
         let (mut at, mut out) = (start, out);
         while !out.is_empty() {
             let (Some(mut number), Some(within)) = (at.checked_div(self.run), at.checked_rem(self.run))
@@ -78,7 +78,7 @@ impl Gathered {
     }
 
     /// Sends runs that are shorter than a window, many per window.
-    fn scatter(&self, start: u64, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn send_short_runs(&self, start: u64, sink: &mut dyn Sink) -> Result<(), ReadError> {
         let mut blocks = self.blocks();
         let run = usize(self.run)?.max(1);
         let most = WINDOW.checked_div(run).unwrap_or(1).saturating_mul(run);
@@ -91,7 +91,7 @@ impl Gathered {
                     // There are as many indices as runs.
                     let at = next.ok_or(io::ErrorKind::UnexpectedEof)?;
                     blocks.read(usize(at)?, out)?;
-                    next = advance(&mut index, &self.outer, at);
+                    next = advance_index(&mut index, &self.outer, at);
                 }
                 Ok(())
             })?;
@@ -103,7 +103,7 @@ impl Gathered {
 }
 
 /// Advances `index` in C order. Returns the byte offset of the new index, or `None` after the last.
-fn advance(index: &mut [u64], outer: &[(u64, u64)], mut at: u64) -> Option<u64> {
+fn advance_index(index: &mut [u64], outer: &[(u64, u64)], mut at: u64) -> Option<u64> {
     for (i, (size, stride)) in index.iter_mut().zip(outer).rev() {
         *i = i.saturating_add(1);
         at = at.saturating_add(*stride);
@@ -131,13 +131,13 @@ impl Blob for Gathered {
         }
         let start = self.tensor.span().start;
         if self.run <= (WINDOW as u64) / 2 && !self.outer.is_empty() {
-            return self.scatter(start, sink);
+            return self.send_short_runs(start, sink);
         }
         let mut index = vec![0_u64; self.outer.len()];
         let mut at = Some(start);
         while let Some(from) = at {
-            self.tensor.storage().send(from..from.saturating_add(self.run), sink)?;
-            at = advance(&mut index, &self.outer, from);
+            self.tensor.storage().send_range(from..from.saturating_add(self.run), sink)?;
+            at = advance_index(&mut index, &self.outer, from);
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use hashbrown::HashTable;
 
 /// Records of one file. [`Storage::record`](crate::Storage::record) creates their storages.
 #[derive(Debug, Default)]
-pub struct Records {
+pub struct StorageRecords {
     /// The file, and the temporary file of its decompressed records (`inflated`).
     file: Option<Arc<dyn Source>>,
     inflated: Option<Arc<dyn Source>>,
@@ -21,15 +21,15 @@ pub struct Records {
     prefix: String,
     /// Names of all records, concatenated.
     names: String,
-    list: Vec<Record>,
+    list: Vec<StorageRecord>,
     /// Numbers of the records, by the hashes of their names.
-    places: HashTable<u32>,
+    numbers_by_name: HashTable<u32>,
     state: RandomState,
 }
 
 /// Location of a storage's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct StorageRecord {
     /// True if the record lies in the decompressed temporary file.
     pub inflated: bool,
     /// Range of the record in its file, in bytes.
@@ -40,7 +40,7 @@ pub struct Record {
     name_end: usize,
 }
 
-impl Record {
+impl StorageRecord {
     /// Creates a record of the original file.
     pub fn new(range: Range<u64>, crc: Option<u32>) -> Self {
         Self { inflated: false, range, crc, name_end: 0 }
@@ -57,27 +57,27 @@ impl Record {
     }
 }
 
-impl Records {
+impl StorageRecords {
     /// Creates an empty table with room for `records` records. `prefix` precedes their names in messages.
     pub fn with_capacity(prefix: &str, records: usize) -> Self {
         Self {
             prefix: prefix.to_owned(),
             list: Vec::with_capacity(records),
-            places: HashTable::with_capacity(records),
+            numbers_by_name: HashTable::with_capacity(records),
             ..Self::default()
         }
     }
 
     /// Adds a record. Returns false if its name exists already or the table is full.
-    pub fn insert(&mut self, name: &str, record: Record) -> bool {
+    pub fn insert(&mut self, name: &str, record: StorageRecord) -> bool {
         let Ok(number) = u32::try_from(self.list.len()) else { return false };
         if self.find(name).is_some() {
             return false;
         }
         self.names.push_str(name);
-        self.list.push(Record { name_end: self.names.len(), ..record });
-        let Self { places, state, names, list, .. } = self;
-        let hash = |number: &u32| state.hash_one(name_of(names, list, *number));
+        self.list.push(StorageRecord { name_end: self.names.len(), ..record });
+        let Self { numbers_by_name: places, state, names, list, .. } = self;
+        let hash = |number: &u32| state.hash_one(record_name_at(names, list, *number));
         places.insert_unique(hash(&number), number, hash);
         true
     }
@@ -90,18 +90,18 @@ impl Records {
 
     /// Returns the number of the record called `name`.
     pub fn find(&self, name: &str) -> Option<u32> {
-        let is_called = |number: &u32| name_of(&self.names, &self.list, *number) == name;
-        self.places.find(self.state.hash_one(name), is_called).copied()
+        let is_called = |number: &u32| record_name_at(&self.names, &self.list, *number) == name;
+        self.numbers_by_name.find(self.state.hash_one(name), is_called).copied()
     }
 
     /// Returns a record by its number.
-    pub fn get(&self, number: u32) -> Option<&Record> {
+    pub fn get(&self, number: u32) -> Option<&StorageRecord> {
         self.list.get(number as usize)
     }
 
     /// Returns the name of a record as shown in messages.
     pub fn full_name(&self, number: u32) -> String {
-        [&self.prefix, name_of(&self.names, &self.list, number)].concat()
+        [&self.prefix, record_name_at(&self.names, &self.list, number)].concat()
     }
 
     /// Returns the number of records.
@@ -115,12 +115,12 @@ impl Records {
     }
 
     /// Returns the source that holds a record.
-    pub fn source_of(&self, record: &Record) -> Option<&Arc<dyn Source>> {
+    pub fn source_of(&self, record: &StorageRecord) -> Option<&Arc<dyn Source>> {
         if record.inflated { self.inflated.as_ref() } else { self.file.as_ref() }
     }
 }
 
-fn name_of<'n>(names: &'n str, records: &[Record], number: u32) -> &'n str {
+fn record_name_at<'n>(names: &'n str, records: &[StorageRecord], number: u32) -> &'n str {
     let number = number as usize;
     let before = number.checked_sub(1).and_then(|before| records.get(before));
     let start = before.map_or(0, |record| record.name_end);
@@ -133,12 +133,12 @@ mod tests {
 
     #[test]
     fn records_are_found_by_their_names() {
-        let mut records = Records::with_capacity("archive/data/", 0);
+        let mut records = StorageRecords::with_capacity("archive/data/", 0);
         let names = ["0", "1", "10", "", "ü"];
         for (number, name) in (0_u64..).zip(&names) {
-            assert!(records.insert(name, Record::new(number..9, None)));
+            assert!(records.insert(name, StorageRecord::new(number..9, None)));
         }
-        assert!(!records.insert("10", Record::new(0..1, None)));
+        assert!(!records.insert("10", StorageRecord::new(0..1, None)));
         assert_eq!(records.len(), names.len());
         for (number, name) in (0_u64..).zip(&names) {
             let found = records.find(name).expect("it was inserted");

@@ -20,7 +20,7 @@ impl Tensor {
             shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size))
         };
         if numel != Some(self.numel()) {
-            return Err(Error::Elements { shape: self.shape().to_vec(), into: shape.to_vec() });
+            return Err(Error::ElementCount { shape: self.shape().to_vec(), into: shape.to_vec() });
         }
         let (storage, offset) = if self.is_contiguous() {
             (self.storage().clone(), self.storage_offset())
@@ -44,7 +44,7 @@ impl Tensor {
         };
         let (Some(columns), Some(step)) = (self.shape().first().and_then(whole), self.stride().first())
         else {
-            return Err(Error::Grid { shape: self.shape().to_vec(), groups, rows: rows.get() });
+            return Err(Error::IndivisibleGrid { shape: self.shape().to_vec(), groups, rows: rows.get() });
         };
         let overflow = || Error::Overflow { shape: self.shape().to_vec(), stride: self.stride().to_vec() };
         let next_row = step.checked_mul(columns).ok_or_else(overflow)?;

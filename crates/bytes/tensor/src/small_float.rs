@@ -19,7 +19,7 @@ pub(crate) struct SmallFloat {
     /// Bit pattern of the largest finite number.
     max: u32,
     /// Bit pattern for values above the maximum.
-    above: u32,
+    overflow_code: u32,
     nan: u32,
     /// Mask of the sign bit.
     sign: u32,
@@ -31,7 +31,7 @@ pub(crate) const BFLOAT16: SmallFloat = SmallFloat {
     mantissa: 7,
     bias: 127,
     max: 0x7f7f,
-    above: 0x7f80,
+    overflow_code: 0x7f80,
     nan: 0x7fc0,
     sign: 0x8000,
     is_fnuz: false,
@@ -40,20 +40,20 @@ pub(crate) const FLOAT16: SmallFloat = SmallFloat {
     mantissa: 10,
     bias: 15,
     max: 0x7bff,
-    above: 0x7c00,
+    overflow_code: 0x7c00,
     nan: 0x7e00,
     sign: 0x8000,
     is_fnuz: false,
 };
 /// Format `float8_e4m3fn`. Values above the maximum become the maximum since PyTorch 2.15; older versions return NaN.
 pub(crate) const FLOAT8_E4M3FN: SmallFloat =
-    SmallFloat { mantissa: 3, bias: 7, max: 0x7e, above: 0x7e, nan: 0x7f, sign: 0x80, is_fnuz: false };
+    SmallFloat { mantissa: 3, bias: 7, max: 0x7e, overflow_code: 0x7e, nan: 0x7f, sign: 0x80, is_fnuz: false };
 pub(crate) const FLOAT8_E5M2: SmallFloat =
-    SmallFloat { mantissa: 2, bias: 15, max: 0x7b, above: 0x7c, nan: 0x7f, sign: 0x80, is_fnuz: false };
+    SmallFloat { mantissa: 2, bias: 15, max: 0x7b, overflow_code: 0x7c, nan: 0x7f, sign: 0x80, is_fnuz: false };
 pub(crate) const FLOAT8_E4M3FNUZ: SmallFloat =
-    SmallFloat { mantissa: 3, bias: 8, max: 0x7f, above: 0x80, nan: 0x80, sign: 0x80, is_fnuz: true };
+    SmallFloat { mantissa: 3, bias: 8, max: 0x7f, overflow_code: 0x80, nan: 0x80, sign: 0x80, is_fnuz: true };
 pub(crate) const FLOAT8_E5M2FNUZ: SmallFloat =
-    SmallFloat { mantissa: 2, bias: 16, max: 0x7f, above: 0x80, nan: 0x80, sign: 0x80, is_fnuz: true };
+    SmallFloat { mantissa: 2, bias: 16, max: 0x7f, overflow_code: 0x80, nan: 0x80, sign: 0x80, is_fnuz: true };
 
 const F32_MANTISSA: u32 = 23;
 const F32_BIAS: u32 = 127;
@@ -80,10 +80,10 @@ impl SmallFloat {
         let is_normal = rebias == 0 || bits >= rebias.saturating_add(1) << F32_MANTISSA;
         let code = if is_normal { normal } else { aligned };
         let is_above = code > self.max;
-        let code = if is_above { self.above } else { code };
+        let code = if is_above { self.overflow_code } else { code };
         let is_nan = bits > F32_INFINITY;
         let code = if is_nan { self.nan } else { code };
-        let has_infinity = self.above > self.max && !self.is_fnuz;
+        let has_infinity = self.overflow_code > self.max && !self.is_fnuz;
         let fits = !is_above || is_nan || (has_infinity && bits == F32_INFINITY);
         let sign = if self.is_fnuz && code == 0 { 0 } else { sign };
         (code | sign, fits)
@@ -105,8 +105,8 @@ impl SmallFloat {
             (code << dropped).wrapping_add(rebias << F32_MANTISSA)
         };
         let bits = if code > self.max {
-            let has_infinity = self.above > self.max && !self.is_fnuz;
-            if has_infinity && code == self.above { F32_INFINITY } else { f32::NAN.to_bits() }
+            let has_infinity = self.overflow_code > self.max && !self.is_fnuz;
+            if has_infinity && code == self.overflow_code { F32_INFINITY } else { f32::NAN.to_bits() }
         } else {
             bits
         };
@@ -210,7 +210,7 @@ mod tests {
             (FLOAT8_E5M2FNUZ, 61439.996, 61440.0),
         ] {
             assert_eq!(format.encode(down), (format.max, true), "{format:?}");
-            assert_eq!(format.encode(up), (format.above, false), "{format:?}");
+            assert_eq!(format.encode(up), (format.overflow_code, false), "{format:?}");
         }
         assert_eq!(encode_e8m0(f32::MAX), (255, false));
         assert_eq!(encode_e8m0(f32::INFINITY), (255, false));

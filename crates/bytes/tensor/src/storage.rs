@@ -4,11 +4,11 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{Blob, Crc32, Damaged, ReadError, Region, Sink, Source, WINDOW, Window, windows};
+use byte_source::{Blob, Crc32, RecordDamaged, ReadError, Region, Sink, Source, WINDOW, Window, window_ranges};
 
-use crate::compute::{self, Compute, Inputs, Sums};
-use crate::records::Records;
-use crate::signs::{Signed, Signs};
+use crate::compute::{self, Compute, Inputs, RangeChecksums};
+use crate::records::StorageRecords;
+use crate::neg_conj::{SignFlip, NegConj};
 
 /// Byte order of the numbers in a storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,20 +22,20 @@ pub enum ByteOrder {
 /// Bytes that tensors view. Clones are the same storage and have the same [`id`](Self::id).
 #[derive(Clone, Debug)]
 pub struct Storage {
-    bytes: Bytes,
+    bytes: StorageBytes,
     /// Component size in bytes of a big-endian storage, whose components are reversed; 1 for little-endian storages.
-    swap: u8,
+    swap_size: u8,
 }
 
 #[derive(Clone, Debug)]
-enum Bytes {
+enum StorageBytes {
     /// Number of a record of a file.
-    Record(Arc<Records>, u32),
-    Other(Arc<Inner>),
+    Record(Arc<StorageRecords>, u32),
+    Standalone(Arc<StorageContent>),
 }
 
 #[derive(Debug)]
-enum Inner {
+enum StorageContent {
     Stored {
         region: Region,
         /// Checksum, and the range of the source that it covers: the region's, or a larger one for a slice.
@@ -46,7 +46,7 @@ enum Inner {
 }
 
 /// Range of a source that a storage consists of.
-struct Stored<'s> {
+struct StoredRange<'s> {
     source: &'s Arc<dyn Source>,
     range: Range<u64>,
     /// CRC-32, and the range of the source that it covers: `range`, or a larger one for a slice.
@@ -71,33 +71,33 @@ impl Storage {
     /// says otherwise.
     pub fn stored(region: Region, checksum: Option<Checksum>) -> Self {
         let checksum = checksum.map(|checksum| (checksum, region.range()));
-        Self::from(Inner::Stored { region, checksum })
+        Self::from(StorageContent::Stored { region, checksum })
     }
 
     /// Creates a storage of a record, little-endian until [`with_byte_order`](Self::with_byte_order) says otherwise;
     /// `None` if the record is not inside the file.
-    pub fn record(records: &Arc<Records>, number: u32) -> Option<Self> {
+    pub fn record(records: &Arc<StorageRecords>, number: u32) -> Option<Self> {
         let record = records.get(number)?;
         Region::new(records.source_of(record)?, record.range.clone())?;
-        Some(Self { bytes: Bytes::Record(Arc::clone(records), number), swap: 1 })
+        Some(Self { bytes: StorageBytes::Record(Arc::clone(records), number), swap_size: 1 })
     }
 
     /// Creates a storage of little-endian bytes in memory.
     pub fn owned(bytes: Vec<u8>) -> Self {
-        Self::from(Inner::Owned(bytes))
+        Self::from(StorageContent::Owned(bytes))
     }
 
     /// Creates a storage whose bytes are computed from other storages whenever they are read.
     pub fn computed(compute: Arc<dyn Compute>) -> Self {
-        Self::from(Inner::Computed(compute))
+        Self::from(StorageContent::Computed(compute))
     }
 
     /// Returns a new storage of the same floating-point numbers, of `component_size` bytes each, with some signs
     /// flipped.
     #[must_use]
-    pub fn with_signs(&self, component_size: u64, signs: Signs) -> Self {
+    pub fn with_flipped_signs(&self, component_size: u64, signs: NegConj) -> Self {
         let component = usize::try_from(component_size).unwrap_or(1).max(1);
-        Self::computed(Arc::new(Signed { base: self.clone(), component, signs }))
+        Self::computed(Arc::new(SignFlip { base: self.clone(), component, signs }))
     }
 
     /// Returns a byte range as a storage of its own. `range` starts and ends at components. Sending all of the slice
@@ -108,20 +108,20 @@ impl Storage {
             let region = Region::new(stored.source, stored.range)?.slice(range)?;
             let checksum = |(crc, whole)| (Checksum { crc, record: self.record_name().into() }, whole);
             let checksum = stored.sum.map(checksum);
-            return Some(Self { swap: self.swap, ..Self::from(Inner::Stored { region, checksum }) });
+            return Some(Self { swap_size: self.swap_size, ..Self::from(StorageContent::Stored { region, checksum }) });
         }
         let part = match self.inner()? {
-            Inner::Owned(bytes) => Self::owned(byte_source::part(bytes, &range)?.to_vec()),
-            Inner::Computed(compute) => compute.slice(range)?,
-            Inner::Stored { .. } => return None,
+            StorageContent::Owned(bytes) => Self::owned(byte_source::slice_range(bytes, &range)?.to_vec()),
+            StorageContent::Computed(compute) => compute.slice(range)?,
+            StorageContent::Stored { .. } => return None,
         };
-        Some(Self { swap: self.swap, ..part })
+        Some(Self { swap_size: self.swap_size, ..part })
     }
 
     /// Returns the same storage, its bytes read as components of `component_size` bytes in `order`.
     #[must_use]
     pub fn with_byte_order(mut self, order: ByteOrder, component_size: u64) -> Self {
-        self.swap = match order {
+        self.swap_size = match order {
             ByteOrder::Little => 1,
             ByteOrder::Big => u8::try_from(component_size).unwrap_or(1).max(1),
         };
@@ -132,15 +132,15 @@ impl Storage {
     pub fn id(&self) -> StorageId {
         StorageId(match &self.bytes {
             // A record of a table has an address of its own, like any other storage.
-            Bytes::Record(records, number) => {
+            StorageBytes::Record(records, number) => {
                 records.get(*number).map_or(0, |record| std::ptr::from_ref(record).addr())
             }
-            Bytes::Other(inner) => Arc::as_ptr(inner).addr(),
+            StorageBytes::Standalone(inner) => Arc::as_ptr(inner).addr(),
         })
     }
 
     /// Returns true if the storage, or one that it is computed from, is this record.
-    pub fn reads_record(&self, record: &Damaged) -> bool {
+    pub fn reads_record(&self, record: &RecordDamaged) -> bool {
         match self.compute() {
             Some(compute) => compute.inputs().iter().any(|input| input.reads_record(record)),
             None => self.in_source().is_some_and(|stored| {
@@ -152,7 +152,7 @@ impl Storage {
     /// Returns the computation of the bytes; `None` if they are stored.
     pub(crate) fn compute(&self) -> Option<&dyn Compute> {
         match self.inner() {
-            Some(Inner::Computed(compute)) => Some(&**compute),
+            Some(StorageContent::Computed(compute)) => Some(&**compute),
             _ => None,
         }
     }
@@ -160,23 +160,23 @@ impl Storage {
     /// Returns the number of the record; `None` for a storage that is not a record.
     pub fn record_number(&self) -> Option<u32> {
         match &self.bytes {
-            Bytes::Record(_, number) => Some(*number),
-            Bytes::Other(_) => None,
+            StorageBytes::Record(_, number) => Some(*number),
+            StorageBytes::Standalone(_) => None,
         }
     }
 
     /// Returns the range of a source that the storage consists of; `None` for owned and computed storages.
-    fn in_source(&self) -> Option<Stored<'_>> {
+    fn in_source(&self) -> Option<StoredRange<'_>> {
         match &self.bytes {
-            Bytes::Record(records, number) => {
+            StorageBytes::Record(records, number) => {
                 let record = records.get(*number)?;
                 let (source, range) = (records.source_of(record)?, record.range.clone());
-                Some(Stored { source, range, sum: record.crc.map(|crc| (crc, record.range.clone())) })
+                Some(StoredRange { source, range, sum: record.crc.map(|crc| (crc, record.range.clone())) })
             }
-            Bytes::Other(inner) => match &**inner {
-                Inner::Stored { region, checksum } => {
+            StorageBytes::Standalone(inner) => match &**inner {
+                StorageContent::Stored { region, checksum } => {
                     let sum = checksum.as_ref().map(|(checksum, whole)| (checksum.crc, whole.clone()));
-                    Some(Stored { source: region.source(), range: region.range(), sum })
+                    Some(StoredRange { source: region.source(), range: region.range(), sum })
                 }
                 _ => None,
             },
@@ -186,19 +186,19 @@ impl Storage {
     /// Returns the name of the record, for messages; empty if it has none.
     fn record_name(&self) -> String {
         match &self.bytes {
-            Bytes::Record(records, number) => records.full_name(*number),
-            Bytes::Other(inner) => match &**inner {
-                Inner::Stored { checksum: Some((checksum, _)), .. } => checksum.record.to_string(),
+            StorageBytes::Record(records, number) => records.full_name(*number),
+            StorageBytes::Standalone(inner) => match &**inner {
+                StorageContent::Stored { checksum: Some((checksum, _)), .. } => checksum.record.to_string(),
                 _ => String::new(),
             },
         }
     }
 
     /// Returns the content of a storage that is not a record; `None` for a record.
-    fn inner(&self) -> Option<&Inner> {
+    fn inner(&self) -> Option<&StorageContent> {
         match &self.bytes {
-            Bytes::Record(..) => None,
-            Bytes::Other(inner) => Some(inner),
+            StorageBytes::Record(..) => None,
+            StorageBytes::Standalone(inner) => Some(inner),
         }
     }
 
@@ -210,16 +210,16 @@ impl Storage {
     /// Returns the bytes in memory, without reading, copying or checking them; `None` if no source has exactly these
     /// bytes in memory.
     pub fn mapped_bytes(&self) -> Option<&[u8]> {
-        let stored = self.in_source().filter(|_| self.swap == 1)?;
-        byte_source::part(stored.source.in_memory()?, &stored.range)
+        let stored = self.in_source().filter(|_| self.swap_size == 1)?;
+        byte_source::slice_range(stored.source.in_memory()?, &stored.range)
     }
 
     /// Returns the number of bytes.
     pub fn len(&self) -> u64 {
         match self.inner() {
-            Some(Inner::Computed(compute)) => compute.len(),
-            Some(Inner::Owned(bytes)) => bytes.len() as u64,
-            Some(Inner::Stored { .. }) | None => self.in_source().map_or(0, |stored| stored.len()),
+            Some(StorageContent::Computed(compute)) => compute.len(),
+            Some(StorageContent::Owned(bytes)) => bytes.len() as u64,
+            Some(StorageContent::Stored { .. }) | None => self.in_source().map_or(0, |stored| stored.len()),
         }
     }
 
@@ -234,22 +234,22 @@ impl Storage {
     }
 
     /// Returns the range of the source that the checksum covers.
-    pub(crate) fn summed(&self) -> Option<Range<u64>> {
+    pub(crate) fn checksum_range(&self) -> Option<Range<u64>> {
         Some(self.in_source()?.sum?.1)
     }
 
     /// Reads the ranges of the record that `sums` lacks, and compares the checksum.
-    pub(crate) fn verify(&self, sums: Sums) -> Result<(), ReadError> {
-        let Some(Stored { source, .. }) = self.in_source() else { return Ok(()) };
-        self.compare(sums.finish(|range, sum| add(&**source, range, sum))?)
+    pub(crate) fn verify_checksum(&self, sums: RangeChecksums) -> Result<(), ReadError> {
+        let Some(StoredRange { source, .. }) = self.in_source() else { return Ok(()) };
+        self.compare_crc(sums.finish(|range, sum| add_range_checksum(&**source, range, sum))?)
     }
 
     /// Compares the computed CRC-32 of the record with the one in the file.
-    fn compare(&self, found: u32) -> Result<(), ReadError> {
+    fn compare_crc(&self, found: u32) -> Result<(), ReadError> {
         match self.in_source() {
-            Some(Stored { source, sum: Some((expected, _)), .. }) if expected != found => {
+            Some(StoredRange { source, sum: Some((expected, _)), .. }) if expected != found => {
                 let (file, record) = (source.path().to_owned(), self.record_name());
-                Err(Damaged { file, record, expected, found, tensor: None }.into())
+                Err(RecordDamaged { file, record, expected, found, tensor: None }.into())
             }
             _ => Ok(()),
         }
@@ -258,8 +258,8 @@ impl Storage {
     /// Copies the bytes from `start` on into `out`, little-endian.
     pub(crate) fn read(&self, start: u64, out: &mut [u8]) -> Result<(), ReadError> {
         let Some(compute) = self.compute() else { return self.read_stored(start, out, None) };
-        compute::read(compute, &mut Inputs::new(compute, false), out, start)?;
-        self.swap(out);
+        compute::read_unaligned(compute, &mut Inputs::new(compute, false), out, start)?;
+        self.swap_bytes(out);
         Ok(())
     }
 
@@ -268,96 +268,96 @@ impl Storage {
         &self,
         start: u64,
         out: &mut [u8],
-        sums: Option<&mut Sums>,
+        sums: Option<&mut RangeChecksums>,
     ) -> Result<(), ReadError> {
         let end = start.saturating_add(out.len() as u64);
-        if let Some(Inner::Owned(bytes)) = self.inner() {
-            out.copy_from_slice(byte_source::part(bytes, &(start..end)).ok_or(io::ErrorKind::UnexpectedEof)?);
+        if let Some(StorageContent::Owned(bytes)) = self.inner() {
+            out.copy_from_slice(byte_source::slice_range(bytes, &(start..end)).ok_or(io::ErrorKind::UnexpectedEof)?);
         } else {
             let stored = self.in_source().filter(|stored| end <= stored.len());
-            let Stored { source, range, .. } = stored.ok_or(io::ErrorKind::UnexpectedEof)?;
+            let StoredRange { source, range, .. } = stored.ok_or(io::ErrorKind::UnexpectedEof)?;
             let at = range.start.saturating_add(start);
             source.read_at(out, at)?;
             if let Some(sums) = sums {
                 sums.add(at, out);
             }
         }
-        self.swap(out);
+        self.swap_bytes(out);
         Ok(())
     }
 
     /// Reverses the bytes of each component if the storage is big-endian.
-    pub(crate) fn swap(&self, bytes: &mut [u8]) {
-        if self.swap > 1 {
-            bytes.chunks_exact_mut(self.swap.into()).for_each(<[u8]>::reverse);
+    pub(crate) fn swap_bytes(&self, bytes: &mut [u8]) {
+        if self.swap_size > 1 {
+            bytes.chunks_exact_mut(self.swap_size.into()).for_each(<[u8]>::reverse);
         }
     }
 
     /// Sends the bytes of `range` to `sink`, little-endian, in windows. `range` starts and ends at components.
-    pub(crate) fn send(&self, range: Range<u64>, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    pub(crate) fn send_range(&self, range: Range<u64>, sink: &mut dyn Sink) -> Result<(), ReadError> {
         if range.end > self.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let is_whole = range == (0..self.len());
         if let Some(compute) = self.compute() {
             let mut inputs = Inputs::new(compute, is_whole);
-            windows(range).try_for_each(|window| {
-                sink.write(Window::filled(len_of(&window), |bytes| {
-                    compute::read(compute, &mut inputs, bytes, window.start)?;
-                    self.swap(bytes);
+            window_ranges(range).try_for_each(|window| {
+                sink.write(Window::filled(window_len(&window), |bytes| {
+                    compute::read_unaligned(compute, &mut inputs, bytes, window.start)?;
+                    self.swap_bytes(bytes);
                     Ok(())
                 })?)
             })?;
             return inputs.verify();
         }
         let stored = self.in_source().filter(|_| is_whole);
-        let Some(Stored { source, range: all, sum: Some((_, whole)) }) = stored else {
-            return windows(range).try_for_each(|window| {
-                sink.write(Window::filled(len_of(&window), |bytes| self.read(window.start, bytes))?)
+        let Some(StoredRange { source, range: all, sum: Some((_, whole)) }) = stored else {
+            return window_ranges(range).try_for_each(|window| {
+                sink.write(Window::filled(window_len(&window), |bytes| self.read(window.start, bytes))?)
             });
         };
         let mut sum = Crc32::default();
-        add(&**source, whole.start..all.start, &mut sum)?;
-        for window in windows(all.clone()) {
+        add_range_checksum(&**source, whole.start..all.start, &mut sum)?;
+        for window in window_ranges(all.clone()) {
             let mut window = Window::read(&**source, window)?;
             // A zip file needs the same CRC-32 of the bytes that are sent, so each window is summed only once.
             sum.add(&window);
-            if self.swap > 1 {
+            if self.swap_size > 1 {
                 window = Window::filled(window.len(), |bytes| {
                     bytes.copy_from_slice(&window);
-                    self.swap(bytes);
+                    self.swap_bytes(bytes);
                     Ok(())
                 })?;
             }
             sink.write(window)?;
         }
-        add(&**source, all.end..whole.end, &mut sum)?;
-        self.compare(sum.sum())
+        add_range_checksum(&**source, all.end..whole.end, &mut sum)?;
+        self.compare_crc(sum.sum())
     }
 }
 
-impl Stored<'_> {
+impl StoredRange<'_> {
     fn len(&self) -> u64 {
         self.range.end.saturating_sub(self.range.start)
     }
 }
 
-impl From<Inner> for Storage {
-    fn from(inner: Inner) -> Self {
-        Self { bytes: Bytes::Other(Arc::new(inner)), swap: 1 }
+impl From<StorageContent> for Storage {
+    fn from(inner: StorageContent) -> Self {
+        Self { bytes: StorageBytes::Standalone(Arc::new(inner)), swap_size: 1 }
     }
 }
 
 /// Adds a range of a source to a checksum.
-fn add(source: &dyn Source, range: Range<u64>, sum: &mut Crc32) -> Result<(), ReadError> {
-    windows(range).try_for_each(|window| {
+fn add_range_checksum(source: &dyn Source, range: Range<u64>, sum: &mut Crc32) -> Result<(), ReadError> {
+    window_ranges(range).try_for_each(|window| {
         sum.add(&Window::read(source, window)?);
         Ok(())
     })
 }
 
 /// Returns the length of a window in bytes.
-fn len_of(window: &Range<u64>) -> usize {
+fn window_len(window: &Range<u64>) -> usize {
     usize::try_from(window.end.saturating_sub(window.start)).unwrap_or(WINDOW)
 }
 
@@ -368,6 +368,6 @@ impl Blob for Storage {
     }
 
     fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
-        self.send(0..self.len(), sink)
+        self.send_range(0..self.len(), sink)
     }
 }

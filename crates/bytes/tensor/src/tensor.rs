@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::HashSet;
 
-use crate::{CastNumbers, Conversion, Dtype, Gathered, Seen, Storage};
+use crate::{CastNumbers, Conversion, Dtype, Gathered, ViewedRanges, Storage};
 
 /// Error of creating, joining or reshaping a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +37,7 @@ pub enum Error {
     },
     /// Tensors to be joined differ in shape along another dimension.
     #[error("shape {part:?} cannot follow shape {first:?} along dimension {dim}")]
-    Unlike {
+    ShapeMismatch {
         /// Shape of the first part, in elements.
         first: Vec<u64>,
         /// Shape of another part, in elements.
@@ -47,7 +47,7 @@ pub enum Error {
     },
     /// Tensors to be joined differ in dtype.
     #[error("a part of dtype {part} cannot follow one of {first}")]
-    Mixed {
+    DtypeMismatch {
         /// Dtype of the first part.
         first: Dtype,
         /// Dtype of another part.
@@ -55,7 +55,7 @@ pub enum Error {
     },
     /// A tile is not inside the tensor.
     #[error("a tile of shape {tile:?} at {start:?} is not inside shape {shape:?}")]
-    Tile {
+    TileOutOfBounds {
         /// Shape of the tile, in elements.
         tile: Vec<u64>,
         /// Index of the tile's first element.
@@ -65,7 +65,7 @@ pub enum Error {
     },
     /// The tiles leave elements of the tensor out, or overlap.
     #[error("the tiles of shape {shape:?} have {found} elements, expected {expected}")]
-    Cover {
+    IncompleteTiles {
         /// Shape of the tensor, in elements.
         shape: Vec<u64>,
         /// Number of elements of all tiles.
@@ -88,7 +88,7 @@ pub enum Error {
     },
     /// The elements are too few or too many for another shape.
     #[error("the elements of shape {shape:?} do not fill shape {into:?}")]
-    Elements {
+    ElementCount {
         /// Shape of the tensor, in elements.
         shape: Vec<u64>,
         /// Requested shape, in elements.
@@ -96,7 +96,7 @@ pub enum Error {
     },
     /// The size of the first dimension is not a multiple of groups × rows.
     #[error("the first dimension of shape {shape:?} is not a multiple of {groups} × {rows}")]
-    Grid {
+    IndivisibleGrid {
         /// Shape of the tensor, in elements.
         shape: Vec<u64>,
         groups: u64,
@@ -127,18 +127,18 @@ pub struct Tensor {
 
 /// Interning table of shapes and strides: a model of a million tensors has a dozen distinct ones.
 #[derive(Clone, Debug, Default)]
-pub struct Dims(HashSet<Arc<[u64]>>);
+pub struct DimsInterner(HashSet<Arc<[u64]>>);
 
-impl Dims {
+impl DimsInterner {
     /// Largest number of entries; where all shapes differ, more entries would cost more than they save.
-    const KEPT: usize = 1 << 12;
+    const INTERNED_MAX: usize = 1 << 12;
 
     /// Returns the tensor, its shape and stride shared with an earlier tensor that has the same ones.
     #[must_use]
-    pub fn shared(&mut self, mut tensor: Tensor) -> Tensor {
+    pub fn intern(&mut self, mut tensor: Tensor) -> Tensor {
         match self.0.get(&tensor.dims) {
             Some(known) => tensor.dims = Arc::clone(known),
-            None if self.0.len() < Self::KEPT => {
+            None if self.0.len() < Self::INTERNED_MAX => {
                 self.0.insert(Arc::clone(&tensor.dims));
             }
             None => {}
@@ -163,7 +163,7 @@ impl Tensor {
         if shape.len() != stride.len() {
             return Err(Error::Rank { shape, stride });
         }
-        let Some(end) = end(dtype, &shape, &stride, offset) else {
+        let Some(end) = end_byte(dtype, &shape, &stride, offset) else {
             return Err(Error::Overflow { shape, stride });
         };
         if end > storage.len() {
@@ -227,9 +227,9 @@ impl Tensor {
         }
         let conversion = Conversion::new(self.dtype, dtype)?;
         let elements = self.storage.len().checked_div(self.dtype.size())?;
-        let cast = CastNumbers::new(&self.storage, conversion, &(0..elements), Seen::default())?;
+        let cast = CastNumbers::new(&self.storage, conversion, &(0..elements), ViewedRanges::default())?;
         let storage = Storage::computed(Arc::new(cast));
-        self.over(dtype, self.offset, storage).ok()
+        self.with_storage(dtype, self.offset, storage).ok()
     }
 
     /// Returns the elements in C order, little-endian, without copying, reading or checking them. `None` if they lie in
@@ -263,7 +263,7 @@ impl Tensor {
     ///
     /// # Errors
     /// When the view is not inside the storage.
-    pub fn over(&self, dtype: Dtype, offset: u64, storage: Storage) -> Result<Self, Error> {
+    pub fn with_storage(&self, dtype: Dtype, offset: u64, storage: Storage) -> Result<Self, Error> {
         Self::new(dtype, self.shape().to_vec(), self.stride().to_vec(), offset, storage)
     }
 
@@ -299,7 +299,7 @@ impl Tensor {
     /// Returns the range of bytes of the storage from the view's first element to its last.
     pub fn span(&self) -> Range<u64> {
         let start = self.offset.saturating_mul(self.dtype.size());
-        match end(self.dtype, self.shape(), self.stride(), self.offset) {
+        match end_byte(self.dtype, self.shape(), self.stride(), self.offset) {
             Some(end) if end > start => start..end,
             _ => start..start,
         }
@@ -338,7 +338,7 @@ pub fn contiguous_strides(shape: &[u64]) -> Vec<u64> {
 
 /// Returns the number of bytes of the storage up to the end of the last element, 0 for a view without elements; `None`
 /// if a number overflows 63 bits.
-fn end(dtype: Dtype, shape: &[u64], stride: &[u64], offset: u64) -> Option<u64> {
+fn end_byte(dtype: Dtype, shape: &[u64], stride: &[u64], offset: u64) -> Option<u64> {
     let fits = |n: u64| i64::try_from(n).is_ok().then_some(n);
     let (mut numel, mut last) = (1_u64, offset);
     if shape.contains(&0) {
@@ -369,8 +369,8 @@ mod tests {
         assert_eq!(dims(tensor.unsqueeze(2)), Some((vec![2, 3, 1, 4], vec![12, 4, 4, 1])));
         assert_eq!(dims(tensor.unsqueeze(3)), Some((vec![2, 3, 4, 1], vec![12, 4, 1, 1])));
         assert!(tensor.unsqueeze(4).is_none());
-        let other = tensor.over(Dtype::Int16, 1, Storage::owned(vec![0; 50])).expect("inside");
+        let other = tensor.with_storage(Dtype::Int16, 1, Storage::owned(vec![0; 50])).expect("inside");
         assert_eq!((other.dtype(), other.storage_offset(), other.shape()), (Dtype::Int16, 1, tensor.shape()));
-        tensor.over(Dtype::Int16, 2, Storage::owned(vec![0; 50])).expect_err("past the end");
+        tensor.with_storage(Dtype::Int16, 2, Storage::owned(vec![0; 50])).expect_err("past the end");
     }
 }

@@ -27,11 +27,11 @@ pub struct Tensors {
     list: Vec<(String, Tensor)>,
     compounds: Vec<Compound>,
     /// Positions by the hashes of the names, built on the first lookup of a name.
-    index: OnceLock<Index>,
+    index: OnceLock<NameIndex>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Index {
+struct NameIndex {
     positions: HashTable<u32>,
     state: RandomState,
 }
@@ -52,7 +52,7 @@ pub struct Compound {
 /// Entry of [`Tensors`]: a tensor or a compound tensor, with its name.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Entry<'t> {
+pub enum TensorEntry<'t> {
     /// Single strided view and its name.
     Tensor(&'t str, &'t Tensor),
     /// Quantized tensor (integers with scales and zero points) and its parts.
@@ -94,12 +94,12 @@ impl Tensors {
 
     /// Returns the tensor called `name`, the first if there are several.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
-        Some(self.at(self.position(name)?)?.1)
+        Some(self.get_index(self.position(name)?)?.1)
     }
 
     /// Returns the position of the tensor called `name`.
     pub fn position(&self, name: &str) -> Option<usize> {
-        let Index { positions, state } = self.index.get_or_init(|| Index::new(&self.list));
+        let NameIndex { positions, state } = self.index.get_or_init(|| NameIndex::new(&self.list));
         let is_called = |position: &u32| name_at(&self.list, *position) == name;
         positions.find(state.hash_one(name), is_called).map(|position| *position as usize)
     }
@@ -110,7 +110,7 @@ impl Tensors {
     }
 
     /// Returns a name that two tensors share, if any.
-    pub fn duplicate(&self) -> Option<&str> {
+    pub fn duplicate_name(&self) -> Option<&str> {
         self.names()
             .enumerate()
             .find(|(position, name)| self.position(name) != Some(*position))
@@ -118,7 +118,7 @@ impl Tensors {
     }
 
     /// Returns the tensor at a position, and its name.
-    pub fn at(&self, position: usize) -> Option<(&str, &Tensor)> {
+    pub fn get_index(&self, position: usize) -> Option<(&str, &Tensor)> {
         self.list.get(position).map(|(name, tensor)| (name.as_str(), tensor))
     }
 
@@ -133,7 +133,7 @@ impl Tensors {
     }
 
     /// Iterates over the tensors in order; a compound tensor is one entry.
-    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+    pub fn entries(&self) -> impl Iterator<Item = TensorEntry<'_>> {
         let mut compounds = self.compounds.iter().peekable();
         let mut position = 0_usize;
         std::iter::from_fn(move || {
@@ -141,13 +141,13 @@ impl Tensors {
                 position = position.max(compound.parts.end);
                 let parts = self.parts(compound);
                 return Some(match compound.kind {
-                    CompoundKind::Quantized { .. } => Entry::Quantized(compound, parts),
-                    _ => Entry::Compound(compound, parts),
+                    CompoundKind::Quantized { .. } => TensorEntry::Quantized(compound, parts),
+                    _ => TensorEntry::Compound(compound, parts),
                 });
             }
-            let (name, tensor) = self.at(position)?;
+            let (name, tensor) = self.get_index(position)?;
             position = position.saturating_add(1);
-            Some(Entry::Tensor(name, tensor))
+            Some(TensorEntry::Tensor(name, tensor))
         })
     }
 
@@ -188,7 +188,7 @@ impl Tensors {
     }
 }
 
-impl Index {
+impl NameIndex {
     /// Builds the index. Tensors after the first 2^32 are not indexed.
     fn new(list: &[(String, Tensor)]) -> Self {
         let mut index = Self { positions: HashTable::with_capacity(list.len()), ..Self::default() };
@@ -270,11 +270,11 @@ mod tests {
     fn tensors_are_found_by_name_also_after_changes() {
         let mut tensors: Tensors = (0..9).map(|n| (n.to_string(), tensor(n))).collect();
         assert_eq!((first_byte(&tensors, "7"), tensors.position("8")), (Some(7), Some(8)));
-        assert!(tensors.get("9").is_none() && !tensors.contains("") && tensors.duplicate().is_none());
+        assert!(tensors.get("9").is_none() && !tensors.contains("") && tensors.duplicate_name().is_none());
         tensors.push("9".to_owned(), tensor(9));
         tensors.extend([("7".to_owned(), tensor(70))]);
         assert_eq!((first_byte(&tensors, "9"), first_byte(&tensors, "7")), (Some(9), Some(7)));
-        assert_eq!(tensors.duplicate(), Some("7"));
+        assert_eq!(tensors.duplicate_name(), Some("7"));
         tensors.names_mut().for_each(|name| name.insert(0, 'x'));
         assert_eq!((first_byte(&tensors, "x9"), tensors.position("9")), (Some(9), None));
         tensors.tensors_mut().for_each(|(_, tensor)| *tensor = self::tensor(1));
@@ -298,9 +298,9 @@ mod tests {
         );
         tensors.push("z".to_owned(), tensor(3));
         let name = |entry| match entry {
-            Entry::Tensor(name, _) => name.to_owned(),
-            Entry::Quantized(compound, parts) => format!("{} quantized {}", compound.name, parts.len()),
-            Entry::Compound(compound, parts) => format!("{} {}", compound.name, parts.len()),
+            TensorEntry::Tensor(name, _) => name.to_owned(),
+            TensorEntry::Quantized(compound, parts) => format!("{} quantized {}", compound.name, parts.len()),
+            TensorEntry::Compound(compound, parts) => format!("{} {}", compound.name, parts.len()),
         };
         let entries: Vec<String> = tensors.entries().map(name).collect();
         assert_eq!(entries, ["a", "w quantized 2", "none 0", "n 1", "z"]);

@@ -26,7 +26,7 @@ impl Tensor {
     /// When a tile has another dtype or is not inside the shape, tiles overlap or leave elements out, or the size does not
     /// fit 63 bits.
     pub fn tiled(dtype: Dtype, shape: &[u64], tiles: Vec<Tile>) -> Result<Self, Error> {
-        let tiles = Tiles::new(dtype, shape, tiles)?;
+        let tiles = TiledTensor::new(dtype, shape, tiles)?;
         let storage = Storage::computed(Arc::new(tiles));
         Self::new(dtype, shape.to_vec(), contiguous_strides(shape), 0, storage)
     }
@@ -37,7 +37,7 @@ impl Tensor {
     /// When there are no parts, they differ in dtype or in shape along another dimension, or the size does not fit 63 bits.
     pub fn concat(dim: usize, parts: &[Self]) -> Result<Self, Error> {
         let Some(first) = parts.first() else {
-            return Err(Error::Unlike { first: Vec::new(), part: Vec::new(), dim });
+            return Err(Error::ShapeMismatch { first: Vec::new(), part: Vec::new(), dim });
         };
         let dtype = first.dtype();
         let (mut shape, mut start) = (first.shape().to_vec(), vec![0; first.shape().len()]);
@@ -49,14 +49,14 @@ impl Tensor {
             let are_alike = || part.shape().iter().zip(first.shape()).enumerate().all(is_alike);
             let size = part.shape().get(dim).filter(|_| part.shape().len() == shape.len() && are_alike());
             let Some(size) = size else {
-                return Err(Error::Unlike {
+                return Err(Error::ShapeMismatch {
                     first: first.shape().to_vec(),
                     part: part.shape().to_vec(),
                     dim,
                 });
             };
             if part.dtype() != dtype {
-                return Err(Error::Mixed { first: dtype, part: part.dtype() });
+                return Err(Error::DtypeMismatch { first: dtype, part: part.dtype() });
             }
             tiles.push(Tile { tensor: part.clone(), start: start.clone() });
             joined = joined.checked_add(*size).ok_or_else(overflow)?;
@@ -73,18 +73,18 @@ impl Tensor {
 
 /// Computation that implements [`Tensor::tiled`]. All numbers that are not bytes are elements.
 #[derive(Debug)]
-struct Tiles {
+struct TiledTensor {
     shape: Vec<u64>,
     /// Size of an element in bytes.
     element: u64,
     len: u64,
     /// Tiles that have elements, sorted by the position of their first element.
-    list: Vec<Placed>,
+    list: Vec<PlacedTile>,
     inputs: Vec<Storage>,
 }
 
 #[derive(Debug)]
-struct Placed {
+struct PlacedTile {
     tensor: Tensor,
     gathered: Gathered,
     /// Number of the tile's storage in `inputs`.
@@ -99,7 +99,7 @@ struct Placed {
     outer: usize,
 }
 
-impl Tiles {
+impl TiledTensor {
     fn new(dtype: Dtype, shape: &[u64], tiles: Vec<Tile>) -> Result<Self, Error> {
         let overflow = || Error::Overflow { shape: shape.to_vec(), stride: contiguous_strides(shape) };
         let numel = shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
@@ -112,14 +112,14 @@ impl Tiles {
         let mut covered = 0_u64;
         for Tile { tensor, start } in tiles {
             if tensor.dtype() != dtype {
-                return Err(Error::Mixed { first: dtype, part: tensor.dtype() });
+                return Err(Error::DtypeMismatch { first: dtype, part: tensor.dtype() });
             }
             let is_inside = |((size, start), whole): ((&u64, &u64), &u64)| {
                 start.checked_add(*size).is_some_and(|end| end <= *whole)
             };
             let ranks = [tensor.shape().len(), start.len()];
             if ranks != [shape.len(); 2] || !tensor.shape().iter().zip(&start).zip(shape).all(is_inside) {
-                return Err(Error::Tile { tile: tensor.shape().to_vec(), start, shape: shape.to_vec() });
+                return Err(Error::TileOutOfBounds { tile: tensor.shape().to_vec(), start, shape: shape.to_vec() });
             }
             if tensor.numel() == 0 {
                 continue;
@@ -130,17 +130,17 @@ impl Tiles {
             if input == next {
                 all.inputs.push(tensor.storage().clone());
             }
-            all.list.push(all.placed(tensor, start, input));
+            all.list.push(all.place_tile(tensor, start, input));
         }
         if covered != numel {
-            return Err(Error::Cover { shape: shape.to_vec(), found: covered, expected: numel });
+            return Err(Error::IncompleteTiles { shape: shape.to_vec(), found: covered, expected: numel });
         }
         all.reject_overlaps()?;
         all.list.sort_by_key(|tile| tile.first);
         Ok(all)
     }
 
-    fn placed(&self, tensor: Tensor, start: Vec<u64>, input: usize) -> Placed {
+    fn place_tile(&self, tensor: Tensor, start: Vec<u64>, input: usize) -> PlacedTile {
         let (mut run, mut outer) = (self.element, self.shape.len());
         // A dimension that the tile covers entirely continues the run.
         let mut sizes = tensor.shape().iter().zip(&self.shape).rev();
@@ -157,7 +157,7 @@ impl Tiles {
         let (first, end) =
             (self.offset(start.iter().copied()), self.offset(last).saturating_add(self.element));
         let gathered = tensor.gathered();
-        Placed { tensor, gathered, input, start, first, end, run, outer }
+        PlacedTile { tensor, gathered, input, start, first, end, run, outer }
     }
 
     /// Returns the byte offset of the element at `index` in the whole tensor.
@@ -171,7 +171,7 @@ impl Tiles {
     /// Checks that no tiles overlap, by comparing those that overlap along the dimension with the most distinct starts.
     fn reject_overlaps(&self) -> Result<(), Error> {
         /// Largest number of comparisons, more than any grid of tiles needs.
-        const MOST: usize = 1 << 24;
+        const COMPARISONS_MAX: usize = 1 << 24;
         let starts = |dim: usize| {
             let mut starts: Vec<u64> =
                 self.list.iter().filter_map(|tile| tile.start.get(dim).copied()).collect();
@@ -183,11 +183,11 @@ impl Tiles {
             // A scalar has exactly one tile.
             return Ok(());
         };
-        let range = |tile: &Placed, dim: usize| {
+        let range = |tile: &PlacedTile, dim: usize| {
             let start = tile.start.get(dim).copied().unwrap_or(0);
             start..start.saturating_add(tile.tensor.shape().get(dim).copied().unwrap_or(0))
         };
-        let mut sorted: Vec<&Placed> = self.list.iter().collect();
+        let mut sorted: Vec<&PlacedTile> = self.list.iter().collect();
         sorted.sort_by_key(|tile| range(tile, dim).start);
         let mut compared = 0_usize;
         for (number, tile) in (1..).zip(&sorted) {
@@ -198,7 +198,7 @@ impl Tiles {
                     let (ours, theirs) = (range(tile, dim), range(other, dim));
                     ours.start < theirs.end && theirs.start < ours.end
                 };
-                if compared > MOST {
+                if compared > COMPARISONS_MAX {
                     return Err(Error::TooManyTiles { tiles: sorted.len() });
                 }
                 if (0..self.shape.len()).all(meets) {
@@ -211,7 +211,7 @@ impl Tiles {
     }
 
     /// Returns the number of bytes of a tile, in its C order, that come before byte `at` of the whole tensor.
-    fn within(&self, tile: &Placed, at: u64) -> u64 {
+    fn offset_in_tile(&self, tile: &PlacedTile, at: u64) -> u64 {
         let mut rest = at.checked_div(self.element).unwrap_or(0);
         let mut inner_whole = self.len.checked_div(self.element).unwrap_or(0);
         let mut inner_tile = tile.tensor.numel();
@@ -235,7 +235,7 @@ impl Tiles {
 
     /// Returns the offset in the whole tensor of byte `at` of a tile, and the number of bytes from there to the end of
     /// the run.
-    fn place(&self, tile: &Placed, at: u64) -> (u64, u64) {
+    fn offset_in_whole(&self, tile: &PlacedTile, at: u64) -> (u64, u64) {
         let mut number = at.checked_div(tile.run).unwrap_or(0);
         let in_run = at.checked_rem(tile.run).unwrap_or(0);
         let mut step = self.element;
@@ -259,7 +259,7 @@ impl Tiles {
     /// tensor.
     fn copy(
         &self,
-        tile: &Placed,
+        tile: &PlacedTile,
         (from, to): (u64, u64),
         inputs: &mut Inputs<'_>,
         buffer: &mut [u8],
@@ -277,7 +277,7 @@ impl Tiles {
             start..start.saturating_add(len)
         };
         let outside = || io::ErrorKind::UnexpectedEof;
-        let (place, run) = self.place(tile, from);
+        let (place, run) = self.offset_in_whole(tile, from);
         if run >= len as u64 {
             return read(buffer.get_mut(part(place, len)).ok_or_else(outside)?);
         }
@@ -285,7 +285,7 @@ impl Tiles {
         let mut at = from;
         let mut rest: &[u8] = &bytes;
         while !rest.is_empty() {
-            let (place, run) = self.place(tile, at);
+            let (place, run) = self.offset_in_whole(tile, at);
             let (now, later) = rest.split_at(usize::try_from(run).unwrap_or(usize::MAX).min(rest.len()));
             buffer.get_mut(part(place, now.len())).ok_or_else(outside)?.copy_from_slice(now);
             at = at.saturating_add(now.len() as u64);
@@ -295,7 +295,7 @@ impl Tiles {
     }
 }
 
-impl Compute for Tiles {
+impl Compute for TiledTensor {
     fn len(&self) -> u64 {
         self.len
     }
@@ -312,7 +312,7 @@ impl Compute for Tiles {
         let end = offset.saturating_add(buffer.len() as u64);
         let last = self.list.partition_point(|tile| tile.first < end);
         for tile in self.list.iter().take(last).filter(|tile| tile.end > offset) {
-            let (from, to) = (self.within(tile, offset), self.within(tile, end));
+            let (from, to) = (self.offset_in_tile(tile, offset), self.offset_in_tile(tile, end));
             if from < to {
                 self.copy(tile, (from, to), inputs, buffer, offset)?;
             }

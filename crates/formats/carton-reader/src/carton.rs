@@ -12,7 +12,7 @@ use byte_source::{MappedFile, ReadError, Region, Source, ProgressReporter};
 use carton_format::{Config, FileLen, Links, Manifest, Parsed, TensorIndex, is_valid_carton_path};
 use sha2::{Digest, Sha256};
 use torch_import::Container;
-use zip_index::{Index, Method};
+use zip_index::{ZipIndex, Method};
 
 use crate::entry::ExpectedSums;
 use crate::{CartonEntry, EntryReader, Error, Result};
@@ -63,8 +63,8 @@ impl Carton {
     pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
         let (path, links) = (source.path().to_owned(), Links::default());
         let index = match source.in_memory() {
-            Some(_) => Index::read(&*source).map(|index| (index, source)),
-            None => Index::read_directory(&source),
+            Some(_) => ZipIndex::read(&*source).map(|index| (index, source)),
+            None => ZipIndex::read_directory(&source),
         };
         let (index, source) = index.map_err(Error::Zip)?;
         let entries = zip_entries(index)?;
@@ -402,7 +402,7 @@ pub fn resolve_link(path: &str, target: &str) -> Option<String> {
     (is_valid_carton_path(&resolved) && resolved.starts_with(MODEL_FOLDER)).then_some(resolved)
 }
 
-fn zip_entries(index: Index) -> Result<BTreeMap<String, CartonEntry>> {
+fn zip_entries(index: ZipIndex) -> Result<BTreeMap<String, CartonEntry>> {
     let mut entries = BTreeMap::new();
     for entry in index.entries {
         // Many zip files have entries for folders, but Carton's own never do.

@@ -5,8 +5,8 @@
 use bytes::Bytes;
 
 use crate::data;
-use crate::error::{Error, Place, Result};
-use crate::problem::shortened;
+use crate::error::{Error, TensorLabel, Result};
+use crate::json_problem::truncate_for_message;
 
 /// Body of a request or response as a sequence of parts: the JSON, then the data of each binary tensor.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,14 +43,14 @@ impl Body {
 }
 
 /// A received body, split at the end of its JSON.
-pub(crate) enum Received {
+pub(crate) enum ReceivedBody {
     /// A raw request: the whole body is the data of one tensor.
     Raw(Bytes),
     /// The JSON part of the body, and the binary tensor data after it.
-    Json(Bytes, Blobs),
+    Json(Bytes, BinaryTensorData),
 }
 
-impl Received {
+impl ReceivedBody {
     /// Splits a body into JSON and binary data. `header_length` is the value of the header
     /// [`HEADER_LENGTH`](crate::HEADER_LENGTH), if the header was sent.
     pub(crate) fn new(body: &Bytes, header_length: Option<&[u8]>) -> Result<Self> {
@@ -58,7 +58,7 @@ impl Received {
             return if body.is_empty() {
                 Err(Error::Empty)
             } else {
-                Ok(Self::Json(body.clone(), Blobs { rest: Bytes::new() }))
+                Ok(Self::Json(body.clone(), BinaryTensorData { rest: Bytes::new() }))
             };
         };
         // Only digits: `usize::from_str` also accepts a plus sign.
@@ -66,9 +66,9 @@ impl Received {
             std::str::from_utf8(value).ok().filter(|value| value.bytes().all(|byte| byte.is_ascii_digit()));
         match digits.and_then(|digits| digits.parse().ok()).filter(|&len| len <= body.len()) {
             Some(0) => Ok(Self::Raw(body.clone())),
-            Some(len) => Ok(Self::Json(body.slice(..len), Blobs { rest: body.slice(len..) })),
+            Some(len) => Ok(Self::Json(body.slice(..len), BinaryTensorData { rest: body.slice(len..) })),
             None => {
-                let found = shortened(&String::from_utf8_lossy(value));
+                let found = truncate_for_message(&String::from_utf8_lossy(value));
                 Err(Error::HeaderLength { found, body: body.len() })
             }
         }
@@ -76,23 +76,23 @@ impl Received {
 }
 
 /// Binary data after the JSON that is not yet assigned to a tensor.
-pub(crate) struct Blobs {
+pub(crate) struct BinaryTensorData {
     rest: Bytes,
 }
 
-impl Blobs {
+impl BinaryTensorData {
     /// Takes the next `size` bytes as the data of `tensor`, a slice of the body.
-    pub(crate) fn take(&mut self, tensor: &Place, size: u64) -> Result<Bytes> {
+    pub(crate) fn split_tensor(&mut self, tensor: &TensorLabel, size: u64) -> Result<Bytes> {
         match usize::try_from(size).ok().filter(|&size| size <= self.rest.len()) {
             Some(size) => Ok(self.rest.split_to(size)),
             None => {
-                Err(Error::Cut { tensor: tensor.clone(), expected: size, found: data::length(&self.rest) })
+                Err(Error::TruncatedBody { tensor: tensor.clone(), expected: size, found: data::length_u64(&self.rest) })
             }
         }
     }
 
     /// Checks that no binary data is left over.
-    pub(crate) fn end(self) -> Result<()> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Error::LeftOver { found: data::length(&self.rest) }) }
+    pub(crate) fn finish_binary_data(self) -> Result<()> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Error::TrailingBodyData { found: data::length_u64(&self.rest) }) }
     }
 }

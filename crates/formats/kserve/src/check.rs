@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Error, Place, Result};
-use crate::requested::{Listed, RequestedOutput};
+use crate::error::{Error, TensorLabel, Result};
+use crate::requested_output::{ListedOutput, RequestedOutput};
 use crate::{ModelConfig, Tensor, TensorConfig};
 
 /// Checks the names, datatypes, shapes and batch sizes of the inputs of a request.
@@ -13,26 +13,26 @@ pub(crate) fn inputs(inputs: &[Tensor], model: &ModelConfig) -> Result<()> {
     let mut by_name = HashMap::new();
     for input in inputs {
         if by_name.insert(input.name.as_str(), input).is_some() {
-            return Err(Error::Duplicate { tensor: Place::Input(input.name.clone()) });
+            return Err(Error::DuplicateTensorName { tensor: TensorLabel::Input(input.name.clone()) });
         }
     }
     let mut batch = None;
     for expected in &model.input {
         match by_name.remove(expected.name.as_str()) {
             Some(input) => {
-                fits(input, expected, model)?;
-                same_batch(&mut batch, input, model)?;
+                check_datatype_and_shape(input, expected, model)?;
+                check_batch_size(&mut batch, input, model)?;
             }
             None if expected.optional => {}
             None => {
-                let (model, tensor) = (model.name.clone(), Place::Input(expected.name.clone()));
+                let (model, tensor) = (model.name.clone(), TensorLabel::Input(expected.name.clone()));
                 return Err(Error::MissingInput { model, tensor });
             }
         }
     }
     match inputs.iter().find(|input| by_name.contains_key(input.name.as_str())) {
         Some(input) => {
-            Err(Error::UnknownTensor { model: model.name.clone(), tensor: Place::Input(input.name.clone()) })
+            Err(Error::UnknownTensor { model: model.name.clone(), tensor: TensorLabel::Input(input.name.clone()) })
         }
         None => Ok(()),
     }
@@ -42,18 +42,18 @@ pub(crate) fn inputs(inputs: &[Tensor], model: &ModelConfig) -> Result<()> {
 ///
 /// `binary` is the request's default encoding; `binary_data` of a listed output takes precedence.
 pub(crate) fn outputs(
-    listed: Vec<Listed>,
+    listed: Vec<ListedOutput>,
     binary: bool,
     model: &ModelConfig,
 ) -> Result<Vec<RequestedOutput>> {
     if listed.is_empty() {
         let all = model.output.iter().filter(|output| !output.optional);
-        return all.map(|output| requested(output, output.name.clone(), Vec::new(), binary)).collect();
+        return all.map(|output| resolve_output(output, output.name.clone(), Vec::new(), binary)).collect();
     }
     let mut by_name = HashMap::new();
     for (n, output) in listed.iter().enumerate() {
         if by_name.insert(output.name.clone(), n).is_some() {
-            return Err(Error::Duplicate { tensor: Place::Output(output.name.clone()) });
+            return Err(Error::DuplicateTensorName { tensor: TensorLabel::Output(output.name.clone()) });
         }
     }
     let mut found = vec![None; listed.len()];
@@ -66,10 +66,10 @@ pub(crate) fn outputs(
     pairs
         .map(|(listed, config)| match config {
             Some(config) => {
-                requested(config, listed.name, listed.parameters, listed.binary_data.unwrap_or(binary))
+                resolve_output(config, listed.name, listed.parameters, listed.binary_data.unwrap_or(binary))
             }
             None => {
-                Err(Error::UnknownTensor { model: model.name.clone(), tensor: Place::Output(listed.name) })
+                Err(Error::UnknownTensor { model: model.name.clone(), tensor: TensorLabel::Output(listed.name) })
             }
         })
         .collect()
@@ -77,7 +77,7 @@ pub(crate) fn outputs(
 
 /// Builds a requested output, or fails if the datatype has no form in the requested encoding. This check precedes inference,
 /// so that no model run is wasted.
-fn requested(
+fn resolve_output(
     config: &TensorConfig,
     name: String,
     parameters: crate::Parameters,
@@ -85,43 +85,43 @@ fn requested(
 ) -> Result<RequestedOutput> {
     let datatype = config.datatype;
     if !binary && !datatype.has_json() {
-        return Err(Error::NoJson { tensor: Place::Output(name), datatype, parameter: "binary_data" });
+        return Err(Error::NoJson { tensor: TensorLabel::Output(name), datatype, parameter: "binary_data" });
     }
-    Ok(RequestedOutput { name, parameters, binary })
+    Ok(RequestedOutput { name, parameters, is_binary: binary })
 }
 
 /// Checks the datatype and shape of an input.
-fn fits(input: &Tensor, expected: &TensorConfig, model: &ModelConfig) -> Result<()> {
-    let tensor = || Place::Input(input.name.clone());
+fn check_datatype_and_shape(input: &Tensor, expected: &TensorConfig, model: &ModelConfig) -> Result<()> {
+    let tensor = || TensorLabel::Input(input.name.clone());
     if input.datatype != expected.datatype {
         let (expected, found) = (expected.datatype, input.datatype);
-        return Err(Error::Datatype { model: model.name.clone(), tensor: tensor(), expected, found });
+        return Err(Error::DatatypeMismatch { model: model.name.clone(), tensor: tensor(), expected, found });
     }
     let shape = model.shape(expected);
     let fits = |(found, expected): (&u64, &Option<u64>)| expected.is_none_or(|expected| expected == *found);
     if input.shape.len() != shape.len() || !input.shape.iter().zip(&shape).all(fits) {
         let found = input.shape.clone();
-        return Err(Error::Shape { model: model.name.clone(), tensor: tensor(), expected: shape, found });
+        return Err(Error::InputShapeMismatch { model: model.name.clone(), tensor: tensor(), expected: shape, found });
     }
     Ok(())
 }
 
 /// Checks that the batch size of an input is within the maximum and equals that of the first input in `batch`. The shape is
 /// already checked, so a batch dimension exists if the model has one.
-fn same_batch<'i>(batch: &mut Option<&'i Tensor>, input: &'i Tensor, model: &ModelConfig) -> Result<()> {
+fn check_batch_size<'i>(batch: &mut Option<&'i Tensor>, input: &'i Tensor, model: &ModelConfig) -> Result<()> {
     let size = |tensor: &Tensor| tensor.shape.first().copied().unwrap_or(0);
-    let (found, tensor) = (size(input), || Place::Input(input.name.clone()));
-    if !model.batches() {
+    let (found, tensor) = (size(input), || TensorLabel::Input(input.name.clone()));
+    if !model.has_batch_dimension() {
         return Ok(());
     }
     if found > u64::from(model.max_batch_size) {
         let max = model.max_batch_size;
-        return Err(Error::Batch { model: model.name.clone(), tensor: tensor(), max, found });
+        return Err(Error::BatchTooLarge { model: model.name.clone(), tensor: tensor(), max, found });
     }
     let first = *batch.get_or_insert(input);
     if size(first) != found {
-        let (other, expected) = (Place::Input(first.name.clone()), size(first));
-        return Err(Error::Batches { tensor: tensor(), found, other, expected });
+        let (other, expected) = (TensorLabel::Input(first.name.clone()), size(first));
+        return Err(Error::BatchSizeMismatch { tensor: tensor(), found, other, expected });
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use crate::metadata::sizes;
+use crate::metadata::protocol_shape;
 use crate::{Datatype, ModelMetadata, TensorMetadata};
 
 /// Configuration of a model with its inputs and outputs.
@@ -37,13 +37,13 @@ pub struct TensorConfig {
 
 impl ModelConfig {
     /// Returns true if tensors have a batch dimension in front of their [`dims`](TensorConfig::dims).
-    pub fn batches(&self) -> bool {
+    pub fn has_batch_dimension(&self) -> bool {
         self.max_batch_size > 0
     }
 
     /// Returns the dimensions of a tensor as in requests and metadata, including the batch dimension if the model has one.
     pub fn shape(&self, tensor: &TensorConfig) -> Vec<Option<u64>> {
-        self.batches().then_some(None).into_iter().chain(tensor.dims.iter().copied()).collect()
+        self.has_batch_dimension().then_some(None).into_iter().chain(tensor.dims.iter().copied()).collect()
     }
 
     /// Returns the model metadata, the response to `GET /v2/models/M`.
@@ -78,7 +78,7 @@ impl Serialize for InputJson<'_> {
         members.serialize_field("name", &self.0.name)?;
         members.serialize_field("data_type", self.0.datatype.config_name())?;
         members.serialize_field("format", "FORMAT_NONE")?;
-        members.serialize_field("dims", &sizes(&self.0.dims))?;
+        members.serialize_field("dims", &protocol_shape(&self.0.dims))?;
         members.serialize_field("is_shape_tensor", &false)?;
         members.serialize_field("allow_ragged_batch", &false)?;
         members.serialize_field("optional", &self.0.optional)?;
@@ -91,7 +91,7 @@ impl Serialize for OutputJson<'_> {
         let mut members = serializer.serialize_struct("ModelOutput", 5)?;
         members.serialize_field("name", &self.0.name)?;
         members.serialize_field("data_type", self.0.datatype.config_name())?;
-        members.serialize_field("dims", &sizes(&self.0.dims))?;
+        members.serialize_field("dims", &protocol_shape(&self.0.dims))?;
         members.serialize_field("label_filename", "")?;
         members.serialize_field("is_shape_tensor", &false)?;
         members.end()

@@ -5,13 +5,13 @@
 
 use std::str::FromStr;
 
-use crate::error::{Error, Place, Result};
-use crate::json::{Number, Reader};
-use crate::problem::{JsonProblem, Kind, shortened};
+use crate::error::{Error, TensorLabel, Result};
+use crate::json::{JsonNumber, JsonReader};
+use crate::json_problem::{JsonProblem, JsonKind, truncate_for_message};
 use crate::{Datatype, write};
 
 /// Returns the number of elements of a shape, or `None` if it overflows 64 bits. An empty shape is a scalar, one element.
-pub(crate) fn elements(shape: &[u64]) -> Option<u64> {
+pub(crate) fn shape_element_count(shape: &[u64]) -> Option<u64> {
     if shape.contains(&0) {
         Some(0)
     } else {
@@ -21,8 +21,8 @@ pub(crate) fn elements(shape: &[u64]) -> Option<u64> {
 
 /// Reads the JSON array `data`, flat or nested, into the layout of the binary tensor data extension. Returns the number of
 /// values in the array, and the encoded data of the first `expected` values.
-pub(crate) fn from_json(json: &mut Reader<'_>, datatype: Datatype, expected: u64) -> Result<(u64, Vec<u8>)> {
-    let mut values = Values { datatype, expected, count: 0, bytes: Vec::new() };
+pub(crate) fn from_json(json: &mut JsonReader<'_>, datatype: Datatype, expected: u64) -> Result<(u64, Vec<u8>)> {
+    let mut values = ElementAccumulator { datatype, expected, count: 0, bytes: Vec::new() };
     // Each value takes at least two bytes, a digit and a comma, so the rest of the document bounds the allocation.
     let most = u64::try_from(json.remaining()).unwrap_or(u64::MAX).div_ceil(2).min(expected);
     let size = datatype.size().unwrap_or(size_of::<u32>());
@@ -40,23 +40,23 @@ pub(crate) fn from_json(json: &mut Reader<'_>, datatype: Datatype, expected: u64
         Datatype::Fp32 => values.float(json, kind, f32::is_finite, f32::to_le_bytes),
         Datatype::Fp64 => values.float(json, kind, f64::is_finite, f64::to_le_bytes),
         Datatype::Bytes => values.text(json, kind),
-        Datatype::Fp16 | Datatype::Bf16 => Err(values.wrong(json, kind)),
+        Datatype::Fp16 | Datatype::Bf16 => Err(values.wrong_element_kind(json, kind)),
     })?;
     Ok((values.count, values.bytes))
 }
 
 /// Accumulator of the values read from a JSON array.
-struct Values {
+struct ElementAccumulator {
     datatype: Datatype,
     expected: u64,
     count: u64,
     bytes: Vec<u8>,
 }
 
-impl Values {
-    fn boolean(&mut self, json: &mut Reader<'_>, kind: Kind) -> Result<()> {
-        if kind != Kind::Boolean {
-            return Err(self.wrong(json, kind));
+impl ElementAccumulator {
+    fn boolean(&mut self, json: &mut JsonReader<'_>, kind: JsonKind) -> Result<()> {
+        if kind != JsonKind::Boolean {
+            return Err(self.wrong_element_kind(json, kind));
         }
         let value = json.boolean()?;
         self.push(&[u8::from(value)]);
@@ -65,16 +65,16 @@ impl Values {
 
     fn integer<T: FromStr + Default, const N: usize>(
         &mut self,
-        json: &mut Reader<'_>,
-        kind: Kind,
+        json: &mut JsonReader<'_>,
+        kind: JsonKind,
         bytes: fn(T) -> [u8; N],
     ) -> Result<()> {
         let at = json.position();
         let number = self.number(json, kind)?;
         let value = match number {
-            Number::Integer("-0") => Some(T::default()),
-            Number::Integer(text) => text.parse().ok(),
-            Number::Fraction(_) | Number::NotFinite(_) => None,
+            JsonNumber::Integer("-0") => Some(T::default()),
+            JsonNumber::Integer(text) => text.parse().ok(),
+            JsonNumber::Fraction(_) | JsonNumber::NotFinite(_) => None,
         };
         let value = value.ok_or_else(|| self.out_of_range(at, number))?;
         self.push(&bytes(value));
@@ -83,14 +83,14 @@ impl Values {
 
     fn float<T: FromStr + Copy, const N: usize>(
         &mut self,
-        json: &mut Reader<'_>,
-        kind: Kind,
+        json: &mut JsonReader<'_>,
+        kind: JsonKind,
         is_finite: fn(T) -> bool,
         bytes: fn(T) -> [u8; N],
     ) -> Result<()> {
         let at = json.position();
         let number = self.number(json, kind)?;
-        let is_not_finite = matches!(number, Number::NotFinite(_));
+        let is_not_finite = matches!(number, JsonNumber::NotFinite(_));
         // `FromStr` of Rust's floats also reads the three tokens. A finite number that rounds to infinity is out of range.
         let value = number.text().parse().ok().filter(|&value| is_not_finite || is_finite(value));
         let value = value.ok_or_else(|| self.out_of_range(at, number))?;
@@ -98,9 +98,9 @@ impl Values {
         Ok(())
     }
 
-    fn text(&mut self, json: &mut Reader<'_>, kind: Kind) -> Result<()> {
-        if kind != Kind::String {
-            return Err(self.wrong(json, kind));
+    fn text(&mut self, json: &mut JsonReader<'_>, kind: JsonKind) -> Result<()> {
+        if kind != JsonKind::String {
+            return Err(self.wrong_element_kind(json, kind));
         }
         let text = json.string()?;
         let len = u32::try_from(text.len()).map_err(|_| {
@@ -117,8 +117,8 @@ impl Values {
         Ok(())
     }
 
-    fn number<'j>(&self, json: &mut Reader<'j>, kind: Kind) -> Result<Number<'j>> {
-        if kind == Kind::Number { json.number() } else { Err(self.wrong(json, kind)) }
+    fn number<'j>(&self, json: &mut JsonReader<'j>, kind: JsonKind) -> Result<JsonNumber<'j>> {
+        if kind == JsonKind::Number { json.number() } else { Err(self.wrong_element_kind(json, kind)) }
     }
 
     /// Counts an element, and appends its bytes unless the shape is already full.
@@ -129,29 +129,29 @@ impl Values {
         self.count = self.count.saturating_add(1);
     }
 
-    fn wrong(&self, json: &Reader<'_>, found: Kind) -> Error {
+    fn wrong_element_kind(&self, json: &JsonReader<'_>, found: JsonKind) -> Error {
         let problem =
             JsonProblem::Element { element: self.count, datatype: self.datatype, found: found.to_string() };
         json.error(problem)
     }
 
-    fn out_of_range(&self, at: usize, number: Number<'_>) -> Error {
-        let found = format!("`{}`", shortened(number.text()));
+    fn out_of_range(&self, at: usize, number: JsonNumber<'_>) -> Error {
+        let found = format!("`{}`", truncate_for_message(number.text()));
         let problem = JsonProblem::Element { element: self.count, datatype: self.datatype, found };
         Error::Json { at, path: String::new(), problem }
     }
 }
 
 /// Checks that `data` encodes a tensor of this datatype and shape: data size, BOOL values of 0 or 1, BYTES length prefixes.
-pub(crate) fn check(tensor: &Place, datatype: Datatype, shape: &[u64], data: &[u8]) -> Result<()> {
-    let too_large = || Error::TooLarge { tensor: tensor.clone(), shape: shape.to_vec() };
-    let elements = elements(shape).ok_or_else(too_large)?;
-    let Some(size) = datatype.size() else { return check_texts(tensor, elements, data) };
+pub(crate) fn check(tensor: &TensorLabel, datatype: Datatype, shape: &[u64], data: &[u8]) -> Result<()> {
+    let too_large = || Error::ShapeOverflow { tensor: tensor.clone(), shape: shape.to_vec() };
+    let elements = shape_element_count(shape).ok_or_else(too_large)?;
+    let Some(size) = datatype.size() else { return check_bytes_elements(tensor, elements, data) };
     let expected =
         u64::try_from(size).ok().and_then(|size| elements.checked_mul(size)).ok_or_else(too_large)?;
-    let found = length(data);
+    let found = length_u64(data);
     if found != expected {
-        return Err(Error::Size { tensor: tensor.clone(), shape: shape.to_vec(), datatype, expected, found });
+        return Err(Error::DataSizeMismatch { tensor: tensor.clone(), shape: shape.to_vec(), datatype, expected, found });
     }
     if datatype == Datatype::Bool
         && let Some((&found, element)) = data.iter().zip(0..).find(|(byte, _)| **byte > 1)
@@ -161,18 +161,18 @@ pub(crate) fn check(tensor: &Place, datatype: Datatype, shape: &[u64], data: &[u
     Ok(())
 }
 
-fn check_texts(tensor: &Place, elements: u64, data: &[u8]) -> Result<()> {
+fn check_bytes_elements(tensor: &TensorLabel, elements: u64, data: &[u8]) -> Result<()> {
     let mut rest = data;
     // Bounded by the data, whatever the shape claims: each iteration consumes a length prefix of four bytes or returns.
     for element in 0..elements {
-        rest = match split_text(rest) {
+        rest = match split_bytes_element(rest) {
             Ok((_, rest)) => rest,
             Err(expected) => {
-                return Err(Error::CutElement {
+                return Err(Error::TruncatedElement {
                     tensor: tensor.clone(),
                     element,
                     expected,
-                    found: length(rest),
+                    found: length_u64(rest),
                 });
             }
         };
@@ -180,25 +180,25 @@ fn check_texts(tensor: &Place, elements: u64, data: &[u8]) -> Result<()> {
     if rest.is_empty() {
         Ok(())
     } else {
-        Err(Error::BytesLeft { tensor: tensor.clone(), elements, found: length(rest) })
+        Err(Error::TrailingTensorData { tensor: tensor.clone(), elements, found: length_u64(rest) })
     }
 }
 
 /// Iterates over the elements of a BYTES tensor. Stops at the first length prefix that exceeds the data; the tensors of a
 /// parsed request have none.
-pub fn texts(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn bytes_elements(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = data;
     std::iter::from_fn(move || {
-        let (text, after) = split_text(rest).ok()?;
+        let (text, after) = split_bytes_element(rest).ok()?;
         rest = after;
         Some(text)
     })
 }
 
 /// Encodes elements as the data of a BYTES tensor, or returns `None` if an element has 4 GiB or more.
-pub fn from_texts<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>) -> Option<Vec<u8>> {
+pub fn encode_bytes_elements<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    for text in texts {
+    for text in bytes_elements {
         bytes.extend(u32::try_from(text.as_ref().len()).ok()?.to_le_bytes());
         bytes.extend_from_slice(text.as_ref());
     }
@@ -206,7 +206,7 @@ pub fn from_texts<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>) -> Option<
 }
 
 /// Splits off the first element of a BYTES tensor, or fails with the number of bytes that the element or its length needs.
-fn split_text(bytes: &[u8]) -> Result<(&[u8], &[u8]), u64> {
+fn split_bytes_element(bytes: &[u8]) -> Result<(&[u8], &[u8]), u64> {
     let (len, rest) = bytes.split_first_chunk().ok_or(4_u64)?;
     let len = u32::from_le_bytes(*len);
     usize::try_from(len)
@@ -216,31 +216,31 @@ fn split_text(bytes: &[u8]) -> Result<(&[u8], &[u8]), u64> {
 }
 
 /// Returns the length of a slice as `u64`.
-pub(crate) fn length(bytes: &[u8]) -> u64 {
+pub(crate) fn length_u64(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
 /// Writes the elements as a flat JSON array. The caller has [checked](check) the data.
-pub(crate) fn to_json(out: &mut Vec<u8>, tensor: &Place, datatype: Datatype, data: &[u8]) -> Result<()> {
+pub(crate) fn to_json(out: &mut Vec<u8>, tensor: &TensorLabel, datatype: Datatype, data: &[u8]) -> Result<()> {
     out.push(b'[');
     match datatype {
         Datatype::Bool => {
-            list(out, data, |out, [byte]| write::boolean(out, byte != 0));
+            write_elements(out, data, |out, [byte]| write::boolean(out, byte != 0));
         }
-        Datatype::Uint8 => list(out, data, |out, bytes| write::integer(out, u8::from_le_bytes(bytes))),
-        Datatype::Uint16 => list(out, data, |out, bytes| write::integer(out, u16::from_le_bytes(bytes))),
-        Datatype::Uint32 => list(out, data, |out, bytes| write::integer(out, u32::from_le_bytes(bytes))),
-        Datatype::Uint64 => list(out, data, |out, bytes| write::integer(out, u64::from_le_bytes(bytes))),
-        Datatype::Int8 => list(out, data, |out, bytes| write::integer(out, i8::from_le_bytes(bytes))),
-        Datatype::Int16 => list(out, data, |out, bytes| write::integer(out, i16::from_le_bytes(bytes))),
-        Datatype::Int32 => list(out, data, |out, bytes| write::integer(out, i32::from_le_bytes(bytes))),
-        Datatype::Int64 => list(out, data, |out, bytes| write::integer(out, i64::from_le_bytes(bytes))),
-        Datatype::Fp32 => list(out, data, |out, bytes| write::f32(out, f32::from_le_bytes(bytes))),
-        Datatype::Fp64 => list(out, data, |out, bytes| write::f64(out, f64::from_le_bytes(bytes))),
+        Datatype::Uint8 => write_elements(out, data, |out, bytes| write::integer(out, u8::from_le_bytes(bytes))),
+        Datatype::Uint16 => write_elements(out, data, |out, bytes| write::integer(out, u16::from_le_bytes(bytes))),
+        Datatype::Uint32 => write_elements(out, data, |out, bytes| write::integer(out, u32::from_le_bytes(bytes))),
+        Datatype::Uint64 => write_elements(out, data, |out, bytes| write::integer(out, u64::from_le_bytes(bytes))),
+        Datatype::Int8 => write_elements(out, data, |out, bytes| write::integer(out, i8::from_le_bytes(bytes))),
+        Datatype::Int16 => write_elements(out, data, |out, bytes| write::integer(out, i16::from_le_bytes(bytes))),
+        Datatype::Int32 => write_elements(out, data, |out, bytes| write::integer(out, i32::from_le_bytes(bytes))),
+        Datatype::Int64 => write_elements(out, data, |out, bytes| write::integer(out, i64::from_le_bytes(bytes))),
+        Datatype::Fp32 => write_elements(out, data, |out, bytes| write::f32(out, f32::from_le_bytes(bytes))),
+        Datatype::Fp64 => write_elements(out, data, |out, bytes| write::f64(out, f64::from_le_bytes(bytes))),
         Datatype::Bytes => {
-            for (text, element) in texts(data).zip(0..) {
+            for (text, element) in bytes_elements(data).zip(0..) {
                 let text = std::str::from_utf8(text)
-                    .map_err(|_| Error::NotText { tensor: tensor.clone(), element })?;
+                    .map_err(|_| Error::NotUtf8Element { tensor: tensor.clone(), element })?;
                 if element > 0 {
                     out.push(b',');
                 }
@@ -260,7 +260,7 @@ pub(crate) fn to_json(out: &mut Vec<u8>, tensor: &Place, datatype: Datatype, dat
 }
 
 /// Writes elements of `N` bytes each, separated by commas.
-fn list<const N: usize>(out: &mut Vec<u8>, data: &[u8], write: impl Fn(&mut Vec<u8>, [u8; N])) {
+fn write_elements<const N: usize>(out: &mut Vec<u8>, data: &[u8], write: impl Fn(&mut Vec<u8>, [u8; N])) {
     for (n, element) in data.as_chunks().0.iter().enumerate() {
         if n > 0 {
             out.push(b',');

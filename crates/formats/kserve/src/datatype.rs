@@ -26,9 +26,9 @@ pub enum Datatype {
 }
 
 /// Table row: datatype, name in requests, name in a model configuration, and size of an element in bytes.
-type Row = (Datatype, &'static str, &'static str, Option<usize>);
+type DatatypeRow = (Datatype, &'static str, &'static str, Option<usize>);
 
-const ROWS: [Row; 14] = [
+const DATATYPE_ROWS: [DatatypeRow; 14] = [
     (Datatype::Bool, "BOOL", "TYPE_BOOL", Some(1)),
     (Datatype::Uint8, "UINT8", "TYPE_UINT8", Some(1)),
     (Datatype::Uint16, "UINT16", "TYPE_UINT16", Some(2)),
@@ -48,12 +48,12 @@ const ROWS: [Row; 14] = [
 impl Datatype {
     /// Iterates over all datatypes.
     pub fn all() -> impl Iterator<Item = Self> {
-        ROWS.iter().map(|row| row.0)
+        DATATYPE_ROWS.iter().map(|row| row.0)
     }
 
     /// Returns the datatype with this name in requests and metadata, such as `FP32`.
     pub fn from_name(name: &str) -> Option<Self> {
-        ROWS.iter().find(|row| row.1 == name).map(|row| row.0)
+        DATATYPE_ROWS.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
     /// Returns the name in requests and metadata, such as `FP32`.
@@ -77,7 +77,7 @@ impl Datatype {
     }
 
     /// Describes the valid JSON values of an element, for error messages.
-    pub(crate) fn element(self) -> &'static str {
+    pub(crate) fn json_values(self) -> &'static str {
         match self {
             Self::Bool => "true or false",
             Self::Uint8 => "a whole number from 0 to 255",
@@ -97,8 +97,8 @@ impl Datatype {
         }
     }
 
-    fn row(self) -> &'static Row {
-        ROWS.iter().find(|row| row.0 == self).expect("each datatype has a row")
+    fn row(self) -> &'static DatatypeRow {
+        DATATYPE_ROWS.iter().find(|row| row.0 == self).expect("each datatype has a row")
     }
 }
 

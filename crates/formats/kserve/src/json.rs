@@ -17,10 +17,10 @@ use hifijson::token::Lex as _;
 use hifijson::{Read as _, SliceLexer};
 
 use crate::error::{Error, Result};
-use crate::problem::{JsonProblem, Kind, MAX_DEPTH, shortened};
+use crate::json_problem::{JsonProblem, JsonKind, MAX_DEPTH, truncate_for_message};
 
 /// Cursor in a JSON document: a byte position and its nesting depth.
-pub(crate) struct Reader<'j> {
+pub(crate) struct JsonReader<'j> {
     text: &'j str,
     lexer: SliceLexer<'j>,
     depth: u32,
@@ -28,7 +28,7 @@ pub(crate) struct Reader<'j> {
 
 /// Text of a JSON number, by notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Number<'j> {
+pub(crate) enum JsonNumber<'j> {
     /// Decimal digits with an optional minus sign.
     Integer(&'j str),
     /// A number with a fraction or an exponent.
@@ -37,7 +37,7 @@ pub(crate) enum Number<'j> {
     NotFinite(&'j str),
 }
 
-impl<'j> Number<'j> {
+impl<'j> JsonNumber<'j> {
     /// Returns the text of the number.
     pub(crate) fn text(self) -> &'j str {
         match self {
@@ -48,18 +48,18 @@ impl<'j> Number<'j> {
 
 /// Position of a skipped value, for [`Reader::back_to`].
 #[derive(Clone, Copy)]
-pub(crate) struct Skipped {
+pub(crate) struct SkippedValue {
     start: usize,
     depth: u32,
 }
 
-impl<'j> Reader<'j> {
+impl<'j> JsonReader<'j> {
     /// Creates a reader at the start of a document, which must be UTF-8.
     pub(crate) fn new(bytes: &'j [u8]) -> Result<Self> {
         let text = std::str::from_utf8(bytes).map_err(|error| Error::Json {
             at: error.valid_up_to(),
             path: String::new(),
-            problem: JsonProblem::NotText,
+            problem: JsonProblem::InvalidUtf8,
         })?;
         Ok(Self { text, lexer: SliceLexer::new(text.as_bytes()), depth: 0 })
     }
@@ -80,33 +80,33 @@ impl<'j> Reader<'j> {
     }
 
     /// Returns the kind of the next value, from its first character.
-    pub(crate) fn kind(&mut self) -> Result<Kind> {
+    pub(crate) fn kind(&mut self) -> Result<JsonKind> {
         Ok(match self.lexer.ws_peek() {
-            Some(b'{') => Kind::Object,
-            Some(b'[') => Kind::Array,
-            Some(b'"') => Kind::String,
-            Some(b't' | b'f') => Kind::Boolean,
-            Some(b'n') => Kind::Null,
-            Some(b'-' | b'0'..=b'9' | b'N' | b'I') => Kind::Number,
+            Some(b'{') => JsonKind::Object,
+            Some(b'[') => JsonKind::Array,
+            Some(b'"') => JsonKind::String,
+            Some(b't' | b'f') => JsonKind::Boolean,
+            Some(b'n') => JsonKind::Null,
+            Some(b'-' | b'0'..=b'9' | b'N' | b'I') => JsonKind::Number,
             _ => return Err(self.error(JsonProblem::Value)),
         })
     }
 
     /// Checks that the next value is of the `expected` kind.
-    pub(crate) fn expect(&mut self, expected: Kind) -> Result<()> {
+    pub(crate) fn expect(&mut self, expected: JsonKind) -> Result<()> {
         let found = self.kind()?;
         if found == expected { Ok(()) } else { Err(self.error(JsonProblem::Kind { expected, found })) }
     }
 
     /// Reads a string value.
     pub(crate) fn string(&mut self) -> Result<Cow<'j, str>> {
-        self.expect(Kind::String)?;
+        self.expect(JsonKind::String)?;
         self.quoted()
     }
 
     /// Reads a boolean value.
     pub(crate) fn boolean(&mut self) -> Result<bool> {
-        self.expect(Kind::Boolean)?;
+        self.expect(JsonKind::Boolean)?;
         let at = self.position();
         match self.lexer.null_or_bool() {
             Some(Some(value)) => Ok(value),
@@ -115,31 +115,31 @@ impl<'j> Reader<'j> {
     }
 
     /// Reads a number value. The caller has checked with [`kind`](Self::kind) that the next value is a number.
-    pub(crate) fn number(&mut self) -> Result<Number<'j>> {
+    pub(crate) fn number(&mut self) -> Result<JsonNumber<'j>> {
         let at = self.position();
         if let [b'N' | b'I', ..] | [b'-', b'I', ..] = self.lexer.as_slice() {
             let mut tokens = ["NaN", "Infinity", "-Infinity"].into_iter();
             if let Some(token) = tokens.find(|token| self.lexer.strip_prefix(token.as_bytes())) {
-                return Ok(Number::NotFinite(token));
+                return Ok(JsonNumber::NotFinite(token));
             }
         }
         let wrong = || Error::Json { at, path: String::new(), problem: JsonProblem::Number };
         let parts = self.lexer.num_ignore().validate().map_err(|_| wrong())?;
         let text = self.text.get(at..self.position()).ok_or_else(wrong)?;
-        Ok(if parts.is_int() { Number::Integer(text) } else { Number::Fraction(text) })
+        Ok(if parts.is_int() { JsonNumber::Integer(text) } else { JsonNumber::Fraction(text) })
     }
 
     /// Reads an object, calling `read` for each member with the key; `read` reads the value.
     pub(crate) fn object(&mut self, mut read: impl FnMut(&mut Self, &str) -> Result<()>) -> Result<()> {
-        self.expect(Kind::Object)?;
+        self.expect(JsonKind::Object)?;
         self.open()?;
-        if self.closes(b'}') {
+        if self.close_if_next(b'}') {
             return Ok(());
         }
         loop {
             let key = self.key()?;
-            read(self, &key).map_err(|error| error.within(shortened(&key)))?;
-            if !self.another(b'}')? {
+            read(self, &key).map_err(|error| error.prepend_path(truncate_for_message(&key)))?;
+            if !self.comma_or_close(b'}')? {
                 return Ok(());
             }
         }
@@ -147,36 +147,36 @@ impl<'j> Reader<'j> {
 
     /// Reads an array, calling `read` for each element.
     pub(crate) fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
-        self.expect(Kind::Array)?;
+        self.expect(JsonKind::Array)?;
         self.open()?;
         let mut items = Vec::new();
-        if self.closes(b']') {
+        if self.close_if_next(b']') {
             return Ok(items);
         }
         loop {
-            let item = read(self).map_err(|error| error.within(format_args!("[{}]", items.len())))?;
+            let item = read(self).map_err(|error| error.prepend_path(format_args!("[{}]", items.len())))?;
             items.push(item);
-            if !self.another(b']')? {
+            if !self.comma_or_close(b']')? {
                 return Ok(items);
             }
         }
     }
 
     /// Reads an array with arrays nested to any depth, calling `read` for each value that is not an array, in order.
-    pub(crate) fn nested(&mut self, mut read: impl FnMut(&mut Self, Kind) -> Result<()>) -> Result<()> {
-        self.expect(Kind::Array)?;
+    pub(crate) fn nested(&mut self, mut read: impl FnMut(&mut Self, JsonKind) -> Result<()>) -> Result<()> {
+        self.expect(JsonKind::Array)?;
         let outside = self.depth;
         loop {
             match self.kind()? {
-                Kind::Array => {
+                JsonKind::Array => {
                     self.open()?;
-                    if !self.closes(b']') {
+                    if !self.close_if_next(b']') {
                         continue;
                     }
                 }
                 kind => read(self, kind)?,
             }
-            while self.depth > outside && !self.another(b']')? {}
+            while self.depth > outside && !self.comma_or_close(b']')? {}
             if self.depth == outside {
                 return Ok(());
             }
@@ -184,39 +184,39 @@ impl<'j> Reader<'j> {
     }
 
     /// Skips the next value with its nested values, checking the syntax, and returns its position.
-    pub(crate) fn skip(&mut self) -> Result<Skipped> {
+    pub(crate) fn skip(&mut self) -> Result<SkippedValue> {
         self.kind()?;
-        let skipped = Skipped { start: self.position(), depth: self.depth };
+        let skipped = SkippedValue { start: self.position(), depth: self.depth };
         let mut ends = Vec::new();
         loop {
             match self.kind()? {
-                Kind::Object => {
+                JsonKind::Object => {
                     self.open()?;
-                    if !self.closes(b'}') {
+                    if !self.close_if_next(b'}') {
                         ends.push(b'}');
                         self.key()?;
                         continue;
                     }
                 }
-                Kind::Array => {
+                JsonKind::Array => {
                     self.open()?;
-                    if !self.closes(b']') {
+                    if !self.close_if_next(b']') {
                         ends.push(b']');
                         continue;
                     }
                 }
-                Kind::String => {
+                JsonKind::String => {
                     self.lexer.discarded();
                     self.lexer.str_ignore().map_err(|error| self.error(string_problem(&error)))?;
                 }
-                Kind::Number => drop(self.number()?),
-                Kind::Boolean => drop(self.boolean()?),
-                Kind::Null => self.null()?,
+                JsonKind::Number => drop(self.number()?),
+                JsonKind::Boolean => drop(self.boolean()?),
+                JsonKind::Null => self.null()?,
             }
             // The value is complete: close each array and object of which it is the last element.
             loop {
                 let Some(&end) = ends.last() else { return Ok(skipped) };
-                if self.another(end)? {
+                if self.comma_or_close(end)? {
                     if end == b'}' {
                         self.key()?;
                     }
@@ -228,7 +228,7 @@ impl<'j> Reader<'j> {
     }
 
     /// Returns a reader at the start of a skipped value.
-    pub(crate) fn back_to(&self, skipped: Skipped) -> Self {
+    pub(crate) fn reader_at(&self, skipped: SkippedValue) -> Self {
         let rest = self.text.as_bytes().get(skipped.start..).unwrap_or_default();
         Self { text: self.text, lexer: SliceLexer::new(rest), depth: skipped.depth }
     }
@@ -237,7 +237,7 @@ impl<'j> Reader<'j> {
     pub(crate) fn end(mut self) -> Result<()> {
         match self.lexer.ws_peek() {
             None => Ok(()),
-            Some(_) => Err(self.error(JsonProblem::Trailing)),
+            Some(_) => Err(self.error(JsonProblem::TrailingCharacters)),
         }
     }
 
@@ -276,7 +276,7 @@ impl<'j> Reader<'j> {
     }
 
     /// Consumes the closing bracket `end` if it is next, and returns true if so.
-    fn closes(&mut self, end: u8) -> bool {
+    fn close_if_next(&mut self, end: u8) -> bool {
         let closes = self.lexer.ws_peek() == Some(end);
         if closes {
             self.lexer.discarded();
@@ -286,26 +286,26 @@ impl<'j> Reader<'j> {
     }
 
     /// Consumes a comma, or the closing bracket `end`. Returns true after a comma: another element or member follows.
-    fn another(&mut self, end: u8) -> Result<bool> {
+    fn comma_or_close(&mut self, end: u8) -> Result<bool> {
         match self.lexer.ws_peek() {
             Some(b',') => {
                 self.lexer.discarded();
                 Ok(true)
             }
-            _ if self.closes(end) => Ok(false),
+            _ if self.close_if_next(end) => Ok(false),
             _ => Err(self.error(JsonProblem::Comma { end: char::from(end) })),
         }
     }
 }
 
 /// Reads the value of a member into `slot`, or fails if the object has had this member before.
-pub(crate) fn once<'j, T>(
+pub(crate) fn read_unique_member<'j, T>(
     slot: &mut Option<T>,
-    json: &mut Reader<'j>,
-    read: impl FnOnce(&mut Reader<'j>) -> Result<T>,
+    json: &mut JsonReader<'j>,
+    read: impl FnOnce(&mut JsonReader<'j>) -> Result<T>,
 ) -> Result<()> {
     if slot.is_some() {
-        return Err(json.error(JsonProblem::Twice));
+        return Err(json.error(JsonProblem::DuplicateMember));
     }
     *slot = Some(read(json)?);
     Ok(())
@@ -317,6 +317,6 @@ fn string_problem(error: &hifijson::str::Error) -> JsonProblem {
         Error::Control => JsonProblem::Control,
         Error::Escape(_) => JsonProblem::Escape,
         Error::Eof => JsonProblem::Unterminated,
-        Error::Utf8(_) => JsonProblem::NotText,
+        Error::Utf8(_) => JsonProblem::InvalidUtf8,
     }
 }

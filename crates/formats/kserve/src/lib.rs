@@ -67,11 +67,11 @@ mod error;
 mod json;
 mod metadata;
 mod parameter;
-mod problem;
+mod json_problem;
 mod raw;
 mod repository;
 mod request;
-mod requested;
+mod requested_output;
 mod response;
 mod statistics;
 mod tensor;
@@ -80,24 +80,24 @@ mod write;
 pub use align::aligned;
 pub use body::Body;
 pub use config::{ModelConfig, TensorConfig};
-pub use data::{from_texts, texts};
+pub use data::{encode_bytes_elements, bytes_elements};
 pub use datatype::Datatype;
-pub use error::{Error, ErrorBody, Place, Result};
+pub use error::{Error, ErrorBody, TensorLabel, Result};
 pub use metadata::{EXTENSIONS, ModelMetadata, ServerMetadata, TensorMetadata};
 pub use parameter::{Parameter, Parameters};
-pub use problem::{JsonProblem, Kind};
-pub use repository::{IndexEntry, State};
+pub use json_problem::{JsonProblem, JsonKind};
+pub use repository::{IndexEntry, VersionState};
 pub use request::InferRequest;
-pub use requested::RequestedOutput;
+pub use requested_output::RequestedOutput;
 pub use response::InferResponse;
-pub use statistics::{BatchStatistics, Duration, InferStatistics, ModelStatistics, Statistics};
+pub use statistics::{BatchStatistics, StatisticDuration, InferStatistics, ModelStatistics, Statistics};
 pub use tensor::Tensor;
 
 /// An input tensor of a request.
-pub type Input = Tensor;
+pub type InputTensor = Tensor;
 
 /// An output tensor of a response.
-pub type Output = Tensor;
+pub type OutputTensor = Tensor;
 
 /// Name of the HTTP header with the length in bytes of the JSON part of a body; the binary tensor data follows it.
 pub const HEADER_LENGTH: &str = "Inference-Header-Content-Length";

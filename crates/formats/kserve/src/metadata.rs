@@ -42,10 +42,10 @@ pub struct TensorMetadata {
 }
 
 /// Encodes a shape for the protocol: −1 stands for a variable dimension.
-pub(crate) fn sizes(shape: &[Option<u64>]) -> Vec<i64> {
+pub(crate) fn protocol_shape(shape: &[Option<u64>]) -> Vec<i64> {
     shape.iter().map(|size| size.map_or(-1, |size| i64::try_from(size).unwrap_or(i64::MAX))).collect()
 }
 
 fn shape<S: Serializer>(shape: &[Option<u64>], serializer: S) -> Result<S::Ok, S::Error> {
-    sizes(shape).serialize(serializer)
+    protocol_shape(shape).serialize(serializer)
 }

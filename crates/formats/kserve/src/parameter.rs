@@ -4,8 +4,8 @@
 //! "Sequence Extension" is a uint64.
 
 use crate::error::{Error, Result};
-use crate::json::{Number, Reader};
-use crate::problem::{JsonProblem, Kind, shortened};
+use crate::json::{JsonNumber, JsonReader};
+use crate::json_problem::{JsonProblem, JsonKind, truncate_for_message};
 use crate::write;
 
 /// Value of a protocol parameter: boolean, integer, double or string.
@@ -27,8 +27,8 @@ pub type Parameters = Vec<(String, Parameter)>;
 /// Reads a JSON object of parameters. `known` reads the values of protocol-defined keys; it returns false, without reading,
 /// for a custom parameter.
 pub(crate) fn read(
-    json: &mut Reader<'_>,
-    mut known: impl FnMut(&mut Reader<'_>, &str) -> Result<bool>,
+    json: &mut JsonReader<'_>,
+    mut known: impl FnMut(&mut JsonReader<'_>, &str) -> Result<bool>,
 ) -> Result<Parameters> {
     let mut parameters = Parameters::new();
     json.object(|json, key| {
@@ -40,21 +40,21 @@ pub(crate) fn read(
     Ok(parameters)
 }
 
-fn value(json: &mut Reader<'_>) -> Result<Parameter> {
+fn value(json: &mut JsonReader<'_>) -> Result<Parameter> {
     match json.kind()? {
-        Kind::String => Ok(Parameter::String(json.string()?.into_owned())),
-        Kind::Boolean => Ok(Parameter::Bool(json.boolean()?)),
-        Kind::Number => {
+        JsonKind::String => Ok(Parameter::String(json.string()?.into_owned())),
+        JsonKind::Boolean => Ok(Parameter::Bool(json.boolean()?)),
+        JsonKind::Number => {
             let at = json.position();
             let number = json.number()?;
             let value = match number {
-                Number::Integer(text) => {
+                JsonNumber::Integer(text) => {
                     let int = text.parse().ok().map(Parameter::Int);
                     int.or_else(|| text.parse().ok().map(Parameter::Uint))
                 }
-                Number::Fraction(text) | Number::NotFinite(text) => text.parse().ok().map(Parameter::Double),
+                JsonNumber::Fraction(text) | JsonNumber::NotFinite(text) => text.parse().ok().map(Parameter::Double),
             };
-            let problem = || JsonProblem::Integer { found: shortened(number.text()) };
+            let problem = || JsonProblem::Integer { found: truncate_for_message(number.text()) };
             value.ok_or_else(|| Error::Json { at, path: String::new(), problem: problem() })
         }
         found => Err(json.error(JsonProblem::Parameter { found })),

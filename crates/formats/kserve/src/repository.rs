@@ -14,7 +14,7 @@ pub struct IndexEntry {
     pub version: Option<String>,
     /// Load state of the version; absent if it was never loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<State>,
+    pub state: Option<VersionState>,
     /// Reason for the state, such as `not loaded`; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -23,7 +23,7 @@ pub struct IndexEntry {
 /// Load state of a model version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub enum State {
+pub enum VersionState {
     /// Loaded and serving requests.
     Ready,
     /// Unloaded, or failed to load.

@@ -4,12 +4,12 @@
 
 use bytes::Bytes;
 
-use crate::body::{Blobs, Body, Received};
-use crate::error::{Place, Result};
-use crate::json::{Reader, once};
-use crate::problem::JsonProblem;
-use crate::requested::{Listed, RequestedOutput};
-use crate::tensor::{Announced, Tensor};
+use crate::body::{BinaryTensorData, Body, ReceivedBody};
+use crate::error::{TensorLabel, Result};
+use crate::json::{JsonReader, read_unique_member};
+use crate::json_problem::JsonProblem;
+use crate::requested_output::{ListedOutput, RequestedOutput};
+use crate::tensor::{TensorHeader, Tensor};
 use crate::{ModelConfig, Parameters, check, parameter, raw, tensor, write};
 
 /// Inference request with its input tensors and requested outputs.
@@ -39,15 +39,15 @@ impl InferRequest {
     ///
     /// If the body is not a valid request, or the request does not fit the model.
     pub fn parse(body: &Bytes, header_length: Option<&[u8]>, model: &ModelConfig) -> Result<Self> {
-        match Received::new(body, header_length)? {
-            Received::Raw(data) => {
-                let (input, outputs) = raw::tensors(data, model)?;
+        match ReceivedBody::new(body, header_length)? {
+            ReceivedBody::Raw(data) => {
+                let (input, outputs) = raw::raw_request(data, model)?;
                 let (id, parameters, inputs) = (None, Parameters::new(), vec![input]);
                 Ok(Self { id, parameters, inputs, outputs, lists_outputs: false })
             }
-            Received::Json(json, blobs) => {
-                let mut json = Reader::new(&json)?;
-                let members = Members::read(&mut json)?;
+            ReceivedBody::Json(json, blobs) => {
+                let mut json = JsonReader::new(&json)?;
+                let members = RequestMembers::read(&mut json)?;
                 json.end()?;
                 members.finish(blobs, model)
             }
@@ -59,7 +59,7 @@ impl InferRequest {
     /// # Errors
     ///
     /// If the data of an input does not fit its datatype and shape, or an input without a JSON form is to be sent as JSON.
-    pub fn print(&self) -> Result<Body> {
+    pub fn to_body(&self) -> Result<Body> {
         let mut out = b"{".to_vec();
         tensor::write_id(&mut out, self.id.as_deref());
         if !self.parameters.is_empty() {
@@ -68,7 +68,7 @@ impl InferRequest {
             out.extend_from_slice(b"},");
         }
         out.extend_from_slice(b"\"inputs\":");
-        tensor::write_all(&mut out, &self.inputs, Place::Input)?;
+        tensor::write_all(&mut out, &self.inputs, TensorLabel::Input)?;
         out.extend_from_slice(b",\"outputs\":[");
         for (n, output) in self.outputs.iter().enumerate() {
             out.extend_from_slice(if n > 0 { b",{\"name\":" } else { b"{\"name\":" });
@@ -76,41 +76,41 @@ impl InferRequest {
             out.extend_from_slice(b",\"parameters\":{");
             parameter::write_all(&mut out, &output.parameters);
             let comma = if output.parameters.is_empty() { "" } else { "," };
-            out.extend_from_slice(format!("{comma}\"binary_data\":{}}}}}", output.binary).as_bytes());
+            out.extend_from_slice(format!("{comma}\"binary_data\":{}}}}}", output.is_binary).as_bytes());
         }
         out.extend_from_slice(b"]}");
-        Ok(Body::new(out, tensor::binary(&self.inputs)))
+        Ok(Body::new(out, tensor::binary_data_parts(&self.inputs)))
     }
 }
 
 /// Members read so far from the JSON object of a request.
 #[derive(Default)]
-struct Members {
+struct RequestMembers {
     id: Option<String>,
     parameters: Option<Parameters>,
     binary_data_output: Option<bool>,
-    inputs: Option<Vec<Announced>>,
-    outputs: Option<Vec<Listed>>,
+    inputs: Option<Vec<TensorHeader>>,
+    outputs: Option<Vec<ListedOutput>>,
 }
 
-impl Members {
-    fn read(json: &mut Reader<'_>) -> Result<Self> {
+impl RequestMembers {
+    fn read(json: &mut JsonReader<'_>) -> Result<Self> {
         let mut members = Self::default();
         json.object(|json, key| match key {
-            "id" => once(&mut members.id, json, |json| Ok(json.string()?.into_owned())),
+            "id" => read_unique_member(&mut members.id, json, |json| Ok(json.string()?.into_owned())),
             "parameters" => {
                 let binary = &mut members.binary_data_output;
-                once(&mut members.parameters, json, |json| {
+                read_unique_member(&mut members.parameters, json, |json| {
                     parameter::read(json, |json, key| match key {
-                        "binary_data_output" => once(binary, json, Reader::boolean).map(|()| true),
+                        "binary_data_output" => read_unique_member(binary, json, JsonReader::boolean).map(|()| true),
                         _ => Ok(false),
                     })
                 })
             }
             "inputs" => {
-                once(&mut members.inputs, json, |json| json.list(|json| Announced::read(json, Place::Input)))
+                read_unique_member(&mut members.inputs, json, |json| json.list(|json| TensorHeader::read(json, TensorLabel::Input)))
             }
-            "outputs" => once(&mut members.outputs, json, |json| json.list(Listed::read)),
+            "outputs" => read_unique_member(&mut members.outputs, json, |json| json.list(ListedOutput::read)),
             _ => json.skip().map(drop),
         })?;
         match members.inputs {
@@ -119,10 +119,10 @@ impl Members {
         }
     }
 
-    fn finish(self, mut blobs: Blobs, model: &ModelConfig) -> Result<InferRequest> {
+    fn finish(self, mut blobs: BinaryTensorData, model: &ModelConfig) -> Result<InferRequest> {
         let announced = self.inputs.unwrap_or_default();
-        let inputs = announced.into_iter().map(|input| input.take(&mut blobs)).collect::<Result<Vec<_>>>()?;
-        blobs.end()?;
+        let inputs = announced.into_iter().map(|input| input.with_binary_data(&mut blobs)).collect::<Result<Vec<_>>>()?;
+        blobs.finish_binary_data()?;
         check::inputs(&inputs, model)?;
         let listed = self.outputs.unwrap_or_default();
         let lists_outputs = !listed.is_empty();

@@ -4,11 +4,11 @@
 
 use bytes::Bytes;
 
-use crate::body::{Body, Received};
-use crate::error::{Error, Place, Result};
-use crate::json::{Reader, once};
-use crate::problem::JsonProblem;
-use crate::tensor::{Announced, Tensor};
+use crate::body::{Body, ReceivedBody};
+use crate::error::{Error, TensorLabel, Result};
+use crate::json::{JsonReader, read_unique_member};
+use crate::json_problem::JsonProblem;
+use crate::tensor::{TensorHeader, Tensor};
 use crate::{Parameters, parameter, tensor, write};
 
 /// Inference response with its output tensors.
@@ -29,7 +29,7 @@ impl InferResponse {
     /// # Errors
     ///
     /// If the data of an output does not fit its datatype and shape, or an output without a JSON form is to be sent as JSON.
-    pub fn print(&self) -> Result<Body> {
+    pub fn to_body(&self) -> Result<Body> {
         let mut out = b"{".to_vec();
         tensor::write_id(&mut out, self.id.as_deref());
         out.extend_from_slice(b"\"model_name\":");
@@ -42,13 +42,13 @@ impl InferResponse {
             out.push(b'}');
         }
         out.extend_from_slice(b",\"outputs\":");
-        tensor::write_all(&mut out, &self.outputs, Place::Output).map_err(|error| match error {
+        tensor::write_all(&mut out, &self.outputs, TensorLabel::Output).map_err(|error| match error {
             // The client requested JSON for data without a JSON form; all other errors are the model's.
-            Error::NoJson { .. } | Error::NotText { .. } => error,
-            error => Error::Output(Box::new(error)),
+            Error::NoJson { .. } | Error::NotUtf8Element { .. } => error,
+            error => Error::InvalidModelOutput(Box::new(error)),
         })?;
         out.push(b'}');
-        Ok(Body::new(out, tensor::binary(&self.outputs)))
+        Ok(Body::new(out, tensor::binary_data_parts(&self.outputs)))
     }
 
     /// Reads a decompressed body, for clients. `header_length` is the value of the header
@@ -58,30 +58,30 @@ impl InferResponse {
     ///
     /// If the body is not a valid response.
     pub fn parse(body: &Bytes, header_length: Option<&[u8]>) -> Result<Self> {
-        let (json, mut blobs) = match Received::new(body, header_length)? {
-            Received::Json(json, blobs) => (json, blobs),
-            Received::Raw(_) => return Err(Error::Empty),
+        let (json, mut blobs) = match ReceivedBody::new(body, header_length)? {
+            ReceivedBody::Json(json, blobs) => (json, blobs),
+            ReceivedBody::Raw(_) => return Err(Error::Empty),
         };
-        let mut json = Reader::new(&json)?;
+        let mut json = JsonReader::new(&json)?;
         let (mut model_name, mut model_version, mut id) = (None, None, None);
         let (mut parameters, mut outputs) = (None, None);
         json.object(|json, key| match key {
-            "model_name" => once(&mut model_name, json, |json| Ok(json.string()?.into_owned())),
-            "model_version" => once(&mut model_version, json, |json| Ok(json.string()?.into_owned())),
-            "id" => once(&mut id, json, |json| Ok(json.string()?.into_owned())),
-            "parameters" => once(&mut parameters, json, |json| parameter::read(json, |_, _| Ok(false))),
+            "model_name" => read_unique_member(&mut model_name, json, |json| Ok(json.string()?.into_owned())),
+            "model_version" => read_unique_member(&mut model_version, json, |json| Ok(json.string()?.into_owned())),
+            "id" => read_unique_member(&mut id, json, |json| Ok(json.string()?.into_owned())),
+            "parameters" => read_unique_member(&mut parameters, json, |json| parameter::read(json, |_, _| Ok(false))),
             "outputs" => {
-                once(&mut outputs, json, |json| json.list(|json| Announced::read(json, Place::Output)))
+                read_unique_member(&mut outputs, json, |json| json.list(|json| TensorHeader::read(json, TensorLabel::Output)))
             }
             _ => json.skip().map(drop),
         })?;
         let missing = |member| json.error(JsonProblem::Missing(member));
         let model_name = model_name.ok_or_else(|| missing("model_name"))?;
-        let announced: Vec<Announced> = outputs.ok_or_else(|| missing("outputs"))?;
+        let announced: Vec<TensorHeader> = outputs.ok_or_else(|| missing("outputs"))?;
         json.end()?;
         let outputs =
-            announced.into_iter().map(|output| output.take(&mut blobs)).collect::<Result<Vec<_>>>()?;
-        blobs.end()?;
+            announced.into_iter().map(|output| output.with_binary_data(&mut blobs)).collect::<Result<Vec<_>>>()?;
+        blobs.finish_binary_data()?;
         let (model_version, parameters) = (model_version.unwrap_or_default(), parameters.unwrap_or_default());
         Ok(Self { model_name, model_version, id, parameters, outputs })
     }

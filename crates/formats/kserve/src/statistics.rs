@@ -32,21 +32,21 @@ pub struct ModelStatistics {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct InferStatistics {
     /// Successful requests, from start to end.
-    pub success: Duration,
+    pub success: StatisticDuration,
     /// Failed requests, from start to end.
-    pub fail: Duration,
+    pub fail: StatisticDuration,
     /// Time in the queue of the model.
-    pub queue: Duration,
+    pub queue: StatisticDuration,
     /// Preparation of the input tensors.
-    pub compute_input: Duration,
+    pub compute_input: StatisticDuration,
     /// Execution of the model.
-    pub compute_infer: Duration,
+    pub compute_infer: StatisticDuration,
     /// Extraction of the output tensors.
-    pub compute_output: Duration,
+    pub compute_output: StatisticDuration,
     /// Requests answered from the response cache.
-    pub cache_hit: Duration,
+    pub cache_hit: StatisticDuration,
     /// Requests looked up in the response cache without a hit.
-    pub cache_miss: Duration,
+    pub cache_miss: StatisticDuration,
 }
 
 /// Execution counts and durations for one batch size.
@@ -54,16 +54,16 @@ pub struct InferStatistics {
 pub struct BatchStatistics {
     pub batch_size: u64,
     /// Preparation of the input tensors.
-    pub compute_input: Duration,
+    pub compute_input: StatisticDuration,
     /// Execution of the model.
-    pub compute_infer: Duration,
+    pub compute_infer: StatisticDuration,
     /// Extraction of the output tensors.
-    pub compute_output: Duration,
+    pub compute_output: StatisticDuration,
 }
 
 /// Number of occurrences of an event and their total duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Duration {
+pub struct StatisticDuration {
     pub count: u64,
     /// Total duration in nanoseconds.
     pub ns: u64,

@@ -11,7 +11,7 @@ use std::fmt;
 use byte_source::{Blob, OwnedBlob, PRODUCER, ReadError, Sink};
 use foldhash::{HashSet, HashSetExt};
 use tensor::{Dtype, Tensors};
-use zip_layout::{Content, Entry, Plan, ZipWriter};
+use zip_layout::{EntryContent, NewZipEntry, LayoutBuilder, ZipWriter};
 
 use crate::pickle::data_pkl;
 use crate::storages::SavedStorages;
@@ -51,7 +51,7 @@ impl TorchSaveArchive {
         let newer = tensors.iter().enumerate().filter(|(position, _)| is_newer(*position));
         let newer = newer.map(|(_, (name, tensor))| (name.clone(), tensor.dtype())).collect();
         let mut archive = Self { data_pkl, storages, newer, len: 0 };
-        let mut plan = Plan::default();
+        let mut plan = LayoutBuilder::default();
         archive.for_each_entry(|entry| plan.add(&entry).map(drop))?;
         archive.len = plan.finish_with_comment(PRODUCER)?;
         Ok(archive)
@@ -69,18 +69,18 @@ impl TorchSaveArchive {
     }
 
     /// Passes all entries to `take`, in the order of the file.
-    fn for_each_entry<E>(&self, mut take: impl FnMut(Entry<'_>) -> Result<(), E>) -> Result<(), E> {
+    fn for_each_entry<E>(&self, mut take: impl FnMut(NewZipEntry<'_>) -> Result<(), E>) -> Result<(), E> {
         let head = [
-            ("archive/data.pkl", Content::Blob(&self.data_pkl)),
-            ("archive/byteorder", Content::Bytes(BYTE_ORDER)),
-            ("archive/version", Content::Bytes(VERSION)),
+            ("archive/data.pkl", EntryContent::Blob(&self.data_pkl)),
+            ("archive/byteorder", EntryContent::Bytes(BYTE_ORDER)),
+            ("archive/version", EntryContent::Bytes(VERSION)),
         ];
         for (name, content) in head {
-            take(Entry { name, alignment: ALIGNMENT, content })?;
+            take(NewZipEntry { name, alignment: ALIGNMENT, content })?;
         }
         for (key, storage) in self.storages.list.iter().enumerate() {
             let (name, elements) = (format!("archive/data/{key}"), storage.elements());
-            take(Entry { name: &name, alignment: ALIGNMENT, content: Content::Blob(&elements) })?;
+            take(NewZipEntry { name: &name, alignment: ALIGNMENT, content: EntryContent::Blob(&elements) })?;
         }
         Ok(())
     }

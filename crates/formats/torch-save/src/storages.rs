@@ -6,7 +6,7 @@
 //! rebuilt by `_rebuild_tensor_v3`, over an untyped storage, can have different dtypes. PyTorch 2.0 does not have
 //! `_rebuild_tensor_v3`.
 
-use tensor::{Dtype, Elements, Shared, Tensor, Tensors};
+use tensor::{Dtype, WholeElements, StorageSet, Tensor, Tensors};
 
 use crate::{Error, Result};
 
@@ -26,9 +26,9 @@ pub(crate) struct SavedStorage {
 
 impl SavedStorages {
     pub(crate) fn new(tensors: &Tensors) -> Result<Self> {
-        let shared = Shared::new(tensors.iter().map(|(_, tensor)| tensor));
-        let Shared { first, by_tensor } = shared.ok_or(Error::TooManyTensors { tensors: tensors.len() })?;
-        let first = first.into_iter().filter_map(|first| tensors.at(first as usize));
+        let shared = StorageSet::new(tensors.iter().map(|(_, tensor)| tensor));
+        let StorageSet { first, by_tensor } = shared.ok_or(Error::TooManyTensors { tensors: tensors.len() })?;
+        let first = first.into_iter().filter_map(|first| tensors.get_index(first as usize));
         let storage = |(_, tensor): (&str, &Tensor)| SavedStorage {
             storage: tensor.storage().clone(),
             dtype: Some(tensor.dtype()).filter(|dtype| dtype.storage_class().is_some()),
@@ -56,7 +56,7 @@ impl SavedStorages {
 
 impl SavedStorage {
     /// Returns the storage's elements, or its bytes if it is untyped.
-    pub(crate) fn elements(&self) -> Elements<'_> {
-        Elements::new(&self.storage, self.dtype.map_or(1, Dtype::size))
+    pub(crate) fn elements(&self) -> WholeElements<'_> {
+        WholeElements::new(&self.storage, self.dtype.map_or(1, Dtype::size))
     }
 }

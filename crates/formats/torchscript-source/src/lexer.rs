@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// Kind of a token, with its text where a caller needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind<'t> {
+pub(crate) enum TokenKind<'t> {
     Name(&'t str),
     Number,
     /// String literal: the text between the quotes, with its escapes undecoded.
@@ -17,7 +17,7 @@ pub(crate) enum Kind<'t> {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Token<'t> {
-    pub(crate) kind: Kind<'t>,
+    pub(crate) kind: TokenKind<'t>,
     /// Byte range of the token in the source text.
     pub(crate) range: Range<usize>,
     /// Number of bytes before the token on its line; `None` unless it is the first token of the line.
@@ -26,7 +26,7 @@ pub(crate) struct Token<'t> {
 
 impl Token<'_> {
     pub(crate) fn is(&self, symbol: u8) -> bool {
-        self.kind == Kind::Symbol(symbol)
+        self.kind == TokenKind::Symbol(symbol)
     }
 }
 
@@ -64,21 +64,21 @@ impl<'t> Iterator for Lexer<'t> {
                 b' ' | b'\t' | b'\r' | b'\\' => (1, None),
                 b'#' => (rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()), None),
                 b'\'' | b'"' => {
-                    let (len, inner) = quoted(rest, first);
+                    let (len, inner) = scan_string(rest, first);
                     let at = start.saturating_add(inner.start)..start.saturating_add(inner.end);
-                    (len, Some(Kind::Text(self.text.get(at).unwrap_or_default())))
+                    (len, Some(TokenKind::Text(self.text.get(at).unwrap_or_default())))
                 }
-                b'-' if after.first() == Some(&b'>') => (2, Some(Kind::Arrow)),
-                b'0'..=b'9' => (span(is_number), Some(Kind::Number)),
+                b'-' if after.first() == Some(&b'>') => (2, Some(TokenKind::Arrow)),
+                b'0'..=b'9' => (span(is_number), Some(TokenKind::Number)),
                 b'.' if after.first().is_some_and(u8::is_ascii_digit) => {
-                    (span(is_number), Some(Kind::Number))
+                    (span(is_number), Some(TokenKind::Number))
                 }
                 byte if is_word(byte) => {
                     let len = span(is_word);
                     let name = self.text.get(start..start.saturating_add(len));
-                    (len, Some(Kind::Name(name.unwrap_or_default())))
+                    (len, Some(TokenKind::Name(name.unwrap_or_default())))
                 }
-                other => (1, Some(Kind::Symbol(other))),
+                other => (1, Some(TokenKind::Symbol(other))),
             };
             self.at = start.saturating_add(len.max(1));
             if let Some(kind) = kind {
@@ -99,7 +99,7 @@ fn is_number(byte: u8) -> bool {
 }
 
 /// Returns the length of a string literal with its quotes, and the range between the quotes.
-fn quoted(text: &[u8], quote: u8) -> (usize, Range<usize>) {
+fn scan_string(text: &[u8], quote: u8) -> (usize, Range<usize>) {
     let triple = text.starts_with(&[quote; 3]);
     let width: usize = if triple { 3 } else { 1 };
     let end: &[u8] = if triple { &[quote; 3] } else { &[quote] };
@@ -121,13 +121,13 @@ fn quoted(text: &[u8], quote: u8) -> (usize, Range<usize>) {
 mod tests {
     use super::*;
 
-    fn kinds(text: &str) -> Vec<Kind<'_>> {
+    fn kinds(text: &str) -> Vec<TokenKind<'_>> {
         Lexer::new(text, &(0..text.len())).map(|token| token.kind).collect()
     }
 
     #[test]
     fn text_is_split() {
-        use Kind::{Arrow, Name, Number, Symbol, Text};
+        use TokenKind::{Arrow, Name, Number, Symbol, Text};
         assert_eq!(
             kinds("f(x: T=-1.5e-05) -> \"a\\\"b\" # c\n.5 é"),
             [

@@ -20,9 +20,9 @@ mod lexer;
 mod operators;
 mod signature;
 mod types;
-mod uses;
+mod name_scanner;
 
 pub use error::{Error, Result};
-pub use operators::{Foreign, foreign};
+pub use operators::{UnsupportedOperators, unsupported_operators};
 pub use signature::{Argument, Signature, Sources, is_code};
-pub use types::{Field, Member, Type, TypeId, Types};
+pub use types::{TupleField, EnumMember, Type, TypeId, Types};

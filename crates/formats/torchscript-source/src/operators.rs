@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use crate::uses::{Call, Literal, Use, uses};
+use crate::name_scanner::{OperatorCall, LiteralType, NameUse, scan_names};
 
 /// Namespaces of PyTorch's own operators and classes that the operator table lacks.
-const OWN: &[&str] = &[
+const LIBTORCH_NAMESPACES: &[&str] = &[
     "_native",
     "cuda",
     "inductor",
@@ -27,39 +27,39 @@ const OWN: &[&str] = &[
 
 /// Operators and classes that PyTorch 2.0.1 does not have, as found by [`foreign`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Foreign {
+pub struct UnsupportedOperators {
     /// Operators of newer PyTorch versions; listed with the call's arguments if 2.0.1 has the operator but no overload that
     /// accepts them.
     pub newer: BTreeSet<String>,
     /// Operators and classes of libraries other than PyTorch.
-    pub others: BTreeSet<String>,
+    pub third_party: BTreeSet<String>,
 }
 
 /// Table of the operators of PyTorch 2.0.1, in the format that `operators.py` describes.
-const TABLE: &str = include_str!("operators-2.0.1.txt");
+const OPERATOR_TABLE: &str = include_str!("operators-2.0.1.txt");
 
 /// Table entry of an overload without arguments.
-const NOTHING: &str = "()";
+const NO_ARGUMENTS: &str = "()";
 
 /// Finds the names in `texts` that PyTorch 2.0.1 does not define, and the operator calls that match none of its overloads.
-pub fn foreign<'t>(texts: impl Iterator<Item = &'t str>) -> Foreign {
-    let mut found = Foreign::default();
+pub fn unsupported_operators<'t>(texts: impl Iterator<Item = &'t str>) -> UnsupportedOperators {
+    let mut found = UnsupportedOperators::default();
     for text in texts {
-        uses(text, |used| match used {
-            Use::Name(path) => found.judge(&KNOWN, path),
-            Use::Call(path, call) => found.judge_call(&KNOWN, path, call),
+        scan_names(text, |used| match used {
+            NameUse::Name(path) => found.check_operator_name(&OVERLOADS_2_0_1, path),
+            NameUse::Call(path, call) => found.check_operator_call(&OVERLOADS_2_0_1, path, call),
         });
     }
     found
 }
 
 /// Overloads of operators, by namespace and by name.
-type Known = BTreeMap<&'static str, BTreeMap<&'static str, Vec<&'static str>>>;
+type OverloadTable = BTreeMap<&'static str, BTreeMap<&'static str, Vec<&'static str>>>;
 
-static KNOWN: LazyLock<Known> = LazyLock::new(known);
+static OVERLOADS_2_0_1: LazyLock<OverloadTable> = LazyLock::new(parse_operator_table);
 
-impl Foreign {
-    fn judge(&mut self, known: &Known, path: &[&str]) {
+impl UnsupportedOperators {
+    fn check_operator_name(&mut self, known: &OverloadTable, path: &[&str]) {
         let (namespace, name, is_class) = match path {
             ["torch", name] => ("aten", *name, false),
             ["ops", namespace, name] => (*namespace, *name, false),
@@ -70,33 +70,33 @@ impl Foreign {
             // The compiler handles names in `prim` that are not registered operators.
             Some(_) if namespace == "prim" => return,
             Some(names) if is_class || names.contains_key(name) => return,
-            None if is_class && OWN.contains(&namespace) => return,
+            None if is_class && LIBTORCH_NAMESPACES.contains(&namespace) => return,
             Some(_) => (false, format!("{namespace}::{name}")),
             None if is_class => (true, format!("torch.classes.{namespace}.{name}")),
-            None => (!OWN.contains(&namespace), format!("{namespace}::{name}")),
+            None => (!LIBTORCH_NAMESPACES.contains(&namespace), format!("{namespace}::{name}")),
         };
-        let names = if others { &mut self.others } else { &mut self.newer };
+        let names = if others { &mut self.third_party } else { &mut self.newer };
         names.insert(text);
     }
 
-    fn judge_call(&mut self, known: &Known, path: &[&str], call: &Call<'_>) {
+    fn check_operator_call(&mut self, known: &OverloadTable, path: &[&str], call: &OperatorCall<'_>) {
         let (namespace, name) = match path {
             ["torch", name] => ("aten", *name),
             ["ops", namespace, name] if *namespace != "prim" => (*namespace, *name),
             _ => return,
         };
         let overloads = known.get(namespace).and_then(|names| names.get(name));
-        if overloads.is_some_and(|overloads| !overloads.is_empty() && !accepts(overloads, call)) {
-            self.newer.insert(format!("{namespace}::{name}({})", shown(call)));
+        if overloads.is_some_and(|overloads| !overloads.is_empty() && !any_overload_accepts(overloads, call)) {
+            self.newer.insert(format!("{namespace}::{name}({})", format_operator_call(call)));
         }
     }
 }
 
 /// Formats the arguments of a call, with `_` in place of values.
-fn shown(call: &Call<'_>) -> String {
-    let value = |literal: &Literal| match literal {
-        Literal::None => "None",
-        Literal::List => "[_]",
+fn format_operator_call(call: &OperatorCall<'_>) -> String {
+    let value = |literal: &LiteralType| match literal {
+        LiteralType::None => "None",
+        LiteralType::List => "[_]",
         _ => "_",
     };
     let positional = call.positional.iter().map(|literal| value(literal).to_owned());
@@ -105,22 +105,22 @@ fn shown(call: &Call<'_>) -> String {
 }
 
 /// Returns true if one of an operator's overloads accepts the arguments of a call.
-fn accepts(overloads: &[&str], call: &Call<'_>) -> bool {
+fn any_overload_accepts(overloads: &[&str], call: &OperatorCall<'_>) -> bool {
     let names = overloads.iter().find_map(|text| text.strip_prefix('=')).unwrap_or_default();
     // A positional argument may be passed by name. PyTorch never writes this, so its position is not checked.
-    let is_named = |(keyword, _): &(&str, Literal)| names.split(',').any(|name| name == *keyword);
+    let is_named = |(keyword, _): &(&str, LiteralType)| names.split(',').any(|name| name == *keyword);
     call.keywords.iter().any(is_named)
-        || overloads.iter().filter(|text| !text.starts_with('=')).any(|overload| takes(overload, call))
+        || overloads.iter().filter(|text| !text.starts_with('=')).any(|overload| overload_accepts(overload, call))
 }
 
 /// Returns true if one overload accepts the arguments of a call.
-fn takes(overload: &str, call: &Call<'_>) -> bool {
+fn overload_accepts(overload: &str, call: &OperatorCall<'_>) -> bool {
     let (overload, varies) = match overload.strip_suffix('~') {
         Some(overload) => (overload, true),
         None => (overload, false),
     };
     let (positional, keywords) = overload.split_once('*').unwrap_or((overload, ""));
-    let positional = if positional == NOTHING { "" } else { positional };
+    let positional = if positional == NO_ARGUMENTS { "" } else { positional };
     let (required, optional) = positional.split_once(',').unwrap_or((positional, ""));
     let passed = call.positional.len();
     if passed < required.len() || (!varies && passed > required.len().saturating_add(optional.len())) {
@@ -134,36 +134,36 @@ fn takes(overload: &str, call: &Call<'_>) -> bool {
             Some((name, letter.chars().next()?, letter.ends_with('!')))
         })
     };
-    letters.all(|(letter, literal)| fits(letter, *literal))
+    letters.all(|(letter, literal)| literal_fits(letter, *literal))
         && call
             .keywords
             .iter()
-            .all(|(name, literal)| keywords().any(|(its, letter, _)| its == *name && fits(letter, *literal)))
+            .all(|(name, literal)| keywords().any(|(its, letter, _)| its == *name && literal_fits(letter, *literal)))
         && keywords()
             .filter(|(.., is_required)| *is_required)
             .all(|(name, ..)| call.keywords.iter().any(|(keyword, _)| *keyword == name))
 }
 
 /// Returns true if a literal fits an argument type, given by its letter in the table.
-fn fits(letter: char, literal: Literal) -> bool {
+fn literal_fits(letter: char, literal: LiteralType) -> bool {
     let kind = letter.to_ascii_lowercase();
     match literal {
-        Literal::None => letter.is_ascii_uppercase() || kind == 'x',
-        Literal::List => matches!(kind, 'l' | 'x'),
-        Literal::Text => matches!(kind, 's' | 'x'),
-        Literal::Float => !matches!(kind, 'i' | 'b' | 's'),
-        Literal::Int => !matches!(kind, 'b' | 's'),
-        Literal::Tensor => !matches!(kind, 's' | 'l'),
-        Literal::Bool => !matches!(kind, 's' | 'l' | 't'),
-        Literal::Other => true,
+        LiteralType::None => letter.is_ascii_uppercase() || kind == 'x',
+        LiteralType::List => matches!(kind, 'l' | 'x'),
+        LiteralType::Text => matches!(kind, 's' | 'x'),
+        LiteralType::Float => !matches!(kind, 'i' | 'b' | 's'),
+        LiteralType::Int => !matches!(kind, 'b' | 's'),
+        LiteralType::Tensor => !matches!(kind, 's' | 'l'),
+        LiteralType::Bool => !matches!(kind, 's' | 'l' | 't'),
+        LiteralType::Other => true,
     }
 }
 
 /// Parses the operator table into overloads by namespace and name.
-fn known() -> Known {
-    let mut all = Known::new();
+fn parse_operator_table() -> OverloadTable {
+    let mut all = OverloadTable::new();
     let (mut namespace, mut last) = ("", "");
-    for line in TABLE.lines() {
+    for line in OPERATOR_TABLE.lines() {
         if let Some(name) = line.strip_suffix("::") {
             namespace = name;
             continue;
@@ -188,14 +188,14 @@ mod tests {
             b = ops.torchvision.nms(a, b, 0.5)\nc = self.torch.mine(x).torch.yours\n\
             d : __torch__.torch.classes.quantized.LinearPackedParamsBase\n\
             e : __torch__.torch.classes.mine.Thing\nf = \"torch.text\"\ng = __torch__.torch.nn.f(x)";
-        let found = foreign([text].into_iter());
+        let found = unsupported_operators([text].into_iter());
         assert_eq!(found.newer.iter().collect::<Vec<_>>(), ["aten::newest_thing"]);
-        assert_eq!(found.others.iter().collect::<Vec<_>>(), ["torch.classes.mine.Thing", "torchvision::nms"]);
+        assert_eq!(found.third_party.iter().collect::<Vec<_>>(), ["torch.classes.mine.Thing", "torchvision::nms"]);
     }
 
     #[test]
     fn calls_are_compared_with_the_overloads() {
-        let known = |text: &str| foreign([text].into_iter()).newer.is_empty();
+        let known = |text: &str| unsupported_operators([text].into_iter()).newer.is_empty();
         for text in [
             "torch.add(x, y, alpha=2)",
             "torch.add(x, 1, 2)",
@@ -224,7 +224,7 @@ mod tests {
             ),
             ("ops.quantized.linear(x, y)", "quantized::linear(_, _)"),
         ] {
-            assert_eq!(foreign([text].into_iter()).newer.into_iter().collect::<Vec<_>>(), [shown]);
+            assert_eq!(unsupported_operators([text].into_iter()).newer.into_iter().collect::<Vec<_>>(), [shown]);
         }
     }
 }

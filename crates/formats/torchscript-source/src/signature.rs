@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::iter::Peekable;
 use std::ops::Range;
 
-use crate::lexer::{Kind, Lexer, Token};
-use crate::types::{Field, Member, Type, TypeId, Types};
+use crate::lexer::{TokenKind, Lexer, Token};
+use crate::types::{TupleField, EnumMember, Type, TypeId, Types};
 use crate::{Error, Result};
 
 /// Limits on a signature: the nesting depth of one type, and the number of types.
@@ -39,12 +39,12 @@ impl std::fmt::Display for Signature {
         f.write_str("(")?;
         for (number, Argument { name, kind, default }) in self.arguments.iter().enumerate() {
             let comma = if number == 0 { "" } else { ", " };
-            write!(f, "{comma}{name}: {}", self.types.text(*kind))?;
+            write!(f, "{comma}{name}: {}", self.types.annotation_text(*kind))?;
             if let Some(default) = default {
                 write!(f, "={default}")?;
             }
         }
-        write!(f, ") -> {}", self.types.text(self.returns))
+        write!(f, ") -> {}", self.types.annotation_text(self.returns))
     }
 }
 
@@ -61,11 +61,11 @@ pub struct Argument {
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// Modules by qualified name, such as `__torch__.net`.
-    modules: HashMap<String, Module>,
+    modules: HashMap<String, SourceModule>,
 }
 
 #[derive(Clone, Debug)]
-struct Module {
+struct SourceModule {
     record: String,
     text: String,
     /// Base class and byte range of the body, by class name.
@@ -74,11 +74,11 @@ struct Module {
 
 /// Returns true if a record is source code. `record` is its name below the archive's root folder.
 pub fn is_code(record: &str) -> bool {
-    module_of(record).is_some()
+    source_module_path(record).is_some()
 }
 
 /// Extracts the module path from the name of a source record.
-fn module_of(record: &str) -> Option<&str> {
+fn source_module_path(record: &str) -> Option<&str> {
     record.strip_prefix(FOLDER)?.strip_suffix(EXTENSION)
 }
 
@@ -88,9 +88,9 @@ impl Sources {
     /// # Errors
     /// Returns [`Error::NotText`] if the record is source code but not UTF-8.
     pub fn add(&mut self, record: &str, bytes: &[u8]) -> Result<()> {
-        let Some(name) = module_of(record) else { return Ok(()) };
+        let Some(name) = source_module_path(record) else { return Ok(()) };
         let text = std::str::from_utf8(bytes).map_err(|_| Error::NotText { record: record.to_owned() })?;
-        let module = Module { record: record.to_owned(), classes: classes(text), text: text.to_owned() };
+        let module = SourceModule { record: record.to_owned(), classes: find_classes(text), text: text.to_owned() };
         self.modules.insert(name.replace('/', "."), module);
         Ok(())
     }
@@ -101,7 +101,7 @@ impl Sources {
     }
 
     /// Returns true if a class, a source record or the parent of a source record has the qualified name.
-    pub fn has(&self, qualified: &str) -> bool {
+    pub fn defines_name(&self, qualified: &str) -> bool {
         let is_below = |name: &String| name.strip_prefix(qualified).is_some_and(|rest| rest.starts_with('.'));
         let is_class =
             |(module, name)| self.modules.get(module).is_some_and(|source| source.classes.contains_key(name));
@@ -121,12 +121,12 @@ impl Sources {
         let (_, body) = source.classes.get(name).ok_or_else(|| Error::NoClass { class: class() })?;
         let mut tokens = Lexer::new(&source.text, body).peekable();
         while let Some(token) = tokens.next() {
-            if token.kind == Kind::Name("def")
+            if token.kind == TokenKind::Name("def")
                 && token.indent.is_some()
-                && tokens.next_if(|next| next.kind == Kind::Name(method)).is_some()
+                && tokens.next_if(|next| next.kind == TokenKind::Name(method)).is_some()
             {
                 let mut parser = Parser { source, tokens, types: Types::default() };
-                let (arguments, returns) = parser.signature()?;
+                let (arguments, returns) = parser.parse_signature()?;
                 let mut types = parser.types;
                 self.define_classes(&mut types)?;
                 return Ok(Signature { arguments, returns, types });
@@ -144,10 +144,10 @@ impl Sources {
         let mut tokens = Lexer::new(&source.text, body);
         let mut hooks = Vec::new();
         while let Some(token) = tokens.next() {
-            if token.indent.is_some() && LISTS.iter().any(|list| token.kind == Kind::Name(list)) {
+            if token.indent.is_some() && LISTS.iter().any(|list| token.kind == TokenKind::Name(list)) {
                 let list = tokens.by_ref().take_while(|token| !token.is(b']'));
                 hooks.extend(list.filter_map(|token| match token.kind {
-                    Kind::Text(hook) => Some(hook),
+                    TokenKind::Text(hook) => Some(hook),
                     _ => None,
                 }));
             }
@@ -161,14 +161,14 @@ impl Sources {
         let mut next = 0;
         while let Some(id) = types.ids().nth(next) {
             next = next.saturating_add(1);
-            let Some((module, name)) = types.text(id).rsplit_once('.') else { continue };
+            let Some((module, name)) = types.annotation_text(id).rsplit_once('.') else { continue };
             let Some(source) = self.modules.get(module) else { continue };
             let Some((base, body)) = source.classes.get(name) else { continue };
             let tokens = Lexer::new(&source.text, body).peekable();
             let mut parser = Parser { source, tokens, types: std::mem::take(types) };
             let class = match base.as_str() {
-                "NamedTuple" => parser.fields().map(Type::NamedTuple),
-                "Enum" => parser.members().map(Type::Enum),
+                "NamedTuple" => parser.parse_tuple_fields().map(Type::NamedTuple),
+                "Enum" => parser.parse_enum_members().map(Type::Enum),
                 _ => Ok(Type::Other),
             };
             *types = parser.types;
@@ -179,7 +179,7 @@ impl Sources {
 }
 
 /// Finds the classes of a text: returns base class and byte range of the body, by class name.
-fn classes(text: &str) -> HashMap<String, (String, Range<usize>)> {
+fn find_classes(text: &str) -> HashMap<String, (String, Range<usize>)> {
     let mut found: HashMap<String, (String, Range<usize>)> = HashMap::new();
     let mut open: Option<String> = None;
     let mut tokens = Lexer::new(text, &(0..text.len())).peekable();
@@ -190,11 +190,11 @@ fn classes(text: &str) -> HashMap<String, (String, Range<usize>)> {
         if let Some((_, body)) = open.take().and_then(|name| found.get_mut(&name)) {
             body.end = token.range.start;
         }
-        if token.kind == Kind::Name("class")
-            && let Some(Kind::Name(name)) = tokens.next().map(|token| token.kind)
+        if token.kind == TokenKind::Name("class")
+            && let Some(TokenKind::Name(name)) = tokens.next().map(|token| token.kind)
         {
             let base = match (tokens.next_if(|token| token.is(b'(')), tokens.peek()) {
-                (Some(_), Some(Token { kind: Kind::Name(base), .. })) => (*base).to_owned(),
+                (Some(_), Some(Token { kind: TokenKind::Name(base), .. })) => (*base).to_owned(),
                 _ => String::new(),
             };
             let line = text.get(token.range.end..).and_then(|rest| rest.find('\n')).unwrap_or(text.len());
@@ -207,20 +207,20 @@ fn classes(text: &str) -> HashMap<String, (String, Range<usize>)> {
 }
 
 struct Parser<'t> {
-    source: &'t Module,
+    source: &'t SourceModule,
     tokens: Peekable<Lexer<'t>>,
     types: Types,
 }
 
 /// Parameterised type whose arguments are still being parsed.
-struct Open<'t> {
+struct OpenType<'t> {
     head: &'t str,
     arguments: Vec<TypeId>,
 }
 
 impl<'t> Parser<'t> {
     /// Parses the argument list and the return type, which follow `def NAME`.
-    fn signature(&mut self) -> Result<(Vec<Argument>, TypeId)> {
+    fn parse_signature(&mut self) -> Result<(Vec<Argument>, TypeId)> {
         self.expect(b'(', "`(`")?;
         let mut arguments = Vec::new();
         loop {
@@ -230,9 +230,9 @@ impl<'t> Parser<'t> {
             if arguments.len() > ARGUMENTS_MAX {
                 return Err(self.too_large("arguments", ARGUMENTS_MAX));
             }
-            let name = self.name("the name of an argument")?;
-            let kind = if self.eat(b':') { self.annotation()? } else { self.types.add("Tensor", None) };
-            let default = if self.eat(b'=') { Some(self.default()?) } else { None };
+            let name = self.expect_identifier("the name of an argument")?;
+            let kind = if self.eat(b':') { self.parse_annotation()? } else { self.types.add("Tensor", None) };
+            let default = if self.eat(b'=') { Some(self.parse_default_text()?) } else { None };
             arguments.push(Argument { name: name.to_owned(), kind, default });
             if !self.eat(b',') {
                 self.expect(b')', "`,` or `)`")?;
@@ -243,56 +243,56 @@ impl<'t> Parser<'t> {
             return Err(self.syntax("an argument for the object"));
         }
         arguments.remove(0);
-        let arrow = self.tokens.next_if(|token| token.kind == Kind::Arrow);
-        let returns = if arrow.is_some() { self.annotation()? } else { self.types.add("NoneType", None) };
+        let arrow = self.tokens.next_if(|token| token.kind == TokenKind::Arrow);
+        let returns = if arrow.is_some() { self.parse_annotation()? } else { self.types.add("NoneType", None) };
         self.expect(b':', "`:`")?;
         Ok((arguments, returns))
     }
 
     /// Parses the fields of a named tuple.
-    fn fields(&mut self) -> Result<Vec<Field>> {
+    fn parse_tuple_fields(&mut self) -> Result<Vec<TupleField>> {
         let mut fields = Vec::new();
         while self.tokens.peek().is_some() {
-            let name = self.name("the name of a field")?;
+            let name = self.expect_identifier("the name of a field")?;
             self.expect(b':', "`:`")?;
-            let kind = self.annotation()?;
+            let kind = self.parse_annotation()?;
             if self.eat(b'=') {
-                self.default()?;
+                self.parse_default_text()?;
             }
-            fields.push(Field { name: name.to_owned(), kind });
+            fields.push(TupleField { name: name.to_owned(), kind });
         }
         Ok(fields)
     }
 
     /// Parses the names and values of an enumeration.
-    fn members(&mut self) -> Result<Vec<Member>> {
+    fn parse_enum_members(&mut self) -> Result<Vec<EnumMember>> {
         let mut members = Vec::new();
         while self.tokens.peek().is_some() {
-            let name = self.name("the name of a value")?;
+            let name = self.expect_identifier("the name of a value")?;
             self.expect(b'=', "`=`")?;
             let start = self.tokens.peek().map_or(0, |token| token.range.start);
             self.eat(b'-');
-            let is_value = |token: &Token<'_>| matches!(token.kind, Kind::Number | Kind::Text(_));
+            let is_value = |token: &Token<'_>| matches!(token.kind, TokenKind::Number | TokenKind::Text(_));
             let last = self.tokens.next_if(is_value).ok_or_else(|| self.syntax("a number or a text"))?;
             let value = self.source.text.get(start..last.range.end).unwrap_or_default();
             if members.len() >= MEMBERS_MAX {
                 return Err(self.too_large("values of an enumeration", MEMBERS_MAX));
             }
-            members.push(Member { name: name.to_owned(), value: value.to_owned() });
+            members.push(EnumMember { name: name.to_owned(), value: value.to_owned() });
         }
         Ok(members)
     }
 
     /// Parses a type annotation, with an explicit stack instead of recursion.
-    fn annotation(&mut self) -> Result<TypeId> {
-        let mut open: Vec<Open<'t>> = Vec::new();
+    fn parse_annotation(&mut self) -> Result<TypeId> {
+        let mut open: Vec<OpenType<'t>> = Vec::new();
         loop {
-            let head = self.dotted()?;
+            let head = self.parse_qualified_name()?;
             let mut done = if self.eat(b'[') {
                 if open.len() >= DEPTH_MAX {
                     return Err(self.too_large("levels of types", DEPTH_MAX));
                 }
-                open.push(Open { head, arguments: Vec::new() });
+                open.push(OpenType { head, arguments: Vec::new() });
                 // `Tuple[()]` is the empty tuple.
                 if !self.eat(b'(') {
                     continue;
@@ -322,27 +322,27 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses a qualified name with dots.
-    fn dotted(&mut self) -> Result<&'t str> {
+    fn parse_qualified_name(&mut self) -> Result<&'t str> {
         let first = self.tokens.peek().map(|token| token.range.clone());
-        self.name("a type")?;
+        self.expect_identifier("a type")?;
         let mut end = first.as_ref().map_or(0, |range| range.end);
         while self.eat(b'.') {
             end = self.tokens.peek().map_or(end, |token| token.range.end);
-            self.name("a name")?;
+            self.expect_identifier("a name")?;
         }
         let start = first.map_or(0, |range| range.start);
         Ok(self.source.text.get(start..end).unwrap_or_default())
     }
 
     /// Returns the source text of a default value, up to the `,` or `)` that ends it.
-    fn default(&mut self) -> Result<String> {
+    fn parse_default_text(&mut self) -> Result<String> {
         let mut depth = 0_usize;
         let (mut start, mut end) = (None, 0);
         while let Some(token) = self.tokens.peek() {
             match token.kind {
-                Kind::Symbol(b'(' | b'[' | b'{') => depth = depth.saturating_add(1),
-                Kind::Symbol(b',' | b')') if depth == 0 => break,
-                Kind::Symbol(b')' | b']' | b'}') => depth = depth.saturating_sub(1),
+                TokenKind::Symbol(b'(' | b'[' | b'{') => depth = depth.saturating_add(1),
+                TokenKind::Symbol(b',' | b')') if depth == 0 => break,
+                TokenKind::Symbol(b')' | b']' | b'}') => depth = depth.saturating_sub(1),
                 _ => {}
             }
             start = start.or(Some(token.range.start));
@@ -353,9 +353,9 @@ impl<'t> Parser<'t> {
         text.map(str::to_owned).ok_or_else(|| self.syntax("a default"))
     }
 
-    fn name(&mut self, expected: &'static str) -> Result<&'t str> {
+    fn expect_identifier(&mut self, expected: &'static str) -> Result<&'t str> {
         match self.tokens.peek() {
-            Some(Token { kind: Kind::Name(name), .. }) => {
+            Some(Token { kind: TokenKind::Name(name), .. }) => {
                 let name = *name;
                 self.tokens.next();
                 Ok(name)
@@ -442,7 +442,7 @@ def free(x: Tensor) -> Tensor:
             class C(Enum):\n  RED = -1\n  BLUE = 2\nclass D(Enum):\n  BAD = [1]\n";
         let found = signature(code, "forward").expect("it is there");
         let classes: Vec<&Type> = found.types.ids().map(|id| found.types.kind(id)).collect();
-        let member = |name: &str, value: &str| Member { name: name.to_owned(), value: value.to_owned() };
+        let member = |name: &str, value: &str| EnumMember { name: name.to_owned(), value: value.to_owned() };
         assert!(classes.contains(&&Type::Enum(vec![member("RED", "-1"), member("BLUE", "2")])));
         assert!(matches!(found.types.kind(found.returns), Type::Union(members) if members.len() == 2));
         let error = signature(&code.replace(".C]", ".D]"), "forward").expect_err("no value").to_string();
@@ -483,7 +483,7 @@ def free(x: Tensor) -> Tensor:
         fn no_text_makes_it_panic(start in 0..NET.len(), end in 0..NET.len(), other in "[ \n(),:=\\[\\]\"'a-c-]{0,40}") {
             let text = [NET.get(..start).unwrap_or_default(), &other, NET.get(end..).unwrap_or_default()].concat();
             let _ = signature(&text, "forward");
-            let _ = crate::foreign(std::iter::once(text.as_str()));
+            let _ = crate::unsupported_operators(std::iter::once(text.as_str()));
         }
     }
 }

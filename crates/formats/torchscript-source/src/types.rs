@@ -36,25 +36,25 @@ pub enum Type {
     Dict(TypeId, TypeId),
     Tuple(Vec<TypeId>),
     /// Tuple class with named fields.
-    NamedTuple(Vec<Field>),
+    NamedTuple(Vec<TupleField>),
     /// Union type, with its member types.
     Union(Vec<TypeId>),
     /// Enumeration class, with its named values.
-    Enum(Vec<Member>),
+    Enum(Vec<EnumMember>),
     /// Any other type: a class of the archive, `Any`, `Device`, and so on.
     Other,
 }
 
 /// Field of a named tuple.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct TupleField {
     pub name: String,
     pub kind: TypeId,
 }
 
 /// Named value of an enumeration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct EnumMember {
     pub name: String,
     /// Source text of the value: an integer, a floating-point number or a quoted string.
     pub value: String,
@@ -74,7 +74,7 @@ impl Types {
     }
 
     /// Returns the annotation text of a type.
-    pub fn text(&self, id: TypeId) -> &str {
+    pub fn annotation_text(&self, id: TypeId) -> &str {
         self.all.get(id.0).map_or("Any", |(_, text)| text)
     }
 
@@ -94,7 +94,7 @@ impl Types {
     }
 
     /// Returns the direct component types of a type, such as the element type of a list.
-    pub fn inner(&self, id: TypeId) -> Vec<TypeId> {
+    pub fn component_types(&self, id: TypeId) -> Vec<TypeId> {
         match self.kind(id) {
             Type::Optional(inner) | Type::List(inner) => vec![*inner],
             Type::Dict(key, value) => vec![*key, *value],
@@ -107,7 +107,7 @@ impl Types {
     /// Adds the type that `head[arguments]` names, or `head` without arguments, and returns its id.
     pub(crate) fn add(&mut self, head: &str, arguments: Option<&[TypeId]>) -> TypeId {
         let inside = arguments.map(|arguments| {
-            let texts: Vec<&str> = arguments.iter().map(|id| self.text(*id)).collect();
+            let texts: Vec<&str> = arguments.iter().map(|id| self.annotation_text(*id)).collect();
             if texts.is_empty() { "()".to_owned() } else { texts.join(", ") }
         });
         let text = inside.map_or_else(|| head.to_owned(), |inside| format!("{head}[{inside}]"));

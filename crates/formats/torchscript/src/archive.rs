@@ -10,11 +10,11 @@ use std::fmt;
 
 use byte_source::{Blob, OwnedBlob, ReadError, Sink};
 use tensor::{Storage, Tensors};
-use zip_layout::{Content, Entry, Plan, ZipWriter};
+use zip_layout::{EntryContent, NewZipEntry, LayoutBuilder, ZipWriter};
 
-use crate::module::{ModuleId, Tree};
-use crate::record::{Record, Records};
-use crate::{Note, Result};
+use crate::module_tree::{ModuleId, ModuleTree};
+use crate::record::{DataRecord, DataRecords};
+use crate::{ModuleNote, Result};
 
 /// Alignment of storages in bytes, the same as torch's own, so that they can be memory-mapped.
 const ALIGNMENT: u64 = 64;
@@ -26,10 +26,10 @@ const CODE: &str = "code/__torch__/torch2carton.py";
 /// TorchScript archive, laid out and ready to be written.
 ///
 /// As a [`Blob`], it is the whole file. Small entries are held in memory, storages by reference.
-pub struct Archive {
+pub struct ScriptArchive {
     /// Records that this crate wrote: names below the root folder, and bytes.
     head: Vec<(String, OwnedBlob)>,
-    records: Vec<Record>,
+    records: Vec<DataRecord>,
     /// Records copied unchanged from another archive: names below the root folder, and bytes.
     kept: Vec<(String, Storage)>,
     /// The other archive's whole file, if nothing was added to it.
@@ -37,10 +37,10 @@ pub struct Archive {
     len: u64,
 }
 
-impl Archive {
+impl ScriptArchive {
     /// Makes the archive whose root module is `root` of `tree`; `tree` was built for `tensors`.
-    pub(crate) fn new(tree: Tree<'_>, root: ModuleId, tensors: &Tensors) -> Result<Self> {
-        let records = Records::new(tensors)?;
+    pub(crate) fn new(tree: ModuleTree<'_>, root: ModuleId, tensors: &Tensors) -> Result<Self> {
+        let records = DataRecords::new(tensors)?;
         // Memory that was freed while the tree was built can be as large as the pickle.
         byte_source::memory_freed();
         let data_pkl = OwnedBlob(tree.data_pkl(root, tensors, &records)?);
@@ -57,19 +57,19 @@ impl Archive {
     }
 
     /// Makes an archive of the new records `head` and of the records `kept` of another archive.
-    pub(crate) fn around(head: Vec<(String, OwnedBlob)>, kept: Vec<(String, Storage)>) -> Result<Self> {
+    pub(crate) fn with_kept_records(head: Vec<(String, OwnedBlob)>, kept: Vec<(String, Storage)>) -> Result<Self> {
         let mut archive = Self { head, records: Vec::new(), kept, whole: None, len: 0 };
         archive.lay_out()?;
         Ok(archive)
     }
 
     /// Makes an archive that is the file `whole`, unchanged; `kept` are its records.
-    pub(crate) fn whole(kept: Vec<(String, Storage)>, whole: Storage) -> Self {
+    pub(crate) fn unchanged_file(kept: Vec<(String, Storage)>, whole: Storage) -> Self {
         Self { head: Vec::new(), records: Vec::new(), kept, len: whole.len(), whole: Some(whole) }
     }
 
     /// Returns the storage records, in the order of the file.
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[DataRecord] {
         &self.records
     }
 
@@ -96,7 +96,7 @@ impl Archive {
     /// Compares this archive with one that has the records `found`, named as in [`head_records`](Self::head_records), and
     /// returns the first difference. The bytes of compressed records are `None`, and such records differ. The contents of
     /// records copied from another archive are not compared.
-    pub fn first_difference(&self, found: &[(String, Option<Cow<'_, [u8]>>)]) -> Option<Difference> {
+    pub fn first_difference(&self, found: &[(String, Option<Cow<'_, [u8]>>)]) -> Option<ArchiveDifference> {
         let written: Vec<(&str, &[u8])> = self.head_records().collect();
         let kept: HashSet<&str> = self.kept.iter().map(|(name, _)| name.as_str()).collect();
         let record = |name: &str| {
@@ -105,24 +105,24 @@ impl Archive {
         let other = written.iter().position(|(name, bytes)| record(name) != Some(*bytes));
         if let Some(equal) = other {
             let record = written.get(equal).map_or("", |(name, _)| *name).to_owned();
-            return Some(Difference { equal, record });
+            return Some(ArchiveDifference { equal, record });
         }
         let is_own = |found: &str| written.iter().any(|(name, _)| *name == found) || kept.contains(found);
         let more = found.iter().find(|(found, _)| !is_own(found));
-        more.map(|(name, _)| Difference { equal: written.len(), record: name.clone() })
+        more.map(|(name, _)| ArchiveDifference { equal: written.len(), record: name.clone() })
     }
 
     /// Returns a note for each storage that ends in the middle of an element.
-    pub(crate) fn cut_storages(&self) -> impl Iterator<Item = Note> {
-        let cut = self.records.iter().filter(|record| record.cut() > 0);
-        cut.map(|record| Note::CutStorage { bytes: record.cut(), dtype: record.dtype() })
+    pub(crate) fn cut_storages(&self) -> impl Iterator<Item = ModuleNote> {
+        let cut = self.records.iter().filter(|record| record.incomplete_bytes() > 0);
+        cut.map(|record| ModuleNote::CutStorage { bytes: record.incomplete_bytes(), dtype: record.dtype() })
     }
 
     /// Computes the offset of each record and the length of the file.
     fn lay_out(&mut self) -> Result<()> {
-        let mut plan = Plan::default();
+        let mut plan = LayoutBuilder::default();
         let mut starts = Vec::with_capacity(self.records.len());
-        self.each(|entry| plan.add(&entry).map(|data| starts.push(data.start)))?;
+        self.try_for_each_entry(|entry| plan.add(&entry).map(|data| starts.push(data.start)))?;
         let starts = starts.into_iter().skip(self.head.len());
         for (record, start) in self.records.iter_mut().zip(starts) {
             record.offset = start;
@@ -132,7 +132,7 @@ impl Archive {
     }
 
     /// Passes all zip entries to `take`, in the order of the file.
-    fn each<E>(&self, mut take: impl FnMut(Entry<'_>) -> Result<(), E>) -> Result<(), E> {
+    fn try_for_each_entry<E>(&self, mut take: impl FnMut(NewZipEntry<'_>) -> Result<(), E>) -> Result<(), E> {
         // Newly written entries keep the order that earlier versions of this program wrote.
         let first = ["version", DATA, "constants.pkl"];
         let place = |name: &str| first.iter().position(|first| *first == name).unwrap_or(first.len());
@@ -140,14 +140,14 @@ impl Archive {
         head.sort_by_key(|(name, _)| place(name));
         for (name, bytes) in head {
             let is_constant = ["version", "constants.pkl"].contains(&name.as_str());
-            let content = if is_constant { Content::Bytes(&bytes.0) } else { Content::Blob(bytes) };
-            take(Entry { name: &in_root(name), alignment: ALIGNMENT, content })?;
+            let content = if is_constant { EntryContent::Bytes(&bytes.0) } else { EntryContent::Blob(bytes) };
+            take(NewZipEntry { name: &path_in_root(name), alignment: ALIGNMENT, content })?;
         }
         for record in &self.records {
-            take(Entry { name: &record.name(), alignment: ALIGNMENT, content: Content::Blob(record) })?;
+            take(NewZipEntry { name: &record.name(), alignment: ALIGNMENT, content: EntryContent::Blob(record) })?;
         }
         for (name, storage) in &self.kept {
-            take(Entry { name: &in_root(name), alignment: ALIGNMENT, content: Content::Blob(storage) })?;
+            take(NewZipEntry { name: &path_in_root(name), alignment: ALIGNMENT, content: EntryContent::Blob(storage) })?;
         }
         Ok(())
     }
@@ -155,7 +155,7 @@ impl Archive {
 
 /// First difference of two archives. Differences are ordered by the number of equal records before them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Difference {
+pub struct ArchiveDifference {
     /// Number of equal records before the difference.
     pub equal: usize,
     /// Name of the first record that differs, below the root folder.
@@ -163,11 +163,11 @@ pub struct Difference {
 }
 
 /// Returns the path of a record under the root folder, for which torch takes any name.
-fn in_root(name: &str) -> String {
+fn path_in_root(name: &str) -> String {
     format!("model/{name}")
 }
 
-impl Blob for Archive {
+impl Blob for ScriptArchive {
     fn len(&self) -> u64 {
         self.len
     }
@@ -177,12 +177,12 @@ impl Blob for Archive {
             return whole.write_to(sink);
         }
         let mut zip = ZipWriter::new(sink);
-        self.each(|entry| zip.add(&entry))?;
+        self.try_for_each_entry(|entry| zip.add(&entry))?;
         zip.finish()
     }
 }
 
-impl fmt::Debug for Archive {
+impl fmt::Debug for ScriptArchive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Archive")
             .field("records", &self.records.len())
@@ -198,7 +198,7 @@ mod tests {
     use tensor::{Dtype, Tensor};
 
     use super::*;
-    use crate::{Errors, weights};
+    use crate::{OnInvalidInput, weights};
 
     fn int16(name: &str, shape: u64, bytes: Vec<u8>) -> (String, Tensor) {
         let storage = Storage::owned(bytes);
@@ -213,7 +213,7 @@ mod tests {
             .iter()
             .map(|len| int16(&len.to_string(), u64::from(*len / 2), vec![*len; usize::from(*len)]))
             .collect();
-        let archive = weights(&tensors.clone().into(), Errors::Return).expect("plain names").archive;
+        let archive = weights(&tensors.clone().into(), OnInvalidInput::Return).expect("plain names").archive;
         let mut file: Vec<u8> = Vec::new();
         archive.write_to(&mut file).expect("memory takes it");
         assert_eq!(file.len() as u64, archive.len());

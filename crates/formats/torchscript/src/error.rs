@@ -22,7 +22,7 @@ pub enum Error {
     },
     /// Tensor of a dtype that Carton's libtorch, 2.0.1, does not load.
     #[error("tensor `{}`: PyTorch 2.0, which Carton runs, cannot load {dtype}", tensor.escape_debug())]
-    Newer {
+    NewerDtype {
         tensor: String,
         dtype: Dtype,
     },
@@ -47,7 +47,7 @@ pub enum Error {
     },
     /// Tensor without elements that starts after the end of its storage, which newer PyTorch rejects.
     #[error("tensor `{}`: starts at element {offset} of its storage, which has {numel}", tensor.escape_debug())]
-    Outside {
+    OffsetOutsideStorage {
         tensor: String,
         /// Storage offset, in elements.
         offset: u64,
@@ -95,18 +95,18 @@ pub enum Error {
     MobileOnly,
     /// Module to be kept unchanged whose `forward` does not take and return dicts.
     #[error("the forward of {} does not take a Dict[str, Tensor] and return a dict, as Carton calls it", class.escape_debug())]
-    NotDicts {
+    NoDictForward {
         /// Qualified name of the root class.
         class: String,
     },
     /// Input or output name that was specified for a module which is kept unchanged.
     #[error("`{}` cannot be given for a module that is kept as it is", name.escape_debug())]
-    KeptAsIs {
+    OptionForKeptModule {
         name: String,
     },
     /// Declared input that the module does not have.
     #[error("there is no input `{}`; the inputs are {}", name.escape_debug(), known.join(", ").escape_debug())]
-    NoInput {
+    UnknownInputName {
         name: String,
         /// Names of the inputs that the module has.
         known: Vec<String>,
@@ -119,12 +119,12 @@ pub enum Error {
     },
     /// Output name that was specified twice.
     #[error("two outputs are called `{}`", name.escape_debug())]
-    OutputTwice {
+    DuplicateOutputName {
         name: String,
     },
     /// Output names whose number differs from the number of outputs that can be named.
     #[error("{found} names for {expected} outputs: the forward returns others, or gives them names itself")]
-    OutputNames {
+    OutputNameCount {
         /// Number of outputs that can be named.
         expected: usize,
         /// Number of names that were specified.
@@ -138,10 +138,10 @@ impl Error {
         match self {
             Self::Duplicate { .. } => ErrorKind::Input,
             Self::Reserved { .. }
-            | Self::Newer { .. }
+            | Self::NewerDtype { .. }
             | Self::Dtype { .. }
             | Self::MixedDtypes { .. }
-            | Self::Outside { .. }
+            | Self::OffsetOutsideStorage { .. }
             | Self::TooLarge { .. }
             | Self::TooMany { .. }
             | Self::Pickle(_)
@@ -150,12 +150,12 @@ impl Error {
             Self::Zip(reason) => reason.into(),
             Self::Decoder(reason) => reason.kind(),
             Self::Record { reason, .. } => reason.kind(),
-            Self::NotDicts { .. }
-            | Self::KeptAsIs { .. }
-            | Self::NoInput { .. }
+            Self::NoDictForward { .. }
+            | Self::OptionForKeptModule { .. }
+            | Self::UnknownInputName { .. }
             | Self::InputDtype { .. }
-            | Self::OutputTwice { .. }
-            | Self::OutputNames { .. } => ErrorKind::Option,
+            | Self::DuplicateOutputName { .. }
+            | Self::OutputNameCount { .. } => ErrorKind::Option,
         }
     }
 }

@@ -5,12 +5,12 @@
 
 use tensor::{Dtype, Tensor};
 
-use crate::{Dim, Error, Port, Result};
+use crate::{Dim, Error, ModulePort, Result};
 
 /// Returns the output dtype of a tensor's dtype, and true if a last dimension of real and imaginary part is added. A pair of
 /// `float4_e2m1fn_x2` values is returned as the byte that holds it: PyTorch 2.15 does not widen it. Returns `None` for a
 /// dtype that has no conversion.
-pub fn exported(dtype: Dtype) -> Option<(Dtype, bool)> {
+pub fn output_dtype(dtype: Dtype) -> Option<(Dtype, bool)> {
     Some(match dtype {
         Dtype::Bool | Dtype::Float4E2M1FnX2 => (Dtype::UInt8, false),
         Dtype::Float16
@@ -37,8 +37,8 @@ pub fn exported(dtype: Dtype) -> Option<(Dtype, bool)> {
 }
 
 /// Makes the output port of a tensor that the weights module returns.
-pub(crate) fn port(name: &str, tensor: &Tensor) -> Result<Port> {
-    let Some((dtype, pairs)) = exported(tensor.dtype()) else {
+pub(crate) fn tensor_port(name: &str, tensor: &Tensor) -> Result<ModulePort> {
+    let Some((dtype, pairs)) = output_dtype(tensor.dtype()) else {
         return Err(Error::Dtype { tensor: name.to_owned(), dtype: tensor.dtype() });
     };
     let mut shape: Vec<Dim> = tensor.shape().iter().map(|size| Dim::Size(*size)).collect();
@@ -49,5 +49,5 @@ pub(crate) fn port(name: &str, tensor: &Tensor) -> Result<Port> {
         let parts = if pairs { ", as real and imaginary parts" } else { "" };
         format!("{} in the checkpoint{parts}", tensor.dtype())
     });
-    Ok(Port { name: name.to_owned(), dtype, shape, description, optional: false })
+    Ok(ModulePort { name: name.to_owned(), dtype, shape, description, optional: false })
 }

@@ -28,41 +28,41 @@ mod archive;
 mod code;
 mod error;
 mod export;
-mod module;
+mod module_tree;
 mod note;
 mod pickler;
 mod record;
-mod source;
+mod source_names;
 mod wrap;
 
-pub use archive::{Archive, Difference};
-pub use code::recognise::{Model, Recognised, recognise};
+pub use archive::{ScriptArchive, ArchiveDifference};
+pub use code::recognise::{RecognisedModel, Recognised, recognise};
 pub use code::weights::weights;
-pub use code::{auto, model, positional};
+pub use code::{detect_module, model, positional};
 pub use error::{Error, Result};
-pub use export::exported;
-pub use note::{Note, WhyFlat};
-pub use record::{Record, loads_in_2_0};
-pub use wrap::{Declared, ScriptOptions, Scripted, Uncallable, is_kept, script};
+pub use export::output_dtype;
+pub use note::{ModuleNote, FlatReason};
+pub use record::{DataRecord, check_loads_in_2_0};
+pub use wrap::{DeclaredInput, ScriptOptions, WrapOutcome, Uncallable, is_kept_record, script};
 
-use decoder::{Decoder, WhyWeights};
+use decoder::{Decoder, NoModelReason};
 use tensor::{Dtype, Tensors};
 
 /// TorchScript module made of a checkpoint, with its inputs, outputs and notes.
 #[derive(Debug)]
 pub struct Module {
     /// Contents of the file `model.pt`.
-    pub archive: Archive,
+    pub archive: ScriptArchive,
     /// Inputs of the module's `forward`; empty for a weights module.
-    pub inputs: Vec<Port>,
-    pub outputs: Outputs,
-    pub notes: Vec<Note>,
-    pub code: Code,
+    pub inputs: Vec<ModulePort>,
+    pub outputs: ModuleOutputs,
+    pub notes: Vec<ModuleNote>,
+    pub code: ModuleCode,
 }
 
 /// Reaction of `forward` to invalid inputs. An exception ends the process of Carton's runner, and its client waits forever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Errors {
+pub enum OnInvalidInput {
     /// Returns a dict that holds the message as `error`.
     #[default]
     Return,
@@ -72,25 +72,25 @@ pub enum Errors {
 
 /// Outputs of a module's `forward`.
 #[derive(Debug)]
-pub struct Outputs(Returns);
+pub struct ModuleOutputs(OutputPorts);
 
 #[derive(Debug)]
-enum Returns {
+enum OutputPorts {
     /// Every tensor of the checkpoint, under its own name.
     Tensors,
-    Ports(Vec<Port>),
+    Ports(Vec<ModulePort>),
 }
 
-impl Outputs {
+impl ModuleOutputs {
     /// Returns the outputs of the module that was made of `tensors`. Ports of tensors are created on demand, because there
     /// may be a million of them.
-    pub fn ports<'c>(&'c self, tensors: &'c Tensors) -> impl Iterator<Item = Port> + 'c {
+    pub fn ports<'c>(&'c self, tensors: &'c Tensors) -> impl Iterator<Item = ModulePort> + 'c {
         let (ports, tensors) = match &self.0 {
-            Returns::Tensors => ([].as_slice(), tensors.as_slice()),
-            Returns::Ports(ports) => (ports.as_slice(), [].as_slice()),
+            OutputPorts::Tensors => ([].as_slice(), tensors.as_slice()),
+            OutputPorts::Ports(ports) => (ports.as_slice(), [].as_slice()),
         };
         // `weights` has checked that each tensor has a port.
-        let of_tensors = tensors.iter().filter_map(|(name, tensor)| export::port(name, tensor).ok());
+        let of_tensors = tensors.iter().filter_map(|(name, tensor)| export::tensor_port(name, tensor).ok());
         ports.iter().cloned().chain(of_tensors)
     }
 }
@@ -98,11 +98,11 @@ impl Outputs {
 /// Computation of a module: a decoder, an archive's own code, or none.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Code {
+pub enum ModuleCode {
     /// No computation: the module returns tensors by name.
     Weights {
         /// Reason why [`auto`] made no model; `None` if the caller asked for weights.
-        why: Option<WhyWeights>,
+        why: Option<NoModelReason>,
     },
     /// The computation of the wrapped TorchScript module.
     Script {
@@ -113,7 +113,7 @@ pub enum Code {
     Decoder(Box<Decoder>),
 }
 
-impl Code {
+impl ModuleCode {
     /// Name of modules that return weights.
     pub const WEIGHTS: &str = "weights";
     /// Name of modules that wrap an existing TorchScript module.
@@ -131,7 +131,7 @@ impl Code {
 
 /// Input or output of `forward`: a named tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
+pub struct ModulePort {
     /// Key in the dict of inputs or outputs.
     pub name: String,
     pub dtype: Dtype,

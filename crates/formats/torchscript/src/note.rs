@@ -7,14 +7,14 @@ use tensor::Dtype;
 /// Note to the user about a module that was made without an error; its [`Display`](fmt::Display) text is one sentence.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Note {
+pub enum ModuleNote {
     /// Note of the decoder and its documents.
-    Decoder(decoder::Note),
+    Decoder(decoder::DecoderNote),
     /// A tensor is named `training`, like the flag that `eval()` and `train()` set.
     Training,
     /// All tensors are in one flat module, because their names do not form a tree of modules.
     Flat {
-        why: WhyFlat,
+        why: FlatReason,
     },
     /// A module has so many members that PyTorch loads it slowly.
     Wide {
@@ -48,7 +48,7 @@ pub enum Note {
     },
 }
 
-impl Note {
+impl ModuleNote {
     /// Returns true if PyTorch 2.0.1 does not load the archive version or the operators that the note names.
     pub fn is_newer(&self) -> bool {
         matches!(self, Self::NewerArchive { .. } | Self::NewerOperators { .. })
@@ -58,7 +58,7 @@ impl Note {
 /// Reason why tensor names do not form a tree of modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum WhyFlat {
+pub enum FlatReason {
     /// A tensor whose name is also the name of a module.
     TensorAndModule {
         tensor: String,
@@ -80,7 +80,7 @@ pub enum WhyFlat {
     },
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for ModuleNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decoder(note) => note.fmt(f),
@@ -98,12 +98,12 @@ impl fmt::Display for Note {
             ),
             Self::UnlistedInputs { names } => {
                 f.write_str("carton.toml does not list the ")?;
-                first_of(f, "input", names)?;
+                write_name_list(f, "input", names)?;
                 f.write_str(": the code does not say the dtypes and shapes")
             }
             Self::FixedArguments { names } => {
                 f.write_str("tensors cannot express the ")?;
-                first_of(f, "argument", names)?;
+                write_name_list(f, "argument", names)?;
                 f.write_str(if names.len() == 1 {
                     ", which keeps its default"
                 } else {
@@ -115,11 +115,11 @@ impl fmt::Display for Note {
             }
             Self::NewerOperators { names } => {
                 f.write_str("PyTorch 2.0 does not have the ")?;
-                first_of(f, "operator", names)
+                write_name_list(f, "operator", names)
             }
             Self::OtherOperators { names } => {
                 f.write_str("the code needs a library, which Carton's runner does not have, for the ")?;
-                first_of(f, "name", names)
+                write_name_list(f, "name", names)
             }
             Self::CutStorage { bytes, dtype } => write!(
                 f,
@@ -130,7 +130,7 @@ impl fmt::Display for Note {
 }
 
 /// Writes the first few names of a list, and the number of remaining names.
-fn first_of(f: &mut fmt::Formatter<'_>, thing: &str, names: &[String]) -> fmt::Result {
+fn write_name_list(f: &mut fmt::Formatter<'_>, thing: &str, names: &[String]) -> fmt::Result {
     const SHOWN: usize = 4;
     let shown: Vec<String> =
         names.iter().take(SHOWN).map(|name| format!("`{}`", name.escape_debug())).collect();
@@ -141,7 +141,7 @@ fn first_of(f: &mut fmt::Formatter<'_>, thing: &str, names: &[String]) -> fmt::R
     }
 }
 
-impl fmt::Display for WhyFlat {
+impl fmt::Display for FlatReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TensorAndModule { tensor, member } => write!(

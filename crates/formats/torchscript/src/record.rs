@@ -5,13 +5,13 @@
 //! the same key, of whatever class, makes a second copy of the bytes.
 
 use byte_source::{Blob, ReadError, Sink};
-use tensor::{Dtype, Elements, Shared, Storage, Tensors};
+use tensor::{Dtype, WholeElements, StorageSet, Storage, Tensors};
 
 use crate::{Error, Result};
 
 /// Bytes of one storage in an [`Archive`](crate::Archive). As a [`Blob`], it writes whole elements only.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct DataRecord {
     /// Index among the storage records, which is also the record's file name.
     number: u32,
     pub(crate) dtype: Dtype,
@@ -19,7 +19,7 @@ pub struct Record {
     storage: Storage,
 }
 
-impl Record {
+impl DataRecord {
     /// Returns the path in the archive, such as `model/data/0`.
     pub fn name(&self) -> String {
         format!("model/data/{}", self.number)
@@ -40,8 +40,8 @@ impl Record {
         &self.storage
     }
 
-    fn elements(&self) -> Elements<'_> {
-        Elements::new(&self.storage, self.dtype.size())
+    fn elements(&self) -> WholeElements<'_> {
+        WholeElements::new(&self.storage, self.dtype.size())
     }
 
     /// Returns the number of whole elements in the storage.
@@ -50,12 +50,12 @@ impl Record {
     }
 
     /// Returns the number of bytes after the last whole element, which are not written.
-    pub(crate) fn cut(&self) -> u64 {
-        self.elements().cut()
+    pub(crate) fn incomplete_bytes(&self) -> u64 {
+        self.elements().trailing_bytes()
     }
 }
 
-impl Blob for Record {
+impl Blob for DataRecord {
     fn len(&self) -> u64 {
         self.elements().len()
     }
@@ -67,24 +67,24 @@ impl Blob for Record {
 
 /// Storage records of a checkpoint, and the record that each tensor views.
 #[derive(Debug, Default)]
-pub(crate) struct Records {
-    pub(crate) records: Vec<Record>,
+pub(crate) struct DataRecords {
+    pub(crate) records: Vec<DataRecord>,
     /// Record number by tensor: the key of its storage.
     pub(crate) by_tensor: Vec<u32>,
 }
 
-impl Records {
+impl DataRecords {
     /// Makes one record per storage, in the order of `tensors`.
     pub(crate) fn new(tensors: &Tensors) -> Result<Self> {
-        let shared = Shared::new(tensors.iter().map(|(_, tensor)| tensor));
-        let Shared { first, by_tensor } = shared.ok_or(Error::TooMany { tensors: tensors.len() })?;
+        let shared = StorageSet::new(tensors.iter().map(|(_, tensor)| tensor));
+        let StorageSet { first, by_tensor } = shared.ok_or(Error::TooMany { tensors: tensors.len() })?;
         let mut all = Self { records: Vec::with_capacity(first.len()), by_tensor };
         for ((name, tensor), number) in tensors.iter().zip(&all.by_tensor) {
             let dtype = tensor.dtype();
             // The first tensor that views a storage adds the record.
             if *number as usize == all.records.len() {
-                class(name, dtype)?;
-                all.records.push(Record {
+                storage_class_name(name, dtype)?;
+                all.records.push(DataRecord {
                     number: *number,
                     dtype,
                     offset: 0,
@@ -93,7 +93,7 @@ impl Records {
             }
             let Some(record) = all.get(*number) else { continue };
             if record.dtype != dtype {
-                let first = first.get(*number as usize).and_then(|first| tensors.at(*first as usize));
+                let first = first.get(*number as usize).and_then(|first| tensors.get_index(*first as usize));
                 return Err(Error::MixedDtypes {
                     first: first.map_or("", |(name, _)| name).to_owned(),
                     first_dtype: record.dtype,
@@ -103,14 +103,14 @@ impl Records {
             }
             let (offset, numel) = (tensor.storage_offset(), record.numel());
             if offset > numel {
-                return Err(Error::Outside { tensor: name.clone(), offset, numel });
+                return Err(Error::OffsetOutsideStorage { tensor: name.clone(), offset, numel });
             }
         }
         Ok(all)
     }
 
     /// Returns the record with a number.
-    pub(crate) fn get(&self, number: u32) -> Option<&Record> {
+    pub(crate) fn get(&self, number: u32) -> Option<&DataRecord> {
         self.records.get(number as usize)
     }
 }
@@ -120,15 +120,15 @@ impl Records {
 ///
 /// # Errors
 /// Returns [`Error::Newer`] with the first tensor whose dtype PyTorch 2.0.1 does not load.
-pub fn loads_in_2_0(tensors: &Tensors) -> Result<()> {
-    match tensors.iter().find(|(_, tensor)| newer_class(tensor.dtype()).is_some()) {
-        Some((tensor, newer)) => Err(Error::Newer { tensor: tensor.clone(), dtype: newer.dtype() }),
+pub fn check_loads_in_2_0(tensors: &Tensors) -> Result<()> {
+    match tensors.iter().find(|(_, tensor)| newer_storage_class(tensor.dtype()).is_some()) {
+        Some((tensor, newer)) => Err(Error::NewerDtype { tensor: tensor.clone(), dtype: newer.dtype() }),
         None => Ok(()),
     }
 }
 
 /// Returns the storage class of a dtype that PyTorch 2.15 loads and 2.0.1 does not.
-fn newer_class(dtype: Dtype) -> Option<&'static str> {
+fn newer_storage_class(dtype: Dtype) -> Option<&'static str> {
     Some(match dtype {
         Dtype::UInt16 => "UInt16Storage",
         Dtype::UInt32 => "UInt32Storage",
@@ -144,13 +144,13 @@ fn newer_class(dtype: Dtype) -> Option<&'static str> {
 }
 
 /// Returns the storage class, in the module `torch`, that TorchScript loads for `dtype`.
-pub(crate) fn class(tensor: &str, dtype: Dtype) -> Result<&'static str> {
+pub(crate) fn storage_class_name(tensor: &str, dtype: Dtype) -> Result<&'static str> {
     match dtype {
         // This class exists in C++ only, not in Python.
         Dtype::Complex32 => Some("ComplexHalfStorage"),
         // Quantized tensors need a quantizer as well as a storage.
         _ if dtype.is_quantized() => None,
-        _ => newer_class(dtype).or_else(|| dtype.storage_class()),
+        _ => newer_storage_class(dtype).or_else(|| dtype.storage_class()),
     }
     .ok_or_else(|| Error::Dtype { tensor: tensor.to_owned(), dtype })
 }

@@ -33,7 +33,7 @@ impl Entry {
 
     /// Returns the stored data as a slice of `archive`, the whole file; empty if they are outside of it.
     pub fn stored<'b>(&self, archive: &'b [u8]) -> &'b [u8] {
-        byte_source::part(archive, &self.data).unwrap_or_default()
+        byte_source::slice_range(archive, &self.data).unwrap_or_default()
     }
 }
 

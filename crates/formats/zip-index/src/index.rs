@@ -16,11 +16,11 @@ use crate::{Error, Result};
 
 /// Entries of a zip file, in the order of the central directory.
 #[derive(Clone, Debug)]
-pub struct Index {
+pub struct ZipIndex {
     pub entries: Vec<Entry>,
 }
 
-impl Index {
+impl ZipIndex {
     /// Reads the central directory of `file` and every local header.
     ///
     /// # Errors

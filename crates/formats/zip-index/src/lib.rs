@@ -17,6 +17,6 @@ mod survey;
 pub use entry::Entry;
 pub use error::{Error, Result};
 pub use flaw::{Flaw, flaws};
-pub use index::Index;
+pub use index::ZipIndex;
 pub use record::Method;
 pub use survey::{Oddity, Survey};

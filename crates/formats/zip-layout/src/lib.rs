@@ -11,4 +11,4 @@
 mod record;
 mod writer;
 
-pub use writer::{Content, Entry, ZipLayout, Method, CompressedContent, Plan, ZipWriter, layout};
+pub use writer::{EntryContent, NewZipEntry, ZipLayout, Method, CompressedContent, LayoutBuilder, ZipWriter, layout};

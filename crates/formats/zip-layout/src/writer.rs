@@ -9,7 +9,7 @@ use crate::record::{Comment, FILE, LINK, Record, ZSTD, append_end_records};
 
 /// Content of a zip entry.
 #[derive(Clone, Copy)]
-pub enum Content<'b> {
+pub enum EntryContent<'b> {
     /// Bytes in memory: the CRC is in the local header.
     Bytes(&'b [u8]),
     /// Streamed bytes: the CRC is in a data descriptor after them.
@@ -40,7 +40,7 @@ pub enum Method {
     Zstd,
 }
 
-impl Content<'_> {
+impl EntryContent<'_> {
     fn packed_len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) | Self::Link(bytes) => bytes.len() as u64,
@@ -51,15 +51,15 @@ impl Content<'_> {
 }
 
 /// One file to write into a zip file.
-pub struct Entry<'b> {
+pub struct NewZipEntry<'b> {
     /// Path inside the zip file, with `/` between its parts.
     pub name: &'b str,
     /// Alignment of the data's offset in bytes; 0 and 1 mean no alignment.
     pub alignment: u64,
-    pub content: Content<'b>,
+    pub content: EntryContent<'b>,
 }
 
-impl<'b> Entry<'b> {
+impl<'b> NewZipEntry<'b> {
     fn record(&self, offset: u64) -> io::Result<Record<'b>> {
         if self.name.len() > usize::from(u16::MAX) {
             return Err(io::Error::new(
@@ -79,9 +79,9 @@ impl<'b> Entry<'b> {
             crc: 0,
         };
         match self.content {
-            Content::Bytes(bytes) => record.crc = crc32fast::hash(bytes),
-            Content::Blob(_) => record.uses_descriptor = true,
-            Content::Packed(packed) => {
+            EntryContent::Bytes(bytes) => record.crc = crc32fast::hash(bytes),
+            EntryContent::Blob(_) => record.uses_descriptor = true,
+            EntryContent::Packed(packed) => {
                 record.len = packed.len;
                 record.crc = packed.crc;
                 record.method = match packed.method {
@@ -89,7 +89,7 @@ impl<'b> Entry<'b> {
                     Method::Zstd => ZSTD,
                 };
             }
-            Content::Link(target) => {
+            EntryContent::Link(target) => {
                 record.crc = crc32fast::hash(target);
                 record.attributes = LINK;
             }
@@ -120,15 +120,15 @@ pub struct ZipLayout {
 ///
 /// # Errors
 /// Returns an error if a name is longer than 65,535 bytes, or the length of the zip file does not fit 64 bits.
-pub fn layout<'b>(entries: impl IntoIterator<Item = Entry<'b>>) -> io::Result<ZipLayout> {
-    let mut plan = Plan::default();
+pub fn layout<'b>(entries: impl IntoIterator<Item = NewZipEntry<'b>>) -> io::Result<ZipLayout> {
+    let mut plan = LayoutBuilder::default();
     let data = entries.into_iter().map(|entry| plan.add(&entry)).collect::<io::Result<_>>()?;
     Ok(ZipLayout { data, len: plan.finish()? })
 }
 
 /// Incremental form of [`layout`], for entries that would take too much memory all together.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct LayoutBuilder {
     /// Length of the entries so far, in bytes.
     offset: u64,
     /// Length of their central headers, in bytes.
@@ -138,12 +138,12 @@ pub struct Plan {
     record: Vec<u8>,
 }
 
-impl Plan {
+impl LayoutBuilder {
     /// Adds an entry, and returns the byte range of its data.
     ///
     /// # Errors
     /// Returns an error if the name is longer than 65,535 bytes, or the length of the zip file does not fit 64 bits.
-    pub fn add(&mut self, entry: &Entry<'_>) -> io::Result<Range<u64>> {
+    pub fn add(&mut self, entry: &NewZipEntry<'_>) -> io::Result<Range<u64>> {
         let record = entry.record(self.offset)?;
         let header = self.len_of(|out| record.append_local_header(entry.alignment, out));
         let descriptor = if record.uses_descriptor { self.len_of(|out| record.append_descriptor(out)) } else { 0 };
@@ -218,16 +218,16 @@ impl<'s> ZipWriter<'s> {
     /// # Errors
     /// Returns an error if the name is too long, a blob sends a different number of bytes than announced, or the sink
     /// fails.
-    pub fn add(&mut self, entry: &Entry<'_>) -> Result<(), ReadError> {
+    pub fn add(&mut self, entry: &NewZipEntry<'_>) -> Result<(), ReadError> {
         let mut record = entry.record(self.out.len())?;
         record.append_local_header(entry.alignment, &mut self.out.collected_bytes);
         match &entry.content {
-            Content::Bytes(bytes) | Content::Link(bytes) => self.out.write_all(bytes)?,
-            Content::Blob(blob) => {
+            EntryContent::Bytes(bytes) | EntryContent::Link(bytes) => self.out.write_all(bytes)?,
+            EntryContent::Blob(blob) => {
                 record.crc = self.send_data(*blob, &record)?;
                 record.append_descriptor(&mut self.out.collected_bytes);
             }
-            Content::Packed(packed) => {
+            EntryContent::Packed(packed) => {
                 self.send_data(packed.blob, &record)?;
             }
         }

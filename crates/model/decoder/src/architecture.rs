@@ -3,10 +3,10 @@
 use std::fmt;
 
 use crate::Result;
-use crate::config_defaults::Class;
+use crate::config_defaults::ConfigDefaults;
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::Facts;
-use crate::layout::Layout;
+use crate::hyperparameters::Hyperparameters;
+use crate::layout::CheckpointLayout;
 
 /// A model architecture with a forward implementation.
 pub struct Architecture {
@@ -15,11 +15,11 @@ pub struct Architecture {
     /// True if tensor names and shapes suffice to build the decoder without a config.json.
     pub(crate) works_without_config: bool,
     /// Layouts that checkpoints of this architecture can have.
-    pub(crate) layouts: &'static [&'static Layout],
+    pub(crate) layouts: &'static [&'static CheckpointLayout],
     /// Defaults of the configuration class for keys that config.json omits.
-    pub(crate) config_defaults: &'static Class,
+    pub(crate) config_defaults: &'static ConfigDefaults,
     /// Completes the facts common to all architectures with those of this architecture's config.json.
-    pub(crate) read_hyperparameters: fn(&ConfigJson, Facts) -> Result<Facts>,
+    pub(crate) read_hyperparameters: fn(&ConfigJson, Hyperparameters) -> Result<Hyperparameters>,
 }
 
 impl Architecture {
@@ -36,7 +36,7 @@ impl Architecture {
 
 impl Architecture {
     /// Returns true if checkpoints of this architecture can have a layout of the same owner as `wanted`.
-    pub(crate) fn has_layout(&self, wanted: &Layout) -> bool {
+    pub(crate) fn has_layout(&self, wanted: &CheckpointLayout) -> bool {
         self.layouts.iter().any(|layout| layout.has_owner_of(wanted))
     }
 
@@ -44,7 +44,7 @@ impl Architecture {
     ///
     /// # Errors
     /// Returns an error if a value is not one that models of this architecture have.
-    pub(crate) fn read_hyperparameters(&self, config: &ConfigJson) -> Result<Facts> {
+    pub(crate) fn read_hyperparameters(&self, config: &ConfigJson) -> Result<Hyperparameters> {
         (self.read_hyperparameters)(config, config.common_hyperparameters(self.config_defaults)?)
     }
 }

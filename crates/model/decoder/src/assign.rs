@@ -6,11 +6,11 @@
 use tensor::{Dtype, Tensor, Tensors};
 
 use crate::block::{HeadNorm, NormKind, NormPlace};
-use crate::layout::{Layout, WeightPlace};
+use crate::layout::{CheckpointLayout, WeightPlace};
 use crate::rope::{Llama3, Scaling};
 use crate::sizes::Decoder;
-use crate::weight::{Part, Weight};
-use crate::{Error, Note, Result};
+use crate::weight::{LayerPart, Weight};
+use crate::{Error, DecoderNote, Result};
 
 /// Assignment of tensors to the weights of a decoder.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Assignment {
     /// layers in order.
     pub weights: Vec<Assigned>,
     /// Notes about the documents and the tensors.
-    pub notes: Vec<Note>,
+    pub notes: Vec<DecoderNote>,
 }
 
 /// A weight and the tensor that holds it.
@@ -35,7 +35,7 @@ pub struct Assigned {
 impl Assigned {
     /// Returns the weight as a tensor. `tensors` must be the collection that was assigned.
     pub fn tensor<'t>(&'t self, tensors: &'t Tensors) -> Option<&'t Tensor> {
-        self.view.as_ref().or_else(|| tensors.at(self.index).map(|(_, tensor)| tensor))
+        self.view.as_ref().or_else(|| tensors.get_index(self.index).map(|(_, tensor)| tensor))
     }
 }
 
@@ -47,7 +47,7 @@ impl Decoder {
     /// not floating-point, or is unused and `keep_extra` is false.
     pub fn assign(&self, tensors: &Tensors, keep_extra: bool) -> Result<Assignment> {
         let mut notes = self.notes.clone();
-        if let Some(name) = tensors.duplicate() {
+        if let Some(name) = tensors.duplicate_name() {
             return Err(Error::Duplicate { name: name.to_owned() });
         }
         let mut used = vec![false; tensors.len()];
@@ -61,7 +61,7 @@ impl Decoder {
             // A weight without a name in the layout counts as missing.
             let place = if at < places.len() { places.swap_remove(at) } else { WeightPlace::unsupported_weight(weight) };
             let (index, view) =
-                match tensors.position(&place.name).and_then(|index| Some((index, tensors.at(index)?.1))) {
+                match tensors.position(&place.name).and_then(|index| Some((index, tensors.get_index(index)?.1))) {
                     Some((index, tensor)) => {
                         first_use(index);
                         self.check_weight_tensor(&place.name, tensor, &self.stored_dimensions(weight, &place))?;
@@ -69,7 +69,7 @@ impl Decoder {
                     }
                     None => match embedding.filter(|_| self.tied && weight == Weight::Output) {
                         Some(embedding) => {
-                            notes.push(Note::TiedOutput { name: place.name });
+                            notes.push(DecoderNote::TiedOutput { name: place.name });
                             (embedding, None)
                         }
                         None => {
@@ -81,7 +81,7 @@ impl Decoder {
             weights.push(Assigned { weight, index, view });
         }
         for (index, (name, tensor)) in tensors.iter().enumerate() {
-            if Layout::is_frequencies_name(name) && first_use(index) {
+            if CheckpointLayout::is_frequencies_name(name) && first_use(index) {
                 self.check_weight_tensor(name, tensor, &[vec![SizeTerm::Pairs]])?;
             }
         }
@@ -89,11 +89,11 @@ impl Decoder {
         let names: Vec<String> = extra.map(|((name, _), _)| name.clone()).collect();
         match names.len() {
             0 => {}
-            _ if keep_extra => notes.push(Note::ExtraTensors { names }),
+            _ if keep_extra => notes.push(DecoderNote::ExtraTensors { names }),
             _ => return Err(Error::UnexpectedTensors { names }),
         }
         if let Some(Scaling::Llama3(Llama3 { factor, .. })) = self.rope().scaling {
-            notes.push(Note::ScaledPositions { factor });
+            notes.push(DecoderNote::ScaledPositions { factor });
         }
         Ok(Assignment { weights, notes })
     }
@@ -109,11 +109,11 @@ impl Decoder {
     /// Returns the weights of a layer.
     fn layer_weights(&self, layer: u64) -> impl Iterator<Item = Weight> {
         let experts = self.block().experts.as_ref().filter(|_| self.block().has_experts(layer));
-        let parts = Part::IN_ORDER.into_iter().filter(move |part| self.has_part(*part, experts.is_some()));
+        let parts = LayerPart::IN_ORDER.into_iter().filter(move |part| self.has_part(*part, experts.is_some()));
         let parts = parts.flat_map(move |part| {
             let heads = match part {
-                Part::QNorm => self.n_heads(),
-                Part::KNorm => self.n_kv_heads(),
+                LayerPart::QNorm => self.n_heads(),
+                LayerPart::KNorm => self.n_kv_heads(),
                 _ => 0,
             };
             let each = self.block().head_norm == Some(HeadNorm::EachHead) && heads > 0;
@@ -123,8 +123,8 @@ impl Decoder {
             alone.into_iter().chain(bias).chain(heads)
         });
         let experts = experts.into_iter().flat_map(move |experts| {
-            let matrices: &[Part] =
-                if experts.interleaved { &[Part::W13, Part::W2] } else { &[Part::W1, Part::W2, Part::W3] };
+            let matrices: &[LayerPart] =
+                if experts.interleaved { &[LayerPart::W13, LayerPart::W2] } else { &[LayerPart::W1, LayerPart::W2, LayerPart::W3] };
             let each = matrices.iter().flat_map(|part| (0..experts.count).map(|expert| (*part, expert)));
             each.flat_map(move |(part, expert)| {
                 let bias = experts.biases.then_some(Weight::ExpertBias { layer, part, expert });
@@ -135,41 +135,41 @@ impl Decoder {
     }
 
     /// Returns true if a layer has this part; `experts` tells if it is a layer with experts.
-    fn has_part(&self, part: Part, experts: bool) -> bool {
+    fn has_part(&self, part: LayerPart, experts: bool) -> bool {
         let block = self.block();
         let shared = block.experts.as_ref().and_then(|experts| experts.shared).filter(|_| experts);
         match part {
-            Part::Wq | Part::Wk | Part::Wv | Part::Wo => true,
-            Part::W1 | Part::W2 | Part::W3 => !experts,
-            Part::AttentionNorm => block.norms != NormPlace::After,
-            Part::FfnNorm => block.norms != NormPlace::After && !block.parallel,
-            Part::AttentionPostNorm => block.norms != NormPlace::Before,
-            Part::FfnPostNorm => block.norms != NormPlace::Before && !block.parallel,
-            Part::QNorm | Part::KNorm => block.head_norm.is_some(),
-            Part::Sinks => block.scores.sinks,
-            Part::Router => experts,
-            Part::SharedW1 | Part::SharedW2 | Part::SharedW3 => shared.is_some(),
-            Part::SharedGate => shared.is_some_and(|shared| shared.gated),
-            Part::W13 => false,
+            LayerPart::Wq | LayerPart::Wk | LayerPart::Wv | LayerPart::Wo => true,
+            LayerPart::W1 | LayerPart::W2 | LayerPart::W3 => !experts,
+            LayerPart::AttentionNorm => block.norms != NormPlace::After,
+            LayerPart::FfnNorm => block.norms != NormPlace::After && !block.parallel,
+            LayerPart::AttentionPostNorm => block.norms != NormPlace::Before,
+            LayerPart::FfnPostNorm => block.norms != NormPlace::Before && !block.parallel,
+            LayerPart::QNorm | LayerPart::KNorm => block.head_norm.is_some(),
+            LayerPart::Sinks => block.scores.sinks,
+            LayerPart::Router => experts,
+            LayerPart::SharedW1 | LayerPart::SharedW2 | LayerPart::SharedW3 => shared.is_some(),
+            LayerPart::SharedGate => shared.is_some_and(|shared| shared.gated),
+            LayerPart::W13 => false,
         }
     }
 
     /// Returns true if a part of a layer has a bias.
-    pub fn has_bias(&self, part: Part) -> bool {
+    pub fn has_bias(&self, part: LayerPart) -> bool {
         match part {
-            Part::Wq | Part::Wk | Part::Wv => self.biases().qkv,
-            Part::Wo => self.biases().output,
-            Part::W1 | Part::W2 | Part::W3 => self.biases().feed_forward,
-            Part::AttentionNorm | Part::FfnNorm | Part::AttentionPostNorm | Part::FfnPostNorm => {
+            LayerPart::Wq | LayerPart::Wk | LayerPart::Wv => self.biases().qkv,
+            LayerPart::Wo => self.biases().output,
+            LayerPart::W1 | LayerPart::W2 | LayerPart::W3 => self.biases().feed_forward,
+            LayerPart::AttentionNorm | LayerPart::FfnNorm | LayerPart::AttentionPostNorm | LayerPart::FfnPostNorm => {
                 self.block().norm == NormKind::Layer
             }
-            Part::Router => self.block().experts.as_ref().is_some_and(|experts| experts.biases),
+            LayerPart::Router => self.block().experts.as_ref().is_some_and(|experts| experts.biases),
             _ => false,
         }
     }
 
     /// Returns the expected shape of a weight.
-    pub fn shape(&self, weight: Weight) -> Vec<u64> {
+    pub fn part_dimensions(&self, weight: Weight) -> Vec<u64> {
         self.dimensions(weight).iter().map(|sizes| self.sum_of_sizes(sizes)).collect()
     }
 
@@ -207,7 +207,7 @@ impl Decoder {
     }
 
     /// Returns the sizes that add up to the number of rows of `part` in the same layer as `weight`.
-    fn row_sizes(&self, weight: Weight, part: Part) -> Vec<SizeTerm> {
+    fn row_sizes(&self, weight: Weight, part: LayerPart) -> Vec<SizeTerm> {
         self.dimensions(weight.with_part(part)).into_iter().next().unwrap_or_default()
     }
 
@@ -234,7 +234,7 @@ impl Decoder {
         // An offset that overflows is outside the storage too, so `Tensor::new` reports it.
         let offset = offset.unwrap_or(u64::MAX);
         let storage = tensor.storage().clone();
-        Tensor::new(tensor.dtype(), self.shape(weight), stride, offset, storage).map(Some).map_err(failed)
+        Tensor::new(tensor.dtype(), self.part_dimensions(weight), stride, offset, storage).map(Some).map_err(failed)
     }
 
     fn check_weight_tensor(&self, name: &str, tensor: &Tensor, dimensions: &[Vec<SizeTerm>]) -> Result<()> {
@@ -323,32 +323,32 @@ enum SizeTerm {
 }
 
 /// Returns the sizes that add up to each dimension of a layer's weight.
-fn shape(part: Part, head_norm: Option<HeadNorm>) -> &'static [&'static [SizeTerm]] {
+fn shape(part: LayerPart, head_norm: Option<HeadNorm>) -> &'static [&'static [SizeTerm]] {
     let projection = head_norm == Some(HeadNorm::Projection);
     match part {
-        Part::Wq => &[&[SizeTerm::Queries], &[SizeTerm::Dim]],
-        Part::Wk | Part::Wv => &[&[SizeTerm::Keys], &[SizeTerm::Dim]],
-        Part::Wo => &[&[SizeTerm::Dim], &[SizeTerm::Queries]],
-        Part::W1 | Part::W3 => &[&[SizeTerm::Hidden], &[SizeTerm::Dim]],
-        Part::W2 => &[&[SizeTerm::Dim], &[SizeTerm::Hidden]],
-        Part::W13 => &[&[SizeTerm::Hidden, SizeTerm::Hidden], &[SizeTerm::Dim]],
-        Part::AttentionNorm | Part::FfnNorm | Part::AttentionPostNorm | Part::FfnPostNorm => &[&[SizeTerm::Dim]],
-        Part::QNorm if projection => &[&[SizeTerm::Queries]],
-        Part::KNorm if projection => &[&[SizeTerm::Keys]],
-        Part::QNorm | Part::KNorm => &[&[SizeTerm::Head]],
-        Part::Sinks => &[&[SizeTerm::Heads]],
-        Part::Router => &[&[SizeTerm::Experts], &[SizeTerm::Dim]],
-        Part::SharedW1 | Part::SharedW3 => &[&[SizeTerm::SharedHidden], &[SizeTerm::Dim]],
-        Part::SharedW2 => &[&[SizeTerm::Dim], &[SizeTerm::SharedHidden]],
-        Part::SharedGate => &[&[SizeTerm::One], &[SizeTerm::Dim]],
+        LayerPart::Wq => &[&[SizeTerm::Queries], &[SizeTerm::Dim]],
+        LayerPart::Wk | LayerPart::Wv => &[&[SizeTerm::Keys], &[SizeTerm::Dim]],
+        LayerPart::Wo => &[&[SizeTerm::Dim], &[SizeTerm::Queries]],
+        LayerPart::W1 | LayerPart::W3 => &[&[SizeTerm::Hidden], &[SizeTerm::Dim]],
+        LayerPart::W2 => &[&[SizeTerm::Dim], &[SizeTerm::Hidden]],
+        LayerPart::W13 => &[&[SizeTerm::Hidden, SizeTerm::Hidden], &[SizeTerm::Dim]],
+        LayerPart::AttentionNorm | LayerPart::FfnNorm | LayerPart::AttentionPostNorm | LayerPart::FfnPostNorm => &[&[SizeTerm::Dim]],
+        LayerPart::QNorm if projection => &[&[SizeTerm::Queries]],
+        LayerPart::KNorm if projection => &[&[SizeTerm::Keys]],
+        LayerPart::QNorm | LayerPart::KNorm => &[&[SizeTerm::Head]],
+        LayerPart::Sinks => &[&[SizeTerm::Heads]],
+        LayerPart::Router => &[&[SizeTerm::Experts], &[SizeTerm::Dim]],
+        LayerPart::SharedW1 | LayerPart::SharedW3 => &[&[SizeTerm::SharedHidden], &[SizeTerm::Dim]],
+        LayerPart::SharedW2 => &[&[SizeTerm::Dim], &[SizeTerm::SharedHidden]],
+        LayerPart::SharedGate => &[&[SizeTerm::One], &[SizeTerm::Dim]],
     }
 }
 
 /// Returns the sizes that add up to each dimension of an expert's matrix.
-fn expert_dimensions(part: Part) -> &'static [&'static [SizeTerm]] {
+fn expert_dimensions(part: LayerPart) -> &'static [&'static [SizeTerm]] {
     match part {
-        Part::W2 => &[&[SizeTerm::Dim], &[SizeTerm::ExpertHidden]],
-        Part::W13 => &[&[SizeTerm::ExpertHidden, SizeTerm::ExpertHidden], &[SizeTerm::Dim]],
+        LayerPart::W2 => &[&[SizeTerm::Dim], &[SizeTerm::ExpertHidden]],
+        LayerPart::W13 => &[&[SizeTerm::ExpertHidden, SizeTerm::ExpertHidden], &[SizeTerm::Dim]],
         _ => &[&[SizeTerm::ExpertHidden], &[SizeTerm::Dim]],
     }
 }

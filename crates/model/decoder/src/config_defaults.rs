@@ -7,9 +7,9 @@ use crate::rope::THETA;
 
 /// Defaults of a configuration class for keys that `config.json` omits, and the keys that it reads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Class {
+pub(crate) struct ConfigDefaults {
     /// Keys of this class besides those of all classes; some of them do not change the result.
-    pub(crate) own: &'static [&'static str],
+    pub(crate) own_keys: &'static [&'static str],
     /// Key of the norm epsilon, and its default.
     pub(crate) norm_eps: (&'static str, f64),
     /// Default RoPE base (theta).
@@ -17,23 +17,23 @@ pub(crate) struct Class {
     /// Default of `max_position_embeddings`, in tokens.
     pub(crate) context: f64,
     /// Default of `original_max_position_embeddings`, in tokens.
-    pub(crate) old_context: Option<f64>,
+    pub(crate) original_context: Option<f64>,
     pub(crate) head_dim: Option<u64>,
     /// Default fraction of each head that is rotated; `None` means that the class rotates whole heads and `config.json` must
     /// not state less.
-    pub(crate) partial: Option<f64>,
+    pub(crate) partial_rotary: Option<f64>,
     pub(crate) tied: bool,
     /// Key of the activation, and its default.
     pub(crate) activation: (&'static str, Activation),
     /// Names of the supported kinds of RoPE scaling.
-    pub(crate) scalings: &'static [(&'static str, Kind)],
+    pub(crate) scalings: &'static [(&'static str, RopeScalingKind)],
     /// True if RoPE may differ between kinds of layers, so that the architecture reads it itself.
     pub(crate) has_layer_ropes: bool,
 }
 
 /// A kind of RoPE scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RopeScalingKind {
     Unscaled,
     Linear,
     Dynamic,
@@ -43,23 +43,23 @@ pub(crate) enum Kind {
 }
 
 /// Defaults that most configuration classes share.
-pub(crate) const CLASS: Class = Class {
-    own: &[],
+pub(crate) const DEFAULTS: ConfigDefaults = ConfigDefaults {
+    own_keys: &[],
     norm_eps: ("rms_norm_eps", 1e-6),
     theta: THETA,
     context: 2048.0,
-    old_context: None,
+    original_context: None,
     head_dim: None,
-    partial: None,
+    partial_rotary: None,
     tied: false,
     activation: ("hidden_act", Activation::Silu),
     scalings: &[
-        ("default", Kind::Unscaled),
-        ("linear", Kind::Linear),
-        ("dynamic", Kind::Dynamic),
-        ("yarn", Kind::Yarn),
-        ("longrope", Kind::LongRope),
-        ("llama3", Kind::Llama3),
+        ("default", RopeScalingKind::Unscaled),
+        ("linear", RopeScalingKind::Linear),
+        ("dynamic", RopeScalingKind::Dynamic),
+        ("yarn", RopeScalingKind::Yarn),
+        ("longrope", RopeScalingKind::LongRope),
+        ("llama3", RopeScalingKind::Llama3),
     ],
     has_layer_ropes: false,
 };

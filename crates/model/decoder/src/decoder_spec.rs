@@ -8,9 +8,9 @@ use tensor::Tensors;
 
 use crate::architecture::Architecture;
 use crate::block::Block;
-use crate::detect::architecture;
-use crate::hyperparameters::{Biases, Facts, Rotated, Windows};
-use crate::layout::Layout;
+use crate::detect::find_architecture;
+use crate::hyperparameters::{Biases, Hyperparameters, RotaryDims, AttentionWindows};
+use crate::layout::CheckpointLayout;
 use crate::rope::Rope;
 use crate::sizes::Decoder;
 use crate::{Error, Result};
@@ -35,7 +35,7 @@ pub struct DecoderSpec {
     ropes: Vec<Rope>,
     /// Index into `ropes` for each layer; `None` means that all layers use the first.
     rope_of_layer: Option<Vec<Option<usize>>>,
-    windows: Windows,
+    windows: AttentionWindows,
     biases: Biases,
     block: Block,
 }
@@ -60,15 +60,15 @@ impl DecoderSpec {
     /// Returns an error if no architecture has the recorded name, if the tensors have other names, or if the facts
     /// contradict each other or the tensors.
     pub fn into_decoder(self, tensors: &Tensors) -> Result<Decoder> {
-        let Some(architecture) = architecture(|known| known.name == self.architecture) else {
+        let Some(architecture) = find_architecture(|known| known.name == self.architecture) else {
             return Err(Error::UnknownArchitecture { name: self.architecture });
         };
-        let layout = architecture.layout(tensors)?;
+        let layout = architecture.find_layout(tensors)?;
         let mut ropes = self.ropes.into_iter();
         let Some(rope) = ropes.next() else {
             return Err(Error::MissingKey { file: "the record", key: "ropes".to_owned() });
         };
-        let facts = Facts {
+        let facts = Hyperparameters {
             dim: Some(self.dim),
             n_layers: Some(self.n_layers),
             n_heads: Some(self.n_heads),
@@ -80,11 +80,11 @@ impl DecoderSpec {
             rope,
             tied: true,
             has_document: false,
-            heads_given: false,
+            heads_from_caller: false,
             windows: self.windows,
             biases: self.biases,
             block: self.block,
-            rotated: Rotated::Count(self.rotated),
+            rotated: RotaryDims::Count(self.rotated),
             more_ropes: ropes.collect(),
             rope_of_layer: self.rope_of_layer,
             notes: Vec::new(),
@@ -132,7 +132,7 @@ impl Architecture {
     ///
     /// # Errors
     /// Returns an error if the tensors have none of the architecture's layouts.
-    pub(crate) fn layout(&self, tensors: &Tensors) -> Result<&'static Layout> {
+    pub(crate) fn find_layout(&self, tensors: &Tensors) -> Result<&'static CheckpointLayout> {
         let mut missing = None;
         for layout in self.layouts {
             match layout.missing_tensor(tensors) {

@@ -6,15 +6,15 @@ use crate::architecture::Architecture;
 use crate::architectures::{ARCHITECTURES, llama};
 use crate::documents::config::ConfigJson;
 use crate::documents::params::Params;
-use crate::hyperparameters::Facts;
-use crate::layout::{HUGGING_FACE, Layout, META};
+use crate::hyperparameters::Hyperparameters;
+use crate::layout::{HUGGING_FACE, CheckpointLayout, META};
 use crate::sizes::{Decoder, head_dim_without_document};
-use crate::weight::Part;
-use crate::{Error, Given, Note, Result, WhyWeights};
+use crate::weight::LayerPart;
+use crate::{Error, Overrides, DecoderNote, Result, NoModelReason};
 
 /// Texts of the documents next to a checkpoint.
 #[derive(Clone, Debug, Default)]
-pub struct Documents {
+pub struct ModelDocuments {
     /// Text of Meta's `params.json`.
     pub params: Option<String>,
     /// Text of Hugging Face's `config.json`.
@@ -25,10 +25,10 @@ pub struct Documents {
 
 /// Options for building a decoder: the documents next to a checkpoint, overrides, and the handling of unused tensors.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
-    pub documents: Documents,
+pub struct DecoderOptions {
+    pub documents: ModelDocuments,
     /// Numbers that the documents omit.
-    pub given: Given,
+    pub overrides: Overrides,
     /// True to keep tensors that the model does not use; otherwise they are an error.
     pub keep_extra: bool,
 }
@@ -41,8 +41,8 @@ pub enum Detected {
     /// Tensors without a forward implementation.
     Weights {
         /// Reason why the tensors are not a model.
-        why: WhyWeights,
-        notes: Vec<Note>,
+        no_model_reason: NoModelReason,
+        notes: Vec<DecoderNote>,
     },
 }
 
@@ -52,7 +52,7 @@ pub fn architectures() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns the first architecture for which `is_it` is true.
-pub(crate) fn architecture(is_it: impl Fn(&Architecture) -> bool) -> Option<&'static Architecture> {
+pub(crate) fn find_architecture(is_it: impl Fn(&Architecture) -> bool) -> Option<&'static Architecture> {
     ARCHITECTURES.iter().copied().find(|architecture| is_it(architecture))
 }
 
@@ -61,8 +61,8 @@ pub(crate) fn architecture(is_it: impl Fn(&Architecture) -> bool) -> Option<&'st
 /// # Errors
 /// Returns an error if there is no such architecture, if the names of the tensors do not belong to it, or if the documents
 /// contradict the shapes or omit a fact that the shapes do not reveal. [`Decoder::assign`] checks the other tensors.
-pub fn named(name: &str, tensors: &Tensors, options: &Options) -> Result<Decoder> {
-    let Some(architecture) = architecture(|known| known.name == name) else {
+pub fn build_decoder(name: &str, tensors: &Tensors, options: &DecoderOptions) -> Result<Decoder> {
+    let Some(architecture) = find_architecture(|known| known.name == name) else {
         return Err(Error::UnknownArchitecture { name: name.to_owned() });
     };
     if architecture.has_layout(&META) && META.missing_tensor(tensors).is_none() {
@@ -75,40 +75,40 @@ pub fn named(name: &str, tensors: &Tensors, options: &Options) -> Result<Decoder
 ///
 /// # Errors
 /// Returns an error as [`named`] does, and if numbers are given for tensors that are plain weights.
-pub fn detect(tensors: &Tensors, options: &Options) -> Result<Detected> {
+pub fn detect(tensors: &Tensors, options: &DecoderOptions) -> Result<Detected> {
     let model = |decoder| Detected::Model(Box::new(decoder));
-    match choice(tensors, options)? {
-        Choice::Meta => from_meta(tensors, options).map(model),
-        Choice::HuggingFace(architecture) => from_hugging_face(architecture, tensors, options).map(model),
-        Choice::Weights(why) if !options.given.is_empty() => Err(Error::NotAModel { why }),
-        Choice::Weights(why) => {
+    match detect_kind(tensors, options)? {
+        DetectedKind::Meta => from_meta(tensors, options).map(model),
+        DetectedKind::HuggingFace(architecture) => from_hugging_face(architecture, tensors, options).map(model),
+        DetectedKind::Weights(why) if !options.overrides.is_empty() => Err(Error::NotAModel { why }),
+        DetectedKind::Weights(why) => {
             let named_alike = [&META, &HUGGING_FACE].iter().any(|it| it.missing_tensor(tensors).is_none());
-            let note = (why == WhyWeights::NoDocuments && named_alike).then_some(Note::NamesOfLlama);
-            Ok(Detected::Weights { why, notes: note.into_iter().collect() })
+            let note = (why == NoModelReason::NoDocuments && named_alike).then_some(DecoderNote::LlamaNames);
+            Ok(Detected::Weights { no_model_reason: why, notes: note.into_iter().collect() })
         }
     }
 }
 
 /// Kind of model that a checkpoint holds, by its names and documents.
-enum Choice {
+enum DetectedKind {
     /// A LLaMA with Meta's names.
     Meta,
     /// An architecture with Hugging Face's names.
     HuggingFace(&'static Architecture),
-    Weights(WhyWeights),
+    Weights(NoModelReason),
 }
 
-fn choice(tensors: &Tensors, options: &Options) -> Result<Choice> {
+fn detect_kind(tensors: &Tensors, options: &DecoderOptions) -> Result<DetectedKind> {
     let documents = &options.documents;
     if let Some(adapter) = &documents.adapter {
         let adapter = ConfigJson::from_json(adapter).ok();
         let base =
             adapter.as_ref().and_then(|adapter| adapter.text("base_model_name_or_path").ok().flatten());
-        return Ok(Choice::Weights(WhyWeights::Adapter { base: base.map(shortened) }));
+        return Ok(DetectedKind::Weights(NoModelReason::Adapter { base: base.map(truncate_for_line) }));
     }
     let missing_of_meta = META.missing_tensor(tensors);
-    if missing_of_meta.is_none() && (documents.params.is_some() || !options.given.is_empty()) {
-        return Ok(Choice::Meta);
+    if missing_of_meta.is_none() && (documents.params.is_some() || !options.overrides.is_empty()) {
+        return Ok(DetectedKind::Meta);
     }
     // Matches the names of any Hugging Face transformer, complete or partial, plain or quantized.
     let is_transformer = tensors.iter().any(|(name, _)| name.contains("layers.0.self_attn."));
@@ -121,56 +121,56 @@ fn choice(tensors: &Tensors, options: &Options) -> Result<Choice> {
         None => None,
     };
     let Some(config) = config else {
-        return Ok(Choice::Weights(match missing_of_meta {
-            Some(name) if documents.params.is_some() && !is_transformer => WhyWeights::MissingTensor { name },
-            _ if documents.params.is_some() => WhyWeights::NoConfig,
-            _ if is_transformer => WhyWeights::NoDocuments,
+        return Ok(DetectedKind::Weights(match missing_of_meta {
+            Some(name) if documents.params.is_some() && !is_transformer => NoModelReason::MissingTensor { name },
+            _ if documents.params.is_some() => NoModelReason::NoConfig,
+            _ if is_transformer => NoModelReason::NoDocuments,
             _ if tensors.iter().any(|(name, _)| name.contains("layers.0.attention.w")) => {
-                WhyWeights::NoDocuments
+                NoModelReason::NoDocuments
             }
-            _ => WhyWeights::NoArchitecture,
+            _ => NoModelReason::NoArchitecture,
         }));
     };
-    from_config(&config, tensors, is_transformer)
+    detect_from_config(&config, tensors, is_transformer)
 }
 
 /// Chooses an architecture for a checkpoint with a `config.json`.
-fn from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bool) -> Result<Choice> {
+fn detect_from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bool) -> Result<DetectedKind> {
     let has = |wanted: &str| tensors.iter().any(|(name, _)| name == wanted);
     let model_type = config.get("model_type").and_then(serde_json::Value::as_str);
-    let class = class(config);
+    let class = first_class(config);
     let matches = |architecture: &&&Architecture| match model_type {
         Some(model_type) => model_type == architecture.name,
         None => class.is_some_and(|class| class.strip_suffix("ForCausalLM") == Some(architecture.class)),
     };
     let Some(architecture) = ARCHITECTURES.iter().find(matches) else {
-        return Ok(Choice::Weights(match model_type {
-            Some(model_type) => WhyWeights::ModelType { model_type: shortened(model_type) },
-            None => WhyWeights::NoModelType,
+        return Ok(DetectedKind::Weights(match model_type {
+            Some(model_type) => NoModelReason::UnsupportedModelType { model_type: truncate_for_line(model_type) },
+            None => NoModelReason::NoModelType,
         }));
     };
     if is_transformer {
         config.reject_quantized()?;
     }
-    if let Err(tensor) = layout(architecture, tensors) {
-        return Ok(Choice::Weights(if is_bare(architecture, has) {
-            WhyWeights::BareModel { class: architecture.class }
+    if let Err(tensor) = find_hugging_face_layout(architecture, tensors) {
+        return Ok(DetectedKind::Weights(if is_bare_model(architecture, has) {
+            NoModelReason::BareModel { class: architecture.class }
         } else {
-            WhyWeights::NotThisArchitecture { architecture: architecture.name, tensor }
+            NoModelReason::NotThisArchitecture { architecture: architecture.name, tensor }
         }));
     }
     let is_causal = class.is_none_or(|class| class.ends_with("ForCausalLM"));
     let output = format!("{}.weight", HUGGING_FACE.output);
     if !is_causal && !has(&output) {
-        let class = shortened(class.unwrap_or_default());
-        return Ok(Choice::Weights(WhyWeights::OtherHead { class }));
+        let class = truncate_for_line(class.unwrap_or_default());
+        return Ok(DetectedKind::Weights(NoModelReason::NotCausalHead { class }));
     }
-    Ok(Choice::HuggingFace(architecture))
+    Ok(DetectedKind::HuggingFace(architecture))
 }
 
 /// Returns true if the tensors belong to the bare module of the architecture, whose names lack the prefix `model.` and which
 /// has no output matrix.
-fn is_bare(architecture: &Architecture, has: impl Fn(&str) -> bool) -> bool {
+fn is_bare_model(architecture: &Architecture, has: impl Fn(&str) -> bool) -> bool {
     let has = |name: String| name.strip_prefix("model.").is_some_and(&has);
     architecture
         .layouts
@@ -179,20 +179,20 @@ fn is_bare(architecture: &Architecture, has: impl Fn(&str) -> bool) -> bool {
 }
 
 /// Returns the first class in `architectures` of a config.json.
-fn class(config: &ConfigJson) -> Option<&str> {
+fn first_class(config: &ConfigJson) -> Option<&str> {
     config.get("architectures")?.as_array()?.first()?.as_str()
 }
 
 /// Returns text from a document, truncated to fit on a line.
-fn shortened(text: &str) -> String {
+fn truncate_for_line(text: &str) -> String {
     const SHOWN: usize = 80;
     let short: String = text.chars().take(SHOWN).collect();
     if short.len() < text.len() { format!("{short}…") } else { short }
 }
 
 /// Builds the decoder of a LLaMA with Meta's names.
-fn from_meta(tensors: &Tensors, options: &Options) -> Result<Decoder> {
-    let (given, document) = (&options.given, &options.documents.params);
+fn from_meta(tensors: &Tensors, options: &DecoderOptions) -> Result<Decoder> {
+    let (given, document) = (&options.overrides, &options.documents.params);
     let mut params = match document {
         Some(text) => Params::from_json(text)?,
         None => Params::from_head_dim(head_dim_without_document(&META, tensors, given)?),
@@ -201,7 +201,7 @@ fn from_meta(tensors: &Tensors, options: &Options) -> Result<Decoder> {
     if let Some(count) = params.shard_count(tensors) {
         return Err(Error::Shard { count });
     }
-    let facts = Facts { has_document: document.is_some(), heads_given, ..params.params_hyperparameters(tensors) };
+    let facts = Hyperparameters { has_document: document.is_some(), heads_from_caller: heads_given, ..params.params_hyperparameters(tensors) };
     Decoder::new(&llama::ARCHITECTURE, &META, facts, tensors)
 }
 
@@ -209,11 +209,11 @@ fn from_meta(tensors: &Tensors, options: &Options) -> Result<Decoder> {
 fn from_hugging_face(
     architecture: &'static Architecture,
     tensors: &Tensors,
-    options: &Options,
+    options: &DecoderOptions,
 ) -> Result<Decoder> {
-    let layout = layout(architecture, tensors)
+    let layout = find_hugging_face_layout(architecture, tensors)
         .map_err(|name| Error::NotThisArchitecture { architecture: architecture.name, name })?;
-    let (given, document) = (&options.given, &options.documents.config);
+    let (given, document) = (&options.overrides, &options.documents.config);
     let mut config = match document {
         Some(text) => ConfigJson::from_json(text)?,
         None if architecture.works_without_config => {
@@ -226,14 +226,14 @@ fn from_hugging_face(
     }
     let heads_given = config.override_config(given, architecture.config_defaults)?;
     let has_document = document.is_some();
-    let config = config.with_layers(layers(layout, tensors)?);
+    let config = config.with_layers(checked_layer_count(layout, tensors)?);
     let facts = architecture.read_hyperparameters(&config)?;
-    let facts = Facts { has_document, heads_given, tied: facts.tied || !has_document, ..facts };
+    let facts = Hyperparameters { has_document, heads_from_caller: heads_given, tied: facts.tied || !has_document, ..facts };
     Decoder::new(architecture, layout, facts, tensors)
 }
 
 /// Returns the Hugging Face layout of these tensors; otherwise, the name of a missing tensor.
-fn layout(architecture: &Architecture, tensors: &Tensors) -> Result<&'static Layout, String> {
+fn find_hugging_face_layout(architecture: &Architecture, tensors: &Tensors) -> Result<&'static CheckpointLayout, String> {
     let mut missing = String::new();
     for layout in architecture.layouts.iter().filter(|layout| layout.has_owner_of(&HUGGING_FACE)) {
         match layout.missing_tensor(tensors) {
@@ -247,12 +247,12 @@ fn layout(architecture: &Architecture, tensors: &Tensors) -> Result<&'static Lay
 
 /// Returns the number of layers in the checkpoint. Lists of this length are allocated, so the number must not exceed the
 /// number of tensors.
-fn layers(layout: &Layout, tensors: &Tensors) -> Result<u64> {
+fn checked_layer_count(layout: &CheckpointLayout, tensors: &Tensors) -> Result<u64> {
     let n_layers = layout.count_layers(tensors.names());
     if n_layers <= tensors.len() as u64 {
         return Ok(n_layers);
     }
     let has_tensors = |layer: &u64| tensors.names().any(|name| layout.layer_number(name) == Some(*layer));
     let missing = (0..n_layers).find(|layer| !has_tensors(layer)).unwrap_or_default();
-    Err(Error::MissingTensor { name: layout.weight(missing, Part::Wq), n_layers })
+    Err(Error::MissingTensor { name: layout.weight(missing, LayerPart::Wq), n_layers })
 }

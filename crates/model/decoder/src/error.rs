@@ -3,7 +3,7 @@
 use byte_source::ErrorKind;
 use tensor::Dtype;
 
-use crate::WhyWeights;
+use crate::NoModelReason;
 
 /// Result with this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -89,7 +89,7 @@ pub enum Error {
     /// Numbers of a model are given, but the tensors are plain weights.
     #[error("these tensors are not a model that can run: {why}")]
     NotAModel {
-        why: WhyWeights,
+        why: NoModelReason,
     },
     /// No architecture with a forward implementation has this name.
     #[error("unknown architecture `{}`", name.escape_debug())]
@@ -138,7 +138,7 @@ pub enum Error {
     /// The tensors are plain weights, for which no other layout is known.
     #[error("no other names are known for these tensors: {why}")]
     NoLayout {
-        why: WhyWeights,
+        why: NoModelReason,
     },
     /// Models of this architecture do not have the requested layout.
     #[error("{owner}'s layout is for llama models, and this is a {architecture} model")]

@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Note;
+use crate::DecoderNote;
 use crate::block::Block;
 use crate::rope::Rope;
-use crate::weight::Part;
+use crate::weight::LayerPart;
 
 /// Hyperparameters of a decoder that a document or the caller states. A size that is `None` is inferred from the shapes of
 /// the tensors.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct Hyperparameters {
     pub(crate) dim: Option<u64>,
     pub(crate) n_layers: Option<u64>,
     pub(crate) n_heads: Option<u64>,
@@ -26,40 +26,40 @@ pub(crate) struct Facts {
     /// True if a document states the hyperparameters.
     pub(crate) has_document: bool,
     /// True if only the caller gives the number of heads.
-    pub(crate) heads_given: bool,
-    pub(crate) windows: Windows,
+    pub(crate) heads_from_caller: bool,
+    pub(crate) windows: AttentionWindows,
     pub(crate) biases: Biases,
     pub(crate) block: Block,
-    pub(crate) rotated: Rotated,
+    pub(crate) rotated: RotaryDims,
     /// Further rotary embeddings, for layers that do not use `rope`.
     pub(crate) more_ropes: Vec<Rope>,
     /// Rotary embedding of each layer: 0 is `rope`, higher indices are `more_ropes`, and `None` is no rotary embedding.
     /// Without a list, all layers use `rope`.
     pub(crate) rope_of_layer: Option<Vec<Option<usize>>>,
-    pub(crate) notes: Vec<Note>,
+    pub(crate) notes: Vec<DecoderNote>,
 }
 
 /// Number of rotary dimensions per head.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Rotated {
+pub(crate) enum RotaryDims {
     #[default]
     All,
     /// Fraction of the head's size, rounded down.
-    Part(f64),
+    HeadFraction(f64),
     Count(u64),
 }
 
-impl Rotated {
+impl RotaryDims {
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "transformers rounds the product of the two down"
     )]
-    pub(crate) fn of(self, head_dim: u64) -> u64 {
+    pub(crate) fn rotary_count(self, head_dim: u64) -> u64 {
         match self {
             Self::All => head_dim,
-            Self::Part(part) => (head_dim as f64 * part) as u64,
+            Self::HeadFraction(part) => (head_dim as f64 * part) as u64,
             Self::Count(count) => count,
         }
     }
@@ -68,23 +68,23 @@ impl Rotated {
 /// Sliding-window attention: the size of the window, and the layers that have one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Windows {
+pub struct AttentionWindows {
     /// Number of tokens that a token attends to, including itself; `None` is full attention.
     pub size: Option<u64>,
     /// Layers with the window.
-    pub layers: Windowed,
+    pub layers: WindowedLayers,
 }
 
-impl Windows {
+impl AttentionWindows {
     /// Returns the window of a layer in tokens; `None` is full attention.
-    pub fn at(&self, layer: u64) -> Option<u64> {
+    pub fn window_of(&self, layer: u64) -> Option<u64> {
         self.size.filter(|_| self.layers.contains(layer))
     }
 }
 
 /// Selection of the layers with a sliding window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Windowed {
+pub enum WindowedLayers {
     /// Every layer of the decoder.
     #[default]
     All,
@@ -94,7 +94,7 @@ pub enum Windowed {
     Listed(Vec<bool>),
 }
 
-impl Windowed {
+impl WindowedLayers {
     fn contains(&self, layer: u64) -> bool {
         match self {
             Self::All => true,
@@ -118,11 +118,11 @@ pub struct Biases {
 
 impl Biases {
     /// Returns true if this matrix of a layer has a bias. False for other parts.
-    pub fn contains(self, part: Part) -> bool {
+    pub fn contains(self, part: LayerPart) -> bool {
         match part {
-            Part::Wq | Part::Wk | Part::Wv => self.qkv,
-            Part::Wo => self.output,
-            Part::W1 | Part::W2 | Part::W3 => self.feed_forward,
+            LayerPart::Wq | LayerPart::Wk | LayerPart::Wv => self.qkv,
+            LayerPart::Wo => self.output,
+            LayerPart::W1 | LayerPart::W2 | LayerPart::W3 => self.feed_forward,
             _ => false,
         }
     }

@@ -6,11 +6,11 @@
 
 use tensor::Tensors;
 
-use crate::weight::{Part, Weight};
+use crate::weight::{LayerPart, Weight};
 
 /// Names of tensors and of hyperparameters in a family of checkpoints.
 #[derive(Debug)]
-pub struct Layout {
+pub struct CheckpointLayout {
     /// Organisation that defines the layout, such as Meta.
     pub owner: &'static str,
     /// Name of the document that states the sizes.
@@ -34,15 +34,15 @@ pub struct Layout {
     /// Prefix of a layer's index in tensor names.
     pub(crate) layers: &'static str,
     /// Path of a part inside a layer.
-    pub(crate) part_path: fn(Part) -> &'static str,
+    pub(crate) part_path: fn(LayerPart) -> &'static str,
     /// Fused tensors: the path, and the matrices whose rows are concatenated.
-    pub(crate) fused_tensors: &'static [(&'static str, &'static [Part])],
+    pub(crate) fused_tensors: &'static [(&'static str, &'static [LayerPart])],
     /// Path of an expert's matrix, split around the index of the expert; `None` for a matrix that only stacks hold.
-    pub(crate) expert_path: fn(Part) -> Option<[&'static str; 2]>,
+    pub(crate) expert_path: fn(LayerPart) -> Option<[&'static str; 2]>,
     /// Tensors that stack the matrices of all experts.
     pub(crate) stacks: &'static [Stack],
     /// Part whose tensor in the first layer identifies a checkpoint of this layout.
-    pub(crate) signature_part: Part,
+    pub(crate) signature_part: LayerPart,
 }
 
 /// A tensor that stacks matrices of all experts: `[experts, rows, columns]`. The tensor of the biases has the suffix
@@ -51,7 +51,7 @@ pub struct Layout {
 pub(crate) struct Stack {
     pub(crate) name: &'static str,
     /// Matrices whose rows are concatenated.
-    pub(crate) parts: &'static [Part],
+    pub(crate) parts: &'static [LayerPart],
     /// True if the shape is `[experts, columns, rows]`.
     pub(crate) transposed: bool,
 }
@@ -74,7 +74,7 @@ pub(crate) struct WeightPlace {
     /// Name of the tensor.
     pub(crate) name: String,
     /// Parts whose rows the tensor concatenates; empty if the tensor is not fused.
-    pub(crate) fused_parts: &'static [Part],
+    pub(crate) fused_parts: &'static [LayerPart],
     /// For a tensor that stacks all experts: the index of the expert, and true if columns come before rows.
     pub(crate) stack_index: Option<(u64, bool)>,
 }
@@ -87,7 +87,7 @@ impl WeightPlace {
 }
 
 /// Layout of Meta's LLaMA checkpoints.
-pub static META: Layout = Layout {
+pub static META: CheckpointLayout = CheckpointLayout {
     owner: "Meta",
     file: "params.json",
     keys: SizeKeys {
@@ -104,28 +104,28 @@ pub static META: Layout = Layout {
     frequencies: ["rope.freqs", ".attention.inner_attention.rope.freqs"],
     layers: "layers.",
     part_path: |part| match part {
-        Part::Wq => "attention.wq",
-        Part::Wk => "attention.wk",
-        Part::Wv => "attention.wv",
-        Part::Wo => "attention.wo",
-        Part::W1 => "feed_forward.w1",
-        Part::W2 => "feed_forward.w2",
-        Part::W3 => "feed_forward.w3",
-        Part::AttentionNorm => "attention_norm",
-        Part::FfnNorm => "ffn_norm",
+        LayerPart::Wq => "attention.wq",
+        LayerPart::Wk => "attention.wk",
+        LayerPart::Wv => "attention.wv",
+        LayerPart::Wo => "attention.wo",
+        LayerPart::W1 => "feed_forward.w1",
+        LayerPart::W2 => "feed_forward.w2",
+        LayerPart::W3 => "feed_forward.w3",
+        LayerPart::AttentionNorm => "attention_norm",
+        LayerPart::FfnNorm => "ffn_norm",
         _ => "",
     },
     fused_tensors: &[],
     expert_path: |_| None,
     stacks: &[],
-    signature_part: Part::Wq,
+    signature_part: LayerPart::Wq,
     rotates_halves: false,
     has_biases: false,
     repeats_ties: true,
 };
 
 /// Layout of Hugging Face's `…ForCausalLM`, which most architectures share.
-pub static HUGGING_FACE: Layout = Layout {
+pub static HUGGING_FACE: CheckpointLayout = CheckpointLayout {
     owner: "Hugging Face",
     file: "config.json",
     keys: SizeKeys {
@@ -142,54 +142,54 @@ pub static HUGGING_FACE: Layout = Layout {
     frequencies: ["model.rotary_emb.inv_freq", ".rotary_emb.inv_freq"],
     layers: "model.layers.",
     part_path: |part| match part {
-        Part::Wq => "self_attn.q_proj",
-        Part::Wk => "self_attn.k_proj",
-        Part::Wv => "self_attn.v_proj",
-        Part::Wo => "self_attn.o_proj",
-        Part::W1 => "mlp.gate_proj",
-        Part::W2 => "mlp.down_proj",
-        Part::W3 => "mlp.up_proj",
-        Part::AttentionNorm => "input_layernorm",
-        Part::FfnNorm | Part::AttentionPostNorm => "post_attention_layernorm",
-        Part::QNorm => "self_attn.q_norm",
-        Part::KNorm => "self_attn.k_norm",
-        Part::FfnPostNorm => "post_feedforward_layernorm",
-        Part::Sinks => "self_attn.sinks",
-        Part::Router => "mlp.gate",
-        Part::SharedW1 => "mlp.shared_expert.gate_proj",
-        Part::SharedW2 => "mlp.shared_expert.down_proj",
-        Part::SharedW3 => "mlp.shared_expert.up_proj",
-        Part::SharedGate => "mlp.shared_expert_gate",
-        Part::W13 => "",
+        LayerPart::Wq => "self_attn.q_proj",
+        LayerPart::Wk => "self_attn.k_proj",
+        LayerPart::Wv => "self_attn.v_proj",
+        LayerPart::Wo => "self_attn.o_proj",
+        LayerPart::W1 => "mlp.gate_proj",
+        LayerPart::W2 => "mlp.down_proj",
+        LayerPart::W3 => "mlp.up_proj",
+        LayerPart::AttentionNorm => "input_layernorm",
+        LayerPart::FfnNorm | LayerPart::AttentionPostNorm => "post_attention_layernorm",
+        LayerPart::QNorm => "self_attn.q_norm",
+        LayerPart::KNorm => "self_attn.k_norm",
+        LayerPart::FfnPostNorm => "post_feedforward_layernorm",
+        LayerPart::Sinks => "self_attn.sinks",
+        LayerPart::Router => "mlp.gate",
+        LayerPart::SharedW1 => "mlp.shared_expert.gate_proj",
+        LayerPart::SharedW2 => "mlp.shared_expert.down_proj",
+        LayerPart::SharedW3 => "mlp.shared_expert.up_proj",
+        LayerPart::SharedGate => "mlp.shared_expert_gate",
+        LayerPart::W13 => "",
     },
     fused_tensors: &[],
     expert_path: |part| match part {
-        Part::W1 => Some(["mlp.experts.", ".gate_proj"]),
-        Part::W2 => Some(["mlp.experts.", ".down_proj"]),
-        Part::W3 => Some(["mlp.experts.", ".up_proj"]),
+        LayerPart::W1 => Some(["mlp.experts.", ".gate_proj"]),
+        LayerPart::W2 => Some(["mlp.experts.", ".down_proj"]),
+        LayerPart::W3 => Some(["mlp.experts.", ".up_proj"]),
         _ => None,
     },
     stacks: &[
-        Stack { name: "mlp.experts.gate_up_proj", parts: &[Part::W1, Part::W3], transposed: false },
-        Stack { name: "mlp.experts.down_proj", parts: &[Part::W2], transposed: false },
+        Stack { name: "mlp.experts.gate_up_proj", parts: &[LayerPart::W1, LayerPart::W3], transposed: false },
+        Stack { name: "mlp.experts.down_proj", parts: &[LayerPart::W2], transposed: false },
     ],
-    signature_part: Part::Wq,
+    signature_part: LayerPart::Wq,
     rotates_halves: true,
     has_biases: true,
     repeats_ties: false,
 };
 
-impl Layout {
+impl CheckpointLayout {
     /// Returns the name of the tensor that holds a layer's weight.
-    pub fn weight(&self, layer: u64, part: Part) -> String {
+    pub fn weight(&self, layer: u64, part: LayerPart) -> String {
         let (path, _) = self.tensor_path(part);
         // Sinks are a parameter of the attention module; the other parts are modules of their own.
-        let weight = if part == Part::Sinks { "" } else { ".weight" };
+        let weight = if part == LayerPart::Sinks { "" } else { ".weight" };
         format!("{}{layer}.{path}{weight}", self.layers)
     }
 
     /// Returns the name of the tensor that holds a layer's bias.
-    pub fn bias(&self, layer: u64, part: Part) -> String {
+    pub fn bias(&self, layer: u64, part: LayerPart) -> String {
         format!("{}{layer}.{}.bias", self.layers, self.tensor_path(part).0)
     }
 
@@ -222,7 +222,7 @@ impl Layout {
     }
 
     /// Returns the possible locations of an expert's matrix, or of its bias.
-    fn expert_places(&self, layer: u64, part: Part, expert: u64, bias: bool) -> Vec<WeightPlace> {
+    fn expert_places(&self, layer: u64, part: LayerPart, expert: u64, bias: bool) -> Vec<WeightPlace> {
         let path = format!("{}{layer}.", self.layers);
         let alone = (self.expert_path)(part).map(|[before, after]| {
             let name = format!("{path}{before}{expert}{after}.{}", if bias { "bias" } else { "weight" });
@@ -236,13 +236,13 @@ impl Layout {
     }
 
     /// Returns the path of the tensor that holds a part, and all parts of that tensor if it is fused.
-    fn tensor_path(&self, part: Part) -> (&'static str, &'static [Part]) {
+    fn tensor_path(&self, part: LayerPart) -> (&'static str, &'static [LayerPart]) {
         let packed = self.fused_tensors.iter().find(|(_, parts)| parts.contains(&part));
         packed.copied().unwrap_or_else(|| ((self.part_path)(part), &[]))
     }
 
     /// Returns true if a part is in a fused tensor, whose shape does not reveal the part's.
-    pub(crate) fn is_fused(&self, part: Part) -> bool {
+    pub(crate) fn is_fused(&self, part: LayerPart) -> bool {
         !self.tensor_path(part).1.is_empty()
     }
 

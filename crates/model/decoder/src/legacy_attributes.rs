@@ -6,15 +6,15 @@
 use tensor::Tensors;
 
 use crate::block::Block;
-use crate::detect::architecture;
-use crate::hyperparameters::{Biases, Facts, Rotated, Windows};
+use crate::detect::find_architecture;
+use crate::hyperparameters::{Biases, Hyperparameters, RotaryDims, AttentionWindows};
 use crate::rope::Rope;
 use crate::sizes::Decoder;
 use crate::{Error, Result};
 
 /// Attributes of a module that describe its decoder.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recorded {
+pub struct LegacyAttributes {
     /// Class of the module, such as `Llama`.
     pub class: String,
     /// Number of layers in the model.
@@ -28,7 +28,7 @@ pub struct Recorded {
     /// Epsilon of the norms.
     pub norm_eps: f64,
     pub rope: Rope,
-    pub windows: Windows,
+    pub windows: AttentionWindows,
     pub biases: Biases,
 }
 
@@ -38,14 +38,14 @@ impl Decoder {
     /// # Errors
     /// Returns an error if no architecture has this class, if the names of the tensors fit none of its layouts, or if the
     /// facts contradict each other or the shapes.
-    pub fn from_recorded(recorded: Recorded, tensors: &Tensors) -> Result<Self> {
-        let Recorded { class, n_layers, n_kv_heads, head_dim, vocab, norm_eps, rope, windows, biases } =
+    pub fn from_legacy_attributes(recorded: LegacyAttributes, tensors: &Tensors) -> Result<Self> {
+        let LegacyAttributes { class, n_layers, n_kv_heads, head_dim, vocab, norm_eps, rope, windows, biases } =
             recorded;
-        let Some(architecture) = architecture(|known| known.class == class) else {
+        let Some(architecture) = find_architecture(|known| known.class == class) else {
             return Err(Error::UnknownArchitecture { name: class });
         };
-        let layout = architecture.layout(tensors)?;
-        let facts = Facts {
+        let layout = architecture.find_layout(tensors)?;
+        let facts = Hyperparameters {
             dim: None,
             n_layers: Some(n_layers),
             n_heads: None,
@@ -57,11 +57,11 @@ impl Decoder {
             rope,
             tied: true,
             has_document: false,
-            heads_given: false,
+            heads_from_caller: false,
             windows,
             biases,
             block: Block::default(),
-            rotated: Rotated::All,
+            rotated: RotaryDims::All,
             more_ropes: Vec::new(),
             rope_of_layer: None,
             notes: Vec::new(),

@@ -5,7 +5,7 @@ use std::fmt;
 /// Reason to convert a checkpoint as plain weights instead of a model that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum WhyWeights {
+pub enum NoModelReason {
     /// The checkpoint is an adapter, which only modifies another model.
     Adapter {
         /// Name of the base model, if `adapter_config.json` states it.
@@ -24,7 +24,7 @@ pub enum WhyWeights {
     /// Neither names nor documents match a known architecture.
     NoArchitecture,
     /// `config.json` names an architecture without a forward implementation.
-    ModelType {
+    UnsupportedModelType {
         /// Value of `model_type`, truncated if it is long.
         model_type: String,
     },
@@ -41,13 +41,13 @@ pub enum WhyWeights {
         tensor: String,
     },
     /// A class whose head does not compute logits.
-    OtherHead {
+    NotCausalHead {
         /// Name of the class, truncated if it is long.
         class: String,
     },
 }
 
-impl fmt::Display for WhyWeights {
+impl fmt::Display for NoModelReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Adapter { base } => {
@@ -59,7 +59,7 @@ impl fmt::Display for WhyWeights {
             Self::NoConfig => f.write_str("no config.json next to it"),
             Self::NoDocuments => f.write_str("no params.json or config.json next to it"),
             Self::NoArchitecture => f.write_str("no known architecture"),
-            Self::ModelType { model_type } => write!(f, "no forward for model_type \"{model_type}\""),
+            Self::UnsupportedModelType { model_type } => write!(f, "no forward for model_type \"{model_type}\""),
             Self::NoModelType => f.write_str("config.json has no model_type"),
             Self::BareModel { class } => {
                 write!(f, "a bare {class}Model: it has no lm_head to compute logits")
@@ -67,7 +67,7 @@ impl fmt::Display for WhyWeights {
             Self::NotThisArchitecture { architecture, tensor } => {
                 write!(f, "config.json says {architecture}, but there is no tensor `{tensor}`")
             }
-            Self::OtherHead { class } => write!(f, "a {class}: it has no lm_head to compute logits"),
+            Self::NotCausalHead { class } => write!(f, "a {class}: it has no lm_head to compute logits"),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::error::list_names;
 /// A note about a decoder that was read without an error; its text is one sentence.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Note {
+pub enum DecoderNote {
     /// Keys of a document that are unknown or do not affect the model.
     UnusedKeys {
         file: &'static str,
@@ -58,10 +58,10 @@ pub enum Note {
         head_dim: u64,
     },
     /// The checkpoint has the tensor names of a LLaMA, but the facts that a LLaMA needs are missing.
-    NamesOfLlama,
+    LlamaNames,
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for DecoderNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnusedKeys { file, keys } => {
@@ -96,7 +96,7 @@ impl fmt::Display for Note {
             Self::HeadSize { file, head_dim } => {
                 write!(f, "{file}: `head_dim` is {head_dim}, which Meta's code does not read")
             }
-            Self::NamesOfLlama => f.write_str("the tensors have the names of a LLaMA"),
+            Self::LlamaNames => f.write_str("the tensors have the names of a LLaMA"),
         }
     }
 }

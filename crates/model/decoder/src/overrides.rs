@@ -7,7 +7,7 @@ use crate::{Error, HyperparameterKind, Result};
 /// Hyperparameters that the caller gives. They fill in values that the document omits; a value that differs from the
 /// document's is an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Given {
+pub struct Overrides {
     /// Number of query heads.
     pub n_heads: Option<u64>,
     /// RoPE base (theta) of the model.
@@ -18,7 +18,7 @@ pub struct Given {
     pub norm_eps: Option<f64>,
 }
 
-impl Given {
+impl Overrides {
     /// Returns each hyperparameter with its value as text, or `None` if the caller does not give it.
     pub fn numbers(&self) -> [(HyperparameterKind, Option<String>); 4] {
         [

@@ -92,7 +92,7 @@ pub(crate) const THETA: f64 = 10_000.0;
 
 impl Llama3 {
     /// Returns scaling by `factor` with the other constants of Meta's code.
-    pub fn by(factor: f64) -> Self {
+    pub fn with_factor(factor: f64) -> Self {
         Self { factor, low: 1.0, high: 4.0, old: 8192.0 }
     }
 }

@@ -12,19 +12,19 @@ use tensor::Tensors;
 
 use crate::architecture::Architecture;
 use crate::block::Block;
-use crate::validate::{Checked, Wrong};
-use crate::hyperparameters::{Biases, Facts, Windows};
+use crate::validate::{HyperparameterCheck, MakeParamError};
+use crate::hyperparameters::{Biases, Hyperparameters, AttentionWindows};
 use crate::frequencies::RotaryFrequencies;
-use crate::layout::Layout;
+use crate::layout::CheckpointLayout;
 use crate::rope::{Rope, THETA};
-use crate::weight::Part;
-use crate::{Error, HyperparameterKind, Given, Note, Result};
+use crate::weight::LayerPart;
+use crate::{Error, HyperparameterKind, Overrides, DecoderNote, Result};
 
 /// A decoder-only language model whose documents and tensor shapes agree.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     architecture: &'static Architecture,
-    layout: &'static Layout,
+    layout: &'static CheckpointLayout,
     dim: u64,
     n_layers: u64,
     n_heads: u64,
@@ -37,11 +37,11 @@ pub struct Decoder {
     ropes: Vec<Rope>,
     /// Index into `ropes` for each layer; `None` means that all layers use the first.
     pub(crate) rope_of_layer: Option<Vec<Option<usize>>>,
-    windows: Windows,
+    windows: AttentionWindows,
     biases: Biases,
     block: Block,
     pub(crate) tied: bool,
-    pub(crate) notes: Vec<Note>,
+    pub(crate) notes: Vec<DecoderNote>,
 }
 
 impl Decoder {
@@ -52,8 +52,8 @@ impl Decoder {
     /// inferable.
     pub(crate) fn new(
         architecture: &'static Architecture,
-        layout: &'static Layout,
-        facts: Facts,
+        layout: &'static CheckpointLayout,
+        facts: Hyperparameters,
         tensors: &Tensors,
     ) -> Result<Self> {
         let (file, keys) = (layout.file, &layout.keys);
@@ -80,8 +80,8 @@ impl Decoder {
         let embedding = || format!("{}.weight", layout.embedding);
         let dim = facts.dim.map_or_else(|| size(embedding(), 1), Ok)?;
         let n_heads = match (facts.n_heads, facts.head_dim) {
-            (None, Some(head_dim)) if !layout.is_fused(Part::Wq) => {
-                size(layout.weight(0, Part::Wq), 0)?.checked_div(head_dim)
+            (None, Some(head_dim)) if !layout.is_fused(LayerPart::Wq) => {
+                size(layout.weight(0, LayerPart::Wq), 0)?.checked_div(head_dim)
             }
             (n_heads, _) => n_heads,
         };
@@ -93,24 +93,24 @@ impl Decoder {
         let head_dim = facts.head_dim.or_else(|| dim.checked_div(n_heads)).unwrap_or(0);
         if facts.head_dim.is_none() && head_dim.checked_mul(n_heads) != Some(dim) {
             let expected = format!("a divisor of {} {dim}", keys.dim);
-            return Err(if facts.heads_given {
+            return Err(if facts.heads_from_caller {
                 given(expected)
             } else {
                 wrong(keys.n_heads, &n_heads, expected)
             });
         }
         if head_dim == 0 || !head_dim.is_multiple_of(2) {
-            return Err(if facts.heads_given && facts.head_dim.is_none() {
+            return Err(if facts.heads_from_caller && facts.head_dim.is_none() {
                 given(format!("a number that makes the size of a head even, not {head_dim}"))
             } else {
                 wrong(keys.head_dim, &head_dim, "an even number, because RoPE rotates pairs".to_owned())
             });
         }
-        let (rotated, wk) = (facts.rotated.of(head_dim), layout.weight(0, Part::Wk));
+        let (rotated, wk) = (facts.rotated.rotary_count(head_dim), layout.weight(0, LayerPart::Wk));
         let kv_heads = || size(wk.clone(), 0).map(|rows| rows.checked_div(head_dim).unwrap_or(0));
         let n_kv_heads = facts.n_kv_heads.map_or_else(kv_heads, Ok)?;
         if n_kv_heads == 0 || n_heads.checked_rem(n_kv_heads) != Some(0) {
-            return Err(if !facts.heads_given {
+            return Err(if !facts.heads_from_caller {
                 wrong(keys.n_kv_heads, &n_kv_heads, format!("a divisor of {} {n_heads}", keys.n_heads))
             } else if n_kv_heads == 0 {
                 given(format!("a number that makes a head no larger than the first dimension of `{wk}`"))
@@ -120,10 +120,10 @@ impl Decoder {
         }
         let experts = facts.block.experts.as_ref().filter(|_| facts.block.has_experts(0));
         let hidden = facts.hidden.or(experts.map(|experts| experts.hidden));
-        let hidden = hidden.map_or_else(|| size(layout.weight(0, Part::W1), 0), Ok)?;
+        let hidden = hidden.map_or_else(|| size(layout.weight(0, LayerPart::W1), 0), Ok)?;
         let vocab = facts.vocab.map_or_else(|| size(embedding(), 0), Ok)?;
         let ropes = [vec![facts.rope], facts.more_ropes].concat();
-        let checked = Checked {
+        let checked = HyperparameterCheck {
             keys,
             n_layers,
             head_dim,
@@ -159,7 +159,7 @@ impl Decoder {
     }
 
     /// Returns the decoder, or an error if one of its sizes is 0.
-    fn reject_zero_sizes(self, wrong: Wrong<'_>) -> Result<Self> {
+    fn reject_zero_sizes(self, wrong: MakeParamError<'_>) -> Result<Self> {
         let keys = &self.layout.keys;
         let sizes = [
             (keys.dim, self.dim),
@@ -179,7 +179,7 @@ impl Decoder {
     }
 
     /// Returns the layout of the tensor names.
-    pub fn layout(&self) -> &'static Layout {
+    pub fn layout(&self) -> &'static CheckpointLayout {
         self.layout
     }
 
@@ -256,7 +256,7 @@ impl Decoder {
     }
 
     /// Returns the sliding windows of attention.
-    pub fn windows(&self) -> &Windows {
+    pub fn windows(&self) -> &AttentionWindows {
         &self.windows
     }
 
@@ -271,11 +271,11 @@ impl Decoder {
 /// # Errors
 /// Returns an error if a number that the model needs is neither given nor revealed by the shapes.
 pub(crate) fn head_dim_without_document(
-    layout: &'static Layout,
+    layout: &'static CheckpointLayout,
     tensors: &Tensors,
-    given: &Given,
+    given: &Overrides,
 ) -> Result<Option<u64>> {
-    let frequencies = tensors.iter().find(|(name, _)| Layout::is_frequencies_name(name));
+    let frequencies = tensors.iter().find(|(name, _)| CheckpointLayout::is_frequencies_name(name));
     let head_dim = frequencies.and_then(|(_, tensor)| tensor.shape().first()?.checked_mul(2));
     let needed = |fact: HyperparameterKind| fact != HyperparameterKind::RopeFactor && (fact != HyperparameterKind::Heads || head_dim.is_none());
     let missing = given.numbers().into_iter().filter(|(fact, number)| number.is_none() && needed(*fact));

@@ -12,22 +12,22 @@ use std::num::NonZeroU64;
 use tensor::{Dtype, Tensor, Tensors, ViewId};
 
 use crate::assign::Assigned;
-use crate::detect::{Detected, Options, detect};
+use crate::detect::{Detected, DecoderOptions, detect};
 use crate::documents::config::{ConfigJson, FREQUENCIES_KEY};
-use crate::documents::layout_document::Document;
-use crate::layout::{HUGGING_FACE, Layout, META};
+use crate::documents::layout_document::LayoutDocument;
+use crate::layout::{HUGGING_FACE, CheckpointLayout, META};
 use crate::sizes::Decoder;
-use crate::weight::{Part, Weight};
-use crate::{Error, Note, Result};
+use crate::weight::{LayerPart, Weight};
+use crate::{Error, DecoderNote, Result};
 
 /// A model in the requested layout.
 #[derive(Clone, Debug)]
 pub struct Translated {
     /// Tensors with their new names, in the order of the old ones.
     pub tensors: Tensors,
-    pub notes: Vec<Note>,
+    pub notes: Vec<DecoderNote>,
     /// Document of the new layout; `None` if the model already had that layout, so that its document is still valid.
-    pub document: Option<Document>,
+    pub document: Option<LayoutDocument>,
 }
 
 /// Translates the model that the names and documents describe into the layout `to`. Tensors that are the same view of a
@@ -37,14 +37,14 @@ pub struct Translated {
 /// Returns an error if the tensors are plain weights, if the architecture does not support the layout, if the documents
 /// contradict the tensors, if a tensor has no name in the layout, if rotary frequencies differ from those that the model
 /// computes, or if the layout's document cannot express the model.
-pub fn translate(tensors: Tensors, options: &Options, to: &'static Layout) -> Result<Translated> {
+pub fn translate(tensors: Tensors, options: &DecoderOptions, to: &'static CheckpointLayout) -> Result<Translated> {
     let decoder = match detect(&tensors, options)? {
         Detected::Model(decoder) => *decoder,
-        Detected::Weights { why, .. } => return Err(Error::NoLayout { why }),
+        Detected::Weights { no_model_reason: why, .. } => return Err(Error::NoLayout { why }),
     };
     let architecture = decoder.architecture();
     if decoder.layout().has_owner_of(to) {
-        return Ok(Translated { tensors, notes: vec![Note::SameLayout { owner: to.owner }], document: None });
+        return Ok(Translated { tensors, notes: vec![DecoderNote::SameLayout { owner: to.owner }], document: None });
     }
     if !architecture.has_layout(to) {
         return Err(Error::OtherLayout { architecture: architecture.name, owner: to.owner });
@@ -54,14 +54,14 @@ pub fn translate(tensors: Tensors, options: &Options, to: &'static Layout) -> Re
         error => error,
     })?;
     let mut notes = assignment.notes;
-    notes.retain(|note| matches!(note, Note::UnusedKeys { .. }));
+    notes.retain(|note| matches!(note, DecoderNote::UnusedKeys { .. }));
     let tied = is_tied(&assignment.weights, &tensors);
     let mut weights: HashMap<usize, Vec<Weight>> = HashMap::with_capacity(tensors.len());
     for assigned in assignment.weights {
         weights.entry(assigned.index).or_default().push(assigned.weight);
     }
 
-    let mut rows = Rows { decoder: &decoder, made: HashMap::new() };
+    let mut rows = RowPermuter { decoder: &decoder, permuted_tensors: HashMap::new() };
     let mut renamed = Tensors::with_capacity(tensors.len());
     let (mut frequencies, mut exact) = (Vec::new(), true);
     for (index, (name, tensor)) in tensors.iter().enumerate() {
@@ -76,26 +76,26 @@ pub fn translate(tensors: Tensors, options: &Options, to: &'static Layout) -> Re
             let Some(new) = to.name(*weight) else {
                 return Err(Error::NoBias { owner: to.owner, tensor: name.clone() });
             };
-            renamed.push(new, rows.ordered(*weight, name, tensor)?);
+            renamed.push(new, rows.permute_rows(*weight, name, tensor)?);
         }
     }
     let names = |named: &[(String, Dtype)]| named.iter().map(|(name, _)| name.clone()).collect();
     if !frequencies.is_empty() {
-        notes.push(Note::Frequencies { names: names(&frequencies), exact });
+        notes.push(DecoderNote::Frequencies { names: names(&frequencies), exact });
     }
     let recorded = match &options.documents.config {
         Some(text) if to.has_owner_of(&META) => ConfigJson::from_json(text)?.frequencies()?,
         _ => Vec::new(),
     };
     if !recorded.is_empty() {
-        notes.push(Note::FrequenciesRestored { names: names(&recorded) });
-        renamed.extend(made(&decoder, recorded)?);
+        notes.push(DecoderNote::FrequenciesRestored { names: names(&recorded) });
+        renamed.extend(restore_frequencies(&decoder, recorded)?);
     }
-    notes.extend(Document::notes(&decoder, to));
+    notes.extend(LayoutDocument::layout_note(&decoder, to));
     let document = if to.has_owner_of(&META) {
-        Document::params(&decoder)?
+        LayoutDocument::params(&decoder)?
     } else {
-        Document::config(&decoder, tied, &frequencies)
+        LayoutDocument::config(&decoder, tied, &frequencies)
     };
     Ok(Translated { tensors: renamed, notes, document: Some(document) })
 }
@@ -110,17 +110,17 @@ fn is_tied(weights: &[Assigned], tensors: &Tensors) -> bool {
 }
 
 /// Maximum number of restored rotary frequencies: a hundred times that of any model.
-const MOST_FREQUENCIES: u64 = 1 << 20;
+const FREQUENCIES_MAX: u64 = 1 << 20;
 
 /// Restores rotary frequency tensors that were dropped when the checkpoint got Hugging Face's names.
-fn made(decoder: &Decoder, recorded: Vec<(String, Dtype)>) -> Result<Tensors> {
+fn restore_frequencies(decoder: &Decoder, recorded: Vec<(String, Dtype)>) -> Result<Tensors> {
     let (count, frequencies) = (recorded.len() as u64, decoder.frequencies());
-    if frequencies.count().checked_mul(count).is_none_or(|all| all > MOST_FREQUENCIES) {
+    if frequencies.count().checked_mul(count).is_none_or(|all| all > FREQUENCIES_MAX) {
         return Err(Error::InvalidParam {
             file: Some(HUGGING_FACE.file),
             key: FREQUENCIES_KEY.to_owned(),
             found: format!("{count} tensors of {} numbers", frequencies.count()),
-            expected: format!("at most {MOST_FREQUENCIES} numbers"),
+            expected: format!("at most {FREQUENCIES_MAX} numbers"),
         });
     }
     // `Config::frequencies` accepts only floating-point dtypes.
@@ -129,21 +129,21 @@ fn made(decoder: &Decoder, recorded: Vec<(String, Dtype)>) -> Result<Tensors> {
 }
 
 /// Permutes the rows of query and key matrices for the other layout.
-struct Rows<'d> {
+struct RowPermuter<'d> {
     decoder: &'d Decoder,
     /// Permuted tensors by view and number of heads, so that tied tensors stay tied.
-    made: HashMap<(ViewId, u64), Tensor>,
+    permuted_tensors: HashMap<(ViewId, u64), Tensor>,
 }
 
-impl Rows<'_> {
-    fn ordered(&mut self, weight: Weight, name: &str, tensor: &Tensor) -> Result<Tensor> {
+impl RowPermuter<'_> {
+    fn permute_rows(&mut self, weight: Weight, name: &str, tensor: &Tensor) -> Result<Tensor> {
         let heads = match weight {
-            Weight::Layer { part: Part::Wq, .. } => self.decoder.n_heads(),
-            Weight::Layer { part: Part::Wk, .. } => self.decoder.n_kv_heads(),
+            Weight::Layer { part: LayerPart::Wq, .. } => self.decoder.n_heads(),
+            Weight::Layer { part: LayerPart::Wk, .. } => self.decoder.n_kv_heads(),
             _ => return Ok(tensor.clone()),
         };
         let key = (tensor.view_id(), heads);
-        if let Some(made) = self.made.get(&key) {
+        if let Some(made) = self.permuted_tensors.get(&key) {
             return Ok(made.clone());
         }
         // A head is pairs of adjacent rows, a grid with two columns, or two halves, a grid with two rows.
@@ -152,7 +152,7 @@ impl Rows<'_> {
         let rows = rows.and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN);
         let ordered = tensor.with_grid_transposed(heads, rows);
         let ordered = ordered.map_err(|reason| Error::InvalidRows { tensor: name.to_owned(), reason })?;
-        self.made.insert(key, ordered.clone());
+        self.permuted_tensors.insert(key, ordered.clone());
         Ok(ordered)
     }
 }

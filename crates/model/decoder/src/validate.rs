@@ -5,14 +5,14 @@
 use std::fmt::Display;
 
 use crate::block::{Activation, Block, Experts, NormPlace};
-use crate::hyperparameters::{Windowed, Windows};
+use crate::hyperparameters::{WindowedLayers, AttentionWindows};
 use crate::layout::SizeKeys;
 use crate::rope::{Llama3, LongRope, Rope, Scaling, Yarn};
 use crate::{Error, Result};
 
 /// The facts of a decoder that are validated together.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Checked<'f> {
+pub(crate) struct HyperparameterCheck<'f> {
     pub(crate) keys: &'f SizeKeys,
     pub(crate) n_layers: u64,
     pub(crate) head_dim: u64,
@@ -20,27 +20,27 @@ pub(crate) struct Checked<'f> {
     pub(crate) norm_eps: f64,
     pub(crate) ropes: &'f [Rope],
     pub(crate) rope_of_layer: Option<&'f [Option<usize>]>,
-    pub(crate) windows: &'f Windows,
+    pub(crate) windows: &'f AttentionWindows,
     pub(crate) block: &'f Block,
 }
 
 /// Builds the error for a key, its value, and the expected value.
-pub(crate) type Wrong<'w> = &'w dyn Fn(&str, &dyn Display, String) -> Error;
+pub(crate) type MakeParamError<'w> = &'w dyn Fn(&str, &dyn Display, String) -> Error;
 
 /// Maximum number of experts in a layer: several times that of any model. Every expert is listed, and a tensor with stride 0
 /// can claim any number of them with a few bytes.
-const MOST_EXPERTS: u64 = 4096;
+const EXPERTS_MAX: u64 = 4096;
 
 /// Maximum number of rotary dimensions in a head: a hundred times that of any model. Each pair has a frequency.
-const MOST_ROTATED: u64 = 1 << 16;
+const ROTATED_MAX: u64 = 1 << 16;
 
-impl Checked<'_> {
+impl HyperparameterCheck<'_> {
     /// Checks that the forward can compute with all numbers, and that lists have an entry for each layer.
     ///
     /// # Errors
     /// Returns an error that names the key of the first value that is out of range.
-    pub(crate) fn check(&self, wrong: Wrong<'_>) -> Result<()> {
-        above_zero(wrong, &[("norm_eps", self.norm_eps)])?;
+    pub(crate) fn check(&self, wrong: MakeParamError<'_>) -> Result<()> {
+        check_positive(wrong, &[("norm_eps", self.norm_eps)])?;
         if self.rotated < 2 || !self.rotated.is_multiple_of(2) || self.rotated > self.head_dim {
             let expected =
                 format!("a part that makes an even number of {} {}", self.keys.head_dim, self.head_dim);
@@ -50,12 +50,12 @@ impl Checked<'_> {
                 expected,
             ));
         }
-        if self.rotated > MOST_ROTATED {
-            return Err(wrong(self.keys.head_dim, &self.head_dim, format!("at most {MOST_ROTATED}")));
+        if self.rotated > ROTATED_MAX {
+            return Err(wrong(self.keys.head_dim, &self.head_dim, format!("at most {ROTATED_MAX}")));
         }
-        self.ropes.iter().try_for_each(|rope| self.rope(wrong, rope))?;
+        self.ropes.iter().try_for_each(|rope| self.check_rope(wrong, rope))?;
         if let Some(ropes) = self.rope_of_layer {
-            self.each_layer(wrong, "rope_of_layer", ropes.len())?;
+            self.check_layer_list(wrong, "rope_of_layer", ropes.len())?;
             if let Some(other) = ropes.iter().flatten().find(|index| **index >= self.ropes.len()) {
                 return Err(wrong("rope_of_layer", other, format!("less than {}", self.ropes.len())));
             }
@@ -63,13 +63,13 @@ impl Checked<'_> {
         if self.windows.size == Some(0) {
             return Err(wrong("sliding_window", &0, "at least 1".to_owned()));
         }
-        if let Windowed::Listed(listed) = &self.windows.layers {
-            self.each_layer(wrong, "layer_types", listed.len())?;
+        if let WindowedLayers::Listed(listed) = &self.windows.layers {
+            self.check_layer_list(wrong, "layer_types", listed.len())?;
         }
-        self.block(wrong)
+        self.check_block(wrong)
     }
 
-    fn each_layer(&self, wrong: Wrong<'_>, key: &str, len: usize) -> Result<()> {
+    fn check_layer_list(&self, wrong: MakeParamError<'_>, key: &str, len: usize) -> Result<()> {
         if len as u64 == self.n_layers {
             return Ok(());
         }
@@ -77,8 +77,8 @@ impl Checked<'_> {
         Err(wrong(key, &format!("a list of {len}"), expected))
     }
 
-    fn rope(&self, wrong: Wrong<'_>, rope: &Rope) -> Result<()> {
-        above_zero(wrong, &[("rope_theta", rope.theta)])?;
+    fn check_rope(&self, wrong: MakeParamError<'_>, rope: &Rope) -> Result<()> {
+        check_positive(wrong, &[("rope_theta", rope.theta)])?;
         let old = |old| ("original_max_position_embeddings", old);
         let factor = |factor| ("factor", factor);
         let magnitude = |magnitude| ("attention_factor", magnitude);
@@ -87,14 +87,14 @@ impl Checked<'_> {
             Some(Scaling::Llama3(llama3)) => {
                 let Llama3 { low, high, .. } = *llama3;
                 let numbers = [factor(llama3.factor), ("low_freq_factor", low), ("high_freq_factor", high)];
-                above_zero(wrong, &numbers)?;
-                above_zero(wrong, &[old(llama3.old)])?;
+                check_positive(wrong, &numbers)?;
+                check_positive(wrong, &[old(llama3.old)])?;
                 if low < high {
                     return Ok(());
                 }
                 Err(wrong("high_freq_factor", &high, format!("more than low_freq_factor {low}")))
             }
-            Some(Scaling::Linear { factor: by }) => above_zero(wrong, &[factor(*by)]),
+            Some(Scaling::Linear { factor: by }) => check_positive(wrong, &[factor(*by)]),
             Some(Scaling::Dynamic { factor: by, old: tokens }) => {
                 if self.rotated == 2 {
                     let expected = "more than 2, because the base grows with rotated / (rotated - 2)";
@@ -104,13 +104,13 @@ impl Checked<'_> {
                 if *by < 1.0 {
                     return Err(wrong("factor", by, "at least 1".to_owned()));
                 }
-                above_zero(wrong, &[factor(*by), ("max_position_embeddings", *tokens)])
+                check_positive(wrong, &[factor(*by), ("max_position_embeddings", *tokens)])
             }
             Some(Scaling::Yarn(yarn)) => {
                 let Yarn { fast, slow, .. } = *yarn;
                 let numbers = [factor(yarn.factor), ("beta_fast", fast), ("beta_slow", slow), old(yarn.old)];
-                above_zero(wrong, &numbers)?;
-                above_zero(wrong, &[magnitude(yarn.magnitude)])?;
+                check_positive(wrong, &numbers)?;
+                check_positive(wrong, &[magnitude(yarn.magnitude)])?;
                 if rope.theta > 1.0 {
                     return Ok(());
                 }
@@ -121,21 +121,21 @@ impl Checked<'_> {
                 ))
             }
             Some(Scaling::LongRope(LongRope { short, long, old: tokens, magnitude: by })) => {
-                above_zero(wrong, &[old(*tokens), magnitude(*by)])?;
+                check_positive(wrong, &[old(*tokens), magnitude(*by)])?;
                 let pairs = self.rotated.checked_div(2).unwrap_or(0);
                 for (key, factors) in [("short_factor", short), ("long_factor", long)] {
                     if factors.len() as u64 != pairs {
                         let expected = format!("one factor for each of {pairs} pairs");
                         return Err(wrong(key, &format!("a list of {}", factors.len()), expected));
                     }
-                    factors.iter().try_for_each(|factor| above_zero(wrong, &[(key, *factor)]))?;
+                    factors.iter().try_for_each(|factor| check_positive(wrong, &[(key, *factor)]))?;
                 }
                 Ok(())
             }
         }
     }
 
-    fn block(&self, wrong: Wrong<'_>) -> Result<()> {
+    fn check_block(&self, wrong: MakeParamError<'_>) -> Result<()> {
         let Block { scores, activation, scales, parallel, norms, experts, .. } = self.block;
         for (key, number) in [
             ("attention_multiplier", scores.scale.unwrap_or(1.0)),
@@ -147,22 +147,22 @@ impl Checked<'_> {
                 return Err(wrong(key, &number, "a number".to_owned()));
             }
         }
-        above_zero(wrong, &[("attn_logit_softcapping", scores.soft_cap.unwrap_or(1.0))])?;
-        above_zero(wrong, &[("final_logit_softcapping", scales.logits_soft_cap.unwrap_or(1.0))])?;
+        check_positive(wrong, &[("attn_logit_softcapping", scores.soft_cap.unwrap_or(1.0))])?;
+        check_positive(wrong, &[("final_logit_softcapping", scales.logits_soft_cap.unwrap_or(1.0))])?;
         if let Activation::ClampedSwiglu { alpha, limit } = *activation {
-            above_zero(wrong, &[("swiglu_alpha", alpha), ("swiglu_limit", limit)])?;
+            check_positive(wrong, &[("swiglu_alpha", alpha), ("swiglu_limit", limit)])?;
         }
         if *parallel && *norms != NormPlace::Before {
             let expected = "layers with one norm, before attention".to_owned();
             return Err(wrong("use_parallel_residual", &"true", expected));
         }
-        experts.as_ref().map_or(Ok(()), |experts| self.experts(wrong, experts))
+        experts.as_ref().map_or(Ok(()), |experts| self.check_experts(wrong, experts))
     }
 
-    fn experts(&self, wrong: Wrong<'_>, experts: &Experts) -> Result<()> {
+    fn check_experts(&self, wrong: MakeParamError<'_>, experts: &Experts) -> Result<()> {
         let Experts { count, per_token, hidden, shared, layers, .. } = experts;
-        if !(1..=MOST_EXPERTS).contains(count) {
-            return Err(wrong("num_experts", count, format!("1 to {MOST_EXPERTS}")));
+        if !(1..=EXPERTS_MAX).contains(count) {
+            return Err(wrong("num_experts", count, format!("1 to {EXPERTS_MAX}")));
         }
         if !(1..=*count).contains(per_token) {
             return Err(wrong(
@@ -174,12 +174,12 @@ impl Checked<'_> {
         if *hidden == 0 || shared.is_some_and(|shared| shared.hidden == 0) {
             return Err(wrong("moe_intermediate_size", &0, "at least 1".to_owned()));
         }
-        self.each_layer(wrong, "mlp_only_layers", layers.len())
+        self.check_layer_list(wrong, "mlp_only_layers", layers.len())
     }
 }
 
 /// Returns an error for the first number that is not finite and above 0.
-fn above_zero(wrong: Wrong<'_>, numbers: &[(&str, f64)]) -> Result<()> {
+fn check_positive(wrong: MakeParamError<'_>, numbers: &[(&str, f64)]) -> Result<()> {
     match numbers.iter().find(|(_, number)| !(*number > 0.0 && number.is_finite())) {
         Some((key, number)) => Err(wrong(key, number, "a number above 0".to_owned())),
         None => Ok(()),

@@ -16,39 +16,39 @@ pub enum Weight {
     /// Matrix or norm of a layer.
     Layer {
         layer: u64,
-        part: Part,
+        part: LayerPart,
     },
     /// Bias of a layer's matrix, with one element per row, or of a layer's norm.
     Bias {
         layer: u64,
-        part: Part,
+        part: LayerPart,
     },
     /// Norm of one head, in models with a norm for each head: `[head_dim]`.
     Head {
         layer: u64,
         /// Either [`Part::QNorm`] or [`Part::KNorm`].
-        part: Part,
+        part: LayerPart,
         head: u64,
     },
     /// Matrix of an expert, with the shape of a feed-forward matrix and the width of an expert.
     Expert {
         layer: u64,
         /// One of [`Part::W1`], [`Part::W2`], [`Part::W3`] and [`Part::W13`].
-        part: Part,
+        part: LayerPart,
         expert: u64,
     },
     /// Bias of an expert's matrix.
     ExpertBias {
         layer: u64,
         /// One of the parts of [`Weight::Expert`].
-        part: Part,
+        part: LayerPart,
         expert: u64,
     },
 }
 
 /// Parts of a layer that have weights, in the order and with the names of Meta's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum LayerPart {
     /// Query matrix: `[n_heads × head_dim, dim]`.
     Wq,
     /// Key matrix: `[n_kv_heads × head_dim, dim]`.
@@ -91,7 +91,7 @@ pub enum Part {
     SharedGate,
 }
 
-impl Part {
+impl LayerPart {
     /// Parts of every LLaMA layer, in order.
     pub const ALL: [Self; 9] = [
         Self::Wq,
@@ -132,7 +132,7 @@ impl Part {
 
 impl Weight {
     /// Returns the part of a layer that the weight belongs to.
-    pub(crate) fn part(self) -> Option<Part> {
+    pub(crate) fn part(self) -> Option<LayerPart> {
         match self {
             Self::Embedding | Self::Norm | Self::NormBias | Self::Output => None,
             Self::Layer { part, .. }
@@ -144,7 +144,7 @@ impl Weight {
     }
 
     /// Returns the same kind of weight for another part.
-    pub(crate) fn with_part(mut self, other: Part) -> Self {
+    pub(crate) fn with_part(mut self, other: LayerPart) -> Self {
         if let Self::Layer { part, .. }
         | Self::Bias { part, .. }
         | Self::Head { part, .. }

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::path::Path;
 
 use byte_source::Blob;
-use forward::{Cache, Model, Options, Rows};
+use forward::{Cache, Model, ForwardOptions, LogitPositions};
 use serde_json::Value;
 use torch_import::Checkpoint;
 use torchscript::Recognised;
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Recognised::Weights { .. } => return Err("only weights".into()),
         Recognised::Other { record } => return Err(format!("no conversion writes its {record}").into()),
     };
-    let model = Model::new(&found.decoder, &found.tensors, &found.assignment, &Options { threads })?;
+    let model = Model::new(&found.decoder, &found.tensors, &found.assignment, &ForwardOptions { threads })?;
     let calls: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(calls)?)?;
     let folder = Path::new(folder);
     let mut cache = model.cache(1)?;
@@ -60,6 +60,6 @@ fn run(model: &Model, call: &Value, cache: &mut Cache) -> Result<Vec<f32>, Box<d
         }
         _ => *cache = model.cache(rows.len())?,
     }
-    let wanted = if call["last_only"] == Value::Bool(true) { Rows::Last } else { Rows::All };
+    let wanted = if call["last_only"] == Value::Bool(true) { LogitPositions::Last } else { LogitPositions::All };
     Ok(model.forward(&tokens, rows.len(), cache, wanted, &())?)
 }

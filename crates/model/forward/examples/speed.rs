@@ -11,7 +11,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-use forward::{Model, Options, Rows};
+use forward::{Model, ForwardOptions, LogitPositions};
 use torch_import::Checkpoint;
 use torchscript::Recognised;
 
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     else {
         return Err("no decoder".into());
     };
-    let model = Model::new(&found.decoder, &found.tensors, &found.assignment, &Options { threads })?;
+    let model = Model::new(&found.decoder, &found.tensors, &found.assignment, &ForwardOptions { threads })?;
     println!(
         "{} with {} threads, opened in {:.3} s",
         model.kernel(),
@@ -42,11 +42,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     for _ in 0..3 {
         let mut cache = model.cache(1)?;
         let start = Instant::now();
-        model.forward(&tokens, 1, &mut cache, Rows::Last, &())?;
+        model.forward(&tokens, 1, &mut cache, LogitPositions::Last, &())?;
         let prefill = start.elapsed().as_secs_f64();
         let start = Instant::now();
         for token in 0..MORE {
-            model.forward(&[i64::try_from(token)?], 1, &mut cache, Rows::Last, &())?;
+            model.forward(&[i64::try_from(token)?], 1, &mut cache, LogitPositions::Last, &())?;
         }
         let each = start.elapsed().as_secs_f64() / MORE as f64;
         println!(

@@ -22,21 +22,21 @@ impl<T: Real> Loops<T> for Gate<'_, T> {
         let (gate, up) = (self.x, self.up);
         let (half, number) = (T::from_f64(0.5), T::from_f64);
         match self.activation {
-            Activation::Silu => each(gate, up, |gate, up| gate / (T::ONE + (-gate).exp()) * up),
+            Activation::Silu => map_gate(gate, up, |gate, up| gate / (T::ONE + (-gate).exp()) * up),
             Activation::Gelu => {
                 let root = number(std::f64::consts::FRAC_1_SQRT_2);
-                each(gate, up, |gate, up| half * gate * (T::ONE + (gate * root).erf()) * up);
+                map_gate(gate, up, |gate, up| half * gate * (T::ONE + (gate * root).erf()) * up);
             }
             Activation::GeluTanh => {
                 let (root, cubic) = (number((2.0 / std::f64::consts::PI).sqrt()), number(0.044_715));
-                each(gate, up, |gate, up| {
+                map_gate(gate, up, |gate, up| {
                     let inner = root * (gate + cubic * gate * gate * gate);
                     half * gate * (T::ONE + inner.tanh()) * up
                 });
             }
             Activation::ClampedSwiglu { alpha, limit } => {
                 let (alpha, limit) = (number(alpha), number(limit));
-                each(gate, up, |gate, up| {
+                map_gate(gate, up, |gate, up| {
                     let gate = if gate > limit { limit } else { gate };
                     let up = if up > limit { limit } else { up };
                     let up = if up < -limit { -limit } else { up };
@@ -48,7 +48,7 @@ impl<T: Real> Loops<T> for Gate<'_, T> {
 }
 
 #[inline(always)]
-fn each<T: Real>(gate: &mut [T], up: &[T], work: impl Fn(T, T) -> T) {
+fn map_gate<T: Real>(gate: &mut [T], up: &[T], work: impl Fn(T, T) -> T) {
     for (gate, up) in gate.iter_mut().zip(up) {
         *gate = work(*gate, *up);
     }

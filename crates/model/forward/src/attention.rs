@@ -12,15 +12,15 @@
 use crate::Result;
 use crate::cache::{BLOCK, Head};
 use crate::kernel::{Loops, Pool, Simd};
-use crate::memory::product;
+use crate::memory::checked_product;
 use crate::number::Real;
-use crate::sharing::WORTH_SHARING;
-use crate::vector::{Product, Scale};
+use crate::sharing::PARALLEL_ELEMENTS_MIN;
+use crate::vector::{VectorProduct, Scale};
 
 /// Largest number of query rows that share the reading of a block.
-const ROWS: usize = 64;
+const QUERY_ROWS_MAX: usize = 64;
 /// Number of multiplications below which one thread is faster than several.
-const FEW: usize = 1 << 19;
+const PARALLEL_MULTIPLICATIONS_MIN: usize = 1 << 19;
 
 /// Sizes of the queries of one call.
 #[derive(Clone, Copy, Debug)]
@@ -39,25 +39,25 @@ pub(crate) struct Queries {
 
 impl Queries {
     /// Returns the number of tokens whose queries are computed together.
-    fn tile(&self) -> usize {
-        (ROWS / self.group).clamp(1, self.count.max(1))
+    fn tile_tokens(&self) -> usize {
+        (QUERY_ROWS_MAX / self.group).clamp(1, self.count.max(1))
     }
 
-    fn tiles(&self) -> usize {
-        self.count.div_ceil(self.tile())
+    fn tile_count(&self) -> usize {
+        self.count.div_ceil(self.tile_tokens())
     }
 
     /// Returns the number of elements in the result of a tile.
-    fn unit(&self) -> usize {
-        self.tile() * self.group * self.head_dim
+    fn tile_elements(&self) -> usize {
+        self.tile_tokens() * self.group * self.head_dim
     }
 
     /// Returns the number of elements in the results of all tiles.
     ///
     /// # Errors
     /// When the results do not fit in memory.
-    pub(crate) fn room(&self) -> Result<usize> {
-        product(&[self.batch, self.kv_heads, self.tiles(), self.unit()])
+    pub(crate) fn all_tiles_elements(&self) -> Result<usize> {
+        checked_product(&[self.batch, self.kv_heads, self.tile_count(), self.tile_elements()])
     }
 
     /// Returns the number of new tokens of all sequences.
@@ -66,24 +66,24 @@ impl Queries {
     }
 
     /// Returns the sizes for the last `count` tokens of each sequence.
-    pub(crate) fn last(&self, count: usize) -> Self {
+    pub(crate) fn for_last_tokens(&self, count: usize) -> Self {
         let count = count.min(self.count);
         Self { count, past: self.past + (self.count - count), ..*self }
     }
 
     /// Writes keys and values [batch, count, `kv_heads`, `head_dim`] to the heads of a layer [batch, `kv_heads`], which have
     /// room for them.
-    pub(crate) fn remember<T: Real>(&self, pool: &Pool, keys: &[T], values: &[T], heads: &mut [Head<T>]) {
+    pub(crate) fn store_keys_values<T: Real>(&self, pool: &Pool, keys: &[T], values: &[T], heads: &mut [Head<T>]) {
         let (dim, width) = (self.head_dim, self.kv_heads * self.head_dim);
         let write = |number: usize, head: &mut Head<T>| {
             let (sequence, of_token) = (number / self.kv_heads, number % self.kv_heads);
             for token in 0..self.count {
                 let start = (sequence * self.count + token) * width + of_token * dim;
                 let (key, value) = (keys.get(start..start + dim), values.get(start..start + dim));
-                head.set(self.past + token, key.unwrap_or_default(), value.unwrap_or_default());
+                head.set_token(self.past + token, key.unwrap_or_default(), value.unwrap_or_default());
             }
         };
-        if keys.len() < WORTH_SHARING {
+        if keys.len() < PARALLEL_ELEMENTS_MIN {
             heads.iter_mut().enumerate().for_each(|(number, head)| write(number, head));
         } else {
             pool.for_each(heads.iter_mut().enumerate(), |(number, head)| write(number, head));
@@ -96,61 +96,61 @@ impl Queries {
         &self,
         pool: &Pool,
         heads: &[Head<T>],
-        scores: &Scores<T>,
+        scores: &ScoreTransform<T>,
         q: &[T],
         room: &mut [T],
         out: &mut [T],
     ) {
-        let unit = self.unit();
-        let used = (self.batch * self.kv_heads * self.tiles() * unit).min(room.len());
+        let unit = self.tile_elements();
+        let used = (self.batch * self.kv_heads * self.tile_count() * unit).min(room.len());
         let (room, _) = room.split_at_mut(used);
-        let work = |number: usize, o: &mut [T]| self.tile_of(heads, scores, q, number, o);
+        let work = |number: usize, o: &mut [T]| self.compute_tile(heads, scores, q, number, o);
         let seen =
-            scores.window.map_or(usize::MAX, |window| window + self.tile()).min(self.past + self.count);
-        if room.len().saturating_mul(seen) < FEW {
+            scores.window.map_or(usize::MAX, |window| window + self.tile_tokens()).min(self.past + self.count);
+        if room.len().saturating_mul(seen) < PARALLEL_MULTIPLICATIONS_MIN {
             room.chunks_mut(unit).enumerate().for_each(|(number, o)| work(number, o));
         } else {
             pool.for_each(room.chunks_mut(unit).enumerate(), |(number, o)| work(number, o));
         }
-        self.collect(room, out);
+        self.copy_tiles_to(room, out);
     }
 
-    fn place(&self, number: usize) -> Place {
-        let tiles = self.tiles();
-        Place {
+    fn tile_position(&self, number: usize) -> TilePosition {
+        let tiles = self.tile_count();
+        TilePosition {
             sequence: number / tiles / self.kv_heads,
             head: number / tiles % self.kv_heads,
-            first: number % tiles * self.tile(),
+            first: number % tiles * self.tile_tokens(),
         }
     }
 
     /// Returns the range in `q` of the queries of a token for the key-value head at `place`.
-    fn of_token(&self, place: &Place, token: usize) -> std::ops::Range<usize> {
+    fn token_range(&self, place: &TilePosition, token: usize) -> std::ops::Range<usize> {
         let width = self.group * self.head_dim;
         let start = ((place.sequence * self.count + token) * self.kv_heads + place.head) * width;
         start..start + width
     }
 
     /// Copies the results of the tiles to `out`, in the order of `q`.
-    fn collect<T: Real>(&self, room: &[T], out: &mut [T]) {
-        for (number, tile) in room.chunks(self.unit()).enumerate() {
-            let place = self.place(number);
+    fn copy_tiles_to<T: Real>(&self, room: &[T], out: &mut [T]) {
+        for (number, tile) in room.chunks(self.tile_elements()).enumerate() {
+            let place = self.tile_position(number);
             for (token, row) in (place.first..self.count).zip(tile.chunks_exact(self.group * self.head_dim)) {
-                if let Some(out) = out.get_mut(self.of_token(&place, token)) {
+                if let Some(out) = out.get_mut(self.token_range(&place, token)) {
                     out.copy_from_slice(row);
                 }
             }
         }
     }
 
-    fn tile_of<T: Real>(&self, heads: &[Head<T>], rules: &Scores<T>, q: &[T], number: usize, o: &mut [T]) {
-        let place = self.place(number);
-        let Place { sequence, head, first } = place;
+    fn compute_tile<T: Real>(&self, heads: &[Head<T>], rules: &ScoreTransform<T>, q: &[T], number: usize, o: &mut [T]) {
+        let place = self.tile_position(number);
+        let TilePosition { sequence, head, first } = place;
         let Some(cached) = heads.get(sequence * self.kv_heads + head) else { return };
-        let last = (first + self.tile()).min(self.count);
+        let last = (first + self.tile_tokens()).min(self.count);
         let mut queries = Vec::with_capacity(o.len());
         for token in first..last {
-            queries.extend_from_slice(q.get(self.of_token(&place, token)).unwrap_or_default());
+            queries.extend_from_slice(q.get(self.token_range(&place, token)).unwrap_or_default());
         }
         let rows = (last - first) * self.group;
         let used = (rows * self.head_dim).min(o.len());
@@ -164,13 +164,13 @@ impl Queries {
             sums.iter_mut().zip(sinks).for_each(|(sum, sink)| *sum = (*sink, T::ONE));
         }
         let (group, head_dim, q) = (self.group, self.head_dim, queries.as_slice());
-        T::run(Tile { group, head_dim, positions, rules, head: cached, q, scores, sums, o });
+        T::run(AttentionTile { group, head_dim, positions, rules, head: cached, q, scores, sums, o });
     }
 }
 
 /// Position of a tile of queries.
 #[derive(Clone, Copy)]
-struct Place {
+struct TilePosition {
     sequence: usize,
     /// Index of the key-value head.
     head: usize,
@@ -180,7 +180,7 @@ struct Place {
 
 /// Transformation of the attention scores of a layer.
 #[derive(Debug)]
-pub(crate) struct Scores<T> {
+pub(crate) struct ScoreTransform<T> {
     /// Number of tokens that a token attends to, itself included; `None` for all.
     pub(crate) window: Option<usize>,
     pub(crate) factor: T,
@@ -190,11 +190,11 @@ pub(crate) struct Scores<T> {
 }
 
 /// Attention of some tokens in one group of heads. Rows are tokens, then heads of the group.
-struct Tile<'t, T> {
+struct AttentionTile<'t, T> {
     group: usize,
     head_dim: usize,
     positions: std::ops::Range<usize>,
-    rules: &'t Scores<T>,
+    rules: &'t ScoreTransform<T>,
     /// Keys and values of the head.
     head: &'t Head<T>,
     q: &'t [T],
@@ -205,25 +205,25 @@ struct Tile<'t, T> {
     o: &'t mut [T],
 }
 
-impl<T: Real> Tile<'_, T> {
+impl<T: Real> AttentionTile<'_, T> {
     /// Returns the first position that a token at `position` attends to.
     #[inline(always)]
-    fn first_seen(window: Option<usize>, position: usize) -> usize {
+    fn first_attended(window: Option<usize>, position: usize) -> usize {
         window.map_or(0, |window| (position + 1).saturating_sub(window))
     }
 }
 
-impl<T: Real> Loops<T> for Tile<'_, T> {
+impl<T: Real> Loops<T> for AttentionTile<'_, T> {
     #[inline(always)]
     fn run<S: Simd<T, N>, const N: usize>(self, simd: S) {
         let Self { group, head_dim, positions, rules, head, q, mut scores, mut sums, o } = self;
         let (window, factor) = (rules.window, rules.factor);
-        let (first, end) = (Self::first_seen(window, positions.start), positions.end);
+        let (first, end) = (Self::first_attended(window, positions.start), positions.end);
         let blocks = head.blocks().iter().enumerate().take(end.div_ceil(BLOCK)).skip(first / BLOCK);
         for (number, block) in blocks {
             let start = number * BLOCK;
             scores.fill(T::default());
-            let products = Product {
+            let products = VectorProduct {
                 a: q,
                 a_step: head_dim,
                 b: if block.rotated.is_empty() { &block.keys } else { &block.rotated },
@@ -244,11 +244,11 @@ impl<T: Real> Loops<T> for Tile<'_, T> {
             let all = scores.chunks_exact_mut(BLOCK).zip(&mut sums).zip(o.chunks_exact_mut(head_dim));
             for (row, ((scores, (maximum, sum)), o)) in all.enumerate() {
                 let position = positions.start + row / group;
-                let from = Self::first_seen(window, position).saturating_sub(start).min(BLOCK);
+                let from = Self::first_attended(window, position).saturating_sub(start).min(BLOCK);
                 let to = (position + 1).saturating_sub(start).min(BLOCK);
                 softmax(scores, from..to, factor, maximum, sum, o);
             }
-            let weighted = Product {
+            let weighted = VectorProduct {
                 a: &scores,
                 a_step: BLOCK,
                 b: &block.values,

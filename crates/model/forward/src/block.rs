@@ -6,25 +6,25 @@
 use decoder::Activation;
 
 use crate::Result;
-use crate::attention::{Queries, Scores};
-use crate::cache::{Head, Tokens};
+use crate::attention::{Queries, ScoreTransform};
+use crate::cache::{Head, CachedTokens};
 use crate::experts::Experts;
-use crate::feed_forward::{FeedForward, Rows};
+use crate::feed_forward::{FeedForward, FeedForwardRows};
 use crate::kernel::Pool;
 use crate::linear::Linear;
-use crate::memory::{product, zeros};
+use crate::memory::{checked_product, zeros};
 use crate::norm::Norm;
 use crate::number::Real;
 use crate::positions::Angles;
-use crate::sharing::{WORTH_SHARING, share_rows};
-use crate::vector::Add;
+use crate::sharing::{PARALLEL_ELEMENTS_MIN, share_rows};
+use crate::vector::AddScaled;
 
 /// Weights of a decoder layer.
 #[derive(Debug)]
 pub(crate) struct Layer<T> {
     pub(crate) attention: Attention<T>,
     pub(crate) attention_norms: Norms<T>,
-    pub(crate) part: Part<T>,
+    pub(crate) part: FeedForwardPart<T>,
     pub(crate) part_norms: Norms<T>,
     /// True if the feed-forward part reads the same rows as attention.
     pub(crate) is_parallel: bool,
@@ -51,18 +51,18 @@ pub(crate) struct Attention<T> {
     pub(crate) key_norm: Option<Norm<T>>,
     /// Index of the rotary embedding; `None` for no positions.
     pub(crate) rope: Option<usize>,
-    pub(crate) scores: Scores<T>,
+    pub(crate) scores: ScoreTransform<T>,
 }
 
 /// Feed-forward part of a layer: one network or a mixture of experts.
 #[derive(Debug)]
-pub(crate) enum Part<T> {
+pub(crate) enum FeedForwardPart<T> {
     FeedForward(Box<FeedForward<T>>),
     Experts(Box<Experts<T>>),
 }
 
 /// State that all layers of one call share: sizes, threads and buffers.
-pub(crate) struct Work<'w, T> {
+pub(crate) struct LayerState<'w, T> {
     pool: &'w Pool,
     /// Width of the model.
     dim: usize,
@@ -81,7 +81,7 @@ pub(crate) struct Work<'w, T> {
     hidden: Vec<T>,
 }
 
-impl<'w, T: Real> Work<'w, T> {
+impl<'w, T: Real> LayerState<'w, T> {
     /// Allocates the buffers for the rows of `queries` in a model of these widths.
     ///
     /// # Errors
@@ -94,9 +94,9 @@ impl<'w, T: Real> Work<'w, T> {
         hidden: usize,
     ) -> Result<Self> {
         let rows = queries.rows();
-        let keys = product(&[rows, queries.kv_heads, queries.head_dim])?;
-        let heads = product(&[keys, queries.group])?;
-        let numbers = product(&[rows, dim])?;
+        let keys = checked_product(&[rows, queries.kv_heads, queries.head_dim])?;
+        let heads = checked_product(&[keys, queries.group])?;
+        let numbers = checked_product(&[rows, dim])?;
         Ok(Self {
             pool,
             dim,
@@ -108,8 +108,8 @@ impl<'w, T: Real> Work<'w, T> {
             k: zeros(keys)?,
             v: zeros(keys)?,
             heads: zeros(heads)?,
-            tiles: zeros(queries.room()?)?,
-            hidden: zeros(product(&[rows, hidden, 2])?)?,
+            tiles: zeros(queries.all_tiles_elements()?)?,
+            hidden: zeros(checked_product(&[rows, hidden, 2])?)?,
         })
     }
 }
@@ -125,11 +125,11 @@ impl<T: Real> Layer<T> {
         number: usize,
         wanted: usize,
         h: &mut Vec<T>,
-        cache: &mut Tokens<T>,
-        work: &mut Work<'_, T>,
+        cache: &mut CachedTokens<T>,
+        work: &mut LayerState<'_, T>,
     ) -> Result<()> {
         let (pool, dim, all) = (work.pool, work.dim, work.queries);
-        self.attention_norms.read(pool, h, &mut work.normed);
+        self.attention_norms.normalize_input(pool, h, &mut work.normed);
         self.attention.apply(number, wanted, cache, work)?;
         if wanted < all.count {
             keep_last(h, all.count * dim, wanted * dim);
@@ -138,28 +138,28 @@ impl<T: Real> Layer<T> {
         if rows == 0 {
             return Ok(());
         }
-        self.attention_norms.add(pool, h, first(&mut work.added, rows, dim), self.residual);
-        let Work { normed, added, hidden, .. } = work;
-        let (normed, out) = (first(normed, rows, dim), first(added, rows, dim));
+        self.attention_norms.add_residual(pool, h, first_rows(&mut work.added, rows, dim), self.residual);
+        let LayerState { normed, added, hidden, .. } = work;
+        let (normed, out) = (first_rows(normed, rows, dim), first_rows(added, rows, dim));
         if !self.is_parallel {
-            self.part_norms.read(pool, h, normed);
+            self.part_norms.normalize_input(pool, h, normed);
         }
         match &self.part {
-            Part::FeedForward(layer) => {
-                let hidden = first(hidden, rows, layer.hidden() * 2);
-                let rows = Rows { layer, x: normed, hidden, out: &mut *out };
+            FeedForwardPart::FeedForward(layer) => {
+                let hidden = first_rows(hidden, rows, layer.hidden() * 2);
+                let rows = FeedForwardRows { layer, x: normed, hidden, out: &mut *out };
                 FeedForward::apply_all(pool, self.activation, &mut [rows]);
             }
-            Part::Experts(experts) => experts.apply(pool, self.activation, dim, normed, out)?,
+            FeedForwardPart::Experts(experts) => experts.apply(pool, self.activation, dim, normed, out)?,
         }
-        self.part_norms.add(pool, h, out, self.residual);
+        self.part_norms.add_residual(pool, h, out, self.residual);
         Ok(())
     }
 }
 
 impl<T: Real> Norms<T> {
     /// Writes the input of a part to `normed`: the rows `h`, normalised if there is a norm.
-    fn read(&self, pool: &Pool, h: &[T], normed: &mut [T]) {
+    fn normalize_input(&self, pool: &Pool, h: &[T], normed: &mut [T]) {
         match &self.before {
             Some(norm) => norm.apply_into(pool, h, normed),
             None => normed.iter_mut().zip(h).for_each(|(to, from)| *to = *from),
@@ -167,12 +167,12 @@ impl<T: Real> Norms<T> {
     }
 
     /// Adds the output of a part to the rows `h`, normalised if there is a norm, and multiplied by `factor`.
-    fn add(&self, pool: &Pool, h: &mut [T], added: &mut [T], factor: T) {
+    fn add_residual(&self, pool: &Pool, h: &mut [T], added: &mut [T], factor: T) {
         if let Some(norm) = &self.after {
             norm.apply(pool, norm.part, added);
         }
-        let parts = h.chunks_mut(WORTH_SHARING).zip(added.chunks(WORTH_SHARING));
-        pool.for_each(parts, |(x, y)| T::run(Add { x, y, factor }));
+        let parts = h.chunks_mut(PARALLEL_ELEMENTS_MIN).zip(added.chunks(PARALLEL_ELEMENTS_MIN));
+        pool.for_each(parts, |(x, y)| T::run(AddScaled { x, y, factor }));
     }
 }
 
@@ -183,14 +183,14 @@ impl<T: Real> Attention<T> {
         &self,
         number: usize,
         wanted: usize,
-        cache: &mut Tokens<T>,
-        work: &mut Work<'_, T>,
+        cache: &mut CachedTokens<T>,
+        work: &mut LayerState<'_, T>,
     ) -> Result<()> {
-        let Work { pool, dim, queries: all, angles, normed, added, q, k, v, heads, tiles, .. } = work;
-        let (pool, all, some) = (*pool, *all, all.last(wanted));
+        let LayerState { pool, dim, queries: all, angles, normed, added, q, k, v, heads, tiles, .. } = work;
+        let (pool, all, some) = (*pool, *all, all.for_last_tokens(wanted));
         let kv_width = all.kv_heads * all.head_dim;
         let width = kv_width * all.group;
-        let (q, heads) = (first(q, some.rows(), width), first(heads, some.rows(), width));
+        let (q, heads) = (first_rows(q, some.rows(), width), first_rows(heads, some.rows(), width));
         let last = if some.count == all.count {
             &normed[..]
         } else {
@@ -221,7 +221,7 @@ impl<T: Real> Attention<T> {
         if changing.is_none() {
             rotate(k, kv_width, all);
         }
-        all.remember(pool, k, v, cache.layer_mut(number));
+        all.store_keys_values(pool, k, v, cache.layer_mut(number));
         if let Some(angles) = changing {
             let total = all.past + all.count;
             let heads = cache.layer_mut(number);
@@ -232,13 +232,13 @@ impl<T: Real> Attention<T> {
             return Ok(());
         }
         some.attend(pool, cache.layer(number), &self.scores, q, tiles, heads);
-        Linear::apply_all(pool, [(&self.output, &*heads, first(added, some.rows(), *dim))]);
+        Linear::apply_all(pool, [(&self.output, &*heads, first_rows(added, some.rows(), *dim))]);
         Ok(())
     }
 }
 
 /// Returns the first `rows` rows of a buffer.
-fn first<T>(room: &mut [T], rows: usize, width: usize) -> &mut [T] {
+fn first_rows<T>(room: &mut [T], rows: usize, width: usize) -> &mut [T] {
     let (first, _) = room.split_at_mut(rows * width);
     first
 }

@@ -8,7 +8,7 @@
 
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
-use crate::memory::{bytes, product, zeros};
+use crate::memory::{nbytes_of, checked_product, zeros};
 use crate::number::Real;
 use crate::{Error, Result};
 
@@ -17,18 +17,18 @@ pub(crate) const BLOCK: usize = 64;
 
 /// Keys and values of all tokens that a [`Model`](crate::Model) has processed.
 #[derive(Clone, Debug)]
-pub struct Cache(pub(crate) Inner);
+pub struct Cache(pub(crate) TypedCache);
 
 /// Cached tokens in the number type that the model computes in.
 #[derive(Clone, Debug)]
-pub(crate) enum Inner {
-    F32(Tokens<f32>),
-    F64(Tokens<f64>),
+pub(crate) enum TypedCache {
+    F32(CachedTokens<f32>),
+    F64(CachedTokens<f64>),
 }
 
 /// Sizes of a cache besides the number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sizes {
+pub(crate) struct CacheSizes {
     pub(crate) layers: usize,
     pub(crate) batch: usize,
     /// Number of key-value heads.
@@ -38,8 +38,8 @@ pub(crate) struct Sizes {
 
 /// Keys and values of the cached tokens.
 #[derive(Clone, Debug)]
-pub(crate) struct Tokens<T> {
-    sizes: Sizes,
+pub(crate) struct CachedTokens<T> {
+    sizes: CacheSizes,
     len: usize,
     /// Heads of shape [layers, batch, heads].
     heads: Vec<Head<T>>,
@@ -51,12 +51,12 @@ pub(crate) struct Tokens<T> {
 /// Keys and values of one head.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Head<T> {
-    blocks: Vec<Block<T>>,
+    blocks: Vec<CacheBlock<T>>,
 }
 
 /// Keys and values of [`BLOCK`] tokens; places of tokens that are still to come are 0.
 #[derive(Clone, Debug)]
-pub(crate) struct Block<T> {
+pub(crate) struct CacheBlock<T> {
     /// Transposed keys `[head_dim, BLOCK]`, rotated unless the rotation depends on the length of the text.
     pub(crate) keys: Vec<T>,
     /// Values of shape `[BLOCK, head_dim]`.
@@ -69,8 +69,8 @@ impl Cache {
     /// Returns the number of tokens of each sequence.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Inner::F32(tokens) => tokens.len,
-            Inner::F64(tokens) => tokens.len,
+            TypedCache::F32(tokens) => tokens.len,
+            TypedCache::F64(tokens) => tokens.len,
         }
     }
 
@@ -82,8 +82,8 @@ impl Cache {
     /// Returns the number of sequences.
     pub fn batch(&self) -> usize {
         match &self.0 {
-            Inner::F32(tokens) => tokens.sizes.batch,
-            Inner::F64(tokens) => tokens.sizes.batch,
+            TypedCache::F32(tokens) => tokens.sizes.batch,
+            TypedCache::F64(tokens) => tokens.sizes.batch,
         }
     }
 
@@ -93,27 +93,27 @@ impl Cache {
     /// When the keys and values do not fit in memory.
     pub fn tensors(&self) -> Result<[Tensor; 2]> {
         match &self.0 {
-            Inner::F32(tokens) => Ok([tokens.tensor(Kind::Keys)?, tokens.tensor(Kind::Values)?]),
-            Inner::F64(tokens) => Ok([tokens.tensor(Kind::Keys)?, tokens.tensor(Kind::Values)?]),
+            TypedCache::F32(tokens) => Ok([tokens.tensor(KeysOrValues::Keys)?, tokens.tensor(KeysOrValues::Values)?]),
+            TypedCache::F64(tokens) => Ok([tokens.tensor(KeysOrValues::Keys)?, tokens.tensor(KeysOrValues::Values)?]),
         }
     }
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum KeysOrValues {
     Keys,
     Values,
 }
 
-impl<T: Real> Tokens<T> {
+impl<T: Real> CachedTokens<T> {
     /// Creates a cache of `sizes.batch` sequences without tokens.
     ///
     /// # Errors
     /// When there are more heads than fit in memory.
-    pub(crate) fn new(sizes: Sizes) -> Result<Self> {
-        let count = product(&[sizes.layers, sizes.batch, sizes.heads])?;
+    pub(crate) fn new(sizes: CacheSizes) -> Result<Self> {
+        let count = checked_product(&[sizes.layers, sizes.batch, sizes.heads])?;
         let mut heads: Vec<Head<T>> = Vec::new();
-        heads.try_reserve_exact(count).map_err(|_| Error::Memory { nbytes: bytes::<Head<T>>(count) })?;
+        heads.try_reserve_exact(count).map_err(|_| Error::Memory { nbytes: nbytes_of::<Head<T>>(count) })?;
         heads.resize_with(count, Head::default);
         Ok(Self { sizes, len: 0, heads, rotated: Vec::new() })
     }
@@ -122,29 +122,29 @@ impl<T: Real> Tokens<T> {
     ///
     /// # Errors
     /// When a tensor has another shape or dtype, cannot be read, or does not fit in memory.
-    pub(crate) fn from_tensors(sizes: Sizes, key: &Tensor, value: &Tensor) -> Result<Self> {
+    pub(crate) fn from_tensors(sizes: CacheSizes, key: &Tensor, value: &Tensor) -> Result<Self> {
         let len = key.shape().get(2).copied().unwrap_or(0);
-        let Sizes { layers, batch, heads, head_dim } = sizes;
+        let CacheSizes { layers, batch, heads, head_dim } = sizes;
         let expected = [layers as u64, batch as u64, len, heads as u64, head_dim as u64];
         if [key, value].iter().any(|it| it.shape() != expected || it.dtype() != Dtype::Float32) {
             let found = |it: &Tensor| (it.dtype(), it.shape().to_vec());
-            return Err(Error::Past { key: found(key), value: found(value), layers, batch, heads, head_dim });
+            return Err(Error::PastShape { key: found(key), value: found(value), layers, batch, heads, head_dim });
         }
         let len = usize::try_from(len).map_err(|_| Error::Memory { nbytes: u64::MAX })?;
         let mut tokens = Self::new(sizes)?;
         tokens.reserve(len)?;
-        let (key, value) = (numbers(key)?, numbers(value)?);
-        let (key, value) = (rows::<T>(&key, head_dim), rows::<T>(&value, head_dim));
+        let (key, value) = (gather_bytes(key)?, gather_bytes(value)?);
+        let (key, value) = (f32_rows::<T>(&key, head_dim), f32_rows::<T>(&value, head_dim));
         for ((at, key), value) in sizes.rows(len).zip(key).zip(value) {
             if let Some(head) = tokens.heads.get_mut(at.head) {
-                head.set(at.token, &key, &value);
+                head.set_token(at.token, &key, &value);
             }
         }
         tokens.len = len;
         Ok(tokens)
     }
 
-    pub(crate) fn sizes(&self) -> Sizes {
+    pub(crate) fn sizes(&self) -> CacheSizes {
         self.sizes
     }
 
@@ -157,13 +157,13 @@ impl<T: Real> Tokens<T> {
     /// # Errors
     /// When the keys and values do not fit in memory.
     pub(crate) fn reserve(&mut self, len: usize) -> Result<()> {
-        let block = product(&[BLOCK, self.sizes.head_dim])?;
+        let block = checked_product(&[BLOCK, self.sizes.head_dim])?;
         let blocks = len.div_ceil(BLOCK);
         // The total size is checked first, so that an absurd number fails before anything is allocated.
-        product(&[self.heads.len(), blocks, block, 2, size_of::<T>()])?;
+        checked_product(&[self.heads.len(), blocks, block, 2, size_of::<T>()])?;
         for head in &mut self.heads {
             while head.blocks.len() < blocks {
-                head.blocks.push(Block { keys: zeros(block)?, values: zeros(block)?, rotated: Vec::new() });
+                head.blocks.push(CacheBlock { keys: zeros(block)?, values: zeros(block)?, rotated: Vec::new() });
             }
         }
         Ok(())
@@ -181,14 +181,14 @@ impl<T: Real> Tokens<T> {
 
     /// Returns the number of tokens whose keys are rotated by these frequencies of rotary embedding `rope`, and resets
     /// it to 0 until [`set_rotated`](Self::set_rotated) says that all layers have the rotated keys.
-    pub(crate) fn take_rotated(&mut self, rope: usize, frequencies: &[f64]) -> usize {
+    pub(crate) fn take_rotated_count(&mut self, rope: usize, frequencies: &[f64]) -> usize {
         let Some((last, count)) = self.rotated.get_mut(rope) else { return 0 };
         let count = std::mem::take(count);
         if last == frequencies { count.min(self.len) } else { 0 }
     }
 
     /// Records that the keys of this many tokens are rotated by these frequencies in all layers.
-    pub(crate) fn set_rotated(&mut self, rope: usize, frequencies: &[f64], count: usize) {
+    pub(crate) fn set_rotated_count(&mut self, rope: usize, frequencies: &[f64], count: usize) {
         if self.rotated.len() <= rope {
             self.rotated.resize(rope + 1, (Vec::new(), 0));
         }
@@ -209,14 +209,14 @@ impl<T: Real> Tokens<T> {
         self.heads.get_mut(layer * count..(layer + 1) * count).unwrap_or_default()
     }
 
-    fn tensor(&self, kind: Kind) -> Result<Tensor> {
-        let Sizes { layers, batch, heads, head_dim } = self.sizes;
-        let len = product(&[layers, batch, self.len, heads, head_dim, size_of::<f32>()])?;
+    fn tensor(&self, kind: KeysOrValues) -> Result<Tensor> {
+        let CacheSizes { layers, batch, heads, head_dim } = self.sizes;
+        let len = checked_product(&[layers, batch, self.len, heads, head_dim, size_of::<f32>()])?;
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(len).map_err(|_| Error::Memory { nbytes: len as u64 })?;
         for at in self.sizes.rows(self.len) {
             let Some(head) = self.heads.get(at.head) else { continue };
-            head.each(kind, at.token, head_dim, |number| bytes.extend(number.to_f32().to_le_bytes()));
+            head.for_each_element(kind, at.token, head_dim, |number| bytes.extend(number.to_f32().to_le_bytes()));
         }
         let shape = [layers, batch, self.len, heads, head_dim].map(|size| size as u64).to_vec();
         let stride = contiguous_strides(&shape);
@@ -225,17 +225,17 @@ impl<T: Real> Tokens<T> {
 }
 
 /// Position of a row of `head_dim` numbers in the ports' tensors.
-struct Row {
+struct CacheRow {
     /// Index of the head among all heads of the cache.
     head: usize,
     token: usize,
 }
 
-impl Sizes {
+impl CacheSizes {
     /// Iterates over all rows of a tensor of `len` tokens, in C order.
-    fn rows(self, len: usize) -> impl Iterator<Item = Row> {
+    fn rows(self, len: usize) -> impl Iterator<Item = CacheRow> {
         let of_token = move |sequence: usize, token| {
-            (0..self.heads).map(move |head| Row { head: sequence * self.heads + head, token })
+            (0..self.heads).map(move |head| CacheRow { head: sequence * self.heads + head, token })
         };
         (0..self.layers * self.batch)
             .flat_map(move |sequence| (0..len).flat_map(move |token| of_token(sequence, token)))
@@ -244,7 +244,7 @@ impl Sizes {
 
 impl<T: Real> Head<T> {
     /// Returns the keys and values, in blocks of [`BLOCK`] tokens.
-    pub(crate) fn blocks(&self) -> &[Block<T>] {
+    pub(crate) fn blocks(&self) -> &[CacheBlock<T>] {
         &self.blocks
     }
 
@@ -267,7 +267,7 @@ impl<T: Real> Head<T> {
     }
 
     /// Writes the key and the value of a token, for which there is room.
-    pub(crate) fn set(&mut self, token: usize, key: &[T], value: &[T]) {
+    pub(crate) fn set_token(&mut self, token: usize, key: &[T], value: &[T]) {
         let column = token % BLOCK;
         let Some(block) = self.blocks.get_mut(token / BLOCK) else { return };
         for (place, number) in block.keys.iter_mut().skip(column).step_by(BLOCK).zip(key) {
@@ -279,12 +279,12 @@ impl<T: Real> Head<T> {
         }
     }
 
-    fn each(&self, kind: Kind, token: usize, head_dim: usize, take: impl FnMut(&T)) {
+    fn for_each_element(&self, kind: KeysOrValues, token: usize, head_dim: usize, take: impl FnMut(&T)) {
         let column = token % BLOCK;
         let Some(block) = self.blocks.get(token / BLOCK) else { return };
         match kind {
-            Kind::Keys => block.keys.iter().skip(column).step_by(BLOCK).for_each(take),
-            Kind::Values => {
+            KeysOrValues::Keys => block.keys.iter().skip(column).step_by(BLOCK).for_each(take),
+            KeysOrValues::Values => {
                 block.values.iter().skip(column * head_dim).take(head_dim).for_each(take);
             }
         }
@@ -292,7 +292,7 @@ impl<T: Real> Head<T> {
 }
 
 /// Reads the bytes of a tensor in C order.
-fn numbers(tensor: &Tensor) -> Result<Vec<u8>> {
+fn gather_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
     let nbytes = tensor.nbytes();
     let mut out = Vec::new();
     let len = usize::try_from(nbytes).map_err(|_| Error::Memory { nbytes })?;
@@ -302,7 +302,7 @@ fn numbers(tensor: &Tensor) -> Result<Vec<u8>> {
 }
 
 /// Iterates over the rows of `head_dim` f32 numbers in `bytes`.
-fn rows<T: Real>(bytes: &[u8], head_dim: usize) -> impl Iterator<Item = Vec<T>> {
+fn f32_rows<T: Real>(bytes: &[u8], head_dim: usize) -> impl Iterator<Item = Vec<T>> {
     let numbers = bytes.as_chunks::<4>().0;
     let number = |bytes: &[u8; 4]| T::from_f32(f32::from_le_bytes(*bytes));
     numbers.chunks_exact(head_dim).map(move |row| row.iter().map(number).collect())

@@ -76,7 +76,7 @@ pub enum Error {
         "past_key is {} of shape {:?} and past_value {} of {:?}, expected float32 of [{layers}, {batch}, past, {heads}, {head_dim}] of both",
         key.0, key.1, value.0, value.1
     )]
-    Past {
+    PastShape {
         /// Dtype and shape of the keys, in elements.
         key: (Dtype, Vec<u64>),
         /// Dtype and shape of the values, in elements.
@@ -90,7 +90,7 @@ pub enum Error {
     },
     /// The cache was made by another model, or for another number of sequences.
     #[error("the cache is of another model or batch")]
-    OtherCache,
+    CacheMismatch,
     /// An allocation whose size follows from the input does not fit in memory.
     #[error("{} do not fit in memory", if *nbytes == u64::MAX { "2^63 bytes or more".to_owned() } else { format!("{nbytes} bytes") })]
     Memory {
@@ -114,8 +114,8 @@ impl Error {
             | Self::WeightShape { .. }
             | Self::Tokens { .. }
             | Self::TokenIds { .. }
-            | Self::Past { .. }
-            | Self::OtherCache
+            | Self::PastShape { .. }
+            | Self::CacheMismatch
             | Self::Tensor(_) => ErrorKind::Input,
             Self::Dtype { .. } | Self::TooLarge { .. } => ErrorKind::Unsupported,
             Self::Read(reason) => reason.kind(),

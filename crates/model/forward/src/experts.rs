@@ -5,12 +5,12 @@
 use decoder::{Activation, Softmax};
 
 use crate::Result;
-use crate::feed_forward::{FeedForward, Rows};
+use crate::feed_forward::{FeedForward, FeedForwardRows};
 use crate::kernel::Pool;
 use crate::linear::Linear;
-use crate::memory::{product, zeros};
+use crate::memory::{checked_product, zeros};
 use crate::number::Real;
-use crate::vector::Add;
+use crate::vector::AddScaled;
 
 /// Mixture of experts of a layer.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Experts<T> {
     /// Router matrix of shape [experts, dim].
     pub(crate) router: Linear<T>,
     pub(crate) each: Vec<FeedForward<T>>,
-    pub(crate) shared: Option<Shared<T>>,
+    pub(crate) shared: Option<SharedExpertLayer<T>>,
     /// Number of experts that each token goes through.
     pub(crate) per_token: usize,
     pub(crate) softmax: Softmax,
@@ -27,7 +27,7 @@ pub(crate) struct Experts<T> {
 
 /// Shared expert, which all tokens go through.
 #[derive(Debug)]
-pub(crate) struct Shared<T> {
+pub(crate) struct SharedExpertLayer<T> {
     pub(crate) layer: FeedForward<T>,
     /// Gate matrix of shape [1, dim].
     pub(crate) gate: Option<Linear<T>>,
@@ -35,7 +35,7 @@ pub(crate) struct Shared<T> {
 
 /// Routing of a row to an expert.
 #[derive(Clone, Copy, Debug)]
-struct Choice<T> {
+struct ExpertRoute<T> {
     expert: usize,
     row: usize,
     /// Factor of the expert's result.
@@ -56,17 +56,17 @@ impl<T: Real> Experts<T> {
         out: &mut [T],
     ) -> Result<()> {
         let rows = x.len() / dim;
-        let choices = self.choices(pool, rows, x)?;
+        let choices = self.route_rows(pool, rows, x)?;
         let hidden = self.each.first().map_or(0, FeedForward::hidden);
         let mut chosen = Vec::new();
-        let mut results = zeros(product(&[choices.len(), dim])?)?;
-        let mut room = zeros(product(&[choices.len(), hidden, 2])?)?;
-        for Choice { row, .. } in &choices {
+        let mut results = zeros(checked_product(&[choices.len(), dim])?)?;
+        let mut room = zeros(checked_product(&[choices.len(), hidden, 2])?)?;
+        for ExpertRoute { row, .. } in &choices {
             chosen.extend_from_slice(x.get(row * dim..(row + 1) * dim).unwrap_or_default());
         }
         let mut shared_results = zeros(if self.shared.is_some() { x.len() } else { 0 })?;
         let shared_hidden = self.shared.as_ref().map_or(0, |shared| shared.layer.hidden());
-        let mut shared_room = zeros(product(&[rows, shared_hidden, 2])?)?;
+        let mut shared_room = zeros(checked_product(&[rows, shared_hidden, 2])?)?;
 
         let (mut chosen, mut left, mut room) = (&chosen[..], &mut results[..], &mut room[..]);
         let mut all = Vec::new();
@@ -76,20 +76,20 @@ impl<T: Real> Experts<T> {
             let (out, more_left) = left.split_at_mut(of_one.len() * dim);
             let (hidden, more_room) = room.split_at_mut(of_one.len() * hidden * 2);
             (chosen, left, room) = (more_x, more_left, more_room);
-            all.extend(layer.map(|layer| Rows { layer, x, hidden, out }));
+            all.extend(layer.map(|layer| FeedForwardRows { layer, x, hidden, out }));
         }
-        if let Some(Shared { layer, .. }) = &self.shared {
-            all.push(Rows { layer, x, hidden: &mut shared_room, out: &mut shared_results });
+        if let Some(SharedExpertLayer { layer, .. }) = &self.shared {
+            all.push(FeedForwardRows { layer, x, hidden: &mut shared_room, out: &mut shared_results });
         }
         FeedForward::apply_all(pool, activation, &mut all);
 
         out.fill(T::default());
-        for (Choice { row, weight, .. }, y) in choices.iter().zip(results.chunks_exact(dim)) {
+        for (ExpertRoute { row, weight, .. }, y) in choices.iter().zip(results.chunks_exact(dim)) {
             if let Some(x) = out.get_mut(row * dim..(row + 1) * dim) {
-                T::run(Add { x, y, factor: *weight });
+                T::run(AddScaled { x, y, factor: *weight });
             }
         }
-        if let Some(Shared { gate, .. }) = &self.shared {
+        if let Some(SharedExpertLayer { gate, .. }) = &self.shared {
             let mut factors: Vec<T> = zeros(rows)?;
             match gate {
                 Some(gate) => {
@@ -102,21 +102,21 @@ impl<T: Real> Experts<T> {
             }
             let rows = out.chunks_exact_mut(dim).zip(shared_results.chunks_exact(dim));
             for ((x, y), factor) in rows.zip(factors) {
-                T::run(Add { x, y, factor });
+                T::run(AddScaled { x, y, factor });
             }
         }
         Ok(())
     }
 
     /// Chooses the experts of all rows, sorted by expert, then row.
-    fn choices(&self, pool: &Pool, rows: usize, x: &[T]) -> Result<Vec<Choice<T>>> {
+    fn route_rows(&self, pool: &Pool, rows: usize, x: &[T]) -> Result<Vec<ExpertRoute<T>>> {
         let count = self.each.len();
-        let mut scores: Vec<T> = zeros(product(&[rows, count])?)?;
+        let mut scores: Vec<T> = zeros(checked_product(&[rows, count])?)?;
         Linear::apply_all(pool, [(&self.router, x, &mut scores[..])]);
         let mut choices = Vec::new();
         for (row, scores) in scores.chunks_exact(count).enumerate() {
             let first = choices.len();
-            self.choose(scores, |expert, weight| choices.push(Choice { expert, row, weight }));
+            self.choose_experts(scores, |expert, weight| choices.push(ExpertRoute { expert, row, weight }));
             let chosen = choices.get_mut(first..).unwrap_or_default();
             let sum = chosen.iter().fold(T::default(), |sum, choice| sum + choice.weight);
             if self.is_renormalised || self.softmax == Softmax::AfterChoice {
@@ -131,7 +131,7 @@ impl<T: Real> Experts<T> {
 
     /// Passes the experts with the highest scores to `take`, each with the exponential of its score, divided by the sum
     /// over all experts if the softmax comes before the choice.
-    fn choose(&self, scores: &[T], mut take: impl FnMut(usize, T)) {
+    fn choose_experts(&self, scores: &[T], mut take: impl FnMut(usize, T)) {
         let most = scores.iter().copied().fold(T::NEG_INFINITY, |a, b| if b > a { b } else { a });
         let power = |score: T| (score - most).exp();
         let sum = match self.softmax {

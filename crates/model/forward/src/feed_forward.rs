@@ -8,7 +8,7 @@ use crate::activation::Gate;
 use crate::kernel::Pool;
 use crate::linear::Linear;
 use crate::number::Real;
-use crate::sharing::WORTH_SHARING;
+use crate::sharing::PARALLEL_ELEMENTS_MIN;
 
 /// Matrices of a feed-forward network or of an expert.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) enum GateAndUp<T> {
 }
 
 /// Rows for a feed-forward network.
-pub(crate) struct Rows<'r, T> {
+pub(crate) struct FeedForwardRows<'r, T> {
     pub(crate) layer: &'r FeedForward<T>,
     /// Input of shape [rows, dim].
     pub(crate) x: &'r [T],
@@ -43,8 +43,8 @@ impl<T: Real> FeedForward<T> {
     }
 
     /// Computes all rows of all networks, in few batches of work for the threads.
-    pub(crate) fn apply_all(pool: &Pool, activation: Activation, all: &mut [Rows<'_, T>]) {
-        let products = all.iter_mut().flat_map(|Rows { layer, x, hidden, .. }| match &layer.gate {
+    pub(crate) fn apply_all(pool: &Pool, activation: Activation, all: &mut [FeedForwardRows<'_, T>]) {
+        let products = all.iter_mut().flat_map(|FeedForwardRows { layer, x, hidden, .. }| match &layer.gate {
             GateAndUp::Two([first, second]) => {
                 let (gate, up) = hidden.split_at_mut(hidden.len() / 2);
                 [Some((first, *x, gate)), Some((second, *x, up))]
@@ -53,20 +53,20 @@ impl<T: Real> FeedForward<T> {
         });
         Linear::apply_all(pool, products.flatten());
         let numbers = all.iter().map(|rows| rows.hidden.len()).sum::<usize>();
-        let gates = all.iter_mut().flat_map(|Rows { layer, hidden, .. }| {
+        let gates = all.iter_mut().flat_map(|FeedForwardRows { layer, hidden, .. }| {
             if matches!(layer.gate, GateAndUp::Interleaved(_)) {
-                separate(hidden);
+                deinterleave(hidden);
             }
             let (gate, up) = hidden.split_at_mut(hidden.len() / 2);
-            gate.chunks_mut(WORTH_SHARING).zip(up.chunks(WORTH_SHARING))
+            gate.chunks_mut(PARALLEL_ELEMENTS_MIN).zip(up.chunks(PARALLEL_ELEMENTS_MIN))
         });
         let work = |(x, up)| T::run(Gate { x, up, activation });
-        if numbers < WORTH_SHARING {
+        if numbers < PARALLEL_ELEMENTS_MIN {
             gates.for_each(work);
         } else {
             pool.for_each(gates, work);
         }
-        let products = all.iter_mut().map(|Rows { layer, hidden, out, .. }| {
+        let products = all.iter_mut().map(|FeedForwardRows { layer, hidden, out, .. }| {
             let (gate, _) = hidden.split_at_mut(hidden.len() / 2);
             (&layer.down, &*gate, &mut **out)
         });
@@ -75,7 +75,7 @@ impl<T: Real> FeedForward<T> {
 }
 
 /// Rearranges alternating numbers [rows, hidden, 2] into [2, rows, hidden].
-fn separate<T: Real>(numbers: &mut [T]) {
+fn deinterleave<T: Real>(numbers: &mut [T]) {
     let both = numbers.to_vec();
     let (gate, up) = numbers.split_at_mut(numbers.len() / 2);
     for ((gate, up), [first, second]) in gate.iter_mut().zip(up).zip(both.as_chunks::<2>().0) {

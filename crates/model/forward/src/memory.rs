@@ -6,7 +6,7 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// When the product does not fit the address space.
-pub(crate) fn product(sizes: &[usize]) -> Result<usize> {
+pub(crate) fn checked_product(sizes: &[usize]) -> Result<usize> {
     let product = sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
     product.filter(|product| isize::try_from(*product).is_ok()).ok_or(Error::Memory { nbytes: u64::MAX })
 }
@@ -17,12 +17,12 @@ pub(crate) fn product(sizes: &[usize]) -> Result<usize> {
 /// When the zeros do not fit in memory.
 pub(crate) fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>> {
     let mut out = Vec::new();
-    out.try_reserve_exact(count).map_err(|_| Error::Memory { nbytes: bytes::<T>(count) })?;
+    out.try_reserve_exact(count).map_err(|_| Error::Memory { nbytes: nbytes_of::<T>(count) })?;
     out.resize(count, T::default());
     Ok(out)
 }
 
 /// Returns the size of `count` values in bytes.
-pub(crate) fn bytes<T>(count: usize) -> u64 {
+pub(crate) fn nbytes_of<T>(count: usize) -> u64 {
     (count as u64).saturating_mul(size_of::<T>() as u64)
 }

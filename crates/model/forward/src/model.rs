@@ -7,28 +7,28 @@ use decoder::{Assignment, Decoder};
 use tensor::{Dtype, Tensor, Tensors};
 
 use crate::attention::Queries;
-use crate::block::Work;
-use crate::cache::{Cache, Inner, Sizes, Tokens};
+use crate::block::LayerState;
+use crate::cache::{Cache, TypedCache, CacheSizes, CachedTokens};
 use crate::kernel::{self, Pool};
 use crate::linear::Linear;
-use crate::memory::{product, zeros};
+use crate::memory::{checked_product, zeros};
 use crate::number::Real;
 use crate::positions::Frequencies;
 use crate::sharing::share_rows;
 use crate::vector::Scale;
-use crate::weights::{Dims, Weights, nbytes};
+use crate::weights::{DecoderDims, Weights, assigned_nbytes};
 use crate::{Error, Result};
 
 /// Options for running a model.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct ForwardOptions {
     /// Number of threads; `None` for as many as the machine runs at once.
     pub threads: Option<usize>,
 }
 
 /// Tokens of a call whose logits are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rows {
+pub enum LogitPositions {
     /// Every token of each sequence.
     All,
     /// Last token of each sequence.
@@ -40,7 +40,7 @@ pub enum Rows {
 /// Several threads can use a model at once, each with its own [`Cache`]; they share its thread pool.
 #[derive(Debug)]
 pub struct Model {
-    dims: Dims,
+    dims: DecoderDims,
     pool: Pool,
     weights_nbytes: u64,
     network: Network,
@@ -49,24 +49,24 @@ pub struct Model {
 /// Network in the number type that the model computes in.
 #[derive(Debug)]
 enum Network {
-    F32(Net<f32>),
-    F64(Net<f64>),
+    F32(TypedNetwork<f32>),
+    F64(TypedNetwork<f64>),
 }
 
 #[derive(Debug)]
-struct Net<T> {
+struct TypedNetwork<T> {
     weights: Weights<T>,
     /// Frequencies of each rotary embedding.
     frequencies: Vec<Frequencies<T>>,
     /// Factors of the embeddings and of the logits, and the soft cap of the logits.
-    embedding: T,
-    logits: T,
+    embedding_factor: T,
+    logits_factor: T,
     logits_soft_cap: Option<T>,
 }
 
 /// Largest number of rows that go through the layers at once. More rows would not make products faster, only their
 /// results larger.
-const ROWS: usize = 512;
+const ROWS_AT_ONCE: usize = 512;
 
 impl Model {
     /// Creates the model of `decoder` whose weights are the tensors that `assignment` names. It computes in f64 if the
@@ -79,19 +79,19 @@ impl Model {
         decoder: &Decoder,
         tensors: &Tensors,
         assignment: &Assignment,
-        options: &Options,
+        options: &ForwardOptions,
     ) -> Result<Self> {
-        let dims = Dims::new(decoder)?;
+        let dims = DecoderDims::new(decoder)?;
         let embedding = assignment.weights.iter().find(|it| it.weight == decoder::Weight::Embedding);
         let is_f64 = embedding
             .and_then(|assigned| assigned.tensor(tensors))
             .is_some_and(|tensor| tensor.dtype() == Dtype::Float64);
         let network = if is_f64 {
-            Network::F64(Net::new(decoder, dims, tensors, assignment)?)
+            Network::F64(TypedNetwork::new(decoder, dims, tensors, assignment)?)
         } else {
-            Network::F32(Net::new(decoder, dims, tensors, assignment)?)
+            Network::F32(TypedNetwork::new(decoder, dims, tensors, assignment)?)
         };
-        let weights_nbytes = nbytes(tensors, assignment);
+        let weights_nbytes = assigned_nbytes(tensors, assignment);
         Ok(Self { dims, pool: Pool::new(options.threads)?, weights_nbytes, network })
     }
 
@@ -138,8 +138,8 @@ impl Model {
     pub fn cache(&self, batch: usize) -> Result<Cache> {
         let sizes = self.sizes(batch);
         Ok(Cache(match &self.network {
-            Network::F32(_) => Inner::F32(Tokens::new(sizes)?),
-            Network::F64(_) => Inner::F64(Tokens::new(sizes)?),
+            Network::F32(_) => TypedCache::F32(CachedTokens::new(sizes)?),
+            Network::F64(_) => TypedCache::F64(CachedTokens::new(sizes)?),
         }))
     }
 
@@ -151,14 +151,14 @@ impl Model {
     pub fn cache_from_tensors(&self, batch: usize, key: &Tensor, value: &Tensor) -> Result<Cache> {
         let sizes = self.sizes(batch);
         Ok(Cache(match &self.network {
-            Network::F32(_) => Inner::F32(Tokens::from_tensors(sizes, key, value)?),
-            Network::F64(_) => Inner::F64(Tokens::from_tensors(sizes, key, value)?),
+            Network::F32(_) => TypedCache::F32(CachedTokens::from_tensors(sizes, key, value)?),
+            Network::F64(_) => TypedCache::F64(CachedTokens::from_tensors(sizes, key, value)?),
         }))
     }
 
-    fn sizes(&self, batch: usize) -> Sizes {
-        let Dims { n_layers, n_kv_heads, head_dim, .. } = self.dims;
-        Sizes { layers: n_layers, batch, heads: n_kv_heads, head_dim }
+    fn sizes(&self, batch: usize) -> CacheSizes {
+        let DecoderDims { n_layers, n_kv_heads, head_dim, .. } = self.dims;
+        CacheSizes { layers: n_layers, batch, heads: n_kv_heads, head_dim }
     }
 
     /// Computes the logits of `tokens` [batch, seq], which follow the tokens in `cache` and are added to it. Returns
@@ -172,19 +172,19 @@ impl Model {
         tokens: &[i64],
         batch: usize,
         cache: &mut Cache,
-        rows: Rows,
+        rows: LogitPositions,
         observer: &dyn Observer,
     ) -> Result<Vec<f32>> {
-        let ids = self.ids(tokens, batch)?;
+        let ids = self.embedding_ids(tokens, batch)?;
         match (&self.network, &mut cache.0) {
-            (Network::F32(net), Inner::F32(cache)) => self.run(net, &ids, batch, cache, rows, observer),
-            (Network::F64(net), Inner::F64(cache)) => self.run(net, &ids, batch, cache, rows, observer),
-            _ => Err(Error::OtherCache),
+            (Network::F32(net), TypedCache::F32(cache)) => self.run(net, &ids, batch, cache, rows, observer),
+            (Network::F64(net), TypedCache::F64(cache)) => self.run(net, &ids, batch, cache, rows, observer),
+            _ => Err(Error::CacheMismatch),
         }
     }
 
     /// Converts token ids to indices of embeddings.
-    fn ids(&self, tokens: &[i64], batch: usize) -> Result<Vec<usize>> {
+    fn embedding_ids(&self, tokens: &[i64], batch: usize) -> Result<Vec<usize>> {
         if tokens.is_empty() || tokens.len().checked_rem(batch) != Some(0) {
             return Err(Error::Tokens { found: tokens.len(), batch });
         }
@@ -198,18 +198,18 @@ impl Model {
 
     fn run<T: Real>(
         &self,
-        net: &Net<T>,
+        net: &TypedNetwork<T>,
         ids: &[usize],
         batch: usize,
-        cache: &mut Tokens<T>,
-        rows: Rows,
+        cache: &mut CachedTokens<T>,
+        rows: LogitPositions,
         observer: &dyn Observer,
     ) -> Result<Vec<f32>> {
         if cache.sizes() != self.sizes(batch) {
-            return Err(Error::OtherCache);
+            return Err(Error::CacheMismatch);
         }
         let before = cache.len();
-        let result = self.pool.run(|| self.chunks(net, ids, batch, cache, rows, observer));
+        let result = self.pool.run(|| self.run_chunks(net, ids, batch, cache, rows, observer));
         if result.is_err() {
             cache.truncate(before);
         }
@@ -217,68 +217,68 @@ impl Model {
     }
 
     /// Sends the tokens through the layers, [`ROWS`] at a time.
-    fn chunks<T: Real>(
+    fn run_chunks<T: Real>(
         &self,
-        net: &Net<T>,
+        net: &TypedNetwork<T>,
         ids: &[usize],
         batch: usize,
-        cache: &mut Tokens<T>,
-        rows: Rows,
+        cache: &mut CachedTokens<T>,
+        rows: LogitPositions,
         observer: &dyn Observer,
     ) -> Result<Vec<f32>> {
         let seq = ids.len() / batch;
-        let at_once = (ROWS / batch).clamp(1, seq);
-        let returned = if rows == Rows::All { seq } else { 1 };
-        let mut logits = Logits { returned, out: zeros(product(&[batch, returned, self.dims.vocab])?)? };
+        let at_once = (ROWS_AT_ONCE / batch).clamp(1, seq);
+        let returned = if rows == LogitPositions::All { seq } else { 1 };
+        let mut logits = LogitsBuffer { returned, out: zeros(checked_product(&[batch, returned, self.dims.vocab])?)? };
         let total = cache.len().checked_add(seq).ok_or(Error::Memory { nbytes: u64::MAX })?;
         cache.reserve(total)?;
         for first in (0..seq).step_by(at_once) {
             let count = at_once.min(seq - first);
             let is_last = first + count == seq;
-            let (wanted, row) = if rows == Rows::All { (count, first) } else { (usize::from(is_last), 0) };
-            let chunk = Chunk { batch, seq, first, count, wanted, total };
-            let h = self.layers(net, ids, &chunk, cache, observer)?;
+            let (wanted, row) = if rows == LogitPositions::All { (count, first) } else { (usize::from(is_last), 0) };
+            let chunk = TokenChunk { batch, seq, first, count, wanted, total };
+            let h = self.run_layers(net, ids, &chunk, cache, observer)?;
             cache.advance(count);
             if wanted > 0 {
-                self.logits(net, &h, wanted, row, &mut logits)?;
+                self.write_logits(net, &h, wanted, row, &mut logits)?;
             }
         }
         Ok(logits.out)
     }
 
     /// Sends a chunk of the tokens through all layers. Returns the rows of its `wanted` tokens.
-    fn layers<T: Real>(
+    fn run_layers<T: Real>(
         &self,
-        net: &Net<T>,
+        net: &TypedNetwork<T>,
         ids: &[usize],
-        chunk: &Chunk,
-        cache: &mut Tokens<T>,
+        chunk: &TokenChunk,
+        cache: &mut CachedTokens<T>,
         observer: &dyn Observer,
     ) -> Result<Vec<T>> {
-        let Dims { dim, hidden, n_heads, n_kv_heads, head_dim, .. } = self.dims;
-        let &Chunk { batch, seq, first, count, wanted, total } = chunk;
+        let DecoderDims { dim, hidden, n_heads, n_kv_heads, head_dim, .. } = self.dims;
+        let &TokenChunk { batch, seq, first, count, wanted, total } = chunk;
         let past = cache.len();
         let group = n_heads / n_kv_heads;
         let queries = Queries { batch, count, kv_heads: n_kv_heads, group, head_dim, past };
         let end = past + count;
         let of_length: Vec<Option<Vec<f64>>> =
-            net.frequencies.iter().map(|each| each.of_length(total)).collect();
+            net.frequencies.iter().map(|each| each.frequencies_for_length(total)).collect();
         let angles = net.frequencies.iter().zip(&of_length).enumerate().map(|(rope, (each, of_length))| {
-            let rotated = of_length.as_ref().map(|of_length| cache.take_rotated(rope, of_length));
+            let rotated = of_length.as_ref().map(|of_length| cache.take_rotated_count(rope, of_length));
             each.angles(rotated.map_or(past, |rotated| rotated.min(past))..end, of_length.as_deref())
         });
         let angles = angles.collect();
         let mut h = Vec::new();
-        let numbers = product(&[batch, count, dim])?;
+        let numbers = checked_product(&[batch, count, dim])?;
         h.try_reserve_exact(numbers)
-            .map_err(|_| Error::Memory { nbytes: crate::memory::bytes::<T>(numbers) })?;
+            .map_err(|_| Error::Memory { nbytes: crate::memory::nbytes_of::<T>(numbers) })?;
         for ids in ids.chunks_exact(seq) {
             for id in ids.iter().skip(first).take(count) {
-                let embedding = |number| h.push(T::from_f64(number) * net.embedding);
-                net.weights.embedding.each_of_row(*id, embedding);
+                let embedding = |number| h.push(T::from_f64(number) * net.embedding_factor);
+                net.weights.embedding.for_each_in_row(*id, embedding);
             }
         }
-        let mut work = Work::new(&self.pool, queries, angles, dim, hidden)?;
+        let mut work = LayerState::new(&self.pool, queries, angles, dim, hidden)?;
         for (number, layer) in net.weights.layers.iter().enumerate() {
             observer.check()?;
             // The last layer computes only keys and values of tokens without logits.
@@ -287,7 +287,7 @@ impl Model {
         }
         for (rope, of_length) in of_length.iter().enumerate() {
             if let Some(of_length) = of_length {
-                cache.set_rotated(rope, of_length, end);
+                cache.set_rotated_count(rope, of_length, end);
             }
         }
         Ok(h)
@@ -295,22 +295,22 @@ impl Model {
 
     /// Writes the logits of the rows `h` [batch, count, dim] to `logits`; `first` is the position of the first row
     /// among the returned rows of each sequence.
-    fn logits<T: Real>(
+    fn write_logits<T: Real>(
         &self,
-        net: &Net<T>,
+        net: &TypedNetwork<T>,
         h: &[T],
         count: usize,
         first: usize,
-        logits: &mut Logits,
+        logits: &mut LogitsBuffer,
     ) -> Result<()> {
         let mut normed = zeros(h.len())?;
         net.weights.norm.apply_into(&self.pool, h, &mut normed);
         let (dim, vocab) = (self.dims.dim, self.dims.vocab);
         let write = |rows: &[T], out: &mut [T]| {
             Linear::apply_all(&self.pool, [(&net.weights.output, rows, &mut *out)]);
-            if net.logits != T::ONE || net.logits_soft_cap.is_some() {
+            if net.logits_factor != T::ONE || net.logits_soft_cap.is_some() {
                 share_rows(&self.pool, out, vocab, |_, x| {
-                    T::run(Scale { x, factor: net.logits, cap: net.logits_soft_cap });
+                    T::run(Scale { x, factor: net.logits_factor, cap: net.logits_soft_cap });
                 });
             }
         };
@@ -328,7 +328,7 @@ impl Model {
 }
 
 /// Tokens of a call that go through the layers at once.
-struct Chunk {
+struct TokenChunk {
     batch: usize,
     /// Tokens of each sequence in the call.
     seq: usize,
@@ -343,23 +343,23 @@ struct Chunk {
 }
 
 /// Logits that a call returns.
-struct Logits {
+struct LogitsBuffer {
     /// Number of rows for each sequence.
     returned: usize,
     /// Shape [batch, returned, vocab], in C order.
     out: Vec<f32>,
 }
 
-impl<T: Real> Net<T> {
-    fn new(decoder: &Decoder, dims: Dims, tensors: &Tensors, assignment: &Assignment) -> Result<Self> {
+impl<T: Real> TypedNetwork<T> {
+    fn new(decoder: &Decoder, dims: DecoderDims, tensors: &Tensors, assignment: &Assignment) -> Result<Self> {
         let rotates_halves = decoder.layout().rotates_halves;
         let frequencies = |rope| Frequencies::new(rope, decoder.rotated(), rotates_halves);
         let scales = &decoder.block().scales;
         Ok(Self {
             weights: Weights::new(decoder, dims, tensors, assignment)?,
             frequencies: decoder.ropes().iter().map(frequencies).collect(),
-            embedding: T::from_f64(scales.embedding),
-            logits: T::from_f64(scales.logits),
+            embedding_factor: T::from_f64(scales.embedding),
+            logits_factor: T::from_f64(scales.logits),
             logits_soft_cap: scales.logits_soft_cap.map(T::from_f64),
         })
     }

@@ -4,12 +4,12 @@ use std::fmt::Debug;
 use std::ops::{AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
 use crate::Result;
-use crate::kernel::{self, Loops, Number, Pool, Product};
+use crate::kernel::{self, Loops, KernelNumber, Pool, Product};
 use crate::memory::zeros;
 
 /// Floating-point number with the functions of a forward pass.
 pub(crate) trait Real:
-    Number
+    KernelNumber
     + Debug
     + PartialOrd
     + AddAssign

@@ -15,7 +15,7 @@ use crate::number::Real;
 /// Rotary frequencies of a head, one for each pair of numbers that is rotated.
 #[derive(Clone, Debug)]
 pub(crate) struct Frequencies<T> {
-    kind: Kind<T>,
+    kind: FrequencyKind<T>,
     /// Factor of the cosines and sines.
     magnitude: f64,
     /// True if a pair is a number of the first half and one of the second, false if it is two neighbours.
@@ -23,7 +23,7 @@ pub(crate) struct Frequencies<T> {
 }
 
 #[derive(Clone, Debug)]
-enum Kind<T> {
+enum FrequencyKind<T> {
     /// Frequencies for texts of any length, rounded.
     Rounded(Vec<T>),
     /// Frequencies for texts of any length, in f64.
@@ -48,20 +48,20 @@ impl<T: Real> Frequencies<T> {
     /// Creates the frequencies of heads with `rotated` rotary dimensions.
     pub(crate) fn new(rope: &Rope, rotated: u64, rotates_halves: bool) -> Self {
         let kind = match rope.scaling {
-            None => Kind::Rounded(plain(rope.theta, rotated).collect()),
+            None => FrequencyKind::Rounded(unscaled_frequencies(rope.theta, rotated).collect()),
             Some(Scaling::Llama3(scaling)) => {
-                Kind::Rounded(plain(rope.theta, rotated).map(|f| scaled(f, scaling)).collect())
+                FrequencyKind::Rounded(unscaled_frequencies(rope.theta, rotated).map(|f| scale_llama3(f, scaling)).collect())
             }
-            _ if rope.depends_on_length() => Kind::ByLength(rope.clone(), rotated),
-            _ => Kind::Exact(rope.frequencies(rotated, 0)),
+            _ if rope.depends_on_length() => FrequencyKind::ByLength(rope.clone(), rotated),
+            _ => FrequencyKind::Exact(rope.frequencies(rotated, 0)),
         };
         Self { kind, magnitude: rope.magnitude(), rotates_halves }
     }
 
     /// Returns the frequencies for a text of this many tokens, if they depend on its length.
-    pub(crate) fn of_length(&self, tokens: usize) -> Option<Vec<f64>> {
+    pub(crate) fn frequencies_for_length(&self, tokens: usize) -> Option<Vec<f64>> {
         match &self.kind {
-            Kind::ByLength(rope, rotated) => Some(rope.frequencies(*rotated, tokens as u64)),
+            FrequencyKind::ByLength(rope, rotated) => Some(rope.frequencies(*rotated, tokens as u64)),
             _ => None,
         }
     }
@@ -77,14 +77,14 @@ impl<T: Real> Frequencies<T> {
             sin.push(T::from_f64(angle.sin() * self.magnitude));
         };
         let pairs = match &self.kind {
-            Kind::Rounded(each) => {
+            FrequencyKind::Rounded(each) => {
                 let angle = |position: usize, f: &T| (T::from_f64(position as f64) * *f).to_f64();
                 positions.for_each(|position| each.iter().for_each(|f| add(angle(position, f))));
                 each.len()
             }
-            Kind::Exact(_) | Kind::ByLength(..) => {
+            FrequencyKind::Exact(_) | FrequencyKind::ByLength(..) => {
                 let listed =
-                    if let Kind::Exact(each) = &self.kind { Some(each.as_slice()) } else { of_length };
+                    if let FrequencyKind::Exact(each) = &self.kind { Some(each.as_slice()) } else { of_length };
                 let each = listed.unwrap_or_default();
                 positions.for_each(|position| each.iter().for_each(|f| add(position as f64 * f)));
                 each.len()
@@ -96,7 +96,7 @@ impl<T: Real> Frequencies<T> {
 
 /// Returns the unscaled frequencies, rounded at each step as in PyTorch.
 #[expect(clippy::cast_precision_loss, reason = "the size of a head is small")]
-fn plain<T: Real>(theta: f64, rotated: u64) -> impl Iterator<Item = T> {
+fn unscaled_frequencies<T: Real>(theta: f64, rotated: u64) -> impl Iterator<Item = T> {
     let rounded = |number: f64| T::from_f64(number);
     let exponent = move |pair: u64| rounded((pair * 2) as f64) / rounded(rotated as f64);
     let power = move |pair| rounded(rounded(theta).to_f64().powf(exponent(pair).to_f64()));
@@ -104,7 +104,7 @@ fn plain<T: Real>(theta: f64, rotated: u64) -> impl Iterator<Item = T> {
 }
 
 /// Scales a frequency as Llama 3.1 does: a long wavelength is stretched.
-fn scaled<T: Real>(f: T, scaling: Llama3) -> T {
+fn scale_llama3<T: Real>(f: T, scaling: Llama3) -> T {
     let number = T::from_f64;
     let wavelength = number(std::f64::consts::TAU) * (T::ONE / f);
     let turns = number(scaling.old) * (T::ONE / wavelength);
@@ -123,18 +123,18 @@ impl<T: Real> Angles<T> {
     /// Rotates the rotary dimensions, which come first, of all heads of a token at `position`. A head has `head_dim`
     /// numbers.
     pub(crate) fn rotate(&self, position: usize, head_dim: usize, heads: &mut [T]) {
-        let Some((cos, sin)) = self.at(position) else { return };
+        let Some((cos, sin)) = self.cos_sin_at(position) else { return };
         for head in heads.chunks_exact_mut(head_dim) {
             let Some(head) = head.get_mut(..self.pairs * 2) else { return };
             let angles = cos.iter().zip(sin);
             if self.rotates_halves {
                 let (first, second) = head.split_at_mut(self.pairs);
                 for ((a, b), (cos, sin)) in first.iter_mut().zip(second).zip(angles) {
-                    turn(a, b, *cos, *sin);
+                    rotate_pair(a, b, *cos, *sin);
                 }
             } else {
                 for ([a, b], (cos, sin)) in head.as_chunks_mut::<2>().0.iter_mut().zip(angles) {
-                    turn(a, b, *cos, *sin);
+                    rotate_pair(a, b, *cos, *sin);
                 }
             }
         }
@@ -160,9 +160,9 @@ impl<T: Real> Angles<T> {
                 let Ok([a, b]) = rows.get_disjoint_mut([row, row + after]) else { return };
                 let pairs = a.iter_mut().zip(b).skip(columns.start);
                 for (position, (a, b)) in positions.clone().zip(pairs) {
-                    let Some((cos, sin)) = self.at(position) else { return };
+                    let Some((cos, sin)) = self.cos_sin_at(position) else { return };
                     if let (Some(cos), Some(sin)) = (cos.get(pair), sin.get(pair)) {
-                        turn(a, b, *cos, *sin);
+                        rotate_pair(a, b, *cos, *sin);
                     }
                 }
             }
@@ -170,7 +170,7 @@ impl<T: Real> Angles<T> {
     }
 
     /// Returns the cosines and sines of a position.
-    fn at(&self, position: usize) -> Option<(&[T], &[T])> {
+    fn cos_sin_at(&self, position: usize) -> Option<(&[T], &[T])> {
         let start = (position - self.first) * self.pairs;
         let range = start..start + self.pairs;
         Some((self.cos.get(range.clone())?, self.sin.get(range)?))
@@ -178,6 +178,6 @@ impl<T: Real> Angles<T> {
 }
 
 /// Rotates a pair of numbers.
-fn turn<T: Real>(a: &mut T, b: &mut T, cos: T, sin: T) {
+fn rotate_pair<T: Real>(a: &mut T, b: &mut T, cos: T, sin: T) {
     (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
 }

@@ -7,7 +7,7 @@
 )]
 #![expect(clippy::inline_always, reason = "loops are to be compiled for other instructions than the rest")]
 
-use crate::kernel::{Loops, Simd, run_part};
+use crate::kernel::{Loops, Simd, run_nested};
 use crate::number::Real;
 
 /// Number of partial sums, so that an addition need not wait for the previous one.
@@ -30,12 +30,12 @@ impl<T: Real> Loops<T> for Normalize<'_, T> {
         #[expect(clippy::cast_precision_loss, reason = "the width of a model is small")]
         let count = T::from_f64(row.len() as f64);
         if is_centred {
-            let mean = sum(row, |x| x) / count;
+            let mean = lane_sum(row, |x| x) / count;
             for x in row.iter_mut() {
                 *x = *x - mean;
             }
         }
-        let scale = T::ONE / (sum(row, |x| x * x) / count + eps).sqrt();
+        let scale = T::ONE / (lane_sum(row, |x| x * x) / count + eps).sqrt();
         for (x, weight) in row.iter_mut().zip(weight) {
             *x = *x * scale * *weight;
         }
@@ -47,7 +47,7 @@ impl<T: Real> Loops<T> for Normalize<'_, T> {
 
 /// Returns the sum of `of(x)` over all numbers `x`.
 #[inline(always)]
-fn sum<T: Real>(numbers: &[T], of: impl Fn(T) -> T) -> T {
+fn lane_sum<T: Real>(numbers: &[T], of: impl Fn(T) -> T) -> T {
     let mut sums = [T::default(); LANES];
     let (chunks, rest) = numbers.as_chunks::<LANES>();
     for chunk in chunks {
@@ -58,12 +58,12 @@ fn sum<T: Real>(numbers: &[T], of: impl Fn(T) -> T) -> T {
     for (sum, x) in sums.iter_mut().zip(rest) {
         *sum += of(*x);
     }
-    total(sums)
+    sum_lanes(sums)
 }
 
 /// Returns the sum of the elements, added in pairs.
 #[inline(always)]
-fn total<T: Real>(mut sums: [T; LANES]) -> T {
+fn sum_lanes<T: Real>(mut sums: [T; LANES]) -> T {
     let mut half = LANES / 2;
     while half > 0 {
         let (low, high) = sums.split_at_mut(half);
@@ -77,13 +77,13 @@ fn total<T: Real>(mut sums: [T; LANES]) -> T {
 }
 
 /// Loop for `x += y · factor`.
-pub(crate) struct Add<'v, T> {
+pub(crate) struct AddScaled<'v, T> {
     pub(crate) x: &'v mut [T],
     pub(crate) y: &'v [T],
     pub(crate) factor: T,
 }
 
-impl<T: Real> Loops<T> for Add<'_, T> {
+impl<T: Real> Loops<T> for AddScaled<'_, T> {
     #[inline(always)]
     fn run<S: Simd<T, N>, const N: usize>(self, _: S) {
         for (x, y) in self.x.iter_mut().zip(self.y) {
@@ -115,7 +115,7 @@ impl<T: Real> Loops<T> for Scale<'_, T> {
 
 /// Matrix product `c[rows, columns] += a[rows, inner] · b[inner, columns]`. Rows of `a`, `b` and `c` are `a_step`,
 /// `b_step` and `c_step` numbers apart.
-pub(crate) struct Product<'v, T> {
+pub(crate) struct VectorProduct<'v, T> {
     pub(crate) a: &'v [T],
     pub(crate) a_step: usize,
     pub(crate) b: &'v [T],
@@ -126,35 +126,35 @@ pub(crate) struct Product<'v, T> {
 }
 
 /// Matrix product, and the matrix that it is added to.
-struct Sums<'v, T> {
-    product: &'v Product<'v, T>,
+struct ProductSums<'v, T> {
+    product: &'v VectorProduct<'v, T>,
     c: &'v mut [T],
 }
 
-impl<T: Real> Loops<T> for Sums<'_, T> {
+impl<T: Real> Loops<T> for ProductSums<'_, T> {
     #[inline(always)]
     fn run<S: Simd<T, N>, const N: usize>(self, simd: S) {
         let Self { product, c } = self;
-        let (a, c) = product.panels::<S, N, 8, 2>(simd, product.a, c);
-        let (a, c) = product.panels::<S, N, 4, 2>(simd, a, c);
-        product.panels::<S, N, 1, 4>(simd, a, c);
+        let (a, c) = product.add_panels::<S, N, 8, 2>(simd, product.a, c);
+        let (a, c) = product.add_panels::<S, N, 4, 2>(simd, a, c);
+        product.add_panels::<S, N, 1, 4>(simd, a, c);
     }
 }
 
 /// Elements of a row that are multiplied without a check for its end.
-const STRIDE: usize = 8;
+const UNROLLED: usize = 8;
 
-impl<T: Real> Product<'_, T> {
+impl<T: Real> VectorProduct<'_, T> {
     /// Adds the product to `c`, which has as many rows as `a`.
     #[inline(always)]
     pub(crate) fn add_to<S: Simd<T, N>, const N: usize>(&self, simd: S, c: &mut [T]) {
-        run_part(simd, Sums { product: self, c });
+        run_nested(simd, ProductSums { product: self, c });
     }
 
     /// Computes the products of all whole panels of `R` rows, and returns the remaining rows of `a` and `c`. The sums
     /// of a panel's rows and of `V` vectors of columns are to fit in registers.
     #[inline(always)]
-    fn panels<'p, S: Simd<T, N>, const N: usize, const R: usize, const V: usize>(
+    fn add_panels<'p, S: Simd<T, N>, const N: usize, const R: usize, const V: usize>(
         &self,
         simd: S,
         a: &'p [T],
@@ -167,15 +167,15 @@ impl<T: Real> Product<'_, T> {
         for (a, c) in a.chunks_exact(a_rows).zip(c.chunks_exact_mut(c_rows)) {
             let mut column = 0;
             while column + V * N <= self.columns {
-                self.tile::<S, N, R, V>(simd, a, column, c);
+                self.add_tile::<S, N, R, V>(simd, a, column, c);
                 column += V * N;
             }
             while column + N <= self.columns {
-                self.tile::<S, N, R, 1>(simd, a, column, c);
+                self.add_tile::<S, N, R, 1>(simd, a, column, c);
                 column += N;
             }
             if column < self.columns {
-                self.rest(a, column, c);
+                self.add_rest_columns(a, column, c);
             }
         }
         (a_rest, c_rest)
@@ -183,7 +183,7 @@ impl<T: Real> Product<'_, T> {
 
     /// Computes the sums of `R` rows and `V` vectors of columns.
     #[inline(always)]
-    fn tile<S: Simd<T, N>, const N: usize, const R: usize, const V: usize>(
+    fn add_tile<S: Simd<T, N>, const N: usize, const R: usize, const V: usize>(
         &self,
         simd: S,
         a: &[T],
@@ -192,11 +192,11 @@ impl<T: Real> Product<'_, T> {
     ) {
         let rows: [&[T]; R] = std::array::from_fn(|row| &a[row * self.a_step..][..self.inner]);
         let mut sums = [[simd.splat(T::default()); V]; R];
-        let whole = self.inner / STRIDE;
-        let strides = rows.map(|row| &row.as_chunks::<STRIDE>().0[..whole]);
+        let whole = self.inner / UNROLLED;
+        let strides = rows.map(|row| &row.as_chunks::<UNROLLED>().0[..whole]);
         let mut b = self.b;
         for index in 0..whole {
-            for element in 0..STRIDE {
+            for element in 0..UNROLLED {
                 let vectors: [S::Vector; V] = std::array::from_fn(|v| {
                     simd.load(b[column + v * N..].first_chunk().expect("`columns` are in a row"))
                 });
@@ -209,7 +209,7 @@ impl<T: Real> Product<'_, T> {
                 b = b.get(self.b_step..).unwrap_or_default();
             }
         }
-        for index in whole * STRIDE..self.inner {
+        for index in whole * UNROLLED..self.inner {
             let vectors: [S::Vector; V] = std::array::from_fn(|v| {
                 simd.load(b[column + v * N..].first_chunk().expect("`columns` are in a row"))
             });
@@ -235,7 +235,7 @@ impl<T: Real> Product<'_, T> {
 
     /// Computes the columns that do not fill a vector.
     #[inline(always)]
-    fn rest(&self, a: &[T], column: usize, c: &mut [T]) {
+    fn add_rest_columns(&self, a: &[T], column: usize, c: &mut [T]) {
         let rows = a.chunks(self.a_step).zip(c.chunks_mut(self.c_step));
         for (a, c) in rows {
             let Some(c) = c.get_mut(column..self.columns) else { return };

@@ -3,16 +3,16 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use decoder::{Assigned, Assignment, Decoder, HeadNorm, NormKind, Part, Weight};
+use decoder::{Assigned, Assignment, Decoder, HeadNorm, NormKind, LayerPart, Weight};
 use tensor::{Budget, Tensor, Tensors};
 
-use crate::attention::Scores;
+use crate::attention::ScoreTransform;
 use crate::block::{self, Attention, Layer, Norms};
-use crate::experts::{Experts, Shared};
+use crate::experts::{Experts, SharedExpertLayer};
 use crate::feed_forward::{FeedForward, GateAndUp};
 use crate::kernel::Matrix;
 use crate::linear::Linear;
-use crate::memory::product;
+use crate::memory::checked_product;
 use crate::norm::Norm;
 use crate::number::Real;
 use crate::{Error, Result};
@@ -30,7 +30,7 @@ pub(crate) struct Weights<T> {
 
 /// Sizes of a decoder as `usize`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Dims {
+pub(crate) struct DecoderDims {
     pub(crate) dim: usize,
     pub(crate) hidden: usize,
     pub(crate) vocab: usize,
@@ -40,32 +40,32 @@ pub(crate) struct Dims {
     pub(crate) head_dim: usize,
 }
 
-impl Dims {
+impl DecoderDims {
     pub(crate) fn new(decoder: &Decoder) -> Result<Self> {
         Ok(Self {
-            dim: size(decoder.dim())?,
-            hidden: size(decoder.hidden())?,
-            vocab: size(decoder.vocab())?,
-            n_layers: size(decoder.n_layers())?,
-            n_heads: size(decoder.n_heads())?,
-            n_kv_heads: size(decoder.n_kv_heads())?,
-            head_dim: size(decoder.head_dim())?,
+            dim: size_in_memory(decoder.dim())?,
+            hidden: size_in_memory(decoder.hidden())?,
+            vocab: size_in_memory(decoder.vocab())?,
+            n_layers: size_in_memory(decoder.n_layers())?,
+            n_heads: size_in_memory(decoder.n_heads())?,
+            n_kv_heads: size_in_memory(decoder.n_kv_heads())?,
+            head_dim: size_in_memory(decoder.head_dim())?,
         })
     }
 }
 
 /// Converts a size to `usize`.
-fn size(n: u64) -> Result<usize> {
+fn size_in_memory(n: u64) -> Result<usize> {
     usize::try_from(n).map_err(|_| Error::Memory { nbytes: n })
 }
 
 /// Bytes by which copies of weights may exceed their storages: four bytes can be expanded to terabytes.
-const REPEATED: u64 = 1 << 26;
+const REPEATED_BYTES_MAX: u64 = 1 << 26;
 
 /// Lookup of weights among the tensors of a checkpoint.
-struct Source<'s> {
+struct WeightLookup<'s> {
     decoder: &'s Decoder,
-    dims: Dims,
+    dims: DecoderDims,
     tensors: &'s Tensors,
     assigned: HashMap<Weight, &'s Assigned>,
     /// Budget for copies of weights that cannot be read in place.
@@ -80,13 +80,13 @@ impl<T: Real> Weights<T> {
     /// cannot be read.
     pub(crate) fn new(
         decoder: &Decoder,
-        dims: Dims,
+        dims: DecoderDims,
         tensors: &Tensors,
         assignment: &Assignment,
     ) -> Result<Self> {
         let assigned = assignment.weights.iter().map(|assigned| (assigned.weight, assigned)).collect();
-        let budget = RefCell::new(Budget::new(REPEATED));
-        let source = Source { decoder, dims, tensors, assigned, budget };
+        let budget = RefCell::new(Budget::new(REPEATED_BYTES_MAX));
+        let source = WeightLookup { decoder, dims, tensors, assigned, budget };
         let layers = (0..decoder.n_layers()).map(|layer| source.layer(layer)).collect::<Result<_>>()?;
         let embedding = source.matrix(Weight::Embedding)?;
         let view = |weight| source.tensor(weight).map(|(_, tensor)| tensor.view_id());
@@ -101,7 +101,7 @@ impl<T: Real> Weights<T> {
     }
 }
 
-impl Source<'_> {
+impl WeightLookup<'_> {
     fn layer<T: Real>(&self, layer: u64) -> Result<Layer<T>> {
         let block = self.decoder.block();
         let norm = |part| {
@@ -115,16 +115,16 @@ impl Source<'_> {
         };
         let norms = |before, after| Ok::<_, Error>(Norms { before: norm(before)?, after: norm(after)? });
         let part = if block.has_experts(layer) {
-            block::Part::Experts(Box::new(self.experts(layer)?))
+            block::FeedForwardPart::Experts(Box::new(self.experts(layer)?))
         } else {
-            let parts = [Part::W1, Part::W3, Part::W2].map(|part| self.part(layer, part));
-            block::Part::FeedForward(Box::new(feed_forward(parts)?))
+            let parts = [LayerPart::W1, LayerPart::W3, LayerPart::W2].map(|part| self.layer_linear(layer, part));
+            block::FeedForwardPart::FeedForward(Box::new(feed_forward(parts)?))
         };
         Ok(Layer {
             attention: self.attention(layer)?,
-            attention_norms: norms(Part::AttentionNorm, Part::AttentionPostNorm)?,
+            attention_norms: norms(LayerPart::AttentionNorm, LayerPart::AttentionPostNorm)?,
             part,
-            part_norms: norms(Part::FfnNorm, Part::FfnPostNorm)?,
+            part_norms: norms(LayerPart::FfnNorm, LayerPart::FfnPostNorm)?,
             is_parallel: block.parallel,
             activation: block.activation,
             residual: T::from_f64(block.scales.residual),
@@ -134,19 +134,19 @@ impl Source<'_> {
     fn attention<T: Real>(&self, layer: u64) -> Result<Attention<T>> {
         let scores = &self.decoder.block().scores;
         // A window that does not fit `usize` is longer than any sequence.
-        let window = self.decoder.windows().at(layer).map(usize::try_from);
+        let window = self.decoder.windows().window_of(layer).map(usize::try_from);
         #[expect(clippy::cast_precision_loss, reason = "the size of a head is small")]
         let usual = T::ONE / T::from_f64((self.dims.head_dim as f64).sqrt());
-        let sinks = scores.sinks.then(|| self.vector(Weight::Layer { layer, part: Part::Sinks }));
+        let sinks = scores.sinks.then(|| self.vector(Weight::Layer { layer, part: LayerPart::Sinks }));
         Ok(Attention {
-            queries: self.part(layer, Part::Wq)?,
-            keys: self.part(layer, Part::Wk)?,
-            values: self.part(layer, Part::Wv)?,
-            output: self.part(layer, Part::Wo)?,
-            query_norm: self.head_norm(layer, Part::QNorm, self.decoder.n_heads())?,
-            key_norm: self.head_norm(layer, Part::KNorm, self.decoder.n_kv_heads())?,
+            queries: self.layer_linear(layer, LayerPart::Wq)?,
+            keys: self.layer_linear(layer, LayerPart::Wk)?,
+            values: self.layer_linear(layer, LayerPart::Wv)?,
+            output: self.layer_linear(layer, LayerPart::Wo)?,
+            query_norm: self.head_norm(layer, LayerPart::QNorm, self.decoder.n_heads())?,
+            key_norm: self.head_norm(layer, LayerPart::KNorm, self.decoder.n_kv_heads())?,
             rope: self.decoder.rope_of(layer),
-            scores: Scores {
+            scores: ScoreTransform {
                 window: window.map(|window| window.unwrap_or(usize::MAX).min(usize::MAX / 2)),
                 factor: scores.scale.map_or(usual, T::from_f64),
                 soft_cap: scores.soft_cap.map(T::from_f64),
@@ -155,13 +155,13 @@ impl Source<'_> {
         })
     }
 
-    fn head_norm<T: Real>(&self, layer: u64, part: Part, heads: u64) -> Result<Option<Norm<T>>> {
+    fn head_norm<T: Real>(&self, layer: u64, part: LayerPart, heads: u64) -> Result<Option<Norm<T>>> {
         let head_dim = self.dims.head_dim;
         let whole = Weight::Layer { layer, part };
         let norm = match self.decoder.block().head_norm {
             None => return Ok(None),
             Some(HeadNorm::Head) => self.norm(&[whole], None, head_dim)?,
-            Some(HeadNorm::Projection) => self.norm(&[whole], None, product(&[size(heads)?, head_dim])?)?,
+            Some(HeadNorm::Projection) => self.norm(&[whole], None, checked_product(&[size_in_memory(heads)?, head_dim])?)?,
             Some(HeadNorm::EachHead) => {
                 // If there are more heads than weights, the first missing weight is refused.
                 let heads = heads.min(self.assigned.len() as u64 + 1);
@@ -174,7 +174,7 @@ impl Source<'_> {
 
     fn experts<T: Real>(&self, layer: u64) -> Result<Experts<T>> {
         let Some(experts) = &self.decoder.block().experts else {
-            return Err(self.missing(Weight::Layer { layer, part: Part::Router }));
+            return Err(self.missing_weight(Weight::Layer { layer, part: LayerPart::Router }));
         };
         let each = (0..experts.count).map(|expert| {
             let linear = |part| {
@@ -182,28 +182,28 @@ impl Source<'_> {
                 self.linear(Weight::Expert { layer, part, expert }, bias)
             };
             if experts.interleaved {
-                let gate = GateAndUp::Interleaved(linear(Part::W13)?);
-                return Ok(FeedForward { gate, down: linear(Part::W2)? });
+                let gate = GateAndUp::Interleaved(linear(LayerPart::W13)?);
+                return Ok(FeedForward { gate, down: linear(LayerPart::W2)? });
             }
-            feed_forward([Part::W1, Part::W3, Part::W2].map(linear))
+            feed_forward([LayerPart::W1, LayerPart::W3, LayerPart::W2].map(linear))
         });
         let shared = experts.shared.map(|shared| {
-            let parts = [Part::SharedW1, Part::SharedW3, Part::SharedW2].map(|part| self.part(layer, part));
-            let gate = shared.gated.then(|| self.part(layer, Part::SharedGate));
-            Ok::<_, Error>(Shared { layer: feed_forward(parts)?, gate: gate.transpose()? })
+            let parts = [LayerPart::SharedW1, LayerPart::SharedW3, LayerPart::SharedW2].map(|part| self.layer_linear(layer, part));
+            let gate = shared.gated.then(|| self.layer_linear(layer, LayerPart::SharedGate));
+            Ok::<_, Error>(SharedExpertLayer { layer: feed_forward(parts)?, gate: gate.transpose()? })
         });
         Ok(Experts {
-            router: self.part(layer, Part::Router)?,
+            router: self.layer_linear(layer, LayerPart::Router)?,
             each: each.collect::<Result<_>>()?,
             shared: shared.transpose()?,
-            per_token: size(experts.per_token)?,
+            per_token: size_in_memory(experts.per_token)?,
             softmax: experts.softmax,
             is_renormalised: experts.renormalised,
         })
     }
 
     /// Returns a matrix of a layer, with its bias if it has one.
-    fn part<T: Real>(&self, layer: u64, part: Part) -> Result<Linear<T>> {
+    fn layer_linear<T: Real>(&self, layer: u64, part: LayerPart) -> Result<Linear<T>> {
         let bias = self.decoder.has_bias(part).then_some(Weight::Bias { layer, part });
         self.linear(Weight::Layer { layer, part }, bias)
     }
@@ -237,21 +237,21 @@ impl Source<'_> {
     /// Returns the tensor of a weight, and the name of the tensor that contains it.
     fn tensor(&self, weight: Weight) -> Result<(&str, &Tensor)> {
         let assigned = self.assigned.get(&weight).and_then(|assigned| {
-            let (name, _) = self.tensors.at(assigned.index)?;
+            let (name, _) = self.tensors.get_index(assigned.index)?;
             Some((name, assigned.tensor(self.tensors)?))
         });
-        assigned.ok_or_else(|| self.missing(weight))
+        assigned.ok_or_else(|| self.missing_weight(weight))
     }
 
-    fn missing(&self, weight: Weight) -> Error {
+    fn missing_weight(&self, weight: Weight) -> Error {
         let name = self.decoder.layout().name(weight);
         Error::MissingWeight { weight: name.unwrap_or_else(|| format!("{weight:?}")) }
     }
 
     /// Returns the tensor of a weight, after comparing its shape with the decoder's.
-    fn checked(&self, weight: Weight) -> Result<&Tensor> {
+    fn checked_tensor(&self, weight: Weight) -> Result<&Tensor> {
         let (name, tensor) = self.tensor(weight)?;
-        let expected = self.decoder.shape(weight);
+        let expected = self.decoder.part_dimensions(weight);
         if tensor.shape() == expected {
             return Ok(tensor);
         }
@@ -259,7 +259,7 @@ impl Source<'_> {
     }
 
     /// Spends the cost of copying a tensor.
-    fn spend(&self, tensor: &Tensor) -> Result<()> {
+    fn spend_budget(&self, tensor: &Tensor) -> Result<()> {
         if self.budget.borrow_mut().spend(tensor) {
             return Ok(());
         }
@@ -269,22 +269,22 @@ impl Source<'_> {
     fn matrix(&self, weight: Weight) -> Result<Matrix> {
         let (_, tensor) = self.tensor(weight)?;
         // Rows of embeddings are looked up, so they must be rows in the file.
-        let turned = Some(tensor).filter(|_| weight != Weight::Embedding).and_then(Matrix::turned);
+        let turned = Some(tensor).filter(|_| weight != Weight::Embedding).and_then(Matrix::column_major);
         if turned.is_none() && tensor.mapped_bytes().is_none() {
-            self.spend(tensor)?;
+            self.spend_budget(tensor)?;
         }
-        let tensor = self.checked(weight)?;
+        let tensor = self.checked_tensor(weight)?;
         turned.map_or_else(|| Matrix::new(tensor), Ok)
     }
 
     fn vector<T: Real>(&self, weight: Weight) -> Result<Vec<T>> {
-        let tensor = self.checked(weight)?;
+        let tensor = self.checked_tensor(weight)?;
         if tensor.mapped_bytes().is_none() {
-            self.spend(tensor)?;
+            self.spend_budget(tensor)?;
         }
         let row = tensor.reshaped(&[1, tensor.numel()])?;
         let mut numbers = Vec::new();
-        Matrix::new(&row)?.each_of_row(0, |number| numbers.push(T::from_f64(number)));
+        Matrix::new(&row)?.for_each_in_row(0, |number| numbers.push(T::from_f64(number)));
         Ok(numbers)
     }
 }
@@ -295,8 +295,8 @@ fn feed_forward<T: Real>([gate, up, down]: [Result<Linear<T>>; 3]) -> Result<Fee
 }
 
 /// Returns the size of all weights in bytes; tensors that are used twice count once.
-pub(crate) fn nbytes(tensors: &Tensors, assignment: &Assignment) -> u64 {
+pub(crate) fn assigned_nbytes(tensors: &Tensors, assignment: &Assignment) -> u64 {
     let indexes: HashSet<usize> = assignment.weights.iter().map(|assigned| assigned.index).collect();
-    let tensors = indexes.into_iter().filter_map(|index| tensors.at(index));
+    let tensors = indexes.into_iter().filter_map(|index| tensors.get_index(index));
     tensors.fold(0, |sum, (_, tensor)| sum.saturating_add(tensor.nbytes()))
 }

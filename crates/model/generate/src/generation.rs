@@ -7,7 +7,7 @@ use crate::{TokenChoice, Error, Sampler};
 
 /// Options of generation: its length, the choice of tokens, and stop tokens.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
+pub struct GenerateOptions {
     /// Maximum number of tokens.
     pub max_tokens: usize,
     /// Method of choosing each token.
@@ -18,21 +18,21 @@ pub struct Options {
 
 /// Reason why generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum StopReason {
     /// A stop token was chosen.
-    Stop(u32),
+    StopToken(u32),
     /// The maximum number of tokens was reached.
-    Enough,
+    MaxTokens,
     /// The callback ended the generation.
     Caller,
 }
 
 /// Generated tokens, with the reason of the end and timings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Generated {
+pub struct GeneratedTokens {
     /// Tokens after the prompt, without the stop token.
     pub tokens: Vec<u32>,
-    pub ended: Ended,
+    pub stop_reason: StopReason,
     /// Duration of the prefill: the model call for the prompt.
     pub prompt_time: Duration,
     /// Duration of the generation after the prefill.
@@ -51,14 +51,14 @@ pub type NextLogits<'m, E> = dyn FnMut(&[u32]) -> Result<Vec<f32>, E> + 'm;
 /// Returns the errors of `model` and `each`, and an error if the options are out of range or a logit is NaN.
 pub fn generate<E: From<Error>>(
     prompt: &[u32],
-    options: &Options,
+    options: &GenerateOptions,
     model: &mut NextLogits<'_, E>,
     each: &mut dyn FnMut(u32) -> Result<ControlFlow<()>, E>,
-) -> Result<Generated, E> {
+) -> Result<GeneratedTokens, E> {
     let mut sampler = Sampler::new(options.choice)?;
     if options.max_tokens == 0 {
         let (prompt_time, time) = (Duration::ZERO, Duration::ZERO);
-        return Ok(Generated { tokens: Vec::new(), ended: Ended::Enough, prompt_time, time, steps: 0 });
+        return Ok(GeneratedTokens { tokens: Vec::new(), stop_reason: StopReason::MaxTokens, prompt_time, time, steps: 0 });
     }
     let start = Instant::now();
     let mut logits = model(prompt)?;
@@ -68,15 +68,15 @@ pub fn generate<E: From<Error>>(
     let mut steps = 0_usize;
     let ended = loop {
         if tokens.len() >= options.max_tokens {
-            break Ended::Enough;
+            break StopReason::MaxTokens;
         }
         let token = sampler.next(&logits)?;
         if options.stops.contains(&token) {
-            break Ended::Stop(token);
+            break StopReason::StopToken(token);
         }
         tokens.push(token);
         if each(token)?.is_break() {
-            break Ended::Caller;
+            break StopReason::Caller;
         }
         // No token follows the last one, so its logits are not computed.
         if tokens.len() < options.max_tokens {
@@ -84,7 +84,7 @@ pub fn generate<E: From<Error>>(
             steps += 1;
         }
     };
-    Ok(Generated { tokens, ended, prompt_time, time: after.elapsed(), steps })
+    Ok(GeneratedTokens { tokens, stop_reason: ended, prompt_time, time: after.elapsed(), steps })
 }
 
 #[cfg(test)]
@@ -100,8 +100,8 @@ mod tests {
         }
     }
 
-    fn generated(max_tokens: usize, stops: Vec<u32>, enough: usize) -> Generated {
-        let options = Options { max_tokens, choice: TokenChoice::Greedy, stops };
+    fn generated(max_tokens: usize, stops: Vec<u32>, enough: usize) -> GeneratedTokens {
+        let options = GenerateOptions { max_tokens, choice: TokenChoice::Greedy, stops };
         let mut count = 0_usize;
         let mut each = |_| {
             count += 1;
@@ -113,20 +113,20 @@ mod tests {
     #[test]
     fn each_token_is_seen_once() {
         let done = generated(5, vec![], 0);
-        assert_eq!((done.tokens, done.ended, done.steps), (vec![3, 6, 2, 4, 8], Ended::Enough, 4));
+        assert_eq!((done.tokens, done.stop_reason, done.steps), (vec![3, 6, 2, 4, 8], StopReason::MaxTokens, 4));
     }
 
     #[test]
     fn a_stop_is_not_part_of_the_text() {
         let done = generated(5, vec![9, 4], 0);
-        assert_eq!((done.tokens, done.ended), (vec![3, 6, 2], Ended::Stop(4)));
+        assert_eq!((done.tokens, done.stop_reason), (vec![3, 6, 2], StopReason::StopToken(4)));
     }
 
     #[test]
     fn the_caller_can_end_it() {
         let done = generated(5, vec![], 2);
-        assert_eq!((done.tokens, done.ended, done.steps), (vec![3, 6], Ended::Caller, 1));
+        assert_eq!((done.tokens, done.stop_reason, done.steps), (vec![3, 6], StopReason::Caller, 1));
         let done = generated(0, vec![], 0);
-        assert_eq!((done.tokens, done.ended), (vec![], Ended::Enough));
+        assert_eq!((done.tokens, done.stop_reason), (vec![], StopReason::MaxTokens));
     }
 }

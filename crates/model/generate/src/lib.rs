@@ -38,7 +38,7 @@ mod stops;
 mod tokenizer;
 
 pub use error::{Error, Result};
-pub use generation::{Ended, Generated, NextLogits, Options, generate};
+pub use generation::{StopReason, GeneratedTokens, NextLogits, GenerateOptions, generate};
 pub use sample::{TokenCandidate, TokenChoice, Sampler, top_candidates};
 pub use stops::Stops;
 

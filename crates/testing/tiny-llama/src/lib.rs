@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use byte_source::{OwnedBlob, ReadError, Sink, Window};
 use pickle_vm::{MemoId, Writer};
-use zip_layout::{Content, Entry, ZipWriter};
+use zip_layout::{EntryContent, NewZipEntry, ZipWriter};
 
 const DIM: u64 = 64;
 const FFN: u64 = 192;
@@ -76,7 +76,7 @@ fn save(tensors: &[(String, Vec<u64>)], path: &Path) -> Result<(), Box<dyn Error
         ("consolidated/version", b"3\n"),
     ];
     for (name, bytes) in small {
-        zip.add(&Entry { name, alignment: 64, content: Content::Bytes(bytes) })?;
+        zip.add(&NewZipEntry { name, alignment: 64, content: EntryContent::Bytes(bytes) })?;
     }
     let mut random = Random(1);
     for (key, (name, shape)) in tensors.iter().enumerate() {
@@ -84,7 +84,7 @@ fn save(tensors: &[(String, Vec<u64>)], path: &Path) -> Result<(), Box<dyn Error
         let values = (0..numel(shape)).flat_map(|_| random.weight(scale).to_le_bytes());
         let blob = OwnedBlob(values.collect());
         let name = format!("consolidated/data/{key}");
-        zip.add(&Entry { name: &name, alignment: 64, content: Content::Blob(&blob) })?;
+        zip.add(&NewZipEntry { name: &name, alignment: 64, content: EntryContent::Blob(&blob) })?;
     }
     zip.finish()?;
     out.0.flush()?;

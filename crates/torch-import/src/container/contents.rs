@@ -9,8 +9,8 @@ use byte_source::{ReadError, Region, Source};
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::Pickle;
 use safetensors_format::TensorLocation;
-use tensor::{ByteOrder, Records, Storage};
-use zip_index::Index;
+use tensor::{ByteOrder, StorageRecords, Storage};
+use zip_index::ZipIndex;
 
 use super::inflate::Inflated;
 use crate::omission::Omission;
@@ -55,7 +55,7 @@ pub(crate) struct ContainerContents {
     pub(super) file: Arc<dyn Source>,
     pub(super) format: Format,
     /// Storages by key; empty if a header names the tensors.
-    pub(super) storages: Arc<Records>,
+    pub(super) storages: Arc<StorageRecords>,
     /// Records of the archive that are not read.
     pub(super) unread_records: Vec<Omission>,
     pub(super) notes: Vec<CheckpointNote>,
@@ -77,7 +77,7 @@ pub(super) struct PickledTensors {
     pub(super) pickle: PickleBytes,
     pub(super) pickle_record: String,
     /// Central directory of a zip archive that is not in memory.
-    pub(super) index: Option<Index>,
+    pub(super) index: Option<ZipIndex>,
     /// Prefix of a storage's record name, before the key.
     pub(super) prefix: String,
     /// Temporary file with the inflated content of Deflate-compressed storages.
@@ -138,7 +138,7 @@ impl ContainerContents {
     pub(super) fn pickled(
         file: Arc<dyn Source>,
         format: Format,
-        mut storages: Records,
+        mut storages: StorageRecords,
         pickled: PickledTensors,
     ) -> Self {
         storages.set_sources(&file, pickled.inflated.as_ref());
@@ -167,10 +167,10 @@ impl ContainerContents {
     ///
     /// # Errors
     /// When the file is not a zip archive.
-    pub(crate) fn index(&self) -> Result<Cow<'_, Index>> {
+    pub(crate) fn index(&self) -> Result<Cow<'_, ZipIndex>> {
         match self.as_pickled().and_then(|pickled| pickled.index.as_ref()) {
             Some(index) => Ok(Cow::Borrowed(index)),
-            None => Index::read(&*self.file).map(Cow::Owned).map_err(Error::Zip),
+            None => ZipIndex::read(&*self.file).map(Cow::Owned).map_err(Error::Zip),
         }
     }
 
@@ -180,7 +180,7 @@ impl ContainerContents {
     /// When the file cannot be read.
     pub(crate) fn read(&self, range: &Range<u64>) -> Result<Cow<'_, [u8]>, ReadError> {
         Ok(match self.file.in_memory() {
-            Some(bytes) => Cow::Borrowed(byte_source::part(bytes, range).unwrap_or_default()),
+            Some(bytes) => Cow::Borrowed(byte_source::slice_range(bytes, range).unwrap_or_default()),
             None => Cow::Owned(self.file.read_range(range.clone())?.into()),
         })
     }

@@ -9,54 +9,54 @@ use crate::{Error, Result};
 
 /// A cursor over bytes that are read from start to end.
 #[derive(Debug)]
-pub(super) struct Chain<'b> {
+pub(super) struct PickleCursor<'b> {
     bytes: &'b [u8],
     /// File offset of `bytes`, for messages.
     start: usize,
-    at: usize,
+    cursor_offset: usize,
     /// True if `bytes` extend to the end of the file.
-    to_the_end: bool,
+    ends_at_file_end: bool,
     /// Name of the byte range, for messages.
     record: &'b str,
     /// Byte ranges of the pickles read so far, from the start of the file.
     pickles: Vec<Range<usize>>,
 }
 
-impl<'b> Chain<'b> {
+impl<'b> PickleCursor<'b> {
     /// Starts at the first byte of `range` of the file.
     pub(super) fn new(file: &'b [u8], range: Range<usize>, record: &'b str) -> Self {
         let start = range.start;
         let to_the_end = range.end == file.len();
         let bytes = file.get(range).unwrap_or_default();
-        Self { bytes, start, at: 0, to_the_end, record, pickles: Vec::new() }
+        Self { bytes, start, cursor_offset: 0, ends_at_file_end: to_the_end, record, pickles: Vec::new() }
     }
 
     /// Returns the cursor's offset in the file, in bytes.
     pub(super) fn offset(&self) -> usize {
-        self.start.saturating_add(self.at)
+        self.start.saturating_add(self.cursor_offset)
     }
 
     fn rest(&self) -> &'b [u8] {
-        self.bytes.get(self.at..).unwrap_or_default()
+        self.bytes.get(self.cursor_offset..).unwrap_or_default()
     }
 
     /// Returns the number of bytes left.
-    pub(super) fn left(&self) -> u64 {
+    pub(super) fn bytes_left(&self) -> u64 {
         self.rest().len() as u64
     }
 
     /// Reads the pickle at the cursor; `what` names it in errors.
-    pub(super) fn pickle(&mut self, what: &str) -> Result<Pickle<'b>> {
+    pub(super) fn load_next_pickle(&mut self, what: &str) -> Result<Pickle<'b>> {
         let pickle = pickle_vm::load(self.rest()).map_err(|reason| {
             if matches!(reason.kind, ErrorKind::NoStop | ErrorKind::Truncated { .. } | ErrorKind::NoNewline) {
-                self.cut_short(what, None)
+                self.truncation_error(what, None)
             } else {
                 let record = format!("{what}, from byte {} on", self.offset());
                 Error::Pickle { record, reason }
             }
         })?;
         let start = self.offset();
-        self.at = self.at.saturating_add(usize::try_from(pickle.len).unwrap_or(usize::MAX));
+        self.cursor_offset = self.cursor_offset.saturating_add(usize::try_from(pickle.len).unwrap_or(usize::MAX));
         self.pickles.push(start..self.offset());
         Ok(pickle)
     }
@@ -67,16 +67,16 @@ impl<'b> Chain<'b> {
     }
 
     /// Reads a signed little-endian integer of eight bytes; `what` names it in errors.
-    pub(super) fn number(&mut self, what: &str) -> Result<i64> {
-        let bytes = self.take(8, what)?;
-        let bytes = self.bytes_of(bytes).try_into().unwrap_or_default();
+    pub(super) fn read_signed_number(&mut self, what: &str) -> Result<i64> {
+        let bytes = self.take_range(8, what)?;
+        let bytes = self.range_bytes(bytes).try_into().unwrap_or_default();
         Ok(i64::from_le_bytes(bytes))
     }
 
     /// Reads a count as an eight-byte integer, and refuses a negative one.
-    pub(super) fn count(&mut self, what: &str) -> Result<u64> {
+    pub(super) fn read_count(&mut self, what: &str) -> Result<u64> {
         let offset = self.offset();
-        let number = self.number(what)?;
+        let number = self.read_signed_number(what)?;
         u64::try_from(number).map_err(|_| Error::Layout {
             record: self.record.to_owned(),
             reason: format!("{what} is {number} at byte {offset}"),
@@ -84,43 +84,43 @@ impl<'b> Chain<'b> {
     }
 
     /// Consumes the next `len` bytes and returns their range in the file; `what` names them in errors.
-    pub(super) fn take(&mut self, len: u64, what: &str) -> Result<Range<usize>> {
-        let left = self.left();
+    pub(super) fn take_range(&mut self, len: u64, what: &str) -> Result<Range<usize>> {
+        let left = self.bytes_left();
         if len > left {
-            return Err(self.cut_short(what, Some(len.saturating_sub(left))));
+            return Err(self.truncation_error(what, Some(len.saturating_sub(left))));
         }
         let start = self.offset();
         // `len` is at most the number of bytes left, which is a `usize`.
-        self.at = self.at.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
+        self.cursor_offset = self.cursor_offset.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
         Ok(start..self.offset())
     }
 
     /// Returns the bytes of a range that [`take`](Self::take) returned.
-    fn bytes_of(&self, range: Range<usize>) -> &'b [u8] {
+    fn range_bytes(&self, range: Range<usize>) -> &'b [u8] {
         let within = |at: usize| at.saturating_sub(self.start);
         self.bytes.get(within(range.start)..within(range.end)).unwrap_or_default()
     }
 
     /// Builds the error for bytes that end before the end of `what`.
-    pub(super) fn cut_short(&self, what: &str, missing: Option<u64>) -> Error {
+    pub(super) fn truncation_error(&self, what: &str, missing: Option<u64>) -> Error {
         let missing = missing.map_or_else(String::new, |missing| format!(" and {missing} bytes are missing"));
         let end = self.start.saturating_add(self.bytes.len());
-        if self.to_the_end {
+        if self.ends_at_file_end {
             Error::TruncatedFile { reason: format!("{} ends at byte {end}, within {what}{missing}", self.record) }
         } else {
-            self.unexpected(format!("it ends at byte {end}, within {what}{missing}"))
+            self.layout_error(format!("it ends at byte {end}, within {what}{missing}"))
         }
     }
 
     /// Builds the error for a structure that PyTorch does not write.
-    pub(super) fn unexpected(&self, reason: String) -> Error {
+    pub(super) fn layout_error(&self, reason: String) -> Error {
         Error::Layout { record: self.record.to_owned(), reason }
     }
 
     /// Reads the key of a storage.
-    pub(super) fn key(&self, heap: &Heap<'_>, id: ObjectId) -> Result<String> {
+    pub(super) fn read_key(&self, heap: &Heap<'_>, id: ObjectId) -> Result<String> {
         let key = key_text(heap, id);
-        let key = key.ok_or_else(|| self.unexpected(format!("a key is a {}", heap.get(id).type_name())))?;
+        let key = key.ok_or_else(|| self.layout_error(format!("a key is a {}", heap.get(id).type_name())))?;
         Ok(key.into_owned())
     }
 }

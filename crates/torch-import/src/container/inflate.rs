@@ -4,7 +4,7 @@
 use std::io::{self, Read, Write};
 use std::ops::{Deref, Range};
 
-use byte_source::{MappedFile, Source, SourceReader, WINDOW, Window, windows};
+use byte_source::{MappedFile, Source, SourceReader, WINDOW, Window, window_ranges};
 use flate2::read::DeflateDecoder;
 use zip_index::{Entry, Method};
 
@@ -96,7 +96,7 @@ pub(crate) fn local_copy(source: &dyn Source) -> Result<MappedFile> {
 /// Copies a range of a source into an unlinked temporary file and maps it.
 pub(super) fn local_copy_of(source: &dyn Source, range: Range<u64>) -> Result<MappedFile> {
     let mut out = tempfile::tempfile().map_err(Error::TemporaryFile)?;
-    for window in windows(range) {
+    for window in window_ranges(range) {
         out.write_all(&Window::read(source, window)?).map_err(Error::TemporaryFile)?;
     }
     Ok(MappedFile::from_file(&out, source.path())?)

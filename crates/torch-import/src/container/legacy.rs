@@ -12,9 +12,9 @@ use std::sync::Arc;
 use byte_source::Source;
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Arg, Heap, Opcode, Reader};
-use tensor::{Dtype, Record, Records};
+use tensor::{Dtype, StorageRecord, StorageRecords};
 
-use super::cursor::Chain;
+use super::cursor::PickleCursor;
 use super::contents::{PickleBytes, ContainerContents, Format, PickledTensors, in_memory, to_u64_range};
 use crate::persistent::{StorageRef, module_class};
 use crate::{Error, CheckpointNote, Result};
@@ -40,11 +40,11 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
-    let mut chain = Chain::new(in_memory(&*file), 0..in_memory(&*file).len(), "the file");
+    let mut chain = PickleCursor::new(in_memory(&*file), 0..in_memory(&*file).len(), "the file");
     let LegacyParts { pickle, storages } = read_legacy_parts(&mut chain)?;
     let mut notes = Vec::new();
-    if chain.left() > 0 {
-        notes.push(CheckpointNote::TrailingAfterStorages { bytes: chain.left() });
+    if chain.bytes_left() > 0 {
+        notes.push(CheckpointNote::TrailingAfterStorages { bytes: chain.bytes_left() });
     }
     let pickle_record = format!("root object at byte {}", pickle.start);
     let pickled = PickledTensors { pickle_record, ..PickledTensors::new(PickleBytes::Mapped(pickle)) };
@@ -54,12 +54,12 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
 /// Returns the dtype of the only storage in `bytes` and the range of its elements. A tensor pickled without
 /// `torch.save` has each of its storages in a checkpoint of this format.
 pub(crate) fn only_storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)> {
-    let mut chain = Chain::new(bytes, 0..bytes.len(), "a storage in a byte string");
+    let mut chain = PickleCursor::new(bytes, 0..bytes.len(), "a storage in a byte string");
     if !recognises(bytes) {
-        return Err(chain.unexpected("it is not a checkpoint in the format before PyTorch 1.6".to_owned()));
+        return Err(chain.layout_error("it is not a checkpoint in the format before PyTorch 1.6".to_owned()));
     }
     let LegacyParts { pickle, storages } = read_legacy_parts(&mut chain)?;
-    let root = Chain::new(bytes, pickle, "a storage in a byte string").pickle("the root object")?;
+    let root = PickleCursor::new(bytes, pickle, "a storage in a byte string").load_next_pickle("the root object")?;
     let reference = StorageRef::read(&root.heap, root.root)?;
     let record = storages.find(&reference.key).and_then(|number| storages.get(number));
     let key = || reference.key.clone().into_owned();
@@ -76,34 +76,34 @@ pub(crate) fn only_storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)
 struct LegacyParts {
     /// Range of the root object's pickle.
     pickle: Range<usize>,
-    storages: Records,
+    storages: StorageRecords,
 }
 
-fn read_legacy_parts(chain: &mut Chain<'_>) -> Result<LegacyParts> {
-    chain.pickle("the magic number")?;
-    let version = chain.pickle("the protocol version")?;
+fn read_legacy_parts(chain: &mut PickleCursor<'_>) -> Result<LegacyParts> {
+    chain.load_next_pickle("the magic number")?;
+    let version = chain.load_next_pickle("the protocol version")?;
     match version.heap.int(version.root) {
         Some(LEGACY_VERSION) => {}
         found => {
             let found = found.map_or_else(|| "not a number".to_owned(), |found| found.to_string());
-            return Err(chain.unexpected(format!("the protocol version is {found}, expected {LEGACY_VERSION}")));
+            return Err(chain.layout_error(format!("the protocol version is {found}, expected {LEGACY_VERSION}")));
         }
     }
-    chain.pickle("the system information")?;
+    chain.load_next_pickle("the system information")?;
     let start = chain.offset();
     // This first of two reads of the root object only collects persistent ids. The objects borrow the file, which the
     // container owns, and so cannot be kept.
-    let root = chain.pickle("the root object")?;
+    let root = chain.load_next_pickle("the root object")?;
     let pickle = start..chain.offset();
     let refs = storage_refs(&root.heap)?;
-    let keys = chain.pickle("the list of storage keys")?;
+    let keys = chain.load_next_pickle("the list of storage keys")?;
     let keys = match keys.heap.items(keys.root) {
-        Some(items) => items.iter().map(|id| chain.key(&keys.heap, *id)).collect::<Result<Vec<_>>>()?,
-        None => return Err(chain.unexpected("the storage keys are not a list".to_owned())),
+        Some(items) => items.iter().map(|id| chain.read_key(&keys.heap, *id)).collect::<Result<Vec<_>>>()?,
+        None => return Err(chain.layout_error("the storage keys are not a list".to_owned())),
     };
     let references = keys.iter().map(|key| {
         refs.get(key.as_str()).ok_or_else(|| {
-            chain.unexpected(format!(
+            chain.layout_error(format!(
                 "no persistent id names its storage `{}`, so the size of its elements is unknown",
                 key.escape_debug()
             ))
@@ -141,28 +141,28 @@ fn storage_refs<'h>(heap: &'h Heap<'_>) -> Result<HashMap<Cow<'h, str>, StorageR
     Ok(refs)
 }
 
-fn read_legacy_storages(chain: &mut Chain<'_>, references: &[&StorageRef<'_>]) -> Result<Records> {
-    let mut storages = Records::with_capacity("", references.len());
+fn read_legacy_storages(chain: &mut PickleCursor<'_>, references: &[&StorageRef<'_>]) -> Result<StorageRecords> {
+    let mut storages = StorageRecords::with_capacity("", references.len());
     // The required file size is known at this point.
     let needed = references
         .iter()
         .try_fold(0_u64, |sum, reference| sum.checked_add(reference.nbytes()?.checked_add(8)?));
-    if needed.is_none_or(|needed| needed > chain.left()) {
-        let missing = needed.map(|needed| needed.saturating_sub(chain.left()));
-        return Err(chain.cut_short("the storages", missing));
+    if needed.is_none_or(|needed| needed > chain.bytes_left()) {
+        let missing = needed.map(|needed| needed.saturating_sub(chain.bytes_left()));
+        return Err(chain.truncation_error("the storages", missing));
     }
     for reference in references {
         let key = reference.key.as_ref();
         let what = format!("the number of elements of storage `{}`", key.escape_debug());
-        let numel = chain.count(&what)?;
+        let numel = chain.read_count(&what)?;
         if numel != reference.numel {
             let expected = reference.numel;
-            return Err(chain.unexpected(format!("{what} is {numel}, but its persistent id has {expected}")));
+            return Err(chain.layout_error(format!("{what} is {numel}, but its persistent id has {expected}")));
         }
         let len = reference.nbytes().unwrap_or(u64::MAX);
-        let range = chain.take(len, &format!("storage `{}`", key.escape_debug()))?;
-        if !storages.insert(key, Record::new(to_u64_range(&range), None)) {
-            return Err(chain.unexpected(format!("the storage key `{}` is listed twice", key.escape_debug())));
+        let range = chain.take_range(len, &format!("storage `{}`", key.escape_debug()))?;
+        if !storages.insert(key, StorageRecord::new(to_u64_range(&range), None)) {
+            return Err(chain.layout_error(format!("the storage key `{}` is listed twice", key.escape_debug())));
         }
     }
     Ok(storages)

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use byte_source::{MappedFile, ReadError, Region, Source};
 use pickle_vm::{Heap, ObjectId};
 use safetensors_format::TensorLocation;
-use tensor::{ByteOrder, Checksum, Dtype, Records, Storage, Tensor};
+use tensor::{ByteOrder, Checksum, Dtype, StorageRecords, Storage, Tensor};
 use zip_index::Method;
 
 pub use contents::Format;
@@ -241,7 +241,7 @@ impl Container {
     }
 
     /// Returns the storages of the file.
-    pub(crate) fn records(&self) -> &Records {
+    pub(crate) fn records(&self) -> &StorageRecords {
         &self.0.storages
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use byte_source::Source;
 use pickle_vm::{Instruction, PickleLimits, Machine, Opcode, Reader};
 
-use tensor::Records;
+use tensor::StorageRecords;
 
 use super::contents::{PickleBytes, ContainerContents, Format, PickledTensors, in_memory};
 use crate::CheckpointNote;
@@ -43,5 +43,5 @@ pub(super) fn open(file: Arc<dyn Source>) -> ContainerContents {
     }
     let pickle = PickleBytes::Mapped(0..in_memory(&*file).len());
     let pickled = PickledTensors { pickle_record: "pickle".to_owned(), ..PickledTensors::new(pickle) };
-    ContainerContents { notes, ..ContainerContents::pickled(file, Format::Pickle, Records::default(), pickled) }
+    ContainerContents { notes, ..ContainerContents::pickled(file, Format::Pickle, StorageRecords::default(), pickled) }
 }

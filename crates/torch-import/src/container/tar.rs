@@ -16,9 +16,9 @@ use byte_source::Source;
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::Heap;
 
-use tensor::{Record, Records};
+use tensor::{StorageRecord, StorageRecords};
 
-use super::cursor::Chain;
+use super::cursor::PickleCursor;
 use super::contents::{PickleBytes, ContainerContents, Format, PickledTensors, in_memory, to_u64_range};
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
 use crate::{Error, Result};
@@ -40,7 +40,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let Some(pickle) = members.find(PICKLE) else { return Err(members.not_a_checkpoint()) };
     let [storages, tensors] = [STORAGES, TENSORS].map(|name| {
         let range = members.find(name).ok_or_else(|| Error::MissingRecord { record: name.to_owned() })?;
-        Ok::<_, Error>(Chain::new(bytes, range, name))
+        Ok::<_, Error>(PickleCursor::new(bytes, range, name))
     });
     let mut storages = storages?;
     let (records, references) = read_storages(&mut storages)?;
@@ -116,51 +116,51 @@ impl TarMembers {
     }
 }
 
-type TarStorages = (Records, HashMap<String, StorageRef<'static>>);
+type TarStorages = (StorageRecords, HashMap<String, StorageRef<'static>>);
 
-fn read_storages(chain: &mut Chain<'_>) -> Result<TarStorages> {
-    let (mut records, mut references) = (Records::default(), HashMap::new());
+fn read_storages(chain: &mut PickleCursor<'_>) -> Result<TarStorages> {
+    let (mut records, mut references) = (StorageRecords::default(), HashMap::new());
     let count = count(chain, "the number of storages")?;
     for _ in 0..count {
-        let pickle = chain.pickle("the description of a storage")?;
+        let pickle = chain.load_next_pickle("the description of a storage")?;
         let heap = &pickle.heap;
         let Some(&[key, _location, class]) = heap.items(pickle.root) else {
-            return Err(chain.unexpected("a storage's description is not a tuple of 3".to_owned()));
+            return Err(chain.layout_error("a storage's description is not a tuple of 3".to_owned()));
         };
-        let key = chain.key(heap, key)?;
-        let dtype = storage_dtype(heap, class).map_err(|reason| chain.unexpected(reason))?;
+        let key = chain.read_key(heap, key)?;
+        let dtype = storage_dtype(heap, class).map_err(|reason| chain.layout_error(reason))?;
         let shown = key.escape_debug().to_string();
-        let numel = chain.count(&format!("the number of elements of storage `{shown}`"))?;
+        let numel = chain.read_count(&format!("the number of elements of storage `{shown}`"))?;
         let storage = StorageRef { dtype, key: Cow::Owned(key.clone()), numel, view: None };
-        let range = chain.take(storage.nbytes().unwrap_or(u64::MAX), &format!("storage `{shown}`"))?;
-        if !records.insert(&key, Record::new(to_u64_range(&range), None)) || references.insert(key, storage).is_some()
+        let range = chain.take_range(storage.nbytes().unwrap_or(u64::MAX), &format!("storage `{shown}`"))?;
+        if !records.insert(&key, StorageRecord::new(to_u64_range(&range), None)) || references.insert(key, storage).is_some()
         {
-            return Err(chain.unexpected(format!("storage `{shown}` appears twice")));
+            return Err(chain.layout_error(format!("storage `{shown}` appears twice")));
         }
     }
-    let views = chain.pickle("the list of storage views")?;
+    let views = chain.load_next_pickle("the list of storage views")?;
     let heap = &views.heap;
     let Some(items) = heap.items(views.root) else {
-        return Err(chain.unexpected("the storage views are not a list".to_owned()));
+        return Err(chain.layout_error("the storage views are not a list".to_owned()));
     };
     for item in items {
         let Some(&[key, root, offset, numel]) = heap.items(*item) else {
-            return Err(chain.unexpected("a storage view is not a tuple of 4".to_owned()));
+            return Err(chain.layout_error("a storage view is not a tuple of 4".to_owned()));
         };
-        let (key, root) = (chain.key(heap, key)?, chain.key(heap, root)?);
+        let (key, root) = (chain.read_key(heap, key)?, chain.read_key(heap, root)?);
         let shown = key.escape_debug().to_string();
         let natural = |id| {
-            unsigned_int(heap, id).ok_or_else(|| chain.unexpected(format!("view `{shown}` has no offset or size")))
+            unsigned_int(heap, id).ok_or_else(|| chain.layout_error(format!("view `{shown}` has no offset or size")))
         };
         let (offset, numel) = (natural(offset)?, natural(numel)?);
         let Some(storage) = references.get(&root).filter(|storage| storage.view.is_none()) else {
-            return Err(chain.unexpected(format!(
+            return Err(chain.layout_error(format!(
                 "view `{shown}` refers to storage `{}`, which does not exist",
                 root.escape_debug()
             )));
         };
         if offset.checked_add(numel).is_none_or(|end| end > storage.numel) {
-            return Err(chain.unexpected(format!(
+            return Err(chain.layout_error(format!(
                 "view `{shown}` has {numel} elements at {offset} of a storage that has {}",
                 storage.numel
             )));
@@ -168,48 +168,48 @@ fn read_storages(chain: &mut Chain<'_>) -> Result<TarStorages> {
         let view = Some(Box::new(StorageView { key: Cow::Owned(key.clone()), offset, numel }));
         let storage = StorageRef { view, ..storage.clone() };
         if references.insert(key, storage).is_some() {
-            return Err(chain.unexpected(format!("storage `{shown}` appears twice")));
+            return Err(chain.layout_error(format!("storage `{shown}` appears twice")));
         }
     }
     Ok((records, references))
 }
 
 fn read_tensors(
-    chain: &mut Chain<'_>,
+    chain: &mut PickleCursor<'_>,
     storages: &HashMap<String, StorageRef<'static>>,
 ) -> Result<HashMap<String, PersistentTensor>> {
     let mut tensors = HashMap::new();
     let count = count(chain, "the number of tensors")?;
     for _ in 0..count {
-        let pickle = chain.pickle("the description of a tensor")?;
+        let pickle = chain.load_next_pickle("the description of a tensor")?;
         let heap = &pickle.heap;
         let Some(&[key, storage, _class]) = heap.items(pickle.root) else {
-            return Err(chain.unexpected("a tensor's description is not a tuple of 3".to_owned()));
+            return Err(chain.layout_error("a tensor's description is not a tuple of 3".to_owned()));
         };
-        let (key, storage) = (chain.key(heap, key)?, chain.key(heap, storage)?);
+        let (key, storage) = (chain.read_key(heap, key)?, chain.read_key(heap, storage)?);
         let shown = key.escape_debug().to_string();
         let Some(storage) = storages.get(&storage) else {
-            return Err(chain.unexpected(format!(
+            return Err(chain.layout_error(format!(
                 "tensor `{shown}` refers to storage `{}`, which does not exist",
                 storage.escape_debug()
             )));
         };
         // The count has four bytes, followed by four that PyTorch did not initialise.
-        let dims = chain.number("a number of dimensions")? & 0xffff_ffff;
+        let dims = chain.read_signed_number("a number of dimensions")? & 0xffff_ffff;
         if dims > MAX_DIMS {
             return Err(
-                chain.unexpected(format!("tensor `{shown}` has {dims} dimensions, more than {MAX_DIMS}"))
+                chain.layout_error(format!("tensor `{shown}` has {dims} dimensions, more than {MAX_DIMS}"))
             );
         }
         let mut numbers = |what: &str| -> Result<Vec<u64>> {
-            (0..dims).map(|_| chain.count(&format!("{what} of tensor `{shown}`"))).collect()
+            (0..dims).map(|_| chain.read_count(&format!("{what} of tensor `{shown}`"))).collect()
         };
         let shape = numbers("a size")?;
         let stride = numbers("a stride")?;
-        let offset = chain.count(&format!("the storage offset of tensor `{shown}`"))?;
+        let offset = chain.read_count(&format!("the storage offset of tensor `{shown}`"))?;
         let tensor = PersistentTensor { storage: storage.clone(), shape, stride, offset };
         if tensors.insert(key, tensor).is_some() {
-            return Err(chain.unexpected(format!("tensor `{shown}` appears twice")));
+            return Err(chain.layout_error(format!("tensor `{shown}` appears twice")));
         }
     }
     // A pickle may refer to a storage directly, as a one-dimensional tensor of all its elements.
@@ -226,10 +226,10 @@ fn read_tensors(
 }
 
 /// Reads a count that is stored as a pickled integer.
-fn count(chain: &mut Chain<'_>, what: &str) -> Result<u64> {
-    let pickle = chain.pickle(what)?;
+fn count(chain: &mut PickleCursor<'_>, what: &str) -> Result<u64> {
+    let pickle = chain.load_next_pickle(what)?;
     unsigned_int(&pickle.heap, pickle.root)
-        .ok_or_else(|| chain.unexpected(format!("{what} is not a natural number")))
+        .ok_or_else(|| chain.layout_error(format!("{what} is not a natural number")))
 }
 
 fn unsigned_int(heap: &Heap<'_>, id: pickle_vm::ObjectId) -> Option<u64> {

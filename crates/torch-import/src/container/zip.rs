@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use byte_source::{Prefetched, Source};
-use tensor::{ByteOrder, Record, Records};
-use zip_index::{Entry, Index, Method};
+use tensor::{ByteOrder, StorageRecord, StorageRecords};
+use zip_index::{Entry, ZipIndex, Method};
 
 use super::contents::{PickleBytes, ContainerContents, Format, PickledTensors, in_memory};
 use super::inflate::{self, Inflated};
@@ -20,8 +20,8 @@ const PICKLE: &str = "data.pkl";
 
 pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let index = match file.in_memory() {
-        Some(_) => Index::read(&*file).map(|index| (index, file)),
-        None => Index::read_directory(&file),
+        Some(_) => ZipIndex::read(&*file).map(|index| (index, file)),
+        None => ZipIndex::read_directory(&file),
     };
     let (index, file) = index.map_err(|error| match error {
         zip_index::Error::NoEnd { len } => {
@@ -63,16 +63,16 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let others = index.entries.iter().filter(|entry| !is_storage(entry) && entry.len > 0);
     let unread = others.filter_map(|entry| unread_omission(root, entry, has_constants)).collect();
     let inflated = inflate::inflate_to_file(&*file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
-    let mut storages = Records::with_capacity(&prefix, index.entries.len());
+    let mut storages = StorageRecords::with_capacity(&prefix, index.entries.len());
     let mut next = 0_u64;
     for entry in index.entries.iter().filter(|entry| is_storage(entry)) {
         let record = if entry.method == Method::Stored {
-            Record::new(entry.data.clone(), checksums.then_some(entry.crc))
+            StorageRecord::new(entry.data.clone(), checksums.then_some(entry.crc))
         } else {
             // `spill` wrote the inflated records one after the other, in this order.
             let start = next;
             next = next.saturating_add(entry.len);
-            Record::inflated(start..next)
+            StorageRecord::inflated(start..next)
         };
         // The index has each name once.
         storages.insert(entry.name.strip_prefix(&prefix).unwrap_or_default(), record);
@@ -165,7 +165,7 @@ fn starts_with_ignoring_case(name: &str, start: &str) -> bool {
 }
 
 /// Returns the folder of the only `data.pkl`, with its slash.
-fn checkpoint_root(index: &Index) -> Result<&str> {
+fn checkpoint_root(index: &ZipIndex) -> Result<&str> {
     let mut roots = index.entries.iter().filter_map(|entry| {
         let root = entry.name.strip_suffix(PICKLE)?;
         (root.is_empty() || root.ends_with('/')).then_some(root)
@@ -216,7 +216,7 @@ const KNOWN_ARCHIVES: &[(&str, &str, &str)] = &[
 ];
 
 /// Builds the error for an archive without a `data.pkl`.
-fn missing_pickle_error(index: &Index) -> Error {
+fn missing_pickle_error(index: &ZipIndex) -> Error {
     let has = |end: &str| index.entries.iter().any(|entry| entry.name.ends_with(end));
     match KNOWN_ARCHIVES.iter().find(|(end, ..)| has(end)) {
         Some((_, what, hint)) => Error::Format { what, hint },
@@ -225,7 +225,7 @@ fn missing_pickle_error(index: &Index) -> Error {
 }
 
 /// Returns a source that has prefetched the small records in one read, unless the file is in memory.
-fn prefetch_small_records(file: &Arc<dyn Source>, index: &Index, records: &[&str]) -> Result<Arc<dyn Source>> {
+fn prefetch_small_records(file: &Arc<dyn Source>, index: &ZipIndex, records: &[&str]) -> Result<Arc<dyn Source>> {
     if file.in_memory().is_some() {
         return Ok(Arc::clone(file));
     }

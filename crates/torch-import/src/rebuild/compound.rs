@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use pickle_vm::ObjectId;
-use tensor::{CompoundKind, Dtype, Signs, Storage, Tensor};
+use tensor::{CompoundKind, Dtype, NegConj, Storage, Tensor};
 
 use super::call::{CallArgs, CallSnapshot};
 use super::{Rebuilder, dtype};
@@ -223,12 +223,12 @@ fn flip_signs(tensor: &Tensor, conj: bool, neg: bool) -> std::result::Result<Ten
     let complex = dtype.size() > dtype.component_size();
     let signed = matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16);
     let signs = match (conj, neg) {
-        (true, true) if complex => Signs::Real,
-        (true, false) if complex => Signs::Imaginary,
-        (false, _) if complex || signed => Signs::All,
+        (true, true) if complex => NegConj::Real,
+        (true, false) if complex => NegConj::Imaginary,
+        (false, _) if complex || signed => NegConj::All,
         _ => return Err(format!("conj and neg bits on {dtype}")),
     };
-    let storage = tensor.storage().with_signs(dtype.component_size(), signs);
+    let storage = tensor.storage().with_flipped_signs(dtype.component_size(), signs);
     let (shape, stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
     Tensor::new(dtype, shape, stride, tensor.storage_offset(), storage).map_err(|error| error.to_string())
 }

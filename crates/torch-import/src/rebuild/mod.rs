@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use pickle_vm::{Heap, Object, ObjectId};
-use tensor::{Dims, Dtype, Storage, Tensor};
+use tensor::{DimsInterner, Dtype, Storage, Tensor};
 
 use crate::compound::Compound;
 use crate::limits::CheckpointLimits;
@@ -53,7 +53,7 @@ pub(crate) struct Rebuilder<'h> {
     rebuilt_flags: Vec<bool>,
     /// Rebuilt tensors, except those over records: these may number a million, and rebuilding them again is cheap.
     rebuilt_tensors: HashMap<ObjectId, Rebuilt>,
-    dims: Dims,
+    dims: DimsInterner,
     /// Bytes that may still be copied, out of `limit`.
     copy_budget: Cell<usize>,
     copy_limit: usize,
@@ -79,7 +79,7 @@ impl<'h> Rebuilder<'h> {
             heap,
             rebuilt_flags: vec![false; heap.len()],
             rebuilt_tensors: HashMap::new(),
-            dims: Dims::default(),
+            dims: DimsInterner::default(),
             copy_budget: Cell::new(limit),
             copy_limit: limit,
             records: vec![None; container.storages_len()],
@@ -324,7 +324,7 @@ impl<'h> Rebuilder<'h> {
         let stride = self.unsigned_ints(then, stride, "the stride")?;
         let (stored, storage) = self.storage_argument(then, storage, dtype)?;
         let dtype = dtype.or(stored).unwrap_or(UNTYPED_DTYPE);
-        let tensor = self.dims.shared(Tensor::new(dtype, size, stride, offset, storage)?);
+        let tensor = self.dims.intern(Tensor::new(dtype, size, stride, offset, storage)?);
         match metadata {
             Some(metadata) => compound::apply_sign_bits(then, tensor, metadata),
             None => Ok(tensor),

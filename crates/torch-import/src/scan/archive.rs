@@ -259,7 +259,7 @@ fn is_package_source(entry: &Entry) -> bool {
 }
 
 fn is_array_or_packed(bytes: &[u8]) -> bool {
-    bytes.starts_with(NPY_MAGIC) || compressed::recognise(bytes).is_some()
+    bytes.starts_with(NPY_MAGIC) || compressed::detect_compression(bytes).is_some()
 }
 
 /// Returns the first bytes of a record's content.

@@ -11,77 +11,77 @@ use flate2::read::{MultiGzDecoder, ZlibDecoder};
 
 use crate::container::inflate::Inflated;
 
-type Unpack = fn(&[u8]) -> io::Result<Box<dyn Read + '_>>;
+type OpenDecoder = fn(&[u8]) -> io::Result<Box<dyn Read + '_>>;
 
 /// A compression format, with its decoder if there is one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Packed {
+pub(super) struct CompressionFormat {
     /// Name of the format, as in the member `format` of a scan.
     pub(super) name: &'static str,
     recognises: fn(&[u8]) -> bool,
-    unpack: Option<Unpack>,
+    unpack: Option<OpenDecoder>,
 }
 
 /// Compression formats by their first bytes. Formats with a decoder here do not start with an opcode, so their files
 /// are not also pickles.
-const PACKED: &[Packed] = &[
-    Packed {
+const COMPRESSION_FORMATS: &[CompressionFormat] = &[
+    CompressionFormat {
         name: "gzip",
         recognises: |bytes| bytes.starts_with(b"\x1f\x8b"),
         unpack: Some(|bytes| Ok(Box::new(MultiGzDecoder::new(bytes)))),
     },
-    Packed { name: "zlib", recognises: is_zlib, unpack: Some(|bytes| Ok(Box::new(ZlibDecoder::new(bytes)))) },
-    Packed {
+    CompressionFormat { name: "zlib", recognises: is_zlib, unpack: Some(|bytes| Ok(Box::new(ZlibDecoder::new(bytes)))) },
+    CompressionFormat {
         name: "zlib",
         recognises: |bytes| bytes.starts_with(b"ZF0x"),
         unpack: Some(|bytes| Ok(Box::new(ZlibDecoder::new(bytes.get(ZF_HEADER..).unwrap_or_default())))),
     },
-    Packed {
+    CompressionFormat {
         name: "zstd",
         recognises: |bytes| bytes.starts_with(b"\x28\xb5\x2f\xfd"),
         unpack: Some(|bytes| Ok(Box::new(zstd_decoder(bytes)?))),
     },
-    Packed { name: "bzip2", recognises: |bytes| bytes.starts_with(b"BZh"), unpack: None },
-    Packed { name: "xz", recognises: |bytes| bytes.starts_with(b"\xfd7zXZ"), unpack: None },
-    Packed { name: "lzma", recognises: |bytes| bytes.starts_with(b"\x5d\0\0"), unpack: None },
-    Packed { name: "lzip", recognises: |bytes| bytes.starts_with(b"LZIP"), unpack: None },
-    Packed { name: "lz4", recognises: |bytes| bytes.starts_with(b"\x04\x22\x4d\x18"), unpack: None },
-    Packed { name: "compress", recognises: |bytes| bytes.starts_with(b"\x1f\x9d"), unpack: None },
-    Packed { name: "7z", recognises: |bytes| bytes.starts_with(b"7z\xbc\xaf\x27\x1c"), unpack: None },
-    Packed { name: "rar", recognises: |bytes| bytes.starts_with(b"Rar!\x1a\x07"), unpack: None },
+    CompressionFormat { name: "bzip2", recognises: |bytes| bytes.starts_with(b"BZh"), unpack: None },
+    CompressionFormat { name: "xz", recognises: |bytes| bytes.starts_with(b"\xfd7zXZ"), unpack: None },
+    CompressionFormat { name: "lzma", recognises: |bytes| bytes.starts_with(b"\x5d\0\0"), unpack: None },
+    CompressionFormat { name: "lzip", recognises: |bytes| bytes.starts_with(b"LZIP"), unpack: None },
+    CompressionFormat { name: "lz4", recognises: |bytes| bytes.starts_with(b"\x04\x22\x4d\x18"), unpack: None },
+    CompressionFormat { name: "compress", recognises: |bytes| bytes.starts_with(b"\x1f\x9d"), unpack: None },
+    CompressionFormat { name: "7z", recognises: |bytes| bytes.starts_with(b"7z\xbc\xaf\x27\x1c"), unpack: None },
+    CompressionFormat { name: "rar", recognises: |bytes| bytes.starts_with(b"Rar!\x1a\x07"), unpack: None },
 ];
 
 /// Length in bytes of `ZF` and a hexadecimal length in 19 characters.
 const ZF_HEADER: usize = 21;
 
 /// Returns the compression format of `bytes`; `None` if they are not compressed.
-pub(super) fn recognise(bytes: &[u8]) -> Option<&'static Packed> {
-    PACKED.iter().find(|packed| (packed.recognises)(bytes))
+pub(super) fn detect_compression(bytes: &[u8]) -> Option<&'static CompressionFormat> {
+    COMPRESSION_FORMATS.iter().find(|packed| (packed.recognises)(bytes))
 }
 
 /// The decompressed bytes of a file.
-pub(super) struct Unpacked {
+pub(super) struct Decompressed {
     pub(super) content: Inflated,
     /// Reason why the content is incomplete.
-    pub(super) cut: Option<String>,
+    pub(super) incomplete_reason: Option<String>,
 }
 
 /// Length in bytes above which content is decompressed into an unlinked temporary file.
-const IN_MEMORY: usize = 16 << 20;
+const DECOMPRESSED_IN_MEMORY_MAX: usize = 16 << 20;
 
-impl Packed {
+impl CompressionFormat {
     /// Returns true if this crate has a decoder for the format.
-    pub(super) fn is_unpacked(&self) -> bool {
+    pub(super) fn has_decoder(&self) -> bool {
         self.unpack.is_some()
     }
 
     /// Decompresses at most `most` bytes, or one more to detect the excess. Returns the part before damage too.
-    pub(super) fn unpack(&self, bytes: &[u8], most: u64) -> Unpacked {
+    pub(super) fn decompress_up_to(&self, bytes: &[u8], most: u64) -> Decompressed {
         let Some(unpack) = self.unpack else {
             let cut = "it cannot be decompressed here; decompress it and scan that".to_owned();
-            return Unpacked { content: Inflated::Memory(Vec::new()), cut: Some(cut) };
+            return Decompressed { content: Inflated::Memory(Vec::new()), incomplete_reason: Some(cut) };
         };
-        let mut out = Out { memory: Vec::new(), file: None, len: 0 };
+        let mut out = SpillBuffer { memory: Vec::new(), file: None, len: 0 };
         let copied = unpack(bytes).and_then(|reader| out.copy(&mut reader.take(most.saturating_add(1))));
         let cut = match copied {
             Err(error) => Some(format!("it cannot be decompressed to its end: {error}")),
@@ -91,19 +91,19 @@ impl Packed {
             Ok(()) => None,
         };
         match out.content() {
-            Ok(content) => Unpacked { content, cut },
-            Err(error) => Unpacked { content: Inflated::Memory(Vec::new()), cut: Some(error.to_string()) },
+            Ok(content) => Decompressed { content, incomplete_reason: cut },
+            Err(error) => Decompressed { content: Inflated::Memory(Vec::new()), incomplete_reason: Some(error.to_string()) },
         }
     }
 }
 
-struct Out {
+struct SpillBuffer {
     memory: Vec<u8>,
     file: Option<std::fs::File>,
     len: u64,
 }
 
-impl Out {
+impl SpillBuffer {
     fn copy(&mut self, from: &mut dyn Read) -> io::Result<()> {
         let mut window = vec![0; WINDOW];
         loop {
@@ -114,7 +114,7 @@ impl Out {
             }
             self.len = self.len.saturating_add(count as u64);
             self.memory.extend_from_slice(read);
-            if self.memory.len() > IN_MEMORY {
+            if self.memory.len() > DECOMPRESSED_IN_MEMORY_MAX {
                 self.spill()?;
             }
         }
@@ -170,24 +170,24 @@ mod tests {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), Compression::fast());
         gzip.write_all(&[b'0'; 5000]).expect("memory takes it");
         let gzip = gzip.finish().expect("memory takes it");
-        let packed = recognise(&gzip).expect("it starts like gzip");
-        let whole = packed.unpack(&gzip, 5000);
-        assert_eq!((whole.content.len(), whole.cut), (5000, None));
-        let cut = packed.unpack(&gzip, 4999);
+        let packed = detect_compression(&gzip).expect("it starts like gzip");
+        let whole = packed.decompress_up_to(&gzip, 5000);
+        assert_eq!((whole.content.len(), whole.incomplete_reason), (5000, None));
+        let cut = packed.decompress_up_to(&gzip, 4999);
         assert_eq!(cut.content.len(), 5000);
         let expected = "it decompresses to more than 4999 bytes; decompress it and scan that";
-        assert_eq!(cut.cut.as_deref(), Some(expected));
+        assert_eq!(cut.incomplete_reason.as_deref(), Some(expected));
     }
 
     #[test]
     fn more_than_fits_in_memory_is_in_a_file() {
         let bytes: Vec<u8> =
-            (0..IN_MEMORY + 3 * WINDOW).map(|at| u8::try_from(at % 251).unwrap_or(0)).collect();
-        for len in [IN_MEMORY, IN_MEMORY + 1, bytes.len()] {
-            let mut out = Out { memory: Vec::new(), file: None, len: 0 };
+            (0..DECOMPRESSED_IN_MEMORY_MAX + 3 * WINDOW).map(|at| u8::try_from(at % 251).unwrap_or(0)).collect();
+        for len in [DECOMPRESSED_IN_MEMORY_MAX, DECOMPRESSED_IN_MEMORY_MAX + 1, bytes.len()] {
+            let mut out = SpillBuffer { memory: Vec::new(), file: None, len: 0 };
             out.copy(&mut &bytes[..len]).expect("memory can be read");
-            assert_eq!((out.len, out.file.is_some()), (len as u64, len > IN_MEMORY));
-            assert!(out.memory.len() <= IN_MEMORY);
+            assert_eq!((out.len, out.file.is_some()), (len as u64, len > DECOMPRESSED_IN_MEMORY_MAX));
+            assert!(out.memory.len() <= DECOMPRESSED_IN_MEMORY_MAX);
             let content = out.content().expect("the file can be mapped");
             assert_eq!((content.len(), &content[..]), (len, &bytes[..len]), "{len}");
         }

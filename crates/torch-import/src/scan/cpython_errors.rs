@@ -36,11 +36,11 @@ pub(super) fn python_stops(error: &Error, bytes: &[u8]) -> bool {
         (ErrorKind::WrongType { .. }, Some(Op::AddItems)) => true,
         // `memoryview` takes bytearrays and instances of classes that provide a buffer.
         (ErrorKind::WrongType { found, .. }, Some(Op::ReadonlyBuffer)) => {
-            !is_of_a_class(found) && *found != "bytearray"
+            !depends_on_class(found) && *found != "bytearray"
         }
         // Only a `str` is a name, and only objects of these types may be a `str`.
         (ErrorKind::WrongType { found, .. }, Some(Op::StackGlobal)) => {
-            !(is_of_a_class(found) || matches!(*found, "str" | "Python 2 str"))
+            !(depends_on_class(found) || matches!(*found, "str" | "Python 2 str"))
         }
         // `pickle.py` accepts any iterable as arguments and any mapping as keywords, and ignores an empty state.
         (ErrorKind::WrongType { .. } | ErrorKind::LimitExceeded { .. } | ErrorKind::MemoKey, _) => false,
@@ -49,12 +49,12 @@ pub(super) fn python_stops(error: &Error, bytes: &[u8]) -> bool {
 }
 
 /// Returns true for objects whose behaviour depends on a class.
-fn is_of_a_class(type_name: &str) -> bool {
+fn depends_on_class(type_name: &str) -> bool {
     matches!(type_name, "instance" | "persistent object" | "extension")
 }
 
 /// The instructions after an error, as Python would read them if it continued.
-pub(super) struct After<'p> {
+pub(super) struct InstructionsAfterError<'p> {
     bytes: &'p [u8],
     reader: Reader<'p>,
     /// Offset in the pickle at which the reader's bytes start.
@@ -63,7 +63,7 @@ pub(super) struct After<'p> {
     pub(super) ends_in_a_name: bool,
 }
 
-impl<'p> After<'p> {
+impl<'p> InstructionsAfterError<'p> {
     /// Continues with `reader`, which reads `bytes` and stopped at the error, or after the instruction that the machine
     /// refused.
     pub(super) fn new(bytes: &'p [u8], reader: Reader<'p>, error: &Error) -> Self {
@@ -98,7 +98,7 @@ impl<'p> After<'p> {
     }
 }
 
-impl<'p> Iterator for After<'p> {
+impl<'p> Iterator for InstructionsAfterError<'p> {
     type Item = Instruction<'p>;
 
     fn next(&mut self) -> Option<Instruction<'p>> {
@@ -202,7 +202,7 @@ mod tests {
         let error = pickle_vm::load(pickle).expect_err("the machine reads decimals");
         let mut reader = Reader::new(pickle);
         let _ = reader.by_ref().find(Result::is_err);
-        let mut after = After::new(pickle, reader, &error);
+        let mut after = InstructionsAfterError::new(pickle, reader, &error);
         assert_eq!(after.offset(), 7);
         let found: Vec<_> = after.by_ref().map(|read| (read.offset, read.opcode)).collect();
         let expected = [(7, Opcode::Pop), (14, Opcode::Pop), (15, Opcode::Global), (20, Opcode::Stop)];
@@ -212,7 +212,7 @@ mod tests {
             let error = pickle_vm::load(pickle).expect_err("it is cut short");
             let mut reader = Reader::new(pickle);
             let _ = reader.by_ref().find(Result::is_err);
-            let mut after = After::new(pickle, reader, &error);
+            let mut after = InstructionsAfterError::new(pickle, reader, &error);
             after.by_ref().for_each(drop);
             after.ends_in_a_name
         };

@@ -8,7 +8,7 @@ use pickle_vm::{
 };
 
 use super::budget::{ScanBudget, truncate_name};
-use super::cpython_errors::{self, After};
+use super::cpython_errors::{self, InstructionsAfterError};
 use super::joblib::{self, ArrayElements};
 use super::{GlobalCall, GlobalUse, zip_detection};
 use crate::container::legacy;
@@ -196,7 +196,7 @@ impl<'p> PickleRun<'p> {
                 let is_marked = bytes.first() == Some(&0x80);
                 // No call is possible without a name.
                 let goes_on = !cpython_errors::python_stops(error, bytes);
-                let names_later = names.uses_after_error(After::new(bytes, reader, error));
+                let names_later = names.uses_after_error(InstructionsAfterError::new(bytes, reader, error));
                 (has_names && (is_marked || called)) || risky || (goes_on && (has_names || names_later))
             }
         };
@@ -382,7 +382,7 @@ impl<'b> GlobalUses<'b> {
 
     /// Collects the globals after an error without running the machine, since unpicklers that do not stop there reach
     /// them. Returns true if there is one.
-    fn uses_after_error(&mut self, mut after: After<'_>) -> bool {
+    fn uses_after_error(&mut self, mut after: InstructionsAfterError<'_>) -> bool {
         let start = after.offset();
         let mut texts: [Option<String>; 2] = [None, None];
         let mut named = false;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use byte_source::{Cancelled, Observer, Prefetched, ReadError, Source};
 use pickle_vm::ErrorKind;
 use safetensors_format::is_safetensors;
-use zip_index::{Entry, Index};
+use zip_index::{Entry, ZipIndex};
 
 use super::budget::ScanBudget;
 use super::scanner::Scanner;
@@ -33,7 +33,7 @@ pub(super) fn scan_remote(source: &Arc<dyn Source>, observer: &dyn Observer) -> 
     }
     let kept = Arc::new(kept);
     let file: Arc<dyn Source> = Arc::<Prefetched>::clone(&kept);
-    let index = sniff::is_zip(kept.prefetched_start()).then(|| Index::read_directory(&file).ok()).flatten();
+    let index = sniff::is_zip(kept.prefetched_start()).then(|| ZipIndex::read_directory(&file).ok()).flatten();
     drop(file);
     let index = index.filter(|(index, _)| !index.entries.iter().any(|entry| entry.is_link));
     let scanned = index.map(|(index, file)| scan_zip_records(&index.entries, &*file, observer)).transpose()?;

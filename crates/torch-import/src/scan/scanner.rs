@@ -12,7 +12,7 @@ use std::sync::Arc;
 use byte_source::{Cancelled, Observer, Source};
 
 use super::budget::{ScanBudget, truncate_name};
-use super::compressed::Packed;
+use super::compressed::CompressionFormat;
 use super::pickle::{self, NestedBytes};
 use super::{Finding, PicklePlace, Scan, ScannedPickle, PlaceStep, GlobalUse, compressed, zip_detection};
 use crate::container::inflate::Inflated;
@@ -59,7 +59,7 @@ enum ScanFormat {
     Container(Format),
     Archive,
     Numpy,
-    Packed(&'static Packed),
+    Packed(&'static CompressionFormat),
     /// No recognised format, but Python may read the file as a pickle.
     PossiblePickle,
 }
@@ -75,7 +75,7 @@ impl ScanFormat {
         if bytes.starts_with(NPY_MAGIC) {
             return Ok(Self::Numpy);
         }
-        if let Some(packed) = compressed::recognise(bytes) {
+        if let Some(packed) = compressed::detect_compression(bytes) {
             return Ok(Self::Packed(packed));
         }
         if pickle::scan_pickle(bytes, &mut ScanBudget::new(bytes.len() as u64)).may_execute {
@@ -228,7 +228,7 @@ impl<'a> Scanner<'a> {
         if zip_detection::starts_as_archive(bytes) {
             return;
         }
-        if inside && let Some(packed) = compressed::recognise(bytes) {
+        if inside && let Some(packed) = compressed::detect_compression(bytes) {
             return self.scan_compressed(record, packed, bytes, depth, expected);
         }
         if inside && tar::recognises(bytes) {
@@ -243,10 +243,10 @@ impl<'a> Scanner<'a> {
     }
 
     /// Scans the decompressed content of compressed bytes.
-    fn scan_compressed(&mut self, record: &PicklePlace, packed: &Packed, bytes: &[u8], depth: usize, expected: bool) {
-        let unpacked = packed.unpack(bytes, self.unpack_budget);
+    fn scan_compressed(&mut self, record: &PicklePlace, packed: &CompressionFormat, bytes: &[u8], depth: usize, expected: bool) {
+        let unpacked = packed.decompress_up_to(bytes, self.unpack_budget);
         let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
-        if let Some(cut) = unpacked.cut {
+        if let Some(cut) = unpacked.incomplete_reason {
             self.add_missed(|| format!("{place}{cut}"));
         }
         let inner: &[u8] = match &unpacked.content {
@@ -254,7 +254,7 @@ impl<'a> Scanner<'a> {
             Inflated::File(file) => file.bytes(),
         };
         // Bytes of a format without a decoder here may begin like a pickle.
-        if !packed.is_unpacked() {
+        if !packed.has_decoder() {
             let nested = self.scan_pickles(record, bytes, false);
             for NestedBytes { at, bytes, is_loaded } in nested {
                 self.scan_temporary(&record.join_step(PlaceStep::Bytes(at)), &bytes, depth.saturating_add(1), is_loaded);

@@ -9,22 +9,22 @@ use foldhash::{HashMap, HashMapExt};
 use tensor::Tensor;
 
 /// Groups of shards that had the same elements in all tensors so far.
-pub(super) struct Equal {
+pub(super) struct EqualShardGroups {
     /// For each shard, the first shard of its group, which may be itself.
     group: Vec<usize>,
     /// For each shard, a tensor that is equal within its group and whose elements are not all the same, as evidence of
     /// a copy.
-    shown_by: Vec<Option<String>>,
+    evidence: Vec<Option<String>>,
 }
 
-impl Equal {
+impl EqualShardGroups {
     /// Starts with `count` shards in one group.
     pub(super) fn new(count: usize) -> Self {
-        Self { group: vec![0; count], shown_by: vec![None; count] }
+        Self { group: vec![0; count], evidence: vec![None; count] }
     }
 
     /// Compares the parts of a tensor in all shards, up to the window in which the last two of them differ.
-    pub(super) fn compare(
+    pub(super) fn compare_parts(
         &mut self,
         name: &str,
         parts: &[Tensor],
@@ -61,7 +61,7 @@ impl Equal {
         for (shard, (_, same)) in constant.iter().enumerate() {
             if !same
                 && self.in_group(shard).is_some()
-                && let Some(shown_by) = self.shown_by.get_mut(shard)
+                && let Some(shown_by) = self.evidence.get_mut(shard)
             {
                 shown_by.get_or_insert_with(|| name.to_owned());
             }
@@ -70,9 +70,9 @@ impl Equal {
     }
 
     /// Returns two shards that are equal in all tensors, and a tensor that is evidence of a copy.
-    pub(super) fn found(&self) -> Option<(usize, usize, &str)> {
+    pub(super) fn equal_pair(&self) -> Option<(usize, usize, &str)> {
         let mut shards = self.group.iter().enumerate().filter(|(shard, first)| shard != *first);
-        shards.find_map(|(shard, first)| Some((*first, shard, self.shown_by.get(shard)?.as_deref()?)))
+        shards.find_map(|(shard, first)| Some((*first, shard, self.evidence.get(shard)?.as_deref()?)))
     }
 
     /// Returns the group of a shard if the group has several shards.
@@ -108,9 +108,9 @@ mod tests {
 
     /// An observer that counts the windows read.
     #[derive(Default)]
-    struct Windows(AtomicUsize);
+    struct WindowCounter(AtomicUsize);
 
-    impl Observer for Windows {
+    impl Observer for WindowCounter {
         fn is_cancelled(&self) -> bool {
             self.0.fetch_add(1, Ordering::Relaxed);
             false
@@ -119,12 +119,12 @@ mod tests {
 
     /// Returns the two equal shards, and the number of windows read.
     fn found(tensors: &[Vec<Tensor>]) -> (Option<(usize, usize, String)>, usize) {
-        let mut equal = Equal::new(tensors.first().map_or(0, Vec::len));
-        let windows = Windows::default();
+        let mut equal = EqualShardGroups::new(tensors.first().map_or(0, Vec::len));
+        let windows = WindowCounter::default();
         for (number, parts) in tensors.iter().enumerate() {
-            equal.compare(&number.to_string(), parts, &windows).expect("memory can be read");
+            equal.compare_parts(&number.to_string(), parts, &windows).expect("memory can be read");
         }
-        let found = equal.found().map(|(first, second, tensor)| (first, second, tensor.to_owned()));
+        let found = equal.equal_pair().map(|(first, second, tensor)| (first, second, tensor.to_owned()));
         (found, windows.0.into_inner())
     }
 
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn the_caller_can_stop() {
         let parts = [part(vec![1, 2]), part(vec![1, 2])];
-        let error = Equal::new(2).compare("w", &parts, &Stop).expect_err("stopped");
+        let error = EqualShardGroups::new(2).compare_parts("w", &parts, &Stop).expect_err("stopped");
         assert!(matches!(error, ReadError::Cancelled(_)));
     }
 }

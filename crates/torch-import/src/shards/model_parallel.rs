@@ -11,7 +11,7 @@ use pickle_vm::PickleLimits;
 use serde::Deserialize;
 use tensor::{Budget, Tensor, ViewId};
 
-use super::equal_shards::{Equal, without_repeats};
+use super::equal_shards::{EqualShardGroups, without_repeats};
 use super::{MergedCheckpoint, Shard, empty_set_error};
 use crate::{Checkpoint, ItemContent, Error, Item, Result};
 
@@ -98,7 +98,7 @@ impl TensorSplit {
 /// a tensor is not one of LLaMA's.
 pub fn merge_model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &dyn Observer) -> Result<MergedCheckpoint> {
     let mut merge = ShardMerge::new(&shards, sizes, observer)?;
-    let mut equal = Equal::new(shards.len());
+    let mut equal = EqualShardGroups::new(shards.len());
     let mut joined: HashMap<(usize, Vec<ViewId>), Tensor> = HashMap::new();
     let mut tensors = Vec::with_capacity(merge.first.checkpoint.items.len());
     for item in &merge.first.checkpoint.items {
@@ -119,7 +119,7 @@ pub fn merge_model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &d
                     merge.spend(name, parts)?;
                     // If there are fewer heads than shards, equal parts are not evidence of a copied file.
                     if parts.len() == shards.len() {
-                        equal.compare(name, parts, observer).map_err(|reason| part_error(name, reason))?;
+                        equal.compare_parts(name, parts, observer).map_err(|reason| part_error(name, reason))?;
                     }
                     let tensor = Tensor::concat(dim, parts);
                     let tensor = tensor.map_err(|reason| Error::Join { tensor: name.clone(), reason })?;
@@ -130,7 +130,7 @@ pub fn merge_model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &d
         };
         tensors.push(Item { content: ItemContent::Tensor(tensor), ..item.clone() });
     }
-    if let Some((first, second, tensor)) = equal.found() {
+    if let Some((first, second, tensor)) = equal.equal_pair() {
         let file = |shard: usize| shards.get(shard).map(|shard| shard.file.clone()).unwrap_or_default();
         let (file, other, tensor) = (file(second), file(first), tensor.to_owned());
         return Err(Error::EqualShards { file, other, tensor });

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use checkpoint_files::{Contents, DOCUMENT_MAX, Error, FilesNote, ShardPolicy, Sources};
+use checkpoint_files::{FolderDiagnosis, DOCUMENT_MAX, Error, FilesNote, ShardPolicy, CheckpointSources};
 
 /// A safetensors file with one tensor of one byte.
 fn safetensors(name: &str) -> Vec<u8> {
@@ -48,11 +48,11 @@ impl Folder {
         self.write("model.safetensors.index.json", text.as_bytes());
     }
 
-    fn find(&self) -> Result<Sources, Error> {
-        Sources::find(&[self.path()], ShardPolicy::RequireAll)
+    fn find(&self) -> Result<CheckpointSources, Error> {
+        CheckpointSources::find(&[self.path()], ShardPolicy::RequireAll)
     }
 
-    fn contents(&self) -> Contents {
+    fn contents(&self) -> FolderDiagnosis {
         match self.find() {
             Err(Error::NoCheckpoint { contents, .. }) => contents,
             other => panic!("expected a folder without a checkpoint, found {other:?}"),
@@ -60,7 +60,7 @@ impl Folder {
     }
 
     fn deepspeed(&self, below: &str) -> checkpoint_files::DeepSpeed {
-        match Sources::find(&[self.path().join(below)], ShardPolicy::RequireAll) {
+        match CheckpointSources::find(&[self.path().join(below)], ShardPolicy::RequireAll) {
             Err(Error::DeepSpeed { found, .. }) => found,
             other => panic!("expected a DeepSpeed checkpoint, found {other:?}"),
         }
@@ -157,7 +157,7 @@ fn two_models_are_a_choice() {
     let Err(Error::SeveralCheckpoints { candidates, .. }) = folder.find() else { panic!("expected a choice") };
     assert_eq!(candidates.len(), 2);
     for candidate in candidates {
-        assert_eq!(Sources::find(&candidate.paths, ShardPolicy::RequireAll).expect("one file").files.len(), 1);
+        assert_eq!(CheckpointSources::find(&candidate.paths, ShardPolicy::RequireAll).expect("one file").files.len(), 1);
     }
 }
 
@@ -226,7 +226,7 @@ fn models_of_other_frameworks_are_named() {
         (&["Manifest.json", "Data/com.apple.CoreML/model.mlmodel"], "a Core ML model"),
         (&["net.mlmodel"], "a Core ML model"),
     ] {
-        let Contents::Other { what, .. } = Folder::with(files).contents() else { panic!("{files:?}") };
+        let FolderDiagnosis::OtherFramework { what, .. } = Folder::with(files).contents() else { panic!("{files:?}") };
         assert_eq!(what, expected);
     }
 }
@@ -240,36 +240,36 @@ fn the_parts_of_a_pipeline_are_named() {
         "vae/diffusion_pytorch_model.bin",
     ]);
     let folders = vec!["unet".into(), "vae".into()];
-    assert_eq!(folder.contents(), Contents::Pipeline { folders });
+    assert_eq!(folder.contents(), FolderDiagnosis::Pipeline { folders });
 }
 
 #[test]
 fn sub_folders_with_checkpoints_are_named() {
     let folder = Folder::with(&["original/consolidated.00.pth", "README.md", "docs/a.txt"]);
-    assert_eq!(folder.contents(), Contents::Folders { folders: vec!["original".into()] });
+    assert_eq!(folder.contents(), FolderDiagnosis::Folders { folders: vec!["original".into()] });
     // The cache of a model hub.
     let folder = Folder::with(&["blobs/0123", "refs/main", "snapshots/4567/model.safetensors"]);
-    assert_eq!(folder.contents(), Contents::Folders { folders: vec![Path::new("snapshots/4567").into()] });
+    assert_eq!(folder.contents(), FolderDiagnosis::Folders { folders: vec![Path::new("snapshots/4567").into()] });
 }
 
 #[test]
 fn folders_without_weights_say_what_is_there() {
-    assert_eq!(Folder::with(&[]).contents(), Contents::Nothing);
+    assert_eq!(Folder::with(&[]).contents(), FolderDiagnosis::Nothing);
     let files = vec!["config.json".to_owned(), "tokenizer.json".to_owned()];
     assert_eq!(
         Folder::with(&["config.json", "tokenizer.json", ".gitattributes"]).contents(),
-        Contents::Documents { files: files.clone(), git: true }
+        FolderDiagnosis::Documents { files: files.clone(), git: true }
     );
     assert_eq!(
         Folder::with(&["config.json", "tokenizer.json"]).contents(),
-        Contents::Documents { files, git: false }
+        FolderDiagnosis::Documents { files, git: false }
     );
     assert_eq!(
         Folder::with(&["optimizer.pt", "notes.txt"]).contents(),
-        Contents::TrainingState { files: vec!["optimizer.pt".to_owned()] }
+        FolderDiagnosis::TrainingState { files: vec!["optimizer.pt".to_owned()] }
     );
     let names = vec!["notes.txt".to_owned()];
-    assert_eq!(Folder::with(&["notes.txt"]).contents(), Contents::Unknown { names });
+    assert_eq!(Folder::with(&["notes.txt"]).contents(), FolderDiagnosis::Unknown { names });
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn a_refusal_stops_the_reading() {
 
 #[test]
 fn no_paths_are_an_error() {
-    assert!(matches!(Sources::find(&[], ShardPolicy::RequireAll), Err(Error::NoPaths)));
+    assert!(matches!(CheckpointSources::find(&[], ShardPolicy::RequireAll), Err(Error::NoPaths)));
 }
 
 /// The names of the companions of `checkpoint`, and the notes on those that are left out.
@@ -379,7 +379,7 @@ fn the_cache_of_a_model_hub_is_one_folder() {
     assert_eq!(files, ["config.json"], "{notes:?}");
     assert_eq!(notes.len(), 3, "{notes:?}");
     assert_eq!(companions(&snapshot.join("sub/model.safetensors")).0, ["config.json"]);
-    let sources = Sources::find(std::slice::from_ref(&snapshot), ShardPolicy::RequireAll).expect("one file");
+    let sources = CheckpointSources::find(std::slice::from_ref(&snapshot), ShardPolicy::RequireAll).expect("one file");
     assert!(sources.notes.is_empty(), "{:?}", sources.notes);
     // Elsewhere, links to the files of the checkpoint are read, and noted.
     let linked = Folder::with(&[]);

@@ -133,7 +133,7 @@ pub(crate) fn commit(
 
 /// Removes the files of an earlier output, except those that another program changed meanwhile.
 fn remove_stale_files(earlier: &[PathBuf]) -> Result<()> {
-    for path in earlier.iter().filter(|path| output::is_ours(path)) {
+    for path in earlier.iter().filter(|path| output::is_own_output(path)) {
         std::fs::remove_file(path).map_err(|reason| Error::Write { path: path.clone(), reason })?;
     }
     Ok(())

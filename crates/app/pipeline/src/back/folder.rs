@@ -52,7 +52,7 @@ pub(super) fn plan_output_folder(files: &mut OutputFiles<'_>, job: &OutputJob<'_
         let path = entry.map_err(io)?.path();
         let name = output::file_name(&path);
         if is_model_file(&name) && !new.contains(&name) {
-            if !output::is_ours(&path) || job.if_exists == IfExists::Fail {
+            if !output::is_own_output(&path) || job.if_exists == IfExists::Fail {
                 return Err(Error::OtherModelInFolder { path });
             }
             files.stale_files.push(path);

@@ -13,16 +13,16 @@ pub(crate) mod triton;
 
 use std::path::{Path, PathBuf};
 
-use checkpoint_files::{Companion, ShardPolicy, Sources};
-use decoder::{Decoder, Given};
+use checkpoint_files::{Companion, ShardPolicy, CheckpointSources};
+use decoder::{Decoder, Overrides};
 use output::IfExists;
 use tensor::Tensors;
 use torch_import::{CompoundKind, Container, Format as ContainerFormat};
 use torchscript::Module;
 
 use self::commit::OutputFiles;
-use crate::note_collector::Notes;
-use crate::{Error, Names, Result};
+use crate::note_collector::NoteCollector;
+use crate::{Error, TargetLayout, Result};
 
 /// Maximum number of tensors that a note or an error names.
 const SHOWN: usize = 4;
@@ -38,7 +38,7 @@ pub(crate) trait OutputFormat {
     ///
     /// # Errors
     /// When the format cannot represent the tensors, the options do not fit them, or an existing file must not be replaced.
-    fn plan<'p>(&'p self, job: &OutputJob<'p>, kept: NonTensorParts, notes: &mut Notes<'_>) -> Result<OutputPlan<'p, Self::Report>>
+    fn plan<'p>(&'p self, job: &OutputJob<'p>, kept: NonTensorParts, notes: &mut NoteCollector<'_>) -> Result<OutputPlan<'p, Self::Report>>
     where
         Self: Sized;
 
@@ -64,7 +64,7 @@ pub(crate) trait OutputFormat {
     }
 
     /// Returns the layout that the model is translated into, if any.
-    fn requested_layout(&self) -> Option<Names> {
+    fn requested_layout(&self) -> Option<TargetLayout> {
         None
     }
 
@@ -84,11 +84,11 @@ pub(crate) trait OutputFormat {
 
 /// Tensors selected for an output, and the context for laying them out.
 pub(crate) struct OutputJob<'j> {
-    pub(crate) sources: &'j Sources,
+    pub(crate) sources: &'j CheckpointSources,
     pub(crate) containers: &'j [Container],
     pub(crate) shards: ShardPolicy,
     /// Hyperparameters of the model that are missing from its documents.
-    pub(crate) overrides: Given,
+    pub(crate) overrides: Overrides,
     /// Output file or folder.
     pub(crate) target: &'j Path,
     pub(crate) is_folder: bool,
@@ -101,7 +101,7 @@ pub(crate) struct OutputJob<'j> {
     /// Decoder that the tensors belong to, if it is known without documents.
     pub(crate) decoder: Option<&'j Decoder>,
     /// Layout into which the tensors were translated, if any.
-    pub(crate) target_layout: Option<Names>,
+    pub(crate) target_layout: Option<TargetLayout>,
     /// File name and text of the generated document that replaces the documents next to the checkpoint.
     pub(crate) document: Option<(&'static str, String)>,
     /// Number of values in the checkpoint that are not tensors and are worth a note.
@@ -150,7 +150,7 @@ impl OutputJob<'_> {
 
     /// Returns true if the document next to the checkpoint does not describe the tensors of this output.
     pub(crate) fn is_replaced_document(&self, document: &str) -> bool {
-        let replaced = self.target_layout.map(Names::replaced_documents).unwrap_or_default();
+        let replaced = self.target_layout.map(TargetLayout::replaced_documents).unwrap_or_default();
         self.document.as_ref().is_some_and(|(name, _)| *name == document) || replaced.contains(&document)
     }
 
@@ -167,6 +167,6 @@ pub(crate) fn has_torchscript(containers: &[Container]) -> bool {
 
 /// Returns true if the central directory or header of each file of the checkpoint at `path` can be read.
 fn can_open_checkpoint(path: &Path) -> bool {
-    let sources = Sources::find(&[path.to_owned()], ShardPolicy::RequireAll);
+    let sources = CheckpointSources::find(&[path.to_owned()], ShardPolicy::RequireAll);
     sources.is_ok_and(|sources| sources.open().is_ok())
 }

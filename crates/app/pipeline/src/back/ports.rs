@@ -16,8 +16,8 @@ pub struct PortReport {
     pub optional: bool,
 }
 
-impl From<torchscript::Port> for PortReport {
-    fn from(port: torchscript::Port) -> Self {
+impl From<torchscript::ModulePort> for PortReport {
+    fn from(port: torchscript::ModulePort) -> Self {
         let dimension = |dim: torchscript::Dim| match dim {
             torchscript::Dim::Symbol(symbol) => Dimension::Symbol(symbol),
             torchscript::Dim::Size(size) => Dimension::Size(size),

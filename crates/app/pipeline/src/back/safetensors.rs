@@ -11,8 +11,8 @@ use super::commit::{OutputFiles, PlannedFile};
 use super::documents::OutputDocuments;
 use super::ties::{TiePlan, TieHandling};
 use super::{OutputFormat, OutputJob, NonTensorParts, OutputPlan, SHOWN, folder, can_open_checkpoint};
-use crate::note_collector::Notes;
-use crate::{Error, Names, Note, OutputKind, Result};
+use crate::note_collector::NoteCollector;
+use crate::{Error, TargetLayout, Note, OutputKind, Result};
 
 /// Metadata entry that names the framework of the tensors; `transformers` rejects files without it.
 const FORMAT_METADATA: (&str, &str) = ("format", "pt");
@@ -22,7 +22,7 @@ const FORMAT_METADATA: (&str, &str) = ("format", "pt");
 #[non_exhaustive]
 pub struct SafetensorsOptions {
     /// Layout that a language model is translated into; `None` keeps the names and documents.
-    pub target_layout: Option<Names>,
+    pub target_layout: Option<TargetLayout>,
     /// Treatment of tensors with the same memory.
     pub ties: TieHandling,
     /// Maximum number of tensor bytes per file; `None` for a single file. A larger tensor gets a file of its own.
@@ -32,7 +32,7 @@ pub struct SafetensorsOptions {
 impl SafetensorsOptions {
     /// Translates a language model into the names and documents of another layout.
     #[must_use]
-    pub fn target_layout(self, names: Names) -> Self {
+    pub fn target_layout(self, names: TargetLayout) -> Self {
         Self { target_layout: Some(names), ..self }
     }
 
@@ -76,13 +76,13 @@ impl OutputFormat for SafetensorsOptions {
         &'p self,
         job: &OutputJob<'p>,
         _: NonTensorParts,
-        notes: &mut Notes<'_>,
+        notes: &mut NoteCollector<'_>,
     ) -> Result<OutputPlan<'p, SafetensorsReport>> {
         reject_unsupported(job)?;
         // Meta's code expects every tensor name in the file.
-        let handling = if self.target_layout == Some(Names::Meta) { TieHandling::Duplicate } else { self.ties };
+        let handling = if self.target_layout == Some(TargetLayout::Meta) { TieHandling::Duplicate } else { self.ties };
         let tied = TiePlan::find(job.tensors, handling, FORMAT_METADATA.0);
-        let name = |position: usize| job.tensors.at(position).map_or("", |(name, _)| name);
+        let name = |position: usize| job.tensors.get_index(position).map_or("", |(name, _)| name);
         if !tied.partial.is_empty() {
             let names = tied.partial.iter().take(SHOWN).map(|it| name(*it).to_owned()).collect();
             notes.push(Note::ViewsSeparated { count: tied.partial.len(), names });
@@ -119,7 +119,7 @@ impl OutputFormat for SafetensorsOptions {
         self.max_shard_size.is_some() || self.target_layout.is_some() || path.is_some_and(is_folder)
     }
 
-    fn requested_layout(&self) -> Option<Names> {
+    fn requested_layout(&self) -> Option<TargetLayout> {
         self.target_layout
     }
 
@@ -156,7 +156,7 @@ fn plan_files<'j>(job: &OutputJob<'j>, tied: &TiePlan, max_shard_size: Option<u6
             |kept: &usize| tied.kept.binary_search(kept).is_ok_and(|kept| shard.binary_search(&kept).is_ok());
         let names = tied.dropped.iter().filter(|(_, kept)| in_shard(kept));
         metadata.extend(names.filter_map(|(dropped, kept)| {
-            Some((job.tensors.at(*dropped)?.0.to_owned(), job.tensors.at(*kept)?.0.to_owned()))
+            Some((job.tensors.get_index(*dropped)?.0.to_owned(), job.tensors.get_index(*kept)?.0.to_owned()))
         }));
         models.push((path(number), SafetensorsArchive::new(tensors, &metadata).map_err(Error::Safetensors)?));
     }

@@ -45,7 +45,7 @@ impl TiePlan {
             *is_shared |= *first != view;
             groups.entry(view).or_default().push(position);
         }
-        let name = |position: usize| tensors.at(position).map_or("", |(name, _)| name);
+        let name = |position: usize| tensors.get_index(position).map_or("", |(name, _)| name);
         let mut dropped: Vec<(usize, usize)> = Vec::new();
         if ties == TieHandling::Drop {
             for group in groups.values() {
@@ -60,7 +60,7 @@ impl TiePlan {
         let is_dropped = |position: &usize| dropped.binary_search_by_key(position, |(it, _)| *it).is_ok();
         let kept: Vec<usize> = (0..tensors.len()).filter(|position| !is_dropped(position)).collect();
         let is_partial = |position: &usize| {
-            let tensor = tensors.at(*position).map(|(_, tensor)| tensor).filter(|it| it.numel() > 0);
+            let tensor = tensors.get_index(*position).map(|(_, tensor)| tensor).filter(|it| it.numel() > 0);
             tensor.and_then(|it| first_views.get(&it.storage().id())).is_some_and(|(_, is_shared)| *is_shared)
         };
         let partial = kept.iter().copied().filter(is_partial).collect();

@@ -7,21 +7,21 @@ use torch_save::TorchSaveArchive;
 
 use super::commit::{OutputFiles, PlannedFile};
 use super::{OutputFormat, OutputJob, NonTensorParts, OutputPlan, SHOWN, folder, can_open_checkpoint};
-use crate::note_collector::Notes;
-use crate::{Error, Names, Note, Result};
+use crate::note_collector::NoteCollector;
+use crate::{Error, TargetLayout, Note, Result};
 
 /// Options for writing a PyTorch checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TorchOptions {
     /// Layout that a language model is translated into; `None` keeps the names and documents.
-    pub target_layout: Option<Names>,
+    pub target_layout: Option<TargetLayout>,
 }
 
 impl TorchOptions {
     /// Translates a language model into the names and documents of another layout.
     #[must_use]
-    pub fn target_layout(self, names: Names) -> Self {
+    pub fn target_layout(self, names: TargetLayout) -> Self {
         Self { target_layout: Some(names) }
     }
 }
@@ -40,7 +40,7 @@ pub struct TorchReport {
 impl OutputFormat for TorchOptions {
     type Report = TorchReport;
 
-    fn plan<'p>(&'p self, job: &OutputJob<'p>, _: NonTensorParts, notes: &mut Notes<'_>) -> Result<OutputPlan<'p, TorchReport>> {
+    fn plan<'p>(&'p self, job: &OutputJob<'p>, _: NonTensorParts, notes: &mut NoteCollector<'_>) -> Result<OutputPlan<'p, TorchReport>> {
         reject_compounds(job)?;
         let archive =
             TorchSaveArchive::new(job.tensors).map_err(Error::TorchSave).map_err(|error| job.at_input(error))?;
@@ -71,7 +71,7 @@ impl OutputFormat for TorchOptions {
         self.target_layout.is_some()
     }
 
-    fn requested_layout(&self) -> Option<Names> {
+    fn requested_layout(&self) -> Option<TargetLayout> {
         self.target_layout
     }
 
@@ -84,7 +84,7 @@ impl TorchOptions {
     /// Returns the file name of a checkpoint in a folder that Meta's or Hugging Face's code expects.
     fn checkpoint_file_name(&self) -> &'static str {
         match self.target_layout {
-            Some(Names::Meta) => "consolidated.00.pth",
+            Some(TargetLayout::Meta) => "consolidated.00.pth",
             _ => "pytorch_model.bin",
         }
     }

@@ -6,7 +6,7 @@ use decoder::Decoder;
 use serde::Serialize;
 use tensor::Dtype;
 use torch_import::Container;
-use torchscript::{Code, Errors, Module};
+use torchscript::{ModuleCode, OnInvalidInput, Module};
 use triton_repository::{CONFIG_PATH, DataType, Dim, MODEL_PATH, ModelConfig, ModelPort, is_model_name};
 
 use super::commit::{OutputFiles, PlannedFile};
@@ -14,7 +14,7 @@ use super::documents::OutputDocuments;
 use super::ports::PortReport;
 use super::{OutputFormat, OutputJob, NonTensorParts, OutputPlan, has_torchscript};
 use crate::model::{self, Architecture, ModelOptions};
-use crate::note_collector::Notes;
+use crate::note_collector::NoteCollector;
 use crate::{Error, InvalidOption, Note, OutputKind, Result};
 
 /// Options for adding a model to a Triton repository.
@@ -60,7 +60,7 @@ pub struct TritonReport {
 impl OutputFormat for TritonOptions {
     type Report = TritonReport;
 
-    fn plan<'p>(&'p self, job: &OutputJob<'p>, _: NonTensorParts, notes: &mut Notes<'_>) -> Result<OutputPlan<'p, TritonReport>> {
+    fn plan<'p>(&'p self, job: &OutputJob<'p>, _: NonTensorParts, notes: &mut NoteCollector<'_>) -> Result<OutputPlan<'p, TritonReport>> {
         let converted = self.positional_module(job)?;
         byte_source::memory_freed();
         notes.extend(converted.notes.into_iter().map(Note::Module));
@@ -76,7 +76,7 @@ impl OutputFormat for TritonOptions {
         };
         let folder = job.target.join(job.name);
         let model = folder.join(MODEL_PATH);
-        let version = output::folder(&model).to_owned();
+        let version = output::parent_folder(&model).to_owned();
         let mut documents = OutputDocuments::default();
         // Triton loads a model once it has a configuration, so the configuration is written last.
         documents.add(folder.join(CONFIG_PATH), config.to_string());
@@ -127,10 +127,10 @@ impl TritonOptions {
             return positional(job, decoder, true);
         }
         let converted =
-            model::convert_to_module(&self.model, Errors::default(), job.sources, job.shards, job.overrides, job.tensors)?;
+            model::convert_to_module(&self.model, OnInvalidInput::default(), job.sources, job.shards, job.overrides, job.tensors)?;
         let why = match converted.code {
-            Code::Decoder(decoder) => return positional(job, &decoder, self.model.keep_extra),
-            Code::Weights { why } => why,
+            ModuleCode::Decoder(decoder) => return positional(job, &decoder, self.model.keep_extra),
+            ModuleCode::Weights { why } => why,
             _ => None,
         };
         let weights = self.model.architecture == Architecture::Weights;
@@ -158,14 +158,14 @@ fn check(files: &OutputFiles<'_>, job: &OutputJob<'_>) -> Result<()> {
         return Err(InvalidOption::NotAFolder { path: folder.clone() }.into());
     }
     let inputs: Vec<&Path> = job.sources.inputs().collect();
-    for path in files.paths().filter(|path| output::folder(path).is_dir()) {
+    for path in files.paths().filter(|path| output::parent_folder(path).is_dir()) {
         output::check_target(path, &inputs, job.if_exists)?;
     }
     Ok(())
 }
 
 /// Converts an input or output of a TorchScript module to Triton's type.
-fn triton_port(port: torchscript::Port) -> Result<ModelPort> {
+fn triton_port(port: torchscript::ModulePort) -> Result<ModelPort> {
     let data_type = match port.dtype {
         Dtype::Bool => DataType::Bool,
         Dtype::UInt8 => DataType::UInt8,

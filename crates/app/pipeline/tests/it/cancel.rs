@@ -295,13 +295,13 @@ fn what_callers_hold_is_static_and_can_be_shared() {
     is_shared::<tensor::Storage>();
     is_shared::<byte_source::MappedFile>();
     is_shared::<byte_source::Window>();
-    is_shared::<checkpoint_files::Sources>();
+    is_shared::<checkpoint_files::CheckpointSources>();
     is_shared::<torchscript::Module>();
     is_shared::<carton_reader::Carton>();
     is_shared::<pipeline::ConvertOptions>();
     is_shared::<pipeline::ConvertReport>();
     is_shared::<pipeline::BatchItem>();
-    is_shared::<pipeline::EachReport>();
+    is_shared::<pipeline::BatchReport>();
     is_shared::<pipeline::InspectOptions>();
     is_shared::<pipeline::InspectReport>();
     is_shared::<pipeline::ScanOptions>();

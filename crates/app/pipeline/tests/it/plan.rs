@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use byte_source::MappedFile;
 use pipeline::{
-    CartonOptions, Cast, CastFrom, Conversion, ConvertOptions, Dtype, Error, Names, Note, Notice, Observer,
+    CartonOptions, Cast, CastFrom, Conversion, ConvertOptions, Dtype, Error, TargetLayout, Note, Notice, Observer,
     OutputKind, SafetensorsOptions, ProgressUpdate, Target, TorchOptions, TritonOptions, convert,
 };
 
@@ -27,7 +27,7 @@ fn targets() -> Vec<(&'static str, Target)> {
         ("x.safetensors", Target::from(OutputKind::Safetensors)),
         ("shards", Target::Safetensors(shards)),
         ("x.pth", Target::from(OutputKind::Torch)),
-        ("hf", Target::Torch(TorchOptions::default().target_layout(Names::HuggingFace))),
+        ("hf", Target::Torch(TorchOptions::default().target_layout(TargetLayout::HuggingFace))),
         ("models", Target::Triton(TritonOptions::default())),
     ]
 }
@@ -44,7 +44,7 @@ fn options(folder: &Path, (output, target): (&str, Target)) -> ConvertOptions {
 /// Changes a byte of each storage, so that its checksum tells when it is read.
 fn damage(checkpoint: &Path) {
     let file = MappedFile::open(checkpoint).expect("it was written");
-    let index = zip_index::Index::read(&file).expect("a zip file");
+    let index = zip_index::ZipIndex::read(&file).expect("a zip file");
     let mut bytes = file.bytes().to_vec();
     let storages = index.entries.iter().filter(|entry| entry.name.contains("/data/"));
     let mut count = 0;

@@ -11,12 +11,12 @@
 
 use decoder::interface::{DecoderPort, PortDim, PortSizes};
 use forward::Model as Forward;
-use kserve::{Datatype, InferRequest, Input, ModelConfig, Output, TensorConfig};
+use kserve::{Datatype, InferRequest, InputTensor, ModelConfig, OutputTensor, TensorConfig};
 use runtime::{RunnablePort, Runnable};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use super::elements::{datatype, gather_elements};
-use super::request_error::{allow, blamed, failed};
+use super::request_error::{check_memory, classify, failed};
 use crate::model::{CancelToken, Model, ModelError};
 
 /// Largest batch in the model configuration that clients read. The real bound on a request is its memory.
@@ -74,7 +74,7 @@ impl DecoderModel {
         let product = |sizes: &[u64]| sizes.iter().copied().fold(1, u64::saturating_mul);
         let logits = product(&[batch, rows.unwrap_or(tokens), vocab, F32_SIZE]);
         let cache = product(&[2, batch, tokens.saturating_add(past), layers, kv_heads, head_dim, F32_SIZE]);
-        allow(logits.saturating_add(cache), self.memory)
+        check_memory(logits.saturating_add(cache), self.memory)
     }
 }
 
@@ -103,7 +103,7 @@ impl Model for DecoderModel {
         }
     }
 
-    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<Output>, ModelError> {
+    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<OutputTensor>, ModelError> {
         self.check_result_memory(request)?;
         let (mut inputs, mut keeps) = (Vec::new(), false);
         for input in &request.inputs {
@@ -129,20 +129,20 @@ impl Model for DecoderModel {
         if keeps && !request.lists_outputs {
             wanted.extend(present().cloned());
         }
-        let outputs = self.runnable.infer_until(&inputs, Some(&wanted), cancel).map_err(blamed)?;
+        let outputs = self.runnable.infer_until(&inputs, Some(&wanted), cancel).map_err(classify)?;
         drop(inputs);
         let output = |(name, tensor): (String, Tensor)| {
             let port = self.runnable.outputs().iter().find(|port| port.name == name);
             let is_present = port.is_some_and(|port| is_present(&port));
             let tensor = if is_present { swap_batch_and_layers(&tensor) } else { tensor };
             let listed = request.outputs.iter().find(|output| output.name == name);
-            Ok(Output {
+            Ok(OutputTensor {
                 name,
                 datatype: datatype(tensor.dtype()).unwrap_or(Datatype::Fp32),
                 shape: tensor.shape().to_vec(),
                 parameters: Vec::new(),
                 data: gather_elements(&tensor)?,
-                binary: listed.or(request.outputs.first()).is_some_and(|output| output.binary),
+                is_binary: listed.or(request.outputs.first()).is_some_and(|output| output.is_binary),
             })
         };
         outputs.into_iter().map(output).collect()
@@ -150,7 +150,7 @@ impl Model for DecoderModel {
 }
 
 /// Builds a tensor from an input, with the dtype of its port.
-fn input_tensor(port: &RunnablePort, input: &Input) -> Result<Tensor, ModelError> {
+fn input_tensor(port: &RunnablePort, input: &InputTensor) -> Result<Tensor, ModelError> {
     let dtype = port.tensor_dtype().unwrap_or(Dtype::Float32);
     let (shape, stride) = (input.shape.clone(), contiguous_strides(&input.shape));
     Tensor::new(dtype, shape, stride, 0, Storage::owned(input.data.to_vec())).map_err(failed)
@@ -163,7 +163,7 @@ fn swap_batch_and_layers(tensor: &Tensor) -> Tensor {
 
 /// Reads a switch such as `use_cache`: true if its values are nonzero. The values must agree across the batch, since its
 /// sequences run together.
-fn is_on(input: &Input) -> Result<bool, ModelError> {
+fn is_on(input: &InputTensor) -> Result<bool, ModelError> {
     let size = input.datatype.size().unwrap_or(1).max(1);
     let mut values = input.data.chunks(size).map(|value| value.iter().any(|byte| *byte != 0));
     let first = values.next().unwrap_or(false);

@@ -9,7 +9,7 @@ pub(super) fn failed(error: impl StdError + Send + Sync + 'static) -> ModelError
 }
 
 /// Maps an error of the runtime to a client error, a model failure or a cancellation.
-pub(super) fn blamed(error: runtime::Error) -> ModelError {
+pub(super) fn classify(error: runtime::Error) -> ModelError {
     use runtime::Error;
     match error {
         Error::Cancelled => ModelError::Cancelled,
@@ -17,7 +17,7 @@ pub(super) fn blamed(error: runtime::Error) -> ModelError {
         Error::Model(
             error @ (forward::Error::Tokens { .. }
             | forward::Error::TokenIds { .. }
-            | forward::Error::Past { .. }
+            | forward::Error::PastShape { .. }
             | forward::Error::Memory { .. }),
         ) => ModelError::Input(Box::new(error)),
         error => failed(error),
@@ -27,14 +27,14 @@ pub(super) fn blamed(error: runtime::Error) -> ModelError {
 /// Error for a request that needs more memory than one request may have.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the request needs {needed} bytes of memory, and {allowed} are allowed")]
-struct TooMuch {
+struct TooMuchMemory {
     needed: u64,
     allowed: u64,
 }
 
-pub(super) fn allow(needed: u64, allowed: u64) -> Result<(), ModelError> {
+pub(super) fn check_memory(needed: u64, allowed: u64) -> Result<(), ModelError> {
     if needed > allowed {
-        return Err(ModelError::Input(Box::new(TooMuch { needed, allowed })));
+        return Err(ModelError::Input(Box::new(TooMuchMemory { needed, allowed })));
     }
     Ok(())
 }

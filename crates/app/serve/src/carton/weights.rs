@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use kserve::{Datatype, InferRequest, ModelConfig, Output, TensorConfig};
+use kserve::{Datatype, InferRequest, ModelConfig, OutputTensor, TensorConfig};
 use runtime::Runnable;
 use tensor::Tensor;
 
 use super::elements::{datatype, gather_elements, mapped_elements};
-use super::request_error::allow;
+use super::request_error::check_memory;
 use crate::model::{CancelToken, Model, ModelError};
 
 /// Tensors of a carton, as a model of the server.
@@ -75,13 +75,13 @@ impl Model for WeightsModel {
         }
     }
 
-    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<Output>, ModelError> {
+    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<OutputTensor>, ModelError> {
         let weights = || {
             request.outputs.iter().filter_map(|wanted| self.find(&wanted.name).map(|weight| (wanted, weight)))
         };
         let needed = weights().filter(|(_, weight)| weight.mapped.is_none());
         let needed = needed.map(|(_, weight)| weight.tensor.nbytes()).fold(0, u64::saturating_add);
-        allow(needed, self.memory)?;
+        check_memory(needed, self.memory)?;
         let mut outputs = Vec::with_capacity(request.outputs.len());
         for (wanted, weight) in weights() {
             if cancel.is_cancelled() {
@@ -91,20 +91,20 @@ impl Model for WeightsModel {
                 Some(bytes) => bytes.clone(),
                 None => gather_elements(&weight.tensor)?,
             };
-            outputs.push(Output {
+            outputs.push(OutputTensor {
                 name: wanted.name.clone(),
                 datatype: weight.datatype,
                 shape: weight.tensor.shape().to_vec(),
                 parameters: Vec::new(),
                 data,
-                binary: wanted.binary,
+                is_binary: wanted.is_binary,
             });
         }
         Ok(outputs)
     }
 
-    fn memory(&self, outputs: &[Output]) -> usize {
-        let takes = |output: &&Output| self.find(&output.name).is_none_or(|weight| weight.mapped.is_none());
+    fn memory(&self, outputs: &[OutputTensor]) -> usize {
+        let takes = |output: &&OutputTensor| self.find(&output.name).is_none_or(|weight| weight.mapped.is_none());
         outputs.iter().filter(takes).map(|output| output.data.len()).fold(0, usize::saturating_add)
     }
 }

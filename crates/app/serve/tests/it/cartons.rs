@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kserve::{Datatype, InferRequest, Input, Output, RequestedOutput};
+use kserve::{Datatype, InferRequest, InputTensor, OutputTensor, RequestedOutput};
 use pipeline::{Architecture, CartonOptions, ConvertOptions, ModelOptions, convert};
 use runtime::{OpenOptions, Runnable};
 use serve::{CancelToken, Model, ModelError};
@@ -24,21 +24,21 @@ fn decoder(folder: &Path) -> PathBuf {
     folder.join("x.carton")
 }
 
-fn integers(name: &str, shape: &[u64], values: &[i64]) -> Input {
-    Input {
+fn integers(name: &str, shape: &[u64], values: &[i64]) -> InputTensor {
+    InputTensor {
         name: name.to_owned(),
         datatype: Datatype::Int64,
         shape: shape.to_vec(),
         parameters: Vec::new(),
         data: Bytes::from(values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>()),
-        binary: true,
+        is_binary: true,
     }
 }
 
 /// The answer to a request for these outputs; without any, for those that are not optional.
-fn infer(model: &dyn Model, inputs: Vec<Input>, outputs: &[&str]) -> Result<Vec<Output>, ModelError> {
+fn infer(model: &dyn Model, inputs: Vec<InputTensor>, outputs: &[&str]) -> Result<Vec<OutputTensor>, ModelError> {
     let output =
-        |name: &&str| RequestedOutput { name: (*name).to_owned(), parameters: Vec::new(), binary: true };
+        |name: &&str| RequestedOutput { name: (*name).to_owned(), parameters: Vec::new(), is_binary: true };
     let lists_outputs = !outputs.is_empty();
     let outputs = if lists_outputs { outputs } else { &["logits"] }.iter().map(output).collect();
     let request = InferRequest { id: None, parameters: Vec::new(), inputs, outputs, lists_outputs };
@@ -54,7 +54,7 @@ fn assert_close(one: &[u8], other: &[u8]) {
     }
 }
 
-fn shapes(outputs: &[Output]) -> Vec<(&str, &[u64])> {
+fn shapes(outputs: &[OutputTensor]) -> Vec<(&str, &[u64])> {
     outputs.iter().map(|output| (output.name.as_str(), output.shape.as_slice())).collect()
 }
 
@@ -97,7 +97,7 @@ fn switches_and_the_cache_of_a_batch() {
         let at = usize::try_from(sequence).expect("0 or 1") * alone[0].data.len();
         assert_close(&cached[1].data[at..at + alone[0].data.len()], &alone[0].data);
     }
-    let past = |from: usize, name: &str| Input { name: name.to_owned(), ..cached[from].clone() };
+    let past = |from: usize, name: &str| InputTensor { name: name.to_owned(), ..cached[from].clone() };
     let next = vec![integers("tokens", &[2, 1], &[7, 8]), past(1, "past_key"), past(2, "past_value")];
     let next = infer(&*model, next, &[]).expect("it runs");
     assert_eq!(shapes(&next)[1], ("present_key", &[2, 2, 4, 4, 16][..]));

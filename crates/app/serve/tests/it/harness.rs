@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use kserve::{Datatype, InferRequest, ModelConfig, Output, Parameter, TensorConfig};
+use kserve::{Datatype, InferRequest, ModelConfig, OutputTensor, Parameter, TensorConfig};
 use serve::{CancelToken, ServerEvent, ServerHandle, Model, ModelError, ModelSource, ServerObserver, ServeOptions, ServeReport, Server};
 
 use crate::client::Client;
@@ -106,15 +106,15 @@ fn config() -> ModelConfig {
     }
 }
 
-fn echo(request: &InferRequest) -> Vec<Output> {
+fn echo(request: &InferRequest) -> Vec<OutputTensor> {
     let input = &request.inputs[0];
-    vec![Output {
+    vec![OutputTensor {
         name: "OUT".to_owned(),
         datatype: input.datatype,
         shape: input.shape.clone(),
         parameters: Vec::new(),
         data: input.data.clone(),
-        binary: false,
+        is_binary: false,
     }]
 }
 
@@ -123,7 +123,7 @@ impl Model for Echo {
         config()
     }
 
-    fn infer(&self, request: &InferRequest, _: &CancelToken<'_>) -> Result<Vec<Output>, ModelError> {
+    fn infer(&self, request: &InferRequest, _: &CancelToken<'_>) -> Result<Vec<OutputTensor>, ModelError> {
         let asks = |what: &str| request.parameters.contains(&(what.to_owned(), Parameter::Bool(true)));
         assert!(!asks("panic"), "as the client wishes");
         if asks("fail") {
@@ -187,7 +187,7 @@ impl Model for Gated {
         config()
     }
 
-    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<Output>, ModelError> {
+    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<OutputTensor>, ModelError> {
         let _ = self.called.send(());
         let go_on = self.release_signal.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

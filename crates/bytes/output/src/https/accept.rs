@@ -4,13 +4,13 @@ use ureq::Body;
 use ureq::http::Response;
 use url::Url;
 
-use super::failure::Failure;
+use super::failure::DownloadFailure;
 use crate::Error;
 
 /// Response with the whole file or with the rest of it.
-pub(super) struct Accepted {
+pub(super) struct AcceptedResponse {
     /// True if the body continues at the requested offset; otherwise it is the whole file.
-    pub(super) resumes: bool,
+    pub(super) is_resumed: bool,
     /// Length of the body in bytes, if the server reports it and the body is not encoded.
     pub(super) len: Option<u64>,
     /// Content encoding in lower case.
@@ -19,7 +19,7 @@ pub(super) struct Accepted {
 }
 
 /// Accepts a response with the whole file, or with the part from `start` on.
-pub(super) fn accept(url: &Url, response: Response<Body>, start: u64) -> Result<Accepted, Failure> {
+pub(super) fn accept(url: &Url, response: Response<Body>, start: u64) -> Result<AcceptedResponse, DownloadFailure> {
     let encoding = header(&response, "content-encoding").unwrap_or("identity").to_ascii_lowercase();
     let is_plain = matches!(encoding.as_str(), "identity" | "");
     let range = header(&response, "content-range").unwrap_or_default();
@@ -30,12 +30,12 @@ pub(super) fn accept(url: &Url, response: Response<Body>, start: u64) -> Result<
         200 => {}
         206 if start > 0 && resumes => {}
         // The server cannot resume from here.
-        206 | 416 if start > 0 => return Err(Failure::Restart(error)),
-        _ => return Err(Failure::Final(error)),
+        206 | 416 if start > 0 => return Err(DownloadFailure::Restart(error)),
+        _ => return Err(DownloadFailure::Final(error)),
     }
     // The length of an encoded body says nothing about the file.
     let len = header(&response, "content-length").filter(|_| is_plain).and_then(|len| len.parse().ok());
-    Ok(Accepted { resumes, len, encoding, body: response.into_body() })
+    Ok(AcceptedResponse { is_resumed: resumes, len, encoding, body: response.into_body() })
 }
 
 pub(super) fn header<'r>(response: &'r Response<Body>, name: &str) -> Option<&'r str> {

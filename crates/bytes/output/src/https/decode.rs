@@ -5,16 +5,16 @@ use std::io::{self, BufRead, BufReader, Read};
 use ureq::Body;
 use url::Url;
 
-use super::failure::Failure;
+use super::failure::DownloadFailure;
 use crate::Error;
 
 /// Bytes decoded at a time, and so the bytes between two calls of the observer.
 pub(super) const BUFFER: usize = 128 << 10;
 
 /// Returns a reader of the decoded body.
-pub(super) fn decode(url: &Url, body: Body, encoding: &str) -> Result<Box<dyn Read>, Failure> {
+pub(super) fn decode(url: &Url, body: Body, encoding: &str) -> Result<Box<dyn Read>, DownloadFailure> {
     let body = body.into_with_config().limit(u64::MAX).reader();
-    let failed = |reason| Failure::Final(Error::Request { url: url.to_string(), reason });
+    let failed = |reason| DownloadFailure::Final(Error::Request { url: url.to_string(), reason });
     Ok(match encoding {
         "identity" | "" => Box::new(body),
         "gzip" | "x-gzip" => Box::new(flate2::read::MultiGzDecoder::new(body)),
@@ -22,7 +22,7 @@ pub(super) fn decode(url: &Url, body: Body, encoding: &str) -> Result<Box<dyn Re
         "br" => Box::new(brotli_decompressor::Decompressor::new(body, BUFFER)),
         "deflate" => inflate(body).map_err(failed)?,
         other => {
-            return Err(Failure::Final(Error::Encoding { url: url.to_string(), encoding: other.to_owned() }));
+            return Err(DownloadFailure::Final(Error::Encoding { url: url.to_string(), encoding: other.to_owned() }));
         }
     })
 }

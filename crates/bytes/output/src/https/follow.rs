@@ -16,50 +16,50 @@ use url::Url;
 
 use super::Download;
 use super::accept::header;
-use super::failure::Failure;
+use super::failure::DownloadFailure;
 use crate::Error;
 
 /// Largest number of redirects to follow; browsers follow as many or more.
-const REDIRECTS: usize = 10;
+const REDIRECTS_MAX: usize = 10;
 /// Content encodings that the Carton specification asks readers to support.
-const ENCODINGS: &str = "zstd, gzip, br, deflate";
+const SUPPORTED_ENCODINGS: &str = "zstd, gzip, br, deflate";
 
 impl Download<'_> {
     /// Requests the bytes from `start` on and follows redirects. Returns the last URL and its response.
-    pub(super) fn follow(&self, start: u64) -> Result<(Url, Response<Body>), Failure> {
+    pub(super) fn follow(&self, start: u64) -> Result<(Url, Response<Body>), DownloadFailure> {
         let mut url = Url::parse(self.url)
-            .map_err(|reason| Failure::Final(Error::NotAUrl { url: self.url.to_owned(), reason }))?;
+            .map_err(|reason| DownloadFailure::Final(Error::NotAUrl { url: self.url.to_owned(), reason }))?;
         let mut allow_private = self.options.allow_http;
-        for _ in 0..=REDIRECTS {
-            check_scheme(&url, self.options.allow_http).map_err(Failure::Final)?;
+        for _ in 0..=REDIRECTS_MAX {
+            check_scheme(&url, self.options.allow_http).map_err(DownloadFailure::Final)?;
             let (response, met_private) = self.request(&url, start, allow_private)?;
             // Only a private address may redirect to another private address.
             allow_private = allow_private && met_private;
             if !response.status().is_redirection() {
                 return Ok((url, response));
             }
-            url = redirect(&url, &response).map_err(Failure::Final)?;
+            url = redirect_target(&url, &response).map_err(DownloadFailure::Final)?;
         }
-        Err(Failure::Final(Error::TooManyRedirects { url: url.into(), limit: REDIRECTS }))
+        Err(DownloadFailure::Final(Error::TooManyRedirects { url: url.into(), limit: REDIRECTS_MAX }))
     }
 
     /// Sends one request. Returns the response, and true if the host resolved to a private address.
-    fn request(&self, url: &Url, start: u64, allow_private: bool) -> Result<(Response<Body>, bool), Failure> {
+    fn request(&self, url: &Url, start: u64, allow_private: bool) -> Result<(Response<Body>, bool), DownloadFailure> {
         let met_private = Arc::new(AtomicBool::new(false));
-        let guard = Guard { allow_private, met_private: Arc::clone(&met_private), is_public: self.is_public };
+        let guard = AddressGuard { allow_private, met_private: Arc::clone(&met_private), is_public: self.is_public };
         let agent = Agent::with_parts(config(self.options.timeout), DefaultConnector::default(), guard);
         let request = agent.get(url.as_str());
         let request = if start > 0 {
             request.header("range", format!("bytes={start}-")).header("accept-encoding", "identity")
         } else {
-            request.header("accept-encoding", ENCODINGS)
+            request.header("accept-encoding", SUPPORTED_ENCODINGS)
         };
         match request.call() {
             Ok(response) => Ok((response, met_private.load(Ordering::Relaxed))),
             Err(error) => {
-                let error = failed(url, error);
+                let error = transport_error(url, error);
                 // With `start` > 0, the server has answered before, so it may answer again.
-                Err(if start > 0 { Failure::Resume(error) } else { Failure::Final(error) })
+                Err(if start > 0 { DownloadFailure::Resume(error) } else { DownloadFailure::Final(error) })
             }
         }
     }
@@ -75,14 +75,14 @@ fn check_scheme(url: &Url, allow_http: bool) -> Result<(), Error> {
 }
 
 /// Returns the target of a redirect.
-fn redirect(url: &Url, response: &Response<Body>) -> Result<Url, Error> {
+fn redirect_target(url: &Url, response: &Response<Body>) -> Result<Url, Error> {
     let Some(location) = header(response, "location") else {
         return Err(Error::RedirectNowhere { url: url.to_string() });
     };
     url.join(location).map_err(|reason| Error::RedirectTarget { url: url.to_string(), reason })
 }
 
-fn failed(url: &Url, error: ureq::Error) -> Error {
+fn transport_error(url: &Url, error: ureq::Error) -> Error {
     let (url, reason) = (url.to_string(), error.into_io());
     match reason.get_ref().and_then(|inner| inner.downcast_ref()) {
         Some(PrivateAddress(address)) => Error::PrivateAddress { url, address: *address },
@@ -106,13 +106,13 @@ fn config(timeout: Duration) -> ureq::config::Config {
 
 /// Resolver that refuses host names with a private address, unless they are allowed.
 #[derive(Debug)]
-struct Guard {
+struct AddressGuard {
     allow_private: bool,
     met_private: Arc<AtomicBool>,
     is_public: fn(IpAddr) -> bool,
 }
 
-impl Resolver for Guard {
+impl Resolver for AddressGuard {
     fn resolve(
         &self,
         uri: &Uri,

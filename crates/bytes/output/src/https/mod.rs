@@ -25,13 +25,13 @@ use std::time::Duration;
 use byte_source::ProgressReporter;
 use sha2::{Digest, Sha256};
 
-use self::failure::Failure;
+use self::failure::DownloadFailure;
 use crate::{Error, Result};
 
 /// Number of broken connections in a row, without a new byte, after which a download fails.
-const TRIES: u32 = 5;
+const BROKEN_CONNECTIONS_MAX: u32 = 5;
 /// Pause before the first new connection; each further pause is twice as long.
-const PAUSE: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of the partial file that are read back at a time.
 const READ_BACK: usize = 1 << 20;
 
@@ -76,7 +76,7 @@ struct Download<'d> {
 }
 
 /// Partial file: the hash and the length of the bytes received so far.
-struct Beginning {
+struct PartialDownload {
     hash: Sha256,
     len: u64,
 }
@@ -85,67 +85,67 @@ impl Download<'_> {
     fn run(&self, out: &mut File, work: ProgressReporter<'_>) -> Result<()> {
         let (mut tries, mut most, mut restarted) = (0_u32, 0_u64, false);
         loop {
-            let beginning = Beginning::read(out, work)?;
+            let beginning = PartialDownload::read(out, work)?;
             if beginning.len > 0 && beginning.sha256() == *self.sha256 {
                 return Ok(());
             }
             let error = match self.connect(beginning, out, work) {
                 Ok(()) => return Ok(()),
-                Err(Failure::Final(error)) => return Err(error),
-                Err(Failure::Restart(error)) => {
-                    out.set_len(0).map_err(cannot_write)?;
+                Err(DownloadFailure::Final(error)) => return Err(error),
+                Err(DownloadFailure::Restart(error)) => {
+                    out.set_len(0).map_err(download_write_error)?;
                     if restarted {
                         return Err(error);
                     }
                     restarted = true;
                     continue;
                 }
-                Err(Failure::Resume(error)) => error,
+                Err(DownloadFailure::Resume(error)) => error,
             };
-            let there = out.metadata().map_err(cannot_write)?.len();
+            let there = out.metadata().map_err(download_write_error)?.len();
             if there > most {
                 (tries, most) = (0, there);
             }
             tries = tries.saturating_add(1);
-            if tries >= TRIES {
+            if tries >= BROKEN_CONNECTIONS_MAX {
                 return Err(error);
             }
-            std::thread::sleep(PAUSE.saturating_mul(2_u32.saturating_pow(tries.saturating_sub(1))));
+            std::thread::sleep(RETRY_PAUSE.saturating_mul(2_u32.saturating_pow(tries.saturating_sub(1))));
         }
     }
 
     /// Makes one connection, which delivers the rest of the partial file or the whole file anew.
-    fn connect(&self, beginning: Beginning, out: &mut File, work: ProgressReporter<'_>) -> Result<(), Failure> {
+    fn connect(&self, beginning: PartialDownload, out: &mut File, work: ProgressReporter<'_>) -> Result<(), DownloadFailure> {
         let (url, response) = self.follow(beginning.len)?;
         let accepted = accept::accept(&url, response, beginning.len)?;
         let body = decode::decode(&url, accepted.body, &accepted.encoding)?;
-        let beginning = if accepted.resumes { beginning } else { Beginning::empty(out)? };
+        let beginning = if accepted.is_resumed { beginning } else { PartialDownload::truncate_file(out)? };
         self.store(body, accepted.len, beginning, out, work)
     }
 }
 
-impl Beginning {
+impl PartialDownload {
     /// Hashes the bytes in `out` and leaves its position at the end.
     fn read(out: &mut File, work: ProgressReporter<'_>) -> Result<Self> {
         let mut hash = Sha256::new();
-        out.rewind().map_err(cannot_write)?;
-        let there = out.metadata().map_err(cannot_write)?.len();
+        out.rewind().map_err(download_write_error)?;
+        let there = out.metadata().map_err(download_write_error)?.len();
         let mut buffer = vec![0; READ_BACK];
         loop {
             work.advance(there)?;
-            let read = out.read(&mut buffer).map_err(cannot_write)?;
+            let read = out.read(&mut buffer).map_err(download_write_error)?;
             if read == 0 {
                 break;
             }
             hash.update(buffer.get(..read).unwrap_or_default());
         }
-        let len = out.seek(SeekFrom::End(0)).map_err(cannot_write)?;
+        let len = out.seek(SeekFrom::End(0)).map_err(download_write_error)?;
         Ok(Self { hash, len })
     }
 
     /// Truncates `out` to no bytes.
-    fn empty(out: &mut File) -> Result<Self, Failure> {
-        out.set_len(0).and_then(|()| out.rewind()).map_err(|error| Failure::Final(cannot_write(error)))?;
+    fn truncate_file(out: &mut File) -> Result<Self, DownloadFailure> {
+        out.set_len(0).and_then(|()| out.rewind()).map_err(|error| DownloadFailure::Final(download_write_error(error)))?;
         Ok(Self { hash: Sha256::new(), len: 0 })
     }
 
@@ -154,7 +154,7 @@ impl Beginning {
     }
 }
 
-fn cannot_write(reason: io::Error) -> Error {
+fn download_write_error(reason: io::Error) -> Error {
     Error::WriteDownload { reason }
 }
 

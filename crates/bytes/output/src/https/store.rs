@@ -7,8 +7,8 @@ use byte_source::ProgressReporter;
 use sha2::Digest;
 
 use super::decode::BUFFER;
-use super::failure::Failure;
-use super::{Beginning, Download, cannot_write};
+use super::failure::DownloadFailure;
+use super::{PartialDownload, Download, download_write_error};
 use crate::Error;
 
 impl Download<'_> {
@@ -17,11 +17,11 @@ impl Download<'_> {
         &self,
         mut body: impl Read,
         len: Option<u64>,
-        beginning: Beginning,
+        beginning: PartialDownload,
         out: &mut File,
         work: ProgressReporter<'_>,
-    ) -> Result<(), Failure> {
-        let Beginning { mut hash, len: start } = beginning;
+    ) -> Result<(), DownloadFailure> {
+        let PartialDownload { mut hash, len: start } = beginning;
         let total = len.map(|len| start.saturating_add(len));
         if total.is_some_and(|total| total > self.options.max_bytes) {
             return Err(self.too_large());
@@ -36,31 +36,31 @@ impl Download<'_> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 // A truncated encoded body looks damaged, so a decoding error may be a broken connection.
                 Err(reason) => {
-                    return Err(Failure::Resume(Error::Broken { url: self.url.to_owned(), reason }));
+                    return Err(DownloadFailure::Resume(Error::Broken { url: self.url.to_owned(), reason }));
                 }
             };
             done = done.saturating_add(read as u64);
             if done > self.options.max_bytes {
                 // The beginning of a file that is too large is of no use.
-                Beginning::empty(out)?;
+                PartialDownload::truncate_file(out)?;
                 return Err(self.too_large());
             }
             let bytes = buffer.get(..read).unwrap_or_default();
-            out.write_all(bytes).map_err(|error| Failure::Final(cannot_write(error)))?;
+            out.write_all(bytes).map_err(|error| DownloadFailure::Final(download_write_error(error)))?;
             hash.update(bytes);
-            work.advance(done).map_err(|stopped| Failure::Final(stopped.into()))?;
+            work.advance(done).map_err(|stopped| DownloadFailure::Final(stopped.into()))?;
         }
         let found: [u8; 32] = hash.finalize().into();
         if found == *self.sha256 {
             return Ok(());
         }
-        Beginning::empty(out)?;
+        PartialDownload::truncate_file(out)?;
         let error = Error::WrongHash { url: self.url.to_owned(), found, expected: *self.sha256 };
         // The bytes of an earlier connection or of another server may be the wrong ones.
-        Err(if start > 0 { Failure::Restart(error) } else { Failure::Final(error) })
+        Err(if start > 0 { DownloadFailure::Restart(error) } else { DownloadFailure::Final(error) })
     }
 
-    fn too_large(&self) -> Failure {
-        Failure::Final(Error::TooLarge { url: self.url.to_owned(), limit: self.options.max_bytes })
+    fn too_large(&self) -> DownloadFailure {
+        DownloadFailure::Final(Error::TooLarge { url: self.url.to_owned(), limit: self.options.max_bytes })
     }
 }

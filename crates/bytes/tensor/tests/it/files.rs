@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Blob, Crc32, Damaged, MappedFile, ReadError, Region, Source, WINDOW};
+use byte_source::{Blob, Crc32, RecordDamaged, MappedFile, ReadError, Region, Source, WINDOW};
 use tempfile::NamedTempFile;
-use tensor::{ByteOrder, Checksum, Dims, Dtype, Record, Records, Signs, Storage, Tensor};
+use tensor::{ByteOrder, Checksum, DimsInterner, Dtype, StorageRecord, StorageRecords, NegConj, Storage, Tensor};
 
 /// Makes a storage from one with a checksum.
 type Change<'c> = &'c dyn Fn(Storage) -> Storage;
@@ -65,7 +65,7 @@ fn damage_is_found_whichever_bytes_of_a_storage_are_sent_whole() {
     let cases: [(Change<'_>, &[u8]); 7] = [
         (&|storage| storage, &BYTES),
         (&|storage| storage.with_byte_order(ByteOrder::Big, 2), &reversed),
-        (&|storage| storage.with_signs(4, Signs::All), &flipped),
+        (&|storage| storage.with_flipped_signs(4, NegConj::All), &flipped),
         // The bytes before and after a part are read for the checksum.
         (&|storage| slice(storage, 0..5), &BYTES[..5]),
         (&|storage| slice(storage, 5..12), &BYTES[5..]),
@@ -127,7 +127,7 @@ fn damage_names_the_record_the_file_and_the_tensor() {
 
 #[test]
 fn a_computed_storage_reads_the_records_of_its_inputs() {
-    let damage = |record: &str, file: &str| Damaged {
+    let damage = |record: &str, file: &str| RecordDamaged {
         file: file.into(),
         record: record.to_owned(),
         expected: 0,
@@ -135,7 +135,7 @@ fn a_computed_storage_reads_the_records_of_its_inputs() {
         tensor: None,
     };
     let joined = Tensor::concat(0, &[view(&[12], &[1], 0, storage(right()))]).expect("one is enough");
-    let signed = joined.storage().with_signs(4, Signs::All);
+    let signed = joined.storage().with_flipped_signs(4, NegConj::All);
     for storage in [storage(right()), storage(right()).slice(1..3).expect("inside"), signed] {
         assert!(storage.reads_record(&damage("data/0", "folder/a.pt")));
         assert!(!storage.reads_record(&damage("data/1", "folder/a.pt")));
@@ -160,7 +160,7 @@ fn a_part_of_a_storage_is_inside_it() {
 #[test]
 fn what_a_storage_says_about_its_bytes() {
     let (mapped, owned) = (storage(right()), Storage::owned(vec![1, 2]));
-    let signed = owned.with_signs(2, Signs::All);
+    let signed = owned.with_flipped_signs(2, NegConj::All);
     assert_eq!([mapped.is_computed(), owned.is_computed(), signed.is_computed()], [false, false, true]);
     assert_eq!((owned.is_empty(), Storage::owned(Vec::new()).is_empty()), (false, true));
     assert_eq!((mapped.file_offset(), owned.file_offset()), (Some(2), None));
@@ -175,10 +175,10 @@ fn what_a_storage_says_about_its_bytes() {
 
 #[test]
 fn records_have_numbers() {
-    let mut records = Records::with_capacity("archive/", 2);
+    let mut records = StorageRecords::with_capacity("archive/", 2);
     assert!(records.is_empty());
-    assert!(records.insert("0", Record::new(2..6, None)) && records.insert("1", Record::new(6..14, None)));
-    assert!(records.insert("2", Record::inflated(0..3)));
+    assert!(records.insert("0", StorageRecord::new(2..6, None)) && records.insert("1", StorageRecord::new(6..14, None)));
+    assert!(records.insert("2", StorageRecord::inflated(0..3)));
     let mut other = NamedTempFile::new().expect("a temporary file can be made");
     other.write_all(&[7; 3]).expect("it can be written");
     let other = MappedFile::from_file(other.as_file(), Path::new("inflated")).expect("it can be mapped");
@@ -226,8 +226,8 @@ fn tensors_differ_in_shape_or_dtype_alone() {
 
 #[test]
 fn equal_shapes_are_in_memory_once_up_to_a_limit() {
-    let mut dims = Dims::default();
-    let mut shared = |size: u64| dims.shared(view(&[size, 0], &[1, 1], 0, Storage::owned(Vec::new())));
+    let mut dims = DimsInterner::default();
+    let mut shared = |size: u64| dims.intern(view(&[size, 0], &[1, 1], 0, Storage::owned(Vec::new())));
     let first: Vec<Tensor> = (0..1 << 12).map(&mut shared).collect();
     for (size, tensor) in
         (0..).zip(&first).step_by(1000).chain(first.last().map(|tensor| ((1 << 12) - 1, tensor)))
@@ -253,7 +253,7 @@ fn runs_longer_than_a_window_are_sent_too() {
 fn signs_are_those_of_the_numbers_at_their_place() {
     let numbers = [1.0_f32, -2.0, 3.0, -4.0, 5.0, -6.0];
     let base = Storage::owned(numbers.iter().flat_map(|number| number.to_le_bytes()).collect());
-    let tensor = Tensor::new(Dtype::Complex64, vec![1], vec![1], 2, base.with_signs(4, Signs::Imaginary));
+    let tensor = Tensor::new(Dtype::Complex64, vec![1], vec![1], 2, base.with_flipped_signs(4, NegConj::Imaginary));
     let bytes = sent(&tensor.expect("it is inside").gathered()).expect("memory can be read");
     assert_eq!(bytes, [5.0_f32, 6.0].map(f32::to_le_bytes).concat());
 }

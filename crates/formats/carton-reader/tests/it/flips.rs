@@ -18,7 +18,7 @@ use carton_reader::{Carton, VerifyFinding};
 use carton_writer::{Compression, CartonMember, CompressionSpill};
 use sha2::{Digest, Sha256};
 use zip::{CompressionMethod, ZipArchive};
-use zip_layout::Content;
+use zip_layout::EntryContent;
 
 const TOML: &[u8] = b"spec_version = 1\nmodel_description = 'a @misc/a'\n[[output]]\nname = 'y'\ndtype = 'int8'\n\
     shape = [2]\n[[self_test]]\ninputs = {}\nexpected_out = { y = '@tensor_data/t' }\n[runner]\nrunner_name = 'r'\n\
@@ -41,9 +41,9 @@ fn carton(compression: Option<Compression>) -> Vec<u8> {
     });
     let packed = packed.as_ref().map(|(packed, spilled)| packed.each_ref().map(|it| (it, spilled.compressed_bytes(it))));
     let mut files = vec![
-        CartonMember::new("tensor_data/index.toml", Content::Bytes(INDEX)),
-        CartonMember::new("tensor_data/t.bin", Content::Bytes(b"\x01\x02")),
-        CartonMember::new("misc/a", Content::Blob(misc)),
+        CartonMember::new("tensor_data/index.toml", EntryContent::Bytes(INDEX)),
+        CartonMember::new("tensor_data/t.bin", EntryContent::Bytes(b"\x01\x02")),
+        CartonMember::new("misc/a", EntryContent::Blob(misc)),
     ];
     if let Some(packed) = &packed {
         for (path, (packed, part)) in COMPRESSED.iter().zip(packed) {
@@ -51,11 +51,11 @@ fn carton(compression: Option<Compression>) -> Vec<u8> {
             files.push(CartonMember { path: (*path).to_owned(), content, sha256 });
         }
     } else {
-        files.push(CartonMember::new("carton.toml", Content::Blob(toml)));
-        files.push(CartonMember::new("model/m", Content::Bytes(&model.0)));
+        files.push(CartonMember::new("carton.toml", EntryContent::Blob(toml)));
+        files.push(CartonMember::new("model/m", EntryContent::Bytes(&model.0)));
     }
     let sha256 = Some(Sha256::digest(&model.0).into());
-    files.push(CartonMember { path: "model/l".to_owned(), content: Content::Link(b"m"), sha256 });
+    files.push(CartonMember { path: "model/l".to_owned(), content: EntryContent::Link(b"m"), sha256 });
     let links = Some(format!("version = 1\n[urls]\n{} = [\"https://example.org/b\"]\n", "07".repeat(32)));
     let absent = vec![("misc/b".to_owned(), [7; 32])];
     let mut out = Vec::new();

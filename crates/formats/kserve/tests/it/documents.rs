@@ -5,8 +5,8 @@
 
 use crate::models::{model, tensor};
 use kserve::{
-    BatchStatistics, Datatype, Duration, EXTENSIONS, IndexEntry, InferStatistics, ModelStatistics,
-    ServerMetadata, State, Statistics,
+    BatchStatistics, Datatype, StatisticDuration, EXTENSIONS, IndexEntry, InferStatistics, ModelStatistics,
+    ServerMetadata, VersionState, Statistics,
 };
 
 /// The document as JSON.
@@ -43,7 +43,7 @@ fn a_configuration_has_sizes_without_the_batch_dimension() {
 #[test]
 fn an_index_leaves_out_what_is_unknown() {
     let entry = IndexEntry { name: "m".to_owned(), version: None, state: None, reason: None };
-    let states = [State::Ready, State::Unavailable, State::Loading, State::Unloading];
+    let states = [VersionState::Ready, VersionState::Unavailable, VersionState::Loading, VersionState::Unloading];
     let mut index = vec![entry.clone()];
     index.extend(states.map(|state| IndexEntry {
         version: Some("2".to_owned()),
@@ -56,7 +56,7 @@ fn an_index_leaves_out_what_is_unknown() {
 
 #[test]
 fn statistics_have_the_members_of_triton() {
-    let duration = Duration { count: 2, ns: 3000 };
+    let duration = StatisticDuration { count: 2, ns: 3000 };
     let statistics = Statistics {
         model_stats: vec![ModelStatistics {
             name: "m".to_owned(),

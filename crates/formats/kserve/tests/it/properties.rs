@@ -23,7 +23,7 @@ fn parameters() -> impl Strategy<Value = Vec<(String, Parameter)>> {
 
 /// The bytes of a tensor of this datatype with this many elements, which can be JSON if `json`.
 fn data(datatype: Datatype, elements: usize, json: bool) -> BoxedStrategy<Vec<u8>> {
-    let texts = |texts: Vec<Vec<u8>>| kserve::from_texts(texts).expect("they are short");
+    let texts = |texts: Vec<Vec<u8>>| kserve::encode_bytes_elements(texts).expect("they are short");
     match datatype.size() {
         None if json => vec(any::<String>().prop_map(String::into_bytes), elements).prop_map(texts).boxed(),
         None => vec(vec(any::<u8>(), 0..5), elements).prop_map(texts).boxed(),
@@ -72,7 +72,7 @@ fn tensor() -> impl Strategy<Value = Tensor> {
             shape: shape.clone(),
             parameters,
             data: Bytes::from(data),
-            binary,
+            is_binary: binary,
         })
     })
 }
@@ -97,7 +97,7 @@ fn model(max_batch_size: u32, inputs: &[Tensor], outputs: &[RequestedOutput]) ->
     };
     let output = |output: &RequestedOutput| TensorConfig {
         name: output.name.clone(),
-        datatype: if output.binary { Datatype::Fp16 } else { Datatype::Fp32 },
+        datatype: if output.is_binary { Datatype::Fp16 } else { Datatype::Fp32 },
         dims: Vec::new(),
         optional: false,
     };
@@ -131,11 +131,11 @@ proptest! {
         inputs in tensors(),
         outputs in vec((any::<String>(), self::parameters(), any::<bool>()), 1..4),
     ) {
-        let output = |(n, (name, parameters, binary))| RequestedOutput { name: format!("{n}{name}"), parameters, binary };
+        let output = |(n, (name, parameters, binary))| RequestedOutput { name: format!("{n}{name}"), parameters, is_binary };
         let outputs: Vec<_> = outputs.into_iter().enumerate().map(output).collect();
         let request = InferRequest { id, parameters, inputs, outputs, lists_outputs: true };
         let model = model(0, &request.inputs, &request.outputs);
-        let body = request.print().expect("it can be written");
+        let body = request.to_body().expect("it can be written");
         let read = received(&body, |bytes, length| InferRequest::parse(bytes, length, &model));
         prop_assert_eq!(read.expect("it was written"), request);
     }
@@ -148,7 +148,7 @@ proptest! {
         outputs in tensors(),
     ) {
         let response = InferResponse { model_name, model_version, id, parameters, outputs };
-        let body = response.print().expect("it can be written");
+        let body = response.to_body().expect("it can be written");
         prop_assert_eq!(received(&body, InferResponse::parse).expect("it was written"), response);
     }
 
@@ -157,7 +157,7 @@ proptest! {
     fn other_readers_agree(outputs in tensors(), id in any::<Option<String>>()) {
         let (model_name, model_version) = ("m".to_owned(), "1".to_owned());
         let response = InferResponse { model_name, model_version, id: id.clone(), parameters: Vec::new(), outputs };
-        let body = response.print().expect("it can be written");
+        let body = response.to_body().expect("it can be written");
         let text = std::str::from_utf8(&body.parts[0]).expect("it is text");
         let is_finite = !["NaN", "Infinity"].iter().any(|token| text.contains(token));
         if let Ok(value) = serde_json::from_str::<serde_json::Value>(text) {
@@ -166,7 +166,7 @@ proptest! {
                 prop_assert_eq!(object["name"].as_str(), Some(tensor.name.as_str()));
                 prop_assert_eq!(object["shape"].as_array().map(Vec::len), Some(tensor.shape.len()));
                 let values = object["data"].as_array().map(|data| u64::try_from(data.len()).expect("small"));
-                prop_assert_eq!(values, tensor.elements().filter(|_| !tensor.binary));
+                prop_assert_eq!(values, tensor.elements().filter(|_| !tensor.is_binary));
             }
         } else {
             prop_assert!(!is_finite, "{text}");
@@ -181,17 +181,17 @@ proptest! {
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),
     ) {
-        let outputs = vec![RequestedOutput { name: "o".to_owned(), parameters: Vec::new(), binary: true }];
+        let outputs = vec![RequestedOutput { name: "o".to_owned(), parameters: Vec::new(), is_binary: true }];
         let request = InferRequest { id: None, parameters: Vec::new(), inputs, outputs, lists_outputs: true };
         let model = model(0, &request.inputs, &request.outputs);
-        let (bytes, length) = sent(&request.print().expect("it can be written"));
+        let (bytes, length) = sent(&request.to_body().expect("it can be written"));
         let mut changed = bytes.to_vec();
         changed[at.index(bytes.len())] = byte;
         changed.truncate(cut.index(bytes.len() * 2).max(1));
         let length = length.as_deref().map(str::as_bytes);
         if let Ok(read) = InferRequest::parse(&Bytes::from(changed), length, &model) {
             prop_assert_eq!(read.inputs.len(), request.inputs.len());
-            prop_assert!(read.print().is_ok());
+            prop_assert!(read.to_body().is_ok());
         }
         prop_assert!(InferRequest::parse(&bytes, length, &model).is_ok());
     }
@@ -199,7 +199,7 @@ proptest! {
     #[test]
     fn raw_requests_are_the_bytes(tensor in tensor(), batches in any::<bool>()) {
         let max_batch_size = u32::from(batches);
-        let tensor = Tensor { binary: true, parameters: Vec::new(), ..tensor };
+        let tensor = Tensor { is_binary: true, parameters: Vec::new(), ..tensor };
         let mut model = model(0, std::slice::from_ref(&tensor), &[]);
         model.max_batch_size = max_batch_size;
         let read = InferRequest::parse(&tensor.data, Some(b"0"), &model);

@@ -42,9 +42,9 @@ fn the_request_of_the_specification() {
     );
     assert_eq!(request.inputs[0].data, blobs[..16]);
     assert_eq!(request.inputs[1].data, blobs[16..]);
-    assert!(request.inputs.iter().all(|input| input.binary && input.parameters.is_empty()));
+    assert!(request.inputs.iter().all(|input| input.is_binary && input.parameters.is_empty()));
     assert_eq!(request.outputs.len(), 1);
-    assert_eq!((request.outputs[0].name.as_str(), request.outputs[0].binary), ("out", true));
+    assert_eq!((request.outputs[0].name.as_str(), request.outputs[0].is_binary), ("out", true));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn blobs_follow_in_the_order_of_the_inputs_and_json_takes_none() {
     let request = mixed(&model, header, &[1, 2, 3, 4, 5]).expect("a request");
     let data: Vec<&[u8]> = request.inputs.iter().map(|input| input.data.as_ref()).collect();
     assert_eq!(data, [&[1, 2][..], &[5, 6], &[3, 4, 5]]);
-    assert_eq!(request.inputs.iter().map(|input| input.binary).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(request.inputs.iter().map(|input| input.is_binary).collect::<Vec<_>>(), [true, false, true]);
 }
 
 #[test]
@@ -195,9 +195,9 @@ fn bytes_have_a_length_before_each_element() {
     let header =
         r#"{"inputs":[{"name":"x","shape":[3],"datatype":"BYTES","parameters":{"binary_data_size":16}}]}"#;
     let request = mixed(&model, header, blob).expect("a request");
-    let texts: Vec<&[u8]> = kserve::texts(&request.inputs[0].data).collect();
+    let texts: Vec<&[u8]> = kserve::bytes_elements(&request.inputs[0].data).collect();
     assert_eq!(texts, [&b"a\xffc"[..], b"", b"z"]);
-    assert_eq!(kserve::from_texts(texts).expect("short texts"), blob);
+    assert_eq!(kserve::encode_bytes_elements(texts).expect("short texts"), blob);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn an_output_decides_before_the_request_does() {
     for (members, expected) in cases {
         let request = json(&model, format!(r#"{{"inputs":[],{members}}}"#)).expect(members);
         let found: Vec<_> =
-            request.outputs.iter().map(|output| (output.name.as_str(), output.binary)).collect();
+            request.outputs.iter().map(|output| (output.name.as_str(), output.is_binary)).collect();
         assert_eq!(found, expected, "{members}");
         assert_eq!(request.parameters, []);
     }
@@ -305,7 +305,7 @@ fn a_raw_request_is_the_only_input() {
     let request = raw(&fixed, &[1; 16]).expect("a request");
     assert_eq!((request.inputs[0].name.as_str(), request.inputs[0].shape.as_slice()), ("x", &[2, 2][..]));
     assert_eq!(request.inputs[0].data.as_ref(), [1; 16]);
-    assert!(request.outputs.iter().all(|output| output.binary));
+    assert!(request.outputs.iter().all(|output| output.is_binary));
     assert_eq!(
         request.outputs.iter().map(|output| output.name.as_str()).collect::<Vec<_>>(),
         ["out", "other"]

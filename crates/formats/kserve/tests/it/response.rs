@@ -3,12 +3,12 @@
 //! Facts: `extension_binary_data.md`, responses of Triton 2.51; `json.loads` of Python reads the numbers.
 
 use bytes::Bytes;
-use kserve::{Body, Datatype, Error, InferResponse, Parameter, Place, Tensor};
+use kserve::{Body, Datatype, Error, InferResponse, Parameter, TensorLabel, Tensor};
 
 /// An output.
 fn output(name: &str, datatype: Datatype, shape: &[u64], data: &[u8], binary: bool) -> Tensor {
     let (name, data) = (name.to_owned(), Bytes::copy_from_slice(data));
-    Tensor { name, datatype, shape: shape.to_vec(), parameters: Vec::new(), data, binary }
+    Tensor { name, datatype, shape: shape.to_vec(), parameters: Vec::new(), data, is_binary: binary }
 }
 
 /// A response with these outputs.
@@ -24,7 +24,7 @@ fn response(outputs: Vec<Tensor>) -> InferResponse {
 
 /// The `data` of an output of one dimension.
 fn data(datatype: Datatype, size: u64, data: &[u8]) -> String {
-    let body = response(vec![output("x", datatype, &[size], data, false)]).print().expect("a body");
+    let body = response(vec![output("x", datatype, &[size], data, false)]).to_body().expect("a body");
     assert_eq!((body.header_length, body.parts.len()), (None, 1));
     let text = String::from_utf8(body.parts[0].to_vec()).expect("it is text");
     text.split_once("\"data\":")
@@ -39,7 +39,7 @@ fn data(datatype: Datatype, size: u64, data: &[u8]) -> String {
 fn the_response_of_the_specification() {
     let data: Vec<u8> = (0..24).collect();
     let body =
-        response(vec![output("output0", Datatype::Fp32, &[3, 2], &data, true)]).print().expect("a body");
+        response(vec![output("output0", Datatype::Fp32, &[3, 2], &data, true)]).to_body().expect("a body");
     insta::assert_snapshot!(String::from_utf8_lossy(&body.parts[0]), @r#"{"model_name":"m","model_version":"1","outputs":[{"name":"output0","datatype":"FP32","shape":[3,2],"parameters":{"binary_data_size":24}}]}"#);
     assert_eq!(body.header_length, Some(body.parts[0].len()));
     assert_eq!(body.parts[1], data);
@@ -60,7 +60,7 @@ fn binary_tensors_follow_in_order_without_a_copy() {
     response.parameters =
         vec![("p".to_owned(), Parameter::Double(f64::NEG_INFINITY)), ("q".to_owned(), Parameter::Int(-1))];
     response.outputs[3].parameters = vec![("r".to_owned(), Parameter::Bool(false))];
-    let body = response.print().expect("a body");
+    let body = response.to_body().expect("a body");
     insta::assert_snapshot!(String::from_utf8_lossy(&body.parts[0]), @r#"{"id":"7\"","model_name":"m","model_version":"1","parameters":{"p":-Infinity,"q":-1},"outputs":[{"name":"a","datatype":"UINT8","shape":[2],"parameters":{"binary_data_size":2}},{"name":"b","datatype":"UINT8","shape":[2],"data":[3,4]},{"name":"c","datatype":"UINT8","shape":[0],"parameters":{"binary_data_size":0}},{"name":"d","datatype":"FP16","shape":[1],"parameters":{"r":false,"binary_data_size":2}}]}"#);
     assert_eq!(body.parts[1..], [response.outputs[0].data.clone(), response.outputs[3].data.clone()]);
     assert_eq!(body.parts[1].as_ptr(), response.outputs[0].data.as_ptr());
@@ -68,10 +68,10 @@ fn binary_tensors_follow_in_order_without_a_copy() {
 
 #[test]
 fn no_bytes_need_no_header() {
-    let json = response(vec![output("x", Datatype::Bool, &[], &[1], false)]).print().expect("a body");
+    let json = response(vec![output("x", Datatype::Bool, &[], &[1], false)]).to_body().expect("a body");
     assert_eq!((json.header_length, json.content_type()), (None, "application/json"));
     assert!(!json.is_empty() && Body { header_length: None, parts: vec![Bytes::new()] }.is_empty());
-    let empty = response(vec![output("x", Datatype::Fp16, &[0], &[], true)]).print().expect("a body");
+    let empty = response(vec![output("x", Datatype::Fp16, &[0], &[], true)]).to_body().expect("a body");
     assert_eq!((empty.header_length, empty.parts.len()), (None, 1));
     insta::assert_snapshot!(String::from_utf8_lossy(&empty.parts[0]), @r#"{"model_name":"m","model_version":"1","outputs":[{"name":"x","datatype":"FP16","shape":[0],"parameters":{"binary_data_size":0}}]}"#);
 }
@@ -98,7 +98,7 @@ fn numbers_are_written_exactly() {
     insta::assert_snapshot!(data(Datatype::Uint64, 2, &[u64::MAX, 0].map(u64::to_le_bytes).concat()), @"[18446744073709551615,0]");
     insta::assert_snapshot!(data(Datatype::Int8, 3, &[128, 255, 127]), @"[-128,-1,127]");
     insta::assert_snapshot!(data(Datatype::Bool, 2, &[1, 0]), @"[true,false]");
-    let texts = kserve::from_texts(["\"\né\u{5}", ""]).expect("they are short");
+    let texts = kserve::encode_bytes_elements(["\"\né\u{5}", ""]).expect("they are short");
     insta::assert_snapshot!(data(Datatype::Bytes, 2, &texts), @r#"["\"\né\u0005",""]"#);
 }
 
@@ -118,7 +118,7 @@ fn a_client_that_reads_64_bits_gets_the_same_float() {
 fn what_clients_ask_for_and_cannot_have_is_their_fault() {
     let print = |datatype, shape: &[u64], data: &[u8], binary| {
         let error =
-            response(vec![output("x", datatype, shape, data, binary)]).print().expect_err("it is wrong");
+            response(vec![output("x", datatype, shape, data, binary)]).to_body().expect_err("it is wrong");
         format!("{} {error}\n", error.status())
     };
     let answers = [
@@ -152,7 +152,7 @@ fn errors_of_the_server() {
         Error::UnknownVersion { model: model.clone(), version: "7".to_owned() },
         Error::UnknownEncoding { encoding: "br".to_owned() },
         Error::Busy { model, waiting: 8 },
-        Error::Output(Box::new(Error::Duplicate { tensor: Place::Output("x".to_owned()) })),
+        Error::InvalidModelOutput(Box::new(Error::DuplicateTensorName { tensor: TensorLabel::Output("x".to_owned()) })),
     ];
     let answers: Vec<String> = errors
         .iter()
@@ -174,7 +174,7 @@ fn a_response_is_read_as_it_was_written() {
         output("b", Datatype::Bf16, &[1], &[7, 8], true),
     ]);
     written.id = Some(String::new());
-    let body = written.print().expect("a body");
+    let body = written.to_body().expect("a body");
     let length = body.header_length.map(|length| length.to_string());
     let bytes = Bytes::from(body.parts.concat());
     assert_eq!(

@@ -10,24 +10,24 @@ use std::collections::HashSet;
 use pickle_vm::{Heap, ObjectId, Pickle};
 use tensor::{Tensor, Tensors};
 
-use crate::module::{HALF, NAMESPACE};
+use crate::module_tree::{HALF_CLASS, NAMESPACE};
 
 /// Records of an archive besides its storages: names below the root folder and, for uncompressed records, bytes.
-pub(super) type Records<'a> = [(String, Option<Cow<'a, [u8]>>)];
+pub(super) type NamedRecords<'a> = [(String, Option<Cow<'a, [u8]>>)];
 
 /// Name of the record that holds the pickled objects.
 pub(super) const DATA_PKL: &str = "data.pkl";
 
 /// Attributes of the root module, as `data.pkl` holds them.
-pub(super) struct Attributes<'p> {
+pub(super) struct RootAttributes<'p> {
     heap: &'p Heap<'p>,
     /// Name of the root module's class.
     pub(super) class: String,
     values: Vec<(String, ObjectId)>,
 }
 
-impl<'p> Attributes<'p> {
-    pub(super) fn of_root(pickle: &'p Pickle<'p>) -> Option<Self> {
+impl<'p> RootAttributes<'p> {
+    pub(super) fn from_pickle_root(pickle: &'p Pickle<'p>) -> Option<Self> {
         let heap = &pickle.heap;
         let root = heap.instance(pickle.root)?;
         let class = match heap.global(root.callable)? {
@@ -42,7 +42,7 @@ impl<'p> Attributes<'p> {
 
     /// Returns the suffix of underscores that the module's own attributes have, so that they differ from tensor names.
     /// `name` is an attribute that is an integer.
-    pub(super) fn end_of(&self, name: &str) -> Option<String> {
+    pub(super) fn attribute_suffix(&self, name: &str) -> Option<String> {
         let mut ends = self.values.iter().filter_map(|(attribute, value)| {
             let end = attribute.strip_prefix(name)?;
             (self.heap.int(*value).is_some() && end.bytes().all(|byte| byte == b'_')).then_some(end)
@@ -71,7 +71,7 @@ impl<'p> Attributes<'p> {
     }
 
     pub(super) fn ints(&self, name: &str) -> Option<Vec<i64>> {
-        let list = self.tagged(self.find(name)?)?;
+        let list = self.tagged_container(self.find(name)?)?;
         self.heap.items(list)?.iter().map(|item| self.heap.int(*item)).collect()
     }
 
@@ -79,15 +79,15 @@ impl<'p> Attributes<'p> {
     /// is the suffix of attribute names.
     pub(super) fn has_list(&self, name: &str, end: &str) -> bool {
         let dict =
-            self.find(&format!("__tensors__{end}")).and_then(|dict| self.heap.entries(self.tagged(dict)?));
+            self.find(&format!("__tensors__{end}")).and_then(|dict| self.heap.entries(self.tagged_container(dict)?));
         match dict {
             Some(entries) => entries.iter().any(|(key, _)| self.heap.text(*key).as_deref() == Some(name)),
-            None => self.find(&format!("{name}{end}")).and_then(|list| self.tagged(list)).is_some(),
+            None => self.find(&format!("{name}{end}")).and_then(|list| self.tagged_container(list)).is_some(),
         }
     }
 
     /// Returns the container in a `restore_type_tag` call, which gives it the type of its elements.
-    fn tagged(&self, value: ObjectId) -> Option<ObjectId> {
+    fn tagged_container(&self, value: ObjectId) -> Option<ObjectId> {
         let call = self.heap.instance(value)?;
         let is_tag = self.heap.global(call.callable) == Some(("torch.jit._pickle", "restore_type_tag"));
         self.heap.items(call.args).filter(|_| is_tag)?.first().copied()
@@ -95,14 +95,14 @@ impl<'p> Attributes<'p> {
 
     /// Returns the tensors that attributes other than containers hold, in the order in which their storage records are
     /// numbered. Of tensors that share a record, each after the first follows the tensor before it in the tree of modules.
-    pub(super) fn own(&self, tensors: Tensors) -> Tensors {
+    pub(super) fn attribute_tensors(&self, tensors: Tensors) -> Tensors {
         let is_half = |value: &ObjectId| {
             self.heap
                 .instance(*value)
-                .is_some_and(|object| self.heap.global(object.callable) == Some((NAMESPACE, HALF)))
+                .is_some_and(|object| self.heap.global(object.callable) == Some((NAMESPACE, HALF_CLASS)))
         };
         let containers =
-            self.values.iter().filter(|(_, value)| self.tagged(*value).is_some() || is_half(value));
+            self.values.iter().filter(|(_, value)| self.tagged_container(*value).is_some() || is_half(value));
         let containers: HashSet<&str> = containers.map(|(name, _)| name.as_str()).collect();
         let first_part = |name: &str| name.split('.').next().is_some_and(|part| containers.contains(part));
         let mut known = HashSet::new();
@@ -123,10 +123,10 @@ impl<'p> Attributes<'p> {
     }
 
     /// Returns the tensors in the dict from which a weights module returns them.
-    pub(super) fn index(&self, tensors: Tensors) -> Tensors {
+    pub(super) fn indexed_tensors(&self, tensors: Tensors) -> Tensors {
         let is_index =
-            |name: &str| name.strip_prefix(INDEX).is_some_and(|end| end.bytes().all(|byte| byte == b'_'));
-        let index = self.values.iter().find(|(name, value)| is_index(name) && self.tagged(*value).is_some());
+            |name: &str| name.strip_prefix(TENSOR_INDEX_ATTRIBUTE).is_some_and(|end| end.bytes().all(|byte| byte == b'_'));
+        let index = self.values.iter().find(|(name, value)| is_index(name) && self.tagged_container(*value).is_some());
         let Some((index, _)) = index else { return Tensors::default() };
         let inner = |(name, tensor): (String, Tensor)| {
             let inner = name.strip_prefix(index.as_str()).and_then(|rest| rest.strip_prefix('.'));
@@ -137,4 +137,4 @@ impl<'p> Attributes<'p> {
 }
 
 /// Name of the attribute that holds all tensors, without its suffix of underscores.
-const INDEX: &str = "__tensors__";
+const TENSOR_INDEX_ATTRIBUTE: &str = "__tensors__";

@@ -3,26 +3,26 @@
 mod attributes;
 mod decoder;
 pub(crate) mod recognise;
-mod state;
+mod state_dict_tree;
 pub(crate) mod weights;
 
-use ::decoder::{Decoder, Detected, Options};
+use ::decoder::{Decoder, Detected, DecoderOptions};
 use tensor::Tensors;
 
-use crate::{Code, Errors, Module, Note, Result};
-use decoder::Signature;
+use crate::{ModuleCode, OnInvalidInput, Module, ModuleNote, Result};
+use decoder::CallingConvention;
 
 /// Makes a module of the architecture `name`, whose `forward` takes tokens and returns logits.
 ///
 /// # Errors
 /// Returns the errors of [`decoder::named`](::decoder::named), and an error if a tensor is missing, is not used, or has the
 /// wrong shape or a dtype that is not a floating-point number.
-pub fn model(name: &str, tensors: &Tensors, options: &Options, errors: Errors) -> Result<Module> {
+pub fn model(name: &str, tensors: &Tensors, options: &DecoderOptions, errors: OnInvalidInput) -> Result<Module> {
     decoder::module(
-        &::decoder::named(name, tensors, options)?,
+        &::decoder::build_decoder(name, tensors, options)?,
         tensors,
         options.keep_extra,
-        Signature::Dict(errors),
+        CallingConvention::Dict(errors),
     )
 }
 
@@ -33,7 +33,7 @@ pub fn model(name: &str, tensors: &Tensors, options: &Options, errors: Errors) -
 /// # Errors
 /// Returns the same errors as [`model`].
 pub fn positional(decoder: &Decoder, tensors: &Tensors, keep_extra: bool) -> Result<Module> {
-    decoder::module(decoder, tensors, keep_extra, Signature::Positional)
+    decoder::module(decoder, tensors, keep_extra, CallingConvention::Positional)
 }
 
 /// Makes the module that the tensor names and documents describe: a model, or the weights and the reason why they are not a
@@ -41,15 +41,15 @@ pub fn positional(decoder: &Decoder, tensors: &Tensors, keep_extra: bool) -> Res
 ///
 /// # Errors
 /// Returns the errors of [`decoder::detect`](::decoder::detect), [`model`] and [`weights`](crate::weights).
-pub fn auto(tensors: &Tensors, options: &Options, errors: Errors) -> Result<Module> {
+pub fn detect_module(tensors: &Tensors, options: &DecoderOptions, errors: OnInvalidInput) -> Result<Module> {
     match ::decoder::detect(tensors, options)? {
         Detected::Model(model) => {
-            decoder::module(&model, tensors, options.keep_extra, Signature::Dict(errors))
+            decoder::module(&model, tensors, options.keep_extra, CallingConvention::Dict(errors))
         }
-        Detected::Weights { why, notes } => {
+        Detected::Weights { no_model_reason: why, notes } => {
             let mut module = weights::weights(tensors, errors)?;
-            module.notes.extend(notes.into_iter().map(Note::Decoder));
-            module.code = Code::Weights { why: Some(why) };
+            module.notes.extend(notes.into_iter().map(ModuleNote::Decoder));
+            module.code = ModuleCode::Weights { why: Some(why) };
             Ok(module)
         }
     }

@@ -9,14 +9,14 @@ use ::decoder::{Assignment, Decoder};
 use std::borrow::Cow;
 use tensor::Tensors;
 
-use super::attributes::{Attributes, DATA_PKL};
+use super::attributes::{RootAttributes, DATA_PKL};
 use super::{decoder, weights};
 
 /// Result of recognising an archive.
 #[derive(Debug)]
 pub enum Recognised {
     /// Decoder module that a conversion wrote.
-    Decoder(Box<Model>),
+    Decoder(Box<RecognisedModel>),
     /// Weights module that a conversion wrote.
     Weights {
         /// Tensors under their own names, in the order in which `forward` returns them.
@@ -31,7 +31,7 @@ pub enum Recognised {
 
 /// Recognised decoder, with the tensors of its archive.
 #[derive(Debug)]
-pub struct Model {
+pub struct RecognisedModel {
     pub decoder: Decoder,
     /// Assignment of the tensors to the decoder's weights.
     pub assignment: Assignment,
@@ -47,18 +47,18 @@ pub fn recognise(records: &[(String, Option<Cow<'_, [u8]>>)], tensors: Tensors) 
     let other = |record: &str| Recognised::Other { record: record.to_owned() };
     let data_pkl = records.iter().find(|(name, _)| name == DATA_PKL).and_then(|(_, bytes)| bytes.as_deref());
     let Some(pickle) = data_pkl.and_then(|bytes| pickle_vm::load(bytes).ok()) else { return other(DATA_PKL) };
-    let Some(root) = Attributes::of_root(&pickle) else { return other(DATA_PKL) };
-    if root.class == weights::CLASS {
-        let tensors = root.index(tensors);
-        return match weights::difference(&tensors, records) {
+    let Some(root) = RootAttributes::from_pickle_root(&pickle) else { return other(DATA_PKL) };
+    if root.class == weights::WEIGHTS_CLASS {
+        let tensors = root.indexed_tensors(tensors);
+        return match weights::closest_difference(&tensors, records) {
             Ok(None) => Recognised::Weights { tensors },
             Ok(Some(difference)) => Recognised::Other { record: difference.record },
             Err(_) => other(DATA_PKL),
         };
     }
-    let tensors = root.own(tensors);
+    let tensors = root.attribute_tensors(tensors);
     match decoder::recognise(&root, records, &tensors) {
-        Ok((decoder, assignment)) => Recognised::Decoder(Box::new(Model { decoder, assignment, tensors })),
+        Ok((decoder, assignment)) => Recognised::Decoder(Box::new(RecognisedModel { decoder, assignment, tensors })),
         Err(record) => Recognised::Other { record },
     }
 }

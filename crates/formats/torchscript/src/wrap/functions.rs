@@ -5,10 +5,10 @@
 //! format version. In them, `{id}` is the number of a type, `{type}` its annotation, `{inner}` the number of its component
 //! type, and `{ns}` the namespace.
 
-use super::support::{Leaf, Value};
+use super::support::{Leaf, EnumValueType};
 
 /// Helper functions that the generated functions call by name.
-pub(super) const SHARED: &str = r#"def join(name: str,
+pub(super) const HELPER_FUNCTIONS: &str = r#"def join(name: str,
     part: str) -> str:
   if torch.eq(name, ""):
     joined = part
@@ -136,25 +136,25 @@ def export(t: Tensor) -> Tensor:
 "#;
 
 /// Header of a function that reads inputs: for `has`, `names`, `check` or `take`.
-const TAKES: &str = "def {what}_{id}(inputs: Dict[str, Tensor],\n    name: str) -> {result}:\n";
+const INPUT_FUNCTION_HEADER: &str = "def {what}_{id}(inputs: Dict[str, Tensor],\n    name: str) -> {result}:\n";
 /// Header of a function that puts a result into the dict of outputs.
-const PUTS: &str = "def put_{id}(out: Dict[str, Any],\n    name: str,\n    value: {type}) -> str:\n";
+const PUT_FUNCTION_HEADER: &str = "def put_{id}(out: Dict[str, Any],\n    name: str,\n    value: {type}) -> str:\n";
 
 /// Returns a function that reads inputs, with `what` in its name, the return type `result` and the given body.
-pub(super) fn takes(what: &str, result: &str, body: &str) -> String {
-    TAKES.replace("{what}", what).replace("{result}", result) + body
+pub(super) fn input_function(what: &str, result: &str, body: &str) -> String {
+    INPUT_FUNCTION_HEADER.replace("{what}", what).replace("{result}", result) + body
 }
 
 /// Returns a function that puts a result into the dict of outputs, with the given body.
-pub(super) fn puts(body: &str) -> String {
-    PUTS.to_owned() + body
+pub(super) fn put_function(body: &str) -> String {
+    PUT_FUNCTION_HEADER.to_owned() + body
 }
 
 pub(super) const HAS_LEAF: &str = "  return torch.__contains__(inputs, name)\n";
 pub(super) const NAMES_LEAF: &str = "  return [name]\n";
 
 /// Returns the bodies of the functions that check an input and convert it to an argument.
-pub(super) fn leaf(leaf: Leaf) -> (&'static str, &'static str) {
+pub(super) fn leaf_input_bodies(leaf: Leaf) -> (&'static str, &'static str) {
     const ONE: &str = "  return {ns}.one(inputs, name, False)\n";
     const WHOLE: &str = "  return {ns}.one(inputs, name, True)\n";
     const SOME: &str = "  return {ns}.some(inputs, name, False)\n";
@@ -264,7 +264,7 @@ pub(super) const TAKE_DICT: &str = r"  value = annotate({type}, {})
 ";
 
 /// Returns the body of the function that puts a result of one output into the dict.
-pub(super) fn put_leaf(leaf: Leaf) -> &'static str {
+pub(super) fn leaf_put_body(leaf: Leaf) -> &'static str {
     match leaf {
         Leaf::Tensor => "  return {ns}.put(out, name, {ns}.export(value))\n",
         Leaf::Int | Leaf::Ints => "  return {ns}.put(out, name, torch.tensor(value, dtype=4))\n",
@@ -273,11 +273,11 @@ pub(super) fn put_leaf(leaf: Leaf) -> &'static str {
         Leaf::Floats => PUT_FLOATS,
         Leaf::Bool | Leaf::Bools => "  return {ns}.put(out, name, torch.tensor(value, dtype=0))\n",
         Leaf::Complex => "  return {ns}.put(out, name, {ns}.export(torch.scalar_tensor(value, dtype=10)))\n",
-        Leaf::Enum(Value::Int) => "  return {ns}.put(out, name, torch.tensor((value).value, dtype=4))\n",
-        Leaf::Enum(Value::Float) => {
+        Leaf::Enum(EnumValueType::Int) => "  return {ns}.put(out, name, torch.tensor((value).value, dtype=4))\n",
+        Leaf::Enum(EnumValueType::Float) => {
             "  return {ns}.put(out, name, torch.scalar_tensor((value).value, dtype=7))\n"
         }
-        Leaf::Enum(Value::Str) => "  return {ns}.put(out, name, (value).value)\n",
+        Leaf::Enum(EnumValueType::Str) => "  return {ns}.put(out, name, (value).value)\n",
         Leaf::Str | Leaf::Strs => "  return {ns}.put(out, name, value)\n",
         Leaf::None | Leaf::Number => "  return \"\"\n",
     }

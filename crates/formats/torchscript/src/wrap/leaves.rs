@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use tensor::Dtype;
 use torchscript_source::{Signature, Type, TypeId, Types};
 
-use super::support::{Leaf, Support, Value, alternative};
-use super::{Declared, ScriptOptions, Uncallable};
-use crate::{Dim, Error, Note, Port, Result};
+use super::support::{Leaf, TypeSupport, EnumValueType, non_none_type};
+use super::{DeclaredInput, ScriptOptions, Uncallable};
+use crate::{Dim, Error, ModuleNote, ModulePort, Result};
 
 /// Maximum number of inputs or outputs that are listed by name: of one argument and of all arguments.
 const LISTED_MAX: usize = 1000;
@@ -15,23 +15,23 @@ const ALL_LISTED_MAX: usize = 10_000;
 
 /// Mapping from named inputs to the arguments of the original `forward`, and from its result to named outputs.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct CallPlan {
     /// Arguments passed to the original `forward`.
-    pub(super) passed: Vec<Passed>,
+    pub(super) passed: Vec<PassedArgument>,
     /// Names of the outputs.
-    pub(super) naming: Naming,
+    pub(super) naming: OutputNaming,
     /// Inputs whose names are known from the signature.
-    pub(super) known: Vec<Named>,
-    outputs: Vec<Named>,
+    pub(super) known: Vec<NamedLeaf>,
+    outputs: Vec<NamedLeaf>,
     /// Dtypes and shapes of inputs, as the user declared them.
-    pub(super) declared: Vec<Declared>,
+    pub(super) declared: Vec<DeclaredInput>,
     /// Names of arguments that keep their defaults.
     fixed: Vec<String>,
 }
 
 /// Argument of the original `forward`.
 #[derive(Debug)]
-pub(super) struct Passed {
+pub(super) struct PassedArgument {
     pub(super) argument: String,
     /// Prefix of the names of its inputs; empty if all inputs belong to this argument.
     pub(super) name: String,
@@ -39,12 +39,12 @@ pub(super) struct Passed {
     /// Source text of its default value.
     pub(super) default: Option<String>,
     /// True if the argument is made of inputs; otherwise `None` is passed.
-    pub(super) is_taken: bool,
+    pub(super) is_from_inputs: bool,
 }
 
 /// Source of the names of outputs.
 #[derive(Debug)]
-pub(super) enum Naming {
+pub(super) enum OutputNaming {
     /// Base name, to which the names of components are joined with `_`.
     Base(String),
     /// Names of the items of the returned tuple.
@@ -55,30 +55,30 @@ pub(super) enum Naming {
 
 /// Input or output of a module, or a list or dict of inputs or outputs.
 #[derive(Clone, Debug)]
-pub(super) struct Named {
+pub(super) struct NamedLeaf {
     /// Name of the tensor, or the common prefix of the names in a list or dict.
     pub(super) name: String,
     leaf: Leaf,
     pub(super) optional: bool,
     /// True for the items of a list or a dict.
-    pub(super) several: bool,
+    pub(super) is_collection: bool,
 }
 
-impl Plan {
+impl CallPlan {
     /// Plans the call of a method with this signature, or returns the reason why it cannot be called.
     pub(super) fn new(
         signature: &Signature,
         options: &ScriptOptions,
     ) -> Result<std::result::Result<Self, Uncallable>> {
         let types = &signature.types;
-        let support = Support::new(types);
-        if !support.returns(signature.returns) {
-            let kind = types.text(signature.returns).to_owned();
+        let support = TypeSupport::new(types);
+        if !support.supports_result(signature.returns) {
+            let kind = types.annotation_text(signature.returns).to_owned();
             return Ok(Err(Uncallable::Returns { kind }));
         }
         let (mut passed, mut fixed) = (Vec::new(), Vec::new());
         for argument in &signature.arguments {
-            let is_taken = support.takes(argument.kind);
+            let is_taken = support.supports_argument(argument.kind);
             let is_none = |id: &TypeId| *types.kind(*id) == Type::None;
             let is_optional = match types.kind(argument.kind) {
                 Type::Optional(_) | Type::None => true,
@@ -91,82 +91,82 @@ impl Plan {
                     continue;
                 }
                 if !is_optional {
-                    let kind = types.text(argument.kind).to_owned();
+                    let kind = types.annotation_text(argument.kind).to_owned();
                     return Ok(Err(Uncallable::Argument { name: argument.name.clone(), kind }));
                 }
             }
-            passed.push(Passed {
+            passed.push(PassedArgument {
                 argument: argument.name.clone(),
                 name: argument.name.clone(),
                 kind: argument.kind,
                 default: argument.default.clone(),
-                is_taken,
+                is_from_inputs: is_taken,
             });
         }
-        let mut taken = passed.iter_mut().filter(|passed| passed.is_taken);
+        let mut taken = passed.iter_mut().filter(|passed| passed.is_from_inputs);
         if let (Some(only), None) = (taken.next(), taken.next())
             && is_dict(types, only.kind)
         {
             only.name.clear();
         }
         let (mut known, mut ends) = (Vec::new(), Vec::new());
-        for passed in passed.iter().filter(|passed| passed.is_taken) {
-            list(types, Leaf::taken, passed.kind, &passed.name, passed.default.is_some(), &mut known);
+        for passed in passed.iter().filter(|passed| passed.is_from_inputs) {
+            list_leaves(types, Leaf::of_argument, passed.kind, &passed.name, passed.default.is_some(), &mut known);
             ends.push((known.len(), passed.argument.as_str()));
         }
-        if let Some((first, second)) = same_names(&known, &ends) {
-            return Ok(Err(Uncallable::Names { first: first.to_owned(), second: second.to_owned() }));
+        if let Some((first, second)) = conflicting_arguments(&known, &ends) {
+            return Ok(Err(Uncallable::AmbiguousInput { first: first.to_owned(), second: second.to_owned() }));
         }
         for declared in &options.inputs {
             check_declared(declared, &known)?;
         }
-        let naming = naming(types, signature.returns, &options.output_names)?;
+        let naming = choose_output_names(types, signature.returns, &options.output_names)?;
         let mut outputs = Vec::new();
         match &naming {
-            Naming::Base(base) => list(types, Leaf::returned, signature.returns, base, false, &mut outputs),
-            Naming::Items(names) => {
-                for (name, kind) in names.iter().zip(types.inner(signature.returns)) {
-                    list(types, Leaf::returned, kind, name, false, &mut outputs);
+            OutputNaming::Base(base) => list_leaves(types, Leaf::of_result, signature.returns, base, false, &mut outputs),
+            OutputNaming::Items(names) => {
+                for (name, kind) in names.iter().zip(types.component_types(signature.returns)) {
+                    list_leaves(types, Leaf::of_result, kind, name, false, &mut outputs);
                 }
             }
-            Naming::List(_) => {}
+            OutputNaming::List(_) => {}
         }
         Ok(Ok(Self { passed, naming, known, outputs, declared: options.inputs.clone(), fixed }))
     }
 
     /// Returns notes about undeclared inputs and arguments that keep their defaults.
-    pub(super) fn notes(&self) -> impl Iterator<Item = Note> {
-        let is_declared = |named: &&Named| !self.declared.iter().any(|declared| declared.name == named.name);
-        let unknown = self.known.iter().filter(|named| named.leaf == Leaf::Tensor && !named.several);
+    pub(super) fn notes(&self) -> impl Iterator<Item = ModuleNote> {
+        let is_declared = |named: &&NamedLeaf| !self.declared.iter().any(|declared| declared.name == named.name);
+        let unknown = self.known.iter().filter(|named| named.leaf == Leaf::Tensor && !named.is_collection);
         let names: Vec<String> = unknown.filter(is_declared).map(|named| named.name.clone()).collect();
-        let unlisted = (!names.is_empty()).then_some(Note::UnlistedInputs { names });
-        let fixed = (!self.fixed.is_empty()).then(|| Note::FixedArguments { names: self.fixed.clone() });
+        let unlisted = (!names.is_empty()).then_some(ModuleNote::UnlistedInputs { names });
+        let fixed = (!self.fixed.is_empty()).then(|| ModuleNote::FixedArguments { names: self.fixed.clone() });
         unlisted.into_iter().chain(fixed)
     }
 
     /// Returns the inputs and outputs whose dtypes are known.
-    pub(super) fn into_ports(self) -> (Vec<Port>, Vec<Port>) {
-        let port = |named: &Named, of_leaf: OfLeaf| {
+    pub(super) fn into_ports(self) -> (Vec<ModulePort>, Vec<ModulePort>) {
+        let port = |named: &NamedLeaf, of_leaf: LeafPortFn| {
             let (dtype, shape, description) = of_leaf(named.leaf, &named.name)?;
             let default = named.optional.then_some("the module has a default");
             let description = description.or(default).map(str::to_owned);
-            Some(Port { name: named.name.clone(), dtype, shape, description, optional: named.optional })
+            Some(ModulePort { name: named.name.clone(), dtype, shape, description, optional: named.optional })
         };
         let mut inputs = Vec::new();
         for named in &self.known {
             let declared = self.declared.iter().find(|declared| declared.name == named.name);
             match declared {
                 Some(declared) => inputs.push(declared_port(declared, named.optional)),
-                None if !named.several => inputs.extend(port(named, of_input)),
+                None if !named.is_collection => inputs.extend(port(named, input_leaf_port)),
                 None => {}
             }
         }
         // Items of a list or a dict become ports only if they are declared.
-        let is_listed = |declared: &&Declared| self.known.iter().any(|named| named.name == declared.name);
+        let is_listed = |declared: &&DeclaredInput| self.known.iter().any(|named| named.name == declared.name);
         let items = self.declared.iter().filter(|declared| !is_listed(declared));
         inputs.extend(items.map(|declared| declared_port(declared, true)));
-        let single = self.outputs.iter().filter(|named| !named.several);
-        let outputs = single.filter_map(|named| port(named, of_leaf)).collect();
+        let single = self.outputs.iter().filter(|named| !named.is_collection);
+        let outputs = single.filter_map(|named| port(named, leaf_port)).collect();
         (inputs, outputs)
     }
 }
@@ -180,18 +180,18 @@ fn is_dict(types: &Types, id: TypeId) -> bool {
 }
 
 /// Joins a name and the name of a component with `_`.
-pub(super) fn join(name: &str, part: &str) -> String {
+pub(super) fn join_names(name: &str, part: &str) -> String {
     if name.is_empty() { part.to_owned() } else { format!("{name}_{part}") }
 }
 
 /// Appends to `found` the inputs or outputs of a value of type `kind`, in order.
-fn list(
+fn list_leaves(
     types: &Types,
     leaf: fn(&Types, TypeId) -> Option<Leaf>,
     kind: TypeId,
     name: &str,
     optional: bool,
-    found: &mut Vec<Named>,
+    found: &mut Vec<NamedLeaf>,
 ) {
     let mut open = vec![(kind, name.to_owned(), optional)];
     // Nested named tuples can have any number of fields.
@@ -201,26 +201,26 @@ fn list(
         }
         let Some((kind, name, optional)) = open.pop() else { return };
         if let Some(leaf) = leaf(types, kind) {
-            found.push(Named { name, leaf, optional, several: false });
+            found.push(NamedLeaf { name, leaf, optional, is_collection: false });
             continue;
         }
         match types.kind(kind) {
             Type::Optional(_) | Type::Union(_) => {
-                if let Some((inner, is_optional)) = alternative(types, kind) {
+                if let Some((inner, is_optional)) = non_none_type(types, kind) {
                     open.push((inner, name, optional || is_optional));
                 }
             }
             Type::List(_) | Type::Dict(..) => {
                 let start = if name.is_empty() { name } else { format!("{name}_") };
-                found.push(Named { name: start, leaf: Leaf::Tensor, optional, several: true });
+                found.push(NamedLeaf { name: start, leaf: Leaf::Tensor, optional, is_collection: true });
             }
             Type::Tuple(items) => {
                 let items = items.iter().enumerate().rev();
-                open.extend(items.map(|(i, item)| (*item, join(&name, &i.to_string()), optional)));
+                open.extend(items.map(|(i, item)| (*item, join_names(&name, &i.to_string()), optional)));
             }
             Type::NamedTuple(fields) => {
                 let fields = fields.iter().rev();
-                open.extend(fields.map(|field| (field.kind, join(&name, &field.name), optional)));
+                open.extend(fields.map(|field| (field.kind, join_names(&name, &field.name), optional)));
             }
             _ => {}
         }
@@ -229,7 +229,7 @@ fn list(
 
 /// Returns two arguments to which one input name could belong. `ends` has the end index in `known` of each argument's
 /// inputs.
-fn same_names<'a>(known: &[Named], ends: &[(usize, &'a str)]) -> Option<(&'a str, &'a str)> {
+fn conflicting_arguments<'a>(known: &[NamedLeaf], ends: &[(usize, &'a str)]) -> Option<(&'a str, &'a str)> {
     let mut by_name: BTreeMap<&str, &'a str> = BTreeMap::new();
     let mut several = Vec::new();
     let mut start = 0;
@@ -238,7 +238,7 @@ fn same_names<'a>(known: &[Named], ends: &[(usize, &'a str)]) -> Option<(&'a str
             if let Some(other) = by_name.insert(&named.name, argument).filter(|other| other != argument) {
                 return Some((other, argument));
             }
-            if named.several {
+            if named.is_collection {
                 several.push((named.name.as_str(), *argument));
             }
         }
@@ -251,7 +251,7 @@ fn same_names<'a>(known: &[Named], ends: &[(usize, &'a str)]) -> Option<(&'a str
 }
 
 /// Chooses the names of the outputs: those that the user gave, or those of the return type.
-fn naming(types: &Types, returns: TypeId, names: &[String]) -> Result<Naming> {
+fn choose_output_names(types: &Types, returns: TypeId, names: &[String]) -> Result<OutputNaming> {
     let kind = types.kind(returns);
     let inner = match kind {
         Type::Optional(inner) => types.kind(*inner),
@@ -263,46 +263,46 @@ fn naming(types: &Types, returns: TypeId, names: &[String]) -> Result<Naming> {
         _ => false,
     };
     if names.is_empty() {
-        return Ok(Naming::Base(if has_names { String::new() } else { "output".to_owned() }));
+        return Ok(OutputNaming::Base(if has_names { String::new() } else { "output".to_owned() }));
     }
     if let Some(twice) = names.iter().enumerate().find(|(i, name)| names.iter().take(*i).any(|n| n == *name))
     {
-        return Err(Error::OutputTwice { name: twice.1.clone() });
+        return Err(Error::DuplicateOutputName { name: twice.1.clone() });
     }
-    let wrong = |expected| Err(Error::OutputNames { expected, found: names.len() });
+    let wrong = |expected| Err(Error::OutputNameCount { expected, found: names.len() });
     match kind {
         Type::Tuple(_) | Type::NamedTuple(_) => {
-            let expected = types.inner(returns).len();
-            if expected == names.len() { Ok(Naming::Items(names.to_vec())) } else { wrong(expected) }
+            let expected = types.component_types(returns).len();
+            if expected == names.len() { Ok(OutputNaming::Items(names.to_vec())) } else { wrong(expected) }
         }
-        Type::List(_) if Leaf::returned(types, returns).is_none() => Ok(Naming::List(names.to_vec())),
+        Type::List(_) if Leaf::of_result(types, returns).is_none() => Ok(OutputNaming::List(names.to_vec())),
         _ if has_names => wrong(0),
         _ => match names {
-            [name] => Ok(Naming::Base(name.clone())),
+            [name] => Ok(OutputNaming::Base(name.clone())),
             _ => wrong(1),
         },
     }
 }
 
-fn check_declared(declared: &Declared, known: &[Named]) -> Result<()> {
-    let is_it = |named: &Named| {
-        named.name == declared.name || (named.several && declared.name.starts_with(&named.name))
+fn check_declared(declared: &DeclaredInput, known: &[NamedLeaf]) -> Result<()> {
+    let is_it = |named: &NamedLeaf| {
+        named.name == declared.name || (named.is_collection && declared.name.starts_with(&named.name))
     };
     if !known.iter().any(is_it) {
-        let mut names: Vec<String> = known.iter().map(Named::shown).collect();
+        let mut names: Vec<String> = known.iter().map(NamedLeaf::name_for_messages).collect();
         names.truncate(LISTED_MAX);
-        return Err(Error::NoInput { name: declared.name.clone(), known: names });
+        return Err(Error::UnknownInputName { name: declared.name.clone(), known: names });
     }
-    if carried(declared.dtype).is_none() {
+    if carton_dtype(declared.dtype).is_none() {
         return Err(Error::InputDtype { name: declared.name.clone(), dtype: declared.dtype });
     }
     Ok(())
 }
 
-impl Named {
+impl NamedLeaf {
     /// Returns the name for messages; a prefix is shown with an example index.
-    pub(super) fn shown(&self) -> String {
-        match (self.several, self.name.is_empty()) {
+    pub(super) fn name_for_messages(&self) -> String {
+        match (self.is_collection, self.name.is_empty()) {
             (false, _) => self.name.clone(),
             (true, true) => "any name".to_owned(),
             (true, false) => format!("{}0 and so on", self.name),
@@ -312,7 +312,7 @@ impl Named {
 
 /// Returns the dtype that Carton passes for a dtype that the module expects, and the `c10::ScalarType` numbers of both. The
 /// numbers differ where the module casts or reinterprets the input.
-pub(super) fn carried(dtype: Dtype) -> Option<(Dtype, u8, u8)> {
+pub(super) fn carton_dtype(dtype: Dtype) -> Option<(Dtype, u8, u8)> {
     Some(match dtype {
         Dtype::UInt8 => (dtype, 0, 0),
         Dtype::Int8 => (dtype, 1, 1),
@@ -331,7 +331,7 @@ pub(super) fn carried(dtype: Dtype) -> Option<(Dtype, u8, u8)> {
 }
 
 /// Returns the shape of the tensor that Carton passes: complex numbers get a last dimension of 2.
-pub(super) fn carried_shape(declared: &Declared) -> Vec<Dim> {
+pub(super) fn carton_shape(declared: &DeclaredInput) -> Vec<Dim> {
     let two = is_complex(declared.dtype).then_some(Dim::Size(2));
     declared.shape.iter().cloned().chain(two).collect()
 }
@@ -340,40 +340,40 @@ pub(super) fn is_complex(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::Complex64 | Dtype::Complex128)
 }
 
-fn declared_port(declared: &Declared, optional: bool) -> Port {
-    let dtype = carried(declared.dtype).map_or(declared.dtype, |(carried, ..)| carried);
+fn declared_port(declared: &DeclaredInput, optional: bool) -> ModulePort {
+    let dtype = carton_dtype(declared.dtype).map_or(declared.dtype, |(carried, ..)| carried);
     let description = (dtype != declared.dtype).then(|| format!("{} in the module", declared.dtype));
-    Port { name: declared.name.clone(), dtype, shape: carried_shape(declared), description, optional }
+    ModulePort { name: declared.name.clone(), dtype, shape: carton_shape(declared), description, optional }
 }
 
 /// Function that returns the dtype, the shape and the description of a leaf, if its type determines them.
-type OfLeaf = fn(Leaf, &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)>;
+type LeafPortFn = fn(Leaf, &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)>;
 
 /// Returns the dtype, shape and description of an input.
-fn of_input(leaf: Leaf, name: &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)> {
+fn input_leaf_port(leaf: Leaf, name: &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)> {
     match leaf {
-        Leaf::Str | Leaf::Enum(Value::Str) => {
+        Leaf::Str | Leaf::Enum(EnumValueType::Str) => {
             let len = Dim::Symbol(format!("{name}_len"));
             Some((Dtype::UInt8, vec![len], Some("the bytes of a text in UTF-8")))
         }
-        _ => of_leaf(leaf, name),
+        _ => leaf_port(leaf, name),
     }
 }
 
 /// Returns the dtype, shape and description of an output, or of an input that is not a text.
-fn of_leaf(leaf: Leaf, name: &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)> {
+fn leaf_port(leaf: Leaf, name: &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)> {
     let list = || vec![Dim::Symbol(format!("{name}_len"))];
     Some(match leaf {
         Leaf::Int => (Dtype::Int64, Vec::new(), None),
         Leaf::Float => (Dtype::Float64, Vec::new(), None),
         Leaf::Bool => (Dtype::UInt8, Vec::new(), Some("1 for true, 0 for false")),
         Leaf::Complex => (Dtype::Float64, vec![Dim::Size(2)], Some("the real and the imaginary part")),
-        Leaf::Enum(Value::Int) => (Dtype::Int64, Vec::new(), Some("a value of an enumeration")),
-        Leaf::Enum(Value::Float) => (Dtype::Float64, Vec::new(), Some("a value of an enumeration")),
+        Leaf::Enum(EnumValueType::Int) => (Dtype::Int64, Vec::new(), Some("a value of an enumeration")),
+        Leaf::Enum(EnumValueType::Float) => (Dtype::Float64, Vec::new(), Some("a value of an enumeration")),
         Leaf::Ints => (Dtype::Int64, list(), None),
         Leaf::Floats => (Dtype::Float64, list(), None),
         Leaf::Bools => (Dtype::UInt8, list(), Some("1 for true, 0 for false")),
-        Leaf::Tensor | Leaf::Number | Leaf::Str | Leaf::Strs | Leaf::None | Leaf::Enum(Value::Str) => {
+        Leaf::Tensor | Leaf::Number | Leaf::Str | Leaf::Strs | Leaf::None | Leaf::Enum(EnumValueType::Str) => {
             return None;
         }
     })

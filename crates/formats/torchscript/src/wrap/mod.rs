@@ -19,15 +19,15 @@ use byte_source::{Blob, OwnedBlob};
 use tensor::{Dtype, Storage};
 use torchscript_source::{Signature, Sources, Type, TypeId};
 
-use crate::archive::Archive;
-use crate::{Code, Dim, Error, Errors, Module, Note, Outputs, Port, Result, Returns};
-use object::Root;
+use crate::archive::ScriptArchive;
+use crate::{ModuleCode, Dim, Error, OnInvalidInput, Module, ModuleNote, ModuleOutputs, ModulePort, Result, OutputPorts};
+use object::RootObject;
 
 /// Records of the pickled object and of the archive format version.
 const DATA: &str = "data.pkl";
 const VERSION: &str = "version";
 /// Records that a mobile runtime reads instead of the code; with them it would call the original module.
-const MOBILE: &[&str] = &["bytecode.pkl", "mobile_debug_handles.pkl", "callstack_debug_map.pkl"];
+const MOBILE_RECORDS: &[&str] = &["bytecode.pkl", "mobile_debug_handles.pkl", "callstack_debug_map.pkl"];
 const MOBILE_FOLDER: &str = "bytecode/";
 /// Highest archive format version that PyTorch 2.0.1 loads.
 const VERSION_MAX: u64 = 10;
@@ -36,24 +36,24 @@ const PICKLE_MAX: u64 = 1 << 30;
 const CODE_MAX: u64 = 256 << 20;
 
 /// Returns true if the wrapped archive keeps a record of the original. `record` is its name below the root folder.
-pub fn is_kept(record: &str) -> bool {
-    record != DATA && !MOBILE.contains(&record) && !record.starts_with(MOBILE_FOLDER)
+pub fn is_kept_record(record: &str) -> bool {
+    record != DATA && !MOBILE_RECORDS.contains(&record) && !record.starts_with(MOBILE_FOLDER)
 }
 
 /// Options for wrapping a TorchScript module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptOptions {
     /// Dtypes and shapes of inputs, which the source text does not contain.
-    pub inputs: Vec<Declared>,
+    pub inputs: Vec<DeclaredInput>,
     /// Names of the outputs; empty for the names in the code, or `output`, `output_0` and so on.
     pub output_names: Vec<String>,
     /// True to keep the archive unchanged, because its `forward` already takes and returns a dict.
-    pub keep: bool,
+    pub keep_unchanged: bool,
 }
 
 /// Dtype and shape of an input, as the user declares them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
+pub struct DeclaredInput {
     pub name: String,
     /// Dtype that the original `forward` expects.
     pub dtype: Dtype,
@@ -62,7 +62,7 @@ pub struct Declared {
 
 /// Result of wrapping a TorchScript archive.
 #[derive(Debug)]
-pub enum Scripted {
+pub enum WrapOutcome {
     /// Module that Carton can call.
     Module(Module),
     /// Reason why the module cannot be called with named tensors.
@@ -89,7 +89,7 @@ pub enum Uncallable {
         kind: String,
     },
     /// Two arguments would have an input of the same name.
-    Names {
+    AmbiguousInput {
         first: String,
         second: String,
     },
@@ -116,7 +116,7 @@ impl std::fmt::Display for Uncallable {
                     kind.escape_debug()
                 )
             }
-            Self::Names { first, second } => {
+            Self::AmbiguousInput { first, second } => {
                 write!(
                     f,
                     "the arguments `{first}` and `{second}` of its forward would have inputs of the same name"
@@ -139,94 +139,94 @@ pub fn script(
     records: Vec<(String, Storage)>,
     whole: &Storage,
     options: &ScriptOptions,
-    errors: Errors,
-) -> Result<Scripted> {
+    errors: OnInvalidInput,
+) -> Result<WrapOutcome> {
     let find = |name: &str| records.iter().find(|(record, _)| record == name);
     let mut sources = Sources::default();
     let mut left = CODE_MAX;
     for (name, storage) in records.iter().filter(|(name, _)| torchscript_source::is_code(name)) {
-        let code = read(name, storage, left)?;
+        let code = read_record(name, storage, left)?;
         left = left.saturating_sub(code.len() as u64);
         if let Err(error) = sources.add(name, &code) {
-            return Ok(Scripted::Uncallable(Uncallable::Source(error)));
+            return Ok(WrapOutcome::Uncallable(Uncallable::Source(error)));
         }
     }
     if let Some((_, order)) = find("byteorder")
-        && read("byteorder", order, PICKLE_MAX)? != b"little"
+        && read_record("byteorder", order, PICKLE_MAX)? != b"little"
     {
-        return Ok(Scripted::Uncallable(Uncallable::BigEndian));
+        return Ok(WrapOutcome::Uncallable(Uncallable::BigEndian));
     }
     let pickle = match find(DATA) {
-        Some((name, storage)) => read(name, storage, PICKLE_MAX)?,
-        None => return Ok(Scripted::Uncallable(Uncallable::NoObject)),
+        Some((name, storage)) => read_record(name, storage, PICKLE_MAX)?,
+        None => return Ok(WrapOutcome::Uncallable(Uncallable::NoObject)),
     };
-    let Some(root) = Root::read(&pickle)? else {
-        return Ok(Scripted::Uncallable(Uncallable::NoObject));
+    let Some(root) = RootObject::read(&pickle)? else {
+        return Ok(WrapOutcome::Uncallable(Uncallable::NoObject));
     };
     let signature = match sources.signature(&root.module, &root.class, "forward") {
         Ok(signature) => signature,
         Err(torchscript_source::Error::NoClass { .. })
-            if MOBILE.iter().any(|name| find(name).is_some()) && sources.texts().next().is_none() =>
+            if MOBILE_RECORDS.iter().any(|name| find(name).is_some()) && sources.texts().next().is_none() =>
         {
             return Err(Error::MobileOnly);
         }
-        Err(error) => return Ok(Scripted::Uncallable(Uncallable::Source(error))),
+        Err(error) => return Ok(WrapOutcome::Uncallable(Uncallable::Source(error))),
     };
     let hooks = sources.hooks(&root.module, &root.class);
     if !hooks.is_empty() {
         let names = hooks.into_iter().map(str::to_owned).collect();
-        return Ok(Scripted::Uncallable(Uncallable::Hooks { names }));
+        return Ok(WrapOutcome::Uncallable(Uncallable::Hooks { names }));
     }
     let version =
-        find(VERSION).map(|(name, storage)| read(name, storage, PICKLE_MAX)).transpose()?.unwrap_or_default();
-    let mut notes = foreign(&sources, &version);
-    let is_ours = root.module == crate::module::NAMESPACE
-        || root.module.strip_prefix(crate::module::NAMESPACE).is_some_and(|rest| rest.starts_with('_'));
-    if options.keep || (is_ours && takes_and_returns_dicts(&signature)) {
+        find(VERSION).map(|(name, storage)| read_record(name, storage, PICKLE_MAX)).transpose()?.unwrap_or_default();
+    let mut notes = compatibility_notes(&sources, &version);
+    let is_ours = root.module == crate::module_tree::NAMESPACE
+        || root.module.strip_prefix(crate::module_tree::NAMESPACE).is_some_and(|rest| rest.starts_with('_'));
+    if options.keep_unchanged || (is_ours && takes_and_returns_dicts(&signature)) {
         if !takes_and_returns_dicts(&signature) {
-            return Err(Error::NotDicts { class: root.qualified() });
+            return Err(Error::NoDictForward { class: root.qualified() });
         }
         reject_options(options)?;
-        let archive = Archive::whole(records, whole.clone());
-        return Ok(Scripted::Module(converted(archive, &signature, (Vec::new(), Vec::new()), notes)));
+        let archive = ScriptArchive::unchanged_file(records, whole.clone());
+        return Ok(WrapOutcome::Module(wrapped_module(archive, &signature, (Vec::new(), Vec::new()), notes)));
     }
-    let plan = match leaves::Plan::new(&signature, options)? {
+    let plan = match leaves::CallPlan::new(&signature, options)? {
         Ok(plan) => plan,
-        Err(uncallable) => return Ok(Scripted::Uncallable(uncallable)),
+        Err(uncallable) => return Ok(WrapOutcome::Uncallable(uncallable)),
     };
     let namespace = free_namespace(&sources);
     let code = text::module(&signature, &plan, errors, &namespace, &root.qualified());
     notes.extend(plan.notes());
-    let data = root.wrapped(&namespace, &pickle)?;
+    let data = root.wrapper_pickle(&namespace, &pickle)?;
     let head = vec![
         (format!("code/{}.py", namespace.replace('.', "/")), OwnedBlob(code.into_bytes())),
         (DATA.to_owned(), OwnedBlob(data)),
     ];
-    let kept = records.into_iter().filter(|(name, _)| is_kept(name)).collect();
-    let archive = Archive::around(head, kept)?;
-    Ok(Scripted::Module(converted(archive, &signature, plan.into_ports(), notes)))
+    let kept = records.into_iter().filter(|(name, _)| is_kept_record(name)).collect();
+    let archive = ScriptArchive::with_kept_records(head, kept)?;
+    Ok(WrapOutcome::Module(wrapped_module(archive, &signature, plan.into_ports(), notes)))
 }
 
-fn converted(
-    archive: Archive,
+fn wrapped_module(
+    archive: ScriptArchive,
     signature: &Signature,
-    (inputs, outputs): (Vec<Port>, Vec<Port>),
-    notes: Vec<Note>,
+    (inputs, outputs): (Vec<ModulePort>, Vec<ModulePort>),
+    notes: Vec<ModuleNote>,
 ) -> Module {
-    let outputs = Outputs(Returns::Ports(outputs));
-    Module { archive, inputs, outputs, notes, code: Code::Script { signature: signature.to_string() } }
+    let outputs = ModuleOutputs(OutputPorts::Ports(outputs));
+    Module { archive, inputs, outputs, notes, code: ModuleCode::Script { signature: signature.to_string() } }
 }
 
 fn reject_options(options: &ScriptOptions) -> Result<()> {
     let declared = options.inputs.first().map(|declared| declared.name.clone());
     match declared.or_else(|| options.output_names.first().cloned()) {
-        Some(name) => Err(Error::KeptAsIs { name }),
+        Some(name) => Err(Error::OptionForKeptModule { name }),
         None => Ok(()),
     }
 }
 
 /// Reads a whole record of at most `max` bytes, and checks its checksum.
-fn read(name: &str, storage: &Storage, max: u64) -> Result<Vec<u8>> {
+fn read_record(name: &str, storage: &Storage, max: u64) -> Result<Vec<u8>> {
     if storage.len() > max {
         return Err(Error::LargeRecord { record: name.to_owned(), len: storage.len() });
     }
@@ -236,34 +236,34 @@ fn read(name: &str, storage: &Storage, max: u64) -> Result<Vec<u8>> {
 }
 
 /// Returns notes about the archive version and the operators that PyTorch 2.0.1 does not know.
-fn foreign(sources: &Sources, version: &[u8]) -> Vec<Note> {
-    let found = torchscript_source::foreign(sources.texts());
+fn compatibility_notes(sources: &Sources, version: &[u8]) -> Vec<ModuleNote> {
+    let found = torchscript_source::unsupported_operators(sources.texts());
     let version = std::str::from_utf8(version).ok().and_then(|text| text.trim().parse::<u64>().ok());
     let mut notes = Vec::new();
     if let Some(version) = version.filter(|version| *version > VERSION_MAX) {
-        notes.push(Note::NewerArchive { version });
+        notes.push(ModuleNote::NewerArchive { version });
     }
     if !found.newer.is_empty() {
-        notes.push(Note::NewerOperators { names: found.newer.into_iter().collect() });
+        notes.push(ModuleNote::NewerOperators { names: found.newer.into_iter().collect() });
     }
-    if !found.others.is_empty() {
-        notes.push(Note::OtherOperators { names: found.others.into_iter().collect() });
+    if !found.third_party.is_empty() {
+        notes.push(ModuleNote::OtherOperators { names: found.third_party.into_iter().collect() });
     }
     notes
 }
 
 /// Returns a namespace in which the archive has no code.
 fn free_namespace(sources: &Sources) -> String {
-    let names = (1_u32..).map(|number| format!("{}_{number}", crate::module::NAMESPACE));
-    let mut names = std::iter::once(crate::module::NAMESPACE.to_owned()).chain(names);
-    names.find(|name| !sources.has(name)).unwrap_or_default()
+    let names = (1_u32..).map(|number| format!("{}_{number}", crate::module_tree::NAMESPACE));
+    let mut names = std::iter::once(crate::module_tree::NAMESPACE.to_owned()).chain(names);
+    names.find(|name| !sources.defines_name(name)).unwrap_or_default()
 }
 
 /// Returns true if a method takes a `Dict[str, Tensor]` and returns a dict, as Carton calls it.
 fn takes_and_returns_dicts(signature: &Signature) -> bool {
     let types = &signature.types;
     let is_dict = |id: TypeId, values: &[&str]| match types.kind(id) {
-        Type::Dict(key, value) => *types.kind(*key) == Type::Str && values.contains(&types.text(*value)),
+        Type::Dict(key, value) => *types.kind(*key) == Type::Str && values.contains(&types.annotation_text(*value)),
         _ => false,
     };
     let [argument] = signature.arguments.as_slice() else { return false };

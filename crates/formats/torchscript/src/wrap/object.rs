@@ -10,13 +10,13 @@ use crate::pickler::Pickler;
 use crate::{Error, Result};
 
 /// Name of the wrapper class, and of its attribute that holds the original object.
-pub(super) const CLASS: &str = "Wrapper";
-pub(super) const ATTRIBUTE: &str = "module";
+pub(super) const WRAPPER_CLASS: &str = "Wrapper";
+pub(super) const WRAPPED_ATTRIBUTE: &str = "module";
 
-const START: &[u8] = &[0x80, 2];
+const PROTO_2: &[u8] = &[0x80, 2];
 
 /// Root object of an archive: its class and its pickle.
-pub(super) struct Root {
+pub(super) struct RootObject {
     /// Qualified name of its class's module, such as `__torch__.net`.
     pub(super) module: String,
     pub(super) class: String,
@@ -24,10 +24,10 @@ pub(super) struct Root {
     len: usize,
 }
 
-impl Root {
+impl RootObject {
     /// Reads the root of `pickle`; returns `None` if it is not an object of a class.
     pub(super) fn read(pickle: &[u8]) -> Result<Option<Self>> {
-        if !pickle.starts_with(START) {
+        if !pickle.starts_with(PROTO_2) {
             return Ok(None);
         }
         let loaded = pickle_vm::load(pickle).map_err(Error::Pickle)?;
@@ -43,20 +43,20 @@ impl Root {
     }
 
     /// Returns the pickle of a wrapper object in `namespace` that holds this root object.
-    pub(super) fn wrapped(&self, namespace: &str, pickle: &[u8]) -> Result<Vec<u8>> {
+    pub(super) fn wrapper_pickle(&self, namespace: &str, pickle: &[u8]) -> Result<Vec<u8>> {
         let mut before = Pickler::default();
-        before.global(namespace, CLASS)?;
+        before.global(namespace, WRAPPER_CLASS)?;
         before.empty_tuple();
         before.newobj();
         before.empty_dict();
         before.mark();
         before.text("training")?;
         before.bool(false);
-        before.text(ATTRIBUTE)?;
+        before.text(WRAPPED_ATTRIBUTE)?;
         let mut bytes = before.finish();
         // The wrapper's STOP is removed, as are the PROTO and STOP of the original.
         bytes.pop();
-        let inner = pickle.get(START.len()..self.len.saturating_sub(1)).unwrap_or_default();
+        let inner = pickle.get(PROTO_2.len()..self.len.saturating_sub(1)).unwrap_or_default();
         bytes.extend_from_slice(inner);
         bytes.extend([Opcode::SetItems.code(), Opcode::Build.code(), Opcode::Stop.code()]);
         Ok(bytes)

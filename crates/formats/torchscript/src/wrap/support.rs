@@ -1,6 +1,6 @@
 //! Types of arguments that can be made of tensors, and of results that can become tensors.
 
-use torchscript_source::{Member, Type, TypeId, Types};
+use torchscript_source::{EnumMember, Type, TypeId, Types};
 
 /// Type that corresponds to one input or one output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +19,12 @@ pub(super) enum Leaf {
     Strs,
     None,
     /// Enumeration, by the type of its values.
-    Enum(Value),
+    Enum(EnumValueType),
 }
 
 /// Type of the values of an enumeration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum EnumValueType {
     Int,
     Float,
     Str,
@@ -32,7 +32,7 @@ pub(super) enum Value {
 
 impl Leaf {
     /// Returns the leaf for a result of a type, if it is one output.
-    pub(super) fn returned(types: &Types, id: TypeId) -> Option<Self> {
+    pub(super) fn of_result(types: &Types, id: TypeId) -> Option<Self> {
         let scalar = |id: TypeId| match types.kind(id) {
             Type::Tensor => Some(Self::Tensor),
             Type::Int => Some(Self::Int),
@@ -42,7 +42,7 @@ impl Leaf {
             Type::Number => Some(Self::Number),
             Type::Str => Some(Self::Str),
             Type::None => Some(Self::None),
-            Type::Enum(members) => Value::of_all(members).map(Self::Enum),
+            Type::Enum(members) => EnumValueType::common_value_type(members).map(Self::Enum),
             _ => None,
         };
         match types.kind(id) {
@@ -58,15 +58,15 @@ impl Leaf {
     }
 
     /// Returns the leaf for an argument of a type, if it is one input. A list of texts is not: each text is an input.
-    pub(super) fn taken(types: &Types, id: TypeId) -> Option<Self> {
-        Self::returned(types, id).filter(|leaf| *leaf != Self::Strs)
+    pub(super) fn of_argument(types: &Types, id: TypeId) -> Option<Self> {
+        Self::of_result(types, id).filter(|leaf| *leaf != Self::Strs)
     }
 }
 
-impl Value {
+impl EnumValueType {
     /// Returns the common type of all values, if they have one.
-    fn of_all(members: &[Member]) -> Option<Self> {
-        let of = |member: &Member| match member.value.as_bytes() {
+    fn common_value_type(members: &[EnumMember]) -> Option<Self> {
+        let of = |member: &EnumMember| match member.value.as_bytes() {
             [b'"' | b'\'', ..] => Self::Str,
             value if value.iter().any(|byte| matches!(byte, b'.' | b'e' | b'n')) => Self::Float,
             _ => Self::Int,
@@ -78,7 +78,7 @@ impl Value {
 
 /// Returns the type that inputs provide for an optional type or a union, and true if the value can be `None`. For a union,
 /// that type is always Tensor.
-pub(super) fn alternative(types: &Types, id: TypeId) -> Option<(TypeId, bool)> {
+pub(super) fn non_none_type(types: &Types, id: TypeId) -> Option<(TypeId, bool)> {
     match types.kind(id) {
         Type::Optional(inner) => Some((*inner, true)),
         Type::Union(members) => {
@@ -90,33 +90,33 @@ pub(super) fn alternative(types: &Types, id: TypeId) -> Option<(TypeId, bool)> {
 }
 
 /// Returns the component types whose functions the function of an argument type calls.
-pub(super) fn taken_parts(types: &Types, id: TypeId) -> Vec<TypeId> {
+pub(super) fn argument_components(types: &Types, id: TypeId) -> Vec<TypeId> {
     match types.kind(id) {
-        _ if Leaf::taken(types, id).is_some() => Vec::new(),
+        _ if Leaf::of_argument(types, id).is_some() => Vec::new(),
         Type::Dict(_, value) => vec![*value],
         Type::Optional(_) | Type::Union(_) => {
-            alternative(types, id).map(|(inner, _)| inner).into_iter().collect()
+            non_none_type(types, id).map(|(inner, _)| inner).into_iter().collect()
         }
-        _ => types.inner(id),
+        _ => types.component_types(id),
     }
 }
 
 /// Returns the component types whose functions the function of a result type calls.
-pub(super) fn returned_parts(types: &Types, id: TypeId) -> Vec<TypeId> {
+pub(super) fn result_components(types: &Types, id: TypeId) -> Vec<TypeId> {
     match types.kind(id) {
-        _ if Leaf::returned(types, id).is_some() => Vec::new(),
+        _ if Leaf::of_result(types, id).is_some() => Vec::new(),
         Type::Dict(_, value) => vec![*value],
-        _ => types.inner(id),
+        _ => types.component_types(id),
     }
 }
 
 /// Convertibility of types: of arguments from tensors, and of results to tensors and texts.
-pub(super) struct Support {
+pub(super) struct TypeSupport {
     takes: Vec<bool>,
     returns: Vec<bool>,
 }
 
-impl Support {
+impl TypeSupport {
     pub(super) fn new(types: &Types) -> Self {
         let mut all = Self { takes: vec![false; types.len()], returns: vec![false; types.len()] };
         // A type is supported if its components are. A type that contains itself stays unsupported. Each round settles at
@@ -139,47 +139,47 @@ impl Support {
         }
     }
 
-    pub(super) fn takes(&self, id: TypeId) -> bool {
+    pub(super) fn supports_argument(&self, id: TypeId) -> bool {
         self.takes.get(id.number()).is_some_and(|takes| *takes)
     }
 
-    pub(super) fn returns(&self, id: TypeId) -> bool {
+    pub(super) fn supports_result(&self, id: TypeId) -> bool {
         self.returns.get(id.number()).is_some_and(|returns| *returns)
     }
 
     fn can_take(&self, types: &Types, id: TypeId) -> bool {
-        if let Some(leaf) = Leaf::taken(types, id) {
+        if let Some(leaf) = Leaf::of_argument(types, id) {
             return leaf != Leaf::None;
         }
         match types.kind(id) {
             // A list ends at the first index without an input, so its items cannot be optional.
             Type::List(inner) => {
-                let is_optional = alternative(types, *inner).is_some_and(|(_, is_optional)| is_optional);
-                !is_optional && !matches!(types.kind(*inner), Type::Dict(..)) && self.takes(*inner)
+                let is_optional = non_none_type(types, *inner).is_some_and(|(_, is_optional)| is_optional);
+                !is_optional && !matches!(types.kind(*inner), Type::Dict(..)) && self.supports_argument(*inner)
             }
             Type::Optional(_) | Type::Union(_) => {
-                alternative(types, id).is_some_and(|(inner, _)| self.takes(inner))
+                non_none_type(types, id).is_some_and(|(inner, _)| self.supports_argument(inner))
             }
             Type::Dict(key, value) => *types.kind(*key) == Type::Str && *types.kind(*value) == Type::Tensor,
             Type::Tuple(_) | Type::NamedTuple(_) => {
-                let inner = types.inner(id);
-                !inner.is_empty() && inner.into_iter().all(|id| self.takes(id))
+                let inner = types.component_types(id);
+                !inner.is_empty() && inner.into_iter().all(|id| self.supports_argument(id))
             }
             _ => false,
         }
     }
 
     fn can_return(&self, types: &Types, id: TypeId) -> bool {
-        if Leaf::returned(types, id).is_some_and(|leaf| leaf != Leaf::Number) {
+        if Leaf::of_result(types, id).is_some_and(|leaf| leaf != Leaf::Number) {
             return true;
         }
         match types.kind(id) {
-            Type::Optional(inner) | Type::List(inner) => self.returns(*inner),
+            Type::Optional(inner) | Type::List(inner) => self.supports_result(*inner),
             Type::Dict(key, value) => {
-                matches!(types.kind(*key), Type::Str | Type::Int) && self.returns(*value)
+                matches!(types.kind(*key), Type::Str | Type::Int) && self.supports_result(*value)
             }
             Type::Tuple(_) | Type::NamedTuple(_) | Type::Union(_) => {
-                types.inner(id).into_iter().all(|id| self.returns(id))
+                types.component_types(id).into_iter().all(|id| self.supports_result(id))
             }
             _ => false,
         }

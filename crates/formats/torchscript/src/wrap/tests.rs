@@ -18,21 +18,21 @@ fn net(signature: &str) -> String {
     format!("class Net(Module):\n  def forward(self: __torch__.net.Net{signature}:\n    return x\n")
 }
 
-fn scripted(records: Vec<(String, Storage)>, options: &ScriptOptions) -> Result<Scripted> {
-    script(records, &Storage::owned(b"whole".to_vec()), options, Errors::Return)
+fn scripted(records: Vec<(String, Storage)>, options: &ScriptOptions) -> Result<WrapOutcome> {
+    script(records, &Storage::owned(b"whole".to_vec()), options, OnInvalidInput::Return)
 }
 
 fn module(code: &str, more: &[(&str, &[u8])]) -> Module {
     match scripted(archive(code, more), &ScriptOptions::default()).expect("it is whole") {
-        Scripted::Module(converted) => converted,
-        Scripted::Uncallable(why) => panic!("{why}"),
+        WrapOutcome::Module(converted) => converted,
+        WrapOutcome::Uncallable(why) => panic!("{why}"),
     }
 }
 
 fn uncallable(records: Vec<(String, Storage)>) -> String {
     match scripted(records, &ScriptOptions::default()).expect("it is whole") {
-        Scripted::Module(_) => panic!("it is a module"),
-        Scripted::Uncallable(why) => why.to_string(),
+        WrapOutcome::Module(_) => panic!("it is a module"),
+        WrapOutcome::Uncallable(why) => why.to_string(),
     }
 }
 
@@ -49,7 +49,7 @@ fn the_pickle_of_the_original_is_inside_that_of_the_wrapper() {
     let mut file: Vec<u8> = Vec::new();
     converted.archive.write_to(&mut file).expect("memory takes it");
     assert_eq!(file.len() as u64, converted.archive.len());
-    let Code::Script { signature } = &converted.code else { panic!("it has code") };
+    let ModuleCode::Script { signature } = &converted.code else { panic!("it has code") };
     assert_eq!(signature, "(x: Tensor) -> Tensor");
 }
 
@@ -65,8 +65,8 @@ fn a_wrapper_of_an_earlier_version_is_kept_as_it_is() {
         let mut records = archive(&net(", x: Tensor) -> Tensor"), &[(CODE, &code)]);
         records.retain(|(name, _)| name != DATA);
         records.push((DATA.to_owned(), Storage::owned(new.archive.data_pkl().to_vec())));
-        let Ok(Scripted::Module(kept)) = scripted(records, &ScriptOptions::default()) else { panic!("one") };
-        let Code::Script { signature } = &kept.code else { panic!("it has code") };
+        let Ok(WrapOutcome::Module(kept)) = scripted(records, &ScriptOptions::default()) else { panic!("one") };
+        let ModuleCode::Script { signature } = &kept.code else { panic!("it has code") };
         assert_eq!(signature, "(inputs: Dict[str, Tensor]) -> Dict[str, Any]");
         assert_eq!((kept.archive.head_records().count(), kept.archive.len()), (0, 5));
     }
@@ -162,7 +162,7 @@ fn inputs_whose_types_say_their_dtypes_are_listed() {
         outputs.ports(&[].to_vec().into()).map(|port| port.shape).collect::<Vec<_>>(),
         [[Dim::Size(2)]]
     );
-    assert!(matches!(notes.as_slice(), [Note::UnlistedInputs { names }] if names == &["t", "u"]));
+    assert!(matches!(notes.as_slice(), [ModuleNote::UnlistedInputs { names }] if names == &["t", "u"]));
     // An enumeration with values of several types is not supported.
     let mixed = net(", c: __torch__.net.C) -> Tensor") + "class C(Enum):\n  RED = 1\n  BLUE = \"b\"\n";
     let why = uncallable(archive(&mixed, &[]));
@@ -200,11 +200,11 @@ fn what_pytorch_2_0_does_not_have_is_noted() {
             "carton.toml does not list the input `x`: the code does not say the dtypes and shapes",
         ]
     );
-    assert_eq!(notes.iter().map(Note::is_newer).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(notes.iter().map(ModuleNote::is_newer).collect::<Vec<_>>(), [true, false, false]);
     let mut newer = archive(&net(") -> Tensor"), &[]);
     newer.retain(|(name, _)| name != "version");
     newer.push(("version".to_owned(), Storage::owned(b"11\n".to_vec())));
-    let Ok(Scripted::Module(converted)) = scripted(newer, &ScriptOptions::default()) else { panic!("one") };
+    let Ok(WrapOutcome::Module(converted)) = scripted(newer, &ScriptOptions::default()) else { panic!("one") };
     assert_eq!(
         converted.notes.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["the archive has format version 11, which PyTorch 2.0 does not load"]
@@ -215,7 +215,7 @@ fn what_pytorch_2_0_does_not_have_is_noted() {
 fn texts_of_a_user_are_literals() {
     let options =
         ScriptOptions { output_names: vec!["{ns} {type} _EMPTY_ \"".to_owned()], ..ScriptOptions::default() };
-    let Ok(Scripted::Module(converted)) = scripted(archive(&net(", x: Tensor) -> Tensor"), &[]), &options)
+    let Ok(WrapOutcome::Module(converted)) = scripted(archive(&net(", x: Tensor) -> Tensor"), &[]), &options)
     else {
         panic!("it is a module")
     };
@@ -225,12 +225,12 @@ fn texts_of_a_user_are_literals() {
 
 #[test]
 fn a_module_of_dicts_can_be_kept_as_it_is() {
-    let keep = ScriptOptions { keep: true, ..ScriptOptions::default() };
+    let keep = ScriptOptions { keep_unchanged: true, ..ScriptOptions::default() };
     let code = net(", d: Dict[str, Tensor]) -> Dict[str, Tensor]");
-    let Ok(Scripted::Module(kept)) = scripted(archive(&code, &[]), &keep) else { panic!("it is one") };
+    let Ok(WrapOutcome::Module(kept)) = scripted(archive(&code, &[]), &keep) else { panic!("it is one") };
     let mut file: Vec<u8> = Vec::new();
     kept.archive.write_to(&mut file).expect("memory takes it");
     assert_eq!(file, b"whole");
     let error = scripted(archive(&net(", x: Tensor) -> Tensor"), &[]), &keep).expect_err("no dict");
-    assert!(matches!(error, Error::NotDicts { .. }), "{error}");
+    assert!(matches!(error, Error::NoDictForward { .. }), "{error}");
 }

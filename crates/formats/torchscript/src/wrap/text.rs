@@ -3,55 +3,55 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use torchscript_source::{Member, Signature, Type, TypeId, Types};
+use torchscript_source::{EnumMember, Signature, Type, TypeId, Types};
 
 use super::functions;
-use super::leaves::{Naming, Passed, Plan, carried, carried_shape, is_complex};
-use super::object::{ATTRIBUTE, CLASS};
-use super::support::{Leaf, Value, alternative, returned_parts, taken_parts};
-use crate::source::quoted;
-use crate::{Declared, Dim, Errors};
+use super::leaves::{OutputNaming, PassedArgument, CallPlan, carton_dtype, carton_shape, is_complex};
+use super::object::{WRAPPED_ATTRIBUTE, WRAPPER_CLASS};
+use super::support::{Leaf, EnumValueType, non_none_type, result_components, argument_components};
+use crate::source_names::string_literal;
+use crate::{DeclaredInput, Dim, OnInvalidInput};
 
 /// Returns the code of the wrapper module in `namespace` that holds an object of the class `original`.
 pub(super) fn module(
     signature: &Signature,
-    plan: &Plan,
-    errors: Errors,
+    plan: &CallPlan,
+    errors: OnInvalidInput,
     namespace: &str,
     original: &str,
 ) -> String {
     let types = &signature.types;
     let mut out = String::new();
-    forward(&mut out, signature, plan, errors, original).expect("memory takes any text");
-    check(&mut out, plan).expect("memory takes any text");
-    let taken = plan.passed.iter().filter(|passed| passed.is_taken);
+    write_forward(&mut out, signature, plan, errors, original).expect("memory takes any text");
+    write_check(&mut out, plan).expect("memory takes any text");
+    let taken = plan.passed.iter().filter(|passed| passed.is_from_inputs);
     for (number, passed) in plan.passed.iter().enumerate() {
-        argument(&mut out, types, number, passed).expect("memory takes any text");
+        write_argument(&mut out, types, number, passed).expect("memory takes any text");
     }
-    for id in within(|id| taken_parts(types, id), taken.map(|passed| passed.kind)) {
-        let text = take(types, id, &plan.declared).expect("memory takes any text");
-        out.push_str(&fill(&text, types, id));
+    for id in reachable_types(|id| argument_components(types, id), taken.map(|passed| passed.kind)) {
+        let text = input_functions(types, id, &plan.declared).expect("memory takes any text");
+        out.push_str(&fill_placeholders(&text, types, id));
     }
-    for id in within(|id| returned_parts(types, id), std::iter::once(signature.returns)) {
-        let text = put(types, id).expect("memory takes any text");
-        out.push_str(&fill(&text, types, id));
+    for id in reachable_types(|id| result_components(types, id), std::iter::once(signature.returns)) {
+        let text = result_function(types, id).expect("memory takes any text");
+        out.push_str(&fill_placeholders(&text, types, id));
     }
-    out.push_str(functions::SHARED);
+    out.push_str(functions::HELPER_FUNCTIONS);
     out.replace("_EMPTY_", "\"\"").replace("{ns}", namespace)
 }
 
 /// Formats a text as a string literal, with braces escaped so that it contains no placeholder.
-fn literal(text: &str) -> String {
-    quoted(text).replace('{', "\\173").replace("_EMPTY_", "\\137EMPTY_")
+fn template_literal(text: &str) -> String {
+    string_literal(text).replace('{', "\\173").replace("_EMPTY_", "\\137EMPTY_")
 }
 
 /// Escapes placeholders in a literal of the archive.
-fn escaped(text: &str) -> String {
+fn escape_placeholders(text: &str) -> String {
     text.replace('{', "\\173").replace("_EMPTY_", "\\137EMPTY_")
 }
 
 /// Returns the `roots` and all types that they consist of, as given by `parts`.
-fn within(parts: impl Fn(TypeId) -> Vec<TypeId>, roots: impl Iterator<Item = TypeId>) -> BTreeSet<TypeId> {
+fn reachable_types(parts: impl Fn(TypeId) -> Vec<TypeId>, roots: impl Iterator<Item = TypeId>) -> BTreeSet<TypeId> {
     let mut open: Vec<TypeId> = roots.collect();
     let mut found = BTreeSet::new();
     while let Some(id) = open.pop() {
@@ -63,32 +63,32 @@ fn within(parts: impl Fn(TypeId) -> Vec<TypeId>, roots: impl Iterator<Item = Typ
 }
 
 /// Fills in the placeholders of a function's text for one type.
-fn fill(text: &str, types: &Types, id: TypeId) -> String {
+fn fill_placeholders(text: &str, types: &Types, id: TypeId) -> String {
     let inner = match types.kind(id) {
         Type::List(inner) | Type::Dict(_, inner) => Some(*inner),
-        _ => alternative(types, id).map(|(inner, _)| inner),
+        _ => non_none_type(types, id).map(|(inner, _)| inner),
     };
-    let mut text = text.replace("{id}", &id.number().to_string()).replace("{type}", types.text(id));
+    let mut text = text.replace("{id}", &id.number().to_string()).replace("{type}", types.annotation_text(id));
     if let Some(inner) = inner {
         text =
-            text.replace("{inner type}", types.text(inner)).replace("{inner}", &inner.number().to_string());
+            text.replace("{inner type}", types.annotation_text(inner)).replace("{inner}", &inner.number().to_string());
     }
     text
 }
 
-fn forward(
+fn write_forward(
     out: &mut String,
     signature: &Signature,
-    plan: &Plan,
-    errors: Errors,
+    plan: &CallPlan,
+    errors: OnInvalidInput,
     original: &str,
 ) -> std::fmt::Result {
     write!(
         out,
-        "class {CLASS}(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n  {ATTRIBUTE} : {original}\n  \
-         def forward(self: {{ns}}.{CLASS},\n    inputs: Dict[str, Tensor]) -> Dict[str, Any]:\n    \
+        "class {WRAPPER_CLASS}(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n  {WRAPPED_ATTRIBUTE} : {original}\n  \
+         def forward(self: {{ns}}.{WRAPPER_CLASS},\n    inputs: Dict[str, Tensor]) -> Dict[str, Any]:\n    \
          out = annotate(Dict[str, Any], {{}})\n    wrong = {{ns}}.check(inputs)\n    if torch.eq(wrong, \"\"):\n      \
-         value = (self.{ATTRIBUTE}).forward("
+         value = (self.{WRAPPED_ATTRIBUTE}).forward("
     )?;
     for (number, passed) in plan.passed.iter().enumerate() {
         write!(out, "{}={{ns}}.argument_{number}(inputs), ", passed.argument)?;
@@ -96,22 +96,22 @@ fn forward(
     writeln!(out, ")")?;
     let returns = signature.returns;
     match &plan.naming {
-        Naming::Base(name) => {
-            writeln!(out, "      wrong = {{ns}}.put_{}(out, {}, value)", returns.number(), literal(name))?;
+        OutputNaming::Base(name) => {
+            writeln!(out, "      wrong = {{ns}}.put_{}(out, {}, value)", returns.number(), template_literal(name))?;
         }
-        Naming::Items(names) => {
+        OutputNaming::Items(names) => {
             for (number, _) in names.iter().enumerate() {
                 write!(out, "{}v{number}, ", if number == 0 { "      " } else { "" })?;
             }
             writeln!(out, "= value")?;
-            for (number, (name, kind)) in names.iter().zip(signature.types.inner(returns)).enumerate() {
-                let put = format!("wrong = {{ns}}.put_{}(out, {}, v{number})", kind.number(), literal(name));
+            for (number, (name, kind)) in names.iter().zip(signature.types.component_types(returns)).enumerate() {
+                let put = format!("wrong = {{ns}}.put_{}(out, {}, v{number})", kind.number(), template_literal(name));
                 writeln!(out, "      if torch.eq(wrong, \"\"):\n        {put}")?;
             }
         }
-        Naming::List(names) => {
-            let inner = signature.types.inner(returns).first().map_or(0, |inner| inner.number());
-            let names: Vec<String> = names.iter().map(|name| literal(name)).collect();
+        OutputNaming::List(names) => {
+            let inner = signature.types.component_types(returns).first().map_or(0, |inner| inner.number());
+            let names: Vec<String> = names.iter().map(|name| template_literal(name)).collect();
             write!(
                 out,
                 "      names = [{}]\n      for i in range(torch.len(value)):\n        \
@@ -124,22 +124,22 @@ fn forward(
     }
     out.push_str("    if torch.ne(wrong, \"\"):\n");
     out.push_str(match errors {
-        Errors::Raise => "      ops.prim.RaiseException(wrong)\n",
-        Errors::Return => "      torch.clear(out)\n      torch._set_item(out, \"error\", wrong)\n",
+        OnInvalidInput::Raise => "      ops.prim.RaiseException(wrong)\n",
+        OnInvalidInput::Return => "      torch.clear(out)\n      torch._set_item(out, \"error\", wrong)\n",
     });
     out.push_str("    return out\n");
     Ok(())
 }
 
 /// Writes the function `check`, which returns an error message about the inputs, or an empty string.
-fn check(out: &mut String, plan: &Plan) -> std::fmt::Result {
+fn write_check(out: &mut String, plan: &CallPlan) -> std::fmt::Result {
     out.push_str("def check(inputs: Dict[str, Tensor]) -> str:\n  known = annotate(List[str], [])\n");
-    let taken: Vec<&Passed> = plan.passed.iter().filter(|passed| passed.is_taken).collect();
+    let taken: Vec<&PassedArgument> = plan.passed.iter().filter(|passed| passed.is_from_inputs).collect();
     for passed in &taken {
-        let (kind, name) = (passed.kind.number(), literal(&passed.name));
+        let (kind, name) = (passed.kind.number(), template_literal(&passed.name));
         writeln!(out, "  torch.extend(known, {{ns}}.names_{kind}(inputs, {name}))")?;
     }
-    let names: Vec<String> = plan.known.iter().map(super::leaves::Named::shown).collect();
+    let names: Vec<String> = plan.known.iter().map(super::leaves::NamedLeaf::name_for_messages).collect();
     let message = match names.as_slice() {
         [] => "there is no input {}; the module takes none".to_owned(),
         [name] => format!("there is no input {{}}; the only one is {name}"),
@@ -149,10 +149,10 @@ fn check(out: &mut String, plan: &Plan) -> std::fmt::Result {
         out,
         "  wrong = \"\"\n  names = torch.keys(inputs)\n  for i in range(torch.len(names)):\n    \
          if torch.__not__(torch.__contains__(known, names[i])):\n      wrong = torch.format({}, names[i])\n",
-        literal(&message)
+        template_literal(&message)
     )?;
     for passed in taken {
-        let (kind, name) = (passed.kind.number(), literal(&passed.name));
+        let (kind, name) = (passed.kind.number(), template_literal(&passed.name));
         let mut indent = "    ";
         writeln!(out, "  if torch.eq(wrong, \"\"):")?;
         if passed.default.is_some() {
@@ -166,11 +166,11 @@ fn check(out: &mut String, plan: &Plan) -> std::fmt::Result {
 }
 
 /// Writes the function that makes one argument.
-fn argument(out: &mut String, types: &Types, number: usize, passed: &Passed) -> std::fmt::Result {
-    let (kind, name, text) = (passed.kind.number(), literal(&passed.name), types.text(passed.kind));
+fn write_argument(out: &mut String, types: &Types, number: usize, passed: &PassedArgument) -> std::fmt::Result {
+    let (kind, name, text) = (passed.kind.number(), template_literal(&passed.name), types.annotation_text(passed.kind));
     writeln!(out, "def argument_{number}(inputs: Dict[str, Tensor]) -> {text}:")?;
     match &passed.default {
-        _ if !passed.is_taken => writeln!(out, "  return None"),
+        _ if !passed.is_from_inputs => writeln!(out, "  return None"),
         None => writeln!(out, "  return {{ns}}.take_{kind}(inputs, {name})"),
         Some(default) if matches!(types.kind(passed.kind), Type::Union(_)) => write!(
             out,
@@ -186,32 +186,32 @@ fn argument(out: &mut String, types: &Types, number: usize, passed: &Passed) -> 
 }
 
 /// Returns the functions that make arguments of a type from inputs.
-fn take(types: &Types, id: TypeId, declared: &[Declared]) -> Result<String, std::fmt::Error> {
+fn input_functions(types: &Types, id: TypeId, declared: &[DeclaredInput]) -> Result<String, std::fmt::Error> {
     use functions as f;
     let all = |has: &str, names: &str, check: &str, take: &str| {
         [
-            f::takes("has", "bool", has),
-            f::takes("names", "List[str]", names),
-            f::takes("check", "str", check),
-            f::takes("take", "{type}", take),
+            f::input_function("has", "bool", has),
+            f::input_function("names", "List[str]", names),
+            f::input_function("check", "str", check),
+            f::input_function("take", "{type}", take),
         ]
         .concat()
     };
-    Ok(match (Leaf::taken(types, id), types.kind(id)) {
+    Ok(match (Leaf::of_argument(types, id), types.kind(id)) {
         (Some(Leaf::Enum(value)), Type::Enum(members)) => {
-            let (check, take) = choice(members, value)?;
+            let (check, take) = enum_bodies(members, value)?;
             all(f::HAS_LEAF, f::NAMES_LEAF, &check, &take)
         }
         (Some(Leaf::Tensor), _) => {
-            let (check, take) = tensor(declared)?;
+            let (check, take) = tensor_bodies(declared)?;
             all(f::HAS_LEAF, f::NAMES_LEAF, &check, &take)
         }
         (Some(leaf), _) => {
-            let (check, take) = f::leaf(leaf);
+            let (check, take) = f::leaf_input_bodies(leaf);
             all(f::HAS_LEAF, f::NAMES_LEAF, check, take)
         }
         (None, kind @ (Type::Optional(_) | Type::Union(_))) => {
-            let is_optional = alternative(types, id).is_none_or(|(_, is_optional)| is_optional);
+            let is_optional = non_none_type(types, id).is_none_or(|(_, is_optional)| is_optional);
             let (check, take) = match (kind, is_optional) {
                 (Type::Union(_), true) => (f::CHECK_OPTIONAL, f::TAKE_OPTIONAL_UNION),
                 (Type::Union(_), false) => (f::CHECK_UNION, f::TAKE_UNION),
@@ -222,28 +222,28 @@ fn take(types: &Types, id: TypeId, declared: &[Declared]) -> Result<String, std:
         (None, Type::List(_)) => all(f::HAS_LIST, f::NAMES_LIST, f::CHECK_LIST, f::TAKE_LIST),
         (None, Type::Dict(..)) => all(f::HAS_DICT, f::NAMES_DICT, f::CHECK_DICT, f::TAKE_DICT),
         (None, _) => {
-            let [has, names, check, take] = take_items(types, id)?;
+            let [has, names, check, take] = tuple_bodies(types, id)?;
             all(&has, &names, &check, &take)
         }
     })
 }
 
 /// Returns the name and the type of each item of a tuple.
-fn parts(types: &Types, id: TypeId) -> Vec<(String, TypeId)> {
+fn tuple_items(types: &Types, id: TypeId) -> Vec<(String, TypeId)> {
     match types.kind(id) {
         Type::NamedTuple(fields) => fields.iter().map(|field| (field.name.clone(), field.kind)).collect(),
-        _ => types.inner(id).into_iter().enumerate().map(|(i, kind)| (i.to_string(), kind)).collect(),
+        _ => types.component_types(id).into_iter().enumerate().map(|(i, kind)| (i.to_string(), kind)).collect(),
     }
 }
 
 /// Returns the bodies of the functions `has`, `names`, `check` and `take` for a tuple.
-fn take_items(types: &Types, id: TypeId) -> Result<[String; 4], std::fmt::Error> {
+fn tuple_bodies(types: &Types, id: TypeId) -> Result<[String; 4], std::fmt::Error> {
     let mut has = "  has = False\n".to_owned();
     let mut names = "  names = annotate(List[str], [])\n".to_owned();
     let mut check = "  wrong = \"\"\n".to_owned();
     let mut items = Vec::new();
-    for (part, kind) in parts(types, id) {
-        let (inner, of) = (kind.number(), format!("(inputs, {{ns}}.join(name, {}))", literal(&part)));
+    for (part, kind) in tuple_items(types, id) {
+        let (inner, of) = (kind.number(), format!("(inputs, {{ns}}.join(name, {}))", template_literal(&part)));
         write!(has, "  if {{ns}}.has_{inner}{of}:\n    has = True\n")?;
         writeln!(names, "  torch.extend(names, {{ns}}.names_{inner}{of})")?;
         write!(check, "  if torch.eq(wrong, \"\"):\n    wrong = {{ns}}.check_{inner}{of}\n")?;
@@ -256,40 +256,40 @@ fn take_items(types: &Types, id: TypeId) -> Result<[String; 4], std::fmt::Error>
 }
 
 /// Returns the bodies of `check` and `take` for an enumeration.
-fn choice(members: &[Member], value: Value) -> Result<(String, String), std::fmt::Error> {
-    let (check, take) = functions::leaf(match value {
-        Value::Int => Leaf::Int,
-        Value::Float => Leaf::Float,
-        Value::Str => Leaf::Str,
+fn enum_bodies(members: &[EnumMember], value: EnumValueType) -> Result<(String, String), std::fmt::Error> {
+    let (check, take) = functions::leaf_input_bodies(match value {
+        EnumValueType::Int => Leaf::Int,
+        EnumValueType::Float => Leaf::Float,
+        EnumValueType::Str => Leaf::Str,
     });
     let given = take.replace("  return ", "").replace('\n', "");
     let shown: Vec<&str> = members.iter().map(|member| member.value.as_str()).collect();
-    let values: Vec<String> = members.iter().map(|member| escaped(&member.value)).collect();
+    let values: Vec<String> = members.iter().map(|member| escape_placeholders(&member.value)).collect();
     let check = check.replace("  return ", "  wrong = ")
         + &format!(
             "  if torch.eq(wrong, \"\"):\n    given = {given}\n    if torch.__not__(torch.__contains__([{}], given)):\n      \
              wrong = torch.format(\"the input {{}} is {{}}, expected one of {{}}\", name, given, {})\n  return wrong\n",
             values.join(", "),
-            literal(&shown.join(", "))
+            template_literal(&shown.join(", "))
         );
     let mut take = format!("  given = {given}\n");
     for (number, member) in members.iter().enumerate() {
         let chosen = format!("{{type}}.{}", member.name);
         match number {
             0 => writeln!(take, "  value = {chosen}")?,
-            _ => write!(take, "  if torch.eq(given, {}):\n    value = {chosen}\n", escaped(&member.value))?,
+            _ => write!(take, "  if torch.eq(given, {}):\n    value = {chosen}\n", escape_placeholders(&member.value))?,
         }
     }
     Ok((check, take + "  return value\n"))
 }
 
 /// Returns the bodies of `check` and `take` for a tensor: declared inputs are checked by name, and cast.
-fn tensor(declared: &[Declared]) -> Result<(String, String), std::fmt::Error> {
+fn tensor_bodies(declared: &[DeclaredInput]) -> Result<(String, String), std::fmt::Error> {
     let mut check = "  wrong = {ns}.missing(inputs, name)\n".to_owned();
     let mut take = "  value = inputs[name]\n".to_owned();
     for declared in declared {
-        let Some((dtype, passed, expected)) = carried(declared.dtype) else { continue };
-        let (name, shape) = (literal(&declared.name), carried_shape(declared));
+        let Some((dtype, passed, expected)) = carton_dtype(declared.dtype) else { continue };
+        let (name, shape) = (template_literal(&declared.name), carton_shape(declared));
         let sizes = shape.iter().map(|dim| match dim {
             Dim::Size(size) => size.to_string(),
             Dim::Symbol(_) => "-1".to_owned(),
@@ -308,7 +308,7 @@ fn tensor(declared: &[Declared]) -> Result<(String, String), std::fmt::Error> {
             "  if torch.__and__(torch.eq(name, {name}), torch.eq(wrong, \"\")):\n    \
              wrong = {{ns}}.fits(inputs[name], name, [{passed}, {allowed}], annotate(List[int], [{}]), {})\n",
             sizes.join(", "),
-            literal(&text)
+            template_literal(&text)
         )?;
         if is_complex {
             let pairs = "torch.view_as_complex(torch.contiguous(value))";
@@ -321,14 +321,14 @@ fn tensor(declared: &[Declared]) -> Result<(String, String), std::fmt::Error> {
 }
 
 /// Returns the function that puts a result of a type into the dict of outputs.
-fn put(types: &Types, id: TypeId) -> Result<String, std::fmt::Error> {
-    let body = match (Leaf::returned(types, id), types.kind(id)) {
+fn result_function(types: &Types, id: TypeId) -> Result<String, std::fmt::Error> {
+    let body = match (Leaf::of_result(types, id), types.kind(id)) {
         (None, Type::Union(members)) => {
             let mut body = "  wrong = \"\"\n".to_owned();
             // With the `isinstance` call itself as the condition, the type of `value` would change in the statements after
             // it.
             for member in members {
-                let (number, text) = (member.number(), types.text(*member));
+                let (number, text) = (member.number(), types.annotation_text(*member));
                 write!(
                     body,
                     "  is_{number} = isinstance(value, {text})\n  if is_{number}:\n    \
@@ -337,12 +337,12 @@ fn put(types: &Types, id: TypeId) -> Result<String, std::fmt::Error> {
             }
             body + "  return wrong\n"
         }
-        (Some(leaf), _) => functions::put_leaf(leaf).to_owned(),
+        (Some(leaf), _) => functions::leaf_put_body(leaf).to_owned(),
         (None, Type::Optional(_)) => functions::PUT_OPTIONAL.to_owned(),
         (None, Type::List(_)) => functions::PUT_LIST.to_owned(),
         (None, Type::Dict(..)) => functions::PUT_DICT.to_owned(),
         (None, _) => {
-            let parts = parts(types, id);
+            let parts = tuple_items(types, id);
             let mut body = "  wrong = \"\"\n".to_owned();
             for number in 0..parts.len() {
                 write!(body, "{}v{number}, ", if number == 0 { "  " } else { "" })?;
@@ -355,11 +355,11 @@ fn put(types: &Types, id: TypeId) -> Result<String, std::fmt::Error> {
                     body,
                     "  if torch.eq(wrong, \"\"):\n    wrong = {{ns}}.put_{}(out, {{ns}}.join(name, {}), v{number})\n",
                     kind.number(),
-                    literal(part)
+                    template_literal(part)
                 )?;
             }
             body + "  return wrong\n"
         }
     };
-    Ok(functions::puts(&body))
+    Ok(functions::put_function(&body))
 }

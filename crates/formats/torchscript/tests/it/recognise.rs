@@ -1,11 +1,11 @@
 //! Archives that this project writes are recognised, whatever the order of the checkpoint, and changed ones are not.
 
 use byte_source::{Blob, MappedFile};
-use decoder::{Documents, HUGGING_FACE, META, Options, Part};
+use decoder::{ModelDocuments, HUGGING_FACE, META, DecoderOptions, LayerPart};
 use proptest::prelude::*;
 use tensor::Tensor;
 use torch_import::{Checkpoint, Container};
-use torchscript::{Errors, Model, Module, Recognised, auto, recognise, weights};
+use torchscript::{OnInvalidInput, RecognisedModel, Module, Recognised, detect_module, recognise, weights};
 
 use crate::fixtures::{tensors, zeros};
 
@@ -34,7 +34,7 @@ fn changed(
     converted.archive.write_to(&mut bytes).expect("memory takes it");
     std::fs::write(&path, bytes).expect("a temporary folder");
     let file = MappedFile::open(&path).expect("it was written");
-    let index = zip_index::Index::read(&file).expect("a zip file");
+    let index = zip_index::ZipIndex::read(&file).expect("a zip file");
     let records = index.entries.iter().map(|entry| {
         let bytes = entry.stored(file.bytes());
         (entry.name.clone(), change(entry.name.strip_prefix("model/").expect("the root folder"), bytes))
@@ -44,21 +44,21 @@ fn changed(
     recognised(&other)
 }
 
-fn config(text: &str) -> Options {
-    let documents = Documents { config: Some(text.to_owned()), ..Documents::default() };
-    Options { documents, keep_extra: true, ..Options::default() }
+fn config(text: &str) -> DecoderOptions {
+    let documents = ModelDocuments { config: Some(text.to_owned()), ..ModelDocuments::default() };
+    DecoderOptions { documents, keep_extra: true, ..DecoderOptions::default() }
 }
 
-fn params() -> Options {
+fn params() -> DecoderOptions {
     let text = r#"{"dim": 16, "n_layers": 2, "n_heads": 4, "vocab_size": -1, "use_scaled_rope": true, "rope_theta": 5e5}"#;
-    let documents = Documents { params: Some(text.to_owned()), ..Documents::default() };
-    Options { documents, keep_extra: true, ..Options::default() }
+    let documents = ModelDocuments { params: Some(text.to_owned()), ..ModelDocuments::default() };
+    DecoderOptions { documents, keep_extra: true, ..DecoderOptions::default() }
 }
 
-fn qwen2() -> (Vec<(String, Tensor)>, Options) {
+fn qwen2() -> (Vec<(String, Tensor)>, DecoderOptions) {
     let mut all = tensors(&HUGGING_FACE, 1);
     for layer in 0..2 {
-        for (part, size) in [(Part::Wq, 16), (Part::Wk, 8), (Part::Wv, 8)] {
+        for (part, size) in [(LayerPart::Wq, 16), (LayerPart::Wk, 8), (LayerPart::Wv, 8)] {
             all.push(zeros(&HUGGING_FACE.bias(layer, part), &[size]));
         }
     }
@@ -67,7 +67,7 @@ fn qwen2() -> (Vec<(String, Tensor)>, Options) {
     (all, config(text))
 }
 
-fn decoder(found: Recognised) -> Model {
+fn decoder(found: Recognised) -> RecognisedModel {
     match found {
         Recognised::Decoder(model) => *model,
         Recognised::Weights { .. } => panic!("only weights"),
@@ -78,13 +78,13 @@ fn decoder(found: Recognised) -> Model {
 #[test]
 fn all_facts_about_a_decoder_come_back() {
     let (all, options) = qwen2();
-    let converted = auto(&all.clone().into(), &options, Errors::Return).expect("documents and shapes agree");
-    let Model { decoder, assignment, tensors } = decoder(written(&converted));
+    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return).expect("documents and shapes agree");
+    let RecognisedModel { decoder, assignment, tensors } = decoder(written(&converted));
     assert_eq!(decoder.architecture().name(), "qwen2");
     assert_eq!((decoder.dim(), decoder.n_layers(), decoder.n_heads(), decoder.n_kv_heads()), (16, 2, 4, 2));
     assert_eq!((decoder.head_dim(), decoder.hidden(), decoder.vocab()), (4, 48, 32));
     assert_eq!((decoder.norm_eps().to_bits(), &decoder.rope().scaling), (0.001_f64.to_bits(), &None));
-    assert_eq!([0, 1].map(|layer| decoder.windows().at(layer)), [None, Some(7)]);
+    assert_eq!([0, 1].map(|layer| decoder.windows().window_of(layer)), [None, Some(7)]);
     assert!(decoder.biases().qkv && !decoder.biases().output && !decoder.biases().feed_forward);
     assert!(decoder.layout().rotates_halves);
     let detected = decoder::detect(&tensors, &options).expect("the same tensors");
@@ -98,11 +98,11 @@ fn all_facts_about_a_decoder_come_back() {
         all.iter().map(|(name, _)| name).collect::<Vec<_>>()
     );
 
-    let converted = auto(&tensors_of_meta().clone().into(), &params(), Errors::Raise)
+    let converted = detect_module(&tensors_of_meta().clone().into(), &params(), OnInvalidInput::Raise)
         .expect("documents and shapes agree");
     let model = self::decoder(written(&converted));
     assert!(!model.decoder.layout().rotates_halves);
-    assert_eq!(model.decoder.rope().scaling, Some(decoder::Scaling::Llama3(decoder::Llama3::by(8.0))));
+    assert_eq!(model.decoder.rope().scaling, Some(decoder::Scaling::Llama3(decoder::Llama3::with_factor(8.0))));
     assert_eq!(model.tensors.len(), tensors_of_meta().len());
 }
 
@@ -123,8 +123,8 @@ fn tensors_that_share_a_storage_are_recognised() {
     // As `state_dict()` has them: the output last.
     all.remove(output);
     all.push(("lm_head.weight".to_owned(), embedding));
-    let converted = auto(&all.clone().into(), &options, Errors::Return).expect("documents and shapes agree");
-    let Model { assignment, tensors, .. } = decoder(written(&converted));
+    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return).expect("documents and shapes agree");
+    let RecognisedModel { assignment, tensors, .. } = decoder(written(&converted));
     let place = |name: &str| tensors.iter().position(|(found, _)| found == name).expect("it is there");
     assert_eq!(assignment.weights[0].index, place("model.embed_tokens.weight"));
     assert_eq!(assignment.weights[2].index, place("lm_head.weight"));
@@ -134,7 +134,7 @@ fn tensors_that_share_a_storage_are_recognised() {
 fn weights_are_recognised_in_the_order_of_the_checkpoint() {
     for names in [vec!["b.w", "a.w", "top", "b.0", "__tensors__"], vec!["a.b", "a", "x.training"], vec![]] {
         let all: Vec<_> = names.iter().map(|name| zeros(name, &[2, 3])).collect();
-        for errors in [Errors::Return, Errors::Raise] {
+        for errors in [OnInvalidInput::Return, OnInvalidInput::Raise] {
             let found = written(&weights(&all.clone().into(), errors).expect("plain names"));
             let Recognised::Weights { tensors } = found else { panic!("{found:?}") };
             assert_eq!(tensors.iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
@@ -171,14 +171,14 @@ fn decoders_of_all_versions_are_recognised() {
         ("fourth_numbered.pt", None),
     ] {
         let path = written_by(name);
-        let Model { decoder, assignment, tensors } = decoder(recognised(&path));
-        assert_eq!([0, 1].map(|layer| decoder.windows().at(layer)), [None, Some(6)], "{name}");
+        let RecognisedModel { decoder, assignment, tensors } = decoder(recognised(&path));
+        assert_eq!([0, 1].map(|layer| decoder.windows().window_of(layer)), [None, Some(6)], "{name}");
         assert_eq!((decoder.hidden(), tensors.len()), (24, 27), "{name}");
         let queries = assignment.weights[3].index;
         assert_eq!(tensors.as_slice()[queries].0, "model.layers.0.self_attn.q_proj.weight", "{name}");
         let document = r#"{"model_type": "qwen2", "rope_theta": 10000.0, "num_attention_heads": 4,
                            "use_sliding_window": true, "sliding_window": 6, "max_window_layers": 1, "rms_norm_eps": 1e-6}"#;
-        let now = auto(&tensors, &config(document), Errors::Return).expect("documents agree");
+        let now = detect_module(&tensors, &config(document), OnInvalidInput::Return).expect("documents agree");
         assert_eq!(difference(&now, &path).as_deref(), expected, "{name}");
     }
 }
@@ -191,15 +191,15 @@ fn weights_of_all_versions_are_recognised() {
     for (name, names, written_now) in [
         ("weights.pt", NAMES, None),
         ("float4.pt", &["x"], None),
-        ("weights_second.pt", NAMES, Some(Errors::Return)),
-        ("weights_second_raises.pt", NAMES, Some(Errors::Raise)),
-        ("float4_second.pt", &["x"], Some(Errors::Return)),
+        ("weights_second.pt", NAMES, Some(OnInvalidInput::Return)),
+        ("weights_second_raises.pt", NAMES, Some(OnInvalidInput::Raise)),
+        ("float4_second.pt", &["x"], Some(OnInvalidInput::Return)),
     ] {
         let path = written_by(name);
         let found = recognised(&path);
         let Recognised::Weights { tensors } = found else { panic!("{name}: {found:?}") };
         assert_eq!(tensors.iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
-        for errors in [Errors::Return, Errors::Raise] {
+        for errors in [OnInvalidInput::Return, OnInvalidInput::Raise] {
             let now = weights(&tensors, errors).expect("plain names");
             let expected = (written_now != Some(errors)).then_some(CODE);
             assert_eq!(difference(&now, &path).as_deref(), expected, "{name}");
@@ -210,7 +210,7 @@ fn weights_of_all_versions_are_recognised() {
 #[test]
 fn a_decoder_with_an_unknown_number_is_not_recognised() {
     let (all, options) = qwen2();
-    let converted = auto(&all.clone().into(), &options, Errors::Return).expect("documents and shapes agree");
+    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return).expect("documents and shapes agree");
     for number in [3, 5] {
         let other = format!("\"code_version\":{number}");
         let change = |name: &str, bytes: &[u8]| match name {
@@ -226,7 +226,7 @@ fn a_decoder_with_an_unknown_number_is_not_recognised() {
 #[test]
 fn a_record_is_compared_by_its_meaning() {
     let (all, options) = qwen2();
-    let converted = auto(&all.clone().into(), &options, Errors::Return).expect("documents and shapes agree");
+    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return).expect("documents and shapes agree");
     let change = |name: &str, bytes: &[u8]| match name {
         "data.pkl" => swapped(bytes, "\"dim\":16,\"n_layers\":2", "\"n_layers\":2,\"dim\":16"),
         _ => bytes.to_vec(),
@@ -242,7 +242,7 @@ fn written_by(name: &str) -> std::path::PathBuf {
 #[test]
 fn a_changed_archive_is_not_recognised() {
     let (all, options) = qwen2();
-    let converted = auto(&all.clone().into(), &options, Errors::Return).expect("documents and shapes agree");
+    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return).expect("documents and shapes agree");
     let other = |record: &str, from: &str, to: &str| {
         let change = |name: &str, bytes: &[u8]| {
             if name == record { swapped(bytes, from, to) } else { bytes.to_vec() }
@@ -262,7 +262,7 @@ fn a_changed_archive_is_not_recognised() {
     assert_eq!(other("data.pkl", "\"parallel\"", "\"parallax\""), "data.pkl");
     assert_eq!(other("version", "10", "11"), "version");
     assert_eq!(other("constants.pkl", ")", "N"), "constants.pkl");
-    let returned = weights(&all.clone().into(), Errors::Return).expect("plain names");
+    let returned = weights(&all.clone().into(), OnInvalidInput::Return).expect("plain names");
     let raises = |name: &str, bytes: &[u8]| {
         if name == CODE {
             swapped(bytes, "torch._set_item(out, \"error\", wrong)", "torch.clear(out)")
@@ -298,7 +298,7 @@ proptest! {
         let shuffled: Vec<_> = order.iter().filter_map(|place| all.get(*place).cloned()).collect();
         let rest = all.into_iter().enumerate().filter(|(place, _)| !order.contains(place)).map(|(_, named)| named);
         let shuffled: Vec<_> = shuffled.into_iter().chain(rest).collect();
-        let converted = auto(&shuffled.clone().into(), &options, Errors::Return).expect("documents and shapes agree");
+        let converted = detect_module(&shuffled.clone().into(), &options, OnInvalidInput::Return).expect("documents and shapes agree");
         decoder(written(&converted));
     }
 }

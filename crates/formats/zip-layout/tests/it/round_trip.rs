@@ -3,8 +3,8 @@
 use std::io::{Read, Seek, Write};
 
 use byte_source::{Blob, MappedFile, OwnedBlob, PRODUCER, ReadError, Sink, WINDOW, Window};
-use zip_index::{Index, Survey};
-use zip_layout::{Content, Entry, Plan, ZipWriter};
+use zip_index::{ZipIndex, Survey};
+use zip_layout::{EntryContent, NewZipEntry, LayoutBuilder, ZipWriter};
 
 static ZEROS: &[u8; WINDOW] = &[0; WINDOW];
 
@@ -40,7 +40,7 @@ impl Blob for Zeros {
     }
 }
 
-fn write(entries: &[Entry<'_>]) -> tempfile::NamedTempFile {
+fn write(entries: &[NewZipEntry<'_>]) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let mut sink = File(file.reopen().expect("the file exists"));
     let mut zip = ZipWriter::new(&mut sink);
@@ -48,7 +48,7 @@ fn write(entries: &[Entry<'_>]) -> tempfile::NamedTempFile {
         zip.add(entry).expect("the file can be written");
     }
     zip.finish().expect("the file can be written");
-    let same = entries.iter().map(|entry| Entry { ..*entry });
+    let same = entries.iter().map(|entry| NewZipEntry { ..*entry });
     assert_eq!(
         zip_layout::layout(same).expect("it fits").len,
         file.as_file().metadata().expect("there").len()
@@ -60,16 +60,16 @@ fn write(entries: &[Entry<'_>]) -> tempfile::NamedTempFile {
 fn two_readers_read_back_what_was_written() {
     let blob = OwnedBlob((0..100_000_u32).flat_map(u32::to_le_bytes).collect());
     let entries = [
-        Entry { name: "a/version", alignment: 64, content: Content::Bytes(b"3\n") },
-        Entry { name: "a/é", alignment: 64, content: Content::Blob(&blob) },
-        Entry { name: "empty", alignment: 64, content: Content::Blob(&OwnedBlob(Vec::new())) },
-        Entry { name: "unaligned", alignment: 1, content: Content::Bytes(b"x") },
+        NewZipEntry { name: "a/version", alignment: 64, content: EntryContent::Bytes(b"3\n") },
+        NewZipEntry { name: "a/é", alignment: 64, content: EntryContent::Blob(&blob) },
+        NewZipEntry { name: "empty", alignment: 64, content: EntryContent::Blob(&OwnedBlob(Vec::new())) },
+        NewZipEntry { name: "unaligned", alignment: 1, content: EntryContent::Bytes(b"x") },
     ];
     let file = write(&entries);
     let map = MappedFile::open(file.path()).expect("the file exists");
-    let index = Index::read(&map).expect("it is strict");
+    let index = ZipIndex::read(&map).expect("it is strict");
     assert_eq!(index.entries.len(), entries.len());
-    let layout = zip_layout::layout(entries.iter().map(|entry| Entry { ..*entry })).expect("it fits");
+    let layout = zip_layout::layout(entries.iter().map(|entry| NewZipEntry { ..*entry })).expect("it fits");
     for ((found, entry), data) in index.entries.iter().zip(&entries).zip(layout.data) {
         assert_eq!(found.name, entry.name);
         assert_eq!(found.data, data, "{}", found.name);
@@ -88,14 +88,14 @@ fn two_readers_read_back_what_was_written() {
 #[test]
 fn zip64_counts_and_sizes_are_read_back() {
     let names: Vec<String> = (0..70_000).map(|i| i.to_string()).collect();
-    let mut entries: Vec<Entry<'_>> =
-        names.iter().map(|name| Entry { name, alignment: 1, content: Content::Bytes(b"") }).collect();
+    let mut entries: Vec<NewZipEntry<'_>> =
+        names.iter().map(|name| NewZipEntry { name, alignment: 1, content: EntryContent::Bytes(b"") }).collect();
     let large = Zeros((1 << 32) + 5);
-    entries.push(Entry { name: "large", alignment: 64, content: Content::Blob(&large) });
-    entries.push(Entry { name: "after", alignment: 64, content: Content::Bytes(b"here") });
+    entries.push(NewZipEntry { name: "large", alignment: 64, content: EntryContent::Blob(&large) });
+    entries.push(NewZipEntry { name: "after", alignment: 64, content: EntryContent::Bytes(b"here") });
     let file = write(&entries);
     let map = MappedFile::open(file.path()).expect("the file exists");
-    let index = Index::read(&map).expect("it is strict");
+    let index = ZipIndex::read(&map).expect("it is strict");
     assert_eq!(index.entries.len(), 70_002);
     assert_eq!(index.find("large").map(|entry| entry.len), Some((1 << 32) + 5));
     let after = index.find("after").expect("there");
@@ -105,7 +105,7 @@ fn zip64_counts_and_sizes_are_read_back() {
 
 #[test]
 fn a_comment_ends_the_file() {
-    let entry = Entry { name: "x", alignment: 64, content: Content::Bytes(b"here") };
+    let entry = NewZipEntry { name: "x", alignment: 64, content: EntryContent::Bytes(b"here") };
     let too_long = "c".repeat(65_536);
     for comment in ["", PRODUCER, "another", &too_long[1..]] {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
@@ -113,12 +113,12 @@ fn a_comment_ends_the_file() {
         let mut zip = ZipWriter::new(&mut sink);
         zip.add(&entry).expect("the file can be written");
         zip.finish_with_comment(comment).expect("the file can be written");
-        let mut plan = Plan::default();
+        let mut plan = LayoutBuilder::default();
         plan.add(&entry).expect("it fits");
         let map = MappedFile::open(file.path()).expect("the file exists");
         assert_eq!(plan.finish_with_comment(comment).expect("it fits"), map.bytes().len() as u64);
         assert!(map.bytes().ends_with(comment.as_bytes()));
-        let index = Index::read(&map).expect("it is strict");
+        let index = ZipIndex::read(&map).expect("it is strict");
         assert_eq!(*index.entries[0].stored(map.bytes()), *b"here");
         let zip = zip::ZipArchive::new(file.reopen().expect("the file exists")).expect("a zip file");
         assert_eq!(zip.comment(), comment.as_bytes());
@@ -126,7 +126,7 @@ fn a_comment_ends_the_file() {
         let odd: Vec<_> = Survey::read(map.bytes()).oddities.iter().map(|oddity| oddity.kind).collect();
         assert_eq!(odd.is_empty(), ["", PRODUCER].contains(&comment), "{odd:?}");
     }
-    let error = Plan::default().finish_with_comment(&too_long).expect_err("its length has 16 bits");
+    let error = LayoutBuilder::default().finish_with_comment(&too_long).expect_err("its length has 16 bits");
     assert_eq!(error.to_string(), "a zip file holds a comment of at most 65535 bytes, not 65536");
 }
 
@@ -143,7 +143,7 @@ fn a_blob_with_a_wrong_length_is_rejected() {
     }
     let mut sink = File(tempfile::tempfile().expect("a temporary file"));
     let mut zip = ZipWriter::new(&mut sink);
-    let entry = Entry { name: "x", alignment: 1, content: Content::Blob(&TooShort) };
+    let entry = NewZipEntry { name: "x", alignment: 1, content: EntryContent::Blob(&TooShort) };
     let error = zip.add(&entry).expect_err("one byte of two");
     assert_eq!(error.to_string(), "`x` announced 2 bytes and sent 1");
 }

@@ -5,9 +5,9 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Activation, Block, NormKind, Scales};
-use crate::config_defaults::{CLASS, Class};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Facts};
+use crate::hyperparameters::{Biases, Hyperparameters};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -15,8 +15,8 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Gemma",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config_defaults: &Class {
-        own: &["attention_bias", "hidden_activation", "use_bidirectional_attention"],
+    config_defaults: &ConfigDefaults {
+        own_keys: &["attention_bias", "hidden_activation", "use_bidirectional_attention"],
         activation: ("hidden_act", Activation::GeluTanh),
         ..GEMMA
     },
@@ -24,15 +24,15 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
 };
 
 /// Configuration defaults common to all Gemma versions.
-pub(super) const GEMMA: Class = Class {
+pub(super) const GEMMA: ConfigDefaults = ConfigDefaults {
     head_dim: Some(256),
     tied: true,
     activation: ("hidden_activation", Activation::GeluTanh),
     context: 8192.0,
-    ..CLASS
+    ..DEFAULTS
 };
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let mut facts = apply_gemma_scaling(config, base)?;
     // Older files say `gelu` and mean the tanh approximation.
     if facts.block.activation == Activation::Gelu {
@@ -42,13 +42,13 @@ fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
 }
 
 /// Applies the settings common to all Gemma versions: scaled embeddings, norms with `1 + weight`, and attention biases.
-pub(super) fn apply_gemma_scaling(config: &ConfigJson, base: Facts) -> Result<Facts> {
+pub(super) fn apply_gemma_scaling(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     config.refuse_flag("use_bidirectional_attention")?;
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
     let scales = Scales { embedding: base.dim.map_or(1.0, rounded_sqrt), ..Scales::default() };
     let block = Block { norm: NormKind::RmsPlusOne, scales, ..base.block };
-    Ok(Facts { biases, block, ..base })
+    Ok(Hyperparameters { biases, block, ..base })
 }
 
 /// Returns the square root of the width, rounded to float32 as in `transformers`.

@@ -7,26 +7,26 @@ use super::gemma::{GEMMA, apply_gemma_scaling};
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, NormPlace, Scales, Scores};
-use crate::config_defaults::Class;
+use crate::config_defaults::ConfigDefaults;
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::Facts;
-use crate::layout::{HUGGING_FACE, Layout};
-use crate::weight::Part;
+use crate::hyperparameters::Hyperparameters;
+use crate::layout::{HUGGING_FACE, CheckpointLayout};
+use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "gemma2",
     class: "Gemma2",
     works_without_config: false,
     layouts: &[&LAYOUT],
-    config_defaults: &Class { own: OWN_KEYS, ..GEMMA },
+    config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, ..GEMMA },
     read_hyperparameters,
 };
 
 /// Layout with four norms per layer: `post_attention_layernorm` follows attention instead of preceding the feed-forward
 /// layer.
-pub(super) static LAYOUT: Layout = Layout {
+pub(super) static LAYOUT: CheckpointLayout = CheckpointLayout {
     part_path: |part| match part {
-        Part::FfnNorm => "pre_feedforward_layernorm",
+        LayerPart::FfnNorm => "pre_feedforward_layernorm",
         part => (HUGGING_FACE.part_path)(part),
     },
     ..HUGGING_FACE
@@ -44,18 +44,18 @@ const OWN_KEYS: &[&str] = &[
     "use_bidirectional_attention",
 ];
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let windows = config.windows(Some(4096), |layer| layer.is_multiple_of(2))?;
-    Ok(Facts { windows, ..apply_soft_caps(config, base, Some(50.0), Some(30.0))? })
+    Ok(Hyperparameters { windows, ..apply_soft_caps(config, base, Some(50.0), Some(30.0))? })
 }
 
 /// Applies the settings common to Gemma 2 and 3. `scores_cap` and `logits_cap` are the defaults of the soft caps.
 pub(super) fn apply_soft_caps(
     config: &ConfigJson,
-    base: Facts,
+    base: Hyperparameters,
     scores_cap: Option<f64>,
     logits_cap: Option<f64>,
-) -> Result<Facts> {
+) -> Result<Hyperparameters> {
     let facts = apply_gemma_scaling(config, base)?;
     let scale = config.number("query_pre_attn_scalar")?.unwrap_or(256.0).powf(-0.5);
     let soft_cap = config.number_or("attn_logit_softcapping", scores_cap)?;
@@ -66,5 +66,5 @@ pub(super) fn apply_soft_caps(
         scales: Scales { logits_soft_cap, ..facts.block.scales },
         ..facts.block
     };
-    Ok(Facts { block, ..facts })
+    Ok(Hyperparameters { block, ..facts })
 }

@@ -8,9 +8,9 @@ use super::gemma2::{LAYOUT, apply_soft_caps};
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, HeadNorm};
-use crate::config_defaults::Class;
+use crate::config_defaults::ConfigDefaults;
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Facts, Windowed};
+use crate::hyperparameters::{Hyperparameters, WindowedLayers};
 use crate::rope::Rope;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -22,8 +22,8 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     read_hyperparameters,
 };
 
-const CONFIG: Class =
-    Class { own: OWN_KEYS, theta: 1_000_000.0, context: 131_072.0, has_layer_ropes: true, ..GEMMA };
+const CONFIG: ConfigDefaults =
+    ConfigDefaults { own_keys: OWN_KEYS, theta: 1_000_000.0, context: 131_072.0, has_layer_ropes: true, ..GEMMA };
 
 /// Default RoPE base of sliding-window layers.
 const LOCAL_THETA: f64 = 10_000.0;
@@ -47,20 +47,20 @@ const OWN_KEYS: &[&str] = &[
     "use_bidirectional_attention",
 ];
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let pattern = config.size("sliding_window_pattern")?.unwrap_or(FULL_ATTENTION_INTERVAL);
     let sees_all = |layer: u64| layer.saturating_add(1).is_multiple_of(pattern);
     let windows = config.windows(Some(4096), |layer| !sees_all(layer))?;
     let facts = apply_soft_caps(config, base, None, None)?;
     let [rope, local] = ropes(config)?;
     let rope_of_layer = match &windows.layers {
-        Windowed::Listed(layers) => {
+        WindowedLayers::Listed(layers) => {
             Some(layers.iter().map(|windowed| Some(usize::from(*windowed))).collect())
         }
         _ => None,
     };
     let block = Block { head_norm: Some(HeadNorm::Head), ..facts.block };
-    Ok(Facts { block, rope, more_ropes: vec![local], rope_of_layer, windows, ..facts })
+    Ok(Hyperparameters { block, rope, more_ropes: vec![local], rope_of_layer, windows, ..facts })
 }
 
 /// Reads the rotary embeddings of full-attention layers and of sliding-window layers, in this order. `rope_parameters` has

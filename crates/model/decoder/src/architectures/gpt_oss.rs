@@ -5,38 +5,38 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Activation, Block, Experts, Scores, Softmax};
-use crate::config_defaults::{CLASS, Class};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Facts};
-use crate::layout::{HUGGING_FACE, Layout, Stack};
+use crate::hyperparameters::{Biases, Hyperparameters};
+use crate::layout::{HUGGING_FACE, CheckpointLayout, Stack};
 use crate::rope::{Rope, Scaling, Yarn};
-use crate::weight::Part;
+use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "gpt_oss",
     class: "GptOss",
     works_without_config: false,
     layouts: &[&LAYOUT],
-    config_defaults: &Class {
-        own: OWN_KEYS,
+    config_defaults: &ConfigDefaults {
+        own_keys: OWN_KEYS,
         norm_eps: ("rms_norm_eps", 1e-5),
         theta: 150_000.0,
         context: 131_072.0,
         head_dim: Some(64),
-        ..CLASS
+        ..DEFAULTS
     },
     read_hyperparameters,
 };
 
-static LAYOUT: Layout = Layout {
+static LAYOUT: CheckpointLayout = CheckpointLayout {
     part_path: |part| match part {
-        Part::Router => "mlp.router",
+        LayerPart::Router => "mlp.router",
         part => (HUGGING_FACE.part_path)(part),
     },
     expert_path: |_| None,
     stacks: &[
-        Stack { name: "mlp.experts.gate_up_proj", parts: &[Part::W13], transposed: true },
-        Stack { name: "mlp.experts.down_proj", parts: &[Part::W2], transposed: true },
+        Stack { name: "mlp.experts.gate_up_proj", parts: &[LayerPart::W13], transposed: true },
+        Stack { name: "mlp.experts.down_proj", parts: &[LayerPart::W2], transposed: true },
     ],
     ..HUGGING_FACE
 };
@@ -69,7 +69,7 @@ const YARN: Yarn = Yarn {
     truncate: false,
 };
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag_or("attention_bias", true)?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
     let experts = Experts {
@@ -94,5 +94,5 @@ fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
         Some(_) => base.rope,
         None => Rope { scaling: Some(Scaling::Yarn(YARN)), ..base.rope },
     };
-    Ok(Facts { rope, windows, biases, block, ..base })
+    Ok(Hyperparameters { rope, windows, biases, block, ..base })
 }

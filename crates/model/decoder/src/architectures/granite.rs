@@ -5,9 +5,9 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, Scales, Scores};
-use crate::config_defaults::{CLASS, Class};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Facts};
+use crate::hyperparameters::{Biases, Hyperparameters};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -15,7 +15,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Granite",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config_defaults: &Class { own: OWN_KEYS, ..CLASS },
+    config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, ..DEFAULTS },
     read_hyperparameters,
 };
 
@@ -28,7 +28,7 @@ const OWN_KEYS: &[&str] = &[
     "residual_multiplier",
 ];
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: config.flag("mlp_bias")? };
     let number = |key: &str| Ok::<_, crate::Error>(config.number(key)?.unwrap_or(1.0));
@@ -39,5 +39,5 @@ fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
         logits_soft_cap: None,
     };
     let scores = Scores { scale: Some(number("attention_multiplier")?), ..Scores::default() };
-    Ok(Facts { biases, block: Block { scores, scales, ..base.block }, ..base })
+    Ok(Hyperparameters { biases, block: Block { scores, scales, ..base.block }, ..base })
 }

@@ -4,9 +4,9 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::config_defaults::{CLASS, Class};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Facts};
+use crate::hyperparameters::{Biases, Hyperparameters};
 use crate::layout::{HUGGING_FACE, META};
 
 pub(crate) static ARCHITECTURE: Architecture = Architecture {
@@ -14,14 +14,14 @@ pub(crate) static ARCHITECTURE: Architecture = Architecture {
     class: "Llama",
     works_without_config: true,
     layouts: &[&META, &HUGGING_FACE],
-    config_defaults: &Class { own: OWN_KEYS, ..CLASS },
+    config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, ..DEFAULTS },
     read_hyperparameters,
 };
 
 const OWN_KEYS: &[&str] = &["attention_bias", "mlp_bias"];
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: config.flag("mlp_bias")? };
-    Ok(Facts { biases, ..base })
+    Ok(Hyperparameters { biases, ..base })
 }

@@ -4,9 +4,9 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::config_defaults::{CLASS, Class};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::Facts;
+use crate::hyperparameters::Hyperparameters;
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -14,12 +14,12 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Ministral",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config_defaults: &Class { own: &["layer_types", "sliding_window"], context: 131_072.0, ..CLASS },
+    config_defaults: &ConfigDefaults { own_keys: &["layer_types", "sliding_window"], context: 131_072.0, ..DEFAULTS },
     read_hyperparameters,
 };
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     // Without `layer_types`, all layers have the window, or none if `sliding_window` is null.
     let has_window = config.get("sliding_window").is_some() || !config.has("sliding_window");
-    Ok(Facts { windows: config.windows(Some(4096), |_| has_window)?, ..base })
+    Ok(Hyperparameters { windows: config.windows(Some(4096), |_| has_window)?, ..base })
 }

@@ -4,9 +4,9 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::config_defaults::{CLASS, Class};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Facts, Windowed, Windows};
+use crate::hyperparameters::{Hyperparameters, WindowedLayers, AttentionWindows};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -14,7 +14,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Mistral",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config_defaults: &Class { own: OWN_KEYS, context: 131_072.0, ..CLASS },
+    config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, context: 131_072.0, ..DEFAULTS },
     read_hyperparameters,
 };
 
@@ -23,14 +23,14 @@ const OWN_KEYS: &[&str] = &["sliding_window", "layer_types"];
 /// Window in tokens if config.json has no such key; `null` there means no window.
 const WINDOW: u64 = 4096;
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let size = config.size_or("sliding_window", Some(WINDOW))?;
     // `MistralForCausalLM` applies the window to all layers and ignores `layer_types`.
     if size.is_some() && config.windowed_layers()?.is_some_and(|layers| layers.contains(&false)) {
         return Err(config.unsupported_key("layer_types"));
     }
-    let windows = Windows { size, layers: Windowed::All };
-    Ok(Facts { windows, ..base })
+    let windows = AttentionWindows { size, layers: WindowedLayers::All };
+    Ok(Hyperparameters { windows, ..base })
 }
 
 #[cfg(test)]

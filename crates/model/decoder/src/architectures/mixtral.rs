@@ -5,46 +5,46 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, Experts, Softmax};
-use crate::config_defaults::{CLASS, Class};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Facts, Windowed, Windows};
-use crate::layout::{HUGGING_FACE, Layout};
-use crate::weight::Part;
+use crate::hyperparameters::{Hyperparameters, WindowedLayers, AttentionWindows};
+use crate::layout::{HUGGING_FACE, CheckpointLayout};
+use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "mixtral",
     class: "Mixtral",
     works_without_config: false,
     layouts: &[&LAYOUT, &TRANSFORMERS_5_LAYOUT],
-    config_defaults: &Class {
-        own: OWN_KEYS,
+    config_defaults: &ConfigDefaults {
+        own_keys: OWN_KEYS,
         norm_eps: ("rms_norm_eps", 1e-5),
         theta: 1_000_000.0,
         context: 131_072.0,
-        ..CLASS
+        ..DEFAULTS
     },
     read_hyperparameters,
 };
 
 /// Layout of the published checkpoints.
-static LAYOUT: Layout = Layout {
+static LAYOUT: CheckpointLayout = CheckpointLayout {
     part_path: |part| match part {
-        Part::Router => "block_sparse_moe.gate",
+        LayerPart::Router => "block_sparse_moe.gate",
         part => (HUGGING_FACE.part_path)(part),
     },
     expert_path: |part| match part {
-        Part::W1 => Some(["block_sparse_moe.experts.", ".w1"]),
-        Part::W2 => Some(["block_sparse_moe.experts.", ".w2"]),
-        Part::W3 => Some(["block_sparse_moe.experts.", ".w3"]),
+        LayerPart::W1 => Some(["block_sparse_moe.experts.", ".w1"]),
+        LayerPart::W2 => Some(["block_sparse_moe.experts.", ".w2"]),
+        LayerPart::W3 => Some(["block_sparse_moe.experts.", ".w3"]),
         _ => None,
     },
     stacks: &[],
-    signature_part: Part::Router,
+    signature_part: LayerPart::Router,
     ..HUGGING_FACE
 };
 
 /// Layout of the module in `transformers` 5.
-static TRANSFORMERS_5_LAYOUT: Layout = Layout { signature_part: Part::Router, ..HUGGING_FACE };
+static TRANSFORMERS_5_LAYOUT: CheckpointLayout = CheckpointLayout { signature_part: LayerPart::Router, ..HUGGING_FACE };
 
 /// Keys of the configuration class. The router's auxiliary loss and jitter are for training.
 const OWN_KEYS: &[&str] = &[
@@ -57,8 +57,8 @@ const OWN_KEYS: &[&str] = &[
     "sliding_window",
 ];
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
-    let windows = Windows { size: config.size("sliding_window")?, layers: Windowed::All };
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
+    let windows = AttentionWindows { size: config.size("sliding_window")?, layers: WindowedLayers::All };
     let experts = Experts {
         count: config.size("num_local_experts")?.or(config.size("num_experts")?).unwrap_or(8),
         per_token: config.size("num_experts_per_tok")?.unwrap_or(2),
@@ -70,5 +70,5 @@ fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
         shared: None,
         layers: config.layers().map(|_| true).collect(),
     };
-    Ok(Facts { windows, block: Block { experts: Some(experts), ..base.block }, ..base })
+    Ok(Hyperparameters { windows, block: Block { experts: Some(experts), ..base.block }, ..base })
 }

@@ -6,9 +6,9 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, HeadNorm, NormPlace};
-use crate::config_defaults::{CLASS, Class};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Facts};
+use crate::hyperparameters::{Biases, Hyperparameters};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -16,13 +16,13 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Olmo2",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config_defaults: &Class { own: &["attention_bias"], norm_eps: ("rms_norm_eps", 1e-5), ..CLASS },
+    config_defaults: &ConfigDefaults { own_keys: &["attention_bias"], norm_eps: ("rms_norm_eps", 1e-5), ..DEFAULTS },
     read_hyperparameters,
 };
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
     let block = Block { norms: NormPlace::After, head_norm: Some(HeadNorm::Projection), ..base.block };
-    Ok(Facts { biases, block, ..base })
+    Ok(Hyperparameters { biases, block, ..base })
 }

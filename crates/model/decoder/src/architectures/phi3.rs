@@ -5,39 +5,39 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::config_defaults::{CLASS, Class, Kind};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults, RopeScalingKind};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Facts, Windowed, Windows};
-use crate::layout::{HUGGING_FACE, Layout};
-use crate::weight::Part;
+use crate::hyperparameters::{Hyperparameters, WindowedLayers, AttentionWindows};
+use crate::layout::{HUGGING_FACE, CheckpointLayout};
+use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "phi3",
     class: "Phi3",
     works_without_config: false,
     layouts: &[&LAYOUT],
-    config_defaults: &Class {
-        own: OWN_KEYS,
+    config_defaults: &ConfigDefaults {
+        own_keys: OWN_KEYS,
         norm_eps: ("rms_norm_eps", 1e-5),
         context: 4096.0,
-        old_context: Some(4096.0),
-        partial: Some(1.0),
+        original_context: Some(4096.0),
+        partial_rotary: Some(1.0),
         // Older files call LongRoPE `su` or `yarn`.
         scalings: &[
-            ("default", Kind::Unscaled),
-            ("longrope", Kind::LongRope),
-            ("su", Kind::LongRope),
-            ("yarn", Kind::LongRope),
+            ("default", RopeScalingKind::Unscaled),
+            ("longrope", RopeScalingKind::LongRope),
+            ("su", RopeScalingKind::LongRope),
+            ("yarn", RopeScalingKind::LongRope),
         ],
-        ..CLASS
+        ..DEFAULTS
     },
     read_hyperparameters,
 };
 
-static LAYOUT: Layout = Layout {
+static LAYOUT: CheckpointLayout = CheckpointLayout {
     fused_tensors: &[
-        ("self_attn.qkv_proj", &[Part::Wq, Part::Wk, Part::Wv]),
-        ("mlp.gate_up_proj", &[Part::W1, Part::W3]),
+        ("self_attn.qkv_proj", &[LayerPart::Wq, LayerPart::Wk, LayerPart::Wv]),
+        ("mlp.gate_up_proj", &[LayerPart::W1, LayerPart::W3]),
     ],
     ..HUGGING_FACE
 };
@@ -50,11 +50,11 @@ const OWN_KEYS: &[&str] =
 /// Default of `intermediate_size`: the width is not inferred from the fused gate and up matrix.
 const HIDDEN: u64 = 8192;
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     // The class has no biases and ignores these keys; the biases of such a checkpoint would be unused tensors.
     config.refuse_flag("attention_bias")?;
     config.refuse_flag("lm_head_bias")?;
-    let windows = Windows { size: config.size("sliding_window")?, layers: Windowed::All };
+    let windows = AttentionWindows { size: config.size("sliding_window")?, layers: WindowedLayers::All };
     let (n_kv_heads, hidden) = (base.n_kv_heads.or(base.n_heads), base.hidden.or(Some(HIDDEN)));
-    Ok(Facts { n_kv_heads, hidden, windows, ..base })
+    Ok(Hyperparameters { n_kv_heads, hidden, windows, ..base })
 }

@@ -4,9 +4,9 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::config_defaults::{CLASS, Class};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Facts, Windowed, Windows};
+use crate::hyperparameters::{Biases, Hyperparameters, WindowedLayers, AttentionWindows};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -14,7 +14,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Qwen2",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config_defaults: &Class { own: OWN_KEYS, context: 32_768.0, ..CLASS },
+    config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, context: 32_768.0, ..DEFAULTS },
     read_hyperparameters,
 };
 
@@ -24,13 +24,13 @@ const FIRST_WINDOWED_LAYER: u64 = 28;
 
 const OWN_KEYS: &[&str] = &["use_sliding_window", "sliding_window", "max_window_layers", "layer_types"];
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let biases = Biases { qkv: true, ..Biases::default() };
-    Ok(Facts { windows: windows(config)?, biases, ..base })
+    Ok(Hyperparameters { windows: windows(config)?, biases, ..base })
 }
 
 /// Reads the sliding windows of a model whose lower layers have full attention.
-pub(super) fn windows(config: &ConfigJson) -> Result<Windows> {
+pub(super) fn windows(config: &ConfigJson) -> Result<AttentionWindows> {
     let window = config.size_or("sliding_window", Some(WINDOW))?;
     let on = config.flag("use_sliding_window")?;
     let first = config.count("max_window_layers")?.unwrap_or(FIRST_WINDOWED_LAYER);
@@ -39,8 +39,8 @@ pub(super) fn windows(config: &ConfigJson) -> Result<Windows> {
         let expected = "true, since layer_types has \"sliding_attention\"".to_owned();
         return Err(config.invalid_value("use_sliding_window", &on, expected));
     }
-    let layers = listed.map_or(Windowed::From(first), Windowed::Listed);
-    Ok(Windows { size: window.filter(|_| on), layers })
+    let layers = listed.map_or(WindowedLayers::From(first), WindowedLayers::Listed);
+    Ok(AttentionWindows { size: window.filter(|_| on), layers })
 }
 
 #[cfg(test)]
@@ -55,6 +55,6 @@ mod tests {
         assert_eq!(windows(r#"{"use_sliding_window": true}"#).size, Some(4096));
         let on = windows(r#"{"use_sliding_window": true, "sliding_window": 7, "max_window_layers": 0}"#);
         assert_eq!(on.size, Some(7));
-        assert!(matches!(on.layers, Windowed::From(0)));
+        assert!(matches!(on.layers, WindowedLayers::From(0)));
     }
 }

@@ -6,9 +6,9 @@ use super::qwen3_moe::experts;
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, Experts, SharedExpert};
-use crate::config_defaults::{CLASS, Class};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Facts, Windows};
+use crate::hyperparameters::{Biases, Hyperparameters, AttentionWindows};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -16,7 +16,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Qwen2Moe",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config_defaults: &Class { own: OWN_KEYS, context: 32_768.0, ..CLASS },
+    config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, context: 32_768.0, ..DEFAULTS },
     read_hyperparameters,
 };
 
@@ -38,18 +38,18 @@ const OWN_KEYS: &[&str] = &[
     "use_sliding_window",
 ];
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let biases = Biases { qkv: config.flag_or("qkv_bias", true)?, ..Biases::default() };
     let hidden = config.size("shared_expert_intermediate_size")?.unwrap_or(5632);
     let count = config.size("num_experts")?.unwrap_or(60);
     let experts =
         Experts { shared: Some(SharedExpert { hidden, gated: true }), ..experts(config, count, [4, 1408])? };
     let block = Block { experts: Some(experts), ..base.block };
-    Ok(Facts { windows: windows(config)?, biases, block, ..base })
+    Ok(Hyperparameters { windows: windows(config)?, biases, block, ..base })
 }
 
 /// Reads the sliding windows: if they are on, every other layer below `max_window_layers` has one.
-fn windows(config: &ConfigJson) -> Result<Windows> {
+fn windows(config: &ConfigJson) -> Result<AttentionWindows> {
     let last = config.count("max_window_layers")?.unwrap_or(28);
     if config.flag("use_sliding_window")? {
         return config.windows(Some(4096), |layer| layer.is_multiple_of(2) && layer < last);
@@ -58,5 +58,5 @@ fn windows(config: &ConfigJson) -> Result<Windows> {
         let expected = "true, since layer_types has \"sliding_attention\"".to_owned();
         return Err(config.invalid_value("use_sliding_window", &false, expected));
     }
-    Ok(Windows::default())
+    Ok(AttentionWindows::default())
 }

@@ -5,9 +5,9 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, HeadNorm};
-use crate::config_defaults::{CLASS, Class};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Facts};
+use crate::hyperparameters::{Biases, Hyperparameters};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -15,16 +15,16 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Qwen3",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config_defaults: &Class { own: OWN_KEYS, context: 32_768.0, head_dim: Some(128), ..CLASS },
+    config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, context: 32_768.0, head_dim: Some(128), ..DEFAULTS },
     read_hyperparameters,
 };
 
 const OWN_KEYS: &[&str] =
     &["attention_bias", "use_sliding_window", "sliding_window", "max_window_layers", "layer_types"];
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
     let block = Block { head_norm: Some(HeadNorm::Head), ..base.block };
-    Ok(Facts { windows: super::qwen2::windows(config)?, biases, block, ..base })
+    Ok(Hyperparameters { windows: super::qwen2::windows(config)?, biases, block, ..base })
 }

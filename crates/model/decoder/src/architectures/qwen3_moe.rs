@@ -5,9 +5,9 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, Experts, HeadNorm, Softmax};
-use crate::config_defaults::{CLASS, Class};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Facts, Windowed, Windows};
+use crate::hyperparameters::{Biases, Hyperparameters, WindowedLayers, AttentionWindows};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -15,7 +15,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Qwen3Moe",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config_defaults: &Class { own: OWN_KEYS, context: 32_768.0, ..CLASS },
+    config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, context: 32_768.0, ..DEFAULTS },
     read_hyperparameters,
 };
 
@@ -37,16 +37,16 @@ const OWN_KEYS: &[&str] = &[
     "use_sliding_window",
 ];
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
     let size = config.size_or("sliding_window", Some(4096))?;
     let on = config.flag("use_sliding_window")?;
-    let windows = Windows { size: size.filter(|_| on), layers: Windowed::All };
+    let windows = AttentionWindows { size: size.filter(|_| on), layers: WindowedLayers::All };
     let count = config.size("num_experts")?.or(config.size("num_local_experts")?).unwrap_or(128);
     let experts = experts(config, count, [8, 768])?;
     let block = Block { head_norm: Some(HeadNorm::Head), experts: Some(experts), ..base.block };
-    Ok(Facts { windows, biases, block, ..base })
+    Ok(Hyperparameters { windows, biases, block, ..base })
 }
 
 /// Reads the experts of Qwen models. `per_token` and `hidden` (an expert's width) are the defaults of the configuration

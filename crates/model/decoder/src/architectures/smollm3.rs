@@ -4,9 +4,9 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::config_defaults::{CLASS, Class};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Facts, Windows};
+use crate::hyperparameters::{Biases, Hyperparameters, AttentionWindows};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -14,7 +14,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "SmolLM3",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config_defaults: &Class { own: OWN_KEYS, theta: 2_000_000.0, context: 32_768.0, tied: true, ..CLASS },
+    config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, theta: 2_000_000.0, context: 32_768.0, tied: true, ..DEFAULTS },
     read_hyperparameters,
 };
 
@@ -30,7 +30,7 @@ const OWN_KEYS: &[&str] = &[
     "use_sliding_window",
 ];
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: config.flag("mlp_bias")? };
     let interval = config.size("no_rope_layer_interval")?.unwrap_or(4);
@@ -48,7 +48,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
         let expected = "true, since layer_types has \"sliding_attention\"".to_owned();
         return Err(config.invalid_value("use_sliding_window", &on, expected));
     }
-    let windows = if on { windows } else { Windows::default() };
+    let windows = if on { windows } else { AttentionWindows::default() };
     let rope_of_layer = has_rope.into_iter().map(|has_rope| has_rope.then_some(0)).collect();
-    Ok(Facts { biases, rope_of_layer: Some(rope_of_layer), windows, ..base })
+    Ok(Hyperparameters { biases, rope_of_layer: Some(rope_of_layer), windows, ..base })
 }

@@ -6,37 +6,37 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, HeadNorm, NormKind};
-use crate::config_defaults::{CLASS, Class};
+use crate::config_defaults::{DEFAULTS, ConfigDefaults};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Facts};
-use crate::layout::{HUGGING_FACE, Layout};
-use crate::weight::Part;
+use crate::hyperparameters::{Biases, Hyperparameters};
+use crate::layout::{HUGGING_FACE, CheckpointLayout};
+use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "stablelm",
     class: "StableLm",
     works_without_config: false,
     layouts: &[&LAYOUT],
-    config_defaults: &Class {
-        own: &["hidden_dropout", "qk_layernorm", "use_parallel_residual", "use_qkv_bias"],
+    config_defaults: &ConfigDefaults {
+        own_keys: &["hidden_dropout", "qk_layernorm", "use_parallel_residual", "use_qkv_bias"],
         norm_eps: ("layer_norm_eps", 1e-5),
         context: 4096.0,
-        partial: Some(0.25),
-        ..CLASS
+        partial_rotary: Some(0.25),
+        ..DEFAULTS
     },
     read_hyperparameters,
 };
 
-static LAYOUT: Layout = Layout {
+static LAYOUT: CheckpointLayout = CheckpointLayout {
     part_path: |part| match part {
-        Part::QNorm => "self_attn.q_layernorm.norms",
-        Part::KNorm => "self_attn.k_layernorm.norms",
+        LayerPart::QNorm => "self_attn.q_layernorm.norms",
+        LayerPart::KNorm => "self_attn.k_layernorm.norms",
         part => (HUGGING_FACE.part_path)(part),
     },
     ..HUGGING_FACE
 };
 
-fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let biases = Biases { qkv: config.flag("use_qkv_bias")?, ..Biases::default() };
     let block = Block {
         norm: NormKind::Layer,
@@ -46,5 +46,5 @@ fn read_hyperparameters(config: &ConfigJson, base: Facts) -> Result<Facts> {
     };
     // The class does not read `head_dim`.
     let head_dim = None;
-    Ok(Facts { head_dim, biases, block, ..base })
+    Ok(Hyperparameters { head_dim, biases, block, ..base })
 }

@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 use tensor::Dtype;
 
 use crate::block::{Activation, Block};
-use crate::config_defaults::{ACTIVATIONS, Class};
-use crate::hyperparameters::{Biases, Facts, Windowed, Windows};
+use crate::config_defaults::{ACTIVATIONS, ConfigDefaults};
+use crate::hyperparameters::{Biases, Hyperparameters, WindowedLayers, AttentionWindows};
 use crate::overrides::reconcile;
 use crate::layout::{HUGGING_FACE, META};
-use crate::{Error, HyperparameterKind, Given, Note, Result};
+use crate::{Error, HyperparameterKind, Overrides, DecoderNote, Result};
 
 /// Keys of all classes that are read or that do not change the result.
 const KNOWN_KEYS: &[&str] = &[
@@ -230,7 +230,7 @@ impl ConfigJson {
 
     /// Reads the sliding windows of all layers: those in `layer_types`, or else those for which `default` is true. `size` is
     /// the default window in tokens.
-    pub(crate) fn windows(&self, size: Option<u64>, default: impl Fn(u64) -> bool) -> Result<Windows> {
+    pub(crate) fn windows(&self, size: Option<u64>, default: impl Fn(u64) -> bool) -> Result<AttentionWindows> {
         let key = "sliding_window";
         let size = self.size_or(key, size)?;
         let layers = self.windowed_layers()?.unwrap_or_else(|| self.layers().map(default).collect());
@@ -241,11 +241,11 @@ impl ConfigJson {
                 "a number, since layers have \"sliding_attention\"".to_owned(),
             ));
         }
-        Ok(Windows { size, layers: Windowed::Listed(layers) })
+        Ok(AttentionWindows { size, layers: WindowedLayers::Listed(layers) })
     }
 
     /// Reads the activation of the feed-forward layers.
-    fn activation(&self, class: &Class) -> Result<Activation> {
+    fn activation(&self, class: &ConfigDefaults) -> Result<Activation> {
         let (key, default) = class.activation;
         let Some(name) = self.text(key)? else { return Ok(default) };
         let known = ACTIVATIONS.iter().find(|(known, _)| *known == name);
@@ -260,7 +260,7 @@ impl ConfigJson {
     ///
     /// # Errors
     /// Returns an error if the document has another number than `given`.
-    pub(crate) fn override_config(&mut self, given: &Given, class: &Class) -> Result<bool> {
+    pub(crate) fn override_config(&mut self, given: &Overrides, class: &ConfigDefaults) -> Result<bool> {
         let (heads, eps) = (HUGGING_FACE.keys.n_heads, class.norm_eps.0);
         let heads_given = given.n_heads.is_some() && self.get(heads).is_none();
         let n_heads = reconcile(HyperparameterKind::Heads, self.file, given.n_heads, self.size(heads)?)?;
@@ -319,18 +319,18 @@ impl ConfigJson {
     }
 
     /// Reads the facts that all decoders state alike.
-    pub(crate) fn common_hyperparameters(&self, class: &Class) -> Result<Facts> {
+    pub(crate) fn common_hyperparameters(&self, class: &ConfigDefaults) -> Result<Hyperparameters> {
         self.reject_quantized()?;
         let vocab = match self.get("vocab_size").and_then(Value::as_i64) {
             Some(-1) => None,
             _ => self.size("vocab_size")?,
         };
         let read = [class.activation.0, class.norm_eps.0];
-        let is_known = |key: &str| [KNOWN_KEYS, class.own, &read].iter().any(|keys| keys.contains(&key));
+        let is_known = |key: &str| [KNOWN_KEYS, class.own_keys, &read].iter().any(|keys| keys.contains(&key));
         let unused = self.map.iter().filter(|(key, value)| !is_known(key) && !value.is_null());
         let keys: Vec<String> = unused.map(|(key, _)| key.clone()).collect();
-        let note = (!keys.is_empty()).then_some(Note::UnusedKeys { file: self.file, keys });
-        Ok(Facts {
+        let note = (!keys.is_empty()).then_some(DecoderNote::UnusedKeys { file: self.file, keys });
+        Ok(Hyperparameters {
             dim: self.size("hidden_size")?,
             n_layers: self.size("num_hidden_layers")?,
             n_heads: self.size(HUGGING_FACE.keys.n_heads)?,
@@ -341,9 +341,9 @@ impl ConfigJson {
             norm_eps: self.number(class.norm_eps.0)?.unwrap_or(class.norm_eps.1),
             rope: self.rope(class)?,
             has_document: true,
-            heads_given: false,
+            heads_from_caller: false,
             tied: self.flag_or("tie_word_embeddings", class.tied)?,
-            windows: Windows::default(),
+            windows: AttentionWindows::default(),
             biases: Biases::default(),
             block: Block { activation: self.activation(class)?, ..Block::default() },
             rotated: self.rotated(class)?,
@@ -370,14 +370,14 @@ fn truncated_text(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config_defaults::CLASS;
+    use crate::config_defaults::DEFAULTS;
     use crate::rope::{Llama3, Rope, Scaling};
 
     #[test]
     fn rope_scaling_and_rope_parameters_mean_the_same() {
         let rope = |text: &str| {
             let config = ConfigJson::from_json(&format!("{{{text}}}")).expect("valid JSON");
-            config.common_hyperparameters(&CLASS).expect("valid values").rope
+            config.common_hyperparameters(&DEFAULTS).expect("valid values").rope
         };
         let llama3 = r#"{"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
             "high_freq_factor": 4.0, "original_max_position_embeddings": 8192"#;
@@ -385,7 +385,7 @@ mod tests {
         let older = rope(&format!(r#""rope_theta": 5e5, "rope_scaling": {llama3}}}"#));
         let newer = rope(&format!(r#""rope_parameters": {llama3}, "rope_theta": 5e5}}"#));
         assert_eq!(older, newer);
-        assert_eq!(older.scaling, Some(Scaling::Llama3(Llama3::by(32.0))));
+        assert_eq!(older.scaling, Some(Scaling::Llama3(Llama3::with_factor(32.0))));
         assert_eq!(
             rope(r#""rope_scaling": null, "rope_parameters": {"rope_theta": 7, "rope_type": "default"}"#),
             Rope { theta: 7.0, scaling: None }

@@ -9,19 +9,19 @@ use tensor::{Dtype, Tensors};
 use crate::block::Activation;
 use crate::documents::config::FREQUENCIES_KEY;
 use crate::documents::params::feed_forward_width;
-use crate::layout::{HUGGING_FACE, Layout, META};
+use crate::layout::{HUGGING_FACE, CheckpointLayout, META};
 use crate::rope::{Llama3, Rope, Scaling};
 use crate::sizes::Decoder;
-use crate::{Error, Note, Result};
+use crate::{Error, DecoderNote, Result};
 
 /// A generated document that describes a model in another layout.
 #[derive(Clone, Debug)]
-pub struct Document {
-    layout: &'static Layout,
+pub struct LayoutDocument {
+    layout: &'static CheckpointLayout,
     keys: Map<String, Value>,
 }
 
-impl Document {
+impl LayoutDocument {
     /// Returns the name of the file, such as `config.json`.
     pub fn file(&self) -> &'static str {
         self.layout.file
@@ -31,7 +31,7 @@ impl Document {
     pub fn text(&self, tensors: &Tensors) -> String {
         let mut keys = self.keys.clone();
         if self.layout.has_owner_of(&HUGGING_FACE)
-            && let Some(dtype) = dtype(tensors)
+            && let Some(dtype) = promoted_dtype(tensors)
         {
             keys.insert("torch_dtype".to_owned(), dtype.name().into());
         }
@@ -42,14 +42,14 @@ impl Document {
     /// Builds the `config.json` of a model. `tied` means that the output matrix is the embeddings; `frequencies` are the
     /// names and dtypes of rotary frequency tensors to record.
     pub(crate) fn config(decoder: &Decoder, tied: bool, frequencies: &[(String, Dtype)]) -> Self {
-        let ids = TOKENS.iter().find(|(vocab, ..)| *vocab == decoder.vocab());
+        let ids = BEGIN_AND_END_IDS.iter().find(|(vocab, ..)| *vocab == decoder.vocab());
         let (architecture, rope, biases) = (decoder.architecture(), decoder.rope(), decoder.biases());
-        let scaling = llama3(rope).map(|Llama3 { factor, low, high, old }| {
+        let scaling = llama3_scaling(rope).map(|Llama3 { factor, low, high, old }| {
             json!({
                 "factor": factor,
                 "high_freq_factor": high,
                 "low_freq_factor": low,
-                "original_max_position_embeddings": whole(old),
+                "original_max_position_embeddings": json_number(old),
                 "rope_type": "llama3",
             })
         });
@@ -64,7 +64,7 @@ impl Document {
                 ("hidden_act", "silu".into()),
                 ("hidden_size", decoder.dim().into()),
                 ("intermediate_size", decoder.hidden().into()),
-                ("max_position_embeddings", context(rope).into()),
+                ("max_position_embeddings", context_length(rope).into()),
                 ("mlp_bias", biases.feed_forward.into()),
                 ("model_type", architecture.name().into()),
                 ("num_attention_heads", decoder.n_heads().into()),
@@ -94,13 +94,13 @@ impl Document {
         let (dim, hidden) = (decoder.dim(), decoder.hidden());
         let inexpressible =
             |what: String, why: &str| Error::Inexpressible { file: META.file, what, why: why.to_owned() };
-        let Some((multiple_of, multiplier)) = multiples(dim, hidden) else {
+        let Some((multiple_of, multiplier)) = feed_forward_multiples(dim, hidden) else {
             return Err(inexpressible(
                 format!("a feed-forward width of {hidden} with dim {dim}"),
                 "no `multiple_of` that is a power of two leads to it, with or without an `ffn_dim_multiplier` of two decimals",
             ));
         };
-        let (theta, scaling) = (decoder.rope().theta, llama3(decoder.rope()));
+        let (theta, scaling) = (decoder.rope().theta, llama3_scaling(decoder.rope()));
         if decoder.rope().scaling.is_some() && scaling.is_none() {
             let what = "RoPE scaling of this kind".to_owned();
             return Err(inexpressible(what, "Meta's code has only that of Llama 3.1"));
@@ -109,7 +109,7 @@ impl Document {
             let what = "this activation of the feed-forward layers".to_owned();
             return Err(inexpressible(what, "Meta's code has only SiLU"));
         }
-        if let Some(scaling) = scaling.filter(|scaling| *scaling != Llama3::by(scaling.factor)) {
+        if let Some(scaling) = scaling.filter(|scaling| *scaling != Llama3::with_factor(scaling.factor)) {
             let Llama3 { low, high, old, .. } = scaling;
             return Err(inexpressible(
                 format!(
@@ -123,7 +123,7 @@ impl Document {
             &[
                 ("dim", dim.into()),
                 ("ffn_dim_multiplier", multiplier.into()),
-                ("head_dim", head_dim(decoder).into()),
+                ("head_dim", explicit_head_dim(decoder).into()),
                 ("multiple_of", multiple_of.into()),
                 ("n_heads", decoder.n_heads().into()),
                 ("n_kv_heads", decoder.n_kv_heads().into()),
@@ -138,27 +138,27 @@ impl Document {
     }
 
     /// Returns the note about the document of the layout `to`, if there is one.
-    pub(crate) fn notes(decoder: &Decoder, to: &Layout) -> Option<Note> {
+    pub(crate) fn layout_note(decoder: &Decoder, to: &CheckpointLayout) -> Option<DecoderNote> {
         let file = to.file;
         if to.has_owner_of(&HUGGING_FACE) {
-            Some(Note::AssumedValue { file, key: "max_position_embeddings", value: context(decoder.rope()) })
+            Some(DecoderNote::AssumedValue { file, key: "max_position_embeddings", value: context_length(decoder.rope()) })
         } else {
-            head_dim(decoder).map(|head_dim| Note::HeadSize { file, head_dim })
+            explicit_head_dim(decoder).map(|head_dim| DecoderNote::HeadSize { file, head_dim })
         }
     }
 
     /// Builds a document of these keys, without those that are `null`.
-    fn new(layout: &'static Layout, keys: &[(&str, Value)]) -> Self {
+    fn new(layout: &'static CheckpointLayout, keys: &[(&str, Value)]) -> Self {
         let given = keys.iter().filter(|(_, value)| !value.is_null());
         Self { layout, keys: given.map(|(key, value)| ((*key).to_owned(), value.clone())).collect() }
     }
 }
 
 /// Ids of the begin and end tokens in Meta's tokenizers, after the vocabulary size: `(vocab, begin, end)`.
-const TOKENS: &[(u64, u64, u64)] = &[(32_000, 1, 2), (32_016, 1, 2), (128_256, 128_000, 128_001)];
+const BEGIN_AND_END_IDS: &[(u64, u64, u64)] = &[(32_000, 1, 2), (32_016, 1, 2), (128_256, 128_000, 128_001)];
 
 /// Returns the scaling of Llama 3.1, if the model has it.
-fn llama3(rope: &Rope) -> Option<Llama3> {
+fn llama3_scaling(rope: &Rope) -> Option<Llama3> {
     match rope.scaling {
         Some(Scaling::Llama3(llama3)) => Some(llama3),
         _ => None,
@@ -167,7 +167,7 @@ fn llama3(rope: &Rope) -> Option<Llama3> {
 
 /// Returns the context length of Meta's models, in tokens. Their files do not state it, but their RoPE bases tell them
 /// apart.
-fn context(rope: &Rope) -> u64 {
+fn context_length(rope: &Rope) -> u64 {
     match *rope {
         Rope { scaling: Some(_), .. } => 131_072,      // Llama 3.1 and later
         Rope { theta, .. } if theta >= 1e6 => 16_384,  // Code Llama
@@ -177,14 +177,14 @@ fn context(rope: &Rope) -> u64 {
 }
 
 /// Returns the size of a head unless it is the quotient that Meta's code computes.
-fn head_dim(decoder: &Decoder) -> Option<u64> {
+fn explicit_head_dim(decoder: &Decoder) -> Option<u64> {
     let usual = decoder.head_dim().checked_mul(decoder.n_heads()) == Some(decoder.dim());
     (!usual).then(|| decoder.head_dim())
 }
 
 /// Finds `multiple_of` and `ffn_dim_multiplier` from which Meta's code computes the width `hidden`. As in Meta's files, the
 /// first is a power of two, preferably 256, and the second a short decimal, preferably absent.
-fn multiples(dim: u64, hidden: u64) -> Option<(u64, Option<f64>)> {
+fn feed_forward_multiples(dim: u64, hidden: u64) -> Option<(u64, Option<f64>)> {
     let expresses = |power: u64, multiplier| feed_forward_width(dim, power, multiplier) == Some(hidden);
     let powers = || (8..=16).chain((0..8).rev()).map(|power: u32| 1_u64 << power);
     let decimals = |scale: u32| (1..scale.saturating_mul(10)).map(move |n| f64::from(n) / f64::from(scale));
@@ -202,7 +202,7 @@ fn multiples(dim: u64, hidden: u64) -> Option<(u64, Option<f64>)> {
     clippy::cast_sign_loss,
     reason = "it is a whole number below 2^53"
 )]
-fn whole(number: f64) -> Value {
+fn json_number(number: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() == 0.0 && (0.0..EXACT).contains(&number) {
         (number as u64).into()
@@ -212,7 +212,7 @@ fn whole(number: f64) -> Value {
 }
 
 /// Returns the dtype that can represent all numbers of the tensors, as `torch.promote_types` does.
-fn dtype(tensors: &Tensors) -> Option<Dtype> {
+fn promoted_dtype(tensors: &Tensors) -> Option<Dtype> {
     let is_float =
         |dtype: &Dtype| matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16);
     tensors.iter().map(|(_, tensor)| tensor.dtype()).filter(is_float).reduce(|one, other| {
@@ -249,7 +249,7 @@ mod tests {
             (0, 0, Some((256, None))),
             (u64::MAX, 1, None),
         ] {
-            assert_eq!(multiples(dim, hidden), expected, "{dim} {hidden}");
+            assert_eq!(feed_forward_multiples(dim, hidden), expected, "{dim} {hidden}");
             if let Some((multiple_of, multiplier)) = expected {
                 assert_eq!(feed_forward_width(dim, multiple_of, multiplier), Some(hidden));
             }

@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 use tensor::Tensors;
 
 use crate::block::Block;
-use crate::hyperparameters::{Biases, Facts, Rotated, Windows};
+use crate::hyperparameters::{Biases, Hyperparameters, RotaryDims, AttentionWindows};
 use crate::overrides::{number_text, reconcile};
 use crate::layout::META;
 use crate::rope::{Llama3, Rope, Scaling, THETA};
-use crate::weight::Part;
-use crate::{Error, HyperparameterKind, Given, Note, Result};
+use crate::weight::LayerPart;
+use crate::{Error, HyperparameterKind, Overrides, DecoderNote, Result};
 
 /// Unread keys that do not change the result.
 const IGNORED_KEYS: &[&str] = &["max_batch_size", "max_seq_len"];
@@ -117,7 +117,7 @@ impl Params {
     ///
     /// # Errors
     /// Returns an error if the document has another number than `given`.
-    pub(crate) fn override_params(&mut self, given: &Given) -> Result<bool> {
+    pub(crate) fn override_params(&mut self, given: &Overrides) -> Result<bool> {
         let file = META.file;
         let heads_given = self.n_heads.is_none() && given.n_heads.is_some();
         self.n_heads = reconcile(HyperparameterKind::Heads, file, given.n_heads, self.n_heads)?;
@@ -143,25 +143,25 @@ impl Params {
             _ => None,
         };
         // Shards split the rows of wq and the columns of wo; the other dimension is the model's width.
-        let (part, dim) = shape(Part::Wq)?;
+        let (part, dim) = shape(LayerPart::Wq)?;
         let whole = match self.head_dim {
             None => dim,
             Some(head_dim) => self.n_heads?.checked_mul(head_dim)?,
         };
         let count = whole.checked_div(part)?;
-        let exact = count.checked_mul(part)? == whole && shape(Part::Wo)? == (dim, part);
+        let exact = count.checked_mul(part)? == whole && shape(LayerPart::Wo)? == (dim, part);
         (exact && count > 1).then_some(count)
     }
 
     /// Returns the facts that this document and the shape of the first layer's `wq` state.
-    pub(crate) fn params_hyperparameters(&self, tensors: &Tensors) -> Facts {
-        let dim = tensors.get(META.weight(0, Part::Wq).as_str()).and_then(|wq| wq.shape().get(1).copied());
+    pub(crate) fn params_hyperparameters(&self, tensors: &Tensors) -> Hyperparameters {
+        let dim = tensors.get(META.weight(0, LayerPart::Wq).as_str()).and_then(|wq| wq.shape().get(1).copied());
         let dim = self.dim.or(dim);
         let by_32 = dim.zip(self.n_layers).is_some_and(|size| SCALED_BY_32.contains(&size));
         let factor = || self.rope_scaling_factor.unwrap_or(if by_32 { 32.0 } else { 8.0 });
         let unused = self.others.keys().filter(|key| !IGNORED_KEYS.contains(&key.as_str()));
-        let note = |key: &String| Note::UnusedKeys { file: META.file, keys: vec![key.clone()] };
-        Facts {
+        let note = |key: &String| DecoderNote::UnusedKeys { file: META.file, keys: vec![key.clone()] };
+        Hyperparameters {
             dim,
             n_layers: self.n_layers,
             n_heads: self.n_heads,
@@ -172,15 +172,15 @@ impl Params {
             norm_eps: self.norm_eps.unwrap_or(1e-5),
             rope: Rope {
                 theta: self.rope_theta.unwrap_or(THETA),
-                scaling: self.use_scaled_rope.unwrap_or(false).then(|| Scaling::Llama3(Llama3::by(factor()))),
+                scaling: self.use_scaled_rope.unwrap_or(false).then(|| Scaling::Llama3(Llama3::with_factor(factor()))),
             },
             tied: true,
             has_document: true,
-            heads_given: false,
-            windows: Windows::default(),
+            heads_from_caller: false,
+            windows: AttentionWindows::default(),
             biases: Biases::default(),
             block: Block::default(),
-            rotated: Rotated::All,
+            rotated: RotaryDims::All,
             more_ropes: Vec::new(),
             rope_of_layer: None,
             notes: unused.map(note).collect(),

@@ -4,20 +4,20 @@
 
 use serde_json::Value;
 
-use crate::config_defaults::{Class, Kind};
+use crate::config_defaults::{ConfigDefaults, RopeScalingKind};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::Rotated;
+use crate::hyperparameters::RotaryDims;
 use crate::overrides::{number_text, reconcile};
 use crate::rope::{Llama3, LongRope, Rope, Scaling, Yarn};
 use crate::{Error, HyperparameterKind, Result};
 
 /// Key of [`Llama3::old`] in `config.json`.
-const OLD: &str = "original_max_position_embeddings";
+const ORIGINAL_CONTEXT_KEY: &str = "original_max_position_embeddings";
 
 impl ConfigJson {
     /// Reads the rotary embedding that all layers share: `rope_scaling`, or else `rope_parameters`; `rope_theta` is in that
     /// object or next to it.
-    pub(crate) fn rope(&self, class: &Class) -> Result<Rope> {
+    pub(crate) fn rope(&self, class: &ConfigDefaults) -> Result<Rope> {
         if class.has_layer_ropes {
             return Ok(Rope { theta: class.theta, scaling: None });
         }
@@ -31,7 +31,7 @@ impl ConfigJson {
 
     /// Reads the rotary embedding that the object `inner` describes. `theta` is the default base. `is_alone` means that the
     /// object applies to all layers, so that keys next to it count too.
-    pub(crate) fn rope_from(&self, inner: &Self, theta: f64, class: &Class, is_alone: bool) -> Result<Rope> {
+    pub(crate) fn rope_from(&self, inner: &Self, theta: f64, class: &ConfigDefaults, is_alone: bool) -> Result<Rope> {
         let outer = if is_alone { self.number("rope_theta")? } else { None };
         let theta = inner.number("rope_theta")?.or(outer).unwrap_or(theta);
         let scaling = self.rope_scaling(inner, class, is_alone)?;
@@ -39,12 +39,12 @@ impl ConfigJson {
     }
 
     /// Reads the number of rotary dimensions per head.
-    pub(crate) fn rotated(&self, class: &Class) -> Result<Rotated> {
+    pub(crate) fn rotated(&self, class: &ConfigDefaults) -> Result<RotaryDims> {
         let key = "partial_rotary_factor";
-        let mut part = class.partial;
+        let mut part = class.partial_rotary;
         for object in [Some(self), self.rope_object()?.as_ref()].into_iter().flatten() {
             let Some(found) = object.number(key)? else { continue };
-            if class.partial.is_none() && found < 1.0 {
+            if class.partial_rotary.is_none() && found < 1.0 {
                 return Err(object.unsupported_key(key));
             }
             if found > 1.0 {
@@ -52,7 +52,7 @@ impl ConfigJson {
             }
             part = Some(found);
         }
-        Ok(part.filter(|part| *part < 1.0).map_or(Rotated::All, Rotated::Part))
+        Ok(part.filter(|part| *part < 1.0).map_or(RotaryDims::All, RotaryDims::HeadFraction))
     }
 
     /// Reads the RoPE base, in the object about RoPE or next to it.
@@ -76,7 +76,7 @@ impl ConfigJson {
             return Err(Error::Contradiction { fact, given: number_text(factor), file: self.file, found });
         }
         reconcile(fact, self.file, Some(factor), inner.number("factor")?)?;
-        let by = Llama3::by(factor);
+        let by = Llama3::with_factor(factor);
         let mut filled = vec![("factor", Value::from(by.factor))];
         if kind.is_none() {
             // One factor cannot go into an object that has an entry for each kind of layer.
@@ -87,7 +87,7 @@ impl ConfigJson {
                 ("rope_type", "llama3".into()),
                 ("low_freq_factor", by.low.into()),
                 ("high_freq_factor", by.high.into()),
-                (OLD, by.old.into()),
+                (ORIGINAL_CONTEXT_KEY, by.old.into()),
             ]);
         }
         for (name, value) in filled {
@@ -120,7 +120,7 @@ impl ConfigJson {
         Ok((key, self.text(key)?))
     }
 
-    fn rope_scaling(&self, inner: &Self, class: &Class, is_alone: bool) -> Result<Option<Scaling>> {
+    fn rope_scaling(&self, inner: &Self, class: &ConfigDefaults, is_alone: bool) -> Result<Option<Scaling>> {
         let (key, name) = inner.rope_type()?;
         let Some(name) = name else { return Ok(None) };
         let Some((_, kind)) = class.scalings.iter().find(|(known, _)| *known == name) else {
@@ -131,14 +131,14 @@ impl ConfigJson {
             inner.number(key)?.ok_or_else(|| Error::MissingKey { file: self.file, key: inner.path(key) })
         };
         let context = self.number("max_position_embeddings")?;
-        let (outer, inner_old) = (self.number(OLD)?.or(class.old_context), inner.number(OLD)?);
+        let (outer, inner_old) = (self.number(ORIGINAL_CONTEXT_KEY)?.or(class.original_context), inner.number(ORIGINAL_CONTEXT_KEY)?);
         let old = outer.filter(|_| is_alone).or(inner_old).or(context).unwrap_or(class.context);
         let context = context.unwrap_or(class.context);
         Ok(Some(match kind {
-            Kind::Unscaled => return Ok(None),
-            Kind::Linear => Scaling::Linear { factor: number("factor")? },
-            Kind::Dynamic => Scaling::Dynamic { factor: number("factor")?, old: context },
-            Kind::Yarn => {
+            RopeScalingKind::Unscaled => return Ok(None),
+            RopeScalingKind::Linear => Scaling::Linear { factor: number("factor")? },
+            RopeScalingKind::Dynamic => Scaling::Dynamic { factor: number("factor")?, old: context },
+            RopeScalingKind::Yarn => {
                 // `null` means the ratio of the context lengths; a missing key is an error.
                 let factor =
                     if inner.has("factor") { inner.number("factor")? } else { Some(number("factor")?) };
@@ -160,7 +160,7 @@ impl ConfigJson {
                     truncate: !is_alone || inner.flag_or("truncate", true)?,
                 })
             }
-            Kind::LongRope => {
+            RopeScalingKind::LongRope => {
                 let factor = inner.number("factor")?.unwrap_or(context / old);
                 let inferred = if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / old.ln()).sqrt() };
                 Scaling::LongRope(LongRope {
@@ -170,7 +170,7 @@ impl ConfigJson {
                     magnitude: inner.number("attention_factor")?.unwrap_or(inferred),
                 })
             }
-            Kind::Llama3 => Scaling::Llama3(Llama3 {
+            RopeScalingKind::Llama3 => Scaling::Llama3(Llama3 {
                 factor: number("factor")?,
                 low: number("low_freq_factor")?,
                 high: number("high_freq_factor")?,

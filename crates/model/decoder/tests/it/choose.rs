@@ -1,7 +1,7 @@
 //! Which architecture a checkpoint has, by its names and documents.
 
 use decoder::{
-    Detected, Documents, Given, HUGGING_FACE, META, Note, Options, Part, Result, WhyWeights, detect, named,
+    Detected, ModelDocuments, Overrides, HUGGING_FACE, META, DecoderNote, DecoderOptions, LayerPart, Result, NoModelReason, detect, build_decoder,
 };
 use tensor::Tensor;
 
@@ -12,28 +12,28 @@ const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 16, "num_hidden_l
 
 type List = [(String, Tensor)];
 
-fn config(text: &str) -> Options {
-    let documents = Documents { config: Some(text.to_owned()), ..Documents::default() };
-    Options { documents, ..Options::default() }
+fn config(text: &str) -> DecoderOptions {
+    let documents = ModelDocuments { config: Some(text.to_owned()), ..ModelDocuments::default() };
+    DecoderOptions { documents, ..DecoderOptions::default() }
 }
 
-fn changed(from: &str, to: &str) -> Options {
+fn changed(from: &str, to: &str) -> DecoderOptions {
     assert!(CONFIG.contains(from), "{from}");
     config(&CONFIG.replace(from, to))
 }
 
-fn with(more: &str) -> Options {
+fn with(more: &str) -> DecoderOptions {
     changed("{", &format!("{{{more}, "))
 }
 
 /// Everything that is known of a model, or of weights, as text.
-fn outcome(tensors: &List, options: &Options) -> Result<String> {
+fn outcome(tensors: &List, options: &DecoderOptions) -> Result<String> {
     match detect(&tensors.to_vec().into(), options)? {
         Detected::Model(decoder) => {
             let assignment = decoder.assign(&tensors.to_vec().into(), options.keep_extra)?;
             Ok(format!("{decoder:?} {assignment:?}"))
         }
-        Detected::Weights { why, .. } => Ok(why.to_string()),
+        Detected::Weights { no_model_reason: why, .. } => Ok(why.to_string()),
     }
 }
 
@@ -50,20 +50,20 @@ fn config_json_and_hugging_faces_names_make_a_model() {
     assert!(found.layout().rotates_halves);
     assert_eq!([found.n_heads(), found.n_kv_heads(), found.head_dim()], [4, 2, 4]);
     assert!(found.assign(&all.clone().into(), false).expect("all is there").notes.is_empty());
-    let named = named("llama", &all.clone().into(), &options).expect("it is one");
+    let named = build_decoder("llama", &all.clone().into(), &options).expect("it is one");
     assert_eq!(format!("{named:?}"), format!("{found:?}"));
 }
 
 #[test]
 fn weights_have_a_reason_why_they_are_not_a_model() {
-    let why = |tensors: &List, options: &Options| match detect(&tensors.to_vec().into(), options)
+    let why = |tensors: &List, options: &DecoderOptions| match detect(&tensors.to_vec().into(), options)
         .expect("no error")
     {
-        Detected::Weights { why, .. } => why.to_string(),
+        Detected::Weights { no_model_reason: why, .. } => why.to_string(),
         Detected::Model(decoder) => panic!("{decoder:?}"),
     };
     let hf = tensors(&HUGGING_FACE, 1);
-    let nothing = Options::default();
+    let nothing = DecoderOptions::default();
     assert_eq!(why(&hf, &nothing), "no params.json or config.json next to it");
     let shard = [zeros("layers.0.attention.wq.weight", &[1])];
     assert_eq!(why(&shard, &nothing), "no params.json or config.json next to it");
@@ -88,19 +88,19 @@ fn weights_have_a_reason_why_they_are_not_a_model() {
     );
     let missing = "config.json says llama, but there is no tensor `model.layers.0.self_attn.q_proj.weight`";
     assert_eq!(why(&[zeros("w", &[1])], &config(CONFIG)), missing);
-    let Detected::Weights { why: reason, notes } =
+    let Detected::Weights { no_model_reason: reason, notes } =
         detect(&tensors(&META, 1).clone().into(), &nothing).expect("weights")
     else {
         panic!("a model without its numbers")
     };
-    assert_eq!((reason, notes), (WhyWeights::NoDocuments, vec![Note::NamesOfLlama]));
+    assert_eq!((reason, notes), (NoModelReason::NoDocuments, vec![DecoderNote::LlamaNames]));
     assert_eq!(why(&[zeros("w", &[1])], &config("[")), "no known architecture");
 }
 
 #[test]
 fn settings_without_a_forward_are_errors() {
     let hf = tensors(&HUGGING_FACE, 1);
-    let error = |options: &Options| outcome(&hf, options).expect_err("wrong").to_string();
+    let error = |options: &DecoderOptions| outcome(&hf, options).expect_err("wrong").to_string();
     for (more, expected) in [
         (
             r#""quantization_config": {"bits": 4}"#,
@@ -175,11 +175,11 @@ fn settings_without_a_forward_are_errors() {
 #[test]
 fn given_numbers_fill_in_what_config_json_omits() {
     let hf = tensors(&HUGGING_FACE, 1);
-    let outcome = |more: &str, given: Given| outcome(&hf, &Options { given, ..with(more) });
-    let heads = |n_heads| Given { n_heads: Some(n_heads), ..Given::default() };
-    let theta = |theta| Given { rope_theta: Some(theta), ..Given::default() };
-    let factor = |factor| Given { rope_factor: Some(factor), ..Given::default() };
-    let eps = |eps| Given { norm_eps: Some(eps), ..Given::default() };
+    let outcome = |more: &str, given: Overrides| outcome(&hf, &DecoderOptions { overrides: given, ..with(more) });
+    let heads = |n_heads| Overrides { n_heads: Some(n_heads), ..Overrides::default() };
+    let theta = |theta| Overrides { rope_theta: Some(theta), ..Overrides::default() };
+    let factor = |factor| Overrides { rope_factor: Some(factor), ..Overrides::default() };
+    let eps = |eps| Overrides { norm_eps: Some(eps), ..Overrides::default() };
     let base = r#""rope_theta": 5e5"#;
     let inner = r#""rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}"#;
     let untyped = r#""rope_parameters": {"rope_theta": 5e5}"#;
@@ -219,7 +219,7 @@ fn given_numbers_fill_in_what_config_json_omits() {
         (r#""rope_scaling": null"#, factor(8.0), &scaled),
         (untyped, factor(8.0), &llama3(r#""factor": 8, "#, r#", "rope_theta": 5e5"#)),
     ] {
-        let nothing = Given::default();
+        let nothing = Overrides::default();
         assert_eq!(outcome(more, given).expect(more), outcome(same, nothing).expect(same), "{more}");
     }
 }
@@ -227,25 +227,25 @@ fn given_numbers_fill_in_what_config_json_omits() {
 #[test]
 fn a_named_architecture_has_to_fit() {
     let hf = tensors(&HUGGING_FACE, 1);
-    let error = |name: &str, options: &Options| {
-        named(name, &hf.clone().into(), options).expect_err("wrong").to_string()
+    let error = |name: &str, options: &DecoderOptions| {
+        build_decoder(name, &hf.clone().into(), options).expect_err("wrong").to_string()
     };
     assert_eq!(
         error("mistral", &config(CONFIG)),
         "config.json: `model_type` is \"llama\", expected \"mistral\""
     );
-    assert_eq!(error("qwen2", &Options::default()), "there is no config.json, which qwen2 models need");
+    assert_eq!(error("qwen2", &DecoderOptions::default()), "there is no config.json, which qwen2 models need");
     assert_eq!(
-        error("llama", &Options::default()),
+        error("llama", &DecoderOptions::default()),
         "there is no config.json, and `num_attention_heads`, `rope_theta` and `rms_norm_eps` cannot be inferred from the tensor shapes"
     );
     assert_eq!(
-        named("mistral", &tensors(&META, 1).clone().into(), &config(CONFIG))
+        build_decoder("mistral", &tensors(&META, 1).clone().into(), &config(CONFIG))
             .expect_err("Meta's names")
             .to_string(),
         "this is not a mistral model: there is no tensor `model.layers.0.self_attn.q_proj.weight`"
     );
-    assert_eq!(error("gpt2", &Options::default()), "unknown architecture `gpt2`");
+    assert_eq!(error("gpt2", &DecoderOptions::default()), "unknown architecture `gpt2`");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn qwen2_has_biases_of_queries_keys_and_values() {
         "there is no tensor `model.layers.0.self_attn.q_proj.bias`, which a model of 2 layers needs"
     );
     for layer in 0..2 {
-        for (part, size) in [(Part::Wq, 16), (Part::Wk, 8), (Part::Wv, 8)] {
+        for (part, size) in [(LayerPart::Wq, 16), (LayerPart::Wk, 8), (LayerPart::Wv, 8)] {
             all.push(zeros(&HUGGING_FACE.bias(layer, part), &[size]));
         }
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use decoder::{Assignment, Decoder, Detected, Documents, Options, Weight, detect};
+use decoder::{Assignment, Decoder, Detected, ModelDocuments, DecoderOptions, Weight, detect};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tensor::{Dtype, Storage, Tensor};
@@ -63,13 +63,13 @@ fn tensors(model: &Model) -> Vec<(String, Tensor)> {
 
 fn decoder(model: &Model, tensors: &[(String, Tensor)]) -> decoder::Result<(Box<Decoder>, Assignment)> {
     let config = Some(Value::Object(model.config.clone()).to_string());
-    let options = Options { documents: Documents { config, ..Documents::default() }, ..Options::default() };
+    let options = DecoderOptions { documents: ModelDocuments { config, ..ModelDocuments::default() }, ..DecoderOptions::default() };
     match detect(&tensors.to_vec().into(), &options)? {
         Detected::Model(decoder) => {
             let assignment = decoder.assign(&tensors.to_vec().into(), false)?;
             Ok((decoder, assignment))
         }
-        Detected::Weights { why, .. } => panic!("{why}"),
+        Detected::Weights { no_model_reason: why, .. } => panic!("{why}"),
     }
 }
 
@@ -123,7 +123,7 @@ fn published_models_are_what_their_documents_say() {
         let listed = tensors.clone().into();
         for assigned in &assignment.weights {
             let tensor = assigned.tensor(&listed).expect("it has one");
-            assert_eq!(tensor.shape(), decoder.shape(assigned.weight), "{:?}", assigned.weight);
+            assert_eq!(tensor.shape(), decoder.part_dimensions(assigned.weight), "{:?}", assigned.weight);
         }
     }
 }
@@ -211,7 +211,7 @@ proptest! {
             }
         }
         let config = Some(Value::Object(model.config).to_string());
-        let options = Options { documents: Documents { config, ..Documents::default() }, ..Options::default() };
+        let options = DecoderOptions { documents: ModelDocuments { config, ..ModelDocuments::default() }, ..DecoderOptions::default() };
         if let Ok(Detected::Model(decoder)) = detect(&all.clone().into(), &options) {
             let text = decoder.record(1);
             prop_assert_eq!(Decoder::from_record(&text, &all.clone().into()).expect("its own").record(1), text);

@@ -11,9 +11,9 @@
 use std::collections::BTreeMap;
 
 use byte_source::Blob;
-use decoder::{Detected, Documents, HUGGING_FACE, Layout, META, Options, Translated, detect, translate};
+use decoder::{Detected, ModelDocuments, HUGGING_FACE, CheckpointLayout, META, DecoderOptions, Translated, detect, translate};
 use proptest::prelude::*;
-use tensor::{CastNumbers, Conversion, Dtype, Seen, Storage, Tensor, contiguous_strides};
+use tensor::{CastNumbers, Conversion, Dtype, ViewedRanges, Storage, Tensor, contiguous_strides};
 
 use crate::fixtures::{tensors, zeros};
 
@@ -26,14 +26,14 @@ fn bytes(tensor: &Tensor) -> Vec<u8> {
 
 type List = Vec<(String, Tensor)>;
 
-fn params(text: &str) -> Options {
-    let documents = Documents { params: Some(text.to_owned()), ..Documents::default() };
-    Options { documents, ..Options::default() }
+fn params(text: &str) -> DecoderOptions {
+    let documents = ModelDocuments { params: Some(text.to_owned()), ..ModelDocuments::default() };
+    DecoderOptions { documents, ..DecoderOptions::default() }
 }
 
-fn config(text: &str) -> Options {
-    let documents = Documents { config: Some(text.to_owned()), ..Documents::default() };
-    Options { documents, ..Options::default() }
+fn config(text: &str) -> DecoderOptions {
+    let documents = ModelDocuments { config: Some(text.to_owned()), ..ModelDocuments::default() };
+    DecoderOptions { documents, ..DecoderOptions::default() }
 }
 
 /// The document that is written for the model.
@@ -174,7 +174,7 @@ impl Plan {
 }
 
 /// What a decoder is, without how it was found.
-fn facts(tensors: &[(String, Tensor)], options: &Options) -> String {
+fn facts(tensors: &[(String, Tensor)], options: &DecoderOptions) -> String {
     let Detected::Model(model) = detect(&tensors.to_vec().into(), options).expect("a model") else {
         panic!("only weights")
     };
@@ -238,7 +238,7 @@ fn frequencies(plan: &Plan, dtype: Dtype) -> Tensor {
     let numbers: Vec<u8> = (0..plan.head_dim / 2).flat_map(|pair| number(pair).to_le_bytes()).collect();
     let shape = vec![plan.head_dim / 2];
     let conversion = Conversion::new(Dtype::Float32, dtype).expect("floats");
-    let cast = CastNumbers::new(&Storage::owned(numbers), conversion, &(0..shape[0]), Seen::default());
+    let cast = CastNumbers::new(&Storage::owned(numbers), conversion, &(0..shape[0]), ViewedRanges::default());
     let storage = Storage::computed(std::sync::Arc::new(cast.expect("inside")));
     Tensor::new(dtype, shape, vec![1], 0, storage).expect("inside")
 }
@@ -246,7 +246,7 @@ fn frequencies(plan: &Plan, dtype: Dtype) -> Tensor {
 const PARAMS: &str =
     r#"{"dim": 16, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "multiple_of": 8, "vocab_size": -1}"#;
 
-fn error(tensors: List, options: &Options, to: &'static Layout) -> String {
+fn error(tensors: List, options: &DecoderOptions, to: &'static CheckpointLayout) -> String {
     translate(tensors.into(), options, to).expect_err("it has no such layout").to_string()
 }
 
@@ -437,7 +437,7 @@ fn what_the_other_layout_lacks_is_an_error() {
         "tensor `rope.freqs`: shape [3], expected [2] from head_dim 4"
     );
     assert_eq!(
-        error(meta, &Options::default(), &HUGGING_FACE),
+        error(meta, &DecoderOptions::default(), &HUGGING_FACE),
         "no other names are known for these tensors: no params.json or config.json next to it"
     );
     let mut biased = hf.clone();

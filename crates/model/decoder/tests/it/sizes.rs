@@ -1,7 +1,7 @@
 //! The sizes of decoders with Meta's names, and their disagreements with documents and given numbers.
 
 use decoder::{
-    Assignment, Detected, Documents, Error, Given, HUGGING_FACE, META, Options, Weight, detect, named,
+    Assignment, Detected, ModelDocuments, Error, Overrides, HUGGING_FACE, META, DecoderOptions, Weight, detect, build_decoder,
 };
 use tensor::Tensor;
 
@@ -18,23 +18,23 @@ fn meta(shards: u64) -> Vec<(String, Tensor)> {
     all
 }
 
-fn params(text: &str) -> Options {
-    let documents = Documents { params: Some(text.to_owned()), ..Documents::default() };
-    Options { documents, ..Options::default() }
+fn params(text: &str) -> DecoderOptions {
+    let documents = ModelDocuments { params: Some(text.to_owned()), ..ModelDocuments::default() };
+    DecoderOptions { documents, ..DecoderOptions::default() }
 }
 
-fn given(given: Given) -> Options {
-    Options { given, ..Options::default() }
+fn given(given: Overrides) -> DecoderOptions {
+    DecoderOptions { overrides: given, ..DecoderOptions::default() }
 }
 
 /// The assignment of a model's weights, and everything that is known of it as text.
-fn outcome(tensors: &List, options: &Options) -> decoder::Result<(Assignment, String)> {
+fn outcome(tensors: &List, options: &DecoderOptions) -> decoder::Result<(Assignment, String)> {
     match detect(&tensors.to_vec().into(), options)? {
         Detected::Model(decoder) => {
             let assignment = decoder.assign(&tensors.to_vec().into(), options.keep_extra)?;
             Ok((assignment, format!("{decoder:?}")))
         }
-        Detected::Weights { why, .. } => panic!("{why}"),
+        Detected::Weights { no_model_reason: why, .. } => panic!("{why}"),
     }
 }
 
@@ -112,10 +112,10 @@ fn sizes_of_zero_are_refused() {
 #[test]
 fn facts_that_shapes_do_not_reveal_have_to_be_given() {
     let mut plain = meta(1);
-    let error = |tensors: &List, options: &Options| {
-        named("llama", &tensors.to_vec().into(), options).expect_err("open").to_string()
+    let error = |tensors: &List, options: &DecoderOptions| {
+        build_decoder("llama", &tensors.to_vec().into(), options).expect_err("open").to_string()
     };
-    let nothing = Options::default();
+    let nothing = DecoderOptions::default();
     let open = |facts: &str| {
         format!("there is no params.json, and {facts} cannot be inferred from the tensor shapes")
     };
@@ -126,8 +126,8 @@ fn facts_that_shapes_do_not_reveal_have_to_be_given() {
         error(&plain, &params("{}")),
         "params.json has no `n_heads`, which cannot be inferred from the tensor shapes"
     );
-    let heads = Given { n_heads: Some(4), ..Given::default() };
-    let all = given(Given { rope_theta: Some(1e4), norm_eps: Some(1e-5), ..heads });
+    let heads = Overrides { n_heads: Some(4), ..Overrides::default() };
+    let all = given(Overrides { rope_theta: Some(1e4), norm_eps: Some(1e-5), ..heads });
     assert!(outcome(&plain, &all).is_ok());
     let error = detect(&plain.clone().into(), &given(heads)).expect_err("open").to_string();
     assert_eq!(error, open("`rope_theta` and `norm_eps`"));
@@ -138,10 +138,10 @@ fn facts_that_shapes_do_not_reveal_have_to_be_given() {
 #[test]
 fn given_numbers_fill_in_what_params_json_omits() {
     let whole = r#""dim": 16, "n_kv_heads": 2, "norm_eps": 1e-6, "rope_theta": 5e5"#;
-    let heads = |n_heads| Given { n_heads: Some(n_heads), ..Given::default() };
-    let factor = |factor| Given { rope_factor: Some(factor), ..Given::default() };
-    let outcome = |more: &str, given: Given| {
-        let options = Options { given, ..params(&format!("{{{whole}, {more}}}")) };
+    let heads = |n_heads| Overrides { n_heads: Some(n_heads), ..Overrides::default() };
+    let factor = |factor| Overrides { rope_factor: Some(factor), ..Overrides::default() };
+    let outcome = |more: &str, given: Overrides| {
+        let options = DecoderOptions { overrides: given, ..params(&format!("{{{whole}, {more}}}")) };
         outcome(&tensors(&META, 1), &options).map(|(_, decoder)| decoder)
     };
     let four = r#""n_heads": 4"#;
@@ -152,12 +152,12 @@ fn given_numbers_fill_in_what_params_json_omits() {
         (four, heads(2), "n_heads is given as 2, but params.json says 4"),
         (
             four,
-            Given { rope_theta: Some(1e4), ..Given::default() },
+            Overrides { rope_theta: Some(1e4), ..Overrides::default() },
             "rope_theta is given as 10000, but params.json says 500000",
         ),
         (
             four,
-            Given { norm_eps: Some(1e-5), ..Given::default() },
+            Overrides { norm_eps: Some(1e-5), ..Overrides::default() },
             "norm_eps is given as 1e-5, but params.json says 1e-6",
         ),
         (unscaled, factor(8.0), "rope_factor is given as 8, but params.json says `use_scaled_rope` false"),
@@ -165,12 +165,12 @@ fn given_numbers_fill_in_what_params_json_omits() {
     ] {
         assert_eq!(outcome(more, given).expect_err("two answers").to_string(), expected);
     }
-    let same = outcome(scaled, Given::default()).expect("right");
+    let same = outcome(scaled, Overrides::default()).expect("right");
     for more in [scaled, open, four] {
         assert_eq!(outcome(more, factor(8.0)).expect("agreed"), same, "{more}");
     }
-    let same = outcome(four, Given::default()).expect("right");
-    assert_ne!(same, outcome(scaled, Given::default()).expect("right"));
+    let same = outcome(four, Overrides::default()).expect("right");
+    assert_ne!(same, outcome(scaled, Overrides::default()).expect("right"));
     for more in [four, r#""n_heads": null"#] {
         assert_eq!(outcome(more, heads(4)).expect("agreed"), same, "{more}");
     }
@@ -178,14 +178,14 @@ fn given_numbers_fill_in_what_params_json_omits() {
 
 #[test]
 fn errors_about_given_heads_do_not_blame_a_document() {
-    let heads = |n_heads| Given {
+    let heads = |n_heads| Overrides {
         n_heads: Some(n_heads),
         rope_theta: Some(1e4),
         norm_eps: Some(1e-5),
-        ..Given::default()
+        ..Overrides::default()
     };
-    let error = |tensors: &List, options: Options| {
-        let error = named("llama", &tensors.to_vec().into(), &options).expect_err("no such heads");
+    let error = |tensors: &List, options: DecoderOptions| {
+        let error = build_decoder("llama", &tensors.to_vec().into(), &options).expect_err("no such heads");
         assert_eq!(error.document(), None, "{error}");
         error.to_string()
     };
@@ -201,7 +201,7 @@ fn errors_about_given_heads_do_not_blame_a_document() {
     );
     let open = r#"{"norm_eps": 1e-5, "n_kv_heads": 3}"#;
     assert_eq!(
-        error(&plain, Options { given: heads(4), ..params(open) }),
+        error(&plain, DecoderOptions { overrides: heads(4), ..params(open) }),
         "n_heads is given as 4, expected a multiple of n_kv_heads 3"
     );
     let hf = tensors(&HUGGING_FACE, 1);
@@ -209,7 +209,7 @@ fn errors_about_given_heads_do_not_blame_a_document() {
     // Frequencies without elements reveal nothing about the heads.
     let mut empty = tensors(&META, 1);
     empty.push(zeros("rope.freqs", &[0]));
-    let options = given(Given { n_heads: None, ..heads(1) });
+    let options = given(Overrides { n_heads: None, ..heads(1) });
     assert_eq!(
         error(&empty, options),
         "there is no params.json, and `n_heads` cannot be inferred from the tensor shapes"
@@ -224,7 +224,7 @@ fn missing_and_unused_tensors_are_errors() {
     assert_eq!(error(&all), "there is no tensor `layers.1.ffn_norm.weight`, which a model of 2 layers needs");
     all.extend([last, zeros("lora\x1b", &[1])]);
     assert_eq!(error(&all), r"the model does not use `lora\u{1b}`");
-    let keep = Options { keep_extra: true, ..params(PARAMS) };
+    let keep = DecoderOptions { keep_extra: true, ..params(PARAMS) };
     let (assignment, _) = outcome(&all, &keep).expect("it is kept");
     let notes: Vec<String> = assignment.notes.iter().map(ToString::to_string).collect();
     assert_eq!(notes, [r"1 tensor that the model does not use is kept: `lora\u{1b}`"]);

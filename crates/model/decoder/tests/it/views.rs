@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use decoder::{Decoder, DecoderSpec, Detected, Documents, Options, Part, Weight, detect};
+use decoder::{Decoder, DecoderSpec, Detected, ModelDocuments, DecoderOptions, LayerPart, Weight, detect};
 use tensor::{Dtype, Tensor};
 
 type List = Vec<(String, Tensor)>;
@@ -11,15 +11,15 @@ fn tensor(shape: &[u64]) -> Tensor {
     test_support::zeros(Dtype::Float32, shape)
 }
 
-fn options(config: &str) -> Options {
-    let documents = Documents { config: Some(config.to_owned()), ..Documents::default() };
-    Options { documents, ..Options::default() }
+fn options(config: &str) -> DecoderOptions {
+    let documents = ModelDocuments { config: Some(config.to_owned()), ..ModelDocuments::default() };
+    DecoderOptions { documents, ..DecoderOptions::default() }
 }
 
 fn decoder(config: &str, tensors: &List) -> Decoder {
     match detect(&tensors.clone().into(), &options(config)).expect("document and shapes agree") {
         Detected::Model(decoder) => *decoder,
-        Detected::Weights { why, .. } => panic!("{why}"),
+        Detected::Weights { no_model_reason: why, .. } => panic!("{why}"),
     }
 }
 
@@ -57,11 +57,11 @@ fn fused_matrices_are_views_of_their_rows() {
     let tensors = phi3();
     let decoder = decoder(PHI3, &tensors);
     let view = |part| view(&decoder, &tensors, Weight::Layer { layer: 0, part });
-    assert_eq!(view(Part::Wq), (0, vec![16, 16], vec![16, 1]));
-    assert_eq!(view(Part::Wk), (16 * 16, vec![8, 16], vec![16, 1]));
-    assert_eq!(view(Part::Wv), (24 * 16, vec![8, 16], vec![16, 1]));
-    assert_eq!(view(Part::W1), (0, vec![48, 16], vec![16, 1]));
-    assert_eq!(view(Part::W3), (48 * 16, vec![48, 16], vec![16, 1]));
+    assert_eq!(view(LayerPart::Wq), (0, vec![16, 16], vec![16, 1]));
+    assert_eq!(view(LayerPart::Wk), (16 * 16, vec![8, 16], vec![16, 1]));
+    assert_eq!(view(LayerPart::Wv), (24 * 16, vec![8, 16], vec![16, 1]));
+    assert_eq!(view(LayerPart::W1), (0, vec![48, 16], vec![16, 1]));
+    assert_eq!(view(LayerPart::W3), (48 * 16, vec![48, 16], vec![16, 1]));
 }
 
 #[test]
@@ -111,9 +111,9 @@ fn experts_in_one_tensor_are_views_of_it() {
     ]);
     let decoder = decoder(config, &tensors);
     let view = |part, expert| view(&decoder, &tensors, Weight::Expert { layer: 0, part, expert });
-    assert_eq!(view(Part::W1, 2), (2 * 48 * 16, vec![24, 16], vec![16, 1]));
-    assert_eq!(view(Part::W3, 2), (2 * 48 * 16 + 24 * 16, vec![24, 16], vec![16, 1]));
-    assert_eq!(view(Part::W2, 1), (16 * 24, vec![16, 24], vec![24, 1]));
+    assert_eq!(view(LayerPart::W1, 2), (2 * 48 * 16, vec![24, 16], vec![16, 1]));
+    assert_eq!(view(LayerPart::W3, 2), (2 * 48 * 16 + 24 * 16, vec![24, 16], vec![16, 1]));
+    assert_eq!(view(LayerPart::W2, 1), (16 * 24, vec![16, 24], vec![24, 1]));
 }
 
 #[test]
@@ -134,10 +134,10 @@ fn transposed_experts_are_views_with_their_strides() {
     let decoder = decoder(config, &tensors);
     let matrix = |part| view(&decoder, &tensors, Weight::Expert { layer: 0, part, expert: 2 });
     let bias = |part| view(&decoder, &tensors, Weight::ExpertBias { layer: 0, part, expert: 2 });
-    assert_eq!(matrix(Part::W13), (2 * 16 * 48, vec![48, 16], vec![1, 48]));
-    assert_eq!(bias(Part::W13), (2 * 48, vec![48], vec![1]));
-    assert_eq!(matrix(Part::W2), (2 * 24 * 16, vec![16, 24], vec![1, 16]));
-    assert_eq!(bias(Part::W2), (2 * 16, vec![16], vec![1]));
+    assert_eq!(matrix(LayerPart::W13), (2 * 16 * 48, vec![48, 16], vec![1, 48]));
+    assert_eq!(bias(LayerPart::W13), (2 * 48, vec![48], vec![1]));
+    assert_eq!(matrix(LayerPart::W2), (2 * 24 * 16, vec![16, 24], vec![1, 16]));
+    assert_eq!(bias(LayerPart::W2), (2 * 16, vec![16], vec![1]));
 }
 
 #[test]

@@ -12,17 +12,17 @@
     reason = "sizes belong to each other since the product was made; where they did not, an index would panic"
 )]
 
-use super::simd::{Simd, Work, to_bf16};
-use super::tiled::{Step, Sums, Tile, Turn};
+use super::simd::{Simd, SimdWork, to_bf16};
+use super::many_inputs::{TileStep, TileSums, TileKernel, TransposeInputs};
 use super::x86::{AmxBf16, Avx512, Avx512Bf16, Inputs, Weights};
 
 /// Products with the bfloat16 instructions of AVX-512.
 #[derive(Clone, Copy)]
-pub(super) struct Pairs(pub(super) Avx512Bf16);
+pub(super) struct Avx512Products(pub(super) Avx512Bf16);
 
 /// Products with the bfloat16 instructions of AMX.
 #[derive(Clone, Copy)]
-pub(super) struct Tiles {
+pub(super) struct AmxProducts {
     pub(super) amx: AmxBf16,
     pub(super) avx512: Avx512,
 }
@@ -49,7 +49,7 @@ fn put_inputs(avx512: Avx512, x: &[&[f32]], vector: usize, to: &mut [Inputs]) {
             *to = [(x.to_bits() & 0xffff) as u16, (x.to_bits() >> 16) as u16];
         }
     };
-    <Avx512 as Simd<f32, 16>>::run(avx512, Turn { x, to, step: STEP, read, put });
+    <Avx512 as Simd<f32, 16>>::run(avx512, TransposeInputs { x, to, step: STEP, read, put });
 }
 
 /// Copies a row of weights into row `row` of `to`.
@@ -65,7 +65,7 @@ fn put_weights<const R: usize>(bytes: &[u8], row: usize, to: &mut [Weights<R>]) 
 }
 
 /// Products of tiles of `R` rows of weights with 32 inputs, by AVX-512 or AMX.
-pub(super) trait Products<const R: usize>: Copy + Send + Sync {
+pub(super) trait Bf16Products<const R: usize>: Copy + Send + Sync {
     /// Blocks of columns that are multiplied before the sums go back to memory.
     const STEPS: usize;
     /// Rows of weights that are multiplied with all inputs before the next rows are read.
@@ -74,17 +74,17 @@ pub(super) trait Products<const R: usize>: Copy + Send + Sync {
     /// Returns the AVX-512 instructions, for all other operations.
     fn avx512(self) -> Avx512;
     /// Adds the products of weights and inputs to the sums.
-    fn multiply(self, step: Blocks<'_, R>);
+    fn multiply(self, step: Bf16Step<'_, R>);
 }
 
 /// Weights, inputs and sums in tiles of `R` rows.
-pub(super) type Blocks<'a, const R: usize> = Step<'a, Weights<R>, Inputs, Sums<f32, 16, 2, R>>;
+pub(super) type Bf16Step<'a, const R: usize> = TileStep<'a, Weights<R>, Inputs, TileSums<f32, 16, 2, R>>;
 
 /// Tiles of bfloat16 weights and inputs.
 #[derive(Clone, Copy)]
 pub(super) struct Bf16Tile<P>(pub(super) P);
 
-impl<P: Products<R>, const R: usize> Tile<f32, 16, 2, R> for Bf16Tile<P> {
+impl<P: Bf16Products<R>, const R: usize> TileKernel<f32, 16, 2, R> for Bf16Tile<P> {
     type Simd = Avx512;
     type Weights = Weights<R>;
     type Inputs = Inputs;
@@ -97,11 +97,11 @@ impl<P: Products<R>, const R: usize> Tile<f32, 16, 2, R> for Bf16Tile<P> {
         self.0.avx512()
     }
 
-    fn no_weights(self) -> Weights<R> {
+    fn zero_weights(self) -> Weights<R> {
         Weights([[0; 64]; R])
     }
 
-    fn no_inputs(self) -> Inputs {
+    fn zero_inputs(self) -> Inputs {
         NO_INPUTS
     }
 
@@ -113,12 +113,12 @@ impl<P: Products<R>, const R: usize> Tile<f32, 16, 2, R> for Bf16Tile<P> {
         put_inputs(self.simd(), x, vector, to);
     }
 
-    fn multiply(self, step: Blocks<'_, R>) {
+    fn multiply(self, step: Bf16Step<'_, R>) {
         self.0.multiply(step);
     }
 }
 
-impl Products<12> for Pairs {
+impl Bf16Products<12> for Avx512Products {
     const STEPS: usize = 12;
     const ROWS: usize = 192;
 
@@ -126,12 +126,12 @@ impl Products<12> for Pairs {
         self.0.avx512()
     }
 
-    fn multiply(self, step: Blocks<'_, 12>) {
+    fn multiply(self, step: Bf16Step<'_, 12>) {
         self.0.run(step);
     }
 }
 
-impl Work<Avx512Bf16> for Blocks<'_, 12> {
+impl SimdWork<Avx512Bf16> for Bf16Step<'_, 12> {
     type Output = ();
 
     #[inline(always)]
@@ -168,7 +168,7 @@ impl Work<Avx512Bf16> for Blocks<'_, 12> {
     }
 }
 
-impl Products<32> for Tiles {
+impl Bf16Products<32> for AmxProducts {
     const STEPS: usize = 8;
     const ROWS: usize = 256;
 
@@ -176,7 +176,7 @@ impl Products<32> for Tiles {
         self.avx512
     }
 
-    fn multiply(self, mut step: Blocks<'_, 32>) {
+    fn multiply(self, mut step: Bf16Step<'_, 32>) {
         let (weights, count, first) = (step.weights, step.count, step.first);
         self.amx.run(|tiles| {
             for (panel, sums) in step.panels() {

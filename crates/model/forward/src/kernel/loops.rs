@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::Kernel;
-use super::simd::{Portable, Simd, Work};
+use super::simd::{Portable, Simd, SimdWork};
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Avx512};
 
@@ -32,7 +32,7 @@ where
     Avx2: Simd<T, N>,
     Avx512: Simd<T, N>,
 {
-    let work = Compiled(loops, PhantomData);
+    let work = LoopsWork(loops, PhantomData);
     match Kernel::best() {
         Kernel::Portable => Simd::<T, N>::run(Portable, work),
         Kernel::Avx2 => match Avx2::detect() {
@@ -52,18 +52,18 @@ where
     L: Loops<T>,
     Portable: Simd<T, N>,
 {
-    Simd::<T, N>::run(Portable, Compiled(loops, PhantomData));
+    Simd::<T, N>::run(Portable, LoopsWork(loops, PhantomData));
 }
 
 /// Runs loops nested in other loops as a function of their own, which is compiled once for all its callers.
-pub(crate) fn run_part<T, const N: usize, S: Simd<T, N>>(simd: S, loops: impl Loops<T>) {
-    simd.run(Compiled(loops, PhantomData));
+pub(crate) fn run_nested<T, const N: usize, S: Simd<T, N>>(simd: S, loops: impl Loops<T>) {
+    simd.run(LoopsWork(loops, PhantomData));
 }
 
 /// Adapter from [`Loops`] to [`Work`].
-struct Compiled<T, const N: usize, L>(L, PhantomData<T>);
+struct LoopsWork<T, const N: usize, L>(L, PhantomData<T>);
 
-impl<T, const N: usize, S: Simd<T, N>, L: Loops<T>> Work<S> for Compiled<T, N, L> {
+impl<T, const N: usize, S: Simd<T, N>, L: Loops<T>> SimdWork<S> for LoopsWork<T, N, L> {
     type Output = ();
 
     #[inline(always)]

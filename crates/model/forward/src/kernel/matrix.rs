@@ -16,15 +16,15 @@ pub(crate) struct Matrix {
     rows: usize,
     cols: usize,
     /// True if the matrix is stored in column-major order, so that a line of the file is a column.
-    is_turned: bool,
+    is_column_major: bool,
     line_bytes: usize,
     dtype: Dtype,
-    bytes: Bytes,
+    bytes: MatrixBytes,
 }
 
 /// Location of the bytes of a matrix.
 #[derive(Clone, Debug)]
-enum Bytes {
+enum MatrixBytes {
     /// Range of a mapped storage, in bytes. It is kept because finding it takes longer than reading a row.
     Mapped(Storage, Range<usize>),
     Copied(std::sync::Arc<[u8]>),
@@ -47,29 +47,29 @@ impl Matrix {
         let is_mapped = tensor.mapped_bytes().is_some_and(|bytes| bytes.len() == nbytes);
         let bytes = if is_mapped {
             let span = tensor.span();
-            Bytes::Mapped(tensor.storage().clone(), size(span.start)?..size(span.end)?)
+            MatrixBytes::Mapped(tensor.storage().clone(), size(span.start)?..size(span.end)?)
         } else {
             let mut copy = Vec::new();
             tensor.gathered().write_to(&mut copy).map_err(Error::Read)?;
             if copy.len() != nbytes {
                 return Err(Error::Read(std::io::ErrorKind::UnexpectedEof.into()));
             }
-            Bytes::Copied(copy.into())
+            MatrixBytes::Copied(copy.into())
         };
         let line_bytes = nbytes.checked_div(rows).unwrap_or(0);
-        Ok(Self { rows, cols, is_turned: false, line_bytes, dtype, bytes })
+        Ok(Self { rows, cols, is_column_major: false, line_bytes, dtype, bytes })
     }
 
     /// Creates the matrix of a tensor that its file has in column-major order, which only products can read in place;
     /// `None` for other tensors.
-    pub(crate) fn turned(tensor: &Tensor) -> Option<Self> {
+    pub(crate) fn column_major(tensor: &Tensor) -> Option<Self> {
         let &[_, _] = tensor.shape() else { return None };
         let turned = tensor.transpose(0, 1)?;
         if tensor.is_contiguous() || turned.mapped_bytes().is_none() {
             return None;
         }
         let stored = Self::new(&turned).ok()?;
-        Some(Self { rows: stored.cols, cols: stored.rows, is_turned: true, ..stored })
+        Some(Self { rows: stored.cols, cols: stored.rows, is_column_major: true, ..stored })
     }
 
     /// Returns the number of rows, which is the number of outputs of the product.
@@ -93,8 +93,8 @@ impl Matrix {
     }
 
     /// Returns true if the matrix is stored in column-major order, so that a line is a column and not a row.
-    pub(super) fn is_turned(&self) -> bool {
-        self.is_turned
+    pub(super) fn is_column_major(&self) -> bool {
+        self.is_column_major
     }
 
     /// Returns the size of a line in bytes.
@@ -116,7 +116,7 @@ impl Matrix {
     /// # Panics
     /// When there is no such line.
     pub(super) fn lines_from(&self, number: usize) -> &[u8] {
-        assert!(number < if self.is_turned { self.cols } else { self.rows }, "a line of the matrix");
+        assert!(number < if self.is_column_major { self.cols } else { self.rows }, "a line of the matrix");
         let (_, lines) = self.bytes().split_at(number * self.line_bytes);
         lines
     }
@@ -124,10 +124,10 @@ impl Matrix {
     /// Returns the elements line by line, little-endian: rows × cols × the dtype's size in bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Mapped(storage, range) => {
+            MatrixBytes::Mapped(storage, range) => {
                 storage.mapped_bytes().and_then(|bytes| bytes.get(range.clone())).unwrap_or_default()
             }
-            Bytes::Copied(bytes) => bytes,
+            MatrixBytes::Copied(bytes) => bytes,
         }
     }
 }

@@ -6,7 +6,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod bf16;
-mod choice;
+mod dispatch;
 mod loops;
 mod matrix;
 mod pool;
@@ -14,17 +14,17 @@ mod prefetch;
 mod product;
 mod row;
 mod simd;
-mod small;
-mod tiled;
-mod turned;
+mod few_inputs;
+mod many_inputs;
+mod column_major;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(crate) use choice::Kernel;
-pub(crate) use loops::{Loops, run_f32, run_f64, run_part};
+pub(crate) use dispatch::Kernel;
+pub(crate) use loops::{Loops, run_f32, run_f64, run_nested};
 pub(crate) use matrix::Matrix;
 pub(crate) use pool::Pool;
-pub(crate) use product::{Number, Product};
+pub(crate) use product::{KernelNumber, Product};
 pub(crate) use simd::Simd;
 #[cfg(test)]
 pub(crate) use simd::to_bf16;

@@ -16,13 +16,13 @@ use crate::{Error, Result};
 pub(crate) struct Pool {
     threads: ThreadPool,
     /// For each thread, true while it runs the work of a call of [`Pool::run`].
-    leads: Arc<[AtomicBool]>,
+    leading_threads: Arc<[AtomicBool]>,
     /// True if there is a processor for each thread.
-    fits: bool,
+    fits_processors: bool,
 }
 
 /// Number of times a thread without work looks for some before it yields its processor.
-const LOOKS: u32 = 64;
+const POLLS_MAX: u32 = 64;
 
 impl Pool {
     /// Creates a pool of this many threads, or of as many as the machine runs at once.
@@ -38,7 +38,7 @@ impl Pool {
             .build();
         let threads = built.map_err(|error| Error::Threads { threads: count, reason: error.to_string() })?;
         let leads = (0..threads.current_num_threads()).map(|_| AtomicBool::new(false)).collect();
-        Ok(Self { threads, leads, fits: count <= available })
+        Ok(Self { threads, leading_threads: leads, fits_processors: count <= available })
     }
 
     /// Returns the number of threads.
@@ -50,7 +50,7 @@ impl Pool {
     /// times runs faster inside of this call, because handing each part to the pool from outside wakes a thread.
     pub(crate) fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         self.threads.install(|| {
-            let _awake = Awake::new(self);
+            let _awake = AwakeGuard::new(self);
             work()
         })
     }
@@ -66,7 +66,7 @@ impl Pool {
         }
         let jobs = Mutex::new(jobs.fuse());
         let next = || jobs.lock().ok().and_then(|mut jobs| jobs.next());
-        self.share(&|| {
+        self.run_on_all(&|| {
             while let Some(job) = next() {
                 work(job);
             }
@@ -75,18 +75,18 @@ impl Pool {
 
     /// Calls `work` on all threads. The method is not generic, so that rayon is not compiled again for each kind of
     /// work.
-    fn share(&self, work: &(dyn Fn() + Sync)) {
+    fn run_on_all(&self, work: &(dyn Fn() + Sync)) {
         let busy = AtomicUsize::new(0);
         let each = || {
             busy.fetch_add(1, Ordering::Relaxed);
             work();
             busy.fetch_sub(1, Ordering::Release);
             // The other threads finish in less time than falling asleep and waking up takes.
-            for _ in 0..LOOKS {
+            for _ in 0..POLLS_MAX {
                 if busy.load(Ordering::Acquire) == 0 {
                     break;
                 }
-                (0..LOOKS).for_each(|_| std::hint::spin_loop());
+                (0..POLLS_MAX).for_each(|_| std::hint::spin_loop());
             }
         };
         let threads = 0..self.threads();
@@ -95,23 +95,23 @@ impl Pool {
 }
 
 /// Guard that keeps the threads of a pool awake until it is dropped.
-struct Awake {
+struct AwakeGuard {
     is_over: Arc<AtomicBool>,
     leads: Arc<[AtomicBool]>,
     /// Number of the thread that created the guard, and its value in `leads` before.
     leader: Option<(usize, bool)>,
 }
 
-impl Awake {
+impl AwakeGuard {
     /// Creates the guard, on a thread of the pool.
     fn new(pool: &Pool) -> Self {
-        let (is_over, leads) = (Arc::new(AtomicBool::new(false)), Arc::clone(&pool.leads));
+        let (is_over, leads) = (Arc::new(AtomicBool::new(false)), Arc::clone(&pool.leading_threads));
         let leader = pool.threads.current_thread_index().and_then(|number| {
             let led = leads.get(number)?.swap(true, Ordering::Relaxed);
             Some((number, led))
         });
         // If there are fewer processors than threads, a thread that is awake without work would be in the way.
-        let count = if pool.fits { pool.threads() } else { 1 };
+        let count = if pool.fits_processors { pool.threads() } else { 1 };
         for _ in 1..count {
             let (is_over, leads) = (Arc::clone(&is_over), Arc::clone(&leads));
             pool.threads.spawn(move || stay_awake(&is_over, &leads));
@@ -120,7 +120,7 @@ impl Awake {
     }
 }
 
-impl Drop for Awake {
+impl Drop for AwakeGuard {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some((number, led)) = self.leader
@@ -144,7 +144,7 @@ fn stay_awake(is_over: &AtomicBool, leads: &[AtomicBool]) {
             Some(Yield::Executed) => 0,
             _ => looks.saturating_add(1),
         };
-        if looks > LOOKS {
+        if looks > POLLS_MAX {
             std::thread::yield_now();
         } else {
             std::hint::spin_loop();
@@ -154,7 +154,7 @@ fn stay_awake(is_over: &AtomicBool, leads: &[AtomicBool]) {
 
 /// Cuts rows of `width` elements into columns of `size` elements, from left to right. Returns for each column the
 /// position of its first element in a row, and its part of each row.
-pub(crate) fn columns<T>(elements: &mut [T], width: usize, size: usize) -> Vec<(usize, Vec<&mut [T]>)> {
+pub(crate) fn split_columns<T>(elements: &mut [T], width: usize, size: usize) -> Vec<(usize, Vec<&mut [T]>)> {
     let (width, size) = (width.max(1), size.max(1));
     let rows = elements.len().checked_div(width).unwrap_or(0);
     let starts = (0..width).step_by(size);

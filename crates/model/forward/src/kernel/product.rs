@@ -14,7 +14,7 @@ pub(crate) struct Product<'a, T> {
     pub(super) y: &'a mut [T],
 }
 
-impl<'a, T: Number> Product<'a, T> {
+impl<'a, T: KernelNumber> Product<'a, T> {
     /// Creates a product of `m` inputs with a weight matrix.
     ///
     /// # Panics
@@ -27,19 +27,19 @@ impl<'a, T: Number> Product<'a, T> {
     }
 
     /// Returns true if there are so many inputs that weights are widened into a buffer.
-    pub(super) fn is_many(&self) -> bool {
+    pub(super) fn has_many_inputs(&self) -> bool {
         self.m > FEW_INPUTS_MAX
     }
 
     /// Splits the product, which is not empty, into products of at most `most` inputs.
-    pub(super) fn parts(self, most: usize) -> impl Iterator<Item = Self> {
+    pub(super) fn split_inputs(self, most: usize) -> impl Iterator<Item = Self> {
         let Self { w, x, bias, y, .. } = self;
         let parts = x.chunks(w.cols() * most).zip(y.chunks_mut(w.rows() * most));
         parts.map(move |(x, y)| Self { w, x, m: x.len() / w.cols(), bias, y })
     }
 
     /// Returns true if nothing is multiplied because a length is 0. The outputs are then set to the bias.
-    pub(super) fn is_empty(&mut self) -> bool {
+    pub(super) fn fill_if_empty(&mut self) -> bool {
         let is_empty = self.y.is_empty() || self.x.is_empty();
         if is_empty {
             self.y.fill(T::default());
@@ -52,9 +52,9 @@ impl<'a, T: Number> Product<'a, T> {
 }
 
 /// Number type that products are computed in.
-pub(crate) trait Number:
+pub(crate) trait KernelNumber:
     Copy + Default + Send + Sync + std::ops::Add<Output = Self> + 'static
 {
 }
-impl Number for f32 {}
-impl Number for f64 {}
+impl KernelNumber for f32 {}
+impl KernelNumber for f64 {}

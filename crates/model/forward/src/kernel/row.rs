@@ -7,8 +7,8 @@ use super::simd::{from_bf16, from_f16};
 
 impl Matrix {
     /// Passes the elements of row `number` to `take`. Does nothing if `number` is out of range.
-    pub(crate) fn each_of_row(&self, number: usize, mut take: impl FnMut(f64)) {
-        if number >= self.rows() || self.is_turned() {
+    pub(crate) fn for_each_in_row(&self, number: usize, mut take: impl FnMut(f64)) {
+        if number >= self.rows() || self.is_column_major() {
             return;
         }
         let bytes = self.line(number);

@@ -10,7 +10,7 @@
 #![expect(clippy::indexing_slicing, reason = "arrays, whose sizes are types")]
 
 /// Work on vectors, which [`Simd::run`] compiles for the instructions of `S`.
-pub(crate) trait Work<S> {
+pub(crate) trait SimdWork<S> {
     /// Result of the work.
     type Output;
 
@@ -25,7 +25,7 @@ pub(crate) trait Simd<T, const N: usize>: Copy + Send + Sync + 'static {
     type Vector: Copy;
 
     /// Runs the work with these instructions.
-    fn run<W: Work<Self>>(self, work: W) -> W::Output;
+    fn run<W: SimdWork<Self>>(self, work: W) -> W::Output;
     /// Returns a vector of equal elements.
     fn splat(self, value: T) -> Self::Vector;
     /// Loads a vector from an array.
@@ -112,7 +112,7 @@ pub(super) fn transpose<T: Copy, const N: usize>(matrix: &mut [[T; N]; N]) {
 
 /// Reads `B / S` numbers of `S` bytes each.
 #[inline(always)]
-fn elements<T, const S: usize, const N: usize, const B: usize>(
+fn read_elements<T, const S: usize, const N: usize, const B: usize>(
     bytes: &[u8; B],
     read: impl Fn([u8; S]) -> T,
 ) -> [T; N] {
@@ -123,49 +123,49 @@ fn elements<T, const S: usize, const N: usize, const B: usize>(
 impl Load<F64, f64, 8, 64> for Portable {
     #[inline(always)]
     fn load_weights(self, bytes: &[u8; 64]) -> [f64; 8] {
-        elements(bytes, f64::from_le_bytes)
+        read_elements(bytes, f64::from_le_bytes)
     }
 }
 
 impl Load<F32, f32, 16, 64> for Portable {
     #[inline(always)]
     fn load_weights(self, bytes: &[u8; 64]) -> [f32; 16] {
-        elements(bytes, f32::from_le_bytes)
+        read_elements(bytes, f32::from_le_bytes)
     }
 }
 
 impl Load<Bf16, f32, 16, 32> for Portable {
     #[inline(always)]
     fn load_weights(self, bytes: &[u8; 32]) -> [f32; 16] {
-        elements(bytes, from_bf16)
+        read_elements(bytes, from_bf16)
     }
 }
 
 impl Load<F16, f32, 16, 32> for Portable {
     #[inline(always)]
     fn load_weights(self, bytes: &[u8; 32]) -> [f32; 16] {
-        elements(bytes, from_f16)
+        read_elements(bytes, from_f16)
     }
 }
 
 impl Load<F32, f64, 8, 32> for Portable {
     #[inline(always)]
     fn load_weights(self, bytes: &[u8; 32]) -> [f64; 8] {
-        elements(bytes, |bytes| f64::from(f32::from_le_bytes(bytes)))
+        read_elements(bytes, |bytes| f64::from(f32::from_le_bytes(bytes)))
     }
 }
 
 impl Load<Bf16, f64, 8, 16> for Portable {
     #[inline(always)]
     fn load_weights(self, bytes: &[u8; 16]) -> [f64; 8] {
-        elements(bytes, |bytes| f64::from(from_bf16(bytes)))
+        read_elements(bytes, |bytes| f64::from(from_bf16(bytes)))
     }
 }
 
 impl Load<F16, f64, 8, 16> for Portable {
     #[inline(always)]
     fn load_weights(self, bytes: &[u8; 16]) -> [f64; 8] {
-        elements(bytes, |bytes| f64::from(from_f16(bytes)))
+        read_elements(bytes, |bytes| f64::from(from_f16(bytes)))
     }
 }
 

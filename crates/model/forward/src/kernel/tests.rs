@@ -27,7 +27,7 @@ fn numbers(count: usize, seed: u32) -> impl Iterator<Item = f32> {
 }
 
 /// Encodes a number in a dtype, little-endian.
-fn encoded(dtype: Dtype, value: f32) -> Vec<u8> {
+fn encode_as(dtype: Dtype, value: f32) -> Vec<u8> {
     let bits = value.to_bits();
     match dtype {
         Dtype::Float64 => f64::from(value).to_le_bytes().into(),
@@ -43,7 +43,7 @@ fn encoded(dtype: Dtype, value: f32) -> Vec<u8> {
 }
 
 /// Decodes a number of a dtype.
-fn decoded(dtype: Dtype, bytes: &[u8]) -> f64 {
+fn decode_as(dtype: Dtype, bytes: &[u8]) -> f64 {
     match (dtype, bytes) {
         (Dtype::Float64, _) => f64::from_le_bytes(bytes.try_into().expect("8 bytes")),
         (Dtype::Float32, _) => f32::from_le_bytes(bytes.try_into().expect("4 bytes")).into(),
@@ -71,9 +71,9 @@ fn matrix(dtype: Dtype, rows: usize, cols: usize, values: impl Iterator<Item = f
 }
 
 fn tensor(dtype: Dtype, rows: usize, cols: usize, values: impl Iterator<Item = f32>) -> (Tensor, Vec<f64>) {
-    let bytes: Vec<u8> = values.flat_map(|value| encoded(dtype, value)).collect();
+    let bytes: Vec<u8> = values.flat_map(|value| encode_as(dtype, value)).collect();
     let size = usize::try_from(dtype.size()).expect("small");
-    let numbers = bytes.chunks(size).map(|bytes| decoded(dtype, bytes)).collect();
+    let numbers = bytes.chunks(size).map(|bytes| decode_as(dtype, bytes)).collect();
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(&[0]).and_then(|()| file.write_all(&bytes)).expect("it is written");
     let file: Arc<dyn Source> = Arc::new(MappedFile::open(file.path()).expect("it opens"));
@@ -87,18 +87,18 @@ fn tensor(dtype: Dtype, rows: usize, cols: usize, values: impl Iterator<Item = f
 /// Compares each kernel with sums in f64.
 fn compare(dtype: Dtype, rows: usize, cols: usize, m: usize, bias: bool, seed: u32) {
     let (w, weights) = matrix(dtype, rows, cols, numbers(rows * cols, seed));
-    compare_of(&w, &weights, m, bias, seed);
+    compare_products(&w, &weights, m, bias, seed);
 }
 
 /// Compares the products of a matrix, whose numbers are `weights`, with sums in f64.
-fn compare_of(w: &Matrix, weights: &[f64], m: usize, bias: bool, seed: u32) {
+fn compare_products(w: &Matrix, weights: &[f64], m: usize, bias: bool, seed: u32) {
     let (dtype, rows, cols) = (w.dtype(), w.rows(), w.cols());
     let x: Vec<f32> = numbers(m * cols, seed + 1).collect();
     let wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
     let bias: Option<Vec<f32>> = bias.then(|| numbers(rows, seed + 2).collect());
     let wide_bias: Option<Vec<f64>> = bias.as_ref().map(|bias| bias.iter().copied().map(f64::from).collect());
     let pool = Pool::new(Some(2)).expect("two threads");
-    for kernel in available() {
+    for kernel in available_kernels() {
         let mut y = vec![f32::NAN; m * rows];
         let mut wide_y = vec![f64::NAN; m * rows];
         kernel.linear(&pool, vec![Product::new(w, &x, m, bias.as_deref(), &mut y)]);
@@ -124,7 +124,7 @@ fn compare_of(w: &Matrix, weights: &[f64], m: usize, bias: bool, seed: u32) {
 
 /// Returns the kernels that this CPU has, and prints the names of the others.
 #[expect(clippy::print_stderr, reason = "a test says what it skips")]
-fn available() -> impl Iterator<Item = Kernel> {
+fn available_kernels() -> impl Iterator<Item = Kernel> {
     Kernel::ALL.into_iter().filter(|kernel| {
         if !kernel.is_available() {
             eprintln!("skipped: this CPU does not have {}", kernel.name());
@@ -175,12 +175,12 @@ fn matrices_by_columns() {
             let turned = Tensor::new(dtype, shape, stride, 0, stored.storage().clone()).expect("it fits");
             let weights: Vec<f64> =
                 (0..rows * cols).map(|at| columns[at % cols * rows + at / cols]).collect();
-            let w = Matrix::turned(&turned).unwrap_or_else(|| {
+            let w = Matrix::column_major(&turned).unwrap_or_else(|| {
                 // A matrix of one row is in C order, too.
                 assert_eq!(rows, 1);
                 Matrix::new(&turned).expect("a matrix")
             });
-            compare_of(&w, &weights, m, rows % 2 == 1, 8);
+            compare_products(&w, &weights, m, rows % 2 == 1, 8);
         }
     }
 }
@@ -192,7 +192,7 @@ fn products_of_several_matrices_are_those_of_each() {
         .into_iter()
         .map(|(dtype, rows)| matrix(dtype, rows, 90, numbers(rows * 90, 9)).0)
         .collect();
-    for kernel in available() {
+    for kernel in available_kernels() {
         for m in [1, 5, 40] {
             let (x, other): (Vec<f32>, Vec<f32>) =
                 (numbers(m * 90, 10).collect(), numbers(3 * 90, 11).collect());
@@ -215,7 +215,7 @@ fn products_of_several_matrices_are_those_of_each() {
 #[test]
 fn nothing_to_multiply() {
     let pool = Pool::new(Some(2)).expect("two threads");
-    for kernel in available() {
+    for kernel in available_kernels() {
         for (rows, cols, m) in [(0, 3, 2), (3, 0, 2), (3, 2, 0)] {
             let (w, _) = matrix(Dtype::BFloat16, rows, cols, numbers(rows * cols, 1));
             let (x, bias, mut y) = (vec![1.0; m * cols], vec![7.0; rows], vec![f32::NAN; m * rows]);
@@ -229,7 +229,7 @@ fn nothing_to_multiply() {
 fn threads_do_not_change_a_result() {
     for dtype in DTYPES {
         let (w, _) = matrix(dtype, 500, 300, numbers(500 * 300, 3));
-        for (kernel, m) in available().flat_map(|kernel| [(kernel, 1), (kernel, 6), (kernel, 50)]) {
+        for (kernel, m) in available_kernels().flat_map(|kernel| [(kernel, 1), (kernel, 6), (kernel, 50)]) {
             let x: Vec<f32> = numbers(m * 300, 4).collect();
             let product = |threads| {
                 let mut y = vec![0.0; m * 500];
@@ -272,11 +272,11 @@ fn passes_at_the_same_time_share_the_threads() {
 fn numbers_that_are_not_finite() {
     let pool = Pool::new(Some(2)).expect("two threads");
     for dtype in DTYPES {
-        for (kernel, m) in available().flat_map(|kernel| [(kernel, 2), (kernel, 20)]) {
+        for (kernel, m) in available_kernels().flat_map(|kernel| [(kernel, 2), (kernel, 20)]) {
             let (rows, cols) = (40, 50);
             let values = numbers(rows * cols, 5).enumerate();
             let values = values.map(|(at, value)| if at == 7 * cols + 49 { f32::INFINITY } else { value });
-            let bytes = values.flat_map(|value| encoded(dtype, value)).collect();
+            let bytes = values.flat_map(|value| encode_as(dtype, value)).collect();
             let shape = vec![rows as u64, cols as u64];
             let tensor =
                 Tensor::new(dtype, shape, vec![cols as u64, 1], 0, Storage::owned(bytes)).expect("it fits");
@@ -306,7 +306,7 @@ fn subnormal_weights() {
         (Dtype::BFloat16, 2_f64.powi(-133)),
         (Dtype::Float16, 2_f64.powi(-24)),
     ] {
-        for (kernel, m) in available().flat_map(|kernel| [(kernel, 1), (kernel, 20)]) {
+        for (kernel, m) in available_kernels().flat_map(|kernel| [(kernel, 1), (kernel, 20)]) {
             let mut bytes = vec![0; usize::try_from(dtype.size()).expect("small")];
             bytes[0] = 1;
             let tensor =

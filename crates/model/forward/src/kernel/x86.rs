@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 use std::mem::transmute;
 use std::sync::OnceLock;
 
-use super::simd::{self, Bf16, F16, F32, F64, Load, Simd, Work};
+use super::simd::{self, Bf16, F16, F32, F64, Load, Simd, SimdWork};
 
 /// AVX2, FMA and F16C. A value exists only where the CPU has them.
 #[derive(Clone, Copy, Debug)]
@@ -109,17 +109,17 @@ pub(super) fn prefetch(bytes: &[u8], ahead: usize) {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn run_avx2<W: Work<Avx2>>(work: W, simd: Avx2) -> W::Output {
+fn run_avx2<W: SimdWork<Avx2>>(work: W, simd: Avx2) -> W::Output {
     work.run(simd)
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-fn run_avx512<W: Work<Avx512>>(work: W, simd: Avx512) -> W::Output {
+fn run_avx512<W: SimdWork<Avx512>>(work: W, simd: Avx512) -> W::Output {
     work.run(simd)
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-fn run_avx512_bf16<W: Work<Avx512Bf16>>(work: W, simd: Avx512Bf16) -> W::Output {
+fn run_avx512_bf16<W: SimdWork<Avx512Bf16>>(work: W, simd: Avx512Bf16) -> W::Output {
     work.run(simd)
 }
 
@@ -339,7 +339,7 @@ impl Avx512Bf16 {
     }
 
     /// Runs the work with these instructions.
-    pub(super) fn run<W: Work<Self>>(self, work: W) -> W::Output {
+    pub(super) fn run<W: SimdWork<Self>>(self, work: W) -> W::Output {
         // SAFETY: the CPU has the instructions, or there would be no `self`.
         unsafe { run_avx512_bf16(work, self) }
     }
@@ -367,17 +367,17 @@ pub(super) struct Weights<const R: usize>(pub(super) [[u8; 64]; R]);
 pub(super) struct Inputs(pub(super) [[[[u16; 2]; 16]; 2]; 16]);
 
 /// Sums in tiles: 32 rows of weights, 2 × 16 inputs.
-pub(super) type Sums = [[[f32; 16]; 2]; 32];
+pub(super) type AmxSums = [[[f32; 16]; 2]; 32];
 
 /// AMX tiles, configured on this thread.
-pub(super) struct Tiles {
+pub(super) struct AmxTiles {
     /// Marker that keeps the value on its thread, because tiles belong to a thread.
     thread: PhantomData<*const ()>,
 }
 
 /// Tile configuration that `LDTILECFG` reads.
 #[repr(C, align(64))]
-struct Config {
+struct TileConfig {
     palette: u8,
     start_row: u8,
     reserved: [u8; 14],
@@ -386,9 +386,9 @@ struct Config {
 }
 
 /// Guard that frees the tiles, also when the work panics.
-struct Release;
+struct TileRelease;
 
-impl Drop for Release {
+impl Drop for TileRelease {
     fn drop(&mut self) {
         // SAFETY: only `AmxBf16::run` makes a value, after an instruction of the same set.
         unsafe { asm!("tilerelease", options(nomem, nostack)) };
@@ -397,24 +397,24 @@ impl Drop for Release {
 
 impl AmxBf16 {
     /// Runs the work with tiles of 16 rows of 64 bytes. The work must not ask for tiles again.
-    pub(super) fn run<R>(self, work: impl FnOnce(&Tiles) -> R) -> R {
+    pub(super) fn run<R>(self, work: impl FnOnce(&AmxTiles) -> R) -> R {
         let (mut row_bytes, mut rows) = ([0; 16], [0; 16]);
         row_bytes[..8].fill(64);
         rows[..8].fill(16);
-        let config = Config { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows };
+        let config = TileConfig { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows };
         // SAFETY: the CPU has the instruction and the system permits it, or there would be no `self`. It reads 64 bytes. No
         // code but `Tiles` uses tiles.
         unsafe {
             asm!("ldtilecfg [{config}]", config = in(reg) &raw const config, options(readonly, nostack));
         }
-        let _release = Release;
-        work(&Tiles { thread: PhantomData })
+        let _release = TileRelease;
+        work(&AmxTiles { thread: PhantomData })
     }
 }
 
-impl Tiles {
+impl AmxTiles {
     /// Adds the products of `w` with `x` to `sums`; with `first`, `sums` counts as 0. Subnormal numbers count as 0.
-    pub(super) fn add_products(&self, w: &[Weights<32>], x: &[Inputs], first: bool, sums: &mut Sums) {
+    pub(super) fn add_products(&self, w: &[Weights<32>], x: &[Inputs], first: bool, sums: &mut AmxSums) {
         let blocks = w.len().min(x.len());
         if blocks == 0 {
             return;

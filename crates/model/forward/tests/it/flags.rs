@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use byte_source::Observer;
 use decoder::{HUGGING_FACE, META};
-use forward::{Error, Rows};
+use forward::{Error, LogitPositions};
 use serde_json::{Value, json};
 use tensor::Dtype;
 
@@ -156,7 +156,7 @@ fn calls_with_a_cache_are_what_the_formulas_say() {
         let mut first = 0;
         for (number, part) in parts.into_iter().enumerate() {
             let ids: Vec<i64> = sequences.iter().flat_map(|it| &it[first..first + part]).copied().collect();
-            let found = model.forward(&ids, 2, &mut cache, Rows::All, ON).expect("known ids");
+            let found = model.forward(&ids, 2, &mut cache, LogitPositions::All, ON).expect("known ids");
             for (found, expected) in found.chunks(part * VOCAB).zip(&expected) {
                 let error = error(found, &expected[first..first + part]);
                 assert!(error < 3e-5, "{name}, {part} tokens after {first}: {error}");
@@ -192,10 +192,10 @@ fn the_last_rows_and_other_numbers_of_threads_are_the_same() {
             let mut cache = model.cache(2).expect("a few bytes");
             model.forward(&tokens, 2, &mut cache, rows, ON).expect("known ids")
         };
-        let all = run(1, Rows::All);
-        assert_eq!(run(2, Rows::All), all, "{name}");
-        assert_eq!(run(5, Rows::All), all, "{name}");
-        for (all, last) in all.chunks(45 * VOCAB).zip(run(2, Rows::Last).chunks(VOCAB)) {
+        let all = run(1, LogitPositions::All);
+        assert_eq!(run(2, LogitPositions::All), all, "{name}");
+        assert_eq!(run(5, LogitPositions::All), all, "{name}");
+        for (all, last) in all.chunks(45 * VOCAB).zip(run(2, LogitPositions::Last).chunks(VOCAB)) {
             assert!(largest_difference(&all[44 * VOCAB..], last) < 2e-5, "{name}");
         }
     }
@@ -216,11 +216,11 @@ fn a_call_that_is_stopped_leaves_the_cache_as_it_was() {
         let random = Random::of_record(&kind, Dtype::Float64, 15);
         let (model, tokens) = (model(&random, 2), tokens(35, 7));
         let mut cache = model.cache(1).expect("a few bytes");
-        model.forward(&tokens[..25], 1, &mut cache, Rows::Last, ON).expect("known ids");
+        model.forward(&tokens[..25], 1, &mut cache, LogitPositions::Last, ON).expect("known ids");
         let stop = StopAfterOneLayer(AtomicUsize::new(0));
-        let stopped = model.forward(&tokens[20..], 1, &mut cache, Rows::All, &stop);
+        let stopped = model.forward(&tokens[20..], 1, &mut cache, LogitPositions::All, &stop);
         assert!(matches!(stopped, Err(Error::Cancelled(_))) && cache.len() == 25, "{name}");
-        let found = model.forward(&tokens[25..], 1, &mut cache, Rows::All, ON).expect("known ids");
+        let found = model.forward(&tokens[25..], 1, &mut cache, LogitPositions::All, ON).expect("known ids");
         let expected = random.logits_of_parts(&tokens, &[25, 10]);
         let error = error(&found, &expected[25..]);
         assert!(error < 2e-7, "{name}: {error}");

@@ -17,7 +17,7 @@ mod reference;
 
 use byte_source::Observer;
 use decoder::{HUGGING_FACE, META};
-use forward::{Error, Model, Options, Rows};
+use forward::{Error, Model, ForwardOptions, LogitPositions};
 use proptest::prelude::*;
 use reference::{Random, Shape, VOCAB};
 use tensor::{Dtype, Storage, Tensor};
@@ -66,7 +66,7 @@ fn shapes() -> Vec<Shape> {
 }
 
 fn model(random: &Random, threads: usize) -> Model {
-    let options = Options { threads: Some(threads) };
+    let options = ForwardOptions { threads: Some(threads) };
     Model::new(&random.decoder, &random.tensors.clone().into(), &random.assignment, &options)
         .expect("all is there")
 }
@@ -78,7 +78,7 @@ fn tokens(count: usize, seed: usize) -> Vec<i64> {
 /// All logits of one sequence.
 fn logits(model: &Model, tokens: &[i64]) -> Vec<f32> {
     let mut cache = model.cache(1).expect("a few bytes");
-    model.forward(tokens, 1, &mut cache, Rows::All, ON).expect("known ids")
+    model.forward(tokens, 1, &mut cache, LogitPositions::All, ON).expect("known ids")
 }
 
 fn largest_difference(found: &[f32], expected: &[f32]) -> f32 {
@@ -126,7 +126,7 @@ fn the_last_rows_of_a_batch_are_those_of_all() {
             assert_eq!((cache.len(), cache.batch()), (seq, batch));
             logits
         };
-        let (all, last) = (run(Rows::All), run(Rows::Last));
+        let (all, last) = (run(LogitPositions::All), run(LogitPositions::Last));
         assert_eq!((all.len(), last.len()), (batch * seq * VOCAB, batch * VOCAB));
         for (all, last) in all.chunks(seq * VOCAB).zip(last.chunks(VOCAB)) {
             assert!(largest_difference(&all[(seq - 1) * VOCAB..], last) < 1e-5);
@@ -157,7 +157,7 @@ proptest! {
         let mut first = 0;
         for part in parts {
             let tokens: Vec<i64> = sequences.iter().flat_map(|it| &it[first..first + part]).copied().collect();
-            let found = model.forward(&tokens, batch, &mut cache, Rows::All, ON).expect("known ids");
+            let found = model.forward(&tokens, batch, &mut cache, LogitPositions::All, ON).expect("known ids");
             for (whole, found) in whole.iter().zip(found.chunks(part * VOCAB)) {
                 prop_assert!(largest_difference(found, &whole[first * VOCAB..][..part * VOCAB]) < 2e-5);
             }
@@ -176,7 +176,7 @@ fn wrong_inputs_are_errors() {
     let model = model(&random, 1);
     let mut cache = model.cache(2).expect("a few bytes");
     let mut run = |tokens: &[i64], batch| {
-        model.forward(tokens, batch, &mut cache, Rows::All, ON).expect_err("wrong").to_string()
+        model.forward(tokens, batch, &mut cache, LogitPositions::All, ON).expect_err("wrong").to_string()
     };
     let counts = "expected at least one for each sequence and as many for all";
     assert_eq!(run(&[], 2), format!("0 tokens in a batch of 2, {counts}"));
@@ -188,7 +188,7 @@ fn wrong_inputs_are_errors() {
         format!("tokens holds ids from {} to 40, expected 0 to 39", i64::MIN)
     );
     assert_eq!(run(&[1, 2, 3], 3), "the cache is of another model or batch");
-    let stopped = model.forward(&[1, 2], 2, &mut cache, Rows::All, &Stop);
+    let stopped = model.forward(&[1, 2], 2, &mut cache, LogitPositions::All, &Stop);
     assert!(matches!(stopped, Err(Error::Cancelled(_))));
     assert_eq!(cache.len(), 0);
     assert!(matches!(model.cache(usize::MAX / 8), Err(Error::Memory { .. })));
@@ -206,8 +206,8 @@ fn wrong_inputs_are_errors() {
         past(Dtype::Float32, [2, 2, 3, 1, 6]),
         past(Dtype::Int32, [2, 2, 3, 2, 6]),
     ] {
-        assert!(matches!(model.cache_from_tensors(2, &good, &other), Err(Error::Past { .. })));
-        assert!(matches!(model.cache_from_tensors(2, &other, &good), Err(Error::Past { .. })));
+        assert!(matches!(model.cache_from_tensors(2, &good, &other), Err(Error::PastShape { .. })));
+        assert!(matches!(model.cache_from_tensors(2, &other, &good), Err(Error::PastShape { .. })));
     }
     let none = past(Dtype::Float32, [2, 2, 0, 2, 6]);
     assert_eq!(model.cache_from_tensors(2, &none, &none).expect("no tokens yet").len(), 0);
@@ -221,7 +221,7 @@ fn a_weight_that_repeats_its_storage_is_not_copied_without_end() {
     // The decoder was made for the other shape, so this is also a shape that it does not expect.
     *tensor = Tensor::new(Dtype::Float32, vec![1 << 40, 24], vec![0, 1], 0, tensor.storage().clone())
         .expect("in bounds");
-    let options = Options { threads: Some(1) };
+    let options = ForwardOptions { threads: Some(1) };
     let error = Model::new(&random.decoder, &random.tensors.clone().into(), &random.assignment, &options)
         .expect_err("it is huge");
     assert_eq!(error.to_string(), "a weight of shape [1099511627776, 24] does not fit in memory");

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use byte_source::{MappedFile, Region, Source};
 use decoder::{
-    Activation, Assigned, Assignment, Decoder, Detected, Documents, HeadNorm, Layout, NormKind, NormPlace,
-    Options, Part, Scaling, Softmax, Weight,
+    Activation, Assigned, Assignment, Decoder, Detected, ModelDocuments, HeadNorm, CheckpointLayout, NormKind, NormPlace,
+    DecoderOptions, LayerPart, Scaling, Softmax, Weight,
 };
 use serde_json::{Value, json};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
@@ -33,7 +33,7 @@ const LAYERS: usize = 2;
 /// The shape of a kind of model.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
-    pub(crate) layout: &'static Layout,
+    pub(crate) layout: &'static CheckpointLayout,
     /// `model_type` and more members of config.json, or members of params.json.
     pub(crate) document: &'static str,
     pub(crate) heads: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Shape {
 /// The flags of a kind of model, as members of a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
-    pub(crate) layout: &'static Layout,
+    pub(crate) layout: &'static CheckpointLayout,
     pub(crate) rotated: u64,
     pub(crate) ropes: Value,
     pub(crate) rope_of_layer: Value,
@@ -100,11 +100,11 @@ impl Random {
         };
         let document = Some(text);
         let documents = if layout.file == "params.json" {
-            Documents { params: document, ..Documents::default() }
+            ModelDocuments { params: document, ..ModelDocuments::default() }
         } else {
-            Documents { config: document, ..Documents::default() }
+            ModelDocuments { config: document, ..ModelDocuments::default() }
         };
-        let options = Options { documents, ..Options::default() };
+        let options = DecoderOptions { documents, ..DecoderOptions::default() };
         let all_numbers: Vec<_> = all.iter().map(|(_, _, numbers)| numbers.clone()).collect();
         let tensors: Vec<_> = all.drain(..).map(|(name, tensor, _)| (name, tensor)).collect();
         let found = decoder::detect(&tensors.clone().into(), &options).expect("documents and shapes agree");
@@ -131,14 +131,14 @@ impl Random {
         let weight = |path: &str| format!("{path}.weight");
         add(weight(layout.embedding), &[VOCAB, DIM], 2.0, 0.0);
         for layer in 0..LAYERS {
-            for part in Part::ALL {
+            for part in LayerPart::ALL {
                 let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
                 let size = match part {
-                    Part::Wq => vec![queries, DIM],
-                    Part::Wk | Part::Wv => vec![keys, DIM],
-                    Part::Wo => vec![DIM, queries],
-                    Part::W1 | Part::W3 => vec![HIDDEN, DIM],
-                    Part::W2 => vec![DIM, HIDDEN],
+                    LayerPart::Wq => vec![queries, DIM],
+                    LayerPart::Wk | LayerPart::Wv => vec![keys, DIM],
+                    LayerPart::Wo => vec![DIM, queries],
+                    LayerPart::W1 | LayerPart::W3 => vec![HIDDEN, DIM],
+                    LayerPart::W2 => vec![DIM, HIDDEN],
                     _ => vec![DIM],
                 };
                 let is_norm = size.len() == 1;
@@ -146,11 +146,11 @@ impl Random {
                 add(layout.weight(layer as u64, part), &size, scale, offset);
                 if shape.has_biases
                     && !is_norm
-                    && matches!(part, Part::Wq | Part::Wk | Part::Wv | Part::W1 | Part::W2)
+                    && matches!(part, LayerPart::Wq | LayerPart::Wk | LayerPart::Wv | LayerPart::W1 | LayerPart::W2)
                 {
                     add(layout.bias(layer as u64, part), &size[..1], 0.5, 0.0);
                 }
-                if shape.has_biases && matches!(part, Part::W3 | Part::Wo) {
+                if shape.has_biases && matches!(part, LayerPart::W3 | LayerPart::Wo) {
                     add(layout.bias(layer as u64, part), &size[..1], 0.5, 0.0);
                 }
             }
@@ -169,7 +169,7 @@ impl Random {
             (name, tensor.expect("no elements"))
         };
         let mut named: Vec<_> =
-            (0..LAYERS as u64).map(|layer| placeholder(kind.layout.weight(layer, Part::Wq))).collect();
+            (0..LAYERS as u64).map(|layer| placeholder(kind.layout.weight(layer, LayerPart::Wq))).collect();
         named.push(placeholder(format!("{}.weight", kind.layout.embedding)));
         let decoder =
             Decoder::from_record(&kind.record().to_string(), &named.clone().into()).expect("it is a record");
@@ -177,11 +177,11 @@ impl Random {
         let (mut random, mut file) = (Numbers(seed), tempfile::NamedTempFile::new().expect("a file"));
         let (mut numbers, mut places, mut end) = (HashMap::new(), Vec::new(), 0);
         for weight in decoder.weights() {
-            let shape = decoder.shape(weight);
+            let shape = decoder.part_dimensions(weight);
             let (scale, offset) = match weight {
                 Weight::Norm => (0.2, 1.0),
                 Weight::Layer { part, .. } | Weight::Head { part, .. } if shape.len() == 1 => {
-                    (0.2, if part == Part::Sinks { 0.0 } else { 1.0 })
+                    (0.2, if part == LayerPart::Sinks { 0.0 } else { 1.0 })
                 }
                 Weight::Embedding => (2.0, 0.0),
                 _ => (0.8, 0.0),
@@ -257,18 +257,18 @@ impl Random {
             let add = |h: &mut [f64], y: Vec<f64>| {
                 h.iter_mut().zip(y).for_each(|(h, y)| *h += block.scales.residual * y);
             };
-            let read: Vec<_> = h.iter().map(|row| before(Part::AttentionNorm, row)).collect();
+            let read: Vec<_> = h.iter().map(|row| before(LayerPart::AttentionNorm, row)).collect();
             let attended = self.attention(layer, &read, &mut cache[layer as usize]);
             for ((h, read), attended) in h.iter_mut().zip(&read).zip(attended) {
-                add(h, after(Part::AttentionPostNorm, attended));
-                let x = if block.parallel { read.clone() } else { before(Part::FfnNorm, h) };
+                add(h, after(LayerPart::AttentionPostNorm, attended));
+                let x = if block.parallel { read.clone() } else { before(LayerPart::FfnNorm, h) };
                 let y = if block.has_experts(layer) {
                     self.experts(layer, &x)
                 } else {
                     let of = |part| (Weight::Layer { layer, part }, Weight::Bias { layer, part });
-                    self.feed_forward([Part::W1, Part::W3, Part::W2].map(of), &x)
+                    self.feed_forward([LayerPart::W1, LayerPart::W3, LayerPart::W2].map(of), &x)
                 };
-                add(h, if block.parallel { y } else { after(Part::FfnPostNorm, y) });
+                add(h, if block.parallel { y } else { after(LayerPart::FfnPostNorm, y) });
             }
         }
         let bias = self.numbers.get(&Weight::NormBias).map(Vec::as_slice);
@@ -294,14 +294,14 @@ impl Random {
             self.linear(Weight::Layer { layer, part }, Some(Weight::Bias { layer, part }), x)
         };
         let before = keys.len();
-        keys.extend(x.iter().map(|x| self.head_norm(layer, Part::KNorm, part(Part::Wk, x))));
-        values.extend(x.iter().map(|x| part(Part::Wv, x)));
+        keys.extend(x.iter().map(|x| self.head_norm(layer, LayerPart::KNorm, part(LayerPart::Wk, x))));
+        values.extend(x.iter().map(|x| part(LayerPart::Wv, x)));
         let rotated = |position: usize, row: &[f64]| self.rotated(layer, position, keys.len(), row);
         let rotated_keys: Vec<_> = keys.iter().enumerate().map(|(at, row)| rotated(at, row)).collect();
         let mut results = Vec::new();
         for (position, x) in (before..).zip(x) {
-            let q = rotated(position, &self.head_norm(layer, Part::QNorm, part(Part::Wq, x)));
-            let window = decoder.windows().at(layer).map_or(usize::MAX, size);
+            let q = rotated(position, &self.head_norm(layer, LayerPart::QNorm, part(LayerPart::Wq, x)));
+            let window = decoder.windows().window_of(layer).map_or(usize::MAX, size);
             let first = (position + 1).saturating_sub(window);
             let mut out = Vec::new();
             for head in 0..heads {
@@ -313,7 +313,7 @@ impl Random {
                 };
                 let mut all: Vec<f64> = (first..=position).map(score).collect();
                 if scores.sinks {
-                    all.push(self.of(Weight::Layer { layer, part: Part::Sinks })[head]);
+                    all.push(self.of(Weight::Layer { layer, part: LayerPart::Sinks })[head]);
                 }
                 let weights = softmax(&all);
                 let mut o = vec![0.0; hd];
@@ -322,12 +322,12 @@ impl Random {
                 }
                 out.extend(o);
             }
-            results.push(part(Part::Wo, &out));
+            results.push(part(LayerPart::Wo, &out));
         }
         results
     }
 
-    fn head_norm(&self, layer: u64, part: Part, row: Vec<f64>) -> Vec<f64> {
+    fn head_norm(&self, layer: u64, part: LayerPart, row: Vec<f64>) -> Vec<f64> {
         let whole = || self.of(Weight::Layer { layer, part });
         let heads = row.chunks_exact(self.decoder.head_dim() as usize);
         match self.decoder.block().head_norm {
@@ -366,8 +366,8 @@ impl Random {
 
     fn experts(&self, layer: u64, x: &[f64]) -> Vec<f64> {
         let experts = self.decoder.block().experts.as_ref().expect("the layer has experts");
-        let router = Weight::Layer { layer, part: Part::Router };
-        let scores = self.linear(router, Some(Weight::Bias { layer, part: Part::Router }), x);
+        let router = Weight::Layer { layer, part: LayerPart::Router };
+        let scores = self.linear(router, Some(Weight::Bias { layer, part: LayerPart::Router }), x);
         let mut order: Vec<usize> = (0..scores.len()).collect();
         order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
         order.truncate(experts.per_token as usize);
@@ -390,20 +390,20 @@ impl Random {
             let of =
                 |part| (Weight::Expert { layer, part, expert }, Weight::ExpertBias { layer, part, expert });
             let y = if experts.interleaved {
-                let (matrix, bias) = of(Part::W13);
+                let (matrix, bias) = of(LayerPart::W13);
                 let both = self.linear(matrix, Some(bias), x);
                 let both: Vec<f64> = both.chunks(2).map(|pair| self.activation(pair[0], pair[1])).collect();
-                let (matrix, bias) = of(Part::W2);
+                let (matrix, bias) = of(LayerPart::W2);
                 self.linear(matrix, Some(bias), &both)
             } else {
-                self.feed_forward([Part::W1, Part::W3, Part::W2].map(of), x)
+                self.feed_forward([LayerPart::W1, LayerPart::W3, LayerPart::W2].map(of), x)
             };
             out.iter_mut().zip(y).for_each(|(out, y)| *out += weight * y);
         }
         if let Some(shared) = experts.shared {
             let of = |part| (Weight::Layer { layer, part }, Weight::Bias { layer, part });
-            let y = self.feed_forward([Part::SharedW1, Part::SharedW3, Part::SharedW2].map(of), x);
-            let gate = || self.linear(of(Part::SharedGate).0, None, x)[0];
+            let y = self.feed_forward([LayerPart::SharedW1, LayerPart::SharedW3, LayerPart::SharedW2].map(of), x);
+            let gate = || self.linear(of(LayerPart::SharedGate).0, None, x)[0];
             let factor = if shared.gated { 1.0 / (1.0 + (-gate()).exp()) } else { 1.0 };
             out.iter_mut().zip(y).for_each(|(out, y)| *out += factor * y);
         }

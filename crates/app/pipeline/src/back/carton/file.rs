@@ -7,7 +7,7 @@ use std::rc::Rc;
 use byte_source::{ReadError, ProgressReporter};
 use carton_writer::{CartonLayout, WrittenCarton};
 use output::{IfExists, Output, file_name};
-use torchscript::Archive;
+use torchscript::ScriptArchive;
 
 use super::layout::NonModuleFiles;
 use crate::back::commit::{FileContent, OutputFiles, PlannedFile, commit};
@@ -17,13 +17,13 @@ use crate::{Error, Observer, Result};
 /// Carton written by a conversion.
 pub(super) struct CartonFile<'j> {
     layout: NonModuleFiles<'j>,
-    archive: Archive,
+    archive: ScriptArchive,
     written: Rc<OnceCell<WrittenCarton>>,
 }
 
 impl<'j> CartonFile<'j> {
     /// Creates the carton with the module `archive`. `written` is set once the carton is written.
-    pub(super) fn new(layout: NonModuleFiles<'j>, archive: Archive, written: Rc<OnceCell<WrittenCarton>>) -> Self {
+    pub(super) fn new(layout: NonModuleFiles<'j>, archive: ScriptArchive, written: Rc<OnceCell<WrittenCarton>>) -> Self {
         Self { layout, archive, written }
     }
 

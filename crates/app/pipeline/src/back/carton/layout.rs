@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use byte_source::{Blob, MappedFile, ReadError};
 use carton_format::{Config, DataType, Dimension, MODEL_PT, Port, Runner, Shape, TensorIndex};
-use carton_writer::{CartonLayout, Content, CartonMember};
+use carton_writer::{CartonLayout, EntryContent, CartonMember};
 use checkpoint_files::Companion;
 use output::file_name;
 use tensor::Dtype;
@@ -14,7 +14,7 @@ use super::fields;
 use super::options::{CartonOptions, CartonFields, RequiredTorch};
 use super::self_test::PlannedSelfTest;
 use crate::back::OutputJob;
-use crate::note_collector::Notes;
+use crate::note_collector::NoteCollector;
 use crate::{Error, Note, Observer, Result};
 
 /// Path in the carton of the values that are not tensors.
@@ -42,7 +42,7 @@ impl<'j> NonModuleFiles<'j> {
         converted: &Module,
         values: Option<String>,
         self_test: Option<PlannedSelfTest<'j>>,
-        notes: &mut Notes<'_>,
+        notes: &mut NoteCollector<'_>,
     ) -> Result<Self> {
         let has = |path: &str| {
             let is_companion = job.misc.iter().any(|(name, _)| path.strip_prefix(MISC_FOLDER) == Some(name));
@@ -109,23 +109,23 @@ impl<'j> NonModuleFiles<'j> {
     /// Returns the carton of these files and the module `model`.
     pub(super) fn carton<'b>(&'b self, model: &'b dyn Blob) -> CartonLayout<'b> {
         let mut files = vec![
-            CartonMember::new(Config::PATH, Content::Bytes(self.config.as_bytes())),
-            CartonMember::new(TensorIndex::PATH, Content::Bytes(self.index.as_bytes())),
+            CartonMember::new(Config::PATH, EntryContent::Bytes(self.config.as_bytes())),
+            CartonMember::new(TensorIndex::PATH, EntryContent::Bytes(self.index.as_bytes())),
         ];
         let tensors = self.self_test.iter().flat_map(|stored| &stored.files);
-        files.extend(tensors.map(|(path, bytes)| CartonMember::new(path, Content::Bytes(bytes))));
-        files.extend(self.misc.iter().map(|(path, map)| CartonMember::new(path, Content::Blob(map))));
+        files.extend(tensors.map(|(path, bytes)| CartonMember::new(path, EntryContent::Bytes(bytes))));
+        files.extend(self.misc.iter().map(|(path, map)| CartonMember::new(path, EntryContent::Blob(map))));
         if let Some(values) = &self.values {
-            files.push(CartonMember::new(VALUES_PATH, Content::Bytes(values.as_bytes())));
+            files.push(CartonMember::new(VALUES_PATH, EntryContent::Bytes(values.as_bytes())));
         }
-        files.push(CartonMember::new(MODEL_PT, Content::Blob(model)));
+        files.push(CartonMember::new(MODEL_PT, EntryContent::Blob(model)));
         CartonLayout::new(files)
     }
 }
 
 /// Returns the PyTorch version required by the module.
 fn required_torch(options: &CartonOptions, converted: &Module) -> RequiredTorch {
-    if converted.notes.iter().any(torchscript::Note::is_newer) { RequiredTorch::Newest } else { options.torch }
+    if converted.notes.iter().any(torchscript::ModuleNote::is_newer) { RequiredTorch::Newest } else { options.torch }
 }
 
 /// Sets the fields that the options contain.
@@ -145,7 +145,7 @@ fn set_fields(config: &mut Config, fields: &CartonFields) {
 }
 
 /// Converts an input or output of a TorchScript module to Carton's type.
-fn carton_port(port: torchscript::Port) -> Result<Port> {
+fn carton_port(port: torchscript::ModulePort) -> Result<Port> {
     let dtype = match port.dtype {
         Dtype::Float32 => DataType::Float32,
         Dtype::Float64 => DataType::Float64,

@@ -13,9 +13,9 @@ use std::rc::Rc;
 use byte_source::hex;
 use carton_format::SHORT_DESCRIPTION_MAX;
 use carton_reader::Carton;
-use decoder::WhyWeights;
+use decoder::NoModelReason;
 use serde::{Serialize, Serializer};
-use torchscript::{Code, Module};
+use torchscript::{ModuleCode, Module};
 
 pub use self::file::write_carton;
 pub use self::options::{CartonOptions, CartonFields, RequiredTorch};
@@ -27,7 +27,7 @@ use self::self_test::PlannedSelfTest;
 use super::commit::{OutputFiles, PlannedFile};
 use super::ports::PortReport;
 use super::{OutputFormat, OutputJob, NonTensorParts, OutputPlan};
-use crate::note_collector::Notes;
+use crate::note_collector::NoteCollector;
 use crate::{Error, InvalidOption, Note, Result, model};
 
 /// Report fields that only a carton has.
@@ -40,7 +40,7 @@ pub struct CartonReport {
     pub module: String,
     /// Reason for which the module only returns tensors.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
-    pub why_weights: Option<WhyWeights>,
+    pub why_weights: Option<NoModelReason>,
     /// Arguments and result of `forward`, for a TorchScript module that keeps its code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
@@ -60,17 +60,17 @@ pub struct CartonReport {
 impl CartonReport {
     /// Returns true if the module is a model that runs, not one that only returns its tensors.
     pub fn is_model(&self) -> bool {
-        self.module != Code::WEIGHTS
+        self.module != ModuleCode::WEIGHTS
     }
 
     /// Returns true if the module is a decoder, which takes tokens.
     pub fn is_decoder(&self) -> bool {
-        self.is_model() && self.module != Code::SCRIPT
+        self.is_model() && self.module != ModuleCode::SCRIPT
     }
 }
 
 #[expect(clippy::ref_option, reason = "serde passes the field")]
-fn as_text<S: Serializer>(why: &Option<WhyWeights>, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_text<S: Serializer>(why: &Option<NoModelReason>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&why.as_ref().map_or_else(String::new, ToString::to_string))
 }
 
@@ -81,9 +81,9 @@ impl OutputFormat for CartonOptions {
         &'p self,
         job: &OutputJob<'p>,
         kept: NonTensorParts,
-        notes: &mut Notes<'_>,
+        notes: &mut NoteCollector<'_>,
     ) -> Result<OutputPlan<'p, CartonReport>> {
-        if let Err(error) = torchscript::loads_in_2_0(job.tensors)
+        if let Err(error) = torchscript::check_loads_in_2_0(job.tensors)
             && self.torch == RequiredTorch::Carton
         {
             return Err(job.at_input(Error::Module(Box::new(error))));
@@ -96,13 +96,13 @@ impl OutputFormat for CartonOptions {
             model::convert_to_module(model, errors, job.sources, job.shards, job.overrides, job.tensors)?
         };
         byte_source::memory_freed();
-        if let Code::Weights { why } = &converted.code
+        if let ModuleCode::Weights { why } = &converted.code
             && self.require_model
         {
             return Err(job.at_input(Error::NotAModel { why: why.clone() }));
         }
         notes.extend(converted.notes.iter().cloned().map(Note::Module));
-        if let Code::Weights { why: Some(WhyWeights::ModelType { model_type }) } = &converted.code {
+        if let ModuleCode::Weights { why: Some(NoModelReason::UnsupportedModelType { model_type }) } = &converted.code {
             notes.push(Note::NoForward { model_type: model_type.clone() });
         }
         if values.is_some() {
@@ -127,11 +127,11 @@ impl OutputFormat for CartonOptions {
                 manifest_sha256: written.map(|written| hex(&written.manifest_hash)),
                 module: code.name().to_owned(),
                 why_weights: match &code {
-                    Code::Weights { why } => why.clone(),
+                    ModuleCode::Weights { why } => why.clone(),
                     _ => None,
                 },
                 signature: match code {
-                    Code::Script { signature } => Some(signature),
+                    ModuleCode::Script { signature } => Some(signature),
                     _ => None,
                 },
                 inputs: inputs.into_iter().map(PortReport::from).collect(),

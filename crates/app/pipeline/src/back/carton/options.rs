@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use torchscript::{Errors, ScriptOptions};
+use torchscript::{OnInvalidInput, ScriptOptions};
 
 use crate::model::ModelOptions;
 
@@ -26,7 +26,7 @@ pub struct CartonOptions {
     /// True to return an error if the module is not a model that runs.
     pub require_model: bool,
     /// Behaviour of the module for invalid inputs.
-    pub errors: Errors,
+    pub errors: OnInvalidInput,
     /// Options for calling an input that is a TorchScript module.
     pub script: ScriptOptions,
     /// True if the output is a carton only by default. A note reports this if the output path has the extension of another
@@ -45,7 +45,7 @@ impl Default for CartonOptions {
             torch: RequiredTorch::default(),
             model: ModelOptions::default(),
             require_model: false,
-            errors: Errors::default(),
+            errors: OnInvalidInput::default(),
             script: ScriptOptions::default(),
             assumed: false,
         }
@@ -104,7 +104,7 @@ impl CartonOptions {
 
     /// Sets the behaviour of the module for invalid inputs.
     #[must_use]
-    pub fn errors(self, errors: Errors) -> Self {
+    pub fn errors(self, errors: OnInvalidInput) -> Self {
         Self { errors, ..self }
     }
 

@@ -9,14 +9,14 @@ use std::path::Path;
 
 use carton_format::{DataType, References, SelfTest, TENSOR_REFERENCE, TensorIndex, TensorSpec};
 use decoder::{Assignment, Decoder};
-use forward::{Model, Rows};
+use forward::{Model, LogitPositions};
 use serde::Serialize;
 use tensor::{Dtype, Tensors};
 use torch_import::Container;
-use torchscript::{Code, Module};
+use torchscript::{ModuleCode, Module};
 
 use crate::back::OutputJob;
-use crate::note_collector::Notes;
+use crate::note_collector::NoteCollector;
 use crate::{Error, Note, Observer, Result};
 
 /// Self test that is stored in a carton.
@@ -47,10 +47,10 @@ impl<'j> PlannedSelfTest<'j> {
     ///
     /// # Errors
     /// When the module is not a decoder, or the logits cannot be allocated.
-    pub(super) fn new(job: &OutputJob<'j>, converted: &Module, notes: &mut Notes<'_>) -> Result<Self> {
+    pub(super) fn new(job: &OutputJob<'j>, converted: &Module, notes: &mut NoteCollector<'_>) -> Result<Self> {
         let decoder = match &converted.code {
-            Code::Decoder(decoder) => decoder,
-            Code::Weights { why } => return Err(job.at_input(Error::NothingToTest { why: why.clone() })),
+            ModuleCode::Decoder(decoder) => decoder,
+            ModuleCode::Weights { why } => return Err(job.at_input(Error::NothingToTest { why: why.clone() })),
             _ => return Err(job.at_input(Error::ScriptToTest)),
         };
         let assigned = decoder.assign(job.tensors, true);
@@ -125,7 +125,7 @@ fn spread_tokens(vocab: u64) -> Vec<i64> {
 
 /// Returns the dtype of the first weight that is neither float32 nor float64.
 fn first_low_precision_dtype(assignment: &Assignment, tensors: &Tensors) -> Option<Dtype> {
-    let weights = assignment.weights.iter().filter_map(|assigned| tensors.at(assigned.index));
+    let weights = assignment.weights.iter().filter_map(|assigned| tensors.get_index(assigned.index));
     let mut dtypes = weights.map(|(_, tensor)| tensor.dtype());
     dtypes.find(|dtype| !matches!(dtype, Dtype::Float32 | Dtype::Float64))
 }
@@ -161,12 +161,12 @@ impl ExpectedLogits<'_> {
     /// Runs the model, and returns the logits as little-endian f32 numbers.
     fn compute(&self, observer: &dyn Observer) -> Result<Vec<u8>> {
         let batch = usize::try_from(BATCH).unwrap_or(1);
-        let options = forward::Options::default();
+        let options = forward::ForwardOptions::default();
         let model = Model::new(&self.decoder, self.tensors, &self.assignment, &options);
         let model = model.map_err(|error| self.logits_error(error))?;
         let mut cache = model.cache(batch).map_err(|error| self.logits_error(error))?;
         let tokens = spread_tokens(self.decoder.vocab());
-        let logits = model.forward(&tokens, batch, &mut cache, Rows::All, observer);
+        let logits = model.forward(&tokens, batch, &mut cache, LogitPositions::All, observer);
         let logits = logits.map_err(|error| self.logits_error(error))?;
         // Releases the mapped pages of the weights: the writer reads the files again, window by window.
         self.containers.iter().for_each(Container::release);

@@ -2,20 +2,20 @@
 
 use decoder::{Activation, Decoder, HeadNorm, NormKind, NormPlace, Softmax};
 
-use super::lists::Lists;
-use super::positions::Positions;
-use super::signature::Signature;
-use crate::Errors;
+use super::lists::WeightLists;
+use super::positions::RotaryPositions;
+use super::calling_convention::CallingConvention;
+use crate::OnInvalidInput;
 
 /// Properties of a module that select its text.
 #[derive(Clone, Copy)]
-pub(super) struct Variant<'d> {
+pub(super) struct TextVariant<'d> {
     pub(super) decoder: &'d Decoder,
-    pub(super) positions: &'d Positions,
-    pub(super) lists: &'d Lists,
+    pub(super) positions: &'d RotaryPositions,
+    pub(super) lists: &'d WeightLists,
     /// True if any weight is float16.
-    pub(super) has_half: bool,
-    pub(super) signature: Signature,
+    pub(super) has_float16: bool,
+    pub(super) signature: CallingConvention,
 }
 
 /// Condition of a template line, which holds for some variants of the text.
@@ -37,14 +37,14 @@ pub(super) enum Flag {
     LayerHeadNorm,
     // Positions and dtypes.
     Half,
-    Ropes,
-    Listed,
+    SeveralRopes,
+    ListedFrequencies,
     Llama3,
     Magnitudes,
-    Length,
+    LengthDependent,
     LongRope,
     Dynamic,
-    Part,
+    PartialRotation,
     // Attention.
     SomeWindow,
     EveryWindow,
@@ -73,7 +73,7 @@ pub(super) enum Flag {
 }
 
 /// Names of the flags in templates.
-const NAMES: [(&str, Flag); 43] = [
+const FLAG_NAMES: [(&str, Flag); 43] = [
     ("dict", Flag::Dict),
     ("positional", Flag::Positional),
     ("returns", Flag::Returns),
@@ -87,14 +87,14 @@ const NAMES: [(&str, Flag); 43] = [
     ("projection norm", Flag::ProjectionNorm),
     ("layer head norm", Flag::LayerHeadNorm),
     ("half", Flag::Half),
-    ("ropes", Flag::Ropes),
-    ("listed", Flag::Listed),
+    ("ropes", Flag::SeveralRopes),
+    ("listed", Flag::ListedFrequencies),
     ("llama3", Flag::Llama3),
     ("magnitudes", Flag::Magnitudes),
-    ("length", Flag::Length),
+    ("length", Flag::LengthDependent),
     ("longrope", Flag::LongRope),
     ("dynamic", Flag::Dynamic),
-    ("part", Flag::Part),
+    ("part", Flag::PartialRotation),
     ("some window", Flag::SomeWindow),
     ("every window", Flag::EveryWindow),
     ("score scale", Flag::ScoreScale),
@@ -122,22 +122,22 @@ const NAMES: [(&str, Flag); 43] = [
 impl Flag {
     /// Returns the flag with a name.
     pub(super) fn from_name(name: &str) -> Option<Self> {
-        NAMES.iter().find(|(known, _)| *known == name).map(|(_, flag)| *flag)
+        FLAG_NAMES.iter().find(|(known, _)| *known == name).map(|(_, flag)| *flag)
     }
 
     /// Returns true if the flag holds for a variant of the text.
-    pub(super) fn holds(self, variant: Variant<'_>) -> bool {
-        let Variant { decoder, positions, has_half, signature, .. } = variant;
+    pub(super) fn holds(self, variant: TextVariant<'_>) -> bool {
+        let TextVariant { decoder, positions, has_float16: has_half, signature, .. } = variant;
         let (block, windows) = (decoder.block(), decoder.windows());
         let (scales, experts) = (&block.scales, block.experts.as_ref());
         let mut layers = 0..decoder.n_layers();
         #[expect(clippy::float_cmp, reason = "a factor of exactly 1 changes nothing")]
         let changes = |factor: f64| factor != 1.0;
         match self {
-            Self::Dict => matches!(signature, Signature::Dict(_)),
-            Self::Positional => signature == Signature::Positional,
-            Self::Returns => signature == Signature::Dict(Errors::Return),
-            Self::Raises => signature == Signature::Dict(Errors::Raise),
+            Self::Dict => matches!(signature, CallingConvention::Dict(_)),
+            Self::Positional => signature == CallingConvention::Positional,
+            Self::Returns => signature == CallingConvention::Dict(OnInvalidInput::Return),
+            Self::Raises => signature == CallingConvention::Dict(OnInvalidInput::Raise),
             Self::NormBefore => block.norms != NormPlace::After,
             Self::NormAfter => block.norms != NormPlace::Before,
             Self::Rms => block.norm == NormKind::Rms,
@@ -147,16 +147,16 @@ impl Flag {
             Self::ProjectionNorm => block.head_norm == Some(HeadNorm::Projection),
             Self::LayerHeadNorm => block.norm == NormKind::Layer && block.head_norm.is_some(),
             Self::Half => has_half,
-            Self::Ropes => positions.rows() > 1,
-            Self::Listed => positions.are_listed(),
+            Self::SeveralRopes => positions.rope_count() > 1,
+            Self::ListedFrequencies => positions.has_listed_frequencies(),
             Self::Llama3 => positions.llama3().is_some(),
-            Self::Magnitudes => positions.have_magnitudes(),
-            Self::Length => positions.depend_on_length(),
-            Self::LongRope => positions.has_long(),
+            Self::Magnitudes => positions.has_magnitudes(),
+            Self::LengthDependent => positions.has_length_dependent_rope(),
+            Self::LongRope => positions.has_long_rope(),
             Self::Dynamic => positions.has_dynamic(),
-            Self::Part => decoder.rotated() < decoder.head_dim(),
-            Self::SomeWindow => layers.any(|layer| windows.at(layer).is_some()),
-            Self::EveryWindow => layers.all(|layer| windows.at(layer).is_some()),
+            Self::PartialRotation => decoder.rotated() < decoder.head_dim(),
+            Self::SomeWindow => layers.any(|layer| windows.window_of(layer).is_some()),
+            Self::EveryWindow => layers.all(|layer| windows.window_of(layer).is_some()),
             Self::ScoreScale => block.scores.scale.is_some(),
             Self::ScoreCap => block.scores.soft_cap.is_some(),
             Self::Sinks => block.scores.sinks,

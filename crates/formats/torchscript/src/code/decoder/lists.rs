@@ -1,28 +1,28 @@
 //! Lists that hold the weights of a module: one for each part of the layers, and one for the weights outside the layers.
 
-use decoder::{Assigned, Part, Weight};
+use decoder::{Assigned, LayerPart, Weight};
 
-use crate::module::{Item, TensorId};
+use crate::module_tree::{ListItem, TensorId};
 
 /// Named lists of weights.
-pub(super) type Lists = Vec<(String, Vec<Item>)>;
+pub(super) type WeightLists = Vec<(String, Vec<ListItem>)>;
 
 /// Groups the weights into the lists that the text reads, in the order of layers.
-pub(super) fn lists(weights: &[Assigned]) -> Lists {
-    let mut lists: Lists = Vec::new();
+pub(super) fn group_weights(weights: &[Assigned]) -> WeightLists {
+    let mut lists: WeightLists = Vec::new();
     for Assigned { weight, index, view } in weights {
         let list = match *weight {
             Weight::Embedding | Weight::Norm | Weight::Output => "outer".to_owned(),
             Weight::NormBias => "norm_bias".to_owned(),
-            Weight::Layer { part, .. } | Weight::Head { part, .. } => weights_of(part).to_owned(),
-            Weight::Bias { part, .. } => biases_of(weights_of(part)),
-            Weight::Expert { part, .. } => format!("expert_{}", weights_of(part)),
-            Weight::ExpertBias { part, .. } => biases_of(&format!("expert_{}", weights_of(part))),
+            Weight::Layer { part, .. } | Weight::Head { part, .. } => weight_list_name(part).to_owned(),
+            Weight::Bias { part, .. } => bias_list_name(weight_list_name(part)),
+            Weight::Expert { part, .. } => format!("expert_{}", weight_list_name(part)),
+            Weight::ExpertBias { part, .. } => bias_list_name(&format!("expert_{}", weight_list_name(part))),
         };
         let tensor = TensorId(*index);
         let item = match view {
-            Some(view) => Item::View(tensor, view.clone()),
-            None => Item::Whole(tensor),
+            Some(view) => ListItem::View(tensor, view.clone()),
+            None => ListItem::Whole(tensor),
         };
         match lists.iter_mut().find(|(known, _)| *known == list) {
             Some((_, items)) => items.push(item),
@@ -33,38 +33,38 @@ pub(super) fn lists(weights: &[Assigned]) -> Lists {
 }
 
 /// Returns true if there is a list with this name.
-pub(super) fn has_list(lists: &Lists, name: &str) -> bool {
+pub(super) fn has_list(lists: &WeightLists, name: &str) -> bool {
     lists.iter().any(|(known, _)| known == name)
 }
 
 /// Returns the name of the list that holds one part's weights of all layers.
-pub(super) fn weights_of(part: Part) -> &'static str {
+pub(super) fn weight_list_name(part: LayerPart) -> &'static str {
     match part {
-        Part::Wq => "wq",
-        Part::Wk => "wk",
-        Part::Wv => "wv",
-        Part::Wo => "wo",
-        Part::W1 => "w1",
-        Part::W2 => "w2",
-        Part::W3 => "w3",
-        Part::AttentionNorm => "attention_norm",
-        Part::FfnNorm => "ffn_norm",
-        Part::QNorm => "q_norm",
-        Part::KNorm => "k_norm",
-        Part::AttentionPostNorm => "attention_post_norm",
-        Part::FfnPostNorm => "ffn_post_norm",
-        Part::Sinks => "sinks",
-        Part::Router => "router",
-        Part::W13 => "w13",
-        Part::SharedW1 => "shared_w1",
-        Part::SharedW2 => "shared_w2",
-        Part::SharedW3 => "shared_w3",
-        Part::SharedGate => "shared_gate",
+        LayerPart::Wq => "wq",
+        LayerPart::Wk => "wk",
+        LayerPart::Wv => "wv",
+        LayerPart::Wo => "wo",
+        LayerPart::W1 => "w1",
+        LayerPart::W2 => "w2",
+        LayerPart::W3 => "w3",
+        LayerPart::AttentionNorm => "attention_norm",
+        LayerPart::FfnNorm => "ffn_norm",
+        LayerPart::QNorm => "q_norm",
+        LayerPart::KNorm => "k_norm",
+        LayerPart::AttentionPostNorm => "attention_post_norm",
+        LayerPart::FfnPostNorm => "ffn_post_norm",
+        LayerPart::Sinks => "sinks",
+        LayerPart::Router => "router",
+        LayerPart::W13 => "w13",
+        LayerPart::SharedW1 => "shared_w1",
+        LayerPart::SharedW2 => "shared_w2",
+        LayerPart::SharedW3 => "shared_w3",
+        LayerPart::SharedGate => "shared_gate",
     }
 }
 
 /// Returns the name of the bias list for a weight list: `bq` for `wq`, `router_bias` for `router`.
-pub(super) fn biases_of(list: &str) -> String {
+pub(super) fn bias_list_name(list: &str) -> String {
     match list.strip_prefix('w') {
         Some(rest) => format!("b{rest}"),
         None => format!("{list}_bias"),

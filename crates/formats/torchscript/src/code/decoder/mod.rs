@@ -7,7 +7,7 @@ mod older;
 mod ports;
 mod positions;
 mod recognise;
-mod signature;
+mod calling_convention;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -15,4 +15,4 @@ mod version;
 
 pub(super) use module::module;
 pub(super) use recognise::recognise;
-pub(super) use signature::Signature;
+pub(super) use calling_convention::CallingConvention;

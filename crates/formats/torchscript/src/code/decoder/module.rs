@@ -3,17 +3,17 @@
 use decoder::{Assignment, Decoder};
 use tensor::{Dtype, Tensors};
 
-use super::flag::Variant;
-use super::lists::lists;
+use super::flag::TextVariant;
+use super::lists::group_weights;
 use super::ports;
-use super::positions::Positions;
-use super::signature::Signature;
+use super::positions::RotaryPositions;
+use super::calling_convention::CallingConvention;
 use super::text;
-use super::version::Version;
-use crate::archive::Archive;
-use crate::code::state;
-use crate::module::Value;
-use crate::{Code, Module, Note, Outputs, Result, Returns};
+use super::version::CodeVersion;
+use crate::archive::ScriptArchive;
+use crate::code::state_dict_tree;
+use crate::module_tree::AttributeValue;
+use crate::{ModuleCode, Module, ModuleNote, ModuleOutputs, Result, OutputPorts};
 
 /// Makes a module that computes `logits`, float32 \[batch, seq, vocab\], from `tokens`, int64 \[batch, seq\]. With
 /// `keep_extra`, unused tensors stay in its `state_dict`.
@@ -24,43 +24,43 @@ pub(in crate::code) fn module(
     decoder: &Decoder,
     tensors: &Tensors,
     keep_extra: bool,
-    signature: Signature,
+    signature: CallingConvention,
 ) -> Result<Module> {
     let assignment = decoder.assign(tensors, keep_extra)?;
     let version = &text::VERSION;
     let record = decoder.record(version.number);
-    let (archive, more) = archive(version, signature, (decoder, &record), &assignment, tensors)?;
-    let notes = assignment.notes.into_iter().map(Note::Decoder).chain(more).collect();
+    let (archive, more) = decoder_archive(version, signature, (decoder, &record), &assignment, tensors)?;
+    let notes = assignment.notes.into_iter().map(ModuleNote::Decoder).chain(more).collect();
     let (mut inputs, mut outputs) = ports::ports(decoder);
-    if signature == Signature::Positional {
+    if signature == CallingConvention::Positional {
         inputs.retain(|port| !port.optional);
         outputs.retain(|port| !port.optional);
     }
-    let outputs = Outputs(Returns::Ports(outputs));
-    Ok(Module { archive, inputs, outputs, notes, code: Code::Decoder(Box::new(decoder.clone())) })
+    let outputs = ModuleOutputs(OutputPorts::Ports(outputs));
+    Ok(Module { archive, inputs, outputs, notes, code: ModuleCode::Decoder(Box::new(decoder.clone())) })
 }
 
 /// Makes the archive of a decoder with this record, and notes about it.
-pub(super) fn archive(
-    version: &Version,
-    signature: Signature,
+pub(super) fn decoder_archive(
+    version: &CodeVersion,
+    signature: CallingConvention,
     (decoder, record): (&Decoder, &str),
     assignment: &Assignment,
     tensors: &Tensors,
-) -> Result<(Archive, Vec<Note>)> {
-    let lists = lists(&assignment.weights);
-    let positions = Positions::new(decoder);
+) -> Result<(ScriptArchive, Vec<ModuleNote>)> {
+    let lists = group_weights(&assignment.weights);
+    let positions = RotaryPositions::new(decoder);
     let mut dtypes = assignment.weights.iter().filter_map(|weight| Some(weight.tensor(tensors)?.dtype()));
     let has_half = dtypes.any(|dtype| dtype == Dtype::Float16);
-    let variant = Variant { decoder, positions: &positions, lists: &lists, has_half, signature };
+    let variant = TextVariant { decoder, positions: &positions, lists: &lists, has_float16: has_half, signature };
     let (methods, functions) = (version.methods(variant), version.functions(variant));
     let attributes = (version.attributes)(decoder, &positions)?;
     let lists = Box::new(lists);
-    let lists = if has_half { Value::Half(lists) } else { Value::Lists(lists) };
+    let lists = if has_half { AttributeValue::Half(lists) } else { AttributeValue::Lists(lists) };
     let mut own = vec![
         ("__tensors__".to_owned(), lists),
-        ("record".to_owned(), Value::Text(Box::new(record.to_owned()))),
+        ("record".to_owned(), AttributeValue::Text(Box::new(record.to_owned()))),
     ];
     own.extend(attributes);
-    state::archive(tensors, decoder.architecture().class(), &methods, &functions, own)
+    state_dict_tree::state_dict_archive(tensors, decoder.architecture().class(), &methods, &functions, own)
 }

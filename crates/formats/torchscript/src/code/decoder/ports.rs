@@ -3,16 +3,16 @@
 use decoder::Decoder;
 use decoder::interface::{DecoderPort, PortDim, PortSizes};
 
-use crate::{Dim, Port};
+use crate::{Dim, ModulePort};
 
 /// Returns the inputs and the outputs of `forward`.
-pub(super) fn ports(decoder: &Decoder) -> (Vec<Port>, Vec<Port>) {
+pub(super) fn ports(decoder: &Decoder) -> (Vec<ModulePort>, Vec<ModulePort>) {
     let sizes = PortSizes::from(decoder);
     let dim = |dim| match dim {
         PortDim::Symbol(symbol) => Dim::Symbol(symbol.to_owned()),
         PortDim::Size(size) => Dim::Size(size),
     };
-    let port = |port: DecoderPort| Port {
+    let port = |port: DecoderPort| ModulePort {
         name: port.name().to_owned(),
         dtype: port.dtype(),
         shape: port.shape(&sizes).into_iter().map(dim).collect(),

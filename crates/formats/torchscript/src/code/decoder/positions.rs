@@ -7,15 +7,15 @@
 use decoder::{Decoder, Llama3, Rope, Scaling};
 
 /// Rotary embeddings of a decoder, and their assignment to layers.
-pub(super) struct Positions {
+pub(super) struct RotaryPositions {
     /// Distinct rotary embeddings; `None` stands for layers without rotation.
     ropes: Vec<Option<Rope>>,
     /// Index of the rotary embedding in `ropes`, by layer.
-    of_layer: Vec<i64>,
+    rope_index_of_layer: Vec<i64>,
     rotated: u64,
 }
 
-impl Positions {
+impl RotaryPositions {
     pub(super) fn new(decoder: &Decoder) -> Self {
         let mut numbers: Vec<Option<usize>> = Vec::new();
         let mut of_layer = Vec::new();
@@ -28,17 +28,17 @@ impl Positions {
             of_layer.push(i64::try_from(number).unwrap_or(0));
         }
         let ropes = numbers.into_iter().map(|rope| decoder.ropes().get(rope?).cloned()).collect();
-        Self { ropes, of_layer, rotated: decoder.rotated() }
+        Self { ropes, rope_index_of_layer: of_layer, rotated: decoder.rotated() }
     }
 
     /// Returns the number of distinct rotary embeddings.
-    pub(super) fn rows(&self) -> usize {
+    pub(super) fn rope_count(&self) -> usize {
         self.ropes.len()
     }
 
     /// Returns the index of the rotary embedding, by layer.
-    pub(super) fn of_layers(&self) -> Vec<i64> {
-        self.of_layer.clone()
+    pub(super) fn rope_indices(&self) -> Vec<i64> {
+        self.rope_index_of_layer.clone()
     }
 
     /// Returns the base (theta) if the module computes the frequencies.
@@ -58,15 +58,15 @@ impl Positions {
     }
 
     /// Returns true if the module has a list of frequencies.
-    pub(super) fn are_listed(&self) -> bool {
+    pub(super) fn has_listed_frequencies(&self) -> bool {
         self.theta().is_none()
     }
 
-    pub(super) fn depend_on_length(&self) -> bool {
+    pub(super) fn has_length_dependent_rope(&self) -> bool {
         self.scalings().any(|scaling| matches!(scaling, Scaling::Dynamic { .. } | Scaling::LongRope(_)))
     }
 
-    pub(super) fn has_long(&self) -> bool {
+    pub(super) fn has_long_rope(&self) -> bool {
         self.scalings().any(|scaling| matches!(scaling, Scaling::LongRope(_)))
     }
 
@@ -75,35 +75,35 @@ impl Positions {
     }
 
     /// Returns the number of tokens, by frequency, above which the long frequency replaces it; infinite without `LongRope`.
-    pub(super) fn limits(&self) -> Vec<f64> {
-        self.each(|rope| match scaling(rope) {
-            Some(Scaling::LongRope(long)) => self.all(long.old),
-            _ => self.all(f64::INFINITY),
+    pub(super) fn long_thresholds(&self) -> Vec<f64> {
+        self.flat_map_ropes(|rope| match scaling(rope) {
+            Some(Scaling::LongRope(long)) => self.per_frequency(long.old),
+            _ => self.per_frequency(f64::INFINITY),
         })
     }
 
     /// Returns the slope and the offset, by frequency, of the base's growth with the number of tokens: `slope * tokens +
     /// offset`.
-    pub(super) fn growth(&self) -> (Vec<f64>, Vec<f64>) {
-        let growth = self.each(|rope| match scaling(rope) {
-            Some(Scaling::Dynamic { factor, old }) => self.all(factor / old),
-            _ => self.all(0.0),
+    pub(super) fn base_growth(&self) -> (Vec<f64>, Vec<f64>) {
+        let growth = self.flat_map_ropes(|rope| match scaling(rope) {
+            Some(Scaling::Dynamic { factor, old }) => self.per_frequency(factor / old),
+            _ => self.per_frequency(0.0),
         });
-        let start = self.each(|rope| match scaling(rope) {
-            Some(Scaling::Dynamic { factor, .. }) => self.all(1.0 - factor),
-            _ => self.all(1.0),
+        let start = self.flat_map_ropes(|rope| match scaling(rope) {
+            Some(Scaling::Dynamic { factor, .. }) => self.per_frequency(1.0 - factor),
+            _ => self.per_frequency(1.0),
         });
         (growth, start)
     }
 
     /// Returns the frequencies of all rotary embeddings for a text of `tokens` tokens, without the growth of dynamic bases.
     pub(super) fn frequencies(&self, tokens: u64) -> Vec<f64> {
-        self.each(|rope| match rope {
+        self.flat_map_ropes(|rope| match rope {
             Some(Rope { theta, scaling: Some(Scaling::Dynamic { .. }) }) => {
                 Rope { theta: *theta, scaling: None }.frequencies(self.rotated, tokens)
             }
             Some(rope) => rope.frequencies(self.rotated, tokens),
-            None => self.all(0.0),
+            None => self.per_frequency(0.0),
         })
     }
 
@@ -111,12 +111,12 @@ impl Positions {
     #[expect(clippy::cast_precision_loss, reason = "numbers that f64 lacks are larger than any head")]
     pub(super) fn exponents(&self) -> Vec<f64> {
         let dim = self.rotated as f64;
-        self.each(|rope| match rope {
+        self.flat_map_ropes(|rope| match rope {
             Some(Rope { scaling: Some(Scaling::Dynamic { .. }), .. }) => {
                 let pairs = 0..self.rotated.checked_div(2).unwrap_or(0);
                 pairs.map(|pair| -2.0 * pair as f64 / (dim - 2.0)).collect()
             }
-            _ => self.all(0.0),
+            _ => self.per_frequency(0.0),
         })
     }
 
@@ -126,7 +126,7 @@ impl Positions {
     }
 
     #[expect(clippy::float_cmp, reason = "a factor of exactly 1 changes nothing")]
-    pub(super) fn have_magnitudes(&self) -> bool {
+    pub(super) fn has_magnitudes(&self) -> bool {
         self.magnitudes().iter().any(|magnitude| *magnitude != 1.0)
     }
 
@@ -134,12 +134,12 @@ impl Positions {
         self.ropes.iter().filter_map(|rope| scaling(rope.as_ref()))
     }
 
-    fn each(&self, numbers: impl Fn(Option<&Rope>) -> Vec<f64>) -> Vec<f64> {
+    fn flat_map_ropes(&self, numbers: impl Fn(Option<&Rope>) -> Vec<f64>) -> Vec<f64> {
         self.ropes.iter().flat_map(|rope| numbers(rope.as_ref())).collect()
     }
 
     /// Repeats a number for each frequency of one rotary embedding.
-    fn all(&self, number: f64) -> Vec<f64> {
+    fn per_frequency(&self, number: f64) -> Vec<f64> {
         (0..self.rotated.checked_div(2).unwrap_or(0)).map(|_| number).collect()
     }
 }

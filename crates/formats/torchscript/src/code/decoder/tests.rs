@@ -3,22 +3,22 @@
 #[path = "../../../../../model/decoder/tests/it/fixtures/mod.rs"]
 pub(super) mod fixtures;
 
-use decoder::{Documents, HUGGING_FACE, META, Options, Part};
+use decoder::{ModelDocuments, HUGGING_FACE, META, DecoderOptions, LayerPart};
 use tensor::Tensor;
 
-use crate::{Code, Errors, Module, Port, auto, model, positional};
+use crate::{ModuleCode, OnInvalidInput, Module, ModulePort, detect_module, model, positional};
 use fixtures::{tensors, zeros};
 
-fn params() -> Options {
+fn params() -> DecoderOptions {
     let text =
         r#"{"dim": 16, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "multiple_of": 8, "vocab_size": -1}"#;
-    let documents = Documents { params: Some(text.to_owned()), ..Documents::default() };
-    Options { documents, ..Options::default() }
+    let documents = ModelDocuments { params: Some(text.to_owned()), ..ModelDocuments::default() };
+    DecoderOptions { documents, ..DecoderOptions::default() }
 }
 
-fn config(text: &str) -> Options {
-    let documents = Documents { config: Some(text.to_owned()), ..Documents::default() };
-    Options { documents, ..Options::default() }
+fn config(text: &str) -> DecoderOptions {
+    let documents = ModelDocuments { config: Some(text.to_owned()), ..ModelDocuments::default() };
+    DecoderOptions { documents, ..DecoderOptions::default() }
 }
 
 fn meta_tensors() -> Vec<(String, Tensor)> {
@@ -34,9 +34,9 @@ fn code(converted: &Module) -> String {
 #[test]
 fn metas_names_make_a_module_from_tokens_to_logits() {
     let converted =
-        auto(&meta_tensors().clone().into(), &params(), Errors::Return).expect("params and shapes agree");
+        detect_module(&meta_tensors().clone().into(), &params(), OnInvalidInput::Return).expect("params and shapes agree");
     assert_eq!((converted.code.name(), converted.notes.len()), ("llama", 0));
-    let ports = |ports: &[Port]| {
+    let ports = |ports: &[ModulePort]| {
         ports.iter().map(|port| (port.name.clone(), port.shape.len(), port.optional)).collect::<Vec<_>>()
     };
     let port = |name: &str, dims, optional| (name.to_owned(), dims, optional);
@@ -66,20 +66,20 @@ fn metas_names_make_a_module_from_tokens_to_logits() {
 fn hugging_faces_names_rotate_halves() {
     let all = tensors(&HUGGING_FACE, 1);
     let options = config(r#"{"model_type": "llama", "num_attention_heads": 4}"#);
-    let converted = auto(&all.clone().into(), &options, Errors::Return).expect("config and shapes agree");
+    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return).expect("config and shapes agree");
     assert_eq!((converted.code.name(), converted.notes.len()), ("llama", 0));
     assert!(code(&converted).contains("torch.select(y, -2, 0)"));
-    let named = model("llama", &all.clone().into(), &options, Errors::Return).expect("it is one");
+    let named = model("llama", &all.clone().into(), &options, OnInvalidInput::Return).expect("it is one");
     assert_eq!(code(&named), code(&converted));
 }
 
 #[test]
 fn a_positional_forward_takes_tokens_and_returns_logits() {
     let converted =
-        auto(&meta_tensors().clone().into(), &params(), Errors::Return).expect("params and shapes agree");
-    let Code::Decoder(decoder) = &converted.code else { panic!("it runs") };
+        detect_module(&meta_tensors().clone().into(), &params(), OnInvalidInput::Return).expect("params and shapes agree");
+    let ModuleCode::Decoder(decoder) = &converted.code else { panic!("it runs") };
     let positional = positional(decoder, &meta_tensors().clone().into(), false).expect("it was a model");
-    let names = |ports: &[Port]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
+    let names = |ports: &[ModulePort]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&positional.inputs), ["tokens"]);
     assert_eq!(names(&positional.outputs.ports(&[].to_vec().into()).collect::<Vec<_>>()), ["logits"]);
     // The objects are the same: only the text determines the calling convention.
@@ -98,9 +98,9 @@ fn a_positional_forward_takes_tokens_and_returns_logits() {
 #[test]
 fn wrong_inputs_are_returned_or_raised() {
     let made = |errors| {
-        code(&auto(&meta_tensors().clone().into(), &params(), errors).expect("params and shapes agree"))
+        code(&detect_module(&meta_tensors().clone().into(), &params(), errors).expect("params and shapes agree"))
     };
-    let (returned, raised) = (made(Errors::Return), made(Errors::Raise));
+    let (returned, raised) = (made(OnInvalidInput::Return), made(OnInvalidInput::Raise));
     let (statement, other) = ("torch._set_item(out, \"error\", wrong)", "ops.prim.RaiseException(wrong)");
     assert_eq!((returned.matches(statement).count(), returned.matches("RaiseException").count()), (1, 0));
     assert_eq!(returned.replace(statement, other), raised);
@@ -110,12 +110,12 @@ fn wrong_inputs_are_returned_or_raised() {
 fn biases_are_added_to_the_products() {
     let mut all = tensors(&HUGGING_FACE, 1);
     for layer in 0..2 {
-        for (part, size) in [(Part::Wq, 16), (Part::Wk, 8), (Part::Wv, 8)] {
+        for (part, size) in [(LayerPart::Wq, 16), (LayerPart::Wk, 8), (LayerPart::Wv, 8)] {
             all.push(zeros(&HUGGING_FACE.bias(layer, part), &[size]));
         }
     }
     let options = config(r#"{"model_type": "qwen2", "num_attention_heads": 4}"#);
-    let code = code(&model("qwen2", &all.clone().into(), &options, Errors::Return).expect("all is there"));
+    let code = code(&model("qwen2", &all.clone().into(), &options, OnInvalidInput::Return).expect("all is there"));
     assert_eq!(code.matches(".weight(weights[\"bq\"], i, x)").count(), 1, "{code}");
     assert!(!code.contains("\"bo\""), "{code}");
 }
@@ -125,7 +125,7 @@ fn unused_tensors_are_kept_and_tied_ones_are_stored_once() {
     let mut all = tensors(&META, 1);
     all.retain(|(name, _)| name != "output.weight");
     all.push(zeros("lora", &[1]));
-    let kept = auto(&all.clone().into(), &Options { keep_extra: true, ..params() }, Errors::Return)
+    let kept = detect_module(&all.clone().into(), &DecoderOptions { keep_extra: true, ..params() }, OnInvalidInput::Return)
         .expect("it is kept");
     assert_eq!(kept.archive.records().len(), all.len());
     assert_eq!(kept.notes.len(), 2);
@@ -134,10 +134,10 @@ fn unused_tensors_are_kept_and_tied_ones_are_stored_once() {
 #[test]
 fn weights_without_documents_have_a_reason_and_a_note() {
     let converted =
-        auto(&tensors(&META, 1).clone().into(), &Options::default(), Errors::Return).expect("weights");
-    let Code::Weights { why } = converted.code else { panic!("a model") };
-    assert_eq!(why, Some(decoder::WhyWeights::NoDocuments));
-    assert_eq!(converted.notes, [crate::Note::Decoder(decoder::Note::NamesOfLlama)]);
+        detect_module(&tensors(&META, 1).clone().into(), &DecoderOptions::default(), OnInvalidInput::Return).expect("weights");
+    let ModuleCode::Weights { why } = converted.code else { panic!("a model") };
+    assert_eq!(why, Some(decoder::NoModelReason::NoDocuments));
+    assert_eq!(converted.notes, [crate::ModuleNote::Decoder(decoder::DecoderNote::LlamaNames)]);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn names_of_tensors_do_not_collide_with_the_modules_own() {
     let mut all = meta_tensors();
     all.extend(["__tensors__", "vocab", "vocab_"].map(|name| zeros(name, &[1])));
     let code = code(
-        &auto(&all.clone().into(), &Options { keep_extra: true, ..params() }, Errors::Return)
+        &detect_module(&all.clone().into(), &DecoderOptions { keep_extra: true, ..params() }, OnInvalidInput::Return)
             .expect("they are kept"),
     );
     assert!(code.contains("  vocab__ : int\n") && code.contains("self.__tensors____\n"), "{code}");

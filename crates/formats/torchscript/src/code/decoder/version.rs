@@ -4,22 +4,22 @@
 
 use decoder::Decoder;
 
-use super::flag::{Flag, Variant};
-use super::positions::Positions;
-use crate::module::Value;
+use super::flag::{Flag, TextVariant};
+use super::positions::RotaryPositions;
+use crate::module_tree::AttributeValue;
 use crate::{Error, Result};
 
 /// Named attributes of a module.
-pub(super) type Attributes = Vec<(String, Value)>;
+pub(super) type NamedValues = Vec<(String, AttributeValue)>;
 
 /// Templates, each with the flag that selects it.
 type Templates = &'static [(Option<Flag>, &'static str)];
 
 /// Function that expands a marker: returns the text for a list and its operand.
-type Marker = fn(Variant<'_>, &str, &str) -> String;
+type MarkerExpansion = fn(TextVariant<'_>, &str, &str) -> String;
 
 /// Version of the code of decoders.
-pub(super) struct Version {
+pub(super) struct CodeVersion {
     /// Version number in the records of modules.
     pub(super) number: u32,
     /// Templates of the module's methods. A line that begins with flags in brackets is in the text if all of them hold.
@@ -27,14 +27,14 @@ pub(super) struct Version {
     /// Templates of the functions that the methods call.
     pub(super) functions: Templates,
     /// Start of each marker, which ends with `}`, and the function that expands it.
-    pub(super) markers: [(&'static str, Marker); 3],
+    pub(super) markers: [(&'static str, MarkerExpansion); 3],
     /// Returns the attributes that the methods read, besides the lists of weights.
-    pub(super) attributes: fn(&Decoder, &Positions) -> Result<Attributes>,
+    pub(super) attributes: fn(&Decoder, &RotaryPositions) -> Result<NamedValues>,
 }
 
 /// Template line, with the flags that select it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line<'t> {
+pub(super) struct TemplateLine<'t> {
     /// Number of leading spaces.
     indent: usize,
     /// Flags that must hold or, with `false`, must not hold for the line to be in the text.
@@ -42,7 +42,7 @@ pub(super) struct Line<'t> {
     pub(super) text: &'t str,
 }
 
-impl<'t> Line<'t> {
+impl<'t> TemplateLine<'t> {
     /// Parses a line; without leading flags in brackets, the line is in every variant.
     pub(super) fn parse(line: &'t str) -> Self {
         let text = line.trim_start();
@@ -61,32 +61,32 @@ impl<'t> Line<'t> {
     }
 
     /// Returns true if this variant of the text has the line.
-    pub(super) fn is_in(&self, variant: Variant<'_>) -> bool {
+    pub(super) fn is_selected(&self, variant: TextVariant<'_>) -> bool {
         self.flags.iter().all(|(flag, holds)| flag.holds(variant) == *holds)
     }
 }
 
-impl Version {
+impl CodeVersion {
     /// Returns the text of the module's methods.
-    pub(super) fn methods(&self, variant: Variant<'_>) -> String {
-        self.filled(self.methods, variant)
+    pub(super) fn methods(&self, variant: TextVariant<'_>) -> String {
+        self.expand_templates(self.methods, variant)
     }
 
     /// Returns the text of the functions that the methods call.
-    pub(super) fn functions(&self, variant: Variant<'_>) -> String {
-        self.filled(self.functions, variant)
+    pub(super) fn functions(&self, variant: TextVariant<'_>) -> String {
+        self.expand_templates(self.functions, variant)
     }
 
     /// Returns the template lines of this variant, with all markers but `{_}` and `{ns}` expanded.
-    fn filled(&self, templates: Templates, variant: Variant<'_>) -> String {
+    fn expand_templates(&self, templates: Templates, variant: TextVariant<'_>) -> String {
         let (split, dim) =
             if variant.decoder.layout().rotates_halves { ("2, -1", "-2") } else { ("-1, 2", "-1") };
         let mut out = String::new();
         let needed = templates.iter().filter(|(flag, _)| flag.is_none_or(|flag| flag.holds(variant)));
-        for line in needed.flat_map(|(_, template)| template.lines()).map(Line::parse) {
-            if line.is_in(variant) {
+        for line in needed.flat_map(|(_, template)| template.lines()).map(TemplateLine::parse) {
+            if line.is_selected(variant) {
                 out.extend(std::iter::repeat_n(' ', line.indent));
-                self.fill(&mut out, line.text, variant);
+                self.expand_markers(&mut out, line.text, variant);
                 out.push('\n');
             }
         }
@@ -94,7 +94,7 @@ impl Version {
     }
 
     /// Appends a line, with its markers expanded to products and norms.
-    fn fill(&self, out: &mut String, line: &str, variant: Variant<'_>) {
+    fn expand_markers(&self, out: &mut String, line: &str, variant: TextVariant<'_>) {
         let mut rest = line;
         loop {
             let next = self.markers.iter().filter_map(|(start, text)| Some((rest.find(start)?, start, text)));
@@ -112,10 +112,10 @@ impl Version {
 }
 
 /// Returns an integer attribute that holds a size.
-pub(super) fn size(name: &str, value: u64) -> Result<(String, Value)> {
+pub(super) fn size_attribute(name: &str, value: u64) -> Result<(String, AttributeValue)> {
     let value =
         i64::try_from(value).map_err(|_| Error::TooLarge { tensor: name.to_owned(), number: value })?;
-    Ok((name.to_owned(), Value::Int(value)))
+    Ok((name.to_owned(), AttributeValue::Int(value)))
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ mod text;
 use std::borrow::Cow;
 use tensor::{Dtype, Tensors};
 
-use super::state;
-use crate::archive::{Archive, Difference};
-use crate::module::Value;
-use crate::{Code, Errors, Module, Note, Outputs, Result, Returns, export};
-use text::{TEXTS, Text};
+use super::state_dict_tree;
+use crate::archive::{ScriptArchive, ArchiveDifference};
+use crate::module_tree::AttributeValue;
+use crate::{ModuleCode, OnInvalidInput, Module, ModuleNote, ModuleOutputs, Result, OutputPorts, export};
+use text::{WEIGHTS_TEXTS, WeightsText};
 
 /// Makes a module that returns `tensors`: `forward({})` returns all of them, any other input the tensors that its keys name.
 /// bool is returned as uint8; f16, bf16 and float8 as f32; complex numbers with a last dimension of 2.
@@ -20,10 +20,10 @@ use text::{TEXTS, Text};
 /// # Errors
 /// Returns an error if two tensors have one name, PyTorch's modules reserve a name, or TorchScript cannot express a tensor's
 /// dtype or size, or the dtypes of tensors that share a storage.
-pub fn weights(tensors: &Tensors, errors: Errors) -> Result<Module> {
-    let (archive, notes) = archive(Text::newest(errors), tensors)?;
-    let outputs = Outputs(Returns::Tensors);
-    Ok(Module { archive, inputs: Vec::new(), outputs, notes, code: Code::Weights { why: None } })
+pub fn weights(tensors: &Tensors, errors: OnInvalidInput) -> Result<Module> {
+    let (archive, notes) = weights_archive(WeightsText::current_text(errors), tensors)?;
+    let outputs = ModuleOutputs(OutputPorts::Tensors);
+    Ok(Module { archive, inputs: Vec::new(), outputs, notes, code: ModuleCode::Weights { why: None } })
 }
 
 /// Returns `None` if a current or earlier conversion of these tensors writes an archive with these records; otherwise the
@@ -31,13 +31,13 @@ pub fn weights(tensors: &Tensors, errors: Errors) -> Result<Module> {
 ///
 /// # Errors
 /// Returns the same errors as [`weights`].
-pub(super) fn difference(
+pub(super) fn closest_difference(
     tensors: &Tensors,
     records: &[(String, Option<Cow<'_, [u8]>>)],
-) -> Result<Option<Difference>> {
+) -> Result<Option<ArchiveDifference>> {
     let mut closest = None;
-    for text in TEXTS {
-        let (archive, _) = archive(text, tensors)?;
+    for text in WEIGHTS_TEXTS {
+        let (archive, _) = weights_archive(text, tensors)?;
         let Some(difference) = archive.first_difference(records) else { return Ok(None) };
         closest = closest.max(Some(difference));
     }
@@ -45,14 +45,14 @@ pub(super) fn difference(
 }
 
 /// Class name of the weights module.
-pub(super) const CLASS: &str = "Weights";
+pub(super) const WEIGHTS_CLASS: &str = "Weights";
 
 /// Makes the archive of a weights module with this text, and notes about it.
-fn archive(text: &Text, tensors: &Tensors) -> Result<(Archive, Vec<Note>)> {
-    tensors.iter().try_for_each(|(name, tensor)| export::port(name, tensor).map(drop))?;
-    let index = vec![("__tensors__".to_owned(), Value::Tensors)];
+fn weights_archive(text: &WeightsText, tensors: &Tensors) -> Result<(ScriptArchive, Vec<ModuleNote>)> {
+    tensors.iter().try_for_each(|(name, tensor)| export::tensor_port(name, tensor).map(drop))?;
+    let index = vec![("__tensors__".to_owned(), AttributeValue::Tensors)];
     let has_float4 = tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float4E2M1FnX2);
-    state::archive(tensors, CLASS, &text.methods(), &text.functions(has_float4), index)
+    state_dict_tree::state_dict_archive(tensors, WEIGHTS_CLASS, &text.methods(), &text.functions(has_float4), index)
 }
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn own_tensors_come_before_submodules_and_equal_modules_are_one_class() {
         let converted =
-            weights(&named(&["b.w", "a.w", "top", "c.x.w", "b.0"]), Errors::Return).expect("plain names");
+            weights(&named(&["b.w", "a.w", "top", "c.x.w", "b.0"]), OnInvalidInput::Return).expect("plain names");
         assert!(converted.notes.is_empty());
         let (classes, _) = code(&converted)
             .split_once("  def forward")
@@ -123,7 +123,7 @@ class Weights(Module):
             (vec!["a..b"], "`a..b` has an empty part"),
             (vec![deep.as_str()], "a name has 100000 dots"),
         ] {
-            let converted = weights(&named(&names), Errors::Return).expect("flat holds it");
+            let converted = weights(&named(&names), OnInvalidInput::Return).expect("flat holds it");
             let [note] = converted.notes.as_slice() else { panic!("{names:?}: {:?}", converted.notes) };
             let text = note.to_string();
             assert!(text.starts_with(&format!("all tensors are in one module, because {why}; ")), "{text}");
@@ -134,29 +134,29 @@ class Weights(Module):
     #[test]
     fn reserved_names_are_rejected_and_harmless_ones_are_not() {
         for name in ["forward", "_modules", "__parameters__"] {
-            let error = weights(&named(&["a.b", name]), Errors::Return).expect_err("reserved").to_string();
+            let error = weights(&named(&["a.b", name]), OnInvalidInput::Return).expect_err("reserved").to_string();
             assert_eq!(error, format!("tensor `{name}`: TorchScript or PyTorch's modules reserve this name"));
         }
         for name in
             ["", "a.", "a.forward", "_parameters", "class", "self.torch", "__tensors__", "__tensors__.w"]
         {
-            let converted = weights(&named(&[name]), Errors::Return).expect(name);
+            let converted = weights(&named(&[name]), OnInvalidInput::Return).expect(name);
             assert!(converted.notes.is_empty(), "{:?}", converted.notes);
         }
-        let index = code(&weights(&named(&["__tensors__"]), Errors::Return).expect("another index"));
+        let index = code(&weights(&named(&["__tensors__"]), OnInvalidInput::Return).expect("another index"));
         assert!(index.contains("index = self.__tensors___\n"), "{index}");
         // In a flat module, the item `w` of the index has the same path as the last tensor.
         let flat =
-            weights(&named(&["a", "a.b", "w", "__tensors__.w"]), Errors::Return).expect("another index");
+            weights(&named(&["a", "a.b", "w", "__tensors__.w"]), OnInvalidInput::Return).expect("another index");
         assert!(code(&flat).contains("index = self.__tensors___\n"), "{}", code(&flat));
-        let training = weights(&named(&["training"]), Errors::Return).expect("eval() is the user's");
-        assert_eq!(training.notes, [Note::Training]);
+        let training = weights(&named(&["training"]), OnInvalidInput::Return).expect("eval() is the user's");
+        assert_eq!(training.notes, [ModuleNote::Training]);
         assert_eq!(code(&training).matches("training : ").count(), 1);
     }
 
     #[test]
     fn what_torchscript_cannot_express_is_an_error() {
-        let error = |tensors: &Tensors| weights(tensors, Errors::Return).expect_err("wrong").to_string();
+        let error = |tensors: &Tensors| weights(tensors, OnInvalidInput::Return).expect_err("wrong").to_string();
         assert_eq!(error(&named(&["a", "b", "a"])), "two tensors have the name `a`");
         let storage = Storage::owned(vec![0; 8]);
         let view = |dtype, shape: u64, offset| {
@@ -174,12 +174,12 @@ class Weights(Module):
             "tensor `a`: qint8 cannot be a Carton output and has no conversion"
         );
         let newer = [(a.clone(), view(Dtype::UInt16, 4, 0))];
-        assert!(weights(&newer.to_vec().into(), Errors::Return).is_ok());
+        assert!(weights(&newer.to_vec().into(), OnInvalidInput::Return).is_ok());
         assert_eq!(
-            crate::loads_in_2_0(&newer.to_vec().into()).expect_err("2.0.1 has no uint16").to_string(),
+            crate::check_loads_in_2_0(&newer.to_vec().into()).expect_err("2.0.1 has no uint16").to_string(),
             "tensor `a`: PyTorch 2.0, which Carton runs, cannot load uint16"
         );
-        assert!(crate::loads_in_2_0(&named(&["a"])).is_ok());
+        assert!(crate::check_loads_in_2_0(&named(&["a"])).is_ok());
         assert_eq!(
             error(&Tensors::from([(a, view(Dtype::Float32, 0, 3))].to_vec())),
             "tensor `a`: starts at element 3 of its storage, which has 2"
@@ -193,7 +193,7 @@ class Weights(Module):
             let tensor =
                 Tensor::new(dtype, vec![1], vec![1], 0, storage.clone()).expect("16 bytes are enough");
             let tensors = [("a".to_owned(), tensor)];
-            let converted = weights(&tensors.to_vec().into(), Errors::Return).expect("a dtype of 2.15");
+            let converted = weights(&tensors.to_vec().into(), OnInvalidInput::Return).expect("a dtype of 2.15");
             converted
                 .outputs
                 .ports(&tensors.to_vec().into())

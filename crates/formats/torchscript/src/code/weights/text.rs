@@ -4,42 +4,42 @@
 //! with it runs like a new one, so it is kept byte for byte. When the text changes, the old one becomes a constant and an
 //! element of `TEXTS`.
 
-use crate::Errors;
+use crate::OnInvalidInput;
 
 /// Version of the module's source text.
-pub(super) struct Text {
+pub(super) struct WeightsText {
     /// Text of `forward`, which Carton's runner calls with gradients enabled and a dict of its inputs. `{wrong}` stands for
     /// [`wrong`](Self::wrong).
     forward: &'static str,
     /// Statement that `forward` runs for invalid inputs.
-    wrong: &'static str,
+    on_invalid_input: &'static str,
     /// Functions that `forward` calls.
     functions: &'static [&'static str],
 }
 
 /// All versions of the text, the current ones first.
-pub(super) static TEXTS: [&Text; 3] = [&RETURNS, &RAISES, &FIRST];
+pub(super) static WEIGHTS_TEXTS: [&WeightsText; 3] = [&RETURNS, &RAISES, &FIRST];
 
-static RETURNS: Text = Text {
+static RETURNS: WeightsText = WeightsText {
     forward: FORWARD,
-    wrong: "      torch._set_item(out, \"error\", wrong)\n",
+    on_invalid_input: "      torch._set_item(out, \"error\", wrong)\n",
     functions: &[CHECK, EXPORT],
 };
-static RAISES: Text = Text { wrong: "      ops.prim.RaiseException(wrong)\n", ..RETURNS };
-static FIRST: Text = Text { forward: FIRST_FORWARD, wrong: "", functions: &[EXPORT] };
+static RAISES: WeightsText = WeightsText { on_invalid_input: "      ops.prim.RaiseException(wrong)\n", ..RETURNS };
+static FIRST: WeightsText = WeightsText { forward: FIRST_FORWARD, on_invalid_input: "", functions: &[EXPORT] };
 
-impl Text {
+impl WeightsText {
     /// Returns the current text, for one way of reporting invalid inputs.
-    pub(super) fn newest(errors: Errors) -> &'static Self {
+    pub(super) fn current_text(errors: OnInvalidInput) -> &'static Self {
         match errors {
-            Errors::Return => &RETURNS,
-            Errors::Raise => &RAISES,
+            OnInvalidInput::Return => &RETURNS,
+            OnInvalidInput::Raise => &RAISES,
         }
     }
 
     /// Returns the text of `forward`.
     pub(super) fn methods(&self) -> String {
-        self.forward.replace("{wrong}", self.wrong)
+        self.forward.replace("{wrong}", self.on_invalid_input)
     }
 
     /// Returns the functions that `forward` calls; with `has_float4`, they also export pairs of 4-bit floats.

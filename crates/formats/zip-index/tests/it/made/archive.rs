@@ -5,7 +5,7 @@ use std::path::Path;
 
 use byte_source::MappedFile;
 use tempfile::NamedTempFile;
-use zip_index::{Error, Flaw, Index, flaws};
+use zip_index::{Error, Flaw, ZipIndex, flaws};
 
 /// The fields of a local header and of a line of the directory, which has more of them.
 #[derive(Clone)]
@@ -160,5 +160,5 @@ pub(crate) fn flaws_of(entries: &[Entry], end: &End) -> Vec<Flaw> {
 }
 
 pub(crate) fn error(entries: &[Entry], end: &End) -> Option<Error> {
-    Index::read(&mapped(&archive(entries, end))).err()
+    ZipIndex::read(&mapped(&archive(entries, end))).err()
 }

@@ -1,6 +1,6 @@
 //! What the strict reader accepts and rejects.
 
-use zip_index::{Error, Index};
+use zip_index::{Error, ZipIndex};
 
 use super::archive::{End, Entry, Header, ONE, archive, error, extra, mapped};
 
@@ -46,7 +46,7 @@ fn wide_sizes_are_in_the_extra_field() {
             header.extra = [extra(0x5455, b"1"), extra(1, &fields)].concat();
         })
     };
-    let index = Index::read(&mapped(&archive(&[wide(&[3, 3])], &ONE))).expect("the sizes are right");
+    let index = ZipIndex::read(&mapped(&archive(&[wide(&[3, 3])], &ONE))).expect("the sizes are right");
     let [entry] = index.entries.as_slice() else { panic!("one entry") };
     assert_eq!((entry.len, entry.stored_len()), (3, 3));
     assert!(error(&[wide(&[3])], &ONE).is_some(), "one of two sizes is missing");

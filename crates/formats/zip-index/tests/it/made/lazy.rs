@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use byte_source::Source;
 use test_support::RemoteSource;
-use zip_index::{Error, Index};
+use zip_index::{Error, ZipIndex};
 
 use super::archive::{End, Entry, ONE, archive, extra};
 
@@ -23,13 +23,13 @@ fn entry(name: &'static str, local_extra: usize) -> Entry {
 }
 
 /// The index, the source that reads local headers with their data, and what it reads from.
-type Opened = (Index, Arc<dyn Source>, Arc<RemoteSource>);
+type Opened = (ZipIndex, Arc<dyn Source>, Arc<RemoteSource>);
 
 fn open(entries: &[Entry]) -> Result<Opened, Error> {
     let here = u16::try_from(entries.len()).expect("few");
     let bytes = archive(entries, &End { here, ..ONE });
     let remote = Arc::new(RemoteSource::new("a.zip", bytes));
-    let (index, source) = Index::read_directory(&(Arc::<RemoteSource>::clone(&remote) as Arc<dyn Source>))?;
+    let (index, source) = ZipIndex::read_directory(&(Arc::<RemoteSource>::clone(&remote) as Arc<dyn Source>))?;
     Ok((index, source, remote))
 }
 
@@ -67,7 +67,7 @@ fn bytes_are_read_once_in_order_and_with_their_header() {
     let (index, source, remote) = open(&entries()).expect("it is sound");
     remote.take_ranges();
     for entry in &index.entries {
-        for window in byte_source::windows(entry.data.clone()) {
+        for window in byte_source::window_ranges(entry.data.clone()) {
             for half in [window.start..window.start + 70_000, window.start + 70_000..window.end] {
                 let mut buffer = vec![0; usize::try_from(half.end - half.start).expect("small")];
                 source.read_at(&mut buffer, half.start).expect("inside");
@@ -142,6 +142,6 @@ fn what_the_directory_alone_shows_is_an_error_at_once() {
     let bytes = archive(&[entry("a", 0)], &ONE);
     for end in [0, 1, 21, 22, bytes.len() - 1] {
         let remote: Arc<dyn Source> = Arc::new(RemoteSource::new("a.zip", &bytes[..end]));
-        Index::read_directory(&remote).map(|_| ()).expect_err("it is cut");
+        ZipIndex::read_directory(&remote).map(|_| ()).expect_err("it is cut");
     }
 }

@@ -1,10 +1,10 @@
 //! First version of the text: norms and attention returned the dtype of the weights, and each list of weights was an
 //! attribute.
 
-use super::{Text, linear_of_lists, separate};
+use super::{LegacyText, linear_of_lists, lists_as_attributes};
 
-pub(super) static TEXT: Text =
-    Text { forward: FORWARD, functions: FUNCTIONS, linear: linear_of_lists, weights: separate };
+pub(super) static TEXT: LegacyText =
+    LegacyText { forward: FORWARD, functions: FUNCTIONS, linear: linear_of_lists, weights: lists_as_attributes };
 
 const FORWARD: &str = r#"  def forward(self: Self,
     inputs: Dict[str, Tensor]) -> Dict[str, Tensor]:

@@ -1,9 +1,9 @@
 //! Second version of the text: like the third, but it made both attention masks whether or not a layer used them.
 
-use super::{Text, linear_of_dict, one_dict, third};
+use super::{LegacyText, linear_of_dict, lists_in_dict, third};
 
-pub(super) static TEXT: Text =
-    Text { forward: FORWARD, functions: third::TEXT.functions, linear: linear_of_dict, weights: one_dict };
+pub(super) static TEXT: LegacyText =
+    LegacyText { forward: FORWARD, functions: third::TEXT.functions, linear: linear_of_dict, weights: lists_in_dict };
 
 const FORWARD: &str = r#"  def forward(self: Self,
     inputs: Dict[str, Tensor]) -> Dict[str, Tensor]:

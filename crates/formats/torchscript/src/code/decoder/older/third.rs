@@ -1,9 +1,9 @@
 //! Third version of the text: it raised the errors that its checks found, and widened float16 weights at each call.
 
-use super::{Text, linear_of_dict, one_dict};
+use super::{LegacyText, linear_of_dict, lists_in_dict};
 
-pub(super) static TEXT: Text =
-    Text { forward: FORWARD, functions: FUNCTIONS, linear: linear_of_dict, weights: one_dict };
+pub(super) static TEXT: LegacyText =
+    LegacyText { forward: FORWARD, functions: FUNCTIONS, linear: linear_of_dict, weights: lists_in_dict };
 
 const FORWARD: &str = r#"  def forward(self: Self,
     inputs: Dict[str, Tensor]) -> Dict[str, Tensor]:

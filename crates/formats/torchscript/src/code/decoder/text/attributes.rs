@@ -2,13 +2,13 @@
 
 use decoder::{Activation, Decoder};
 
-use super::super::positions::Positions;
-use super::super::version::{Attributes, size};
+use super::super::positions::RotaryPositions;
+use super::super::version::{NamedValues, size_attribute};
 use crate::Result;
-use crate::module::Value;
+use crate::module_tree::AttributeValue;
 
 /// Returns the attributes that the methods read.
-pub(super) fn attributes(decoder: &Decoder, positions: &Positions) -> Result<Attributes> {
+pub(super) fn attributes(decoder: &Decoder, positions: &RotaryPositions) -> Result<NamedValues> {
     let mut own = constants(decoder)?;
     own.extend(rotations(decoder, positions)?);
     own.extend(layers(decoder)?);
@@ -16,15 +16,15 @@ pub(super) fn attributes(decoder: &Decoder, positions: &Positions) -> Result<Att
 }
 
 /// Returns the numbers that all layers share.
-fn constants(decoder: &Decoder) -> Result<Attributes> {
+fn constants(decoder: &Decoder) -> Result<NamedValues> {
     let block = decoder.block();
     let mut own = vec![
-        size("vocab", decoder.vocab())?,
-        size("head_dim", decoder.head_dim())?,
-        size("n_kv_heads", decoder.n_kv_heads())?,
-        number("norm_eps", decoder.norm_eps()),
+        size_attribute("vocab", decoder.vocab())?,
+        size_attribute("head_dim", decoder.head_dim())?,
+        size_attribute("n_kv_heads", decoder.n_kv_heads())?,
+        float_attribute("norm_eps", decoder.norm_eps()),
         // The dimension is an attribute because the fuser of 2.0.1 would fuse a concatenation along a constant.
-        size("cat_dim", 1)?,
+        size_attribute("cat_dim", 1)?,
     ];
     let scales = &block.scales;
     for (name, factor) in [
@@ -33,7 +33,7 @@ fn constants(decoder: &Decoder) -> Result<Attributes> {
         ("logits_scale", scales.logits),
     ] {
         if factor.to_bits() != 1.0_f64.to_bits() {
-            own.push(number(name, factor));
+            own.push(float_attribute(name, factor));
         }
     }
     let optional = [
@@ -41,64 +41,64 @@ fn constants(decoder: &Decoder) -> Result<Attributes> {
         ("score_scale", block.scores.scale),
         ("score_cap", block.scores.soft_cap),
     ];
-    own.extend(optional.into_iter().filter_map(|(name, value)| Some(number(name, value?))));
+    own.extend(optional.into_iter().filter_map(|(name, value)| Some(float_attribute(name, value?))));
     if let Activation::ClampedSwiglu { alpha, limit } = block.activation {
-        own.extend([number("alpha", alpha), number("limit", limit)]);
+        own.extend([float_attribute("alpha", alpha), float_attribute("limit", limit)]);
     }
     if let Some(experts) = &block.experts {
-        own.extend([size("n_experts", experts.count)?, size("per_token", experts.per_token)?]);
+        own.extend([size_attribute("n_experts", experts.count)?, size_attribute("per_token", experts.per_token)?]);
     }
     Ok(own)
 }
 
 /// Returns the frequencies of the rotary embeddings, and the index of each layer's embedding.
-fn rotations(decoder: &Decoder, positions: &Positions) -> Result<Attributes> {
+fn rotations(decoder: &Decoder, positions: &RotaryPositions) -> Result<NamedValues> {
     let floats = |name, numbers: Vec<f64>| {
-        ints(name, numbers.into_iter().map(|number| number.to_bits().cast_signed()).collect())
+        ints_attribute(name, numbers.into_iter().map(|number| number.to_bits().cast_signed()).collect())
     };
     let mut own = match positions.theta() {
-        Some(theta) => vec![size("rotated", decoder.rotated())?, number("rope_theta", theta)],
+        Some(theta) => vec![size_attribute("rotated", decoder.rotated())?, float_attribute("rope_theta", theta)],
         None => vec![floats("frequencies", positions.frequencies(0))],
     };
     if let Some(scaling) = positions.llama3() {
         own.extend([
-            number("rope_factor", scaling.factor),
-            number("rope_low", scaling.low),
-            number("rope_high", scaling.high),
-            number("rope_old", scaling.old),
+            float_attribute("rope_factor", scaling.factor),
+            float_attribute("rope_low", scaling.low),
+            float_attribute("rope_high", scaling.high),
+            float_attribute("rope_old", scaling.old),
         ]);
     }
     if positions.has_dynamic() {
-        let (growth, start) = positions.growth();
+        let (growth, start) = positions.base_growth();
         own.extend([
             floats("growth", growth),
             floats("start", start),
             floats("exponents", positions.exponents()),
         ]);
     }
-    if positions.has_long() {
+    if positions.has_long_rope() {
         let long = positions.frequencies(u64::MAX);
-        own.extend([floats("limits", positions.limits()), floats("long_frequencies", long)]);
+        own.extend([floats("limits", positions.long_thresholds()), floats("long_frequencies", long)]);
     }
-    if positions.have_magnitudes() {
+    if positions.has_magnitudes() {
         own.push(floats("magnitudes", positions.magnitudes()));
     }
-    if positions.rows() > 1 {
-        own.extend([size("ropes", positions.rows() as u64)?, ints("rope_of", positions.of_layers())]);
+    if positions.rope_count() > 1 {
+        own.extend([size_attribute("ropes", positions.rope_count() as u64)?, ints_attribute("rope_of", positions.rope_indices())]);
     }
     Ok(own)
 }
 
 /// Returns the numbers that differ between layers, besides rotary embeddings.
-fn layers(decoder: &Decoder) -> Result<Attributes> {
+fn layers(decoder: &Decoder) -> Result<NamedValues> {
     let (windows, block) = (decoder.windows(), decoder.block());
     let all = || 0..decoder.n_layers();
     let mut own = Vec::new();
-    let windowed: Vec<i64> = all().map(|layer| i64::from(windows.at(layer).is_some())).collect();
+    let windowed: Vec<i64> = all().map(|layer| i64::from(windows.window_of(layer).is_some())).collect();
     if let Some(window) = windows.size.filter(|_| windowed.contains(&1)) {
-        own.push(size("window", window)?);
+        own.push(size_attribute("window", window)?);
         if windowed.contains(&0) {
-            own.push(ints("windowed", windowed));
+            own.push(ints_attribute("windowed", windowed));
         }
     }
     let has_experts: Vec<i64> = all().map(|layer| i64::from(block.has_experts(layer))).collect();
@@ -112,15 +112,15 @@ fn layers(decoder: &Decoder) -> Result<Attributes> {
             place
         };
         let places = has_experts.iter().map(place).collect();
-        own.extend([ints("has_experts", has_experts), ints("place", places)]);
+        own.extend([ints_attribute("has_experts", has_experts), ints_attribute("place", places)]);
     }
     Ok(own)
 }
 
-fn number(name: &str, value: f64) -> (String, Value) {
-    (name.to_owned(), Value::Float(value))
+fn float_attribute(name: &str, value: f64) -> (String, AttributeValue) {
+    (name.to_owned(), AttributeValue::Float(value))
 }
 
-fn ints(name: &str, numbers: Vec<i64>) -> (String, Value) {
-    (name.to_owned(), Value::Ints(Box::new(numbers)))
+fn ints_attribute(name: &str, numbers: Vec<i64>) -> (String, AttributeValue) {
+    (name.to_owned(), AttributeValue::Ints(Box::new(numbers)))
 }

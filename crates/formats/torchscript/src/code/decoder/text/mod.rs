@@ -28,9 +28,9 @@ mod functions;
 mod markers;
 
 use super::flag::Flag;
-use super::version::Version;
+use super::version::CodeVersion;
 
-pub(super) static VERSION: Version = Version {
+pub(super) static VERSION: CodeVersion = CodeVersion {
     number: 4,
     methods: &[
         (Some(Flag::Dict), checks::DICT),

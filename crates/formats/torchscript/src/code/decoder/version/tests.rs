@@ -2,23 +2,23 @@
 //! decoder never changes.
 
 use byte_source::{Blob, OwnedBlob, Sha256Sink, hex};
-use decoder::{Assigned, Assignment, Decoder, HUGGING_FACE, Layout, META};
+use decoder::{Assigned, Assignment, Decoder, HUGGING_FACE, CheckpointLayout, META};
 use tensor::{Dtype, Storage, Tensor};
 
-use super::super::lists::lists;
-use super::super::module::archive;
+use super::super::lists::group_weights;
+use super::super::module::decoder_archive;
 use super::super::recognise::VERSIONS;
-use super::super::signature::Signature;
+use super::super::calling_convention::CallingConvention;
 use super::super::tests::fixtures::tensors;
 use super::super::text;
 use super::*;
-use crate::Errors;
+use crate::OnInvalidInput;
 
 /// Test decoder, by the differences of its record from that of a plain LLaMA.
 struct Case {
     name: &'static str,
     changes: &'static [(&'static str, &'static str)],
-    layout: &'static Layout,
+    layout: &'static CheckpointLayout,
     dtype: Dtype,
     /// Part of the decoder's text that a plain LLaMA does not have.
     line: &'static str,
@@ -181,17 +181,17 @@ const CASES: &[Case] = &[
 ];
 
 /// Decoder and tensors of a test case.
-struct Made {
+struct CaseModel {
     record: String,
     decoder: Decoder,
-    positions: Positions,
+    positions: RotaryPositions,
     assignment: Assignment,
     tensors: Vec<(String, Tensor)>,
 }
 
 impl Case {
     /// Makes the decoder of the case, with a tensor for each weight.
-    fn made(&self) -> Made {
+    fn build_model(&self) -> CaseModel {
         let mut record = RECORD.to_owned();
         for (from, to) in self.changes {
             assert!(record.contains(from), "{from}: {record}");
@@ -205,25 +205,25 @@ impl Case {
             tensors.push((format!("w{index}"), tensor.expect("one element")));
             weights.push(Assigned { weight, index, view: None });
         }
-        let positions = Positions::new(&decoder);
-        Made { record, decoder, positions, assignment: Assignment { weights, notes: Vec::new() }, tensors }
+        let positions = RotaryPositions::new(&decoder);
+        CaseModel { record, decoder, positions, assignment: Assignment { weights, notes: Vec::new() }, tensors }
     }
 
     /// Returns the source text that a version makes for the case.
-    fn text(&self, version: &Version) -> String {
-        let made = self.made();
+    fn text(&self, version: &CodeVersion) -> String {
+        let made = self.build_model();
         with_variant(&made, |variant| version.methods(variant) + &version.functions(variant))
     }
 
     /// Returns the SHA-256 hash of all records of the archives that a version makes for the case.
-    fn sha256(&self, version: &Version) -> String {
-        let made = self.made();
+    fn sha256(&self, version: &CodeVersion) -> String {
+        let made = self.build_model();
         let mut all = Vec::new();
-        for errors in [Errors::Return, Errors::Raise] {
-            let signature = Signature::Dict(errors);
+        for errors in [OnInvalidInput::Return, OnInvalidInput::Raise] {
+            let signature = CallingConvention::Dict(errors);
             let decoder = (&made.decoder, made.record.as_str());
             let archive =
-                archive(version, signature, decoder, &made.assignment, &made.tensors.clone().into());
+                decoder_archive(version, signature, decoder, &made.assignment, &made.tensors.clone().into());
             for (name, bytes) in archive.expect("plain names").0.head_records() {
                 all.extend([name.as_bytes(), &(bytes.len() as u64).to_le_bytes(), bytes].concat());
             }
@@ -234,11 +234,11 @@ impl Case {
     }
 }
 
-fn with_variant<T>(made: &Made, use_it: impl FnOnce(Variant<'_>) -> T) -> T {
+fn with_variant<T>(made: &CaseModel, use_it: impl FnOnce(TextVariant<'_>) -> T) -> T {
     let has_half = made.tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float16);
-    let signature = Signature::Dict(Errors::Return);
-    let (decoder, positions, lists) = (&made.decoder, &made.positions, &lists(&made.assignment.weights));
-    use_it(Variant { decoder, positions, lists, has_half, signature })
+    let signature = CallingConvention::Dict(OnInvalidInput::Return);
+    let (decoder, positions, lists) = (&made.decoder, &made.positions, &group_weights(&made.assignment.weights));
+    use_it(TextVariant { decoder, positions, lists, has_float16: has_half, signature })
 }
 
 /// Checks the archives that the versions make for each case. A module is recognised only if it is made again byte for byte,
@@ -258,7 +258,7 @@ fn code_of_a_version_never_changes() {
 
 #[test]
 fn a_record_has_the_number_of_the_newest_version() {
-    let record = PLAIN.made().decoder.record(text::VERSION.number);
+    let record = PLAIN.build_model().decoder.record(text::VERSION.number);
     let number = decoder::DecoderSpec::parse(&record).expect("its own").code_version();
     assert_eq!(number, VERSIONS.last().map(|version| version.number));
 }
@@ -279,15 +279,15 @@ fn a_llama_has_only_what_it_needs() {
 
 #[test]
 fn flags_of_all_templates_are_known_and_each_line_is_in_some_text() {
-    let cases: Vec<Made> = CASES.iter().map(Case::made).collect();
+    let cases: Vec<CaseModel> = CASES.iter().map(Case::build_model).collect();
     for version in VERSIONS {
         let templates = version.methods.iter().chain(version.functions).map(|(_, template)| template);
-        let lines: Vec<Line<'_>> = templates.flat_map(|template| template.lines()).map(Line::parse).collect();
+        let lines: Vec<TemplateLine<'_>> = templates.flat_map(|template| template.lines()).map(TemplateLine::parse).collect();
         assert!(lines.iter().filter(|line| !line.flags.is_empty()).count() > 80, "{}", lines.len());
         for line in lines {
             assert!(!line.text.starts_with('['), "an unknown flag: {}", line.text);
             let raises = line.flags == [(Flag::Raises, true)];
-            let is_used = cases.iter().any(|made| with_variant(made, |variant| line.is_in(variant)));
+            let is_used = cases.iter().any(|made| with_variant(made, |variant| line.is_selected(variant)));
             assert!(is_used || raises, "no case has the line {line:?}");
         }
     }

@@ -12,15 +12,15 @@ use pickle_vm::MemoId;
 use tensor::{Tensor, Tensors, ViewId};
 
 use crate::pickler::Pickler;
-use crate::record::{Record, Records, class};
-use crate::source::{is_identifier, quoted};
+use crate::record::{DataRecord, DataRecords, storage_class_name};
+use crate::source_names::{is_identifier, string_literal};
 use crate::{Error, Result};
 
 /// Qualified name of the source file that holds all classes, `code/__torch__/torch2carton.py`.
 pub(crate) const NAMESPACE: &str = "__torch__.torch2carton";
 
 /// Name of the class that holds the weight lists of a model with float16 weights.
-pub(crate) const HALF: &str = "Half";
+pub(crate) const HALF_CLASS: &str = "Half";
 
 /// Container types, as the source text and the pickle name them.
 const TENSORS: &str = "Dict[str, Tensor]";
@@ -39,7 +39,7 @@ pub(crate) struct TensorId(pub(crate) usize);
 /// Value of a module attribute.
 #[derive(Clone, Debug)]
 #[expect(clippy::box_collection, reason = "16 bytes fewer in each of millions of values")]
-pub(crate) enum Value {
+pub(crate) enum AttributeValue {
     Bool(bool),
     Int(i64),
     Float(f64),
@@ -49,18 +49,18 @@ pub(crate) enum Value {
     /// Dict of all tensors by name, not in the `state_dict`.
     Tensors,
     /// List of tensors, not in the `state_dict`.
-    List(Box<Vec<Item>>),
+    List(Box<Vec<ListItem>>),
     /// Dict of lists of tensors by name, not in the `state_dict`.
-    Lists(Box<Vec<(String, Vec<Item>)>>),
+    Lists(Box<Vec<(String, Vec<ListItem>)>>),
     /// Dict of lists of tensors in an object of the class [`HALF`], which its `__setstate__` initialises.
-    Half(Box<Vec<(String, Vec<Item>)>>),
+    Half(Box<Vec<(String, Vec<ListItem>)>>),
     Ints(Box<Vec<i64>>),
     Text(Box<String>),
 }
 
 /// Tensor that is an element of a list.
 #[derive(Clone, Debug)]
-pub(crate) enum Item {
+pub(crate) enum ListItem {
     Whole(TensorId),
     /// View of part of a tensor, over the same storage.
     View(TensorId, Tensor),
@@ -68,7 +68,7 @@ pub(crate) enum Item {
 
 /// Declared type of a class attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Type {
+enum AttributeType {
     Bool,
     Int,
     Float,
@@ -87,16 +87,16 @@ struct ClassId(usize);
 
 /// Contents of a class; modules with equal contents share it.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Class<'n> {
+struct ClassDefinition<'n> {
     /// Explicit name; a class without one is named by its number, such as `M0`.
     name: Option<&'static str>,
-    attributes: Vec<(Cow<'n, str>, Type)>,
+    attributes: Vec<(Cow<'n, str>, AttributeType)>,
     methods: String,
 }
 
 /// Module object: an instance of a class.
 #[derive(Debug)]
-struct Module {
+struct ModuleObject {
     class: ClassId,
     /// Index of the module's first attribute value in `Tree::values`.
     values: usize,
@@ -105,16 +105,16 @@ struct Module {
 /// Module objects and their classes. A million tensors may be in a million modules, so all modules share one list of values,
 /// and names are borrowed.
 #[derive(Debug, Default)]
-pub(crate) struct Tree<'n> {
-    classes: Vec<Rc<Class<'n>>>,
-    known: HashMap<Rc<Class<'n>>, ClassId>,
-    modules: Vec<Module>,
+pub(crate) struct ModuleTree<'n> {
+    classes: Vec<Rc<ClassDefinition<'n>>>,
+    known: HashMap<Rc<ClassDefinition<'n>>, ClassId>,
+    modules: Vec<ModuleObject>,
     /// Attribute values of all modules, one module after the other, in the order of the class attributes.
-    values: Vec<Value>,
+    values: Vec<AttributeValue>,
     functions: String,
 }
 
-impl<'n> Tree<'n> {
+impl<'n> ModuleTree<'n> {
     /// Adds a module of the class `name`, or of a numbered class if there is no name; equal modules share their class. In
     /// `methods`, `Self` stands for the class and `{ns}.` for the namespace.
     ///
@@ -123,56 +123,56 @@ impl<'n> Tree<'n> {
         &mut self,
         name: Option<&'static str>,
         methods: &str,
-        attributes: Vec<(Cow<'n, str>, Value)>,
+        attributes: Vec<(Cow<'n, str>, AttributeValue)>,
     ) -> ModuleId {
         let mut types = Vec::with_capacity(attributes.len());
         let start = self.values.len();
         for (attribute, value) in attributes {
-            types.push((attribute, self.declared(&value)));
+            types.push((attribute, self.attribute_type(&value)));
             self.values.push(value);
         }
-        let class = Class { name, attributes: types, methods: methods.to_owned() };
+        let class = ClassDefinition { name, attributes: types, methods: methods.to_owned() };
         let id = self.known.get(&class).copied().unwrap_or_else(|| {
             let (class, id) = (Rc::new(class), ClassId(self.classes.len()));
             self.classes.push(Rc::clone(&class));
             self.known.insert(class, id);
             id
         });
-        self.modules.push(Module { class: id, values: start });
+        self.modules.push(ModuleObject { class: id, values: start });
         ModuleId(self.modules.len().saturating_sub(1))
     }
 
     /// Returns the number of attributes of the class that has most.
-    pub(crate) fn widest(&self) -> usize {
+    pub(crate) fn attribute_count_max(&self) -> usize {
         self.classes.iter().map(|class| class.attributes.len()).max().unwrap_or(0)
     }
 
     /// Appends free functions to the source text; `{ns}` stands for the namespace.
-    pub(crate) fn functions(&mut self, text: &str) {
+    pub(crate) fn add_functions(&mut self, text: &str) {
         self.functions.push_str(&text.replace("{ns}", NAMESPACE));
     }
 
-    fn declared(&self, value: &Value) -> Type {
+    fn attribute_type(&self, value: &AttributeValue) -> AttributeType {
         match value {
-            Value::Bool(_) => Type::Bool,
-            Value::Int(_) => Type::Int,
-            Value::Float(_) => Type::Float,
-            Value::Parameter(_) => Type::Parameter,
-            Value::Tensors => Type::Tensors,
-            Value::List(_) => Type::List,
-            Value::Lists(_) => Type::Lists,
-            Value::Half(_) => Type::Half,
-            Value::Ints(_) => Type::Ints,
-            Value::Text(_) => Type::Text,
-            Value::Module(id) => Type::Module(self.module(*id).class),
+            AttributeValue::Bool(_) => AttributeType::Bool,
+            AttributeValue::Int(_) => AttributeType::Int,
+            AttributeValue::Float(_) => AttributeType::Float,
+            AttributeValue::Parameter(_) => AttributeType::Parameter,
+            AttributeValue::Tensors => AttributeType::Tensors,
+            AttributeValue::List(_) => AttributeType::List,
+            AttributeValue::Lists(_) => AttributeType::Lists,
+            AttributeValue::Half(_) => AttributeType::Half,
+            AttributeValue::Ints(_) => AttributeType::Ints,
+            AttributeValue::Text(_) => AttributeType::Text,
+            AttributeValue::Module(id) => AttributeType::Module(self.module(*id).class),
         }
     }
 
-    fn module(&self, id: ModuleId) -> &Module {
+    fn module(&self, id: ModuleId) -> &ModuleObject {
         self.modules.get(id.0).expect("ids are given out by `add`, and nothing is removed")
     }
 
-    fn class(&self, id: ClassId) -> &Class<'n> {
+    fn class(&self, id: ClassId) -> &ClassDefinition<'n> {
         self.classes.get(id.0).expect("ids are given out by `add`, and nothing is removed")
     }
 
@@ -199,28 +199,28 @@ impl<'n> Tree<'n> {
         writeln!(out, "class {name}(Module):")?;
         // Attributes in neither list are not part of the state_dict.
         write!(out, "  __parameters__ = [")?;
-        for (attribute, _) in class.attributes.iter().filter(|(_, kind)| *kind == Type::Parameter) {
-            write!(out, "{}, ", quoted(attribute))?;
+        for (attribute, _) in class.attributes.iter().filter(|(_, kind)| *kind == AttributeType::Parameter) {
+            write!(out, "{}, ", string_literal(attribute))?;
         }
         writeln!(out, "]\n  __buffers__ = []")?;
         for (attribute, kind) in &class.attributes {
             if is_identifier(attribute) {
                 write!(out, "  {attribute} : ")?;
             } else {
-                write!(out, "  __annotations__[{}] = ", quoted(attribute))?;
+                write!(out, "  __annotations__[{}] = ", string_literal(attribute))?;
             }
             match kind {
-                Type::Bool => writeln!(out, "bool"),
-                Type::Int => writeln!(out, "int"),
-                Type::Float => writeln!(out, "float"),
-                Type::Parameter => writeln!(out, "Tensor"),
-                Type::Tensors => writeln!(out, "{TENSORS}"),
-                Type::List => writeln!(out, "{LIST}"),
-                Type::Lists => writeln!(out, "{LISTS}"),
-                Type::Half => writeln!(out, "{NAMESPACE}.{HALF}"),
-                Type::Ints => writeln!(out, "{INTS}"),
-                Type::Text => writeln!(out, "str"),
-                Type::Module(class) => writeln!(out, "{NAMESPACE}.{}", self.class_name(*class)),
+                AttributeType::Bool => writeln!(out, "bool"),
+                AttributeType::Int => writeln!(out, "int"),
+                AttributeType::Float => writeln!(out, "float"),
+                AttributeType::Parameter => writeln!(out, "Tensor"),
+                AttributeType::Tensors => writeln!(out, "{TENSORS}"),
+                AttributeType::List => writeln!(out, "{LIST}"),
+                AttributeType::Lists => writeln!(out, "{LISTS}"),
+                AttributeType::Half => writeln!(out, "{NAMESPACE}.{HALF_CLASS}"),
+                AttributeType::Ints => writeln!(out, "{INTS}"),
+                AttributeType::Text => writeln!(out, "str"),
+                AttributeType::Module(class) => writeln!(out, "{NAMESPACE}.{}", self.class_name(*class)),
             }?;
         }
         let own = format!("{NAMESPACE}.{name}");
@@ -229,8 +229,8 @@ impl<'n> Tree<'n> {
     }
 
     /// Returns the bytes of `data.pkl`, whose root object is `root`.
-    pub(crate) fn data_pkl(&self, root: ModuleId, tensors: &Tensors, records: &Records) -> Result<Vec<u8>> {
-        let mut out = Objects {
+    pub(crate) fn data_pkl(&self, root: ModuleId, tensors: &Tensors, records: &DataRecords) -> Result<Vec<u8>> {
+        let mut out = ObjectWriter {
             pickler: Pickler::default(),
             tensors,
             records,
@@ -250,7 +250,7 @@ impl<'n> Tree<'n> {
             let mut inner = None;
             for (number, ((name, _), value)) in (next..).zip(attributes) {
                 out.pickler.text(name)?;
-                if let Value::Module(submodule) = value {
+                if let AttributeValue::Module(submodule) = value {
                     inner = Some((number.saturating_add(1), *submodule));
                     break;
                 }
@@ -266,10 +266,10 @@ impl<'n> Tree<'n> {
 }
 
 /// Writer of the objects in `data.pkl`.
-struct Objects<'t> {
+struct ObjectWriter<'t> {
     pickler: Pickler,
     tensors: &'t Tensors,
-    records: &'t Records,
+    records: &'t DataRecords,
     /// Memo id of each tensor that was written.
     written: Vec<Option<MemoId>>,
     views: HashMap<(TensorId, ViewId), MemoId>,
@@ -277,7 +277,7 @@ struct Objects<'t> {
     storages: Vec<Option<MemoId>>,
 }
 
-impl Objects<'_> {
+impl ObjectWriter<'_> {
     fn begin(&mut self, class: &str) -> Result<()> {
         self.pickler.global(NAMESPACE, class)?;
         self.pickler.empty_tuple();
@@ -292,14 +292,14 @@ impl Objects<'_> {
         self.pickler.build();
     }
 
-    fn value(&mut self, value: &Value) -> Result<()> {
+    fn value(&mut self, value: &AttributeValue) -> Result<()> {
         match value {
-            Value::Bool(value) => self.pickler.bool(*value),
-            Value::Int(value) => self.pickler.int(*value),
-            Value::Float(value) => self.pickler.float(*value),
-            Value::Parameter(id) => self.tensor(*id)?,
-            Value::Module(_) => unreachable!("`data_pkl` opens modules itself"),
-            Value::Tensors => self.tagged(TENSORS, |objects| {
+            AttributeValue::Bool(value) => self.pickler.bool(*value),
+            AttributeValue::Int(value) => self.pickler.int(*value),
+            AttributeValue::Float(value) => self.pickler.float(*value),
+            AttributeValue::Parameter(id) => self.tensor(*id)?,
+            AttributeValue::Module(_) => unreachable!("`data_pkl` opens modules itself"),
+            AttributeValue::Tensors => self.write_tagged(TENSORS, |objects| {
                 objects.pickler.empty_dict();
                 objects.pickler.mark();
                 for (i, (name, _)) in objects.tensors.iter().enumerate() {
@@ -309,16 +309,16 @@ impl Objects<'_> {
                 objects.pickler.setitems();
                 Ok(())
             })?,
-            Value::List(ids) => self.list(ids)?,
-            Value::Lists(lists) => self.lists(lists)?,
-            Value::Half(lists) => {
-                self.pickler.global(NAMESPACE, HALF)?;
+            AttributeValue::List(ids) => self.list(ids)?,
+            AttributeValue::Lists(lists) => self.lists(lists)?,
+            AttributeValue::Half(lists) => {
+                self.pickler.global(NAMESPACE, HALF_CLASS)?;
                 self.pickler.empty_tuple();
                 self.pickler.newobj();
                 self.lists(lists)?;
                 self.pickler.build();
             }
-            Value::Ints(numbers) => self.tagged(INTS, |objects| {
+            AttributeValue::Ints(numbers) => self.write_tagged(INTS, |objects| {
                 objects.pickler.empty_list();
                 objects.pickler.mark();
                 for number in numbers.iter() {
@@ -327,13 +327,13 @@ impl Objects<'_> {
                 objects.pickler.appends();
                 Ok(())
             })?,
-            Value::Text(text) => self.pickler.text(text)?,
+            AttributeValue::Text(text) => self.pickler.text(text)?,
         }
         Ok(())
     }
 
-    fn lists(&mut self, lists: &[(String, Vec<Item>)]) -> Result<()> {
-        self.tagged(LISTS, |objects| {
+    fn lists(&mut self, lists: &[(String, Vec<ListItem>)]) -> Result<()> {
+        self.write_tagged(LISTS, |objects| {
             objects.pickler.empty_dict();
             objects.pickler.mark();
             for (name, items) in lists {
@@ -345,13 +345,13 @@ impl Objects<'_> {
         })
     }
 
-    fn list(&mut self, items: &[Item]) -> Result<()> {
-        self.tagged(LIST, |objects| {
+    fn list(&mut self, items: &[ListItem]) -> Result<()> {
+        self.write_tagged(LIST, |objects| {
             objects.pickler.empty_list();
             objects.pickler.mark();
             items.iter().try_for_each(|item| match item {
-                Item::Whole(id) => objects.tensor(*id),
-                Item::View(id, view) => objects.view(*id, view),
+                ListItem::Whole(id) => objects.tensor(*id),
+                ListItem::View(id, view) => objects.view(*id, view),
             })?;
             objects.pickler.appends();
             Ok(())
@@ -359,7 +359,7 @@ impl Objects<'_> {
     }
 
     /// Writes a container with a type tag, without which torch would type its elements as `Any`.
-    fn tagged(&mut self, tag: &str, container: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    fn write_tagged(&mut self, tag: &str, container: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.pickler.global("torch.jit._pickle", "restore_type_tag")?;
         container(self)?;
         self.pickler.text(tag)?;
@@ -373,9 +373,9 @@ impl Objects<'_> {
             self.pickler.get(*memo);
             return Ok(());
         }
-        let (_, tensor) = self.tensors.at(id.0).expect("ids count the same list");
-        let memo = self.rebuilt(id, tensor)?;
-        remember(&mut self.written, id.0, memo);
+        let (_, tensor) = self.tensors.get_index(id.0).expect("ids count the same list");
+        let memo = self.write_tensor_object(id, tensor)?;
+        store_memo_id(&mut self.written, id.0, memo);
         Ok(())
     }
 
@@ -386,14 +386,14 @@ impl Objects<'_> {
             self.pickler.get(*memo);
             return Ok(());
         }
-        let memo = self.rebuilt(id, view)?;
+        let memo = self.write_tensor_object(id, view)?;
         self.views.insert(key, memo);
         Ok(())
     }
 
     /// Writes a tensor over the storage of the tensor `id`, and returns its memo id.
-    fn rebuilt(&mut self, id: TensorId, tensor: &Tensor) -> Result<MemoId> {
-        let (name, _) = self.tensors.at(id.0).expect("ids count the same list");
+    fn write_tensor_object(&mut self, id: TensorId, tensor: &Tensor) -> Result<MemoId> {
+        let (name, _) = self.tensors.get_index(id.0).expect("ids count the same list");
         let record = *self.records.by_tensor.get(id.0).expect("every tensor of the list has its record");
         self.pickler.global("torch._utils", "_rebuild_tensor_v2")?;
         self.pickler.mark();
@@ -419,16 +419,16 @@ impl Objects<'_> {
             self.pickler.get(*memo);
             return Ok(());
         }
-        let numel = self.records.get(record).map_or(0, Record::numel);
+        let numel = self.records.get(record).map_or(0, DataRecord::numel);
         self.pickler.mark();
         self.pickler.text("storage")?;
-        self.pickler.global("torch", class(name, tensor.dtype())?)?;
+        self.pickler.global("torch", storage_class_name(name, tensor.dtype())?)?;
         self.pickler.text(&record.to_string())?;
         self.pickler.text("cpu")?;
         self.number(name, numel)?;
         self.pickler.tuple();
         self.pickler.binpersid();
-        remember(&mut self.storages, record as usize, self.pickler.put()?);
+        store_memo_id(&mut self.storages, record as usize, self.pickler.put()?);
         Ok(())
     }
 
@@ -440,7 +440,7 @@ impl Objects<'_> {
     }
 }
 
-fn remember(memos: &mut [Option<MemoId>], number: usize, memo: MemoId) {
+fn store_memo_id(memos: &mut [Option<MemoId>], number: usize, memo: MemoId) {
     *memos.get_mut(number).expect("there is a place for each tensor and each record") = Some(memo);
 }
 
@@ -463,7 +463,7 @@ mod tests {
         bytes.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
     }
 
-    fn attribute(name: &str, value: Value) -> (Cow<'_, str>, Value) {
+    fn attribute(name: &str, value: AttributeValue) -> (Cow<'_, str>, AttributeValue) {
         (name.into(), value)
     }
 
@@ -475,12 +475,12 @@ mod tests {
     #[test]
     fn the_sample_is_reproduced_byte_for_byte() {
         let tensors = [("output.weight".to_owned(), bf16([2, 3]))];
-        let mut tree = Tree::default();
-        let weight = attribute("weight", Value::Parameter(TensorId(0)));
-        let training = || attribute("training", Value::Bool(false));
+        let mut tree = ModuleTree::default();
+        let weight = attribute("weight", AttributeValue::Parameter(TensorId(0)));
+        let training = || attribute("training", AttributeValue::Bool(false));
         let linear = tree.add(Some("Linear"), "", vec![weight, training()]);
-        let top = tree.add(Some("Top"), "", vec![training(), attribute("output", Value::Module(linear))]);
-        let records = Records::new(&tensors.to_vec().into()).expect("one tensor");
+        let top = tree.add(Some("Top"), "", vec![training(), attribute("output", AttributeValue::Module(linear))]);
+        let records = DataRecords::new(&tensors.to_vec().into()).expect("one tensor");
         let bytes = tree.data_pkl(top, &tensors.to_vec().into(), &records).expect("short names");
         assert_eq!(hex(&bytes), SAMPLE);
         assert_eq!(
@@ -495,12 +495,12 @@ mod tests {
     fn modules_of_one_shape_share_a_class_and_tensors_their_storage() {
         let tied = bf16([1, 6]);
         let tensors = [("a.w".to_owned(), tied.clone()), ("b.w".to_owned(), tied)];
-        let mut tree = Tree::default();
+        let mut tree = ModuleTree::default();
         let leaves = [0, 1]
-            .map(|i| tree.add(None, "", vec![attribute("w", Value::Parameter(TensorId(i)))]))
-            .map(Value::Module);
+            .map(|i| tree.add(None, "", vec![attribute("w", AttributeValue::Parameter(TensorId(i)))]))
+            .map(AttributeValue::Module);
         let root = tree.add(None, "", ["a", "b"].into_iter().map(Cow::from).zip(leaves).collect());
-        let records = Records::new(&tensors.to_vec().into()).expect("equal dtypes");
+        let records = DataRecords::new(&tensors.to_vec().into()).expect("equal dtypes");
         let bytes = tree.data_pkl(root, &tensors.to_vec().into(), &records).expect("short names");
         assert_eq!(bytes.windows(7).filter(|window| *window == b"storage").count(), 1);
         assert_eq!(tree.into_code().matches("class ").count(), 2);
@@ -510,18 +510,18 @@ mod tests {
     fn a_part_of_a_tensor_has_its_storage_and_is_one_object_in_all_lists() {
         let whole = bf16([3, 2]);
         let part = Tensor::new(Dtype::BFloat16, vec![1, 2], vec![2, 1], 4, whole.storage().clone());
-        let part = || Item::View(TensorId(0), part.clone().expect("inside"));
+        let part = || ListItem::View(TensorId(0), part.clone().expect("inside"));
         let tensors = [("w".to_owned(), whole)];
-        let pickle = |lists: Vec<(&'static str, Vec<Item>)>| {
-            let mut tree = Tree::default();
-            let lists = lists.into_iter().map(|(name, items)| attribute(name, Value::List(Box::new(items))));
+        let pickle = |lists: Vec<(&'static str, Vec<ListItem>)>| {
+            let mut tree = ModuleTree::default();
+            let lists = lists.into_iter().map(|(name, items)| attribute(name, AttributeValue::List(Box::new(items))));
             let root = tree.add(None, "", lists.collect());
-            let records = Records::new(&tensors.to_vec().into()).expect("one tensor");
+            let records = DataRecords::new(&tensors.to_vec().into()).expect("one tensor");
             tree.data_pkl(root, &tensors.to_vec().into(), &records).expect("short names")
         };
         let count =
             |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).filter(|found| *found == text).count();
-        let both = pickle(vec![("a", vec![Item::Whole(TensorId(0)), part()]), ("b", vec![part(), part()])]);
+        let both = pickle(vec![("a", vec![ListItem::Whole(TensorId(0)), part()]), ("b", vec![part(), part()])]);
         assert_eq!((count(&both, b"storage"), count(&both, b"_rebuild_tensor_v2")), (1, 2));
         // Storage offset, shape and stride of the view.
         assert_eq!(count(&both, b"K\x04(K\x01K\x02t(K\x02K\x01t"), 1);
@@ -529,12 +529,12 @@ mod tests {
 
     #[test]
     fn depth_costs_no_stack() {
-        let mut tree = Tree::default();
+        let mut tree = ModuleTree::default();
         let mut module = tree.add(None, "", Vec::new());
         for _ in 0..100_000 {
-            module = tree.add(None, "", vec![attribute("a", Value::Module(module))]);
+            module = tree.add(None, "", vec![attribute("a", AttributeValue::Module(module))]);
         }
-        let bytes = tree.data_pkl(module, &[].to_vec().into(), &Records::default()).expect("short names");
+        let bytes = tree.data_pkl(module, &[].to_vec().into(), &DataRecords::default()).expect("short names");
         assert!(bytes.len() > 100_000);
         assert!(tree.into_code().len() > 100_000);
     }

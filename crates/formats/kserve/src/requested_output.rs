@@ -1,8 +1,8 @@
 //! Requested outputs of an inference request.
 
-use crate::error::{Error, Place, Result};
-use crate::json::{Reader, once};
-use crate::problem::JsonProblem;
+use crate::error::{Error, TensorLabel, Result};
+use crate::json::{JsonReader, read_unique_member};
+use crate::json_problem::JsonProblem;
 use crate::{Parameters, parameter};
 
 /// An output that the response must contain.
@@ -12,26 +12,26 @@ pub struct RequestedOutput {
     /// Parameters other than those of the binary tensor data extension.
     pub parameters: Parameters,
     /// True for binary data after the JSON, false for data in JSON.
-    pub binary: bool,
+    pub is_binary: bool,
 }
 
 /// JSON object of an output in the `outputs` of a request.
-pub(crate) struct Listed {
+pub(crate) struct ListedOutput {
     pub(crate) name: String,
     pub(crate) parameters: Parameters,
     pub(crate) binary_data: Option<bool>,
 }
 
-impl Listed {
-    pub(crate) fn read(json: &mut Reader<'_>) -> Result<Self> {
+impl ListedOutput {
+    pub(crate) fn read(json: &mut JsonReader<'_>) -> Result<Self> {
         let (mut name, mut parameters, mut binary_data) = (None::<String>, None, None);
         let mut unsupported = None;
         json.object(|json, key| match key {
-            "name" => once(&mut name, json, |json| Ok(json.string()?.into_owned())),
-            "parameters" => once(&mut parameters, json, |json| {
+            "name" => read_unique_member(&mut name, json, |json| Ok(json.string()?.into_owned())),
+            "parameters" => read_unique_member(&mut parameters, json, |json| {
                 parameter::read(json, |json, key| {
                     match key {
-                        "binary_data" => once(&mut binary_data, json, Reader::boolean)?,
+                        "binary_data" => read_unique_member(&mut binary_data, json, JsonReader::boolean)?,
                         "shared_memory_region" | "classification" => {
                             unsupported = Some(if key == "classification" {
                                 "classification"
@@ -49,7 +49,7 @@ impl Listed {
         })?;
         let name = name.ok_or_else(|| json.error(JsonProblem::Missing("name")))?;
         if let Some(parameter) = unsupported {
-            return Err(Error::Unsupported { tensor: Place::Output(name), parameter });
+            return Err(Error::UnsupportedParameter { tensor: TensorLabel::Output(name), parameter });
         }
         Ok(Self { name, parameters: parameters.unwrap_or_default(), binary_data })
     }

@@ -6,12 +6,12 @@ use tensor::Dtype;
 
 #[cfg(target_arch = "x86_64")]
 use super::bf16;
-use super::product::{FEW_INPUTS_MAX, Number, Product};
+use super::product::{FEW_INPUTS_MAX, KernelNumber, Product};
 use super::simd::{Bf16, F16, F32, F64, Load, Portable};
-use super::tiled::Widened;
+use super::many_inputs::WidenedTile;
 #[cfg(target_arch = "x86_64")]
 use super::x86::{AmxBf16, Avx2, Avx512, Avx512Bf16};
-use super::{Pool, small, tiled, turned};
+use super::{Pool, few_inputs, many_inputs, column_major};
 
 /// Instruction set that products use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,21 +72,21 @@ impl Kernel {
 
     /// Computes products in f32, as one batch of work for the threads.
     pub(crate) fn linear(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
-        for alike in groups(products) {
+        for alike in group_products(products) {
             match (self, alike.first().map(|product| product.w.dtype())) {
-                (_, Some(Dtype::Float64)) => self.widened(pool, alike),
-                (Self::Portable, _) => portable(pool, alike),
+                (_, Some(Dtype::Float64)) => self.linear_widened(pool, alike),
+                (Self::Portable, _) => linear_portable(pool, alike),
                 #[cfg(target_arch = "x86_64")]
-                _ => self.vectors(pool, alike),
+                _ => self.linear_vectorized(pool, alike),
                 #[cfg(not(target_arch = "x86_64"))]
-                _ => portable(pool, alike),
+                _ => linear_portable(pool, alike),
             }
         }
     }
 
     /// Computes products in f64 and rounds the results to f32.
     #[expect(clippy::cast_possible_truncation, reason = "sums in f64 are rounded to the nearest f32")]
-    fn widened(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
+    fn linear_widened(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
         for Product { w, x, m, bias, y } in products {
             let wide = |narrow: &[f32]| narrow.iter().copied().map(f64::from).collect::<Vec<_>>();
             let (x, bias, mut wide_y) = (wide(x), bias.map(wide), vec![0.0; y.len()]);
@@ -97,72 +97,72 @@ impl Kernel {
 
     /// Computes products of one group in f32 with the CPU's vector instructions.
     #[cfg(target_arch = "x86_64")]
-    fn vectors(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
+    fn linear_vectorized(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
         let most = products.iter().map(|product| product.m).max().unwrap_or(0);
         let is_many_bf16 = products
             .first()
-            .is_some_and(|it| it.is_many() && !it.w.is_turned() && it.w.dtype() == Dtype::BFloat16);
+            .is_some_and(|it| it.has_many_inputs() && !it.w.is_column_major() && it.w.dtype() == Dtype::BFloat16);
         let (avx2, avx512) = (Avx2::detect(), Avx512::detect());
         match (self, avx2, avx512, Avx512Bf16::detect(), AmxBf16::detect()) {
             (Self::AmxBf16, _, Some(avx512), _, Some(amx)) if is_many_bf16 => {
-                tiled::linear(bf16::Bf16Tile(bf16::Tiles { amx, avx512 }), pool, products);
+                many_inputs::linear(bf16::Bf16Tile(bf16::AmxProducts { amx, avx512 }), pool, products);
             }
             (Self::Avx512Bf16, _, _, Some(pairs), _) if is_many_bf16 => {
-                tiled::linear(bf16::Bf16Tile(bf16::Pairs(pairs)), pool, products);
+                many_inputs::linear(bf16::Bf16Tile(bf16::Avx512Products(pairs)), pool, products);
             }
             (Self::Avx512 | Self::Avx512Bf16 | Self::AmxBf16, _, Some(simd), ..) if most > 16 => {
-                any_dtype::<_, 2, 12>(simd, pool, products);
+                linear_by_dtype::<_, 2, 12>(simd, pool, products);
             }
             (Self::Avx512 | Self::Avx512Bf16 | Self::AmxBf16, _, Some(simd), ..) => {
-                any_dtype::<_, 1, 12>(simd, pool, products);
+                linear_by_dtype::<_, 1, 12>(simd, pool, products);
             }
-            (Self::Avx2, Some(simd), ..) => any_dtype::<_, 1, 6>(simd, pool, products),
-            _ => portable(pool, products),
+            (Self::Avx2, Some(simd), ..) => linear_by_dtype::<_, 1, 6>(simd, pool, products),
+            _ => linear_portable(pool, products),
         }
     }
 
     /// Computes products in f64.
     pub(crate) fn linear_f64(self, pool: &Pool, products: Vec<Product<'_, f64>>) {
-        for alike in groups(products) {
+        for alike in group_products(products) {
             // Only an f64 model with some narrower weights has products of weights that are not f64.
             match alike.first().map(|product| product.w.dtype()) {
-                Some(Dtype::BFloat16) => few::<Bf16, 16>(pool, alike),
-                Some(Dtype::Float16) => few::<F16, 16>(pool, alike),
-                Some(Dtype::Float32) => few::<F32, 32>(pool, alike),
+                Some(Dtype::BFloat16) => linear_f64_few::<Bf16, 16>(pool, alike),
+                Some(Dtype::Float16) => linear_f64_few::<F16, 16>(pool, alike),
+                Some(Dtype::Float32) => linear_f64_few::<F32, 32>(pool, alike),
                 #[cfg(target_arch = "x86_64")]
                 _ => match (self, Avx2::detect(), Avx512::detect()) {
                     (Self::Avx512 | Self::Avx512Bf16 | Self::AmxBf16, _, Some(simd)) => {
-                        by_size::<F64, _, _, 8, 2, 12, 64>(simd, pool, alike);
+                        linear_by_size::<F64, _, _, 8, 2, 12, 64>(simd, pool, alike);
                     }
-                    (Self::Avx2, Some(simd), _) => by_size::<F64, _, _, 8, 1, 6, 64>(simd, pool, alike),
-                    _ => by_size::<F64, _, _, 8, 1, 4, 64>(Portable, pool, alike),
+                    (Self::Avx2, Some(simd), _) => linear_by_size::<F64, _, _, 8, 1, 6, 64>(simd, pool, alike),
+                    _ => linear_by_size::<F64, _, _, 8, 1, 4, 64>(Portable, pool, alike),
                 },
                 #[cfg(not(target_arch = "x86_64"))]
-                _ => by_size::<F64, _, _, 8, 1, 4, 64>(Portable, pool, alike),
+                _ => linear_by_size::<F64, _, _, 8, 1, 4, 64>(Portable, pool, alike),
             }
         }
     }
 }
 
 /// Computes products in f64 in batches of few inputs.
-fn few<D: Send + Sync, const B: usize>(pool: &Pool, products: Vec<Product<'_, f64>>)
+fn linear_f64_few<D: Send + Sync, const B: usize>(pool: &Pool, products: Vec<Product<'_, f64>>)
 where
     Portable: Load<D, f64, 8, B>,
 {
-    if products.iter().any(|product| product.w.is_turned()) {
-        return turned::linear::<D, _, _, 8, B>(Portable, pool, products);
+    if products.iter().any(|product| product.w.is_column_major()) {
+        return column_major::linear::<D, _, _, 8, B>(Portable, pool, products);
     }
-    let parts = products.into_iter().flat_map(|product| product.parts(FEW_INPUTS_MAX));
-    small::linear::<D, _, _, 8, B>(Portable, pool, parts.collect());
+    let parts = products.into_iter().flat_map(|product| product.split_inputs(FEW_INPUTS_MAX));
+    few_inputs::linear::<D, _, _, 8, B>(Portable, pool, parts.collect());
 }
 
 /// Groups the products that are not empty by dtype, storage order, and few or many inputs.
-fn groups<T: Number>(mut products: Vec<Product<'_, T>>) -> Vec<Vec<Product<'_, T>>> {
+fn group_products<T: KernelNumber>(mut products: Vec<Product<'_, T>>) -> Vec<Vec<Product<'_, T>>> {
     let mut groups: Vec<Vec<_>> = Vec::new();
-    products.retain_mut(|product| !product.is_empty());
+    products.retain_mut(|product| !product.fill_if_empty());
     for product in products {
         let is_alike = |group: &&mut Vec<Product<'_, T>>| {
-            let way = |it: &Product<'_, T>| (it.w.dtype(), it.w.is_turned(), it.is_many());
+            let way = |it: &Product<'_, T>| (it.w.dtype(), it.w.is_column_major(), it.has_many_inputs());
             group.first().is_some_and(|other| way(other) == way(&product))
         };
         match groups.iter_mut().find(is_alike) {
@@ -174,37 +174,37 @@ fn groups<T: Number>(mut products: Vec<Product<'_, T>>) -> Vec<Vec<Product<'_, T
 }
 
 /// Computes products with portable code.
-fn portable(pool: &Pool, products: Vec<Product<'_, f32>>) {
-    any_dtype::<_, 1, 4>(Portable, pool, products);
+fn linear_portable(pool: &Pool, products: Vec<Product<'_, f32>>) {
+    linear_by_dtype::<_, 1, 4>(Portable, pool, products);
 }
 
 /// Computes products with weights that are widened to f32, in tiles of `R` rows and `V` vectors.
-fn any_dtype<S, const V: usize, const R: usize>(simd: S, pool: &Pool, products: Vec<Product<'_, f32>>)
+fn linear_by_dtype<S, const V: usize, const R: usize>(simd: S, pool: &Pool, products: Vec<Product<'_, f32>>)
 where
     S: Load<F32, f32, 16, 64> + Load<Bf16, f32, 16, 32> + Load<F16, f32, 16, 32>,
 {
     match products.first().map(|product| product.w.dtype()) {
-        Some(Dtype::BFloat16) => by_size::<Bf16, _, _, 16, V, R, 32>(simd, pool, products),
-        Some(Dtype::Float16) => by_size::<F16, _, _, 16, V, R, 32>(simd, pool, products),
-        _ => by_size::<F32, _, _, 16, V, R, 64>(simd, pool, products),
+        Some(Dtype::BFloat16) => linear_by_size::<Bf16, _, _, 16, V, R, 32>(simd, pool, products),
+        Some(Dtype::Float16) => linear_by_size::<F16, _, _, 16, V, R, 32>(simd, pool, products),
+        _ => linear_by_size::<F32, _, _, 16, V, R, 64>(simd, pool, products),
     }
 }
 
 /// Computes products that all have few or all have many inputs.
-fn by_size<D, T, S, const N: usize, const V: usize, const R: usize, const B: usize>(
+fn linear_by_size<D, T, S, const N: usize, const V: usize, const R: usize, const B: usize>(
     simd: S,
     pool: &Pool,
     products: Vec<Product<'_, T>>,
 ) where
     D: Send + Sync,
-    T: Number,
+    T: KernelNumber,
     S: Load<D, T, N, B>,
 {
-    if products.iter().any(|product| product.w.is_turned()) {
-        turned::linear::<D, T, S, N, B>(simd, pool, products);
-    } else if products.iter().any(Product::is_many) {
-        tiled::linear::<T, _, N, V, R>(Widened::<D, S, B>::new(simd), pool, products);
+    if products.iter().any(|product| product.w.is_column_major()) {
+        column_major::linear::<D, T, S, N, B>(simd, pool, products);
+    } else if products.iter().any(Product::has_many_inputs) {
+        many_inputs::linear::<T, _, N, V, R>(WidenedTile::<D, S, B>::new(simd), pool, products);
     } else {
-        small::linear::<D, T, S, N, B>(simd, pool, products);
+        few_inputs::linear::<D, T, S, N, B>(simd, pool, products);
     }
 }

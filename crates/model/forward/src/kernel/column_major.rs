@@ -13,10 +13,10 @@
 use std::marker::PhantomData;
 
 use super::Matrix;
-use super::pool::{Pool, columns};
+use super::pool::{Pool, split_columns};
 use super::prefetch::prefetch;
-use super::product::{Number, Product};
-use super::simd::{Load, Work};
+use super::product::{KernelNumber, Product};
+use super::simd::{Load, SimdWork};
 
 /// Number of outputs that a thread takes at a time. Their sums for a few inputs stay in the L1 cache.
 const OUTPUTS: usize = 1024;
@@ -35,19 +35,19 @@ pub(super) fn linear<D, T, S, const N: usize, const B: usize>(
     products: Vec<Product<'_, T>>,
 ) where
     D: Send + Sync,
-    T: Number,
+    T: KernelNumber,
     S: Load<D, T, N, B>,
 {
     let mut jobs = Vec::new();
     for Product { w, x, bias, y, .. } in products {
-        let parts = columns(y, w.rows(), OUTPUTS).into_iter();
-        jobs.extend(parts.map(|(first, y)| Outputs { w, x, bias, first, y, dtype: PhantomData::<D> }));
+        let parts = split_columns(y, w.rows(), OUTPUTS).into_iter();
+        jobs.extend(parts.map(|(first, y)| ColumnMajorWork { w, x, bias, first, y, dtype: PhantomData::<D> }));
     }
     pool.for_each(jobs, |job| simd.run(job));
 }
 
 /// Part of a product that one thread takes: some outputs, all inputs.
-struct Outputs<'a, 'y, D, T, const N: usize, const B: usize> {
+struct ColumnMajorWork<'a, 'y, D, T, const N: usize, const B: usize> {
     w: &'a Matrix,
     x: &'a [T],
     bias: Option<&'a [T]>,
@@ -58,8 +58,8 @@ struct Outputs<'a, 'y, D, T, const N: usize, const B: usize> {
     dtype: PhantomData<D>,
 }
 
-impl<D, T: Number, S: Load<D, T, N, B>, const N: usize, const B: usize> Work<S>
-    for Outputs<'_, '_, D, T, N, B>
+impl<D, T: KernelNumber, S: Load<D, T, N, B>, const N: usize, const B: usize> SimdWork<S>
+    for ColumnMajorWork<'_, '_, D, T, N, B>
 {
     type Output = ();
 
@@ -69,11 +69,11 @@ impl<D, T: Number, S: Load<D, T, N, B>, const N: usize, const B: usize> Work<S>
         let mut sums = vec![[T::default(); N]; count.div_ceil(N) * self.y.len()];
         let mut column = 0;
         while column + COLUMNS <= cols {
-            self.add::<S, COLUMNS>(simd, column, count, &mut sums);
+            self.add_columns::<S, COLUMNS>(simd, column, count, &mut sums);
             column += COLUMNS;
         }
         while column < cols {
-            self.add::<S, 1>(simd, column, count, &mut sums);
+            self.add_columns::<S, 1>(simd, column, count, &mut sums);
             column += 1;
         }
         for (y, sums) in self.y.into_iter().zip(sums.chunks_exact(count.div_ceil(N))) {
@@ -84,10 +84,10 @@ impl<D, T: Number, S: Load<D, T, N, B>, const N: usize, const B: usize> Work<S>
     }
 }
 
-impl<D, T: Number, const N: usize, const B: usize> Outputs<'_, '_, D, T, N, B> {
+impl<D, T: KernelNumber, const N: usize, const B: usize> ColumnMajorWork<'_, '_, D, T, N, B> {
     /// Adds the products of `K` columns to the sums.
     #[inline(always)]
-    fn add<S: Load<D, T, N, B>, const K: usize>(
+    fn add_columns<S: Load<D, T, N, B>, const K: usize>(
         &self,
         simd: S,
         column: usize,

@@ -19,8 +19,8 @@ use std::ops::RangeInclusive;
 use super::Matrix;
 use super::pool::Pool;
 use super::prefetch::prefetch;
-use super::product::{FEW_INPUTS_MAX, Number, Product};
-use super::simd::{Load, Work};
+use super::product::{FEW_INPUTS_MAX, KernelNumber, Product};
+use super::simd::{Load, SimdWork};
 
 /// Approximate bytes of rows that a thread takes at a time, at least and at most. Memory is slow at first where a
 /// thread starts anew.
@@ -47,44 +47,44 @@ pub(super) fn linear<D, T, S, const N: usize, const B: usize>(
     products: Vec<Product<'_, T>>,
 ) where
     D: Send + Sync,
-    T: Number,
+    T: KernelNumber,
     S: Load<D, T, N, B>,
 {
     let (mut shared, mut outputs) = (Vec::new(), Vec::new());
     for Product { w, x, bias, y, .. } in products {
-        shared.push(Shared { w, inputs: Inputs::new(x, w.cols()), bias });
+        shared.push(SharedOperands { w, inputs: PaddedInputs::new(x, w.cols()), bias });
         outputs.push(y);
     }
     let left = shared.iter().map(|shared| shared.w.bytes().len()).sum();
-    let wholes = shared.iter().zip(outputs).map(|(shared, y)| Part::whole(shared, y));
-    let parts = Parts { wholes, current: None, left, threads: pool.threads() };
-    pool.for_each(parts, |Part { shared, first, y }| {
+    let wholes = shared.iter().zip(outputs).map(|(shared, y)| ProductPart::whole_product(shared, y));
+    let parts = ProductParts { wholes, current: None, left, threads: pool.threads() };
+    pool.for_each(parts, |ProductPart { shared, first, y }| {
         let lines = shared.w.lines_from(first);
-        simd.run(Few::<_, _, N, B> { shared, lines, first, y, dtype: PhantomData::<D> });
+        simd.run(FewInputsWork::<_, _, N, B> { shared, lines, first, y, dtype: PhantomData::<D> });
     });
 }
 
 /// Operands that all parts of a product share.
-struct Shared<'a, T: Number, const N: usize> {
+struct SharedOperands<'a, T: KernelNumber, const N: usize> {
     w: &'a Matrix,
-    inputs: Inputs<'a, T, N>,
+    inputs: PaddedInputs<'a, T, N>,
     bias: Option<&'a [T]>,
 }
 
 /// Inputs in whole vectors; zeros fill the last vector of each input.
-struct Inputs<'a, T: Number, const N: usize> {
+struct PaddedInputs<'a, T: KernelNumber, const N: usize> {
     vectors: Cow<'a, [[T; N]]>,
     /// Number of vectors of each input.
-    each: usize,
+    vectors_per_input: usize,
 }
 
-impl<'a, T: Number, const N: usize> Inputs<'a, T, N> {
+impl<'a, T: KernelNumber, const N: usize> PaddedInputs<'a, T, N> {
     fn new(x: &'a [T], cols: usize) -> Self {
         let each = cols.div_ceil(N);
         if let (vectors, []) = x.as_chunks::<N>()
             && cols.is_multiple_of(N)
         {
-            return Self { vectors: vectors.into(), each };
+            return Self { vectors: vectors.into(), vectors_per_input: each };
         }
         let mut vectors = Vec::with_capacity(x.len() / cols * each);
         for x in x.chunks_exact(cols) {
@@ -96,38 +96,38 @@ impl<'a, T: Number, const N: usize> Inputs<'a, T, N> {
                 vectors.push(last);
             }
         }
-        Self { vectors: vectors.into(), each }
+        Self { vectors: vectors.into(), vectors_per_input: each }
     }
 
     #[inline(always)]
     fn count(&self) -> usize {
-        self.vectors.len() / self.each
+        self.vectors.len() / self.vectors_per_input
     }
 
     #[inline(always)]
     fn input(&self, number: usize) -> &[[T; N]] {
-        &self.vectors[number * self.each..][..self.each]
+        &self.vectors[number * self.vectors_per_input..][..self.vectors_per_input]
     }
 }
 
 /// Part of a product that one thread takes: some rows of weights, all inputs.
-struct Part<'a, 'y, T: Number, const N: usize> {
-    shared: &'a Shared<'a, T, N>,
+struct ProductPart<'a, 'y, T: KernelNumber, const N: usize> {
+    shared: &'a SharedOperands<'a, T, N>,
     /// Index of the first row.
     first: usize,
     /// Outputs of each input for these rows; empty after the last input.
     y: [&'y mut [T]; FEW_INPUTS_MAX],
 }
 
-impl<'a, 'y, T: Number, const N: usize> Part<'a, 'y, T, N> {
+impl<'a, 'y, T: KernelNumber, const N: usize> ProductPart<'a, 'y, T, N> {
     /// Creates the part that is a whole product.
-    fn whole(shared: &'a Shared<'a, T, N>, y: &'y mut [T]) -> Self {
+    fn whole_product(shared: &'a SharedOperands<'a, T, N>, y: &'y mut [T]) -> Self {
         let mut all = y.chunks_exact_mut(shared.w.rows());
         Self { shared, first: 0, y: std::array::from_fn(|_| all.next().unwrap_or_default()) }
     }
 
     /// Cuts off the first rows, and returns them.
-    fn cut(&mut self, rows: usize) -> Self {
+    fn split_off_rows(&mut self, rows: usize) -> Self {
         let rows = rows.min(self.y[0].len());
         let y = self.y.each_mut().map(|rest| {
             let count = rows.min(rest.len());
@@ -143,21 +143,21 @@ impl<'a, 'y, T: Number, const N: usize> Part<'a, 'y, T, N> {
 
 /// Iterator over the parts of products, in the order of the rows: large ones first, so that threads start anew seldom,
 /// then smaller and smaller ones, so that they finish together.
-struct Parts<'a, 'y, T: Number, I, const N: usize> {
+struct ProductParts<'a, 'y, T: KernelNumber, I, const N: usize> {
     wholes: I,
     /// Rest of the product that parts are cut off.
-    current: Option<Part<'a, 'y, T, N>>,
+    current: Option<ProductPart<'a, 'y, T, N>>,
     /// Bytes of all rows that are left.
     left: usize,
     threads: usize,
 }
 
-impl<'a, 'y, T, I, const N: usize> Iterator for Parts<'a, 'y, T, I, N>
+impl<'a, 'y, T, I, const N: usize> Iterator for ProductParts<'a, 'y, T, I, N>
 where
-    T: Number,
-    I: Iterator<Item = Part<'a, 'y, T, N>>,
+    T: KernelNumber,
+    I: Iterator<Item = ProductPart<'a, 'y, T, N>>,
 {
-    type Item = Part<'a, 'y, T, N>;
+    type Item = ProductPart<'a, 'y, T, N>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.current.as_ref().is_none_or(|current| current.y[0].is_empty()) {
@@ -166,15 +166,15 @@ where
         let current = self.current.as_mut()?;
         let line = current.shared.w.line_bytes().max(1);
         let bytes = (self.left / self.threads / 2).clamp(*CHUNK.start(), *CHUNK.end());
-        let part = current.cut((bytes / line).max(1).next_multiple_of(ROWS));
+        let part = current.split_off_rows((bytes / line).max(1).next_multiple_of(ROWS));
         self.left -= part.y[0].len() * line;
         Some(part)
     }
 }
 
 /// Part of a product, with the dtype of its weights.
-struct Few<'a, 'y, D, T: Number, const N: usize, const B: usize> {
-    shared: &'a Shared<'a, T, N>,
+struct FewInputsWork<'a, 'y, D, T: KernelNumber, const N: usize, const B: usize> {
+    shared: &'a SharedOperands<'a, T, N>,
     /// Bytes of the weights from the first row on.
     lines: &'a [u8],
     first: usize,
@@ -182,7 +182,7 @@ struct Few<'a, 'y, D, T: Number, const N: usize, const B: usize> {
     dtype: PhantomData<D>,
 }
 
-impl<D, T: Number, S: Load<D, T, N, B>, const N: usize, const B: usize> Work<S> for Few<'_, '_, D, T, N, B> {
+impl<D, T: KernelNumber, S: Load<D, T, N, B>, const N: usize, const B: usize> SimdWork<S> for FewInputsWork<'_, '_, D, T, N, B> {
     type Output = ();
 
     #[inline(always)]
@@ -194,11 +194,11 @@ impl<D, T: Number, S: Load<D, T, N, B>, const N: usize, const B: usize> Work<S> 
             let mut input = 0;
             while input < inputs {
                 if rows == ROWS && inputs - input >= INPUTS {
-                    self.sums(simd, at, input);
+                    self.sum_rows(simd, at, input);
                     input += INPUTS;
                 } else {
                     for row in at..at + rows {
-                        self.sum(simd, row, input);
+                        self.sum_row(simd, row, input);
                     }
                     input += 1;
                 }
@@ -208,7 +208,7 @@ impl<D, T: Number, S: Load<D, T, N, B>, const N: usize, const B: usize> Work<S> 
     }
 }
 
-impl<'a, D, T: Number, const N: usize, const B: usize> Few<'a, '_, D, T, N, B> {
+impl<'a, D, T: KernelNumber, const N: usize, const B: usize> FewInputsWork<'a, '_, D, T, N, B> {
     /// Returns the bytes of row `at` of this part.
     #[inline(always)]
     fn line(&self, at: usize) -> &'a [u8] {
@@ -219,8 +219,8 @@ impl<'a, D, T: Number, const N: usize, const B: usize> Few<'a, '_, D, T, N, B> {
     /// Computes the sum of row `at` of this part with an input. The bytes of the row are read in order: memory is
     /// faster then than with several rows at once.
     #[inline(always)]
-    fn sum<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
-        let Shared { inputs, bias, .. } = self.shared;
+    fn sum_row<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
+        let SharedOperands { inputs, bias, .. } = self.shared;
         let (chunks, rest) = self.line(at).as_chunks::<B>();
         let (blocks, left) = chunks.as_chunks::<SUMS>();
         let vectors = inputs.input(input);
@@ -241,17 +241,17 @@ impl<'a, D, T: Number, const N: usize, const B: usize> Few<'a, '_, D, T, N, B> {
         }
         let mut sum = bias.map_or(T::default(), |bias| bias[self.first + at]);
         for part in sums {
-            sum = sum + total(simd.store(part));
+            sum = sum + sum_in_pairs(simd.store(part));
         }
         self.y[input][at] = sum;
     }
 
     /// Computes the sums of `ROWS` rows from row `at` of this part on with `INPUTS` inputs from `input` on.
     #[inline(always)]
-    fn sums<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
+    fn sum_rows<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
         const R: usize = ROWS;
         const M: usize = INPUTS;
-        let Shared { w, inputs, bias } = self.shared;
+        let SharedOperands { w, inputs, bias } = self.shared;
         let rows: [&[u8]; R] = std::array::from_fn(|r| self.line(at + r));
         let inputs: [&[[T; N]]; M] = std::array::from_fn(|m| inputs.input(input + m));
         let mut sums = [[simd.splat(T::default()); M]; R];
@@ -281,7 +281,7 @@ impl<'a, D, T: Number, const N: usize, const B: usize> Few<'a, '_, D, T, N, B> {
         for r in 0..R {
             let bias = bias.map_or(T::default(), |bias| bias[self.first + at + r]);
             for m in 0..M {
-                self.y[input + m][at + r] = total(simd.store(sums[r][m])) + bias;
+                self.y[input + m][at + r] = sum_in_pairs(simd.store(sums[r][m])) + bias;
             }
         }
     }
@@ -289,7 +289,7 @@ impl<'a, D, T: Number, const N: usize, const B: usize> Few<'a, '_, D, T, N, B> {
 
 /// Returns the sum of the elements, added in pairs.
 #[inline(always)]
-fn total<T: Number, const N: usize>(elements: [T; N]) -> T {
+fn sum_in_pairs<T: KernelNumber, const N: usize>(elements: [T; N]) -> T {
     let (mut elements, mut half) = (elements, N / 2);
     while half > 0 {
         for i in 0..half {

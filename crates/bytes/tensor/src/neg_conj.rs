@@ -12,7 +12,7 @@ use crate::compute::{Compute, Inputs};
 
 /// Numbers whose sign is flipped, which follow from a tensor's conj and neg bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signs {
+pub enum NegConj {
     /// All numbers: a neg bit.
     All,
     /// Imaginary parts: a conj bit.
@@ -23,14 +23,14 @@ pub enum Signs {
 
 /// Computation that implements [`Storage::with_signs`].
 #[derive(Debug)]
-pub(crate) struct Signed {
+pub(crate) struct SignFlip {
     pub(crate) base: Storage,
     /// Size in bytes of a real number, or of a part of a complex number.
     pub(crate) component: usize,
-    pub(crate) signs: Signs,
+    pub(crate) signs: NegConj,
 }
 
-impl Compute for Signed {
+impl Compute for SignFlip {
     fn len(&self) -> u64 {
         self.base.len()
     }
@@ -53,20 +53,20 @@ impl Compute for Signed {
     fn slice(&self, range: Range<u64>) -> Option<Storage> {
         let component = self.component as u64;
         let is_real = range.start.is_multiple_of(component.saturating_mul(2));
-        Some(self.base.slice(range).filter(|_| is_real)?.with_signs(component, self.signs))
+        Some(self.base.slice(range).filter(|_| is_real)?.with_flipped_signs(component, self.signs))
     }
 }
 
-impl Signed {
+impl SignFlip {
     /// Flips signs in `bytes`, which start at byte `at` of the storage, the first byte of a component.
     fn flip(&self, bytes: &mut [u8], at: u64) {
         let first = usize::from(at.checked_div(self.component as u64).unwrap_or(0) % 2 == 1);
         for (index, number) in bytes.chunks_exact_mut(self.component).enumerate() {
             let is_real = index % 2 == first;
             let flipped = match self.signs {
-                Signs::All => true,
-                Signs::Imaginary => !is_real,
-                Signs::Real => is_real,
+                NegConj::All => true,
+                NegConj::Imaginary => !is_real,
+                NegConj::Real => is_real,
             };
             if let (true, Some(last)) = (flipped, number.last_mut()) {
                 *last ^= 0x80;
@@ -94,22 +94,22 @@ mod tests {
         let bytes: Vec<u8> =
             [0.0_f32, 1.0, 2.0, 3.0, 4.0, 5.0].iter().flat_map(|n| n.to_le_bytes()).collect();
         let base = Storage::owned(bytes);
-        let of = |signs| base.with_signs(4, signs);
+        let of = |signs| base.with_flipped_signs(4, signs);
         for (signs, expected) in [
-            (Signs::All, [-0.0, -1.0, -2.0, -3.0, -4.0, -5.0]),
-            (Signs::Imaginary, [0.0, -1.0, 2.0, -3.0, 4.0, -5.0]),
-            (Signs::Real, [-0.0, 1.0, -2.0, 3.0, -4.0, 5.0]),
+            (NegConj::All, [-0.0, -1.0, -2.0, -3.0, -4.0, -5.0]),
+            (NegConj::Imaginary, [0.0, -1.0, 2.0, -3.0, 4.0, -5.0]),
+            (NegConj::Real, [-0.0, 1.0, -2.0, 3.0, -4.0, 5.0]),
         ] {
             let found = numbers(&|sink| of(signs).write_to(sink));
             assert_eq!(found.iter().map(|n| n.to_bits()).collect::<Vec<_>>(), expected.map(f32::to_bits));
         }
         // A strided view, and a slice from the middle.
-        let every_other = Tensor::new(Dtype::Complex64, vec![2], vec![2], 0, of(Signs::Imaginary));
+        let every_other = Tensor::new(Dtype::Complex64, vec![2], vec![2], 0, of(NegConj::Imaginary));
         let every_other = every_other.expect("three numbers are enough");
         assert_eq!(numbers(&|sink| every_other.gathered().write_to(sink)), [0.0, -1.0, 4.0, -5.0]);
-        let cut = of(Signs::Imaginary).slice(8..24).expect("it is inside");
+        let cut = of(NegConj::Imaginary).slice(8..24).expect("it is inside");
         assert_eq!(numbers(&|sink| cut.write_to(sink)), [2.0, -3.0, 4.0, -5.0]);
-        assert!(of(Signs::Imaginary).slice(4..12).is_none(), "it starts with an imaginary part");
-        assert_ne!(of(Signs::All).id(), base.id());
+        assert!(of(NegConj::Imaginary).slice(4..12).is_none(), "it starts with an imaginary part");
+        assert_ne!(of(NegConj::All).id(), base.id());
     }
 }

@@ -15,7 +15,7 @@ pub(crate) const MAX_DEPTH: u32 = 100;
 pub enum JsonProblem {
     /// The document is not UTF-8.
     #[error("it is not UTF-8")]
-    NotText,
+    InvalidUtf8,
     /// A value is missing or malformed.
     #[error("expected a value")]
     Value,
@@ -45,22 +45,22 @@ pub enum JsonProblem {
     Unterminated,
     /// The document is followed by more than whitespace.
     #[error("expected the end")]
-    Trailing,
+    TrailingCharacters,
     /// Arrays and objects are nested deeper than the limit.
     #[error("it is nested deeper than {MAX_DEPTH}")]
     Depth,
     /// The value is of the wrong kind.
     #[error("expected {expected}, found {found}")]
     Kind {
-        expected: Kind,
-        found: Kind,
+        expected: JsonKind,
+        found: JsonKind,
     },
     /// A required member of an object is missing.
     #[error("`{0}` is missing")]
     Missing(&'static str),
     /// A member appears more than once in an object.
     #[error("it appears more than once")]
-    Twice,
+    DuplicateMember,
     /// The value is not an integer in the range of sizes, 0 to [`i64::MAX`].
     #[error("expected a whole number from 0 to 9223372036854775807, found `{}`", found.escape_debug())]
     Size {
@@ -74,10 +74,10 @@ pub enum JsonProblem {
     /// The value of a parameter is not a string, number or boolean.
     #[error("expected a string, a number or a boolean, found {found}")]
     Parameter {
-        found: Kind,
+        found: JsonKind,
     },
     /// An element of a tensor is of the wrong kind, or out of range for the datatype.
-    #[error("element {element} is {found}, expected {} for {datatype}", datatype.element())]
+    #[error("element {element} is {found}, expected {} for {datatype}", datatype.json_values())]
     Element {
         /// Index of the element, counted from 0.
         element: u64,
@@ -90,7 +90,7 @@ pub enum JsonProblem {
 /// Kind of a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of JSON")]
-pub enum Kind {
+pub enum JsonKind {
     Object,
     Array,
     String,
@@ -99,7 +99,7 @@ pub enum Kind {
     Null,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for JsonKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Object => "an object",
@@ -113,7 +113,7 @@ impl fmt::Display for Kind {
 }
 
 /// Truncates text from the client to 40 characters for an error message, since it may have a million digits.
-pub(crate) fn shortened(text: &str) -> String {
+pub(crate) fn truncate_for_message(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),

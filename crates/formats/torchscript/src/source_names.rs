@@ -21,7 +21,7 @@ pub(crate) fn is_identifier(name: &str) -> bool {
 }
 
 /// Formats `name` as a string literal. Bytes that are not printable ASCII become three octal digits of UTF-8.
-pub(crate) fn quoted(name: &str) -> String {
+pub(crate) fn string_literal(name: &str) -> String {
     let mut out = String::with_capacity(name.len().saturating_add(2));
     out.push('"');
     for byte in name.bytes() {
@@ -51,6 +51,6 @@ mod tests {
         for name in ["", "0", "a b", "a.b", "é", "class", "None", "__parameters__"] {
             assert!(!is_identifier(name), "{name}");
         }
-        assert_eq!(quoted("a\"\\\n\0\x7fé"), r#""a\"\\\n\000\177\303\251""#);
+        assert_eq!(string_literal("a\"\\\n\0\x7fé"), r#""a\"\\\n\000\177\303\251""#);
     }
 }

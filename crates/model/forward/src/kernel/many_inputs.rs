@@ -20,13 +20,13 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::Matrix;
-use super::pool::{Pool, columns};
+use super::pool::{Pool, split_columns};
 use super::prefetch::prefetch;
-use super::product::{Number, Product};
-use super::simd::{Load, Simd, Work};
+use super::product::{KernelNumber, Product};
+use super::simd::{Load, Simd, SimdWork};
 
 /// Computation of the products of a tile of `R` rows of weights with `V` vectors of `N` inputs.
-pub(super) trait Tile<T: Number, const N: usize, const V: usize, const R: usize>:
+pub(super) trait TileKernel<T: KernelNumber, const N: usize, const V: usize, const R: usize>:
     Copy + Send + Sync
 {
     /// Instruction set for all other operations.
@@ -47,22 +47,22 @@ pub(super) trait Tile<T: Number, const N: usize, const V: usize, const R: usize>
     /// Returns the instruction set for all other operations.
     fn simd(self) -> Self::Simd;
     /// Returns weights that are 0.
-    fn no_weights(self) -> Self::Weights;
+    fn zero_weights(self) -> Self::Weights;
     /// Returns inputs that are 0.
-    fn no_inputs(self) -> Self::Inputs;
+    fn zero_inputs(self) -> Self::Inputs;
     /// Copies the bytes of a row of weights into row `row` of `to`.
     fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Self::Weights]);
     /// Copies up to `N` inputs into vector `vector` of `to`.
     fn put_inputs(self, x: &[&[T]], vector: usize, to: &mut [Self::Inputs]);
     /// Adds the products of weights and inputs to the sums.
-    fn multiply(self, step: Step<'_, Self::Weights, Self::Inputs, Sums<T, N, V, R>>);
+    fn multiply(self, step: TileStep<'_, Self::Weights, Self::Inputs, TileSums<T, N, V, R>>);
 }
 
 /// Sums of `R` rows of weights with `V` vectors of `N` inputs.
-pub(super) type Sums<T, const N: usize, const V: usize, const R: usize> = Aligned<[[[T; N]; V]; R]>;
+pub(super) type TileSums<T, const N: usize, const V: usize, const R: usize> = Aligned<[[[T; N]; V]; R]>;
 
 /// Step of a product: tiles of weights times panels of inputs.
-pub(super) struct Step<'a, W, X, C> {
+pub(super) struct TileStep<'a, W, X, C> {
     /// Blocks of weights: `count` of each tile, one tile after the other.
     pub(super) weights: &'a [W],
     /// Blocks of inputs: `count` of each panel, one panel after the other.
@@ -73,17 +73,17 @@ pub(super) struct Step<'a, W, X, C> {
     /// True in the first step, where the sums count as 0.
     pub(super) first: bool,
     /// Weights of the next step.
-    next: Next<'a>,
+    next: PrefetchRange<'a>,
 }
 
 /// Bytes to prefetch: the same range of several rows.
-struct Next<'a> {
+struct PrefetchRange<'a> {
     rows: &'a [u8],
     row_bytes: usize,
     range: Range<usize>,
 }
 
-impl<W, X, C> Step<'_, W, X, C> {
+impl<W, X, C> TileStep<'_, W, X, C> {
     /// Iterates over the panels with their sums. An equal part of the next bytes is prefetched with each panel.
     #[inline(always)]
     pub(super) fn panels(&mut self) -> impl Iterator<Item = (&[X], &mut [C])> {
@@ -114,17 +114,17 @@ pub(super) fn linear<T, K, const N: usize, const V: usize, const R: usize>(
     pool: &Pool,
     products: Vec<Product<'_, T>>,
 ) where
-    T: Number,
-    K: Tile<T, N, V, R>,
+    T: KernelNumber,
+    K: TileKernel<T, N, V, R>,
 {
-    let mut all: Vec<Rearranged<'_, T, K::Inputs>> = Vec::new();
+    let mut all: Vec<InputPanels<'_, T, K::Inputs>> = Vec::new();
     for Product { w, x, m, .. } in &products {
-        if !all.iter().any(|other| other.is_of(x, w.cols())) {
+        if !all.iter().any(|other| other.is_rearranged_from(x, w.cols())) {
             let count = w.cols().div_ceil(K::STEP) * m.div_ceil(V * N);
-            all.push(Rearranged { x, cols: w.cols(), inputs: vec![tile.no_inputs(); count] });
+            all.push(InputPanels { x, cols: w.cols(), inputs: vec![tile.zero_inputs(); count] });
         }
     }
-    let jobs = all.iter_mut().flat_map(|Rearranged { x, cols, inputs }| {
+    let jobs = all.iter_mut().flat_map(|InputPanels { x, cols, inputs }| {
         let (cols, steps) = (*cols, cols.div_ceil(K::STEP));
         let blocks = inputs.chunks_mut(steps * (INPUTS / (V * N))).zip(x.chunks(cols * INPUTS));
         blocks.flat_map(move |(block, x)| {
@@ -145,34 +145,34 @@ pub(super) fn linear<T, K, const N: usize, const V: usize, const R: usize>(
     let rows = rows_at_once(&products, pool.threads(), R, K::ROWS.next_multiple_of(R));
     let mut jobs = Vec::new();
     for Product { w, x, bias, y, .. } in products {
-        let inputs = all.iter().find(|other| other.is_of(x, w.cols()));
+        let inputs = all.iter().find(|other| other.is_rearranged_from(x, w.cols()));
         let inputs = inputs.map_or(&[][..], |other| other.inputs.as_slice());
         let steps = w.cols().div_ceil(K::STEP);
         let blocks = inputs.chunks(steps * (INPUTS / (V * N))).zip(y.chunks_mut(w.rows() * INPUTS));
         for (inputs, y) in blocks {
-            let columns = columns(y, w.rows(), rows).into_iter();
-            jobs.extend(columns.map(|(first, y)| Block { w, inputs, bias, first, y }));
+            let columns = split_columns(y, w.rows(), rows).into_iter();
+            jobs.extend(columns.map(|(first, y)| TiledBlock { w, inputs, bias, first, y }));
         }
     }
     pool.for_each(jobs, |block| block.run(tile));
 }
 
 /// Inputs of one or several products, rearranged in panels.
-struct Rearranged<'a, T, X> {
+struct InputPanels<'a, T, X> {
     x: &'a [T],
     cols: usize,
     inputs: Vec<X>,
 }
 
-impl<T, X> Rearranged<'_, T, X> {
-    fn is_of(&self, x: &[T], cols: usize) -> bool {
+impl<T, X> InputPanels<'_, T, X> {
+    fn is_rearranged_from(&self, x: &[T], cols: usize) -> bool {
         std::ptr::eq(self.x, x) && self.cols == cols
     }
 }
 
 /// Returns the number of rows of weights that a thread takes at a time: a multiple of `tile`, at most `most`, for which
 /// the threads finish at about the same time.
-fn rows_at_once<T: Number>(products: &[Product<'_, T>], threads: usize, tile: usize, most: usize) -> usize {
+fn rows_at_once<T: KernelNumber>(products: &[Product<'_, T>], threads: usize, tile: usize, most: usize) -> usize {
     let longest = |rows: &usize| {
         let mut threads = vec![0; threads];
         for Product { w, m, .. } in products {
@@ -193,7 +193,7 @@ fn rows_at_once<T: Number>(products: &[Product<'_, T>], threads: usize, tile: us
 }
 
 /// Part of a product that one thread takes: some rows of weights, some inputs.
-struct Block<'a, 'y, T, X> {
+struct TiledBlock<'a, 'y, T, X> {
     w: &'a Matrix,
     /// Panels of the inputs, one after the other for each step.
     inputs: &'a [X],
@@ -204,17 +204,17 @@ struct Block<'a, 'y, T, X> {
     y: Vec<&'y mut [T]>,
 }
 
-impl<T: Number, X> Block<'_, '_, T, X> {
+impl<T: KernelNumber, X> TiledBlock<'_, '_, T, X> {
     fn run<K, const N: usize, const V: usize, const R: usize>(mut self, tile: K)
     where
-        K: Tile<T, N, V, R, Inputs = X>,
+        K: TileKernel<T, N, V, R, Inputs = X>,
     {
         let (row_bytes, step_bytes) = (self.w.line_bytes(), K::STEP * self.w.element_bytes());
         let count = self.y.first().map_or(0, |y| y.len());
         let rows = &self.w.lines_from(self.first)[..count * row_bytes];
         let (tiles, panels) = (count.div_ceil(R), self.y.len().div_ceil(V * N));
         let steps = self.inputs.len() / panels;
-        let mut weights = vec![tile.no_weights(); tiles * steps.min(K::STEPS)];
+        let mut weights = vec![tile.zero_weights(); tiles * steps.min(K::STEPS)];
         let mut sums = vec![Aligned([[[T::default(); N]; V]; R]); tiles * panels];
         let bytes =
             |step: usize| (step * step_bytes).min(row_bytes)..((step + K::STEPS) * step_bytes).min(row_bytes);
@@ -227,30 +227,30 @@ impl<T: Number, X> Block<'_, '_, T, X> {
                 }
                 tile.put_weights(&all[bytes(start)], row % R, &mut weights[row / R * count..][..count]);
             }
-            tile.multiply(Step {
+            tile.multiply(TileStep {
                 weights: &weights[..tiles * count],
                 inputs,
                 count,
                 sums: &mut sums,
                 first: start == 0,
-                next: Next { rows, row_bytes, range: bytes(start + K::STEPS) },
+                next: PrefetchRange { rows, row_bytes, range: bytes(start + K::STEPS) },
             });
         }
         let bias = self.bias.map_or(&[][..], |bias| &bias[self.first..self.first + count]);
-        tile.simd().run(Finish { sums: &sums, tiles, bias, y: &mut self.y });
+        tile.simd().run(WriteOutputs { sums: &sums, tiles, bias, y: &mut self.y });
     }
 }
 
 /// Work that writes the sums, plus the bias, to the outputs.
-struct Finish<'a, 'y, T, const N: usize, const V: usize, const R: usize> {
-    sums: &'a [Sums<T, N, V, R>],
+struct WriteOutputs<'a, 'y, T, const N: usize, const V: usize, const R: usize> {
+    sums: &'a [TileSums<T, N, V, R>],
     tiles: usize,
     bias: &'a [T],
     y: &'a mut [&'y mut [T]],
 }
 
-impl<T: Number, S: Simd<T, N>, const N: usize, const V: usize, const R: usize> Work<S>
-    for Finish<'_, '_, T, N, V, R>
+impl<T: KernelNumber, S: Simd<T, N>, const N: usize, const V: usize, const R: usize> SimdWork<S>
+    for WriteOutputs<'_, '_, T, N, V, R>
 {
     type Output = ();
 
@@ -295,27 +295,27 @@ impl<T: Number, S: Simd<T, N>, const N: usize, const V: usize, const R: usize> W
 pub(super) struct Aligned<A>(pub(super) A);
 
 /// Tiles of weights that are widened, in vectors of `N` numbers, `B` bytes each.
-pub(super) struct Widened<D, S, const B: usize>(S, PhantomData<D>);
+pub(super) struct WidenedTile<D, S, const B: usize>(S, PhantomData<D>);
 
-impl<D, S: Copy, const B: usize> Clone for Widened<D, S, B> {
+impl<D, S: Copy, const B: usize> Clone for WidenedTile<D, S, B> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<D, S: Copy, const B: usize> Copy for Widened<D, S, B> {}
+impl<D, S: Copy, const B: usize> Copy for WidenedTile<D, S, B> {}
 
-impl<D, S, const B: usize> Widened<D, S, B> {
+impl<D, S, const B: usize> WidenedTile<D, S, B> {
     /// Creates tiles that `simd` computes.
     pub(super) fn new(simd: S) -> Self {
         Self(simd, PhantomData)
     }
 }
 
-impl<T, D, S, const N: usize, const V: usize, const R: usize, const B: usize> Tile<T, N, V, R>
-    for Widened<D, S, B>
+impl<T, D, S, const N: usize, const V: usize, const R: usize, const B: usize> TileKernel<T, N, V, R>
+    for WidenedTile<D, S, B>
 where
-    T: Number,
+    T: KernelNumber,
     D: Send + Sync,
     S: Load<D, T, N, B>,
 {
@@ -331,36 +331,36 @@ where
         self.0
     }
 
-    fn no_weights(self) -> Self::Weights {
+    fn zero_weights(self) -> Self::Weights {
         Aligned([[T::default(); N]; R])
     }
 
-    fn no_inputs(self) -> Self::Inputs {
+    fn zero_inputs(self) -> Self::Inputs {
         Aligned([[[T::default(); N]; V]; N])
     }
 
     fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Self::Weights]) {
-        self.0.run(Widen { bytes, row, to, dtype: PhantomData::<D> });
+        self.0.run(WidenRow { bytes, row, to, dtype: PhantomData::<D> });
     }
 
     fn put_inputs(self, x: &[&[T]], vector: usize, to: &mut [Self::Inputs]) {
-        self.0.run(Turn {
+        self.0.run(TransposeInputs {
             x,
             to,
             step: N,
-            read: padded,
+            read: zero_padded,
             put: |to: &mut Self::Inputs, k: usize, x| to.0[k][vector] = x,
         });
     }
 
-    fn multiply(self, step: Step<'_, Self::Weights, Self::Inputs, Sums<T, N, V, R>>) {
+    fn multiply(self, step: TileStep<'_, Self::Weights, Self::Inputs, TileSums<T, N, V, R>>) {
         self.0.run(step);
     }
 }
 
 /// Rearrangement of inputs into vectors across the inputs: `read` makes a vector of some columns of one input, `put`
 /// stores a vector of one column of all inputs.
-pub(super) struct Turn<'a, T, X, F, G> {
+pub(super) struct TransposeInputs<'a, T, X, F, G> {
     pub(super) x: &'a [&'a [T]],
     pub(super) to: &'a mut [X],
     /// Number of columns for each element of `to`.
@@ -369,9 +369,9 @@ pub(super) struct Turn<'a, T, X, F, G> {
     pub(super) put: G,
 }
 
-impl<T, X, F, G, S, const N: usize> Work<S> for Turn<'_, T, X, F, G>
+impl<T, X, F, G, S, const N: usize> SimdWork<S> for TransposeInputs<'_, T, X, F, G>
 where
-    T: Number,
+    T: KernelNumber,
     S: Simd<T, N>,
     F: Fn(&[T]) -> [T; N],
     G: Fn(&mut X, usize, [T; N]),
@@ -396,7 +396,7 @@ where
 
 /// Returns the numbers, followed by zeros.
 #[inline(always)]
-fn padded<T: Number, const N: usize>(x: &[T]) -> [T; N] {
+fn zero_padded<T: KernelNumber, const N: usize>(x: &[T]) -> [T; N] {
     x.try_into().unwrap_or_else(|_| {
         let mut padded = [T::default(); N];
         padded.iter_mut().zip(x).for_each(|(to, from)| *to = *from);
@@ -405,16 +405,16 @@ fn padded<T: Number, const N: usize>(x: &[T]) -> [T; N] {
 }
 
 /// Work that widens a row of weights of dtype `D`.
-struct Widen<'a, D, T, const N: usize, const R: usize, const B: usize> {
+struct WidenRow<'a, D, T, const N: usize, const R: usize, const B: usize> {
     bytes: &'a [u8],
     row: usize,
     to: &'a mut [Aligned<[[T; N]; R]>],
     dtype: PhantomData<D>,
 }
 
-impl<D, T, S, const N: usize, const R: usize, const B: usize> Work<S> for Widen<'_, D, T, N, R, B>
+impl<D, T, S, const N: usize, const R: usize, const B: usize> SimdWork<S> for WidenRow<'_, D, T, N, R, B>
 where
-    T: Number,
+    T: KernelNumber,
     S: Load<D, T, N, B>,
 {
     type Output = ();
@@ -433,10 +433,10 @@ where
     }
 }
 
-impl<T, S, const N: usize, const V: usize, const R: usize> Work<S>
-    for Step<'_, Aligned<[[T; N]; R]>, Aligned<[[[T; N]; V]; N]>, Sums<T, N, V, R>>
+impl<T, S, const N: usize, const V: usize, const R: usize> SimdWork<S>
+    for TileStep<'_, Aligned<[[T; N]; R]>, Aligned<[[[T; N]; V]; N]>, TileSums<T, N, V, R>>
 where
-    T: Number,
+    T: KernelNumber,
     S: Simd<T, N>,
 {
     type Output = ();

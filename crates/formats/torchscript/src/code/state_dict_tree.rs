@@ -12,12 +12,12 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use tensor::Tensors;
 
-use crate::archive::Archive;
-use crate::module::{ModuleId, TensorId, Tree, Value};
-use crate::{Error, Note, Result, WhyFlat};
+use crate::archive::ScriptArchive;
+use crate::module_tree::{ModuleId, TensorId, ModuleTree, AttributeValue};
+use crate::{Error, ModuleNote, Result, FlatReason};
 
 /// Names of tensors that break the module which holds them: PyTorch 2.0.1 crashes on the first four.
-const NO_TENSOR: &[&str] = &[
+const RESERVED_TENSOR_NAMES: &[&str] = &[
     "__buffers__",
     "__forward_hooks__",
     "__forward_pre_hooks__",
@@ -28,7 +28,7 @@ const NO_TENSOR: &[&str] = &[
 ];
 
 /// Names of submodules that, like the names in [`NO_TENSOR`], break the module which holds them.
-const NO_SUBMODULE: &[&str] = &[
+const RESERVED_SUBMODULE_NAMES: &[&str] = &[
     // `named_parameters` does not find an empty name between two dots.
     "",
     "_backward_hooks",
@@ -57,11 +57,11 @@ const TRAINING: &str = "training";
 
 /// Maximum depth of nested submodules; deeper names make the module flat. `torch.jit.load` recurses: it failed between 300
 /// and 400 levels, with Python's limit of 1000 frames and none of them in use.
-const DEPTH: usize = 100;
+const NESTED_DEPTH_MAX: usize = 100;
 
 /// Number of members of a class above which a note is added. PyTorch compares each attribute's name with all others of its
 /// class (`ClassType::checkNotExist`): 20,000 take a second or two, 100,000 a minute in 2.0.1 and half a minute in 2.15.
-const WIDE: usize = 20_000;
+const SLOW_MEMBER_COUNT: usize = 20_000;
 
 /// Makes the archive of a root module that holds `tensors` under their names, runs `methods`, and has the additional
 /// attributes `own`; returns it with notes. In `methods`, `{_}` stands for the suffix of the names of `own`, by which they
@@ -69,34 +69,34 @@ const WIDE: usize = 20_000;
 ///
 /// # Errors
 /// Returns an error if two tensors have one name, PyTorch's modules reserve a name, or TorchScript cannot express a tensor.
-pub(super) fn archive(
+pub(super) fn state_dict_archive(
     tensors: &Tensors,
     class: &'static str,
     methods: &str,
     functions: &str,
-    own: Vec<(String, Value)>,
-) -> Result<(Archive, Vec<Note>)> {
+    own: Vec<(String, AttributeValue)>,
+) -> Result<(ScriptArchive, Vec<ModuleNote>)> {
     let mut notes = Vec::new();
     for (name, _) in tensors {
         // A name without a dot cannot be hidden in a flat module.
-        if name == FORWARD_NAME || NO_TENSOR.contains(&name.as_str()) {
+        if name == FORWARD_NAME || RESERVED_TENSOR_NAMES.contains(&name.as_str()) {
             return Err(Error::Reserved { name: name.clone() });
         }
         if name == TRAINING {
-            notes.push(Note::Training);
+            notes.push(ModuleNote::Training);
         }
     }
-    let mut tree = Tree::default();
+    let mut tree = ModuleTree::default();
     let mut members = match arrange(tensors)? {
         Arrangement::Nested(nested) => nested.add_to(&mut tree),
         Arrangement::Flat(why) => {
-            notes.push(Note::Flat { why });
+            notes.push(ModuleNote::Flat { why });
             let names = tensors.iter().map(|(name, _)| Cow::from(name)).enumerate();
-            names.map(|(i, name)| (name, Value::Parameter(TensorId(i)))).collect()
+            names.map(|(i, name)| (name, AttributeValue::Parameter(TensorId(i)))).collect()
         }
     };
     // A flat module has dots in its names: the tensor `own.a` and the item `a` of `own` would have the same path.
-    let first = |name: &'_ (Cow<'_, str>, Value)| name.0.split('.').next().unwrap_or_default().to_owned();
+    let first = |name: &'_ (Cow<'_, str>, AttributeValue)| name.0.split('.').next().unwrap_or_default().to_owned();
     let taken: HashSet<String> = members.iter().map(first).collect();
     let mut end = String::new();
     while own.iter().any(|(name, _)| taken.contains(format!("{name}{end}").as_str())) {
@@ -105,57 +105,57 @@ pub(super) fn archive(
     let training = !taken.contains(TRAINING);
     members.extend(own.into_iter().map(|(name, value)| (format!("{name}{end}").into(), value)));
     if training {
-        members.push((TRAINING.into(), Value::Bool(false)));
+        members.push((TRAINING.into(), AttributeValue::Bool(false)));
     }
     let root = tree.add(Some(class), &methods.replace("{_}", &end), members);
-    if tree.widest() > WIDE {
-        notes.push(Note::Wide { members: tree.widest() });
+    if tree.attribute_count_max() > SLOW_MEMBER_COUNT {
+        notes.push(ModuleNote::Wide { members: tree.attribute_count_max() });
     }
-    tree.functions(functions);
-    let archive = Archive::new(tree, root, tensors)?;
+    tree.add_functions(functions);
+    let archive = ScriptArchive::new(tree, root, tensors)?;
     notes.extend(archive.cut_storages());
     Ok((archive, notes))
 }
 
 /// Arrangement of tensors in modules: a tree, or one flat module.
 enum Arrangement<'n> {
-    Nested(Nested<'n>),
-    Flat(WhyFlat),
+    Nested(NameTree<'n>),
+    Flat(FlatReason),
 }
 
 /// Member of a module: a tensor, or a submodule by its index.
 #[derive(Clone, Copy)]
-enum Member {
+enum TreeMember {
     Tensor(TensorId),
     Module(usize),
 }
 
 /// Named member, with the module that holds it.
-struct Placed<'n> {
+struct PlacedMember<'n> {
     /// Index of the module that holds the member.
     module: usize,
     name: &'n str,
-    member: Member,
+    member: TreeMember,
 }
 
 /// Tree of modules, split from tensor names. The root has index 0, and each module has a lower index than its submodules.
 ///
 /// A million tensors may be in a million modules, so one list and one table hold all of them.
 #[derive(Default)]
-struct Nested<'n> {
+struct NameTree<'n> {
     /// Members of all modules, in the order of the tensor names.
-    members: Vec<Placed<'n>>,
+    members: Vec<PlacedMember<'n>>,
     /// Indices in `members`, by the hash of module index and name.
     places: HashTable<usize>,
     state: RandomState,
 }
 
-impl<'n> Nested<'n> {
+impl<'n> NameTree<'n> {
     /// Returns the member `name` of a module; without one, adds `new` and returns `None`.
-    fn find_or_add(&mut self, module: usize, name: &'n str, new: Member) -> Option<Member> {
+    fn find_or_add(&mut self, module: usize, name: &'n str, new: TreeMember) -> Option<TreeMember> {
         let Self { members, places, state } = self;
         let hash = state.hash_one((module, name));
-        let is_it = |placed: &Placed<'n>| placed.module == module && placed.name == name;
+        let is_it = |placed: &PlacedMember<'n>| placed.module == module && placed.name == name;
         let found = places.find(hash, |place| members.get(*place).is_some_and(is_it));
         if let Some(place) = found {
             return members.get(*place).map(|placed| placed.member);
@@ -164,7 +164,7 @@ impl<'n> Nested<'n> {
             members.get(*place).map_or(hash, |placed| state.hash_one((placed.module, placed.name)))
         };
         places.insert_unique(hash, members.len(), rehash);
-        members.push(Placed { module, name, member: new });
+        members.push(PlacedMember { module, name, member: new });
         None
     }
 }
@@ -172,10 +172,10 @@ impl<'n> Nested<'n> {
 /// Arranges the tensors in a tree of modules, or returns the reason why they must be flat. Fails if two tensors have one
 /// name.
 fn arrange(tensors: &Tensors) -> Result<Arrangement<'_>> {
-    let arrangement = nested(tensors);
+    let arrangement = build_name_tree(tensors);
     // Tensors with equal names never form a tree, so only flat arrangements are checked for duplicates.
     if matches!(arrangement, Arrangement::Flat(_))
-        && let Some(name) = tensors.duplicate()
+        && let Some(name) = tensors.duplicate_name()
     {
         return Err(Error::Duplicate { name: name.to_owned() });
     }
@@ -183,20 +183,20 @@ fn arrange(tensors: &Tensors) -> Result<Arrangement<'_>> {
 }
 
 /// Builds the tree of modules from the tensor names, if each name has a place of its own.
-fn nested(tensors: &Tensors) -> Arrangement<'_> {
-    let mut nested = Nested::default();
+fn build_name_tree(tensors: &Tensors) -> Arrangement<'_> {
+    let mut nested = NameTree::default();
     let mut modules = 1_usize;
     for (i, (name, _)) in tensors.iter().enumerate() {
-        if let Some(why) = why_flat(name) {
+        if let Some(why) = flat_reason(name) {
             return Arrangement::Flat(why);
         }
         let (path, leaf) =
             name.rsplit_once('.').map_or((None, name.as_str()), |(path, leaf)| (Some(path), leaf));
         let mut at = 0;
         for part in path.into_iter().flat_map(|path| path.split('.')) {
-            at = match nested.find_or_add(at, part, Member::Module(modules)) {
-                Some(Member::Module(module)) => module,
-                Some(Member::Tensor(TensorId(other))) => {
+            at = match nested.find_or_add(at, part, TreeMember::Module(modules)) {
+                Some(TreeMember::Module(module)) => module,
+                Some(TreeMember::Tensor(TensorId(other))) => {
                     return Arrangement::Flat(tensor_and_module(tensors, other, name));
                 }
                 None => {
@@ -206,7 +206,7 @@ fn nested(tensors: &Tensors) -> Arrangement<'_> {
                 }
             };
         }
-        if nested.find_or_add(at, leaf, Member::Tensor(TensorId(i))).is_some() {
+        if nested.find_or_add(at, leaf, TreeMember::Tensor(TensorId(i))).is_some() {
             let longer = tensors.iter().find(|(other, _)| {
                 other.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'))
             });
@@ -217,9 +217,9 @@ fn nested(tensors: &Tensors) -> Arrangement<'_> {
     Arrangement::Nested(nested)
 }
 
-impl<'n> Nested<'n> {
+impl<'n> NameTree<'n> {
     /// Adds the modules below the root to `tree`, and returns the root's members.
-    fn add_to(self, tree: &mut Tree<'n>) -> Vec<(Cow<'n, str>, Value)> {
+    fn add_to(self, tree: &mut ModuleTree<'n>) -> Vec<(Cow<'n, str>, AttributeValue)> {
         let Self { mut members, .. } = self;
         // The stable sort keeps the order of each module's members.
         members.sort_by_key(|placed| placed.module);
@@ -229,22 +229,22 @@ impl<'n> Nested<'n> {
         for members in members.chunk_by(|first, second| first.module == second.module).rev() {
             let number = members.first().map_or(0, |first| first.module);
             // The order of `state_dict()`: a module's own tensors, then those of its submodules.
-            let own = members.iter().filter_map(|Placed { name, member, .. }| match member {
-                Member::Tensor(id) => Some(((*name).into(), Value::Parameter(*id))),
-                Member::Module(_) => None,
+            let own = members.iter().filter_map(|PlacedMember { name, member, .. }| match member {
+                TreeMember::Tensor(id) => Some(((*name).into(), AttributeValue::Parameter(*id))),
+                TreeMember::Module(_) => None,
             });
-            let inner = members.iter().filter_map(|Placed { name, member, .. }| match member {
-                Member::Module(number) => {
+            let inner = members.iter().filter_map(|PlacedMember { name, member, .. }| match member {
+                TreeMember::Module(number) => {
                     let id = added.get(*number).copied().flatten();
-                    id.map(|id| ((*name).into(), Value::Module(id)))
+                    id.map(|id| ((*name).into(), AttributeValue::Module(id)))
                 }
-                Member::Tensor(_) => None,
+                TreeMember::Tensor(_) => None,
             });
             let mut attributes: Vec<_> = own.chain(inner).collect();
             if number == 0 {
                 return attributes;
             }
-            attributes.push((TRAINING.into(), Value::Bool(false)));
+            attributes.push((TRAINING.into(), AttributeValue::Bool(false)));
             if let Some(added) = added.get_mut(number) {
                 *added = Some(tree.add(None, "", attributes));
             }
@@ -253,26 +253,26 @@ impl<'n> Nested<'n> {
     }
 }
 
-fn tensor_and_module(tensors: &Tensors, shorter: usize, longer: &str) -> WhyFlat {
-    let tensor = tensors.at(shorter).map_or("", |(name, _)| name).to_owned();
-    WhyFlat::TensorAndModule { tensor, member: longer.to_owned() }
+fn tensor_and_module(tensors: &Tensors, shorter: usize, longer: &str) -> FlatReason {
+    let tensor = tensors.get_index(shorter).map_or("", |(name, _)| name).to_owned();
+    FlatReason::TensorAndModule { tensor, member: longer.to_owned() }
 }
 
 /// Returns the reason why `name` alone prevents a tree of modules, if there is one.
-fn why_flat(name: &str) -> Option<WhyFlat> {
+fn flat_reason(name: &str) -> Option<FlatReason> {
     let (path, leaf) = name.rsplit_once('.')?;
     let reserved = path
         .split('.')
-        .find(|part| NO_SUBMODULE.contains(part) || NO_TENSOR.contains(part) || *part == TRAINING)
-        .or_else(|| (NO_TENSOR.contains(&leaf) || leaf == TRAINING).then_some(leaf));
+        .find(|part| RESERVED_SUBMODULE_NAMES.contains(part) || RESERVED_TENSOR_NAMES.contains(part) || *part == TRAINING)
+        .or_else(|| (RESERVED_TENSOR_NAMES.contains(&leaf) || leaf == TRAINING).then_some(leaf));
     if let Some(part) = reserved {
         let name = name.to_owned();
         return Some(if part.is_empty() {
-            WhyFlat::EmptyPart { name }
+            FlatReason::EmptyPart { name }
         } else {
-            WhyFlat::ReservedPart { name }
+            FlatReason::ReservedPart { name }
         });
     }
     let dots = path.split('.').count();
-    (dots > DEPTH).then_some(WhyFlat::Deep { dots })
+    (dots > NESTED_DEPTH_MAX).then_some(FlatReason::Deep { dots })
 }

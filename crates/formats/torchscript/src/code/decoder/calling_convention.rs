@@ -1,12 +1,12 @@
 //! Calling convention of the `forward` of a decoder's module.
 
-use crate::Errors;
+use crate::OnInvalidInput;
 
 /// Calling convention of `forward`: a dict or one tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::code) enum Signature {
+pub(in crate::code) enum CallingConvention {
     /// Takes and returns a dict, as Carton's runner requires, and reports invalid inputs as given.
-    Dict(Errors),
+    Dict(OnInvalidInput),
     /// Takes and returns one tensor, because Triton refuses a dict. Invalid inputs raise an exception.
     Positional,
 }

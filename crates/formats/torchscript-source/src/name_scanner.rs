@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::lexer::{Kind, Lexer, Token};
+use crate::lexer::{TokenKind, Lexer, Token};
 
 /// Limits of the scan: the bracket depth in which calls are read, the arguments of a call, and the parts of a dotted name.
 const DEPTH_MAX: usize = 200;
@@ -16,7 +16,7 @@ const OPTIONAL: &str = "Optional";
 
 /// Literal type of an argument, inferred from its text or from the annotation of the parameter that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Literal {
+pub(crate) enum LiteralType {
     None,
     Tensor,
     Bool,
@@ -30,38 +30,38 @@ pub(crate) enum Literal {
 
 /// Arguments of an operator call, by their literal types.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Call<'t> {
-    pub(crate) positional: Vec<Literal>,
-    pub(crate) keywords: Vec<(&'t str, Literal)>,
+pub(crate) struct OperatorCall<'t> {
+    pub(crate) positional: Vec<LiteralType>,
+    pub(crate) keywords: Vec<(&'t str, LiteralType)>,
 }
 
 /// Name or call that was found in source text.
-pub(crate) enum Use<'u, 't> {
+pub(crate) enum NameUse<'u, 't> {
     /// Dotted name, split at the dots.
     Name(&'u [&'t str]),
     /// Call of an operator, whose name was reported before as a `Name`.
-    Call(&'u [&'t str], &'u Call<'t>),
+    Call(&'u [&'t str], &'u OperatorCall<'t>),
 }
 
 /// Passes each dotted name of a text, and each operator call, to `each`.
-pub(crate) fn uses<'t>(text: &'t str, mut each: impl FnMut(Use<'_, 't>)) {
-    let mut walk = Walk {
+pub(crate) fn scan_names<'t>(text: &'t str, mut each: impl FnMut(NameUse<'_, 't>)) {
+    let mut walk = NameScanner {
         text,
         path: Vec::new(),
         expects_part: false,
         after_dot: false,
         frames: Vec::new(),
-        deeper: 0,
+        excess_depth: 0,
         parameters: HashMap::new(),
-        def: Def::Elsewhere,
+        def: DefPosition::Elsewhere,
     };
     for token in Lexer::new(text, &(0..text.len())) {
-        walk.step(&token, &mut each);
+        walk.scan_token(&token, &mut each);
     }
-    each(Use::Name(&walk.path));
+    each(NameUse::Name(&walk.path));
 }
 
-struct Walk<'t> {
+struct NameScanner<'t> {
     text: &'t str,
     /// Parts of the dotted name that is being read.
     path: Vec<&'t str>,
@@ -69,94 +69,94 @@ struct Walk<'t> {
     expects_part: bool,
     after_dot: bool,
     /// Stack of the open brackets, up to the depth limit.
-    frames: Vec<Frame<'t>>,
+    frames: Vec<OpenBracket<'t>>,
     /// Number of open brackets beyond the depth limit.
-    deeper: usize,
+    excess_depth: usize,
     /// Literal types of the current function's parameters whose annotation is one word, or one word in `Optional`.
-    parameters: HashMap<&'t str, Literal>,
-    def: Def,
+    parameters: HashMap<&'t str, LiteralType>,
+    def: DefPosition,
 }
 
 /// Position of the last token in `def NAME(`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Def {
+enum DefPosition {
     Elsewhere,
     Keyword,
     Name,
 }
 
 #[derive(Default)]
-struct Frame<'t> {
+struct OpenBracket<'t> {
     /// Name of the called operator; `None` for other brackets.
     callee: Option<Vec<&'t str>>,
     /// True if the bracket holds the parameters of a function definition.
     is_def: bool,
-    call: Call<'t>,
+    call: OperatorCall<'t>,
     /// Keyword of the argument; in a definition, the parameter whose annotation is being read.
     keyword: Option<&'t str>,
-    argument: Argument<'t>,
+    argument: ArgumentState<'t>,
 }
 
 /// State of an argument after the tokens read so far.
 #[derive(Clone, Copy, Default)]
-enum Argument<'t> {
+enum ArgumentState<'t> {
     #[default]
     Nothing,
     Minus,
     Name(&'t str),
-    Is(Literal),
+    Inferred(LiteralType),
 }
 
-impl<'t> Walk<'t> {
-    fn step(&mut self, token: &Token<'t>, each: &mut impl FnMut(Use<'_, 't>)) {
-        let callee = self.name(token, each);
+impl<'t> NameScanner<'t> {
+    fn scan_token(&mut self, token: &Token<'t>, each: &mut impl FnMut(NameUse<'_, 't>)) {
+        let callee = self.extend_name(token, each);
         self.after_dot = token.is(b'.');
-        let is_def = self.def == Def::Name && token.is(b'(');
+        let is_def = self.def == DefPosition::Name && token.is(b'(');
         self.def = match (self.def, token.kind) {
-            (_, Kind::Name("def")) if token.indent.is_some() => Def::Keyword,
-            (Def::Keyword, Kind::Name(_)) => Def::Name,
-            _ => Def::Elsewhere,
+            (_, TokenKind::Name("def")) if token.indent.is_some() => DefPosition::Keyword,
+            (DefPosition::Keyword, TokenKind::Name(_)) => DefPosition::Name,
+            _ => DefPosition::Elsewhere,
         };
         match token.kind {
-            Kind::Symbol(b')' | b']' | b'}') if self.deeper > 0 => {
-                self.deeper = self.deeper.saturating_sub(1);
+            TokenKind::Symbol(b')' | b']' | b'}') if self.excess_depth > 0 => {
+                self.excess_depth = self.excess_depth.saturating_sub(1);
             }
-            Kind::Symbol(b')' | b']' | b'}') => {
+            TokenKind::Symbol(b')' | b']' | b'}') => {
                 if let Some(mut frame) = self.frames.pop() {
                     let inside = frame.argument;
-                    frame.finish(&mut self.parameters);
+                    frame.finish_argument(&mut self.parameters);
                     if let Some(outer) = self.frames.last_mut().filter(|outer| outer.is_def)
-                        && matches!(outer.argument, Argument::Name(OPTIONAL))
+                        && matches!(outer.argument, ArgumentState::Name(OPTIONAL))
                     {
                         outer.argument = inside;
                     }
                     if let Some(callee) = frame.callee {
-                        each(Use::Call(&callee, &frame.call));
+                        each(NameUse::Call(&callee, &frame.call));
                     }
                 }
             }
-            _ if self.deeper > 0 => {
+            _ if self.excess_depth > 0 => {
                 if is_opening(token) {
-                    self.deeper = self.deeper.saturating_add(1);
+                    self.excess_depth = self.excess_depth.saturating_add(1);
                 }
             }
-            Kind::Symbol(b',') => {
+            TokenKind::Symbol(b',') => {
                 if let Some(frame) = self.frames.last_mut() {
-                    frame.finish(&mut self.parameters);
+                    frame.finish_argument(&mut self.parameters);
                 }
             }
             _ => {
                 if let Some(frame) = self.frames.last_mut() {
-                    frame.add(token, self.text, &mut self.parameters);
+                    frame.add_argument_token(token, self.text, &mut self.parameters);
                 }
                 if is_opening(token) {
                     if self.frames.len() < DEPTH_MAX {
                         if is_def {
                             self.parameters.clear();
                         }
-                        self.frames.push(Frame { callee, is_def, ..Frame::default() });
+                        self.frames.push(OpenBracket { callee, is_def, ..OpenBracket::default() });
                     } else {
-                        self.deeper = 1;
+                        self.excess_depth = 1;
                     }
                 }
             }
@@ -164,25 +164,25 @@ impl<'t> Walk<'t> {
     }
 
     /// Extends or ends the dotted name. Returns the name of an operator if the token opens its argument list.
-    fn name(&mut self, token: &Token<'t>, each: &mut impl FnMut(Use<'_, 't>)) -> Option<Vec<&'t str>> {
+    fn extend_name(&mut self, token: &Token<'t>, each: &mut impl FnMut(NameUse<'_, 't>)) -> Option<Vec<&'t str>> {
         let mut callee = None;
         match token.kind {
-            Kind::Name(part) if self.expects_part => {
+            TokenKind::Name(part) if self.expects_part => {
                 if self.path.len() < PARTS_MAX {
                     self.path.push(part);
                 }
                 self.expects_part = false;
             }
-            Kind::Symbol(b'.') if !self.path.is_empty() => self.expects_part = true,
+            TokenKind::Symbol(b'.') if !self.path.is_empty() => self.expects_part = true,
             kind => {
-                each(Use::Name(&self.path));
+                each(NameUse::Name(&self.path));
                 if token.is(b'(') && !self.expects_part && matches!(*self.path, ["torch", _] | ["ops", _, _])
                 {
                     callee = Some(self.path.clone());
                 }
                 self.path.clear();
                 self.expects_part = false;
-                if let Kind::Name(part) = kind
+                if let TokenKind::Name(part) = kind
                     && !self.after_dot
                 {
                     self.path.push(part);
@@ -194,77 +194,77 @@ impl<'t> Walk<'t> {
 }
 
 /// Returns the literal type for a one-word annotation.
-fn of_annotation(annotation: &str) -> Literal {
+fn annotated_literal(annotation: &str) -> LiteralType {
     match annotation {
-        "Tensor" => Literal::Tensor,
-        "bool" => Literal::Bool,
-        "int" => Literal::Int,
-        "float" => Literal::Float,
-        "str" => Literal::Text,
-        _ => Literal::Other,
+        "Tensor" => LiteralType::Tensor,
+        "bool" => LiteralType::Bool,
+        "int" => LiteralType::Int,
+        "float" => LiteralType::Float,
+        "str" => LiteralType::Text,
+        _ => LiteralType::Other,
     }
 }
 
 fn is_opening(token: &Token<'_>) -> bool {
-    matches!(token.kind, Kind::Symbol(b'(' | b'[' | b'{'))
+    matches!(token.kind, TokenKind::Symbol(b'(' | b'[' | b'{'))
 }
 
-impl<'t> Frame<'t> {
+impl<'t> OpenBracket<'t> {
     /// Updates the state of the current argument with a token.
-    fn add(&mut self, token: &Token<'t>, text: &str, parameters: &mut HashMap<&'t str, Literal>) {
+    fn add_argument_token(&mut self, token: &Token<'t>, text: &str, parameters: &mut HashMap<&'t str, LiteralType>) {
         let number = || {
             let number = text.get(token.range.clone()).unwrap_or_default();
             match number {
-                _ if number.ends_with('j') => Literal::Other,
-                _ if number.contains(['.', 'e']) => Literal::Float,
-                _ => Literal::Int,
+                _ if number.ends_with('j') => LiteralType::Other,
+                _ if number.contains(['.', 'e']) => LiteralType::Float,
+                _ => LiteralType::Int,
             }
         };
         self.argument = match (self.argument, token.kind) {
-            (Argument::Nothing, Kind::Name(name)) => Argument::Name(name),
-            (Argument::Nothing, Kind::Symbol(b'-')) => Argument::Minus,
-            (Argument::Nothing | Argument::Minus, Kind::Number) => Argument::Is(number()),
-            (Argument::Nothing, Kind::Text(_)) => Argument::Is(Literal::Text),
-            (Argument::Nothing, Kind::Symbol(b'[')) => Argument::Is(Literal::List),
+            (ArgumentState::Nothing, TokenKind::Name(name)) => ArgumentState::Name(name),
+            (ArgumentState::Nothing, TokenKind::Symbol(b'-')) => ArgumentState::Minus,
+            (ArgumentState::Nothing | ArgumentState::Minus, TokenKind::Number) => ArgumentState::Inferred(number()),
+            (ArgumentState::Nothing, TokenKind::Text(_)) => ArgumentState::Inferred(LiteralType::Text),
+            (ArgumentState::Nothing, TokenKind::Symbol(b'[')) => ArgumentState::Inferred(LiteralType::List),
             // The default after a parameter's annotation is not evaluated.
-            (Argument::Name(_), Kind::Symbol(b'=')) if self.is_def => {
-                self.finish(parameters);
-                Argument::Is(Literal::Other)
+            (ArgumentState::Name(_), TokenKind::Symbol(b'=')) if self.is_def => {
+                self.finish_argument(parameters);
+                ArgumentState::Inferred(LiteralType::Other)
             }
-            (Argument::Name(OPTIONAL), Kind::Symbol(b'[')) if self.is_def => Argument::Name(OPTIONAL),
-            (Argument::Name(name), Kind::Symbol(b':')) if self.is_def => {
+            (ArgumentState::Name(OPTIONAL), TokenKind::Symbol(b'[')) if self.is_def => ArgumentState::Name(OPTIONAL),
+            (ArgumentState::Name(name), TokenKind::Symbol(b':')) if self.is_def => {
                 self.keyword = Some(name);
-                Argument::Nothing
+                ArgumentState::Nothing
             }
-            (Argument::Name(name), Kind::Symbol(b'=')) if self.keyword.is_none() => {
+            (ArgumentState::Name(name), TokenKind::Symbol(b'=')) if self.keyword.is_none() => {
                 self.keyword = Some(name);
-                Argument::Nothing
+                ArgumentState::Nothing
             }
-            _ => Argument::Is(Literal::Other),
+            _ => ArgumentState::Inferred(LiteralType::Other),
         };
     }
 
     /// Completes the current argument: stores its literal, or the parameter's type in a definition.
-    fn finish(&mut self, parameters: &mut HashMap<&'t str, Literal>) {
+    fn finish_argument(&mut self, parameters: &mut HashMap<&'t str, LiteralType>) {
         let argument = std::mem::take(&mut self.argument);
         if self.is_def {
-            if let (Some(name), Argument::Name(annotation)) = (self.keyword.take(), argument) {
-                parameters.insert(name, of_annotation(annotation));
+            if let (Some(name), ArgumentState::Name(annotation)) = (self.keyword.take(), argument) {
+                parameters.insert(name, annotated_literal(annotation));
             }
             return;
         }
         let literal = match argument {
-            Argument::Nothing => return,
-            Argument::Name("None") => Literal::None,
-            Argument::Name("True" | "False") => Literal::Bool,
-            Argument::Name(name) => parameters.get(name).copied().unwrap_or(Literal::Other),
-            Argument::Minus => Literal::Other,
-            Argument::Is(literal) => literal,
+            ArgumentState::Nothing => return,
+            ArgumentState::Name("None") => LiteralType::None,
+            ArgumentState::Name("True" | "False") => LiteralType::Bool,
+            ArgumentState::Name(name) => parameters.get(name).copied().unwrap_or(LiteralType::Other),
+            ArgumentState::Minus => LiteralType::Other,
+            ArgumentState::Inferred(literal) => literal,
         };
         if self.callee.is_none() {
             return;
         }
-        let Call { positional, keywords } = &mut self.call;
+        let OperatorCall { positional, keywords } = &mut self.call;
         if positional.len().saturating_add(keywords.len()) >= ARGUMENTS_MAX {
             // A call with more arguments than the limit is not checked: such an operator takes any number of arguments.
             self.callee = None;
@@ -283,8 +283,8 @@ mod tests {
 
     fn calls(text: &str) -> Vec<String> {
         let mut found = Vec::new();
-        uses(text, |used| {
-            if let Use::Call(path, call) = used {
+        scan_names(text, |used| {
+            if let NameUse::Call(path, call) = used {
                 found.push(format!("{} {:?} {:?}", path.join("."), call.positional, call.keywords));
             }
         });

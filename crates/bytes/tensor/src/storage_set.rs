@@ -12,14 +12,14 @@ use crate::{Storage, StorageId, Tensor};
 /// Distinct storages of some tensors, in the order in which the tensors first view them. The source has them in this
 /// order, and a file is read fastest from its start to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shared {
+pub struct StorageSet {
     /// Number of the first tensor over each storage.
     pub first: Vec<u32>,
     /// Number of the storage of each tensor.
     pub by_tensor: Vec<u32>,
 }
 
-impl Shared {
+impl StorageSet {
     /// Collects the storages of `tensors`; `None` if there are more tensors than 32 bits count.
     pub fn new<'t>(tensors: impl ExactSizeIterator<Item = &'t Tensor>) -> Option<Self> {
         u32::try_from(tensors.len()).ok()?;
@@ -43,12 +43,12 @@ impl Shared {
 /// Bytes of an incomplete last element are left out. No tensor reaches them, and a record has as many bytes as its
 /// elements.
 #[derive(Clone, Copy, Debug)]
-pub struct Elements<'s> {
+pub struct WholeElements<'s> {
     storage: &'s Storage,
     size: u64,
 }
 
-impl<'s> Elements<'s> {
+impl<'s> WholeElements<'s> {
     /// Selects the whole elements of `size` bytes in `storage`.
     pub fn new(storage: &'s Storage, size: u64) -> Self {
         Self { storage, size }
@@ -60,32 +60,32 @@ impl<'s> Elements<'s> {
     }
 
     /// Returns the number of bytes after the last whole element, which are not sent.
-    pub fn cut(&self) -> u64 {
+    pub fn trailing_bytes(&self) -> u64 {
         self.storage.len().saturating_sub(self.len())
     }
 }
 
-impl Blob for Elements<'_> {
+impl Blob for WholeElements<'_> {
     fn len(&self) -> u64 {
         self.count().saturating_mul(self.size)
     }
 
     fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
-        if self.cut() == 0 {
+        if self.trailing_bytes() == 0 {
             self.storage.write_to(sink)
         } else {
-            self.storage.write_to(&mut First { left: self.len(), sink })
+            self.storage.write_to(&mut TruncatingSink { left: self.len(), sink })
         }
     }
 }
 
 /// Sink that passes on the first `left` bytes and drops the rest.
-struct First<'s> {
+struct TruncatingSink<'s> {
     left: u64,
     sink: &'s mut dyn Sink,
 }
 
-impl Sink for First<'_> {
+impl Sink for TruncatingSink<'_> {
     fn write(&mut self, window: Window) -> Result<(), ReadError> {
         let window = match usize::try_from(self.left).ok().and_then(|left| window.get(..left)) {
             Some(first) => Window::owned(first.to_vec()),
@@ -100,7 +100,7 @@ impl Sink for First<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use byte_source::{Damaged, MappedFile, Region, Source};
+    use byte_source::{RecordDamaged, MappedFile, Region, Source};
 
     use super::*;
     use crate::{Checksum, Dtype};
@@ -124,14 +124,14 @@ mod tests {
             let checksum = Checksum { crc: 1, record: "archive/data/0".into() };
             let region = Region::new(&file, 0..len).expect("inside the file");
             let storage = Storage::stored(region, Some(checksum));
-            let elements = Elements::new(&storage, 2);
-            assert_eq!((elements.count(), elements.len(), elements.cut()), (4, 8, len - 8));
+            let elements = WholeElements::new(&storage, 2);
+            assert_eq!((elements.count(), elements.len(), elements.trailing_bytes()), (4, 8, len - 8));
             let error = elements.write_to(&mut Ignore).expect_err("its checksum is not 1");
             assert!(error.to_string().starts_with("record `archive/data/0` is damaged: "), "{error}");
             let ReadError::Damaged(damaged) = error else { panic!("{error}") };
             assert_eq!(damaged.expected, 1);
             assert!(storage.reads_record(&damaged), "{len}");
-            assert!(!storage.reads_record(&Damaged { record: "archive/data/1".to_owned(), ..damaged }));
+            assert!(!storage.reads_record(&RecordDamaged { record: "archive/data/1".to_owned(), ..damaged }));
         }
     }
 
@@ -142,7 +142,7 @@ mod tests {
         };
         let [a, b] = [0, 1].map(|byte| Storage::owned(vec![byte; 2]));
         let tensors = [view(&b), view(&a), view(&b), view(&a)];
-        let shared = Shared::new(tensors.iter()).expect("four tensors");
+        let shared = StorageSet::new(tensors.iter()).expect("four tensors");
         assert_eq!((shared.first, shared.by_tensor), (vec![0, 1], vec![0, 1, 0, 1]));
     }
 }
