@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use byte_source::Source;
 use pipeline::{
-    AllowedGlobals, BatchItem, Cast, CastFrom, ConvertOptions, ConvertReport, Dtype, BatchReport, Overrides,
-    IfExists, Observer, Rename, Selection, ShardPolicy, Target,
+    AllowedGlobals, BatchItem, BatchReport, Cast, CastFrom, ConvertOptions, ConvertReport, Dtype, IfExists,
+    Observer, Overrides, Rename, Selection, ShardPolicy, Target,
 };
 
 use crate::Result;

@@ -179,28 +179,29 @@ pub use verify::{Verify, verify};
 
 // Types of the options and reports.
 pub use byte_source::{
-    Action, Blob, BufferSource, ErrorKind, Notice, Observer, ReadError, Region, Sink, Source, ProgressUpdate, Window,
+    Action, Blob, BufferSource, ErrorKind, Notice, Observer, ProgressUpdate, ReadError, Region, Sink, Source,
+    Window,
 };
 pub use carton_format::{Config, Port as ConfigPort, Runner};
 pub use carton_tools::{
-    CodeStatus, PackCompression, ContentsReport, CartonFinding, PackOptions, PackReport, ShrinkOptions, ShrinkReport,
-    UnpackOptions, UnpackReport, VerifyOptions, VerifyReport,
+    CartonFinding, CodeStatus, ContentsReport, PackCompression, PackOptions, PackReport, ShrinkOptions,
+    ShrinkReport, UnpackOptions, UnpackReport, VerifyOptions, VerifyReport,
 };
 #[cfg(feature = "download")]
 pub use carton_tools::{ResolveOptions, ResolveReport};
 pub use pipeline::{
-    AllowedGlobals, Architecture, BatchItem, CartonOptions, CartonReport, Cast, CastFrom, CastReport,
-    ConvertOptions, ConvertReport, DeclaredInput, Dim, BatchReport, OnInvalidInput as OnError, CartonFields, FileScan, Overrides,
-    IfExists, InspectOptions, InspectReport, TraceListing, ModelOptions, TargetLayout, Note, ScanOutcome, OutputKind,
-    OutputReport, PortReport, Rename, RowView, SafetensorsOptions, SafetensorsReport, ScanOptions,
-    ScanSummary, ScannedFile, ScriptOptions, Selection, SelfTestReport, ShardPolicy, Target, TensorHash,
-    TensorRow, TieHandling, RequiredTorch, TorchOptions, TorchReport, Totals, TraceOptions, TritonOptions, TritonReport,
-    Verdict, View, architectures,
+    AllowedGlobals, Architecture, BatchItem, BatchReport, CartonFields, CartonOptions, CartonReport, Cast,
+    CastFrom, CastReport, ConvertOptions, ConvertReport, DeclaredInput, Dim, FileScan, IfExists,
+    InspectOptions, InspectReport, ModelOptions, Note, OnInvalidInput as OnError, OutputKind, OutputReport,
+    Overrides, PortReport, Rename, RequiredTorch, RowView, SafetensorsOptions, SafetensorsReport,
+    ScanOptions, ScanOutcome, ScanSummary, ScannedFile, ScriptOptions, Selection, SelfTestReport,
+    ShardPolicy, Target, TargetLayout, TensorHash, TensorRow, TieHandling, TorchOptions, TorchReport, Totals,
+    TraceListing, TraceOptions, TritonOptions, TritonReport, Verdict, View, architectures,
 };
 pub use runtime::{
-    RunnableKind as RunnableKind, RunnablePort, Runnable, SelfTestOptions, SelfTestReport as TestReport, Session, Tolerance,
+    Runnable, RunnableKind, RunnablePort, SelfTestOptions, SelfTestReport as TestReport, Session, Tolerance,
 };
-pub use tensor::{Compound, CompoundKind, Dtype, TensorEntry, Gathered, Storage, Tensor, Tensors};
+pub use tensor::{Compound, CompoundKind, Dtype, Gathered, Storage, Tensor, TensorEntry, Tensors};
 
 /// Tokenizers, sampling of the next token, and text generation.
 pub use generate as text;

@@ -31,7 +31,7 @@ impl Trace {
         self
     }
 
-    /// Sets the view of each instruction. Has an effect only on [`Listing::Trace`].
+    /// Sets the view of each instruction. Has an effect only on [`TraceListing::Trace`].
     pub fn view(mut self, view: View) -> Self {
         if let TraceListing::Trace { view: old, .. } = &mut self.options.listing {
             *old = view;
@@ -39,7 +39,7 @@ impl Trace {
         self
     }
 
-    /// Disables truncation of long values. Has an effect only on [`Listing::Trace`].
+    /// Disables truncation of long values. Has an effect only on [`TraceListing::Trace`].
     pub fn full(mut self) -> Self {
         if let TraceListing::Trace { full, .. } = &mut self.options.listing {
             *full = true;
@@ -47,7 +47,7 @@ impl Trace {
         self
     }
 
-    /// Stops after `instructions` instructions. Has an effect only on [`Listing::Trace`].
+    /// Stops after `instructions` instructions. Has an effect only on [`TraceListing::Trace`].
     pub fn limit(mut self, instructions: u64) -> Self {
         if let TraceListing::Trace { limit, .. } = &mut self.options.listing {
             *limit = Some(instructions);

@@ -8,9 +8,9 @@ use std::time::UNIX_EPOCH;
 
 use tempfile::TempDir;
 use torch2carton::{
-    Carton, CartonOptions, CastFrom, Checkpoint, Dtype, Error, ErrorKind, CartonFields, TraceListing, Notice, Observer,
-    OutputKind, RunnableKind, SafetensorsOptions, Selection, ProgressUpdate, Storage, Target, Tensor, Tensors, Verdict,
-    View, convert, inspect, pack, run, scan, shrink, trace, unpack, verify,
+    Carton, CartonFields, CartonOptions, CastFrom, Checkpoint, Dtype, Error, ErrorKind, Notice, Observer,
+    OutputKind, ProgressUpdate, RunnableKind, SafetensorsOptions, Selection, Storage, Target, Tensor,
+    Tensors, TraceListing, Verdict, View, convert, inspect, pack, run, scan, shrink, trace, unpack, verify,
 };
 
 const MIB: usize = 1 << 20;

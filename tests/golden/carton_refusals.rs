@@ -6,7 +6,7 @@ use std::path::Path;
 
 use carton_format::Manifest;
 use sha2::{Digest, Sha256};
-use zip_layout::{EntryContent, NewZipEntry, Method, CompressedContent, ZipWriter};
+use zip_layout::{CompressedContent, EntryContent, Method, NewZipEntry, ZipWriter};
 
 use crate::carton_tools::{model, ok, run, scratch, write};
 use crate::program::folder;
@@ -83,7 +83,12 @@ fn linked(name: &str, target: &str) -> Vec<u8> {
 fn compressed(packed: &[u8], method: Method) -> Vec<u8> {
     let (toml, index) = (RUNNER.as_bytes(), b"tensor = []\n");
     let blob = byte_source::OwnedBlob(packed.to_vec());
-    let content = EntryContent::Packed(CompressedContent { blob: &blob, method, len: 7, crc: crc32fast::hash(b"weights") });
+    let content = EntryContent::Packed(CompressedContent {
+        blob: &blob,
+        method,
+        len: 7,
+        crc: crc32fast::hash(b"weights"),
+    });
     let manifest = format!(
         "carton.toml={}\nmodel/w={}\ntensor_data/index.toml={}\n",
         sha256(toml),

@@ -10,8 +10,10 @@ fn tree() -> &'static Path {
 
 /// Returns the maps: ARCHITECTURE.md, CONTRIBUTING.md, docs/decisions.md, and the READMEs below crates/ and tests/.
 fn maps() -> Vec<PathBuf> {
-    let mut maps: Vec<_> =
-        ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/decisions.md"].iter().map(|name| tree().join(name)).collect();
+    let mut maps: Vec<_> = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/decisions.md"]
+        .iter()
+        .map(|name| tree().join(name))
+        .collect();
     let mut folders = vec![tree().join("crates"), tree().join("tests")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder of the repository").flatten() {
@@ -39,7 +41,9 @@ fn is_path(span: &str) -> bool {
     let is_plain = span.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
     let begins_in_tree = ["crates/", "src/", "tests/", "docs/", "benches/", "fuzz/", ".ci/", "examples/"];
     let is_placeholder = span.split(['/', '.']).any(|part| part.len() > 3 && part == "NAME");
-    is_plain && !is_placeholder && (begins_in_tree.iter().any(|start| span.starts_with(start)) || is_file && span.contains('/'))
+    is_plain
+        && !is_placeholder
+        && (begins_in_tree.iter().any(|start| span.starts_with(start)) || is_file && span.contains('/'))
 }
 
 #[test]
@@ -50,7 +54,9 @@ fn paths_in_the_maps_exist() {
         let folder = map.parent().expect("a file has a folder");
         for span in code_spans(&text).into_iter().filter(|span| is_path(span)) {
             count += 1;
-            let found = [folder.join(span), folder.join("src").join(span), tree().join(span)].iter().any(|path| path.exists());
+            let found = [folder.join(span), folder.join("src").join(span), tree().join(span)]
+                .iter()
+                .any(|path| path.exists());
             if !found {
                 missing.push(format!("{}: {span}", map.display()));
             }
@@ -63,7 +69,8 @@ fn paths_in_the_maps_exist() {
 #[test]
 fn each_crate_has_a_line() {
     let list = fs::read_to_string(tree().join("crates/README.md")).expect("the list of crates");
-    let workspace: toml::Table = fs::read_to_string(tree().join("Cargo.toml")).expect("the workspace").parse().expect("TOML");
+    let workspace: toml::Table =
+        fs::read_to_string(tree().join("Cargo.toml")).expect("the workspace").parse().expect("TOML");
     let dependencies = workspace["workspace"]["dependencies"].as_table().expect("a table");
     let paths = dependencies.values().filter_map(|it| it.get("path")?.as_str()?.strip_prefix("crates/"));
     let missing: Vec<_> = paths.filter(|path| !list.contains(&format!("| `{path}` |"))).collect();

@@ -8,14 +8,16 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Blob, Crc32, MappedFile, ReadError, Region, Sink, Source, WINDOW, Window, ProgressReporter};
+use byte_source::{
+    Blob, Crc32, MappedFile, ProgressReporter, ReadError, Region, Sink, Source, WINDOW, Window,
+};
 use flate2::write::DeflateEncoder;
 use sha2::{Digest, Sha256};
-use zip_layout::{EntryContent, Method, CompressedContent};
+use zip_layout::{CompressedContent, EntryContent, Method};
 
 /// Compression level: Zstandard's own default.
 const ZSTD_LEVEL: i32 = 3;
-/// A file is compressed if that saves at least one of every `SAVING` bytes.
+/// A file is compressed if that saves at least one of every `MIN_SAVING_DIVISOR` bytes.
 const MIN_SAVING_DIVISOR: u64 = 16;
 /// Length in bytes of the sample at the start of a file that decides whether to compress the rest.
 const SAMPLE_LEN: u64 = 4 * WINDOW as u64;
@@ -125,7 +127,7 @@ impl CompressionSpill {
     }
 }
 
-/// Finished contents of a [`Spill`].
+/// Finished contents of a [`CompressionSpill`].
 #[derive(Debug)]
 pub struct CompressedFiles(Arc<dyn Source>);
 
@@ -143,7 +145,7 @@ impl CompressedFile {
         self.sha256
     }
 
-    /// Returns the content of the file's zip entry; `blob` is its [`part`](Spilled::part).
+    /// Returns the content of the file's zip entry; `blob` is its [`part`](CompressedFiles::compressed_bytes).
     pub fn content<'b>(&self, blob: &'b dyn Blob) -> EntryContent<'b> {
         EntryContent::Packed(CompressedContent { blob, method: self.method, len: self.len, crc: self.crc })
     }

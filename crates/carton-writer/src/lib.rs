@@ -6,26 +6,26 @@
 //!
 //! ```
 //! use carton_format::{Config, MODEL_PT, Runner, TensorIndex};
-//! use carton_writer::{Carton, Content, File};
-//! use byte_source::{OwnedBlob, Work};
+//! use carton_writer::{CartonLayout, CartonMember, EntryContent};
+//! use byte_source::{OwnedBlob, ProgressReporter};
 //!
 //! let config = Config::new(Runner::new("torchscript", "=2.0", 1)).to_toml()?;
 //! let index = TensorIndex::default().to_toml()?;
 //! // Any `Blob` works: a mapped file, a strided tensor, a whole TorchScript archive.
 //! let model = OwnedBlob(b"weights".to_vec());
-//! let carton = Carton::new(vec![
-//!     File::new(Config::PATH, Content::Bytes(config.as_bytes())),
-//!     File::new(TensorIndex::PATH, Content::Bytes(index.as_bytes())),
-//!     File::new(MODEL_PT, Content::Blob(&model)),
+//! let carton = CartonLayout::new(vec![
+//!     CartonMember::new(Config::PATH, EntryContent::Bytes(config.as_bytes())),
+//!     CartonMember::new(TensorIndex::PATH, EntryContent::Bytes(index.as_bytes())),
+//!     CartonMember::new(MODEL_PT, EntryContent::Blob(&model)),
 //! ]);
 //! let mut out = Vec::new();
-//! let written = carton.write(&mut out, Work::unobserved())?;
+//! let written = carton.write(&mut out, ProgressReporter::unobserved())?;
 //! assert_eq!(out.len() as u64, written.len);
 //! assert_eq!(written.len, carton.len()?); // which was known in advance
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Facts: the Carton v1 specification. Its zip entries are stored unless a [`Spill`] compressed them, and data
+//! Facts: the Carton v1 specification. Its zip entries are stored unless a [`CompressionSpill`] compressed them, and data
 //! start at multiples of [`ALIGNMENT`] bytes, so that a TorchScript archive with equally aligned records can be mapped
 //! directly from the carton. The comment of the zip file names this program, so that it can tell its own files from
 //! others.
@@ -35,11 +35,11 @@ mod hash;
 
 use std::io;
 
-use byte_source::{Blob, Cancelled, ErrorKind, PRODUCER, ReadError, Sink, Window, ProgressReporter};
+use byte_source::{Blob, Cancelled, ErrorKind, PRODUCER, ProgressReporter, ReadError, Sink, Window};
 use carton_format::{Links, Manifest, sha256_to_hex};
-use zip_layout::{NewZipEntry, LayoutBuilder, ZipWriter};
+use zip_layout::{LayoutBuilder, NewZipEntry, ZipWriter};
 
-pub use crate::compress::{CompressedFile, Compression, CompressionSpill, CompressedFiles};
+pub use crate::compress::{CompressedFile, CompressedFiles, Compression, CompressionSpill};
 use crate::hash::{Hasher, sha256};
 pub use zip_layout::EntryContent;
 
@@ -70,7 +70,7 @@ pub enum Error {
     /// An output that cannot be written.
     #[error(transparent)]
     Write(io::Error),
-    /// Work that the caller stopped.
+    /// ProgressReporter that the caller stopped.
     #[error(transparent)]
     Cancelled(Cancelled),
 }

@@ -102,7 +102,7 @@ pub enum ErrorKind {
     /// An extension code is not positive.
     #[error("extension code {0} is not positive")]
     ExtensionCode(i64),
-    /// One of the [`Limits`](crate::Limits) is exceeded.
+    /// One of the [`PickleLimits`](crate::PickleLimits) is exceeded.
     #[error("more than {max} {limit}")]
     LimitExceeded {
         limit: PickleLimit,

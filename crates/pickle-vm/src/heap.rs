@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::object::{Global, Instance, GlobalNames, Object, ObjectId, RecordedChanges, ItemSpan};
+use crate::object::{Global, GlobalNames, Instance, ItemSpan, Object, ObjectId, RecordedChanges};
 use crate::value::Long;
 
 const CHUNK_BITS: u32 = 12;
@@ -283,7 +283,8 @@ impl<'p> Heap<'p> {
         if (id.0 as usize).is_multiple_of(CHUNK_OBJECTS) {
             // The first chunk grows as needed, so that a small pickle takes little memory.
             let room = if id.0 == 0 { 0 } else { CHUNK_OBJECTS };
-            self.chunks.push(ObjectChunk { objects: Vec::with_capacity(room), offsets: Vec::with_capacity(room) });
+            self.chunks
+                .push(ObjectChunk { objects: Vec::with_capacity(room), offsets: Vec::with_capacity(room) });
         }
     }
 

@@ -47,7 +47,7 @@
 //!
 //! A call sees its arguments in their state at the time of the call, but the heap holds every object in its final
 //! state. Each object therefore has the offset of its last change ([`Heap::changed`]), and each BUILD state the offset
-//! of its BUILD ([`Recorded::built`]): a caller can tell if an argument changed after the call.
+//! of its BUILD ([`RecordedChanges::states_with_offsets`]): a caller can tell if an argument changed after the call.
 //!
 //! # Cost of untrusted bytes
 //!
@@ -59,7 +59,7 @@
 //! - Memory is at most 8 times the length of the pickle plus 16 MB for pickles that `torch.save` writes (measured: 4.1
 //!   times), and at most 64 times plus 16 MB for any pickle (the worst case in the tests takes 57 times). An object
 //!   takes 24 bytes and its offset 4; a memo key costs the same whatever its value.
-//! - [`Limits`] bound the numbers of opcodes, objects, memo entries and bytes of text. The defaults accept a checkpoint
+//! - [`PickleLimits`] bound the numbers of opcodes, objects, memo entries and bytes of text. The defaults accept a checkpoint
 //!   of 1,000,000 tensors.
 //!
 //! # Out of scope
@@ -93,7 +93,9 @@ pub use error::{Error, ErrorKind, Result};
 pub use heap::{Heap, Pickle};
 pub use limits::{PickleLimit, PickleLimits};
 pub use machine::Machine;
-pub use object::{Construction, DictEntries, Global, Instance, ItemList, Object, ObjectId, RecordedChanges, ItemSpan};
+pub use object::{
+    Construction, DictEntries, Global, Instance, ItemList, ItemSpan, Object, ObjectId, RecordedChanges,
+};
 pub use opcode::{ArgKind, Opcode, OpcodeInfo, StackItem};
 pub use pickle::{load, load_with};
 pub use reader::{Arg, Instruction, Reader};

@@ -21,7 +21,7 @@ pub struct PickleLimits {
     /// Maximum nesting depth of a walk over objects, such as printing a value.
     pub depth: u32,
     /// Bytes that may be read or printed repeatedly for each byte of the file: a tensor view can expand four bytes to
-    /// terabytes, and a listing can print one object at each step. Use [`Limits::repeated_of`].
+    /// terabytes, and a listing can print one object at each step. Use [`PickleLimits::repeat_budget`].
     pub repeats_per_byte: u64,
     /// Bytes that may be read or printed repeatedly, in addition, whatever the length of the file.
     pub repeats_base: u64,
@@ -31,10 +31,10 @@ impl PickleLimits {
     /// Returns the number of bytes that may be read or printed repeatedly for a file of `len` bytes.
     ///
     /// ```
-    /// use pickle_vm::Limits;
+    /// use pickle_vm::PickleLimits;
     ///
-    /// let limits = Limits { repeats: 2, repeated: 10, ..Limits::default() };
-    /// assert_eq!(limits.repeated_of(100), 210);
+    /// let limits = PickleLimits { repeats_per_byte: 2, repeats_base: 10, ..PickleLimits::default() };
+    /// assert_eq!(limits.repeat_budget(100), 210);
     /// ```
     pub fn repeat_budget(&self, len: u64) -> u64 {
         len.saturating_mul(self.repeats_per_byte).saturating_add(self.repeats_base)
@@ -55,8 +55,8 @@ impl Default for PickleLimits {
     }
 }
 
-/// The exceeded one of the [`Limits`]. A walk that reaches [`Limits::depth`] does not fail: it omits deeper objects.
-/// Bytes beyond [`Limits::repeats`] and [`Limits::repeated`] are omitted and reported by the reader of those bytes.
+/// The exceeded one of the [`PickleLimits`]. A walk that reaches [`PickleLimits::depth`] does not fail: it omits deeper objects.
+/// Bytes beyond [`PickleLimits::repeats_per_byte`] and [`PickleLimits::repeats_base`] are omitted and reported by the reader of those bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PickleLimit {

@@ -229,7 +229,10 @@ mod tests {
 
     #[test]
     fn raw_unicode_keeps_lone_surrogates_and_other_backslashes() {
-        assert_eq!(decode_raw_unicode(br"a\u20ac\\u0041\d").as_deref(), Ok("a\u{20ac}\\\\u0041\\d".as_bytes()));
+        assert_eq!(
+            decode_raw_unicode(br"a\u20ac\\u0041\d").as_deref(),
+            Ok("a\u{20ac}\\\\u0041\\d".as_bytes())
+        );
         assert_eq!(decode_raw_unicode(br"\ud800").as_deref(), Ok(&b"\xed\xa0\x80"[..]));
         assert_eq!(decode_raw_unicode(b"\xe9").as_deref(), Ok("\u{e9}".as_bytes()));
         assert_eq!(decode_raw_unicode(br"\U0001f600").as_deref(), Ok("\u{1f600}".as_bytes()));

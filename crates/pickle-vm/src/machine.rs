@@ -10,7 +10,7 @@ use self::state::{MachineState, check_pairs};
 use crate::error::{ErrorKind, Result};
 use crate::heap::{Heap, Pickle};
 use crate::limits::{PickleLimit, PickleLimits};
-use crate::object::{Construction, DictEntries, Global, ItemList, GlobalNames, Object, ObjectId};
+use crate::object::{Construction, DictEntries, Global, GlobalNames, ItemList, Object, ObjectId};
 use crate::opcode::Opcode;
 use crate::reader::{Arg, Instruction};
 
@@ -20,9 +20,9 @@ const HIGHEST_PROTOCOL: i64 = 5;
 /// Pickle machine that executes one instruction per step.
 ///
 /// ```
-/// use pickle_vm::{Limits, Machine, Reader};
+/// use pickle_vm::{PickleLimits, Machine, Reader};
 ///
-/// let mut machine = Machine::new(Limits::default());
+/// let mut machine = Machine::new(PickleLimits::default());
 /// for instruction in Reader::new(b"(K\x01K\x02t.") {
 ///     if let Some(root) = machine.step(instruction?)? {
 ///         assert_eq!(machine.heap().items(root).map(<[_]>::len), Some(2));
@@ -109,7 +109,10 @@ impl<'p> Machine<'p> {
     fn execute(&mut self, offset: u64, opcode: Opcode, arg: Arg<'p>) -> Result<Option<ObjectId>, ErrorKind> {
         self.opcodes = self.opcodes.saturating_add(1);
         if self.opcodes > self.state.limits.opcodes {
-            return Err(ErrorKind::LimitExceeded { limit: PickleLimit::Opcodes, max: self.state.limits.opcodes });
+            return Err(ErrorKind::LimitExceeded {
+                limit: PickleLimit::Opcodes,
+                max: self.state.limits.opcodes,
+            });
         }
         let state = &mut self.state;
         match opcode {
@@ -258,7 +261,10 @@ impl<'p> Machine<'p> {
                         return Err(state.wrong_type("str", id));
                     }
                 }
-                state.push_new(Object::Global(Box::new(Global(GlobalNames::Stack { module, name }))), offset)?;
+                state.push_new(
+                    Object::Global(Box::new(Global(GlobalNames::Stack { module, name }))),
+                    offset,
+                )?;
             }
             Opcode::Reduce => state.instantiate(Construction::Reduce, offset)?,
             Opcode::NewObj => state.instantiate(Construction::NewObj, offset)?,
@@ -321,7 +327,9 @@ fn memo_key(arg: &Arg<'_>) -> Result<u64, ErrorKind> {
 
 fn inline_global<'p>(arg: &Arg<'p>) -> Result<Object<'p>, ErrorKind> {
     match *arg {
-        Arg::Global { module, name } => Ok(Object::Global(Box::new(Global(GlobalNames::Inline { module, name })))),
+        Arg::Global { module, name } => {
+            Ok(Object::Global(Box::new(Global(GlobalNames::Inline { module, name }))))
+        }
         _ => Err(ErrorKind::WrongArgument),
     }
 }

@@ -10,7 +10,7 @@ use crate::object::ObjectId;
 /// entries, whatever their keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memo {
-    /// Objects by key; [`HOLE`] if the key has no entry.
+    /// Objects by key; [`ABSENT_ID`] if the key has no entry.
     dense: Vec<ObjectId>,
     sparse: BTreeMap<u64, ObjectId>,
     len: usize,
@@ -58,7 +58,8 @@ impl Memo {
 
     /// Returns the entries in ascending order of their keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, ObjectId)> + '_ {
-        let mut dense = (0_u64..).zip(self.dense.iter().copied()).filter(|&(_, id)| id != ABSENT_ID).peekable();
+        let mut dense =
+            (0_u64..).zip(self.dense.iter().copied()).filter(|&(_, id)| id != ABSENT_ID).peekable();
         let mut sparse = self.sparse.iter().map(|(&key, &id)| (key, id)).peekable();
         std::iter::from_fn(move || match (dense.peek(), sparse.peek()) {
             (Some((left, _)), Some((right, _))) if right < left => sparse.next(),

@@ -6,7 +6,7 @@ use crate::limits::PickleLimits;
 use crate::machine::Machine;
 use crate::reader::Reader;
 
-/// Reads the pickle at the start of `bytes`, with the default [`Limits`].
+/// Reads the pickle at the start of `bytes`, with the default [`PickleLimits`].
 ///
 /// # Errors
 ///
@@ -15,7 +15,7 @@ pub fn load(bytes: &[u8]) -> Result<Pickle<'_>> {
     load_with(bytes, &PickleLimits::default())
 }
 
-/// Reads the pickle at the start of `bytes`, with the given [`Limits`].
+/// Reads the pickle at the start of `bytes`, with the given [`PickleLimits`].
 ///
 /// # Errors
 ///

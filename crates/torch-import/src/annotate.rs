@@ -29,7 +29,9 @@ pub fn annotate(container: Option<&Container>, heap: &Heap<'_>, id: ObjectId) ->
 fn describe_tensor(heap: &Heap<'_>, instance: &Instance) -> Option<String> {
     let args = heap.items(instance.args)?;
     let dtype = match RebuildFunction::called_by(heap, instance)? {
-        RebuildFunction::Wrapper | RebuildFunction::ParameterWithState => return Some("Parameter".to_owned()),
+        RebuildFunction::Wrapper | RebuildFunction::ParameterWithState => {
+            return Some("Parameter".to_owned());
+        }
         RebuildFunction::Tensor | RebuildFunction::TensorV2 | RebuildFunction::Quantized => {
             StorageRef::read(heap, *args.first()?).ok()?.dtype?.name()
         }

@@ -16,13 +16,13 @@ use tensor::{Tensor, Tensors};
 
 use crate::compound::Compound;
 use crate::container::ContainerContents;
-use crate::item::{ItemContent, Item, Value};
 use crate::find_omissions;
+use crate::item::{Item, ItemContent, Value};
 use crate::limits::CheckpointLimits;
 use crate::omission::Omissions;
 use crate::rebuild::Rebuilder;
 use crate::walk::Walk;
-use crate::{Container, Error, Format, Global, CheckpointNote, Result, wrapper};
+use crate::{CheckpointNote, Container, Error, Format, Global, Result, wrapper};
 
 /// The tensors and values of a checkpoint, in the file's order.
 #[derive(Debug)]
@@ -163,7 +163,8 @@ fn find_duplicate_name(items: &[Item]) -> Option<(String, [usize; 2])> {
     // Different hashes prove that names differ, and take an eighth of the memory of a map of the names.
     let state = RandomState::default();
     let names = items.iter().flat_map(|item| {
-        let own = matches!(item.content, ItemContent::Compound(_)).then_some(Cow::Borrowed(item.name.as_str()));
+        let own =
+            matches!(item.content, ItemContent::Compound(_)).then_some(Cow::Borrowed(item.name.as_str()));
         own.into_iter().chain(item.tensors().map(|(name, _)| name))
     });
     let mut hashes: Vec<u64> = names.map(|name| state.hash_one(name)).collect();

@@ -6,7 +6,7 @@ use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 
 use crate::Result;
-use crate::dicts::{self, Child, Children, Dicts, BuildState, ChildStep};
+use crate::dicts::{self, BuildState, Child, ChildStep, Children, Dicts};
 use crate::limits::{LimitBudget, ObjectSet};
 use crate::modules;
 

@@ -56,7 +56,9 @@ impl Children<'_> {
     pub(crate) fn get(&self, index: usize) -> Option<Child> {
         match self {
             Self::Items(items) => items.get(index).map(|id| Child::new(ChildStep::Index(index), *id)),
-            Self::Entries(entries) => entries.get(index).map(|(key, id)| Child::new(ChildStep::Key(*key), *id)),
+            Self::Entries(entries) => {
+                entries.get(index).map(|(key, id)| Child::new(ChildStep::Key(*key), *id))
+            }
             Self::CollectedChildren(children) => children.get(index).copied(),
         }
     }
@@ -80,7 +82,11 @@ pub(crate) struct Dicts<'h> {
 
 impl<'h> Dicts<'h> {
     pub(crate) fn new(heap: &'h Heap<'h>, steps: usize) -> Self {
-        Self { heap, keys: KeyComparer::new(heap), steps: LimitBudget::new("paths through shared containers", steps) }
+        Self {
+            heap,
+            keys: KeyComparer::new(heap),
+            steps: LimitBudget::new("paths through shared containers", steps),
+        }
     }
 
     /// Returns the children of a dict, or of a call that creates a dict.
@@ -134,7 +140,10 @@ impl<'h> Dicts<'h> {
     }
 
     /// Lists each key at its first position with its last value, as a Python dict does.
-    pub(crate) fn last_value_children(&mut self, entries: impl Iterator<Item = (ObjectId, ObjectId)>) -> Vec<Child> {
+    pub(crate) fn last_value_children(
+        &mut self,
+        entries: impl Iterator<Item = (ObjectId, ObjectId)>,
+    ) -> Vec<Child> {
         self.keys.collect_last_values(entries)
     }
 

@@ -52,10 +52,7 @@ pub enum Error {
         first.escape_debug(),
         second.escape_debug()
     )]
-    CaseInsensitiveDuplicate {
-        first: String,
-        second: String,
-    },
+    CaseInsensitiveDuplicate { first: String, second: String },
     /// A record is a symbolic link: programs that unpack the archive see the link's target, while PyTorch reads the
     /// path of the target as the content.
     #[error("record `{}` is a symbolic link, expected a file", record.escape_debug())]
@@ -102,9 +99,7 @@ pub enum Error {
     },
     /// No storage has the key that the pickle refers to.
     #[error("the pickle refers to storage `{}`, which is not in the file", key.escape_debug())]
-    MissingStorage {
-        key: String,
-    },
+    MissingStorage { key: String },
     /// The file is truncated.
     #[error("{reason}: the file is cut short; download or copy it again")]
     TruncatedFile {
@@ -224,11 +219,7 @@ pub enum Error {
     },
     /// The copies of a replicated tensor differ between shards.
     #[error("tensor `{}` is copied to each shard, but its values in {file} differ from those in {other}", tensor.escape_debug())]
-    CopiesDiffer {
-        tensor: String,
-        file: String,
-        other: String,
-    },
+    CopiesDiffer { tensor: String, file: String, other: String },
     /// All split tensors of two files are equal, so one file is a copy of the other.
     #[error("{file} is a copy of {other}: their parts of `{}`, and of all other tensors that were split, are equal bit for bit", tensor.escape_debug())]
     EqualShards {
@@ -266,11 +257,7 @@ pub enum Error {
     },
     /// Two files of a set hold tensors of the same name.
     #[error("{first} and {second} both hold a tensor `{}`", tensor.escape_debug())]
-    TensorInTwoFiles {
-        tensor: String,
-        first: String,
-        second: String,
-    },
+    TensorInTwoFiles { tensor: String, first: String, second: String },
     /// An index disagrees with the files.
     #[error("{index} lists `{}` in {}; {found}", tensor.escape_debug(), file.escape_debug())]
     IndexDisagrees {
@@ -292,22 +279,13 @@ pub enum Error {
     },
     /// An index or `params.json` cannot be read.
     #[error("{file}: {reason}")]
-    Document {
-        file: String,
-        reason: String,
-    },
+    Document { file: String, reason: String },
     /// The parts of a tensor cannot be joined.
     #[error("tensor `{}`: {reason}", tensor.escape_debug())]
-    Join {
-        tensor: String,
-        reason: tensor::Error,
-    },
+    Join { tensor: String, reason: tensor::Error },
     /// The bytes of a part cannot be read.
     #[error("tensor `{}`: {reason}", tensor.escape_debug())]
-    ReadPart {
-        tensor: String,
-        reason: ReadError,
-    },
+    ReadPart { tensor: String, reason: ReadError },
 }
 
 impl Error {
@@ -364,6 +342,10 @@ pub fn pickle_kind(error: &pickle_vm::Error) -> ErrorKind {
 
 impl From<safetensors_format::Error> for Error {
     fn from(error: safetensors_format::Error) -> Self {
-        if error.is_truncated() { Self::TruncatedFile { reason: error.to_string() } } else { Self::Safetensors(error) }
+        if error.is_truncated() {
+            Self::TruncatedFile { reason: error.to_string() }
+        } else {
+            Self::Safetensors(error)
+        }
     }
 }

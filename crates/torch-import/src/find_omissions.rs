@@ -12,7 +12,7 @@ use tensor::StorageRecord;
 
 use crate::dicts::Children;
 use crate::limits::{LimitBudget, ObjectSet};
-use crate::omission::{Omissions, Omission, OmissionKind, OmissionReason};
+use crate::omission::{Omission, OmissionKind, OmissionReason, Omissions};
 use crate::path::{self, Edge, PathStep, ShortestPaths};
 use crate::persistent::StorageRef;
 use crate::rebuild::{RebuildFunction, Rebuilt};
@@ -26,7 +26,11 @@ const TENSOR_NAMING_LIMIT: usize = 16 << 20;
 ///
 /// # Errors
 /// When a tensor is nested more deeply than the walk's limit.
-pub(crate) fn find_omissions(walk: &mut Walk<'_>, container: &Container, root: ObjectId) -> Result<Omissions> {
+pub(crate) fn find_omissions(
+    walk: &mut Walk<'_>,
+    container: &Container,
+    root: ObjectId,
+) -> Result<Omissions> {
     let mut out = Omissions::default();
     let (missed, with_attributes) = unlisted_tensors(walk);
     // Objects come first, because `tensors` visits containers that the walk did not.
@@ -40,7 +44,8 @@ pub(crate) fn find_omissions(walk: &mut Walk<'_>, container: &Container, root: O
     let used = walk.rebuilder.used_records();
     let numbered = (0_u32..).zip(used).filter(|(_, used)| !used);
     let unused = numbered.filter_map(|(number, _)| Some((records.get(number)?, number)));
-    let mut unused: Vec<(&StorageRecord, u32)> = unused.filter(|(record, _)| !record.range.is_empty()).collect();
+    let mut unused: Vec<(&StorageRecord, u32)> =
+        unused.filter(|(record, _)| !record.range.is_empty()).collect();
     // Unused records are listed in the order of the file.
     unused.sort_by_key(|(record, _)| (record.inflated, record.range.start));
     let referred = if unused.is_empty() { HashSet::new() } else { referenced_records(heap, container) };
@@ -65,7 +70,8 @@ fn unlisted_tensors(walk: &Walk<'_>) -> (Vec<ObjectId>, Vec<ObjectId>) {
     let heap = walk.containers.heap();
     let (mut missed, mut with_attributes) = (Vec::new(), Vec::new());
     for id in heap.ids() {
-        let Some(function) = heap.instance(id).and_then(|instance| RebuildFunction::called_by(heap, instance))
+        let Some(function) =
+            heap.instance(id).and_then(|instance| RebuildFunction::called_by(heap, instance))
         else {
             continue;
         };
@@ -80,7 +86,12 @@ fn unlisted_tensors(walk: &Walk<'_>) -> (Vec<ObjectId>, Vec<ObjectId>) {
 }
 
 /// Names the tensors that the walk did not reach.
-fn add_missed_tensors(out: &mut Omissions, walk: &mut Walk<'_>, missed: Vec<ObjectId>, root: ObjectId) -> Result<()> {
+fn add_missed_tensors(
+    out: &mut Omissions,
+    walk: &mut Walk<'_>,
+    missed: Vec<ObjectId>,
+    root: ObjectId,
+) -> Result<()> {
     let heap = walk.containers.heap();
     if missed.is_empty() {
         return Ok(());
@@ -90,7 +101,8 @@ fn add_missed_tensors(out: &mut Omissions, walk: &mut Walk<'_>, missed: Vec<Obje
     for id in &missed {
         is_missed.insert(*id);
     }
-    let mut paths = OmissionPaths { naming: LimitBudget::new("", TENSOR_NAMING_LIMIT), surviving_values: HashMap::new() };
+    let mut paths =
+        OmissionPaths { naming: LimitBudget::new("", TENSOR_NAMING_LIMIT), surviving_values: HashMap::new() };
     for id in missed {
         let path = tree.path(id, &mut paths.naming);
         if path.as_ref().is_some_and(|path| path.iter().any(|step| is_missed.contains(step.parent))) {
@@ -163,8 +175,12 @@ impl OmissionPaths {
             match (at, step.edge) {
                 (ModulePosition::Attributes(module), Edge::Value(key)) => {
                     at = match heap.text(key).as_deref() {
-                        Some("_parameters" | "_modules") => ModulePosition::Group(module, OmissionReason::Unreached),
-                        Some("_buffers") => ModulePosition::Group(module, OmissionReason::NonPersistentBuffer),
+                        Some("_parameters" | "_modules") => {
+                            ModulePosition::Group(module, OmissionReason::Unreached)
+                        }
+                        Some("_buffers") => {
+                            ModulePosition::Group(module, OmissionReason::NonPersistentBuffer)
+                        }
                         Some(name) if name.contains("hook") => return Ok(OmissionReason::Hook),
                         _ if self.is_child(walk, module, step.child)? => ModulePosition::Elsewhere,
                         _ => return Ok(OmissionReason::Attribute),
@@ -212,7 +228,9 @@ impl OmissionPaths {
         let winners = match self.surviving_values.entry(step.parent) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => place.insert(match walk.containers.dict_children(step.parent)? {
-                Some(children @ Children::CollectedChildren(_)) => Some(children.iter().map(|child| child.id).collect()),
+                Some(children @ Children::CollectedChildren(_)) => {
+                    Some(children.iter().map(|child| child.id).collect())
+                }
                 _ => None,
             }),
         };

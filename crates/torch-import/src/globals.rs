@@ -78,7 +78,7 @@ pub(crate) const LOAD_FROM_BYTES: (&str, &str) = ("torch.storage", "_load_from_b
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RiskContext {
     calls: JudgedCalls,
-    /// True if all bytes passed to [`LOADS`] are in the pickle, so that a scan can read them.
+    /// True if all bytes passed to [`LOAD_FROM_BYTES`] are in the pickle, so that a scan can read them.
     loads_are_readable: bool,
 }
 

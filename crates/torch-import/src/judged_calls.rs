@@ -73,7 +73,9 @@ impl JudgedCalls {
         }
         if !results.is_empty() {
             let callables = heap.ids().filter_map(|id| Some(heap.instance(id)?.callable));
-            callables.filter_map(|callable| results.get(&callable)).for_each(|place| found.mark_dangerous(*place));
+            callables
+                .filter_map(|callable| results.get(&callable))
+                .for_each(|place| found.mark_dangerous(*place));
         }
         found
     }
@@ -168,8 +170,9 @@ fn partial(heap: &Heap<'_>, instance: &Instance) -> Judgement {
 /// Judges `reduce(function, items)`; `reduce(or_, (int, str))` is `int | str`.
 fn reduce(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let &[function, _] = call_args(heap, instance) else { return Judgement::Dangerous };
-    let names =
-        heap.global(function).map(|(module, name)| lists::resolve_alias(module, name).unwrap_or((module, name)));
+    let names = heap
+        .global(function)
+        .map(|(module, name)| lists::resolve_alias(module, name).unwrap_or((module, name)));
     if names == Some(("operator", "or_")) { Judgement::HarmlessIfUncalled } else { Judgement::Dangerous }
 }
 

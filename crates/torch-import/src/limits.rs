@@ -5,7 +5,7 @@
 
 use crate::{Error, Result};
 
-/// Upper bounds for one checkpoint; see [`Limits::for_pickle`].
+/// Upper bounds for one checkpoint; see [`CheckpointLimits::for_pickle`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckpointLimits {
     /// Steps: each visit of an object by one of its paths, and each entry read to find an object's children.
@@ -40,7 +40,7 @@ impl CheckpointLimits {
     }
 }
 
-/// The unused part of one of the [`Limits`].
+/// The unused part of one of the [`CheckpointLimits`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LimitBudget {
     what: &'static str,

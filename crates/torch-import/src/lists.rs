@@ -5,8 +5,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-static CORE_MODULES: LazyLock<HashSet<&str>> =
-    LazyLock::new(|| list_lines(include_str!("../lists/inside.txt")).flat_map(str::split_whitespace).collect());
+static CORE_MODULES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    list_lines(include_str!("../lists/inside.txt")).flat_map(str::split_whitespace).collect()
+});
 
 static HARMLESS_NAMES: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     let mut module = "";

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use foldhash::{HashSet, HashSetExt};
 use pickle_vm::{Heap, Instance, ObjectId};
 
-use crate::dicts::{Child, Dicts, BuildState, ChildStep};
+use crate::dicts::{BuildState, Child, ChildStep, Dicts};
 use crate::persistent::module_class;
 use crate::{Result, key};
 
@@ -32,7 +32,7 @@ const CONV_STATE_ITEMS: [&str; 15] = [
     "zero_point",
     "training",
 ];
-/// Items of [`CONV`] that `state_dict()` returns.
+/// Items of [`CONV_STATE_ITEMS`] that `state_dict()` returns.
 const CONV_STATE_DICT_ITEMS: [&str; 4] = ["weight", "bias", "scale", "zero_point"];
 /// Items of the state tuple of `LinearPackedParams` in TorchScript archives of PyTorch 1.4.
 const PACKED_PARAMS_ITEMS: [&str; 4] = ["_packed_params.0", "_packed_params.1", "training", "dtype"];
@@ -76,7 +76,8 @@ pub(crate) fn state_dict_children(dicts: &mut Dicts<'_>, instance: &Instance) ->
     };
     let mut children = entries(dicts, parameters)?;
     if let Some((_, buffers)) = attribute("_buffers") {
-        let transient = non_persistent_buffers(dicts, attribute("_non_persistent_buffers_set").map(|(_, set)| set))?;
+        let transient =
+            non_persistent_buffers(dicts, attribute("_non_persistent_buffers_set").map(|(_, set)| set))?;
         let is_persistent = |child: &Child| match child.step {
             ChildStep::Key(key) => !transient.contains(key::name_part(heap, key).as_ref()),
             _ => true,
@@ -92,7 +93,8 @@ pub(crate) fn state_dict_children(dicts: &mut Dicts<'_>, instance: &Instance) ->
 /// Returns true if an instance is a pickled `nn.Module` with attributes.
 pub(crate) fn is_module(heap: &Heap<'_>, instance: &Instance) -> bool {
     attributes(heap, instance).is_some_and(|attributes| {
-        find_attribute(heap, &attributes, "_parameters").is_some() && find_attribute(heap, &attributes, "_modules").is_some()
+        find_attribute(heap, &attributes, "_parameters").is_some()
+            && find_attribute(heap, &attributes, "_modules").is_some()
     })
 }
 
@@ -161,7 +163,9 @@ fn tuple_state(heap: &Heap<'_>, instance: &Instance, class: ModuleClass<'_>) -> 
         // A scripted module has no `state_dict()` entries for the items, so all of them keep their names in the
         // archive.
         if !class.is_scripted() {
-            children.retain(|child| matches!(child.step, ChildStep::Name(name) if CONV_STATE_DICT_ITEMS.contains(&name)));
+            children.retain(
+                |child| matches!(child.step, ChildStep::Name(name) if CONV_STATE_DICT_ITEMS.contains(&name)),
+            );
             for child in &mut children {
                 child.becomes_tensor = true;
             }
@@ -169,11 +173,16 @@ fn tuple_state(heap: &Heap<'_>, instance: &Instance, class: ModuleClass<'_>) -> 
         return Some(children);
     }
     let items = quantized_state(heap, instance, class)?;
-    (class.name == "LinearPackedParams" && items.len() == PACKED_PARAMS_ITEMS.len()).then(|| name_items(&PACKED_PARAMS_ITEMS, items))
+    (class.name == "LinearPackedParams" && items.len() == PACKED_PARAMS_ITEMS.len())
+        .then(|| name_items(&PACKED_PARAMS_ITEMS, items))
 }
 
 /// Returns the state of a quantized module if it is a tuple.
-fn quantized_state<'h>(heap: &'h Heap<'_>, instance: &Instance, class: ModuleClass<'_>) -> Option<&'h [ObjectId]> {
+fn quantized_state<'h>(
+    heap: &'h Heap<'_>,
+    instance: &Instance,
+    class: ModuleClass<'_>,
+) -> Option<&'h [ObjectId]> {
     let items = heap.items(*instance.state().last()?)?;
     (class.is_quantized() && !class.is_reference()).then_some(items)
 }
@@ -203,7 +212,11 @@ fn attributes(heap: &Heap<'_>, instance: &Instance) -> Option<Vec<(ObjectId, Obj
 }
 
 /// Returns the key and the last value of an attribute.
-fn find_attribute(heap: &Heap<'_>, attributes: &[(ObjectId, ObjectId)], name: &str) -> Option<(ObjectId, ObjectId)> {
+fn find_attribute(
+    heap: &Heap<'_>,
+    attributes: &[(ObjectId, ObjectId)],
+    name: &str,
+) -> Option<(ObjectId, ObjectId)> {
     attributes.iter().rev().find(|(key, _)| heap.text(*key).as_deref() == Some(name)).copied()
 }
 
@@ -233,7 +246,8 @@ fn class_additions(
     let is_packed = |child: &Child| {
         let class = heap.instance(child.id).and_then(|instance| ModuleClass::read(heap, instance));
         let is_it = class.is_some_and(|class| class.is_quantized() && class.name == "LinearPackedParams");
-        is_it && matches!(child.step, ChildStep::Key(key) if heap.text(key).as_deref() == Some("_packed_params"))
+        is_it
+            && matches!(child.step, ChildStep::Key(key) if heap.text(key).as_deref() == Some("_packed_params"))
     };
     if modules.iter().any(is_packed) {
         add(ADDED_WITH_PACKED_PARAMS);

@@ -16,13 +16,9 @@ pub enum CheckpointNote {
         tensors: u64,
     },
     /// Bytes follow the last storage of a checkpoint in the format before PyTorch 1.6.
-    TrailingAfterStorages {
-        bytes: u64,
-    },
+    TrailingAfterStorages { bytes: u64 },
     /// Bytes follow a bare pickle.
-    TrailingAfterPickle {
-        bytes: u64,
-    },
+    TrailingAfterPickle { bytes: u64 },
     /// Values are not listed in full.
     ValuesTruncated {
         /// Number of values listed without their contents, because they are nested too deeply or shared too often.
@@ -61,7 +57,9 @@ impl fmt::Display for CheckpointNote {
             Self::TrailingAfterStorages { bytes } => {
                 write!(f, "{bytes} bytes follow the last storage; PyTorch does not read them either")
             }
-            Self::TrailingAfterPickle { bytes } => write!(f, "{bytes} bytes follow the pickle and are not read"),
+            Self::TrailingAfterPickle { bytes } => {
+                write!(f, "{bytes} bytes follow the pickle and are not read")
+            }
             Self::ValuesTruncated { cut, unlisted } => {
                 let are = |n: &usize| if *n == 1 { "value is" } else { "values are" };
                 if *cut > 0 {

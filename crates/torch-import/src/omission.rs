@@ -49,7 +49,7 @@ pub enum OmissionKind {
     Tensor,
     /// Any other object of the pickle, with its contents, that is not part of a tensor or value.
     Object,
-    /// Storage of the file that no tensor in [`LeftOut`] or in the checkpoint uses.
+    /// Storage of the file that no tensor in [`Omissions`] or in the checkpoint uses.
     Storage,
     Record,
 }

@@ -126,7 +126,8 @@ impl<'h> ShortestPaths<'h> {
 /// Returns true if a step leads to the arguments of a call that creates a tensor.
 fn leads_to_tensor_args(heap: &Heap<'_>, step: &PathStep) -> bool {
     let instance = heap.instance(step.parent);
-    step.edge == Edge::Args && instance.is_some_and(|instance| RebuildFunction::called_by(heap, instance).is_some())
+    step.edge == Edge::Args
+        && instance.is_some_and(|instance| RebuildFunction::called_by(heap, instance).is_some())
 }
 
 /// Joins the parts of a path that Python code would name by dots.

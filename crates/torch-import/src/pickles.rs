@@ -45,7 +45,10 @@ impl Pickles {
         }
         if legacy::recognises(file.bytes()) {
             let container = Container::open(path).ok().map(Box::new);
-            return Ok(Self { source: PickleSource::PickleSequence(file, container), root: legacy::ROOT_INDEX });
+            return Ok(Self {
+                source: PickleSource::PickleSequence(file, container),
+                root: legacy::ROOT_INDEX,
+            });
         }
         sniff::reject_unreadable_formats(file.bytes())?;
         Ok(Self { source: PickleSource::PickleSequence(file, None), root: 0 })

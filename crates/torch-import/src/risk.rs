@@ -151,7 +151,8 @@ fn is_dangerous_third_party_name(module: &str, name: &str) -> bool {
     let dots = name.match_indices('.').map(|(at, _)| at);
     let ends = std::iter::once(0).chain(dots.map(|at| at.saturating_add(1)));
     ends.filter_map(|at| name.get(at..)?.split_once('.')).any(|(first, rest)| {
-        DANGEROUS_PACKAGES.contains(first) || (lists::is_core_module(first) && !is_known_core_name(first, rest))
+        DANGEROUS_PACKAGES.contains(first)
+            || (lists::is_core_module(first) && !is_known_core_name(first, rest))
     })
 }
 

@@ -8,9 +8,9 @@
 use foldhash::HashSet;
 use pickle_vm::{Heap, Instance, Object, ObjectId};
 
-use crate::dicts::{self, Child, Children, BuildState, ChildStep};
+use crate::dicts::{self, BuildState, Child, ChildStep, Children};
 use crate::limits::{LimitBudget, ObjectSet};
-use crate::omission::{Omissions, Omission, OmissionKind, OmissionReason};
+use crate::omission::{Omission, OmissionKind, OmissionReason, Omissions};
 use crate::path::{self, Edge, ShortestPaths};
 use crate::rebuild::RebuildFunction;
 use crate::walk::Walk;
@@ -62,14 +62,26 @@ pub(crate) fn add_unlisted_objects(
     for id in heap.dropped_objects() {
         if dropped.insert(*id) && !names.tree().is_reachable(*id) {
             let reason = OmissionReason::Unreferenced;
-            add_if_not_empty(out, walk, &mut names, &mut seen, UnlistedObject { parent: None, id: *id, reason });
+            add_if_not_empty(
+                out,
+                walk,
+                &mut names,
+                &mut seen,
+                UnlistedObject { parent: None, id: *id, reason },
+            );
         }
     }
     Ok(())
 }
 
 /// Adds an object to the omissions if it has contents that are not listed.
-fn add_if_not_empty(out: &mut Omissions, walk: &Walk<'_>, names: &mut ObjectNames<'_>, seen: &mut ObjectSet, unlisted: UnlistedObject) {
+fn add_if_not_empty(
+    out: &mut Omissions,
+    walk: &Walk<'_>,
+    names: &mut ObjectNames<'_>,
+    seen: &mut ObjectSet,
+    unlisted: UnlistedObject,
+) {
     let UnlistedObject { parent, id, reason } = unlisted;
     let Some(nbytes) = unlisted_bytes(walk, seen, id) else { return };
     let name = match parent {
@@ -116,7 +128,8 @@ impl<'h> ObjectNames<'h> {
 /// Collects the contents of a module or a dict that the walk does not enter.
 fn collect_from_container(found: &mut Vec<UnlistedObject>, walk: &mut Walk<'_>, id: ObjectId) -> Result<()> {
     let heap = walk.containers.heap();
-    let mut add = |step, child, reason| found.push(UnlistedObject { parent: Some((id, step)), id: child, reason });
+    let mut add =
+        |step, child, reason| found.push(UnlistedObject { parent: Some((id, step)), id: child, reason });
     if let Some(instance) = heap.instance(id)
         && let Some(attributes) = modules::own_attributes(heap, instance)
     {

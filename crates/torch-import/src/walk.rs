@@ -5,11 +5,11 @@ use pickle_vm::{Heap, Object, ObjectId};
 use tensor::{Dtype, Storage, Tensor};
 
 use crate::children::Containers;
-use crate::dicts::{self, Child, Children, ChildStep};
-use crate::item::{ItemContent, ValueExtent, Item, Value};
-use crate::limits::{LimitBudget, CheckpointLimits, ObjectSet};
+use crate::dicts::{self, Child, ChildStep, Children};
+use crate::item::{Item, ItemContent, Value, ValueExtent};
+use crate::limits::{CheckpointLimits, LimitBudget, ObjectSet};
 use crate::rebuild::{Rebuilder, Rebuilt};
-use crate::{Error, CheckpointNote, Result, key};
+use crate::{CheckpointNote, Error, Result, key};
 
 /// A depth-first walk over the objects of a pickle, with its results.
 pub(crate) struct Walk<'h> {
@@ -64,7 +64,12 @@ struct PathLevel<'h> {
 }
 
 impl<'h> Walk<'h> {
-    pub(crate) fn new(heap: &'h Heap<'h>, rebuilder: Rebuilder<'h>, limits: &CheckpointLimits, room: usize) -> Self {
+    pub(crate) fn new(
+        heap: &'h Heap<'h>,
+        rebuilder: Rebuilder<'h>,
+        limits: &CheckpointLimits,
+        room: usize,
+    ) -> Self {
         let marks = || ObjectSet::new(heap.len());
         Self {
             heap,
@@ -171,7 +176,8 @@ impl<'h> Walk<'h> {
             self.add_value(child, ValueExtent::Whole);
             return Ok(());
         };
-        let is_shared_too_often = || self.without_tensors.contains(id) && self.containers.dicts.steps.is_scarce();
+        let is_shared_too_often =
+            || self.without_tensors.contains(id) && self.containers.dicts.steps.is_scarce();
         if children.is_empty() {
             // An empty dict or list is a value; a module without parameters is not listed.
             if self.heap.instance(id).is_none() {
@@ -196,7 +202,14 @@ impl<'h> Walk<'h> {
         self.tensor_names.spend(self.name.len().saturating_sub(before.0), self.heap.offset(id))?;
         self.on_path.insert(id);
         let tensors = self.tensors;
-        self.levels.push(PathLevel { id, children, next: 0, step: ChildStep::OnlyChild, parent_path_len: before, tensors });
+        self.levels.push(PathLevel {
+            id,
+            children,
+            next: 0,
+            step: ChildStep::OnlyChild,
+            parent_path_len: before,
+            tensors,
+        });
         Ok(())
     }
 
@@ -241,7 +254,7 @@ impl<'h> Walk<'h> {
         self.found_items.push(Item { name: self.name.clone(), content, root_key: self.root_key });
     }
 
-    /// Appends a step to the path; returns the previous length, for [`back_to`](Self::back_to).
+    /// Appends a step to the path; returns the previous length, for [`truncate_path`](Self::truncate_path).
     fn push_step(&mut self, step: ChildStep) -> (usize, usize) {
         let before = (self.name.len(), self.parts);
         let part = match step {

@@ -241,7 +241,9 @@ pub(crate) fn subcommands() -> Vec<String> {
 ///
 /// # Errors
 /// When the first word is neither a subcommand nor a path.
-pub(crate) fn with_default_command(args: impl Iterator<Item = OsString>) -> Result<Vec<OsString>, UsageError> {
+pub(crate) fn with_default_command(
+    args: impl Iterator<Item = OsString>,
+) -> Result<Vec<OsString>, UsageError> {
     let mut args: Vec<OsString> = args.collect();
     let names = subcommands();
     let mut at = 1;

@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 use pipeline::{
-    Architecture, CartonOptions, OnInvalidInput as OnErrors, CartonFields, ModelOptions, TargetLayout as Layout, OutputKind,
-    SafetensorsOptions, ScriptOptions, Target, TieHandling as Tied, RequiredTorch as Version, TorchOptions, TritonOptions,
+    Architecture, CartonFields, CartonOptions, ModelOptions, OnInvalidInput as OnErrors, OutputKind,
+    RequiredTorch as Version, SafetensorsOptions, ScriptOptions, Target, TargetLayout as Layout,
+    TieHandling as Tied, TorchOptions, TritonOptions,
 };
 
 use super::convert::{Convert, ErrorsArg, NamesArg, TiesArg, ToArg, TorchArg};
@@ -59,7 +60,8 @@ impl Convert {
     /// Returns the kind of output if neither a flag nor an extension names one.
     fn default_kind(&self) -> OutputKind {
         let safetensors = &self.safetensors;
-        let has_default_safetensors = safetensors.ties == TiesArg::Drop && safetensors.max_shard_size.is_none();
+        let has_default_safetensors =
+            safetensors.ties == TiesArg::Drop && safetensors.max_shard_size.is_none();
         match self.renaming.names {
             // Meta's code loads `.pth` files.
             Some(NamesArg::Meta) if has_default_safetensors => OutputKind::Torch,
@@ -113,7 +115,8 @@ impl Convert {
 
     /// Returns an error if a flag was typed that this kind of output does not have.
     fn reject_unsupported_flags(&self, kind: OutputKind) -> Result<(), UsageError> {
-        let misplaced = self.flag_rules().into_iter().find(|rule| rule.is_typed && !rule.kinds.contains(&kind));
+        let misplaced =
+            self.flag_rules().into_iter().find(|rule| rule.is_typed && !rule.kinds.contains(&kind));
         misplaced.map_or(Ok(()), |rule| Err(UsageError(format!("{}: {}", rule.flags, rule.reason))))
     }
 

@@ -7,17 +7,17 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 use clap::ValueEnum as _;
 use pipeline::{
-    Architecture, BatchItem, CartonReport, ConvertReport, Error, HyperparameterKind, OutputReport, PortReport,
-    SelfTestReport, format_count, format_things, format_bytes,
+    Architecture, BatchItem, CartonReport, ConvertReport, Error, HyperparameterKind, OutputReport,
+    PortReport, SelfTestReport, format_bytes, format_count, format_things,
 };
 use serde_json::json;
 
 use crate::cli::args::{Convert, ToArg};
+use crate::cli::ui::invocation::{UsageError, typed_command};
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::shell::shell_quoted_path;
 use crate::cli::ui::table::truncate_cell;
 use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
-use crate::cli::ui::invocation::{UsageError, typed_command};
 use crate::cli::ui::{advice, errors, flags};
 
 pub(crate) fn convert(args: &Convert, quiet: bool) -> Result<ExitCode> {
@@ -89,9 +89,11 @@ fn with_advice(error: Error, args: &Convert) -> anyhow::Error {
     };
     let Some((root, facts)) = missing else { return error.into() };
     let known = if *facts == [HyperparameterKind::Heads] { "" } else { KNOWN_VALUES_HINT };
-    let command = format!("{} {}{}", typed_command(), shell_quoted_path(root), hyperparameter_flags(args, facts));
+    let command =
+        format!("{} {}{}", typed_command(), shell_quoted_path(root), hyperparameter_flags(args, facts));
     // Triton cannot serve tensors without a forward.
-    let weights = if args.to == Some(ToArg::Triton) { String::new() } else { format!("; {}", advice::WEIGHTS_ADVICE) };
+    let weights =
+        if args.to == Some(ToArg::Triton) { String::new() } else { format!("; {}", advice::WEIGHTS_ADVICE) };
     anyhow!("{error}; run `{command}`{known}{weights}")
 }
 
@@ -115,7 +117,8 @@ fn hyperparameter_flags(args: &Convert, facts: &[HyperparameterKind]) -> String 
     let keep = if args.model.keep_extra { " --keep-extra" } else { "" };
     let to = args.to.and_then(|to| to.to_possible_value());
     let to = to.map_or_else(String::new, |to| format!(" --to {}", to.get_name()));
-    let output = args.output.as_deref().map_or_else(String::new, |path| format!(" -o {}", shell_quoted_path(path)));
+    let output =
+        args.output.as_deref().map_or_else(String::new, |path| format!(" -o {}", shell_quoted_path(path)));
     format!("{arch}{}{keep}{to}{output}", numbers.collect::<String>())
 }
 
@@ -137,8 +140,11 @@ fn print_summary(report: &ConvertReport) {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let speed = report.nbytes as f64 / 1e9 / seconds.max(1e-9);
     let (tensors, parameters) = (format_things(report.tensors, "tensor"), report.totals.parameters);
-    let parameters =
-        if parameters == 1 { "1 parameter".to_owned() } else { format!("{} parameters", format_count(parameters)) };
+    let parameters = if parameters == 1 {
+        "1 parameter".to_owned()
+    } else {
+        format!("{} parameters", format_count(parameters))
+    };
     let size = if report.written {
         format!("{} in {seconds:.2} s, {speed:.2} GB/s", format_bytes(report.nbytes))
     } else {

@@ -1,9 +1,9 @@
 //! Tokenizer of a carton, if this program was built with the feature `tokenizer`.
 
 #[cfg(feature = "tokenizer")]
-pub(super) use with::{TokenStream, Detokenizer};
+pub(super) use with::{Detokenizer, TokenStream};
 #[cfg(not(feature = "tokenizer"))]
-pub(super) use without::{Stream, Words};
+pub(super) use without::{Detokenizer, Stream};
 
 #[cfg(feature = "tokenizer")]
 mod with {
@@ -58,7 +58,7 @@ mod without {
     use crate::cli::ui::invocation::UsageError;
 
     /// Uninhabited stand-in for the tokenizer.
-    pub(crate) enum Words {}
+    pub(crate) enum Detokenizer {}
 
     impl Detokenizer {
         pub(crate) fn required(_: &Runnable) -> Result<Self> {

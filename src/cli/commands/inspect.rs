@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use pipeline::{InspectOptions, InspectReport, TensorHash, TensorRow, ValueRows, format_count, format_bytes};
+use pipeline::{InspectOptions, InspectReport, TensorHash, TensorRow, ValueRows, format_bytes, format_count};
 
 use crate::cli::args::Inspect;
+use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::table::{self, Align, truncate_cell};
 use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
-use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::{advice, errors};
 
 pub(crate) fn inspect(args: &Inspect, quiet: bool) -> Result<ExitCode> {
@@ -120,7 +120,8 @@ fn print_tensors(out: &mut dyn Write, rows: &[TensorRow]) -> io::Result<()> {
 }
 
 fn print_totals(out: &mut dyn Write, report: &InspectReport) -> io::Result<()> {
-    let dtypes = report.totals.bytes_by_dtype.iter().map(|(dtype, n)| format!("{dtype} {}", format_bytes(*n)));
+    let dtypes =
+        report.totals.bytes_by_dtype.iter().map(|(dtype, n)| format!("{dtype} {}", format_bytes(*n)));
     let files =
         if report.files.is_empty() { String::new() } else { format!(", {} files", report.files.len()) };
     writeln!(out)?;

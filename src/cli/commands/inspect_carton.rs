@@ -70,7 +70,8 @@ fn print_description(out: &mut dyn Write, report: &ContentsReport) -> io::Result
 fn print_tables(out: &mut dyn Write, report: &ContentsReport) -> io::Result<()> {
     let files = report.files.iter().map(|file| {
         let kind = if file.link { "link".to_owned() } else { file.compression.clone() };
-        let packed = if file.nbytes == file.packed_nbytes { String::new() } else { format_bytes(file.packed_nbytes) };
+        let packed =
+            if file.nbytes == file.packed_nbytes { String::new() } else { format_bytes(file.packed_nbytes) };
         [file.path.clone(), format_bytes(file.nbytes), kind, packed]
     });
     let absent = report.absent.iter();
@@ -82,7 +83,7 @@ fn print_tables(out: &mut dyn Write, report: &ContentsReport) -> io::Result<()> 
         let rows = report.tensor_data.iter().map(|tensor| match tensor {
             TensorSpec::Array { name, dtype, shape, .. } => {
                 let size = tensor.nbytes().map_or_else(String::new, format_bytes);
-                [name.clone(), format_bytes, dtype.name().to_owned(), format!("{shape:?}")]
+                [name.clone(), size, dtype.name().to_owned(), format!("{shape:?}")]
             }
             TensorSpec::Nested { name, inner, .. } => {
                 [name.clone(), String::new(), "nested".to_owned(), format!("of {}", inner.join(", "))]
@@ -93,7 +94,12 @@ fn print_tables(out: &mut dyn Write, report: &ContentsReport) -> io::Result<()> 
     if !report.tensors.is_empty() {
         writeln!(out)?;
         let rows = report.tensors.iter().map(|tensor| {
-            [tensor.name.clone(), format_bytes(tensor.nbytes), tensor.dtype.to_owned(), format!("{:?}", tensor.shape)]
+            [
+                tensor.name.clone(),
+                format_bytes(tensor.nbytes),
+                tensor.dtype.to_owned(),
+                format!("{:?}", tensor.shape),
+            ]
         });
         table::print_table(out, ALIGN, ["tensor", "size", "dtype", "shape"], rows)?;
     }

@@ -2,6 +2,7 @@
 
 mod completions;
 mod convert;
+mod detokenizer;
 mod inspect;
 mod inspect_carton;
 mod man;
@@ -11,7 +12,6 @@ mod resolve;
 mod run;
 mod run_tests;
 mod run_text;
-mod detokenizer;
 mod scan;
 #[cfg(feature = "serve")]
 mod serve;

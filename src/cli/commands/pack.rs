@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use carton_tools::PackOptions;
-use pipeline::{format_things, format_bytes};
+use pipeline::{format_bytes, format_things};
 
 use crate::cli::args::{Compression, Pack};
 use crate::cli::ui::carton_advice;
+use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
-use crate::cli::ui::invocation::UsageError;
 
 pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
     let tensor = |pair: &String| match pair.split_once('=') {
@@ -32,7 +32,10 @@ pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
     let report = carton_tools::pack(&options, &progress)?;
     progress.clear();
     if !quiet {
-        report.notes.iter().for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
+        report
+            .notes
+            .iter()
+            .for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
         terminal::summary(format_args!("{BOLD}{}{BOLD:#}", escape_hidden(&report.output)));
         let holds = format!("{}, {}", format_things(report.files, "file"), format_bytes(report.nbytes));
         for (label, value) in [("holds", &holds), ("manifest", &report.manifest_sha256)] {

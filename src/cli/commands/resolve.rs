@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use carton_tools::ResolveOptions;
-use pipeline::{format_things, format_bytes};
+use pipeline::{format_bytes, format_things};
 
 use crate::cli::args::Resolve;
 use crate::cli::ui::carton_advice;
@@ -23,7 +23,10 @@ pub(crate) fn resolve(args: &Resolve, quiet: bool) -> Result<ExitCode> {
     let report = carton_tools::resolve(&options, &progress)?;
     progress.clear();
     if !quiet {
-        report.notes.iter().for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
+        report
+            .notes
+            .iter()
+            .for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
         let output = escape_hidden(&report.output);
         terminal::summary(format_args!(
             "{output}: {}, {} fetched",

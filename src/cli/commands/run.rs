@@ -7,15 +7,15 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 use carton_tools::SaveOptions;
 use pipeline::{Observer, ProgressUpdate, format_bytes};
-use runtime::{RunnableKind, Runnable};
+use runtime::{Runnable, RunnableKind};
 
 use super::{run_tests, run_text};
 use crate::cli::args::Run;
+use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::run_advice::unwrap_carton_error;
 use crate::cli::ui::signals::{self, INTERRUPTED, Interruption};
 use crate::cli::ui::terminal::{self, escape_hidden};
-use crate::cli::ui::invocation::UsageError;
 
 pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
     let asks = args.text.is_some() || args.tokens.is_some();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use pipeline::format_things;
-use runtime::{TestOutcome, Runnable, TestRow};
+use runtime::{Runnable, TestOutcome, TestRow};
 
 use crate::cli::args::Run;
 use crate::cli::ui::run_advice::unwrap_carton_error;
@@ -18,7 +18,8 @@ pub(super) fn run(
     runnable: &Runnable,
     interruption: &Interruption,
 ) -> Result<ExitCode> {
-    let report = runtime::self_test(runnable, &args.self_test_options(), interruption).map_err(unwrap_carton_error)?;
+    let report =
+        runtime::self_test(runnable, &args.self_test_options(), interruption).map_err(unwrap_carton_error)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.json {
         super::write_json_line(&mut out, &report)?;

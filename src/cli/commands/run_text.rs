@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use generate::{TokenCandidate, TokenChoice, StopReason, GeneratedTokens, Stops};
+use generate::{GeneratedTokens, StopReason, Stops, TokenCandidate, TokenChoice};
 use runtime::{Runnable, Session};
 use serde::Serialize;
 
@@ -157,8 +157,9 @@ fn run_continuation(
         stops: stop_tokens(runnable, words)?,
     };
     let mut out = TokenOutput::new(args.json, words, prompt)?;
-    let mut model =
-        |tokens: &[u32]| -> Result<Vec<f32>> { session.feed(tokens, interruption).map_err(unwrap_carton_error) };
+    let mut model = |tokens: &[u32]| -> Result<Vec<f32>> {
+        session.feed(tokens, interruption).map_err(unwrap_carton_error)
+    };
     let mut tokens = Vec::new();
     let start = Instant::now();
     let done = generate::generate(prompt, &options, &mut model, &mut |token| {

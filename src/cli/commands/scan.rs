@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pipeline::{
-    Error, FileScan, OmittedCounts, ScanOutcome, Risk, ScanOptions, ScanSummary, ScannedFile as Found, GlobalUse, Verdict,
-    format_things, globals_of_risk, linked_folder_note,
+    Error, FileScan, GlobalUse, OmittedCounts, Risk, ScanOptions, ScanOutcome, ScanSummary,
+    ScannedFile as Found, Verdict, format_things, globals_of_risk, linked_folder_note,
 };
 
 use crate::cli::args::Scan;
@@ -62,8 +62,11 @@ fn clean_verdict_text(unknown: &BTreeSet<(&str, &str)>) -> String {
     if unknown.is_empty() {
         return "clean".to_owned();
     }
-    let first: Vec<String> =
-        unknown.iter().take(SHOWN_MAX).map(|(module, name)| escape_hidden(format!("{module}.{name}"))).collect();
+    let first: Vec<String> = unknown
+        .iter()
+        .take(SHOWN_MAX)
+        .map(|(module, name)| escape_hidden(format!("{module}.{name}")))
+        .collect();
     let more = match unknown.len().saturating_sub(SHOWN_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -125,7 +128,14 @@ fn print_scanned_file(args: &Scan, file: &FileScan, scan: &Found, out: &mut dyn 
             // makes an empty instance.
             let shown = calls.iter().filter(|call| all || call.has_arguments);
             for call in shown.take(if all { calls.len() } else { SHOWN_MAX }) {
-                writeln!(out, "  {:<12} {} at 0x{:x}: {}", "", call.opcode, call.offset, escape_hidden(&call.text))?;
+                writeln!(
+                    out,
+                    "  {:<12} {} at 0x{:x}: {}",
+                    "",
+                    call.opcode,
+                    call.offset,
+                    escape_hidden(&call.text)
+                )?;
             }
             let left = calls.iter().filter(|call| call.has_arguments).count().saturating_sub(SHOWN_MAX);
             if !all && left > 0 {
@@ -141,7 +151,13 @@ fn print_scanned_file(args: &Scan, file: &FileScan, scan: &Found, out: &mut dyn 
     }
     for pickle in &scan.pickles {
         if let Some(error) = &pickle.error {
-            writeln!(out, "  {DIM}{:<10}{DIM:#} {}: {}", "unread", escape_hidden(&pickle.place), escape_hidden(error))?;
+            writeln!(
+                out,
+                "  {DIM}{:<10}{DIM:#} {}: {}",
+                "unread",
+                escape_hidden(&pickle.place),
+                escape_hidden(error)
+            )?;
         }
     }
     for missed in &scan.missed {

@@ -10,13 +10,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use pipeline::Observer;
 use runtime::{OpenOptions, Runnable};
-use serve::{RepositoryFolder, ServeLimits, LoadError, Model, ModelSource, ServeOptions, Server, Timeouts};
+use serve::{LoadError, Model, ModelSource, RepositoryFolder, ServeLimits, ServeOptions, Server, Timeouts};
 
 use crate::cli::args::Serve;
+use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::log::Log;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::signals;
-use crate::cli::ui::invocation::UsageError;
 
 /// File extension of the models in a repository.
 const MODEL_EXTENSION: &str = "carton";
@@ -77,8 +77,9 @@ fn options(args: &Serve) -> ServeOptions {
 fn open_models(args: &Serve, open: OpenOptions, memory: usize, quiet: bool) -> Result<ModelSource> {
     if let Some(folder) = &args.repository {
         let folder = RepositoryFolder { path: folder.clone(), extension: MODEL_EXTENSION.to_owned() };
-        let load =
-            move |path: &Path| -> Result<Arc<dyn Model>, LoadError> { Ok(open_carton_model(path, &open, memory, &())?) };
+        let load = move |path: &Path| -> Result<Arc<dyn Model>, LoadError> {
+            Ok(open_carton_model(path, &open, memory, &())?)
+        };
         return Ok(ModelSource::Folder { folder, load: Box::new(load) });
     }
     if args.name.is_some() && args.cartons.len() > 1 {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use carton_tools::ShrinkOptions;
-use pipeline::{format_things, format_bytes};
+use pipeline::{format_bytes, format_things};
 
 use crate::cli::args::Shrink;
 use crate::cli::ui::progress::Progress;

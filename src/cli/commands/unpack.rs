@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use carton_tools::UnpackOptions;
-use pipeline::{format_things, format_bytes};
+use pipeline::{format_bytes, format_things};
 
 use crate::cli::args::Unpack;
 use crate::cli::ui::carton_advice;
@@ -19,7 +19,10 @@ pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
     let report = carton_tools::unpack(&options, &progress)?;
     progress.clear();
     if !quiet {
-        report.notes.iter().for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
+        report
+            .notes
+            .iter()
+            .for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
         terminal::summary(format_args!(
             "{}: {}, {}",
             escape_hidden(&report.output),

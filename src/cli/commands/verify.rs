@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use carton_tools::{CodeStatus, VerifyOptions};
-use pipeline::{format_things, problem_count_text, format_bytes};
+use pipeline::{format_bytes, format_things, problem_count_text};
 
 use crate::cli::args::{Verify, shard_policy};
 use crate::cli::ui::carton_advice;
@@ -33,16 +33,21 @@ pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
         bail!("{}: {}", report.file, problem_count_text(report.findings.len()));
     }
     if !quiet && !args.json {
-        report.notes.iter().for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
+        report
+            .notes
+            .iter()
+            .for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
         let hashes =
             if report.manifest_sha256.is_some() { "all hashes match" } else { "no hashes to compare" };
         let equal = match report.code {
             Some(CodeStatus::Equal) => "equal bit for bit",
             _ => "with equal stored values",
         };
-        let tensors = report.tensors_compared.map(|count| format!(", {} {equal}", format_things(count, "tensor")));
+        let tensors =
+            report.tensors_compared.map(|count| format!(", {} {equal}", format_things(count, "tensor")));
         let tensors = tensors.unwrap_or_default();
-        let (file, files, nbytes) = (escape_hidden(&report.file), format_things(report.files, "file"), format_bytes(report.bytes));
+        let (file, files, nbytes) =
+            (escape_hidden(&report.file), format_things(report.files, "file"), format_bytes(report.bytes));
         terminal::summary(format_args!("{file}: {files}, {nbytes}, {hashes}{tensors}"));
     }
     Ok(ExitCode::SUCCESS)

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use byte_source::NotRepresentable;
 use checkpoint_files::{CheckpointCandidate, FolderDiagnosis};
 use output::{Remote, Scheme, file_name, parent_folder};
-use pipeline::{ModelChange, HyperparameterKind, ForeignKind, InvalidOption, Note, format_bytes};
+use pipeline::{ForeignKind, HyperparameterKind, InvalidOption, ModelChange, Note, format_bytes};
 
 use super::flags;
-use super::shell::{shell_quoted_path, shell_quoted};
 use super::invocation::typed_command;
+use super::shell::{shell_quoted, shell_quoted_path};
 
 /// True if this program has the subcommand `resolve`.
 pub(crate) const HAS_RESOLVE: bool = cfg!(feature = "download");
@@ -22,8 +22,12 @@ pub(crate) const WEIGHTS_ADVICE: &str = "--arch weights converts the tensors wit
 /// Returns the text of a conversion error, with advice if there is any. `file` is the checkpoint, if known.
 pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> String {
     use pipeline::Error;
-    let scan =
-        || file.map_or_else(|| "scan".to_owned(), |file| format!("torch2carton scan {}", shell_quoted_path(file)));
+    let scan = || {
+        file.map_or_else(
+            || "scan".to_owned(),
+            |file| format!("torch2carton scan {}", shell_quoted_path(file)),
+        )
+    };
     let advice = match error {
         Error::AtPath { path, reason } => {
             return format!("{}: {}", path.display(), pipeline_text(reason, Some(path)));
@@ -65,9 +69,14 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         }
         Error::Module(reason) => module_advice(reason).to_owned(),
         Error::Model { reason, .. } => match &**reason {
-            decoder::Error::Contradiction { fact, .. } => format!("; leave out {}", flags::hyperparameter_flag(*fact)),
+            decoder::Error::Contradiction { fact, .. } => {
+                format!("; leave out {}", flags::hyperparameter_flag(*fact))
+            }
             decoder::Error::InvalidHeads { .. } => {
-                format!("; change {}, or {WEIGHTS_ADVICE}", flags::hyperparameter_flag(HyperparameterKind::Heads))
+                format!(
+                    "; change {}, or {WEIGHTS_ADVICE}",
+                    flags::hyperparameter_flag(HyperparameterKind::Heads)
+                )
             }
             decoder::Error::UnexpectedTensors { .. } => {
                 format!("; --keep-extra keeps them, --exclude leaves them out, {WEIGHTS_ADVICE}")
@@ -79,8 +88,12 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
                 let flags: Vec<&str> = facts.iter().map(|fact| flags::hyperparameter_flag(*fact)).collect();
                 format!("; give them with {}", flags.join(", "))
             }
-            decoder::Error::Contradiction { fact, .. } => format!("; leave out {}", flags::hyperparameter_flag(*fact)),
-            decoder::Error::InvalidHeads { .. } => format!("; change {}", flags::hyperparameter_flag(HyperparameterKind::Heads)),
+            decoder::Error::Contradiction { fact, .. } => {
+                format!("; leave out {}", flags::hyperparameter_flag(*fact))
+            }
+            decoder::Error::InvalidHeads { .. } => {
+                format!("; change {}", flags::hyperparameter_flag(HyperparameterKind::Heads))
+            }
             decoder::Error::NoName { names, .. } => {
                 let name = names.first().map_or("", String::as_str);
                 format!("; --exclude {} leaves it out", shell_quoted(&glob_literal(name)))
@@ -215,7 +228,9 @@ fn option_text(option: &InvalidOption) -> String {
             let flags = match change {
                 ModelChange::Selection => "--key, --include, --exclude, --strip-prefix",
                 ModelChange::Renames => "--rename",
-                ModelChange::Model => "--arch, --keep-extra, --n-heads, --rope-theta, --rope-factor, --norm-eps",
+                ModelChange::Model => {
+                    "--arch, --keep-extra, --n-heads, --rope-theta, --rope-factor, --norm-eps"
+                }
             };
             format!("{flags}: {option}")
         }
@@ -277,7 +292,12 @@ pub(crate) fn store_text(error: &output::Error) -> String {
     let advice = match error {
         // Sizes are printed with units.
         Error::NoSpace { needed, free, folder } => {
-            return format!("needs {} in {}, {} free", format_bytes(*needed), folder.display(), format_bytes(*free));
+            return format!(
+                "needs {} in {}, {} free",
+                format_bytes(*needed),
+                folder.display(),
+                format_bytes(*free)
+            );
         }
         Error::Remote { address, .. } => format!("; first run `{}`", fetch_command(address)),
         Error::IsFolder { .. } => "; name a file in it".to_owned(),
@@ -307,10 +327,17 @@ pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
         }
         Error::NotFound { path } => format!(": the folder {} does not exist", parent_folder(path).display()),
         Error::LoneShard { path, .. } => {
-            format!(": run `{} {}`, or --single for this file alone", typed_command(), shell_quoted_path(parent_folder(path)))
+            format!(
+                ": run `{} {}`, or --single for this file alone",
+                typed_command(),
+                shell_quoted_path(parent_folder(path))
+            )
         }
         Error::NotASet { paths } => {
-            format!("; --each converts each of them on its own: `torch2carton --each {}`", paths_or_glob(paths))
+            format!(
+                "; --each converts each of them on its own: `torch2carton --each {}`",
+                paths_or_glob(paths)
+            )
         }
         Error::InconsistentSet { reason, .. } => match &**reason {
             torch_import::Error::EqualShards { file, .. } => {
@@ -333,12 +360,14 @@ pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
             let tag = found.tag.as_ref().map_or_else(String::new, |tag| format!(" -t {}", shell_quoted(tag)));
             let instead = match candidates.as_slice() {
                 [] => String::new(),
-                candidates => format!("; if the training wrote them whole too, {}", conversion_commands(candidates)),
+                candidates => {
+                    format!("; if the training wrote them whole too, {}", conversion_commands(candidates))
+                }
             };
             format!("; first run `python {script} {} out{tag}`{instead}", shell_quoted_path(&found.folder))
         }
         Error::SeveralCheckpoints { candidates, .. } => format!("; {}", conversion_commands(candidates)),
-        Error::NoCheckpoint { folder, contents } => match contents_advice(parent_folder, contents) {
+        Error::NoCheckpoint { folder, contents } => match contents_advice(folder, contents) {
             Some(advice) => format!("; {advice}"),
             None => String::new(),
         },
@@ -352,15 +381,18 @@ fn contents_advice(folder: &Path, contents: &FolderDiagnosis) -> Option<String> 
     match contents {
         FolderDiagnosis::Pipeline { folders } | FolderDiagnosis::Folders { folders } => {
             let paths = folders.iter().map(|name| vec![folder.join(name)]);
-            let candidates: Vec<CheckpointCandidate> = paths.map(|paths| CheckpointCandidate { paths }).collect();
+            let candidates: Vec<CheckpointCandidate> =
+                paths.map(|paths| CheckpointCandidate { paths }).collect();
             Some(conversion_commands(&candidates))
         }
-        FolderDiagnosis::OtherFramework { .. } => Some("pass the checkpoint that it was made from".to_owned()),
+        FolderDiagnosis::OtherFramework { .. } => {
+            Some("pass the checkpoint that it was made from".to_owned())
+        }
         FolderDiagnosis::TrainingState { files } => {
             let mut models = files.iter().filter(|name| name.ends_with("model_states.pt"));
             match (models.next(), models.next()) {
                 (Some(model), None) => {
-                    let model = shell_quoted_path(&parent_folder.join(model));
+                    let model = shell_quoted_path(&folder.join(model));
                     Some(format!("run `torch2carton {model}` to convert the model's part of it"))
                 }
                 _ => None,
@@ -377,7 +409,9 @@ fn contents_advice(folder: &Path, contents: &FolderDiagnosis) -> Option<String> 
 /// Returns the commands that convert the candidate checkpoints, at most four.
 fn conversion_commands(candidates: &[CheckpointCandidate]) -> String {
     const SHOWN: usize = 4;
-    let command = |candidate: &CheckpointCandidate| format!("`{} {}`", typed_command(), shell_arguments(&candidate.paths));
+    let command = |candidate: &CheckpointCandidate| {
+        format!("`{} {}`", typed_command(), shell_arguments(&candidate.paths))
+    };
     let commands: Vec<String> = candidates.iter().take(SHOWN).map(command).collect();
     match commands.as_slice() {
         [one] => format!("run {one}"),
@@ -395,12 +429,17 @@ fn paths_or_glob(paths: &[PathBuf]) -> String {
     /// Maximum number of paths listed by name. A glob may match more files than were given.
     const TYPED: usize = 4;
     let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
-    let alike = |path: &PathBuf| path.extension() == first.extension() && parent_folder(path) == parent_folder(first);
+    let alike =
+        |path: &PathBuf| path.extension() == first.extension() && parent_folder(path) == parent_folder(first);
     match first.extension() {
         Some(extension) if paths.len() > TYPED && paths.iter().all(alike) => {
             let pattern = format!("*.{}", extension.to_string_lossy());
             let folder = parent_folder(first);
-            if parent_folder == Path::new(".") { pattern } else { format!("{}/{pattern}", shell_quoted_path(folder)) }
+            if folder == Path::new(".") {
+                pattern
+            } else {
+                format!("{}/{pattern}", shell_quoted_path(folder))
+            }
         }
         _ => shell_arguments(paths),
     }

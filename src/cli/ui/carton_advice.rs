@@ -1,6 +1,6 @@
 //! Advice about errors of commands on cartons.
 
-use carton_tools::{Error, CartonNote, TensorError};
+use carton_tools::{CartonNote, Error, TensorError};
 
 use super::advice;
 use super::shell::shell_quoted_path;
@@ -21,7 +21,9 @@ pub(crate) fn carton_error_text(error: &Error) -> String {
             format!("; `torch2carton resolve {} -o OUTPUT` fetches it", shell_quoted_path(path))
         }
         Error::IsCheckpoint { path, .. } => format!("; `torch2carton {}` makes one", shell_quoted_path(path)),
-        Error::IsFolder { path } => format!("; `torch2carton pack {}` makes a carton of it", shell_quoted_path(path)),
+        Error::IsFolder { path } => {
+            format!("; `torch2carton pack {}` makes a carton of it", shell_quoted_path(path))
+        }
         Error::NotAFolder { .. } => "; pack takes a folder with a carton.toml in it".to_owned(),
         Error::OutputInFolder { .. } => "; choose another path with -o".to_owned(),
         Error::FolderNotEmpty { .. } => "; choose another folder with -C".to_owned(),

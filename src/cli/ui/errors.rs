@@ -5,8 +5,8 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 
-use super::terminal::escape_hidden;
 use super::invocation::UsageError;
+use super::terminal::escape_hidden;
 use super::{advice, carton_advice, run_advice};
 
 const RED: Style = AnsiColor::Red.on_default().bold();
@@ -113,7 +113,7 @@ fn is_serve_usage_error(error: &anyhow::Error) -> bool {
 }
 
 #[cfg(not(feature = "serve"))]
-fn is_usage_of_serve(_: &anyhow::Error) -> bool {
+fn is_serve_usage_error(_: &anyhow::Error) -> bool {
     false
 }
 
@@ -151,8 +151,10 @@ mod tests {
         let error = output::refuse_remote(Path::new("gs:/b/c")).expect_err("an address");
         let error = anyhow::Error::new(error).context("while reading");
         assert!(is_usage_error(&error));
-        let texts: Vec<String> =
-            error.chain().map(|cause| library_error_text(cause).unwrap_or_else(|| cause.to_string())).collect();
+        let texts: Vec<String> = error
+            .chain()
+            .map(|cause| library_error_text(cause).unwrap_or_else(|| cause.to_string()))
+            .collect();
         assert_eq!(
             texts,
             ["while reading", "gs:/b/c is not a local path; first run `gcloud storage cp gs://b/c .`"]

@@ -72,7 +72,7 @@ impl Log {
         Ok((Self { done, lines: lines.clone() }, LogObserver { format, quiet, lines }))
     }
 
-    /// Waits up to [`AT_THE_END`] until all lines are written.
+    /// Waits up to [`FINISH_TIMEOUT`] until all lines are written.
     pub(crate) fn finish(self) {
         if self.lines.sender.try_send(None).is_ok() {
             // The lines are lost if stderr is blocked.
@@ -126,9 +126,15 @@ fn event_line(event: &ServerEvent<'_>, quiet: bool) -> Option<LogLine> {
             line.seconds = Some(request.duration.as_secs_f64());
             line.error = request.error.map(str::to_owned);
         }),
-        ServerEvent::Loaded { name, version } => LogLine::new("loaded").with(|line| line.set_model(name, *version)),
-        ServerEvent::Unloaded { name, version } => LogLine::new("unloaded").with(|line| line.set_model(name, *version)),
-        ServerEvent::Draining { requests } => LogLine::new("draining").with(|line| line.requests = Some(*requests)),
+        ServerEvent::Loaded { name, version } => {
+            LogLine::new("loaded").with(|line| line.set_model(name, *version))
+        }
+        ServerEvent::Unloaded { name, version } => {
+            LogLine::new("unloaded").with(|line| line.set_model(name, *version))
+        }
+        ServerEvent::Draining { requests } => {
+            LogLine::new("draining").with(|line| line.requests = Some(*requests))
+        }
         _ => return None,
     };
     Some(line)
@@ -189,7 +195,10 @@ impl LogLine {
             LogFormat::Json => {
                 let mut bytes = Vec::new();
                 // A line of texts and numbers can always be written as JSON.
-                let _ = self.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, EscapingJsonFormatter));
+                let _ = self.serialize(&mut serde_json::Serializer::with_formatter(
+                    &mut bytes,
+                    EscapingJsonFormatter,
+                ));
                 String::from_utf8_lossy(&bytes).into_owned()
             }
         }

@@ -5,6 +5,7 @@ pub(crate) mod carton_advice;
 pub(crate) mod errors;
 pub(crate) mod escapes;
 pub(crate) mod flags;
+pub(crate) mod invocation;
 #[cfg(feature = "serve")]
 pub(crate) mod log;
 pub(crate) mod progress;
@@ -13,5 +14,4 @@ pub(crate) mod shell;
 pub(crate) mod signals;
 pub(crate) mod table;
 pub(crate) mod terminal;
-pub(crate) mod invocation;
 pub(crate) mod usage;

@@ -10,7 +10,9 @@ use super::shell::shell_quoted_path;
 pub(crate) fn run_error_text(error: &Error) -> String {
     let advice = match error {
         Error::Carton(error) => return carton_advice::carton_error_text(error),
-        Error::Damaged { path, .. } => format!("; `torch2carton verify {}` lists them", shell_quoted_path(path)),
+        Error::Damaged { path, .. } => {
+            format!("; `torch2carton verify {}` lists them", shell_quoted_path(path))
+        }
         Error::NotAModel { path } => {
             format!("; `torch2carton run {} --get NAME -o FILE.npy` writes a tensor", shell_quoted_path(path))
         }

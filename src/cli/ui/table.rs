@@ -23,7 +23,8 @@ pub(crate) fn print_table<const N: usize>(
     head: [&str; N],
     rows: impl Iterator<Item = [String; N]>,
 ) -> io::Result<()> {
-    let rows: Vec<[String; N]> = rows.map(|row| row.map(|cell| truncate_cell(&escape_hidden(cell)))).collect();
+    let rows: Vec<[String; N]> =
+        rows.map(|row| row.map(|cell| truncate_cell(&escape_hidden(cell)))).collect();
     let head = head.map(str::to_owned);
     let mut widths = [0_usize; N];
     for row in rows.iter().chain([&head]) {
@@ -46,7 +47,7 @@ pub(crate) fn print_table<const N: usize>(
     rows.iter().try_for_each(|row| line(row, Style::new()))
 }
 
-/// Cuts text to [`CELL`] characters, followed by an ellipsis and the full length.
+/// Cuts text to [`CELL_CHARS_MAX`] characters, followed by an ellipsis and the full length.
 pub(crate) fn truncate_cell(text: &str) -> String {
     let len = text.chars().count();
     if len <= CELL_CHARS_MAX {

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::errors;
-use super::terminal::is_broken_pipe;
 use super::invocation::{PROGRAM, UsageError, typed_command};
+use super::terminal::is_broken_pipe;
 
 /// Command names of other tools, and the commands of this program that do the same.
 const COMMAND_SYNONYMS: &[(&[&str], &str)] = &[
@@ -84,7 +84,9 @@ pub(crate) fn report(error: &clap::Error, subcommands: &[String]) -> ExitCode {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
         }
-        ErrorKind::UnknownArgument => errors::print_error(&anyhow::Error::new(UsageError(unknown_option(error)))),
+        ErrorKind::UnknownArgument => {
+            errors::print_error(&anyhow::Error::new(UsageError(unknown_option(error))))
+        }
         ErrorKind::InvalidSubcommand => {
             let word = clap_context(error, ContextKind::InvalidSubcommand).unwrap_or_default();
             errors::print_error(&anyhow::Error::new(unknown_command_error(&word, subcommands)));

@@ -28,7 +28,9 @@ impl TensorFile {
 
 /// Reads the named `.npy` files; returns the arrays by name, and the mapped files.
 #[expect(clippy::type_complexity, reason = "two lists of the same length")]
-pub(crate) fn read_arrays(given: &[(String, PathBuf)]) -> Result<(Vec<(String, NpyArray)>, Vec<Arc<dyn Source>>)> {
+pub(crate) fn read_arrays(
+    given: &[(String, PathBuf)],
+) -> Result<(Vec<(String, NpyArray)>, Vec<Arc<dyn Source>>)> {
     for (index, (name, _)) in given.iter().enumerate() {
         if name.is_empty() {
             return Err(Error::tensor(name, TensorError::NoName));

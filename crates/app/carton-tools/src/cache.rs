@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use byte_source::{Action, Observer, ProgressUpdate, LazyFile, ProgressReporter, hex, sha256};
+use byte_source::{Action, LazyFile, Observer, ProgressReporter, ProgressUpdate, hex, sha256};
 use output::{DownloadOptions, Scratch};
 use tempfile::TempPath;
 
@@ -188,7 +188,7 @@ fn try_lock_file(file: &File) -> bool {
 }
 
 #[cfg(not(unix))]
-fn locked(_: &File) -> bool {
+fn try_lock_file(_: &File) -> bool {
     true
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use byte_source::{Observer, sha256};
-use checkpoint_files::{ShardPolicy, CheckpointSources};
+use checkpoint_files::{CheckpointSources, ShardPolicy};
 use pipeline::{default_modules, default_scripts};
 use serde::Serialize;
 use tensor::{Storage, Tensors};

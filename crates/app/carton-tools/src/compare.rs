@@ -10,14 +10,14 @@ use carton_format::MODEL_PT;
 use carton_reader::Carton;
 use checkpoint_files::CheckpointSources;
 use pickle_vm::PickleLimits;
-use pipeline::{select, format_bytes};
+use pipeline::{format_bytes, select};
 use tensor::{Budget, Tensor, ViewId};
 use torch_import::Checkpoint;
 
 use crate::code::{self, CodeStatus};
 use crate::open::open_model;
 use crate::own_tensors::own_tensors;
-use crate::{Error, CartonNote, Result, VerifyOptions};
+use crate::{CartonNote, Error, Result, VerifyOptions};
 
 /// Largest number of windows that wait for the comparison.
 const QUEUE: usize = 4;
@@ -43,7 +43,7 @@ pub(crate) fn compare_model(
     let (checkpoint, notes) =
         sources.read_with_observer::<checkpoint_files::Error>(&containers, &|_, _| Ok(()), observer)?;
     let model = open_model(carton, observer)?;
-    let original = code::find_original(&open_model, &containers, observer)?;
+    let original = code::find_original(&model, &containers, observer)?;
     let (mut expected, more) = match original {
         // A module that keeps its code also keeps all tensors.
         Some(_) if options.selection.is_empty() => (checkpoint.to_tensors(), Vec::new()),
@@ -55,7 +55,7 @@ pub(crate) fn compare_model(
     };
     let notes = notes.into_iter().map(pipeline::Note::Sources).chain(more);
     let mut notes: Vec<CartonNote> = notes.map(CartonNote::Checkpoint).collect();
-    let found = Checkpoint::read(&open_model).map_err(|reason| {
+    let found = Checkpoint::read(&model).map_err(|reason| {
         let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
         Error::reader(carton.path())(reason)
     })?;
@@ -81,7 +81,7 @@ pub(crate) fn compare_model(
     differences
         .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
     let (code, note) =
-        code::compare_code((&open_model, &found), original, &sources, options.shards, &expected, observer)?;
+        code::compare_code((&model, &found), original, &sources, options.shards, &expected, observer)?;
     notes.extend(note);
     Ok(ModelComparison { compared: expected.len(), differences, code, notes })
 }

@@ -9,9 +9,9 @@ use serde::Serialize;
 use tensor::Tensor;
 use torch_import::Checkpoint;
 
-use crate::open::{open_model, open};
+use crate::open::{open, open_model};
 use crate::own_tensors::own_tensors;
-use crate::{Error, CartonNote, Result, SCHEMA_VERSION};
+use crate::{CartonNote, Error, Result, SCHEMA_VERSION};
 
 /// Contents of a carton: configuration, files and tensors.
 #[derive(Clone, Debug, Serialize)]
@@ -142,7 +142,7 @@ pub fn tensors(carton: &Carton, observer: &dyn Observer) -> Result<Vec<(String, 
         return Ok(Vec::new());
     }
     let model = open_model(carton, observer)?;
-    let checkpoint = Checkpoint::read(&open_model).map_err(|reason| {
+    let checkpoint = Checkpoint::read(&model).map_err(|reason| {
         let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
         Error::reader(carton.path())(reason)
     })?;

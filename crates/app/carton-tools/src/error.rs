@@ -50,30 +50,18 @@ pub enum Error {
     },
     /// The file is neither a carton nor a checkpoint.
     #[error("{} is not a carton", path.display())]
-    NotACarton {
-        path: PathBuf,
-    },
+    NotACarton { path: PathBuf },
     /// The path is a folder, but the operation needs a packed carton.
     #[error("{} is a folder, not a packed carton", path.display())]
-    IsFolder {
-        path: PathBuf,
-    },
+    IsFolder { path: PathBuf },
     /// The path is not a folder, but the operation needs one.
     #[error("{} is not a folder", path.display())]
-    NotAFolder {
-        path: PathBuf,
-    },
+    NotAFolder { path: PathBuf },
     #[error("cannot create the folder {}: {reason}", path.display())]
-    CreateFolder {
-        path: PathBuf,
-        reason: io::Error,
-    },
+    CreateFolder { path: PathBuf, reason: io::Error },
     /// A file cannot be opened, read or written.
     #[error("{}: {reason}", path.display())]
-    Io {
-        path: PathBuf,
-        reason: io::Error,
-    },
+    Io { path: PathBuf, reason: io::Error },
     /// A file cannot be read, or changed while it was read. The cause names the file.
     #[error("{0}")]
     Read(#[source] io::Error),
@@ -85,10 +73,7 @@ pub enum Error {
 
     /// The output lies in the folder to pack.
     #[error("the output {} is in the folder that is packed, {}", output.display(), folder.display())]
-    OutputInFolder {
-        output: PathBuf,
-        folder: PathBuf,
-    },
+    OutputInFolder { output: PathBuf, folder: PathBuf },
     /// The folder has a file for which the format has no place.
     #[error(
         "{}: `{}` has no place in a carton, which holds carton.toml, model/, tensor_data/ and misc/",
@@ -102,9 +87,7 @@ pub enum Error {
     },
     /// The folder has no file in `model/`.
     #[error("{}: there is no file in model/", folder.display())]
-    NoModel {
-        folder: PathBuf,
-    },
+    NoModel { folder: PathBuf },
     /// A link leads to a file that is not packed.
     #[error("{}: a link leads to `{}`, which is not packed", folder.display(), target.escape_debug())]
     LinkNotPacked {
@@ -144,14 +127,10 @@ pub enum Error {
 
     /// The default folder to unpack into exists and has files.
     #[error("the folder {} exists and is not empty", folder.display())]
-    FolderNotEmpty {
-        folder: PathBuf,
-    },
+    FolderNotEmpty { folder: PathBuf },
     /// Files exist that would have to be replaced.
     #[error("these files exist: {}", path_list(paths))]
-    FilesExist {
-        paths: Vec<PathBuf>,
-    },
+    FilesExist { paths: Vec<PathBuf> },
     /// A parent of an output file is not a folder, such as a link.
     #[error("cannot write into {}: it is not a folder", path.display())]
     ParentNotAFolder {
@@ -180,9 +159,7 @@ pub enum Error {
     },
     /// The SHA-256 of an existing blob is not its name.
     #[error("{} is damaged: its SHA-256 is not its name", path.display())]
-    BlobDamaged {
-        path: PathBuf,
-    },
+    BlobDamaged { path: PathBuf },
     /// A file in MANIFEST is neither in the carton nor in LINKS.
     #[error("{}: MANIFEST lists `{}`, which is neither in the carton nor in LINKS", path.display(), entry.escape_debug())]
     NotLinked {
@@ -366,7 +343,8 @@ fn reader_text(path: &Path, reason: &carton_reader::Error) -> String {
 fn path_list(paths: &[PathBuf]) -> String {
     /// Largest number of paths in the text.
     const PATHS_SHOWN: usize = 5;
-    let mut names: Vec<String> = paths.iter().take(PATHS_SHOWN).map(|path| path.display().to_string()).collect();
+    let mut names: Vec<String> =
+        paths.iter().take(PATHS_SHOWN).map(|path| path.display().to_string()).collect();
     if paths.len() > PATHS_SHOWN {
         names.push(format!("{} more", paths.len().saturating_sub(PATHS_SHOWN)));
     }

@@ -3,7 +3,7 @@
 use byte_source::{Action, Observer, ProgressReporter};
 use carton_format::{Links, Manifest};
 use carton_reader::{Carton, CartonEntry, Method};
-use carton_writer::{EntryContent, CartonMember};
+use carton_writer::{CartonMember, EntryContent};
 use tensor::Storage;
 use zip_layout::CompressedContent;
 
@@ -54,9 +54,12 @@ impl<'c> KeptEntry<'c> {
     pub(crate) fn file(&self) -> CartonMember<'_> {
         let content = match &self.kind {
             KeptKind::Stored => EntryContent::Blob(&self.bytes),
-            KeptKind::Packed(method, len, crc) => {
-                EntryContent::Packed(CompressedContent { blob: &self.bytes, method: *method, len: *len, crc: *crc })
-            }
+            KeptKind::Packed(method, len, crc) => EntryContent::Packed(CompressedContent {
+                blob: &self.bytes,
+                method: *method,
+                len: *len,
+                crc: *crc,
+            }),
             KeptKind::Link(target) => EntryContent::Link(target),
         };
         CartonMember { path: self.path.to_owned(), content, sha256: self.sha256 }

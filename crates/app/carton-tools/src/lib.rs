@@ -53,7 +53,7 @@ pub use contents::{AbsentRow, ContentsReport, FileRow, TensorRow, contents, tens
 pub use error::{Error, Result, TensorError};
 pub use note::CartonNote;
 pub use npy::NpyError;
-pub use open::{is_carton, open_model, open};
+pub use open::{is_carton, open, open_model};
 #[cfg(feature = "download")]
 pub use options::ResolveOptions;
 pub use options::VerifyOptions;

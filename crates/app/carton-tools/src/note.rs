@@ -24,18 +24,14 @@ pub enum CartonNote {
         files: usize,
     },
     /// A file in the cache was damaged and was downloaded again.
-    DownloadedAgain {
-        path: PathBuf,
-    },
+    DownloadedAgain { path: PathBuf },
     /// The tensors were compared, but the computation of the model was not.
     CodeDiffers {
         /// Record of the model that differs from a conversion's.
         record: String,
     },
     /// The tensors of the model cannot be listed.
-    NoTensors {
-        reason: String,
-    },
+    NoTensors { reason: String },
 }
 
 impl fmt::Display for CartonNote {

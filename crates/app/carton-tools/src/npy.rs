@@ -282,7 +282,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("x.npy");
         std::fs::write(&path, bytes).expect("it can be written");
-        read_npy(&(Arc::new(byte_source::MappedFile::open(&path).expect("it was written")) as Arc<dyn Source>))
+        read_npy(
+            &(Arc::new(byte_source::MappedFile::open(&path).expect("it was written")) as Arc<dyn Source>),
+        )
     }
 
     #[test]
@@ -317,7 +319,9 @@ mod tests {
         assert!(npy_header(&tensor(Dtype::QInt8, &[1])).is_none());
         let (bytes, dtype) = npy_header(&tensor(Dtype::Int16, &[2, 3])).expect("numpy has it");
         assert_eq!(dtype, Dtype::Int16);
-        let Ok(NpyArray::Numbers(read)) = file(&[&bytes[..], &[0; 12]].concat()) else { panic!("not numbers") };
+        let Ok(NpyArray::Numbers(read)) = file(&[&bytes[..], &[0; 12]].concat()) else {
+            panic!("not numbers")
+        };
         assert_eq!((read.dtype(), read.shape()), (Dtype::Int16, &[2, 3][..]));
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use byte_source::{Action, MappedFile, Observer, ProgressReporter};
 use carton_format::{Config, MODEL_PT, Manifest};
 use carton_reader::{Carton, Method};
-use checkpoint_files::{ShardPolicy, CheckpointSources};
+use checkpoint_files::{CheckpointSources, ShardPolicy};
 use torch_import::Container;
 use zip_index::ZipIndex;
 

@@ -34,8 +34,9 @@ fn without_copies(mut tensors: NamedTensors<'_>) -> NamedTensors<'_> {
 /// Returns the possible names of the attribute, each followed by a dot, shortest first.
 fn index_prefixes(tensors: &NamedTensors<'_>) -> Vec<String> {
     let first = tensors.iter().filter_map(|(name, _)| Some(name.split_once('.')?.0));
-    let is_index =
-        |name: &&str| name.strip_prefix(INDEX_ATTRIBUTE).is_some_and(|end| end.bytes().all(|byte| byte == b'_'));
+    let is_index = |name: &&str| {
+        name.strip_prefix(INDEX_ATTRIBUTE).is_some_and(|end| end.bytes().all(|byte| byte == b'_'))
+    };
     let names: HashSet<&str> = first.filter(is_index).collect();
     let mut names: Vec<String> = names.into_iter().map(|name| format!("{name}.")).collect();
     names.sort_by_key(String::len);

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{Action, Blob, Observer, Region, Source, LazyFile, ProgressReporter, hex, sha256};
+use byte_source::{Action, Blob, LazyFile, Observer, ProgressReporter, Region, Source, hex, sha256};
 use carton_format::{Config, DataType, MODEL_PT, TensorIndex, TensorSpec};
 use carton_reader::{Carton, CartonEntry, MODEL_FOLDER};
-use carton_writer::{CompressedFile, EntryContent, CartonMember, CompressionSpill, CompressedFiles};
+use carton_writer::{CartonMember, CompressedFile, CompressedFiles, CompressionSpill, EntryContent};
 use output::{file_name, parent_folder};
 use pipeline::{IfExists, write_carton};
 use serde::Serialize;
 
 use crate::arrays::{self, TensorFile};
 use crate::kept_entry::is_manifest_or_links;
-use crate::{Error, CartonNote, Result, SCHEMA_VERSION};
+use crate::{CartonNote, Error, Result, SCHEMA_VERSION};
 
 const CARTON_FOLDERS: &[&str] = &[MODEL_FOLDER, "tensor_data/", "misc/"];
 
@@ -36,7 +36,7 @@ impl PackOptions {
     /// Creates options that pack `folder` with the default compression, next to the folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
-            folder: parent_folder.into(),
+            folder: folder.into(),
             output: None,
             if_exists: IfExists::default(),
             compression: PackCompression::default(),
@@ -103,8 +103,10 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
     // The model comes last, so that the documents are near the start of the file.
     contents.sort_by_key(|(path, _)| (path.starts_with(MODEL_FOLDER), *path));
     let (compressed, spilled) = compress(&contents, options.compression, &target, root, observer)?;
-    let parts: Vec<Option<Region>> =
-        compressed.iter().map(|compressed| compressed.as_ref().map(|it| spilled.compressed_bytes(it))).collect();
+    let parts: Vec<Option<Region>> = compressed
+        .iter()
+        .map(|compressed| compressed.as_ref().map(|it| spilled.compressed_bytes(it)))
+        .collect();
 
     let mut files = vec![
         CartonMember::new(Config::PATH, EntryContent::Bytes(documents.config.as_bytes())),
@@ -164,7 +166,7 @@ fn entries_to_pack<'c>(root: &Path, carton: &'c Carton) -> Result<Vec<&'c Carton
     let mut entries = Vec::new();
     for entry in carton.entries() {
         let path = entry.path.as_str();
-        let has_place = path == Config::PATH || CARTON_FOLDERS.iter().any(|folder| path.starts_with(parent_folder));
+        let has_place = path == Config::PATH || CARTON_FOLDERS.iter().any(|folder| path.starts_with(folder));
         if is_manifest_or_links(path) {
             continue;
         }
@@ -209,7 +211,8 @@ impl PackDocuments {
                 carton.tensor_data(spec).map_err(&failed)?;
             }
         }
-        let mut notes: Vec<CartonNote> = config.filled_in.0.iter().cloned().map(CartonNote::FieldAdded).collect();
+        let mut notes: Vec<CartonNote> =
+            config.filled_in.0.iter().cloned().map(CartonNote::FieldAdded).collect();
         let config = if config.filled_in.0.is_empty() {
             carton.text(Config::PATH).map_err(&failed)?
         } else {
@@ -270,7 +273,7 @@ fn links(
     Ok(links)
 }
 
-/// Compresses each file if the options demand it or, with [`Compression::Auto`], if it saves space.
+/// Compresses each file if the options demand it or, with [`PackCompression::Auto`], if it saves space.
 fn compress(
     contents: &[(&str, &dyn Blob)],
     compression: PackCompression,
@@ -300,9 +303,11 @@ fn compress(
         compressed.push(if compression == PackCompression::Auto && *path == MODEL_PT {
             None
         } else {
-            spill.compress(*blob, how, work.resumed_at(before)).map_err(|reason| match Error::read(reason) {
-                Error::Read(reason) => Error::Compress { path: (*path).to_owned(), reason },
-                error => error,
+            spill.compress(*blob, how, work.resumed_at(before)).map_err(|reason| {
+                match Error::read(reason) {
+                    Error::Read(reason) => Error::Compress { path: (*path).to_owned(), reason },
+                    error => error,
+                }
             })?
         });
         before = before.saturating_add(blob.len());

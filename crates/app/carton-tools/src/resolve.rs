@@ -1,14 +1,14 @@
 //! Fetches the files that a carton leaves out, and writes a complete carton.
 
 use byte_source::{Observer, hex};
-use carton_writer::{CartonLayout, EntryContent, CartonMember};
+use carton_writer::{CartonLayout, CartonMember, EntryContent};
 use pipeline::write_carton;
 use serde::Serialize;
 
 use crate::cache::{DownloadCache, WantedFile};
 use crate::kept_entry::{self, KeptEntry, is_manifest_or_links};
 use crate::open::open_packed;
-use crate::{Error, CartonNote, ResolveOptions, Result, SCHEMA_VERSION};
+use crate::{CartonNote, Error, ResolveOptions, Result, SCHEMA_VERSION};
 
 /// Result of resolving a carton.
 #[derive(Clone, Debug, Serialize)]
@@ -53,7 +53,8 @@ pub fn resolve(options: &ResolveOptions, observer: &dyn Observer) -> Result<Reso
         fetched.push((path, *sha256, got.file));
     }
     let kept = carton.entries().filter(|entry| !is_manifest_or_links(&entry.path));
-    let kept = kept.map(|entry| KeptEntry::new(&carton, entry, observer)).collect::<Result<Vec<_>, Error>>()?;
+    let kept =
+        kept.map(|entry| KeptEntry::new(&carton, entry, observer)).collect::<Result<Vec<_>, Error>>()?;
     let mut files: Vec<CartonMember<'_>> = kept.iter().map(KeptEntry::file).collect();
     files.extend(fetched.iter().map(|(path, sha256, file)| CartonMember {
         path: (*path).to_owned(),

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Blob, Observer, ReadError, Sink, Window, ProgressReporter};
+use byte_source::{Action, Blob, Observer, ProgressReporter, ReadError, Sink, Window};
 use output::{IfExists, Output, check_target, file_name};
 use serde::Serialize;
 use tensor::Tensor;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Observer, WINDOW, ProgressReporter, hex};
+use byte_source::{Action, Observer, ProgressReporter, WINDOW, hex};
 use carton_format::{Config, TensorIndex};
 use carton_reader::{Carton, CartonEntry};
 use output::Output;

@@ -9,7 +9,7 @@ use pipeline::IfExists;
 use serde::Serialize;
 
 use crate::open::open_packed;
-use crate::{Error, CartonNote, Result, SCHEMA_VERSION};
+use crate::{CartonNote, Error, Result, SCHEMA_VERSION};
 
 /// Options for unpacking a carton.
 #[derive(Clone, Debug)]
@@ -69,7 +69,8 @@ pub fn unpack(options: &UnpackOptions, observer: &dyn Observer) -> Result<Unpack
     let total = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
     let name = file_name(file);
     let work = ProgressReporter::new(observer, &name, Action::Write, Some(total));
-    let mut writer = FolderWriter { carton: &carton, root: &root, force: options.force, work, created_paths: Vec::new() };
+    let mut writer =
+        FolderWriter { carton: &carton, root: &root, force: options.force, work, created_paths: Vec::new() };
     let written = writer.create_root().and_then(|()| writer.write(&entries, total));
     if let Err(error) = written {
         if !options.force {

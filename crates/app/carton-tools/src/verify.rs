@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::compare::compare_model;
 use crate::open::not_a_carton;
-use crate::{CodeStatus, Error, CartonNote, Result, SCHEMA_VERSION, VerifyOptions};
+use crate::{CartonNote, CodeStatus, Error, Result, SCHEMA_VERSION, VerifyOptions};
 
 /// Result of verifying a carton.
 #[derive(Clone, Debug, Serialize)]

@@ -42,7 +42,7 @@ pub type Companion = (String, PathBuf);
 pub fn companions(checkpoint: &Path) -> Result<(Vec<Companion>, Vec<FilesNote>)> {
     let io = |reason| Error::Io { path: parent_folder(checkpoint).to_owned(), reason };
     let (mut found, mut notes) = (Vec::new(), Vec::new());
-    let mut add = |name: &str, path: PathBuf, folder: &Path| match link_target_outside(&path, parent_folder) {
+    let mut add = |name: &str, path: PathBuf, folder: &Path| match link_target_outside(&path, folder) {
         Some(target) => notes.push(FilesNote::LinkLeftOut { path, target }),
         None => found.push((name.to_owned(), path)),
     };

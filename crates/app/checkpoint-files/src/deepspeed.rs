@@ -44,7 +44,8 @@ impl DeepSpeed {
         }
         let latest = if listing.contains_file(LATEST) { read_latest(folder) } else { None };
         if let Some(latest) = latest
-            && (listing.contains_file(SCRIPT) || listing.folders.contains(&latest) && has_step(folder, &latest))
+            && (listing.contains_file(SCRIPT)
+                || listing.folders.contains(&latest) && has_step(folder, &latest))
         {
             return Some(Self::new(folder.clone(), None));
         }

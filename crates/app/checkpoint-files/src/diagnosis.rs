@@ -67,7 +67,8 @@ impl FolderDiagnosis {
         if let Some((what, name)) = detect_other_framework(listing) {
             return Self::OtherFramework { what, name };
         }
-        let training: Vec<String> = listing.files.iter().filter(|name| is_training_state(name)).cloned().collect();
+        let training: Vec<String> =
+            listing.files.iter().filter(|name| is_training_state(name)).cloned().collect();
         if !training.is_empty() {
             return Self::TrainingState { files: training };
         }
@@ -76,7 +77,8 @@ impl FolderDiagnosis {
                 || name.starts_with("tokenizer")
         };
         if listing.files.iter().any(is_document) {
-            let git = listing.contains_file(".gitattributes") || listing.folders.iter().any(|name| name == ".git");
+            let git =
+                listing.contains_file(".gitattributes") || listing.folders.iter().any(|name| name == ".git");
             let files = listing.files.iter().filter(|name| !name.starts_with('.')).cloned().collect();
             return Self::Documents { files, git };
         }
@@ -87,7 +89,9 @@ impl FolderDiagnosis {
 impl fmt::Display for FolderDiagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let paths = |folders: &[PathBuf]| {
-            enumerate_names(&folders.iter().map(|folder| format!("{}/", folder.display())).collect::<Vec<_>>())
+            enumerate_names(
+                &folders.iter().map(|folder| format!("{}/", folder.display())).collect::<Vec<_>>(),
+            )
         };
         match self {
             Self::Nothing => write!(f, "holds no checkpoint: the folder is empty"),

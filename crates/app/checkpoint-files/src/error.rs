@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use byte_source::ErrorKind;
 
-use crate::diagnosis::{FolderDiagnosis, enumerate_names};
 use crate::deepspeed::DeepSpeed;
+use crate::diagnosis::{FolderDiagnosis, enumerate_names};
 use output::{file_name, parent_folder};
 
 /// Result type with the error of this crate.
@@ -21,10 +21,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// A file or folder cannot be read.
     #[error("{}: {reason}", path.display())]
-    Io {
-        path: PathBuf,
-        reason: io::Error,
-    },
+    Io { path: PathBuf, reason: io::Error },
     /// A document is larger than the limit, which no real document reaches.
     #[error("{} has {len} bytes, more than the {limit} that are read", path.display())]
     DocumentTooLarge {
@@ -36,10 +33,7 @@ pub enum Error {
     },
     /// A file is not a checkpoint, or is damaged.
     #[error("{}", with_path(path, reason))]
-    Checkpoint {
-        path: PathBuf,
-        reason: Box<torch_import::Error>,
-    },
+    Checkpoint { path: PathBuf, reason: Box<torch_import::Error> },
     /// The files of a set do not fit together, or do not fit the set's index or `params.json`.
     #[error("{}: {reason}", folder.display())]
     InconsistentSet {
@@ -52,9 +46,7 @@ pub enum Error {
     NoPaths,
     /// A path does not exist.
     #[error("there is no file {}", path.display())]
-    NotFound {
-        path: PathBuf,
-    },
+    NotFound { path: PathBuf },
     /// A single file is one of several shards, and the others were not given.
     #[error("{} is shard {number} of {of}", file_name(path))]
     LoneShard {
@@ -87,10 +79,7 @@ pub enum Error {
     },
     /// Two paths of a set lead to the same file.
     #[error("{} and {} are the same file", first.display(), second.display())]
-    SameFileTwice {
-        first: PathBuf,
-        second: PathBuf,
-    },
+    SameFileTwice { first: PathBuf, second: PathBuf },
     /// A shard of a numbered set does not exist.
     #[error("{} is missing: the folder has {found} of its set's files", path.display())]
     MissingShard {
@@ -108,9 +97,7 @@ pub enum Error {
     },
     /// The folder was written by `torch.distributed.checkpoint`.
     #[error("{} is a distributed checkpoint", folder.display())]
-    Distributed {
-        folder: PathBuf,
-    },
+    Distributed { folder: PathBuf },
     /// The folder was written by `DeepSpeed` with `ZeRO`: the weights are part of the optimizer state, which is split over
     /// files.
     #[error("{} is a DeepSpeed ZeRO checkpoint, whose weights are split over files", folder.display())]
@@ -130,16 +117,10 @@ pub enum Error {
     },
     /// A folder holds several checkpoints, and no rule prefers one of them.
     #[error("{} holds {} checkpoints", folder.display(), candidates.len())]
-    SeveralCheckpoints {
-        folder: PathBuf,
-        candidates: Vec<CheckpointCandidate>,
-    },
+    SeveralCheckpoints { folder: PathBuf, candidates: Vec<CheckpointCandidate> },
     /// The folder holds no checkpoint.
     #[error("{} {contents}", folder.display())]
-    NoCheckpoint {
-        folder: PathBuf,
-        contents: FolderDiagnosis,
-    },
+    NoCheckpoint { folder: PathBuf, contents: FolderDiagnosis },
 }
 
 impl Error {
@@ -171,7 +152,7 @@ impl Error {
         Self::Checkpoint { path: path.to_owned(), reason: Box::new(reason) }
     }
 
-    /// Creates [`Error::Set`] for the shards in the folder of `path`.
+    /// Creates [`Error::InconsistentSet`] for the shards in the folder of `path`.
     pub(crate) fn inconsistent_set(path: &Path, reason: torch_import::Error) -> Self {
         Self::InconsistentSet { folder: parent_folder(path).to_owned(), reason: Box::new(reason) }
     }
@@ -180,7 +161,7 @@ impl Error {
 /// One of several checkpoints in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointCandidate {
-    /// Paths that select the checkpoint in [`Sources::find`](crate::Sources::find).
+    /// Paths that select the checkpoint in [`CheckpointSources::find`](crate::CheckpointSources::find).
     pub paths: Vec<PathBuf>,
 }
 

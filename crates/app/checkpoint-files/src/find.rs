@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use output::{file_name, parent_folder};
 
-use crate::shard_set::{read_indexed_set, check_numbered_set};
 use crate::folder_listing::INDEX_SUFFIX;
 use crate::numbering::{NumberedFileName, shard_number};
-use crate::{Error, Result, CheckpointSources};
+use crate::shard_set::{check_numbered_set, read_indexed_set};
+use crate::{CheckpointSources, Error, Result};
 
 /// Treatment of a file whose name marks it as one of several shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl CheckpointSources {
             [path] if path.to_string_lossy().ends_with(INDEX_SUFFIX) => read_indexed_set(path),
             [path] => match shard_number(path) {
                 Some(shard) if shards == ShardPolicy::RequireAll => {
-                    Err(Error::LoneShard { path: path.clone(), number: shard_number.number, of: shard_number.files_in_set })
+                    Err(Error::LoneShard { path: path.clone(), number: shard.number, of: shard.files_in_set })
                 }
                 _ => Ok(Self::file(path)),
             },
@@ -54,7 +54,9 @@ fn find_shard_set(paths: &[PathBuf]) -> Result<CheckpointSources> {
             _ => return Err(not_a_set()),
         }
     }
-    let set = |(numbering, path): &(NumberedFileName, PathBuf)| (numbering.set_key(), parent_folder(path).to_owned());
+    let set = |(numbering, path): &(NumberedFileName, PathBuf)| {
+        (numbering.set_key(), parent_folder(path).to_owned())
+    };
     let first = members.first().map(set);
     if !members.iter().all(|member| Some(set(member)) == first) {
         return Err(not_a_set());

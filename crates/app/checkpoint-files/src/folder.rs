@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use output::file_name;
 
-use crate::diagnosis::FolderDiagnosis;
 use crate::deepspeed::DeepSpeed;
-use crate::shard_set::{read_indexed_set, check_numbered_set};
-use crate::links::link_target_outside;
+use crate::diagnosis::FolderDiagnosis;
 use crate::folder_listing::FolderListing;
+use crate::links::link_target_outside;
 use crate::numbering::NumberedFileName;
-use crate::{Error, FilesNote, Result, CheckpointSources};
+use crate::shard_set::{check_numbered_set, read_indexed_set};
+use crate::{CheckpointSources, Error, FilesNote, Result};
 
 /// Checkpoint that was found in a folder.
 struct FolderCandidate {
@@ -59,7 +59,8 @@ impl FolderCandidate {
 
 /// Finds the checkpoint at the top level of `folder`.
 pub(crate) fn find(folder: &Path) -> Result<CheckpointSources> {
-    let listing = FolderListing::read(folder).map_err(|reason| Error::Io { path: folder.to_owned(), reason })?;
+    let listing =
+        FolderListing::read(folder).map_err(|reason| Error::Io { path: folder.to_owned(), reason })?;
     listing.reject_distributed_formats()?;
     if let Some(path) = listing.dangling_checkpoint_link() {
         let target = path.read_link().unwrap_or_default();
@@ -76,13 +77,18 @@ pub(crate) fn find(folder: &Path) -> Result<CheckpointSources> {
         [_] => 0,
         several => {
             let Some(chosen) = preferred_candidate(several) else {
-                let candidates = several.iter().map(|candidate| listing.to_checkpoint_candidate(candidate)).collect();
+                let candidates =
+                    several.iter().map(|candidate| listing.to_checkpoint_candidate(candidate)).collect();
                 return Err(Error::SeveralCheckpoints { folder: listing.folder, candidates });
             };
-            let names = several.iter().enumerate().map(|(index, candidate)| (index, candidate.message_name()));
+            let names =
+                several.iter().enumerate().map(|(index, candidate)| (index, candidate.message_name()));
             let (used, others): (Vec<_>, Vec<_>) = names.partition(|(index, _)| *index == chosen);
             let used = used.into_iter().map(|(_, name)| name).collect();
-            notes.push(FilesNote::CandidateChosen { used, unused_candidates: others.into_iter().map(|(_, name)| name).collect() });
+            notes.push(FilesNote::CandidateChosen {
+                used,
+                unused_candidates: others.into_iter().map(|(_, name)| name).collect(),
+            });
             chosen
         }
     };
@@ -93,7 +99,8 @@ pub(crate) fn find(folder: &Path) -> Result<CheckpointSources> {
         CandidateKind::File => CheckpointSources::file(&paths().collect::<PathBuf>()),
         CandidateKind::Set => {
             let members = chosen.members.iter().zip(paths());
-            let members = members.filter_map(|(name, path)| Some((NumberedFileName::parse_file_name(name)?, path)));
+            let members =
+                members.filter_map(|(name, path)| Some((NumberedFileName::parse_file_name(name)?, path)));
             check_numbered_set(members.collect())?
         }
     };
@@ -152,13 +159,18 @@ impl FolderListing {
             self.checkpoints().filter(|name| !listed.iter().any(|file| file == name)).collect();
         let mut sets: Vec<(String, Vec<String>)> = Vec::new();
         for name in &rest {
-            let Some(set) = NumberedFileName::parse_file_name(name).map(|numbering| numbering.set_key()) else { continue };
+            let Some(set) = NumberedFileName::parse_file_name(name).map(|numbering| numbering.set_key())
+            else {
+                continue;
+            };
             match sets.iter_mut().find(|(other, _)| *other == set) {
                 Some((_, members)) => members.push((*name).to_owned()),
                 None => sets.push((set, vec![(*name).to_owned()])),
             }
         }
-        candidates.extend(sets.into_iter().map(|(_, members)| FolderCandidate { members, kind: CandidateKind::Set }));
+        candidates.extend(
+            sets.into_iter().map(|(_, members)| FolderCandidate { members, kind: CandidateKind::Set }),
+        );
         let file = |name: &str| FolderCandidate { members: vec![name.to_owned()], kind: CandidateKind::File };
         let alone = || rest.iter().filter(|name| NumberedFileName::parse_file_name(name).is_none());
         candidates.extend(alone().filter(|name| is_whole_model(name)).map(|name| file(name)));

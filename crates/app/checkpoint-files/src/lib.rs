@@ -1,11 +1,11 @@
 //! Finds and opens the files that a path stands for: a checkpoint file, a folder with a checkpoint, or a set of shards, and
 //! the documents next to them.
 //!
-//! [`Sources::find`] decides which files make up a checkpoint, [`Sources::open`] maps them, and [`Sources::read`]
+//! [`CheckpointSources::find`] decides which files make up a checkpoint, [`CheckpointSources::open`] maps them, and [`CheckpointSources::read`]
 //! joins them into one [`Checkpoint`](torch_import::Checkpoint):
 //!
 //! ```
-//! use checkpoint_files::{Shards, Sources};
+//! use checkpoint_files::{ShardPolicy, CheckpointSources};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
@@ -13,7 +13,7 @@
 //! # let header = br#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
 //! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat())?;
 //! # let paths = [folder.path().to_owned()];
-//! let sources = Sources::find(&paths, Shards::Complete)?;
+//! let sources = CheckpointSources::find(&paths, ShardPolicy::RequireAll)?;
 //! let containers = sources.open()?;
 //! let (checkpoint, notes) = sources.read::<checkpoint_files::Error>(&containers, &|_, _| Ok(()))?;
 //! for (name, tensor) in checkpoint.tensors() {
@@ -35,22 +35,22 @@
 //! files.
 
 mod companions;
-mod diagnosis;
 mod deepspeed;
+mod diagnosis;
 mod document_cache;
 mod error;
 mod find;
 mod folder;
-mod shard_set;
-mod links;
 mod folder_listing;
+mod links;
 mod note;
 mod numbering;
+mod shard_set;
 mod sources;
 
 pub use companions::{Companion, companions, has_tokenizer};
-pub use diagnosis::FolderDiagnosis;
 pub use deepspeed::DeepSpeed;
+pub use diagnosis::FolderDiagnosis;
 pub use document_cache::{DOCUMENT_MAX, DocumentCache, read_document};
 pub use error::{CheckpointCandidate, Error, Result};
 pub use find::ShardPolicy;

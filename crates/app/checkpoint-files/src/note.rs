@@ -43,7 +43,9 @@ pub enum FilesNote {
 impl fmt::Display for FilesNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CandidateChosen { used, unused_candidates: others } => write!(f, "using {used}, not {}", others.join(" or ")),
+            Self::CandidateChosen { used, unused_candidates: others } => {
+                write!(f, "using {used}, not {}", others.join(" or "))
+            }
             Self::CheckpointFilesUnused { files } => {
                 let verb = if files.len() == 1 { "is" } else { "are" };
                 write!(f, "{} {verb} not used", files.join(", "))

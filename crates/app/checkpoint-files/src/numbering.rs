@@ -27,13 +27,18 @@ pub fn shard_number(path: &Path) -> Option<ShardNumber> {
         return (of > 1).then_some(ShardNumber { number, files_in_set: of });
     }
     let neighbours = parent_folder(path).read_dir().ok()?;
-    let number = |name: &str| Some(NumberedFileName::parse_file_name(name).filter(|other| other.files_in_set.is_none())?.number);
+    let number = |name: &str| {
+        Some(NumberedFileName::parse_file_name(name).filter(|other| other.files_in_set.is_none())?.number)
+    };
     let last = neighbours
         .filter_map(|entry| number(entry.ok()?.file_name().to_str()?))
         .max()
         .unwrap_or_default()
         .max(numbering.number);
-    (last > 0).then(|| ShardNumber { number: numbering.number.saturating_add(1), files_in_set: last.saturating_add(1) })
+    (last > 0).then(|| ShardNumber {
+        number: numbering.number.saturating_add(1),
+        files_in_set: last.saturating_add(1),
+    })
 }
 
 /// Parsed name of a numbered file, such as `consolidated.03.pth` or `pytorch_model-00002-of-00003.bin`.
@@ -99,8 +104,10 @@ mod tests {
 
     #[test]
     fn shards_are_recognised_by_name() {
-        let number =
-            |name: &str| NumberedFileName::parse_file_name(name).map(|numbering| (numbering.number, numbering.files_in_set));
+        let number = |name: &str| {
+            NumberedFileName::parse_file_name(name)
+                .map(|numbering| (numbering.number, numbering.files_in_set))
+        };
         assert_eq!(number("consolidated.07.pth"), Some((7, None)));
         assert_eq!(number("consolidated.pth"), None);
         assert_eq!(number("consolidated.x.pth"), None);
@@ -110,7 +117,9 @@ mod tests {
 
     #[test]
     fn a_set_is_named_without_a_number() {
-        let whole = |name: &str| NumberedFileName::parse_file_name(name).map(|numbering| numbering.single_file_name());
+        let whole = |name: &str| {
+            NumberedFileName::parse_file_name(name).map(|numbering| numbering.single_file_name())
+        };
         assert_eq!(whole("consolidated.07.pth").as_deref(), Some("consolidated.pth"));
         assert_eq!(whole("model-00002-of-00003.safetensors").as_deref(), Some("model.safetensors"));
         let numbering = NumberedFileName::parse_file_name("m-00002-of-00003.bin").expect("numbered");

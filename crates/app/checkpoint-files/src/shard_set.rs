@@ -8,13 +8,14 @@ use torch_import::WeightMapIndex;
 use crate::folder_listing::INDEX_SUFFIX;
 use crate::numbering::NumberedFileName;
 use crate::sources::SourcesKind;
-use crate::{Error, Result, CheckpointSources, document_cache};
+use crate::{CheckpointSources, Error, Result, document_cache};
 
 /// Reads the index at `path`, and returns the files in its folder that it names.
 pub(crate) fn read_indexed_set(path: &Path) -> Result<CheckpointSources> {
     let name = file_name(path);
-    let index = WeightMapIndex::from_json(&name, &document_cache::read_document(path, document_cache::DOCUMENT_MAX)?)
-        .map_err(|reason| Error::inconsistent_set(path, reason))?;
+    let index =
+        WeightMapIndex::from_json(&name, &document_cache::read_document(path, document_cache::DOCUMENT_MAX)?)
+            .map_err(|reason| Error::inconsistent_set(path, reason))?;
     let files: Vec<PathBuf> = index.files().iter().map(|file| path.with_file_name(file)).collect();
     if let Some(missing) = files.iter().find(|file| !file.is_file()) {
         return Err(Error::NotInFolder { index: path.to_owned(), file: file_name(missing) });

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{Observer, Source};
-use torch_import::{Checkpoint, Container, WeightMapIndex, ModelSizes, Shard};
+use torch_import::{Checkpoint, Container, ModelSizes, Shard, WeightMapIndex};
 
 use crate::companions::{Companion, companions};
 use crate::document_cache::DocumentCache;
@@ -36,10 +36,7 @@ pub(crate) enum SourcesKind {
     /// Meta's model parallel files, each of which holds a slice of most tensors.
     ModelParallel,
     /// Each tensor is complete in one of the files; the index gives the file.
-    Indexed {
-        path: PathBuf,
-        index: WeightMapIndex,
-    },
+    Indexed { path: PathBuf, index: WeightMapIndex },
     /// Each tensor is complete in one of the numbered files, and there is no index.
     Numbered,
 }
@@ -139,7 +136,7 @@ impl CheckpointSources {
     /// Reads the opened files like [`read`](Self::read), with an observer that can stop the comparison of shards.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read), and [`torch_import::Error::Cancelled`] within [`Error::Set`].
+    /// Those of [`read`](Self::read), and [`torch_import::Error::Cancelled`] within [`Error::InconsistentSet`].
     pub fn read_with_observer<E: From<Error>>(
         &self,
         containers: &[Container],
@@ -168,9 +165,8 @@ impl CheckpointSources {
             SourcesKind::Indexed { index, .. } => torch_import::merge_whole_tensors(shards, Some(index)),
             SourcesKind::ModelParallel => {
                 let sizes = match self.documents.params()? {
-                    Some(text) => {
-                        ModelSizes::from_json(text).map_err(|reason| Error::inconsistent_set(&self.path, reason))?
-                    }
+                    Some(text) => ModelSizes::from_json(text)
+                        .map_err(|reason| Error::inconsistent_set(&self.path, reason))?,
                     None => ModelSizes::default(),
                 };
                 torch_import::merge_model_parallel(shards, &sizes, observer)

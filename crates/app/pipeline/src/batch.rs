@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{Conversion, ConvertOptions, ConvertReport, Error, InvalidOption, Observer, Result};
 
-/// Version of the fields of [`EachReport`].
+/// Version of the fields of [`BatchReport`].
 const SCHEMA_VERSION: u32 = 1;
 
 /// Result of converting one input of a batch.

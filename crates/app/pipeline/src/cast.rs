@@ -8,7 +8,9 @@ use std::sync::{Arc, OnceLock};
 
 use byte_source::{Observer, ReadError};
 use serde::Serialize;
-use tensor::{CastNumbers, Conversion, DimsInterner, Dtype, ViewedRanges, Storage, StorageId, Tensor, Tensors};
+use tensor::{
+    CastNumbers, Conversion, DimsInterner, Dtype, Storage, StorageId, Tensor, Tensors, ViewedRanges,
+};
 use torch_import::CompoundKind;
 
 use crate::note_collector::NoteCollector;
@@ -34,7 +36,7 @@ pub struct CastReport {
 #[derive(Debug, Default)]
 pub(crate) struct Casts {
     rows: Vec<CastRow>,
-    /// Elements out of range, one count per row; unset before [`count`](Self::count).
+    /// Elements out of range, one count per row; unset before [`count`](Self::count_out_of_range).
     counts: OnceLock<Vec<OutOfRangeCount>>,
 }
 
@@ -82,7 +84,11 @@ pub(crate) fn check_casts(casts: &[Cast]) -> Result<()> {
 ///
 /// # Errors
 /// When a tensor cannot be cast to its new dtype.
-pub(crate) fn apply_casts(casts: &[Cast], mut tensors: Tensors, notes: &mut NoteCollector<'_>) -> Result<(Tensors, Casts)> {
+pub(crate) fn apply_casts(
+    casts: &[Cast],
+    mut tensors: Tensors,
+    notes: &mut NoteCollector<'_>,
+) -> Result<(Tensors, Casts)> {
     if casts.is_empty() {
         return Ok((tensors, Casts::default()));
     }
@@ -221,7 +227,8 @@ impl CastGroups {
                 *view = view.start.saturating_sub(range.start)..view.end.saturating_sub(range.start);
             }
             let error = cannot(&views);
-            let cast = CastNumbers::new(&storage, conversion, &range, ViewedRanges::new(views)).ok_or(error)?;
+            let cast =
+                CastNumbers::new(&storage, conversion, &range, ViewedRanges::new(views)).ok_or(error)?;
             let cast = Arc::new(cast);
             let known = made.rows.iter().position(|row| row.conversion == conversion);
             let number = known.unwrap_or(made.rows.len());
@@ -466,8 +473,11 @@ mod tests {
         assert!(texts(&[ALL_BF16, ALL_BF16]).contains("twice"));
         assert!(check_casts(&[ALL_BF16, exact(Dtype::Float32, Dtype::Float32)]).is_ok());
         let packed = tensor(Dtype::Float4E2M1FnX2, &[1], &[1], 0, &Storage::owned(vec![0]));
-        let refused =
-            apply_casts(&[ALL_BF16], [("w".to_owned(), packed)].into_iter().collect(), &mut NoteCollector::new(&()));
+        let refused = apply_casts(
+            &[ALL_BF16],
+            [("w".to_owned(), packed)].into_iter().collect(),
+            &mut NoteCollector::new(&()),
+        );
         let refused = refused.expect_err("several numbers in a byte").to_string();
         assert_eq!(refused, "tensor `w`: float4_e2m1fn_x2 cannot be cast to bfloat16");
     }

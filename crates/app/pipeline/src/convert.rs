@@ -11,13 +11,13 @@ use torch_import::{Checkpoint, Risk};
 use crate::back::NonTensorParts;
 use crate::cast::Casts;
 use crate::from_carton::CartonModel;
-use crate::target_layout::TranslatedTensors;
 use crate::note_collector::NoteCollector;
 use crate::script::{self, ScriptDecision};
+use crate::target_layout::TranslatedTensors;
 use crate::write::{SelectedTensors, write_output};
 use crate::{
-    AllowedGlobals, Conversion, ConvertOptions, ConvertReport, Error, Note, Observer, Result, cast, output_kind,
-    misc, target_layout, rename, select, values,
+    AllowedGlobals, Conversion, ConvertOptions, ConvertReport, Error, Note, Observer, Result, cast, misc,
+    output_kind, rename, select, target_layout, values,
 };
 
 /// Converts a checkpoint according to `options`.
@@ -53,9 +53,13 @@ impl Conversion {
         let (checkpoint, read_notes) = sources.read_with_observer::<Error>(&containers, &judge, observer)?;
         let script = script::decide_on_code(options, &containers)?;
         let keeps_code = matches!(script, ScriptDecision::Module(_));
-        let omitted =
-            if keeps_code { script::omissions_with_code(&checkpoint.left_out) } else { checkpoint.left_out.clone() };
-        let read_notes = read_notes.into_iter().filter(|note| !(keeps_code && script::is_constants_note(note)));
+        let omitted = if keeps_code {
+            script::omissions_with_code(&checkpoint.left_out)
+        } else {
+            checkpoint.left_out.clone()
+        };
+        let read_notes =
+            read_notes.into_iter().filter(|note| !(keeps_code && script::is_constants_note(note)));
         notes.extend(read_notes.map(Note::Sources));
         notes.extend(left_out);
         notes.extend(Note::omission_notes(&omitted));
@@ -75,8 +79,10 @@ impl Conversion {
         };
         let script = script.into_module();
         let keeps_values = options.target.as_carton().is_some_and(|carton| carton.keep_values) && !keeps_code;
-        let kept =
-            NonTensorParts { script, values: keeps_values.then(|| values::document(&checkpoint, &tensors)).flatten() };
+        let kept = NonTensorParts {
+            script,
+            values: keeps_values.then(|| values::document(&checkpoint, &tensors)).flatten(),
+        };
         let values = checkpoint.notable_values().count();
         // Frees the objects of the pickle, which can take more memory than all following steps.
         drop(checkpoint);
@@ -129,7 +135,9 @@ impl PreparedTensors {
             .map_err(Error::at(sources.root()))?;
         notes.extend(selected.notes);
         let TranslatedTensors { tensors, document } = match options.target.format().requested_layout() {
-            Some(names) => target_layout::translate_layout(names, options.overrides, sources, selected.tensors, notes)?,
+            Some(names) => {
+                target_layout::translate_layout(names, options.overrides, sources, selected.tensors, notes)?
+            }
             None => TranslatedTensors { tensors: selected.tensors, document: None },
         };
         let (tensors, casts) =

@@ -6,13 +6,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::{FileChanged, RecordDamaged, ErrorKind, NotRepresentable, ReadError};
+use byte_source::{ErrorKind, FileChanged, NotRepresentable, ReadError, RecordDamaged};
 use carton_format::Problems;
 use pickle_vm::trace::TraceError;
 use tensor::{Dtype, Tensors};
 
 use crate::InvalidOption;
-use crate::error_text::{damaged_text, key_list, unsupported_tensors_text, no_model_reason_text, with_path, with_tensors_under};
+use crate::error_text::{
+    damaged_text, key_list, no_model_reason_text, unsupported_tensors_text, with_path, with_tensors_under,
+};
 
 /// Result type with the error of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -42,25 +44,16 @@ pub enum Error {
     },
     /// A file cannot be read.
     #[error("{}: {reason}", path.display())]
-    Io {
-        path: PathBuf,
-        reason: io::Error,
-    },
+    Io { path: PathBuf, reason: io::Error },
     /// A file cannot be mapped.
     #[error("{0}")]
     Map(byte_source::Error),
     /// The output cannot be written.
     #[error("cannot write {}: {reason}", path.display())]
-    Write {
-        path: PathBuf,
-        reason: io::Error,
-    },
+    Write { path: PathBuf, reason: io::Error },
     /// The folder for outputs cannot be created.
     #[error("cannot create {}: {reason}", path.display())]
-    CreateFolder {
-        path: PathBuf,
-        reason: io::Error,
-    },
+    CreateFolder { path: PathBuf, reason: io::Error },
     /// An input cannot be read while the output is written.
     #[error("cannot read the inputs of {}: {reason}", path.display())]
     Read {
@@ -120,14 +113,10 @@ pub enum Error {
     AllTensorsExcluded,
     /// No name of a selected tensor begins with the prefix to remove.
     #[error("no tensor that is kept has a name that begins with `{prefix}`")]
-    NoSuchPrefix {
-        prefix: String,
-    },
+    NoSuchPrefix { prefix: String },
     /// A regular expression matches none of the tensor names.
     #[error("no tensor that is kept has a name that matches `{pattern}`")]
-    NothingRenamed {
-        pattern: String,
-    },
+    NothingRenamed { pattern: String },
     /// A renamed tensor would have an empty name.
     #[error("`{}` would have no name", name.escape_debug())]
     EmptyName {
@@ -246,9 +235,7 @@ pub enum Error {
     },
     /// Options for calling a module are given, and its code does not run.
     #[error("its code does not run: {why}")]
-    NotScript {
-        why: torchscript::Uncallable,
-    },
+    NotScript { why: torchscript::Uncallable },
     /// Carton has no data type for a tensor.
     #[error("tensor `{}`: Carton has no {dtype}", name.escape_debug())]
     Port {
@@ -308,9 +295,7 @@ pub enum Error {
     TorchSave(torch_save::Error),
     /// The output folder contains a model file that is not part of the output.
     #[error("{} is not part of this output, and programs might read it instead", path.display())]
-    OtherModelInFolder {
-        path: PathBuf,
-    },
+    OtherModelInFolder { path: PathBuf },
     /// A safetensors file cannot be laid out.
     #[error("{0}")]
     Safetensors(safetensors_format::Error),

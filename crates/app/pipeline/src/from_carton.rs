@@ -7,13 +7,13 @@ use carton_format::MODEL_PT;
 use carton_reader::Carton;
 use decoder::Overrides;
 use torch_import::{Checkpoint, Container, Format, Omissions};
-use torchscript::{RecognisedModel, Recognised};
+use torchscript::{Recognised, RecognisedModel};
 
 use crate::back::NonTensorParts;
 use crate::note_collector::NoteCollector;
 use crate::write::{SelectedTensors, write_output};
 use crate::{
-    ModelChange, Conversion, ConvertOptions, ConvertReport, Error, InvalidOption, ModelOptions, Observer,
+    Conversion, ConvertOptions, ConvertReport, Error, InvalidOption, ModelChange, ModelOptions, Observer,
     OutputKind, Result, Target, cast, input,
 };
 
@@ -81,8 +81,8 @@ impl CartonModel {
     ) -> Result<ConvertReport> {
         let Self { container, model } = self;
         let casts = &conversion.options.casts;
-        let (tensors, casts) =
-            cast::apply_casts(casts, model.tensors, &mut notes).map_err(Error::at(conversion.sources.root()))?;
+        let (tensors, casts) = cast::apply_casts(casts, model.tensors, &mut notes)
+            .map_err(Error::at(conversion.sources.root()))?;
         let selected = SelectedTensors {
             containers: std::slice::from_ref(&container),
             tensors: &tensors,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use byte_source::{ReadError, Source, hex, sha256};
-use checkpoint_files::{ShardPolicy, CheckpointSources};
+use checkpoint_files::{CheckpointSources, ShardPolicy};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use output::file_name;
 use pickle_vm::PickleLimits;
@@ -12,7 +12,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json};
 use tensor::{Budget, Dtype, StorageId, Tensor, ViewId};
-use torch_import::{Compound, CompoundKind, ItemContent, Item, Omission, Risk};
+use torch_import::{Compound, CompoundKind, Item, ItemContent, Omission, Risk};
 
 use crate::{Error, Note, Observer, Result, ValueRows, format_bytes, values};
 
@@ -176,7 +176,7 @@ impl Serialize for TensorRow {
 pub enum TensorHash {
     /// The options do not ask for hashes.
     NotRequested,
-    /// The views of the file repeat more bytes of their storages than [`Limits`] allows, or the row is not one view.
+    /// The views of the file repeat more bytes of their storages than [`PickleLimits`] allows, or the row is not one view.
     /// `null` in JSON.
     TooLarge,
     /// Hash in hexadecimal digits.
@@ -255,7 +255,8 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         None => CheckpointSources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?,
     };
     let containers = sources.open()?;
-    let (mut checkpoint, notes) = sources.read_with_observer::<Error>(&containers, &|_, _| Ok(()), observer)?;
+    let (mut checkpoint, notes) =
+        sources.read_with_observer::<Error>(&containers, &|_, _| Ok(()), observer)?;
     let names: Vec<String> = containers.iter().map(|container| file_name(container.path())).collect();
     let mut items = std::mem::take(&mut checkpoint.items);
     let value_count = items.iter().filter(|item| matches!(item.content, ItemContent::Value(_))).count();
@@ -316,7 +317,8 @@ fn build_rows(
         observer,
     };
     let done = Vec::with_capacity(room);
-    let mut rows = RowBuilder { storages: HashMap::with_capacity(room), options, hasher, finished_rows: done };
+    let mut rows =
+        RowBuilder { storages: HashMap::with_capacity(room), options, hasher, finished_rows: done };
     for item in items {
         match &item.content {
             ItemContent::Tensor(tensor) => rows.push_strided(item.name, tensor)?,

@@ -23,9 +23,7 @@ pub enum InvalidOption {
     EmptyName,
     /// The name of a model for Triton cannot be used as the name of a folder.
     #[error("`{}` cannot be the name of a model for Triton, because it cannot be the name of a folder", name.escape_debug())]
-    TritonName {
-        name: String,
-    },
+    TritonName { name: String },
     /// The short description is longer than Carton allows.
     #[error("{0}")]
     ShortDescription(String),
@@ -52,68 +50,40 @@ pub enum InvalidOption {
     },
     /// Two files to keep have the same name.
     #[error("two files are called {name}")]
-    MiscTwice {
-        name: String,
-    },
+    MiscTwice { name: String },
     /// A file to keep does not exist.
     #[error("the file {} does not exist", path.display())]
-    MiscMissing {
-        path: PathBuf,
-    },
+    MiscMissing { path: PathBuf },
     /// The folder for outputs exists and is not a folder.
     #[error("{} is not a folder", path.display())]
-    NotAFolder {
-        path: PathBuf,
-    },
+    NotAFolder { path: PathBuf },
     /// The folder for a model repository is the folder of one model.
     #[error("{} is the folder of a model, because it has a config.pbtxt, and not a repository of models", path.display())]
-    NotARepository {
-        path: PathBuf,
-    },
+    NotARepository { path: PathBuf },
     /// The extension of the output belongs to a format that this crate does not write.
     #[error("{} cannot be written: {}", path.display(), foreign_text(*kind))]
-    ForeignOutput {
-        path: PathBuf,
-        kind: ForeignKind,
-    },
+    ForeignOutput { path: PathBuf, kind: ForeignKind },
     /// The options would change a model that is already converted.
     #[error("a model that is already converted is used as it is")]
-    AlreadyConverted {
-        change: ModelChange,
-    },
+    AlreadyConverted { change: ModelChange },
     /// Two inputs would be converted into the same output.
     #[error("{} and {} would both become {}", first.display(), second.display(), output.display())]
-    SameOutput {
-        output: PathBuf,
-        first: PathBuf,
-        second: PathBuf,
-    },
+    SameOutput { output: PathBuf, first: PathBuf, second: PathBuf },
     /// The name of a file to keep is not UTF-8.
     #[error("the name of {} is not UTF-8", path.display())]
-    MiscName {
-        path: PathBuf,
-    },
+    MiscName { path: PathBuf },
     /// A dtype cannot be cast to another one.
     #[error("{from} cannot be cast to {to}")]
-    CannotCast {
-        from: Dtype,
-        to: Dtype,
-    },
+    CannotCast { from: Dtype, to: Dtype },
     /// The dtype that all floating-point tensors should be cast to is no floating-point dtype, or has no conversion.
     #[error("{dtype} is not a floating-point dtype that tensors can be cast to")]
-    NotFloatingPoint {
-        dtype: Dtype,
-    },
+    NotFloatingPoint { dtype: Dtype },
     /// Two casts apply to the same tensors.
     #[error("{from} is given twice")]
-    CastTwice {
-        from: CastFrom,
-    },
+    CastTwice { from: CastFrom },
     /// The architecture is not supported.
     #[error("the architecture `{name}` is not supported")]
-    Architecture {
-        name: String,
-    },
+    Architecture { name: String },
 }
 
 /// Change to the tensors of a checkpoint that options ask for.

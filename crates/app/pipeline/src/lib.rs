@@ -4,7 +4,7 @@
 //! that can be serialised. Nothing here prints, exits or installs a signal handler.
 //!
 //! ```
-//! use pipeline::{CartonOptions, ConvertOptions, Fields, convert};
+//! use pipeline::{CartonOptions, ConvertOptions, CartonFields, convert};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
@@ -12,7 +12,7 @@
 //! # let header = br#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
 //! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat())?;
 //! let mut options = ConvertOptions::new(&path);
-//! options.target = CartonOptions::default().fields(Fields::default().license("MIT")).into();
+//! options.target = CartonOptions::default().fields(CartonFields::default().license("MIT")).into();
 //! let report = convert(&options, &())?;
 //! for note in &report.notes {
 //!     println!("note: {note}");
@@ -27,68 +27,72 @@
 //! tensors and names, a back end in `back/` lays out the files of the output, and one commit writes them.
 
 mod back;
+mod batch;
 mod cast;
+mod cast_options;
 mod conversion;
 mod convert;
-mod cast_options;
-mod batch;
+mod convert_options;
 mod error;
 mod error_text;
 mod from_carton;
 mod input;
 mod inspect;
 mod invalid_option;
-mod output_kind;
 mod misc;
 mod model;
-mod target_layout;
-mod output_path;
 mod note;
 mod note_collector;
-mod convert_options;
+mod output_kind;
+mod output_path;
 mod rename;
 mod report;
 mod scan;
 mod script;
 mod select;
 mod target;
+mod target_layout;
 mod trace;
 mod values;
 mod write;
 
-pub use back::carton::{CartonOptions, CartonReport, CartonFields, SelfTestReport, RequiredTorch, write_carton};
+pub use back::carton::{
+    CartonFields, CartonOptions, CartonReport, RequiredTorch, SelfTestReport, write_carton,
+};
 pub use back::ports::PortReport;
 pub use back::safetensors::{SafetensorsOptions, SafetensorsReport, Tie};
 pub use back::ties::TieHandling;
 pub use back::torch::{TorchOptions, TorchReport};
 pub use back::triton::{TritonOptions, TritonReport};
+pub use batch::{BatchItem, BatchReport, convert_each};
 pub use byte_source::{Action, ErrorKind, Notice, Observer, ProgressUpdate};
 pub use cast::CastReport;
+pub use cast_options::{Cast, CastFrom};
 pub use checkpoint_files::ShardPolicy;
 pub use conversion::Conversion;
 pub use convert::convert;
-pub use decoder::{HyperparameterKind, Overrides, NoModelReason};
-pub use cast_options::{Cast, CastFrom};
-pub use batch::{BatchItem, BatchReport, convert_each};
+pub use convert_options::{AllowedGlobals, ConvertOptions};
+pub use decoder::{HyperparameterKind, NoModelReason, Overrides};
 pub use error::{Error, Result};
 pub use error_text::problem_count_text;
 pub use inspect::{InspectOptions, InspectReport, RowView, TensorHash, TensorRow, Totals, inspect};
-pub use invalid_option::{ModelChange, InvalidOption};
-pub use output_kind::{ForeignKind, OutputKind};
+pub use invalid_option::{InvalidOption, ModelChange};
 pub use model::{Architecture, ModelOptions, architectures, default_modules};
-pub use target_layout::TargetLayout;
-pub use note::{Note, format_count, format_things, format_bytes};
-pub use convert_options::{AllowedGlobals, ConvertOptions};
+pub use note::{Note, format_bytes, format_count, format_things};
 pub use output::IfExists;
+pub use output_kind::{ForeignKind, OutputKind};
 pub use pickle_vm::trace::View;
 pub use rename::Rename;
 pub use report::{ConvertReport, OutputReport};
-pub use scan::{FileScan, ScanOutcome, ScanOptions, ScanSummary, Verdict, globals_of_risk, linked_folder_note, scan};
+pub use scan::{
+    FileScan, ScanOptions, ScanOutcome, ScanSummary, Verdict, globals_of_risk, linked_folder_note, scan,
+};
 pub use script::default_scripts;
 pub use select::{Selected, Selection, select};
 pub use target::Target;
+pub use target_layout::TargetLayout;
 pub use tensor::{Dtype, Tensor};
-pub use torch_import::{Omission, OmittedCounts, Risk, Scan as ScannedFile, GlobalUse};
+pub use torch_import::{GlobalUse, Omission, OmittedCounts, Risk, Scan as ScannedFile};
 pub use torchscript::{DeclaredInput, Dim, OnInvalidInput, ScriptOptions};
 pub use trace::{TraceListing, TraceOptions, trace};
 pub use values::{ValueRow, ValueRows};

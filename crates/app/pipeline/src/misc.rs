@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use checkpoint_files::{Companion, CheckpointSources};
+use checkpoint_files::{CheckpointSources, Companion};
 use output::file_name;
 
 use crate::{InvalidOption, Note, Result};
@@ -12,7 +12,10 @@ use crate::{InvalidOption, Note, Result};
 ///
 /// # Errors
 /// When a given file does not exist, its name is not UTF-8, or two given files have the same name.
-pub(crate) fn find_misc_files(given: &[PathBuf], sources: &CheckpointSources) -> Result<(Vec<Companion>, Vec<Note>)> {
+pub(crate) fn find_misc_files(
+    given: &[PathBuf],
+    sources: &CheckpointSources,
+) -> Result<(Vec<Companion>, Vec<Note>)> {
     let mut all: Vec<Companion> = Vec::new();
     for path in given {
         if !path.is_file() {

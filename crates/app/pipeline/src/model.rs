@@ -1,10 +1,10 @@
 //! Choice of the module for a checkpoint: a model that runs, or weights, depending on the documents next to it and the
 //! options.
 
-use checkpoint_files::{ShardPolicy, CheckpointSources};
-use decoder::{ModelDocuments, Overrides, DecoderOptions, NoModelReason};
+use checkpoint_files::{CheckpointSources, ShardPolicy};
+use decoder::{DecoderOptions, ModelDocuments, NoModelReason, Overrides};
 use tensor::Tensors;
-use torchscript::{ModuleCode, OnInvalidInput, Module};
+use torchscript::{Module, ModuleCode, OnInvalidInput};
 
 use crate::{Error, InvalidOption, Result};
 
@@ -65,8 +65,10 @@ pub(crate) fn convert_to_module(
     let path = sources.path.as_path();
     let auto = options.architecture == Architecture::Auto;
     let one_shard = || {
-        torchscript::weights(tensors, errors)
-            .map(|weights| Module { code: ModuleCode::Weights { why: Some(NoModelReason::OneShard) }, ..weights })
+        torchscript::weights(tensors, errors).map(|weights| Module {
+            code: ModuleCode::Weights { why: Some(NoModelReason::OneShard) },
+            ..weights
+        })
     };
     let alone = shards == ShardPolicy::ThisFileOnly && sources.is_single();
     let decoder_options = || decoder_options(given, options.keep_extra, sources);
@@ -107,7 +109,11 @@ pub(crate) fn lone_shard(reason: &decoder::Error, sources: &CheckpointSources) -
 
 /// Returns the modules that conversions of `tensors` write with default options: weights, a model, and a model that keeps
 /// unused tensors; each with returned and with raised errors.
-pub fn default_modules(shards: ShardPolicy, sources: &CheckpointSources, tensors: &Tensors) -> impl Iterator<Item = Module> {
+pub fn default_modules(
+    shards: ShardPolicy,
+    sources: &CheckpointSources,
+    tensors: &Tensors,
+) -> impl Iterator<Item = Module> {
     let usual = [(Architecture::Weights, false), (Architecture::Auto, false), (Architecture::Auto, true)];
     let usual = [OnInvalidInput::Return, OnInvalidInput::Raise].map(|errors| {
         usual.clone().map(|(architecture, keep_extra)| (ModelOptions { architecture, keep_extra }, errors))
@@ -118,7 +124,11 @@ pub fn default_modules(shards: ShardPolicy, sources: &CheckpointSources, tensors
 }
 
 /// Collects the documents next to the checkpoint and the given hyperparameters.
-pub(crate) fn decoder_options(given: Overrides, keep_extra: bool, sources: &CheckpointSources) -> Result<DecoderOptions> {
+pub(crate) fn decoder_options(
+    given: Overrides,
+    keep_extra: bool,
+    sources: &CheckpointSources,
+) -> Result<DecoderOptions> {
     let owned = |text: Option<&str>| text.map(str::to_owned);
     let documents = ModelDocuments {
         params: owned(sources.documents.params()?),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 use tensor::Dtype;
-use torch_import::{Omissions, Omission, OmissionKind, OmissionReason, OmissionTotal, Risk};
+use torch_import::{Omission, OmissionKind, OmissionReason, OmissionTotal, Omissions, Risk};
 
 use crate::CastFrom;
 
@@ -25,17 +25,11 @@ pub enum Note {
         left_out: Vec<(String, u64, u64)>,
     },
     /// All tensor names begin with the prefix that a wrapper adds.
-    CommonPrefix {
-        prefix: String,
-    },
+    CommonPrefix { prefix: String },
     /// The architecture is known by name, and its forward pass is not implemented.
-    NoForward {
-        model_type: String,
-    },
+    NoForward { model_type: String },
     /// Parts of storages that no tensor uses are not written.
-    UnusedBytes {
-        bytes: u64,
-    },
+    UnusedBytes { bytes: u64 },
     /// Tensors, objects, storages or records of the files are neither tensors nor values of the checkpoint.
     LeftOut {
         /// Count and bytes of one kind of omission, with its reason.
@@ -44,9 +38,7 @@ pub enum Note {
         names: Vec<String>,
     },
     /// No tensor has the dtype that a cast applies to.
-    NothingToCast {
-        from: CastFrom,
-    },
+    NothingToCast { from: CastFrom },
     /// Scales, zero points and indices are not cast.
     PartsNotCast {
         /// Number of parts of compound tensors.
@@ -71,10 +63,7 @@ pub enum Note {
         why: Option<torchscript::Uncallable>,
     },
     /// Globals of the pickle were recorded, and not executed.
-    GlobalsRecorded {
-        risk: Risk,
-        names: Vec<String>,
-    },
+    GlobalsRecorded { risk: Risk, names: Vec<String> },
     /// A file of fields contains keys that the carton format does not define. They are kept.
     UnknownFields {
         /// File name of the file.
@@ -174,18 +163,18 @@ impl fmt::Display for Note {
                 }
             }
             Self::ViewsSeparated { count, names } => {
-                let views = format_things(*format_count, "view");
+                let views = format_things(*count, "view");
                 write!(f, "{views} of shared storages are written as their own values: ")?;
-                write_first_names(f, names, *format_count)
+                write_first_names(f, names, *count)
             }
             Self::PartsSeparated { count, names } => {
-                let tensors = format_things(*format_count, "tensor");
+                let tensors = format_things(*count, "tensor");
                 write!(f, "the parts of {tensors} are written, and not how they belong together: ")?;
-                write_first_names(f, names, *format_count)
+                write_first_names(f, names, *count)
             }
             Self::NewerTorch { tensors, count } => {
                 f.write_str("PyTorch 2.0 cannot load ")?;
-                f.write_str(&crate::error_text::unsupported_tensors_text(tensors, *format_count))
+                f.write_str(&crate::error_text::unsupported_tensors_text(tensors, *count))
             }
             Self::NoExpectedLogits { dtype } => write_no_logits(f, *dtype),
             Self::ValuesLeftOut { values } => {
@@ -194,7 +183,7 @@ impl fmt::Display for Note {
             }
             Self::NothingToCast { from } => write!(f, "nothing to cast: no tensor is {from}"),
             Self::PartsNotCast { parts } => write_parts_not_cast(f, *parts),
-            Self::OutOfRange { to, count, first } => write_out_of_range(f, *to, *format_count, first),
+            Self::OutOfRange { to, count, first } => write_out_of_range(f, *to, *count, first),
             Self::CartonByDefault { output } => {
                 write!(f, "{output} is a carton: no kind of output has this extension")
             }
@@ -236,12 +225,16 @@ fn write_no_logits(f: &mut fmt::Formatter<'_>, dtype: Dtype) -> fmt::Result {
 
 fn write_parts_not_cast(f: &mut fmt::Formatter<'_>, parts: usize) -> fmt::Result {
     let verb = if parts == 1 { "keeps its dtype" } else { "keep their dtypes" };
-    write!(f, "{} of quantized, sparse or nested tensors {verb}: scales and indices", format_things(parts, "part"))
+    write!(
+        f,
+        "{} of quantized, sparse or nested tensors {verb}: scales and indices",
+        format_things(parts, "part")
+    )
 }
 
 fn write_out_of_range(f: &mut fmt::Formatter<'_>, to: Dtype, count: u64, first: &str) -> fmt::Result {
-    let (s, verb) = if format_count == 1 { ("", "is") } else { ("s", "are") };
-    let (count, became, first) = (group_thousands(format_count), out_of_range_effect(to), first.escape_debug());
+    let (s, verb) = if count == 1 { ("", "is") } else { ("s", "are") };
+    let (count, became, first) = (group_thousands(count), out_of_range_effect(to), first.escape_debug());
     write!(f, "{count} value{s} {verb} out of the range of {to} and {became}, first in `{first}`")
 }
 
@@ -361,7 +354,7 @@ fn group_thousands(n: u64) -> String {
 /// Writes the first names, and the number of the remaining ones.
 fn write_first_names(f: &mut fmt::Formatter<'_>, names: &[String], count: usize) -> fmt::Result {
     f.write_str(&names.join(", "))?;
-    match format_count.saturating_sub(names.len()) {
+    match count.saturating_sub(names.len()) {
         0 => Ok(()),
         more => write!(f, " and {more} more"),
     }

@@ -28,7 +28,11 @@ const EXTENSIONS: &[&str] = &[
 ];
 
 /// Returns the default output path of a conversion: next to the checkpoint, with its name.
-pub(crate) fn default_output_path(options: &ConvertOptions, sources: &CheckpointSources, is_folder: bool) -> PathBuf {
+pub(crate) fn default_output_path(
+    options: &ConvertOptions,
+    sources: &CheckpointSources,
+    is_folder: bool,
+) -> PathBuf {
     let extension = options.target.kind().extension();
     // A folder has no extension, and its name must differ from the input's.
     let ending = if is_folder { format!("-{extension}") } else { format!(".{extension}") };
@@ -79,9 +83,9 @@ pub(crate) fn model_name(options: &ConvertOptions, sources: &CheckpointSources) 
     let generic =
         GENERIC_STEMS.contains(&stem.as_str()) || GENERIC_STARTS.iter().any(|start| stem.starts_with(start));
     let folder = std::path::absolute(parent_folder(&sources.path)).ok();
-    let folder = parent_folder.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    match parent_folder {
-        Some(folder) if generic => parent_folder,
+    let folder = folder.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    match folder {
+        Some(folder) if generic => folder,
         _ => stem,
     }
 }

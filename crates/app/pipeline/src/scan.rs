@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
-use torch_import::{OmittedCounts, Risk, Scan, PlaceStep, GlobalUse};
+use torch_import::{GlobalUse, OmittedCounts, PlaceStep, Risk, Scan};
 
 use crate::{Observer, Result, format_things};
 
@@ -51,9 +51,7 @@ pub enum ScanOutcome {
     /// The file was scanned, possibly not to its end.
     Scanned(Box<Scan>),
     /// The file or folder was not scanned.
-    NotScanned {
-        reason: String,
-    },
+    NotScanned { reason: String },
     /// A link in a folder leads to another folder, and was not followed.
     LinkedFolder {
         /// Link target, as stored in the link.
@@ -254,7 +252,8 @@ fn is_named_as_checkpoint(file: &Path) -> bool {
 }
 
 fn judge_scan(scan: &Scan, deny_unknown: bool) -> Verdict {
-    let denied = |found: &GlobalUse| found.risk == Risk::Dangerous || (deny_unknown && found.risk == Risk::Unknown);
+    let denied =
+        |found: &GlobalUse| found.risk == Risk::Dangerous || (deny_unknown && found.risk == Risk::Unknown);
     if !scan.findings.is_empty() || scan.uses().any(|(_, found)| denied(found)) {
         Verdict::Findings
     } else if scan.is_fully_read() {

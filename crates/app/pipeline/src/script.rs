@@ -1,7 +1,7 @@
 //! Conversion of a TorchScript archive that keeps its code.
 
-use torch_import::{Container, Format, Omissions, OmissionReason, Risk};
-use torchscript::{OnInvalidInput, Module, ScriptOptions, WrapOutcome, Uncallable};
+use torch_import::{Container, Format, OmissionReason, Omissions, Risk};
+use torchscript::{Module, OnInvalidInput, ScriptOptions, Uncallable, WrapOutcome};
 
 use crate::back::carton::CartonOptions;
 use crate::back::has_torchscript;
@@ -33,7 +33,9 @@ impl ScriptDecision {
             {
                 Error::at(&path)(Error::ScriptToServe)
             }
-            (Self::Dropped(Some(why)), Error::AtPath { path, reason }) if matches!(*reason, Error::NoTensors) => {
+            (Self::Dropped(Some(why)), Error::AtPath { path, reason })
+                if matches!(*reason, Error::NoTensors) =>
+            {
                 Error::at(&path)(Error::NotScript { why: why.clone() })
             }
             (_, error) => error,
@@ -59,7 +61,10 @@ pub(crate) fn omissions_with_code(all: &Omissions) -> Omissions {
 
 /// Returns true if the note is on constants, which a module with its code keeps.
 pub(crate) fn is_constants_note(note: &checkpoint_files::FilesNote) -> bool {
-    matches!(note, checkpoint_files::FilesNote::Container { note: torch_import::CheckpointNote::Constants { .. }, .. })
+    matches!(
+        note,
+        checkpoint_files::FilesNote::Container { note: torch_import::CheckpointNote::Constants { .. }, .. }
+    )
 }
 
 /// Decides whether the code of the input is kept, and converts its module if so. Only a carton keeps code.
@@ -88,7 +93,11 @@ pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container])
 }
 
 /// Converts an archive into the module of a carton.
-pub(crate) fn convert_script(container: &Container, options: &ScriptOptions, errors: OnInvalidInput) -> Result<WrapOutcome> {
+pub(crate) fn convert_script(
+    container: &Container,
+    options: &ScriptOptions,
+    errors: OnInvalidInput,
+) -> Result<WrapOutcome> {
     let at = Error::at(container.path());
     let records = match container.script_records() {
         Ok(records) => records,

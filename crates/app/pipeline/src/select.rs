@@ -6,7 +6,7 @@ use std::ops::Range;
 use foldhash::{HashMap, HashMapExt};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use tensor::{StorageId, Tensor, Tensors};
-use torch_import::{Checkpoint, Compound, CompoundKind, ItemContent, Item};
+use torch_import::{Checkpoint, Compound, CompoundKind, Item, ItemContent};
 
 use crate::{Error, InvalidOption, Note, Result};
 
@@ -246,7 +246,8 @@ impl SelectionRules {
     fn below<'n>(&self, item: &Item, name: &'n str) -> Option<&'n str> {
         let below = self.key.below(item, name)?;
         // A pattern that matches the name of a compound tensor selects all of its parts.
-        let whole = matches!(item.content, ItemContent::Compound(_)).then(|| self.key.below(item, &item.name));
+        let whole =
+            matches!(item.content, ItemContent::Compound(_)).then(|| self.key.below(item, &item.name));
         let whole = whole.flatten().unwrap_or(below);
         let matches = |globs: &GlobSet| globs.is_match(below) || globs.is_match(whole);
         let kept = self.include.as_ref().is_none_or(matches)
@@ -298,7 +299,8 @@ fn key_of_weights(checkpoint: &Checkpoint, notes: &mut Vec<Note>) -> Result<Opti
         }
     }
     let owned = |(key, tensors, nbytes): (&str, u64, u64)| (key.to_owned(), tensors, nbytes);
-    let (weights, others): (Vec<_>, Vec<_>) = sizes.into_iter().partition(|(key, ..)| WEIGHT_KEYS.contains(key));
+    let (weights, others): (Vec<_>, Vec<_>) =
+        sizes.into_iter().partition(|(key, ..)| WEIGHT_KEYS.contains(key));
     match weights.as_slice() {
         [] => Ok(None),
         [(key, tensors, _)] => {

@@ -6,9 +6,9 @@ use crate::back::carton::CartonOptions;
 use crate::back::safetensors::SafetensorsOptions;
 use crate::back::torch::TorchOptions;
 use crate::back::triton::TritonOptions;
-use crate::back::{OutputFormat, OutputJob, NonTensorParts, OutputPlan};
-use crate::output_kind::foreign_kind;
+use crate::back::{NonTensorParts, OutputFormat, OutputJob, OutputPlan};
 use crate::note_collector::NoteCollector;
+use crate::output_kind::foreign_kind;
 use crate::{InvalidOption, OutputKind, OutputReport, Result};
 
 /// Output format of a conversion, with the options of this format.
@@ -128,7 +128,7 @@ impl Target {
     /// Lays out the files of the output.
     ///
     /// # Errors
-    /// Those of [`Format::plan`].
+    /// Those of [`OutputFormat::plan`].
     pub(crate) fn plan<'p>(
         &'p self,
         job: &OutputJob<'p>,

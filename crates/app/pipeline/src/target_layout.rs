@@ -1,7 +1,7 @@
 //! Translation of a language model between the layouts of Meta and Hugging Face: tensor names and documents.
 
 use checkpoint_files::CheckpointSources;
-use decoder::{LayoutDocument, Overrides, HUGGING_FACE, META, translate};
+use decoder::{HUGGING_FACE, LayoutDocument, META, Overrides, translate};
 use tensor::Tensors;
 
 use crate::note_collector::NoteCollector;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use pickle_vm::trace::{self, ListingOptions, Summary, TraceError, View};
-use pickle_vm::{Heap, PickleLimits, ObjectId};
+use pickle_vm::{Heap, ObjectId, PickleLimits};
 use torch_import::{Pickles, annotate, count_tensors};
 
 use crate::{Error, Result};

@@ -8,7 +8,7 @@ use pickle_vm::{Heap, Object, ObjectId};
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 use tensor::{Compound, Tensors};
-use torch_import::{Checkpoint, EncodedBytes, ValueExtent, Value};
+use torch_import::{Checkpoint, EncodedBytes, Value, ValueExtent};
 
 /// Maximum depth of nested calls that are rendered.
 const MAX_DEPTH: usize = 8;
@@ -195,8 +195,10 @@ impl<'h> ValueRenderer<'h, 'h> {
                 let call = self.global(instance.callable);
                 let call = call.map_or(heap.get(id).type_name().into(), Cow::Owned);
                 let args = heap.items(instance.args).unwrap_or_default();
-                let args = self.json_array(args, depth).unwrap_or_else(|| self.more_placeholder(instance.args));
-                let state = self.json_array(instance.state(), depth).unwrap_or_else(|| json!({ "$more": "list" }));
+                let args =
+                    self.json_array(args, depth).unwrap_or_else(|| self.more_placeholder(instance.args));
+                let state =
+                    self.json_array(instance.state(), depth).unwrap_or_else(|| json!({ "$more": "list" }));
                 json!({ "$call": call, "args": args, "state": state })
             }
             _ => return None,

@@ -8,7 +8,7 @@ use tensor::Tensors;
 use torch_import::{Container, Omissions};
 
 use crate::back::commit::commit;
-use crate::back::{OutputJob, NonTensorParts, OutputPlan};
+use crate::back::{NonTensorParts, OutputJob, OutputPlan};
 use crate::cast::Casts;
 use crate::note_collector::NoteCollector;
 use crate::{Conversion, ConvertReport, Observer, Result, Totals};

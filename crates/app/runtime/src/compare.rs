@@ -165,7 +165,10 @@ mod tests {
             let (_, what) = compared(&[found], &[expected], Tolerance::default());
             assert_eq!(what.is_none(), close, "{found} {expected} {what:?}");
         }
-        assert_eq!(compared(&[1.5, 4.0], &[1.0, 4.25], Tolerance::relative_and_absolute(0.5)), (Some(0.5), None));
+        assert_eq!(
+            compared(&[1.5, 4.0], &[1.0, 4.25], Tolerance::relative_and_absolute(0.5)),
+            (Some(0.5), None)
+        );
     }
 
     #[test]

@@ -73,15 +73,10 @@ pub enum Error {
     },
     /// The dtype of an output is not in Carton and has no conversion.
     #[error("tensor `{}`: {dtype} cannot be an output of a carton", name.escape_debug())]
-    OutputDtype {
-        name: String,
-        dtype: Dtype,
-    },
+    OutputDtype { name: String, dtype: Dtype },
     /// Tokens were given to a carton of weights.
     #[error("{} holds weights; it does not take tokens", path.display())]
-    NotAModel {
-        path: PathBuf,
-    },
+    NotAModel { path: PathBuf },
     #[error("{0}")]
     Model(#[source] forward::Error),
     #[error("tensor `{}`: {reason}", name.escape_debug())]
@@ -153,14 +148,10 @@ pub enum InputError {
     },
     /// A required input is missing.
     #[error("the input `{}` is missing", name.escape_debug())]
-    Missing {
-        name: String,
-    },
+    Missing { name: String },
     /// An input is given twice.
     #[error("the input `{}` is given twice", name.escape_debug())]
-    DuplicateInput {
-        name: String,
-    },
+    DuplicateInput { name: String },
     /// The dtype of an input is not the declared one.
     #[error("the input `{}` is {found}, expected {expected}", name.escape_debug())]
     Dtype {

@@ -32,8 +32,8 @@ mod session;
 mod weights;
 
 pub use compare::Tolerance;
-pub use error::{Error, InputError, Result, PortSide};
+pub use error::{Error, InputError, PortSide, Result};
 pub use ports::RunnablePort;
-pub use runnable::{RunnableKind, OpenOptions, Runnable};
-pub use self_test::{TestOutcome, OutputRow, SelfTestOptions, SelfTestReport, TestRow, self_test};
+pub use runnable::{OpenOptions, Runnable, RunnableKind};
+pub use self_test::{OutputRow, SelfTestOptions, SelfTestReport, TestOutcome, TestRow, self_test};
 pub use session::Session;

@@ -5,11 +5,11 @@
 use byte_source::Observer;
 use carton_format::{DataType, Dimension, Shape};
 use decoder::interface::{DecoderCall, DecoderPort, InvalidCall, PortDim, PortSizes};
-use forward::{Model, LogitPositions};
+use forward::{LogitPositions, Model};
 use tensor::{Dtype, Tensor};
 
-use crate::numbers::{read_f64, f32_tensor, read_i64};
-use crate::{Error, InputError, RunnablePort, Result, ports};
+use crate::numbers::{f32_tensor, read_f64, read_i64};
+use crate::{Error, InputError, Result, RunnablePort, ports};
 
 /// Returns the inputs and outputs of a decoder whose carton declares none.
 pub(crate) fn default_ports(decoder: &decoder::Decoder) -> (Vec<RunnablePort>, Vec<RunnablePort>) {

@@ -53,7 +53,10 @@ impl RunnablePort {
 }
 
 /// Checks names, dtypes and shapes of inputs against the ports of a model.
-pub(crate) fn check_inputs_fit(ports: &[RunnablePort], inputs: &[(String, Tensor)]) -> Result<(), InputError> {
+pub(crate) fn check_inputs_fit(
+    ports: &[RunnablePort],
+    inputs: &[(String, Tensor)],
+) -> Result<(), InputError> {
     let mut seen: HashMap<&str, &Tensor> = HashMap::with_capacity(inputs.len());
     let mut symbols = Symbols::default();
     for (name, tensor) in inputs {

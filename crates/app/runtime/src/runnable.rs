@@ -14,7 +14,7 @@ use torchscript::Recognised;
 
 use crate::model::{self, DecoderRun};
 use crate::weights::export_tensor;
-use crate::{Error, RunnablePort, Result, PortSide, ports};
+use crate::{Error, PortSide, Result, RunnablePort, ports};
 
 /// Name of Carton's runner for TorchScript archives.
 const TORCHSCRIPT: &str = "torchscript";
@@ -283,17 +283,18 @@ fn merge_ports(
     if config.inputs.is_empty() && config.outputs.is_empty() {
         return Ok((inputs, outputs));
     }
-    let merged = |side: PortSide, declared: &[carton_format::Port], own: &[RunnablePort], known: &[&'static str]| {
-        let port = |port: &carton_format::Port| {
-            let port = RunnablePort::new(port, false);
-            let optional = own.iter().find(|own| own.name == port.internal()).map(|own| own.optional);
-            match optional {
-                Some(optional) => Ok(RunnablePort { optional, ..port }),
-                None => Err(unknown_port(path, side, &port, known)),
-            }
+    let merged =
+        |side: PortSide, declared: &[carton_format::Port], own: &[RunnablePort], known: &[&'static str]| {
+            let port = |port: &carton_format::Port| {
+                let port = RunnablePort::new(port, false);
+                let optional = own.iter().find(|own| own.name == port.internal()).map(|own| own.optional);
+                match optional {
+                    Some(optional) => Ok(RunnablePort { optional, ..port }),
+                    None => Err(unknown_port(path, side, &port, known)),
+                }
+            };
+            declared.iter().map(port).collect::<Result<Vec<_>>>()
         };
-        declared.iter().map(port).collect::<Result<Vec<_>>>()
-    };
     Ok((
         merged(PortSide::Input, &config.inputs, &inputs, &DecoderPort::INPUTS.map(DecoderPort::name))?,
         merged(PortSide::Output, &config.outputs, &outputs, &DecoderPort::OUTPUTS.map(DecoderPort::name))?,

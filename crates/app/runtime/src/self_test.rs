@@ -12,14 +12,14 @@ use serde::Serialize;
 use tensor::Tensor;
 
 use crate::compare::{Tolerance, compare_output};
-use crate::{Error, InputError, RunnableKind, Result, Runnable};
+use crate::{Error, InputError, Result, Runnable, RunnableKind};
 
 /// Options for running the self tests of a carton.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct SelfTestOptions {
     /// Largest allowed difference of outputs. `None` stands for [`Tolerance::default`] for weights, which are returned as
-    /// they are stored, and for [`Tolerance::of_sums`] for models.
+    /// they are stored, and for [`Tolerance::for_sums`] for models.
     pub tolerance: Option<Tolerance>,
 }
 
@@ -223,7 +223,9 @@ impl SelfTestRunner<'_> {
                 (Some(found), ReferencedValue::Numbers(expected)) if !returned.is_nested => {
                     self.compare(&mut row, &found, &[expected])?;
                 }
-                (Some(found), ReferencedValue::Nested(parts)) if returned.is_nested && found.len() == parts.len() => {
+                (Some(found), ReferencedValue::Nested(parts))
+                    if returned.is_nested && found.len() == parts.len() =>
+                {
                     self.compare(&mut row, &found, &parts)?;
                 }
                 (Some(found), value) => {

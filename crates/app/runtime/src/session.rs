@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use byte_source::Observer;
-use forward::{Cache, Model, LogitPositions};
+use forward::{Cache, LogitPositions, Model};
 
-use crate::{Error, RunnableKind, Result, Runnable};
+use crate::{Error, Result, Runnable, RunnableKind};
 
 /// Sequence of tokens that grows, with the model's KV cache for it.
 #[derive(Debug)]

@@ -45,7 +45,11 @@ impl Model for Identity {
         }
     }
 
-    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<OutputTensor>, ModelError> {
+    fn infer(
+        &self,
+        request: &InferRequest,
+        cancel: &CancelToken<'_>,
+    ) -> Result<Vec<OutputTensor>, ModelError> {
         let parameter = |name: &str| {
             request.parameters.iter().find(|(other, _)| other == name).map(|(_, parameter)| parameter)
         };

@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::timeout_at;
 
-use crate::budget::{MemoryBudget, Charge};
+use crate::budget::{Charge, MemoryBudget};
 use crate::encoding::reserve_charged;
 use crate::options::{ServeLimits, Timeouts};
 use crate::pace::Pace;
@@ -88,7 +88,7 @@ impl Upload {
         if declared > limits.body as u64 {
             return Err(BodyError::TooLarge);
         }
-        // The client's Content-Length is trusted only up to `BELIEVED`: beyond it, memory grows with the bytes that arrive.
+        // The client's Content-Length is trusted only up to `RESERVED_MAX`: beyond it, memory grows with the bytes that arrive.
         let believed = usize::try_from(declared).unwrap_or(0).min(RESERVED_MAX);
         if !reserve_charged(&mut body, believed, limits.body, &mut charge) {
             return Err(BodyError::NoMemory);

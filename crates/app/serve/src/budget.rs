@@ -15,7 +15,7 @@ struct Account {
     used: AtomicUsize,
 }
 
-/// Bytes that count against a [`Budget`] until the charge is dropped.
+/// Bytes that count against a [`MemoryBudget`] until the charge is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     account: Arc<Account>,

@@ -55,7 +55,10 @@ impl DurationTotal {
     }
 
     fn statistics(self) -> kserve::StatisticDuration {
-        kserve::StatisticDuration { count: self.count, ns: u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX) }
+        kserve::StatisticDuration {
+            count: self.count,
+            ns: u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX),
+        }
     }
 }
 

@@ -77,7 +77,12 @@ impl ContentEncoding {
     }
 
     /// Decompresses `body` into at most `limit` bytes, which count in `charge`.
-    pub(crate) fn inflate(self, body: &[u8], limit: usize, charge: &mut Charge) -> Result<Vec<u8>, InflateError> {
+    pub(crate) fn inflate(
+        self,
+        body: &[u8],
+        limit: usize,
+        charge: &mut Charge,
+    ) -> Result<Vec<u8>, InflateError> {
         match self {
             Self::Identity => {
                 if !charge.grow(body.len()) {

@@ -15,26 +15,17 @@ pub type LoadError = Box<dyn StdError + Send + Sync>;
 #[non_exhaustive]
 pub enum Error {
     #[error("cannot listen on {host}:{port}: {source}")]
-    Bind {
-        host: String,
-        port: u16,
-        source: io::Error,
-    },
+    Bind { host: String, port: u16, source: io::Error },
     /// The system refused a thread, a socket or a timer.
     #[error("cannot start the server: {0}")]
     System(#[source] io::Error),
     #[error("two models have the name `{}`", name.escape_debug())]
-    SameName {
-        name: String,
-    },
+    SameName { name: String },
     #[error("a model needs a name")]
     NoName,
     /// A folder of the model repository cannot be listed.
     #[error("cannot list {}: {source}", path.display())]
-    List {
-        path: PathBuf,
-        source: io::Error,
-    },
+    List { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Load(#[source] LoadError),
 }

@@ -56,7 +56,11 @@ impl RepositoryFolder {
                 let version = self.version(&file.file_name());
                 match (&name, version) {
                     (Ok(name), Some(version)) => {
-                        listing.model_versions.push(ModelVersion { name: name.clone(), version, path: file.path() });
+                        listing.model_versions.push(ModelVersion {
+                            name: name.clone(),
+                            version,
+                            path: file.path(),
+                        });
                     }
                     _ if self.has_model_extension(&file.file_name()) => listing.ignored.push(file.path()),
                     _ => {}

@@ -21,7 +21,12 @@ use crate::state::{RouteResult, ServerState, run_blocking};
 const INLINE_MAX: usize = 32 << 10;
 
 /// Answers an inference request, and counts its success or failure.
-pub(crate) async fn infer(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload, target: &ModelTarget) -> RouteResult {
+pub(crate) async fn infer(
+    state: &Arc<ServerState>,
+    parts: &Parts,
+    upload: &mut Upload,
+    target: &ModelTarget,
+) -> RouteResult {
     let served = state.registry.find(target).map_err(|error| Reject::kserve(&error))?;
     let mut ticket = served.ticket();
     let answer = run(state, parts, upload, &served, &ticket).await;
@@ -154,7 +159,11 @@ async fn write_response(
 }
 
 /// Orders the outputs as the request lists them, in the requested form, followed by the outputs that it implies.
-fn order_outputs(asked: &[RequestedOutput], outputs: Vec<OutputTensor>, model: &str) -> Result<Vec<OutputTensor>, Reject> {
+fn order_outputs(
+    asked: &[RequestedOutput],
+    outputs: Vec<OutputTensor>,
+    model: &str,
+) -> Result<Vec<OutputTensor>, Reject> {
     let names: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
     let mut by_name: HashMap<String, OutputTensor> =
         outputs.into_iter().map(|output| (output.name.clone(), output)).collect();

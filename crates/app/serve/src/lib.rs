@@ -1,9 +1,9 @@
 //! Serves models over HTTP: KServe v2 with Triton's binary tensor data extension.
 //!
-//! [`Server::new`] listens and loads models, [`Server::run`] serves until a [`Handle`] ends it. A model is an implementation
-//! of [`Model`]. An [`Observer`] receives events.
+//! [`Server::new`] listens and loads models, [`Server::run`] serves until a [`ServerHandle`] ends it. A model is an implementation
+//! of [`Model`]. An [`ServerObserver`] receives events.
 //!
-//! One thread moves the bytes of all connections. Each model has a thread of its own, behind a bounded queue. [`Limits`] and
+//! One thread moves the bytes of all connections. Each model has a thread of its own, behind a bounded queue. [`ServeLimits`] and
 //! [`Timeouts`] bound every resource that a client can use up.
 //!
 //! Facts: the Open Inference Protocol, Triton's extensions of it, and responses of Triton 2.51; RFC 9110 and 9112.
@@ -33,9 +33,9 @@ mod state;
 
 pub use carton::carton;
 pub use error::{Error, LoadError, Result};
-pub use folder::{RepositoryFolder, ModelVersion};
+pub use folder::{ModelVersion, RepositoryFolder};
 pub use model::{CancelToken, Model, ModelError};
-pub use observer::{ServerEvent, ServerObserver, RequestRecord};
+pub use observer::{RequestRecord, ServerEvent, ServerObserver};
 pub use options::{ServeLimits, ServeOptions, Timeouts};
 pub use registry::{LoadModel, ModelSource};
-pub use server::{ServerHandle, ServeReport, Server};
+pub use server::{ServeReport, Server, ServerHandle};

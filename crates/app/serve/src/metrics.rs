@@ -59,7 +59,8 @@ const FAILURES: &str = "nv_inference_request_failure";
 
 /// Prints the metrics of models in Prometheus' text format.
 pub(crate) fn metrics(models: &[Arc<ServedModel>]) -> String {
-    let counted: Vec<(&ServedModel, Counts)> = models.iter().map(|served| (&**served, served.counts())).collect();
+    let counted: Vec<(&ServedModel, Counts)> =
+        models.iter().map(|served| (&**served, served.counts())).collect();
     let mut text = String::new();
     // Writing into a String cannot fail.
     let _ = print(&counted, &mut text);

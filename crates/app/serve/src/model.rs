@@ -14,7 +14,7 @@ pub trait Model: Send + Sync + 'static {
     fn config(&self) -> ModelConfig;
 
     /// Runs the model. `request` fits the configuration: names, datatypes, ranks and sizes are checked, and `outputs` lists
-    /// the outputs to return. The server ignores the order of the returned outputs and [`Output::binary`]: it sends them in
+    /// the outputs to return. The server ignores the order of the returned outputs and [`OutputTensor::is_binary`]: it sends them in
     /// the order and form of the request.
     ///
     /// If a call panics, the response has status 500, and the model is called again for the next request.
@@ -22,7 +22,11 @@ pub trait Model: Send + Sync + 'static {
     /// # Errors
     /// Returns an error if the model does not accept the inputs, if it fails, or if `cancel` reports that nobody waits any
     /// more.
-    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<OutputTensor>, ModelError>;
+    fn infer(
+        &self,
+        request: &InferRequest,
+        cancel: &CancelToken<'_>,
+    ) -> Result<Vec<OutputTensor>, ModelError>;
 
     /// Returns the bytes of memory that `outputs` hold. Outputs mapped from a file hold none.
     fn memory(&self, outputs: &[OutputTensor]) -> usize {

@@ -21,27 +21,15 @@ pub enum ServerEvent<'e> {
     /// A request ended, with or without a response.
     Request(&'e RequestRecord<'e>),
     /// A version of a model answers requests from now on.
-    Loaded {
-        name: &'e str,
-        version: u64,
-    },
+    Loaded { name: &'e str, version: u64 },
     /// A version of a model answers no more requests.
-    Unloaded {
-        name: &'e str,
-        version: u64,
-    },
+    Unloaded { name: &'e str, version: u64 },
     /// A file of the repository has the extension of a model, but its path is not `NAME/VERSION` with a number as version.
-    Ignored {
-        path: &'e Path,
-    },
+    Ignored { path: &'e Path },
     /// The repository has no model file.
-    Empty {
-        path: &'e Path,
-    },
+    Empty { path: &'e Path },
     /// A connection could not be accepted.
-    Accept {
-        error: &'e std::io::Error,
-    },
+    Accept { error: &'e std::io::Error },
     /// The server shuts down: it refuses new requests and finishes the current ones.
     Draining {
         /// Number of requests in flight.

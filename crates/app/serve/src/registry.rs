@@ -9,7 +9,7 @@ use kserve::{IndexEntry, VersionState};
 use tokio::sync::Mutex;
 
 use crate::error::{Error, LoadError, Result};
-use crate::folder::{RepositoryFolder, ModelVersion};
+use crate::folder::{ModelVersion, RepositoryFolder};
 use crate::model::Model;
 use crate::observer::{ServerEvent, ServerObserver};
 use crate::route::ModelTarget;
@@ -23,10 +23,7 @@ pub enum ModelSource {
     /// Models with their names, each served as version 1.
     Fixed(Vec<(String, Arc<dyn Model>)>),
     /// Every version of every model in a folder. Clients can load and unload them.
-    Folder {
-        folder: RepositoryFolder,
-        load: Box<LoadModel>,
-    },
+    Folder { folder: RepositoryFolder, load: Box<LoadModel> },
 }
 
 impl fmt::Debug for ModelSource {

@@ -5,7 +5,7 @@ use hyper::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, HeaderName
 use hyper::{Method, Response, StatusCode};
 use kserve::ErrorBody;
 
-use crate::body::{Payload, BodyError};
+use crate::body::{BodyError, Payload};
 use crate::counts::FailureReason;
 use crate::encoding::InflateError;
 use crate::model::ModelError;

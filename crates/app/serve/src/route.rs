@@ -99,7 +99,9 @@ impl Route {
 
     fn method(&self) -> Method {
         match self {
-            Self::Index | Self::Load(_) | Self::Unload(_) | Self::Model(_, ModelEndpoint::Infer) => Method::POST,
+            Self::Index | Self::Load(_) | Self::Unload(_) | Self::Model(_, ModelEndpoint::Infer) => {
+                Method::POST
+            }
             _ => Method::GET,
         }
     }
@@ -127,7 +129,10 @@ mod tests {
         assert_eq!(get("/v2/models/stats"), Ok(Route::Statistics));
         assert_eq!(get("/v2/models/m"), Ok(model("m", None, ModelEndpoint::Metadata)));
         assert_eq!(get("/v2/models/m/versions/12"), Ok(model("m", Some("12"), ModelEndpoint::Metadata)));
-        assert_eq!(get("/v2/models/m/versions/1/stats"), Ok(model("m", Some("1"), ModelEndpoint::Statistics)));
+        assert_eq!(
+            get("/v2/models/m/versions/1/stats"),
+            Ok(model("m", Some("1"), ModelEndpoint::Statistics))
+        );
         assert_eq!(get("/v2/models/m/config"), Ok(model("m", None, ModelEndpoint::Config)));
         assert_eq!(get("/v2/models/versions/ready"), Ok(model("versions", None, ModelEndpoint::Ready)));
         let name = "/v2/models/a%2Fb%20c/ready";
@@ -173,7 +178,11 @@ mod tests {
         assert_eq!(unload, Ok(Route::Unload("m".to_owned())));
         for path in ["/v2", "/v2/health/live", "/v2/models/m", "/metrics", "/v2/models/stats"] {
             for method in [Method::POST, Method::PUT, Method::HEAD, Method::OPTIONS] {
-                assert_eq!(Route::find(&method, path), Err(RouteError::Method(Method::GET)), "{method} {path}");
+                assert_eq!(
+                    Route::find(&method, path),
+                    Err(RouteError::Method(Method::GET)),
+                    "{method} {path}"
+                );
             }
         }
     }

@@ -79,7 +79,9 @@ impl ServedModel {
         let waiting = Arc::new(AtomicUsize::new(0));
         let (runs, counter) = (model.clone(), waiting.clone());
         // The thread ends when the last sender is dropped and the queue is empty.
-        thread::Builder::new().name("model".to_owned()).spawn(move || run_jobs(&*runs, &received, &counter))?;
+        thread::Builder::new()
+            .name("model".to_owned())
+            .spawn(move || run_jobs(&*runs, &received, &counter))?;
         let counts = Mutex::default();
         Ok(Arc::new(Self { name, version, config, model, jobs, waiting, counts }))
     }
@@ -150,7 +152,7 @@ fn run_jobs(model: &dyn Model, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
     }
 }
 
-/// Guard that counts a request: as a failure when dropped, unless [`succeeds`](Self::succeeds) was called.
+/// Guard that counts a request: as a failure when dropped, unless [`succeeds`](Self::record_success) was called.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     served: Arc<ServedModel>,

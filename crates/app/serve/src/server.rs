@@ -76,7 +76,11 @@ impl Server {
     ///
     /// # Errors
     /// Returns an error if the address is in use or not local, or if a model cannot be loaded.
-    pub fn new(options: &ServeOptions, models: ModelSource, observer: Arc<dyn ServerObserver>) -> Result<Self> {
+    pub fn new(
+        options: &ServeOptions,
+        models: ModelSource,
+        observer: Arc<dyn ServerObserver>,
+    ) -> Result<Self> {
         // One thread moves bytes. Models have threads of their own, and large bodies are parsed on blocking threads.
         let runtime = Builder::new_current_thread()
             .enable_io()
@@ -105,7 +109,7 @@ impl Server {
         ServerHandle(self.stop.clone())
     }
 
-    /// Serves until a [`Handle`] shuts the server down.
+    /// Serves until a [`ServerHandle`] shuts the server down.
     pub fn run(self) -> ServeReport {
         let Self { runtime, listener, state, connections, stop, .. } = self;
         let report = runtime.block_on(serve(listener, &state, connections, stop.subscribe()));

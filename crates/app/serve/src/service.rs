@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::body::{Payload, Upload};
 use crate::connection::Activity;
-use crate::observer::{ServerEvent, ServerObserver, RequestRecord as Ended};
+use crate::observer::{RequestRecord as Ended, ServerEvent, ServerObserver};
 use crate::panics::CatchPanic;
 use crate::registry::ChangeError;
 use crate::reject::Reject;
-use crate::route::{ModelEndpoint, RouteError, Route, ModelTarget};
+use crate::route::{ModelEndpoint, ModelTarget, Route, RouteError};
 use crate::state::{RouteResult, ServerState, run_blocking};
 use crate::{infer, metrics};
 
@@ -95,7 +95,8 @@ async fn route(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload) -> 
             Ok(response("text/plain; version=0.0.4; charset=utf-8", [Bytes::from(text)]))
         }
         Route::Statistics => {
-            let model_stats = state.registry.ready_models().iter().map(|served| served.statistics()).collect();
+            let model_stats =
+                state.registry.ready_models().iter().map(|served| served.statistics()).collect();
             json(&Statistics { model_stats })
         }
         Route::Index => index(state, parts, upload).await,
@@ -110,11 +111,15 @@ fn answer_model_endpoint(state: &ServerState, target: &ModelTarget, about: Model
     let served = state.registry.find(target);
     let served = match about {
         // Triton's status for an unknown model at these two endpoints.
-        ModelEndpoint::Ready | ModelEndpoint::Statistics => served.map_err(|error| Reject::bad_request(error.to_string()))?,
+        ModelEndpoint::Ready | ModelEndpoint::Statistics => {
+            served.map_err(|error| Reject::bad_request(error.to_string()))?
+        }
         _ => served.map_err(|error| Reject::kserve(&error))?,
     };
     match about {
-        ModelEndpoint::Ready if state.is_draining() => Err(Reject::bad_request("the server is shutting down")),
+        ModelEndpoint::Ready if state.is_draining() => {
+            Err(Reject::bad_request("the server is shutting down"))
+        }
         ModelEndpoint::Ready => Ok(empty(StatusCode::OK)),
         ModelEndpoint::Config => json(&*served.config),
         ModelEndpoint::Statistics => json(&Statistics { model_stats: vec![served.statistics()] }),

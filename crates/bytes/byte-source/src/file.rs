@@ -136,7 +136,7 @@ impl MappedFile {
     ///
     /// # Errors
     /// Returns an error if the bytes are not inside the file, the file cannot be read, or the file was truncated after
-    /// it was opened ([`Changed`]).
+    /// it was opened ([`FileChanged`]).
     pub(crate) fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         let expected = buffer.len();
         if offset.checked_add(expected as u64).is_none_or(|end| end > self.len()) {
@@ -159,7 +159,7 @@ impl MappedFile {
     /// this check has read consistent bytes, unless a program reset the modification time.
     ///
     /// # Errors
-    /// Returns [`Changed`], or an error if the system does not report the metadata.
+    /// Returns [`FileChanged`], or an error if the system does not report the metadata.
     pub fn check_unchanged(&self) -> Result<(), ReadError> {
         Ok(self.stamp.compare(&self.path, &self.file.metadata()?)?)
     }

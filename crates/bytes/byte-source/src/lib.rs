@@ -11,13 +11,13 @@ mod crc32;
 mod error_kind;
 mod file;
 mod freed_memory;
+mod lazy_file;
 mod observer;
 mod prefetched;
 mod read_error;
 mod sha256;
 mod source;
 mod stamp;
-mod lazy_file;
 
 pub use blob::{Blob, OwnedBlob, Sink, Window};
 pub use buffer::WINDOW;
@@ -25,13 +25,13 @@ pub use crc32::Crc32;
 pub use error_kind::ErrorKind;
 pub use file::{Error, MappedFile};
 pub use freed_memory::{memory_freed, on_memory_freed, release_freed};
-pub use observer::{Action, Cancelled, Notice, Observer, ProgressUpdate, ProgressReporter};
+pub use lazy_file::LazyFile;
+pub use observer::{Action, Cancelled, Notice, Observer, ProgressReporter, ProgressUpdate};
 pub use prefetched::Prefetched;
-pub use read_error::{RecordDamaged, NotRepresentable, ReadError};
+pub use read_error::{NotRepresentable, ReadError, RecordDamaged};
 pub use sha256::{Sha256Sink, hex, sha256};
 pub use source::{BufferSource, Region, Source, SourceReader, slice_range, window_ranges};
 pub use stamp::{FileChange, FileChanged};
-pub use lazy_file::LazyFile;
 
 /// Name of the program, which marks the files that it writes.
 pub const PRODUCER: &str = "torch2carton";

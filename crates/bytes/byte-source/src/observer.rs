@@ -55,7 +55,7 @@ pub struct ProgressUpdate<'s> {
     pub total: Option<u64>,
 }
 
-/// Kind of operation that a [`Step`] reports.
+/// Kind of operation that a [`ProgressUpdate`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
@@ -105,10 +105,15 @@ impl<'o> ProgressReporter<'o> {
     /// Reports `done` processed bytes. Fails if the operation is to be cancelled.
     ///
     /// # Errors
-    /// Returns [`Cancelled`] if [`is_cancelled`](Self::is_cancelled) returns true.
+    /// Returns [`Cancelled`] if [`is_cancelled`](Observer::is_cancelled) returns true.
     pub fn advance(&self, done: u64) -> Result<(), Cancelled> {
         let done = self.done_before.saturating_add(done);
-        self.observer.progress(ProgressUpdate { name: self.name, action: self.action, done, total: self.total });
+        self.observer.progress(ProgressUpdate {
+            name: self.name,
+            action: self.action,
+            done,
+            total: self.total,
+        });
         self.observer.check()
     }
 }

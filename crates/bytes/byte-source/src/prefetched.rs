@@ -91,7 +91,8 @@ impl Source for Prefetched {
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
-        let pieces: Vec<Vec<PrefetchedPiece>> = ranges.iter().map(|range| self.pieces(range.clone())).collect();
+        let pieces: Vec<Vec<PrefetchedPiece>> =
+            ranges.iter().map(|range| self.pieces(range.clone())).collect();
         let missing: Vec<Range<u64>> = pieces
             .iter()
             .flatten()

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::{Cancelled, FileChanged, ErrorKind};
+use crate::{Cancelled, ErrorKind, FileChanged};
 
 /// Error of a [`Blob`](crate::Blob), a [`Sink`](crate::Sink), or a reader of windows.
 ///
@@ -44,7 +44,7 @@ impl ReadError {
 }
 
 impl ReadError {
-    /// Adds the name of a tensor to a [`Damaged`] error without a tensor name.
+    /// Adds the name of a tensor to a [`RecordDamaged`] error without a tensor name.
     #[must_use]
     pub fn with_tensor(self, name: &str) -> Self {
         match self {

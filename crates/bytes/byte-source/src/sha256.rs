@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{Blob, Observer, ReadError, Sink, Window};
 
-/// Sink that computes the SHA-256 of a [`Blob`](crate::Blob).
+/// Sink that computes the SHA-256 of a [`Blob`].
 ///
 /// ```
 /// use byte_source::{Blob, OwnedBlob, Sha256Sink, hex};

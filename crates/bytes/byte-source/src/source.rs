@@ -71,7 +71,7 @@ pub trait Source: Debug + Send + Sync {
                 if range.start < range.end
                     && let Some(part) = parts.get_mut(*number)
                 {
-                    *slice_range = joined.slice(at(range.start)..at(range.end));
+                    *part = joined.slice(at(range.start)..at(range.end));
                 }
             }
             rest = later;
@@ -85,7 +85,7 @@ pub trait Source: Debug + Send + Sync {
     /// Checks that the source has not changed since it was opened.
     ///
     /// # Errors
-    /// Returns [`Changed`](crate::Changed), or an error if the system does not report the metadata.
+    /// Returns [`Changed`](crate::FileChanged), or an error if the system does not report the metadata.
     fn check_unchanged(&self) -> Result<(), ReadError>;
 
     /// Returns the memory of a range to the system. Reading the range again loads it again.
@@ -214,7 +214,7 @@ impl Source for Region {
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
-        let of = |range: &Range<u64>| self.slice(range.clone()).map(|part| slice_range.range());
+        let of = |range: &Range<u64>| self.slice(range.clone()).map(|part| part.range());
         let ranges: Option<Vec<Range<u64>>> = ranges.iter().map(of).collect();
         self.source.read_ranges(&ranges.ok_or(io::ErrorKind::UnexpectedEof)?)
     }
@@ -316,10 +316,10 @@ mod tests {
         let part = region.slice(500..600).expect("inside");
         assert_eq!((part.range(), part.in_memory()), (1500..1600, Some(&all[1500..1600])));
         let mut buffer = [0; 50];
-        slice_range.read_at(&mut buffer, 50).expect("inside");
+        part.read_at(&mut buffer, 50).expect("inside");
         assert_eq!(buffer, all[1550..1600]);
-        slice_range.read_at(&mut buffer, 51).expect_err("past the end of the region");
-        slice_range.read_at(&mut buffer, u64::MAX).expect_err("far past the end");
+        part.read_at(&mut buffer, 51).expect_err("past the end of the region");
+        part.read_at(&mut buffer, u64::MAX).expect_err("far past the end");
         let mut sent: Vec<u8> = Vec::new();
         region.write_to(&mut sent).expect("memory can be read");
         assert_eq!(sent, all[1000..900_000]);

@@ -39,7 +39,7 @@ mod linux {
     use rustix::fs::{FlockOperation, flock};
     use rustix::io::Errno;
 
-    use super::{File, TEMPORARY_PREFIX, Path};
+    use super::{File, Path, TEMPORARY_PREFIX};
 
     /// Magic numbers of local filesystems: ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, overlayfs, ZFS, bcachefs.
     const LOCAL_FILESYSTEMS: &[u64] =
@@ -100,7 +100,7 @@ mod linux {
 pub(crate) use linux::{lock_created, remove_abandoned};
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn hold(_: &File) -> bool {
+pub(crate) fn lock_created(_: &File) -> bool {
     true
 }
 

@@ -27,20 +27,13 @@ pub enum Error {
 
     /// The folder of an output does not exist.
     #[error("cannot write {}: the folder {} does not exist", path.display(), folder.display())]
-    NoFolder {
-        path: PathBuf,
-        folder: PathBuf,
-    },
+    NoFolder { path: PathBuf, folder: PathBuf },
     /// An output is a folder.
     #[error("cannot write {}: it is a folder", path.display())]
-    IsFolder {
-        path: PathBuf,
-    },
+    IsFolder { path: PathBuf },
     /// An output is a pipe, a socket or a device.
     #[error("cannot write {}: it is a pipe or a device", path.display())]
-    NotAFile {
-        path: PathBuf,
-    },
+    NotAFile { path: PathBuf },
     /// An output is one of the inputs, by whatever path or link.
     #[error("the output {} is the input {}", output.display(), input.display())]
     SameFile {
@@ -51,14 +44,10 @@ pub enum Error {
     },
     /// An output exists and must not be replaced.
     #[error("{} exists", path.display())]
-    Exists {
-        path: PathBuf,
-    },
+    Exists { path: PathBuf },
     /// An output exists without a mark that this program wrote it.
     #[error("cannot replace {}: it was not written by torch2carton, or was changed or copied since", path.display())]
-    NotOwnOutput {
-        path: PathBuf,
-    },
+    NotOwnOutput { path: PathBuf },
     /// No file or folder can be created in a folder.
     #[error("cannot write into {}: {kind}", folder.display())]
     CreateIn {
@@ -107,20 +96,13 @@ pub enum Error {
     },
     /// A URL is neither https nor http.
     #[error("{url} is no https URL")]
-    NotHttps {
-        url: String,
-    },
+    NotHttps { url: String },
     /// An http URL where only https is allowed.
     #[error("{url} is not https")]
-    Insecure {
-        url: String,
-    },
+    Insecure { url: String },
     /// A host name resolves to an address of a private network, of this machine, or of another special range.
     #[error("{url}: {address} is a private address, from which nothing is fetched")]
-    PrivateAddress {
-        url: String,
-        address: IpAddr,
-    },
+    PrivateAddress { url: String, address: IpAddr },
     /// A server did not answer, or its answer is not HTTP.
     #[error("{url}: {reason}")]
     Request {
@@ -130,10 +112,7 @@ pub enum Error {
     },
     /// A server answered with another status than expected.
     #[error("{url}: HTTP status {}", describe_status(*status))]
-    Status {
-        url: String,
-        status: u16,
-    },
+    Status { url: String, status: u16 },
     /// A redirect without a readable `Location` header.
     #[error("{url}: a redirect to nowhere")]
     RedirectNowhere {
@@ -158,10 +137,7 @@ pub enum Error {
     },
     /// A content encoding that cannot be decoded.
     #[error("{url}: content-encoding `{}` is not known", encoding.escape_debug())]
-    Encoding {
-        url: String,
-        encoding: String,
-    },
+    Encoding { url: String, encoding: String },
     /// A connection broke, or its bytes cannot be decoded, and trying again did not help.
     #[error("{url}: the connection broke: {reason}")]
     Broken {
@@ -240,7 +216,7 @@ fn describe_status(status: u16) -> String {
 
 /// Returns the bare status code: its name is known only with the feature `download`.
 #[cfg(not(feature = "download"))]
-fn described(status: u16) -> u16 {
+fn describe_status(status: u16) -> u16 {
     status
 }
 

@@ -30,7 +30,7 @@ pub enum IfExists {
 ///
 /// # Errors
 /// [`Error::NoFolder`], [`Error::IsFolder`], [`Error::SameFile`], [`Error::NotAFile`], [`Error::Exists`] or
-/// [`Error::NotOurs`].
+/// [`Error::NotOwnOutput`].
 pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Result<()> {
     let path = || target.to_owned();
     let parent = parent_folder(target);
@@ -84,7 +84,8 @@ impl Output {
         let parent = parent_folder(&target);
         remove_abandoned(parent);
         require_free_space(needed, parent)?;
-        let make = || with_umask(Builder::new().prefix(TEMPORARY_PREFIX).suffix(".partial")).tempfile_in(parent);
+        let make =
+            || with_umask(Builder::new().prefix(TEMPORARY_PREFIX).suffix(".partial")).tempfile_in(parent);
         let create = || create_locked(make, |file| file.as_file().try_clone());
         let ((file, held), unfinished) = RegisteredPath::register(create, |(file, _)| file.path())
             .map_err(|error| cannot_create(parent, &error))?;
@@ -96,7 +97,7 @@ impl Output {
     /// Syncs the file, renames it to the target and syncs the folder.
     ///
     /// # Errors
-    /// [`Error::Write`] when the file cannot be synced or renamed, [`Error::Exists`] or [`Error::NotOurs`] when the
+    /// [`Error::Write`] when the file cannot be synced or renamed, [`Error::Exists`] or [`Error::NotOwnOutput`] when the
     /// target exists by now and `if_exists` does not allow to replace it.
     pub fn commit(self, if_exists: IfExists) -> Result<()> {
         mark_own_output(self.file.as_file());
@@ -132,7 +133,11 @@ impl Output {
                 let is_missing =
                     || target.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
                 // Some filesystems have no rename that refuses to replace.
-                if is_own_output(&target) || is_missing() { refused.file.persist(&target) } else { Err(refused) }
+                if is_own_output(&target) || is_missing() {
+                    refused.file.persist(&target)
+                } else {
+                    Err(refused)
+                }
             }),
         };
         renamed.map_err(|error| match (error.error.kind(), if_exists) {
@@ -182,10 +187,10 @@ impl Scratch {
     pub fn create(parent: &Path) -> Result<Self> {
         remove_abandoned(parent);
         let make = || Builder::new().prefix(TEMPORARY_PREFIX).tempdir_in(parent);
-        let create = || create_locked(make, |folder| File::open(parent_folder.path()));
-        let ((folder, held), unfinished) = RegisteredPath::register(create, |(folder, _)| parent_folder.path())
+        let create = || create_locked(make, |folder| File::open(folder.path()));
+        let ((folder, held), unfinished) = RegisteredPath::register(create, |(folder, _)| folder.path())
             .map_err(|error| cannot_create(parent, &error))?;
-        Ok(Self { parent_folder, _unfinished: unfinished, _held: held })
+        Ok(Self { folder, _unfinished: unfinished, _held: held })
     }
 
     /// Returns the path of the folder.
@@ -200,7 +205,7 @@ impl Scratch {
 /// # Errors
 /// [`Error::Sync`] when the folder cannot be opened or synced.
 pub fn sync_folder(folder: &Path) -> Result<()> {
-    sync_filesystem(parent_folder).map_err(|reason| Error::Sync { folder: parent_folder.to_owned(), reason })
+    sync_filesystem(folder).map_err(|reason| Error::Sync { folder: folder.to_owned(), reason })
 }
 
 /// Checks that at least `needed` bytes are free in `folder`.
@@ -208,9 +213,9 @@ pub fn sync_folder(folder: &Path) -> Result<()> {
 /// # Errors
 /// [`Error::NoSpace`] when fewer bytes are free, [`Error::FreeSpace`] when the system does not report the free space.
 pub fn require_free_space(needed: u64, folder: &Path) -> Result<()> {
-    let free = free_space(parent_folder)?;
+    let free = free_space(folder)?;
     if needed > free {
-        return Err(Error::NoSpace { needed, free, folder: parent_folder.to_owned() });
+        return Err(Error::NoSpace { needed, free, folder: folder.to_owned() });
     }
     Ok(())
 }
@@ -221,20 +226,20 @@ pub fn require_free_space(needed: u64, folder: &Path) -> Result<()> {
 /// # Errors
 /// [`Error::FreeSpace`] when the system does not report the free space.
 pub fn free_space(folder: &Path) -> Result<u64> {
-    available_bytes(parent_folder).map_err(|reason| Error::FreeSpace { folder: parent_folder.to_owned(), reason })
+    available_bytes(folder).map_err(|reason| Error::FreeSpace { folder: folder.to_owned(), reason })
 }
 
 fn cannot_create(folder: &Path, error: &io::Error) -> Error {
-    Error::CreateIn { folder: parent_folder.to_owned(), kind: error.kind() }
+    Error::CreateIn { folder: folder.to_owned(), kind: error.kind() }
 }
 
 #[cfg(target_os = "linux")]
 fn sync_filesystem(folder: &Path) -> io::Result<()> {
-    Ok(rustix::fs::syncfs(File::open(parent_folder)?)?)
+    Ok(rustix::fs::syncfs(File::open(folder)?)?)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn sync(_: &Path) -> io::Result<()> {
+fn sync_filesystem(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
@@ -264,12 +269,12 @@ fn with_umask<'b, 'p, 's>(builder: &'b mut Builder<'p, 's>) -> &'b mut Builder<'
 
 #[cfg(unix)]
 fn available_bytes(folder: &Path) -> io::Result<u64> {
-    let stat = rustix::fs::statvfs(parent_folder)?;
+    let stat = rustix::fs::statvfs(folder)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 #[cfg(not(unix))]
-fn available(_: &Path) -> io::Result<u64> {
+fn available_bytes(_: &Path) -> io::Result<u64> {
     Ok(u64::MAX)
 }
 
@@ -284,7 +289,7 @@ mod tests {
     }
 
     fn names(folder: &Path) -> Vec<String> {
-        let entries = parent_folder.read_dir().expect("it exists").flatten();
+        let entries = folder.read_dir().expect("it exists").flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 

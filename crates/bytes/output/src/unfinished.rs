@@ -13,7 +13,7 @@ fn paths() -> MutexGuard<'static, Vec<PathBuf>> {
 /// Removes every unfinished [`Output`](crate::Output) and [`Scratch`](crate::Scratch) of this process, for a program
 /// that is about to end on a signal.
 ///
-/// No output can be created while the returned [`Halt`] lives, so hold it until the process exits. Unfinished outputs
+/// No output can be created while the returned [`OutputHalt`] lives, so hold it until the process exits. Unfinished outputs
 /// cannot be committed afterwards.
 pub fn remove_unfinished() -> OutputHalt {
     let paths = paths();

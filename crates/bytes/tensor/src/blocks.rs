@@ -113,7 +113,9 @@ fn block_size(run: u64, outer: &[(u64, u64)]) -> Option<usize> {
         return None;
     }
     let dense = usize::try_from(dense_extent(run, outer)).unwrap_or(usize::MAX);
-    let mut size = dense.checked_next_power_of_two().map_or(BLOCK_BYTES_MAX, |size| size.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX));
+    let mut size = dense
+        .checked_next_power_of_two()
+        .map_or(BLOCK_BYTES_MAX, |size| size.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX));
     loop {
         let blocks = number.min(extent.checked_div(size as u64).unwrap_or(0).saturating_add(2));
         if blocks.saturating_mul(size as u64) <= CACHED_BYTES_MAX as u64 / 2 {
@@ -180,7 +182,10 @@ mod tests {
         for number in 0..all {
             blocks.read(number * BLOCK_BYTES_MAX, &mut [0; 4]).expect("it is inside");
         }
-        assert_eq!((blocks.size, blocks.kept.len(), blocks.bytes.len()), (BLOCK_BYTES_MAX, all, CACHED_BYTES_MAX));
+        assert_eq!(
+            (blocks.size, blocks.kept.len(), blocks.bytes.len()),
+            (BLOCK_BYTES_MAX, all, CACHED_BYTES_MAX)
+        );
         blocks.read(CACHED_BYTES_MAX, &mut [0; 4]).expect("it is inside");
         assert_eq!((blocks.kept.len(), blocks.bytes.len()), (1, BLOCK_BYTES_MAX));
     }

@@ -86,7 +86,12 @@ impl CastNumbers {
     /// Casts the elements of `range` of `base` whenever they are read. Only elements that tensors have `seen`, counted
     /// from the start of the range, are an error or counted if they are out of the dtype's range. Returns `None` if
     /// `range` is not inside `base`.
-    pub fn new(base: &Storage, conversion: Conversion, range: &Range<u64>, seen: ViewedRanges) -> Option<Self> {
+    pub fn new(
+        base: &Storage,
+        conversion: Conversion,
+        range: &Range<u64>,
+        seen: ViewedRanges,
+    ) -> Option<Self> {
         let size = conversion.from().size();
         if range.start > range.end || range.end.checked_mul(size)? > base.len() {
             return None;
@@ -140,7 +145,12 @@ impl CastNumbers {
     }
 
     /// Calls `found` for each component that is out of range and in a tensor. The first of `bytes` is component `at`.
-    fn for_each_out_of_range(&self, at: usize, bytes: &[u8], found: &mut OutOfRangeCallback<'_>) -> Result<(), ReadError> {
+    fn for_each_out_of_range(
+        &self,
+        at: usize,
+        bytes: &[u8],
+        found: &mut OutOfRangeCallback<'_>,
+    ) -> Result<(), ReadError> {
         let mut out = [0; 8];
         let out = out.get_mut(..self.to).unwrap_or_default();
         let per_element = self.conversion.from().size().checked_div(self.from as u64).unwrap_or(1);
@@ -311,7 +321,10 @@ mod tests {
         );
         let found = half.recount_out_of_range(&()).expect("memory");
         assert_eq!(found, Some(OutOfRange { count: 1, first: "z".into() }));
-        assert!(CastNumbers::new(&base, conversion, &(0..3), ViewedRanges::default()).is_none(), "there are two");
+        assert!(
+            CastNumbers::new(&base, conversion, &(0..3), ViewedRanges::default()).is_none(),
+            "there are two"
+        );
     }
 
     #[test]

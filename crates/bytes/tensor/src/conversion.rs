@@ -60,7 +60,8 @@ impl Conversion {
     /// Returns true if a number out of the target's range has no result: C++ and with it PyTorch leave undefined which
     /// integer a float becomes.
     pub fn requires_range(self) -> bool {
-        component_class(self.from) == ComponentClass::Float && component_class(self.to) == ComponentClass::Integer
+        component_class(self.from) == ComponentClass::Float
+            && component_class(self.to) == ComponentClass::Integer
     }
 
     /// Converts components, little-endian. Returns true if all of them are in the target's range. Components out of
@@ -72,13 +73,19 @@ impl Conversion {
             Dtype::Float16 => {
                 self.convert_through(bytes, out, |code| FLOAT16.decode(u16::from_le_bytes(code).into()))
             }
-            Dtype::BFloat16 => {
-                self.convert_through(bytes, out, |code| f32::from_bits(u32::from(u16::from_le_bytes(code)) << 16))
+            Dtype::BFloat16 => self.convert_through(bytes, out, |code| {
+                f32::from_bits(u32::from(u16::from_le_bytes(code)) << 16)
+            }),
+            Dtype::Float8E4M3Fn => {
+                self.convert_through(bytes, out, |[code]| FLOAT8_E4M3FN.decode(code.into()))
             }
-            Dtype::Float8E4M3Fn => self.convert_through(bytes, out, |[code]| FLOAT8_E4M3FN.decode(code.into())),
-            Dtype::Float8E4M3FnUz => self.convert_through(bytes, out, |[code]| FLOAT8_E4M3FNUZ.decode(code.into())),
+            Dtype::Float8E4M3FnUz => {
+                self.convert_through(bytes, out, |[code]| FLOAT8_E4M3FNUZ.decode(code.into()))
+            }
             Dtype::Float8E5M2 => self.convert_through(bytes, out, |[code]| FLOAT8_E5M2.decode(code.into())),
-            Dtype::Float8E5M2FnUz => self.convert_through(bytes, out, |[code]| FLOAT8_E5M2FNUZ.decode(code.into())),
+            Dtype::Float8E5M2FnUz => {
+                self.convert_through(bytes, out, |[code]| FLOAT8_E5M2FNUZ.decode(code.into()))
+            }
             Dtype::Float8E8M0FnU => self.convert_through(bytes, out, |[code]| decode_e8m0(code)),
             Dtype::Int64 => self.convert_through::<i64, 8>(bytes, out, i64::from_le_bytes),
             Dtype::Int32 => self.convert_through::<i32, 4>(bytes, out, i32::from_le_bytes),
@@ -117,7 +124,8 @@ impl Conversion {
             for (number, code) in numbers.iter_mut().zip(codes) {
                 *number = decode(*code);
             }
-            fits &= encode_numbers(numbers.get(..codes.len()).unwrap_or_default(), component_dtype(self.to), out);
+            fits &=
+                encode_numbers(numbers.get(..codes.len()).unwrap_or_default(), component_dtype(self.to), out);
         }
         fits
     }
@@ -150,7 +158,9 @@ fn component_class(dtype: Dtype) -> ComponentClass {
         | Dtype::UInt16
         | Dtype::UInt8 => ComponentClass::Integer,
         Dtype::Bool => ComponentClass::Bool,
-        Dtype::Complex128 | Dtype::Complex64 | Dtype::Complex32 | Dtype::BComplex32 => ComponentClass::Complex,
+        Dtype::Complex128 | Dtype::Complex64 | Dtype::Complex32 | Dtype::BComplex32 => {
+            ComponentClass::Complex
+        }
         Dtype::Float4E2M1FnX2
         | Dtype::Bits16
         | Dtype::Bits8
@@ -250,7 +260,12 @@ fn encode_each<N: DecodedNumber, const SIZE: usize>(
 }
 
 /// Encodes the lowest bytes of each integer in two's complement; returns true if all fit.
-fn encode_integers<N: DecodedNumber, const SIZE: usize>(numbers: &[N], out: &mut [u8], min: i128, max: i128) -> bool {
+fn encode_integers<N: DecodedNumber, const SIZE: usize>(
+    numbers: &[N],
+    out: &mut [u8],
+    min: i128,
+    max: i128,
+) -> bool {
     encode_each(numbers, out, |number| {
         let integer = number.to_integer();
         let bytes = integer.unwrap_or_default().to_le_bytes();
@@ -318,11 +333,11 @@ impl DecodedNumber for f64 {
     }
 }
 
-/// Implements [`Number`] for integers, each with its conversion to f64.
+/// Implements [`DecodedNumber`] for integers, each with its conversion to f64.
 macro_rules! integer {
     ($($integer:ty: $to_f64:expr),*) => {$(
         #[expect(clippy::cast_precision_loss, reason = "it is rounded to the nearest number")]
-        impl Number for $integer {
+        impl DecodedNumber for $integer {
             fn to_f32(self) -> f32 {
                 self as f32
             }

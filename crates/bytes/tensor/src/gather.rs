@@ -56,7 +56,12 @@ impl Gathered {
 
     /// Copies the bytes from `start` on (counted in C order) into `out`, little-endian. The range starts and ends at
     /// components.
-    pub(crate) fn read(&self, start: u64, out: &mut [u8], blocks: &mut BlockCache<'_>) -> Result<(), ReadError> {
+    pub(crate) fn read(
+        &self,
+        start: u64,
+        out: &mut [u8],
+        blocks: &mut BlockCache<'_>,
+    ) -> Result<(), ReadError> {
         let (mut at, mut out) = (start, out);
         while !out.is_empty() {
             let (Some(mut number), Some(within)) = (at.checked_div(self.run), at.checked_rem(self.run))

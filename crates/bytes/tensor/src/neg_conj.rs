@@ -21,7 +21,7 @@ pub enum NegConj {
     Real,
 }
 
-/// Computation that implements [`Storage::with_signs`].
+/// Computation that implements [`Storage::with_flipped_signs`].
 #[derive(Debug)]
 pub(crate) struct SignFlip {
     pub(crate) base: Storage,

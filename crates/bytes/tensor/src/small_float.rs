@@ -46,14 +46,35 @@ pub(crate) const FLOAT16: SmallFloat = SmallFloat {
     is_fnuz: false,
 };
 /// Format `float8_e4m3fn`. Values above the maximum become the maximum since PyTorch 2.15; older versions return NaN.
-pub(crate) const FLOAT8_E4M3FN: SmallFloat =
-    SmallFloat { mantissa: 3, bias: 7, max: 0x7e, overflow_code: 0x7e, nan: 0x7f, sign: 0x80, is_fnuz: false };
-pub(crate) const FLOAT8_E5M2: SmallFloat =
-    SmallFloat { mantissa: 2, bias: 15, max: 0x7b, overflow_code: 0x7c, nan: 0x7f, sign: 0x80, is_fnuz: false };
+pub(crate) const FLOAT8_E4M3FN: SmallFloat = SmallFloat {
+    mantissa: 3,
+    bias: 7,
+    max: 0x7e,
+    overflow_code: 0x7e,
+    nan: 0x7f,
+    sign: 0x80,
+    is_fnuz: false,
+};
+pub(crate) const FLOAT8_E5M2: SmallFloat = SmallFloat {
+    mantissa: 2,
+    bias: 15,
+    max: 0x7b,
+    overflow_code: 0x7c,
+    nan: 0x7f,
+    sign: 0x80,
+    is_fnuz: false,
+};
 pub(crate) const FLOAT8_E4M3FNUZ: SmallFloat =
     SmallFloat { mantissa: 3, bias: 8, max: 0x7f, overflow_code: 0x80, nan: 0x80, sign: 0x80, is_fnuz: true };
-pub(crate) const FLOAT8_E5M2FNUZ: SmallFloat =
-    SmallFloat { mantissa: 2, bias: 16, max: 0x7f, overflow_code: 0x80, nan: 0x80, sign: 0x80, is_fnuz: true };
+pub(crate) const FLOAT8_E5M2FNUZ: SmallFloat = SmallFloat {
+    mantissa: 2,
+    bias: 16,
+    max: 0x7f,
+    overflow_code: 0x80,
+    nan: 0x80,
+    sign: 0x80,
+    is_fnuz: true,
+};
 
 const F32_MANTISSA: u32 = 23;
 const F32_BIAS: u32 = 127;

@@ -4,11 +4,13 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{Blob, Crc32, RecordDamaged, ReadError, Region, Sink, Source, WINDOW, Window, window_ranges};
+use byte_source::{
+    Blob, Crc32, ReadError, RecordDamaged, Region, Sink, Source, WINDOW, Window, window_ranges,
+};
 
 use crate::compute::{self, Compute, Inputs, RangeChecksums};
+use crate::neg_conj::{NegConj, SignFlip};
 use crate::records::StorageRecords;
-use crate::neg_conj::{SignFlip, NegConj};
 
 /// Byte order of the numbers in a storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +110,10 @@ impl Storage {
             let region = Region::new(stored.source, stored.range)?.slice(range)?;
             let checksum = |(crc, whole)| (Checksum { crc, record: self.record_name().into() }, whole);
             let checksum = stored.sum.map(checksum);
-            return Some(Self { swap_size: self.swap_size, ..Self::from(StorageContent::Stored { region, checksum }) });
+            return Some(Self {
+                swap_size: self.swap_size,
+                ..Self::from(StorageContent::Stored { region, checksum })
+            });
         }
         let part = match self.inner()? {
             StorageContent::Owned(bytes) => Self::owned(byte_source::slice_range(bytes, &range)?.to_vec()),
@@ -272,7 +277,9 @@ impl Storage {
     ) -> Result<(), ReadError> {
         let end = start.saturating_add(out.len() as u64);
         if let Some(StorageContent::Owned(bytes)) = self.inner() {
-            out.copy_from_slice(byte_source::slice_range(bytes, &(start..end)).ok_or(io::ErrorKind::UnexpectedEof)?);
+            out.copy_from_slice(
+                byte_source::slice_range(bytes, &(start..end)).ok_or(io::ErrorKind::UnexpectedEof)?,
+            );
         } else {
             let stored = self.in_source().filter(|stored| end <= stored.len());
             let StoredRange { source, range, .. } = stored.ok_or(io::ErrorKind::UnexpectedEof)?;

@@ -100,7 +100,7 @@ impl Sink for TruncatingSink<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use byte_source::{RecordDamaged, MappedFile, Region, Source};
+    use byte_source::{MappedFile, RecordDamaged, Region, Source};
 
     use super::*;
     use crate::{Checksum, Dtype};

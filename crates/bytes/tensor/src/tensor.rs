@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::HashSet;
 
-use crate::{CastNumbers, Conversion, Dtype, Gathered, ViewedRanges, Storage};
+use crate::{CastNumbers, Conversion, Dtype, Gathered, Storage, ViewedRanges};
 
 /// Error of creating, joining or reshaping a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,9 +83,7 @@ pub enum Error {
     },
     /// The tiles need more pairwise comparisons than any grid of tiles.
     #[error("{tiles} tiles are too many to be compared with each other")]
-    TooManyTiles {
-        tiles: usize,
-    },
+    TooManyTiles { tiles: usize },
     /// The elements are too few or too many for another shape.
     #[error("the elements of shape {shape:?} do not fill shape {into:?}")]
     ElementCount {

@@ -119,7 +119,11 @@ impl TiledTensor {
             };
             let ranks = [tensor.shape().len(), start.len()];
             if ranks != [shape.len(); 2] || !tensor.shape().iter().zip(&start).zip(shape).all(is_inside) {
-                return Err(Error::TileOutOfBounds { tile: tensor.shape().to_vec(), start, shape: shape.to_vec() });
+                return Err(Error::TileOutOfBounds {
+                    tile: tensor.shape().to_vec(),
+                    start,
+                    shape: shape.to_vec(),
+                });
             }
             if tensor.numel() == 0 {
                 continue;

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use crate::config::{ANY_SYMBOL, Config, DataType, Dimension, Port, References, Shape};
-use crate::problem::{ProblemKind, Problem, Problems};
+use crate::problem::{Problem, ProblemKind, Problems};
 use crate::spec::{MISC_REFERENCE, TENSOR_REFERENCE};
 use crate::tensor_data::{TensorIndex, TensorSpec};
 
@@ -37,7 +37,13 @@ impl Config {
             checker.check_ports_declared(&path, &example.inputs);
             let mut symbols = Symbols::default();
             checker.check_references(&format!("{path}.inputs"), &example.inputs, true, true, &mut symbols);
-            checker.check_references(&format!("{path}.sample_out"), &example.sample_out, false, true, &mut symbols);
+            checker.check_references(
+                &format!("{path}.sample_out"),
+                &example.sample_out,
+                false,
+                true,
+                &mut symbols,
+            );
         }
         checker.check_misc_links();
         Problems(checker.problems)
@@ -107,7 +113,10 @@ impl ConfigChecker<'_> {
                 }
             } else {
                 let expected = if misc { "@tensor_data/… or @misc/…" } else { "@tensor_data/…" };
-                self.push_problem(&key, ProblemKind::Value { found: target.clone(), expected: expected.to_owned() });
+                self.push_problem(
+                    &key,
+                    ProblemKind::Value { found: target.clone(), expected: expected.to_owned() },
+                );
             }
         }
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use toml::Table;
 
 use crate::fields::KeyPositions;
-use crate::problem::{ProblemKind, Problem, Problems};
+use crate::problem::{Problem, ProblemKind, Problems};
 use crate::spec::SPEC_VERSION;
 
 /// The `carton.toml` document, with its fields in the specification's order and under its names. In each struct, `other`

@@ -1,6 +1,6 @@
 //! Errors in reading and printing documents.
 //!
-//! Problems inside a document have a [`Kind`](crate::Kind).
+//! Problems inside a document have a [`ProblemKind`](crate::ProblemKind).
 
 use byte_source::ErrorKind;
 
@@ -21,14 +21,10 @@ pub enum Error {
     },
     /// A path with a line break, which a manifest line cannot hold.
     #[error("`{}` cannot be listed in MANIFEST: the path contains a line break", path.escape_debug())]
-    ManifestPath {
-        path: String,
-    },
+    ManifestPath { path: String },
     /// Two files with the same path.
     #[error("two files of the carton have the path `{}`", path.escape_debug())]
-    Duplicate {
-        path: String,
-    },
+    Duplicate { path: String },
     /// A document that TOML cannot express.
     #[error("cannot print {document}: {reason}")]
     Print {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use crate::problem::{PositionCursor, ProblemKind, TextPosition, Problem, Problems};
+use crate::problem::{PositionCursor, Problem, ProblemKind, Problems, TextPosition};
 
 /// Position of each key of a document.
 pub(crate) type KeyPositions = BTreeMap<String, TextPosition>;

@@ -59,6 +59,6 @@ pub use hash::{sha256_from_hex, sha256_to_hex};
 pub use links::Links;
 pub use manifest::Manifest;
 pub use path::is_valid_carton_path;
-pub use problem::{ProblemKind, TextPosition, Problem, Problems};
+pub use problem::{Problem, ProblemKind, Problems, TextPosition};
 pub use spec::{MISC_REFERENCE, MODEL_PT, SHORT_DESCRIPTION_MAX, SPEC_VERSION, TENSOR_REFERENCE};
 pub use tensor_data::{FileLen, StringTensorFile, TensorIndex, TensorSpec};

@@ -64,7 +64,10 @@ impl Links {
                     && version != VERSION
                 {
                     let expected = format!("{VERSION}, the only version there is");
-                    source.add_problem(&field.path, ProblemKind::Value { found: version.to_string(), expected });
+                    source.add_problem(
+                        &field.path,
+                        ProblemKind::Value { found: version.to_string(), expected },
+                    );
                 }
             }
         }
@@ -86,7 +89,10 @@ impl Links {
                 if !is_url(url) {
                     let expected = "an http or https URL".to_owned();
                     let found = url.clone();
-                    source.add_problem(&format!("{}[{index}]", field.path), ProblemKind::Value { found, expected });
+                    source.add_problem(
+                        &format!("{}[{index}]", field.path),
+                        ProblemKind::Value { found, expected },
+                    );
                 }
             }
             if let Some(hash) = hash {

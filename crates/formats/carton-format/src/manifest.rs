@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::hash::{sha256_from_hex, sha256_to_hex};
 use crate::links::Links;
 use crate::path::is_valid_carton_path;
-use crate::problem::{ProblemKind, TextPosition, Problem, Problems};
+use crate::problem::{Problem, ProblemKind, Problems, TextPosition};
 
 /// Paths and SHA-256 hashes of a carton's files, one line `path=sha256` per file, sorted by the bytes of the path. MANIFEST
 /// itself and LINKS are not listed.

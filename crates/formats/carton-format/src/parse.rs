@@ -12,7 +12,7 @@ use crate::config::{
     ANY_SYMBOL, Config, DataType, Dimension, Example, Parsed, Port, References, Runner, SelfTest, Shape,
 };
 use crate::error::Error;
-use crate::fields::{KeyedValue, DocumentReader, TakenFields};
+use crate::fields::{DocumentReader, KeyedValue, TakenFields};
 use crate::path::is_url;
 use crate::problem::{ProblemKind, TextPosition};
 use crate::spec::{SHORT_DESCRIPTION_MAX, SPEC_VERSION};
@@ -86,7 +86,10 @@ impl<'t> ConfigReader<'_, 't> {
         config.short_description = root.string(self.source, "short_description");
         let found = config.short_description.as_ref().map_or(0, |text| text.chars().count());
         if found > SHORT_DESCRIPTION_MAX {
-            self.source.add_problem("short_description", ProblemKind::TooLong { found, limit: SHORT_DESCRIPTION_MAX });
+            self.source.add_problem(
+                "short_description",
+                ProblemKind::TooLong { found, limit: SHORT_DESCRIPTION_MAX },
+            );
         }
         config.model_description = root.string(self.source, "model_description");
         config.license = root.string(self.source, "license");
@@ -130,7 +133,8 @@ impl<'t> ConfigReader<'_, 't> {
             if target_lexicon::Triple::from_str(platform).is_err() {
                 let expected = "a target triple such as x86_64-unknown-linux-gnu".to_owned();
                 let found = platform.clone();
-                self.source.add_problem(&format!("{}[{index}]", field.path), ProblemKind::Value { found, expected });
+                self.source
+                    .add_problem(&format!("{}[{index}]", field.path), ProblemKind::Value { found, expected });
             }
         }
         platforms
@@ -231,9 +235,10 @@ impl<'t> ConfigReader<'_, 't> {
             description: table.string(self.source, "description"),
             inputs: inputs.map(|field| self.references(&field)).unwrap_or_default(),
             expected_out: table.take("expected_out").map(|field| self.references(&field)),
-            other: self
-                .source
-                .into_remaining(std::mem::replace(table, TakenFields { path: String::new(), fields: Vec::new() })),
+            other: self.source.into_remaining(std::mem::replace(
+                table,
+                TakenFields { path: String::new(), fields: Vec::new() },
+            )),
         }
     }
 
@@ -251,9 +256,10 @@ impl<'t> ConfigReader<'_, 't> {
             description: table.string(self.source, "description"),
             inputs: inputs.map(|field| self.references(&field)).unwrap_or_default(),
             sample_out: sample_out.map(|field| self.references(&field)).unwrap_or_default(),
-            other: self
-                .source
-                .into_remaining(std::mem::replace(table, TakenFields { path: String::new(), fields: Vec::new() })),
+            other: self.source.into_remaining(std::mem::replace(
+                table,
+                TakenFields { path: String::new(), fields: Vec::new() },
+            )),
         }
     }
 

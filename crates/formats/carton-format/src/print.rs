@@ -74,7 +74,8 @@ impl Config {
         if found > SHORT_DESCRIPTION_MAX {
             return Err(Error::ShortDescription { found });
         }
-        print_config(self, outputs).map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
+        print_config(self, outputs)
+            .map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
     }
 }
 

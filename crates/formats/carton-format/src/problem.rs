@@ -124,14 +124,10 @@ pub enum ProblemKind {
     },
     /// A name that is used twice.
     #[error("is `{}`, which is already used", name.escape_debug())]
-    Duplicate {
-        name: String,
-    },
+    Duplicate { name: String },
     /// A symbol that is used for both a whole shape and a dimension.
     #[error("uses the symbol `{}` for a whole shape and for one dimension", symbol.escape_debug())]
-    SymbolKinds {
-        symbol: String,
-    },
+    SymbolKinds { symbol: String },
     /// A symbol that resolves to different values.
     #[error("resolves the symbol `{}` to {found}, but it was {first} before", symbol.escape_debug())]
     SymbolValues {
@@ -143,9 +139,7 @@ pub enum ProblemKind {
     },
     /// A reference to a tensor or file that does not exist.
     #[error("refers to `{}`, which does not exist", target.escape_debug())]
-    Reference {
-        target: String,
-    },
+    Reference { target: String },
     /// A name that is not declared as an input or output.
     #[error("names `{}`, which is not an {what} of the model", name.escape_debug())]
     Undeclared {
@@ -215,7 +209,8 @@ mod tests {
     #[test]
     fn places_are_found_in_any_order() {
         let text = "a\nüb\n\nc";
-        let places: Vec<_> = [8, 0, 1, 2, 4, 5, 6, 7].map(|offset| TextPosition::from_offset(text, offset)).into();
+        let places: Vec<_> =
+            [8, 0, 1, 2, 4, 5, 6, 7].map(|offset| TextPosition::from_offset(text, offset)).into();
         let mut cursor = PositionCursor::new(text);
         assert_eq!(places, [8, 0, 1, 2, 4, 5, 6, 7].map(|offset| cursor.place(offset)));
         let pairs: Vec<_> = places.iter().map(|place| (place.line, place.column)).collect();

@@ -22,7 +22,7 @@ use crate::problem::ProblemKind;
 /// let text = "[[tensor]]\nname = 'x'\ndtype = 'int16'\nshape = [2, 3]\nfile = 'x.bin'\n";
 /// let parsed = TensorIndex::parse(text, &|_| FileLen::Bytes(12))?;
 /// assert_eq!(parsed.document.find("x").and_then(|tensor| tensor.numel()), Some(6));
-/// assert_eq!(parsed.added.to_string(), "tensor_data/index.toml:1:1: tensor[0].inner is missing");
+/// assert_eq!(parsed.filled_in.to_string(), "tensor_data/index.toml:1:1: tensor[0].inner is missing");
 /// let error = TensorIndex::parse(text, &|_| FileLen::Bytes(11)).expect_err("12 are needed");
 /// assert!(error.to_string().ends_with("is `x.bin` with 11 bytes, dtype and shape need 12"));
 /// # Ok::<(), carton_format::Error>(())
@@ -164,12 +164,17 @@ impl TensorIndex {
                 TensorSpec::Array { dtype, file, .. } => {
                     let at = format!("{path}.file");
                     match len(&format!("tensor_data/{file}")) {
-                        FileLen::Missing => source.add_problem(&at, ProblemKind::Reference { target: file.clone() }),
+                        FileLen::Missing => {
+                            source.add_problem(&at, ProblemKind::Reference { target: file.clone() })
+                        }
                         FileLen::Bytes(found) if dtype.size().is_some() && tensor.nbytes() != Some(found) => {
                             let expected = tensor
                                 .nbytes()
                                 .map_or_else(|| "more than 2^64".to_owned(), |bytes| bytes.to_string());
-                            source.add_problem(&at, ProblemKind::FileLength { file: file.clone(), found, expected });
+                            source.add_problem(
+                                &at,
+                                ProblemKind::FileLength { file: file.clone(), found, expected },
+                            );
                         }
                         FileLen::Bytes(_) | FileLen::Unknown => {}
                     }

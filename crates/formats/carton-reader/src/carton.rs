@@ -8,11 +8,11 @@ use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{MappedFile, ReadError, Region, Source, ProgressReporter};
+use byte_source::{MappedFile, ProgressReporter, ReadError, Region, Source};
 use carton_format::{Config, FileLen, Links, Manifest, Parsed, TensorIndex, is_valid_carton_path};
 use sha2::{Digest, Sha256};
 use torch_import::Container;
-use zip_index::{ZipIndex, Method};
+use zip_index::{Method, ZipIndex};
 
 use crate::entry::ExpectedSums;
 use crate::{CartonEntry, EntryReader, Error, Result};
@@ -68,7 +68,14 @@ impl Carton {
         };
         let (index, source) = index.map_err(Error::Zip)?;
         let entries = zip_entries(index)?;
-        Self::with_manifest(Self { path, zip: Some(source), entries, manifest: None, manifest_hash: None, links })
+        Self::with_manifest(Self {
+            path,
+            zip: Some(source),
+            entries,
+            manifest: None,
+            manifest_hash: None,
+            links,
+        })
     }
 
     /// Reads and checks the MANIFEST and LINKS of `carton`.
@@ -158,7 +165,7 @@ impl Carton {
     /// Returns the file at `path`.
     ///
     /// # Errors
-    /// When it does not exist; [`Error::Elsewhere`] if LINKS has a URL for it.
+    /// When it does not exist; [`Error::NotFetched`] if LINKS has a URL for it.
     pub fn entry(&self, path: &str) -> Result<&CartonEntry> {
         if let Some(entry) = self.entries.get(path) {
             return Ok(entry);
@@ -202,7 +209,8 @@ impl Carton {
     pub fn read(&self, path: &str) -> Result<EntryReader> {
         let entry = self.entry(path)?;
         let known = [Manifest::PATH, Links::PATH].contains(&path) || entry.is_symbolic_link;
-        let mut expected = ExpectedSums { crc: entry.data_and_crc.as_ref().map(|(_, crc)| *crc), sha256: None };
+        let mut expected =
+            ExpectedSums { crc: entry.data_and_crc.as_ref().map(|(_, crc)| *crc), sha256: None };
         if let Some(manifest) = self.manifest.as_ref().filter(|_| !known) {
             let hash = manifest.hash(path).ok_or_else(|| Error::Unlisted { path: path.to_owned() })?;
             expected.sha256 = Some(hash);
@@ -311,12 +319,17 @@ impl Carton {
     pub fn link_text(&self, entry: &CartonEntry) -> Result<String> {
         let path = &entry.path;
         if entry.len > LINK_TARGET_MAX {
-            return Err(Error::OversizedDocument { path: path.clone(), found: entry.len, limit: LINK_TARGET_MAX });
+            return Err(Error::OversizedDocument {
+                path: path.clone(),
+                found: entry.len,
+                limit: LINK_TARGET_MAX,
+            });
         }
         let mut text = Vec::new();
         self.read(path)?.read_to_end(&mut text).map_err(|error| self.reader_error(path, error))?;
         let text = String::from_utf8(text).map_err(|_| Error::TextNotUtf8 { path: path.clone() })?;
-        let model = self.zip.is_none().then(|| std::path::absolute(self.path.join(MODEL_FOLDER)).ok()).flatten();
+        let model =
+            self.zip.is_none().then(|| std::path::absolute(self.path.join(MODEL_FOLDER)).ok()).flatten();
         let inside = model.and_then(|model| Path::new(&text).strip_prefix(model).ok()?.to_str());
         // Depth of the link below `model/`, in folders.
         let below = path.matches('/').count().saturating_sub(1);
@@ -465,7 +478,17 @@ fn folder_entries(root: &Path) -> Result<BTreeMap<String, CartonEntry>> {
                 return Err(Error::LinkOutsideModel { path });
             }
             let method = Method::Stored;
-            entries.insert(path.clone(), CartonEntry { path, len, packed_len: len, method, is_symbolic_link: link, data_and_crc: None });
+            entries.insert(
+                path.clone(),
+                CartonEntry {
+                    path,
+                    len,
+                    packed_len: len,
+                    method,
+                    is_symbolic_link: link,
+                    data_and_crc: None,
+                },
+            );
         }
     }
     Ok(entries)

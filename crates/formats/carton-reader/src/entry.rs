@@ -88,13 +88,21 @@ impl EntryReader {
         expected: ExpectedSums,
     ) -> Result<Self, Error> {
         let (range, _) = entry.data_and_crc.clone().unwrap_or_default();
-        let windows =
-            ZipRangeReader { file: Arc::clone(file), next: range.start, end: range.end, window: None, taken: 0 };
+        let windows = ZipRangeReader {
+            file: Arc::clone(file),
+            next: range.start,
+            end: range.end,
+            window: None,
+            taken: 0,
+        };
         let source = match entry.method {
             Method::Stored => EntrySource::Stored(windows),
-            Method::Deflated => EntrySource::Deflated(Box::new(flate2::bufread::DeflateDecoder::new(windows))),
+            Method::Deflated => {
+                EntrySource::Deflated(Box::new(flate2::bufread::DeflateDecoder::new(windows)))
+            }
             Method::Zstd => {
-                let decoder = zstd::stream::read::Decoder::with_buffer(windows).map_err(Error::WriteOutput)?;
+                let decoder =
+                    zstd::stream::read::Decoder::with_buffer(windows).map_err(Error::WriteOutput)?;
                 EntrySource::Zstd(Box::new(decoder.single_frame()))
             }
             Method::Other(method) => return Err(Error::Method { path: entry.path.clone(), method }),

@@ -5,7 +5,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use byte_source::{Cancelled, FileChanged, ErrorKind};
+use byte_source::{Cancelled, ErrorKind, FileChanged};
 
 /// Result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -57,9 +57,7 @@ pub enum Error {
     },
     /// A path that leads out of the carton or has different meanings on different systems.
     #[error("`{}` is not a valid path in a carton: it has an empty part, `.`, `..`, a backslash, a colon or a control character, or is not UTF-8", path.escape_debug())]
-    InvalidPath {
-        path: String,
-    },
+    InvalidPath { path: String },
     /// A file in a folder whose name is not UTF-8.
     #[error("{}: its name is not UTF-8, as names in a carton must be", path.display())]
     NameNotUtf8 {
@@ -165,9 +163,7 @@ pub enum Error {
     },
     /// A tensor that the tensor index does not list.
     #[error("there is no tensor `{}` in tensor_data/index.toml", name.escape_debug())]
-    NoTensor {
-        name: String,
-    },
+    NoTensor { name: String },
     /// A temporary file or other output that cannot be written.
     #[error("cannot decompress into a temporary file: {0}")]
     WriteOutput(io::Error),

@@ -12,14 +12,14 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("x.carton");
 //! # let config = carton_format::Config::new(carton_format::Runner::new("torchscript", "=2.0", 1)).to_toml()?;
-//! # let file = |path, bytes| carton_writer::File::new(path, carton_writer::Content::Bytes(bytes));
+//! # let file = |path, bytes| carton_writer::CartonMember::new(path, carton_writer::EntryContent::Bytes(bytes));
 //! # let files = vec![
 //! #     file("carton.toml", config.as_bytes()),
 //! #     file("tensor_data/index.toml", b"tensor = []\n"),
 //! #     file(carton_format::MODEL_PT, b"weights"),
 //! # ];
 //! # let mut out = std::fs::File::create(&path)?;
-//! # carton_writer::Carton::new(files).write(&mut out, byte_source::Work::unobserved())?;
+//! # carton_writer::CartonLayout::new(files).write(&mut out, byte_source::ProgressReporter::unobserved())?;
 //! let carton = Carton::open(&path)?;
 //! assert_eq!(carton.config()?.document.runner.runner_name, "torchscript");
 //! assert_eq!(carton.entry(MODEL_PT)?.len, 7);
@@ -29,7 +29,7 @@
 //! carton.read(MODEL_PT)?.read_to_end(&mut bytes)?;
 //! assert_eq!(bytes, b"weights");
 //!
-//! let report = carton.verify(byte_source::Work::unobserved())?;
+//! let report = carton.verify(byte_source::ProgressReporter::unobserved())?;
 //! assert!(report.findings.is_empty(), "{:?}", report.findings);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -47,7 +47,7 @@
 //! ```
 //!
 //! [`Carton::verify`] reads everything and reports all problems. [`Carton::tensor`] reads the tensors of
-//! `tensor_data/`. A file that LINKS points to is an [`Error::Elsewhere`]: this crate opens no connection.
+//! `tensor_data/`. A file that LINKS points to is an [`Error::NotFetched`]: this crate opens no connection.
 //!
 //! Facts: the Carton v1 specification; what Carton's own client requires beyond it is reported separately, as notes.
 
@@ -61,5 +61,5 @@ pub use carton::{Carton, MODEL_FOLDER, TOML_MAX, resolve_link};
 pub use entry::{CartonEntry, EntryReader};
 pub use error::{Error, Result};
 pub use tensors::TensorData;
-pub use verify::{VerifyFinding, CartonVerification};
+pub use verify::{CartonVerification, VerifyFinding};
 pub use zip_index::Method;

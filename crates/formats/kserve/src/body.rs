@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use crate::data;
-use crate::error::{Error, TensorLabel, Result};
+use crate::error::{Error, Result, TensorLabel};
 use crate::json_problem::truncate_for_message;
 
 /// Body of a request or response as a sequence of parts: the JSON, then the data of each binary tensor.
@@ -85,14 +85,20 @@ impl BinaryTensorData {
     pub(crate) fn split_tensor(&mut self, tensor: &TensorLabel, size: u64) -> Result<Bytes> {
         match usize::try_from(size).ok().filter(|&size| size <= self.rest.len()) {
             Some(size) => Ok(self.rest.split_to(size)),
-            None => {
-                Err(Error::TruncatedBody { tensor: tensor.clone(), expected: size, found: data::length_u64(&self.rest) })
-            }
+            None => Err(Error::TruncatedBody {
+                tensor: tensor.clone(),
+                expected: size,
+                found: data::length_u64(&self.rest),
+            }),
         }
     }
 
     /// Checks that no binary data is left over.
     pub(crate) fn finish_binary_data(self) -> Result<()> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Error::TrailingBodyData { found: data::length_u64(&self.rest) }) }
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::TrailingBodyData { found: data::length_u64(&self.rest) })
+        }
     }
 }

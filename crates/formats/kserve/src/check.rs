@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Error, TensorLabel, Result};
+use crate::error::{Error, Result, TensorLabel};
 use crate::requested_output::{ListedOutput, RequestedOutput};
 use crate::{ModelConfig, Tensor, TensorConfig};
 
@@ -31,9 +31,10 @@ pub(crate) fn inputs(inputs: &[Tensor], model: &ModelConfig) -> Result<()> {
         }
     }
     match inputs.iter().find(|input| by_name.contains_key(input.name.as_str())) {
-        Some(input) => {
-            Err(Error::UnknownTensor { model: model.name.clone(), tensor: TensorLabel::Input(input.name.clone()) })
-        }
+        Some(input) => Err(Error::UnknownTensor {
+            model: model.name.clone(),
+            tensor: TensorLabel::Input(input.name.clone()),
+        }),
         None => Ok(()),
     }
 }
@@ -68,9 +69,10 @@ pub(crate) fn outputs(
             Some(config) => {
                 resolve_output(config, listed.name, listed.parameters, listed.binary_data.unwrap_or(binary))
             }
-            None => {
-                Err(Error::UnknownTensor { model: model.name.clone(), tensor: TensorLabel::Output(listed.name) })
-            }
+            None => Err(Error::UnknownTensor {
+                model: model.name.clone(),
+                tensor: TensorLabel::Output(listed.name),
+            }),
         })
         .collect()
 }
@@ -101,14 +103,23 @@ fn check_datatype_and_shape(input: &Tensor, expected: &TensorConfig, model: &Mod
     let fits = |(found, expected): (&u64, &Option<u64>)| expected.is_none_or(|expected| expected == *found);
     if input.shape.len() != shape.len() || !input.shape.iter().zip(&shape).all(fits) {
         let found = input.shape.clone();
-        return Err(Error::InputShapeMismatch { model: model.name.clone(), tensor: tensor(), expected: shape, found });
+        return Err(Error::InputShapeMismatch {
+            model: model.name.clone(),
+            tensor: tensor(),
+            expected: shape,
+            found,
+        });
     }
     Ok(())
 }
 
 /// Checks that the batch size of an input is within the maximum and equals that of the first input in `batch`. The shape is
 /// already checked, so a batch dimension exists if the model has one.
-fn check_batch_size<'i>(batch: &mut Option<&'i Tensor>, input: &'i Tensor, model: &ModelConfig) -> Result<()> {
+fn check_batch_size<'i>(
+    batch: &mut Option<&'i Tensor>,
+    input: &'i Tensor,
+    model: &ModelConfig,
+) -> Result<()> {
     let size = |tensor: &Tensor| tensor.shape.first().copied().unwrap_or(0);
     let (found, tensor) = (size(input), || TensorLabel::Input(input.name.clone()));
     if !model.has_batch_dimension() {

@@ -5,9 +5,9 @@
 
 use std::str::FromStr;
 
-use crate::error::{Error, TensorLabel, Result};
+use crate::error::{Error, Result, TensorLabel};
 use crate::json::{JsonNumber, JsonReader};
-use crate::json_problem::{JsonProblem, JsonKind, truncate_for_message};
+use crate::json_problem::{JsonKind, JsonProblem, truncate_for_message};
 use crate::{Datatype, write};
 
 /// Returns the number of elements of a shape, or `None` if it overflows 64 bits. An empty shape is a scalar, one element.
@@ -21,7 +21,11 @@ pub(crate) fn shape_element_count(shape: &[u64]) -> Option<u64> {
 
 /// Reads the JSON array `data`, flat or nested, into the layout of the binary tensor data extension. Returns the number of
 /// values in the array, and the encoded data of the first `expected` values.
-pub(crate) fn from_json(json: &mut JsonReader<'_>, datatype: Datatype, expected: u64) -> Result<(u64, Vec<u8>)> {
+pub(crate) fn from_json(
+    json: &mut JsonReader<'_>,
+    datatype: Datatype,
+    expected: u64,
+) -> Result<(u64, Vec<u8>)> {
     let mut values = ElementAccumulator { datatype, expected, count: 0, bytes: Vec::new() };
     // Each value takes at least two bytes, a digit and a comma, so the rest of the document bounds the allocation.
     let most = u64::try_from(json.remaining()).unwrap_or(u64::MAX).div_ceil(2).min(expected);
@@ -151,7 +155,13 @@ pub(crate) fn check(tensor: &TensorLabel, datatype: Datatype, shape: &[u64], dat
         u64::try_from(size).ok().and_then(|size| elements.checked_mul(size)).ok_or_else(too_large)?;
     let found = length_u64(data);
     if found != expected {
-        return Err(Error::DataSizeMismatch { tensor: tensor.clone(), shape: shape.to_vec(), datatype, expected, found });
+        return Err(Error::DataSizeMismatch {
+            tensor: tensor.clone(),
+            shape: shape.to_vec(),
+            datatype,
+            expected,
+            found,
+        });
     }
     if datatype == Datatype::Bool
         && let Some((&found, element)) = data.iter().zip(0..).find(|(byte, _)| **byte > 1)
@@ -198,7 +208,7 @@ pub fn bytes_elements(data: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Encodes elements as the data of a BYTES tensor, or returns `None` if an element has 4 GiB or more.
 pub fn encode_bytes_elements<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    for text in bytes_elements {
+    for text in texts {
         bytes.extend(u32::try_from(text.as_ref().len()).ok()?.to_le_bytes());
         bytes.extend_from_slice(text.as_ref());
     }
@@ -221,20 +231,41 @@ pub(crate) fn length_u64(bytes: &[u8]) -> u64 {
 }
 
 /// Writes the elements as a flat JSON array. The caller has [checked](check) the data.
-pub(crate) fn to_json(out: &mut Vec<u8>, tensor: &TensorLabel, datatype: Datatype, data: &[u8]) -> Result<()> {
+pub(crate) fn to_json(
+    out: &mut Vec<u8>,
+    tensor: &TensorLabel,
+    datatype: Datatype,
+    data: &[u8],
+) -> Result<()> {
     out.push(b'[');
     match datatype {
         Datatype::Bool => {
             write_elements(out, data, |out, [byte]| write::boolean(out, byte != 0));
         }
-        Datatype::Uint8 => write_elements(out, data, |out, bytes| write::integer(out, u8::from_le_bytes(bytes))),
-        Datatype::Uint16 => write_elements(out, data, |out, bytes| write::integer(out, u16::from_le_bytes(bytes))),
-        Datatype::Uint32 => write_elements(out, data, |out, bytes| write::integer(out, u32::from_le_bytes(bytes))),
-        Datatype::Uint64 => write_elements(out, data, |out, bytes| write::integer(out, u64::from_le_bytes(bytes))),
-        Datatype::Int8 => write_elements(out, data, |out, bytes| write::integer(out, i8::from_le_bytes(bytes))),
-        Datatype::Int16 => write_elements(out, data, |out, bytes| write::integer(out, i16::from_le_bytes(bytes))),
-        Datatype::Int32 => write_elements(out, data, |out, bytes| write::integer(out, i32::from_le_bytes(bytes))),
-        Datatype::Int64 => write_elements(out, data, |out, bytes| write::integer(out, i64::from_le_bytes(bytes))),
+        Datatype::Uint8 => {
+            write_elements(out, data, |out, bytes| write::integer(out, u8::from_le_bytes(bytes)))
+        }
+        Datatype::Uint16 => {
+            write_elements(out, data, |out, bytes| write::integer(out, u16::from_le_bytes(bytes)))
+        }
+        Datatype::Uint32 => {
+            write_elements(out, data, |out, bytes| write::integer(out, u32::from_le_bytes(bytes)))
+        }
+        Datatype::Uint64 => {
+            write_elements(out, data, |out, bytes| write::integer(out, u64::from_le_bytes(bytes)))
+        }
+        Datatype::Int8 => {
+            write_elements(out, data, |out, bytes| write::integer(out, i8::from_le_bytes(bytes)))
+        }
+        Datatype::Int16 => {
+            write_elements(out, data, |out, bytes| write::integer(out, i16::from_le_bytes(bytes)))
+        }
+        Datatype::Int32 => {
+            write_elements(out, data, |out, bytes| write::integer(out, i32::from_le_bytes(bytes)))
+        }
+        Datatype::Int64 => {
+            write_elements(out, data, |out, bytes| write::integer(out, i64::from_le_bytes(bytes)))
+        }
         Datatype::Fp32 => write_elements(out, data, |out, bytes| write::f32(out, f32::from_le_bytes(bytes))),
         Datatype::Fp64 => write_elements(out, data, |out, bytes| write::f64(out, f64::from_le_bytes(bytes))),
         Datatype::Bytes => {

@@ -20,26 +20,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The server has no model of this name.
     #[error("unknown model `{}`", model.escape_debug())]
-    UnknownModel {
-        model: String,
-    },
+    UnknownModel { model: String },
     /// The model has no such version.
     #[error("model `{}` has no version `{}`", model.escape_debug(), version.escape_debug())]
-    UnknownVersion {
-        model: String,
-        version: String,
-    },
+    UnknownVersion { model: String, version: String },
     /// The `Content-Encoding` of the body is not supported.
     #[error("unknown Content-Encoding `{}`, expected gzip, deflate or identity", encoding.escape_debug())]
-    UnknownEncoding {
-        encoding: String,
-    },
+    UnknownEncoding { encoding: String },
     /// The queue of the model is full.
     #[error("model `{}` is busy: {waiting} requests are waiting for it already", model.escape_debug())]
-    Busy {
-        model: String,
-        waiting: usize,
-    },
+    Busy { model: String, waiting: usize },
     /// The body has no JSON.
     #[error("the body is empty, expected an inference request in JSON")]
     Empty,
@@ -63,22 +53,13 @@ pub enum Error {
     #[error(
         "{tensor} must have exactly one of `data`, `binary_data_size` and `shared_memory_region`, and has {found}"
     )]
-    DataLocation {
-        tensor: TensorLabel,
-        found: &'static str,
-    },
+    DataLocation { tensor: TensorLabel, found: &'static str },
     /// A request uses a parameter of an unsupported protocol extension.
     #[error("{tensor} has the parameter `{parameter}`, which is not supported")]
-    UnsupportedParameter {
-        tensor: TensorLabel,
-        parameter: &'static str,
-    },
+    UnsupportedParameter { tensor: TensorLabel, parameter: &'static str },
     /// The datatype name is unknown.
     #[error("{tensor} has the unknown datatype `{}`", found.escape_debug())]
-    UnknownDatatype {
-        tensor: TensorLabel,
-        found: String,
-    },
+    UnknownDatatype { tensor: TensorLabel, found: String },
     /// The datatype has no JSON form.
     #[error("{tensor} is {datatype}, which has no JSON form: it can only be sent as bytes (`{parameter}`)")]
     NoJson {
@@ -101,27 +82,13 @@ pub enum Error {
         "{tensor}: the number of values in `data` is {found}, and its shape {} needs {expected}",
         DisplayShape(shape)
     )]
-    ElementCountMismatch {
-        tensor: TensorLabel,
-        shape: Vec<u64>,
-        expected: u64,
-        found: u64,
-    },
+    ElementCountMismatch { tensor: TensorLabel, shape: Vec<u64>, expected: u64, found: u64 },
     /// The number of bytes differs from the size of the shape and datatype.
     #[error("{tensor} has {}, but its shape {} of {datatype} needs {expected}", DisplayByteCount(*found), DisplayShape(shape))]
-    DataSizeMismatch {
-        tensor: TensorLabel,
-        shape: Vec<u64>,
-        datatype: Datatype,
-        expected: u64,
-        found: u64,
-    },
+    DataSizeMismatch { tensor: TensorLabel, shape: Vec<u64>, datatype: Datatype, expected: u64, found: u64 },
     /// The number of elements or bytes of a shape overflows 64 bits, or an element has 4 GiB or more.
     #[error("{tensor} has the shape {}, which has more elements than can be counted", DisplayShape(shape))]
-    ShapeOverflow {
-        tensor: TensorLabel,
-        shape: Vec<u64>,
-    },
+    ShapeOverflow { tensor: TensorLabel, shape: Vec<u64> },
     /// A BOOL element is neither 0 nor 1.
     #[error("{tensor} has the byte {found} as element {element}, expected 0 or 1 for BOOL")]
     NotBool {
@@ -142,11 +109,7 @@ pub enum Error {
     },
     /// The data of a BYTES tensor continues after its last element.
     #[error("{tensor} has {} after the last of its elements, of which its shape has {elements}", DisplayByteCount(*found))]
-    TrailingTensorData {
-        tensor: TensorLabel,
-        elements: u64,
-        found: u64,
-    },
+    TrailingTensorData { tensor: TensorLabel, elements: u64, found: u64 },
     /// The body ends within the binary data of a tensor.
     #[error("{tensor} has a `binary_data_size` of {expected}, but the body has {} left", DisplayByteCount(*found))]
     TruncatedBody {
@@ -157,34 +120,19 @@ pub enum Error {
     },
     /// The body continues after the binary data of the last tensor.
     #[error("the body has {} after those of its tensors", DisplayByteCount(*found))]
-    TrailingBodyData {
-        found: u64,
-    },
+    TrailingBodyData { found: u64 },
     /// Two inputs or two outputs of a request have the same name.
     #[error("{tensor} appears more than once")]
-    DuplicateTensorName {
-        tensor: TensorLabel,
-    },
+    DuplicateTensorName { tensor: TensorLabel },
     /// The model has no tensor of this name.
     #[error("model `{}` has no {tensor}", model.escape_debug())]
-    UnknownTensor {
-        model: String,
-        tensor: TensorLabel,
-    },
+    UnknownTensor { model: String, tensor: TensorLabel },
     /// A required input of the model is missing from the request.
     #[error("model `{}` needs {tensor}, which the request leaves out", model.escape_debug())]
-    MissingInput {
-        model: String,
-        tensor: TensorLabel,
-    },
+    MissingInput { model: String, tensor: TensorLabel },
     /// The datatype of an input differs from the model configuration.
     #[error("{tensor} is {found}, but model `{}` takes {expected}", model.escape_debug())]
-    DatatypeMismatch {
-        model: String,
-        tensor: TensorLabel,
-        expected: Datatype,
-        found: Datatype,
-    },
+    DatatypeMismatch { model: String, tensor: TensorLabel, expected: Datatype, found: Datatype },
     /// The shape of an input does not match the model configuration.
     #[error("{tensor} has the shape {}, but model `{}` takes {}", DisplayShape(found), model.escape_debug(), DisplayDims(expected))]
     InputShapeMismatch {
@@ -196,12 +144,7 @@ pub enum Error {
     },
     /// The batch of an input is larger than `max_batch_size` of the model.
     #[error("{tensor} has a batch of {found}, but model `{}` takes at most {max}", model.escape_debug())]
-    BatchTooLarge {
-        model: String,
-        tensor: TensorLabel,
-        max: u32,
-        found: u64,
-    },
+    BatchTooLarge { model: String, tensor: TensorLabel, max: u32, found: u64 },
     /// Two inputs have different batch sizes.
     #[error("{tensor} has a batch of {found}, but {other} has a batch of {expected}")]
     BatchSizeMismatch {
@@ -213,10 +156,7 @@ pub enum Error {
     },
     /// A raw request is for a model that does not have exactly one required input.
     #[error("a raw request is for a model with one input, and model `{}` has {found}", model.escape_debug())]
-    RawInputs {
-        model: String,
-        found: usize,
-    },
+    RawInputs { model: String, found: usize },
     /// A raw request is for an input with more than one variable dimension.
     #[error(
         "a raw request cannot give the shape of {tensor}: more than one size of {} is free",
@@ -341,7 +281,10 @@ struct DisplayDims<'s>(&'s [Option<u64>]);
 
 impl fmt::Display for DisplayDims<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        display_list(f, self.0.iter().map(|size| size.map_or_else(|| "-1".to_owned(), |size| size.to_string())))
+        display_list(
+            f,
+            self.0.iter().map(|size| size.map_or_else(|| "-1".to_owned(), |size| size.to_string())),
+        )
     }
 }
 

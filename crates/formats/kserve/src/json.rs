@@ -17,7 +17,7 @@ use hifijson::token::Lex as _;
 use hifijson::{Read as _, SliceLexer};
 
 use crate::error::{Error, Result};
-use crate::json_problem::{JsonProblem, JsonKind, MAX_DEPTH, truncate_for_message};
+use crate::json_problem::{JsonKind, JsonProblem, MAX_DEPTH, truncate_for_message};
 
 /// Cursor in a JSON document: a byte position and its nesting depth.
 pub(crate) struct JsonReader<'j> {
@@ -46,7 +46,7 @@ impl<'j> JsonNumber<'j> {
     }
 }
 
-/// Position of a skipped value, for [`Reader::back_to`].
+/// Position of a skipped value, for [`JsonReader::reader_at`].
 #[derive(Clone, Copy)]
 pub(crate) struct SkippedValue {
     start: usize,

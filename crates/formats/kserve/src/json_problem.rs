@@ -51,10 +51,7 @@ pub enum JsonProblem {
     Depth,
     /// The value is of the wrong kind.
     #[error("expected {expected}, found {found}")]
-    Kind {
-        expected: JsonKind,
-        found: JsonKind,
-    },
+    Kind { expected: JsonKind, found: JsonKind },
     /// A required member of an object is missing.
     #[error("`{0}` is missing")]
     Missing(&'static str),
@@ -63,19 +60,13 @@ pub enum JsonProblem {
     DuplicateMember,
     /// The value is not an integer in the range of sizes, 0 to [`i64::MAX`].
     #[error("expected a whole number from 0 to 9223372036854775807, found `{}`", found.escape_debug())]
-    Size {
-        found: String,
-    },
+    Size { found: String },
     /// The value of a parameter is an integer outside the ranges of `i64` and `u64`.
     #[error("expected a whole number from -9223372036854775808 to 18446744073709551615, found `{}`", found.escape_debug())]
-    Integer {
-        found: String,
-    },
+    Integer { found: String },
     /// The value of a parameter is not a string, number or boolean.
     #[error("expected a string, a number or a boolean, found {found}")]
-    Parameter {
-        found: JsonKind,
-    },
+    Parameter { found: JsonKind },
     /// An element of a tensor is of the wrong kind, or out of range for the datatype.
     #[error("element {element} is {found}, expected {} for {datatype}", datatype.json_values())]
     Element {

@@ -3,7 +3,7 @@
 //!
 //! A server passes the request body to [`InferRequest::parse`] together with the [`ModelConfig`] of the model that the URL
 //! path names. The returned request fits the model: names, datatypes, ranks and sizes are checked, and every requested
-//! output is resolved to its name and encoding, JSON or binary. [`InferResponse::print`] writes the response body.
+//! output is resolved to its name and encoding, JSON or binary. [`InferResponse::to_body`] writes the response body.
 //! Tensor data is [`Bytes`](bytes::Bytes) in the layout of the binary tensor data extension for both encodings:
 //! little-endian, row-major, contiguous. The data of a received binary tensor is a slice of the body.
 //!
@@ -44,11 +44,11 @@
 //!         shape: x.shape.clone(),
 //!         parameters: Vec::new(),
 //!         data: doubled.flat_map(f32::to_le_bytes).collect(),
-//!         binary: request.outputs[0].binary,
+//!         is_binary: request.outputs[0].is_binary,
 //!     }],
 //! };
 //! assert_eq!(
-//!     response.print()?.parts[0],
+//!     response.to_body()?.parts[0],
 //!     r#"{"model_name":"double","model_version":"1","outputs":[{"name":"y","datatype":"FP32","shape":[2],"data":[0.2,Infinity]}]}"#
 //! );
 //! # Ok::<(), kserve::Error>(())
@@ -65,9 +65,9 @@ mod data;
 mod datatype;
 mod error;
 mod json;
+mod json_problem;
 mod metadata;
 mod parameter;
-mod json_problem;
 mod raw;
 mod repository;
 mod request;
@@ -80,17 +80,17 @@ mod write;
 pub use align::aligned;
 pub use body::Body;
 pub use config::{ModelConfig, TensorConfig};
-pub use data::{encode_bytes_elements, bytes_elements};
+pub use data::{bytes_elements, encode_bytes_elements};
 pub use datatype::Datatype;
-pub use error::{Error, ErrorBody, TensorLabel, Result};
+pub use error::{Error, ErrorBody, Result, TensorLabel};
+pub use json_problem::{JsonKind, JsonProblem};
 pub use metadata::{EXTENSIONS, ModelMetadata, ServerMetadata, TensorMetadata};
 pub use parameter::{Parameter, Parameters};
-pub use json_problem::{JsonProblem, JsonKind};
 pub use repository::{IndexEntry, VersionState};
 pub use request::InferRequest;
 pub use requested_output::RequestedOutput;
 pub use response::InferResponse;
-pub use statistics::{BatchStatistics, StatisticDuration, InferStatistics, ModelStatistics, Statistics};
+pub use statistics::{BatchStatistics, InferStatistics, ModelStatistics, StatisticDuration, Statistics};
 pub use tensor::Tensor;
 
 /// An input tensor of a request.

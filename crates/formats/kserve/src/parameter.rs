@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::json::{JsonNumber, JsonReader};
-use crate::json_problem::{JsonProblem, JsonKind, truncate_for_message};
+use crate::json_problem::{JsonKind, JsonProblem, truncate_for_message};
 use crate::write;
 
 /// Value of a protocol parameter: boolean, integer, double or string.
@@ -52,7 +52,9 @@ fn value(json: &mut JsonReader<'_>) -> Result<Parameter> {
                     let int = text.parse().ok().map(Parameter::Int);
                     int.or_else(|| text.parse().ok().map(Parameter::Uint))
                 }
-                JsonNumber::Fraction(text) | JsonNumber::NotFinite(text) => text.parse().ok().map(Parameter::Double),
+                JsonNumber::Fraction(text) | JsonNumber::NotFinite(text) => {
+                    text.parse().ok().map(Parameter::Double)
+                }
             };
             let problem = || JsonProblem::Integer { found: truncate_for_message(number.text()) };
             value.ok_or_else(|| Error::Json { at, path: String::new(), problem: problem() })

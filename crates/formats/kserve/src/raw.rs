@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use crate::error::{Error, TensorLabel, Result};
+use crate::error::{Error, Result, TensorLabel};
 use crate::requested_output::RequestedOutput;
 use crate::{ModelConfig, Tensor, TensorConfig, check, data};
 
@@ -52,8 +52,9 @@ fn infer_dims(place: &TensorLabel, config: &TensorConfig, size: usize, body: u64
     let fixed: Vec<u64> = config.dims.iter().copied().flatten().collect();
     let too_large = || Error::ShapeOverflow { tensor: place.clone(), shape: fixed.clone() };
     let size = u64::try_from(size).map_err(|_| too_large())?;
-    let step =
-        data::shape_element_count(&fixed).and_then(|elements| elements.checked_mul(size)).ok_or_else(too_large)?;
+    let step = data::shape_element_count(&fixed)
+        .and_then(|elements| elements.checked_mul(size))
+        .ok_or_else(too_large)?;
     let steps = body.checked_div(step).filter(|steps| steps.checked_mul(step) == Some(body));
     let steps = steps.filter(|&steps| free == 1 || steps == 1);
     let steps = steps.ok_or(Error::RawSize {

@@ -5,11 +5,11 @@
 use bytes::Bytes;
 
 use crate::body::{BinaryTensorData, Body, ReceivedBody};
-use crate::error::{TensorLabel, Result};
+use crate::error::{Result, TensorLabel};
 use crate::json::{JsonReader, read_unique_member};
 use crate::json_problem::JsonProblem;
 use crate::requested_output::{ListedOutput, RequestedOutput};
-use crate::tensor::{TensorHeader, Tensor};
+use crate::tensor::{Tensor, TensorHeader};
 use crate::{ModelConfig, Parameters, check, parameter, raw, tensor, write};
 
 /// Inference request with its input tensors and requested outputs.
@@ -102,14 +102,16 @@ impl RequestMembers {
                 let binary = &mut members.binary_data_output;
                 read_unique_member(&mut members.parameters, json, |json| {
                     parameter::read(json, |json, key| match key {
-                        "binary_data_output" => read_unique_member(binary, json, JsonReader::boolean).map(|()| true),
+                        "binary_data_output" => {
+                            read_unique_member(binary, json, JsonReader::boolean).map(|()| true)
+                        }
                         _ => Ok(false),
                     })
                 })
             }
-            "inputs" => {
-                read_unique_member(&mut members.inputs, json, |json| json.list(|json| TensorHeader::read(json, TensorLabel::Input)))
-            }
+            "inputs" => read_unique_member(&mut members.inputs, json, |json| {
+                json.list(|json| TensorHeader::read(json, TensorLabel::Input))
+            }),
             "outputs" => read_unique_member(&mut members.outputs, json, |json| json.list(ListedOutput::read)),
             _ => json.skip().map(drop),
         })?;
@@ -121,7 +123,10 @@ impl RequestMembers {
 
     fn finish(self, mut blobs: BinaryTensorData, model: &ModelConfig) -> Result<InferRequest> {
         let announced = self.inputs.unwrap_or_default();
-        let inputs = announced.into_iter().map(|input| input.with_binary_data(&mut blobs)).collect::<Result<Vec<_>>>()?;
+        let inputs = announced
+            .into_iter()
+            .map(|input| input.with_binary_data(&mut blobs))
+            .collect::<Result<Vec<_>>>()?;
         blobs.finish_binary_data()?;
         check::inputs(&inputs, model)?;
         let listed = self.outputs.unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Requested outputs of an inference request.
 
-use crate::error::{Error, TensorLabel, Result};
+use crate::error::{Error, Result, TensorLabel};
 use crate::json::{JsonReader, read_unique_member};
 use crate::json_problem::JsonProblem;
 use crate::{Parameters, parameter};

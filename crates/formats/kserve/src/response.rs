@@ -5,10 +5,10 @@
 use bytes::Bytes;
 
 use crate::body::{Body, ReceivedBody};
-use crate::error::{Error, TensorLabel, Result};
+use crate::error::{Error, Result, TensorLabel};
 use crate::json::{JsonReader, read_unique_member};
 use crate::json_problem::JsonProblem;
-use crate::tensor::{TensorHeader, Tensor};
+use crate::tensor::{Tensor, TensorHeader};
 use crate::{Parameters, parameter, tensor, write};
 
 /// Inference response with its output tensors.
@@ -67,20 +67,26 @@ impl InferResponse {
         let (mut parameters, mut outputs) = (None, None);
         json.object(|json, key| match key {
             "model_name" => read_unique_member(&mut model_name, json, |json| Ok(json.string()?.into_owned())),
-            "model_version" => read_unique_member(&mut model_version, json, |json| Ok(json.string()?.into_owned())),
-            "id" => read_unique_member(&mut id, json, |json| Ok(json.string()?.into_owned())),
-            "parameters" => read_unique_member(&mut parameters, json, |json| parameter::read(json, |_, _| Ok(false))),
-            "outputs" => {
-                read_unique_member(&mut outputs, json, |json| json.list(|json| TensorHeader::read(json, TensorLabel::Output)))
+            "model_version" => {
+                read_unique_member(&mut model_version, json, |json| Ok(json.string()?.into_owned()))
             }
+            "id" => read_unique_member(&mut id, json, |json| Ok(json.string()?.into_owned())),
+            "parameters" => {
+                read_unique_member(&mut parameters, json, |json| parameter::read(json, |_, _| Ok(false)))
+            }
+            "outputs" => read_unique_member(&mut outputs, json, |json| {
+                json.list(|json| TensorHeader::read(json, TensorLabel::Output))
+            }),
             _ => json.skip().map(drop),
         })?;
         let missing = |member| json.error(JsonProblem::Missing(member));
         let model_name = model_name.ok_or_else(|| missing("model_name"))?;
         let announced: Vec<TensorHeader> = outputs.ok_or_else(|| missing("outputs"))?;
         json.end()?;
-        let outputs =
-            announced.into_iter().map(|output| output.with_binary_data(&mut blobs)).collect::<Result<Vec<_>>>()?;
+        let outputs = announced
+            .into_iter()
+            .map(|output| output.with_binary_data(&mut blobs))
+            .collect::<Result<Vec<_>>>()?;
         blobs.finish_binary_data()?;
         let (model_version, parameters) = (model_version.unwrap_or_default(), parameters.unwrap_or_default());
         Ok(Self { model_name, model_version, id, parameters, outputs })

@@ -6,9 +6,9 @@
 use bytes::Bytes;
 
 use crate::body::BinaryTensorData;
-use crate::error::{Error, TensorLabel, Result};
+use crate::error::{Error, Result, TensorLabel};
 use crate::json::{JsonNumber, JsonReader, SkippedValue, read_unique_member};
-use crate::json_problem::{JsonProblem, JsonKind, truncate_for_message};
+use crate::json_problem::{JsonKind, JsonProblem, truncate_for_message};
 use crate::{Datatype, Parameters, data, parameter, write};
 
 /// Tensor with its data: an input of a request, or an output of a response.
@@ -78,7 +78,11 @@ pub(crate) fn write_id(out: &mut Vec<u8>, id: Option<&str>) {
 }
 
 /// Checks the data of tensors and writes their JSON array.
-pub(crate) fn write_all(out: &mut Vec<u8>, tensors: &[Tensor], place: fn(String) -> TensorLabel) -> Result<()> {
+pub(crate) fn write_all(
+    out: &mut Vec<u8>,
+    tensors: &[Tensor],
+    place: fn(String) -> TensorLabel,
+) -> Result<()> {
     out.push(b'[');
     for (n, tensor) in tensors.iter().enumerate() {
         if n > 0 {
@@ -145,7 +149,9 @@ impl TensorMembers {
     fn read(&mut self, json: &mut JsonReader<'_>, key: &str) -> Result<()> {
         match key {
             "name" => read_unique_member(&mut self.name, json, |json| Ok(json.string()?.into_owned())),
-            "datatype" => read_unique_member(&mut self.datatype, json, |json| Ok(json.string()?.into_owned())),
+            "datatype" => {
+                read_unique_member(&mut self.datatype, json, |json| Ok(json.string()?.into_owned()))
+            }
             "shape" => read_unique_member(&mut self.shape, json, |json| json.list(size)),
             "parameters" => {
                 let (binary_data_size, region) = (&mut self.binary_data_size, &mut self.shared_memory_region);
@@ -153,7 +159,9 @@ impl TensorMembers {
                     parameter::read(json, |json, key| {
                         match key {
                             "binary_data_size" => read_unique_member(binary_data_size, json, size)?,
-                            "shared_memory_region" => read_unique_member(region, json, |json| json.skip().map(drop))?,
+                            "shared_memory_region" => {
+                                read_unique_member(region, json, |json| json.skip().map(drop))?
+                            }
                             _ => return Ok(false),
                         }
                         Ok(true)
@@ -182,8 +190,10 @@ impl TensorMembers {
         let datatype = self.datatype.ok_or_else(|| missing("datatype"))?;
         let shape = self.shape.ok_or_else(|| missing("shape"))?;
         let place = place(name.clone());
-        let datatype = Datatype::from_name(&datatype)
-            .ok_or_else(|| Error::UnknownDatatype { tensor: place.clone(), found: truncate_for_message(&datatype) })?;
+        let datatype = Datatype::from_name(&datatype).ok_or_else(|| Error::UnknownDatatype {
+            tensor: place.clone(),
+            found: truncate_for_message(&datatype),
+        })?;
         let elements = data::shape_element_count(&shape)
             .ok_or_else(|| Error::ShapeOverflow { tensor: place.clone(), shape: shape.clone() })?;
         let found = match (&self.values, self.binary_data_size, self.shared_memory_region) {

@@ -23,12 +23,12 @@ const ALIGNMENT: usize = 8;
 ///
 /// ```
 /// use byte_source::{Blob, Sha256Sink};
-/// use safetensors_format::Archive;
+/// use safetensors_format::SafetensorsArchive;
 /// use tensor::{Dtype, Storage, Tensor};
 ///
 /// let tensor = Tensor::new(Dtype::UInt8, vec![3], vec![1], 0, Storage::owned(vec![1, 2, 3]))?;
 /// let tensors = vec![("w".to_owned(), tensor)];
-/// let archive = Archive::new(&tensors, &[("format".to_owned(), "pt".to_owned())])?;
+/// let archive = SafetensorsArchive::new(&tensors, &[("format".to_owned(), "pt".to_owned())])?;
 /// let header = r#"{"__metadata__":{"format":"pt"},"w":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
 /// assert_eq!(archive.len(), 8 + (header.len() as u64).next_multiple_of(8) + 3);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

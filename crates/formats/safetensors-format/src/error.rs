@@ -22,25 +22,16 @@ pub enum Error {
     },
     /// A tensor to be written has a dtype that the format lacks.
     #[error("tensor `{}`: safetensors has no {dtype}", tensor.escape_debug())]
-    NoDtype {
-        tensor: String,
-        dtype: Dtype,
-    },
+    NoDtype { tensor: String, dtype: Dtype },
     /// A tensor to be written has half-byte elements, which come in pairs, but no dimension that counts the pairs.
     #[error("tensor `{}`: the two values of a float4_e2m1fn_x2 need a dimension", tensor.escape_debug())]
-    HalfElement {
-        tensor: String,
-    },
+    HalfElement { tensor: String },
     /// Two tensors to be written have the same name.
     #[error("two tensors have the name `{}`", tensor.escape_debug())]
-    Duplicate {
-        tensor: String,
-    },
+    Duplicate { tensor: String },
     /// A dimension or offset of a tensor to be written does not fit `usize`.
     #[error("tensor `{}` is too large", tensor.escape_debug())]
-    TooLarge {
-        tensor: String,
-    },
+    TooLarge { tensor: String },
     /// A tensor to be written has the name of the metadata.
     #[error("a tensor cannot be called `{METADATA}`: the header uses that name for its metadata")]
     Reserved,

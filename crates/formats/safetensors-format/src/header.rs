@@ -88,7 +88,8 @@ pub fn is_safetensors(file: &[u8]) -> bool {
     // The format requires the header to start with a brace; the official reader skips the white space that JSON allows
     // before it.
     let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
-    let mut header = file.iter().skip(LENGTH_FIELD_BYTES).take(usize::try_from(MAX_HEADER).unwrap_or(usize::MAX));
+    let mut header =
+        file.iter().skip(LENGTH_FIELD_BYTES).take(usize::try_from(MAX_HEADER).unwrap_or(usize::MAX));
     is_len && header.find(|byte| !is_space(byte)) == Some(&b'{')
 }
 
@@ -172,7 +173,10 @@ impl<'de> Deserialize<'de> for HeaderEntries {
                 f.write_str("an object of tensors")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<HeaderEntries, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> std::result::Result<HeaderEntries, A::Error> {
                 let mut seen = std::collections::HashSet::new();
                 let mut header = HeaderEntries { metadata: Vec::new(), tensors: Vec::new() };
                 while let Some(name) = map.next_key::<String>()? {
@@ -214,7 +218,10 @@ impl<'de> Deserialize<'de> for HeaderMetadata {
                 Ok(HeaderMetadata(Vec::new()))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<HeaderMetadata, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> std::result::Result<HeaderMetadata, A::Error> {
                 let mut seen = std::collections::HashSet::new();
                 let mut entries = Vec::new();
                 while let Some((key, value)) = map.next_entry::<String, String>()? {

@@ -41,14 +41,22 @@ impl<'de> Deserialize<'de> for HeaderEntry {
                 let missing = A::Error::missing_field;
                 let DtypeName(dtype) = dtype.ok_or_else(|| missing("dtype"))?;
                 let shape = shape.ok_or_else(|| missing("shape"))?;
-                Ok(HeaderEntry { dtype, shape, data_offsets: data_offsets.ok_or_else(|| missing("data_offsets"))? })
+                Ok(HeaderEntry {
+                    dtype,
+                    shape,
+                    data_offsets: data_offsets.ok_or_else(|| missing("data_offsets"))?,
+                })
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<HeaderEntry, A::Error> {
                 let missing = |count| A::Error::invalid_length(count, &"three fields");
                 let DtypeName(dtype) = fields.next_element()?.ok_or_else(|| missing(0))?;
                 let shape = fields.next_element()?.ok_or_else(|| missing(1))?;
-                Ok(HeaderEntry { dtype, shape, data_offsets: fields.next_element()?.ok_or_else(|| missing(2))? })
+                Ok(HeaderEntry {
+                    dtype,
+                    shape,
+                    data_offsets: fields.next_element()?.ok_or_else(|| missing(2))?,
+                })
             }
         }
         deserializer.deserialize_any(HeaderEntryVisitor)
@@ -87,7 +95,8 @@ impl<'de> Deserialize<'de> for DtypeName {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<DtypeName, A::Error> {
                 let entry = map.next_entry::<String, ()>()?;
-                let ((name, ()), None) = (entry.ok_or_else(|| no_name(0))?, map.next_key::<ParsedAndIgnored>()?)
+                let ((name, ()), None) =
+                    (entry.ok_or_else(|| no_name(0))?, map.next_key::<ParsedAndIgnored>()?)
                 else {
                     return Err(no_name(2));
                 };

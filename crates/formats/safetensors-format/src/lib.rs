@@ -2,7 +2,7 @@
 //!
 //! A safetensors file is the length of a JSON header in eight bytes, the header, and the tensors' bytes.
 //! [`Header::read`] checks all of it against the file's length, so that every range it returns is inside the file.
-//! [`Archive`] is a file that is laid out from tensors; it sends itself in windows.
+//! [`SafetensorsArchive`] is a file that is laid out from tensors; it sends itself in windows.
 //!
 //! ```
 //! use safetensors_format::Header;
@@ -26,15 +26,17 @@
 //! Facts: the format section of the safetensors README and `safetensors/src/tensor.rs` 0.8.
 
 mod archive;
+mod constants;
 mod dtype;
 mod error;
-mod constants;
 mod header;
 mod info;
 mod shards;
 
 pub use archive::{SafetensorsArchive, is_dtype_supported};
-pub use error::{EntryError, Error, Result};
 pub use constants::{MAX_HEADER, METADATA};
+pub use error::{EntryError, Error, Result};
 pub use header::{Header, TensorLocation, is_safetensors};
-pub use shards::{INDEX_FILE, ShardIndex, ShardTotals, SINGLE_MODEL_FILE, shard_file_name, is_model_file, split_into_shards};
+pub use shards::{
+    INDEX_FILE, SINGLE_MODEL_FILE, ShardIndex, ShardTotals, is_model_file, shard_file_name, split_into_shards,
+};

@@ -18,7 +18,7 @@ pub const INDEX_FILE: &str = "model.safetensors.index.json";
 /// gets its own file, which precedes the file that is being filled.
 ///
 /// ```
-/// assert_eq!(safetensors_format::split(&[3, 9, 3, 3], 6), [vec![1], vec![0, 2], vec![3]]);
+/// assert_eq!(safetensors_format::split_into_shards(&[3, 9, 3, 3], 6), [vec![1], vec![0, 2], vec![3]]);
 /// ```
 pub fn split_into_shards(sizes: &[u64], max: u64) -> Vec<Vec<usize>> {
     let (mut files, mut current, mut filled) = (Vec::new(), Vec::new(), 0_u64);

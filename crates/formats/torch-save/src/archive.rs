@@ -11,7 +11,7 @@ use std::fmt;
 use byte_source::{Blob, OwnedBlob, PRODUCER, ReadError, Sink};
 use foldhash::{HashSet, HashSetExt};
 use tensor::{Dtype, Tensors};
-use zip_layout::{EntryContent, NewZipEntry, LayoutBuilder, ZipWriter};
+use zip_layout::{EntryContent, LayoutBuilder, NewZipEntry, ZipWriter};
 
 use crate::pickle::data_pkl;
 use crate::storages::SavedStorages;
@@ -177,11 +177,13 @@ mod tests {
     fn what_cannot_be_written_is_refused() {
         let storage = Storage::owned(vec![0; 4]);
         let same = view(Dtype::Int8, 4, &storage);
-        let error =
-            TorchSaveArchive::new(&Tensors::from([("a".to_owned(), same.clone()), ("a".to_owned(), same)].to_vec()));
+        let error = TorchSaveArchive::new(&Tensors::from(
+            [("a".to_owned(), same.clone()), ("a".to_owned(), same)].to_vec(),
+        ));
         assert!(matches!(&error, Err(Error::Duplicate { name }) if name == "a"), "{error:?}");
         for dtype in Dtype::all().filter(|dtype| dtype.is_quantized()) {
-            let error = TorchSaveArchive::new(&named([view(Dtype::UInt8, 4, &storage), view(dtype, 1, &storage)]));
+            let error =
+                TorchSaveArchive::new(&named([view(Dtype::UInt8, 4, &storage), view(dtype, 1, &storage)]));
             assert!(matches!(&error, Err(Error::Quantized { tensor, .. }) if tensor == "1"), "{error:?}");
         }
     }

@@ -12,15 +12,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// Two tensors have the same name.
     #[error("two tensors have the name `{}`", name.escape_debug())]
-    Duplicate {
-        name: String,
-    },
+    Duplicate { name: String },
     /// A quantized tensor, which needs a quantizer as well as a storage.
     #[error("tensor `{}`: {dtype} is quantized", tensor.escape_debug())]
-    Quantized {
-        tensor: String,
-        dtype: Dtype,
-    },
+    Quantized { tensor: String, dtype: Dtype },
     /// A size, stride, offset or element count that does not fit PyTorch's signed 64-bit integers.
     #[error("tensor `{}`: {number} is larger than 2^63", tensor.escape_debug())]
     TooLarge {
@@ -48,9 +43,10 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Duplicate { .. } => ErrorKind::Input,
-            Self::Quantized { .. } | Self::TooLarge { .. } | Self::TooManyTensors { .. } | Self::Pickle(_) => {
-                ErrorKind::Unsupported
-            }
+            Self::Quantized { .. }
+            | Self::TooLarge { .. }
+            | Self::TooManyTensors { .. }
+            | Self::Pickle(_) => ErrorKind::Unsupported,
             Self::Zip(reason) => reason.into(),
         }
     }

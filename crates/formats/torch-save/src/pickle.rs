@@ -53,7 +53,13 @@ impl DataPklWriter {
         Ok(())
     }
 
-    fn write_tensor(&mut self, name: &str, tensor: &Tensor, storages: &SavedStorages, position: usize) -> Result<()> {
+    fn write_tensor(
+        &mut self,
+        name: &str,
+        tensor: &Tensor,
+        storages: &SavedStorages,
+        position: usize,
+    ) -> Result<()> {
         let (key, storage) = storages.storage_of_tensor(position).expect("every tensor has its storage");
         let class = storage.dtype.and_then(tensor::Dtype::storage_class);
         let function = if class.is_some() { "_rebuild_tensor_v2" } else { "_rebuild_tensor_v3" };

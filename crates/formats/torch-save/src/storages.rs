@@ -6,7 +6,7 @@
 //! rebuilt by `_rebuild_tensor_v3`, over an untyped storage, can have different dtypes. PyTorch 2.0 does not have
 //! `_rebuild_tensor_v3`.
 
-use tensor::{Dtype, WholeElements, StorageSet, Tensor, Tensors};
+use tensor::{Dtype, StorageSet, Tensor, Tensors, WholeElements};
 
 use crate::{Error, Result};
 
@@ -27,7 +27,8 @@ pub(crate) struct SavedStorage {
 impl SavedStorages {
     pub(crate) fn new(tensors: &Tensors) -> Result<Self> {
         let shared = StorageSet::new(tensors.iter().map(|(_, tensor)| tensor));
-        let StorageSet { first, by_tensor } = shared.ok_or(Error::TooManyTensors { tensors: tensors.len() })?;
+        let StorageSet { first, by_tensor } =
+            shared.ok_or(Error::TooManyTensors { tensors: tensors.len() })?;
         let first = first.into_iter().filter_map(|first| tensors.get_index(first as usize));
         let storage = |(_, tensor): (&str, &Tensor)| SavedStorage {
             storage: tensor.storage().clone(),

@@ -9,9 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// Source record that is not UTF-8.
     #[error("the code in {} is not text", record.escape_debug())]
-    NotText {
-        record: String,
-    },
+    NotText { record: String },
     /// Class whose source is not in the archive.
     #[error("there is no code of the class {}", class.escape_debug())]
     NoClass {

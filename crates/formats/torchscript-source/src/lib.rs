@@ -17,12 +17,12 @@
 
 mod error;
 mod lexer;
+mod name_scanner;
 mod operators;
 mod signature;
 mod types;
-mod name_scanner;
 
 pub use error::{Error, Result};
 pub use operators::{UnsupportedOperators, unsupported_operators};
 pub use signature::{Argument, Signature, Sources, is_code};
-pub use types::{TupleField, EnumMember, Type, TypeId, Types};
+pub use types::{EnumMember, TupleField, Type, TypeId, Types};

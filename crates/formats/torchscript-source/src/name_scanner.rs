@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::lexer::{TokenKind, Lexer, Token};
+use crate::lexer::{Lexer, Token, TokenKind};
 
 /// Limits of the scan: the bracket depth in which calls are read, the arguments of a call, and the parts of a dotted name.
 const DEPTH_MAX: usize = 200;
@@ -164,7 +164,11 @@ impl<'t> NameScanner<'t> {
     }
 
     /// Extends or ends the dotted name. Returns the name of an operator if the token opens its argument list.
-    fn extend_name(&mut self, token: &Token<'t>, each: &mut impl FnMut(NameUse<'_, 't>)) -> Option<Vec<&'t str>> {
+    fn extend_name(
+        &mut self,
+        token: &Token<'t>,
+        each: &mut impl FnMut(NameUse<'_, 't>),
+    ) -> Option<Vec<&'t str>> {
         let mut callee = None;
         match token.kind {
             TokenKind::Name(part) if self.expects_part => {
@@ -211,7 +215,12 @@ fn is_opening(token: &Token<'_>) -> bool {
 
 impl<'t> OpenBracket<'t> {
     /// Updates the state of the current argument with a token.
-    fn add_argument_token(&mut self, token: &Token<'t>, text: &str, parameters: &mut HashMap<&'t str, LiteralType>) {
+    fn add_argument_token(
+        &mut self,
+        token: &Token<'t>,
+        text: &str,
+        parameters: &mut HashMap<&'t str, LiteralType>,
+    ) {
         let number = || {
             let number = text.get(token.range.clone()).unwrap_or_default();
             match number {
@@ -223,7 +232,9 @@ impl<'t> OpenBracket<'t> {
         self.argument = match (self.argument, token.kind) {
             (ArgumentState::Nothing, TokenKind::Name(name)) => ArgumentState::Name(name),
             (ArgumentState::Nothing, TokenKind::Symbol(b'-')) => ArgumentState::Minus,
-            (ArgumentState::Nothing | ArgumentState::Minus, TokenKind::Number) => ArgumentState::Inferred(number()),
+            (ArgumentState::Nothing | ArgumentState::Minus, TokenKind::Number) => {
+                ArgumentState::Inferred(number())
+            }
             (ArgumentState::Nothing, TokenKind::Text(_)) => ArgumentState::Inferred(LiteralType::Text),
             (ArgumentState::Nothing, TokenKind::Symbol(b'[')) => ArgumentState::Inferred(LiteralType::List),
             // The default after a parameter's annotation is not evaluated.
@@ -231,7 +242,9 @@ impl<'t> OpenBracket<'t> {
                 self.finish_argument(parameters);
                 ArgumentState::Inferred(LiteralType::Other)
             }
-            (ArgumentState::Name(OPTIONAL), TokenKind::Symbol(b'[')) if self.is_def => ArgumentState::Name(OPTIONAL),
+            (ArgumentState::Name(OPTIONAL), TokenKind::Symbol(b'[')) if self.is_def => {
+                ArgumentState::Name(OPTIONAL)
+            }
             (ArgumentState::Name(name), TokenKind::Symbol(b':')) if self.is_def => {
                 self.keyword = Some(name);
                 ArgumentState::Nothing

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use crate::name_scanner::{OperatorCall, LiteralType, NameUse, scan_names};
+use crate::name_scanner::{LiteralType, NameUse, OperatorCall, scan_names};
 
 /// Namespaces of PyTorch's own operators and classes that the operator table lacks.
 const LIBTORCH_NAMESPACES: &[&str] = &[
@@ -25,7 +25,7 @@ const LIBTORCH_NAMESPACES: &[&str] = &[
     "xnnpack",
 ];
 
-/// Operators and classes that PyTorch 2.0.1 does not have, as found by [`foreign`].
+/// Operators and classes that PyTorch 2.0.1 does not have, as found by [`unsupported_operators`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnsupportedOperators {
     /// Operators of newer PyTorch versions; listed with the call's arguments if 2.0.1 has the operator but no overload that
@@ -86,7 +86,8 @@ impl UnsupportedOperators {
             _ => return,
         };
         let overloads = known.get(namespace).and_then(|names| names.get(name));
-        if overloads.is_some_and(|overloads| !overloads.is_empty() && !any_overload_accepts(overloads, call)) {
+        if overloads.is_some_and(|overloads| !overloads.is_empty() && !any_overload_accepts(overloads, call))
+        {
             self.newer.insert(format!("{namespace}::{name}({})", format_operator_call(call)));
         }
     }
@@ -110,7 +111,10 @@ fn any_overload_accepts(overloads: &[&str], call: &OperatorCall<'_>) -> bool {
     // A positional argument may be passed by name. PyTorch never writes this, so its position is not checked.
     let is_named = |(keyword, _): &(&str, LiteralType)| names.split(',').any(|name| name == *keyword);
     call.keywords.iter().any(is_named)
-        || overloads.iter().filter(|text| !text.starts_with('=')).any(|overload| overload_accepts(overload, call))
+        || overloads
+            .iter()
+            .filter(|text| !text.starts_with('='))
+            .any(|overload| overload_accepts(overload, call))
 }
 
 /// Returns true if one overload accepts the arguments of a call.
@@ -135,10 +139,9 @@ fn overload_accepts(overload: &str, call: &OperatorCall<'_>) -> bool {
         })
     };
     letters.all(|(letter, literal)| literal_fits(letter, *literal))
-        && call
-            .keywords
-            .iter()
-            .all(|(name, literal)| keywords().any(|(its, letter, _)| its == *name && literal_fits(letter, *literal)))
+        && call.keywords.iter().all(|(name, literal)| {
+            keywords().any(|(its, letter, _)| its == *name && literal_fits(letter, *literal))
+        })
         && keywords()
             .filter(|(.., is_required)| *is_required)
             .all(|(name, ..)| call.keywords.iter().any(|(keyword, _)| *keyword == name))
@@ -190,7 +193,10 @@ mod tests {
             e : __torch__.torch.classes.mine.Thing\nf = \"torch.text\"\ng = __torch__.torch.nn.f(x)";
         let found = unsupported_operators([text].into_iter());
         assert_eq!(found.newer.iter().collect::<Vec<_>>(), ["aten::newest_thing"]);
-        assert_eq!(found.third_party.iter().collect::<Vec<_>>(), ["torch.classes.mine.Thing", "torchvision::nms"]);
+        assert_eq!(
+            found.third_party.iter().collect::<Vec<_>>(),
+            ["torch.classes.mine.Thing", "torchvision::nms"]
+        );
     }
 
     #[test]
@@ -224,7 +230,10 @@ mod tests {
             ),
             ("ops.quantized.linear(x, y)", "quantized::linear(_, _)"),
         ] {
-            assert_eq!(unsupported_operators([text].into_iter()).newer.into_iter().collect::<Vec<_>>(), [shown]);
+            assert_eq!(
+                unsupported_operators([text].into_iter()).newer.into_iter().collect::<Vec<_>>(),
+                [shown]
+            );
         }
     }
 }

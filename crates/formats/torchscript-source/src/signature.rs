@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::iter::Peekable;
 use std::ops::Range;
 
-use crate::lexer::{TokenKind, Lexer, Token};
-use crate::types::{TupleField, EnumMember, Type, TypeId, Types};
+use crate::lexer::{Lexer, Token, TokenKind};
+use crate::types::{EnumMember, TupleField, Type, TypeId, Types};
 use crate::{Error, Result};
 
 /// Limits on a signature: the nesting depth of one type, and the number of types.
@@ -90,7 +90,8 @@ impl Sources {
     pub fn add(&mut self, record: &str, bytes: &[u8]) -> Result<()> {
         let Some(name) = source_module_path(record) else { return Ok(()) };
         let text = std::str::from_utf8(bytes).map_err(|_| Error::NotText { record: record.to_owned() })?;
-        let module = SourceModule { record: record.to_owned(), classes: find_classes(text), text: text.to_owned() };
+        let module =
+            SourceModule { record: record.to_owned(), classes: find_classes(text), text: text.to_owned() };
         self.modules.insert(name.replace('/', "."), module);
         Ok(())
     }
@@ -244,7 +245,8 @@ impl<'t> Parser<'t> {
         }
         arguments.remove(0);
         let arrow = self.tokens.next_if(|token| token.kind == TokenKind::Arrow);
-        let returns = if arrow.is_some() { self.parse_annotation()? } else { self.types.add("NoneType", None) };
+        let returns =
+            if arrow.is_some() { self.parse_annotation()? } else { self.types.add("NoneType", None) };
         self.expect(b':', "`:`")?;
         Ok((arguments, returns))
     }

@@ -10,7 +10,7 @@ use std::fmt;
 
 use byte_source::{Blob, OwnedBlob, ReadError, Sink};
 use tensor::{Storage, Tensors};
-use zip_layout::{EntryContent, NewZipEntry, LayoutBuilder, ZipWriter};
+use zip_layout::{EntryContent, LayoutBuilder, NewZipEntry, ZipWriter};
 
 use crate::module_tree::{ModuleId, ModuleTree};
 use crate::record::{DataRecord, DataRecords};
@@ -57,7 +57,10 @@ impl ScriptArchive {
     }
 
     /// Makes an archive of the new records `head` and of the records `kept` of another archive.
-    pub(crate) fn with_kept_records(head: Vec<(String, OwnedBlob)>, kept: Vec<(String, Storage)>) -> Result<Self> {
+    pub(crate) fn with_kept_records(
+        head: Vec<(String, OwnedBlob)>,
+        kept: Vec<(String, Storage)>,
+    ) -> Result<Self> {
         let mut archive = Self { head, records: Vec::new(), kept, whole: None, len: 0 };
         archive.lay_out()?;
         Ok(archive)
@@ -144,10 +147,18 @@ impl ScriptArchive {
             take(NewZipEntry { name: &path_in_root(name), alignment: ALIGNMENT, content })?;
         }
         for record in &self.records {
-            take(NewZipEntry { name: &record.name(), alignment: ALIGNMENT, content: EntryContent::Blob(record) })?;
+            take(NewZipEntry {
+                name: &record.name(),
+                alignment: ALIGNMENT,
+                content: EntryContent::Blob(record),
+            })?;
         }
         for (name, storage) in &self.kept {
-            take(NewZipEntry { name: &path_in_root(name), alignment: ALIGNMENT, content: EntryContent::Blob(storage) })?;
+            take(NewZipEntry {
+                name: &path_in_root(name),
+                alignment: ALIGNMENT,
+                content: EntryContent::Blob(storage),
+            })?;
         }
         Ok(())
     }

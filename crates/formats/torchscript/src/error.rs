@@ -12,26 +12,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// Name that two tensors have.
     #[error("two tensors have the name `{}`", name.escape_debug())]
-    Duplicate {
-        name: String,
-    },
+    Duplicate { name: String },
     /// Tensor name that TorchScript or PyTorch's modules reserve.
     #[error("tensor `{}`: TorchScript or PyTorch's modules reserve this name", name.escape_debug())]
-    Reserved {
-        name: String,
-    },
+    Reserved { name: String },
     /// Tensor of a dtype that Carton's libtorch, 2.0.1, does not load.
     #[error("tensor `{}`: PyTorch 2.0, which Carton runs, cannot load {dtype}", tensor.escape_debug())]
-    NewerDtype {
-        tensor: String,
-        dtype: Dtype,
-    },
+    NewerDtype { tensor: String, dtype: Dtype },
     /// Tensor of a dtype that Carton's outputs cannot have, and that has no conversion to such a dtype.
     #[error("tensor `{}`: {dtype} cannot be a Carton output and has no conversion", tensor.escape_debug())]
-    Dtype {
-        tensor: String,
-        dtype: Dtype,
-    },
+    Dtype { tensor: String, dtype: Dtype },
     /// Tensors of different dtypes that share a storage.
     #[error(
         "tensors `{}` ({first_dtype}) and `{}` ({second_dtype}) share a storage, but a TorchScript storage has one dtype",
@@ -56,15 +46,10 @@ pub enum Error {
     },
     /// Size, stride or offset that TorchScript's signed 64-bit integers cannot express.
     #[error("tensor `{}`: {number} is larger than 2^63", tensor.escape_debug())]
-    TooLarge {
-        tensor: String,
-        number: u64,
-    },
+    TooLarge { tensor: String, number: u64 },
     /// More tensors than a 32-bit number can count.
     #[error("{tensors} tensors are too many for one archive")]
-    TooMany {
-        tensors: usize,
-    },
+    TooMany { tensors: usize },
     /// Error of reading or writing a pickle, `data.pkl`.
     #[error("data.pkl: {0}")]
     Pickle(#[from] pickle_vm::Error),
@@ -101,9 +86,7 @@ pub enum Error {
     },
     /// Input or output name that was specified for a module which is kept unchanged.
     #[error("`{}` cannot be given for a module that is kept as it is", name.escape_debug())]
-    OptionForKeptModule {
-        name: String,
-    },
+    OptionForKeptModule { name: String },
     /// Declared input that the module does not have.
     #[error("there is no input `{}`; the inputs are {}", name.escape_debug(), known.join(", ").escape_debug())]
     UnknownInputName {
@@ -113,15 +96,10 @@ pub enum Error {
     },
     /// Declared input of a dtype that Carton cannot pass and the module cannot cast to.
     #[error("input `{}`: {dtype} cannot be made of what Carton passes", name.escape_debug())]
-    InputDtype {
-        name: String,
-        dtype: Dtype,
-    },
+    InputDtype { name: String, dtype: Dtype },
     /// Output name that was specified twice.
     #[error("two outputs are called `{}`", name.escape_debug())]
-    DuplicateOutputName {
-        name: String,
-    },
+    DuplicateOutputName { name: String },
     /// Output names whose number differs from the number of outputs that can be named.
     #[error("{found} names for {expected} outputs: the forward returns others, or gives them names itself")]
     OutputNameCount {

@@ -2,7 +2,7 @@
 //!
 //! An archive is a zip file of a pickled module tree (`data.pkl`), the source text of its classes (`code/`), and one record
 //! of bytes for each storage (`data/`). [`weights`] makes a module that returns any checkpoint's tensors by name, [`model`]
-//! a module that runs a decoder, and [`auto`] chooses between the two. Their `forward` takes and returns a dict;
+//! a module that runs a decoder, and [`detect_module`] chooses between the two. Their `forward` takes and returns a dict;
 //! [`positional`] makes a decoder whose `forward` takes and returns tensors. [`script`] wraps the module of an existing
 //! archive so that it can be called by name. All of them keep the tensors under their own names with their dtypes, shapes,
 //! strides and shared storages. The crate `decoder` reads documents and tensor names; this crate writes source text and
@@ -14,7 +14,7 @@
 //! let storage = Storage::owned(vec![0; 24]);
 //! let tensor = Tensor::new(Dtype::BFloat16, vec![3, 4], vec![4, 1], 0, storage)?;
 //! let tensors = [("output.weight".to_owned(), tensor)].into();
-//! let converted = torchscript::weights(&tensors, torchscript::Errors::Return)?;
+//! let converted = torchscript::weights(&tensors, torchscript::OnInvalidInput::Return)?;
 //! let outputs: Vec<_> = converted.outputs.ports(&tensors).collect();
 //! assert_eq!(outputs[0].dtype, Dtype::Float32); // Carton has no bfloat16
 //! assert_eq!(converted.archive.records()[0].name(), "model/data/0");
@@ -35,15 +35,15 @@ mod record;
 mod source_names;
 mod wrap;
 
-pub use archive::{ScriptArchive, ArchiveDifference};
-pub use code::recognise::{RecognisedModel, Recognised, recognise};
+pub use archive::{ArchiveDifference, ScriptArchive};
+pub use code::recognise::{Recognised, RecognisedModel, recognise};
 pub use code::weights::weights;
 pub use code::{detect_module, model, positional};
 pub use error::{Error, Result};
 pub use export::output_dtype;
-pub use note::{ModuleNote, FlatReason};
+pub use note::{FlatReason, ModuleNote};
 pub use record::{DataRecord, check_loads_in_2_0};
-pub use wrap::{DeclaredInput, ScriptOptions, WrapOutcome, Uncallable, is_kept_record, script};
+pub use wrap::{DeclaredInput, ScriptOptions, Uncallable, WrapOutcome, is_kept_record, script};
 
 use decoder::{Decoder, NoModelReason};
 use tensor::{Dtype, Tensors};
@@ -101,7 +101,7 @@ impl ModuleOutputs {
 pub enum ModuleCode {
     /// No computation: the module returns tensors by name.
     Weights {
-        /// Reason why [`auto`] made no model; `None` if the caller asked for weights.
+        /// Reason why [`detect_module`] made no model; `None` if the caller asked for weights.
         why: Option<NoModelReason>,
     },
     /// The computation of the wrapped TorchScript module.
@@ -142,7 +142,7 @@ pub struct ModulePort {
     pub optional: bool,
 }
 
-/// Dimension of a [`Port`]: a symbol or a fixed size.
+/// Dimension of a [`ModulePort`]: a symbol or a fixed size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dim {
     /// Symbolic size, which is equal wherever the symbol occurs.

@@ -28,7 +28,7 @@ const LIST: &str = "List[Tensor]";
 const LISTS: &str = "Dict[str, List[Tensor]]";
 const INTS: &str = "List[int]";
 
-/// Index of a module in a [`Tree`].
+/// Index of a module in a [`ModuleTree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ModuleId(usize);
 
@@ -52,7 +52,7 @@ pub(crate) enum AttributeValue {
     List(Box<Vec<ListItem>>),
     /// Dict of lists of tensors by name, not in the `state_dict`.
     Lists(Box<Vec<(String, Vec<ListItem>)>>),
-    /// Dict of lists of tensors in an object of the class [`HALF`], which its `__setstate__` initialises.
+    /// Dict of lists of tensors in an object of the class [`HALF_CLASS`], which its `__setstate__` initialises.
     Half(Box<Vec<(String, Vec<ListItem>)>>),
     Ints(Box<Vec<i64>>),
     Text(Box<String>),
@@ -98,7 +98,7 @@ struct ClassDefinition<'n> {
 #[derive(Debug)]
 struct ModuleObject {
     class: ClassId,
-    /// Index of the module's first attribute value in `Tree::values`.
+    /// Index of the module's first attribute value in `ModuleTree::values`.
     values: usize,
 }
 
@@ -229,7 +229,12 @@ impl<'n> ModuleTree<'n> {
     }
 
     /// Returns the bytes of `data.pkl`, whose root object is `root`.
-    pub(crate) fn data_pkl(&self, root: ModuleId, tensors: &Tensors, records: &DataRecords) -> Result<Vec<u8>> {
+    pub(crate) fn data_pkl(
+        &self,
+        root: ModuleId,
+        tensors: &Tensors,
+        records: &DataRecords,
+    ) -> Result<Vec<u8>> {
         let mut out = ObjectWriter {
             pickler: Pickler::default(),
             tensors,
@@ -479,7 +484,8 @@ mod tests {
         let weight = attribute("weight", AttributeValue::Parameter(TensorId(0)));
         let training = || attribute("training", AttributeValue::Bool(false));
         let linear = tree.add(Some("Linear"), "", vec![weight, training()]);
-        let top = tree.add(Some("Top"), "", vec![training(), attribute("output", AttributeValue::Module(linear))]);
+        let top =
+            tree.add(Some("Top"), "", vec![training(), attribute("output", AttributeValue::Module(linear))]);
         let records = DataRecords::new(&tensors.to_vec().into()).expect("one tensor");
         let bytes = tree.data_pkl(top, &tensors.to_vec().into(), &records).expect("short names");
         assert_eq!(hex(&bytes), SAMPLE);
@@ -514,14 +520,16 @@ mod tests {
         let tensors = [("w".to_owned(), whole)];
         let pickle = |lists: Vec<(&'static str, Vec<ListItem>)>| {
             let mut tree = ModuleTree::default();
-            let lists = lists.into_iter().map(|(name, items)| attribute(name, AttributeValue::List(Box::new(items))));
+            let lists =
+                lists.into_iter().map(|(name, items)| attribute(name, AttributeValue::List(Box::new(items))));
             let root = tree.add(None, "", lists.collect());
             let records = DataRecords::new(&tensors.to_vec().into()).expect("one tensor");
             tree.data_pkl(root, &tensors.to_vec().into(), &records).expect("short names")
         };
         let count =
             |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).filter(|found| *found == text).count();
-        let both = pickle(vec![("a", vec![ListItem::Whole(TensorId(0)), part()]), ("b", vec![part(), part()])]);
+        let both =
+            pickle(vec![("a", vec![ListItem::Whole(TensorId(0)), part()]), ("b", vec![part(), part()])]);
         assert_eq!((count(&both, b"storage"), count(&both, b"_rebuild_tensor_v2")), (1, 2));
         // Storage offset, shape and stride of the view.
         assert_eq!(count(&both, b"K\x04(K\x01K\x02t(K\x02K\x01t"), 1);

@@ -13,13 +13,9 @@ pub enum ModuleNote {
     /// A tensor is named `training`, like the flag that `eval()` and `train()` set.
     Training,
     /// All tensors are in one flat module, because their names do not form a tree of modules.
-    Flat {
-        why: FlatReason,
-    },
+    Flat { why: FlatReason },
     /// A module has so many members that PyTorch loads it slowly.
-    Wide {
-        members: usize,
-    },
+    Wide { members: usize },
     /// A storage ends with an incomplete element, whose bytes are not in the archive.
     CutStorage {
         /// Number of bytes after the last whole element.
@@ -27,25 +23,15 @@ pub enum ModuleNote {
         dtype: Dtype,
     },
     /// Inputs of unknown dtypes and shapes, which `carton.toml` does not list.
-    UnlistedInputs {
-        names: Vec<String>,
-    },
+    UnlistedInputs { names: Vec<String> },
     /// Arguments that tensors cannot express, and that keep their defaults.
-    FixedArguments {
-        names: Vec<String>,
-    },
+    FixedArguments { names: Vec<String> },
     /// The archive has a format version that PyTorch 2.0.1 does not load.
-    NewerArchive {
-        version: u64,
-    },
+    NewerArchive { version: u64 },
     /// The code calls operators that PyTorch 2.0.1 does not have.
-    NewerOperators {
-        names: Vec<String>,
-    },
+    NewerOperators { names: Vec<String> },
     /// The code calls operators, or uses classes, of libraries other than PyTorch.
-    OtherOperators {
-        names: Vec<String>,
-    },
+    OtherOperators { names: Vec<String> },
 }
 
 impl ModuleNote {
@@ -66,13 +52,9 @@ pub enum FlatReason {
         member: String,
     },
     /// The name has two dots in a row, or begins with a dot.
-    EmptyPart {
-        name: String,
-    },
+    EmptyPart { name: String },
     /// A part of the name is an attribute of PyTorch's modules.
-    ReservedPart {
-        name: String,
-    },
+    ReservedPart { name: String },
     /// The name needs modules nested deeper than PyTorch can load.
     Deep {
         /// Number of dots in the name.

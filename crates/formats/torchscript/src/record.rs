@@ -5,11 +5,11 @@
 //! the same key, of whatever class, makes a second copy of the bytes.
 
 use byte_source::{Blob, ReadError, Sink};
-use tensor::{Dtype, WholeElements, StorageSet, Storage, Tensors};
+use tensor::{Dtype, Storage, StorageSet, Tensors, WholeElements};
 
 use crate::{Error, Result};
 
-/// Bytes of one storage in an [`Archive`](crate::Archive). As a [`Blob`], it writes whole elements only.
+/// Bytes of one storage in an [`Archive`](crate::ScriptArchive). As a [`Blob`], it writes whole elements only.
 #[derive(Clone, Debug)]
 pub struct DataRecord {
     /// Index among the storage records, which is also the record's file name.
@@ -119,7 +119,7 @@ impl DataRecords {
 /// this crate writes load in 2.15.
 ///
 /// # Errors
-/// Returns [`Error::Newer`] with the first tensor whose dtype PyTorch 2.0.1 does not load.
+/// Returns [`Error::NewerDtype`] with the first tensor whose dtype PyTorch 2.0.1 does not load.
 pub fn check_loads_in_2_0(tensors: &Tensors) -> Result<()> {
     match tensors.iter().find(|(_, tensor)| newer_storage_class(tensor.dtype()).is_some()) {
         Some((tensor, newer)) => Err(Error::NewerDtype { tensor: tensor.clone(), dtype: newer.dtype() }),

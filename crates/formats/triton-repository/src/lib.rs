@@ -4,9 +4,9 @@
 //! version. [`ModelConfig`] is the configuration of a TorchScript model, and its text is the file that Triton reads:
 //!
 //! ```
-//! use triton_repository::{DataType, Dim, ModelConfig, Port};
+//! use triton_repository::{DataType, Dim, ModelConfig, ModelPort};
 //!
-//! let port = |name: &str, data_type, dims| Port { name: name.to_owned(), data_type, dims };
+//! let port = |name: &str, data_type, dims| ModelPort { name: name.to_owned(), data_type, dims };
 //! let config = ModelConfig {
 //!     inputs: vec![port("tokens", DataType::Int64, vec![Dim::Any, Dim::Any])],
 //!     outputs: vec![port("logits", DataType::Fp32, vec![Dim::Any, Dim::Any, Dim::Size(32_000)])],

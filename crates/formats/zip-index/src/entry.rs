@@ -111,7 +111,13 @@ fn entry_with_data_at(central: &Header<'_>, start: u64, limit: u64) -> Result<En
     let method = Method::from(central.method);
     if method == Method::Stored && central.compressed_len != central.len {
         let (central, local) = (central.len, central.compressed_len);
-        return Err(Error::HeaderMismatch { name: name(), what: "the size of stored data", central, local, offset });
+        return Err(Error::HeaderMismatch {
+            name: name(),
+            what: "the size of stored data",
+            central,
+            local,
+            offset,
+        });
     }
     let end = start.saturating_add(central.compressed_len);
     if end > limit {

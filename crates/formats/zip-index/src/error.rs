@@ -114,24 +114,16 @@ pub enum Error {
     },
     /// The path of an entry leads out of the folder into which the archive is unpacked.
     #[error("entry `{}` has a path that leads out of the archive", name.escape_debug())]
-    UnsafePath {
-        name: String,
-    },
+    UnsafePath { name: String },
     /// The data of an entry are encrypted.
     #[error("entry `{}` is encrypted", name.escape_debug())]
-    Encrypted {
-        name: String,
-    },
+    Encrypted { name: String },
     /// An entry is a patch of a file outside the archive.
     #[error("entry `{}` is a patch of a file that is not in the archive", name.escape_debug())]
-    Patch {
-        name: String,
-    },
+    Patch { name: String },
     /// An extra field has two zip64 fields; some readers use the first, other readers the last.
     #[error("entry `{}` has two zip64 fields, expected one", name.escape_debug())]
-    DuplicateZip64 {
-        name: String,
-    },
+    DuplicateZip64 { name: String },
     /// An extra field has a second name, which some readers use.
     #[error("entry `{}` has a second name, `{}`", name.escape_debug(), other.escape_debug())]
     SecondName {
@@ -149,9 +141,10 @@ impl Error {
     /// Returns the error's kind for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Encrypted { .. } | Self::Patch { .. } | Self::MultipleDisks | Self::DirectoryTooLong { .. } => {
-                ErrorKind::Unsupported
-            }
+            Self::Encrypted { .. }
+            | Self::Patch { .. }
+            | Self::MultipleDisks
+            | Self::DirectoryTooLong { .. } => ErrorKind::Unsupported,
             Self::NotInMemory | Self::RecordUnreadable { .. } => ErrorKind::Io,
             Self::NoEnd { .. }
             | Self::NoRecord { .. }

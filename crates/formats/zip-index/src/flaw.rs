@@ -1,6 +1,6 @@
 //! Flaws that readers of zip files do not check: bytes that belong to no entry, and fields that are never compared.
 //!
-//! [`Index::read`](crate::Index::read) checks all fields that determine an entry's bytes. Other fields can be wrong
+//! [`ZipIndex::read`](crate::ZipIndex::read) checks all fields that determine an entry's bytes. Other fields can be wrong
 //! without consequences, but then the file is not as its author wrote it.
 //!
 //! Sources: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5; Info-ZIP's `proginfo/extrafld.txt`.
@@ -28,7 +28,7 @@ const DOS_ATTRIBUTES: u64 = 0x01 | 0x10 | 0x20;
 /// Set-user-id, set-group-id and sticky bits of a Unix mode.
 const SPECIAL_MODE_BITS: u64 = 0o7000;
 
-/// A flaw that [`Index::read`](crate::Index::read) accepts.
+/// A flaw that [`ZipIndex::read`](crate::ZipIndex::read) accepts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Flaw {
@@ -119,7 +119,7 @@ impl Flaw {
     }
 }
 
-/// Returns all flaws of `file`, which [`Index::read`](crate::Index::read) must accept.
+/// Returns all flaws of `file`, which [`ZipIndex::read`](crate::ZipIndex::read) must accept.
 ///
 /// Not checked: times and dates, except that both headers agree; comments; the contents of extra fields with times and
 /// owners; permissions; the writing program.
@@ -251,7 +251,12 @@ fn header_flaws(name: &str, local: &Header<'_>, central: &Header<'_>, found: &mu
     let version = u64::from(central.version);
     field(central.version <= ZIP_VERSION_MAX, "the version needed", version, "at most 0x3f");
     field(central.disk == 0, "the disk", central.disk.into(), "0x0");
-    field(central.internal_attributes <= 1, "the internal attributes", central.internal_attributes.into(), "0x0 or 0x1");
+    field(
+        central.internal_attributes <= 1,
+        "the internal attributes",
+        central.internal_attributes.into(),
+        "0x0 or 0x1",
+    );
     let is_unix = UNIX_SYSTEMS.contains(&(central.version_made_by >> 8));
     let expected = "a file, a folder or a link of Unix";
     let known = match central.file_type() {

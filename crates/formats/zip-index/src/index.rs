@@ -9,7 +9,7 @@ use byte_source::Source;
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
 
-use crate::entry::{Entry, entry_from_headers, local_offset, entry_from_central};
+use crate::entry::{Entry, entry_from_central, entry_from_headers, local_offset};
 use crate::lazy::{LazyHeaders, TailBytes};
 use crate::record::{EndRecords, Header, Tail};
 use crate::{Error, Result};
@@ -116,7 +116,9 @@ impl<'b> Directory<'b> {
         let mut parts: Vec<DirectoryPart> = Vec::new();
         while offset < end.offset {
             match parts.last_mut() {
-                Some(part) if part.lines < DirectoryPart::LINES_MAX => part.lines = part.lines.saturating_add(1),
+                Some(part) if part.lines < DirectoryPart::LINES_MAX => {
+                    part.lines = part.lines.saturating_add(1)
+                }
                 _ => parts.push(DirectoryPart { start: offset, lines: 1 }),
             }
             offset = offset.saturating_add(Header::central_span(bytes, offset)?);

@@ -131,7 +131,12 @@ impl LazyHeaders {
     }
 
     /// Compares the local header at the start of `block` with the directory. Data from the offset `asked` on are kept.
-    fn located<'p>(&self, place: &'p LazyEntry, block: &Bytes, asked: u64) -> Result<&'p LocatedEntry, ReadError> {
+    fn located<'p>(
+        &self,
+        place: &'p LazyEntry,
+        block: &Bytes,
+        asked: u64,
+    ) -> Result<&'p LocatedEntry, ReadError> {
         let wrong = |error: Error| io::Error::new(io::ErrorKind::InvalidData, error);
         let central = Header::central(self.directory.tail(), place.line).map_err(wrong)?;
         let none = || wrong(Error::NoLocal { name: central.display_name(), offset: place.header_offset });
@@ -162,7 +167,12 @@ impl LazyHeaders {
 
     /// Returns the data of `range` from `block`, which starts with the entry's local header. Data after the end of the
     /// block, because of a long extra field, are read from the file.
-    fn data_from_block(&self, place: &LazyEntry, range: &Range<u64>, block: &Bytes) -> Result<Bytes, ReadError> {
+    fn data_from_block(
+        &self,
+        place: &LazyEntry,
+        range: &Range<u64>,
+        block: &Bytes,
+    ) -> Result<Bytes, ReadError> {
         let found = self.located(place, block, range.end)?;
         let in_block = |offset: u64| {
             let at = offset.saturating_add(found.extra).saturating_sub(place.header_offset);
@@ -225,7 +235,8 @@ impl Source for LazyHeaders {
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
-        let place = |range: &Range<u64>| self.entry_containing(range.start).filter(|_| range.start < range.end);
+        let place =
+            |range: &Range<u64>| self.entry_containing(range.start).filter(|_| range.start < range.end);
         let mut asked = Vec::with_capacity(ranges.len());
         for range in ranges {
             let Some(place) = place(range) else {
@@ -235,7 +246,9 @@ impl Source for LazyHeaders {
             if range.end > place.data.end {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            if range.start.saturating_sub(place.data.start) > HEADER_DISTANCE_MAX && place.found.get().is_none() {
+            if range.start.saturating_sub(place.data.start) > HEADER_DISTANCE_MAX
+                && place.found.get().is_none()
+            {
                 self.locate(place)?;
             }
             asked.push(match place.found.get() {

@@ -1,6 +1,6 @@
 //! Survey of a zip file that does not stop at the first fault.
 //!
-//! [`Index`](crate::Index) rejects files that two readers may interpret differently. A scanner needs all of the file:
+//! [`ZipIndex`](crate::ZipIndex) rejects files that two readers may interpret differently. A scanner needs all of the file:
 //! every entry that any reader may find, and every oddity of the entries.
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
@@ -75,7 +75,10 @@ impl Survey {
         let mut parts = Vec::new();
         let mut end = bytes.len();
         while end > 0 {
-            let start = bytes.get(..end).and_then(EndRecords::archive_start).and_then(|start| usize::try_from(start).ok());
+            let start = bytes
+                .get(..end)
+                .and_then(EndRecords::archive_start)
+                .and_then(|start| usize::try_from(start).ok());
             let Some(start) = start.filter(|start| *start < end && parts.len() < ENTRIES_MAX) else {
                 return Vec::new();
             };
@@ -93,7 +96,8 @@ impl Survey {
         let tail = bytes.get(from..).unwrap_or_default();
         // Most files have no such record, and are rejected without further search.
         find_subslice(tail, END).is_some()
-            && EndRecords::read_last_signature(bytes).is_some_and(|end| Header::central(bytes.into(), end.directory_offset).is_ok())
+            && EndRecords::read_last_signature(bytes)
+                .is_some_and(|end| Header::central(bytes.into(), end.directory_offset).is_ok())
     }
 
     /// Returns true if `bytes` end with valid end records of a zip file.
@@ -116,8 +120,12 @@ impl Survey {
             Err(error) => {
                 self.add_oddity(oddity_kind(&error), error.to_string());
                 let end = EndRecords::read_last_signature(bytes)?;
-                let trailing = (bytes.len() as u64).saturating_sub(end.offset).saturating_sub(EndRecords::LEN);
-                self.add_oddity("trailing", format!("{trailing} bytes follow the record that ends the archive"));
+                let trailing =
+                    (bytes.len() as u64).saturating_sub(end.offset).saturating_sub(EndRecords::LEN);
+                self.add_oddity(
+                    "trailing",
+                    format!("{trailing} bytes follow the record that ends the archive"),
+                );
                 end
             }
         };
@@ -164,12 +172,15 @@ impl Survey {
         }
         if offset != end.offset {
             let (gap, at) = (end.offset.abs_diff(offset), offset);
-            self.add_oddity("gap", format!("{gap} bytes at offset 0x{at:x} follow the directory's last entry"));
+            self.add_oddity(
+                "gap",
+                format!("{gap} bytes at offset 0x{at:x} follow the directory's last entry"),
+            );
         }
         usize::try_from(start).ok()
     }
 
-    /// Adds an entry of the directory, or the fault that [`Index`](crate::Index) finds with the entries that other
+    /// Adds an entry of the directory, or the fault that [`ZipIndex`](crate::ZipIndex) finds with the entries that other
     /// readers see.
     fn survey_listed_entry(&mut self, bytes: &[u8], central: &Header<'_>, limit: u64) {
         let offset = central.local_offset;
@@ -184,7 +195,9 @@ impl Survey {
         let start = central.local_offset.saturating_add(local.span);
         // Some readers use the sizes in the directory, other readers the sizes in the local header.
         for (header, name) in [(central, central.display_name()), (&local, local.display_name())] {
-            let Some(found) = Entry::from_header_lenient(header, name, central.local_offset, start, bytes.len()) else {
+            let Some(found) =
+                Entry::from_header_lenient(header, name, central.local_offset, start, bytes.len())
+            else {
                 continue;
             };
             let same = |entry: &Entry| entry.name == found.name && entry.data == found.data;
@@ -278,7 +291,13 @@ impl Entry {
     }
 
     /// Returns the entry that a header describes, with the data from `start` on truncated at `limit`.
-    fn from_header_lenient(header: &Header<'_>, name: String, offset: u64, start: u64, limit: usize) -> Option<Self> {
+    fn from_header_lenient(
+        header: &Header<'_>,
+        name: String,
+        offset: u64,
+        start: u64,
+        limit: usize,
+    ) -> Option<Self> {
         let limit = Some(limit as u64).filter(|limit| start <= *limit)?;
         let (method, len) = (Method::from(header.method), header.compressed_len);
         // Data of unknown length may extend to the next record.
@@ -342,9 +361,10 @@ fn oddity_kind(error: &Error) -> &'static str {
         | Error::RecordUnreadable { .. }
         | Error::NotInMemory
         | Error::DirectoryTooLong { .. } => "missing",
-        Error::NameMismatch { .. } | Error::HeaderMismatch { .. } | Error::DuplicateZip64 { .. } | Error::SecondName { .. } => {
-            "disagreement"
-        }
+        Error::NameMismatch { .. }
+        | Error::HeaderMismatch { .. }
+        | Error::DuplicateZip64 { .. }
+        | Error::SecondName { .. } => "disagreement",
         Error::Overlap { .. } => "overlap",
         Error::Duplicate { .. } => "duplicate",
         Error::UnsafePath { .. } => "path",

@@ -11,4 +11,6 @@
 mod record;
 mod writer;
 
-pub use writer::{EntryContent, NewZipEntry, ZipLayout, Method, CompressedContent, LayoutBuilder, ZipWriter, layout};
+pub use writer::{
+    CompressedContent, EntryContent, LayoutBuilder, Method, NewZipEntry, ZipLayout, ZipWriter, layout,
+};

@@ -120,7 +120,8 @@ impl Record<'_> {
             .fold(self.offset, |sum, part| sum.saturating_add(*part));
         let padding = padding_to(unpadded, alignment);
         let extra_len = padding.map_or(wide, |padding| wide.saturating_add(4).saturating_add(padding));
-        let (narrow_len, narrow_packed) = if self.needs_zip64_sizes() { (ZIP64_MARK_32, ZIP64_MARK_32) } else { (len, packed) };
+        let (narrow_len, narrow_packed) =
+            if self.needs_zip64_sizes() { (ZIP64_MARK_32, ZIP64_MARK_32) } else { (len, packed) };
         let mut fields = FieldWriter(out)
             .bytes(b"PK\x03\x04")
             .u16(self.version_needed())

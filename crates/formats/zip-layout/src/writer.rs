@@ -110,9 +110,9 @@ pub struct ZipLayout {
 /// Computes the layout of the zip file that a [`ZipWriter`] writes for these entries.
 ///
 /// ```
-/// use zip_layout::{Content, Entry, layout};
+/// use zip_layout::{EntryContent, NewZipEntry, layout};
 ///
-/// let entry = |name| Entry { name, alignment: 64, content: Content::Bytes(b"abc") };
+/// let entry = |name| NewZipEntry { name, alignment: 64, content: EntryContent::Bytes(b"abc") };
 /// let layout = layout([entry("a"), entry("b")])?;
 /// assert_eq!(layout.data, [64..67, 128..131]);
 /// # Ok::<(), std::io::Error>(())
@@ -146,7 +146,8 @@ impl LayoutBuilder {
     pub fn add(&mut self, entry: &NewZipEntry<'_>) -> io::Result<Range<u64>> {
         let record = entry.record(self.offset)?;
         let header = self.len_of(|out| record.append_local_header(entry.alignment, out));
-        let descriptor = if record.uses_descriptor { self.len_of(|out| record.append_descriptor(out)) } else { 0 };
+        let descriptor =
+            if record.uses_descriptor { self.len_of(|out| record.append_descriptor(out)) } else { 0 };
         let line = self.len_of(|out| record.append_central_header(out));
         let start = self.offset.checked_add(header).ok_or_else(too_large)?;
         let end = start.checked_add(record.packed_len).ok_or_else(too_large)?;
@@ -253,7 +254,13 @@ impl<'s> ZipWriter<'s> {
         let directory = std::mem::take(&mut self.directory);
         let offset = self.out.len();
         self.out.write_all(&directory)?;
-        append_end_records(self.entries, offset, directory.len() as u64, &comment, &mut self.out.collected_bytes);
+        append_end_records(
+            self.entries,
+            offset,
+            directory.len() as u64,
+            &comment,
+            &mut self.out.collected_bytes,
+        );
         self.out.flush()
     }
 

@@ -10,7 +10,7 @@ use crate::layout::{CheckpointLayout, WeightPlace};
 use crate::rope::{Llama3, Scaling};
 use crate::sizes::Decoder;
 use crate::weight::{LayerPart, Weight};
-use crate::{Error, DecoderNote, Result};
+use crate::{DecoderNote, Error, Result};
 
 /// Assignment of tensors to the weights of a decoder.
 #[derive(Clone, Debug)]
@@ -59,24 +59,30 @@ impl Decoder {
             let mut places = self.layout().places(weight);
             let at = places.iter().position(|place| tensors.contains(&place.name)).unwrap_or(0);
             // A weight without a name in the layout counts as missing.
-            let place = if at < places.len() { places.swap_remove(at) } else { WeightPlace::unsupported_weight(weight) };
-            let (index, view) =
-                match tensors.position(&place.name).and_then(|index| Some((index, tensors.get_index(index)?.1))) {
-                    Some((index, tensor)) => {
-                        first_use(index);
-                        self.check_weight_tensor(&place.name, tensor, &self.stored_dimensions(weight, &place))?;
-                        (index, self.weight_view(weight, &place, tensor)?)
+            let place = if at < places.len() {
+                places.swap_remove(at)
+            } else {
+                WeightPlace::unsupported_weight(weight)
+            };
+            let (index, view) = match tensors
+                .position(&place.name)
+                .and_then(|index| Some((index, tensors.get_index(index)?.1)))
+            {
+                Some((index, tensor)) => {
+                    first_use(index);
+                    self.check_weight_tensor(&place.name, tensor, &self.stored_dimensions(weight, &place))?;
+                    (index, self.weight_view(weight, &place, tensor)?)
+                }
+                None => match embedding.filter(|_| self.tied && weight == Weight::Output) {
+                    Some(embedding) => {
+                        notes.push(DecoderNote::TiedOutput { name: place.name });
+                        (embedding, None)
                     }
-                    None => match embedding.filter(|_| self.tied && weight == Weight::Output) {
-                        Some(embedding) => {
-                            notes.push(DecoderNote::TiedOutput { name: place.name });
-                            (embedding, None)
-                        }
-                        None => {
-                            return Err(Error::MissingTensor { name: place.name, n_layers: self.n_layers() });
-                        }
-                    },
-                };
+                    None => {
+                        return Err(Error::MissingTensor { name: place.name, n_layers: self.n_layers() });
+                    }
+                },
+            };
             embedding = embedding.or(Some(index));
             weights.push(Assigned { weight, index, view });
         }
@@ -109,7 +115,8 @@ impl Decoder {
     /// Returns the weights of a layer.
     fn layer_weights(&self, layer: u64) -> impl Iterator<Item = Weight> {
         let experts = self.block().experts.as_ref().filter(|_| self.block().has_experts(layer));
-        let parts = LayerPart::IN_ORDER.into_iter().filter(move |part| self.has_part(*part, experts.is_some()));
+        let parts =
+            LayerPart::IN_ORDER.into_iter().filter(move |part| self.has_part(*part, experts.is_some()));
         let parts = parts.flat_map(move |part| {
             let heads = match part {
                 LayerPart::QNorm => self.n_heads(),
@@ -123,8 +130,11 @@ impl Decoder {
             alone.into_iter().chain(bias).chain(heads)
         });
         let experts = experts.into_iter().flat_map(move |experts| {
-            let matrices: &[LayerPart] =
-                if experts.interleaved { &[LayerPart::W13, LayerPart::W2] } else { &[LayerPart::W1, LayerPart::W2, LayerPart::W3] };
+            let matrices: &[LayerPart] = if experts.interleaved {
+                &[LayerPart::W13, LayerPart::W2]
+            } else {
+                &[LayerPart::W1, LayerPart::W2, LayerPart::W3]
+            };
             let each = matrices.iter().flat_map(|part| (0..experts.count).map(|expert| (*part, expert)));
             each.flat_map(move |(part, expert)| {
                 let bias = experts.biases.then_some(Weight::ExpertBias { layer, part, expert });
@@ -160,9 +170,10 @@ impl Decoder {
             LayerPart::Wq | LayerPart::Wk | LayerPart::Wv => self.biases().qkv,
             LayerPart::Wo => self.biases().output,
             LayerPart::W1 | LayerPart::W2 | LayerPart::W3 => self.biases().feed_forward,
-            LayerPart::AttentionNorm | LayerPart::FfnNorm | LayerPart::AttentionPostNorm | LayerPart::FfnPostNorm => {
-                self.block().norm == NormKind::Layer
-            }
+            LayerPart::AttentionNorm
+            | LayerPart::FfnNorm
+            | LayerPart::AttentionPostNorm
+            | LayerPart::FfnPostNorm => self.block().norm == NormKind::Layer,
             LayerPart::Router => self.block().experts.as_ref().is_some_and(|experts| experts.biases),
             _ => false,
         }
@@ -218,7 +229,8 @@ impl Decoder {
         }
         let failed = |reason| Error::InvalidRows { tensor: place.name.clone(), reason };
         let before = place.fused_parts.iter().take_while(|part| weight.part() != Some(**part));
-        let first = before.fold(0_u64, |sum, part| sum.saturating_add(self.sum_of_sizes(&self.row_sizes(weight, *part))));
+        let first = before
+            .fold(0_u64, |sum, part| sum.saturating_add(self.sum_of_sizes(&self.row_sizes(weight, *part))));
         let mut stride = tensor.stride().to_vec();
         let mut offset = Some(tensor.storage_offset());
         let mut skip = |count: u64, stride: u64| {
@@ -234,15 +246,17 @@ impl Decoder {
         // An offset that overflows is outside the storage too, so `Tensor::new` reports it.
         let offset = offset.unwrap_or(u64::MAX);
         let storage = tensor.storage().clone();
-        Tensor::new(tensor.dtype(), self.part_dimensions(weight), stride, offset, storage).map(Some).map_err(failed)
+        Tensor::new(tensor.dtype(), self.part_dimensions(weight), stride, offset, storage)
+            .map(Some)
+            .map_err(failed)
     }
 
     fn check_weight_tensor(&self, name: &str, tensor: &Tensor, dimensions: &[Vec<SizeTerm>]) -> Result<()> {
         let expected: Vec<u64> = dimensions.iter().map(|sizes| self.sum_of_sizes(sizes)).collect();
         if tensor.shape() != expected {
-            let why = dimensions
-                .iter()
-                .map(|sizes| sizes.iter().map(|size| self.describe_size(*size)).collect::<Vec<_>>().join(" plus "));
+            let why = dimensions.iter().map(|sizes| {
+                sizes.iter().map(|size| self.describe_size(*size)).collect::<Vec<_>>().join(" plus ")
+            });
             return Err(Error::Shape {
                 tensor: name.to_owned(),
                 found: tensor.shape().to_vec(),
@@ -332,7 +346,10 @@ fn shape(part: LayerPart, head_norm: Option<HeadNorm>) -> &'static [&'static [Si
         LayerPart::W1 | LayerPart::W3 => &[&[SizeTerm::Hidden], &[SizeTerm::Dim]],
         LayerPart::W2 => &[&[SizeTerm::Dim], &[SizeTerm::Hidden]],
         LayerPart::W13 => &[&[SizeTerm::Hidden, SizeTerm::Hidden], &[SizeTerm::Dim]],
-        LayerPart::AttentionNorm | LayerPart::FfnNorm | LayerPart::AttentionPostNorm | LayerPart::FfnPostNorm => &[&[SizeTerm::Dim]],
+        LayerPart::AttentionNorm
+        | LayerPart::FfnNorm
+        | LayerPart::AttentionPostNorm
+        | LayerPart::FfnPostNorm => &[&[SizeTerm::Dim]],
         LayerPart::QNorm if projection => &[&[SizeTerm::Queries]],
         LayerPart::KNorm if projection => &[&[SizeTerm::Keys]],
         LayerPart::QNorm | LayerPart::KNorm => &[&[SizeTerm::Head]],

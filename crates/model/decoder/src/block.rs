@@ -131,7 +131,7 @@ pub struct Experts {
     pub renormalised: bool,
     /// True if the router and the experts have biases.
     pub biases: bool,
-    /// True if gate and up are one matrix with alternating rows: [`Part::W13`](crate::Part::W13).
+    /// True if gate and up are one matrix with alternating rows: [`LayerPart::W13`](crate::LayerPart::W13).
     pub interleaved: bool,
     /// Shared expert, which processes all tokens.
     pub shared: Option<SharedExpert>,
@@ -154,7 +154,7 @@ pub enum Softmax {
 pub struct SharedExpert {
     /// Width of its feed-forward layer.
     pub hidden: u64,
-    /// True if the result is multiplied by the sigmoid of a gate: [`Part::SharedGate`](crate::Part::SharedGate).
+    /// True if the result is multiplied by the sigmoid of a gate: [`LayerPart::SharedGate`](crate::LayerPart::SharedGate).
     pub gated: bool,
 }
 

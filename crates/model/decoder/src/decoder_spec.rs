@@ -9,7 +9,7 @@ use tensor::Tensors;
 use crate::architecture::Architecture;
 use crate::block::Block;
 use crate::detect::find_architecture;
-use crate::hyperparameters::{Biases, Hyperparameters, RotaryDims, AttentionWindows};
+use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, RotaryDims};
 use crate::layout::CheckpointLayout;
 use crate::rope::Rope;
 use crate::sizes::Decoder;

@@ -7,10 +7,10 @@ use crate::architectures::{ARCHITECTURES, llama};
 use crate::documents::config::ConfigJson;
 use crate::documents::params::Params;
 use crate::hyperparameters::Hyperparameters;
-use crate::layout::{HUGGING_FACE, CheckpointLayout, META};
+use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
 use crate::sizes::{Decoder, head_dim_without_document};
 use crate::weight::LayerPart;
-use crate::{Error, Overrides, DecoderNote, Result, NoModelReason};
+use crate::{DecoderNote, Error, NoModelReason, Overrides, Result};
 
 /// Texts of the documents next to a checkpoint.
 #[derive(Clone, Debug, Default)]
@@ -74,12 +74,14 @@ pub fn build_decoder(name: &str, tensors: &Tensors, options: &DecoderOptions) ->
 /// Builds the decoder that the names and documents describe, or returns the reason why the tensors are plain weights.
 ///
 /// # Errors
-/// Returns an error as [`named`] does, and if numbers are given for tensors that are plain weights.
+/// Returns an error as [`build_decoder`] does, and if numbers are given for tensors that are plain weights.
 pub fn detect(tensors: &Tensors, options: &DecoderOptions) -> Result<Detected> {
     let model = |decoder| Detected::Model(Box::new(decoder));
     match detect_kind(tensors, options)? {
         DetectedKind::Meta => from_meta(tensors, options).map(model),
-        DetectedKind::HuggingFace(architecture) => from_hugging_face(architecture, tensors, options).map(model),
+        DetectedKind::HuggingFace(architecture) => {
+            from_hugging_face(architecture, tensors, options).map(model)
+        }
         DetectedKind::Weights(why) if !options.overrides.is_empty() => Err(Error::NotAModel { why }),
         DetectedKind::Weights(why) => {
             let named_alike = [&META, &HUGGING_FACE].iter().any(|it| it.missing_tensor(tensors).is_none());
@@ -122,7 +124,9 @@ fn detect_kind(tensors: &Tensors, options: &DecoderOptions) -> Result<DetectedKi
     };
     let Some(config) = config else {
         return Ok(DetectedKind::Weights(match missing_of_meta {
-            Some(name) if documents.params.is_some() && !is_transformer => NoModelReason::MissingTensor { name },
+            Some(name) if documents.params.is_some() && !is_transformer => {
+                NoModelReason::MissingTensor { name }
+            }
             _ if documents.params.is_some() => NoModelReason::NoConfig,
             _ if is_transformer => NoModelReason::NoDocuments,
             _ if tensors.iter().any(|(name, _)| name.contains("layers.0.attention.w")) => {
@@ -145,7 +149,9 @@ fn detect_from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bo
     };
     let Some(architecture) = ARCHITECTURES.iter().find(matches) else {
         return Ok(DetectedKind::Weights(match model_type {
-            Some(model_type) => NoModelReason::UnsupportedModelType { model_type: truncate_for_line(model_type) },
+            Some(model_type) => {
+                NoModelReason::UnsupportedModelType { model_type: truncate_for_line(model_type) }
+            }
             None => NoModelReason::NoModelType,
         }));
     };
@@ -172,10 +178,9 @@ fn detect_from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bo
 /// has no output matrix.
 fn is_bare_model(architecture: &Architecture, has: impl Fn(&str) -> bool) -> bool {
     let has = |name: String| name.strip_prefix("model.").is_some_and(&has);
-    architecture
-        .layouts
-        .iter()
-        .any(|layout| has(format!("{}.weight", layout.embedding)) && has(layout.weight(0, layout.signature_part)))
+    architecture.layouts.iter().any(|layout| {
+        has(format!("{}.weight", layout.embedding)) && has(layout.weight(0, layout.signature_part))
+    })
 }
 
 /// Returns the first class in `architectures` of a config.json.
@@ -201,7 +206,11 @@ fn from_meta(tensors: &Tensors, options: &DecoderOptions) -> Result<Decoder> {
     if let Some(count) = params.shard_count(tensors) {
         return Err(Error::Shard { count });
     }
-    let facts = Hyperparameters { has_document: document.is_some(), heads_from_caller: heads_given, ..params.params_hyperparameters(tensors) };
+    let facts = Hyperparameters {
+        has_document: document.is_some(),
+        heads_from_caller: heads_given,
+        ..params.params_hyperparameters(tensors)
+    };
     Decoder::new(&llama::ARCHITECTURE, &META, facts, tensors)
 }
 
@@ -222,18 +231,30 @@ fn from_hugging_face(
         None => return Err(Error::NoConfig { architecture: architecture.name }),
     };
     if let Some(other) = config.text("model_type")?.filter(|model_type| *model_type != architecture.name) {
-        return Err(config.invalid_value("model_type", &format!("{other:?}"), format!("{:?}", architecture.name)));
+        return Err(config.invalid_value(
+            "model_type",
+            &format!("{other:?}"),
+            format!("{:?}", architecture.name),
+        ));
     }
     let heads_given = config.override_config(given, architecture.config_defaults)?;
     let has_document = document.is_some();
     let config = config.with_layers(checked_layer_count(layout, tensors)?);
     let facts = architecture.read_hyperparameters(&config)?;
-    let facts = Hyperparameters { has_document, heads_from_caller: heads_given, tied: facts.tied || !has_document, ..facts };
+    let facts = Hyperparameters {
+        has_document,
+        heads_from_caller: heads_given,
+        tied: facts.tied || !has_document,
+        ..facts
+    };
     Decoder::new(architecture, layout, facts, tensors)
 }
 
 /// Returns the Hugging Face layout of these tensors; otherwise, the name of a missing tensor.
-fn find_hugging_face_layout(architecture: &Architecture, tensors: &Tensors) -> Result<&'static CheckpointLayout, String> {
+fn find_hugging_face_layout(
+    architecture: &Architecture,
+    tensors: &Tensors,
+) -> Result<&'static CheckpointLayout, String> {
     let mut missing = String::new();
     for layout in architecture.layouts.iter().filter(|layout| layout.has_owner_of(&HUGGING_FACE)) {
         match layout.missing_tensor(tensors) {

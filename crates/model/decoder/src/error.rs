@@ -14,15 +14,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// Two tensors have the same name.
     #[error("two tensors are called `{}`", name.escape_debug())]
-    Duplicate {
-        name: String,
-    },
+    Duplicate { name: String },
     /// `params.json` or `config.json` is not JSON, or a value in it has the wrong type.
     #[error("{file}: {error}")]
-    Document {
-        file: &'static str,
-        error: serde_json::Error,
-    },
+    Document { file: &'static str, error: serde_json::Error },
     /// The model needs facts that neither the document nor the shapes state.
     #[error("{}", missing_facts(file, *has_document, facts))]
     MissingHyperparameters {
@@ -52,10 +47,7 @@ pub enum Error {
     },
     /// A document does not have a key that another of its keys requires.
     #[error("{file}: `{key}` is missing")]
-    MissingKey {
-        file: &'static str,
-        key: String,
-    },
+    MissingKey { file: &'static str, key: String },
     /// A value is impossible for models of this architecture, or for these tensors.
     #[error("{}: `{key}` is {found}, expected {expected}", file.unwrap_or("the shapes"))]
     InvalidParam {
@@ -69,10 +61,7 @@ pub enum Error {
     },
     /// A key of a document selects a model without a forward implementation.
     #[error("{file}: `{}` changes the result and is not supported", key.escape_debug())]
-    UnsupportedParam {
-        file: &'static str,
-        key: String,
-    },
+    UnsupportedParam { file: &'static str, key: String },
     /// The weights of the model are quantized.
     #[error(
         "{file}: the weights are quantized with `{}`{}, expected float32, float16, bfloat16 or float64 in a model that runs",
@@ -88,14 +77,10 @@ pub enum Error {
     },
     /// Numbers of a model are given, but the tensors are plain weights.
     #[error("these tensors are not a model that can run: {why}")]
-    NotAModel {
-        why: NoModelReason,
-    },
+    NotAModel { why: NoModelReason },
     /// No architecture with a forward implementation has this name.
     #[error("unknown architecture `{}`", name.escape_debug())]
-    UnknownArchitecture {
-        name: String,
-    },
+    UnknownArchitecture { name: String },
     /// The names of the tensors are not those of the architecture.
     #[error("this is not a {architecture} model: there is no tensor `{name}`")]
     NotThisArchitecture {
@@ -105,14 +90,10 @@ pub enum Error {
     },
     /// Models of this architecture need their `config.json`, because their tensors do not reveal all of its facts.
     #[error("there is no config.json, which {architecture} models need")]
-    NoConfig {
-        architecture: &'static str,
-    },
+    NoConfig { architecture: &'static str },
     /// The tensors are one of several model-parallel shards.
     #[error("the tensors are one of {count} shards")]
-    Shard {
-        count: u64,
-    },
+    Shard { count: u64 },
     /// A tensor that the model needs is missing.
     #[error("there is no tensor `{name}`, which a model of {n_layers} layers needs")]
     MissingTensor {
@@ -122,9 +103,7 @@ pub enum Error {
     },
     /// Some tensors are not used by the model.
     #[error("the model does not use {}", list_names(names))]
-    UnexpectedTensors {
-        names: Vec<String>,
-    },
+    UnexpectedTensors { names: Vec<String> },
     /// A tensor does not have the shape that the model's sizes require.
     #[error("tensor `{tensor}`: shape {found:?}, expected {expected:?} from {why}")]
     Shape {
@@ -137,9 +116,7 @@ pub enum Error {
     },
     /// The tensors are plain weights, for which no other layout is known.
     #[error("no other names are known for these tensors: {why}")]
-    NoLayout {
-        why: NoModelReason,
-    },
+    NoLayout { why: NoModelReason },
     /// Models of this architecture do not have the requested layout.
     #[error("{owner}'s layout is for llama models, and this is a {architecture} model")]
     OtherLayout {
@@ -190,24 +167,15 @@ pub enum Error {
     },
     /// The elements of a tensor cannot be read.
     #[error("tensor `{}`: {reason}", tensor.escape_debug())]
-    Read {
-        tensor: String,
-        reason: byte_source::ReadError,
-    },
+    Read { tensor: String, reason: byte_source::ReadError },
     /// The rows of a weight cannot be split into heads, or a fused tensor into its weights.
     #[error("tensor `{}`: {reason}", tensor.escape_debug())]
-    InvalidRows {
-        tensor: String,
-        reason: tensor::Error,
-    },
+    InvalidRows { tensor: String, reason: tensor::Error },
     /// The dtype of a weight is not a floating-point type.
     #[error(
         "tensor `{tensor}`: {dtype}, expected float32, float16, bfloat16 or float64 in a model that runs"
     )]
-    NotFloat {
-        tensor: String,
-        dtype: Dtype,
-    },
+    NotFloat { tensor: String, dtype: Dtype },
 }
 
 impl Error {
@@ -278,7 +246,7 @@ pub enum HyperparameterKind {
 }
 
 impl HyperparameterKind {
-    /// Returns the name of the field of [`Given`](crate::Given) with this number.
+    /// Returns the name of the field of [`Overrides`](crate::Overrides) with this number.
     pub fn name(self) -> &'static str {
         match self {
             Self::Heads => "n_heads",

@@ -54,7 +54,8 @@ impl RotaryFrequencies {
         let Some(numbers) = tensor.cast(Dtype::Float64) else {
             return Err(Error::NotFloat { tensor: name.to_owned(), dtype: tensor.dtype() });
         };
-        let mut comparison = FrequencyComparison { frequencies: self, dtype: tensor.dtype(), next: 0, first_mismatch: None };
+        let mut comparison =
+            FrequencyComparison { frequencies: self, dtype: tensor.dtype(), next: 0, first_mismatch: None };
         let read = numbers.gathered().write_to(&mut comparison);
         if let Some((pair, found)) = comparison.first_mismatch {
             let (tensor, expected, theta) = (name.to_owned(), self.frequency_of(pair), self.theta);

@@ -221,7 +221,10 @@ mod tests {
         assert_eq!(DecoderCall::new(&[Tokens]), Ok(plain));
         assert_eq!(DecoderCall::new(&[Tokens, LastOnly]), Ok(DecoderCall { last_only: true, ..plain }));
         assert_eq!(DecoderCall::new(&[Tokens, UseCache]), Ok(DecoderCall { returns_cache: true, ..plain }));
-        assert_eq!(DecoderCall::new(&[Tokens, PastKey, PastValue]), Ok(DecoderCall { returns_cache: true, ..plain }));
+        assert_eq!(
+            DecoderCall::new(&[Tokens, PastKey, PastValue]),
+            Ok(DecoderCall { returns_cache: true, ..plain })
+        );
         assert_eq!(DecoderCall::new(&[Tokens, PastKey]), Err(InvalidCall::IncompletePast));
         assert_eq!(DecoderCall::new(&[Tokens, PastValue, UseCache]), Err(InvalidCall::IncompletePast));
         assert_eq!(DecoderCall::new(&[UseCache]), Err(InvalidCall::NoTokens));

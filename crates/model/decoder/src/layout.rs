@@ -207,10 +207,18 @@ impl CheckpointLayout {
             Weight::NormBias => alone(format!("{}.bias", self.norm)),
             Weight::Output => alone(format!("{}.weight", self.output)),
             Weight::Layer { layer, part } => {
-                vec![WeightPlace { name: self.weight(layer, part), fused_parts: self.tensor_path(part).1, stack_index: None }]
+                vec![WeightPlace {
+                    name: self.weight(layer, part),
+                    fused_parts: self.tensor_path(part).1,
+                    stack_index: None,
+                }]
             }
             Weight::Bias { layer, part } if self.has_biases => {
-                vec![WeightPlace { name: self.bias(layer, part), fused_parts: self.tensor_path(part).1, stack_index: None }]
+                vec![WeightPlace {
+                    name: self.bias(layer, part),
+                    fused_parts: self.tensor_path(part).1,
+                    stack_index: None,
+                }]
             }
             Weight::Bias { .. } => Vec::new(),
             Weight::Head { layer, part, head } => {
@@ -230,7 +238,11 @@ impl CheckpointLayout {
         });
         let stack = self.stacks.iter().find(|stack| stack.parts.contains(&part)).map(|stack| {
             let name = format!("{path}{}{}", stack.name, if bias { "_bias" } else { "" });
-            WeightPlace { name, fused_parts: stack.parts, stack_index: Some((expert, stack.transposed && !bias)) }
+            WeightPlace {
+                name,
+                fused_parts: stack.parts,
+                stack_index: Some((expert, stack.transposed && !bias)),
+            }
         });
         alone.into_iter().chain(stack).collect()
     }

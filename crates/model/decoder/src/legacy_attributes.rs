@@ -7,7 +7,7 @@ use tensor::Tensors;
 
 use crate::block::Block;
 use crate::detect::find_architecture;
-use crate::hyperparameters::{Biases, Hyperparameters, RotaryDims, AttentionWindows};
+use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, RotaryDims};
 use crate::rope::Rope;
 use crate::sizes::Decoder;
 use crate::{Error, Result};
@@ -39,8 +39,17 @@ impl Decoder {
     /// Returns an error if no architecture has this class, if the names of the tensors fit none of its layouts, or if the
     /// facts contradict each other or the shapes.
     pub fn from_legacy_attributes(recorded: LegacyAttributes, tensors: &Tensors) -> Result<Self> {
-        let LegacyAttributes { class, n_layers, n_kv_heads, head_dim, vocab, norm_eps, rope, windows, biases } =
-            recorded;
+        let LegacyAttributes {
+            class,
+            n_layers,
+            n_kv_heads,
+            head_dim,
+            vocab,
+            norm_eps,
+            rope,
+            windows,
+            biases,
+        } = recorded;
         let Some(architecture) = find_architecture(|known| known.class == class) else {
             return Err(Error::UnknownArchitecture { name: class });
         };

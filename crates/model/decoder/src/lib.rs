@@ -1,6 +1,6 @@
 //! Describes a decoder-only language model from its documents, tensor names and shapes.
 //!
-//! [`detect`] and [`named`] read Meta's `params.json` or Hugging Face's `config.json`, compare them with the shapes of the
+//! [`detect`] and [`build_decoder`] read Meta's `params.json` or Hugging Face's `config.json`, compare them with the shapes of the
 //! tensors, and return a [`Decoder`]: its sizes, rotary embeddings, sliding windows and biases. [`Decoder::assign`] maps its
 //! weights to tensors. The TorchScript text and any other implementation of the forward pass can be built from a
 //! [`Decoder`].
@@ -10,9 +10,9 @@
 //!
 //! let storage = Storage::owned(vec![0; 24]);
 //! let tensor = Tensor::new(Dtype::BFloat16, vec![3, 4], vec![4, 1], 0, storage)?;
-//! let found = decoder::detect(&[("fc.weight".to_owned(), tensor)].into(), &decoder::Options::default())?;
-//! let decoder::Detected::Weights { why, .. } = found else { panic!("one matrix is not a language model") };
-//! assert_eq!(why, decoder::WhyWeights::NoArchitecture);
+//! let found = decoder::detect(&[("fc.weight".to_owned(), tensor)].into(), &decoder::DecoderOptions::default())?;
+//! let decoder::Detected::Weights { no_model_reason, .. } = found else { panic!("one matrix is not a language model") };
+//! assert_eq!(no_model_reason, decoder::NoModelReason::NoArchitecture);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -23,39 +23,41 @@ mod architecture;
 mod architectures;
 mod assign;
 mod block;
-mod validate;
-mod detect;
 mod config_defaults;
+mod decoder_spec;
+mod detect;
 mod documents;
 mod error;
-mod hyperparameters;
 mod frequencies;
-mod overrides;
+mod hyperparameters;
 pub mod interface;
 mod layout;
-mod translate;
-mod note;
-mod decoder_spec;
 mod legacy_attributes;
+mod no_model_reason;
+mod note;
+mod overrides;
 mod rope;
 mod sizes;
+mod translate;
+mod validate;
 mod weight;
-mod no_model_reason;
 
 pub use architecture::Architecture;
 pub use assign::{Assigned, Assignment};
-pub use block::{Activation, Block, Experts, HeadNorm, NormKind, NormPlace, Scales, Scores, SharedExpert, Softmax};
-pub use detect::{Detected, ModelDocuments, DecoderOptions, architectures, detect, build_decoder};
+pub use block::{
+    Activation, Block, Experts, HeadNorm, NormKind, NormPlace, Scales, Scores, SharedExpert, Softmax,
+};
+pub use decoder_spec::DecoderSpec;
+pub use detect::{DecoderOptions, Detected, ModelDocuments, architectures, build_decoder, detect};
 pub use documents::layout_document::LayoutDocument;
 pub use error::{Error, HyperparameterKind, Result};
-pub use hyperparameters::{Biases, WindowedLayers, AttentionWindows};
-pub use overrides::Overrides;
-pub use layout::{HUGGING_FACE, SizeKeys, CheckpointLayout, META};
-pub use translate::{Translated, translate};
-pub use note::DecoderNote;
-pub use decoder_spec::DecoderSpec;
+pub use hyperparameters::{AttentionWindows, Biases, WindowedLayers};
+pub use layout::{CheckpointLayout, HUGGING_FACE, META, SizeKeys};
 pub use legacy_attributes::LegacyAttributes;
+pub use no_model_reason::NoModelReason;
+pub use note::DecoderNote;
+pub use overrides::Overrides;
 pub use rope::{Llama3, LongRope, Rope, Scaling, Yarn};
 pub use sizes::Decoder;
+pub use translate::{Translated, translate};
 pub use weight::{LayerPart, Weight};
-pub use no_model_reason::NoModelReason;

@@ -14,9 +14,7 @@ pub enum NoModelReason {
     /// The checkpoint is one of several shards.
     OneShard,
     /// A `params.json` is present, but a tensor of Meta's models is missing.
-    MissingTensor {
-        name: String,
-    },
+    MissingTensor { name: String },
     /// The names are Hugging Face's, but only a `params.json` was found.
     NoConfig,
     /// The names are a transformer's, but neither `params.json` nor `config.json` was found.
@@ -36,10 +34,7 @@ pub enum NoModelReason {
         class: &'static str,
     },
     /// `config.json` names an architecture, but one of its tensors is missing.
-    NotThisArchitecture {
-        architecture: &'static str,
-        tensor: String,
-    },
+    NotThisArchitecture { architecture: &'static str, tensor: String },
     /// A class whose head does not compute logits.
     NotCausalHead {
         /// Name of the class, truncated if it is long.
@@ -59,7 +54,9 @@ impl fmt::Display for NoModelReason {
             Self::NoConfig => f.write_str("no config.json next to it"),
             Self::NoDocuments => f.write_str("no params.json or config.json next to it"),
             Self::NoArchitecture => f.write_str("no known architecture"),
-            Self::UnsupportedModelType { model_type } => write!(f, "no forward for model_type \"{model_type}\""),
+            Self::UnsupportedModelType { model_type } => {
+                write!(f, "no forward for model_type \"{model_type}\"")
+            }
             Self::NoModelType => f.write_str("config.json has no model_type"),
             Self::BareModel { class } => {
                 write!(f, "a bare {class}Model: it has no lm_head to compute logits")

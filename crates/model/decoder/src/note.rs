@@ -47,16 +47,9 @@ pub enum DecoderNote {
         names: Vec<String>,
     },
     /// A generated document needs a value that no document states, so Meta's value is assumed.
-    AssumedValue {
-        file: &'static str,
-        key: &'static str,
-        value: u64,
-    },
+    AssumedValue { file: &'static str, key: &'static str, value: u64 },
     /// A generated document states the size of a head, which Meta's code ignores and computes.
-    HeadSize {
-        file: &'static str,
-        head_dim: u64,
-    },
+    HeadSize { file: &'static str, head_dim: u64 },
     /// The checkpoint has the tensor names of a LLaMA, but the facts that a LLaMA needs are missing.
     LlamaNames,
 }

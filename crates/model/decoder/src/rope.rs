@@ -23,9 +23,7 @@ pub enum Scaling {
     /// Llama 3.1: stretches long wavelengths.
     Llama3(Llama3),
     /// Stretches all wavelengths by one factor.
-    Linear {
-        factor: f64,
-    },
+    Linear { factor: f64 },
     /// Dynamic NTK: stretches all wavelengths by a base that grows with the number of tokens beyond `old`.
     Dynamic {
         factor: f64,

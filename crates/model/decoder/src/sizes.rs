@@ -1,6 +1,6 @@
 //! The sizes and hyperparameters of a decoder.
 //!
-//! An architecture translates its document into [`Facts`]. [`Decoder::new`] infers missing sizes from the shapes and checks
+//! An architecture translates its document into [`Hyperparameters`]. [`Decoder::new`] infers missing sizes from the shapes and checks
 //! the others against them; [`Decoder::assign`] checks every tensor.
 //!
 //! Facts: `model.py` in Meta's `llama-models` 0.3.0 and `modeling_llama.py` in Hugging Face's `transformers` 5.23, for names
@@ -12,13 +12,13 @@ use tensor::Tensors;
 
 use crate::architecture::Architecture;
 use crate::block::Block;
-use crate::validate::{HyperparameterCheck, MakeParamError};
-use crate::hyperparameters::{Biases, Hyperparameters, AttentionWindows};
 use crate::frequencies::RotaryFrequencies;
+use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters};
 use crate::layout::CheckpointLayout;
 use crate::rope::{Rope, THETA};
+use crate::validate::{HyperparameterCheck, MakeParamError};
 use crate::weight::LayerPart;
-use crate::{Error, HyperparameterKind, Overrides, DecoderNote, Result};
+use crate::{DecoderNote, Error, HyperparameterKind, Overrides, Result};
 
 /// A decoder-only language model whose documents and tensor shapes agree.
 #[derive(Clone, Debug)]
@@ -87,7 +87,11 @@ impl Decoder {
         };
         let Some(n_heads) = n_heads else {
             let has_document = facts.has_document;
-            return Err(Error::MissingHyperparameters { file, has_document, facts: vec![HyperparameterKind::Heads] });
+            return Err(Error::MissingHyperparameters {
+                file,
+                has_document,
+                facts: vec![HyperparameterKind::Heads],
+            });
         };
         let given = |expected: String| Error::InvalidHeads { found: n_heads, expected };
         let head_dim = facts.head_dim.or_else(|| dim.checked_div(n_heads)).unwrap_or(0);
@@ -277,7 +281,9 @@ pub(crate) fn head_dim_without_document(
 ) -> Result<Option<u64>> {
     let frequencies = tensors.iter().find(|(name, _)| CheckpointLayout::is_frequencies_name(name));
     let head_dim = frequencies.and_then(|(_, tensor)| tensor.shape().first()?.checked_mul(2));
-    let needed = |fact: HyperparameterKind| fact != HyperparameterKind::RopeFactor && (fact != HyperparameterKind::Heads || head_dim.is_none());
+    let needed = |fact: HyperparameterKind| {
+        fact != HyperparameterKind::RopeFactor && (fact != HyperparameterKind::Heads || head_dim.is_none())
+    };
     let missing = given.numbers().into_iter().filter(|(fact, number)| number.is_none() && needed(*fact));
     let facts: Vec<HyperparameterKind> = missing.map(|(fact, _)| fact).collect();
     if facts.is_empty() {

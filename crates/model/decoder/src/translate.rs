@@ -1,6 +1,6 @@
 //! Translates a model between the layouts of Meta and Hugging Face: tensor names, row order and documents.
 //!
-//! Both directions read the tables of [`Layout`], so that one undoes the other. The rows of query and key matrices are
+//! Both directions read the tables of [`CheckpointLayout`], so that one undoes the other. The rows of query and key matrices are
 //! permuted too: Meta's code rotates adjacent dimensions of a head, Hugging Face's rotates its two halves.
 //!
 //! Facts: `permute` in `convert_llama_weights_to_hf.py` of Hugging Face's `transformers` 4, `apply_rotary_emb` in Meta's
@@ -12,13 +12,13 @@ use std::num::NonZeroU64;
 use tensor::{Dtype, Tensor, Tensors, ViewId};
 
 use crate::assign::Assigned;
-use crate::detect::{Detected, DecoderOptions, detect};
+use crate::detect::{DecoderOptions, Detected, detect};
 use crate::documents::config::{ConfigJson, FREQUENCIES_KEY};
 use crate::documents::layout_document::LayoutDocument;
-use crate::layout::{HUGGING_FACE, CheckpointLayout, META};
+use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
 use crate::sizes::Decoder;
 use crate::weight::{LayerPart, Weight};
-use crate::{Error, DecoderNote, Result};
+use crate::{DecoderNote, Error, Result};
 
 /// A model in the requested layout.
 #[derive(Clone, Debug)]
@@ -37,14 +37,22 @@ pub struct Translated {
 /// Returns an error if the tensors are plain weights, if the architecture does not support the layout, if the documents
 /// contradict the tensors, if a tensor has no name in the layout, if rotary frequencies differ from those that the model
 /// computes, or if the layout's document cannot express the model.
-pub fn translate(tensors: Tensors, options: &DecoderOptions, to: &'static CheckpointLayout) -> Result<Translated> {
+pub fn translate(
+    tensors: Tensors,
+    options: &DecoderOptions,
+    to: &'static CheckpointLayout,
+) -> Result<Translated> {
     let decoder = match detect(&tensors, options)? {
         Detected::Model(decoder) => *decoder,
         Detected::Weights { no_model_reason: why, .. } => return Err(Error::NoLayout { why }),
     };
     let architecture = decoder.architecture();
     if decoder.layout().has_owner_of(to) {
-        return Ok(Translated { tensors, notes: vec![DecoderNote::SameLayout { owner: to.owner }], document: None });
+        return Ok(Translated {
+            tensors,
+            notes: vec![DecoderNote::SameLayout { owner: to.owner }],
+            document: None,
+        });
     }
     if !architecture.has_layout(to) {
         return Err(Error::OtherLayout { architecture: architecture.name, owner: to.owner });
@@ -123,7 +131,7 @@ fn restore_frequencies(decoder: &Decoder, recorded: Vec<(String, Dtype)>) -> Res
             expected: format!("at most {FREQUENCIES_MAX} numbers"),
         });
     }
-    // `Config::frequencies` accepts only floating-point dtypes.
+    // `ConfigJson::frequencies` accepts only floating-point dtypes.
     let made = recorded.into_iter().filter_map(|(name, dtype)| Some((name, frequencies.tensor(dtype)?)));
     Ok(made.collect())
 }

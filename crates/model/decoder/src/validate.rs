@@ -5,7 +5,7 @@
 use std::fmt::Display;
 
 use crate::block::{Activation, Block, Experts, NormPlace};
-use crate::hyperparameters::{WindowedLayers, AttentionWindows};
+use crate::hyperparameters::{AttentionWindows, WindowedLayers};
 use crate::layout::SizeKeys;
 use crate::rope::{Llama3, LongRope, Rope, Scaling, Yarn};
 use crate::{Error, Result};

@@ -14,26 +14,20 @@ pub enum Weight {
     /// Output matrix: `[vocab, dim]`.
     Output,
     /// Matrix or norm of a layer.
-    Layer {
-        layer: u64,
-        part: LayerPart,
-    },
+    Layer { layer: u64, part: LayerPart },
     /// Bias of a layer's matrix, with one element per row, or of a layer's norm.
-    Bias {
-        layer: u64,
-        part: LayerPart,
-    },
+    Bias { layer: u64, part: LayerPart },
     /// Norm of one head, in models with a norm for each head: `[head_dim]`.
     Head {
         layer: u64,
-        /// Either [`Part::QNorm`] or [`Part::KNorm`].
+        /// Either [`LayerPart::QNorm`] or [`LayerPart::KNorm`].
         part: LayerPart,
         head: u64,
     },
     /// Matrix of an expert, with the shape of a feed-forward matrix and the width of an expert.
     Expert {
         layer: u64,
-        /// One of [`Part::W1`], [`Part::W2`], [`Part::W3`] and [`Part::W13`].
+        /// One of [`LayerPart::W1`], [`LayerPart::W2`], [`LayerPart::W3`] and [`LayerPart::W13`].
         part: LayerPart,
         expert: u64,
     },

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::path::Path;
 
 use byte_source::Blob;
-use forward::{Cache, Model, ForwardOptions, LogitPositions};
+use forward::{Cache, ForwardOptions, LogitPositions, Model};
 use serde_json::Value;
 use torch_import::Checkpoint;
 use torchscript::Recognised;
@@ -60,6 +60,7 @@ fn run(model: &Model, call: &Value, cache: &mut Cache) -> Result<Vec<f32>, Box<d
         }
         _ => *cache = model.cache(rows.len())?,
     }
-    let wanted = if call["last_only"] == Value::Bool(true) { LogitPositions::Last } else { LogitPositions::All };
+    let wanted =
+        if call["last_only"] == Value::Bool(true) { LogitPositions::Last } else { LogitPositions::All };
     Ok(model.forward(&tokens, rows.len(), cache, wanted, &())?)
 }

@@ -11,7 +11,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-use forward::{Model, ForwardOptions, LogitPositions};
+use forward::{ForwardOptions, LogitPositions, Model};
 use torch_import::Checkpoint;
 use torchscript::Recognised;
 

@@ -15,7 +15,7 @@ use crate::kernel::{Loops, Pool, Simd};
 use crate::memory::checked_product;
 use crate::number::Real;
 use crate::sharing::PARALLEL_ELEMENTS_MIN;
-use crate::vector::{VectorProduct, Scale};
+use crate::vector::{Scale, VectorProduct};
 
 /// Largest number of query rows that share the reading of a block.
 const QUERY_ROWS_MAX: usize = 64;
@@ -73,7 +73,13 @@ impl Queries {
 
     /// Writes keys and values [batch, count, `kv_heads`, `head_dim`] to the heads of a layer [batch, `kv_heads`], which have
     /// room for them.
-    pub(crate) fn store_keys_values<T: Real>(&self, pool: &Pool, keys: &[T], values: &[T], heads: &mut [Head<T>]) {
+    pub(crate) fn store_keys_values<T: Real>(
+        &self,
+        pool: &Pool,
+        keys: &[T],
+        values: &[T],
+        heads: &mut [Head<T>],
+    ) {
         let (dim, width) = (self.head_dim, self.kv_heads * self.head_dim);
         let write = |number: usize, head: &mut Head<T>| {
             let (sequence, of_token) = (number / self.kv_heads, number % self.kv_heads);
@@ -105,8 +111,10 @@ impl Queries {
         let used = (self.batch * self.kv_heads * self.tile_count() * unit).min(room.len());
         let (room, _) = room.split_at_mut(used);
         let work = |number: usize, o: &mut [T]| self.compute_tile(heads, scores, q, number, o);
-        let seen =
-            scores.window.map_or(usize::MAX, |window| window + self.tile_tokens()).min(self.past + self.count);
+        let seen = scores
+            .window
+            .map_or(usize::MAX, |window| window + self.tile_tokens())
+            .min(self.past + self.count);
         if room.len().saturating_mul(seen) < PARALLEL_MULTIPLICATIONS_MIN {
             room.chunks_mut(unit).enumerate().for_each(|(number, o)| work(number, o));
         } else {
@@ -143,7 +151,14 @@ impl Queries {
         }
     }
 
-    fn compute_tile<T: Real>(&self, heads: &[Head<T>], rules: &ScoreTransform<T>, q: &[T], number: usize, o: &mut [T]) {
+    fn compute_tile<T: Real>(
+        &self,
+        heads: &[Head<T>],
+        rules: &ScoreTransform<T>,
+        q: &[T],
+        number: usize,
+        o: &mut [T],
+    ) {
         let place = self.tile_position(number);
         let TilePosition { sequence, head, first } = place;
         let Some(cached) = heads.get(sequence * self.kv_heads + head) else { return };

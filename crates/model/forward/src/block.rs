@@ -7,7 +7,7 @@ use decoder::Activation;
 
 use crate::Result;
 use crate::attention::{Queries, ScoreTransform};
-use crate::cache::{Head, CachedTokens};
+use crate::cache::{CachedTokens, Head};
 use crate::experts::Experts;
 use crate::feed_forward::{FeedForward, FeedForwardRows};
 use crate::kernel::Pool;

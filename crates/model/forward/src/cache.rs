@@ -8,7 +8,7 @@
 
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
-use crate::memory::{nbytes_of, checked_product, zeros};
+use crate::memory::{checked_product, nbytes_of, zeros};
 use crate::number::Real;
 use crate::{Error, Result};
 
@@ -93,8 +93,12 @@ impl Cache {
     /// When the keys and values do not fit in memory.
     pub fn tensors(&self) -> Result<[Tensor; 2]> {
         match &self.0 {
-            TypedCache::F32(tokens) => Ok([tokens.tensor(KeysOrValues::Keys)?, tokens.tensor(KeysOrValues::Values)?]),
-            TypedCache::F64(tokens) => Ok([tokens.tensor(KeysOrValues::Keys)?, tokens.tensor(KeysOrValues::Values)?]),
+            TypedCache::F32(tokens) => {
+                Ok([tokens.tensor(KeysOrValues::Keys)?, tokens.tensor(KeysOrValues::Values)?])
+            }
+            TypedCache::F64(tokens) => {
+                Ok([tokens.tensor(KeysOrValues::Keys)?, tokens.tensor(KeysOrValues::Values)?])
+            }
         }
     }
 }
@@ -128,7 +132,14 @@ impl<T: Real> CachedTokens<T> {
         let expected = [layers as u64, batch as u64, len, heads as u64, head_dim as u64];
         if [key, value].iter().any(|it| it.shape() != expected || it.dtype() != Dtype::Float32) {
             let found = |it: &Tensor| (it.dtype(), it.shape().to_vec());
-            return Err(Error::PastShape { key: found(key), value: found(value), layers, batch, heads, head_dim });
+            return Err(Error::PastShape {
+                key: found(key),
+                value: found(value),
+                layers,
+                batch,
+                heads,
+                head_dim,
+            });
         }
         let len = usize::try_from(len).map_err(|_| Error::Memory { nbytes: u64::MAX })?;
         let mut tokens = Self::new(sizes)?;
@@ -163,7 +174,11 @@ impl<T: Real> CachedTokens<T> {
         checked_product(&[self.heads.len(), blocks, block, 2, size_of::<T>()])?;
         for head in &mut self.heads {
             while head.blocks.len() < blocks {
-                head.blocks.push(CacheBlock { keys: zeros(block)?, values: zeros(block)?, rotated: Vec::new() });
+                head.blocks.push(CacheBlock {
+                    keys: zeros(block)?,
+                    values: zeros(block)?,
+                    rotated: Vec::new(),
+                });
             }
         }
         Ok(())
@@ -180,7 +195,7 @@ impl<T: Real> CachedTokens<T> {
     }
 
     /// Returns the number of tokens whose keys are rotated by these frequencies of rotary embedding `rope`, and resets
-    /// it to 0 until [`set_rotated`](Self::set_rotated) says that all layers have the rotated keys.
+    /// it to 0 until [`set_rotated_count`](Self::set_rotated_count) says that all layers have the rotated keys.
     pub(crate) fn take_rotated_count(&mut self, rope: usize, frequencies: &[f64]) -> usize {
         let Some((last, count)) = self.rotated.get_mut(rope) else { return 0 };
         let count = std::mem::take(count);
@@ -216,7 +231,9 @@ impl<T: Real> CachedTokens<T> {
         bytes.try_reserve_exact(len).map_err(|_| Error::Memory { nbytes: len as u64 })?;
         for at in self.sizes.rows(self.len) {
             let Some(head) = self.heads.get(at.head) else { continue };
-            head.for_each_element(kind, at.token, head_dim, |number| bytes.extend(number.to_f32().to_le_bytes()));
+            head.for_each_element(kind, at.token, head_dim, |number| {
+                bytes.extend(number.to_f32().to_le_bytes())
+            });
         }
         let shape = [layers, batch, self.len, heads, head_dim].map(|size| size as u64).to_vec();
         let stride = contiguous_strides(&shape);

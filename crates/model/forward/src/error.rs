@@ -18,9 +18,7 @@ pub enum Error {
     },
     /// A weight has a dtype that products are not defined for.
     #[error("expected weights of dtype float64, float32, bfloat16 or float16, found {found}")]
-    Dtype {
-        found: Dtype,
-    },
+    Dtype { found: Dtype },
     /// A weight is larger than the address space.
     #[error("a weight of shape {shape:?} does not fit in memory")]
     TooLarge {

@@ -44,13 +44,14 @@ impl<T: Real> FeedForward<T> {
 
     /// Computes all rows of all networks, in few batches of work for the threads.
     pub(crate) fn apply_all(pool: &Pool, activation: Activation, all: &mut [FeedForwardRows<'_, T>]) {
-        let products = all.iter_mut().flat_map(|FeedForwardRows { layer, x, hidden, .. }| match &layer.gate {
-            GateAndUp::Two([first, second]) => {
-                let (gate, up) = hidden.split_at_mut(hidden.len() / 2);
-                [Some((first, *x, gate)), Some((second, *x, up))]
-            }
-            GateAndUp::Interleaved(both) => [Some((both, *x, &mut **hidden)), None],
-        });
+        let products =
+            all.iter_mut().flat_map(|FeedForwardRows { layer, x, hidden, .. }| match &layer.gate {
+                GateAndUp::Two([first, second]) => {
+                    let (gate, up) = hidden.split_at_mut(hidden.len() / 2);
+                    [Some((first, *x, gate)), Some((second, *x, up))]
+                }
+                GateAndUp::Interleaved(both) => [Some((both, *x, &mut **hidden)), None],
+            });
         Linear::apply_all(pool, products.flatten());
         let numbers = all.iter().map(|rows| rows.hidden.len()).sum::<usize>();
         let gates = all.iter_mut().flat_map(|FeedForwardRows { layer, hidden, .. }| {

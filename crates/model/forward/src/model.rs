@@ -8,7 +8,7 @@ use tensor::{Dtype, Tensor, Tensors};
 
 use crate::attention::Queries;
 use crate::block::LayerState;
-use crate::cache::{Cache, TypedCache, CacheSizes, CachedTokens};
+use crate::cache::{Cache, CacheSizes, CachedTokens, TypedCache};
 use crate::kernel::{self, Pool};
 use crate::linear::Linear;
 use crate::memory::{checked_product, zeros};
@@ -216,7 +216,7 @@ impl Model {
         result
     }
 
-    /// Sends the tokens through the layers, [`ROWS`] at a time.
+    /// Sends the tokens through the layers, [`ROWS_AT_ONCE`] at a time.
     fn run_chunks<T: Real>(
         &self,
         net: &TypedNetwork<T>,
@@ -229,13 +229,15 @@ impl Model {
         let seq = ids.len() / batch;
         let at_once = (ROWS_AT_ONCE / batch).clamp(1, seq);
         let returned = if rows == LogitPositions::All { seq } else { 1 };
-        let mut logits = LogitsBuffer { returned, out: zeros(checked_product(&[batch, returned, self.dims.vocab])?)? };
+        let mut logits =
+            LogitsBuffer { returned, out: zeros(checked_product(&[batch, returned, self.dims.vocab])?)? };
         let total = cache.len().checked_add(seq).ok_or(Error::Memory { nbytes: u64::MAX })?;
         cache.reserve(total)?;
         for first in (0..seq).step_by(at_once) {
             let count = at_once.min(seq - first);
             let is_last = first + count == seq;
-            let (wanted, row) = if rows == LogitPositions::All { (count, first) } else { (usize::from(is_last), 0) };
+            let (wanted, row) =
+                if rows == LogitPositions::All { (count, first) } else { (usize::from(is_last), 0) };
             let chunk = TokenChunk { batch, seq, first, count, wanted, total };
             let h = self.run_layers(net, ids, &chunk, cache, observer)?;
             cache.advance(count);

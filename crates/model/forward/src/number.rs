@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::{AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
 use crate::Result;
-use crate::kernel::{self, Loops, KernelNumber, Pool, Product};
+use crate::kernel::{self, KernelNumber, Loops, Pool, Product};
 use crate::memory::zeros;
 
 /// Floating-point number with the functions of a forward pass.

@@ -49,9 +49,9 @@ impl<T: Real> Frequencies<T> {
     pub(crate) fn new(rope: &Rope, rotated: u64, rotates_halves: bool) -> Self {
         let kind = match rope.scaling {
             None => FrequencyKind::Rounded(unscaled_frequencies(rope.theta, rotated).collect()),
-            Some(Scaling::Llama3(scaling)) => {
-                FrequencyKind::Rounded(unscaled_frequencies(rope.theta, rotated).map(|f| scale_llama3(f, scaling)).collect())
-            }
+            Some(Scaling::Llama3(scaling)) => FrequencyKind::Rounded(
+                unscaled_frequencies(rope.theta, rotated).map(|f| scale_llama3(f, scaling)).collect(),
+            ),
             _ if rope.depends_on_length() => FrequencyKind::ByLength(rope.clone(), rotated),
             _ => FrequencyKind::Exact(rope.frequencies(rotated, 0)),
         };
@@ -83,8 +83,11 @@ impl<T: Real> Frequencies<T> {
                 each.len()
             }
             FrequencyKind::Exact(_) | FrequencyKind::ByLength(..) => {
-                let listed =
-                    if let FrequencyKind::Exact(each) = &self.kind { Some(each.as_slice()) } else { of_length };
+                let listed = if let FrequencyKind::Exact(each) = &self.kind {
+                    Some(each.as_slice())
+                } else {
+                    of_length
+                };
                 let each = listed.unwrap_or_default();
                 positions.for_each(|position| each.iter().for_each(|f| add(position as f64 * f)));
                 each.len()

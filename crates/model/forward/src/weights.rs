@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use decoder::{Assigned, Assignment, Decoder, HeadNorm, NormKind, LayerPart, Weight};
+use decoder::{Assigned, Assignment, Decoder, HeadNorm, LayerPart, NormKind, Weight};
 use tensor::{Budget, Tensor, Tensors};
 
 use crate::attention::ScoreTransform;
@@ -117,7 +117,8 @@ impl WeightLookup<'_> {
         let part = if block.has_experts(layer) {
             block::FeedForwardPart::Experts(Box::new(self.experts(layer)?))
         } else {
-            let parts = [LayerPart::W1, LayerPart::W3, LayerPart::W2].map(|part| self.layer_linear(layer, part));
+            let parts =
+                [LayerPart::W1, LayerPart::W3, LayerPart::W2].map(|part| self.layer_linear(layer, part));
             block::FeedForwardPart::FeedForward(Box::new(feed_forward(parts)?))
         };
         Ok(Layer {
@@ -161,7 +162,9 @@ impl WeightLookup<'_> {
         let norm = match self.decoder.block().head_norm {
             None => return Ok(None),
             Some(HeadNorm::Head) => self.norm(&[whole], None, head_dim)?,
-            Some(HeadNorm::Projection) => self.norm(&[whole], None, checked_product(&[size_in_memory(heads)?, head_dim])?)?,
+            Some(HeadNorm::Projection) => {
+                self.norm(&[whole], None, checked_product(&[size_in_memory(heads)?, head_dim])?)?
+            }
             Some(HeadNorm::EachHead) => {
                 // If there are more heads than weights, the first missing weight is refused.
                 let heads = heads.min(self.assigned.len() as u64 + 1);
@@ -188,7 +191,8 @@ impl WeightLookup<'_> {
             feed_forward([LayerPart::W1, LayerPart::W3, LayerPart::W2].map(linear))
         });
         let shared = experts.shared.map(|shared| {
-            let parts = [LayerPart::SharedW1, LayerPart::SharedW3, LayerPart::SharedW2].map(|part| self.layer_linear(layer, part));
+            let parts = [LayerPart::SharedW1, LayerPart::SharedW3, LayerPart::SharedW2]
+                .map(|part| self.layer_linear(layer, part));
             let gate = shared.gated.then(|| self.layer_linear(layer, LayerPart::SharedGate));
             Ok::<_, Error>(SharedExpertLayer { layer: feed_forward(parts)?, gate: gate.transpose()? })
         });

@@ -11,14 +11,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// A temperature that is not finite or not above 0.
     #[error("the temperature is {found}, expected a number above 0")]
-    Temperature {
-        found: f64,
-    },
+    Temperature { found: f64 },
     /// A top-p that is not above 0 and at most 1.
     #[error("top-p is {found}, expected a number above 0 and at most 1")]
-    TopP {
-        found: f64,
-    },
+    TopP { found: f64 },
     /// A model that returned NaN as a logit.
     #[error("the logit of token {token} is not a number (NaN)")]
     NotANumber {
@@ -49,10 +45,7 @@ pub enum Error {
     },
     /// A file that does not have the format of its name.
     #[error("`{file}` cannot be read: {reason}")]
-    Invalid {
-        file: String,
-        reason: String,
-    },
+    Invalid { file: String, reason: String },
     /// A token that is longer than any real one.
     #[error("`{file}` has a token of {found} bytes, at most {limit} are read")]
     LongToken {
@@ -75,10 +68,7 @@ pub enum Error {
     },
     /// A tokenizer that failed on a text or on tokens.
     #[error("the tokenizer `{file}` failed: {reason}")]
-    Tokenizer {
-        file: String,
-        reason: String,
-    },
+    Tokenizer { file: String, reason: String },
 }
 
 impl Error {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use crate::{TokenChoice, Error, Sampler};
+use crate::{Error, Sampler, TokenChoice};
 
 /// Options of generation: its length, the choice of tokens, and stop tokens.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +45,7 @@ pub struct GeneratedTokens {
 pub type NextLogits<'m, E> = dyn FnMut(&[u32]) -> Result<Vec<f32>, E> + 'm;
 
 /// Generates tokens after `prompt`. `each` receives each token as soon as it is chosen, and can end the generation. The
-/// model is not called if [`max_tokens`](Options::max_tokens) is 0.
+/// model is not called if [`max_tokens`](GenerateOptions::max_tokens) is 0.
 ///
 /// # Errors
 /// Returns the errors of `model` and `each`, and an error if the options are out of range or a logit is NaN.
@@ -58,7 +58,13 @@ pub fn generate<E: From<Error>>(
     let mut sampler = Sampler::new(options.choice)?;
     if options.max_tokens == 0 {
         let (prompt_time, time) = (Duration::ZERO, Duration::ZERO);
-        return Ok(GeneratedTokens { tokens: Vec::new(), stop_reason: StopReason::MaxTokens, prompt_time, time, steps: 0 });
+        return Ok(GeneratedTokens {
+            tokens: Vec::new(),
+            stop_reason: StopReason::MaxTokens,
+            prompt_time,
+            time,
+            steps: 0,
+        });
     }
     let start = Instant::now();
     let mut logits = model(prompt)?;
@@ -113,7 +119,10 @@ mod tests {
     #[test]
     fn each_token_is_seen_once() {
         let done = generated(5, vec![], 0);
-        assert_eq!((done.tokens, done.stop_reason, done.steps), (vec![3, 6, 2, 4, 8], StopReason::MaxTokens, 4));
+        assert_eq!(
+            (done.tokens, done.stop_reason, done.steps),
+            (vec![3, 6, 2, 4, 8], StopReason::MaxTokens, 4)
+        );
     }
 
     #[test]

@@ -1,27 +1,27 @@
 //! Text generation: tokenization, the choice of the next token, and streaming decoding of tokens to text.
 //!
 //! [`generate`] requests logits from a model, one token after another, and [`Sampler`] chooses tokens. With the feature
-//! `tokenizer`, [`Tokenizer`] reads the tokenizer files of models, and [`Stream`] decodes tokens to text without ever
+//! `tokenizer`, [`Tokenizer`] reads the tokenizer files of models, and [`TokenStream`] decodes tokens to text without ever
 //! splitting a character. [`Stops`] lists the tokens that end a text. The crate does not know cartons, prints nothing, and
 //! opens no file.
 //!
 //! ```
 //! use std::ops::ControlFlow;
 //!
-//! use generate::{Choice, Ended, Options, generate};
+//! use generate::{TokenChoice, StopReason, GenerateOptions, generate};
 //!
 //! // A model that counts up.
 //! let mut model = |tokens: &[u32]| {
 //!     let next = tokens.last().map_or(0, |last| last + 1);
 //!     Ok::<_, generate::Error>((0..9).map(|id| if id == next { 1.0 } else { 0.0 }).collect())
 //! };
-//! let options = Options { max_tokens: 100, choice: Choice::Greedy, stops: vec![6] };
+//! let options = GenerateOptions { max_tokens: 100, choice: TokenChoice::Greedy, stops: vec![6] };
 //! let mut seen = Vec::new();
 //! let done = generate(&[2], &options, &mut model, &mut |token| {
 //!     seen.push(token);
 //!     Ok(ControlFlow::Continue(()))
 //! })?;
-//! assert_eq!((seen, done.ended), (vec![3, 4, 5], Ended::Stop(6)));
+//! assert_eq!((seen, done.stop_reason), (vec![3, 4, 5], StopReason::StopToken(6)));
 //! # Ok::<(), generate::Error>(())
 //! ```
 
@@ -38,8 +38,8 @@ mod stops;
 mod tokenizer;
 
 pub use error::{Error, Result};
-pub use generation::{StopReason, GeneratedTokens, NextLogits, GenerateOptions, generate};
-pub use sample::{TokenCandidate, TokenChoice, Sampler, top_candidates};
+pub use generation::{GenerateOptions, GeneratedTokens, NextLogits, StopReason, generate};
+pub use sample::{Sampler, TokenCandidate, TokenChoice, top_candidates};
 pub use stops::Stops;
 
 /// Function that returns a file next to the model by its name, or `None` if there is no such file.

@@ -124,7 +124,8 @@ pub fn top_candidates(logits: &[f32], count: usize) -> Result<Vec<TokenCandidate
     }
     order.truncate(count);
     order.sort_by(by_logit);
-    let candidate = |(id, logit)| TokenCandidate { id, logit, probability: weight_of_token(&weights, id) / total };
+    let candidate =
+        |(id, logit)| TokenCandidate { id, logit, probability: weight_of_token(&weights, id) / total };
     Ok(order.into_iter().map(candidate).collect())
 }
 
@@ -191,7 +192,7 @@ mod tests {
         let top = top_candidates(&[1.0, 2.0, 3.0, -100.0], 3).expect("numbers");
         let expected =
             [(2, 0.665_240_955_774_821_7), (1, 0.244_728_471_054_797_67), (0, 0.090_030_573_170_380_46)];
-        for (candidate, (id, probability)) in top_candidates.iter().zip(expected) {
+        for (candidate, (id, probability)) in top.iter().zip(expected) {
             assert_eq!(candidate.id, id);
             assert!((candidate.probability - probability).abs() < 1e-15, "{candidate:?}");
         }
@@ -249,8 +250,9 @@ mod tests {
 
     #[test]
     fn numbers_out_of_range_are_errors() {
-        let new =
-            |temperature, top_p| Sampler::new(TokenChoice::Random { temperature, top_p, seed: 0 }).map(|_| ());
+        let new = |temperature, top_p| {
+            Sampler::new(TokenChoice::Random { temperature, top_p, seed: 0 }).map(|_| ())
+        };
         for found in [0.0, -1.0, f64::INFINITY] {
             assert_eq!(new(found, 1.0), Err(Error::Temperature { found }));
         }

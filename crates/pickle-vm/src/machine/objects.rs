@@ -114,7 +114,10 @@ impl<'p> MachineState<'p> {
         how: Construction,
         offset: u64,
     ) -> Result<(), ErrorKind> {
-        self.push_new(Object::Instance(Instance { callable, args, construction: how, recorded: None }), offset)
+        self.push_new(
+            Object::Instance(Instance { callable, args, construction: how, recorded: None }),
+            offset,
+        )
     }
 
     pub(super) fn make_buffer_readonly(&mut self, offset: u64) -> Result<(), ErrorKind> {
@@ -133,7 +136,10 @@ impl<'p> MachineState<'p> {
         let id = self.top()?;
         self.memo.put(key, id);
         if self.memo.len() > self.limits.memo as usize {
-            return Err(ErrorKind::LimitExceeded { limit: PickleLimit::Memo, max: u64::from(self.limits.memo) });
+            return Err(ErrorKind::LimitExceeded {
+                limit: PickleLimit::Memo,
+                max: u64::from(self.limits.memo),
+            });
         }
         Ok(())
     }

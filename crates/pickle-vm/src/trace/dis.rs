@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use super::options::TraceError;
 use super::listing_writer::ListingWriter;
+use super::options::TraceError;
 use super::repr;
 use crate::error::{ErrorKind, Result};
 use crate::literal;
@@ -174,7 +174,7 @@ impl fmt::Display for OpcodeByte {
     }
 }
 
-/// Indents a line as pickletools does, up to [`DEPTH`].
+/// Indents a line as pickletools does, up to [`INDENT_MAX`].
 fn indent(out: &mut dyn Write, depth: usize) -> fmt::Result {
     (0..depth.min(INDENT_MAX)).try_for_each(|_| out.write_str("    "))
 }

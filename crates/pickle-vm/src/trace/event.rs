@@ -12,9 +12,9 @@ use crate::reader::{Arg, Instruction};
 ///
 /// ```
 /// use pickle_vm::trace::{Effect, Event};
-/// use pickle_vm::{Limits, Machine, Reader};
+/// use pickle_vm::{PickleLimits, Machine, Reader};
 ///
-/// let mut machine = Machine::new(Limits::default());
+/// let mut machine = Machine::new(PickleLimits::default());
 /// let mut popped = Vec::new();
 /// for instruction in Reader::new(b"(K\x01K\x02t.") {
 ///     let event = Event::execute(&mut machine, instruction?)?;
@@ -65,10 +65,7 @@ pub enum Effect {
         object: ObjectId,
     },
     /// An object was appended to the object below it.
-    Append {
-        item: ObjectId,
-        target: ObjectId,
-    },
+    Append { item: ObjectId, target: ObjectId },
     /// The objects above the mark were appended to the object below the mark.
     Appends {
         /// Number of objects above the mark.
@@ -82,11 +79,7 @@ pub enum Effect {
         target: ObjectId,
     },
     /// A key and its value were set on the object below them.
-    SetItem {
-        key: ObjectId,
-        value: ObjectId,
-        target: ObjectId,
-    },
+    SetItem { key: ObjectId, value: ObjectId, target: ObjectId },
     /// The keys and values above the mark were set on the object below the mark.
     SetItems {
         /// Number of objects above the mark: twice the number of entries.
@@ -134,15 +127,9 @@ pub enum Effect {
         object: ObjectId,
     },
     /// BUILD recorded a state on the object below it.
-    SetState {
-        state: ObjectId,
-        target: ObjectId,
-    },
+    SetState { state: ObjectId, target: ObjectId },
     /// A persistent id was popped, and the object that it identifies was pushed.
-    Persistent {
-        pid: ObjectId,
-        object: ObjectId,
-    },
+    Persistent { pid: ObjectId, object: ObjectId },
 }
 
 impl<'p> Event<'p> {

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::io;
 
-/// Text buffer that writes about [`PIECE`] bytes at a time.
+/// Text buffer that writes about [`BUFFER_CAPACITY`] bytes at a time.
 pub(crate) struct ListingWriter<'w> {
     writer: &'w mut dyn io::Write,
     buffer: String,

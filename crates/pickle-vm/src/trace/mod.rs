@@ -10,15 +10,15 @@
 //! Source: the wording follows the comments in CPython's `Lib/pickletools.py`.
 
 mod dis;
+mod effect_text;
 mod event;
 mod json;
-mod options;
 mod listing_writer;
+mod options;
 mod render;
 pub(crate) mod repr;
 mod steps;
 mod summary;
-mod effect_text;
 
 pub use dis::dis;
 pub use event::{Effect, Event};

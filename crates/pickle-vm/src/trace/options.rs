@@ -39,7 +39,7 @@ pub struct ListingOptions<'a> {
     /// Output format of each instruction.
     pub view: View,
     /// True to print stack, metastack, memo and values in full instead of truncated. They are truncated nevertheless
-    /// once the listing is longer than [`Limits::repeated_of`] allows for the length of the pickle.
+    /// once the listing is longer than [`PickleLimits::repeat_budget`] allows for the length of the pickle.
     pub full: bool,
     /// Maximum number of instructions to trace.
     pub limit: Option<u64>,

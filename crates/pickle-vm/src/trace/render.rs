@@ -32,7 +32,8 @@ pub(crate) struct PrintLimits {
 }
 
 impl PrintLimits {
-    pub(crate) const SHORT: PrintLimits = PrintLimits { text: 60, name: PRINTED_NAME_MAX, items: 6, depth: 3, parts: 24 };
+    pub(crate) const SHORT: PrintLimits =
+        PrintLimits { text: 60, name: PRINTED_NAME_MAX, items: 6, depth: 3, parts: 24 };
     const LONG: PrintLimits = PrintLimits { text: 1000, name: 1000, items: 100, depth: 16, parts: 100 };
 
     /// Returns the limits for printing values in full. Without a limit on the number of objects, thirty tuples that
@@ -40,7 +41,13 @@ impl PrintLimits {
     /// object.
     pub(crate) fn full(limits: &PickleLimits, heap: &Heap<'_>) -> PrintLimits {
         let parts = heap.len().saturating_mul(16).saturating_add(10_000);
-        PrintLimits { text: usize::MAX, name: usize::MAX, items: usize::MAX, depth: limits.depth as usize, parts }
+        PrintLimits {
+            text: usize::MAX,
+            name: usize::MAX,
+            items: usize::MAX,
+            depth: limits.depth as usize,
+            parts,
+        }
     }
 }
 
@@ -320,11 +327,25 @@ impl Renderer {
         self.push_changes(heap, id);
         match instance.kwargs() {
             Some(kwargs) => {
-                self.work.extend([RenderTask::Text(")"), RenderTask::Object(kwargs), RenderTask::Text(", **")]);
-                self.work.push(RenderTask::Parts { of: instance.args, part: ObjectSequence::Items, next: 0, close: "" });
+                self.work.extend([
+                    RenderTask::Text(")"),
+                    RenderTask::Object(kwargs),
+                    RenderTask::Text(", **"),
+                ]);
+                self.work.push(RenderTask::Parts {
+                    of: instance.args,
+                    part: ObjectSequence::Items,
+                    next: 0,
+                    close: "",
+                });
             }
             None => {
-                self.work.push(RenderTask::Parts { of: instance.args, part: ObjectSequence::Items, next: 0, close: ")" });
+                self.work.push(RenderTask::Parts {
+                    of: instance.args,
+                    part: ObjectSequence::Items,
+                    next: 0,
+                    close: ")",
+                });
             }
         }
         self.work.push(RenderTask::Text("("));

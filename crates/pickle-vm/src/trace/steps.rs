@@ -2,17 +2,17 @@
 //!
 //! The cost of a step is proportional to the printed text, not to the size of the machine's state, unless the state is
 //! printed in full. A full listing grows with the square of the pickle, so it is truncated beyond
-//! [`Limits::repeated_of`](crate::Limits).
+//! [`PickleLimits::repeat_budget`](crate::PickleLimits).
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
 use std::rc::Rc;
 
 use super::event::{Effect, Event};
-use super::options::{Annotate, ListingOptions, TraceError, View};
 use super::listing_writer::{LimitedWriter, ListingWriter};
-use super::render::{PrintLimits, PRINTED_NAME_MAX, Renderer};
-use super::{json, repr, effect_text};
+use super::options::{Annotate, ListingOptions, TraceError, View};
+use super::render::{PRINTED_NAME_MAX, PrintLimits, Renderer};
+use super::{effect_text, json, repr};
 use crate::error::{Error, ErrorKind};
 use crate::heap::{Heap, Pickle};
 use crate::machine::Machine;
@@ -30,7 +30,8 @@ const MEMO_ENTRIES_MAX: usize = 4;
 const SCHEMA_VERSION: u32 = 1;
 
 /// Limits for printing one object of the machine's state.
-const STATE_LIMITS: PrintLimits = PrintLimits { text: 40, name: PRINTED_NAME_MAX, items: 5, depth: 2, parts: 12 };
+const STATE_LIMITS: PrintLimits =
+    PrintLimits { text: 40, name: PRINTED_NAME_MAX, items: 5, depth: 2, parts: 12 };
 
 /// Traces the pickle at the start of `bytes`. Returns the pickle, or `None` if the limit ended the trace early.
 ///
@@ -150,8 +151,9 @@ impl<'a> Printer<'a> {
                 let values = &mut self.values;
                 let mut inside = json::JsonEscaper(&mut *out);
                 let mut capped = LimitedWriter::new(&mut inside, most);
-                let written =
-                    effect_text::effect(&mut capped, effect, &mut |out, id| values.write(out, heap, id, extent));
+                let written = effect_text::effect(&mut capped, effect, &mut |out, id| {
+                    values.write(out, heap, id, extent)
+                });
                 if capped.is_full {
                     self.left = None;
                     out.write_char('…')?;
@@ -286,7 +288,7 @@ fn argument(out: &mut dyn Write, arg: &Arg<'_>, most: usize) -> fmt::Result {
 struct ValuePrinter<'a> {
     renderer: Renderer,
     annotate: Option<&'a Annotate<'a>>,
-    /// Cached annotator's texts, indexed by the id modulo [`NAMES`].
+    /// Cached annotator's texts, indexed by the id modulo [`NAME_SLOTS`].
     names: Vec<Option<(ObjectId, Option<Rc<str>>)>>,
     /// Number of objects that this step may still print, if all of its values share the limit.
     left: Option<usize>,
@@ -299,7 +301,13 @@ impl<'a> ValuePrinter<'a> {
         ValuePrinter { renderer: Renderer::default(), annotate, names: vec![None; NAME_SLOTS], left: None }
     }
 
-    fn write(&mut self, out: &mut dyn Write, heap: &Heap<'_>, id: ObjectId, extent: PrintLimits) -> fmt::Result {
+    fn write(
+        &mut self,
+        out: &mut dyn Write,
+        heap: &Heap<'_>,
+        id: ObjectId,
+        extent: PrintLimits,
+    ) -> fmt::Result {
         let (names, annotate) = (&mut self.names, self.annotate);
         let extent = PrintLimits { parts: self.left.unwrap_or(extent.parts), ..extent };
         let result = self.renderer.render(out, heap, id, extent, &mut |id| {

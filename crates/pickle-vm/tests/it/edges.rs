@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use pickle_vm::{
-    ByteString, Construction, ErrorKind, PickleLimit, PickleLimits, Machine, Object, Pickle, Text, Writer, load,
-    load_with, trace,
+    ByteString, Construction, ErrorKind, Machine, Object, Pickle, PickleLimit, PickleLimits, Text, Writer,
+    load, load_with, trace,
 };
 
 fn loaded(bytes: &[u8]) -> Pickle<'_> {

@@ -3,7 +3,7 @@
 #![expect(clippy::arithmetic_side_effects, reason = "an overflow is a failed test")]
 
 use pickle_vm::trace::{self, ListingOptions, Summary, View};
-use pickle_vm::{ArgKind, ErrorKind, Heap, PickleLimits, Object, Opcode, Reader, StackItem, load};
+use pickle_vm::{ArgKind, ErrorKind, Heap, Object, Opcode, PickleLimits, Reader, StackItem, load};
 
 /// The opcode with a valid argument.
 fn instruction(opcode: Opcode) -> Vec<u8> {
@@ -116,8 +116,12 @@ fn trace_all(bytes: &[u8]) {
     let debug = format!("{:?}", load(bytes).expect("it can be read"));
     assert!(debug.len() < bytes.len() * 200 + 10_000);
     let limit = Some(300);
-    trace::write(bytes, &ListingOptions { full: true, limit, ..ListingOptions::default() }, &mut std::io::sink())
-        .expect("it can be read");
+    trace::write(
+        bytes,
+        &ListingOptions { full: true, limit, ..ListingOptions::default() },
+        &mut std::io::sink(),
+    )
+    .expect("it can be read");
     for view in [View::Steps, View::Lines, View::Json] {
         trace::write(bytes, &ListingOptions { view, ..ListingOptions::default() }, &mut std::io::sink())
             .expect("it can be read");
@@ -231,7 +235,8 @@ fn a_full_listing_is_cut_short_where_it_would_repeat_too_much() {
     let text = [b"X\x00\x20\0\0".to_vec(), b"a".repeat(0x2000), b"2".repeat(1_000), b".".to_vec()].concat();
     for pickle in [&stack, &text] {
         for view in [View::Steps, View::Lines, View::Json] {
-            let full = listed(pickle, &ListingOptions { view, full: true, limits, ..ListingOptions::default() });
+            let full =
+                listed(pickle, &ListingOptions { view, full: true, limits, ..ListingOptions::default() });
             let short = listed(pickle, &ListingOptions { view, ..ListingOptions::default() });
             assert!(
                 full <= short + 4 * pickle.len() + 100_000 + 1_000,
@@ -240,16 +245,24 @@ fn a_full_listing_is_cut_short_where_it_would_repeat_too_much() {
             // A listing that repeats little is whole.
             let few = [b"X\x00\x20\0\0".to_vec(), b"a".repeat(0x2000), b".".to_vec()].concat();
             let mut out = Vec::new();
-            trace::write(&few, &ListingOptions { view, full: true, limits, ..ListingOptions::default() }, &mut out)
-                .expect("a pickle");
+            trace::write(
+                &few,
+                &ListingOptions { view, full: true, limits, ..ListingOptions::default() },
+                &mut out,
+            )
+            .expect("a pickle");
             let whole = "a".repeat(0x2000);
             assert!(String::from_utf8(out).expect("UTF-8").contains(&whole));
         }
     }
     // The JSON stays JSON.
     let mut out = Vec::new();
-    trace::write(&text, &ListingOptions { view: View::Json, full: true, limits, ..ListingOptions::default() }, &mut out)
-        .expect("a pickle");
+    trace::write(
+        &text,
+        &ListingOptions { view: View::Json, full: true, limits, ..ListingOptions::default() },
+        &mut out,
+    )
+    .expect("a pickle");
     let lines = String::from_utf8(out).expect("UTF-8");
     assert!(
         lines

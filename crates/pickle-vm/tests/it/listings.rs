@@ -107,7 +107,8 @@ fn each_object_has_its_own_description() {
 
 #[test]
 fn long_arguments_are_cut_short() {
-    let argument = |pickle: &[u8]| listed(pickle, &ListingOptions { view: View::Lines, ..ListingOptions::default() }).0;
+    let argument =
+        |pickle: &[u8]| listed(pickle, &ListingOptions { view: View::Lines, ..ListingOptions::default() }).0;
     assert!(!argument(&long(60)).contains("<integer of"));
     assert!(
         argument(&long(61)).contains("LONG1            <integer of 61 bytes>"),
@@ -138,7 +139,8 @@ fn what_is_next_to_a_value_does_not_count_as_around_it() {
 
 #[test]
 fn json_has_numbers_and_text_that_json_can_express() {
-    let json = |pickle: &[u8]| listed(pickle, &ListingOptions { view: View::Json, ..ListingOptions::default() }).0;
+    let json =
+        |pickle: &[u8]| listed(pickle, &ListingOptions { view: View::Json, ..ListingOptions::default() }).0;
     assert!(json(b"G\x7f\xf0\0\0\0\0\0\0.").contains("\"arg\":\"inf\","));
     assert!(json(b"G\x3f\xf0\0\0\0\0\0\0.").contains("\"arg\":1.0,"));
     assert!(json(b"X\x03\0\0\0a\rb.").contains("\"arg\":\"a\\rb\","));
@@ -148,7 +150,8 @@ fn json_has_numbers_and_text_that_json_can_express() {
 fn a_long_text_is_written_in_its_place() {
     let text = "a".repeat(40_000);
     let pickle = [b"NX", &40_000_u32.to_le_bytes()[..], text.as_bytes(), b"\x86."].concat();
-    let (listing, _) = listed(&pickle, &ListingOptions { full: true, view: View::Lines, ..ListingOptions::default() });
+    let (listing, _) =
+        listed(&pickle, &ListingOptions { full: true, view: View::Lines, ..ListingOptions::default() });
     let at = listing.find("NONE").expect("it is listed");
     assert!(listing[at..].contains(&format!("'{text}'")));
     let (listing, _) = listed(&pickle, &ListingOptions { view: View::Json, ..ListingOptions::default() });
@@ -165,7 +168,8 @@ fn a_value_that_contains_itself_is_shown_once() {
 #[test]
 fn debug_shows_what_people_need() {
     assert!(
-        format!("{:?}", ListingOptions::default()).starts_with("Options { view: Steps, full: false, limit: None")
+        format!("{:?}", ListingOptions::default())
+            .starts_with("Options { view: Steps, full: false, limit: None")
     );
     let pickle = load(b"]K\x01a.").expect("it is well-formed");
     assert_eq!(format!("{:?}", pickle.heap.display(pickle.root)), "[1]");

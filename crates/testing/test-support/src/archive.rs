@@ -7,7 +7,8 @@ pub fn stored_zip<N: AsRef<str>, B: AsRef<[u8]>>(records: impl IntoIterator<Item
     let mut sink: Vec<u8> = Vec::new();
     let mut zip = ZipWriter::new(&mut sink);
     for (name, bytes) in records {
-        let entry = NewZipEntry { name: name.as_ref(), alignment: 64, content: EntryContent::Bytes(bytes.as_ref()) };
+        let entry =
+            NewZipEntry { name: name.as_ref(), alignment: 64, content: EntryContent::Bytes(bytes.as_ref()) };
         zip.add(&entry).expect("writing to memory does not fail");
     }
     zip.finish().expect("writing to memory does not fail");

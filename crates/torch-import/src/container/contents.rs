@@ -1,4 +1,4 @@
-//! Contents of a container file, in a form common to all formats: the reader of each format builds a [`Contents`], and
+//! ContainerContents of a container file, in a form common to all formats: the reader of each format builds a [`ContainerContents`], and
 //! a [`Container`](super::Container) answers from it.
 
 use std::borrow::Cow;
@@ -9,13 +9,13 @@ use byte_source::{ReadError, Region, Source};
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::Pickle;
 use safetensors_format::TensorLocation;
-use tensor::{ByteOrder, StorageRecords, Storage};
+use tensor::{ByteOrder, Storage, StorageRecords};
 use zip_index::ZipIndex;
 
 use super::inflate::Inflated;
 use crate::omission::Omission;
 use crate::persistent::PersistentTensor;
-use crate::{Error, CheckpointNote, Result};
+use crate::{CheckpointNote, Error, Result};
 
 /// Container formats of checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

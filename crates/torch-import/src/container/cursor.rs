@@ -56,7 +56,8 @@ impl<'b> PickleCursor<'b> {
             }
         })?;
         let start = self.offset();
-        self.cursor_offset = self.cursor_offset.saturating_add(usize::try_from(pickle.len).unwrap_or(usize::MAX));
+        self.cursor_offset =
+            self.cursor_offset.saturating_add(usize::try_from(pickle.len).unwrap_or(usize::MAX));
         self.pickles.push(start..self.offset());
         Ok(pickle)
     }
@@ -95,7 +96,7 @@ impl<'b> PickleCursor<'b> {
         Ok(start..self.offset())
     }
 
-    /// Returns the bytes of a range that [`take`](Self::take) returned.
+    /// Returns the bytes of a range that [`take`](Self::take_range) returned.
     fn range_bytes(&self, range: Range<usize>) -> &'b [u8] {
         let within = |at: usize| at.saturating_sub(self.start);
         self.bytes.get(within(range.start)..within(range.end)).unwrap_or_default()
@@ -106,7 +107,9 @@ impl<'b> PickleCursor<'b> {
         let missing = missing.map_or_else(String::new, |missing| format!(" and {missing} bytes are missing"));
         let end = self.start.saturating_add(self.bytes.len());
         if self.ends_at_file_end {
-            Error::TruncatedFile { reason: format!("{} ends at byte {end}, within {what}{missing}", self.record) }
+            Error::TruncatedFile {
+                reason: format!("{} ends at byte {end}, within {what}{missing}", self.record),
+            }
         } else {
             self.layout_error(format!("it ends at byte {end}, within {what}{missing}"))
         }

@@ -14,10 +14,10 @@ use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Arg, Heap, Opcode, Reader};
 use tensor::{Dtype, StorageRecord, StorageRecords};
 
+use super::contents::{ContainerContents, Format, PickleBytes, PickledTensors, in_memory, to_u64_range};
 use super::cursor::PickleCursor;
-use super::contents::{PickleBytes, ContainerContents, Format, PickledTensors, in_memory, to_u64_range};
 use crate::persistent::{StorageRef, module_class};
-use crate::{Error, CheckpointNote, Result};
+use crate::{CheckpointNote, Error, Result};
 
 pub(crate) const LEGACY_MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;
 const LEGACY_VERSION: i64 = 1001;
@@ -59,7 +59,8 @@ pub(crate) fn only_storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)
         return Err(chain.layout_error("it is not a checkpoint in the format before PyTorch 1.6".to_owned()));
     }
     let LegacyParts { pickle, storages } = read_legacy_parts(&mut chain)?;
-    let root = PickleCursor::new(bytes, pickle, "a storage in a byte string").load_next_pickle("the root object")?;
+    let root =
+        PickleCursor::new(bytes, pickle, "a storage in a byte string").load_next_pickle("the root object")?;
     let reference = StorageRef::read(&root.heap, root.root)?;
     let record = storages.find(&reference.key).and_then(|number| storages.get(number));
     let key = || reference.key.clone().into_owned();
@@ -86,7 +87,9 @@ fn read_legacy_parts(chain: &mut PickleCursor<'_>) -> Result<LegacyParts> {
         Some(LEGACY_VERSION) => {}
         found => {
             let found = found.map_or_else(|| "not a number".to_owned(), |found| found.to_string());
-            return Err(chain.layout_error(format!("the protocol version is {found}, expected {LEGACY_VERSION}")));
+            return Err(
+                chain.layout_error(format!("the protocol version is {found}, expected {LEGACY_VERSION}"))
+            );
         }
     }
     chain.load_next_pickle("the system information")?;
@@ -141,7 +144,10 @@ fn storage_refs<'h>(heap: &'h Heap<'_>) -> Result<HashMap<Cow<'h, str>, StorageR
     Ok(refs)
 }
 
-fn read_legacy_storages(chain: &mut PickleCursor<'_>, references: &[&StorageRef<'_>]) -> Result<StorageRecords> {
+fn read_legacy_storages(
+    chain: &mut PickleCursor<'_>,
+    references: &[&StorageRef<'_>],
+) -> Result<StorageRecords> {
     let mut storages = StorageRecords::with_capacity("", references.len());
     // The required file size is known at this point.
     let needed = references
@@ -157,12 +163,16 @@ fn read_legacy_storages(chain: &mut PickleCursor<'_>, references: &[&StorageRef<
         let numel = chain.read_count(&what)?;
         if numel != reference.numel {
             let expected = reference.numel;
-            return Err(chain.layout_error(format!("{what} is {numel}, but its persistent id has {expected}")));
+            return Err(
+                chain.layout_error(format!("{what} is {numel}, but its persistent id has {expected}"))
+            );
         }
         let len = reference.nbytes().unwrap_or(u64::MAX);
         let range = chain.take_range(len, &format!("storage `{}`", key.escape_debug()))?;
         if !storages.insert(key, StorageRecord::new(to_u64_range(&range), None)) {
-            return Err(chain.layout_error(format!("the storage key `{}` is listed twice", key.escape_debug())));
+            return Err(
+                chain.layout_error(format!("the storage key `{}` is listed twice", key.escape_debug()))
+            );
         }
     }
     Ok(storages)

@@ -1,7 +1,7 @@
 //! Finds the pickle and the storages in a file. Recognises a container by its content, not by its name.
 
-mod cursor;
 mod contents;
+mod cursor;
 pub(crate) mod inflate;
 pub(crate) mod legacy;
 pub(crate) mod pickle;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use byte_source::{MappedFile, ReadError, Region, Source};
 use pickle_vm::{Heap, ObjectId};
 use safetensors_format::TensorLocation;
-use tensor::{ByteOrder, Checksum, Dtype, StorageRecords, Storage, Tensor};
+use tensor::{ByteOrder, Checksum, Dtype, Storage, StorageRecords, Tensor};
 use zip_index::Method;
 
 pub use contents::Format;
@@ -27,7 +27,7 @@ use contents::{HeaderTensors, PickledTensors};
 
 use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
-use crate::{Error, CheckpointNote, Result};
+use crate::{CheckpointNote, Error, Result};
 
 /// Largest record of code, in bytes, that is decompressed.
 const CODE_MAX: u64 = 16 << 20;
@@ -209,8 +209,9 @@ impl Container {
     /// # Errors
     /// None in practice: [`open`](Self::open) has checked every tensor.
     pub(crate) fn tensors(&self) -> Result<Vec<(String, Tensor)>> {
-        let named =
-            |(name, view): &(String, TensorLocation)| Ok((name.clone(), safetensors::tensor(&self.0.file, view)?));
+        let named = |(name, view): &(String, TensorLocation)| {
+            Ok((name.clone(), safetensors::tensor(&self.0.file, view)?))
+        };
         let Some(HeaderTensors { tensors, ties, .. }) = self.0.as_named() else { return Ok(Vec::new()) };
         let mut tensors: Vec<(String, Tensor)> = tensors.iter().map(named).collect::<Result<_>>()?;
         for (name, kept) in ties {

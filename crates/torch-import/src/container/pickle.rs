@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use byte_source::Source;
-use pickle_vm::{Instruction, PickleLimits, Machine, Opcode, Reader};
+use pickle_vm::{Instruction, Machine, Opcode, PickleLimits, Reader};
 
 use tensor::StorageRecords;
 
-use super::contents::{PickleBytes, ContainerContents, Format, PickledTensors, in_memory};
+use super::contents::{ContainerContents, Format, PickleBytes, PickledTensors, in_memory};
 use crate::CheckpointNote;
 
 /// Number of instructions that must run before bytes count as a pickle. A text or an image fails earlier.
@@ -43,5 +43,8 @@ pub(super) fn open(file: Arc<dyn Source>) -> ContainerContents {
     }
     let pickle = PickleBytes::Mapped(0..in_memory(&*file).len());
     let pickled = PickledTensors { pickle_record: "pickle".to_owned(), ..PickledTensors::new(pickle) };
-    ContainerContents { notes, ..ContainerContents::pickled(file, Format::Pickle, StorageRecords::default(), pickled) }
+    ContainerContents {
+        notes,
+        ..ContainerContents::pickled(file, Format::Pickle, StorageRecords::default(), pickled)
+    }
 }

@@ -76,11 +76,31 @@ const UNREADABLE_FORMATS: &[UnreadableFormat] = &[
         what: "a 7z archive",
         hint: UNPACK_HINT,
     },
-    UnreadableFormat { recognises: |bytes| bytes.starts_with(b"Rar!\x1a\x07"), what: "a RAR archive", hint: UNPACK_HINT },
-    UnreadableFormat { recognises: |bytes| bytes.starts_with(b"\x1f\x8b"), what: "a gzip file", hint: UNPACK_HINT },
-    UnreadableFormat { recognises: |bytes| bytes.starts_with(b"BZh"), what: "a bzip2 file", hint: UNPACK_HINT },
-    UnreadableFormat { recognises: |bytes| bytes.starts_with(b"\xfd7zXZ\0"), what: "an xz file", hint: UNPACK_HINT },
-    UnreadableFormat { recognises: |bytes| bytes.starts_with(b"\x28\xb5\x2f\xfd"), what: "a zstd file", hint: UNPACK_HINT },
+    UnreadableFormat {
+        recognises: |bytes| bytes.starts_with(b"Rar!\x1a\x07"),
+        what: "a RAR archive",
+        hint: UNPACK_HINT,
+    },
+    UnreadableFormat {
+        recognises: |bytes| bytes.starts_with(b"\x1f\x8b"),
+        what: "a gzip file",
+        hint: UNPACK_HINT,
+    },
+    UnreadableFormat {
+        recognises: |bytes| bytes.starts_with(b"BZh"),
+        what: "a bzip2 file",
+        hint: UNPACK_HINT,
+    },
+    UnreadableFormat {
+        recognises: |bytes| bytes.starts_with(b"\xfd7zXZ\0"),
+        what: "an xz file",
+        hint: UNPACK_HINT,
+    },
+    UnreadableFormat {
+        recognises: |bytes| bytes.starts_with(b"\x28\xb5\x2f\xfd"),
+        what: "a zstd file",
+        hint: UNPACK_HINT,
+    },
     UnreadableFormat {
         recognises: is_flax,
         what: "a Flax checkpoint (msgpack)",
@@ -138,7 +158,9 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
 /// Determines the format of a file by its content. An archive with TorchScript code counts as [`Format::Zip`].
 pub(crate) fn detect_format(bytes: &[u8]) -> Option<Format> {
     let found = FORMATS.iter().find(|format| (format.recognises)(bytes)).map(|found| found.format);
-    found.or_else(|| (reject_unreadable_formats(bytes).is_ok() && pickle::recognises(bytes)).then_some(Format::Pickle))
+    found.or_else(|| {
+        (reject_unreadable_formats(bytes).is_ok() && pickle::recognises(bytes)).then_some(Format::Pickle)
+    })
 }
 
 /// Builds the error for a file of an unknown format.

@@ -18,8 +18,8 @@ use pickle_vm::Heap;
 
 use tensor::{StorageRecord, StorageRecords};
 
+use super::contents::{ContainerContents, Format, PickleBytes, PickledTensors, in_memory, to_u64_range};
 use super::cursor::PickleCursor;
-use super::contents::{PickleBytes, ContainerContents, Format, PickledTensors, in_memory, to_u64_range};
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
 use crate::{Error, Result};
 
@@ -133,7 +133,8 @@ fn read_storages(chain: &mut PickleCursor<'_>) -> Result<TarStorages> {
         let numel = chain.read_count(&format!("the number of elements of storage `{shown}`"))?;
         let storage = StorageRef { dtype, key: Cow::Owned(key.clone()), numel, view: None };
         let range = chain.take_range(storage.nbytes().unwrap_or(u64::MAX), &format!("storage `{shown}`"))?;
-        if !records.insert(&key, StorageRecord::new(to_u64_range(&range), None)) || references.insert(key, storage).is_some()
+        if !records.insert(&key, StorageRecord::new(to_u64_range(&range), None))
+            || references.insert(key, storage).is_some()
         {
             return Err(chain.layout_error(format!("storage `{shown}` appears twice")));
         }
@@ -150,7 +151,8 @@ fn read_storages(chain: &mut PickleCursor<'_>) -> Result<TarStorages> {
         let (key, root) = (chain.read_key(heap, key)?, chain.read_key(heap, root)?);
         let shown = key.escape_debug().to_string();
         let natural = |id| {
-            unsigned_int(heap, id).ok_or_else(|| chain.layout_error(format!("view `{shown}` has no offset or size")))
+            unsigned_int(heap, id)
+                .ok_or_else(|| chain.layout_error(format!("view `{shown}` has no offset or size")))
         };
         let (offset, numel) = (natural(offset)?, natural(numel)?);
         let Some(storage) = references.get(&root).filter(|storage| storage.view.is_none()) else {

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use byte_source::{Prefetched, Source};
 use tensor::{ByteOrder, StorageRecord, StorageRecords};
-use zip_index::{Entry, ZipIndex, Method};
+use zip_index::{Entry, Method, ZipIndex};
 
-use super::contents::{PickleBytes, ContainerContents, Format, PickledTensors, in_memory};
+use super::contents::{ContainerContents, Format, PickleBytes, PickledTensors, in_memory};
 use super::inflate::{self, Inflated};
 use crate::omission::{Omission, OmissionKind, OmissionReason};
-use crate::{Error, CheckpointNote, Result};
+use crate::{CheckpointNote, Error, Result};
 
 const PICKLE: &str = "data.pkl";
 
@@ -24,9 +24,9 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
         None => ZipIndex::read_directory(&file),
     };
     let (index, file) = index.map_err(|error| match error {
-        zip_index::Error::NoEnd { len } => {
-            Error::TruncatedFile { reason: format!("a zip archive of {len} bytes without the directory at its end") }
-        }
+        zip_index::Error::NoEnd { len } => Error::TruncatedFile {
+            reason: format!("a zip archive of {len} bytes without the directory at its end"),
+        },
         error => Error::Zip(error),
     })?;
     let root = checkpoint_root(&index)?;
@@ -45,7 +45,8 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let pickle_record = format!("{root}{PICKLE}");
     let constants_record = format!("{root}constants.pkl");
     let byte_order_record = format!("{root}byteorder");
-    let near = prefetch_small_records(&file, &index, &[&pickle_record, &constants_record, &byte_order_record])?;
+    let near =
+        prefetch_small_records(&file, &index, &[&pickle_record, &constants_record, &byte_order_record])?;
     let whole = |name: &str| index.find(name).map(|entry| read_whole(&*near, entry, checksums)).transpose();
     let pickle =
         whole(&pickle_record)?.ok_or_else(|| Error::MissingRecord { record: pickle_record.clone() })?;
@@ -62,7 +63,8 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let has_constants = notes.iter().any(|note| matches!(note, CheckpointNote::Constants { .. }));
     let others = index.entries.iter().filter(|entry| !is_storage(entry) && entry.len > 0);
     let unread = others.filter_map(|entry| unread_omission(root, entry, has_constants)).collect();
-    let inflated = inflate::inflate_to_file(&*file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
+    let inflated =
+        inflate::inflate_to_file(&*file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
     let mut storages = StorageRecords::with_capacity(&prefix, index.entries.len());
     let mut next = 0_u64;
     for entry in index.entries.iter().filter(|entry| is_storage(entry)) {
@@ -87,7 +89,11 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
         byte_order,
         ..PickledTensors::new(pickle)
     };
-    Ok(ContainerContents { unread_records: unread, notes, ..ContainerContents::pickled(file, format, storages, pickled) })
+    Ok(ContainerContents {
+        unread_records: unread,
+        notes,
+        ..ContainerContents::pickled(file, format, storages, pickled)
+    })
 }
 
 /// Records, relative to the root folder, that PyTorch writes next to the pickle and that hold no part of the model.
@@ -138,8 +144,9 @@ fn constants_note(pickle: &[u8], record: String) -> Result<Option<CheckpointNote
 /// one of the two records and 2.15 the other.
 pub(crate) fn find_case_duplicate<'e>(entries: &'e [Entry], root: &str) -> Option<(&'e str, &'e str)> {
     const READ: &[&str] = &[PICKLE, "constants.pkl", "byteorder", "version", ".data/version"];
-    let inner =
-        |name: &str| name.get(root.len()..).filter(|_| starts_with_ignoring_case(name, root)).map(str::to_ascii_lowercase);
+    let inner = |name: &str| {
+        name.get(root.len()..).filter(|_| starts_with_ignoring_case(name, root)).map(str::to_ascii_lowercase)
+    };
     let is_read = |name: &str| {
         inner(name).is_some_and(|name| name.starts_with("data/") || READ.contains(&name.as_str()))
     };
@@ -225,7 +232,11 @@ fn missing_pickle_error(index: &ZipIndex) -> Error {
 }
 
 /// Returns a source that has prefetched the small records in one read, unless the file is in memory.
-fn prefetch_small_records(file: &Arc<dyn Source>, index: &ZipIndex, records: &[&str]) -> Result<Arc<dyn Source>> {
+fn prefetch_small_records(
+    file: &Arc<dyn Source>,
+    index: &ZipIndex,
+    records: &[&str],
+) -> Result<Arc<dyn Source>> {
     if file.in_memory().is_some() {
         return Ok(Arc::clone(file));
     }

@@ -1,7 +1,7 @@
 //! Recorded calls at the time when they ran: the arguments as the call saw them, and the later changes of the result.
 //!
 //! The machine leaves every object in its final state, but a call that copies an argument saw an earlier state, and a
-//! pickle may change the result of a call. The arguments of a call are therefore read through [`Then`], which refuses
+//! pickle may change the result of a call. The arguments of a call are therefore read through [`CallSnapshot`], which refuses
 //! objects changed after the call, and only together with the recorded changes of the result.
 //!
 //! Facts: `load_reduce`, `load_build`, `load_setitems` and `load_appends` in CPython's `Lib/pickle.py`.
@@ -106,7 +106,11 @@ impl<'h> CallSnapshot<'h> {
 
     /// Returns the arguments of a call of one of `functions`, and the items of the state that BUILD set on the result
     /// before this call.
-    pub(super) fn call_result(self, id: ObjectId, functions: &[(&str, &str)]) -> Result<Option<CallResult<'h>>> {
+    pub(super) fn call_result(
+        self,
+        id: ObjectId,
+        functions: &[(&str, &str)],
+    ) -> Result<Option<CallResult<'h>>> {
         let Some(instance) = self.heap.instance(id) else { return Ok(None) };
         if !self.heap.global(instance.callable).is_some_and(|names| functions.contains(&names)) {
             return Ok(None);
@@ -140,7 +144,9 @@ impl<'h> CallSnapshot<'h> {
     pub(super) fn attributes(self, id: ObjectId) -> Result<Vec<(ObjectId, ObjectId)>> {
         self.refuse_changed(id)?;
         let mut attributes = Vec::new();
-        for (state, offset) in self.heap.recorded(id).into_iter().flat_map(RecordedChanges::states_with_offsets) {
+        for (state, offset) in
+            self.heap.recorded(id).into_iter().flat_map(RecordedChanges::states_with_offsets)
+        {
             attributes.extend(Self { offset, ..self }.state_attributes(state)?);
         }
         Ok(attributes)
@@ -302,7 +308,8 @@ impl<'h> RebuildCall<'h> {
             return Err(then.call_error(&format!("the pickle {change}, which is not supported")));
         }
         let built = then.heap.recorded(then.id).and_then(|recorded| recorded.states_with_offsets().next());
-        let state = built.map(|(object, offset)| ResultState { object, then: CallSnapshot { offset, ..then } });
+        let state =
+            built.map(|(object, offset)| ResultState { object, then: CallSnapshot { offset, ..then } });
         Ok((CallArgs { then, items: then.heap.items(instance.args).unwrap_or_default() }, state))
     }
 }
@@ -316,7 +323,10 @@ impl<'h> CallArgs<'h> {
     /// Returns the arguments that a call passes on, such as `args` in `_rebuild_from_type(function, class, args, …)`.
     pub(super) fn passed_on(self, args: ObjectId) -> Result<Self> {
         let items = self.then.items(args)?;
-        Ok(Self { items: items.ok_or_else(|| self.then.call_error("its arguments are not a tuple"))?, ..self })
+        Ok(Self {
+            items: items.ok_or_else(|| self.then.call_error("its arguments are not a tuple"))?,
+            ..self
+        })
     }
 
     /// Returns all arguments as a slice.
@@ -455,7 +465,9 @@ pub(super) fn refuse_later_changes(heap: &Heap<'_>, id: ObjectId) -> Result<()> 
 }
 
 fn refuse_changed_arguments(heap: &Heap<'_>, id: ObjectId) -> Result<()> {
-    let Some(instance) = heap.instance(id).filter(|instance| copies_arguments(heap, instance)) else { return Ok(()) };
+    let Some(instance) = heap.instance(id).filter(|instance| copies_arguments(heap, instance)) else {
+        return Ok(());
+    };
     let then = CallSnapshot::new(heap, id);
     for argument in heap.items(instance.args).unwrap_or_default() {
         then.refuse_changed(*argument)?;

@@ -17,7 +17,8 @@ use crate::compound::Compound;
 pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
     let then = args.then;
     let bad = |reason: &str| then.call_error(reason);
-    let stored = args.nth_argument(0).map(|storage| rebuilder.storage_argument(then, storage, None)).transpose()?;
+    let stored =
+        args.nth_argument(0).map(|storage| rebuilder.storage_argument(then, storage, None)).transpose()?;
     if let Some((Some(packed @ (Dtype::QUInt4X2 | Dtype::QUInt2X4)), _)) = stored {
         return Err(bad(&format!("{packed} packs several numbers into a byte, which is not supported")));
     }
@@ -81,7 +82,11 @@ fn scalar(dtype: Dtype, bytes: &[u8]) -> Result<Tensor> {
 }
 
 /// Returns a part of numbers, such as the scales or zero points of channels: a tensor, or a list in old files.
-fn number_part<'h>(rebuilder: &mut Rebuilder<'h>, then: CallSnapshot<'h>, values: ObjectId) -> Result<Tensor> {
+fn number_part<'h>(
+    rebuilder: &mut Rebuilder<'h>,
+    then: CallSnapshot<'h>,
+    values: ObjectId,
+) -> Result<Tensor> {
     let Some(items) = then.items(values)? else { return rebuilder.strided_part(then, values) };
     rebuilder.spend_copied(then.id(), items.len().saturating_mul(size_of::<u64>()))?;
     let integers = || items.iter().map(|item| Some(then.int(*item)?.to_le_bytes()));
@@ -172,7 +177,8 @@ pub(super) fn nested<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> R
 /// Rebuilds a jagged nested tensor from the arguments `({'values': …, 'offsets': …, 'lengths': …, …},)`.
 pub(super) fn jagged<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
     let then = args.then;
-    let arguments = args.nth_argument(0).map(|dict| then.entries(dict)).transpose()?.flatten().unwrap_or_default();
+    let arguments =
+        args.nth_argument(0).map(|dict| then.entries(dict)).transpose()?.flatten().unwrap_or_default();
     let mut parts = Vec::new();
     for name in ["values", "offsets", "lengths"] {
         let argument = arguments.iter().rev().find(|(key, _)| then.text(*key).as_deref() == Some(name));
@@ -203,7 +209,9 @@ pub(super) fn apply_sign_bits(then: CallSnapshot<'_>, tensor: Tensor, metadata: 
     }
     // TorchScript wraps the dict in a call that names the type and returns the dict itself.
     let tagged = then.without_type_tag(metadata)?.unwrap_or(metadata);
-    let Some(entries) = then.entries(tagged)? else { return Err(then.call_error("its metadata is not a dict")) };
+    let Some(entries) = then.entries(tagged)? else {
+        return Err(then.call_error("its metadata is not a dict"));
+    };
     let (mut conj, mut neg) = (false, false);
     for (key, value) in entries {
         // `{'neg': False}` sets the bit too: PyTorch looks for the key, and writes only bits that are set.
@@ -213,7 +221,11 @@ pub(super) fn apply_sign_bits(then: CallSnapshot<'_>, tensor: Tensor, metadata: 
             _ => return Err(then.call_error("its metadata has keys other than conj and neg")),
         }
     }
-    if conj || neg { flip_signs(&tensor, conj, neg).map_err(|reason| then.call_error(&reason)) } else { Ok(tensor) }
+    if conj || neg {
+        flip_signs(&tensor, conj, neg).map_err(|reason| then.call_error(&reason))
+    } else {
+        Ok(tensor)
+    }
 }
 
 /// Flips the signs of all numbers for `neg`, and of imaginary parts for `conj`. The result has a storage of its own

@@ -85,7 +85,9 @@ impl RebuildFunction {
             }
             ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => Self::NumpyArray,
             ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer") => Self::NumpyBuffer,
-            (module, name) if module.starts_with("torch") && name.starts_with("_rebuild") => Self::UnsupportedRebuild,
+            (module, name) if module.starts_with("torch") && name.starts_with("_rebuild") => {
+                Self::UnsupportedRebuild
+            }
             _ => return None,
         })
     }

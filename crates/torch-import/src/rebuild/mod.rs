@@ -24,7 +24,7 @@ use crate::compound::Compound;
 use crate::limits::CheckpointLimits;
 use crate::persistent::{PersistentTensor, StorageRef, module_class};
 use crate::{Container, Error, Result, lists};
-use call::{CallArgs, RebuildCall, CallSnapshot};
+use call::{CallArgs, CallSnapshot, RebuildCall};
 pub(crate) use function::RebuildFunction;
 pub use function::count_tensors;
 use storages::{ReferencedStorage, storage_contradiction};
@@ -166,9 +166,13 @@ impl<'h> Rebuilder<'h> {
         let function = call.function;
         let (args, built) = call.args_and_state()?;
         let rebuilt = match (function, built) {
-            (RebuildFunction::NumpyArray, Some(built)) => numpy::rebuild_array(self, built)?.map(Rebuilt::Strided),
+            (RebuildFunction::NumpyArray, Some(built)) => {
+                numpy::rebuild_array(self, built)?.map(Rebuilt::Strided)
+            }
             // A tensor without elements, to which BUILD assigns the data.
-            (RebuildFunction::SetState, Some(built)) => Some(state::apply_build(self, args, None, built, depth)?),
+            (RebuildFunction::SetState, Some(built)) => {
+                Some(state::apply_build(self, args, None, built, depth)?)
+            }
             (RebuildFunction::Wrapper, Some(built)) if args.all().is_empty() => {
                 Some(state::apply_build(self, args, None, built, depth)?)
             }
@@ -196,7 +200,12 @@ impl<'h> Rebuilder<'h> {
     }
 
     /// Computes the result of `function(*args)`.
-    fn call(&mut self, function: RebuildFunction, args: CallArgs<'h>, depth: usize) -> Result<Option<Rebuilt>> {
+    fn call(
+        &mut self,
+        function: RebuildFunction,
+        args: CallArgs<'h>,
+        depth: usize,
+    ) -> Result<Option<Rebuilt>> {
         let inner = depth.saturating_add(1);
         let strided = |tensor| Some(Rebuilt::Strided(tensor));
         let made = |compound| Some(Rebuilt::Compound(Arc::new(compound)));
@@ -229,7 +238,9 @@ impl<'h> Rebuilder<'h> {
                 }
                 Some(rebuilt)
             }
-            RebuildFunction::FromType | RebuildFunction::FromTypeV2 => self.rebuild_from_type(function, args, inner)?,
+            RebuildFunction::FromType | RebuildFunction::FromTypeV2 => {
+                self.rebuild_from_type(function, args, inner)?
+            }
             RebuildFunction::Sparse => made(compound::sparse(self, args)?),
             RebuildFunction::Quantized => made(compound::quantized(self, args)?),
             RebuildFunction::FastaiTensor => {
@@ -245,7 +256,9 @@ impl<'h> Rebuilder<'h> {
             RebuildFunction::Meta => made(compound::meta(self, args)?),
             RebuildFunction::WrapperSubclass => made(subclass::without_attributes(self, args)?),
             // Arrays of objects and of text are values, not tensors.
-            RebuildFunction::NumpyBuffer => numpy::rebuild_array_from_buffer(self, args)?.map(Rebuilt::Strided),
+            RebuildFunction::NumpyBuffer => {
+                numpy::rebuild_array_from_buffer(self, args)?.map(Rebuilt::Strided)
+            }
             RebuildFunction::LoadedStorage => {
                 let (dtype, storage) = self.loaded_storage(args)?;
                 let dtype = dtype.unwrap_or(Dtype::UInt8);
@@ -259,13 +272,19 @@ impl<'h> Rebuilder<'h> {
     }
 
     /// Rebuilds a tensor subclass from `_rebuild_from_type(func, type, args, dict)` or its second version.
-    fn rebuild_from_type(&mut self, version: RebuildFunction, args: CallArgs<'h>, depth: usize) -> Result<Option<Rebuilt>> {
+    fn rebuild_from_type(
+        &mut self,
+        version: RebuildFunction,
+        args: CallArgs<'h>,
+        depth: usize,
+    ) -> Result<Option<Rebuilt>> {
         let then = args.then;
         let &[function, class, inner, ref state @ ..] = args.all() else {
             return Err(then.call_error("expected a function, a class and arguments"));
         };
         let names = then.global(function);
-        let Some(function) = names.and_then(|(module, name)| RebuildFunction::from_names(module, name)) else {
+        let Some(function) = names.and_then(|(module, name)| RebuildFunction::from_names(module, name))
+        else {
             return Err(then.call_error("its function is not supported"));
         };
         if depth >= REBUILD_DEPTH_MAX {
@@ -314,7 +333,12 @@ impl<'h> Rebuilder<'h> {
     }
 
     /// Rebuilds a strided view from the arguments `(storage, offset, size, stride, …)`.
-    fn strided_view(&mut self, args: CallArgs<'h>, dtype: Option<Dtype>, metadata: Option<ObjectId>) -> Result<Tensor> {
+    fn strided_view(
+        &mut self,
+        args: CallArgs<'h>,
+        dtype: Option<Dtype>,
+        metadata: Option<ObjectId>,
+    ) -> Result<Tensor> {
         let then = args.then;
         let &[storage, offset, size, stride, ..] = args.all() else {
             return Err(then.call_error("expected a storage, an offset, a size and a stride"));
@@ -391,8 +415,9 @@ fn without_fastai_class(args: CallArgs<'_>) -> Result<CallArgs<'_>> {
 /// Returns the `torch.dtype` that the pickle names as a global.
 fn dtype(then: CallSnapshot<'_>, name: Option<ObjectId>) -> Result<Dtype> {
     match name.and_then(|name| then.global(name)) {
-        Some(("torch", name)) => Dtype::from_name(name)
-            .ok_or_else(|| then.call_error(&format!("dtype `torch.{}` is not supported", name.escape_debug()))),
+        Some(("torch", name)) => Dtype::from_name(name).ok_or_else(|| {
+            then.call_error(&format!("dtype `torch.{}` is not supported", name.escape_debug()))
+        }),
         _ => Err(then.call_error("expected a dtype")),
     }
 }

@@ -7,7 +7,7 @@ use pickle_vm::ObjectId;
 use tensor::{ByteOrder, Dtype, Tensor, contiguous_strides};
 
 use super::Rebuilder;
-use super::call::{CallArgs, ResultState, CallSnapshot};
+use super::call::{CallArgs, CallSnapshot, ResultState};
 use crate::Result;
 
 /// Rebuilds an array from the state `(version, shape, dtype, is_fortran, bytes)`; `None` unless its elements are
@@ -26,7 +26,10 @@ pub(super) fn rebuild_array<'h>(rebuilder: &Rebuilder<'h>, state: ResultState<'h
 }
 
 /// Rebuilds an array from the arguments `(buffer, dtype, shape, order)`, which protocol 5 writes.
-pub(super) fn rebuild_array_from_buffer<'h>(rebuilder: &Rebuilder<'h>, args: CallArgs<'h>) -> Result<Option<Tensor>> {
+pub(super) fn rebuild_array_from_buffer<'h>(
+    rebuilder: &Rebuilder<'h>,
+    args: CallArgs<'h>,
+) -> Result<Option<Tensor>> {
     let &[data, dtype, shape, order, ..] = args.all() else {
         return Err(args.then.call_error("expected a buffer, a dtype, a shape and an order"));
     };
@@ -41,12 +44,18 @@ struct ArrayParts {
     fortran: bool,
 }
 
-fn array_tensor<'h>(rebuilder: &Rebuilder<'h>, then: CallSnapshot<'h>, parts: &ArrayParts) -> Result<Option<Tensor>> {
+fn array_tensor<'h>(
+    rebuilder: &Rebuilder<'h>,
+    then: CallSnapshot<'h>,
+    parts: &ArrayParts,
+) -> Result<Option<Tensor>> {
     let Some((dtype, order)) = numpy_dtype(then, parts.dtype)? else { return Ok(None) };
     let shape: Option<Vec<u64>> = then
         .items(parts.shape)?
         .and_then(|shape| shape.iter().map(|size| u64::try_from(then.int(*size)?).ok()).collect());
-    let Some(shape) = shape else { return Err(then.call_error("its shape is not a tuple of natural numbers")) };
+    let Some(shape) = shape else {
+        return Err(then.call_error("its shape is not a tuple of natural numbers"));
+    };
     let Some(data) = then.bytes(parts.data)? else { return Err(then.call_error("its data is not bytes")) };
     let stride = if parts.fortran { fortran_strides(&shape) } else { contiguous_strides(&shape) };
     let storage = rebuilder

@@ -33,7 +33,11 @@ impl LocalShard {
 }
 
 /// Returns the last value of `name` in a list of attributes.
-fn last_attribute(then: CallSnapshot<'_>, attributes: &[(ObjectId, ObjectId)], name: &str) -> Option<ObjectId> {
+fn last_attribute(
+    then: CallSnapshot<'_>,
+    attributes: &[(ObjectId, ObjectId)],
+    name: &str,
+) -> Option<ObjectId> {
     let found = attributes.iter().rev().find(|(key, _)| then.text(*key).as_deref() == Some(name));
     found.map(|(_, value)| *value)
 }
@@ -45,7 +49,11 @@ fn attribute(then: CallSnapshot<'_>, object: Option<ObjectId>, name: &str) -> Re
 }
 
 /// Returns the items of the attribute `name` of an object.
-fn attribute_items<'h>(then: CallSnapshot<'h>, object: Option<ObjectId>, name: &str) -> Result<Option<&'h [ObjectId]>> {
+fn attribute_items<'h>(
+    then: CallSnapshot<'h>,
+    object: Option<ObjectId>,
+    name: &str,
+) -> Result<Option<&'h [ObjectId]>> {
     let list = attribute(then, object, name)?;
     Ok(list.map(|list| then.items(list)).transpose()?.flatten())
 }

@@ -7,7 +7,7 @@
 use pickle_vm::ObjectId;
 use tensor::{Dtype, Tensor};
 
-use super::call::{CallArgs, ResultState, CallSnapshot};
+use super::call::{CallArgs, CallSnapshot, ResultState};
 use super::function::tensor_class_dtype;
 use super::{Rebuilder, Rebuilt};
 use crate::Result;
@@ -64,7 +64,9 @@ pub(super) fn with_attributes<'h>(
 ) -> Result<Rebuilt> {
     match (attribute_data(then, state)?, rebuilt) {
         (None, rebuilt) => Ok(rebuilt),
-        (Some(data), Rebuilt::Strided(_)) => replacement_data(rebuilder, then, data, depth).map(Rebuilt::Strided),
+        (Some(data), Rebuilt::Strided(_)) => {
+            replacement_data(rebuilder, then, data, depth).map(Rebuilt::Strided)
+        }
         (Some(_), Rebuilt::Compound(_)) => {
             Err(then.call_error("its state replaces the data of a tensor with parts"))
         }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use pickle_vm::ObjectId;
 use tensor::{Dtype, Storage};
 
-use super::call::{CallArgs, RebuildCall, CallSnapshot};
+use super::call::{CallArgs, CallSnapshot, RebuildCall};
 use super::{RebuildFunction, Rebuilder, UNTYPED_DTYPE};
 use crate::Result;
 use crate::container::legacy;
@@ -34,7 +34,9 @@ impl<'h> Rebuilder<'h> {
     ) -> Result<(Option<Dtype>, Storage)> {
         then.refuse_changed(storage)?;
         match RebuildCall::new(self.heap, storage) {
-            Some(call) if call.function == RebuildFunction::LoadedStorage => self.loaded_storage(call.args()?),
+            Some(call) if call.function == RebuildFunction::LoadedStorage => {
+                self.loaded_storage(call.args()?)
+            }
             _ => self.persistent_storage(then.id(), storage, dtype),
         }
     }
@@ -97,7 +99,11 @@ impl<'h> Rebuilder<'h> {
         }
         let storage = match self.referenced_storage(&reference)? {
             Some(first) if first.reference.is_same_storage(&reference) => first.storage,
-            Some(first) => return Err(self.rebuild_error_at(whose, &storage_contradiction(&first.reference, &reference))),
+            Some(first) => {
+                return Err(
+                    self.rebuild_error_at(whose, &storage_contradiction(&first.reference, &reference))
+                );
+            }
             None => {
                 let storage = self.container.storage(&reference, dtype.or(own).unwrap_or(UNTYPED_DTYPE))?;
                 let number = storage.record_number().and_then(|number| usize::try_from(number).ok());
@@ -116,7 +122,10 @@ impl<'h> Rebuilder<'h> {
     }
 
     /// Returns the storage that a reference names, if an earlier reference named it.
-    pub(super) fn referenced_storage(&self, reference: &StorageRef<'h>) -> Result<Option<ReferencedStorage<'h>>> {
+    pub(super) fn referenced_storage(
+        &self,
+        reference: &StorageRef<'h>,
+    ) -> Result<Option<ReferencedStorage<'h>>> {
         if let Some(stored) = self.storages.get(reference.identity()) {
             return Ok(Some(stored.clone()));
         }
@@ -130,11 +139,17 @@ impl<'h> Rebuilder<'h> {
     }
 
     /// Returns the storage of a tensor of a 0.1 checkpoint, each once.
-    pub(super) fn described_storage(&mut self, id: ObjectId, reference: &StorageRef<'static>) -> Result<Storage> {
+    pub(super) fn described_storage(
+        &mut self,
+        id: ObjectId,
+        reference: &StorageRef<'static>,
+    ) -> Result<Storage> {
         let dtype = reference.dtype.unwrap_or(UNTYPED_DTYPE);
         let storage = match self.storages.get(reference.identity()) {
             Some(stored) if stored.reference == *reference => stored.storage.clone(),
-            Some(stored) => return Err(self.rebuild_error_at(id, &storage_contradiction(&stored.reference, reference))),
+            Some(stored) => {
+                return Err(self.rebuild_error_at(id, &storage_contradiction(&stored.reference, reference)));
+            }
             None => {
                 let storage = self.container.storage(reference, dtype)?;
                 let stored = ReferencedStorage { reference: reference.clone(), storage: storage.clone() };

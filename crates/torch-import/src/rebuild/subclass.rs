@@ -19,7 +19,8 @@ use crate::compound::Compound;
 /// Rebuilds the tensor of `(class, dtype, size, …)` without its attributes, which hold the data.
 pub(super) fn without_attributes<'h>(rebuilder: &Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
     let mut compound = compound::meta(rebuilder, args.skip_to(1))?;
-    let what = format!("a {}, which keeps its data in its attributes", class_name(args.then, args.nth_argument(0)));
+    let what =
+        format!("a {}, which keeps its data in its attributes", class_name(args.then, args.nth_argument(0)));
     compound.kind = CompoundKind::Meta { what };
     Ok(compound)
 }
@@ -60,9 +61,11 @@ pub(super) fn with_attributes<'h>(
     compound.kind = match (found.parts.is_empty(), shard) {
         (true, None) => compound.kind,
         (true, Some(shard)) => CompoundKind::Meta { what: shard },
-        (false, shard) => {
-            CompoundKind::Subclass { class: class_name(then, Some(class)), shard, attributes: found.descriptions }
-        }
+        (false, shard) => CompoundKind::Subclass {
+            class: class_name(then, Some(class)),
+            shard,
+            attributes: found.descriptions,
+        },
     };
     compound.parts = found.parts;
     Ok(Rebuilt::Compound(Arc::new(compound)))

@@ -7,8 +7,8 @@ use flate2::read::DeflateDecoder;
 use pickle_vm::ErrorKind;
 use zip_index::{Entry, Method, Survey};
 
-use super::scanner::{ScanItem, NPY_MAGIC, Scanner};
-use super::{PicklePlace, PlaceStep, compressed, pickle, zip_detection, script};
+use super::scanner::{NPY_MAGIC, ScanItem, Scanner};
+use super::{PicklePlace, PlaceStep, compressed, pickle, script, zip_detection};
 use crate::Error;
 use crate::container::zip::{is_code, is_python};
 use crate::container::{inflate, tar, zip};
@@ -74,7 +74,11 @@ impl<'a> Scanner<'a> {
         if survey.is_incomplete {
             self.add_missed(|| format!("{place}the entries after the limit were not scanned"));
         }
-        let archive = ArchiveTraits { is_cut: survey.ends_before_directory, depth, ..self.report_entries(&place, &survey.entries) };
+        let archive = ArchiveTraits {
+            is_cut: survey.ends_before_directory,
+            depth,
+            ..self.report_entries(&place, &survey.entries)
+        };
         for entry in &survey.entries {
             if self.stopped {
                 return;
@@ -97,7 +101,8 @@ impl<'a> Scanner<'a> {
         }
         let twins = archive_root(entries).and_then(|root| zip::find_case_duplicate(entries, root));
         if let Some((first, second)) = twins.filter(|_| roots.len() == 1) {
-            let error = Error::CaseInsensitiveDuplicate { first: first.to_owned(), second: second.to_owned() };
+            let error =
+                Error::CaseInsensitiveDuplicate { first: first.to_owned(), second: second.to_owned() };
             self.add_finding("duplicate", || format!("{place}{error}"));
         }
         let is_checkpoint = !roots.is_empty();
@@ -117,7 +122,13 @@ impl<'a> Scanner<'a> {
     }
 
     /// Scans one entry, whose bytes in the archive are `stored`.
-    pub(super) fn scan_entry(&mut self, record: PicklePlace, entry: &Entry, stored: Cow<'a, [u8]>, archive: ArchiveTraits) {
+    pub(super) fn scan_entry(
+        &mut self,
+        record: PicklePlace,
+        entry: &Entry,
+        stored: Cow<'a, [u8]>,
+        archive: ArchiveTraits,
+    ) {
         let ArchiveTraits { is_checkpoint, has_checksums: sums, is_cut, depth } = archive;
         if stored.is_empty() {
             return;
@@ -151,8 +162,14 @@ impl<'a> Scanner<'a> {
             let uses = script::uses_in_bytecode(&content, &mut self.budget);
             self.add_pickle(&record, 0, uses, None);
         }
-        let expected = pickle || (!is_checkpoint && pickle::scan_pickle(&content, &mut ScanBudget::new(0)).may_execute);
-        self.work.push_back(ScanItem { record, bytes: content, depth: depth.saturating_add(1), is_pickle_expected: expected });
+        let expected =
+            pickle || (!is_checkpoint && pickle::scan_pickle(&content, &mut ScanBudget::new(0)).may_execute);
+        self.work.push_back(ScanItem {
+            record,
+            bytes: content,
+            depth: depth.saturating_add(1),
+            is_pickle_expected: expected,
+        });
     }
 
     /// Returns true if the first bytes of a record, inflated if necessary, may be a format that is scanned.
@@ -173,7 +190,13 @@ impl<'a> Scanner<'a> {
     }
 
     /// Inflates a record into memory; `None` if the records of the file together exceed the limit.
-    fn inflate_entry(&mut self, record: &PicklePlace, entry: &Entry, stored: &[u8], is_cut: bool) -> Option<Vec<u8>> {
+    fn inflate_entry(
+        &mut self,
+        record: &PicklePlace,
+        entry: &Entry,
+        stored: &[u8],
+        is_cut: bool,
+    ) -> Option<Vec<u8>> {
         let most = self.unpack_budget.min(INFLATED_MAX);
         if is_cut {
             let bytes = inflate_prefix(stored, most.min(DAMAGED_MAX));

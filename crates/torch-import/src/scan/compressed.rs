@@ -30,7 +30,11 @@ const COMPRESSION_FORMATS: &[CompressionFormat] = &[
         recognises: |bytes| bytes.starts_with(b"\x1f\x8b"),
         unpack: Some(|bytes| Ok(Box::new(MultiGzDecoder::new(bytes)))),
     },
-    CompressionFormat { name: "zlib", recognises: is_zlib, unpack: Some(|bytes| Ok(Box::new(ZlibDecoder::new(bytes)))) },
+    CompressionFormat {
+        name: "zlib",
+        recognises: is_zlib,
+        unpack: Some(|bytes| Ok(Box::new(ZlibDecoder::new(bytes)))),
+    },
     CompressionFormat {
         name: "zlib",
         recognises: |bytes| bytes.starts_with(b"ZF0x"),
@@ -45,9 +49,17 @@ const COMPRESSION_FORMATS: &[CompressionFormat] = &[
     CompressionFormat { name: "xz", recognises: |bytes| bytes.starts_with(b"\xfd7zXZ"), unpack: None },
     CompressionFormat { name: "lzma", recognises: |bytes| bytes.starts_with(b"\x5d\0\0"), unpack: None },
     CompressionFormat { name: "lzip", recognises: |bytes| bytes.starts_with(b"LZIP"), unpack: None },
-    CompressionFormat { name: "lz4", recognises: |bytes| bytes.starts_with(b"\x04\x22\x4d\x18"), unpack: None },
+    CompressionFormat {
+        name: "lz4",
+        recognises: |bytes| bytes.starts_with(b"\x04\x22\x4d\x18"),
+        unpack: None,
+    },
     CompressionFormat { name: "compress", recognises: |bytes| bytes.starts_with(b"\x1f\x9d"), unpack: None },
-    CompressionFormat { name: "7z", recognises: |bytes| bytes.starts_with(b"7z\xbc\xaf\x27\x1c"), unpack: None },
+    CompressionFormat {
+        name: "7z",
+        recognises: |bytes| bytes.starts_with(b"7z\xbc\xaf\x27\x1c"),
+        unpack: None,
+    },
     CompressionFormat { name: "rar", recognises: |bytes| bytes.starts_with(b"Rar!\x1a\x07"), unpack: None },
 ];
 
@@ -92,7 +104,10 @@ impl CompressionFormat {
         };
         match out.content() {
             Ok(content) => Decompressed { content, incomplete_reason: cut },
-            Err(error) => Decompressed { content: Inflated::Memory(Vec::new()), incomplete_reason: Some(error.to_string()) },
+            Err(error) => Decompressed {
+                content: Inflated::Memory(Vec::new()),
+                incomplete_reason: Some(error.to_string()),
+            },
         }
     }
 }
@@ -181,8 +196,9 @@ mod tests {
 
     #[test]
     fn more_than_fits_in_memory_is_in_a_file() {
-        let bytes: Vec<u8> =
-            (0..DECOMPRESSED_IN_MEMORY_MAX + 3 * WINDOW).map(|at| u8::try_from(at % 251).unwrap_or(0)).collect();
+        let bytes: Vec<u8> = (0..DECOMPRESSED_IN_MEMORY_MAX + 3 * WINDOW)
+            .map(|at| u8::try_from(at % 251).unwrap_or(0))
+            .collect();
         for len in [DECOMPRESSED_IN_MEMORY_MAX, DECOMPRESSED_IN_MEMORY_MAX + 1, bytes.len()] {
             let mut out = SpillBuffer { memory: Vec::new(), file: None, len: 0 };
             out.copy(&mut &bytes[..len]).expect("memory can be read");

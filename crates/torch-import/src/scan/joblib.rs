@@ -86,7 +86,12 @@ const HAS_OBJECT: i64 = 1;
 /// Returns the kind of the elements after the dtype's state `(3, order, subarray, names, fields, size, alignment,
 /// flags)`, or version 4 with metadata at the end; `None` if the state contradicts the code. NumPy trusts the flags,
 /// even against the code and the fields.
-fn element_kind_with_state(heap: &Heap<'_>, kind: char, item: ElementKind, state: &[ObjectId]) -> Option<ElementKind> {
+fn element_kind_with_state(
+    heap: &Heap<'_>,
+    kind: char,
+    item: ElementKind,
+    state: &[ObjectId],
+) -> Option<ElementKind> {
     let &[version, _, subarray, _, _, size, _, flags, ..] = state else { return None };
     if !matches!(heap.int(version)?, 3 | 4) || !heap.is_none(subarray) {
         return None;

@@ -9,24 +9,26 @@
 mod archive;
 mod budget;
 mod code;
+mod compressed;
 mod cpython_errors;
 pub(crate) mod joblib;
 mod operators;
-mod compressed;
 mod pickle;
-mod zip_detection;
 mod remote;
 mod report;
 mod scanner;
 mod script;
 mod tar;
+mod zip_detection;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use byte_source::{MappedFile, Observer, Source};
 
-pub use self::report::{GlobalCall, Finding, OmittedCounts, PicklePlace, Scan, ScannedPickle, PlaceStep, GlobalUse};
+pub use self::report::{
+    Finding, GlobalCall, GlobalUse, OmittedCounts, PicklePlace, PlaceStep, Scan, ScannedPickle,
+};
 use self::scanner::Scanner;
 use crate::Result;
 use crate::container::inflate;

@@ -1,7 +1,7 @@
 //! Classifies the operators and classes that TorchScript code uses by risk.
 //!
 //! Facts: the schemas that PyTorch 2.15 registers (`torch._C._jit_get_all_schemas()`): of PyTorch's own operators, only
-//! those in [`DANGEROUS`] take the name of a file or call back into Python. For torchvision and torchaudio, their
+//! those in [`DANGEROUS_OPERATORS`] take the name of a file or call back into Python. For torchvision and torchaudio, their
 //! registrations in C++.
 
 use crate::Risk;

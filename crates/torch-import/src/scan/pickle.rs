@@ -209,7 +209,16 @@ impl<'p> PickleRun<'p> {
             missed.push("the limit on the work for one file was reached");
         }
         let is_magic = root.and_then(|root| heap.long(root)?.to_i128()) == Some(legacy::LEGACY_MAGIC);
-        PickleFindings { uses, nested, irregularity_texts: oddities, missed, error, bytes_read: read, is_magic, may_execute: matters }
+        PickleFindings {
+            uses,
+            nested,
+            irregularity_texts: oddities,
+            missed,
+            error,
+            bytes_read: read,
+            is_magic,
+            may_execute: matters,
+        }
     }
 }
 
@@ -229,7 +238,8 @@ impl<'b> GlobalUses<'b> {
     fn in_heap(heap: &Heap<'_>, budget: &'b mut ScanBudget) -> Self {
         let how = RiskContext::in_heap(heap);
         let (places, risky) = (HashMap::new(), HashMap::new());
-        let mut names = Self { uses: Vec::new(), places, risky, risk_context: how, budget, within_budget: true };
+        let mut names =
+            Self { uses: Vec::new(), places, risky, risk_context: how, budget, within_budget: true };
         // Looks up by address first: a pickle can name many globals of a module whose name is a megabyte long.
         let mut known = HashMap::new();
         for id in heap.ids() {
@@ -306,7 +316,8 @@ impl<'b> GlobalUses<'b> {
                         return;
                     }
                     let given: Vec<ObjectId> = given.chain(more.iter().map(|(_, value)| *value)).collect();
-                    let called = self.called_global(heap, instance).map(|callable| (callable, !given.is_empty()));
+                    let called =
+                        self.called_global(heap, instance).map(|callable| (callable, !given.is_empty()));
                     for (part, has_arguments) in
                         called.into_iter().chain(given.iter().map(|part| (*part, false)))
                     {
@@ -425,7 +436,8 @@ fn find_nested<'p>(heap: &Heap<'p>, budget: &mut ScanBudget, found: &mut Vec<Nes
     // Byte strings that the pickle loads are scanned whatever their content, each once.
     let mut seen = HashSet::new();
     for id in heap.ids() {
-        let Some(instance) = heap.instance(id).filter(|call| heap.global(call.callable) == Some(LOAD_FROM_BYTES))
+        let Some(instance) =
+            heap.instance(id).filter(|call| heap.global(call.callable) == Some(LOAD_FROM_BYTES))
         else {
             continue;
         };
@@ -440,7 +452,11 @@ fn find_nested<'p>(heap: &Heap<'p>, budget: &mut ScanBudget, found: &mut Vec<Nes
         if !budget.spend(bytes.len() as u64) {
             return false;
         }
-        found.push(NestedBytes { at: heap.offset(arg), bytes: Cow::Owned(bytes.into_owned()), is_loaded: true });
+        found.push(NestedBytes {
+            at: heap.offset(arg),
+            bytes: Cow::Owned(bytes.into_owned()),
+            is_loaded: true,
+        });
     }
     let mut texts = HashSet::new();
     for id in heap.ids().filter(|id| !seen.contains(id)) {

@@ -12,7 +12,7 @@ use zip_index::{Entry, ZipIndex};
 
 use super::budget::ScanBudget;
 use super::scanner::Scanner;
-use super::{PicklePlace, Scan, PlaceStep, archive, pickle, zip_detection};
+use super::{PicklePlace, PlaceStep, Scan, archive, pickle, zip_detection};
 use crate::container::sniff;
 use crate::{Container, Format, Result};
 
@@ -23,7 +23,10 @@ const RECORDS_MAX: u64 = 64 << 20;
 
 /// Scans the records of a zip archive other than its storages, or the header of a safetensors file. Returns the source
 /// with its prefetched bytes if it has to be read as a whole, because it is short, of another format, or irregular.
-pub(super) fn scan_remote(source: &Arc<dyn Source>, observer: &dyn Observer) -> Result<Result<Scan, Prefetched>> {
+pub(super) fn scan_remote(
+    source: &Arc<dyn Source>,
+    observer: &dyn Observer,
+) -> Result<Result<Scan, Prefetched>> {
     let kept = sniff::prefetch_edges(Arc::clone(source))?;
     if kept.len() < READ_WHOLE_BELOW {
         return Ok(Err(kept));
@@ -33,10 +36,12 @@ pub(super) fn scan_remote(source: &Arc<dyn Source>, observer: &dyn Observer) -> 
     }
     let kept = Arc::new(kept);
     let file: Arc<dyn Source> = Arc::<Prefetched>::clone(&kept);
-    let index = sniff::is_zip(kept.prefetched_start()).then(|| ZipIndex::read_directory(&file).ok()).flatten();
+    let index =
+        sniff::is_zip(kept.prefetched_start()).then(|| ZipIndex::read_directory(&file).ok()).flatten();
     drop(file);
     let index = index.filter(|(index, _)| !index.entries.iter().any(|entry| entry.is_link));
-    let scanned = index.map(|(index, file)| scan_zip_records(&index.entries, &*file, observer)).transpose()?;
+    let scanned =
+        index.map(|(index, file)| scan_zip_records(&index.entries, &*file, observer)).transpose()?;
     Ok(scanned.flatten().ok_or_else(|| Prefetched::clone(&kept)))
 }
 
@@ -78,7 +83,9 @@ fn scan_zip_records(entries: &[Entry], file: &dyn Source, observer: &dyn Observe
     }
     for entry in long {
         let name = entry.name.escape_debug();
-        scanner.add_missed(|| format!("`{name}` has {} bytes, which were not read; scan a local copy", entry.len));
+        scanner.add_missed(|| {
+            format!("`{name}` has {} bytes, which were not read; scan a local copy", entry.len)
+        });
     }
     let nbytes = storages.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
     let count = storages.len();

@@ -57,7 +57,7 @@ pub struct ScannedPickle {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PicklePlace(pub Vec<PlaceStep>);
 
-/// A step of a [`Place`].
+/// A step of a [`PicklePlace`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlaceStep {
     /// Part of the file with a name given by this crate, such as `pickle`.

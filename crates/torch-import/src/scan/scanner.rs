@@ -14,10 +14,10 @@ use byte_source::{Cancelled, Observer, Source};
 use super::budget::{ScanBudget, truncate_name};
 use super::compressed::CompressionFormat;
 use super::pickle::{self, NestedBytes};
-use super::{Finding, PicklePlace, Scan, ScannedPickle, PlaceStep, GlobalUse, compressed, zip_detection};
+use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle, compressed, zip_detection};
 use crate::container::inflate::Inflated;
 use crate::container::{in_memory, legacy, sniff, tar};
-use crate::{Container, Error, Format, CheckpointNote, Result, Risk};
+use crate::{CheckpointNote, Container, Error, Format, Result, Risk};
 
 /// Maximum nesting depth of pickles and archives that is scanned.
 const NESTING_DEPTH_MAX: usize = 8;
@@ -177,7 +177,9 @@ impl<'a> Scanner<'a> {
                     self.work.push_back(item("objects", data, has_objects));
                 }
             }
-            ScanFormat::Packed(packed) => self.scan_compressed(&PicklePlace::default(), packed, bytes, 0, false),
+            ScanFormat::Packed(packed) => {
+                self.scan_compressed(&PicklePlace::default(), packed, bytes, 0, false)
+            }
             ScanFormat::Container(_) | ScanFormat::Archive => {}
         }
         if zip_detection::is_archive(bytes) {
@@ -190,7 +192,8 @@ impl<'a> Scanner<'a> {
     fn scan_item(&mut self, item: ScanItem<'a>) {
         let ScanItem { record, bytes, depth, is_pickle_expected: expected } = item;
         if depth > NESTING_DEPTH_MAX {
-            return self.add_missed(|| format!("{record}: it is nested deeper than {NESTING_DEPTH_MAX} levels"));
+            return self
+                .add_missed(|| format!("{record}: it is nested deeper than {NESTING_DEPTH_MAX} levels"));
         }
         match bytes {
             Cow::Borrowed(bytes) => self.scan_bytes(&record, bytes, depth, expected),
@@ -198,7 +201,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Scans bytes that are dropped afterwards, including everything nested in them. Recurses at most [`MAX_DEPTH`]
+    /// Scans bytes that are dropped afterwards, including everything nested in them. Recurses at most [`NESTING_DEPTH_MAX`]
     /// times, because nested contents have a greater depth.
     fn scan_temporary(&mut self, record: &PicklePlace, bytes: &[u8], depth: usize, expected: bool) {
         let mut inner = Scanner {
@@ -215,7 +218,8 @@ impl<'a> Scanner<'a> {
         inner.scan_queue();
         self.scan = inner.scan;
         self.budget = inner.budget;
-        (self.unpack_budget, self.stopped, self.listed_by_risk) = (inner.unpack_budget, inner.stopped, inner.listed_by_risk);
+        (self.unpack_budget, self.stopped, self.listed_by_risk) =
+            (inner.unpack_budget, inner.stopped, inner.listed_by_risk);
     }
 
     /// Scans the bytes of an item as every format that they may have.
@@ -243,7 +247,14 @@ impl<'a> Scanner<'a> {
     }
 
     /// Scans the decompressed content of compressed bytes.
-    fn scan_compressed(&mut self, record: &PicklePlace, packed: &CompressionFormat, bytes: &[u8], depth: usize, expected: bool) {
+    fn scan_compressed(
+        &mut self,
+        record: &PicklePlace,
+        packed: &CompressionFormat,
+        bytes: &[u8],
+        depth: usize,
+        expected: bool,
+    ) {
         let unpacked = packed.decompress_up_to(bytes, self.unpack_budget);
         let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
         if let Some(cut) = unpacked.incomplete_reason {
@@ -257,7 +268,12 @@ impl<'a> Scanner<'a> {
         if !packed.has_decoder() {
             let nested = self.scan_pickles(record, bytes, false);
             for NestedBytes { at, bytes, is_loaded } in nested {
-                self.scan_temporary(&record.join_step(PlaceStep::Bytes(at)), &bytes, depth.saturating_add(1), is_loaded);
+                self.scan_temporary(
+                    &record.join_step(PlaceStep::Bytes(at)),
+                    &bytes,
+                    depth.saturating_add(1),
+                    is_loaded,
+                );
             }
         }
         self.unpack_budget = self.unpack_budget.saturating_sub(inner.len() as u64);
@@ -265,9 +281,11 @@ impl<'a> Scanner<'a> {
         let record = record.join_step(PlaceStep::Part(packed.name));
         let depth = depth.saturating_add(1);
         if depth > NESTING_DEPTH_MAX {
-            return self.add_missed(|| format!("{record}: it is nested deeper than {NESTING_DEPTH_MAX} levels"));
+            return self
+                .add_missed(|| format!("{record}: it is nested deeper than {NESTING_DEPTH_MAX} levels"));
         }
-        let expected = expected || matches!(sniff::detect_format(inner), Some(Format::Pickle | Format::Legacy));
+        let expected =
+            expected || matches!(sniff::detect_format(inner), Some(Format::Pickle | Format::Legacy));
         self.scan_temporary(&record, inner, depth, expected);
     }
 
@@ -281,7 +299,12 @@ impl<'a> Scanner<'a> {
     }
 
     /// Scans the sequence of pickles in `bytes`, and returns the byte strings in them that may be loaded.
-    fn scan_pickles<'b>(&mut self, record: &PicklePlace, bytes: &'b [u8], expected: bool) -> Vec<NestedBytes<'b>> {
+    fn scan_pickles<'b>(
+        &mut self,
+        record: &PicklePlace,
+        bytes: &'b [u8],
+        expected: bool,
+    ) -> Vec<NestedBytes<'b>> {
         let mut nested = Vec::new();
         let (mut at, mut index, mut legacy) = (0_usize, 0_usize, false);
         if bytes.is_empty() && expected {
@@ -317,7 +340,8 @@ impl<'a> Scanner<'a> {
             for text in found.missed {
                 self.add_missed(|| format!("{record}: {text}"));
             }
-            let within = |nested: NestedBytes<'b>| NestedBytes { at: offset.saturating_add(nested.at), ..nested };
+            let within =
+                |nested: NestedBytes<'b>| NestedBytes { at: offset.saturating_add(nested.at), ..nested };
             nested.extend(found.nested.into_iter().map(within));
             let failed = found.error.is_some();
             self.scan.count = self.scan.count.saturating_add(1);

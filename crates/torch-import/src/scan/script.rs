@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use pickle_vm::{PickleLimits, Machine, Object, Reader};
+use pickle_vm::{Machine, Object, PickleLimits, Reader};
 
 use super::budget::{ScanBudget, truncate_name};
 use super::operators::{is_file_method, operator_risk};
@@ -45,7 +45,9 @@ pub(super) fn uses_in_code(code: &[u8], budget: &mut ScanBudget) -> Vec<GlobalUs
                     CodeToken::Name(name) => {
                         chain = NameChain { offset, after_dot: false, names: vec![name], ends_in_dot: false }
                     }
-                    CodeToken::Text(text) if getattr && (text.contains(&b'\\') || names_file_method(text)) => {
+                    CodeToken::Text(text)
+                        if getattr && (text.contains(&b'\\') || names_file_method(text)) =>
+                    {
                         let name = String::from_utf8_lossy(text);
                         spotted.add_use("torch", &name, Risk::Dangerous, CodeLocation { offset, code });
                     }
@@ -153,7 +155,13 @@ impl OperatorUses<'_> {
         }
     }
 
-    fn add_use(&mut self, module: &str, name: &str, risk: Risk, CodeLocation { offset, code }: CodeLocation<'_>) {
+    fn add_use(
+        &mut self,
+        module: &str,
+        name: &str,
+        risk: Risk,
+        CodeLocation { offset, code }: CodeLocation<'_>,
+    ) {
         if !self.budget.spend(module.len().saturating_add(name.len()) as u64) {
             return;
         }
@@ -162,7 +170,13 @@ impl OperatorUses<'_> {
         let place = *self.places.entry((module.clone(), name.clone())).or_insert(next);
         if place == next {
             let global = Global::with_risk(&module, &name, offset, risk);
-            self.uses.push(GlobalUse { global, risk, calls: Vec::new(), unlisted_calls: 0, after_error: false });
+            self.uses.push(GlobalUse {
+                global,
+                risk,
+                calls: Vec::new(),
+                unlisted_calls: 0,
+                after_error: false,
+            });
         }
         let Some(found) = self.uses.get_mut(place) else { return };
         if found.calls.len() < CALLS_MAX
@@ -362,7 +376,8 @@ mod tests {
     #[test]
     fn eight_calls_of_an_operator_are_shown() {
         for (count, more) in [(8, 0), (9, 1)] {
-            let uses = uses_in_code("torch.save(x)\n".repeat(count).as_bytes(), &mut ScanBudget::new(1 << 20));
+            let uses =
+                uses_in_code("torch.save(x)\n".repeat(count).as_bytes(), &mut ScanBudget::new(1 << 20));
             assert_eq!((uses.len(), uses[0].calls.len(), uses[0].unlisted_calls), (1, 8, more));
         }
     }

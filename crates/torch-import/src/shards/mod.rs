@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tensor::StorageId;
 
-use crate::{Checkpoint, ItemContent, Error, Item, CheckpointNote, Result};
+use crate::{Checkpoint, CheckpointNote, Error, Item, ItemContent, Result};
 
 /// One file of a checkpoint that is split over several.
 #[derive(Debug)]
@@ -105,7 +105,9 @@ impl MergedCheckpoint {
                 files.push(file.to_owned());
                 *count = count.saturating_add(more);
             }
-            (count, _) => self.notes.push(CheckpointNote::ValuesLeftOut { files: vec![file.to_owned()], count }),
+            (count, _) => {
+                self.notes.push(CheckpointNote::ValuesLeftOut { files: vec![file.to_owned()], count })
+            }
         }
         let tensors = other.items.into_iter().filter(|item| !matches!(item.content, ItemContent::Value(_)));
         merged.items.extend(tensors);
@@ -116,7 +118,10 @@ impl MergedCheckpoint {
 ///
 /// # Errors
 /// When two files hold a tensor of the same name, or the index disagrees with the files.
-pub fn merge_whole_tensors(mut shards: Vec<Shard>, index: Option<&WeightMapIndex>) -> Result<MergedCheckpoint> {
+pub fn merge_whole_tensors(
+    mut shards: Vec<Shard>,
+    index: Option<&WeightMapIndex>,
+) -> Result<MergedCheckpoint> {
     if index.is_none() && shards.len() == 1 {
         // The names within one file are known to differ.
         return shards.pop().map(|shard| MergedCheckpoint::new(shard.checkpoint)).ok_or_else(empty_set_error);

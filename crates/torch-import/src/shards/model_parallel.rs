@@ -13,7 +13,7 @@ use tensor::{Budget, Tensor, ViewId};
 
 use super::equal_shards::{EqualShardGroups, without_repeats};
 use super::{MergedCheckpoint, Shard, empty_set_error};
-use crate::{Checkpoint, ItemContent, Error, Item, Result};
+use crate::{Checkpoint, Error, Item, ItemContent, Result};
 
 /// The sizes of a model in `params.json`, in elements. Missing sizes are inferred from the shapes.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -96,7 +96,11 @@ impl TensorSplit {
 /// # Errors
 /// When there are too few or too many shards, the shards contradict each other or `sizes`, one is a copy of another, or
 /// a tensor is not one of LLaMA's.
-pub fn merge_model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &dyn Observer) -> Result<MergedCheckpoint> {
+pub fn merge_model_parallel(
+    shards: Vec<Shard>,
+    sizes: &ModelSizes,
+    observer: &dyn Observer,
+) -> Result<MergedCheckpoint> {
     let mut merge = ShardMerge::new(&shards, sizes, observer)?;
     let mut equal = EqualShardGroups::new(shards.len());
     let mut joined: HashMap<(usize, Vec<ViewId>), Tensor> = HashMap::new();
@@ -119,7 +123,9 @@ pub fn merge_model_parallel(shards: Vec<Shard>, sizes: &ModelSizes, observer: &d
                     merge.spend(name, parts)?;
                     // If there are fewer heads than shards, equal parts are not evidence of a copied file.
                     if parts.len() == shards.len() {
-                        equal.compare_parts(name, parts, observer).map_err(|reason| part_error(name, reason))?;
+                        equal
+                            .compare_parts(name, parts, observer)
+                            .map_err(|reason| part_error(name, reason))?;
                     }
                     let tensor = Tensor::concat(dim, parts);
                     let tensor = tensor.map_err(|reason| Error::Join { tensor: name.clone(), reason })?;
@@ -203,7 +209,8 @@ impl<'s> ShardMerge<'s> {
         };
         let dim =
             sizes.dim.or_else(|| norm("norm.weight")).or_else(|| norm("layers.0.attention_norm.weight"));
-        let stored = shards.iter().fold(0_u64, |sum, shard| sum.saturating_add(storage_bytes(&shard.checkpoint)));
+        let stored =
+            shards.iter().fold(0_u64, |sum, shard| sum.saturating_add(storage_bytes(&shard.checkpoint)));
         let budget = Budget::new(PickleLimits::default().repeat_budget(stored));
         let merge = Self { observer, budget, sizes, shards, first, names, count, dim };
         merge.compare_count()?;

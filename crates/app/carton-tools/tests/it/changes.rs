@@ -13,8 +13,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use byte_source::FileChange;
 use carton_tools::{
-    PackCompression, Error, Observer, PackOptions, ResolveOptions, ShrinkOptions, UnpackOptions, pack, resolve,
-    shrink, unpack,
+    Error, Observer, PackCompression, PackOptions, ResolveOptions, ShrinkOptions, UnpackOptions, pack,
+    resolve, shrink, unpack,
 };
 use pipeline::{Action, ConvertOptions, ProgressUpdate, convert};
 

@@ -5,7 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use carton_tools::{CodeStatus, PackOptions, UnpackOptions, VerifyOptions, VerifyReport, pack, unpack, verify};
+use carton_tools::{
+    CodeStatus, PackOptions, UnpackOptions, VerifyOptions, VerifyReport, pack, unpack, verify,
+};
 use pipeline::{
     Architecture, CartonOptions, Cast, CastFrom, ConvertOptions, ModelOptions, OutputKind, Target, convert,
 };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use carton_tools::{
-    PackCompression, Error, Observer, PackOptions, ResolveOptions, Selection, ShrinkOptions, UnpackOptions,
+    Error, Observer, PackCompression, PackOptions, ResolveOptions, Selection, ShrinkOptions, UnpackOptions,
     UnpackReport, VerifyOptions, contents, is_carton, pack, resolve, shrink, unpack, verify,
 };
 use pipeline::{ConvertOptions, ProgressUpdate, convert};

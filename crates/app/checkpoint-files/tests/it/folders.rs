@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use checkpoint_files::{FolderDiagnosis, DOCUMENT_MAX, Error, FilesNote, ShardPolicy, CheckpointSources};
+use checkpoint_files::{CheckpointSources, DOCUMENT_MAX, Error, FilesNote, FolderDiagnosis, ShardPolicy};
 
 /// A safetensors file with one tensor of one byte.
 fn safetensors(name: &str) -> Vec<u8> {
@@ -148,16 +148,27 @@ fn a_consolidated_file_alone_is_read() {
     let sources = folder.find().expect("one file");
     assert_eq!(names(&sources.files), ["consolidated.safetensors"]);
     let others = vec!["pytorch_model.bin".to_owned()];
-    assert_eq!(sources.notes, [FilesNote::CandidateChosen { used: "consolidated.safetensors".to_owned(), unused_candidates }]);
+    assert_eq!(
+        sources.notes,
+        [FilesNote::CandidateChosen {
+            used: "consolidated.safetensors".to_owned(),
+            unused_candidates: others
+        }]
+    );
 }
 
 #[test]
 fn two_models_are_a_choice() {
     let folder = Folder::with(&["a.safetensors", "b.safetensors"]);
-    let Err(Error::SeveralCheckpoints { candidates, .. }) = folder.find() else { panic!("expected a choice") };
+    let Err(Error::SeveralCheckpoints { candidates, .. }) = folder.find() else {
+        panic!("expected a choice")
+    };
     assert_eq!(candidates.len(), 2);
     for candidate in candidates {
-        assert_eq!(CheckpointSources::find(&candidate.paths, ShardPolicy::RequireAll).expect("one file").files.len(), 1);
+        assert_eq!(
+            CheckpointSources::find(&candidate.paths, ShardPolicy::RequireAll).expect("one file").files.len(),
+            1
+        );
     }
 }
 
@@ -226,7 +237,9 @@ fn models_of_other_frameworks_are_named() {
         (&["Manifest.json", "Data/com.apple.CoreML/model.mlmodel"], "a Core ML model"),
         (&["net.mlmodel"], "a Core ML model"),
     ] {
-        let FolderDiagnosis::OtherFramework { what, .. } = Folder::with(files).contents() else { panic!("{files:?}") };
+        let FolderDiagnosis::OtherFramework { what, .. } = Folder::with(files).contents() else {
+            panic!("{files:?}")
+        };
         assert_eq!(what, expected);
     }
 }
@@ -249,7 +262,10 @@ fn sub_folders_with_checkpoints_are_named() {
     assert_eq!(folder.contents(), FolderDiagnosis::Folders { folders: vec!["original".into()] });
     // The cache of a model hub.
     let folder = Folder::with(&["blobs/0123", "refs/main", "snapshots/4567/model.safetensors"]);
-    assert_eq!(folder.contents(), FolderDiagnosis::Folders { folders: vec![Path::new("snapshots/4567").into()] });
+    assert_eq!(
+        folder.contents(),
+        FolderDiagnosis::Folders { folders: vec![Path::new("snapshots/4567").into()] }
+    );
 }
 
 #[test]
@@ -379,7 +395,8 @@ fn the_cache_of_a_model_hub_is_one_folder() {
     assert_eq!(files, ["config.json"], "{notes:?}");
     assert_eq!(notes.len(), 3, "{notes:?}");
     assert_eq!(companions(&snapshot.join("sub/model.safetensors")).0, ["config.json"]);
-    let sources = CheckpointSources::find(std::slice::from_ref(&snapshot), ShardPolicy::RequireAll).expect("one file");
+    let sources =
+        CheckpointSources::find(std::slice::from_ref(&snapshot), ShardPolicy::RequireAll).expect("one file");
     assert!(sources.notes.is_empty(), "{:?}", sources.notes);
     // Elsewhere, links to the files of the checkpoint are read, and noted.
     let linked = Folder::with(&[]);

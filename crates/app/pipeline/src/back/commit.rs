@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Blob, ReadError, ProgressReporter};
+use byte_source::{Action, Blob, ProgressReporter, ReadError};
 use output::{IfExists, Output};
 
 use super::documents::OutputDocuments;

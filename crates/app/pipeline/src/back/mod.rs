@@ -13,7 +13,7 @@ pub(crate) mod triton;
 
 use std::path::{Path, PathBuf};
 
-use checkpoint_files::{Companion, ShardPolicy, CheckpointSources};
+use checkpoint_files::{CheckpointSources, Companion, ShardPolicy};
 use decoder::{Decoder, Overrides};
 use output::IfExists;
 use tensor::Tensors;
@@ -22,7 +22,7 @@ use torchscript::Module;
 
 use self::commit::OutputFiles;
 use crate::note_collector::NoteCollector;
-use crate::{Error, TargetLayout, Result};
+use crate::{Error, Result, TargetLayout};
 
 /// Maximum number of tensors that a note or an error names.
 const SHOWN: usize = 4;
@@ -38,7 +38,12 @@ pub(crate) trait OutputFormat {
     ///
     /// # Errors
     /// When the format cannot represent the tensors, the options do not fit them, or an existing file must not be replaced.
-    fn plan<'p>(&'p self, job: &OutputJob<'p>, kept: NonTensorParts, notes: &mut NoteCollector<'_>) -> Result<OutputPlan<'p, Self::Report>>
+    fn plan<'p>(
+        &'p self,
+        job: &OutputJob<'p>,
+        kept: NonTensorParts,
+        notes: &mut NoteCollector<'_>,
+    ) -> Result<OutputPlan<'p, Self::Report>>
     where
         Self: Sized;
 

@@ -4,15 +4,17 @@
 
 use std::path::{Path, PathBuf};
 
-use safetensors_format::{SafetensorsArchive, INDEX_FILE, ShardIndex, shard_file_name, is_dtype_supported, split_into_shards};
+use safetensors_format::{
+    INDEX_FILE, SafetensorsArchive, ShardIndex, is_dtype_supported, shard_file_name, split_into_shards,
+};
 use serde::Serialize;
 
 use super::commit::{OutputFiles, PlannedFile};
 use super::documents::OutputDocuments;
-use super::ties::{TiePlan, TieHandling};
-use super::{OutputFormat, OutputJob, NonTensorParts, OutputPlan, SHOWN, folder, can_open_checkpoint};
+use super::ties::{TieHandling, TiePlan};
+use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder};
 use crate::note_collector::NoteCollector;
-use crate::{Error, TargetLayout, Note, OutputKind, Result};
+use crate::{Error, Note, OutputKind, Result, TargetLayout};
 
 /// Metadata entry that names the framework of the tensors; `transformers` rejects files without it.
 const FORMAT_METADATA: (&str, &str) = ("format", "pt");
@@ -80,7 +82,8 @@ impl OutputFormat for SafetensorsOptions {
     ) -> Result<OutputPlan<'p, SafetensorsReport>> {
         reject_unsupported(job)?;
         // Meta's code expects every tensor name in the file.
-        let handling = if self.target_layout == Some(TargetLayout::Meta) { TieHandling::Duplicate } else { self.ties };
+        let handling =
+            if self.target_layout == Some(TargetLayout::Meta) { TieHandling::Duplicate } else { self.ties };
         let tied = TiePlan::find(job.tensors, handling, FORMAT_METADATA.0);
         let name = |position: usize| job.tensors.get_index(position).map_or("", |(name, _)| name);
         if !tied.partial.is_empty() {
@@ -139,7 +142,11 @@ fn reject_unsupported(job: &OutputJob<'_>) -> Result<()> {
 }
 
 /// Lays out the files: shards first, then the documents and the index.
-fn plan_files<'j>(job: &OutputJob<'j>, tied: &TiePlan, max_shard_size: Option<u64>) -> Result<OutputFiles<'j>> {
+fn plan_files<'j>(
+    job: &OutputJob<'j>,
+    tied: &TiePlan,
+    max_shard_size: Option<u64>,
+) -> Result<OutputFiles<'j>> {
     let kept = || tied.kept.iter().filter_map(|position| job.tensors.as_slice().get(*position));
     let sizes: Vec<u64> = kept().map(|(_, tensor)| tensor.nbytes()).collect();
     let shards = split_into_shards(&sizes, max_shard_size.unwrap_or(u64::MAX));

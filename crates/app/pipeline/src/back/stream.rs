@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use byte_source::{Blob, ReadError, Sink, WINDOW, Window, ProgressReporter};
+use byte_source::{Blob, ProgressReporter, ReadError, Sink, WINDOW, Window};
 use output::Output;
 
 use crate::{Error, Result};

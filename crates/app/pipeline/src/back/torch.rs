@@ -6,9 +6,9 @@ use serde::Serialize;
 use torch_save::TorchSaveArchive;
 
 use super::commit::{OutputFiles, PlannedFile};
-use super::{OutputFormat, OutputJob, NonTensorParts, OutputPlan, SHOWN, folder, can_open_checkpoint};
+use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder};
 use crate::note_collector::NoteCollector;
-use crate::{Error, TargetLayout, Note, Result};
+use crate::{Error, Note, Result, TargetLayout};
 
 /// Options for writing a PyTorch checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,10 +40,16 @@ pub struct TorchReport {
 impl OutputFormat for TorchOptions {
     type Report = TorchReport;
 
-    fn plan<'p>(&'p self, job: &OutputJob<'p>, _: NonTensorParts, notes: &mut NoteCollector<'_>) -> Result<OutputPlan<'p, TorchReport>> {
+    fn plan<'p>(
+        &'p self,
+        job: &OutputJob<'p>,
+        _: NonTensorParts,
+        notes: &mut NoteCollector<'_>,
+    ) -> Result<OutputPlan<'p, TorchReport>> {
         reject_compounds(job)?;
-        let archive =
-            TorchSaveArchive::new(job.tensors).map_err(Error::TorchSave).map_err(|error| job.at_input(error))?;
+        let archive = TorchSaveArchive::new(job.tensors)
+            .map_err(Error::TorchSave)
+            .map_err(|error| job.at_input(error))?;
         let count = archive.needs_newer_torch().len();
         if count > 0 {
             let newer = archive.needs_newer_torch().take(SHOWN);

@@ -6,13 +6,13 @@ use decoder::Decoder;
 use serde::Serialize;
 use tensor::Dtype;
 use torch_import::Container;
-use torchscript::{ModuleCode, OnInvalidInput, Module};
+use torchscript::{Module, ModuleCode, OnInvalidInput};
 use triton_repository::{CONFIG_PATH, DataType, Dim, MODEL_PATH, ModelConfig, ModelPort, is_model_name};
 
 use super::commit::{OutputFiles, PlannedFile};
 use super::documents::OutputDocuments;
 use super::ports::PortReport;
-use super::{OutputFormat, OutputJob, NonTensorParts, OutputPlan, has_torchscript};
+use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan, has_torchscript};
 use crate::model::{self, Architecture, ModelOptions};
 use crate::note_collector::NoteCollector;
 use crate::{Error, InvalidOption, Note, OutputKind, Result};
@@ -60,7 +60,12 @@ pub struct TritonReport {
 impl OutputFormat for TritonOptions {
     type Report = TritonReport;
 
-    fn plan<'p>(&'p self, job: &OutputJob<'p>, _: NonTensorParts, notes: &mut NoteCollector<'_>) -> Result<OutputPlan<'p, TritonReport>> {
+    fn plan<'p>(
+        &'p self,
+        job: &OutputJob<'p>,
+        _: NonTensorParts,
+        notes: &mut NoteCollector<'_>,
+    ) -> Result<OutputPlan<'p, TritonReport>> {
         let converted = self.positional_module(job)?;
         byte_source::memory_freed();
         notes.extend(converted.notes.into_iter().map(Note::Module));
@@ -126,8 +131,14 @@ impl TritonOptions {
             // Keeps extra tensors: a carton's module contains only tensors that it is to keep.
             return positional(job, decoder, true);
         }
-        let converted =
-            model::convert_to_module(&self.model, OnInvalidInput::default(), job.sources, job.shards, job.overrides, job.tensors)?;
+        let converted = model::convert_to_module(
+            &self.model,
+            OnInvalidInput::default(),
+            job.sources,
+            job.shards,
+            job.overrides,
+            job.tensors,
+        )?;
         let why = match converted.code {
             ModuleCode::Decoder(decoder) => return positional(job, &decoder, self.model.keep_extra),
             ModuleCode::Weights { why } => why,

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use byte_source::WINDOW;
 use pipeline::{
-    Action, BatchItem, ConvertOptions, Error, IfExists, InspectOptions, Observer, ScanOptions, ProgressUpdate, convert,
-    convert_each, inspect, scan,
+    Action, BatchItem, ConvertOptions, Error, IfExists, InspectOptions, Observer, ProgressUpdate,
+    ScanOptions, convert, convert_each, inspect, scan,
 };
 use test_support::stored_zip;
 

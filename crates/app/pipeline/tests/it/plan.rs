@@ -8,8 +8,9 @@ use std::sync::Mutex;
 
 use byte_source::MappedFile;
 use pipeline::{
-    CartonOptions, Cast, CastFrom, Conversion, ConvertOptions, Dtype, Error, TargetLayout, Note, Notice, Observer,
-    OutputKind, SafetensorsOptions, ProgressUpdate, Target, TorchOptions, TritonOptions, convert,
+    CartonOptions, Cast, CastFrom, Conversion, ConvertOptions, Dtype, Error, Note, Notice, Observer,
+    OutputKind, ProgressUpdate, SafetensorsOptions, Target, TargetLayout, TorchOptions, TritonOptions,
+    convert,
 };
 
 /// A folder with `llama`, a small model.

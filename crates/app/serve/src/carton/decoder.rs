@@ -12,7 +12,7 @@
 use decoder::interface::{DecoderPort, PortDim, PortSizes};
 use forward::Model as Forward;
 use kserve::{Datatype, InferRequest, InputTensor, ModelConfig, OutputTensor, TensorConfig};
-use runtime::{RunnablePort, Runnable};
+use runtime::{Runnable, RunnablePort};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use super::elements::{datatype, gather_elements};
@@ -103,7 +103,11 @@ impl Model for DecoderModel {
         }
     }
 
-    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<OutputTensor>, ModelError> {
+    fn infer(
+        &self,
+        request: &InferRequest,
+        cancel: &CancelToken<'_>,
+    ) -> Result<Vec<OutputTensor>, ModelError> {
         self.check_result_memory(request)?;
         let (mut inputs, mut keeps) = (Vec::new(), false);
         for input in &request.inputs {

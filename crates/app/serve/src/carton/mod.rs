@@ -14,7 +14,7 @@ mod weights;
 
 use std::sync::Arc;
 
-use runtime::{RunnableKind, Runnable};
+use runtime::{Runnable, RunnableKind};
 
 use crate::model::Model;
 

@@ -75,7 +75,11 @@ impl Model for WeightsModel {
         }
     }
 
-    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<OutputTensor>, ModelError> {
+    fn infer(
+        &self,
+        request: &InferRequest,
+        cancel: &CancelToken<'_>,
+    ) -> Result<Vec<OutputTensor>, ModelError> {
         let weights = || {
             request.outputs.iter().filter_map(|wanted| self.find(&wanted.name).map(|weight| (wanted, weight)))
         };
@@ -104,7 +108,8 @@ impl Model for WeightsModel {
     }
 
     fn memory(&self, outputs: &[OutputTensor]) -> usize {
-        let takes = |output: &&OutputTensor| self.find(&output.name).is_none_or(|weight| weight.mapped.is_none());
+        let takes =
+            |output: &&OutputTensor| self.find(&output.name).is_none_or(|weight| weight.mapped.is_none());
         outputs.iter().filter(takes).map(|output| output.data.len()).fold(0, usize::saturating_add)
     }
 }

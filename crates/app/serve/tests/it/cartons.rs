@@ -36,7 +36,11 @@ fn integers(name: &str, shape: &[u64], values: &[i64]) -> InputTensor {
 }
 
 /// The answer to a request for these outputs; without any, for those that are not optional.
-fn infer(model: &dyn Model, inputs: Vec<InputTensor>, outputs: &[&str]) -> Result<Vec<OutputTensor>, ModelError> {
+fn infer(
+    model: &dyn Model,
+    inputs: Vec<InputTensor>,
+    outputs: &[&str],
+) -> Result<Vec<OutputTensor>, ModelError> {
     let output =
         |name: &&str| RequestedOutput { name: (*name).to_owned(), parameters: Vec::new(), is_binary: true };
     let lists_outputs = !outputs.is_empty();

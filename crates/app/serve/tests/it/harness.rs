@@ -7,7 +7,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use kserve::{Datatype, InferRequest, ModelConfig, OutputTensor, Parameter, TensorConfig};
-use serve::{CancelToken, ServerEvent, ServerHandle, Model, ModelError, ModelSource, ServerObserver, ServeOptions, ServeReport, Server};
+use serve::{
+    CancelToken, Model, ModelError, ModelSource, ServeOptions, ServeReport, Server, ServerEvent,
+    ServerHandle, ServerObserver,
+};
 
 use crate::client::Client;
 
@@ -187,7 +190,11 @@ impl Model for Gated {
         config()
     }
 
-    fn infer(&self, request: &InferRequest, cancel: &CancelToken<'_>) -> Result<Vec<OutputTensor>, ModelError> {
+    fn infer(
+        &self,
+        request: &InferRequest,
+        cancel: &CancelToken<'_>,
+    ) -> Result<Vec<OutputTensor>, ModelError> {
         let _ = self.called.send(());
         let go_on = self.release_signal.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

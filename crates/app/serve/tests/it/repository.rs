@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use serve::{Error, RepositoryFolder, ModelSource, ServeOptions, Server};
+use serve::{Error, ModelSource, RepositoryFolder, ServeOptions, Server};
 
 use crate::client::{Client, request};
 use crate::harness::{Echo, Gated, Running};
@@ -163,7 +163,8 @@ fn without_a_repository_nothing_is_loaded() {
 
 #[test]
 fn a_server_does_not_start_with_models_that_it_cannot_serve() {
-    let start = |models| Server::new(&ServeOptions { port: 0, ..ServeOptions::default() }, models, Arc::new(()));
+    let start =
+        |models| Server::new(&ServeOptions { port: 0, ..ServeOptions::default() }, models, Arc::new(()));
     let echo = |name: &str| (name.to_owned(), Arc::new(Echo) as Arc<dyn serve::Model>);
     let error = start(ModelSource::Fixed(vec![echo("a"), echo("a")])).expect_err("the same name");
     assert!(matches!(&error, Error::SameName { name } if name == "a"), "{error}");
@@ -178,6 +179,7 @@ fn a_server_does_not_start_with_models_that_it_cannot_serve() {
     let server = start(ModelSource::Fixed(vec![echo("a")])).expect("it starts");
     let port = server.address().port();
     let options = ServeOptions { port, ..ServeOptions::default() };
-    let error = Server::new(&options, ModelSource::Fixed(vec![]), Arc::new(())).expect_err("the port is in use");
+    let error =
+        Server::new(&options, ModelSource::Fixed(vec![]), Arc::new(())).expect_err("the port is in use");
     assert!(matches!(error, Error::Bind { .. }), "{error}");
 }

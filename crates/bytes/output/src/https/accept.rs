@@ -19,7 +19,11 @@ pub(super) struct AcceptedResponse {
 }
 
 /// Accepts a response with the whole file, or with the part from `start` on.
-pub(super) fn accept(url: &Url, response: Response<Body>, start: u64) -> Result<AcceptedResponse, DownloadFailure> {
+pub(super) fn accept(
+    url: &Url,
+    response: Response<Body>,
+    start: u64,
+) -> Result<AcceptedResponse, DownloadFailure> {
     let encoding = header(&response, "content-encoding").unwrap_or("identity").to_ascii_lowercase();
     let is_plain = matches!(encoding.as_str(), "identity" | "");
     let range = header(&response, "content-range").unwrap_or_default();

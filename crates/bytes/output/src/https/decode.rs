@@ -22,7 +22,10 @@ pub(super) fn decode(url: &Url, body: Body, encoding: &str) -> Result<Box<dyn Re
         "br" => Box::new(brotli_decompressor::Decompressor::new(body, BUFFER)),
         "deflate" => inflate(body).map_err(failed)?,
         other => {
-            return Err(DownloadFailure::Final(Error::Encoding { url: url.to_string(), encoding: other.to_owned() }));
+            return Err(DownloadFailure::Final(Error::Encoding {
+                url: url.to_string(),
+                encoding: other.to_owned(),
+            }));
         }
     })
 }

@@ -44,9 +44,15 @@ impl Download<'_> {
     }
 
     /// Sends one request. Returns the response, and true if the host resolved to a private address.
-    fn request(&self, url: &Url, start: u64, allow_private: bool) -> Result<(Response<Body>, bool), DownloadFailure> {
+    fn request(
+        &self,
+        url: &Url,
+        start: u64,
+        allow_private: bool,
+    ) -> Result<(Response<Body>, bool), DownloadFailure> {
         let met_private = Arc::new(AtomicBool::new(false));
-        let guard = AddressGuard { allow_private, met_private: Arc::clone(&met_private), is_public: self.is_public };
+        let guard =
+            AddressGuard { allow_private, met_private: Arc::clone(&met_private), is_public: self.is_public };
         let agent = Agent::with_parts(config(self.options.timeout), DefaultConnector::default(), guard);
         let request = agent.get(url.as_str());
         let request = if start > 0 {

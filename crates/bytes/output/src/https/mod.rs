@@ -115,7 +115,12 @@ impl Download<'_> {
     }
 
     /// Makes one connection, which delivers the rest of the partial file or the whole file anew.
-    fn connect(&self, beginning: PartialDownload, out: &mut File, work: ProgressReporter<'_>) -> Result<(), DownloadFailure> {
+    fn connect(
+        &self,
+        beginning: PartialDownload,
+        out: &mut File,
+        work: ProgressReporter<'_>,
+    ) -> Result<(), DownloadFailure> {
         let (url, response) = self.follow(beginning.len)?;
         let accepted = accept::accept(&url, response, beginning.len)?;
         let body = decode::decode(&url, accepted.body, &accepted.encoding)?;
@@ -145,7 +150,9 @@ impl PartialDownload {
 
     /// Truncates `out` to no bytes.
     fn truncate_file(out: &mut File) -> Result<Self, DownloadFailure> {
-        out.set_len(0).and_then(|()| out.rewind()).map_err(|error| DownloadFailure::Final(download_write_error(error)))?;
+        out.set_len(0)
+            .and_then(|()| out.rewind())
+            .map_err(|error| DownloadFailure::Final(download_write_error(error)))?;
         Ok(Self { hash: Sha256::new(), len: 0 })
     }
 

@@ -8,7 +8,7 @@ use sha2::Digest;
 
 use super::decode::BUFFER;
 use super::failure::DownloadFailure;
-use super::{PartialDownload, Download, download_write_error};
+use super::{Download, PartialDownload, download_write_error};
 use crate::Error;
 
 impl Download<'_> {

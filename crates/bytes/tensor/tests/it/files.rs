@@ -5,9 +5,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Blob, Crc32, RecordDamaged, MappedFile, ReadError, Region, Source, WINDOW};
+use byte_source::{Blob, Crc32, MappedFile, ReadError, RecordDamaged, Region, Source, WINDOW};
 use tempfile::NamedTempFile;
-use tensor::{ByteOrder, Checksum, DimsInterner, Dtype, StorageRecord, StorageRecords, NegConj, Storage, Tensor};
+use tensor::{
+    ByteOrder, Checksum, DimsInterner, Dtype, NegConj, Storage, StorageRecord, StorageRecords, Tensor,
+};
 
 /// Makes a storage from one with a checksum.
 type Change<'c> = &'c dyn Fn(Storage) -> Storage;
@@ -177,7 +179,10 @@ fn what_a_storage_says_about_its_bytes() {
 fn records_have_numbers() {
     let mut records = StorageRecords::with_capacity("archive/", 2);
     assert!(records.is_empty());
-    assert!(records.insert("0", StorageRecord::new(2..6, None)) && records.insert("1", StorageRecord::new(6..14, None)));
+    assert!(
+        records.insert("0", StorageRecord::new(2..6, None))
+            && records.insert("1", StorageRecord::new(6..14, None))
+    );
     assert!(records.insert("2", StorageRecord::inflated(0..3)));
     let mut other = NamedTempFile::new().expect("a temporary file can be made");
     other.write_all(&[7; 3]).expect("it can be written");
@@ -253,7 +258,8 @@ fn runs_longer_than_a_window_are_sent_too() {
 fn signs_are_those_of_the_numbers_at_their_place() {
     let numbers = [1.0_f32, -2.0, 3.0, -4.0, 5.0, -6.0];
     let base = Storage::owned(numbers.iter().flat_map(|number| number.to_le_bytes()).collect());
-    let tensor = Tensor::new(Dtype::Complex64, vec![1], vec![1], 2, base.with_flipped_signs(4, NegConj::Imaginary));
+    let tensor =
+        Tensor::new(Dtype::Complex64, vec![1], vec![1], 2, base.with_flipped_signs(4, NegConj::Imaginary));
     let bytes = sent(&tensor.expect("it is inside").gathered()).expect("memory can be read");
     assert_eq!(bytes, [5.0_f32, 6.0].map(f32::to_le_bytes).concat());
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use carton_format::{Error, ProblemKind, TextPosition, Problem, Problems};
+use carton_format::{Error, Problem, ProblemKind, Problems, TextPosition};
 
 #[test]
 fn every_error_has_its_text() {

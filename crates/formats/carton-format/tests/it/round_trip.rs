@@ -187,7 +187,10 @@ fn a_test_needs_what_it_uses_to_be_specified() {
         );
         let config = Config::parse(&text).expect("it is valid by itself").document;
         let found = config.check(&TensorIndex::default(), &|_| false);
-        let found = found.0.iter().any(|problem| matches!(problem.kind, carton_format::ProblemKind::PortsNotDeclared));
+        let found = found
+            .0
+            .iter()
+            .any(|problem| matches!(problem.kind, carton_format::ProblemKind::PortsNotDeclared));
         assert_eq!(found, unspecified, "{text}");
     }
 }

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use byte_source::{OwnedBlob, ProgressReporter};
 use carton_reader::{Carton, VerifyFinding};
-use carton_writer::{Compression, CartonMember, CompressionSpill};
+use carton_writer::{CartonMember, Compression, CompressionSpill};
 use sha2::{Digest, Sha256};
 use zip::{CompressionMethod, ZipArchive};
 use zip_layout::EntryContent;
@@ -39,7 +39,9 @@ fn carton(compression: Option<Compression>) -> Vec<u8> {
         let packed = [packed(toml), packed(&model)].map(|it| it.expect("it can be read").expect("asked for"));
         (packed, spill.finish().expect("it can be mapped"))
     });
-    let packed = packed.as_ref().map(|(packed, spilled)| packed.each_ref().map(|it| (it, spilled.compressed_bytes(it))));
+    let packed = packed
+        .as_ref()
+        .map(|(packed, spilled)| packed.each_ref().map(|it| (it, spilled.compressed_bytes(it))));
     let mut files = vec![
         CartonMember::new("tensor_data/index.toml", EntryContent::Bytes(INDEX)),
         CartonMember::new("tensor_data/t.bin", EntryContent::Bytes(b"\x01\x02")),
@@ -59,7 +61,8 @@ fn carton(compression: Option<Compression>) -> Vec<u8> {
     let links = Some(format!("version = 1\n[urls]\n{} = [\"https://example.org/b\"]\n", "07".repeat(32)));
     let absent = vec![("misc/b".to_owned(), [7; 32])];
     let mut out = Vec::new();
-    let written = carton_writer::CartonLayout { files, absent, links }.write(&mut out, ProgressReporter::unobserved());
+    let written =
+        carton_writer::CartonLayout { files, absent, links }.write(&mut out, ProgressReporter::unobserved());
     written.expect("they make a carton");
     out
 }

@@ -5,8 +5,8 @@
 
 use crate::models::{model, tensor};
 use kserve::{
-    BatchStatistics, Datatype, StatisticDuration, EXTENSIONS, IndexEntry, InferStatistics, ModelStatistics,
-    ServerMetadata, VersionState, Statistics,
+    BatchStatistics, Datatype, EXTENSIONS, IndexEntry, InferStatistics, ModelStatistics, ServerMetadata,
+    StatisticDuration, Statistics, VersionState,
 };
 
 /// The document as JSON.
@@ -43,7 +43,8 @@ fn a_configuration_has_sizes_without_the_batch_dimension() {
 #[test]
 fn an_index_leaves_out_what_is_unknown() {
     let entry = IndexEntry { name: "m".to_owned(), version: None, state: None, reason: None };
-    let states = [VersionState::Ready, VersionState::Unavailable, VersionState::Loading, VersionState::Unloading];
+    let states =
+        [VersionState::Ready, VersionState::Unavailable, VersionState::Loading, VersionState::Unloading];
     let mut index = vec![entry.clone()];
     index.extend(states.map(|state| IndexEntry {
         version: Some("2".to_owned()),

@@ -131,7 +131,7 @@ proptest! {
         inputs in tensors(),
         outputs in vec((any::<String>(), self::parameters(), any::<bool>()), 1..4),
     ) {
-        let output = |(n, (name, parameters, binary))| RequestedOutput { name: format!("{n}{name}"), parameters, is_binary };
+        let output = |(n, (name, parameters, binary))| RequestedOutput { name: format!("{n}{name}"), parameters, is_binary: binary };
         let outputs: Vec<_> = outputs.into_iter().enumerate().map(output).collect();
         let request = InferRequest { id, parameters, inputs, outputs, lists_outputs: true };
         let model = model(0, &request.inputs, &request.outputs);

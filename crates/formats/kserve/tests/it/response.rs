@@ -3,7 +3,7 @@
 //! Facts: `extension_binary_data.md`, responses of Triton 2.51; `json.loads` of Python reads the numbers.
 
 use bytes::Bytes;
-use kserve::{Body, Datatype, Error, InferResponse, Parameter, TensorLabel, Tensor};
+use kserve::{Body, Datatype, Error, InferResponse, Parameter, Tensor, TensorLabel};
 
 /// An output.
 fn output(name: &str, datatype: Datatype, shape: &[u64], data: &[u8], binary: bool) -> Tensor {
@@ -152,7 +152,9 @@ fn errors_of_the_server() {
         Error::UnknownVersion { model: model.clone(), version: "7".to_owned() },
         Error::UnknownEncoding { encoding: "br".to_owned() },
         Error::Busy { model, waiting: 8 },
-        Error::InvalidModelOutput(Box::new(Error::DuplicateTensorName { tensor: TensorLabel::Output("x".to_owned()) })),
+        Error::InvalidModelOutput(Box::new(Error::DuplicateTensorName {
+            tensor: TensorLabel::Output("x".to_owned()),
+        })),
     ];
     let answers: Vec<String> = errors
         .iter()

@@ -78,8 +78,9 @@ impl<'p> RootAttributes<'p> {
     /// Returns true if the module has a list of tensors `name`: in the dict of lists, or as an attribute of its own. `end`
     /// is the suffix of attribute names.
     pub(super) fn has_list(&self, name: &str, end: &str) -> bool {
-        let dict =
-            self.find(&format!("__tensors__{end}")).and_then(|dict| self.heap.entries(self.tagged_container(dict)?));
+        let dict = self
+            .find(&format!("__tensors__{end}"))
+            .and_then(|dict| self.heap.entries(self.tagged_container(dict)?));
         match dict {
             Some(entries) => entries.iter().any(|(key, _)| self.heap.text(*key).as_deref() == Some(name)),
             None => self.find(&format!("{name}{end}")).and_then(|list| self.tagged_container(list)).is_some(),
@@ -124,9 +125,13 @@ impl<'p> RootAttributes<'p> {
 
     /// Returns the tensors in the dict from which a weights module returns them.
     pub(super) fn indexed_tensors(&self, tensors: Tensors) -> Tensors {
-        let is_index =
-            |name: &str| name.strip_prefix(TENSOR_INDEX_ATTRIBUTE).is_some_and(|end| end.bytes().all(|byte| byte == b'_'));
-        let index = self.values.iter().find(|(name, value)| is_index(name) && self.tagged_container(*value).is_some());
+        let is_index = |name: &str| {
+            name.strip_prefix(TENSOR_INDEX_ATTRIBUTE).is_some_and(|end| end.bytes().all(|byte| byte == b'_'))
+        };
+        let index = self
+            .values
+            .iter()
+            .find(|(name, value)| is_index(name) && self.tagged_container(*value).is_some());
         let Some((index, _)) = index else { return Tensors::default() };
         let inner = |(name, tensor): (String, Tensor)| {
             let inner = name.strip_prefix(index.as_str()).and_then(|rest| rest.strip_prefix('.'));

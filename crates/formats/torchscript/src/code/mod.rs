@@ -6,18 +6,23 @@ pub(crate) mod recognise;
 mod state_dict_tree;
 pub(crate) mod weights;
 
-use ::decoder::{Decoder, Detected, DecoderOptions};
+use ::decoder::{Decoder, DecoderOptions, Detected};
 use tensor::Tensors;
 
-use crate::{ModuleCode, OnInvalidInput, Module, ModuleNote, Result};
+use crate::{Module, ModuleCode, ModuleNote, OnInvalidInput, Result};
 use decoder::CallingConvention;
 
 /// Makes a module of the architecture `name`, whose `forward` takes tokens and returns logits.
 ///
 /// # Errors
-/// Returns the errors of [`decoder::named`](::decoder::named), and an error if a tensor is missing, is not used, or has the
+/// Returns the errors of [`decoder::named`](::decoder::build_decoder), and an error if a tensor is missing, is not used, or has the
 /// wrong shape or a dtype that is not a floating-point number.
-pub fn model(name: &str, tensors: &Tensors, options: &DecoderOptions, errors: OnInvalidInput) -> Result<Module> {
+pub fn model(
+    name: &str,
+    tensors: &Tensors,
+    options: &DecoderOptions,
+    errors: OnInvalidInput,
+) -> Result<Module> {
     decoder::module(
         &::decoder::build_decoder(name, tensors, options)?,
         tensors,

@@ -9,7 +9,7 @@ use ::decoder::{Assignment, Decoder};
 use std::borrow::Cow;
 use tensor::Tensors;
 
-use super::attributes::{RootAttributes, DATA_PKL};
+use super::attributes::{DATA_PKL, RootAttributes};
 use super::{decoder, weights};
 
 /// Result of recognising an archive.
@@ -58,7 +58,9 @@ pub fn recognise(records: &[(String, Option<Cow<'_, [u8]>>)], tensors: Tensors) 
     }
     let tensors = root.attribute_tensors(tensors);
     match decoder::recognise(&root, records, &tensors) {
-        Ok((decoder, assignment)) => Recognised::Decoder(Box::new(RecognisedModel { decoder, assignment, tensors })),
+        Ok((decoder, assignment)) => {
+            Recognised::Decoder(Box::new(RecognisedModel { decoder, assignment, tensors }))
+        }
         Err(record) => Recognised::Other { record },
     }
 }

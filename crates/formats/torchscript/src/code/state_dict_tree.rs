@@ -13,8 +13,8 @@ use hashbrown::HashTable;
 use tensor::Tensors;
 
 use crate::archive::ScriptArchive;
-use crate::module_tree::{ModuleId, TensorId, ModuleTree, AttributeValue};
-use crate::{Error, ModuleNote, Result, FlatReason};
+use crate::module_tree::{AttributeValue, ModuleId, ModuleTree, TensorId};
+use crate::{Error, FlatReason, ModuleNote, Result};
 
 /// Names of tensors that break the module which holds them: PyTorch 2.0.1 crashes on the first four.
 const RESERVED_TENSOR_NAMES: &[&str] = &[
@@ -27,7 +27,7 @@ const RESERVED_TENSOR_NAMES: &[&str] = &[
     "_modules",
 ];
 
-/// Names of submodules that, like the names in [`NO_TENSOR`], break the module which holds them.
+/// Names of submodules that, like the names in [`RESERVED_TENSOR_NAMES`], break the module which holds them.
 const RESERVED_SUBMODULE_NAMES: &[&str] = &[
     // `named_parameters` does not find an empty name between two dots.
     "",
@@ -96,7 +96,8 @@ pub(super) fn state_dict_archive(
         }
     };
     // A flat module has dots in its names: the tensor `own.a` and the item `a` of `own` would have the same path.
-    let first = |name: &'_ (Cow<'_, str>, AttributeValue)| name.0.split('.').next().unwrap_or_default().to_owned();
+    let first =
+        |name: &'_ (Cow<'_, str>, AttributeValue)| name.0.split('.').next().unwrap_or_default().to_owned();
     let taken: HashSet<String> = members.iter().map(first).collect();
     let mut end = String::new();
     while own.iter().any(|(name, _)| taken.contains(format!("{name}{end}").as_str())) {
@@ -263,7 +264,11 @@ fn flat_reason(name: &str) -> Option<FlatReason> {
     let (path, leaf) = name.rsplit_once('.')?;
     let reserved = path
         .split('.')
-        .find(|part| RESERVED_SUBMODULE_NAMES.contains(part) || RESERVED_TENSOR_NAMES.contains(part) || *part == TRAINING)
+        .find(|part| {
+            RESERVED_SUBMODULE_NAMES.contains(part)
+                || RESERVED_TENSOR_NAMES.contains(part)
+                || *part == TRAINING
+        })
         .or_else(|| (RESERVED_TENSOR_NAMES.contains(&leaf) || leaf == TRAINING).then_some(leaf));
     if let Some(part) = reserved {
         let name = name.to_owned();

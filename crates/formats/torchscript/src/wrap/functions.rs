@@ -5,7 +5,7 @@
 //! format version. In them, `{id}` is the number of a type, `{type}` its annotation, `{inner}` the number of its component
 //! type, and `{ns}` the namespace.
 
-use super::support::{Leaf, EnumValueType};
+use super::support::{EnumValueType, Leaf};
 
 /// Helper functions that the generated functions call by name.
 pub(super) const HELPER_FUNCTIONS: &str = r#"def join(name: str,
@@ -136,9 +136,11 @@ def export(t: Tensor) -> Tensor:
 "#;
 
 /// Header of a function that reads inputs: for `has`, `names`, `check` or `take`.
-const INPUT_FUNCTION_HEADER: &str = "def {what}_{id}(inputs: Dict[str, Tensor],\n    name: str) -> {result}:\n";
+const INPUT_FUNCTION_HEADER: &str =
+    "def {what}_{id}(inputs: Dict[str, Tensor],\n    name: str) -> {result}:\n";
 /// Header of a function that puts a result into the dict of outputs.
-const PUT_FUNCTION_HEADER: &str = "def put_{id}(out: Dict[str, Any],\n    name: str,\n    value: {type}) -> str:\n";
+const PUT_FUNCTION_HEADER: &str =
+    "def put_{id}(out: Dict[str, Any],\n    name: str,\n    value: {type}) -> str:\n";
 
 /// Returns a function that reads inputs, with `what` in its name, the return type `result` and the given body.
 pub(super) fn input_function(what: &str, result: &str, body: &str) -> String {
@@ -273,7 +275,9 @@ pub(super) fn leaf_put_body(leaf: Leaf) -> &'static str {
         Leaf::Floats => PUT_FLOATS,
         Leaf::Bool | Leaf::Bools => "  return {ns}.put(out, name, torch.tensor(value, dtype=0))\n",
         Leaf::Complex => "  return {ns}.put(out, name, {ns}.export(torch.scalar_tensor(value, dtype=10)))\n",
-        Leaf::Enum(EnumValueType::Int) => "  return {ns}.put(out, name, torch.tensor((value).value, dtype=4))\n",
+        Leaf::Enum(EnumValueType::Int) => {
+            "  return {ns}.put(out, name, torch.tensor((value).value, dtype=4))\n"
+        }
         Leaf::Enum(EnumValueType::Float) => {
             "  return {ns}.put(out, name, torch.scalar_tensor((value).value, dtype=7))\n"
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tensor::Dtype;
 use torchscript_source::{Signature, Type, TypeId, Types};
 
-use super::support::{Leaf, TypeSupport, EnumValueType, non_none_type};
+use super::support::{EnumValueType, Leaf, TypeSupport, non_none_type};
 use super::{DeclaredInput, ScriptOptions, Uncallable};
 use crate::{Dim, Error, ModuleNote, ModulePort, Result};
 
@@ -111,11 +111,21 @@ impl CallPlan {
         }
         let (mut known, mut ends) = (Vec::new(), Vec::new());
         for passed in passed.iter().filter(|passed| passed.is_from_inputs) {
-            list_leaves(types, Leaf::of_argument, passed.kind, &passed.name, passed.default.is_some(), &mut known);
+            list_leaves(
+                types,
+                Leaf::of_argument,
+                passed.kind,
+                &passed.name,
+                passed.default.is_some(),
+                &mut known,
+            );
             ends.push((known.len(), passed.argument.as_str()));
         }
         if let Some((first, second)) = conflicting_arguments(&known, &ends) {
-            return Ok(Err(Uncallable::AmbiguousInput { first: first.to_owned(), second: second.to_owned() }));
+            return Ok(Err(Uncallable::AmbiguousInput {
+                first: first.to_owned(),
+                second: second.to_owned(),
+            }));
         }
         for declared in &options.inputs {
             check_declared(declared, &known)?;
@@ -123,7 +133,9 @@ impl CallPlan {
         let naming = choose_output_names(types, signature.returns, &options.output_names)?;
         let mut outputs = Vec::new();
         match &naming {
-            OutputNaming::Base(base) => list_leaves(types, Leaf::of_result, signature.returns, base, false, &mut outputs),
+            OutputNaming::Base(base) => {
+                list_leaves(types, Leaf::of_result, signature.returns, base, false, &mut outputs)
+            }
             OutputNaming::Items(names) => {
                 for (name, kind) in names.iter().zip(types.component_types(signature.returns)) {
                     list_leaves(types, Leaf::of_result, kind, name, false, &mut outputs);
@@ -136,11 +148,13 @@ impl CallPlan {
 
     /// Returns notes about undeclared inputs and arguments that keep their defaults.
     pub(super) fn notes(&self) -> impl Iterator<Item = ModuleNote> {
-        let is_declared = |named: &&NamedLeaf| !self.declared.iter().any(|declared| declared.name == named.name);
+        let is_declared =
+            |named: &&NamedLeaf| !self.declared.iter().any(|declared| declared.name == named.name);
         let unknown = self.known.iter().filter(|named| named.leaf == Leaf::Tensor && !named.is_collection);
         let names: Vec<String> = unknown.filter(is_declared).map(|named| named.name.clone()).collect();
         let unlisted = (!names.is_empty()).then_some(ModuleNote::UnlistedInputs { names });
-        let fixed = (!self.fixed.is_empty()).then(|| ModuleNote::FixedArguments { names: self.fixed.clone() });
+        let fixed =
+            (!self.fixed.is_empty()).then(|| ModuleNote::FixedArguments { names: self.fixed.clone() });
         unlisted.into_iter().chain(fixed)
     }
 
@@ -162,7 +176,8 @@ impl CallPlan {
             }
         }
         // Items of a list or a dict become ports only if they are declared.
-        let is_listed = |declared: &&DeclaredInput| self.known.iter().any(|named| named.name == declared.name);
+        let is_listed =
+            |declared: &&DeclaredInput| self.known.iter().any(|named| named.name == declared.name);
         let items = self.declared.iter().filter(|declared| !is_listed(declared));
         inputs.extend(items.map(|declared| declared_port(declared, true)));
         let single = self.outputs.iter().filter(|named| !named.is_collection);
@@ -373,7 +388,12 @@ fn leaf_port(leaf: Leaf, name: &str) -> Option<(Dtype, Vec<Dim>, Option<&'static
         Leaf::Ints => (Dtype::Int64, list(), None),
         Leaf::Floats => (Dtype::Float64, list(), None),
         Leaf::Bools => (Dtype::UInt8, list(), Some("1 for true, 0 for false")),
-        Leaf::Tensor | Leaf::Number | Leaf::Str | Leaf::Strs | Leaf::None | Leaf::Enum(EnumValueType::Str) => {
+        Leaf::Tensor
+        | Leaf::Number
+        | Leaf::Str
+        | Leaf::Strs
+        | Leaf::None
+        | Leaf::Enum(EnumValueType::Str) => {
             return None;
         }
     })

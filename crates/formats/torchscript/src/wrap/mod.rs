@@ -20,7 +20,10 @@ use tensor::{Dtype, Storage};
 use torchscript_source::{Signature, Sources, Type, TypeId};
 
 use crate::archive::ScriptArchive;
-use crate::{ModuleCode, Dim, Error, OnInvalidInput, Module, ModuleNote, ModuleOutputs, ModulePort, Result, OutputPorts};
+use crate::{
+    Dim, Error, Module, ModuleCode, ModuleNote, ModuleOutputs, ModulePort, OnInvalidInput, OutputPorts,
+    Result,
+};
 use object::RootObject;
 
 /// Records of the pickled object and of the archive format version.
@@ -78,25 +81,15 @@ pub enum Uncallable {
     /// The root of the archive is not an object of a class.
     NoObject,
     /// Hooks run before or after `forward`, and would not be called.
-    Hooks {
-        names: Vec<String>,
-    },
+    Hooks { names: Vec<String> },
     /// The storages are big-endian, which PyTorch 2.0.1 ignores when it loads them.
     BigEndian,
     /// An argument has a type that cannot be made of tensors.
-    Argument {
-        name: String,
-        kind: String,
-    },
+    Argument { name: String, kind: String },
     /// Two arguments would have an input of the same name.
-    AmbiguousInput {
-        first: String,
-        second: String,
-    },
+    AmbiguousInput { first: String, second: String },
     /// The return type cannot be converted to tensors or texts.
-    Returns {
-        kind: String,
-    },
+    Returns { kind: String },
 }
 
 impl std::fmt::Display for Uncallable {
@@ -177,8 +170,10 @@ pub fn script(
         let names = hooks.into_iter().map(str::to_owned).collect();
         return Ok(WrapOutcome::Uncallable(Uncallable::Hooks { names }));
     }
-    let version =
-        find(VERSION).map(|(name, storage)| read_record(name, storage, PICKLE_MAX)).transpose()?.unwrap_or_default();
+    let version = find(VERSION)
+        .map(|(name, storage)| read_record(name, storage, PICKLE_MAX))
+        .transpose()?
+        .unwrap_or_default();
     let mut notes = compatibility_notes(&sources, &version);
     let is_ours = root.module == crate::module_tree::NAMESPACE
         || root.module.strip_prefix(crate::module_tree::NAMESPACE).is_some_and(|rest| rest.starts_with('_'));
@@ -263,7 +258,9 @@ fn free_namespace(sources: &Sources) -> String {
 fn takes_and_returns_dicts(signature: &Signature) -> bool {
     let types = &signature.types;
     let is_dict = |id: TypeId, values: &[&str]| match types.kind(id) {
-        Type::Dict(key, value) => *types.kind(*key) == Type::Str && values.contains(&types.annotation_text(*value)),
+        Type::Dict(key, value) => {
+            *types.kind(*key) == Type::Str && values.contains(&types.annotation_text(*value))
+        }
         _ => false,
     };
     let [argument] = signature.arguments.as_slice() else { return false };

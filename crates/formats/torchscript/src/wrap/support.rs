@@ -155,7 +155,9 @@ impl TypeSupport {
             // A list ends at the first index without an input, so its items cannot be optional.
             Type::List(inner) => {
                 let is_optional = non_none_type(types, *inner).is_some_and(|(_, is_optional)| is_optional);
-                !is_optional && !matches!(types.kind(*inner), Type::Dict(..)) && self.supports_argument(*inner)
+                !is_optional
+                    && !matches!(types.kind(*inner), Type::Dict(..))
+                    && self.supports_argument(*inner)
             }
             Type::Optional(_) | Type::Union(_) => {
                 non_none_type(types, id).is_some_and(|(inner, _)| self.supports_argument(inner))

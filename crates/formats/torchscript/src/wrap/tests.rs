@@ -65,7 +65,9 @@ fn a_wrapper_of_an_earlier_version_is_kept_as_it_is() {
         let mut records = archive(&net(", x: Tensor) -> Tensor"), &[(CODE, &code)]);
         records.retain(|(name, _)| name != DATA);
         records.push((DATA.to_owned(), Storage::owned(new.archive.data_pkl().to_vec())));
-        let Ok(WrapOutcome::Module(kept)) = scripted(records, &ScriptOptions::default()) else { panic!("one") };
+        let Ok(WrapOutcome::Module(kept)) = scripted(records, &ScriptOptions::default()) else {
+            panic!("one")
+        };
         let ModuleCode::Script { signature } = &kept.code else { panic!("it has code") };
         assert_eq!(signature, "(inputs: Dict[str, Tensor]) -> Dict[str, Any]");
         assert_eq!((kept.archive.head_records().count(), kept.archive.len()), (0, 5));
@@ -204,7 +206,9 @@ fn what_pytorch_2_0_does_not_have_is_noted() {
     let mut newer = archive(&net(") -> Tensor"), &[]);
     newer.retain(|(name, _)| name != "version");
     newer.push(("version".to_owned(), Storage::owned(b"11\n".to_vec())));
-    let Ok(WrapOutcome::Module(converted)) = scripted(newer, &ScriptOptions::default()) else { panic!("one") };
+    let Ok(WrapOutcome::Module(converted)) = scripted(newer, &ScriptOptions::default()) else {
+        panic!("one")
+    };
     assert_eq!(
         converted.notes.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["the archive has format version 11, which PyTorch 2.0 does not load"]

@@ -6,9 +6,9 @@ use std::fmt::Write;
 use torchscript_source::{EnumMember, Signature, Type, TypeId, Types};
 
 use super::functions;
-use super::leaves::{OutputNaming, PassedArgument, CallPlan, carton_dtype, carton_shape, is_complex};
+use super::leaves::{CallPlan, OutputNaming, PassedArgument, carton_dtype, carton_shape, is_complex};
 use super::object::{WRAPPED_ATTRIBUTE, WRAPPER_CLASS};
-use super::support::{Leaf, EnumValueType, non_none_type, result_components, argument_components};
+use super::support::{EnumValueType, Leaf, argument_components, non_none_type, result_components};
 use crate::source_names::string_literal;
 use crate::{DeclaredInput, Dim, OnInvalidInput};
 
@@ -51,7 +51,10 @@ fn escape_placeholders(text: &str) -> String {
 }
 
 /// Returns the `roots` and all types that they consist of, as given by `parts`.
-fn reachable_types(parts: impl Fn(TypeId) -> Vec<TypeId>, roots: impl Iterator<Item = TypeId>) -> BTreeSet<TypeId> {
+fn reachable_types(
+    parts: impl Fn(TypeId) -> Vec<TypeId>,
+    roots: impl Iterator<Item = TypeId>,
+) -> BTreeSet<TypeId> {
     let mut open: Vec<TypeId> = roots.collect();
     let mut found = BTreeSet::new();
     while let Some(id) = open.pop() {
@@ -68,10 +71,12 @@ fn fill_placeholders(text: &str, types: &Types, id: TypeId) -> String {
         Type::List(inner) | Type::Dict(_, inner) => Some(*inner),
         _ => non_none_type(types, id).map(|(inner, _)| inner),
     };
-    let mut text = text.replace("{id}", &id.number().to_string()).replace("{type}", types.annotation_text(id));
+    let mut text =
+        text.replace("{id}", &id.number().to_string()).replace("{type}", types.annotation_text(id));
     if let Some(inner) = inner {
-        text =
-            text.replace("{inner type}", types.annotation_text(inner)).replace("{inner}", &inner.number().to_string());
+        text = text
+            .replace("{inner type}", types.annotation_text(inner))
+            .replace("{inner}", &inner.number().to_string());
     }
     text
 }
@@ -97,15 +102,26 @@ fn write_forward(
     let returns = signature.returns;
     match &plan.naming {
         OutputNaming::Base(name) => {
-            writeln!(out, "      wrong = {{ns}}.put_{}(out, {}, value)", returns.number(), template_literal(name))?;
+            writeln!(
+                out,
+                "      wrong = {{ns}}.put_{}(out, {}, value)",
+                returns.number(),
+                template_literal(name)
+            )?;
         }
         OutputNaming::Items(names) => {
             for (number, _) in names.iter().enumerate() {
                 write!(out, "{}v{number}, ", if number == 0 { "      " } else { "" })?;
             }
             writeln!(out, "= value")?;
-            for (number, (name, kind)) in names.iter().zip(signature.types.component_types(returns)).enumerate() {
-                let put = format!("wrong = {{ns}}.put_{}(out, {}, v{number})", kind.number(), template_literal(name));
+            for (number, (name, kind)) in
+                names.iter().zip(signature.types.component_types(returns)).enumerate()
+            {
+                let put = format!(
+                    "wrong = {{ns}}.put_{}(out, {}, v{number})",
+                    kind.number(),
+                    template_literal(name)
+                );
                 writeln!(out, "      if torch.eq(wrong, \"\"):\n        {put}")?;
             }
         }
@@ -166,8 +182,14 @@ fn write_check(out: &mut String, plan: &CallPlan) -> std::fmt::Result {
 }
 
 /// Writes the function that makes one argument.
-fn write_argument(out: &mut String, types: &Types, number: usize, passed: &PassedArgument) -> std::fmt::Result {
-    let (kind, name, text) = (passed.kind.number(), template_literal(&passed.name), types.annotation_text(passed.kind));
+fn write_argument(
+    out: &mut String,
+    types: &Types,
+    number: usize,
+    passed: &PassedArgument,
+) -> std::fmt::Result {
+    let (kind, name, text) =
+        (passed.kind.number(), template_literal(&passed.name), types.annotation_text(passed.kind));
     writeln!(out, "def argument_{number}(inputs: Dict[str, Tensor]) -> {text}:")?;
     match &passed.default {
         _ if !passed.is_from_inputs => writeln!(out, "  return None"),
@@ -232,7 +254,9 @@ fn input_functions(types: &Types, id: TypeId, declared: &[DeclaredInput]) -> Res
 fn tuple_items(types: &Types, id: TypeId) -> Vec<(String, TypeId)> {
     match types.kind(id) {
         Type::NamedTuple(fields) => fields.iter().map(|field| (field.name.clone(), field.kind)).collect(),
-        _ => types.component_types(id).into_iter().enumerate().map(|(i, kind)| (i.to_string(), kind)).collect(),
+        _ => {
+            types.component_types(id).into_iter().enumerate().map(|(i, kind)| (i.to_string(), kind)).collect()
+        }
     }
 }
 
@@ -243,7 +267,8 @@ fn tuple_bodies(types: &Types, id: TypeId) -> Result<[String; 4], std::fmt::Erro
     let mut check = "  wrong = \"\"\n".to_owned();
     let mut items = Vec::new();
     for (part, kind) in tuple_items(types, id) {
-        let (inner, of) = (kind.number(), format!("(inputs, {{ns}}.join(name, {}))", template_literal(&part)));
+        let (inner, of) =
+            (kind.number(), format!("(inputs, {{ns}}.join(name, {}))", template_literal(&part)));
         write!(has, "  if {{ns}}.has_{inner}{of}:\n    has = True\n")?;
         writeln!(names, "  torch.extend(names, {{ns}}.names_{inner}{of})")?;
         write!(check, "  if torch.eq(wrong, \"\"):\n    wrong = {{ns}}.check_{inner}{of}\n")?;
@@ -277,7 +302,11 @@ fn enum_bodies(members: &[EnumMember], value: EnumValueType) -> Result<(String, 
         let chosen = format!("{{type}}.{}", member.name);
         match number {
             0 => writeln!(take, "  value = {chosen}")?,
-            _ => write!(take, "  if torch.eq(given, {}):\n    value = {chosen}\n", escape_placeholders(&member.value))?,
+            _ => write!(
+                take,
+                "  if torch.eq(given, {}):\n    value = {chosen}\n",
+                escape_placeholders(&member.value)
+            )?,
         }
     }
     Ok((check, take + "  return value\n"))

@@ -1,11 +1,11 @@
 //! Archives that this project writes are recognised, whatever the order of the checkpoint, and changed ones are not.
 
 use byte_source::{Blob, MappedFile};
-use decoder::{ModelDocuments, HUGGING_FACE, META, DecoderOptions, LayerPart};
+use decoder::{DecoderOptions, HUGGING_FACE, LayerPart, META, ModelDocuments};
 use proptest::prelude::*;
 use tensor::Tensor;
 use torch_import::{Checkpoint, Container};
-use torchscript::{OnInvalidInput, RecognisedModel, Module, Recognised, detect_module, recognise, weights};
+use torchscript::{Module, OnInvalidInput, Recognised, RecognisedModel, detect_module, recognise, weights};
 
 use crate::fixtures::{tensors, zeros};
 
@@ -78,7 +78,8 @@ fn decoder(found: Recognised) -> RecognisedModel {
 #[test]
 fn all_facts_about_a_decoder_come_back() {
     let (all, options) = qwen2();
-    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return).expect("documents and shapes agree");
+    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return)
+        .expect("documents and shapes agree");
     let RecognisedModel { decoder, assignment, tensors } = decoder(written(&converted));
     assert_eq!(decoder.architecture().name(), "qwen2");
     assert_eq!((decoder.dim(), decoder.n_layers(), decoder.n_heads(), decoder.n_kv_heads()), (16, 2, 4, 2));
@@ -102,7 +103,10 @@ fn all_facts_about_a_decoder_come_back() {
         .expect("documents and shapes agree");
     let model = self::decoder(written(&converted));
     assert!(!model.decoder.layout().rotates_halves);
-    assert_eq!(model.decoder.rope().scaling, Some(decoder::Scaling::Llama3(decoder::Llama3::with_factor(8.0))));
+    assert_eq!(
+        model.decoder.rope().scaling,
+        Some(decoder::Scaling::Llama3(decoder::Llama3::with_factor(8.0)))
+    );
     assert_eq!(model.tensors.len(), tensors_of_meta().len());
 }
 
@@ -123,7 +127,8 @@ fn tensors_that_share_a_storage_are_recognised() {
     // As `state_dict()` has them: the output last.
     all.remove(output);
     all.push(("lm_head.weight".to_owned(), embedding));
-    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return).expect("documents and shapes agree");
+    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return)
+        .expect("documents and shapes agree");
     let RecognisedModel { assignment, tensors, .. } = decoder(written(&converted));
     let place = |name: &str| tensors.iter().position(|(found, _)| found == name).expect("it is there");
     assert_eq!(assignment.weights[0].index, place("model.embed_tokens.weight"));
@@ -178,7 +183,8 @@ fn decoders_of_all_versions_are_recognised() {
         assert_eq!(tensors.as_slice()[queries].0, "model.layers.0.self_attn.q_proj.weight", "{name}");
         let document = r#"{"model_type": "qwen2", "rope_theta": 10000.0, "num_attention_heads": 4,
                            "use_sliding_window": true, "sliding_window": 6, "max_window_layers": 1, "rms_norm_eps": 1e-6}"#;
-        let now = detect_module(&tensors, &config(document), OnInvalidInput::Return).expect("documents agree");
+        let now =
+            detect_module(&tensors, &config(document), OnInvalidInput::Return).expect("documents agree");
         assert_eq!(difference(&now, &path).as_deref(), expected, "{name}");
     }
 }
@@ -210,7 +216,8 @@ fn weights_of_all_versions_are_recognised() {
 #[test]
 fn a_decoder_with_an_unknown_number_is_not_recognised() {
     let (all, options) = qwen2();
-    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return).expect("documents and shapes agree");
+    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return)
+        .expect("documents and shapes agree");
     for number in [3, 5] {
         let other = format!("\"code_version\":{number}");
         let change = |name: &str, bytes: &[u8]| match name {
@@ -226,7 +233,8 @@ fn a_decoder_with_an_unknown_number_is_not_recognised() {
 #[test]
 fn a_record_is_compared_by_its_meaning() {
     let (all, options) = qwen2();
-    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return).expect("documents and shapes agree");
+    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return)
+        .expect("documents and shapes agree");
     let change = |name: &str, bytes: &[u8]| match name {
         "data.pkl" => swapped(bytes, "\"dim\":16,\"n_layers\":2", "\"n_layers\":2,\"dim\":16"),
         _ => bytes.to_vec(),
@@ -242,7 +250,8 @@ fn written_by(name: &str) -> std::path::PathBuf {
 #[test]
 fn a_changed_archive_is_not_recognised() {
     let (all, options) = qwen2();
-    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return).expect("documents and shapes agree");
+    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return)
+        .expect("documents and shapes agree");
     let other = |record: &str, from: &str, to: &str| {
         let change = |name: &str, bytes: &[u8]| {
             if name == record { swapped(bytes, from, to) } else { bytes.to_vec() }

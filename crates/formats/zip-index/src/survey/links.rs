@@ -28,7 +28,10 @@ impl Survey {
         }
         for (name, target) in lost {
             let (name, target) = (name.escape_debug(), target.escape_debug());
-            self.add_oddity("link", format!("entry `{name}` is a link to `{target}`, which is not in the archive"));
+            self.add_oddity(
+                "link",
+                format!("entry `{name}` is a link to `{target}`, which is not in the archive"),
+            );
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::io::{Read, Seek, Write};
 
 use byte_source::{Blob, MappedFile, OwnedBlob, PRODUCER, ReadError, Sink, WINDOW, Window};
-use zip_index::{ZipIndex, Survey};
-use zip_layout::{EntryContent, NewZipEntry, LayoutBuilder, ZipWriter};
+use zip_index::{Survey, ZipIndex};
+use zip_layout::{EntryContent, LayoutBuilder, NewZipEntry, ZipWriter};
 
 static ZEROS: &[u8; WINDOW] = &[0; WINDOW];
 
@@ -88,8 +88,10 @@ fn two_readers_read_back_what_was_written() {
 #[test]
 fn zip64_counts_and_sizes_are_read_back() {
     let names: Vec<String> = (0..70_000).map(|i| i.to_string()).collect();
-    let mut entries: Vec<NewZipEntry<'_>> =
-        names.iter().map(|name| NewZipEntry { name, alignment: 1, content: EntryContent::Bytes(b"") }).collect();
+    let mut entries: Vec<NewZipEntry<'_>> = names
+        .iter()
+        .map(|name| NewZipEntry { name, alignment: 1, content: EntryContent::Bytes(b"") })
+        .collect();
     let large = Zeros((1 << 32) + 5);
     entries.push(NewZipEntry { name: "large", alignment: 64, content: EntryContent::Blob(&large) });
     entries.push(NewZipEntry { name: "after", alignment: 64, content: EntryContent::Bytes(b"here") });

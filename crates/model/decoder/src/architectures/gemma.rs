@@ -5,7 +5,7 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Activation, Block, NormKind, Scales};
-use crate::config_defaults::{DEFAULTS, ConfigDefaults};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
 use crate::layout::HUGGING_FACE;

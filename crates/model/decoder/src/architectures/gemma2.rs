@@ -10,7 +10,7 @@ use crate::block::{Block, NormPlace, Scales, Scores};
 use crate::config_defaults::ConfigDefaults;
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
-use crate::layout::{HUGGING_FACE, CheckpointLayout};
+use crate::layout::{CheckpointLayout, HUGGING_FACE};
 use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {

@@ -22,8 +22,13 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     read_hyperparameters,
 };
 
-const CONFIG: ConfigDefaults =
-    ConfigDefaults { own_keys: OWN_KEYS, theta: 1_000_000.0, context: 131_072.0, has_layer_ropes: true, ..GEMMA };
+const CONFIG: ConfigDefaults = ConfigDefaults {
+    own_keys: OWN_KEYS,
+    theta: 1_000_000.0,
+    context: 131_072.0,
+    has_layer_ropes: true,
+    ..GEMMA
+};
 
 /// Default RoPE base of sliding-window layers.
 const LOCAL_THETA: f64 = 10_000.0;

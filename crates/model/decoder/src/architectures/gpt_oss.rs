@@ -5,10 +5,10 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Activation, Block, Experts, Scores, Softmax};
-use crate::config_defaults::{DEFAULTS, ConfigDefaults};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{HUGGING_FACE, CheckpointLayout, Stack};
+use crate::layout::{CheckpointLayout, HUGGING_FACE, Stack};
 use crate::rope::{Rope, Scaling, Yarn};
 use crate::weight::LayerPart;
 

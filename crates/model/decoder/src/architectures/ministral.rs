@@ -4,7 +4,7 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::config_defaults::{DEFAULTS, ConfigDefaults};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
 use crate::layout::HUGGING_FACE;
@@ -14,7 +14,11 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Ministral",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config_defaults: &ConfigDefaults { own_keys: &["layer_types", "sliding_window"], context: 131_072.0, ..DEFAULTS },
+    config_defaults: &ConfigDefaults {
+        own_keys: &["layer_types", "sliding_window"],
+        context: 131_072.0,
+        ..DEFAULTS
+    },
     read_hyperparameters,
 };
 

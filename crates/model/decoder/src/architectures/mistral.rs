@@ -4,9 +4,9 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::config_defaults::{DEFAULTS, ConfigDefaults};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Hyperparameters, WindowedLayers, AttentionWindows};
+use crate::hyperparameters::{AttentionWindows, Hyperparameters, WindowedLayers};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -40,7 +40,11 @@ mod tests {
     #[test]
     fn the_window_is_4096_unless_config_json_has_another() {
         let size = |text: &str| {
-            ARCHITECTURE.read_hyperparameters(&ConfigJson::from_json(text).expect("valid")).expect("valid").windows.size
+            ARCHITECTURE
+                .read_hyperparameters(&ConfigJson::from_json(text).expect("valid"))
+                .expect("valid")
+                .windows
+                .size
         };
         assert_eq!(size("{}"), Some(4096));
         assert_eq!(size(r#"{"sliding_window": 7}"#), Some(7));

@@ -5,10 +5,10 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, Experts, Softmax};
-use crate::config_defaults::{DEFAULTS, ConfigDefaults};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Hyperparameters, WindowedLayers, AttentionWindows};
-use crate::layout::{HUGGING_FACE, CheckpointLayout};
+use crate::hyperparameters::{AttentionWindows, Hyperparameters, WindowedLayers};
+use crate::layout::{CheckpointLayout, HUGGING_FACE};
 use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -44,7 +44,8 @@ static LAYOUT: CheckpointLayout = CheckpointLayout {
 };
 
 /// Layout of the module in `transformers` 5.
-static TRANSFORMERS_5_LAYOUT: CheckpointLayout = CheckpointLayout { signature_part: LayerPart::Router, ..HUGGING_FACE };
+static TRANSFORMERS_5_LAYOUT: CheckpointLayout =
+    CheckpointLayout { signature_part: LayerPart::Router, ..HUGGING_FACE };
 
 /// Keys of the configuration class. The router's auxiliary loss and jitter are for training.
 const OWN_KEYS: &[&str] = &[

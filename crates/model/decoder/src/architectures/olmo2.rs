@@ -6,7 +6,7 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, HeadNorm, NormPlace};
-use crate::config_defaults::{DEFAULTS, ConfigDefaults};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
 use crate::layout::HUGGING_FACE;
@@ -16,7 +16,11 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Olmo2",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config_defaults: &ConfigDefaults { own_keys: &["attention_bias"], norm_eps: ("rms_norm_eps", 1e-5), ..DEFAULTS },
+    config_defaults: &ConfigDefaults {
+        own_keys: &["attention_bias"],
+        norm_eps: ("rms_norm_eps", 1e-5),
+        ..DEFAULTS
+    },
     read_hyperparameters,
 };
 

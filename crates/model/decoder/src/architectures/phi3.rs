@@ -5,10 +5,10 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::config_defaults::{DEFAULTS, ConfigDefaults, RopeScalingKind};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS, RopeScalingKind};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Hyperparameters, WindowedLayers, AttentionWindows};
-use crate::layout::{HUGGING_FACE, CheckpointLayout};
+use crate::hyperparameters::{AttentionWindows, Hyperparameters, WindowedLayers};
+use crate::layout::{CheckpointLayout, HUGGING_FACE};
 use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {

@@ -4,9 +4,9 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::config_defaults::{DEFAULTS, ConfigDefaults};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Hyperparameters, WindowedLayers, AttentionWindows};
+use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, WindowedLayers};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -49,8 +49,12 @@ mod tests {
 
     #[test]
     fn there_is_no_window_unless_config_json_turns_it_on() {
-        let windows =
-            |text: &str| ARCHITECTURE.read_hyperparameters(&ConfigJson::from_json(text).expect("valid")).expect("valid").windows;
+        let windows = |text: &str| {
+            ARCHITECTURE
+                .read_hyperparameters(&ConfigJson::from_json(text).expect("valid"))
+                .expect("valid")
+                .windows
+        };
         assert_eq!(windows(r#"{"sliding_window": 7}"#).size, None);
         assert_eq!(windows(r#"{"use_sliding_window": true}"#).size, Some(4096));
         let on = windows(r#"{"use_sliding_window": true, "sliding_window": 7, "max_window_layers": 0}"#);

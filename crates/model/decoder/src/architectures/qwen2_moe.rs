@@ -6,9 +6,9 @@ use super::qwen3_moe::experts;
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, Experts, SharedExpert};
-use crate::config_defaults::{DEFAULTS, ConfigDefaults};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Hyperparameters, AttentionWindows};
+use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {

@@ -5,7 +5,7 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, HeadNorm};
-use crate::config_defaults::{DEFAULTS, ConfigDefaults};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
 use crate::layout::HUGGING_FACE;
@@ -15,7 +15,12 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "Qwen3",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, context: 32_768.0, head_dim: Some(128), ..DEFAULTS },
+    config_defaults: &ConfigDefaults {
+        own_keys: OWN_KEYS,
+        context: 32_768.0,
+        head_dim: Some(128),
+        ..DEFAULTS
+    },
     read_hyperparameters,
 };
 

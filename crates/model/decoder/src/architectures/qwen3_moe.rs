@@ -5,9 +5,9 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, Experts, HeadNorm, Softmax};
-use crate::config_defaults::{DEFAULTS, ConfigDefaults};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Hyperparameters, WindowedLayers, AttentionWindows};
+use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, WindowedLayers};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {

@@ -4,9 +4,9 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::config_defaults::{DEFAULTS, ConfigDefaults};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Biases, Hyperparameters, AttentionWindows};
+use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters};
 use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -14,7 +14,13 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     class: "SmolLM3",
     works_without_config: false,
     layouts: &[&HUGGING_FACE],
-    config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, theta: 2_000_000.0, context: 32_768.0, tied: true, ..DEFAULTS },
+    config_defaults: &ConfigDefaults {
+        own_keys: OWN_KEYS,
+        theta: 2_000_000.0,
+        context: 32_768.0,
+        tied: true,
+        ..DEFAULTS
+    },
     read_hyperparameters,
 };
 

@@ -6,10 +6,10 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, HeadNorm, NormKind};
-use crate::config_defaults::{DEFAULTS, ConfigDefaults};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{HUGGING_FACE, CheckpointLayout};
+use crate::layout::{CheckpointLayout, HUGGING_FACE};
 use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {

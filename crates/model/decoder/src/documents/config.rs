@@ -7,10 +7,10 @@ use tensor::Dtype;
 
 use crate::block::{Activation, Block};
 use crate::config_defaults::{ACTIVATIONS, ConfigDefaults};
-use crate::hyperparameters::{Biases, Hyperparameters, WindowedLayers, AttentionWindows};
-use crate::overrides::reconcile;
+use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, WindowedLayers};
 use crate::layout::{HUGGING_FACE, META};
-use crate::{Error, HyperparameterKind, Overrides, DecoderNote, Result};
+use crate::overrides::reconcile;
+use crate::{DecoderNote, Error, HyperparameterKind, Overrides, Result};
 
 /// Keys of all classes that are read or that do not change the result.
 const KNOWN_KEYS: &[&str] = &[
@@ -126,7 +126,9 @@ impl ConfigJson {
         expected: &str,
     ) -> Result<Option<T>> {
         let Some(value) = self.get(key) else { return Ok(None) };
-        as_type(value).map(Some).ok_or_else(|| self.invalid_value(key, &truncated_json(value), expected.to_owned()))
+        as_type(value)
+            .map(Some)
+            .ok_or_else(|| self.invalid_value(key, &truncated_json(value), expected.to_owned()))
     }
 
     /// Reads the integer at `key`, at least 1.
@@ -230,7 +232,11 @@ impl ConfigJson {
 
     /// Reads the sliding windows of all layers: those in `layer_types`, or else those for which `default` is true. `size` is
     /// the default window in tokens.
-    pub(crate) fn windows(&self, size: Option<u64>, default: impl Fn(u64) -> bool) -> Result<AttentionWindows> {
+    pub(crate) fn windows(
+        &self,
+        size: Option<u64>,
+        default: impl Fn(u64) -> bool,
+    ) -> Result<AttentionWindows> {
         let key = "sliding_window";
         let size = self.size_or(key, size)?;
         let layers = self.windowed_layers()?.unwrap_or_else(|| self.layers().map(default).collect());
@@ -265,7 +271,8 @@ impl ConfigJson {
         let heads_given = given.n_heads.is_some() && self.get(heads).is_none();
         let n_heads = reconcile(HyperparameterKind::Heads, self.file, given.n_heads, self.size(heads)?)?;
         let norm_eps = reconcile(HyperparameterKind::NormEps, self.file, given.norm_eps, self.number(eps)?)?;
-        let theta = reconcile(HyperparameterKind::RopeTheta, self.file, given.rope_theta, self.rope_theta()?)?;
+        let theta =
+            reconcile(HyperparameterKind::RopeTheta, self.file, given.rope_theta, self.rope_theta()?)?;
         if let Some(factor) = given.rope_factor {
             self.scale_rope(factor)?;
         }
@@ -293,7 +300,11 @@ impl ConfigJson {
                 Some(dtype) if META.names_frequencies(name) => Ok((name.clone(), dtype)),
                 _ => {
                     let expected = "\"rope.freqs\" and the name of a floating-point dtype".to_owned();
-                    Err(self.invalid_value(FREQUENCIES_KEY, &format!("{name:?}: {}", truncated_json(dtype)), expected))
+                    Err(self.invalid_value(
+                        FREQUENCIES_KEY,
+                        &format!("{name:?}: {}", truncated_json(dtype)),
+                        expected,
+                    ))
                 }
             }
         };

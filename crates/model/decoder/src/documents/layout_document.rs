@@ -9,10 +9,10 @@ use tensor::{Dtype, Tensors};
 use crate::block::Activation;
 use crate::documents::config::FREQUENCIES_KEY;
 use crate::documents::params::feed_forward_width;
-use crate::layout::{HUGGING_FACE, CheckpointLayout, META};
+use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
 use crate::rope::{Llama3, Rope, Scaling};
 use crate::sizes::Decoder;
-use crate::{Error, DecoderNote, Result};
+use crate::{DecoderNote, Error, Result};
 
 /// A generated document that describes a model in another layout.
 #[derive(Clone, Debug)]
@@ -141,7 +141,11 @@ impl LayoutDocument {
     pub(crate) fn layout_note(decoder: &Decoder, to: &CheckpointLayout) -> Option<DecoderNote> {
         let file = to.file;
         if to.has_owner_of(&HUGGING_FACE) {
-            Some(DecoderNote::AssumedValue { file, key: "max_position_embeddings", value: context_length(decoder.rope()) })
+            Some(DecoderNote::AssumedValue {
+                file,
+                key: "max_position_embeddings",
+                value: context_length(decoder.rope()),
+            })
         } else {
             explicit_head_dim(decoder).map(|head_dim| DecoderNote::HeadSize { file, head_dim })
         }

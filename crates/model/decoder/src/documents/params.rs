@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 use tensor::Tensors;
 
 use crate::block::Block;
-use crate::hyperparameters::{Biases, Hyperparameters, RotaryDims, AttentionWindows};
-use crate::overrides::{number_text, reconcile};
+use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, RotaryDims};
 use crate::layout::META;
+use crate::overrides::{number_text, reconcile};
 use crate::rope::{Llama3, Rope, Scaling, THETA};
 use crate::weight::LayerPart;
-use crate::{Error, HyperparameterKind, Overrides, DecoderNote, Result};
+use crate::{DecoderNote, Error, HyperparameterKind, Overrides, Result};
 
 /// Unread keys that do not change the result.
 const IGNORED_KEYS: &[&str] = &["max_batch_size", "max_seq_len"];
@@ -155,7 +155,8 @@ impl Params {
 
     /// Returns the facts that this document and the shape of the first layer's `wq` state.
     pub(crate) fn params_hyperparameters(&self, tensors: &Tensors) -> Hyperparameters {
-        let dim = tensors.get(META.weight(0, LayerPart::Wq).as_str()).and_then(|wq| wq.shape().get(1).copied());
+        let dim =
+            tensors.get(META.weight(0, LayerPart::Wq).as_str()).and_then(|wq| wq.shape().get(1).copied());
         let dim = self.dim.or(dim);
         let by_32 = dim.zip(self.n_layers).is_some_and(|size| SCALED_BY_32.contains(&size));
         let factor = || self.rope_scaling_factor.unwrap_or(if by_32 { 32.0 } else { 8.0 });
@@ -172,7 +173,10 @@ impl Params {
             norm_eps: self.norm_eps.unwrap_or(1e-5),
             rope: Rope {
                 theta: self.rope_theta.unwrap_or(THETA),
-                scaling: self.use_scaled_rope.unwrap_or(false).then(|| Scaling::Llama3(Llama3::with_factor(factor()))),
+                scaling: self
+                    .use_scaled_rope
+                    .unwrap_or(false)
+                    .then(|| Scaling::Llama3(Llama3::with_factor(factor()))),
             },
             tied: true,
             has_document: true,

@@ -31,7 +31,13 @@ impl ConfigJson {
 
     /// Reads the rotary embedding that the object `inner` describes. `theta` is the default base. `is_alone` means that the
     /// object applies to all layers, so that keys next to it count too.
-    pub(crate) fn rope_from(&self, inner: &Self, theta: f64, class: &ConfigDefaults, is_alone: bool) -> Result<Rope> {
+    pub(crate) fn rope_from(
+        &self,
+        inner: &Self,
+        theta: f64,
+        class: &ConfigDefaults,
+        is_alone: bool,
+    ) -> Result<Rope> {
         let outer = if is_alone { self.number("rope_theta")? } else { None };
         let theta = inner.number("rope_theta")?.or(outer).unwrap_or(theta);
         let scaling = self.rope_scaling(inner, class, is_alone)?;
@@ -131,7 +137,10 @@ impl ConfigJson {
             inner.number(key)?.ok_or_else(|| Error::MissingKey { file: self.file, key: inner.path(key) })
         };
         let context = self.number("max_position_embeddings")?;
-        let (outer, inner_old) = (self.number(ORIGINAL_CONTEXT_KEY)?.or(class.original_context), inner.number(ORIGINAL_CONTEXT_KEY)?);
+        let (outer, inner_old) = (
+            self.number(ORIGINAL_CONTEXT_KEY)?.or(class.original_context),
+            inner.number(ORIGINAL_CONTEXT_KEY)?,
+        );
         let old = outer.filter(|_| is_alone).or(inner_old).or(context).unwrap_or(class.context);
         let context = context.unwrap_or(class.context);
         Ok(Some(match kind {

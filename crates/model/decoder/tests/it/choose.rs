@@ -1,7 +1,8 @@
 //! Which architecture a checkpoint has, by its names and documents.
 
 use decoder::{
-    Detected, ModelDocuments, Overrides, HUGGING_FACE, META, DecoderNote, DecoderOptions, LayerPart, Result, NoModelReason, detect, build_decoder,
+    DecoderNote, DecoderOptions, Detected, HUGGING_FACE, LayerPart, META, ModelDocuments, NoModelReason,
+    Overrides, Result, build_decoder, detect,
 };
 use tensor::Tensor;
 
@@ -175,7 +176,8 @@ fn settings_without_a_forward_are_errors() {
 #[test]
 fn given_numbers_fill_in_what_config_json_omits() {
     let hf = tensors(&HUGGING_FACE, 1);
-    let outcome = |more: &str, given: Overrides| outcome(&hf, &DecoderOptions { overrides: given, ..with(more) });
+    let outcome =
+        |more: &str, given: Overrides| outcome(&hf, &DecoderOptions { overrides: given, ..with(more) });
     let heads = |n_heads| Overrides { n_heads: Some(n_heads), ..Overrides::default() };
     let theta = |theta| Overrides { rope_theta: Some(theta), ..Overrides::default() };
     let factor = |factor| Overrides { rope_factor: Some(factor), ..Overrides::default() };
@@ -234,7 +236,10 @@ fn a_named_architecture_has_to_fit() {
         error("mistral", &config(CONFIG)),
         "config.json: `model_type` is \"llama\", expected \"mistral\""
     );
-    assert_eq!(error("qwen2", &DecoderOptions::default()), "there is no config.json, which qwen2 models need");
+    assert_eq!(
+        error("qwen2", &DecoderOptions::default()),
+        "there is no config.json, which qwen2 models need"
+    );
     assert_eq!(
         error("llama", &DecoderOptions::default()),
         "there is no config.json, and `num_attention_heads`, `rope_theta` and `rms_norm_eps` cannot be inferred from the tensor shapes"

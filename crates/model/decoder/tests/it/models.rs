@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use decoder::{Assignment, Decoder, Detected, ModelDocuments, DecoderOptions, Weight, detect};
+use decoder::{Assignment, Decoder, DecoderOptions, Detected, ModelDocuments, Weight, detect};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tensor::{Dtype, Storage, Tensor};
@@ -63,7 +63,10 @@ fn tensors(model: &Model) -> Vec<(String, Tensor)> {
 
 fn decoder(model: &Model, tensors: &[(String, Tensor)]) -> decoder::Result<(Box<Decoder>, Assignment)> {
     let config = Some(Value::Object(model.config.clone()).to_string());
-    let options = DecoderOptions { documents: ModelDocuments { config, ..ModelDocuments::default() }, ..DecoderOptions::default() };
+    let options = DecoderOptions {
+        documents: ModelDocuments { config, ..ModelDocuments::default() },
+        ..DecoderOptions::default()
+    };
     match detect(&tensors.to_vec().into(), &options)? {
         Detected::Model(decoder) => {
             let assignment = decoder.assign(&tensors.to_vec().into(), false)?;

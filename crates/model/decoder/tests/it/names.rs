@@ -11,9 +11,12 @@
 use std::collections::BTreeMap;
 
 use byte_source::Blob;
-use decoder::{Detected, ModelDocuments, HUGGING_FACE, CheckpointLayout, META, DecoderOptions, Translated, detect, translate};
+use decoder::{
+    CheckpointLayout, DecoderOptions, Detected, HUGGING_FACE, META, ModelDocuments, Translated, detect,
+    translate,
+};
 use proptest::prelude::*;
-use tensor::{CastNumbers, Conversion, Dtype, ViewedRanges, Storage, Tensor, contiguous_strides};
+use tensor::{CastNumbers, Conversion, Dtype, Storage, Tensor, ViewedRanges, contiguous_strides};
 
 use crate::fixtures::{tensors, zeros};
 
@@ -238,7 +241,8 @@ fn frequencies(plan: &Plan, dtype: Dtype) -> Tensor {
     let numbers: Vec<u8> = (0..plan.head_dim / 2).flat_map(|pair| number(pair).to_le_bytes()).collect();
     let shape = vec![plan.head_dim / 2];
     let conversion = Conversion::new(Dtype::Float32, dtype).expect("floats");
-    let cast = CastNumbers::new(&Storage::owned(numbers), conversion, &(0..shape[0]), ViewedRanges::default());
+    let cast =
+        CastNumbers::new(&Storage::owned(numbers), conversion, &(0..shape[0]), ViewedRanges::default());
     let storage = Storage::computed(std::sync::Arc::new(cast.expect("inside")));
     Tensor::new(dtype, shape, vec![1], 0, storage).expect("inside")
 }

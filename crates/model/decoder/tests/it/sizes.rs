@@ -1,7 +1,8 @@
 //! The sizes of decoders with Meta's names, and their disagreements with documents and given numbers.
 
 use decoder::{
-    Assignment, Detected, ModelDocuments, Error, Overrides, HUGGING_FACE, META, DecoderOptions, Weight, detect, build_decoder,
+    Assignment, DecoderOptions, Detected, Error, HUGGING_FACE, META, ModelDocuments, Overrides, Weight,
+    build_decoder, detect,
 };
 use tensor::Tensor;
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use decoder::{Decoder, DecoderSpec, Detected, ModelDocuments, DecoderOptions, LayerPart, Weight, detect};
+use decoder::{Decoder, DecoderOptions, DecoderSpec, Detected, LayerPart, ModelDocuments, Weight, detect};
 use tensor::{Dtype, Tensor};
 
 type List = Vec<(String, Tensor)>;

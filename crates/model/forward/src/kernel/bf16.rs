@@ -12,8 +12,8 @@
     reason = "sizes belong to each other since the product was made; where they did not, an index would panic"
 )]
 
+use super::many_inputs::{TileKernel, TileStep, TileSums, TransposeInputs};
 use super::simd::{Simd, SimdWork, to_bf16};
-use super::many_inputs::{TileStep, TileSums, TileKernel, TransposeInputs};
 use super::x86::{AmxBf16, Avx512, Avx512Bf16, Inputs, Weights};
 
 /// Products with the bfloat16 instructions of AVX-512.

@@ -41,7 +41,14 @@ pub(super) fn linear<D, T, S, const N: usize, const B: usize>(
     let mut jobs = Vec::new();
     for Product { w, x, bias, y, .. } in products {
         let parts = split_columns(y, w.rows(), OUTPUTS).into_iter();
-        jobs.extend(parts.map(|(first, y)| ColumnMajorWork { w, x, bias, first, y, dtype: PhantomData::<D> }));
+        jobs.extend(parts.map(|(first, y)| ColumnMajorWork {
+            w,
+            x,
+            bias,
+            first,
+            y,
+            dtype: PhantomData::<D>,
+        }));
     }
     pool.for_each(jobs, |job| simd.run(job));
 }

@@ -6,12 +6,12 @@ use tensor::Dtype;
 
 #[cfg(target_arch = "x86_64")]
 use super::bf16;
+use super::many_inputs::WidenedTile;
 use super::product::{FEW_INPUTS_MAX, KernelNumber, Product};
 use super::simd::{Bf16, F16, F32, F64, Load, Portable};
-use super::many_inputs::WidenedTile;
 #[cfg(target_arch = "x86_64")]
 use super::x86::{AmxBf16, Avx2, Avx512, Avx512Bf16};
-use super::{Pool, few_inputs, many_inputs, column_major};
+use super::{Pool, column_major, few_inputs, many_inputs};
 
 /// Instruction set that products use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,9 +99,9 @@ impl Kernel {
     #[cfg(target_arch = "x86_64")]
     fn linear_vectorized(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
         let most = products.iter().map(|product| product.m).max().unwrap_or(0);
-        let is_many_bf16 = products
-            .first()
-            .is_some_and(|it| it.has_many_inputs() && !it.w.is_column_major() && it.w.dtype() == Dtype::BFloat16);
+        let is_many_bf16 = products.first().is_some_and(|it| {
+            it.has_many_inputs() && !it.w.is_column_major() && it.w.dtype() == Dtype::BFloat16
+        });
         let (avx2, avx512) = (Avx2::detect(), Avx512::detect());
         match (self, avx2, avx512, Avx512Bf16::detect(), AmxBf16::detect()) {
             (Self::AmxBf16, _, Some(avx512), _, Some(amx)) if is_many_bf16 => {
@@ -134,7 +134,9 @@ impl Kernel {
                     (Self::Avx512 | Self::Avx512Bf16 | Self::AmxBf16, _, Some(simd)) => {
                         linear_by_size::<F64, _, _, 8, 2, 12, 64>(simd, pool, alike);
                     }
-                    (Self::Avx2, Some(simd), _) => linear_by_size::<F64, _, _, 8, 1, 6, 64>(simd, pool, alike),
+                    (Self::Avx2, Some(simd), _) => {
+                        linear_by_size::<F64, _, _, 8, 1, 6, 64>(simd, pool, alike)
+                    }
                     _ => linear_by_size::<F64, _, _, 8, 1, 4, 64>(Portable, pool, alike),
                 },
                 #[cfg(not(target_arch = "x86_64"))]

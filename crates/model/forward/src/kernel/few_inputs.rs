@@ -182,7 +182,9 @@ struct FewInputsWork<'a, 'y, D, T: KernelNumber, const N: usize, const B: usize>
     dtype: PhantomData<D>,
 }
 
-impl<D, T: KernelNumber, S: Load<D, T, N, B>, const N: usize, const B: usize> SimdWork<S> for FewInputsWork<'_, '_, D, T, N, B> {
+impl<D, T: KernelNumber, S: Load<D, T, N, B>, const N: usize, const B: usize> SimdWork<S>
+    for FewInputsWork<'_, '_, D, T, N, B>
+{
     type Output = ();
 
     #[inline(always)]

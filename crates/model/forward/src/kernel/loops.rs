@@ -60,7 +60,7 @@ pub(crate) fn run_nested<T, const N: usize, S: Simd<T, N>>(simd: S, loops: impl 
     simd.run(LoopsWork(loops, PhantomData));
 }
 
-/// Adapter from [`Loops`] to [`Work`].
+/// Adapter from [`Loops`] to [`SimdWork`].
 struct LoopsWork<T, const N: usize, L>(L, PhantomData<T>);
 
 impl<T, const N: usize, S: Simd<T, N>, L: Loops<T>> SimdWork<S> for LoopsWork<T, N, L> {

@@ -172,7 +172,12 @@ impl<T, X> InputPanels<'_, T, X> {
 
 /// Returns the number of rows of weights that a thread takes at a time: a multiple of `tile`, at most `most`, for which
 /// the threads finish at about the same time.
-fn rows_at_once<T: KernelNumber>(products: &[Product<'_, T>], threads: usize, tile: usize, most: usize) -> usize {
+fn rows_at_once<T: KernelNumber>(
+    products: &[Product<'_, T>],
+    threads: usize,
+    tile: usize,
+    most: usize,
+) -> usize {
     let longest = |rows: &usize| {
         let mut threads = vec![0; threads];
         for Product { w, m, .. } in products {

@@ -6,17 +6,17 @@
 
 #[cfg(target_arch = "x86_64")]
 mod bf16;
+mod column_major;
 mod dispatch;
+mod few_inputs;
 mod loops;
+mod many_inputs;
 mod matrix;
 mod pool;
 mod prefetch;
 mod product;
 mod row;
 mod simd;
-mod few_inputs;
-mod many_inputs;
-mod column_major;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

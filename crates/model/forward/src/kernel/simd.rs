@@ -67,7 +67,7 @@ macro_rules! portable {
             type Vector = [$float; $n];
 
             #[inline(never)]
-            fn run<W: Work<Self>>(self, work: W) -> W::Output {
+            fn run<W: SimdWork<Self>>(self, work: W) -> W::Output {
                 work.run(self)
             }
 

@@ -130,7 +130,7 @@ macro_rules! one_register {
             type Vector = $vector;
 
             #[inline(always)]
-            fn run<W: Work<Self>>(self, work: W) -> W::Output {
+            fn run<W: SimdWork<Self>>(self, work: W) -> W::Output {
                 // SAFETY: the CPU has the instructions, or there would be no `self`.
                 unsafe { $run(work, self) }
             }
@@ -183,7 +183,7 @@ macro_rules! two_registers {
             type Vector = [$vector; 2];
 
             #[inline(always)]
-            fn run<W: Work<Self>>(self, work: W) -> W::Output {
+            fn run<W: SimdWork<Self>>(self, work: W) -> W::Output {
                 // SAFETY: the CPU has the instructions, or there would be no `self`.
                 unsafe { $run(work, self) }
             }
@@ -403,7 +403,7 @@ impl AmxBf16 {
         rows[..8].fill(16);
         let config = TileConfig { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows };
         // SAFETY: the CPU has the instruction and the system permits it, or there would be no `self`. It reads 64 bytes. No
-        // code but `Tiles` uses tiles.
+        // code but `AmxTiles` uses tiles.
         unsafe {
             asm!("ldtilecfg [{config}]", config = in(reg) &raw const config, options(readonly, nostack));
         }

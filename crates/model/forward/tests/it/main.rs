@@ -17,7 +17,7 @@ mod reference;
 
 use byte_source::Observer;
 use decoder::{HUGGING_FACE, META};
-use forward::{Error, Model, ForwardOptions, LogitPositions};
+use forward::{Error, ForwardOptions, LogitPositions, Model};
 use proptest::prelude::*;
 use reference::{Random, Shape, VOCAB};
 use tensor::{Dtype, Storage, Tensor};

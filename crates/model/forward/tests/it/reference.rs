@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use byte_source::{MappedFile, Region, Source};
 use decoder::{
-    Activation, Assigned, Assignment, Decoder, Detected, ModelDocuments, HeadNorm, CheckpointLayout, NormKind, NormPlace,
-    DecoderOptions, LayerPart, Scaling, Softmax, Weight,
+    Activation, Assigned, Assignment, CheckpointLayout, Decoder, DecoderOptions, Detected, HeadNorm,
+    LayerPart, ModelDocuments, NormKind, NormPlace, Scaling, Softmax, Weight,
 };
 use serde_json::{Value, json};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
@@ -146,7 +146,10 @@ impl Random {
                 add(layout.weight(layer as u64, part), &size, scale, offset);
                 if shape.has_biases
                     && !is_norm
-                    && matches!(part, LayerPart::Wq | LayerPart::Wk | LayerPart::Wv | LayerPart::W1 | LayerPart::W2)
+                    && matches!(
+                        part,
+                        LayerPart::Wq | LayerPart::Wk | LayerPart::Wv | LayerPart::W1 | LayerPart::W2
+                    )
                 {
                     add(layout.bias(layer as u64, part), &size[..1], 0.5, 0.0);
                 }
@@ -402,7 +405,8 @@ impl Random {
         }
         if let Some(shared) = experts.shared {
             let of = |part| (Weight::Layer { layer, part }, Weight::Bias { layer, part });
-            let y = self.feed_forward([LayerPart::SharedW1, LayerPart::SharedW3, LayerPart::SharedW2].map(of), x);
+            let y =
+                self.feed_forward([LayerPart::SharedW1, LayerPart::SharedW3, LayerPart::SharedW2].map(of), x);
             let gate = || self.linear(of(LayerPart::SharedGate).0, None, x)[0];
             let factor = if shared.gated { 1.0 / (1.0 + (-gate()).exp()) } else { 1.0 };
             out.iter_mut().zip(y).for_each(|(out, y)| *out += factor * y);

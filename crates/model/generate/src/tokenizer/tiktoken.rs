@@ -21,7 +21,7 @@ use crate::{Error, Result};
 
 /// Regular expression that splits a text before tokens are merged.
 const PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// Special tokens with individual names, in order; reserved tokens follow, up to [`SPECIAL`] in total.
+/// Special tokens with individual names, in order; reserved tokens follow, up to [`SPECIAL_TOKEN_COUNT`] in total.
 const NAMED_SPECIAL_TOKENS: &[&str] = &[
     BEGIN,
     END,
@@ -79,7 +79,10 @@ pub(super) fn read(file: &str, bytes: &[u8]) -> Result<TiktokenFile> {
             Some(name) => (*name).to_owned(),
             // Reserved names continue at 2.
             None => {
-                format!("<|reserved_special_token_{}|>", at.saturating_sub(NAMED_SPECIAL_TOKENS.len()).saturating_add(2))
+                format!(
+                    "<|reserved_special_token_{}|>",
+                    at.saturating_sub(NAMED_SPECIAL_TOKENS.len()).saturating_add(2)
+                )
             }
         });
         tokenizer.add_special_tokens(special.map(|name| AddedToken::from(name, true)))?;
@@ -112,8 +115,8 @@ fn read_ranks(file: &str, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u32)>> {
         if line.is_empty() {
             continue;
         }
-        let (token, rank) =
-            parse_token_line(line).ok_or_else(|| invalid(number, "not base64, a space and a number".to_owned()))?;
+        let (token, rank) = parse_token_line(line)
+            .ok_or_else(|| invalid(number, "not base64, a space and a number".to_owned()))?;
         if token.is_empty() || token.len() > TOKEN_MAX {
             return Err(invalid(
                 number,

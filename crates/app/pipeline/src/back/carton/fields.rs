@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use carton_format::{Config, TextPosition, Problem, Problems, TensorIndex, find_position};
+use carton_format::{Config, Problem, Problems, TensorIndex, TextPosition, find_position};
 use carton_reader::TOML_MAX;
 use toml::{Table, Value};
 
@@ -21,7 +21,7 @@ pub(crate) fn merge_fields_file(config: &Config, path: &Path, has: &dyn Fn(&str)
     let text = checkpoint_files::read_document(path, TOML_MAX)?;
     let wrong = |place: String, message: &str| Error::Toml {
         path: path.to_owned(),
-        find_position,
+        place,
         message: message.to_owned(),
     };
     let over: Table = toml::from_str(&text).map_err(|error| {
@@ -29,7 +29,7 @@ pub(crate) fn merge_fields_file(config: &Config, path: &Path, has: &dyn Fn(&str)
             let TextPosition { line, column } = TextPosition::from_offset(&text, span.start);
             format!(":{line}:{column}")
         });
-        wrong(find_position, error.message())
+        wrong(place, error.message())
     })?;
     let given = over.clone();
     let base = toml::from_str(&config.to_toml()?);

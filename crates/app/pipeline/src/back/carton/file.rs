@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::path::Path;
 use std::rc::Rc;
 
-use byte_source::{ReadError, ProgressReporter};
+use byte_source::{ProgressReporter, ReadError};
 use carton_writer::{CartonLayout, WrittenCarton};
 use output::{IfExists, Output, file_name};
 use torchscript::ScriptArchive;
@@ -23,7 +23,11 @@ pub(super) struct CartonFile<'j> {
 
 impl<'j> CartonFile<'j> {
     /// Creates the carton with the module `archive`. `written` is set once the carton is written.
-    pub(super) fn new(layout: NonModuleFiles<'j>, archive: ScriptArchive, written: Rc<OnceCell<WrittenCarton>>) -> Self {
+    pub(super) fn new(
+        layout: NonModuleFiles<'j>,
+        archive: ScriptArchive,
+        written: Rc<OnceCell<WrittenCarton>>,
+    ) -> Self {
         Self { layout, archive, written }
     }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use byte_source::{Blob, MappedFile, ReadError};
 use carton_format::{Config, DataType, Dimension, MODEL_PT, Port, Runner, Shape, TensorIndex};
-use carton_writer::{CartonLayout, EntryContent, CartonMember};
+use carton_writer::{CartonLayout, CartonMember, EntryContent};
 use checkpoint_files::Companion;
 use output::file_name;
 use tensor::Dtype;
 use torchscript::Module;
 
 use super::fields;
-use super::options::{CartonOptions, CartonFields, RequiredTorch};
+use super::options::{CartonFields, CartonOptions, RequiredTorch};
 use super::self_test::PlannedSelfTest;
 use crate::back::OutputJob;
 use crate::note_collector::NoteCollector;
@@ -93,8 +93,11 @@ impl<'j> NonModuleFiles<'j> {
 
     /// Returns the names of the files in `misc/`, without the folder.
     pub(super) fn misc_names(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.misc.iter().filter_map(|(path, _)| Some(path.strip_prefix(MISC_FOLDER)?.to_owned())).collect();
+        let mut names: Vec<String> = self
+            .misc
+            .iter()
+            .filter_map(|(path, _)| Some(path.strip_prefix(MISC_FOLDER)?.to_owned()))
+            .collect();
         if self.values.is_some() {
             names.push(VALUES_PATH.trim_start_matches(MISC_FOLDER).to_owned());
         }
@@ -125,7 +128,11 @@ impl<'j> NonModuleFiles<'j> {
 
 /// Returns the PyTorch version required by the module.
 fn required_torch(options: &CartonOptions, converted: &Module) -> RequiredTorch {
-    if converted.notes.iter().any(torchscript::ModuleNote::is_newer) { RequiredTorch::Newest } else { options.torch }
+    if converted.notes.iter().any(torchscript::ModuleNote::is_newer) {
+        RequiredTorch::Newest
+    } else {
+        options.torch
+    }
 }
 
 /// Sets the fields that the options contain.

@@ -15,10 +15,10 @@ use carton_format::SHORT_DESCRIPTION_MAX;
 use carton_reader::Carton;
 use decoder::NoModelReason;
 use serde::{Serialize, Serializer};
-use torchscript::{ModuleCode, Module};
+use torchscript::{Module, ModuleCode};
 
 pub use self::file::write_carton;
-pub use self::options::{CartonOptions, CartonFields, RequiredTorch};
+pub use self::options::{CartonFields, CartonOptions, RequiredTorch};
 pub use self::self_test::SelfTestReport;
 
 use self::file::CartonFile;
@@ -26,7 +26,7 @@ use self::layout::NonModuleFiles;
 use self::self_test::PlannedSelfTest;
 use super::commit::{OutputFiles, PlannedFile};
 use super::ports::PortReport;
-use super::{OutputFormat, OutputJob, NonTensorParts, OutputPlan};
+use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan};
 use crate::note_collector::NoteCollector;
 use crate::{Error, InvalidOption, Note, Result, model};
 
@@ -102,7 +102,9 @@ impl OutputFormat for CartonOptions {
             return Err(job.at_input(Error::NotAModel { why: why.clone() }));
         }
         notes.extend(converted.notes.iter().cloned().map(Note::Module));
-        if let ModuleCode::Weights { why: Some(NoModelReason::UnsupportedModelType { model_type }) } = &converted.code {
+        if let ModuleCode::Weights { why: Some(NoModelReason::UnsupportedModelType { model_type }) } =
+            &converted.code
+        {
             notes.push(Note::NoForward { model_type: model_type.clone() });
         }
         if values.is_some() {

@@ -9,11 +9,11 @@ use std::path::Path;
 
 use carton_format::{DataType, References, SelfTest, TENSOR_REFERENCE, TensorIndex, TensorSpec};
 use decoder::{Assignment, Decoder};
-use forward::{Model, LogitPositions};
+use forward::{LogitPositions, Model};
 use serde::Serialize;
 use tensor::{Dtype, Tensors};
 use torch_import::Container;
-use torchscript::{ModuleCode, Module};
+use torchscript::{Module, ModuleCode};
 
 use crate::back::OutputJob;
 use crate::note_collector::NoteCollector;
@@ -47,10 +47,16 @@ impl<'j> PlannedSelfTest<'j> {
     ///
     /// # Errors
     /// When the module is not a decoder, or the logits cannot be allocated.
-    pub(super) fn new(job: &OutputJob<'j>, converted: &Module, notes: &mut NoteCollector<'_>) -> Result<Self> {
+    pub(super) fn new(
+        job: &OutputJob<'j>,
+        converted: &Module,
+        notes: &mut NoteCollector<'_>,
+    ) -> Result<Self> {
         let decoder = match &converted.code {
             ModuleCode::Decoder(decoder) => decoder,
-            ModuleCode::Weights { why } => return Err(job.at_input(Error::NothingToTest { why: why.clone() })),
+            ModuleCode::Weights { why } => {
+                return Err(job.at_input(Error::NothingToTest { why: why.clone() }));
+            }
             _ => return Err(job.at_input(Error::ScriptToTest)),
         };
         let assigned = decoder.assign(job.tensors, true);
@@ -71,7 +77,8 @@ impl<'j> PlannedSelfTest<'j> {
             notes.push(Note::NoExpectedLogits { dtype });
         } else {
             let (tensors, containers, root) = (job.tensors, job.containers, job.sources.root());
-            let logits = ExpectedLogits { decoder: (**decoder).clone(), assignment, tensors, containers, root };
+            let logits =
+                ExpectedLogits { decoder: (**decoder).clone(), assignment, tensors, containers, root };
             let shape = vec![BATCH, SEQ, decoder.vocab()];
             let zeros = logits.zeros()?;
             stored.test.expected_out = Some(stored.add("logits", DataType::Float32, shape, zeros));

@@ -2,9 +2,9 @@
 
 use decoder::{Activation, Decoder, HeadNorm, NormKind, NormPlace, Softmax};
 
+use super::calling_convention::CallingConvention;
 use super::lists::WeightLists;
 use super::positions::RotaryPositions;
-use super::calling_convention::CallingConvention;
 use crate::OnInvalidInput;
 
 /// Properties of a module that select its text.

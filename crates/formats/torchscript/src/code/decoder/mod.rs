@@ -1,5 +1,6 @@
 //! Runnable TorchScript modules of decoders, and their recognition in archives.
 
+mod calling_convention;
 mod flag;
 mod lists;
 mod module;
@@ -7,12 +8,11 @@ mod older;
 mod ports;
 mod positions;
 mod recognise;
-mod calling_convention;
 #[cfg(test)]
 mod tests;
 mod text;
 mod version;
 
+pub(super) use calling_convention::CallingConvention;
 pub(super) use module::module;
 pub(super) use recognise::recognise;
-pub(super) use calling_convention::CallingConvention;

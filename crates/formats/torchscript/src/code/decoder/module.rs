@@ -3,17 +3,17 @@
 use decoder::{Assignment, Decoder};
 use tensor::{Dtype, Tensors};
 
+use super::calling_convention::CallingConvention;
 use super::flag::TextVariant;
 use super::lists::group_weights;
 use super::ports;
 use super::positions::RotaryPositions;
-use super::calling_convention::CallingConvention;
 use super::text;
 use super::version::CodeVersion;
 use crate::archive::ScriptArchive;
 use crate::code::state_dict_tree;
 use crate::module_tree::AttributeValue;
-use crate::{ModuleCode, Module, ModuleNote, ModuleOutputs, Result, OutputPorts};
+use crate::{Module, ModuleCode, ModuleNote, ModuleOutputs, OutputPorts, Result};
 
 /// Makes a module that computes `logits`, float32 \[batch, seq, vocab\], from `tokens`, int64 \[batch, seq\]. With
 /// `keep_extra`, unused tensors stay in its `state_dict`.
@@ -52,7 +52,8 @@ pub(super) fn decoder_archive(
     let positions = RotaryPositions::new(decoder);
     let mut dtypes = assignment.weights.iter().filter_map(|weight| Some(weight.tensor(tensors)?.dtype()));
     let has_half = dtypes.any(|dtype| dtype == Dtype::Float16);
-    let variant = TextVariant { decoder, positions: &positions, lists: &lists, has_float16: has_half, signature };
+    let variant =
+        TextVariant { decoder, positions: &positions, lists: &lists, has_float16: has_half, signature };
     let (methods, functions) = (version.methods(variant), version.functions(variant));
     let attributes = (version.attributes)(decoder, &positions)?;
     let lists = Box::new(lists);

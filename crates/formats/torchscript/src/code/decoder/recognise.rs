@@ -3,17 +3,18 @@
 //! Facts: `module.rs` writes the attributes; its earlier versions wrote those that `older/` makes.
 
 use decoder::{
-    Assignment, Biases, Decoder, DecoderSpec, Llama3, LayerPart, LegacyAttributes, Rope, Scaling, WindowedLayers, AttentionWindows,
+    Assignment, AttentionWindows, Biases, Decoder, DecoderSpec, LayerPart, LegacyAttributes, Llama3, Rope,
+    Scaling, WindowedLayers,
 };
 use tensor::Tensors;
 
+use super::calling_convention::CallingConvention;
 use super::lists::{bias_list_name, weight_list_name};
 use super::module::decoder_archive;
-use super::calling_convention::CallingConvention;
 use super::version::CodeVersion;
 use super::{older, text};
 use crate::OnInvalidInput;
-use crate::code::attributes::{RootAttributes, DATA_PKL, NamedRecords};
+use crate::code::attributes::{DATA_PKL, NamedRecords, RootAttributes};
 
 /// Code versions of modules that have a record. When the newest version changes, its copy in `older/` becomes an element.
 pub(super) static VERSIONS: [&CodeVersion; 1] = [&text::VERSION];
@@ -41,7 +42,15 @@ pub(in crate::code) fn recognise(
     let assignment = decoder.assign(tensors, true).map_err(|_| data_pkl())?;
     let made = match version {
         Some((version, record)) => [OnInvalidInput::Return, OnInvalidInput::Raise]
-            .map(|errors| decoder_archive(version, CallingConvention::Dict(errors), (&decoder, record), &assignment, tensors))
+            .map(|errors| {
+                decoder_archive(
+                    version,
+                    CallingConvention::Dict(errors),
+                    (&decoder, record),
+                    &assignment,
+                    tensors,
+                )
+            })
             .into_iter()
             .collect::<Vec<_>>(),
         None => older::LEGACY_TEXTS

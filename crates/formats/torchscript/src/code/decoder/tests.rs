@@ -3,10 +3,10 @@
 #[path = "../../../../../model/decoder/tests/it/fixtures/mod.rs"]
 pub(super) mod fixtures;
 
-use decoder::{ModelDocuments, HUGGING_FACE, META, DecoderOptions, LayerPart};
+use decoder::{DecoderOptions, HUGGING_FACE, LayerPart, META, ModelDocuments};
 use tensor::Tensor;
 
-use crate::{ModuleCode, OnInvalidInput, Module, ModulePort, detect_module, model, positional};
+use crate::{Module, ModuleCode, ModulePort, OnInvalidInput, detect_module, model, positional};
 use fixtures::{tensors, zeros};
 
 fn params() -> DecoderOptions {
@@ -33,8 +33,8 @@ fn code(converted: &Module) -> String {
 
 #[test]
 fn metas_names_make_a_module_from_tokens_to_logits() {
-    let converted =
-        detect_module(&meta_tensors().clone().into(), &params(), OnInvalidInput::Return).expect("params and shapes agree");
+    let converted = detect_module(&meta_tensors().clone().into(), &params(), OnInvalidInput::Return)
+        .expect("params and shapes agree");
     assert_eq!((converted.code.name(), converted.notes.len()), ("llama", 0));
     let ports = |ports: &[ModulePort]| {
         ports.iter().map(|port| (port.name.clone(), port.shape.len(), port.optional)).collect::<Vec<_>>()
@@ -66,7 +66,8 @@ fn metas_names_make_a_module_from_tokens_to_logits() {
 fn hugging_faces_names_rotate_halves() {
     let all = tensors(&HUGGING_FACE, 1);
     let options = config(r#"{"model_type": "llama", "num_attention_heads": 4}"#);
-    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return).expect("config and shapes agree");
+    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return)
+        .expect("config and shapes agree");
     assert_eq!((converted.code.name(), converted.notes.len()), ("llama", 0));
     assert!(code(&converted).contains("torch.select(y, -2, 0)"));
     let named = model("llama", &all.clone().into(), &options, OnInvalidInput::Return).expect("it is one");
@@ -75,8 +76,8 @@ fn hugging_faces_names_rotate_halves() {
 
 #[test]
 fn a_positional_forward_takes_tokens_and_returns_logits() {
-    let converted =
-        detect_module(&meta_tensors().clone().into(), &params(), OnInvalidInput::Return).expect("params and shapes agree");
+    let converted = detect_module(&meta_tensors().clone().into(), &params(), OnInvalidInput::Return)
+        .expect("params and shapes agree");
     let ModuleCode::Decoder(decoder) = &converted.code else { panic!("it runs") };
     let positional = positional(decoder, &meta_tensors().clone().into(), false).expect("it was a model");
     let names = |ports: &[ModulePort]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
@@ -98,7 +99,10 @@ fn a_positional_forward_takes_tokens_and_returns_logits() {
 #[test]
 fn wrong_inputs_are_returned_or_raised() {
     let made = |errors| {
-        code(&detect_module(&meta_tensors().clone().into(), &params(), errors).expect("params and shapes agree"))
+        code(
+            &detect_module(&meta_tensors().clone().into(), &params(), errors)
+                .expect("params and shapes agree"),
+        )
     };
     let (returned, raised) = (made(OnInvalidInput::Return), made(OnInvalidInput::Raise));
     let (statement, other) = ("torch._set_item(out, \"error\", wrong)", "ops.prim.RaiseException(wrong)");
@@ -115,7 +119,8 @@ fn biases_are_added_to_the_products() {
         }
     }
     let options = config(r#"{"model_type": "qwen2", "num_attention_heads": 4}"#);
-    let code = code(&model("qwen2", &all.clone().into(), &options, OnInvalidInput::Return).expect("all is there"));
+    let code =
+        code(&model("qwen2", &all.clone().into(), &options, OnInvalidInput::Return).expect("all is there"));
     assert_eq!(code.matches(".weight(weights[\"bq\"], i, x)").count(), 1, "{code}");
     assert!(!code.contains("\"bo\""), "{code}");
 }
@@ -125,8 +130,12 @@ fn unused_tensors_are_kept_and_tied_ones_are_stored_once() {
     let mut all = tensors(&META, 1);
     all.retain(|(name, _)| name != "output.weight");
     all.push(zeros("lora", &[1]));
-    let kept = detect_module(&all.clone().into(), &DecoderOptions { keep_extra: true, ..params() }, OnInvalidInput::Return)
-        .expect("it is kept");
+    let kept = detect_module(
+        &all.clone().into(),
+        &DecoderOptions { keep_extra: true, ..params() },
+        OnInvalidInput::Return,
+    )
+    .expect("it is kept");
     assert_eq!(kept.archive.records().len(), all.len());
     assert_eq!(kept.notes.len(), 2);
 }
@@ -134,7 +143,8 @@ fn unused_tensors_are_kept_and_tied_ones_are_stored_once() {
 #[test]
 fn weights_without_documents_have_a_reason_and_a_note() {
     let converted =
-        detect_module(&tensors(&META, 1).clone().into(), &DecoderOptions::default(), OnInvalidInput::Return).expect("weights");
+        detect_module(&tensors(&META, 1).clone().into(), &DecoderOptions::default(), OnInvalidInput::Return)
+            .expect("weights");
     let ModuleCode::Weights { why } = converted.code else { panic!("a model") };
     assert_eq!(why, Some(decoder::NoModelReason::NoDocuments));
     assert_eq!(converted.notes, [crate::ModuleNote::Decoder(decoder::DecoderNote::LlamaNames)]);
@@ -145,8 +155,12 @@ fn names_of_tensors_do_not_collide_with_the_modules_own() {
     let mut all = meta_tensors();
     all.extend(["__tensors__", "vocab", "vocab_"].map(|name| zeros(name, &[1])));
     let code = code(
-        &detect_module(&all.clone().into(), &DecoderOptions { keep_extra: true, ..params() }, OnInvalidInput::Return)
-            .expect("they are kept"),
+        &detect_module(
+            &all.clone().into(),
+            &DecoderOptions { keep_extra: true, ..params() },
+            OnInvalidInput::Return,
+        )
+        .expect("they are kept"),
     );
     assert!(code.contains("  vocab__ : int\n") && code.contains("self.__tensors____\n"), "{code}");
 }

@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use tensor::{Dtype, Tensors};
 
 use super::state_dict_tree;
-use crate::archive::{ScriptArchive, ArchiveDifference};
+use crate::archive::{ArchiveDifference, ScriptArchive};
 use crate::module_tree::AttributeValue;
-use crate::{ModuleCode, OnInvalidInput, Module, ModuleNote, ModuleOutputs, Result, OutputPorts, export};
+use crate::{Module, ModuleCode, ModuleNote, ModuleOutputs, OnInvalidInput, OutputPorts, Result, export};
 use text::{WEIGHTS_TEXTS, WeightsText};
 
 /// Makes a module that returns `tensors`: `forward({})` returns all of them, any other input the tensors that its keys name.
@@ -52,7 +52,13 @@ fn weights_archive(text: &WeightsText, tensors: &Tensors) -> Result<(ScriptArchi
     tensors.iter().try_for_each(|(name, tensor)| export::tensor_port(name, tensor).map(drop))?;
     let index = vec![("__tensors__".to_owned(), AttributeValue::Tensors)];
     let has_float4 = tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float4E2M1FnX2);
-    state_dict_tree::state_dict_archive(tensors, WEIGHTS_CLASS, &text.methods(), &text.functions(has_float4), index)
+    state_dict_tree::state_dict_archive(
+        tensors,
+        WEIGHTS_CLASS,
+        &text.methods(),
+        &text.functions(has_float4),
+        index,
+    )
 }
 
 #[cfg(test)]
@@ -74,8 +80,8 @@ mod tests {
 
     #[test]
     fn own_tensors_come_before_submodules_and_equal_modules_are_one_class() {
-        let converted =
-            weights(&named(&["b.w", "a.w", "top", "c.x.w", "b.0"]), OnInvalidInput::Return).expect("plain names");
+        let converted = weights(&named(&["b.w", "a.w", "top", "c.x.w", "b.0"]), OnInvalidInput::Return)
+            .expect("plain names");
         assert!(converted.notes.is_empty());
         let (classes, _) = code(&converted)
             .split_once("  def forward")
@@ -134,7 +140,8 @@ class Weights(Module):
     #[test]
     fn reserved_names_are_rejected_and_harmless_ones_are_not() {
         for name in ["forward", "_modules", "__parameters__"] {
-            let error = weights(&named(&["a.b", name]), OnInvalidInput::Return).expect_err("reserved").to_string();
+            let error =
+                weights(&named(&["a.b", name]), OnInvalidInput::Return).expect_err("reserved").to_string();
             assert_eq!(error, format!("tensor `{name}`: TorchScript or PyTorch's modules reserve this name"));
         }
         for name in
@@ -146,8 +153,8 @@ class Weights(Module):
         let index = code(&weights(&named(&["__tensors__"]), OnInvalidInput::Return).expect("another index"));
         assert!(index.contains("index = self.__tensors___\n"), "{index}");
         // In a flat module, the item `w` of the index has the same path as the last tensor.
-        let flat =
-            weights(&named(&["a", "a.b", "w", "__tensors__.w"]), OnInvalidInput::Return).expect("another index");
+        let flat = weights(&named(&["a", "a.b", "w", "__tensors__.w"]), OnInvalidInput::Return)
+            .expect("another index");
         assert!(code(&flat).contains("index = self.__tensors___\n"), "{}", code(&flat));
         let training = weights(&named(&["training"]), OnInvalidInput::Return).expect("eval() is the user's");
         assert_eq!(training.notes, [ModuleNote::Training]);
@@ -156,7 +163,8 @@ class Weights(Module):
 
     #[test]
     fn what_torchscript_cannot_express_is_an_error() {
-        let error = |tensors: &Tensors| weights(tensors, OnInvalidInput::Return).expect_err("wrong").to_string();
+        let error =
+            |tensors: &Tensors| weights(tensors, OnInvalidInput::Return).expect_err("wrong").to_string();
         assert_eq!(error(&named(&["a", "b", "a"])), "two tensors have the name `a`");
         let storage = Storage::owned(vec![0; 8]);
         let view = |dtype, shape: u64, offset| {
@@ -193,7 +201,8 @@ class Weights(Module):
             let tensor =
                 Tensor::new(dtype, vec![1], vec![1], 0, storage.clone()).expect("16 bytes are enough");
             let tensors = [("a".to_owned(), tensor)];
-            let converted = weights(&tensors.to_vec().into(), OnInvalidInput::Return).expect("a dtype of 2.15");
+            let converted =
+                weights(&tensors.to_vec().into(), OnInvalidInput::Return).expect("a dtype of 2.15");
             converted
                 .outputs
                 .ports(&tensors.to_vec().into())

@@ -2,14 +2,14 @@
 //!
 //! Facts: PyTorch 2.0.1 and 2.15 compiled and ran the texts. The earlier version is from this project's history. An archive
 //! with it runs like a new one, so it is kept byte for byte. When the text changes, the old one becomes a constant and an
-//! element of `TEXTS`.
+//! element of `WEIGHTS_TEXTS`.
 
 use crate::OnInvalidInput;
 
 /// Version of the module's source text.
 pub(super) struct WeightsText {
     /// Text of `forward`, which Carton's runner calls with gradients enabled and a dict of its inputs. `{wrong}` stands for
-    /// [`wrong`](Self::wrong).
+    /// [`wrong`](Self::on_invalid_input).
     forward: &'static str,
     /// Statement that `forward` runs for invalid inputs.
     on_invalid_input: &'static str,
@@ -25,8 +25,10 @@ static RETURNS: WeightsText = WeightsText {
     on_invalid_input: "      torch._set_item(out, \"error\", wrong)\n",
     functions: &[CHECK, EXPORT],
 };
-static RAISES: WeightsText = WeightsText { on_invalid_input: "      ops.prim.RaiseException(wrong)\n", ..RETURNS };
-static FIRST: WeightsText = WeightsText { forward: FIRST_FORWARD, on_invalid_input: "", functions: &[EXPORT] };
+static RAISES: WeightsText =
+    WeightsText { on_invalid_input: "      ops.prim.RaiseException(wrong)\n", ..RETURNS };
+static FIRST: WeightsText =
+    WeightsText { forward: FIRST_FORWARD, on_invalid_input: "", functions: &[EXPORT] };
 
 impl WeightsText {
     /// Returns the current text, for one way of reporting invalid inputs.

@@ -29,7 +29,8 @@ fn open(entries: &[Entry]) -> Result<Opened, Error> {
     let here = u16::try_from(entries.len()).expect("few");
     let bytes = archive(entries, &End { here, ..ONE });
     let remote = Arc::new(RemoteSource::new("a.zip", bytes));
-    let (index, source) = ZipIndex::read_directory(&(Arc::<RemoteSource>::clone(&remote) as Arc<dyn Source>))?;
+    let (index, source) =
+        ZipIndex::read_directory(&(Arc::<RemoteSource>::clone(&remote) as Arc<dyn Source>))?;
     Ok((index, source, remote))
 }
 

@@ -3,8 +3,12 @@
 
 use super::{LegacyText, linear_of_lists, lists_as_attributes};
 
-pub(super) static TEXT: LegacyText =
-    LegacyText { forward: FORWARD, functions: FUNCTIONS, linear: linear_of_lists, weights: lists_as_attributes };
+pub(super) static TEXT: LegacyText = LegacyText {
+    forward: FORWARD,
+    functions: FUNCTIONS,
+    linear: linear_of_lists,
+    weights: lists_as_attributes,
+};
 
 const FORWARD: &str = r#"  def forward(self: Self,
     inputs: Dict[str, Tensor]) -> Dict[str, Tensor]:

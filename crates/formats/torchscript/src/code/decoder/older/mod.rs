@@ -7,7 +7,7 @@ mod first;
 mod second;
 mod third;
 
-use decoder::{Assignment, Biases, Decoder, Llama3, LayerPart, Scaling};
+use decoder::{Assignment, Biases, Decoder, LayerPart, Llama3, Scaling};
 use tensor::Tensors;
 
 use super::lists::{WeightLists, bias_list_name, group_weights, weight_list_name};
@@ -63,7 +63,10 @@ pub(super) fn legacy_archive(
         number("rope_high", scaled.high),
         number("rope_old", scaled.old),
         size_attribute("window", windows.size.unwrap_or(0))?,
-        ("windowed".to_owned(), AttributeValue::Ints(Box::new((0..decoder.n_layers()).map(windowed).collect()))),
+        (
+            "windowed".to_owned(),
+            AttributeValue::Ints(Box::new((0..decoder.n_layers()).map(windowed).collect())),
+        ),
         size_attribute("cat_dim", 1)?,
     ]);
     let forward = forward(text, decoder.biases());

@@ -2,8 +2,12 @@
 
 use super::{LegacyText, linear_of_dict, lists_in_dict, third};
 
-pub(super) static TEXT: LegacyText =
-    LegacyText { forward: FORWARD, functions: third::TEXT.functions, linear: linear_of_dict, weights: lists_in_dict };
+pub(super) static TEXT: LegacyText = LegacyText {
+    forward: FORWARD,
+    functions: third::TEXT.functions,
+    linear: linear_of_dict,
+    weights: lists_in_dict,
+};
 
 const FORWARD: &str = r#"  def forward(self: Self,
     inputs: Dict[str, Tensor]) -> Dict[str, Tensor]:

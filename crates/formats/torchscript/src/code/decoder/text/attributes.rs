@@ -46,7 +46,10 @@ fn constants(decoder: &Decoder) -> Result<NamedValues> {
         own.extend([float_attribute("alpha", alpha), float_attribute("limit", limit)]);
     }
     if let Some(experts) = &block.experts {
-        own.extend([size_attribute("n_experts", experts.count)?, size_attribute("per_token", experts.per_token)?]);
+        own.extend([
+            size_attribute("n_experts", experts.count)?,
+            size_attribute("per_token", experts.per_token)?,
+        ]);
     }
     Ok(own)
 }
@@ -57,7 +60,9 @@ fn rotations(decoder: &Decoder, positions: &RotaryPositions) -> Result<NamedValu
         ints_attribute(name, numbers.into_iter().map(|number| number.to_bits().cast_signed()).collect())
     };
     let mut own = match positions.theta() {
-        Some(theta) => vec![size_attribute("rotated", decoder.rotated())?, float_attribute("rope_theta", theta)],
+        Some(theta) => {
+            vec![size_attribute("rotated", decoder.rotated())?, float_attribute("rope_theta", theta)]
+        }
         None => vec![floats("frequencies", positions.frequencies(0))],
     };
     if let Some(scaling) = positions.llama3() {
@@ -84,7 +89,10 @@ fn rotations(decoder: &Decoder, positions: &RotaryPositions) -> Result<NamedValu
         own.push(floats("magnitudes", positions.magnitudes()));
     }
     if positions.rope_count() > 1 {
-        own.extend([size_attribute("ropes", positions.rope_count() as u64)?, ints_attribute("rope_of", positions.rope_indices())]);
+        own.extend([
+            size_attribute("ropes", positions.rope_count() as u64)?,
+            ints_attribute("rope_of", positions.rope_indices()),
+        ]);
     }
     Ok(own)
 }

@@ -2,13 +2,13 @@
 //! decoder never changes.
 
 use byte_source::{Blob, OwnedBlob, Sha256Sink, hex};
-use decoder::{Assigned, Assignment, Decoder, HUGGING_FACE, CheckpointLayout, META};
+use decoder::{Assigned, Assignment, CheckpointLayout, Decoder, HUGGING_FACE, META};
 use tensor::{Dtype, Storage, Tensor};
 
+use super::super::calling_convention::CallingConvention;
 use super::super::lists::group_weights;
 use super::super::module::decoder_archive;
 use super::super::recognise::VERSIONS;
-use super::super::calling_convention::CallingConvention;
 use super::super::tests::fixtures::tensors;
 use super::super::text;
 use super::*;
@@ -206,7 +206,13 @@ impl Case {
             weights.push(Assigned { weight, index, view: None });
         }
         let positions = RotaryPositions::new(&decoder);
-        CaseModel { record, decoder, positions, assignment: Assignment { weights, notes: Vec::new() }, tensors }
+        CaseModel {
+            record,
+            decoder,
+            positions,
+            assignment: Assignment { weights, notes: Vec::new() },
+            tensors,
+        }
     }
 
     /// Returns the source text that a version makes for the case.
@@ -237,7 +243,8 @@ impl Case {
 fn with_variant<T>(made: &CaseModel, use_it: impl FnOnce(TextVariant<'_>) -> T) -> T {
     let has_half = made.tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float16);
     let signature = CallingConvention::Dict(OnInvalidInput::Return);
-    let (decoder, positions, lists) = (&made.decoder, &made.positions, &group_weights(&made.assignment.weights));
+    let (decoder, positions, lists) =
+        (&made.decoder, &made.positions, &group_weights(&made.assignment.weights));
     use_it(TextVariant { decoder, positions, lists, has_float16: has_half, signature })
 }
 
@@ -282,7 +289,8 @@ fn flags_of_all_templates_are_known_and_each_line_is_in_some_text() {
     let cases: Vec<CaseModel> = CASES.iter().map(Case::build_model).collect();
     for version in VERSIONS {
         let templates = version.methods.iter().chain(version.functions).map(|(_, template)| template);
-        let lines: Vec<TemplateLine<'_>> = templates.flat_map(|template| template.lines()).map(TemplateLine::parse).collect();
+        let lines: Vec<TemplateLine<'_>> =
+            templates.flat_map(|template| template.lines()).map(TemplateLine::parse).collect();
         assert!(lines.iter().filter(|line| !line.flags.is_empty()).count() > 80, "{}", lines.len());
         for line in lines {
             assert!(!line.text.starts_with('['), "an unknown flag: {}", line.text);
