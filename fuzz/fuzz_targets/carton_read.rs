@@ -5,11 +5,11 @@
 
 use std::io::{Cursor, Read};
 
+use byte_source::{ProgressReporter, Sha256Sink, Sink, Window};
 use carton_format::{Links, Manifest, sha256_to_hex};
 use carton_reader::Carton;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::{Corpus, fuzz_target};
-use byte_source::{Sha256Sink, Sink, Window, Work};
 use torch_import::Checkpoint;
 use torch2carton_fuzz::{archive, input::source};
 
@@ -54,13 +54,13 @@ fn check(bytes: &[u8]) {
     if let Ok(model) = carton.model(carton_format::MODEL_PT) {
         Checkpoint::read(&model).ok();
     }
-    let report = carton.verify(Work::unobserved()).expect("nothing cancels");
+    let report = carton.verify(ProgressReporter::unobserved()).expect("nothing cancels");
     if !report.findings.is_empty() {
         return;
     }
     let mut zip = zip::ZipArchive::new(Cursor::new(bytes)).expect("nothing is wrong with the zip file");
     for entry in carton.entries() {
-        if entry.link || entry.len > MAX {
+        if entry.is_symbolic_link || entry.len > MAX {
             continue;
         }
         let mut found = Vec::new();

@@ -79,8 +79,8 @@ fn syntax(read: &Result<InferRequest, Error>, body: &[u8], length: Option<&[u8]>
                     | JsonProblem::Comma { .. }
                     | JsonProblem::Control
                     | JsonProblem::Unterminated
-                    | JsonProblem::Trailing
-                    | JsonProblem::NotText
+                    | JsonProblem::TrailingCharacters
+                    | JsonProblem::InvalidUtf8
             );
             assert!(
                 !is_syntax || serde_json::from_slice::<Value>(json).is_err(),
@@ -97,11 +97,11 @@ fn sent(body: &Body) -> (Bytes, Option<String>) {
 }
 
 fn written_again(request: &InferRequest, model: &ModelConfig) {
-    let (body, length) = sent(&request.print().expect("it was read"));
+    let (body, length) = sent(&request.to_body().expect("it was read"));
     let again =
         InferRequest::parse(&body, length.as_deref().map(str::as_bytes), model).expect("it was written");
     // NaN is not equal to itself, so the texts are compared.
-    assert_eq!(sent(&again.print().expect("it was read")), (body, length));
+    assert_eq!(sent(&again.to_body().expect("it was read")), (body, length));
     assert_eq!(again.inputs.len(), request.inputs.len());
     for (one, other) in request.inputs.iter().zip(&again.inputs) {
         assert_eq!((&one.data, &one.shape, one.datatype), (&other.data, &other.shape, other.datatype));
@@ -115,19 +115,20 @@ fn answered(request: InferRequest) {
         outputs
             .iter()
             .find(|output| output.name == name)
-            .is_some_and(|output: &RequestedOutput| output.binary)
+            .is_some_and(|output: &RequestedOutput| output.is_binary)
     };
-    let outputs = inputs.into_iter().map(|input| Tensor { binary: binary(&input.name), ..input }).collect();
+    let outputs =
+        inputs.into_iter().map(|input| Tensor { is_binary: binary(&input.name), ..input }).collect();
     let response =
         InferResponse { model_name: "m".to_owned(), model_version: "1".to_owned(), id, parameters, outputs };
-    let body = match response.print() {
+    let body = match response.to_body() {
         Ok(body) => body,
-        Err(Error::NoJson { .. } | Error::NotText { .. }) => return,
+        Err(Error::NoJson { .. } | Error::NotUtf8Element { .. }) => return,
         Err(error) => panic!("the tensors were checked: {error}"),
     };
     let (bytes, length) = sent(&body);
     let again = InferResponse::parse(&bytes, length.as_deref().map(str::as_bytes)).expect("it was written");
-    assert_eq!(sent(&again.print().expect("it was read")), (bytes, length));
+    assert_eq!(sent(&again.to_body().expect("it was read")), (bytes, length));
     if let Ok(json) = serde_json::from_slice::<Value>(&body.parts[0]) {
         for (tensor, object) in response.outputs.iter().zip(json["outputs"].as_array().expect("an array")) {
             assert_eq!(object["name"], tensor.name.as_str());
@@ -147,7 +148,9 @@ fn numbers(tensor: &Tensor, values: &[Value]) {
         Datatype::Uint64 => value.as_u64().expect("a number").to_le_bytes().to_vec(),
         Datatype::Int64 => value.as_i64().expect("a number").to_le_bytes().to_vec(),
         Datatype::Bool => vec![u8::from(value.as_bool().expect("true or false"))],
-        Datatype::Bytes => kserve::from_texts([value.as_str().expect("a text")]).expect("it is short"),
+        Datatype::Bytes => {
+            kserve::encode_bytes_elements([value.as_str().expect("a text")]).expect("it is short")
+        }
         other => {
             value.as_i64().expect("a number").to_le_bytes()[..other.size().expect("it has one")].to_vec()
         }

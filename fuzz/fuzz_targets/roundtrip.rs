@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use byte_source::ProgressReporter;
 use carton_format::{Config, MODEL_PT, Runner, TensorIndex};
 use carton_reader::Carton;
-use carton_writer::{Content, File};
+use carton_writer::{CartonMember, EntryContent};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::{Corpus, fuzz_target};
-use byte_source::Work;
 use tensor::{Storage, Tensor, Tensors};
 use torch_import::{Checkpoint, Container};
 use torch2carton_fuzz::input::source;
@@ -29,7 +29,7 @@ fuzz_target!(|input: &[u8]| -> Corpus {
 
 fn check(tensors: &Tensors, facts: &BTreeMap<String, Facts>, with_carton: bool) {
     // Some dtypes and names cannot be in an archive.
-    let Ok(converted) = torchscript::weights(tensors, torchscript::Errors::Return) else { return };
+    let Ok(converted) = torchscript::weights(tensors, torchscript::OnInvalidInput::Return) else { return };
     let archive = bytes(&converted.archive).expect("nothing is damaged");
     let input = source(&archive);
     let container = Container::from_source(input).expect("it was just written");
@@ -40,17 +40,17 @@ fn check(tensors: &Tensors, facts: &BTreeMap<String, Facts>, with_carton: bool) 
     let config = Config::new(Runner::new("torchscript", "=2.0", 1)).to_toml().expect("TOML holds it");
     let index = TensorIndex::default().to_toml().expect("TOML holds it");
     let files = vec![
-        File::new(Config::PATH, Content::Bytes(config.as_bytes())),
-        File::new(TensorIndex::PATH, Content::Bytes(index.as_bytes())),
-        File::new(MODEL_PT, Content::Blob(&converted.archive)),
+        CartonMember::new(Config::PATH, EntryContent::Bytes(config.as_bytes())),
+        CartonMember::new(TensorIndex::PATH, EntryContent::Bytes(index.as_bytes())),
+        CartonMember::new(MODEL_PT, EntryContent::Blob(&converted.archive)),
     ];
-    let carton = carton_writer::Carton::new(files);
+    let carton = carton_writer::CartonLayout::new(files);
     let mut out = Vec::new();
-    let written = carton.write(&mut out, Work::unobserved()).expect("memory takes everything");
+    let written = carton.write(&mut out, ProgressReporter::unobserved()).expect("memory takes everything");
     assert_eq!((written.len, carton.len().expect("it was written")), (out.len() as u64, out.len() as u64));
     let input = source(&out);
     let carton = Carton::from_source(input).expect("it was just written");
-    let report = carton.verify(Work::unobserved()).expect("nothing cancels");
+    let report = carton.verify(ProgressReporter::unobserved()).expect("nothing cancels");
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     compare(&read(&carton.model(MODEL_PT).expect("it is a checkpoint")), facts);
 }

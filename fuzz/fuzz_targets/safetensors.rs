@@ -34,7 +34,7 @@ fn check(bytes: &[u8]) {
     assert_eq!(ours.tensors.len(), theirs.len());
     for (name, view) in &ours.tensors {
         let other = theirs.tensor(name).expect("both have the tensor");
-        assert_eq!(byte_source::part(bytes, &view.range), Some(other.data()), "{name}");
+        assert_eq!(byte_source::slice_range(bytes, &view.range), Some(other.data()), "{name}");
         let mut shape: Vec<usize> = view.shape.iter().map(|size| *size as usize).collect();
         if other.dtype() == safetensors::Dtype::F4 {
             // The format counts single values, PyTorch pairs.

@@ -3,14 +3,14 @@
 
 #![no_main]
 
+use byte_source::Blob;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::{Corpus, fuzz_target};
-use byte_source::Blob;
 use tensor::Dtype;
 use torch_import::Container;
 use torch2carton_fuzz::archive;
 use torch2carton_fuzz::input::source;
-use torchscript::{Declared, Dim, Errors, Module, ScriptOptions, Scripted};
+use torchscript::{DeclaredInput, Dim, Module, OnInvalidInput, ScriptOptions, WrapOutcome};
 use torchscript_source::Sources;
 
 /// An object of `__torch__.net.Net` with an attribute that is a memoised text.
@@ -99,10 +99,10 @@ const DTYPES: &[Dtype] = &[Dtype::Float32, Dtype::Float16, Dtype::Bool, Dtype::C
 
 fuzz_target!(|bytes: &[u8]| -> Corpus {
     if bytes.starts_with(b"PK") {
-        check(bytes, &ScriptOptions::default(), Errors::Return);
+        check(bytes, &ScriptOptions::default(), OnInvalidInput::Return);
     } else if bytes.starts_with(b"class ") {
         // Text that was written by hand, or by PyTorch.
-        check(&net(bytes, PICKLE, &[]), &ScriptOptions::default(), Errors::Return);
+        check(&net(bytes, PICKLE, &[]), &ScriptOptions::default(), OnInvalidInput::Return);
     } else if arbitrary(&mut Unstructured::new(bytes)).is_err() {
         return Corpus::Reject;
     }
@@ -120,11 +120,11 @@ fn net(code: &[u8], pickle: &[u8], more: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 fn arbitrary(u: &mut Unstructured<'_>) -> Result<()> {
-    let errors = if u.arbitrary()? { Errors::Raise } else { Errors::Return };
-    let mut options = ScriptOptions { keep: u.ratio(1, 16)?, ..ScriptOptions::default() };
+    let errors = if u.arbitrary()? { OnInvalidInput::Raise } else { OnInvalidInput::Return };
+    let mut options = ScriptOptions { keep_unchanged: u.ratio(1, 16)?, ..ScriptOptions::default() };
     for _ in 0..u.int_in_range(0..=2)? {
         let shape = vec![Dim::Size(u.arbitrary()?), Dim::Symbol("batch".to_owned())];
-        options.inputs.push(Declared {
+        options.inputs.push(DeclaredInput {
             name: (*u.choose(NAMES)?).to_owned(),
             dtype: *u.choose(DTYPES)?,
             shape,
@@ -154,7 +154,7 @@ fn arbitrary(u: &mut Unstructured<'_>) -> Result<()> {
 }
 
 /// Reads a file, makes the module of it, and reads that.
-fn check(bytes: &[u8], options: &ScriptOptions, errors: Errors) {
+fn check(bytes: &[u8], options: &ScriptOptions, errors: OnInvalidInput) {
     let input = source(bytes);
     let Ok(container) = Container::from_source(input) else { return };
     let Some(converted) = module(&container, options, errors) else { return };
@@ -163,7 +163,7 @@ fn check(bytes: &[u8], options: &ScriptOptions, errors: Errors) {
     let Some(file) = written(&converted) else { return };
     assert_eq!(Some(&file), written(&again).as_ref());
     assert_eq!(converted.notes, again.notes);
-    if options.keep || file == bytes {
+    if options.keep_unchanged || file == bytes {
         assert_eq!(file, bytes);
         return;
     }
@@ -177,14 +177,14 @@ fn check(bytes: &[u8], options: &ScriptOptions, errors: Errors) {
 
     let input = source(&file);
     let container = Container::from_source(input).expect("it was written");
-    let kept = module(&container, &ScriptOptions::default(), Errors::Return).expect("it is a module");
+    let kept = module(&container, &ScriptOptions::default(), OnInvalidInput::Return).expect("it is a module");
     assert_eq!(written(&kept), Some(file));
 }
 
-fn module(container: &Container, options: &ScriptOptions, errors: Errors) -> Option<Module> {
-    match torchscript::script(container.script_records().ok()?, &container.whole(), options, errors) {
-        Ok(Scripted::Module(converted)) => Some(converted),
-        Ok(Scripted::Uncallable(why)) => {
+fn module(container: &Container, options: &ScriptOptions, errors: OnInvalidInput) -> Option<Module> {
+    match torchscript::script(container.script_records().ok()?, &container.file_storage(), options, errors) {
+        Ok(WrapOutcome::Module(converted)) => Some(converted),
+        Ok(WrapOutcome::Uncallable(why)) => {
             assert!(!why.to_string().contains('\n'));
             None
         }

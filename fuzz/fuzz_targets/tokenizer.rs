@@ -5,7 +5,7 @@
 
 use std::panic;
 
-use generate::{Tokenizer, is_guarded};
+use generate::{Tokenizer, is_catching_panics};
 use libfuzzer_sys::{Corpus, fuzz_target};
 
 fuzz_target!(
@@ -13,7 +13,7 @@ fuzz_target!(
         // That of libFuzzer ends the process, and a panic of the library that reads the files is an error here.
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
-            if !is_guarded() {
+            if !is_catching_panics() {
                 before(panic);
             }
         }));
@@ -29,7 +29,7 @@ fuzz_target!(
             }
             // Those that a model may choose.
             for token in 0..8 {
-                let _ = tokenizer.text_of(token);
+                let _ = tokenizer.decode_one(token);
             }
             let _ = one_by_one(&tokenizer, &[7, 0, 1, u32::MAX, 2, 3]);
         }

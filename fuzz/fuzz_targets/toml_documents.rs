@@ -4,7 +4,7 @@
 
 use std::fmt::Debug;
 
-use carton_format::{Config, Error, FileLen, Links, Manifest, Parsed, Strings, TensorIndex};
+use carton_format::{Config, Error, FileLen, Links, Manifest, Parsed, StringTensorFile, TensorIndex};
 use libfuzzer_sys::{Corpus, fuzz_target};
 
 fuzz_target!(|bytes: &[u8]| -> Corpus {
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| -> Corpus {
         b'1' => check(text, index, |index| index.document.to_toml(), |parsed| parsed.document),
         b'2' => check(text, Links::parse, Links::to_toml, |links| links),
         b'3' => check(text, Manifest::parse, |manifest| Ok(manifest.to_string()), |manifest| manifest),
-        b'4' => places(text, Strings::parse("tensor_data/x.toml", text, 2).err()),
+        b'4' => places(text, StringTensorFile::parse("tensor_data/x.toml", text, 2).err()),
         _ => return Corpus::Reject,
     }
     Corpus::Keep

@@ -1,14 +1,14 @@
 //! Zip files of arbitrary entries whose checksums are right, so that an input gets past them.
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
-use zip_layout::{Content, Entry, ZipWriter};
+use zip_layout::{EntryContent, NewZipEntry, ZipWriter};
 
 /// A zip file of these entries.
 pub fn zip(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::new();
     let mut writer = ZipWriter::new(&mut out);
     for (name, bytes) in entries {
-        let entry = Entry { name, alignment: 0, content: Content::Bytes(bytes) };
+        let entry = NewZipEntry { name, alignment: 0, content: EntryContent::Bytes(bytes) };
         writer.add(&entry).expect("memory takes everything");
     }
     writer.finish().expect("memory takes everything");

@@ -2,18 +2,18 @@
 
 use std::io;
 
-use pickle_vm::trace::{self, Options, Summary, View};
-use pickle_vm::{Heap, Limits, Object, load_with};
+use pickle_vm::trace::{self, ListingOptions, Summary, View};
+use pickle_vm::{Heap, Object, PickleLimits, load_with};
 
 /// Enough for every program a fuzzer writes, and little enough that a bug in counting shows.
-pub const LIMITS: Limits = Limits {
+pub const LIMITS: PickleLimits = PickleLimits {
     opcodes: 1 << 20,
     objects: 1 << 20,
     memo: 1 << 20,
     text: 1 << 24,
     depth: 50,
-    repeats: 16,
-    repeated: 16 << 20,
+    repeats_per_byte: 16,
+    repeats_base: 16 << 20,
 };
 
 /// Checks a listing for bytes that must not reach a terminal, and rejects listings that grow too long.
@@ -51,7 +51,7 @@ pub fn check(bytes: &[u8]) {
     for (view, full, limit) in
         [(View::Steps, true, Some(100)), (View::Steps, false, None), (View::Json, false, None)]
     {
-        let options = Options { view, full, limit, limits: LIMITS, ..Options::default() };
+        let options = ListingOptions { view, full, limit, limits: LIMITS, ..ListingOptions::default() };
         match trace::write(bytes, &options, &mut Terminal { left: 1 << 22 }) {
             Ok(Some(pickle)) => {
                 assert_eq!(Some(pickle.opcodes), loaded.as_ref().ok().map(|pickle| pickle.opcodes))

@@ -1,8 +1,8 @@
 //! Arbitrary tensors, each with the elements that it must have, computed without the code that is tested.
 
-use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use byte_source::{Blob, ReadError, Region};
-use tensor::{ByteOrder, Dtype, Signs, Storage, Tensor};
+use libfuzzer_sys::arbitrary::{Result, Unstructured};
+use tensor::{ByteOrder, Dtype, NegConj, Storage, Tensor};
 
 use crate::input::source;
 
@@ -127,18 +127,18 @@ fn storage(u: &mut Unstructured<'_>, dtype: Dtype, len: u64, depth: usize) -> Re
         }
         3 => {
             let (base, mut bytes) = storage(u, dtype, len.next_multiple_of(component * 2), depth + 1)?;
-            let signs = *u.choose(&[Signs::All, Signs::Imaginary, Signs::Real])?;
+            let signs = *u.choose(&[NegConj::All, NegConj::Imaginary, NegConj::Real])?;
             for (index, number) in bytes.chunks_exact_mut(component as usize).enumerate() {
                 let flips = match signs {
-                    Signs::All => true,
-                    Signs::Imaginary => index % 2 == 1,
-                    Signs::Real => index % 2 == 0,
+                    NegConj::All => true,
+                    NegConj::Imaginary => index % 2 == 1,
+                    NegConj::Real => index % 2 == 0,
                 };
                 if flips {
                     *number.last_mut().expect("a component has bytes") ^= 0x80;
                 }
             }
-            Ok((base.with_signs(component, signs), bytes))
+            Ok((base.with_flipped_signs(component, signs), bytes))
         }
         _ => concat(u, dtype, len, depth + 1),
     }

@@ -14,6 +14,7 @@ mod cli;
 mod documents;
 mod download_server;
 mod downloads;
+mod dtypes;
 mod error_texts;
 mod folders;
 mod hidden;

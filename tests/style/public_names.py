@@ -46,7 +46,7 @@ def main():
             if not found["public"]:
                 continue
             above = number - 1
-            while above >= 0 and re.match(r"\s*(#\[|\)\]|[a-z_]+ = |reason|\")", lines[above]):
+            while above >= 0 and not re.match(r"\s*(///|[};]|$)|.*[};]$", lines[above]):
                 above -= 1
             documentation = []
             while above >= 0 and lines[above].strip().startswith("///"):

@@ -1,6 +1,6 @@
 //! A checkpoint of any number of small tensors, as `torch.save` writes it.
 
-#[path = "../../../crates/pickle-vm/tests/common/checkpoint.rs"]
+#[path = "../../../crates/pickle-vm/tests/it/common/checkpoint.rs"]
 mod checkpoint;
 
 use std::error::Error;
@@ -9,7 +9,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use byte_source::{ReadError, Sink, Window};
-use zip_layout::{Content, Entry, ZipWriter};
+use zip_layout::{EntryContent, NewZipEntry, ZipWriter};
 
 /// Elements along each side of a matrix.
 const SIDE: u8 = 4;
@@ -25,8 +25,9 @@ pub(crate) fn save(path: &Path, count: u32) -> Result<(), Box<dyn Error>> {
     }
     let mut out = Out(BufWriter::new(File::create(path)?));
     let mut zip = ZipWriter::new(&mut out);
-    let mut add =
-        |name: &str, bytes: &[u8]| zip.add(&Entry { name, alignment: 64, content: Content::Bytes(bytes) });
+    let mut add = |name: &str, bytes: &[u8]| {
+        zip.add(&NewZipEntry { name, alignment: 64, content: EntryContent::Bytes(bytes) })
+    };
     add("model/data.pkl", &checkpoint::checkpoint(count, SIDE)?)?;
     add("model/byteorder", b"little")?;
     for key in 0..count {

@@ -70,7 +70,7 @@ pub enum Error {
     /// An output that cannot be written.
     #[error(transparent)]
     Write(io::Error),
-    /// ProgressReporter that the caller stopped.
+    /// `ProgressReporter` that the caller stopped.
     #[error(transparent)]
     Cancelled(Cancelled),
 }

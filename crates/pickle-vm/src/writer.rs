@@ -142,17 +142,17 @@ impl Writer {
         self.emit(Opcode::Tuple3, &[]);
     }
 
-    /// Pushes an empty tuple with EMPTY_TUPLE.
+    /// Pushes an empty tuple with `EMPTY_TUPLE`.
     pub fn empty_tuple(&mut self) {
         self.emit(Opcode::EmptyTuple, &[]);
     }
 
-    /// Pushes an empty dict with EMPTY_DICT.
+    /// Pushes an empty dict with `EMPTY_DICT`.
     pub fn empty_dict(&mut self) {
         self.emit(Opcode::EmptyDict, &[]);
     }
 
-    /// Pushes an empty list with EMPTY_LIST.
+    /// Pushes an empty list with `EMPTY_LIST`.
     pub fn empty_list(&mut self) {
         self.emit(Opcode::EmptyList, &[]);
     }

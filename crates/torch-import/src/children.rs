@@ -58,7 +58,7 @@ impl<'h> Containers<'h> {
                     _ => Some(self.dicts.dict(id)?),
                 };
                 let len = match &children {
-                    Some(Children::CollectedChildren(children)) => children.len(),
+                    Some(Children::Collected(children)) => children.len(),
                     _ => 0,
                 };
                 let is_first = self.visited.insert(id);
@@ -75,7 +75,7 @@ impl<'h> Containers<'h> {
 
     /// Returns true if a container may have contents besides its children.
     fn may_have_extra_contents(&self, id: ObjectId, children: Option<&Children<'h>>) -> bool {
-        let is_built = matches!(children, Some(Children::CollectedChildren(_)));
+        let is_built = matches!(children, Some(Children::Collected(_)));
         match self.heap.instance(id) {
             None => is_built,
             Some(instance) if dicts::is_dict(self.heap, id) => is_built || !instance.state().is_empty(),
@@ -100,7 +100,7 @@ impl<'h> Containers<'h> {
     fn instance_children(&mut self, id: ObjectId, instance: &'h Instance) -> Result<Option<Children<'h>>> {
         let heap = self.heap;
         let args = heap.items(instance.args).unwrap_or_default();
-        let built = |children: Vec<Child>| Some(Children::CollectedChildren(children.into()));
+        let built = |children: Vec<Child>| Some(Children::Collected(children.into()));
         match heap.global(instance.callable) {
             Some(("collections", "OrderedDict" | "defaultdict" | "Counter")) => {
                 self.dicts.dict_instance(id, instance).map(Some)

@@ -49,7 +49,7 @@ pub(crate) enum Children<'h> {
     Items(&'h [ObjectId]),
     /// Entries of a dict without duplicate keys.
     Entries(&'h [(ObjectId, ObjectId)]),
-    CollectedChildren(Rc<[Child]>),
+    Collected(Rc<[Child]>),
 }
 
 impl Children<'_> {
@@ -59,7 +59,7 @@ impl Children<'_> {
             Self::Entries(entries) => {
                 entries.get(index).map(|(key, id)| Child::new(ChildStep::Key(*key), *id))
             }
-            Self::CollectedChildren(children) => children.get(index).copied(),
+            Self::Collected(children) => children.get(index).copied(),
         }
     }
 
@@ -113,7 +113,7 @@ impl<'h> Dicts<'h> {
         if self.keys.keys_differ(entries) {
             Children::Entries(entries)
         } else {
-            Children::CollectedChildren(self.keys.collect_last_values(entries.iter().copied()).into())
+            Children::Collected(self.keys.collect_last_values(entries.iter().copied()).into())
         }
     }
 
@@ -136,7 +136,7 @@ impl<'h> Dicts<'h> {
         });
         let entries = args.iter().filter_map(|arg| heap.entries(*arg)).flatten().copied();
         let all = pairs.chain(entries).chain(instance.items().iter().copied());
-        Ok(Children::CollectedChildren(self.keys.collect_last_values(all).into()))
+        Ok(Children::Collected(self.keys.collect_last_values(all).into()))
     }
 
     /// Lists each key at its first position with its last value, as a Python dict does.

@@ -228,7 +228,7 @@ impl OmissionPaths {
         let winners = match self.surviving_values.entry(step.parent) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => place.insert(match walk.containers.dict_children(step.parent)? {
-                Some(children @ Children::CollectedChildren(_)) => {
+                Some(children @ Children::Collected(_)) => {
                     Some(children.iter().map(|child| child.id).collect())
                 }
                 _ => None,

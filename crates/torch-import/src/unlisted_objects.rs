@@ -153,7 +153,7 @@ fn collect_from_container(found: &mut Vec<UnlistedObject>, walk: &mut Walk<'_>, 
         return Ok(());
     }
     // Only a dict with a duplicate key has children that are not read in place.
-    if let Some(Children::CollectedChildren(children)) = walk.containers.dict_children(id)? {
+    if let Some(Children::Collected(children)) = walk.containers.dict_children(id)? {
         let kept: HashSet<ObjectId> = children.iter().map(|child| child.id).collect();
         let entries = heap.entries(id).or_else(|| Some(heap.instance(id)?.items())).unwrap_or_default();
         for (key, value) in entries.iter().filter(|(_, value)| !kept.contains(value)) {

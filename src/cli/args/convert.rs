@@ -130,21 +130,54 @@ impl Convert {
     /// # Errors
     /// When a flag was typed that the output does not have.
     pub(crate) fn options(&self) -> anyhow::Result<ConvertOptions> {
-        let mut options = ConvertOptions::from_inputs(self.files.clone());
-        options.output.clone_from(&self.output);
+        // Without `..`, so that a new flag does not compile until it has its place.
+        let Self {
+            files,
+            output,
+            existing,
+            dry_run,
+            single,
+            allow_dangerous,
+            deny_unknown,
+            model,
+            select,
+            renaming,
+            dtypes,
+            // For the command.
+            json: _,
+            each: _,
+            resume: _,
+            // For `target()`.
+            to: _,
+            name: _,
+            description: _,
+            short_description: _,
+            license: _,
+            repository: _,
+            homepage: _,
+            misc: _,
+            self_test: _,
+            torch: _,
+            config: _,
+            no_values: _,
+            script: _,
+            safetensors: _,
+        } = self;
+        let mut options = ConvertOptions::from_inputs(files.clone());
+        options.output.clone_from(output);
         options.target = self.target()?;
-        options.if_exists = self.existing.if_exists();
-        options.shards = shard_policy(self.single);
-        options.globals = match (self.allow_dangerous, self.deny_unknown) {
+        options.if_exists = existing.if_exists();
+        options.shards = shard_policy(*single);
+        options.globals = match (allow_dangerous, deny_unknown) {
             (true, _) => AllowedGlobals::All,
             (_, true) => AllowedGlobals::Known,
             _ => AllowedGlobals::NotDangerous,
         };
-        options.overrides = self.model.overrides();
-        options.selection = self.select.selection();
-        options.renames.clone_from(&self.renaming.rename);
-        options.casts = self.dtypes.casts();
-        options.dry_run = self.dry_run;
+        options.overrides = model.overrides();
+        options.selection = select.selection();
+        options.renames.clone_from(&renaming.rename);
+        options.casts = dtypes.casts();
+        options.dry_run = *dry_run;
         Ok(options)
     }
 }

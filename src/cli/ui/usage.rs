@@ -85,7 +85,7 @@ pub(crate) fn report(error: &clap::Error, subcommands: &[String]) -> ExitCode {
             let _ = error.print();
         }
         ErrorKind::UnknownArgument => {
-            errors::print_error(&anyhow::Error::new(UsageError(unknown_option(error))))
+            errors::print_error(&anyhow::Error::new(UsageError(unknown_option(error))));
         }
         ErrorKind::InvalidSubcommand => {
             let word = clap_context(error, ContextKind::InvalidSubcommand).unwrap_or_default();

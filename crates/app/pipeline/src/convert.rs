@@ -86,7 +86,7 @@ impl Conversion {
         let values = checkpoint.notable_values().count();
         // Frees the objects of the pickle, which can take more memory than all following steps.
         drop(checkpoint);
-        byte_source::memory_freed();
+        byte_source::report_memory_freed();
         let selected = SelectedTensors {
             containers: &containers,
             document: document.as_ref().map(|document| (document.file(), document.text(&tensors))),

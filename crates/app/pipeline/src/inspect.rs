@@ -293,7 +293,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     }
     items.retain(|item| !matches!(item.content, ItemContent::Value(_)));
     items.shrink_to_fit();
-    byte_source::memory_freed();
+    byte_source::report_memory_freed();
     report.totals = Totals::from_rows(items.iter().flat_map(row_tensors));
     report.tensors = build_rows(items, options, nbytes, observer)?;
     for note in &report.notes {

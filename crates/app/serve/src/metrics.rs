@@ -1,7 +1,7 @@
 //! Prints the counts of models as Prometheus metrics.
 //!
 //! Facts: names, help texts and labels of the metrics that Triton 2.51 prints. The crate `prometheus-client` is not used: it
-//! appends `_total` to the name of each counter, as OpenMetrics requires, and Triton's names lack it.
+//! appends `_total` to the name of each counter, as `OpenMetrics` requires, and Triton's names lack it.
 
 use std::fmt::{self, Display, Write};
 use std::sync::Arc;

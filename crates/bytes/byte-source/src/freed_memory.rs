@@ -20,7 +20,7 @@ pub fn on_memory_freed(act: fn()) {
 ///
 /// The objects of a large pickle take more memory than all later steps, and the data made from them lie above them in
 /// the heap.
-pub fn memory_freed() {
+pub fn report_memory_freed() {
     if let Some(act) = ON_FREED.get() {
         act();
     }
@@ -46,12 +46,12 @@ mod tests {
     #[test]
     fn only_the_first_act_of_a_program_is_called() {
         static CALLS: AtomicUsize = AtomicUsize::new(0);
-        memory_freed();
+        report_memory_freed();
         on_memory_freed(|| {
             CALLS.fetch_add(1, Ordering::Relaxed);
         });
         on_memory_freed(|| panic!("it is the second one"));
-        memory_freed();
+        report_memory_freed();
         assert_eq!(CALLS.load(Ordering::Relaxed), 1);
     }
 }

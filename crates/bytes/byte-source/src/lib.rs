@@ -24,7 +24,7 @@ pub use buffer::WINDOW;
 pub use crc32::Crc32;
 pub use error_kind::ErrorKind;
 pub use file::{Error, MappedFile};
-pub use freed_memory::{memory_freed, on_memory_freed, release_freed};
+pub use freed_memory::{on_memory_freed, release_freed, report_memory_freed};
 pub use lazy_file::LazyFile;
 pub use observer::{Action, Cancelled, Notice, Observer, ProgressReporter, ProgressUpdate};
 pub use prefetched::Prefetched;

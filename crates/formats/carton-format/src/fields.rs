@@ -181,7 +181,7 @@ impl<'t> DocumentReader<'t> {
     }
 
     /// Converts the remaining fields of a table into plain TOML values.
-    pub(crate) fn into_remaining(&mut self, table: TakenFields<'_, 't>) -> toml::Table {
+    pub(crate) fn remaining_fields(&mut self, table: TakenFields<'_, 't>) -> toml::Table {
         let mut rest = toml::Table::new();
         for (key, field) in table.fields {
             match toml::Value::deserialize(ValueDeserializer::from(field.value.clone())) {

@@ -99,7 +99,7 @@ impl Links {
                 links.urls.insert(hash, urls);
             }
         }
-        links.other = source.into_remaining(root);
+        links.other = source.remaining_fields(root);
         source.finish().map_err(Error::Document)?;
         Ok(links)
     }

@@ -114,7 +114,7 @@ impl<'t> ConfigReader<'_, 't> {
             }
             None => self.source.add_missing("", "runner"),
         }
-        config.other = self.source.into_remaining(root);
+        config.other = self.source.remaining_fields(root);
         config
     }
 
@@ -170,7 +170,7 @@ impl<'t> ConfigReader<'_, 't> {
             };
             let description = table.string(self.source, "description");
             let internal_name = table.string(self.source, "internal_name");
-            let other = self.source.into_remaining(table);
+            let other = self.source.remaining_fields(table);
             ports.push(Port { name, dtype, shape, description, internal_name, other });
         }
         ports
@@ -235,7 +235,7 @@ impl<'t> ConfigReader<'_, 't> {
             description: table.string(self.source, "description"),
             inputs: inputs.map(|field| self.references(&field)).unwrap_or_default(),
             expected_out: table.take("expected_out").map(|field| self.references(&field)),
-            other: self.source.into_remaining(std::mem::replace(
+            other: self.source.remaining_fields(std::mem::replace(
                 table,
                 TakenFields { path: String::new(), fields: Vec::new() },
             )),
@@ -256,7 +256,7 @@ impl<'t> ConfigReader<'_, 't> {
             description: table.string(self.source, "description"),
             inputs: inputs.map(|field| self.references(&field)).unwrap_or_default(),
             sample_out: sample_out.map(|field| self.references(&field)).unwrap_or_default(),
-            other: self.source.into_remaining(std::mem::replace(
+            other: self.source.remaining_fields(std::mem::replace(
                 table,
                 TakenFields { path: String::new(), fields: Vec::new() },
             )),
@@ -287,10 +287,10 @@ impl<'t> ConfigReader<'_, 't> {
                 let expected = "an integer, a float, a string or a boolean";
                 self.source.add_problem(&field.path, ProblemKind::Type { found: found.to_owned(), expected });
             }
-            runner.opts = self.source.into_remaining(opts);
+            runner.opts = self.source.remaining_fields(opts);
         }
         let rest = std::mem::replace(table, TakenFields { path: String::new(), fields: Vec::new() });
-        runner.other = self.source.into_remaining(rest);
+        runner.other = self.source.remaining_fields(rest);
         runner
     }
 }

@@ -158,14 +158,14 @@ impl TensorIndex {
                 paths.push(field.path);
             }
         }
-        index.other = source.into_remaining(root);
+        index.other = source.remaining_fields(root);
         for (tensor, path) in index.tensors.iter().zip(&paths) {
             match tensor {
                 TensorSpec::Array { dtype, file, .. } => {
                     let at = format!("{path}.file");
                     match len(&format!("tensor_data/{file}")) {
                         FileLen::Missing => {
-                            source.add_problem(&at, ProblemKind::Reference { target: file.clone() })
+                            source.add_problem(&at, ProblemKind::Reference { target: file.clone() });
                         }
                         FileLen::Bytes(found) if dtype.size().is_some() && tensor.nbytes() != Some(found) => {
                             let expected = tensor
@@ -208,7 +208,7 @@ fn read_tensor_spec<'t>(source: &mut DocumentReader<'t>, mut table: Fields<'_, '
             return None;
         };
         let inner = source.strings(&inner);
-        let other = source.into_remaining(table);
+        let other = source.remaining_fields(table);
         return (source.problem_count() == before).then_some(TensorSpec::Nested { name, inner, other });
     }
     let at = format!("{path}.dtype");
@@ -244,7 +244,7 @@ fn read_tensor_spec<'t>(source: &mut DocumentReader<'t>, mut table: Fields<'_, '
             source.add_problem(&at, ProblemKind::Value { found: file.clone(), expected });
         }
     }
-    let other = source.into_remaining(table);
+    let other = source.remaining_fields(table);
     let is_right = source.problem_count() == before;
     known.filter(|_| is_right).map(|dtype| TensorSpec::Array { name, dtype, shape, file, other })
 }

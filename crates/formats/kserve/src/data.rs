@@ -243,28 +243,28 @@ pub(crate) fn to_json(
             write_elements(out, data, |out, [byte]| write::boolean(out, byte != 0));
         }
         Datatype::Uint8 => {
-            write_elements(out, data, |out, bytes| write::integer(out, u8::from_le_bytes(bytes)))
+            write_elements(out, data, |out, bytes| write::integer(out, u8::from_le_bytes(bytes)));
         }
         Datatype::Uint16 => {
-            write_elements(out, data, |out, bytes| write::integer(out, u16::from_le_bytes(bytes)))
+            write_elements(out, data, |out, bytes| write::integer(out, u16::from_le_bytes(bytes)));
         }
         Datatype::Uint32 => {
-            write_elements(out, data, |out, bytes| write::integer(out, u32::from_le_bytes(bytes)))
+            write_elements(out, data, |out, bytes| write::integer(out, u32::from_le_bytes(bytes)));
         }
         Datatype::Uint64 => {
-            write_elements(out, data, |out, bytes| write::integer(out, u64::from_le_bytes(bytes)))
+            write_elements(out, data, |out, bytes| write::integer(out, u64::from_le_bytes(bytes)));
         }
         Datatype::Int8 => {
-            write_elements(out, data, |out, bytes| write::integer(out, i8::from_le_bytes(bytes)))
+            write_elements(out, data, |out, bytes| write::integer(out, i8::from_le_bytes(bytes)));
         }
         Datatype::Int16 => {
-            write_elements(out, data, |out, bytes| write::integer(out, i16::from_le_bytes(bytes)))
+            write_elements(out, data, |out, bytes| write::integer(out, i16::from_le_bytes(bytes)));
         }
         Datatype::Int32 => {
-            write_elements(out, data, |out, bytes| write::integer(out, i32::from_le_bytes(bytes)))
+            write_elements(out, data, |out, bytes| write::integer(out, i32::from_le_bytes(bytes)));
         }
         Datatype::Int64 => {
-            write_elements(out, data, |out, bytes| write::integer(out, i64::from_le_bytes(bytes)))
+            write_elements(out, data, |out, bytes| write::integer(out, i64::from_le_bytes(bytes)));
         }
         Datatype::Fp32 => write_elements(out, data, |out, bytes| write::f32(out, f32::from_le_bytes(bytes))),
         Datatype::Fp64 => write_elements(out, data, |out, bytes| write::f64(out, f64::from_le_bytes(bytes))),

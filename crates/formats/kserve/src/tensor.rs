@@ -160,7 +160,7 @@ impl TensorMembers {
                         match key {
                             "binary_data_size" => read_unique_member(binary_data_size, json, size)?,
                             "shared_memory_region" => {
-                                read_unique_member(region, json, |json| json.skip().map(drop))?
+                                read_unique_member(region, json, |json| json.skip().map(drop))?;
                             }
                             _ => return Ok(false),
                         }

@@ -42,7 +42,7 @@ impl ScriptArchive {
     pub(crate) fn new(tree: ModuleTree<'_>, root: ModuleId, tensors: &Tensors) -> Result<Self> {
         let records = DataRecords::new(tensors)?;
         // Memory that was freed while the tree was built can be as large as the pickle.
-        byte_source::memory_freed();
+        byte_source::report_memory_freed();
         let data_pkl = OwnedBlob(tree.data_pkl(root, tensors, &records)?);
         let code = OwnedBlob(tree.into_code().into_bytes());
         let head = vec![

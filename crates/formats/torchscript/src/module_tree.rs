@@ -185,7 +185,7 @@ impl<'n> ModuleTree<'n> {
         // The text needs the classes only. A million modules take more memory than the text.
         self.modules = Vec::new();
         self.values = Vec::new();
-        byte_source::memory_freed();
+        byte_source::report_memory_freed();
         let mut out = String::new();
         for number in 0..self.classes.len() {
             self.print(ClassId(number), &mut out).expect("memory takes any text");

@@ -117,7 +117,7 @@ impl<'b> Directory<'b> {
         while offset < end.offset {
             match parts.last_mut() {
                 Some(part) if part.lines < DirectoryPart::LINES_MAX => {
-                    part.lines = part.lines.saturating_add(1)
+                    part.lines = part.lines.saturating_add(1);
                 }
                 _ => parts.push(DirectoryPart { start: offset, lines: 1 }),
             }

@@ -80,7 +80,7 @@ pub struct Scores {
 /// Activation `act` of a feed-forward layer: `down(act(gate(x)) × up(x))`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Activation {
-    /// SiLU: `x × sigmoid(x)`.
+    /// `SiLU`: `x × sigmoid(x)`.
     #[default]
     Silu,
     /// GELU with the error function.

@@ -66,11 +66,8 @@ impl Decoder {
         let layers = layout.count_layers(tensors.names());
         let n_layers = facts.n_layers.unwrap_or(layers);
         if n_layers != layers {
-            return Err(wrong(
-                keys.n_layers,
-                &n_layers,
-                format!("{layers}, the number of layers in the checkpoint"),
-            ));
+            let expected = format!("{layers}, the number of layers in the checkpoint");
+            return Err(wrong(keys.n_layers, &n_layers, expected));
         }
         let size = |name: String, dimension: usize| {
             let tensor = tensors.get(name.as_str());
@@ -87,11 +84,8 @@ impl Decoder {
         };
         let Some(n_heads) = n_heads else {
             let has_document = facts.has_document;
-            return Err(Error::MissingHyperparameters {
-                file,
-                has_document,
-                facts: vec![HyperparameterKind::Heads],
-            });
+            let facts = vec![HyperparameterKind::Heads];
+            return Err(Error::MissingHyperparameters { file, has_document, facts });
         };
         let given = |expected: String| Error::InvalidHeads { found: n_heads, expected };
         let head_dim = facts.head_dim.or_else(|| dim.checked_div(n_heads)).unwrap_or(0);

@@ -232,7 +232,7 @@ impl<T: Real> CachedTokens<T> {
         for at in self.sizes.rows(self.len) {
             let Some(head) = self.heads.get(at.head) else { continue };
             head.for_each_element(kind, at.token, head_dim, |number| {
-                bytes.extend(number.to_f32().to_le_bytes())
+                bytes.extend(number.to_f32().to_le_bytes());
             });
         }
         let shape = [layers, batch, self.len, heads, head_dim].map(|size| size as u64).to_vec();

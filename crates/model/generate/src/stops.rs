@@ -21,7 +21,7 @@ struct EosDocument {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a token id or a list of token ids")]
 enum EosIds {
     One(u32),
     Several(Vec<u32>),

@@ -1,4 +1,4 @@
-//! ContainerContents of a container file, in a form common to all formats: the reader of each format builds a [`ContainerContents`], and
+//! `ContainerContents` of a container file, in a form common to all formats: the reader of each format builds a [`ContainerContents`], and
 //! a [`Container`](super::Container) answers from it.
 
 use std::borrow::Cow;

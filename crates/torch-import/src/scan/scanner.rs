@@ -178,7 +178,7 @@ impl<'a> Scanner<'a> {
                 }
             }
             ScanFormat::Packed(packed) => {
-                self.scan_compressed(&PicklePlace::default(), packed, bytes, 0, false)
+                self.scan_compressed(&PicklePlace::default(), packed, bytes, 0, false);
             }
             ScanFormat::Container(_) | ScanFormat::Archive => {}
         }

@@ -106,7 +106,7 @@ impl MergedCheckpoint {
                 *count = count.saturating_add(more);
             }
             (count, _) => {
-                self.notes.push(CheckpointNote::ValuesLeftOut { files: vec![file.to_owned()], count })
+                self.notes.push(CheckpointNote::ValuesLeftOut { files: vec![file.to_owned()], count });
             }
         }
         let tensors = other.items.into_iter().filter(|item| !matches!(item.content, ItemContent::Value(_)));

@@ -67,7 +67,7 @@ impl OutputFormat for TritonOptions {
         notes: &mut NoteCollector<'_>,
     ) -> Result<OutputPlan<'p, TritonReport>> {
         let converted = self.positional_module(job)?;
-        byte_source::memory_freed();
+        byte_source::report_memory_freed();
         notes.extend(converted.notes.into_iter().map(Note::Module));
         if job.values > 0 {
             notes.push(Note::ValuesLeftOut { values: job.values });

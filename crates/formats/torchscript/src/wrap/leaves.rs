@@ -134,7 +134,7 @@ impl CallPlan {
         let mut outputs = Vec::new();
         match &naming {
             OutputNaming::Base(base) => {
-                list_leaves(types, Leaf::of_result, signature.returns, base, false, &mut outputs)
+                list_leaves(types, Leaf::of_result, signature.returns, base, false, &mut outputs);
             }
             OutputNaming::Items(names) => {
                 for (name, kind) in names.iter().zip(types.component_types(signature.returns)) {

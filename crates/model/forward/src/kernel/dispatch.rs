@@ -135,7 +135,7 @@ impl Kernel {
                         linear_by_size::<F64, _, _, 8, 2, 12, 64>(simd, pool, alike);
                     }
                     (Self::Avx2, Some(simd), _) => {
-                        linear_by_size::<F64, _, _, 8, 1, 6, 64>(simd, pool, alike)
+                        linear_by_size::<F64, _, _, 8, 1, 6, 64>(simd, pool, alike);
                     }
                     _ => linear_by_size::<F64, _, _, 8, 1, 4, 64>(Portable, pool, alike),
                 },

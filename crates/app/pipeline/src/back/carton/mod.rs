@@ -95,7 +95,7 @@ impl OutputFormat for CartonOptions {
             let (model, errors) = (&self.model, self.errors);
             model::convert_to_module(model, errors, job.sources, job.shards, job.overrides, job.tensors)?
         };
-        byte_source::memory_freed();
+        byte_source::report_memory_freed();
         if let ModuleCode::Weights { why } = &converted.code
             && self.require_model
         {
@@ -123,7 +123,7 @@ impl OutputFormat for CartonOptions {
         let tensors = job.tensors;
         let report = move || {
             // Releases the memory of carton.toml, which may list a million outputs, before the report lists them again.
-            byte_source::memory_freed();
+            byte_source::report_memory_freed();
             let written: Option<&carton_writer::WrittenCarton> = OnceCell::get(&written);
             CartonReport {
                 manifest_sha256: written.map(|written| hex(&written.manifest_hash)),
