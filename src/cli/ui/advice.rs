@@ -83,33 +83,7 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
             }
             _ => format!("; {WEIGHTS_ADVICE}"),
         },
-        Error::LayoutTranslation { reason, .. } => match &**reason {
-            decoder::Error::MissingHyperparameters { facts, .. } => {
-                let flags: Vec<&str> = facts.iter().map(|fact| flags::hyperparameter_flag(*fact)).collect();
-                format!("; give them with {}", flags.join(", "))
-            }
-            decoder::Error::Contradiction { fact, .. } => {
-                format!("; leave out {}", flags::hyperparameter_flag(*fact))
-            }
-            decoder::Error::InvalidHeads { .. } => {
-                format!("; change {}", flags::hyperparameter_flag(HyperparameterKind::Heads))
-            }
-            decoder::Error::NoName { names, .. } => {
-                let name = names.first().map_or("", String::as_str);
-                format!("; --exclude {} leaves it out", shell_quoted(&glob_literal(name)))
-            }
-            decoder::Error::Frequency { tensor, .. } => format!(
-                "; --exclude {} leaves it out, --rope-theta gives another base if no document states one",
-                shell_quoted(&glob_literal(tensor))
-            ),
-            decoder::Error::NoLayout { why: decoder::NoModelReason::NoDocuments } => {
-                "; --n-heads, --rope-theta and --norm-eps replace a params.json".to_owned()
-            }
-            decoder::Error::NoLayout { .. } | decoder::Error::OtherLayout { .. } => {
-                "; --rename changes names alone".to_owned()
-            }
-            _ => String::new(),
-        },
+        Error::LayoutTranslation { reason, .. } => translation_advice(reason),
         Error::NothingRenamed { .. } | Error::EmptyName { .. } | Error::SameName { .. } => {
             "; check --rename".to_owned()
         }
@@ -134,6 +108,37 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         error => triton_advice(error, file),
     };
     format!("{error}{advice}")
+}
+
+/// Returns advice on an error of translating a model into another layout; empty if there is none.
+fn translation_advice(error: &decoder::Error) -> String {
+    match error {
+        decoder::Error::MissingHyperparameters { facts, .. } => {
+            let flags: Vec<&str> = facts.iter().map(|fact| flags::hyperparameter_flag(*fact)).collect();
+            format!("; give them with {}", flags.join(", "))
+        }
+        decoder::Error::Contradiction { fact, .. } => {
+            format!("; leave out {}", flags::hyperparameter_flag(*fact))
+        }
+        decoder::Error::InvalidHeads { .. } => {
+            format!("; change {}", flags::hyperparameter_flag(HyperparameterKind::Heads))
+        }
+        decoder::Error::NoName { names, .. } => {
+            let name = names.first().map_or("", String::as_str);
+            format!("; --exclude {} leaves it out", shell_quoted(&glob_literal(name)))
+        }
+        decoder::Error::Frequency { tensor, .. } => format!(
+            "; --exclude {} leaves it out, --rope-theta gives another base if no document states one",
+            shell_quoted(&glob_literal(tensor))
+        ),
+        decoder::Error::NoLayout { why: decoder::NoModelReason::NoDocuments } => {
+            "; --n-heads, --rope-theta and --norm-eps replace a params.json".to_owned()
+        }
+        decoder::Error::NoLayout { .. } | decoder::Error::OtherLayout { .. } => {
+            "; --rename changes names alone".to_owned()
+        }
+        _ => String::new(),
+    }
 }
 
 /// Returns advice on an error about a model for Triton; empty if there is none.
