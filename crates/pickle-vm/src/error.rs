@@ -112,7 +112,7 @@ pub enum ErrorKind {
     /// Only listings: a memo key is stored into twice.
     #[error("memo key {0} already defined")]
     MemoRedefined(i64),
-    /// Only listings: a mark would be stored into the memo.
+    /// A mark would be stored into the memo; only listings report it.
     #[error("cannot store the mark in the memo")]
     MemoMark,
     /// Only listings: objects are left after STOP.

@@ -1,7 +1,7 @@
 //! Serves models over HTTP: KServe v2 with Triton's binary tensor data extension.
 //!
 //! [`Server::new`] listens and loads models, [`Server::run`] serves until a [`ServerHandle`] ends it. A model is an implementation
-//! of [`Model`]. An [`ServerObserver`] receives events.
+//! of [`Model`]. A [`ServerObserver`] receives events.
 //!
 //! One thread moves the bytes of all connections. Each model has a thread of its own, behind a bounded queue. [`ServeLimits`] and
 //! [`Timeouts`] bound every resource that a client can use up.

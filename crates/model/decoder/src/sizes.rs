@@ -243,7 +243,7 @@ impl Decoder {
         self.ropes.first().unwrap_or(&NONE)
     }
 
-    /// Returns the number of rotary dimensions per head, an even number; they are the first ones.
+    /// Returns the number of rotary dimensions per head, an even number. They are the first dimensions of the head.
     pub fn rotated(&self) -> u64 {
         self.rotated
     }
