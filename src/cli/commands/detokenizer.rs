@@ -3,7 +3,7 @@
 #[cfg(feature = "tokenizer")]
 pub(super) use with::{Detokenizer, TokenStream};
 #[cfg(not(feature = "tokenizer"))]
-pub(super) use without::{Detokenizer, Stream};
+pub(super) use without::{Detokenizer, TokenStream};
 
 #[cfg(feature = "tokenizer")]
 mod with {
@@ -63,7 +63,7 @@ mod without {
     impl Detokenizer {
         pub(crate) fn required(_: &Runnable) -> Result<Self> {
             let text = "this program was built without tokenizers; give token ids with --tokens";
-            Err(Usage(text.to_owned()).into())
+            Err(UsageError(text.to_owned()).into())
         }
 
         pub(crate) fn optional(_: &Runnable) -> Option<Self> {
@@ -88,7 +88,7 @@ mod without {
     }
 
     /// Uninhabited stand-in for the decoding stream.
-    pub(crate) struct Stream<'w>(Infallible, PhantomData<&'w ()>);
+    pub(crate) struct TokenStream<'w>(Infallible, PhantomData<&'w ()>);
 
     impl TokenStream<'_> {
         pub(crate) fn push(&mut self, _: u32) -> Result<String> {
