@@ -7,7 +7,7 @@ use pipeline::{
     TieHandling as Tied, TorchOptions, TritonOptions,
 };
 
-use super::convert::{Convert, ErrorsArg, NamesArg, TiesArg, ToArg, TorchArg};
+use super::convert::{Convert, ErrorsArg, NamesArg, SafetensorsArgs, TiesArg, ToArg, TorchArg};
 use crate::cli::ui::invocation::UsageError;
 
 /// Rule for flags that only some kinds of output have.
@@ -72,13 +72,15 @@ impl Convert {
     }
 
     fn safetensors_options(&self, names: Option<Layout>) -> SafetensorsOptions {
+        // Without `..`, so that a new flag does not compile until it has its place.
+        let SafetensorsArgs { ties, max_shard_size } = &self.safetensors;
         let mut options = SafetensorsOptions::default();
         options.target_layout = names;
-        options.ties = match self.safetensors.ties {
+        options.ties = match ties {
             TiesArg::Drop => Tied::Drop,
             TiesArg::Duplicate => Tied::Duplicate,
         };
-        options.max_shard_size = self.safetensors.max_shard_size;
+        options.max_shard_size = *max_shard_size;
         options
     }
 
