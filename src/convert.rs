@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use byte_source::Source;
 use pipeline::{
-    AllowedGlobals, BatchItem, BatchReport, Cast, CastFrom, ConvertOptions, ConvertReport, Dtype, IfExists,
-    Observer, Overrides, Rename, Selection, ShardPolicy, Target,
+    AdapterInput, AllowedGlobals, BatchItem, BatchOptions, BatchReport, Cast, CastFrom, ConvertOptions,
+    ConvertReport, Dtype, IfExists, Observer, Overrides, Rename, Selection, ShardPolicy, Target,
 };
 
 use crate::Result;
@@ -91,6 +91,13 @@ impl Convert {
         self
     }
 
+    /// Merges an adapter of peft into the weights, after those of earlier calls. `weight` scales its changes; 1 merges it as it
+    /// was trained.
+    pub fn merge(mut self, adapter: impl Into<PathBuf>, weight: f64) -> Self {
+        self.options.adapters.push(AdapterInput { path: adapter.into(), weight });
+        self
+    }
+
     /// Converts the tensors of one dtype into another dtype.
     pub fn cast(mut self, from: impl Into<CastFrom>, to: Dtype) -> Self {
         self.options.casts.push(Cast { from: from.into(), to });
@@ -102,9 +109,29 @@ impl Convert {
         self.cast(CastFrom::FloatingPoint, dtype)
     }
 
+    /// Computes the digest of the tensors, for the report and for carton.toml.
+    pub fn digest(mut self) -> Self {
+        self.options.digest = true;
+        self
+    }
+
+    /// Computes the numbers of quantized weights, in the dtype of the configuration unless [`dtype`](Self::dtype) names
+    /// another one, and drops what describes the quantization.
+    pub fn dequantize(mut self) -> Self {
+        self.options.dequantize = true;
+        self
+    }
+
     /// Stops before anything is written. The report is the same as for a full conversion.
     pub fn dry_run(mut self) -> Self {
         self.options.dry_run = true;
+        self
+    }
+
+    /// Sets the maximum size of the output as a multiple of the input, 64 by default: views can repeat the bytes of their
+    /// storages.
+    pub fn max_expansion(mut self, factor: u64) -> Self {
+        self.options.max_expansion = factor;
         self
     }
 
@@ -117,14 +144,15 @@ impl Convert {
         Ok(pipeline::convert(&self.options()?, observer)?)
     }
 
-    /// Converts each input on its own into the output folder, and continues after a failure. `done` receives each result at
-    /// once. With `resume`, an input is skipped if its output exists, is complete and is not older.
+    /// Converts each input on its own into the output folder, and continues after a failure. A folder stands for all
+    /// checkpoints in it. `done` receives the results in the order of the inputs. `batch` is a [`Resume`](crate::Resume), which decides what
+    /// is skipped (`true` stands for [`Resume::SkipComplete`](crate::Resume::SkipComplete)), or [`BatchOptions`] with a number of jobs.
     ///
     /// # Errors
-    /// When the output is not a folder, two inputs have the same output, or `observer` stops the work.
+    /// When the output is not a folder, or `observer` stops the work.
     pub fn run_each(
         &self,
-        resume: bool,
+        batch: impl Into<BatchOptions>,
         observer: &dyn Observer,
         done: &mut dyn FnMut(BatchItem),
     ) -> Result<BatchReport> {
@@ -132,7 +160,7 @@ impl Convert {
             done(item);
             Ok(())
         };
-        Ok(pipeline::convert_each(&self.options, resume, observer, &mut done)?)
+        Ok(pipeline::convert_each(&self.options, batch.into(), observer, &mut done)?)
     }
 
     fn options(&self) -> Result<ConvertOptions, pipeline::Error> {

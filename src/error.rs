@@ -1,6 +1,8 @@
 //! Error type of every call of the library, with its kind.
 
-use byte_source::{ErrorKind, ReadError};
+use std::path::PathBuf;
+
+use byte_source::{ErrorKind, ReadError, RecordDamaged};
 
 /// Result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -42,6 +44,152 @@ impl Error {
             Self::Tensor(_) => ErrorKind::Input,
             Self::Read(error) => error.kind(),
         }
+    }
+}
+
+/// The thing that an [`Error`] is about, as far as the error names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ErrorLocation {
+    /// File or folder.
+    pub path: Option<PathBuf>,
+    /// Name of a tensor.
+    pub tensor: Option<String>,
+    /// Offset of an instruction in the pickle, in bytes.
+    pub offset: Option<u64>,
+}
+
+impl Error {
+    /// Returns the file, the tensor and the offset that the error is about.
+    pub fn location(&self) -> ErrorLocation {
+        let mut found = ErrorLocation::default();
+        match self {
+            Self::Checkpoint(error) => found.add_pipeline(error),
+            Self::Carton(error) => found.add_carton(error),
+            Self::Run(error) => {
+                if let runtime::Error::Carton(reason) = &**error {
+                    found.add_carton(reason);
+                }
+            }
+            Self::Read(error) => found.add_read(error),
+            Self::Text(_) | Self::Tensor(_) => {}
+        }
+        found
+    }
+}
+
+impl ErrorLocation {
+    fn add_pipeline(&mut self, error: &pipeline::Error) {
+        use pipeline::Error as E;
+        let mut error = error;
+        while let E::AtPath { path, reason } = error {
+            self.path.get_or_insert_with(|| path.clone());
+            error = reason;
+        }
+        match error {
+            E::Io { path, .. }
+            | E::Write { path, .. }
+            | E::CreateFolder { path, .. }
+            | E::Read { path, .. } => {
+                self.path.get_or_insert_with(|| path.clone());
+            }
+            E::Map(error) => self.add_map(error),
+            E::InputFiles(error) => self.add_files(error),
+            E::Checkpoint(error) => self.add_import(error),
+            E::Pickle(error) => self.offset = Some(error.offset),
+            E::Changed(changed) => self.path = Some(changed.path.clone()),
+            E::Damaged(damaged) => self.add_damaged(damaged),
+            E::NotRepresentable(number) => self.tensor = Some(number.tensor.clone()),
+            E::ReadTensor { name, .. } => self.tensor = Some(name.clone()),
+            E::DangerousGlobal { offset, .. } | E::UnknownGlobal { offset, .. } => {
+                self.offset = Some(*offset);
+            }
+            _ => {}
+        }
+    }
+
+    fn add_carton(&mut self, error: &carton_tools::Error) {
+        use carton_tools::Error as E;
+        match error {
+            E::Pipeline(error) => self.add_pipeline(error),
+            E::Map(error) => self.add_map(error),
+            E::Reader { path, .. }
+            | E::Document { path, .. }
+            | E::IsCheckpoint { path, .. }
+            | E::NotACarton { path }
+            | E::IsFolder { path }
+            | E::NotAFolder { path }
+            | E::CreateFolder { path, .. }
+            | E::Io { path, .. } => self.path = Some(path.clone()),
+            _ => {}
+        }
+    }
+
+    fn add_files(&mut self, error: &checkpoint_files::Error) {
+        use checkpoint_files::Error as E;
+        match error {
+            E::Checkpoint { path, reason } | E::InconsistentSet { folder: path, reason } => {
+                self.path = Some(path.clone());
+                self.add_import(reason);
+            }
+            E::Io { path, .. }
+            | E::DocumentTooLarge { path, .. }
+            | E::NotFound { path }
+            | E::LoneShard { path, .. }
+            | E::MissingShard { path, .. }
+            | E::ExtraShard { path, .. } => self.path = Some(path.clone()),
+            E::DeepSpeed { folder, .. } => self.path = Some(folder.clone()),
+            E::Trainer { folder, reason } => {
+                self.path = Some(folder.clone());
+                self.tensor = reason.tensor().map(str::to_owned);
+            }
+            _ => {}
+        }
+    }
+
+    fn add_import(&mut self, error: &torch_import::Error) {
+        use torch_import::Error as E;
+        let mut error = error;
+        while let E::Tensor { name, reason } = error {
+            self.tensor.get_or_insert_with(|| name.clone());
+            error = reason;
+        }
+        match error {
+            E::Map(error) => self.add_map(error),
+            E::Read(error) => self.add_read(error),
+            E::Pickle { reason, .. } => self.offset = Some(reason.offset),
+            E::PersistentId { offset, .. } | E::Rebuild { offset, .. } | E::Limit { offset, .. } => {
+                self.offset = Some(*offset);
+            }
+            E::Duplicate { name, .. } => self.tensor = Some(name.clone()),
+            E::MissingTensor { tensor, .. } | E::Join { tensor, .. } | E::ReadPart { tensor, .. } => {
+                self.tensor = Some(tensor.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn add_map(&mut self, error: &byte_source::Error) {
+        match error {
+            byte_source::Error::Io { path, .. } | byte_source::Error::NotAFile { path, .. } => {
+                self.path.get_or_insert_with(|| path.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn add_read(&mut self, error: &ReadError) {
+        match error {
+            ReadError::Changed(changed) => self.path = Some(changed.path.clone()),
+            ReadError::Damaged(damaged) => self.add_damaged(damaged),
+            ReadError::NotRepresentable(number) => self.tensor = Some(number.tensor.clone()),
+            _ => {}
+        }
+    }
+
+    fn add_damaged(&mut self, damaged: &RecordDamaged) {
+        self.path = Some(damaged.file.clone());
+        self.tensor.clone_from(&damaged.tensor);
     }
 }
 

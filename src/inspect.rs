@@ -44,6 +44,12 @@ impl Inspect {
         self
     }
 
+    /// Lists quantized weights as they are stored, not the numbers that they stand for.
+    pub fn packed(mut self) -> Self {
+        self.options.packed = true;
+        self
+    }
+
     /// Inspects the checkpoint and returns its report.
     ///
     /// # Errors

@@ -58,11 +58,33 @@
 //! # let folder = tempfile::tempdir()?;
 //! # std::fs::write(folder.path().join("evil.pkl"), b"cos\nsystem\n(S'echo hi'\ntR.")?;
 //! # let downloads = folder.path();
-//! let report = scan(downloads).deny_unknown().run(&())?;
+//! let report = scan(downloads).run(&())?;
 //! for file in report.files.iter().filter(|file| file.verdict != Verdict::Clean) {
 //!     println!("{}: {:?}", file.file.display(), file.verdict);
 //! }
-//! # assert_eq!(report.verdict(), Verdict::Findings);
+//! # assert_eq!(report.verdict(), Verdict::Unsafe);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`diff`] lists what differs between two checkpoints or cartons, and [`digest`] computes one hash for their tensors:
+//!
+//! ```
+//! use torch2carton::{Target, convert, diff, digest};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("model.safetensors");
+//! # let header = br#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+//! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[0, 0, 0, 64]].concat())?;
+//! # let other = folder.path().join("model.pth");
+//! # convert(&path).to(Target::torch()).output(&other).run(&())?;
+//! let report = diff(&path, &other).run(&())?;
+//! for row in &report.tensors {
+//!     println!("{} {:?}", row.name(), row.changes);
+//! }
+//! assert_eq!(digest(&path).run(&())?.digest, digest(&other).run(&())?.digest);
+//! # assert!(report.same);
 //! # Ok(())
 //! # }
 //! ```
@@ -154,9 +176,12 @@ mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod convert;
+mod diff;
+mod digest;
 mod error;
 mod inspect;
 mod pack;
+mod report;
 mod run;
 mod scan;
 mod shrink;
@@ -166,9 +191,12 @@ mod verify;
 pub use carton::Carton;
 pub use checkpoint::Checkpoint;
 pub use convert::{Convert, convert};
-pub use error::{Error, Result};
+pub use diff::{Diff, diff};
+pub use digest::{Digest, digest};
+pub use error::{Error, ErrorLocation, Result};
 pub use inspect::{Inspect, inspect};
 pub use pack::{Pack, Unpack, pack, unpack};
+pub use report::{Report, report};
 pub use run::{Run, run};
 pub use scan::{Scan, ScanReport, scan};
 #[cfg(feature = "download")]
@@ -189,14 +217,19 @@ pub use carton_tools::{
 };
 #[cfg(feature = "download")]
 pub use carton_tools::{ResolveOptions, ResolveReport};
+pub use compare::{
+    Change, ComparedInput, DiffCounts, DiffOptions, DiffReport, DigestReport, ElementChange, FirstChange,
+    InputOptions, Rearrangement, RotaryLayout, TensorChange, TensorSummary, ValueDifference,
+};
 pub use pipeline::{
-    AllowedGlobals, Architecture, BatchItem, BatchReport, CartonFields, CartonOptions, CartonReport, Cast,
-    CastFrom, CastReport, ConvertOptions, ConvertReport, DeclaredInput, Dim, FileScan, IfExists,
-    InspectOptions, InspectReport, ModelOptions, Note, OnInvalidInput as OnError, OutputKind, OutputReport,
-    Overrides, PortReport, Rename, RequiredTorch, RowView, SafetensorsOptions, SafetensorsReport,
-    ScanOptions, ScanOutcome, ScanSummary, ScannedFile, ScriptOptions, Selection, SelfTestReport,
-    ShardPolicy, Target, TargetLayout, TensorHash, TensorRow, TieHandling, TorchOptions, TorchReport, Totals,
-    TraceListing, TraceOptions, TritonOptions, TritonReport, Verdict, View, architectures,
+    AllowedGlobals, Architecture, BatchItem, BatchOptions, BatchReport, CartonFields, CartonOptions,
+    CartonReport, Cast, CastFrom, CastReport, ConvertOptions, ConvertReport, CustomClass, DeclaredInput, Dim,
+    FileScan, IfExists, InspectOptions, InspectReport, ModelOptions, Note, OnInvalidInput as OnError,
+    OutputKind, OutputReport, Overrides, PortReport, Rename, RequiredTorch, Resume, RowStatistics, RowView,
+    SafetensorsOptions, SafetensorsReport, ScanOptions, ScanOutcome, ScanSummary, ScannedFile, ScriptOptions,
+    Selection, SelfTestReport, ShardPolicy, Target, TargetLayout, TensorHash, TensorRow, TieHandling,
+    TorchOptions, TorchReport, Totals, TraceListing, TraceOptions, TritonOptions, TritonReport, Verdict,
+    View, architectures,
 };
 pub use runtime::{
     Runnable, RunnableKind, RunnablePort, SelfTestOptions, SelfTestReport as TestReport, Session, Tolerance,
@@ -213,7 +246,7 @@ pub use serve;
 /// and JSON and TOML values in reports. Their APIs change more often than this one.
 pub mod crates {
     pub use {
-        byte_source, carton_format, carton_reader, carton_tools, checkpoint_files, decoder, generate, output,
-        pickle_vm, pipeline, runtime, serde_json, tensor, toml, torch_import, torchscript,
+        byte_source, carton_format, carton_reader, carton_tools, checkpoint_files, compare, decoder,
+        generate, output, pickle_vm, pipeline, runtime, serde_json, tensor, toml, torch_import, torchscript,
     };
 }

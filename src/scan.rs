@@ -52,12 +52,6 @@ impl Scan {
         self
     }
 
-    /// Reports unknown globals as findings.
-    pub fn deny_unknown(mut self) -> Self {
-        self.options.deny_unknown = true;
-        self
-    }
-
     /// Scans all files. A file that cannot be read gets a verdict; it is not an error.
     ///
     /// # Errors

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use carton_tools::{VerifyOptions, VerifyReport};
-use pipeline::{Observer, Selection, ShardPolicy};
+use pipeline::{Cast, Observer, Rename, Selection, ShardPolicy, TargetLayout};
 
 use crate::Result;
 
-/// Returns a check of the carton at `path`, a file or an unpacked folder, which [`Verify::run`] starts.
+/// Returns a check of the carton at `path`, a file or an unpacked folder, which [`Verify::run`] starts. With
+/// [`against`](Verify::against), `path` may be any output of a conversion.
 pub fn verify(path: impl Into<PathBuf>) -> Verify {
     Verify::new(path)
 }
@@ -41,6 +42,24 @@ impl Verify {
     /// Sets the selection of tensors that the conversion used.
     pub fn select(mut self, selection: Selection) -> Self {
         self.options.selection = selection;
+        self
+    }
+
+    /// Adds a replacement in the names that the conversion made: each match of the regular expression becomes `to`.
+    pub fn rename(mut self, pattern: impl Into<String>, to: impl Into<String>) -> Self {
+        self.options.renames.push(Rename { pattern: pattern.into(), to: to.into() });
+        self
+    }
+
+    /// Adds a cast that the conversion made.
+    pub fn cast(mut self, cast: Cast) -> Self {
+        self.options.casts.push(cast);
+        self
+    }
+
+    /// Sets the layout into which the conversion translated a language model.
+    pub fn target_layout(mut self, layout: TargetLayout) -> Self {
+        self.options.target_layout = Some(layout);
         self
     }
 

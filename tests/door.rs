@@ -102,7 +102,7 @@ fn a_checkpoint_is_inspected_scanned_and_traced() {
     assert!(checkpoint.tensors().get("not there").is_none() && !checkpoint.tensors().is_empty());
     assert_eq!((checkpoint.files(), checkpoint.notes().len()), (&[path.clone()][..], 0));
     let found = scan(&path).input(golden("malicious")).run(&()).expect("files of this machine");
-    assert_eq!(found.verdict(), Verdict::Findings);
+    assert_eq!(found.verdict(), Verdict::Unsafe);
     assert_eq!(found.files.first().map(|file| file.verdict), Some(Verdict::Clean));
     let lines = |trace: torch2carton::Trace| {
         let mut out = Vec::new();
@@ -251,4 +251,61 @@ fn an_error_has_the_cause_that_its_crate_gave() {
     let Error::Checkpoint(cause) = error else { panic!("{error}") };
     assert!(matches!(*cause, torch2carton::crates::pipeline::Error::InputFiles(_)));
     assert_eq!(ErrorKind::Damaged.to_string(), "damaged");
+}
+
+#[test]
+fn the_arguments_of_convert_become_a_conversion() {
+    let folder = folder();
+    let input = folder.path().join("x.safetensors");
+    safetensors(&input, 8);
+    let output = folder.path().join("y.safetensors");
+    let args = ["--dtype=bfloat16".into(), "-o".into(), output.clone().into(), input.into()];
+    let report =
+        torch2carton::cli::conversion(args).expect("flags of convert").run(&()).expect("a whole file");
+    assert_eq!((report.tensors, output.is_file()), (1, true));
+    let refused = |args: &[&str]| {
+        let args = args.iter().map(std::ffi::OsString::from);
+        torch2carton::cli::conversion(args).expect_err("these do not fit").clone()
+    };
+    assert!(refused(&["x.pth", "--nonsense"]).contains("--nonsense"));
+    assert!(refused(&["x.pth", "--to=pth", "--license=MIT"]).contains("--license"));
+}
+
+#[test]
+fn an_error_says_what_it_is_about() {
+    let folder = folder();
+    let path = folder.path().join("broken.pkl");
+    std::fs::write(&path, b"\x80\x02]K\x01K\x02s.").expect("a temporary folder");
+    let location = Checkpoint::open(&path).expect_err("a list has no items by key").location();
+    assert_eq!((location.path, location.offset), (Some(path), Some(7)));
+    let absent = folder.path().join("absent.pth");
+    let location = convert(&absent).run(&()).expect_err("no such file").location();
+    assert_eq!((location.path, location.offset, location.tensor), (Some(absent), None, None));
+}
+
+#[test]
+fn a_program_reads_the_objects_of_a_pickle_and_their_storages() {
+    use torch2carton::crates::torch_import::{Container, PersistentObject, PickledObjects};
+
+    let folder = folder();
+    let checkpoint = tiny_llama::write(folder.path()).expect("a temporary folder");
+    let container = Container::open(&checkpoint).expect("a checkpoint");
+    let objects = PickledObjects::read(&container).expect("a whole pickle").expect("a pickle");
+    let entries = objects.heap().entries(objects.root()).expect("the root is a dict");
+    assert!(!entries.is_empty());
+    let persistent = objects.heap().persistent_objects();
+    for id in persistent {
+        let found = objects.persistent(*id).expect("a storage of the file");
+        let PersistentObject::Storage(found) = found else { panic!("a storage") };
+        assert_eq!((found.location.as_str(), found.view), ("cpu", None));
+        let region = found.storage.region().expect("the file has the bytes as they are");
+        assert_eq!(region.range().end - region.range().start, found.storage.len());
+        assert!(region.source().file().is_some());
+        assert!(Storage::owned(vec![1]).region().is_none());
+    }
+    let header = folder.path().join("x.safetensors");
+    safetensors(&header, 8);
+    let container = Container::open(&header).expect("a safetensors file");
+    assert!(PickledObjects::read(&container).expect("a whole file").is_none());
+    assert_eq!(container.tied_names().count(), 0);
 }

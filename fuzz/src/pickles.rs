@@ -11,6 +11,7 @@ pub const LIMITS: PickleLimits = PickleLimits {
     objects: 1 << 20,
     memo: 1 << 20,
     text: 1 << 24,
+    memory: 1 << 28,
     depth: 50,
     repeats_per_byte: 16,
     repeats_base: 16 << 20,

@@ -12,17 +12,82 @@ mod ui;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use self::args::{Cli, Command};
 use self::ui::{errors, signals, terminal, usage};
+
+/// Returns the conversion that the arguments of the subcommand `convert` describe, `torch2carton` and `convert` not included,
+/// for a program that takes the same options. Flags that choose how the command prints are ignored.
+///
+/// # Errors
+/// When an argument is unknown, misplaced or has an invalid value; the text says which.
+pub fn conversion(args: impl IntoIterator<Item = OsString>) -> std::result::Result<crate::Convert, String> {
+    match parse("convert", args)? {
+        Command::Convert(convert) => {
+            convert.options().map(Into::into).map_err(|error| errors::error_chain_text(&error))
+        }
+        _ => Err(OTHER_SUBCOMMAND.to_owned()),
+    }
+}
+
+/// Returns the check that the arguments of the subcommand `verify` describe, as [`conversion`] does for `convert`.
+///
+/// # Errors
+/// Those of [`conversion`].
+pub fn verification(args: impl IntoIterator<Item = OsString>) -> std::result::Result<crate::Verify, String> {
+    match parse("verify", args)? {
+        Command::Verify(verify) => Ok(verify.options().into()),
+        _ => Err(OTHER_SUBCOMMAND.to_owned()),
+    }
+}
+
+/// Returns the comparison that the arguments of the subcommand `diff` describe, as [`conversion`] does for `convert`.
+///
+/// # Errors
+/// Those of [`conversion`].
+pub fn comparison(args: impl IntoIterator<Item = OsString>) -> std::result::Result<crate::Diff, String> {
+    match parse("diff", args)? {
+        Command::Diff(diff) => Ok(diff.options(diff.a.clone(), diff.b.clone()).into()),
+        _ => Err(OTHER_SUBCOMMAND.to_owned()),
+    }
+}
+
+/// Returns the digest of one file that the arguments of the subcommand `digest` describe, as [`conversion`] does for
+/// `convert`.
+///
+/// # Errors
+/// Those of [`conversion`], and when there is not one file.
+pub fn digest_of_file(
+    args: impl IntoIterator<Item = OsString>,
+) -> std::result::Result<crate::Digest, String> {
+    match parse("digest", args)? {
+        Command::Digest(digest) => match digest.files.as_slice() {
+            [file] => Ok(digest.input(file.clone()).into()),
+            _ => Err("expected one file".to_owned()),
+        },
+        _ => Err(OTHER_SUBCOMMAND.to_owned()),
+    }
+}
+
+/// Error for arguments that name another subcommand.
+const OTHER_SUBCOMMAND: &str = "these are not arguments of this subcommand";
+
+fn parse(subcommand: &str, args: impl IntoIterator<Item = OsString>) -> std::result::Result<Command, String> {
+    let words = ["torch2carton", subcommand].into_iter().map(OsString::from);
+    let cli = <Cli as clap::Parser>::try_parse_from(words.chain(args)).map_err(|error| error.to_string())?;
+    Ok(cli.command)
+}
 
 /// Runs the command line `args`, whose first item is the program's name, and returns its exit status.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     signals::keep_running_at_size_limit();
     errors::silence_guarded_panics();
     let cli = match args::with_default_command(args.into_iter()) {
-        Ok(args) => Cli::try_parse_from(args),
+        Ok(args) => {
+            let matches = args::help::command().try_get_matches_from(args);
+            matches.and_then(|matches| Cli::from_arg_matches(&matches))
+        }
         Err(error) => {
             errors::print_error(&error.into());
             return ExitCode::from(2);
@@ -30,16 +95,19 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let cli = match cli {
         Ok(cli) => cli,
-        Err(error) => return usage::report(&error, &args::subcommands()),
+        Err(error) => return usage::report(&error, &args::help::command()),
     };
     cli.color.write_global();
     let quiet = cli.quiet;
-    let is_scan = matches!(cli.command, Command::Scan(_));
+    let has_own_statuses = matches!(cli.command, Command::Scan(_) | Command::Diff(_));
     let done = match cli.command {
         Command::Convert(args) => signals::watch_signals().and_then(|()| commands::convert(&args, quiet)),
         Command::Inspect(args) => commands::inspect(&args, quiet),
+        Command::Report(args) => commands::report(&args, quiet),
         Command::Trace(args) => commands::trace(&args),
         Command::Scan(args) => commands::scan(&args, quiet),
+        Command::Diff(args) => commands::diff(&args, quiet),
+        Command::Digest(args) => commands::digest(&args, quiet),
         Command::Run(args) => commands::run(&args, quiet),
         Command::Verify(args) => commands::verify(&args, quiet),
         Command::Pack(args) => signals::watch_signals().and_then(|()| commands::pack(&args, quiet)),
@@ -57,7 +125,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) if terminal::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             errors::print_error(&error);
-            ExitCode::from(if is_scan || errors::is_usage_error(&error) { 2 } else { 1 })
+            ExitCode::from(if has_own_statuses || errors::is_usage_error(&error) { 2 } else { 1 })
         }
     }
 }

@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PYTEST, NUMPY, SAFETENSORS = "pytest==9.2.0", "numpy==2.4.6", "safetensors==0.8.0"
@@ -28,6 +28,8 @@ class Recipe:
     fallback: tuple[tuple[str, ...], ...] = ()  # the steps to try if the pinned ones have no package for this Python
     imports: str = ""  # must run in the finished environment
     gigabytes: float = 1.0  # free space to require
+    base: str = field(default="", repr=False)  # key of the environment whose packages this one can import, too
+    sources: tuple[str, ...] = field(default=(), repr=False)  # archives of packages whose sources are unpacked into `sources/`, without installing them
 
 
 TORCH = "torch==2.15.0"  # the newest when this was written
@@ -79,7 +81,24 @@ TIKTOKEN = Recipe(
     imports="import tiktoken; from llama_models.llama3.tokenizer import Tokenizer",
     gigabytes=1,
 )
-ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN}
+PEFT = Recipe(
+    name="peft",  # merges adapters; what else it needs is in the base
+    pythons=(),
+    steps=(("--no-deps", "peft==0.21.0", "accelerate==1.15.0", "psutil==7.2.2"),),
+    imports="import torch, transformers, peft",
+    gigabytes=1,
+    base="NEWEST",
+)
+QUANTIZED = Recipe(
+    name="quantized weights",  # the methods' libraries, of which those that import many others only lend functions
+    pythons=(),
+    steps=(("--no-deps", "compressed-tensors==0.20.0", "bitsandbytes==0.50.2", "accelerate==1.15.0", "loguru==0.7.3", "psutil", "tqdm"),),
+    imports="import torch, transformers, compressed_tensors, bitsandbytes",
+    gigabytes=1,
+    base="NEWEST",
+    sources=("gptqmodel==7.7.0", "autoawq==0.2.9", "nvidia-modelopt==0.47.0"),
+)
+ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED}
 
 
 class CannotMake(Exception):
@@ -95,11 +114,14 @@ def root():
 def make(recipe):
     """Path of the environment's Python; makes the environment if it does not exist."""
     python, version = interpreter(recipe)
-    key = hashlib.sha256(repr((recipe, version)).encode()).hexdigest()[:10]
+    # What few recipes have is not part of the others' folders.
+    whole = (recipe, version, recipe.base, recipe.sources) if recipe.base or recipe.sources else (recipe, version)
+    key = hashlib.sha256(repr(whole).encode()).hexdigest()[:10]
     folder = root() / f"{recipe.name.replace(' ', '-')}-py{version}-{key}"
     inner = folder / "bin" / "python"
     if (folder / "stamp.json").exists():
         return inner
+    base = make(ALL[recipe.base]) if recipe.base else None
     root().mkdir(parents=True, exist_ok=True)
     with open(root() / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -111,15 +133,19 @@ def make(recipe):
         print(f"making the {recipe.name} environment in {folder} …", file=sys.stderr, flush=True)
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            install(recipe, python, folder, inner)
+            install(recipe, python, folder, inner, base)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)  # it takes gigabytes and cannot be used
             raise
     return inner
 
 
-def install(recipe, python, folder, inner):
+def install(recipe, python, folder, inner, base):
     command([python, "-m", "venv", folder])
+    if base:
+        packages = command([inner, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip()
+        shared = command([base, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip()
+        Path(packages, "base.pth").write_text(shared + "\n")
     pip = [inner, "-m", "pip", "install", "--quiet", "--retries", "2", "--disable-pip-version-check"]
     if "PIP_DEFAULT_TIMEOUT" not in os.environ:
         pip += ["--timeout", "60"]
@@ -131,10 +157,22 @@ def install(recipe, python, folder, inner):
             raise
         for step in recipe.fallback:
             command([*pip, *step])
+    for source in recipe.sources:
+        unpack_source(base or inner, source, folder / "sources")
     command([inner, "-c", recipe.imports])
     frozen = command([inner, "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"])
     packages = {p["name"]: p["version"] for p in json.loads(frozen)}
     (folder / "stamp.json").write_text(json.dumps({"recipe": recipe.name, "packages": packages}, indent=1) + "\n")
+
+
+def unpack_source(python, package, folder):
+    """Downloads a package without those that it needs, and unpacks it. Nothing of it is built or run but its metadata."""
+    folder.mkdir(exist_ok=True)
+    flags = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--dest", folder / package]
+    kind = "--only-binary" if package.startswith("nvidia") else "--no-binary"
+    command([python, "-m", "pip", "download", *flags, kind, ":all:", package])
+    for archive in (folder / package).iterdir():
+        shutil.unpack_archive(archive, folder / package, "zip" if archive.suffix == ".whl" else None)
 
 
 def interpreter(recipe):
@@ -167,3 +205,7 @@ def command(arguments):
         telling = [line for line in lines if line.startswith("ERROR")] or lines[-1:] or [f"exit status {done.returncode}"]
         raise CannotMake(telling[-1])
     return done.stdout
+
+
+if __name__ == "__main__":
+    print(*(make(ALL[key]) for key in sys.argv[1:]), sep="\n")

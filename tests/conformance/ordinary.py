@@ -185,6 +185,11 @@ def torch_modules():
               nn.Softmax(dim=1), nn.MaxPool2d(2), nn.GroupNorm(1, 2), nn.InstanceNorm2d(2), nn.Bilinear(1, 1, 1), nn.EmbeddingBag(2, 2), nn.KLDivLoss()]
     import torch.nn.utils.prune
 
+    import torch.utils._pytree as pytree
+
+    # Lazy modules keep methods of theirs as hooks; exported programs keep the shapes of trees.
+    layers += try_all([lambda: nn.LazyLinear(2), lambda: nn.LazyConv2d(1, 1), lambda: nn.LazyBatchNorm1d()])
+    layers += try_all([lambda: pytree.tree_structure({"a": [1, (2, 3)], "b": None}), lambda: pytree.tree_structure(collections.OrderedDict(a=1))])
     pruned = nn.Linear(2, 2)
     torch.nn.utils.prune.l1_unstructured(pruned, "weight", 0.5)
     return [*layers, pruned]
@@ -202,6 +207,8 @@ def torch_training():
     optimizer = optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
     s = optim.lr_scheduler
     found += [scheduler.state_dict() for scheduler in (s.StepLR(optimizer, 1), s.CosineAnnealingLR(optimizer, 3), s.ReduceLROnPlateau(optimizer), s.OneCycleLR(optimizer, 1, 10))]
+    # Optimizers of newer versions, which their package shows under its own name.
+    found += try_all([lambda name=name: getattr(optim, name)([torch.nn.Parameter(torch.ones(2, 2))]) for name in ("Adafactor", "Muon")])
     found += try_all([lambda: torch.amp.GradScaler("cpu").state_dict(), lambda: torch.amp.GradScaler("cpu"), lambda: torch.optim.swa_utils.AveragedModel(torch.nn.Linear(1, 1))])
     data = torch.utils.data
     sets = data.TensorDataset(torch.ones(3))

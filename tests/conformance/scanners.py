@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 sys.dont_write_bytecode = True
+import payloads  # noqa: E402
 import runs  # noqa: E402  (after the line above, so that no __pycache__ appears in the tree)
 
 HERE = Path(__file__).resolve().parent
@@ -26,6 +27,7 @@ DOCUMENT = TREE / "docs/scan.md"
 GADGETS = TREE / "crates/torch-import/tests/gadgets"
 START, END = "<!-- scanners.py writes this part -->\n", "<!-- the end of what scanners.py writes -->\n"
 
+STRICT = "torch2carton --deny-unknown"
 # What each scanner says about a file: found, clean, or not scanned.
 SCANNERS = {
     "picklescan": """
@@ -70,7 +72,7 @@ for line in sys.stdin:
 def scan(program, files):
     """The verdicts of each scanner, in the order of the files."""
     paths = "".join(f"{file}\n" for file in files)
-    found = {"torch2carton": ours(program, files)}
+    found = {"torch2carton": ours(program, files), STRICT: ours(program, files, strict=True)}
     with tempfile.TemporaryDirectory() as scratch:
         for name, judge in SCANNERS.items():
             command = [sys.executable, "-W", "ignore", "-c", judge + LOOP]
@@ -80,12 +82,14 @@ def scan(program, files):
     return found
 
 
-def ours(program, files):
+def ours(program, files, strict=False):
+    """With `strict`, unknown files count as found, as they do for the exit status with --deny-unknown."""
+    words = {"unsafe": "found", "unknown": "found" if strict else "clean", "incomplete": "not scanned", "not_a_checkpoint": "not scanned"}
     verdicts = {}
     for start in range(0, len(files), 500):
         done = subprocess.run([program, "scan", "--json", *files[start : start + 500]], capture_output=True, text=True)
         lines = [json.loads(line) for line in done.stdout.splitlines()]
-        verdicts |= {line["file"]: {"findings": "found"}.get(line["verdict"], line["verdict"]) for line in lines}
+        verdicts |= {line["file"]: words.get(line["verdict"], line["verdict"]) for line in lines}
     return [verdicts.get(str(file), "not scanned") for file in files]
 
 
@@ -126,12 +130,14 @@ def main():
     parser.add_argument("--torch", default=sys.executable)
     args = parser.parse_args()
     program = args.program.resolve()
-    names = ["torch2carton", *SCANNERS]
+    names = ["torch2carton", STRICT, *SCANNERS]
     malicious = sorted(file for file in (TREE / "tests/golden/malicious").iterdir() if file.suffix != ".md")
     with tempfile.TemporaryDirectory() as scratch:
         groups = {"files of `tests/golden/malicious`": malicious}
         for name, words in (("advisories", "callables of advisories"), ("reaches", "callables that reach exec, eval, import or unpickle")):
             groups |= {f"{words}, {form}": files for form, files in gadgets(Path(scratch), name).items()}
+        payloads.write(Path(scratch) / "payloads")
+        groups["composed payloads (`payloads.py`)"] = sorted((Path(scratch) / "payloads").iterdir())
         groups["ordinary: `tests/golden/checkpoints`"] = sorted(
             file for file in (TREE / "tests/golden/checkpoints").rglob("*") if file.is_file() and file.suffix not in (".json", ".model"))
         groups["ordinary: what `ordinary.py` writes"] = ordinary((args.ordinary or Path(scratch) / "ordinary").resolve(), args.torch)

@@ -69,13 +69,18 @@ def test_paths_that_are_not_files_are_refused_immediately(what, tmp_path):
     assert listing(tmp_path) == ["folder", "pipe"]
 
 
-@pytest.mark.parametrize("output", ["folder", "missing/out.carton", "file/out.carton"])
-def test_an_output_that_cannot_be_written_is_refused(output, saved, tmp_path):
+def test_an_output_that_cannot_be_written_is_refused(saved, tmp_path):
     path = saved()
-    (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
-    refuse(path, "-o", output, cwd=tmp_path)
-    assert listing(tmp_path) == ["file", "folder", "model.pth"]
+    refuse(path, "-o", "file/out.carton", cwd=tmp_path)
+    assert listing(tmp_path) == ["file", "model.pth"]
+
+
+@pytest.mark.parametrize("output, written", [("folder", "folder/model.carton"), ("missing/deep/out.carton", "missing/deep/out.carton")])
+def test_folders_of_outputs_are_used_and_created(output, written, saved, tmp_path):
+    (tmp_path / "folder").mkdir()
+    succeed(saved(), "-o", output, cwd=tmp_path)
+    assert (tmp_path / written).is_file()
 
 
 def test_the_summary_goes_to_stderr_and_q_suppresses_it(saved, tmp_path):
@@ -90,8 +95,8 @@ def test_the_summary_has_the_facts(saved, tmp_path):
     words = succeed(path).stderr
     digest = hashlib.sha256(Carton(tmp_path / "weights.carton").manifest).hexdigest()
     assert digest[:12] in words, f"no manifest hash: {words}"
-    assert re.search(r"\b12\b.{0,3}tensors", words) and "weights" in words and "parameters" in words
-    assert re.search(r"[\d.]+ ?[kKMG]?i?B/s", words) and re.search(r"[\d.]+ ?m?s\b", words)
+    assert re.search(r"tensors +12\b", words) and "weights" in words and "parameters" in words
+    assert re.search(r"[\d.]+ ?m?s\b", words)
 
 
 def test_progress_without_a_terminal_is_lines_and_not_a_bar(saved):
@@ -158,7 +163,7 @@ def test_output_equal_to_input_is_refused(way, saved, tmp_path):
     assert not output.is_symlink() or output.resolve() == path
 
 
-@pytest.mark.parametrize("flag", ["-n", "--no-clobber"])
+@pytest.mark.parametrize("flag", ["--no-clobber"])
 def test_no_clobber(flag, saved, tmp_path):
     path = saved()
     (tmp_path / "model.carton").write_text("precious")
@@ -193,8 +198,13 @@ def test_only_what_the_program_wrote_is_replaced(saved, tmp_path):
     assert zipfile.ZipFile(output).comment == b"torch2carton"
     succeed(path)
     shutil.copyfile(output, tmp_path / "copy.carton")  # without extended attributes
-    succeed(path, "-o", tmp_path / "copy.carton")
-    with zipfile.ZipFile(output, "a") as archive:  # another program changed it, and left the mark in it
+    assert "--force" in refuse(path, "-o", tmp_path / "copy.carton").stderr
+    with zipfile.ZipFile(output, "a") as archive:  # another program changed it, and kept the comment
+        archive.writestr("notes.txt", "precious")
+    assert zipfile.ZipFile(output).comment == b"torch2carton"
+    assert "--force" in refuse(path).stderr
+    succeed(path, "--force")
+    with zipfile.ZipFile(output, "a") as archive:  # another program removed the comment
         archive.comment = b""
     assert "--force" in refuse(path).stderr
     succeed(path, "--force")

@@ -16,11 +16,11 @@ LONG = 3 * models.PREFILL * models.WINDOW  # 1920 tokens: several windows, block
 
 @pytest.fixture
 def forward(tmp_path):
-    """`forward(carton, calls, threads)` runs the calls one after the other; each is a batch of tokens and options."""
+    """`forward(carton, calls, threads, vocab)` runs the calls one after the other; each is a batch of tokens and options."""
     if not LOGITS.is_file():
         pytest.skip(f"{LOGITS} does not exist: run `cargo build --release -p forward --example logits` first")
 
-    def run(carton, calls, threads=2):
+    def run(carton, calls, threads=2, vocab=models.VOCAB):
         (tmp_path / "calls.json").write_text(json.dumps([{**call, "tokens": call["tokens"].tolist()} for call in calls]))
         command = [LOGITS, carton, tmp_path / "calls.json", tmp_path, str(threads)]
         done = subprocess.run(command, env=CLEAN, capture_output=True, timeout=300)
@@ -28,7 +28,7 @@ def forward(tmp_path):
         answers = []
         for number, call in enumerate(calls):
             batch, seq = call["tokens"].shape
-            shape = batch, 1 if call.get("last_only") else seq, models.VOCAB
+            shape = batch, 1 if call.get("last_only") else seq, vocab
             answers.append(numpy.fromfile(tmp_path / f"{number}.f32", "<f4").reshape(shape))
         return answers
 

@@ -23,7 +23,7 @@ def test_the_module_holds_every_tensor(name, case, newest, torch):
 def test_forward_takes_and_returns_a_dict(case, torch):
     made = case("llama_float32", params=LLAMA_PARAMS)
     signature = torch.ask("describe_archive", path=str(made.archive))["signature"]
-    assert "Dict(str, Tensor) inputs) -> " in signature and signature.endswith("Dict(str, Any)"), signature
+    assert "Any inputs) -> " in signature and signature.endswith("Dict(str, Any)"), signature
 
 
 def test_the_carton_describes_tokens_and_logits(case):

@@ -156,12 +156,12 @@ def test_several_files_give_the_model_of_one_file(kind, files, extension, newest
 TOKENS = ([1, 2], "int64", 1)
 PAST = ([2, 1, 3, 2, 16], "float32", 0.5)
 REFUSED = {
-    "tokens holds ids from 96 to 96, expected 0 to 95": {"tokens": ([1, 2], "int64", 96)},
-    "tokens holds ids from -1 to -1, expected 0 to 95": {"tokens": ([3], "int64", -1)},
+    "the input tokens has ids from 96 to 96, expected ids from 0 to 95": {"tokens": ([1, 2], "int64", 96)},
+    "the input tokens has ids from -1 to -1, expected ids from 0 to 95": {"tokens": ([3], "int64", -1)},
     "tokens has 3 dimensions, expected 2: batch and seq": {"tokens": ([1, 1, 2], "int64", 1)},
     "tokens has 0 dimensions, expected 2: batch and seq": {"tokens": ([], "int64", 1)},
     "tokens has the shape [1, 0], expected at least one token": {"tokens": ([1, 0], "int64", 1)},
-    "tokens holds no integers, expected token ids as int64": {"tokens": ([1, 2], "float32", 1.5)},
+    "the input tokens has numbers that are not integers, expected token ids as int64": {"tokens": ([1, 2], "float32", 1.5)},
     "the input tokens is missing": {"use_cache": ([], "int64", 1)},
     "there is no input input_ids; the inputs are tokens and, if wanted, last_only, use_cache, past_key and past_value":
         {"input_ids": TOKENS},

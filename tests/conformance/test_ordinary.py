@@ -29,10 +29,12 @@ def test_ordinary_files_are_clean(key, tmp_path):
     assert made >= ALWAYS, [line for line in done.stdout.splitlines() if line.startswith("skipped ")]
     scans = [json.loads(line) for line in torch2carton("scan", "--json", folder).stdout.splitlines()]
     assert len(scans) == len(list(folder.iterdir()))
-    assert {scan["file"]: reasons(scan) for scan in scans if scan["verdict"] != "clean"} == {}
+    # A global of another package, such as scikit-learn, is unknown.
+    packages = {"clean", "unknown"} if key == "ORDINARY" else {"clean"}
+    assert {scan["file"]: reasons(scan) for scan in scans if scan["verdict"] not in packages or reasons(scan)} == {}
 
 
 def reasons(scan):
-    """What a scan has against a file."""
-    found = [f"{g['module']}.{g['name']}" for p in scan["pickles"] for g in p["globals"] if g["risk"] == "dangerous"]
+    """What a scan has against a file, besides globals of other packages."""
+    found = [f"{g['module']}.{g['name']} {g['unreviewed_uses']}" for p in scan["pickles"] for g in p["globals"] if g["risk"] in ("dangerous", "unreviewed")]
     return found + [i["text"] for i in scan["irregularities"]] + [str(m) for m in scan["missed"]] + [p["error"] for p in scan["pickles"] if p["error"]]

@@ -318,7 +318,7 @@ def test_a_difference_fails(made, reference, tested, tmp_path):
 
 @pytest.mark.parametrize("name, inputs, why", [
     ("float", "numbers", "is float32, expected int64"), ("strings", "strings", "a tensor of strings"),
-    ("shape", "cube", "has the shape [1, 1, 1]"), ("ids", "large", "expected 0 to"), ("missing", "nothing", "nothing"),
+    ("shape", "cube", "has the shape [1, 1, 1]"), ("ids", "large", "expected ids from 0 to"), ("missing", "nothing", "nothing"),
 ])
 def test_a_test_that_cannot_run_fails(name, inputs, why, tested):
     arrays = {"numbers": numpy.ones((1, 2), "float32"), "cube": numpy.ones((1, 1, 1), "int64"), "large": numpy.full((1, 1), 10**6)}

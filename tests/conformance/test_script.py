@@ -95,9 +95,9 @@ def ones(*shape):
     ("TwoTensors", {"a": ones(3), "b": ones(3), "c": ones(3)}, "there is no input c; the inputs are a, b"),
     ("OneTensor", {"y": ones(3)}, "there is no input y; the only one is x"),
     ("NoArguments", {"y": ones(3)}, "there is no input y; the module takes none"),
-    ("Int", {"x": ones(3), "times": ones()}, "the input times holds floating-point numbers, expected integers"),
+    ("Int", {"x": ones(3), "times": ones()}, "the input times has floating-point numbers, expected integers"),
     ("Int", {"x": ones(3), "times": ["int64", [1, 2]]}, "the input times has the shape [2], expected one number"),
-    ("Float", {"x": ones(3), "scale": ["complex64", 1.0]}, "the input scale holds complex numbers"),
+    ("Float", {"x": ones(3), "scale": ["complex64", 1.0]}, "the input scale has complex numbers, expected real ones"),
     ("IntList", {"x": ones(3), "shape": ["int64", [[3]]]}, "the input shape has the shape [1, 1], expected one dimension"),
     ("TensorList", {}, "the input xs_0 is missing"),
     ("TensorList", {"xs_0": ones(3), "xs_2": ones(3)}, "there is no input xs_2; the only one is xs_0 and so on"),
@@ -116,8 +116,9 @@ def test_wrong_inputs_are_returned_as_an_error(kind, inputs, message, made, old_
 
 def test_the_signature_is_what_the_runner_calls(made, loader):
     _, _, archive, _ = made("OneTensor")
-    signature = loader.ask("signature", path=str(archive))
-    assert "Dict(str, Tensor) inputs) -> " in signature and signature.endswith("Dict(str, Any)"), signature
+    signature, takes = loader.ask("signature", path=str(archive))
+    assert "Any inputs) -> " in signature and signature.endswith("Dict(str, Any)"), signature
+    assert takes == [True, True]
 
 
 def test_inputs_are_declared_checked_and_cast(made, loader):
@@ -132,9 +133,9 @@ def test_inputs_are_declared_checked_and_cast(made, loader):
 
     assert call(x=ones(2, 3)) == {"output": ["float32", [2, 3]]}
     assert call(x=ones(2, 3), mask=["uint8", [[1, 0, 1]] * 2]) == {"output": ["float32", [2, 3]]}
-    assert call(x=ones(2, 4)) == {"error": "the input x has the shape [2, 4], expected float16[batch, 3]"}
-    assert call(x=ones(3)) == {"error": "the input x has the shape [3], expected float16[batch, 3]"}
-    assert call(x=["int64", [[1, 2, 3]]]) == {"error": "the input x has another dtype than float16[batch, 3]"}
+    assert call(x=ones(2, 4)) == {"error": "the input x has the shape [2, 4], expected float32[batch, 3]"}
+    assert call(x=ones(3)) == {"error": "the input x has the shape [3], expected float32[batch, 3]"}
+    assert call(x=["int64", [[1, 2, 3]]]) == {"error": "the input x is int64, expected float32[batch, 3]"}
 
 
 def test_complex_tensors_are_passed_as_pairs(made, loader):
@@ -150,6 +151,70 @@ def test_complex_tensors_are_passed_as_pairs(made, loader):
     _, _, archive, _ = made("AnyDtype", "--input", "t=complex128[2]")
     doubled = loader.ask("call", wrapped=str(archive), inputs={"t": ["float64", values]}, values=True)
     assert doubled == {"output": [[2 * part for part in value] for value in values]}
+
+
+def case(script, folder, kind, dtype="float32"):
+    path = folder / f"{kind.replace(' ', '_')}-{dtype}.pt"
+    script.ask("save_case", kind=kind, path=str(path), dtype=dtype)
+    return path
+
+
+def test_texts_are_taken_as_they_are_or_as_bytes(old_script, newest_script, loader, tmp_path):
+    _, archive, _ = wrapped(case(newest_script, tmp_path, "texts"), tmp_path)
+
+    def call(**inputs):
+        return loader.ask("call", wrapped=str(archive), inputs=inputs)
+
+    assert call(x=ones(3)) == {"value": ["float32", []], "reduction": "sum"}
+    assert call(x=ones(3), reduction="mean", note="") == {"value": ["float32", []], "reduction": "mean"}
+    assert call(x=ones(3), reduction="né", note="\n") == {"value": ["float32", [3]], "reduction": "né\n"}
+    assert call(x=ones(3), reduction=["uint8", list("né".encode())]) == {"value": ["float32", [3]], "reduction": "né"}
+    assert call(x="mean") == {"error": "the input x is a text, expected a tensor"}
+    assert call(y="mean", x=ones(3)) == {"error": "there is no input y; the inputs are x, reduction, note"}
+    assert call(reduction="mean") == {"error": "the input x is missing"}
+    assert call(x=ones(3), reduction=["int64", [1]]) == {"error": "the input reduction is int64, expected a text or its bytes as uint8"}
+    assert call() == {"error": "the input x is missing"}
+
+
+@pytest.mark.parametrize("kind", ["narrow", "traced narrow"])
+def test_float16_weights_are_widened_on_a_cpu(kind, newest_script, loader, tmp_path):
+    original = case(newest_script, tmp_path, kind, "float16")
+    for flags in ([], ["--input", "x=float16[batch,2,4]"], ["--input", "x=float32[batch,2,4]"]):
+        _, archive, outcome = wrapped(original, tmp_path, *flags)
+        assert "note: the code has float16" not in outcome.stderr
+        found = loader.ask("widened", original=str(original), wrapped=str(archive))
+        assert max(found["far"][:3]) < 1e-5 and found["names"] and found["dtypes"] == ["torch.float32"], found
+
+
+def test_float16_in_the_code_and_bfloat16_weights_are_noted(newest_script, old_script, tmp_path):
+    _, _, outcome = wrapped(case(newest_script, tmp_path, "casts", "float16"), tmp_path)
+    assert "the code has float16 tensors that cannot be widened" in outcome.stderr
+    original = case(newest_script, tmp_path, "narrow", "bfloat16")
+    _, archive, outcome = wrapped(original, tmp_path)
+    assert "Carton passes no bfloat16 tensors: a call fails unless the code casts the input `x`; `--input x=bfloat16[batch,3]`" in outcome.stderr
+    x = ["float32", [[[1.0] * 4] * 2]]
+    assert "raised" in old_script.ask("call", wrapped=str(archive), inputs={"x": x})
+    _, archive, outcome = wrapped(original, tmp_path, "--input", "x=bfloat16[batch,2,4]")
+    assert "bfloat16 tensors" not in outcome.stderr
+    assert old_script.ask("call", wrapped=str(archive), inputs={"x": x}) == {"output": ["float32", [1, 2, 4]]}
+    wrong = old_script.ask("call", wrapped=str(archive), inputs={"x": ["int64", [[[1]]]]})
+    assert wrong == {"error": "the input x has the shape [1, 1, 1], expected float32[batch, 2, 4]"} or "is int64, expected float32[batch, 2, 4]" in wrong["error"]
+
+
+@pytest.mark.parametrize("kind, dtype", [("casts", "float8_e4m3fn"), ("casts", "uint16"), ("casts", "uint32"), ("branch", "float8_e5m2")])
+def test_dtypes_that_pytorch_2_0_lacks_raise_the_required_version(kind, dtype, newest_script, old_script, tmp_path):
+    original = case(newest_script, tmp_path, kind, dtype)
+    carton, _, outcome = wrapped(original, tmp_path)
+    assert Carton(carton).toml["runner"]["required_framework_version"] == ">=2.15"
+    assert f"PyTorch 2.0 does not have the dtype `{dtype}`" in outcome.stderr
+
+
+@pytest.mark.parametrize("saver", ["old_script", "newest_script"])
+def test_what_optimize_for_inference_made_is_refused(saver, request, old_script, newest_script, tmp_path):
+    original = case(request.getfixturevalue(saver), tmp_path, "optimized")
+    assert "required keyword attribute 'value' is undefined" in old_script.ask("can_run", original=str(original))
+    refused = refuse(original).stderr
+    assert "`prim::ConstantMKLDNNTensor`" in refused and "torch.jit.optimize_for_inference" in refused
 
 
 def test_known_inputs_and_outputs_are_listed(made):

@@ -282,7 +282,7 @@ def test_bytes_whose_lengths_do_not_fit(server):
 def test_routes_and_methods(server):
     with server.connect() as connection:
         for method, path, status in [
-            ("GET", "/v2", 200), ("GET", "/v2/", 404), ("GET", "/", 404), ("GET", "/v2/nothing", 404), ("POST", "/v2", 405),
+            ("GET", "/v2", 200), ("GET", "/v2/", 404), ("GET", "/", 200), ("GET", "/v2/nothing", 404), ("POST", "/v2", 405),
             ("GET", "/v2/health/live", 200), ("GET", "/v2/health/ready", 200), ("POST", "/v2/health/live", 405),
             ("GET", "/v2/models/identity_fp32", 200), ("GET", "/v2/models/identity_fp32/versions/1", 200),
             ("GET", "/v2/models/identity_fp32/versions/2", 404), ("GET", "/v2/models/nothing", 404),

@@ -70,7 +70,8 @@ def assert_the_report_is_right(report, folder):
     assert (report["module"] == "weights") == (not carton.is_llama()) == ("why_weights" in report)
     for ports, described in (("inputs", "input"), ("outputs", "output")):
         wanted = [(port["name"], port["dtype"], [str(size) for size in port["shape"]]) for port in carton.toml.get(described, [])]
-        assert [(port["name"], port["dtype"], port["shape"]) for port in report[ports]] == wanted
+        found = [(port["name"], port["dtype"], [str(size) for size in port["shape"]]) for port in report[ports]]
+        assert found == wanted
     return carton
 
 
@@ -251,7 +252,7 @@ def test_the_folder_original_is_suggested(saved, tmp_path):
 
 
 def test_an_empty_folder_is_refused(tmp_path):
-    assert "holds no checkpoint" in words(tmp_path)
+    assert "contains no checkpoint" in words(tmp_path)
 
 
 def test_folders_of_other_programs_get_advice(tmp_path):
@@ -276,27 +277,31 @@ def test_each_converts_separate_checkpoints_and_continues_after_a_failure(saved,
     (tmp_path / "b.pth").write_bytes(b"not a checkpoint")
     outcome = torch2carton("--each", "--json", "-o", "made", "a.pth", "b.pth", "c.pth", cwd=tmp_path)
     assert outcome.status == 1 and "b.pth" in outcome.stderr and "2 converted, 1 failed" in outcome.stderr
-    reports = objects(outcome)
+    reports = [report for report in objects(outcome) if "error" not in report]
     assert [(report["file"], report["output"]) for report in reports] == [("a.pth", "made/a.carton"), ("c.pth", "made/c.carton")]
-    assert listing(tmp_path / "made") == ["a.carton", "c.carton"]
+    assert listing(tmp_path / "made") == [".torch2carton.outputs", "a.carton", "c.carton"]
     for report in reports:
         assert_the_report_is_right(report, tmp_path)
         succeed(report["file"], "-o", "alone.carton", cwd=tmp_path)
         assert (tmp_path / "alone.carton").read_bytes() == (tmp_path / report["output"]).read_bytes()
 
 
-def test_resume_makes_only_what_is_missing_truncated_or_old(saved, tmp_path):
-    paths = [saved(name="a.pth"), saved(name="b.pth"), saved(name="c.pth"), saved(name="d.pth")]
+def test_resume_makes_only_what_is_missing_truncated_changed_or_old(saved, tmp_path):
+    paths = [saved(name=f"{letter}.pth") for letter in "abcde"]
     succeed("--each", "-o", tmp_path, *paths)
     whole = {path.name: path.read_bytes() for path in tmp_path.glob("*.carton")}
     kept = (tmp_path / "a.carton").stat().st_ino
     (tmp_path / "b.carton").write_bytes(whole["b.carton"][:-1])
     (tmp_path / "c.carton").unlink()
-    os.utime(tmp_path / "d.carton", (10**9, 10**9))
+    changed = bytearray(whole["d.carton"])
+    changed[len(changed) // 2] ^= 1
+    (tmp_path / "d.carton").write_bytes(changed)
+    os.utime(tmp_path / "e.carton", (10**9, 10**9))
     # A carton that is cut short has lost its mark, so it could be another program's file.
     outcome = succeed("--each", "--resume", "--force", "--json", "-o", tmp_path, *paths)
-    assert [report["file"] for report in objects(outcome)] == [str(path) for path in paths[1:]]
-    assert "3 converted, 1 skipped" in outcome.stderr
+    skipped = [report.get("skipped", False) for report in objects(outcome)]
+    assert skipped == [True, False, False, False, False]
+    assert "4 converted, 1 skipped" in outcome.stderr
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*.carton")} == whole
     assert (tmp_path / "a.carton").stat().st_ino == kept
 

@@ -275,7 +275,7 @@ fn what_pack_refuses() {
     write(root.join("file"), "");
     refused("a file", &["pack", "file"]);
     refused("an output in the folder", &["pack", "everything", "-o", "everything/misc/x.carton"]);
-    refused("an output in no folder", &["pack", "everything", "-o", "nowhere/x.carton"]);
+    refused("an output below a file", &["pack", "everything", "-o", "file/x.carton"]);
     refused("a folder as output", &["pack", "everything", "-o", "everything"]);
     refused("a tensor without a file", &["pack", "everything", "--tensor", "x"]);
     refused("a tensor without a name", &["pack", "everything", "--tensor", "=file"]);

@@ -76,3 +76,73 @@ fn each_crate_has_a_line() {
     let missing: Vec<_> = paths.filter(|path| !list.contains(&format!("| `{path}` |"))).collect();
     assert!(missing.is_empty(), "crates/README.md has no line for {missing:?}");
 }
+
+/// Returns the anchors of a Markdown document's headings, as code hosts make them.
+fn anchors(text: &str) -> Vec<String> {
+    let prose = text.split("\n```").step_by(2).flat_map(str::lines);
+    let headings = prose.filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let slug = |heading: &str| {
+        let kept = heading.to_lowercase();
+        let kept = kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(slug).collect()
+}
+
+/// Returns the relative links of a Markdown text: a path, and an anchor if there is one.
+fn links(text: &str) -> Vec<(&str, Option<&str>)> {
+    let prose = text.split("\n```").step_by(2);
+    let targets = prose.flat_map(|part| part.split("](").skip(1)).filter_map(|rest| rest.split(')').next());
+    let relative = targets.filter(|target| !target.contains("://") && !target.contains(char::is_whitespace));
+    relative
+        .map(|target| target.split_once('#').map_or((target, None), |(path, at)| (path, Some(at))))
+        .collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut documents =
+        vec![tree().join("README.md"), tree().join("ARCHITECTURE.md"), tree().join("CONTRIBUTING.md")];
+    documents.extend(documents_of_the_site());
+    let mut broken = Vec::new();
+    for document in &documents {
+        let text = fs::read_to_string(document).expect("a document");
+        for (path, anchor) in links(&text) {
+            let target =
+                if path.is_empty() { document.clone() } else { document.with_file_name("").join(path) };
+            let found = match anchor {
+                None => target.exists(),
+                Some(anchor) => {
+                    fs::read_to_string(&target).is_ok_and(|text| anchors(&text).iter().any(|it| it == anchor))
+                }
+            };
+            if !found {
+                broken.push(format!("{}: {path}#{}", document.display(), anchor.unwrap_or_default()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "these links lead nowhere:\n{}", broken.join("\n"));
+}
+
+/// Returns the documents in docs/.
+fn documents_of_the_site() -> Vec<PathBuf> {
+    let entries =
+        fs::read_dir(tree().join("docs")).expect("the documents").flatten().map(|entry| entry.path());
+    entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+}
+
+#[test]
+fn the_site_has_each_document() {
+    let summary = fs::read_to_string(tree().join("docs/SUMMARY.md")).expect("the table of contents");
+    let listed: Vec<_> = links(&summary).into_iter().map(|(path, _)| path.to_owned()).collect();
+    for document in documents_of_the_site() {
+        let name = document.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        assert!(name == "SUMMARY.md" || listed.contains(&name), "docs/SUMMARY.md does not list {name}");
+    }
+}
+
+#[test]
+fn the_readme_is_short() {
+    let readme = fs::read_to_string(tree().join("README.md")).expect("the README");
+    assert!(readme.lines().count() <= 150, "README.md has {} lines", readme.lines().count());
+}

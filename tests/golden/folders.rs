@@ -28,6 +28,8 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("notes", &["notes.txt"]),
     ("several", &["a.safetensors", "b.safetensors"]),
     ("distributed", &[".metadata", "__0_0.distcp"]),
+    ("distributed_unfinished", &["__0_0.distcp"]),
+    ("ranks", &["model_world_size_2_rank_1.pt"]),
     ("deepspeed", &["latest", "zero_to_fp32.py", "global_step10/zero_pp_rank_0_mp_rank_00_optim_states.pt"]),
     ("deepspeed/global_step10", &[]),
     ("deepspeed_without_script", &["latest", "global_step10/zero_pp_rank_0_mp_rank_00_optim_states.pt"]),

@@ -61,7 +61,7 @@ fn an_expanded_view_is_not_hashed_and_is_compared() {
     write_pth(&other, &shifted);
     let (status, text) = verify(&other);
     assert_eq!(status, Some(1), "{text}");
-    assert!(text.contains("tensor `w` has other elements in the checkpoint"), "{text}");
+    assert!(text.contains("tensor `w` differs from the checkpoint in its elements"), "{text}");
 }
 
 #[test]
@@ -107,4 +107,77 @@ fn a_mask_that_is_expanded_to_a_batch_is_hashed() {
     let mut hash = Sha256Sink::default();
     hash.write(Window::owned(vec![1; 64 << 16])).expect("a hash takes any bytes");
     assert_eq!(inspected(&path)["tensors"][0]["sha256"], hex(&hash.digest()));
+}
+
+/// Overlapping views of one storage of a megabyte, in each format that writes every element of a view.
+#[test]
+fn an_output_that_is_many_times_as_large_needs_an_option() {
+    let folder = scratch();
+    let path = folder.path().join("a.pth");
+    write_pth(&path, &dict(&[("w", Value::View(1 << 20, vec![200, 1 << 19], vec![1, 1]))]));
+    let convert = |output: &str, options: &[&str]| {
+        let output = folder.path().join("out").join(output);
+        let args = [path.as_os_str(), "--dry-run".as_ref(), "-o".as_ref(), output.as_os_str()];
+        let args: Vec<_> = args.into_iter().chain(options.iter().map(std::convert::AsRef::as_ref)).collect();
+        let output = torch2carton(args);
+        (output.status.code(), transcript(&output))
+    };
+    std::fs::create_dir(folder.path().join("out")).expect("a folder");
+    let options: &[(&str, &[&str])] = &[
+        ("a.safetensors", &[]),
+        ("shards", &["--to", "safetensors", "--max-shard-size", "10MB"]),
+        ("a.pth", &[]),
+        ("a.carton", &[]),
+    ];
+    for (output, options) in options {
+        let (status, text) = convert(output, options);
+        if status == Some(0) {
+            // The views are kept as they are.
+            assert!(*output != "a.safetensors" && *output != "shards", "{output}: {text}");
+            continue;
+        }
+        assert_eq!(status, Some(1), "{output}: {text}");
+        let expected = "more than 64 times the 1.0 MB of the input: its tensors are views that repeat bytes; --max-expansion ";
+        assert!(text.contains(expected), "{output}: {text}");
+        let factor = text.split_once("--max-expansion ").and_then(|(_, rest)| rest.split(' ').next());
+        let allowed = [*options, &["--max-expansion", factor.expect("a number")]].concat();
+        let (status, text) = convert(output, &allowed);
+        assert_eq!(status, Some(0), "{output}: {text}");
+    }
+    let (_, text) = convert("a.safetensors", &[]);
+    assert!(text.contains("the output would have 104.9 MB, more than 64 times"), "{text}");
+}
+
+#[test]
+fn an_expanded_view_below_64_mib_needs_no_option() {
+    let folder = scratch();
+    let path = folder.path().join("a.pth");
+    write_pth(&path, &dict(&[("mask", Value::View(1 << 10, vec![60 << 10, 1 << 10], vec![0, 1]))]));
+    let output = folder.path().join("a.safetensors");
+    let converted = torch2carton([path.as_os_str(), "--dry-run".as_ref(), "-o".as_ref(), output.as_os_str()]);
+    assert!(converted.status.success(), "{}", transcript(&converted));
+}
+
+#[test]
+fn an_array_that_is_many_times_as_large_needs_an_option() {
+    let folder = scratch();
+    let (path, carton) = (folder.path().join("a.pth"), folder.path().join("a.carton"));
+    write_pth(&path, &dict(&[("w", expanded()), ("m", Value::View(4, vec![1 << 20, 4], vec![0, 1]))]));
+    convert(&path, &carton);
+    let get = |name: &str| {
+        let npy = folder.path().join("a.npy");
+        let output = torch2carton([
+            "run".as_ref(),
+            carton.as_os_str(),
+            "--get".as_ref(),
+            name.as_ref(),
+            "-o".as_ref(),
+            npy.as_os_str(),
+        ]);
+        (output.status.code(), transcript(&output))
+    };
+    assert_eq!(get("m").0, Some(0), "four megabytes");
+    let (status, text) = get("w");
+    assert_eq!(status, Some(1));
+    insta::assert_snapshot!("array-too-large", text);
 }

@@ -36,8 +36,9 @@ fn an_architecture_without_a_forward_is_named() {
     write(root.join("t5/config.json"), r#"{"model_type": "t5"}"#);
     let text = ok(root, &["t5"]);
     let first = text.lines().next().unwrap_or_default();
-    let note = "note: no forward for t5: the carton returns its tensors; llama, mistral, qwen2, ";
-    assert!(first.starts_with(note) && first.ends_with(" have one"), "{text}");
+    let note =
+        "note: no forward for t5: the carton returns its tensors; the nearest names that have one are ";
+    assert!(first.starts_with(note) && first.contains(" and ") && first.ends_with("lists all)"), "{text}");
     assert!(root.join("t5.carton").exists());
     let (status, text) = run(root, &["t5", "--require-model", "-o", "no.carton"]);
     assert_eq!(status, Some(1), "{text}");
@@ -59,7 +60,8 @@ fn the_error_for_quantized_weights_names_the_method() {
     let (status, text) = run(root, &["q"]);
     assert_eq!(status, Some(1), "{text}");
     let error = "error: q/config.json: the weights are quantized with `gptq` (4 bits), expected float32, float16, bfloat16 or \
-                 float64 in a model that runs; --arch weights converts the tensors without a forward\n";
+                 float64 in a model that runs; --dequantize computes the numbers that they stand for, and --arch weights \
+                 converts the tensors without a forward\n";
     assert!(text.starts_with(error), "{text}");
     ok(root, &["q", "--arch", "weights", "-q"]);
 }
@@ -164,7 +166,7 @@ fn no_tensor_of_a_sharded_training_checkpoint_is_said_to_be_left_out() {
         training_shards(&root.join(extension), extension);
         let text = ok(root, &[extension]);
         assert!(!text.contains("left out"), "{text}");
-        assert!(text.contains("holds     3 tensors, 12 parameters"), "{text}");
+        assert!(text.contains("tensors   3, 12 parameters"), "{text}");
         let key: Vec<_> = notes(&text).into_iter().filter(|note| note.contains("key `model`")).collect();
         assert_eq!(key, ["note: using key `model` (3 tensors)"], "{text}");
         // The values of the other shards are one note, not one for each.
@@ -187,7 +189,7 @@ fn values_in_misc_are_listed() {
     let listing = ok(root, &["inspect", "a.carton"]);
     assert!(listing.contains("misc/checkpoint.json"), "{listing}");
     let text = ok(root, &["a.pth", "--no-values"]);
-    assert!(notes(&text).is_empty() && text.contains("  misc      nothing\n"), "{text}");
+    assert!(notes(&text).is_empty() && !text.contains("  misc"), "{text}");
 }
 
 #[test]
@@ -196,14 +198,14 @@ fn metadata_that_says_nothing_is_silent() {
     let root = scratch.path();
     write_safetensors(&root.join("a.safetensors"), &[("format", "pt")], &[("w", &[1])]);
     let text = ok(root, &["a.safetensors"]);
-    assert!(notes(&text).is_empty() && text.contains("  misc      nothing\n"), "{text}");
+    assert!(notes(&text).is_empty() && !text.contains("  misc"), "{text}");
     assert!(!ok(root, &["inspect", "a.carton"]).contains("checkpoint.json"));
     for number in 1..=3 {
         let (file, tensor) = (format!("set/model-0000{number}-of-00003.safetensors"), format!("w{number}"));
         write_safetensors(&root.join(file), &[("format", "pt")], &[(&tensor, &[1])]);
     }
     let text = ok(root, &["set", "--arch", "weights"]);
-    assert!(notes(&text).is_empty() && text.contains("  misc      nothing\n"), "{text}");
+    assert!(notes(&text).is_empty() && !text.contains("  misc"), "{text}");
     // Anything else is kept.
     write_safetensors(&root.join("b.safetensors"), &[("format", "pt"), ("step", "9")], &[("w", &[1])]);
     assert!(ok(root, &["b.safetensors"]).contains("  misc      checkpoint.json\n"));
@@ -217,7 +219,7 @@ fn one_of_a_thing_is_singular() {
     let root = scratch.path();
     one_tensor(root);
     let text = ok(root, &["a.pth"]);
-    assert!(text.contains("holds     1 tensor, 1 parameter\n"), "{text}");
+    assert!(text.contains("tensors   1, 1 parameter\n"), "{text}");
     let text = ok(root, &["verify", "a.carton", "--against", "a.pth"]);
     assert!(text.contains("1 tensor equal bit for bit"), "{text}");
     let text = ok(root, &["scan", "a.pth"]);

@@ -309,12 +309,10 @@ fn outputs_have_the_permissions_that_the_umask_leaves() {
     let out = root.join("out");
     for (umask, file, folder) in [("027", 0o640, 0o750), ("002", 0o664, 0o775)] {
         std::fs::create_dir(&out).expect("a temporary folder");
-        // An output that is replaced does not pass its permissions on.
-        write(out.join("x.carton"), "");
         let blobs = ["--base", "https://example.org", "--blobs", "out/blobs", "--min-size", "1"];
         let shrink = [&["shrink", "out/x.carton", "-o", "out/s.carton"][..], &blobs].concat();
         for args in [
-            &["a.pth", "-o", "out/x.carton", "--force"][..],
+            &["a.pth", "-o", "out/x.carton"][..],
             &["a.pth", "-o", "out/x.safetensors"],
             &["a.pth", "-o", "out/x.pth"],
             &["--each", "a.pth", "-o", "out/each"],
@@ -340,6 +338,49 @@ fn outputs_have_the_permissions_that_the_umask_leaves() {
     }
 }
 
+/// The archive with one more entry, and with its comment.
+fn with_appended_entry(archive: &[u8]) -> Vec<u8> {
+    let mut writer = zip::ZipWriter::new_append(std::io::Cursor::new(archive.to_vec())).expect("an archive");
+    writer.start_file("notes.txt", zip::write::SimpleFileOptions::default()).expect("a new name");
+    writer.write_all(b"theirs").expect("memory");
+    let appended = writer.finish().expect("memory").into_inner();
+    assert!(appended.ends_with(b"torch2carton"), "the comment stays");
+    appended
+}
+
+#[test]
+fn an_output_that_is_replaced_keeps_its_permissions() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = scratch();
+    let root = scratch.path();
+    inputs(root);
+    std::fs::create_dir(root.join("out")).expect("a temporary folder");
+    let blobs = ["--base", "https://example.org", "--blobs", "out/blobs", "--min-size", "1"];
+    for (args, output) in [
+        (&["a.pth", "-o", "out/x.carton"][..], "out/x.carton"),
+        (&["a.pth", "-o", "out/x.safetensors"], "out/x.safetensors"),
+        (&["a.pth", "-o", "out/x.pth"], "out/x.pth"),
+        (&["--each", "a.pth", "-o", "out/each"], "out/each/a.carton"),
+        (&["a.pth", "--to", "safetensors", "-o", "out/folder"], "out/folder/model.safetensors"),
+        (&["pack", "everything", "-o", "out/p.carton"], "out/p.carton"),
+        (&["unpack", "out/p.carton", "-C", "out/unpacked", "--force"], "out/unpacked/carton.toml"),
+        (&[&["shrink", "out/x.carton", "-o", "out/s.carton"][..], &blobs].concat(), "out/s.carton"),
+    ] {
+        let run = || {
+            let output = in_shell(root, "umask 022", args).output().expect("every Unix has it");
+            assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        };
+        run();
+        let path = root.join(output);
+        for mode in [0o600, 0o640, 0o666, 0o444] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+            run();
+            let found = path.metadata().expect("it was written").permissions().mode() & 0o7777;
+            assert_eq!(found, mode, "{args:?}: {found:o}");
+        }
+    }
+}
+
 /// What the rule on existing outputs allows for each command that writes a file. `args` writes `output`.
 fn follows_the_rule(root: &Path, args: &[&str], output: &str) {
     let path = root.join(output);
@@ -357,12 +398,26 @@ fn follows_the_rule(root: &Path, args: &[&str], output: &str) {
     ok(root, args);
     let ours = std::fs::read(&path).expect("it was written");
     refused(&["--no-clobber"], " exists; choose another path with -o", "ours");
-    // A copy has the comment, but no attribute.
-    std::fs::write(&path, &ours).expect("a temporary folder");
-    ok(root, args);
     let (_, cut) = ours.split_last().expect("it has bytes");
-    for (what, bytes) in [("a text", &b"notes"[..]), ("nothing", b""), ("cut", cut)] {
+    let mut changed = ours.clone();
+    let middle = ours.len().div_euclid(2);
+    *changed.get_mut(middle).expect("it has bytes") ^= 1;
+    // The last two end with the comment of our archives.
+    let (changed, appended) = (changed.as_slice(), with_appended_entry(&ours));
+    for (what, bytes) in [
+        ("a text", &b"notes"[..]),
+        ("nothing", b""),
+        ("cut", cut),
+        ("copied", &ours),
+        ("a byte changed", changed),
+        ("an entry appended", &appended),
+    ] {
+        let before = path.metadata().and_then(|metadata| metadata.modified()).expect("it is there");
         std::fs::write(&path, bytes).expect("a temporary folder");
+        while path.metadata().and_then(|metadata| metadata.modified()).expect("it is there") == before {
+            // Clocks of filesystems are slower than tests.
+            std::fs::write(&path, bytes).expect("a temporary folder");
+        }
         refused(&[], foreign, what);
         assert_eq!(std::fs::read(&path).expect("it stays"), bytes);
         ok(root, &[args, &["--force"]].concat());

@@ -133,7 +133,7 @@ fn a_dry_run_reports_the_size_and_writes_nothing() {
     let root = scratch.path();
     one_tensor(root);
     let text = ok(root, &["a.pth", "--dry-run"]);
-    assert!(text.starts_with("a.carton\n"), "{text}");
+    assert!(text.contains("a.carton\n") && text.contains("name  dtype"), "{text}");
     assert!(text.contains("nothing was written (--dry-run)"), "{text}");
     assert!(!text.contains("manifest"), "{text}");
     let planned = json(root, &["a.pth", "--dry-run", "--json"]);
@@ -144,7 +144,9 @@ fn a_dry_run_reports_the_size_and_writes_nothing() {
     assert_eq!((&planned["nbytes"], &planned["manifest_sha256"]), (&done["nbytes"], &Json::Null));
     // It refuses what a conversion would refuse.
     assert_eq!(run(root, &["a.pth", "--dry-run", "--no-clobber"]).0, Some(1));
-    assert_eq!(run(root, &["a.pth", "--dry-run", "-o", "missing/a.carton"]).0, Some(1));
+    assert_eq!(run(root, &["a.pth", "--dry-run", "-o", "a.pth/a.carton"]).0, Some(1));
+    ok(root, &["a.pth", "--dry-run", "-o", "missing/a.carton"]);
+    assert!(!root.join("missing").exists());
 }
 
 /// Long enough that a width of 16 bits would overflow.
@@ -216,7 +218,7 @@ fn a_carton_of_weights_lists_each_tensor_once() {
         verify(&["--key", "ema", "--include", "b"]).1,
         "tensor `w` is not in the checkpoint\nerror: a.carton: 1 problem found\nexit status 1\n"
     );
-    let other = "tensor `w` has other elements in the checkpoint\ntensor `b` has other elements in the checkpoint\n\
+    let other = "tensor `w` differs from the checkpoint in its elements\ntensor `b` differs from the checkpoint in its elements\n\
                  error: a.carton: 2 problems found\nexit status 1\n";
     assert_eq!(verify(&["--key", "model"]).1, other);
     assert_eq!(

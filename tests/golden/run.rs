@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::carton_tools::{ok, run, scratch, write};
+use crate::cli::output;
 
 /// A carton `x.carton` of the README's small model in `root`, with these files in misc/.
 fn model(root: &Path, misc: &[(&str, &str)]) {
@@ -106,7 +107,7 @@ fn tokens_texts_and_numbers_that_are_refused() {
     let mut case = |what: &str, args: &[&str]| {
         refused(&mut texts, root, what, &[&["run", "x.carton"], args].concat());
     };
-    case("nothing to do", &[]);
+    case("an array of another format", &["--get", "norm.weight", "-o", "a.txt"]);
     case("a text and tokens", &["a", "--tokens", "1"]);
     case("a token that the model does not know", &["--tokens", "1,256"]);
     case("no number", &["--tokens", "1,x"]);
@@ -146,6 +147,19 @@ fn tokenizers_that_are_refused() {
             "tokenizer.json",
             file(&|file| {
                 file["normalizer"] = json!({"type": "Sequence", "normalizers": vec![doubling.clone(); 60]});
+            }),
+        ),
+        (
+            "a text of 1 MB before each text",
+            "tokenizer.json",
+            file(&|file| file["normalizer"] = json!({"type": "Prepend", "prepend": "a".repeat(1 << 20)})),
+        ),
+        (
+            "5000 components",
+            "tokenizer.json",
+            file(&|file| {
+                let digits = json!({"type": "Digits", "individual_digits": true});
+                file["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": vec![digits; 5000]});
             }),
         ),
         (
@@ -192,6 +206,31 @@ fn results_are_printed() {
         texts.extend(["--- ", &args.join(" "), "\n", &without_times(&ok(root, args))]);
     }
     insta::assert_snapshot!("run-results", texts);
+}
+
+#[test]
+fn a_text_longer_than_the_context_is_noted() {
+    let scratch = scratch();
+    let root = scratch.path();
+    model(root, &[("config.json", r#"{"max_position_embeddings": 4}"#)]);
+    let text = |args: &[&str]| {
+        let (status, _, text) = output(root, &[&["run", "x.carton"], args].concat());
+        assert_eq!(status, Some(0), "{text}");
+        text
+    };
+    let long = "note: the text has 5 tokens, and the model was made for at most 4: what follows may be meaningless\n";
+    assert!(text(&["--tokens", "1,2,3,4,5"]).starts_with(long));
+    assert!(text(&["--tokens", "1,2,3,4,5", "-n", "2"]).starts_with(long));
+    let both = "note: the text and its continuation have 6 tokens, and the model was made for at most 4: the end may be \
+                meaningless; -n limits the continuation\n";
+    assert!(text(&["--tokens", "1,2,3", "-n", "3"]).contains(both));
+    for args in
+        [&["--tokens", "1,2,3,4"][..], &["--tokens", "1,2", "-n", "2"], &["-q", "--tokens", "1,2,3,4,5"]]
+    {
+        assert!(!text(args).contains("made for"), "{args:?}");
+    }
+    let json = ok(root, &["run", "x.carton", "--json", "--tokens", "1,2,3,4,5"]);
+    assert!(json.contains(r#""context":4,"#), "{json}");
 }
 
 #[test]

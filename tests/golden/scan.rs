@@ -1,6 +1,7 @@
 //! Scans find every call that is hidden in `malicious/`, and nothing in `checkpoints/`.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -56,6 +57,9 @@ fn exit_statuses_report_the_result() {
     assert_eq!(status(&["hostile/no_stop.pkl"]), Some(2));
     assert_eq!(status(&["hostile/truncated.pth"]), Some(2));
     assert_eq!(status(&["hostile/gguf.pth"]), Some(2));
+    // Unknown files are findings only with --deny-unknown, whatever the other files are.
+    assert_eq!(status(&["pickles/python2_0.pkl", "hostile/no_stop.pkl"]), Some(2));
+    assert_eq!(status(&["--deny-unknown", "pickles/python2_0.pkl", "hostile/no_stop.pkl"]), Some(1));
     // If there are both, the finding decides.
     assert_eq!(status(&["hostile/no_stop.pkl", "hostile/os_system.pth"]), Some(1));
     assert_eq!(status(&["nothing_here.pth"]), Some(2));
@@ -116,6 +120,46 @@ fn links_to_folders_are_reported() {
     insta::assert_snapshot!(texts + "\n" + &scan(&[&folder]));
 }
 
+#[cfg(unix)]
+#[test]
+fn pipes_sockets_and_devices_in_a_folder_are_reported() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let root = scratch.path();
+    fs::create_dir_all(root.join("in/sub")).expect("it can be made");
+    fs::copy(folder().join("checkpoints/plain.pth"), root.join("in/a.pth")).expect("it is checked in");
+    // No process has the other end of a pipe, so that a program that opened one would wait forever.
+    for name in ["in/model.pth", "in/sub/pipe"] {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, root.join(name), mode).expect("a pipe");
+    }
+    let _socket = std::os::unix::net::UnixListener::bind(root.join("in/socket")).expect("a socket");
+    for (target, name) in [("sub/pipe", "in/link"), ("/dev/null", "in/device"), ("nothing", "in/notes")] {
+        std::os::unix::fs::symlink(target, root.join(name)).expect("it can be made");
+    }
+    let scan = |path: &Path| {
+        let output = torch2carton(["scan", &path.to_string_lossy()]);
+        assert_eq!(output.status.code(), Some(2));
+        transcript(&output).replace(&*root.to_string_lossy(), "ROOT")
+    };
+    let text = scan(&root.join("in"));
+    for (name, what) in [
+        ("device", "a device"),
+        ("link", "a named pipe"),
+        ("model.pth", "a named pipe"),
+        ("socket", "a socket"),
+        ("sub/pipe", "a named pipe"),
+    ] {
+        let line = format!("ROOT/in/{name}: incomplete: ROOT/in/{name} is {what}, not a file");
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+    assert_eq!(text.matches(": incomplete: ").count(), 5, "{text}");
+    let text = scan(&root.join("in/model.pth"));
+    assert!(
+        text.starts_with("ROOT/in/model.pth: incomplete: ROOT/in/model.pth is a named pipe, not a file\n"),
+        "{text}"
+    );
+}
+
 #[test]
 fn what_is_unknown_is_told() {
     let scratch = tempfile::tempdir().expect("a temporary folder");
@@ -146,6 +190,103 @@ fn a_file_cut_anywhere_is_never_clean() {
     }
 }
 
+/// A pickle that calls `os.system` and names classes of an unknown package, each `count` times.
+fn many_findings(count: usize) -> Vec<u8> {
+    let calls = (0..count).map(|n| format!("cposix\nsystem\n(X\x04\0\0\0{n:04}tR").into_bytes());
+    let names = (0..count).map(|n| format!("cfarm\nPig{n}\n").into_bytes());
+    let items = calls.chain(names).collect::<Vec<_>>().concat();
+    [b"\x80\x02(".as_slice(), &items, b"l."].concat()
+}
+
+#[test]
+fn three_lines_of_a_kind_are_enough() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let file = scratch.path().join("many.pkl");
+    fs::write(&file, many_findings(40)).expect("it can be written");
+    let file = file.to_string_lossy();
+    let scan = |args: &[&str]| {
+        let output = torch2carton([&["scan", &*file], args].concat());
+        String::from_utf8(output.stdout).expect("UTF-8").replace(&*file, "FILE")
+    };
+    let text = scan(&[]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "FILE: UNSAFE  calls os.system('0000')");
+    assert_eq!(lines[1], "  pickle, 1 pickle, 0 known, 40 unknown and 1 dangerous global");
+    assert_eq!(lines[2], "  dangerous  os.system('0000') at 0x1c of pickle (REDUCE)");
+    assert_eq!(lines[5], "             … 37 more, which --all shows");
+    assert_eq!(lines[6], "  unknown    farm.Pig0 at 0x413 of pickle");
+    assert_eq!(lines[9], "             … 37 more, which --all shows");
+    assert_eq!(lines.len(), 10, "{text}");
+    let all = scan(&["--all"]);
+    assert_eq!(all.lines().filter(|line| line.starts_with("  unknown")).count(), 40, "{all}");
+    assert!(!all.contains("--all shows"), "{all}");
+    let red = "\u{1b}[1m\u{1b}[31m";
+    assert!(!text.contains('\u{1b}'), "no colours in a pipe: {text}");
+    let coloured = scan(&["--color", "always"]);
+    assert!(coloured.contains(&format!("{red}UNSAFE")), "{coloured:?}");
+    assert!(coloured.contains(&format!("{red}dangerous")), "{coloured:?}");
+    assert!(!coloured.contains(&format!("{red}unknown")), "{coloured:?}");
+}
+
+#[test]
+fn a_call_that_runs_a_program_comes_before_a_lookup() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let file = scratch.path().join("a.pkl");
+    let lookup = b"cbuiltins\ngetattr\n(cfarm\ncow\nX\x01\0\0\0mtR".as_slice();
+    let call = b"csubprocess\nPopen\n(X\x02\0\0\0lstR".as_slice();
+    fs::write(&file, [b"\x80\x02(".as_slice(), lookup, call, b"l."].concat()).expect("it can be written");
+    let output = torch2carton(["scan", &file.to_string_lossy()]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains(": UNSAFE  calls subprocess.Popen('ls')\n"), "{text}");
+}
+
+#[test]
+fn python_code_that_a_configuration_names_is_reported() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let root = scratch.path().join("model");
+    fs::create_dir(&root).expect("it can be made");
+    fs::copy(folder().join("checkpoints/plain.pth"), root.join("pytorch_model.bin"))
+        .expect("it is checked in");
+    let config =
+        r#"{"auto_map": {"AutoConfig": "configuration_x.XConfig", "AutoModelForCausalLM": "modeling_x.X"}}"#;
+    fs::write(root.join("config.json"), config).expect("it can be written");
+    let scan = |args: &[&str]| {
+        let output = torch2carton([&["scan", &*root.to_string_lossy()], args].concat());
+        (output.status.code(), transcript(&output).replace(&*root.to_string_lossy(), "MODEL"))
+    };
+    let (status, text) = scan(&[]);
+    assert_eq!(status, Some(0));
+    assert!(!text.contains("config.json"), "without the code, nothing can be imported: {text}");
+    fs::write(root.join("modeling_x.py"), "import os").expect("it can be written");
+    fs::write(root.join("configuration_x.py"), "").expect("it can be written");
+    let mut texts = scan(&[]).1 + &scan(&["--json"]).1 + &scan(&["--deny-unknown", "-q"]).1;
+    assert_eq!(scan(&["--deny-unknown"]).0, Some(1));
+    // The configuration itself can be scanned, too.
+    let output = torch2carton(["scan", &root.join("config.json").to_string_lossy()]);
+    texts += &transcript(&output).replace(&*root.to_string_lossy(), "MODEL");
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn a_document_for_code_hosts() {
+    let files = [
+        "malicious/wrong_crc.pth",
+        "pickles/python2_0.pkl",
+        "checkpoints/plain.pth",
+        "nothing.pth",
+        "hostile/gguf.pth",
+    ];
+    let output = torch2carton([&["scan", "--sarif"], files.as_slice()].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    insta::assert_snapshot!(serde_json::to_string_pretty(&document).expect("it was JSON"));
+    let output = torch2carton(["scan", "--sarif", "checkpoints/plain.pth"]);
+    assert_eq!(output.status.code(), Some(0));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(document["runs"][0]["results"], Value::Array(Vec::new()), "a clean file has no result");
+    assert_eq!(torch2carton(["scan", "--sarif", "--json", "checkpoints/plain.pth"]).status.code(), Some(2));
+}
+
 #[test]
 fn the_object_for_programs() {
     let files = ["malicious/getattr.pkl", "malicious/wrong_crc.pth", "malicious/nested_twice.pkl"];
@@ -153,6 +294,23 @@ fn the_object_for_programs() {
     let lines = String::from_utf8(output.stdout).expect("UTF-8");
     let objects: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     insta::assert_snapshot!(serde_json::to_string_pretty(&objects).expect("it was JSON"));
+}
+
+#[test]
+fn unreviewed_calls_stop_a_strict_conversion() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let file = scratch.path().join("called.pkl");
+    fs::write(&file, b"\x80\x02ctorch.nn.functional\nrelu\nK\x01\x85R.").expect("it can be written");
+    let file = file.to_string_lossy();
+    let output = torch2carton(["--deny-unknown", &file]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr).replace(&*file, "FILE"),
+        "error: FILE: its pickle names `torch.nn.functional.relu` at offset 0x2, which is called: nobody has judged what \
+         that runs; `torch2carton scan FILE` lists all that it names, and without --deny-unknown it is converted\n"
+    );
+    let scan = |args: &[&str]| torch2carton([&["scan", &*file], args].concat()).status.code();
+    assert_eq!((scan(&[]), scan(&["--deny-unknown"])), (Some(0), Some(1)));
 }
 
 #[test]

@@ -55,13 +55,13 @@ impl Serving {
     }
 
     fn get(&self, path: &str) -> String {
-        self.answer(&format!("GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"))
+        self.answer(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
     }
 
     fn post(&self, path: &str, body: &str) -> String {
         let length = body.len();
         self.answer(&format!(
-            "POST {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
         ))
     }
 
@@ -156,8 +156,7 @@ fn a_request_in_flight_is_waited_for_unless_a_second_signal_comes() {
     let scratch = scratch();
     let root = scratch.path();
     weights(root);
-    let request =
-        "POST /v2/models/w/infer HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 13\r\n\r\n";
+    let request = "POST /v2/models/w/infer HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 13\r\n\r\n";
     let in_flight = |serving: &Serving| {
         let mut stream = serving.send(request);
         let mut start = [0; 25];
@@ -218,6 +217,96 @@ fn a_repository_is_a_folder_of_folders() {
 }
 
 #[test]
+fn a_folder_stands_for_its_cartons() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(root);
+    std::fs::create_dir_all(root.join("flat/sub")).expect("a folder");
+    std::fs::copy(root.join("w.carton"), root.join("flat/a.carton")).expect("a file");
+    std::fs::copy(root.join("w.carton"), root.join("flat/b 2.carton")).expect("a file");
+    std::fs::copy(root.join("a.pth"), root.join("flat/other.pth")).expect("a file");
+    ok(root, &["unpack", "w.carton", "-q", "-C", "flat/unpacked"]);
+    let serving = Serving::start(root, &["flat", "w.carton"]);
+    let overview = serving.get("/");
+    let (_, body) = overview.split_once("\r\n\r\n").expect("a body");
+    let overview: serde_json::Value = serde_json::from_str(body).expect("JSON");
+    let models = overview["models"].as_array().expect("a list");
+    let names: Vec<&str> = models.iter().filter_map(|model| model["name"].as_str()).collect();
+    assert_eq!(names, ["a", "b 2", "unpacked", "w"]);
+    assert!(serving.get("/v2/models/b%202/ready").starts_with("HTTP/1.1 200"));
+    // Clients cannot load other files.
+    assert!(serving.post("/v2/repository/models/a/unload", "").starts_with("HTTP/1.1 503"));
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.end().0, Some(0));
+
+    let (status, _, text) = output(root, &["serve", "flat", "--name", "x", "--port", "0"]);
+    assert_eq!(status, Some(2), "{text}");
+    // A repository is named as such.
+    std::fs::create_dir_all(root.join("models/m")).expect("a folder");
+    std::fs::copy(root.join("w.carton"), root.join("models/m/1.carton")).expect("a file");
+    let (status, _, text) = output(root, &["serve", "models", "--port", "0"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("`torch2carton serve --repository models` serves NAME/VERSION.carton"), "{text}");
+    std::fs::create_dir(root.join("empty")).expect("a folder");
+    let (status, _, text) = output(root, &["serve", "empty", "--port", "0"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("empty"), "{text}");
+}
+
+#[test]
+fn an_address_that_others_reach_is_a_warning() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(root);
+    for (host, warned) in
+        [("0.0.0.0", true), ("127.0.0.1", false), ("127.0.0.2", false), ("localhost", false)]
+    {
+        let serving = Serving::start(root, &["w.carton", "-q", "--host", host]);
+        serving.signal(Signal::TERM);
+        let (status, log) = serving.end();
+        assert_eq!(status, Some(0), "{host}: {log}");
+        assert_eq!(log.contains("warning: other machines can reach 0.0.0.0:"), warned, "{host}: {log}");
+    }
+}
+
+#[test]
+fn a_server_in_the_background_of_a_script_says_how_it_ends() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(root);
+    // A shell that runs a script lets commands that end with & ignore SIGINT.
+    let script = format!(
+        "{} serve w.carton --port 0 --log-format json 2> log > address & while ! [ -s address ]; do sleep 0.05; done; kill -INT $!; \
+         sleep 0.2; kill -TERM $!; wait $!",
+        env!("CARGO_BIN_EXE_torch2carton")
+    );
+    let status = Command::new("sh").args(["-c", &script]).current_dir(root).status().expect("a shell");
+    let log = std::fs::read_to_string(root.join("log")).expect("a log");
+    assert_eq!(status.code(), Some(0), "SIGTERM ended it: {log}");
+    let warning = log.lines().find(|line| line.contains(r#""event":"warning""#)).expect("a warning");
+    assert!(warning.contains("SIGINT is ignored") && warning.contains("which sends SIGTERM"), "{warning}");
+}
+
+#[test]
+fn only_requests_to_a_name_of_the_server_are_answered() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(root);
+    let serving = Serving::start(root, &["w.carton", "-q", "--allow-host", "a.example", "--allow-host", "b"]);
+    let status = |host: &str| {
+        let answer =
+            serving.answer(&format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+        answer.split(' ').nth(1).expect("a status").to_owned()
+    };
+    for host in [serving.address.as_str(), "localhost:1", "A.example", "b:8000"] {
+        assert_eq!(status(host), "200", "{host}");
+    }
+    for host in ["evil.example", "b.example", ""] {
+        assert_eq!(status(host), "403", "{host}");
+    }
+}
+
+#[test]
 fn mistakes() {
     let scratch = scratch();
     let root = scratch.path();
@@ -235,6 +324,12 @@ fn mistakes() {
         ),
         (&["serve", "w.carton", "--port", "70000"], 2, "70000"),
         (&["serve", "w.carton", "--max-body", "0"], 2, "--max-body"),
+        (
+            &["serve", "w.carton", "--port", "0", "--allow-host", "a.example:80"],
+            2,
+            "`a.example:80` is not a host name: it takes ASCII letters, digits, `-` and `_` in parts between dots, and no port; \
+             --allow-host takes such a name",
+        ),
         (&["serve", "none.carton", "--port", "0"], 1, "none.carton"),
         (&["serve", "a.pth", "--port", "0"], 1, "a.pth"),
         (&["serve", "--repository", "none", "--port", "0"], 1, "cannot list none: "),
@@ -248,8 +343,15 @@ fn mistakes() {
     std::fs::copy(root.join("a.pth"), root.join("c/a.pth")).expect("a file");
     let (_, _, text) = output(root, &["serve", "c", "--port", "0"]);
     assert!(text.contains("c is a checkpoint (zip), not a carton; `torch2carton c` makes one"), "{text}");
-    let mut serving = Serving::start(root, &["--repository", "c", "-q"]);
-    serving.wait_for("c has no model: no file NAME/VERSION.carton");
+    let (status, _, text) = output(root, &["serve", "--repository", "c", "--port", "0"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(
+        text.contains(
+            "c has no model: expected files NAME/VERSION.carton, such as llama/1.carton; `torch2carton serve c` serves cartons \
+             that are directly in the folder"
+        ),
+        "{text}"
+    );
     let serving = Serving::start(root, &["w.carton"]);
     let (_, port) = serving.address.rsplit_once(':').expect("a port");
     let (status, _, text) = output(root, &["serve", "w.carton", "--port", port]);

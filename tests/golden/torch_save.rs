@@ -86,14 +86,12 @@ fn a_checkpoint_is_clean_and_reproducible() {
 fn what_a_checkpoint_does_not_hold_is_refused() {
     let scratch = scratch();
     let root = scratch.path();
-    std::fs::create_dir(root.join("folder")).expect("a temporary folder");
     write_pth(&root.join("in.pth"), &dict(&[("w", tensor(1))]));
     let mut texts = String::new();
     for args in [
         &["in.pth", "-o", "x.pth", "--license", "MIT"][..],
         &["in.pth", "-o", "x.pth", "--ties", "duplicate"],
         &["in.pth", "-o", "x.pth", "--max-shard-size", "5GB"],
-        &["in.pth", "-o", "folder", "--to", "pth"],
         &["in.pth", "--to", "pth"],
     ] {
         texts = format!("{texts}$ {}\n{}", args[1..].join(" "), run(root, args).1);

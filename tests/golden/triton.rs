@@ -68,7 +68,7 @@ fn each_model_gets_a_folder_in_one_repository() {
     llama(root);
     let each = ["--each", "a", "llama", "--to", "triton", "-o", "models", "-q"];
     ok(root, &each);
-    assert_eq!(names(&root.join("models")), ["a", "llama"]);
+    assert_eq!(names(&root.join("models")), [".torch2carton.outputs", "a", "llama"]);
     let model = std::fs::read(root.join("models/a/1/model.pt")).expect("it was written");
     std::fs::remove_file(root.join("models/llama/1/model.pt")).expect("it was written");
     let resumed = [&each[..], &["--resume", "--json"]].concat();
@@ -76,7 +76,9 @@ fn each_model_gets_a_folder_in_one_repository() {
     let skipped = text.lines().filter(|line| line.contains(r#""output":"models/a","skipped":true"#)).count();
     assert_eq!((skipped, text.lines().count()), (1, 2), "{text}");
     assert_eq!(std::fs::read(root.join("models/llama/1/model.pt")).expect("it was written"), model);
-    insta::assert_snapshot!(run(root, &["--each", "a", "llama/../a", "--to", "triton", "-o", "models"]).1);
+    insta::assert_snapshot!(
+        run(root, &["--each", "-q", "a", "llama/../a", "--to", "triton", "-o", "models"]).1
+    );
 }
 
 #[test]
@@ -103,7 +105,7 @@ fn a_model_that_is_in_a_carton_becomes_the_same_model() {
     }
     let each = ["--each", "x.carton", "unpacked", "--to", "triton", "-o", "all", "-q"];
     ok(root, &each);
-    assert_eq!(names(&root.join("all")), ["unpacked", "x"]);
+    assert_eq!(names(&root.join("all")), [".torch2carton.outputs", "unpacked", "x"]);
     // Without -o, the repository is next to the carton.
     ok(root, &["x.carton", "--to", "triton", "-q"]);
     assert_eq!(names(&root.join("x-triton")), ["x"]);

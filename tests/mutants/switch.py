@@ -4,6 +4,7 @@
     pip install tree-sitter==0.26.1 tree-sitter-rust==0.24.2
     git clone . COPY && cd COPY
     switch.py rewrite LIST.json…     rewrites the sources; LIST.json is what `cargo mutants --list --json` prints
+                                     (with --sample N, a sample of N mutants of each list, the same each time)
     switch.py run [--only REGEX]     builds the tests, finds which tests reach each mutant, and runs those
     switch.py report                 counts and names what survived
 
@@ -18,6 +19,7 @@ import collections
 import concurrent.futures
 import json
 import os
+import random
 import re
 import resource
 import shutil
@@ -142,14 +144,18 @@ class File:
                 arrow = self.source[pattern.end_byte:node.child_by_field_name("value").start_byte].decode()
                 value = node.child_by_field_name("value")
                 return head + text + arrow + self.rewritten(value) + self.source[value.end_byte:node.end_byte].decode()
-        if node.type == "field_initializer":
+        if node.type in ("field_initializer", "shorthand_field_initializer"):
             found = [mutant for key in self.by_span if key[0] == "StructField" and key[1] == node.start_byte
                      for mutant in self.by_span[key]]
             base = next((child for child in node.parent.children if child.type == "base_field_initializer"), None)
             if found and base:
                 found[0]["group"] = found[0]["id"]
-                name, value = node.child_by_field_name("field"), node.child_by_field_name("value")
-                option = f"({self.text(base)[2:]}).{self.text(name)}"
+                if node.type == "field_initializer":
+                    name, value = node.child_by_field_name("field"), node.child_by_field_name("value")
+                else:  # `field` means `field: field`
+                    name = value = node.children[0]
+                # The base may have been moved in part, so its field is cloned and not moved.
+                option = f"({self.text(base)[2:]}).{self.text(name)}.clone()"
                 return f"{self.text(name)}: {self.choice([(found[0], option)], self.rewritten(value))}"
         if node.type == "block" and (found := self.bodies.get(node.start_byte)):
             for mutant in found:
@@ -165,8 +171,12 @@ def cargo(*arguments):
     return ["cargo", arguments[0], *CARGO, *arguments[1:]]
 
 
-def rewrite(lists):
-    mutants = [mutant for path in lists for mutant in json.loads(Path(path).read_text())]
+def rewrite(lists, count):
+    mutants = []
+    for path in lists:
+        found = json.loads(Path(path).read_text())
+        chosen = random.Random(0).sample(range(len(found)), min(count or len(found), len(found)))
+        mutants += [found[index] for index in sorted(chosen)]
     for number, mutant in enumerate(mutants, 1):
         mutant["id"] = number
         mutant.pop("diff", None)
@@ -303,7 +313,7 @@ def reach(binaries):
         return [row for row in pool.map(one, jobs) if row]
 
 
-def run(packages, only, again, which, slowest, most, jobs):
+def run(packages, only, sample, again, which, slowest, most, jobs):
     mutants = json.loads((OUT / "mutants.json").read_text())
     alone = set(json.loads((OUT / "alone.json").read_text()))
     reached_by = OUT / "tests.json"
@@ -337,6 +347,7 @@ def run(packages, only, again, which, slowest, most, jobs):
 
     todo = [mutant for mutant in mutants if mutant["id"] not in alone and re.search(only, mutant["name"])
             and (again or results.get(mutant["name"], ["survived"])[0] == "survived")]
+    todo = random.Random(0).sample(todo, min(sample or len(todo), len(todo)))
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for count, (mutant, result, ran, where) in enumerate(pool.map(one, todo), 1):
             results[mutant["name"]] = [result, ran, where]
@@ -362,9 +373,12 @@ def report():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("rewrite").add_argument("lists", nargs="+")
+    rewrites = commands.add_parser("rewrite")
+    rewrites.add_argument("lists", nargs="+")
+    rewrites.add_argument("--sample", type=int, metavar="N", help="take a sample of N mutants of each list")
     runs = commands.add_parser("run")
     runs.add_argument("--only", default="", metavar="REGEX", help="test only these mutants")
+    runs.add_argument("--sample", type=int, metavar="N", help="test only a random sample of N of these, the same each time")
     runs.add_argument("--again", action="store_true", help="also run what earlier runs caught")
     runs.add_argument("--tests", default="", metavar="REGEX", help="run only these tests, named `FOLDER/BINARY TEST`")
     runs.add_argument("--slowest", type=float, default=60.0, help="leave out tests that take longer")
@@ -374,9 +388,9 @@ def main():
     commands.add_parser("report")
     options = parser.parse_args()
     if options.command == "rewrite":
-        rewrite(options.lists)
+        rewrite(options.lists, options.sample)
     elif options.command == "run":
-        run(options.packages, options.only, options.again, options.tests, options.slowest, options.most, options.jobs)
+        run(options.packages, options.only, options.sample, options.again, options.tests, options.slowest, options.most, options.jobs)
     else:
         report()
 

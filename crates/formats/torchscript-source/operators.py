@@ -5,8 +5,8 @@
 A namespace is a line that ends in `::`. An operator is a line: its name, and its overloads, each once. An overload is the letters
 of its positional arguments, those that have a default after a `,`; then `*` and its keyword-only arguments as `name:letter`, with
 `!` after those without a default. `~` at the end stands for any more arguments. After `=` are the names of all positional
-arguments. An operator without overloads takes anything. A letter is the type: t Tensor, i int and enumerations, f float, n
-Scalar, b bool, s str, l a list, and x others; a capital letter also takes None.
+arguments. An operator without overloads takes anything. A letter is the type: t Tensor, i int and other enumerations, d the
+number of a dtype, v a device, f float, n Scalar, b bool, s str, l a list, and x others; a capital letter also takes None.
 """
 
 import re
@@ -17,7 +17,8 @@ import torch
 assert torch.__version__.startswith("2.0.1"), torch.__version__
 import torch.ao.nn.quantized  # noqa: E402, F401  (registers what quantized modules use)
 
-LETTERS = {"Tensor": "t", "int": "i", "SymInt": "i", "float": "f", "number": "n", "Scalar": "n", "bool": "b", "str": "s"}
+LETTERS = {"Tensor": "t", "int": "i", "SymInt": "i", "float": "f", "number": "n", "Scalar": "n", "bool": "b", "str": "s",
+           "Layout": "i", "MemoryFormat": "i", "QScheme": "i", "ScalarType": "d", "Device": "v"}
 
 
 def letter(kind):
@@ -26,15 +27,22 @@ def letter(kind):
     return "l" if kind.startswith("List[") else LETTERS.get(kind, "x")
 
 
+def argument_letter(argument):
+    # Schemas that are written in C++ call the number of a dtype `int`.
+    if argument.name in ("dtype", "output_dtype") and str(argument.type) in ("int", "Optional[int]"):
+        return "D" if str(argument.type).startswith("Optional") else "d"
+    return letter(str(argument.real_type))
+
+
 def overload(schema):
     positional = [argument for argument in schema.arguments if not argument.kwarg_only]
     required = [argument for argument in positional if not argument.has_default_value()]
     # None of the schemas has an argument without a default after one that has one.
     assert required == positional[:len(required)], schema
-    text = "".join(letter(str(argument.type)) for argument in required)
+    text = "".join(argument_letter(argument) for argument in required)
     if len(required) < len(positional):
-        text += "," + "".join(letter(str(argument.type)) for argument in positional[len(required):])
-    keywords = [f"{argument.name}:{letter(str(argument.type))}{'' if argument.has_default_value() else '!'}"
+        text += "," + "".join(argument_letter(argument) for argument in positional[len(required):])
+    keywords = [f"{argument.name}:{argument_letter(argument)}{'' if argument.has_default_value() else '!'}"
                 for argument in schema.arguments if argument.kwarg_only]
     if keywords:
         text += "*" + ",".join(keywords)

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crate::integer::Long;
 use crate::object::{Global, GlobalNames, Instance, ItemSpan, Object, ObjectId, RecordedChanges};
-use crate::value::Long;
 
 const CHUNK_BITS: u32 = 12;
 const CHUNK_OBJECTS: usize = 1 << CHUNK_BITS;
@@ -286,6 +286,14 @@ impl<'p> Heap<'p> {
             self.chunks
                 .push(ObjectChunk { objects: Vec::with_capacity(room), offsets: Vec::with_capacity(room) });
         }
+    }
+
+    /// Returns the bytes of memory that the objects take, without the blocks that they own.
+    pub(crate) fn nbytes(&self) -> usize {
+        let objects = self.len().saturating_mul(size_of::<Object<'_>>().saturating_add(size_of::<u32>()));
+        let ids = [&self.items, &self.changed, &self.persistent, &self.dropped];
+        let ids = ids.iter().fold(0_usize, |sum, ids| sum.saturating_add(ids.capacity()));
+        objects.saturating_add(ids.saturating_mul(size_of::<ObjectId>()))
     }
 
     /// Stores the items of a tuple or frozenset. Returns `None` if their indexes do not fit 32 bits.

@@ -59,8 +59,9 @@
 //! - Memory is at most 8 times the length of the pickle plus 16 MB for pickles that `torch.save` writes (measured: 4.1
 //!   times), and at most 64 times plus 16 MB for any pickle (the worst case in the tests takes 57 times). An object
 //!   takes 24 bytes and its offset 4; a memo key costs the same whatever its value.
-//! - [`PickleLimits`] bound the numbers of opcodes, objects, memo entries and bytes of text. The defaults accept a checkpoint
-//!   of 1,000,000 tensors.
+//! - [`PickleLimits`] bound the numbers of opcodes, objects, memo entries and bytes of text, and the memory. The defaults
+//!   accept a checkpoint of 1,000,000 tensors. A pickle that was compressed is read with
+//!   [`PickleLimits::for_stored`], whose limits follow the bytes that store it.
 //!
 //! # Out of scope
 //!
@@ -77,6 +78,7 @@
 
 mod error;
 mod heap;
+mod integer;
 mod limits;
 mod literal;
 mod machine;
@@ -91,7 +93,8 @@ mod writer;
 
 pub use error::{Error, ErrorKind, Result};
 pub use heap::{Heap, Pickle};
-pub use limits::{PickleLimit, PickleLimits};
+pub use integer::Long;
+pub use limits::{MEMORY_CHECK_INTERVAL, PickleLimit, PickleLimits};
 pub use machine::Machine;
 pub use object::{
     Construction, DictEntries, Global, Instance, ItemList, ItemSpan, Object, ObjectId, RecordedChanges,
@@ -99,5 +102,5 @@ pub use object::{
 pub use opcode::{ArgKind, Opcode, OpcodeInfo, StackItem};
 pub use pickle::{load, load_with};
 pub use reader::{Arg, Instruction, Reader};
-pub use value::{ByteString, Long, Text};
+pub use value::{ByteString, Text};
 pub use writer::{MemoId, Writer};

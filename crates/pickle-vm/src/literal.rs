@@ -6,7 +6,8 @@
 use std::borrow::Cow;
 
 use crate::error::ErrorKind;
-use crate::value::{Integer, MAX_DIGITS, push_code_point};
+use crate::integer::{Integer, MAX_DIGITS};
+use crate::value::push_code_point;
 
 /// Parses an integer like Python's `int(line)`: surrounding spaces, a sign, and single underscores between digits are
 /// allowed.

@@ -19,6 +19,9 @@ pub(crate) struct Memo {
 /// Id that the heap never assigns, which marks an absent entry.
 const ABSENT_ID: ObjectId = ObjectId(u32::MAX);
 
+/// Bytes of an entry of the map: a key and an id in a node that is two thirds full.
+const SPARSE_ENTRY: usize = 32;
+
 /// Slots that the `Vec` may have beyond twice the number of entries.
 const DENSE_SLACK: usize = 64;
 
@@ -26,6 +29,12 @@ impl Memo {
     /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Returns the bytes of memory that the memo takes.
+    pub(crate) fn nbytes(&self) -> usize {
+        let dense = self.dense.capacity().saturating_mul(size_of::<ObjectId>());
+        dense.saturating_add(self.sparse.len().saturating_mul(SPARSE_ENTRY))
     }
 
     #[inline]

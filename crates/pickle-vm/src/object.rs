@@ -5,7 +5,9 @@
 
 use std::fmt;
 
-use crate::value::{ByteString, Long, Text};
+use crate::integer::Long;
+use crate::limits::ALLOCATION;
+use crate::value::{ByteString, Text};
 
 /// Identifier of an object in its [`Heap`](crate::Heap). Equal ids are the same object, like `is` in Python.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -92,6 +94,19 @@ impl Object<'_> {
     }
 }
 
+impl Object<'_> {
+    /// Returns the bytes of the blocks that a new object owns. Later blocks are counted when they grow.
+    pub(crate) fn owned_nbytes(&self) -> usize {
+        match self {
+            Object::Global(_) => size_of::<Global<'_>>().saturating_add(ALLOCATION),
+            Object::Text(text) => text.owned_nbytes(),
+            Object::String(bytes) => bytes.owned_nbytes(),
+            Object::Long(value) => value.owned_nbytes(),
+            _ => 0,
+        }
+    }
+}
+
 /// Range of a tuple's or frozenset's items in the heap's item array.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemSpan {
@@ -140,20 +155,28 @@ impl<T> ThinVec<T> {
         self.0.as_deref().map_or(&[], Vec::as_slice)
     }
 
-    fn extend(&mut self, items: impl Iterator<Item = T>) {
+    /// Appends `items`. Returns the number of bytes that were allocated for them.
+    fn extend(&mut self, items: impl Iterator<Item = T>) -> usize {
         let mut items = items.peekable();
-        if items.peek().is_some() {
-            self.0.get_or_insert_default().extend(items);
+        if items.peek().is_none() {
+            return 0;
         }
+        let header = if self.0.is_none() { size_of::<Vec<T>>().saturating_add(ALLOCATION) } else { 0 };
+        let vec = self.0.get_or_insert_default();
+        let before = vec.capacity();
+        vec.extend(items);
+        let grown = vec.capacity().saturating_sub(before).saturating_mul(size_of::<T>());
+        let block = if before == 0 { ALLOCATION } else { 0 };
+        header.saturating_add(grown).saturating_add(block)
     }
 }
 
 impl ItemList {
-    /// Creates a list with its initial items.
-    pub(crate) fn new(items: &[ObjectId]) -> Self {
+    /// Creates a list with its initial items. Returns the bytes that were allocated, too.
+    pub(crate) fn new(items: &[ObjectId]) -> (Self, usize) {
         let mut new = ItemList::default();
-        new.items.extend(items.iter().copied());
-        new
+        let allocated = new.items.extend(items.iter().copied());
+        (new, allocated)
     }
 
     /// Returns the items in insertion order.
@@ -166,18 +189,20 @@ impl ItemList {
         self.changed.get()
     }
 
-    pub(crate) fn extend(&mut self, items: &[ObjectId], offset: u64) {
-        self.items.extend(items.iter().copied());
+    /// Appends items. Returns the bytes that were allocated.
+    pub(crate) fn extend(&mut self, items: &[ObjectId], offset: u64) -> usize {
         self.changed = LastChange(offset);
+        self.items.extend(items.iter().copied())
     }
 }
 
 impl DictEntries {
-    /// Creates a dict with its initial entries; keys and values alternate in `items`.
-    pub(crate) fn new(items: &[ObjectId]) -> Self {
+    /// Creates a dict with its initial entries; keys and values alternate in `items`. Returns the bytes that were
+    /// allocated, too.
+    pub(crate) fn new(items: &[ObjectId]) -> (Self, usize) {
         let mut new = DictEntries::default();
-        new.entries.extend(pairs(items));
-        new
+        let allocated = new.entries.extend(pairs(items));
+        (new, allocated)
     }
 
     /// Returns the entries in insertion order.
@@ -190,10 +215,10 @@ impl DictEntries {
         self.changed.get()
     }
 
-    /// Appends entries; keys and values alternate in `items`.
-    pub(crate) fn extend(&mut self, items: &[ObjectId], offset: u64) {
-        self.entries.extend(pairs(items));
+    /// Appends entries; keys and values alternate in `items`. Returns the bytes that were allocated.
+    pub(crate) fn extend(&mut self, items: &[ObjectId], offset: u64) -> usize {
         self.changed = LastChange(offset);
+        self.entries.extend(pairs(items))
     }
 }
 
@@ -318,26 +343,24 @@ impl RecordedChanges {
         self.changed.get()
     }
 
-    pub(crate) fn add_items(&mut self, items: &[ObjectId], offset: u64) {
-        self.change(offset);
-        self.items.extend(pairs(items));
+    /// Records entries. Returns the bytes that were allocated, as the next two functions do.
+    pub(crate) fn add_items(&mut self, items: &[ObjectId], offset: u64) -> usize {
+        self.change(offset).saturating_add(self.items.extend(pairs(items)))
     }
 
-    pub(crate) fn append(&mut self, items: &[ObjectId], offset: u64) {
-        self.change(offset);
-        self.appends.extend(items.iter().copied());
+    pub(crate) fn append(&mut self, items: &[ObjectId], offset: u64) -> usize {
+        self.change(offset).saturating_add(self.appends.extend(items.iter().copied()))
     }
 
-    pub(crate) fn build(&mut self, state: ObjectId, offset: u64) {
-        self.change(offset);
-        self.state.extend(std::iter::once(state));
+    pub(crate) fn build(&mut self, state: ObjectId, offset: u64) -> usize {
+        self.change(offset).saturating_add(self.state.extend(std::iter::once(state)))
     }
 
-    fn change(&mut self, offset: u64) {
-        if self.state.get().len() > self.earlier_builds.get().len() {
-            self.earlier_builds.extend(self.changed.get().into_iter());
-        }
+    fn change(&mut self, offset: u64) -> usize {
+        let is_later_build = self.state.get().len() > self.earlier_builds.get().len();
+        let earlier = self.changed.get().filter(|_| is_later_build);
         self.changed = LastChange(offset);
+        self.earlier_builds.extend(earlier.into_iter())
     }
 }
 

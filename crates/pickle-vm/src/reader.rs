@@ -5,9 +5,10 @@
 use std::iter::FusedIterator;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::integer::{Integer, Long};
 use crate::literal;
 use crate::opcode::{ArgKind, Opcode};
-use crate::value::{ByteString, Integer, Long, Text};
+use crate::value::{ByteString, Text};
 
 /// One instruction of a pickle.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,8 @@
 //! Source: the `save_*` functions of CPython's `Lib/pickle.py` choose the encoding of a value.
 
 use crate::error::{ErrorKind, Result};
+use crate::integer::without_sign_extension;
 use crate::opcode::Opcode;
-use crate::value::without_sign_extension;
 
 /// Key of a memo entry, returned by [`Writer::put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes the lists that risk.rs includes, and the list of callables that run code, from named versions.
 
-    generate.py --keep FOLDER PYTHON…
+    generate.py --keep FOLDER [--add] PYTHON…
 
 Each PYTHON is an interpreter. Its standard library is probed, and torch and numpy if it has them. FOLDER keeps the answers, so
-that an interrupted run goes on where it was. Python 2 is asked only for its modules. README.md says which versions the lists
+that an interrupted run goes on where it was. With --add, the lists keep what they
+have from other versions, except instances.txt and dangerous.txt. Python 2 is asked only for its modules. README.md says which versions the lists
 are from. Needs Python 3.11.
 """
 
@@ -37,6 +38,7 @@ print(json.dumps({"version": "CPython " + sys.version.split()[0], "modules": sor
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep", type=Path, required=True)
+    parser.add_argument("--add", action="store_true")
     parser.add_argument("pythons", nargs="+")
     args = parser.parse_args()
     args.keep.mkdir(parents=True, exist_ok=True)
@@ -47,11 +49,43 @@ def main():
     problems = {module: names for answer in answers for module, names in answer.get("uppercase", {}).items()}
     if problems:
         sys.exit(f"risk.rs takes attributes in capitals for constants, but these are callable: {problems}")
-    versions = ", ".join(sorted({answer["version"] for answer in answers}, key=version_key))
-    write_modules(rules, answers, versions)
-    write_harmless(rules, answers, versions)
-    write_aliases(rules, answers, versions)
-    write_reaches(rules, answers, versions)
+    probed = {answer["version"] for answer in answers}
+    versions = ", ".join(sorted(probed, key=version_key))
+    kept = []
+    if args.add:
+        kept = [{"harmless": names_in(HERE / "harmless.txt"), "modules": list(names_in(HERE / "inside.txt", only_modules=True))}]
+        probed |= versions_in(HERE / "harmless.txt")
+    all_versions = ", ".join(sorted(probed, key=version_key))
+    write_modules(rules, answers + kept, all_versions)
+    write_harmless(rules, answers + kept, all_versions)
+    write_instances(rules, answers, versions)
+    write_aliases(rules, answers, all_versions, lines_in(HERE / "aliases.txt") if args.add else [])
+    write_reaches(rules, answers, all_versions, lines_in(REACHES) if args.add else [])
+    write_dangerous(answers, versions)
+
+
+def lines_in(path):
+    return [line for line in path.read_text().splitlines() if not line.startswith("#")]
+
+
+def names_in(path, only_modules=False):
+    """The names of a list that this script wrote, by module."""
+    found, module = {}, ""
+    for line in path.read_text().splitlines():
+        if not line.startswith("#"):
+            words = line.split()
+            if only_modules:
+                found.update(dict.fromkeys(words))
+                continue
+            if not line.startswith(" "):
+                module, *words = words
+            found.setdefault(module, []).extend(words)
+    return found
+
+
+def versions_in(path):
+    header = [line[2:].strip() for line in path.read_text().splitlines()[2:] if line.startswith("#")]
+    return {version.strip() for version in " ".join(header).split(",")}
 
 
 def version_key(version):
@@ -101,18 +135,79 @@ def write_harmless(rules, answers, versions):
                 found.get(module, set()).discard(dotted[len(module) + 1 :])
     for module, names in rules["refused"].items():
         found.get(module, set()).difference_update(names.split())
+    # Another module's object counts under the name of its definition.
+    true_names = {}
+    for answer in answers:
+        true_names.update(answer.get("true_names", {}))
+    for shown, true in true_names.items():
+        (module, name), (home, true_name) = shown.split(" ", 1), true.split(" ", 1)
+        if true_name not in found.get(home, ()) and name not in rules["names"].get(module, "").split():
+            found.get(module, set()).discard(name)
     lines = []
     for module, names in sorted(found.items()):
         lines += wrap([module, *sorted(names)]) if names else []
     write(HERE / "harmless.txt", "The harmless names of each module: what only makes or computes data.", versions, lines)
 
 
+# Letters of which one includes the other.
+STRONGER = {"N": "n", "H": "mh", "m": "h", "k": "K"}
+
+
+def write_instances(rules, answers, versions):
+    """A use counts if it was judged in every version that has the class."""
+    found = {}
+    for answer in answers:
+        for module, classes in answer.get("instances", {}).items():
+            for name, letters in classes.items():
+                letters = set(letters) | set("".join(STRONGER.get(letter, "") for letter in letters))
+                # Without a hook, every state that fits is stored, and every other one is an error.
+                letters |= set("Hmh") if {"d", "s"} <= letters else set()
+                kept = found.setdefault(module, {})
+                kept[name] = kept[name] & letters if name in kept else letters
+    # Another module's class counts under the name of its definition.
+    for answer in answers:
+        for shown, true in answer.get("true_names", {}).items():
+            (module, name), (home, true_name) = shown.split(" ", 1), true.split(" ", 1)
+            if letters := found.get(home, {}).get(true_name):
+                kept = found.setdefault(module, {})
+                kept[name] = kept.get(name, letters) & letters
+    for module, names in rules["refused"].items():
+        for name in names.split():
+            found.get(module, {}).pop(name, None)
+    lines = []
+    for module, classes in sorted(found.items()):
+        words = [f"{name}={text}" for name, letters in sorted(classes.items()) if (text := shortest(letters))]
+        lines += wrap([module, *words]) if words else []
+    write(HERE / "instances.txt", "The classes of each module, with letters for what a pickle can do with their instances.", versions, lines)
+
+
+def shortest(letters):
+    """The letters without those that another one includes."""
+    implied = set("".join(STRONGER.get(letter, "") for letter in letters)) | (set("Hmh") if {"d", "s"} <= letters else set())
+    return "".join(sorted(letters - implied))
+
+
+def write_dangerous(answers, versions):
+    found = {}
+    for answer in answers:
+        for module, names in answer.get("dangerous", {}).items():
+            found.setdefault(module, set()).update(names)
+    # Also what advisories name, and what reaches.txt has of versions that were not probed now.
+    tops = {module.split(".")[0] for module in names_in(HERE / "inside.txt", only_modules=True)}
+    for line in lines_in(REACHES) + lines_in(REACHES.with_name("advisories.txt")):
+        module, name = line.split(" ")[:2]
+        if module.split(".")[0] in tops:
+            found.setdefault(module, set()).add(name)
+    lines = [line for module, names in sorted(found.items()) for line in wrap([module, *sorted(names)])]
+    write(HERE / "dangerous.txt", "The callables of each module that reach a sink within six calls, or that advisories name.", versions, lines)
+
+
 def prefixes(dotted):
     return [dotted[:at] for at, character in enumerate(dotted) if character == "."]
 
 
-def write_aliases(rules, answers, versions):
-    pairs = {}
+def write_aliases(rules, answers, versions, kept):
+    pairs = dict(line.split(" ", 1) for line in kept)
     for answer in answers:
         pairs.update(answer.get("aliases", {}))
     pairs.update({old: new for old, new in _compat_pickle.IMPORT_MAPPING.items() if old not in ("dbm",)})
@@ -124,7 +219,7 @@ def write_aliases(rules, answers, versions):
     write(HERE / "aliases.txt", "A module or a name, and the familiar one of the same object.", versions, sorted(set(lines)))
 
 
-def write_reaches(rules, answers, versions):
+def write_reaches(rules, answers, versions, kept):
     trusted = {f"{module} {name}" for module, names in rules["trusted"].items() for name in names.split()}
     found = {}
     for answer in answers:
@@ -132,7 +227,7 @@ def write_reaches(rules, answers, versions):
             found.setdefault(name, (answer["version"], path))
     # Chains of one or two calls: what is nearest to its sink is the clearest case.
     rows = sorted((name, path[-1]) for name, (version, path) in found.items() if 1 < len(path) <= 3 and path[-1] in SINKS)
-    lines = [f"{name} {sink}" for name, sink in rows if ".test" not in name and name not in trusted]
+    lines = sorted({*kept, *(f"{name} {sink}" for name, sink in rows if ".test" not in name and name not in trusted)})
     write(REACHES, "A module, a callable of it, and the sink that its source reaches in one or two calls.", versions, lines)
 
 

@@ -20,6 +20,7 @@ import warnings
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import class_uses  # noqa: E402
 import reach as reach_module  # noqa: E402
 
 # Importing these does something: opens a browser, prints, starts a program, ends the interpreter, needs a display.
@@ -54,7 +55,10 @@ def main():
     found["harmless"] = probe.harmless()
     found["dropped"] = probe.dropped
     found["uppercase"] = probe.uppercase
+    found["instances"] = probe.instances()
+    found["true_names"] = probe.true_names(found["harmless"])
     found["reaches"] = probe.reaches()
+    found["dangerous"] = probe.dangerous()
     found["aliases"] = probe.aliases() if package == "stdlib" else {}
     with open(output, "w") as file:
         json.dump(found, file, indent=0, sort_keys=True)
@@ -243,6 +247,51 @@ class Probe(object):
                 member = inspect.getattr_static(cls, word, None)
                 if isinstance(member, (types.FunctionType, types.BuiltinFunctionType, classmethod, staticmethod)):
                     self.uppercase.setdefault(module, []).append(name + "." + word)
+
+    # What a pickle can do with instances.
+
+    def instances(self):
+        """The judged classes of each module, under the names that pickles use, with the letters of their uses."""
+        judge, found = class_uses.Judge(self.rules, self.has_source), {}
+        for name, module in sorted(self.modules.items()):
+            if name.startswith(INTERNAL) or not isinstance(name, str):
+                continue
+            for attribute, value in sorted(vars(module).items()):
+                if isinstance(value, type) and value.__module__ == name and value.__qualname__ == attribute and (
+                        is_plain_kind(value) or covers(self.rules["classes"], name)) and not attribute.startswith("__"):
+                    self.judge_class(judge, name, value, found)
+        return found
+
+    def judge_class(self, judge, module, cls, found):
+        found.setdefault(module, {})[cls.__qualname__] = judge.letters(cls)
+        for inner, member in sorted(vars(cls).items()):
+            if isinstance(member, type) and member.__module__ == module and member.__qualname__ == cls.__qualname__ + "." + inner:
+                self.judge_class(judge, module, member, found)
+
+    def true_names(self, harmless):
+        """The module and name under which an object was defined, for each harmless name that is another one's."""
+        found = {}
+        for module, names in harmless.items():
+            for name in names:
+                value = vars(self.modules[module]).get(name) if module in self.modules else None
+                if isinstance(value, (type, types.FunctionType)) and "<" not in value.__qualname__:
+                    true = "{} {}".format(value.__module__, value.__qualname__)
+                    if true != "{} {}".format(module, name):
+                        found["{} {}".format(module, name)] = true
+        return found
+
+    def dangerous(self):
+        """The callables of each module whose source reaches a sink within six calls."""
+        found = {}
+        for name, module in sorted(self.modules.items()):
+            names = []
+            for attribute, value in sorted(vars(module).items()):
+                if isinstance(value, (type, types.FunctionType)) and value.__module__ == name and value.__qualname__ == attribute:
+                    if not (isinstance(value, type) and is_plain_kind(value)) and self.search.of(value):
+                        names.append(attribute)
+            if names:
+                found[name] = names
+        return found
 
     # Callables that reach a sink.
 

@@ -17,7 +17,7 @@ use tensor::{Tensor, Tensors};
 use crate::compound::Compound;
 use crate::container::ContainerContents;
 use crate::find_omissions;
-use crate::item::{Item, ItemContent, Value};
+use crate::item::{Item, ItemContent, KeyEnds, Value};
 use crate::limits::CheckpointLimits;
 use crate::omission::Omissions;
 use crate::rebuild::Rebuilder;
@@ -25,7 +25,7 @@ use crate::walk::Walk;
 use crate::{CheckpointNote, Container, Error, Format, Global, Result, wrapper};
 
 /// The tensors and values of a checkpoint, in the file's order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Checkpoint {
     /// Tensors and values, each with its name.
     pub items: Vec<Item>,
@@ -35,13 +35,15 @@ pub struct Checkpoint {
     pub left_out: Omissions,
     /// Irregularities of the pickle's objects.
     pub notes: Vec<CheckpointNote>,
-    /// Objects that the values refer to, over the bytes of the file; `None` if the file has no pickle.
-    objects: Option<LoadedPickle>,
+    /// Keys under which a trainer keeps the state of its optimizer; empty for files that do not say so.
+    pub optimizer_keys: Vec<String>,
+    /// Objects that the values refer to, over the bytes of the file; empty if the file has no pickle.
+    pub(crate) pickles: Vec<LoadedPickle>,
 }
 
 self_cell!(
     /// The objects of a pickle, and the container contents whose bytes they borrow.
-    struct LoadedPickle {
+    pub(crate) struct LoadedPickle {
         owner: Arc<ContainerContents>,
         #[covariant]
         dependent: Pickle,
@@ -65,15 +67,18 @@ impl Checkpoint {
 
     /// Lists the metadata and then the tensors of a container whose header names its tensors.
     fn read_named(container: &Container, metadata: &[(String, String)]) -> Result<Self> {
+        let mut metadata_key = KeyEnds::NONE;
+        metadata_key.set(0, Some(METADATA.len()));
         let text = |(key, text): &(String, String)| Item {
             name: format!("{METADATA}.{key}"),
             content: ItemContent::Value(Value::Text(text.as_str().into())),
-            root_key: u32::try_from(METADATA.len()).ok(),
+            keys: metadata_key,
         };
-        let tensor = |(name, tensor)| Item { name, content: ItemContent::Tensor(tensor), root_key: None };
+        let tensor =
+            |(name, tensor)| Item { name, content: ItemContent::Tensor(tensor), keys: KeyEnds::NONE };
         let items = metadata.iter().map(text).chain(container.tensors()?.into_iter().map(tensor)).collect();
         let (left_out, notes) = (Omissions::default(), Vec::new());
-        Ok(Self { items, globals: Vec::new(), left_out, notes, objects: None })
+        Ok(Self { items, left_out, notes, ..Self::default() })
     }
 
     fn read_pickled(container: &Container) -> Result<Self> {
@@ -84,7 +89,8 @@ impl Checkpoint {
             Format::TorchScript => wrapper::unwrap_module(heap, pickle.root).unwrap_or(pickle.root),
             _ => pickle.root,
         };
-        let limits = CheckpointLimits::for_pickle(usize::try_from(pickle.len).unwrap_or(usize::MAX));
+        let len = usize::try_from(pickle.len).unwrap_or(usize::MAX);
+        let limits = CheckpointLimits::for_pickle(len.min(container.counted_pickle_len()));
         let walk = || Walk::new(heap, Rebuilder::new(container, heap), &limits, container.storages_len());
         let mut first = walk();
         first.run(root)?;
@@ -99,7 +105,7 @@ impl Checkpoint {
         let left_out = find_omissions::find_omissions(&mut first, container, root)?;
         let notes = first.notes();
         let globals = Global::all(heap);
-        Ok(Self { items, globals, left_out, notes, objects: Some(objects) })
+        Ok(Self { items, globals, left_out, notes, optimizer_keys: Vec::new(), pickles: vec![objects] })
     }
 
     /// Returns the strided tensors of all items; see [`Item::tensors`].
@@ -147,19 +153,27 @@ impl Checkpoint {
         })
     }
 
-    /// Returns the length of the pickle in bytes; 0 if there is none.
+    /// Returns the length of all pickles in bytes; 0 if there is none.
     pub fn pickle_len(&self) -> u64 {
-        self.objects.as_ref().map_or(0, |objects| objects.borrow_dependent().len)
+        let lengths = self.pickles.iter().map(|objects| objects.borrow_dependent().len);
+        lengths.fold(0, u64::saturating_add)
     }
 
-    /// Returns the heap of the objects that [`Value`]s refer to; `None` if there is no pickle.
+    /// Returns the heap of the first pickle, to which the [`Value`]s of a single file refer; `None` if there is no
+    /// pickle.
     pub fn heap(&self) -> Option<&Heap<'_>> {
-        Some(&self.objects.as_ref()?.borrow_dependent().heap)
+        self.heap_of(0)
+    }
+
+    /// Returns the heap of pickle number `pickle`, to which [`Value`]s refer. A checkpoint that was joined from parts has
+    /// one for each part with values.
+    pub fn heap_of(&self, pickle: u32) -> Option<&Heap<'_>> {
+        Some(&self.pickles.get(pickle as usize)?.borrow_dependent().heap)
     }
 }
 
 /// Finds the first name that two tensors share, and the indices of their items.
-fn find_duplicate_name(items: &[Item]) -> Option<(String, [usize; 2])> {
+pub(crate) fn find_duplicate_name(items: &[Item]) -> Option<(String, [usize; 2])> {
     // Different hashes prove that names differ, and take an eighth of the memory of a map of the names.
     let state = RandomState::default();
     let names = items.iter().flat_map(|item| {

@@ -3,10 +3,11 @@
 //! Facts: `copyreg._reconstructor`, `restore_type_tag` and `build_*list` in `torch/jit/_pickle.py`.
 
 use foldhash::{HashMap, HashMapExt};
-use pickle_vm::{Heap, Instance, Object, ObjectId};
+use pickle_vm::{Construction, Heap, Instance, Object, ObjectId};
 
 use crate::Result;
 use crate::dicts::{self, BuildState, Child, ChildStep, Children, Dicts};
+use crate::encoded::EncodedBytes;
 use crate::limits::{LimitBudget, ObjectSet};
 use crate::modules;
 
@@ -121,8 +122,18 @@ impl<'h> Containers<'h> {
                 let items = args.first().and_then(|items| heap.items(*items));
                 Ok(items.filter(|items| !items.is_empty()).map(Children::Items))
             }
-            // Text, bytes, enums and similar values: the arguments of the call describe them completely.
-            Some(("_codecs" | "torch" | "pathlib" | "numpy" | "builtins" | "__builtin__", _)) => Ok(None),
+            // Text, bytes, dates and similar values: the arguments of the call describe them completely.
+            Some((
+                "_codecs" | "torch" | "pathlib" | "pathlib._local" | "numpy" | "builtins" | "__builtin__"
+                | "datetime",
+                _,
+            )) => Ok(None),
+            Some(("numpy.core.multiarray" | "numpy._core.multiarray", "scalar"))
+                if args.get(1).is_some_and(|data| is_scalar(heap, *data)) =>
+            {
+                Ok(None)
+            }
+            Some(_) if is_plain_call(heap, instance) => Ok(None),
             _ => {
                 self.dicts.steps.spend(count_entries(heap, instance), heap.offset(id))?;
                 if let Some(children) = modules::state_dict_children(&mut self.dicts, instance)? {
@@ -192,6 +203,36 @@ impl<'h> Containers<'h> {
     /// Returns the heap that holds the containers.
     pub(crate) fn heap(&self) -> &'h Heap<'h> {
         self.heap
+    }
+}
+
+/// Largest number of arguments of a call that is a value.
+const PLAIN_ARGUMENTS_MAX: usize = 4;
+
+/// Returns true for a call of a class with numbers and texts, whose result does not change: an enumeration's member, or a
+/// decimal number.
+fn is_plain_call(heap: &Heap<'_>, instance: &Instance) -> bool {
+    let args = heap.items(instance.args).unwrap_or_default();
+    instance.construction == Construction::Reduce
+        && (1..=PLAIN_ARGUMENTS_MAX).contains(&args.len())
+        && instance.state().is_empty()
+        && instance.items().is_empty()
+        && instance.appends().is_empty()
+        && args.iter().all(|arg| is_scalar(heap, *arg))
+}
+
+/// Returns true for a number, a text or a byte string.
+fn is_scalar(heap: &Heap<'_>, id: ObjectId) -> bool {
+    match heap.get(id) {
+        Object::Bool(_)
+        | Object::Int(_)
+        | Object::Long(_)
+        | Object::Float(_)
+        | Object::Text(_)
+        | Object::String(_)
+        | Object::Bytes(_) => true,
+        Object::Instance(_) => EncodedBytes::find(heap, id).is_some(),
+        _ => false,
     }
 }
 

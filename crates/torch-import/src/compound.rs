@@ -5,6 +5,8 @@ use std::borrow::Cow;
 
 use tensor::{CompoundKind, Dtype, Tensor};
 
+use crate::shard_position::ShardPosition;
+
 /// A tensor that is not a single strided view.
 #[derive(Clone, Debug)]
 pub struct Compound {
@@ -16,4 +18,6 @@ pub struct Compound {
     pub shape: Vec<u64>,
     /// Strided tensors of which the compound consists, with their names; empty for a tensor without data.
     pub parts: Vec<(Cow<'static, str>, Tensor)>,
+    /// Position in the whole of the parts, for one rank's shard of a distributed tensor.
+    pub shard: Option<Box<ShardPosition>>,
 }

@@ -6,6 +6,9 @@ use std::borrow::Cow;
 
 use pickle_vm::{Heap, Object, ObjectId, Reader};
 
+/// Function that loads a checkpoint from bytes, for tensors that were pickled without `torch.save`.
+pub(crate) const LOAD_FROM_BYTES: (&str, &str) = ("torch.storage", "_load_from_bytes");
+
 /// Returns the bytes of a byte string in any protocol's encoding; `None` for a bytearray that the pickle changes.
 pub(crate) fn decode_bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
     match heap.bytes(id) {

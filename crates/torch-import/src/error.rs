@@ -23,7 +23,7 @@ pub enum Error {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The zip archive is damaged or ambiguous.
-    #[error("damaged zip archive: {0}")]
+    #[error("{}", zip_text(.0))]
     Zip(zip_index::Error),
     /// A pickle is damaged or not supported.
     #[error("`{}`: {reason}", record.escape_debug())]
@@ -32,13 +32,30 @@ pub enum Error {
         record: String,
         reason: pickle_vm::Error,
     },
+    /// A compressed pickle exceeds the limits for the bytes that store it.
+    #[error(
+        "`{}`: {reason}: it inflates to {found} bytes, and its limits are those of {stored}; store the archive without \
+         compression (`zip -0`)",
+        record.escape_debug()
+    )]
+    CompressedPickle {
+        /// Record that holds the pickle.
+        record: String,
+        reason: pickle_vm::Error,
+        /// Bytes of the file that count as those of the pickle.
+        stored: u64,
+        /// Length of the pickle in bytes.
+        found: u64,
+    },
     /// The file has another format.
-    #[error("{what}, not a PyTorch checkpoint{}", if hint.is_empty() { String::new() } else { format!(": {hint}") })]
+    #[error("{what}, not a PyTorch checkpoint{}{}", after(": ", hint), after("; it says ", first_line))]
     Format {
         /// Format of the file, with its article.
         what: &'static str,
         /// Advice for the user; may be empty.
         hint: &'static str,
+        /// First line of a text, which may be the answer of a server, as a quoted string; empty for other files.
+        first_line: String,
     },
     /// The zip archive has no `data.pkl`, or two.
     #[error("{found} in the zip archive, expected one `data.pkl` in one folder")]
@@ -82,6 +99,23 @@ pub enum Error {
         /// Path of the record in the archive.
         record: String,
         reason: String,
+    },
+    /// Compressed records inflate to many times the bytes that store them.
+    #[error(
+        "{what} inflate{} from {stored} bytes to {found}, more than the {limit} that this file may have; store the \
+         archive without compression (`zip -0`)",
+        if *is_one { "s" } else { "" }
+    )]
+    Expansion {
+        /// The records, escaped; singular if `is_one`.
+        what: String,
+        is_one: bool,
+        /// Bytes that store the records.
+        stored: u64,
+        /// Bytes to which the records inflate.
+        found: u64,
+        /// Most bytes to which they may inflate.
+        limit: u64,
     },
     /// The record `byteorder` has an unknown value.
     #[error("record `byteorder` is `{}`, expected `little` or `big`", found.escape_debug())]
@@ -154,6 +188,9 @@ pub enum Error {
         name: String,
         reason: Box<Error>,
     },
+    /// Two parts of a checkpoint hold an item of the same name.
+    #[error("two parts of the checkpoint have the name `{}`", name.escape_debug())]
+    DuplicateInParts { name: String },
     /// Two tensors have the same name.
     #[error("two tensors have the name `{}`: {first} and {second}", name.escape_debug())]
     Duplicate {
@@ -288,6 +325,22 @@ pub enum Error {
     ReadPart { tensor: String, reason: ReadError },
 }
 
+/// Returns `text` after `start`; nothing if the text is empty.
+fn after(start: &str, text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("{start}{text}") }
+}
+
+fn zip_text(error: &zip_index::Error) -> String {
+    match error {
+        zip_index::Error::Encrypted { .. } => {
+            format!(
+                "zip archive with a password: {error}; unpack it with the password, then pass what is in it"
+            )
+        }
+        error => format!("damaged zip archive: {error}"),
+    }
+}
+
 impl Error {
     /// Returns the error's kind, which determines how a caller reacts.
     pub fn kind(&self) -> ErrorKind {
@@ -304,6 +357,7 @@ impl Error {
             Self::Format { .. }
             | Self::PickleCount { .. }
             | Self::Duplicate { .. }
+            | Self::DuplicateInParts { .. }
             | Self::MissingShard { .. }
             | Self::ExtraShard { .. }
             | Self::MissingTensor { .. }
@@ -315,7 +369,11 @@ impl Error {
             | Self::IndexDisagrees { .. }
             | Self::Unlisted { .. }
             | Self::Join { .. } => ErrorKind::Input,
-            Self::Limit { .. } | Self::Expanded { .. } | Self::UnknownSplit { .. } => ErrorKind::Unsupported,
+            Self::Limit { .. }
+            | Self::CompressedPickle { .. }
+            | Self::Expansion { .. }
+            | Self::Expanded { .. }
+            | Self::UnknownSplit { .. } => ErrorKind::Unsupported,
             Self::CaseInsensitiveDuplicate { .. }
             | Self::Link { .. }
             | Self::MissingRecord { .. }

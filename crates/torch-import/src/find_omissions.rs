@@ -53,7 +53,7 @@ pub(crate) fn find_omissions(
         let is_referred = referred.contains(&number);
         let reason = if is_referred { OmissionReason::Unreached } else { OmissionReason::Unreferenced };
         let (name, nbytes) = (records.full_name(number), Some(record.nbytes()));
-        out.add(Omission { file: None, kind: OmissionKind::Storage, name, nbytes, reason });
+        out.add(Omission { file: None, kind: OmissionKind::Storage, name, nbytes, reason, object: None });
     }
     container.unread_omissions().iter().for_each(|omission| out.add(omission.clone()));
     Ok(out)
@@ -125,7 +125,7 @@ fn add_missed_tensors(
                 compound.parts.iter().fold(0, |sum, (_, part)| part.nbytes().saturating_add(sum))
             }
         });
-        out.add(Omission { file: None, kind: OmissionKind::Tensor, name, nbytes, reason });
+        out.add(Omission { file: None, kind: OmissionKind::Tensor, name, nbytes, reason, object: None });
     }
     Ok(())
 }

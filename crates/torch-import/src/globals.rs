@@ -4,8 +4,10 @@ use std::collections::HashSet;
 
 use pickle_vm::{Heap, Instance, ObjectId, RecordedChanges};
 
-use crate::judged_calls::JudgedCalls;
-use crate::{Risk, encoded, lists};
+use crate::encoded::{self, LOAD_FROM_BYTES};
+use crate::judged_calls::judged_index;
+use crate::uses::{GlobalUseKinds, HeapUses};
+use crate::{Risk, lists};
 
 /// A class or function that the pickle names. The pickle machine records globals, and imports and calls none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,12 +19,24 @@ pub struct Global {
     /// Offset in the pickle at which the global is first named, in bytes.
     pub offset: u64,
     risk: Risk,
+    uses: GlobalUseKinds,
+    findings: GlobalUseKinds,
 }
 
 impl Global {
     /// Returns the risk of loading the global with Python's own unpickler.
     pub fn risk(&self) -> Risk {
         self.risk
+    }
+
+    /// Returns the ways in which the pickle uses the global.
+    pub fn uses(&self) -> GlobalUseKinds {
+        self.uses
+    }
+
+    /// Returns the uses that are not known to be harmless, besides naming the global.
+    pub fn findings(&self) -> GlobalUseKinds {
+        self.findings
     }
 
     /// Returns the better-known name of an alias, such as `os.system` for `posix.system`; `None` for other globals.
@@ -38,29 +52,41 @@ impl Global {
         }
     }
 
-    pub(crate) fn new(module: &str, name: &str, offset: u64, uses: RiskContext) -> Self {
+    pub(crate) fn new(module: &str, name: &str, offset: u64, context: &RiskContext) -> Self {
+        let found = context.uses.of_global(module, name);
         let risk = match (module, name) {
-            LOAD_FROM_BYTES if !uses.loads_are_readable => Risk::Dangerous,
+            LOAD_FROM_BYTES if !context.loads_are_readable => Risk::Dangerous,
             // The scan reads the arrays that the wrapper describes.
             names if is_array_wrapper(names) => Risk::Known,
-            _ => uses.calls.risk(module, name).unwrap_or_else(|| Risk::from_names(module, name)),
+            // Whether it is dangerous depends on its calls.
+            _ if judged_index(module, name).is_some() => Risk::Known,
+            _ => Risk::from_names(module, name),
         };
-        Self { module: module.to_owned(), name: name.to_owned(), offset, risk }
+        let risk = found.risk.map_or(risk, |worst| worst.max(risk));
+        Self {
+            module: module.to_owned(),
+            name: name.to_owned(),
+            offset,
+            risk,
+            uses: found.kinds,
+            findings: found.findings,
+        }
     }
 
     /// Creates a global that does not come from a pickle, such as an operator in code.
     pub(crate) fn with_risk(module: &str, name: &str, offset: u64, risk: Risk) -> Self {
-        Self { module: module.to_owned(), name: name.to_owned(), offset, risk }
+        let (uses, findings) = (GlobalUseKinds::default(), GlobalUseKinds::default());
+        Self { module: module.to_owned(), name: name.to_owned(), offset, risk, uses, findings }
     }
 
     /// Lists the globals of a pickle, each once, in the order in which the pickle first names them.
     pub(crate) fn all(heap: &Heap<'_>) -> Vec<Self> {
         let mut seen = HashSet::new();
-        let uses = RiskContext::in_heap(heap);
+        let context = RiskContext::in_heap(heap);
         heap.ids()
             .filter_map(|id| Some((heap.global(id)?, heap.offset(id))))
             .filter(|(names, _)| seen.insert(*names))
-            .map(|((module, name), offset)| Self::new(module, name, offset, uses))
+            .map(|((module, name), offset)| Self::new(module, name, offset, &context))
             .collect()
     }
 }
@@ -71,13 +97,10 @@ impl std::fmt::Display for Global {
     }
 }
 
-/// Function that loads a checkpoint from bytes, for tensors that were pickled without `torch.save`.
-pub(crate) const LOAD_FROM_BYTES: (&str, &str) = ("torch.storage", "_load_from_bytes");
-
 /// Properties of a pickle on which the risk of some globals depends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RiskContext {
-    calls: JudgedCalls,
+    uses: HeapUses,
     /// True if all bytes passed to [`LOAD_FROM_BYTES`] are in the pickle, so that a scan can read them.
     loads_are_readable: bool,
 }
@@ -89,7 +112,7 @@ impl RiskContext {
             arg.is_some_and(|arg| encoded::decode_bytes(heap, *arg).is_some() && is_unchanged(heap, *arg))
         };
         Self {
-            calls: JudgedCalls::in_heap(heap),
+            uses: HeapUses::in_heap(heap),
             loads_are_readable: only_called(heap, &|names| names == LOAD_FROM_BYTES, &is_readable),
         }
     }

@@ -14,8 +14,29 @@ pub struct Item {
     /// Path from the root to the item, its parts joined by dots.
     pub name: String,
     pub content: ItemContent,
-    /// Length in bytes of the name's first part, if it is a key of a dict at the root.
-    pub(crate) root_key: Option<u32>,
+    pub(crate) keys: KeyEnds,
+}
+
+/// Positions in a name at which its first and its second part end, if these are keys of a dict at the root and of a dict in
+/// it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyEnds([u32; 2]);
+
+impl KeyEnds {
+    /// No part is a key.
+    pub(crate) const NONE: Self = Self([Self::ABSENT; 2]);
+    const ABSENT: u32 = u32::MAX;
+
+    /// Sets the end of part number `part`, counted from 0; `None` if the part is not a key.
+    pub(crate) fn set(&mut self, part: usize, end: Option<usize>) {
+        if let Some(slot) = self.0.get_mut(part) {
+            *slot = end.and_then(|end| u32::try_from(end).ok()).unwrap_or(Self::ABSENT);
+        }
+    }
+
+    fn get(self, part: usize) -> Option<usize> {
+        self.0.get(part).filter(|end| **end != Self::ABSENT).map(|end| *end as usize)
+    }
 }
 
 /// The content of an [`Item`].
@@ -35,8 +56,10 @@ pub enum ItemContent {
 pub enum Value {
     /// Object of the pickle.
     Object {
-        /// Id of the object in [`Checkpoint::heap`](crate::Checkpoint::heap).
+        /// Id of the object in the heap of the pickle.
         object: ObjectId,
+        /// Number of the pickle in the checkpoint, for [`Checkpoint::heap_of`](crate::Checkpoint::heap_of).
+        pickle: u32,
         /// Completeness of the object's contents.
         extent: ValueExtent,
     },
@@ -57,16 +80,32 @@ pub enum ValueExtent {
 }
 
 impl Item {
+    /// Creates the item of a tensor whose name has no known keys.
+    pub fn from_tensor(name: String, tensor: Tensor) -> Self {
+        Self { name, content: ItemContent::Tensor(tensor), keys: KeyEnds::NONE }
+    }
+
     /// Returns the key of the root dict under which the item is nested; `None` if the root is not a dict, or the item
     /// is a direct value of it.
     pub fn root_key(&self) -> Option<&str> {
-        let len = self.root_key? as usize;
-        (len < self.name.len()).then(|| self.name.get(..len)).flatten()
+        self.name_before(self.keys.get(0)?)
+    }
+
+    /// Returns the path of the dict in a dict of the root under which the item is nested, such as `state_dict.model`;
+    /// `None` if the item is not nested in two dicts.
+    pub fn second_key(&self) -> Option<&str> {
+        self.root_key()?;
+        self.name_before(self.keys.get(1)?)
+    }
+
+    /// Returns the start of the name, if more of the name follows.
+    fn name_before(&self, end: usize) -> Option<&str> {
+        (end < self.name.len()).then(|| self.name.get(..end)).flatten()
     }
 
     /// Returns true if the item is a direct value of the root dict.
     pub fn is_at_root(&self) -> bool {
-        self.root_key.is_some_and(|len| len as usize == self.name.len())
+        self.keys.get(0) == Some(self.name.len())
     }
 
     /// Returns the tensor if the item is a single strided view.
@@ -91,7 +130,7 @@ impl Item {
     /// Builds the name of a part of a compound tensor. The name is empty for the root and for the value of an empty
     /// key; only the root has no path before the part.
     fn part_name(&self, part: &str) -> String {
-        let is_root = self.name.is_empty() && self.root_key.is_none();
+        let is_root = self.name.is_empty() && self.keys.get(0).is_none();
         if is_root { part.to_owned() } else { format!("{}.{part}", self.name) }
     }
 }

@@ -7,20 +7,16 @@
 //!
 //! Facts: `__reduce__` of these objects and `save_type` in `Lib/pickle.py` of CPython 3.6 to 3.13.
 
-use std::collections::HashMap;
-
 use pickle_vm::{Heap, Instance, Object, ObjectId, RecordedChanges};
 
 use crate::{Risk, lists};
 
-/// The verdict on a call of a judged global.
+/// The verdict on a call of a judged global. A call of its result is judged elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Judgement {
+pub(crate) enum Judgement {
     /// Call with an arbitrary effect.
     Dangerous,
-    /// Call whose result is as harmless as its arguments, unless the pickle calls the result.
-    HarmlessIfUncalled,
-    /// Call whose result is harmless.
+    /// Call whose result is as harmless as its arguments.
     Harmless,
 }
 
@@ -40,67 +36,52 @@ const JUDGED: [(&str, &str, JudgeFn); 8] = [
 
 /// Index of `type` in [`JUDGED`]. Annotations such as `type[int]` pass it on, and as a value it is an ordinary class.
 const TYPE: usize = 1;
+/// Indexes of the functions in [`JUDGED`] that return types.
+const RETURN_TYPES: [usize; 3] = [TYPE, 3, 4];
+/// Index of `partial` in [`JUDGED`].
+const PARTIAL: usize = 2;
 
-/// For each judged global, true if the pickle uses it only in harmless ways.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct JudgedCalls {
-    harmless: [bool; JUDGED.len()],
+/// Judges a call of the global with this index.
+pub(crate) fn judge(index: usize, heap: &Heap<'_>, instance: &Instance) -> Judgement {
+    JUDGED.get(index).map_or(Judgement::Dangerous, |(_, _, judge)| judge(heap, instance))
 }
 
-impl JudgedCalls {
-    pub(crate) fn in_heap(heap: &Heap<'_>) -> Self {
-        let mut found = Self { harmless: [true; JUDGED.len()] };
-        let place = |id: ObjectId| heap.global(id).and_then(|(module, name)| judged_index(module, name));
-        let judged: HashMap<ObjectId, usize> = heap.ids().filter_map(|id| Some((id, place(id)?))).collect();
-        if judged.is_empty() {
-            return found;
-        }
-        let mut results: HashMap<ObjectId, usize> = HashMap::new();
-        for id in heap.ids() {
-            let called =
-                heap.instance(id).and_then(|instance| Some((*judged.get(&instance.callable)?, instance)));
-            if let Some((place, instance)) = called {
-                let judge = JUDGED.get(place).map(|(_, _, judge)| judge);
-                match judge.map_or(Judgement::Dangerous, |judge| judge(heap, instance)) {
-                    Judgement::Dangerous => found.mark_dangerous(place),
-                    Judgement::HarmlessIfUncalled => drop(results.insert(id, place)),
-                    Judgement::Harmless => {}
-                }
-            }
-            // A global that is passed on may be called out of sight.
-            let passed = referenced_objects(heap, id).filter_map(|part| judged.get(&part));
-            passed.filter(|place| **place != TYPE).for_each(|place| found.mark_dangerous(*place));
-        }
-        if !results.is_empty() {
-            let callables = heap.ids().filter_map(|id| Some(heap.instance(id)?.callable));
-            callables
-                .filter_map(|callable| results.get(&callable))
-                .for_each(|place| found.mark_dangerous(*place));
-        }
-        found
-    }
+/// Returns true if the index is that of `type`.
+pub(crate) fn is_type(index: usize) -> bool {
+    index == TYPE
+}
 
-    fn mark_dangerous(&mut self, place: usize) {
-        if let Some(harmless) = self.harmless.get_mut(place) {
-            *harmless = false;
-        }
-    }
+/// Returns true if the index is that of a function that returns a type or an annotation: `type`, `reduce`, `getitem`.
+pub(crate) fn returns_type(index: usize) -> bool {
+    RETURN_TYPES.contains(&index)
+}
 
-    /// Returns the risk of a judged global in this pickle; `None` for all other globals.
-    pub(crate) fn risk(self, module: &str, name: &str) -> Option<Risk> {
-        let harmless = self.harmless.get(judged_index(module, name)?)?;
-        Some(if *harmless { Risk::Known } else { Risk::Dangerous })
-    }
+/// Returns true if the index is that of `functools.partial`.
+pub(crate) fn is_partial(index: usize) -> bool {
+    index == PARTIAL
+}
+
+/// Returns true if a global is `functools.partial`.
+pub(crate) fn is_partial_class((module, name): (&str, &str)) -> bool {
+    judged_index(module, name) == Some(PARTIAL)
+}
+
+/// Returns true if a global is `getattr`.
+pub(crate) fn is_getattr((module, name): (&str, &str)) -> bool {
+    judged_index(module, name) == Some(0)
 }
 
 /// Returns the index of a global in [`JUDGED`].
-fn judged_index(module: &str, name: &str) -> Option<usize> {
+pub(crate) fn judged_index(module: &str, name: &str) -> Option<usize> {
     let is = |names: (&str, &str)| JUDGED.iter().position(|(module, name, _)| (*module, *name) == names);
     is((module, name)).or_else(|| is(lists::resolve_alias(module, name)?))
 }
 
 /// Returns the objects that an object refers to, except its callable.
-fn referenced_objects<'h>(heap: &'h Heap<'_>, id: ObjectId) -> impl Iterator<Item = ObjectId> + 'h {
+pub(crate) fn referenced_objects<'h>(
+    heap: &'h Heap<'_>,
+    id: ObjectId,
+) -> impl Iterator<Item = ObjectId> + 'h {
     let recorded = heap.recorded(id);
     let entries = heap.entries(id).into_iter().chain(recorded.map(RecordedChanges::items)).flatten();
     let items = heap.items(id).into_iter().chain(recorded.map(RecordedChanges::appends));
@@ -111,6 +92,9 @@ fn referenced_objects<'h>(heap: &'h Heap<'_>, id: ObjectId) -> impl Iterator<Ite
 fn call_args<'h>(heap: &'h Heap<'_>, instance: &Instance) -> &'h [ObjectId] {
     heap.items(instance.args).unwrap_or_default()
 }
+
+/// Methods that lazy modules keep as hooks, which run when the module is used.
+const METHODS_OF_LAZY_MODULES: [&str; 2] = ["_infer_parameters", "_lazy_load_hook"];
 
 /// Judges `getattr(target, name)`. `getattr(torch._C._VariableFunctionsClass, 'relu')` is as risky as the dotted name.
 /// The attribute of a plain value is a method such as `str.join`, which only computes.
@@ -130,14 +114,17 @@ fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     }
     // The target is an instance, and the result a bound method.
     if let Some(names) = instance_class(heap, target) {
+        if names.0.starts_with("torch.nn.") && METHODS_OF_LAZY_MODULES.contains(&&*attribute) {
+            return Judgement::Harmless;
+        }
         return match risk(names) {
-            Risk::Known | Risk::Unknown if is_part => Judgement::HarmlessIfUncalled,
+            Risk::Known | Risk::Unknown if is_part => Judgement::Harmless,
             _ => Judgement::Dangerous,
         };
     }
     let is_method = lists::is_harmless_core_name("builtins", &format!("str.{attribute}"))
         || lists::is_harmless_core_name("builtins", &format!("int.{attribute}"));
-    if is_plain(heap, target) && is_method { Judgement::HarmlessIfUncalled } else { Judgement::Dangerous }
+    if is_plain(heap, target) && is_method { Judgement::Harmless } else { Judgement::Dangerous }
 }
 
 /// Returns the class of an instance.
@@ -162,7 +149,7 @@ fn partial(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     match heap.global(*function) {
         Some((module, name)) if Risk::from_names(module, name) != Risk::Dangerous => Judgement::Harmless,
         // An object, such as a module, or a function named by `getattr`.
-        None if heap.instance(*function).is_some() => Judgement::HarmlessIfUncalled,
+        None if heap.instance(*function).is_some() => Judgement::Harmless,
         _ => Judgement::Dangerous,
     }
 }
@@ -173,22 +160,27 @@ fn reduce(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let names = heap
         .global(function)
         .map(|(module, name)| lists::resolve_alias(module, name).unwrap_or((module, name)));
-    if names == Some(("operator", "or_")) { Judgement::HarmlessIfUncalled } else { Judgement::Dangerous }
+    if names == Some(("operator", "or_")) { Judgement::Harmless } else { Judgement::Dangerous }
 }
 
 /// Judges `getitem(class, item)`, such as `getitem(typing.Union, (int, str))`.
 fn getitem(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let &[class, _] = call_args(heap, instance) else { return Judgement::Dangerous };
-    let is_harmless =
-        heap.global(class).is_some_and(|(module, name)| Risk::from_names(module, name) != Risk::Dangerous);
-    if is_harmless { Judgement::HarmlessIfUncalled } else { Judgement::Dangerous }
+    let is_harmless = heap.global(class).is_some_and(|(module, name)| {
+        let (module, name) = lists::resolve_alias(module, name).unwrap_or((module, name));
+        let is_annotated =
+            matches!(module, "typing" | "builtins" | "collections" | "collections.abc" | "types");
+        let is_other = !lists::is_core_module(module) && Risk::from_names(module, name) != Risk::Dangerous;
+        is_other || (is_annotated && Risk::from_names(module, name) == Risk::Known)
+    });
+    if is_harmless { Judgement::Harmless } else { Judgement::Dangerous }
 }
 
 /// Judges `itemgetter(keys…)`, which only stores plain keys.
 fn itemgetter(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let keys = call_args(heap, instance);
     let is_harmless = !keys.is_empty() && keys.iter().all(|key| is_plain(heap, *key));
-    if is_harmless { Judgement::HarmlessIfUncalled } else { Judgement::Dangerous }
+    if is_harmless { Judgement::Harmless } else { Judgement::Dangerous }
 }
 
 /// Judges `_ufunc_reconstruct('numpy', 'log1p')`, which imports the module and is as risky as the name.

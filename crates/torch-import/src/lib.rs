@@ -18,6 +18,7 @@
 //! Facts: `torch/serialization.py`, `torch/_utils.py` and `caffe2/serialize` of PyTorch 2.15.
 
 mod annotate;
+mod assembly;
 mod checkpoint;
 mod children;
 mod compound;
@@ -34,6 +35,7 @@ mod limits;
 mod lists;
 mod modules;
 mod note;
+mod objects;
 mod omission;
 mod path;
 mod persistent;
@@ -41,12 +43,15 @@ mod pickles;
 mod rebuild;
 mod risk;
 mod scan;
+mod shard_position;
 mod shards;
 mod unlisted_objects;
+mod uses;
 mod walk;
 mod wrapper;
 
 pub use annotate::annotate;
+pub use assembly::{CheckpointAssembly, ItemPath};
 pub use checkpoint::Checkpoint;
 pub use compound::Compound;
 pub use container::{Container, Format};
@@ -55,12 +60,15 @@ pub use error::{Error, Result, pickle_kind};
 pub use globals::Global;
 pub use item::{Item, ItemContent, Value, ValueExtent};
 pub use note::CheckpointNote;
+pub use objects::{PersistentObject, PickledObjects, PickledStorage};
 pub use omission::{Omission, OmissionKind, OmissionReason, OmissionTotal, Omissions};
 pub use pickles::Pickles;
 pub use rebuild::count_tensors;
 pub use risk::Risk;
 pub use scan::{Finding, GlobalCall, GlobalUse, OmittedCounts, PicklePlace, PlaceStep, Scan, ScannedPickle};
+pub use shard_position::{MeshDimension, Placement, ShardPosition};
 pub use shards::{
     MergedCheckpoint, ModelSizes, Shard, WeightMapIndex, merge_model_parallel, merge_whole_tensors,
 };
 pub use tensor::CompoundKind;
+pub use uses::{GlobalUseKind, GlobalUseKinds};

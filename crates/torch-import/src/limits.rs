@@ -1,7 +1,8 @@
 //! Bounds the time and the memory needed to interpret the objects of a pickle.
 //!
 //! Objects of a pickle can share each other, so that a few bytes encode billions of paths. Each bound is the sum of a
-//! constant and a multiple of the pickle's length, so that reading costs at most a multiple of the file.
+//! constant and a multiple of the pickle's length, or of the bytes that store it if it is compressed, so that reading
+//! costs at most a multiple of the file.
 
 use crate::{Error, Result};
 
@@ -25,7 +26,7 @@ pub(crate) struct CheckpointLimits {
 }
 
 impl CheckpointLimits {
-    /// Returns the bounds for a pickle of `len` bytes.
+    /// Returns the bounds for a pickle that counts as `len` bytes of its file.
     pub(crate) fn for_pickle(len: usize) -> Self {
         let per_byte = |times: usize, base: usize| len.saturating_mul(times).saturating_add(base);
         Self {
@@ -33,7 +34,7 @@ impl CheckpointLimits {
             depth: 1000,
             tensor_names: per_byte(16, 64 << 20),
             value_names: per_byte(4, 16 << 20),
-            values: (len / 8).saturating_add(1 << 19),
+            values: (len / 64).saturating_add(1 << 19),
             repeats: (len / 64).saturating_add(1 << 17),
             copied: per_byte(16, 64 << 20),
         }

@@ -1,5 +1,6 @@
 //! Omissions: the contents of a file that its checkpoint does not list, in the form of a report.
 
+use pickle_vm::ObjectId;
 use serde::Serialize;
 
 /// Maximum number of omissions listed one by one; the totals count all of them.
@@ -28,6 +29,9 @@ pub struct Omission {
     /// (8 for each number, dict keys not counted); `None` for a tensor that cannot be read.
     pub nbytes: Option<u64>,
     pub reason: OmissionReason,
+    /// Id of an object in [`Checkpoint::heap`](crate::Checkpoint::heap), if `kind` is [`OmissionKind::Object`].
+    #[serde(skip)]
+    pub object: Option<ObjectId>,
 }
 
 /// The number of omissions of one kind and reason.
@@ -131,6 +135,12 @@ impl Omissions {
         for omission in self.listed.iter_mut().filter(|omission| omission.file.is_none()) {
             omission.file = Some(file.to_owned());
         }
+    }
+
+    /// Removes the attributes of tensors, for a caller that has used them.
+    pub fn remove_tensor_attributes(&mut self) {
+        self.listed.retain(|omission| omission.reason != OmissionReason::TensorAttribute);
+        self.totals.retain(|total| total.reason != OmissionReason::TensorAttribute);
     }
 
     /// Adds further omissions of the same file.

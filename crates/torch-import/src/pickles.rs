@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use byte_source::MappedFile;
-use pickle_vm::{Opcode, Reader};
+use pickle_vm::{Opcode, PickleLimits, Reader};
 
 use crate::container::{legacy, sniff};
 use crate::{Container, Error, Format, Result};
@@ -39,6 +39,7 @@ impl Pickles {
                 return Err(Error::Format {
                     what: "a safetensors file",
                     hint: "it holds tensors and no pickle",
+                    first_line: String::new(),
                 });
             }
             return Ok(Self { source: PickleSource::Container(container), root: 0 });
@@ -59,6 +60,14 @@ impl Pickles {
         match &self.source {
             PickleSource::Container(container) => Some(container),
             PickleSource::PickleSequence(_, container) => container.as_deref(),
+        }
+    }
+
+    /// Returns the limits for reading the pickle.
+    pub fn limits(&self) -> PickleLimits {
+        match &self.source {
+            PickleSource::Container(container) => container.pickle_limits(),
+            PickleSource::PickleSequence(file, _) => PickleLimits::for_stored(file.bytes().len() as u64),
         }
     }
 

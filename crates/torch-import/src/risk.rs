@@ -19,6 +19,8 @@ pub enum Risk {
     Known,
     /// Not listed; it may be a class of the program that saved the file, or anything else.
     Unknown,
+    /// Part of the standard library, torch or numpy, used in a way that nobody has judged.
+    Unreviewed,
     /// Runs code, starts programs, looks up attributes, reads or writes files, or uses the network.
     Dangerous,
 }
@@ -29,14 +31,15 @@ impl Risk {
         match self {
             Self::Known => "known",
             Self::Unknown => "unknown",
+            Self::Unreviewed => "unreviewed",
             Self::Dangerous => "dangerous",
         }
     }
 
-    /// Returns the risk of the global `module.name`, for any use.
+    /// Returns the risk of naming the global `module.name`; what a pickle does with it may be riskier.
     ///
-    /// In the standard library, torch and numpy, a name not known to be harmless is dangerous. In other packages, a
-    /// name not known to be dangerous is unknown.
+    /// In the standard library, torch and numpy, a name that is neither known to be harmless nor to be dangerous is
+    /// unreviewed. In other packages, a name not known to be dangerous is unknown.
     pub fn from_names(module: &str, name: &str) -> Self {
         if is_implausible_name(module) || is_implausible_name(name) {
             Self::Dangerous
@@ -45,10 +48,12 @@ impl Risk {
                 Self::Known
             } else if is_unresolvable_name(name) {
                 Self::Unknown
-            } else {
+            } else if is_dangerous_core_name(module, name) {
                 Self::Dangerous
+            } else {
+                Self::Unreviewed
             }
-        } else if DATA_NAMES.contains(&(module, name)) || is_archive_class(module) {
+        } else if is_listed_data(module, name) || is_archive_class(module) {
             Self::Known
         } else if is_dangerous_third_party_name(module, name) {
             Self::Dangerous
@@ -56,6 +61,11 @@ impl Risk {
             Self::Unknown
         }
     }
+}
+
+/// Returns true if a name of another package is listed as making plain data.
+pub(crate) fn is_listed_data(module: &str, name: &str) -> bool {
+    DATA_NAMES.contains(&(module, name))
 }
 
 /// Returns true if the module is the code of a TorchScript archive, which Python never imports.
@@ -96,6 +106,33 @@ const SEGMENTS: &str = "\
     runstring shutil socket spawnl spawnv startfile subprocess sys system unsafe_load urlopen urlretrieve \
     webbrowser";
 
+/// Modules of the standard library, torch and numpy in which everything that is not listed as harmless is dangerous:
+/// their functions run code, start programs, or use files or the network, or prepare to.
+const DANGEROUS_CORE_MODULES: &str = "\
+    _interpreters _xxsubinterpreters _winapi antigravity asyncio.subprocess asyncore atexit bdb builtins.__import__ builtins.apply builtins.breakpoint \
+    builtins.compile builtins.delattr builtins.eval builtins.exec builtins.execfile builtins.exit builtins.getattr \
+    builtins.globals builtins.hasattr builtins.input builtins.intern builtins.locals builtins.open builtins.quit \
+    builtins.reload builtins.setattr builtins.vars bz2 cgi cgitb code codecs.open codeop commands compileall concurrent \
+    copyreg.add_extension copyreg.pickle ctypes dbm dircache distutils dl doctest ensurepip faulthandler fileinput ftplib \
+    functools.partial functools.partialmethod functools.reduce gc glob gzip http.client http.server ihooks imaplib imp \
+    importlib inspect.getattr_static io.FileIO io.open io.open_code lib2to3 linecache lzma mailbox mailcap marshal mmap \
+    modulefinder multiprocessing nntplib nt numpy.core._internal numpy.ctypeslib numpy.distutils numpy.f2py numpy.fromfile \
+    numpy.genfromtxt numpy.lib.format numpy.lib.npyio numpy.load numpy.loadtxt numpy.memmap numpy.save numpy.savetxt \
+    numpy.savez numpy.testing operator.attrgetter operator.call operator.methodcaller os pdb pickle pickletools pip \
+    pkg_resources pkgutil poplib popen2 posixfile profile cProfile pstats pty py_compile pyclbr pydoc rexec rlcompleter \
+    runpy sched select selectors setuptools shelve shlex shutil signal.signal site smtpd smtplib socket socketserver \
+    sqlite3 ssl subprocess symtable sys sysconfig tarfile telnetlib tempfile test threading.Thread threading.Timer timeit \
+    torch._C._VariableFunctions.from_file torch._C._VariableFunctionsClass.from_file torch._C._jit torch._dynamo torch._export torch._functorch torch._inductor torch._lazy torch._library torch._ops \
+    torch._refs torch._subclasses torch._torch_docs torch.PyTorchFileReader torch.PyTorchFileWriter torch._C.PyTorchFileReader \
+    torch._C.PyTorchFileWriter torch.classes torch.compile torch.compiler torch.distributed.elastic \
+    torch.distributed.launch torch.distributed.rpc torch.distributed.run torch.distributed.nn.jit torch.export \
+    torch.from_file torch.fx torch.hub torch.jit torch.load torch.multiprocessing torch.onnx torch.ops torch.package \
+    torch.save torch.serialization torch.testing torch.utils.benchmark torch.utils.bottleneck torch.utils.collect_env \
+    torch.utils.cpp_extension torch.utils.model_zoo torch.utils.show_pickle torch.utils.tensorboard torchgen trace \
+    tracemalloc turtledemo types.CodeType types.FunctionType types.MethodType types.ModuleType unittest urllib.request \
+    urllib urllib2 uu venv weakref.finalize webbrowser winreg winsound wsgiref xml.dom xml.sax xmlrpc zipapp zipfile \
+    zipimport idlelib";
+
 /// Names outside the standard library, torch and numpy that create plain data.
 const DATA_NAME_TABLE: &[(&str, &str)] = &[
     (
@@ -129,7 +166,7 @@ fn is_implausible_name(text: &str) -> bool {
 
 /// Returns true if no attribute of a module has the name, so that Python's lookup fails. Python 2 wrote `?` for an
 /// object without a name.
-fn is_unresolvable_name(name: &str) -> bool {
+pub(crate) fn is_unresolvable_name(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_punctuation() && byte != b'_' && byte != b'.')
 }
 
@@ -148,9 +185,36 @@ fn is_dangerous_third_party_name(module: &str, name: &str) -> bool {
         return true;
     }
     // A module's attributes include the modules that it imports: `mylib.net` may have `torch.hub.load`.
-    let dots = name.match_indices('.').map(|(at, _)| at);
-    let ends = std::iter::once(0).chain(dots.map(|at| at.saturating_add(1)));
-    ends.filter_map(|at| name.get(at..)?.split_once('.')).any(|(first, rest)| {
+    leads_out(name)
+}
+
+/// Returns true if a name of the standard library, torch or numpy that is not known leads to code that runs, to
+/// programs, files or the network, or looks up attributes.
+fn is_dangerous_core_name(module: &str, name: &str) -> bool {
+    if lists::is_dangerous_core_name(module, name) {
+        return true;
+    }
+    let (module, name) = lists::resolve_alias(module, name).unwrap_or((module, name));
+    let path = [module, ".", name].concat();
+    let is_in = |package: &str| {
+        path.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    if DANGEROUS_CORE_MODULES.split(' ').any(is_in)
+        || path.split('.').any(leads_to_other_modules)
+        || lists::is_core_module(name)
+    {
+        return true;
+    }
+    let Some((class, _)) = name.split_once('.') else { return false };
+    // A member of a class may be named; anything else that a dot leads to is an attribute that was looked up.
+    let is_member = class.trim_start_matches('_').starts_with(|c: char| c.is_ascii_uppercase());
+    !is_member || name.split('.').any(|part| part.starts_with("__")) || leads_out(name)
+}
+
+/// Returns true if a dotted name has a part from which the rest is a dangerous name of a module.
+fn leads_out(name: &str) -> bool {
+    let starts = name.match_indices('.').map(|(at, _)| at.saturating_add(1));
+    std::iter::once(0).chain(starts).filter_map(|at| name.get(at..)?.split_once('.')).any(|(first, rest)| {
         DANGEROUS_PACKAGES.contains(first)
             || (lists::is_core_module(first) && !is_known_core_name(first, rest))
     })
@@ -164,6 +228,8 @@ fn leads_to_other_modules(part: &str) -> bool {
 /// Returns true if a name of the standard library, torch or numpy is known to be harmless.
 fn is_known_core_name(module: &str, name: &str) -> bool {
     lists::is_harmless_core_name(module, name)
+        || lists::class_traits(module, name).is_some()
+        || lists::reviewed(module, name).is_some()
         || RebuildFunction::from_names(module, name).is_some_and(|function| function != RebuildFunction::UnsupportedRebuild)
         || (matches!(module, "torch" | "torch.cuda")
             && (Dtype::from_storage_class(name).is_some() || Dtype::from_name(name).is_some()))
@@ -206,10 +272,8 @@ mod tests {
             ("torch.fx.graph_module", "reduce_graph_module"),
             ("os\n", "system"),
             ("", "eval"),
-            ("zlib", "decompress"),
             ("operator", "methodcaller"),
-            ("torch._utils", "_rebuild_something_new"),
-            ("torch.nn.modules.module", "Module.forward"),
+            ("zlib", "decompress"),
             ("torch._C", "_VariableFunctionsClass.from_file"),
             ("torch", "PyTorchFileReader"),
             ("numpy", "core._internal.sys.modules"),
@@ -250,6 +314,17 @@ mod tests {
             ("__builtin__", "unicode"),
         ] {
             assert_eq!(Risk::from_names(module, name), Risk::Known, "{module} {name}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_judged_is_unreviewed() {
+        for (module, name) in [
+            ("torch.nn.modules.module", "Module.forward"),
+            ("torch._utils", "_rebuild_something_new"),
+            ("torch.optim._new", "Optimizer"),
+        ] {
+            assert_eq!(Risk::from_names(module, name), Risk::Unreviewed, "{module} {name}");
         }
     }
 

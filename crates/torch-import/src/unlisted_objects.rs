@@ -88,7 +88,14 @@ fn add_if_not_empty(
         Some((parent, step)) if out.has_listing_room() => names.name(parent, step),
         _ => String::new(),
     };
-    out.add(Omission { file: None, kind: OmissionKind::Object, name, nbytes: Some(nbytes), reason });
+    out.add(Omission {
+        file: None,
+        kind: OmissionKind::Object,
+        name,
+        nbytes: Some(nbytes),
+        reason,
+        object: Some(id),
+    });
 }
 
 /// Names the omitted objects by their paths.

@@ -6,7 +6,7 @@ use tensor::{Dtype, Storage, Tensor};
 
 use crate::children::Containers;
 use crate::dicts::{self, Child, ChildStep, Children};
-use crate::item::{Item, ItemContent, Value, ValueExtent};
+use crate::item::{Item, ItemContent, KeyEnds, Value, ValueExtent};
 use crate::limits::{CheckpointLimits, LimitBudget, ObjectSet};
 use crate::rebuild::{Rebuilder, Rebuilt};
 use crate::{CheckpointNote, Error, Result, key};
@@ -21,8 +21,8 @@ pub(crate) struct Walk<'h> {
     name: String,
     /// Number of parts in `name`.
     parts: usize,
-    /// Length in bytes of the first part of `name`, if the root is a dict.
-    root_key: Option<u32>,
+    /// Parts of `name` that are keys of dicts.
+    keys: KeyEnds,
     root_is_dict: bool,
     /// Containers on the current path; a container inside itself is a cycle.
     on_path: ObjectSet,
@@ -78,7 +78,7 @@ impl<'h> Walk<'h> {
             levels: Vec::new(),
             name: String::new(),
             parts: 0,
-            root_key: None,
+            keys: KeyEnds::NONE,
             root_is_dict: false,
             on_path: marks(),
             without_tensors: marks(),
@@ -238,7 +238,7 @@ impl<'h> Walk<'h> {
         if self.unlisted_values == 0 {
             let before = self.push_step(child.step);
             if self.value_names.try_spend(self.name.len().saturating_add(1)) && self.values.try_spend(1) {
-                self.push_item(ItemContent::Value(Value::Object { object: child.id, extent }));
+                self.push_item(ItemContent::Value(Value::Object { object: child.id, pickle: 0, extent }));
                 self.truncate_path(before);
                 return;
             }
@@ -251,7 +251,7 @@ impl<'h> Walk<'h> {
         if self.wanted_items.contains(&self.found_items.len()) {
             self.paths.push(self.subscripts());
         }
-        self.found_items.push(Item { name: self.name.clone(), content, root_key: self.root_key });
+        self.found_items.push(Item { name: self.name.clone(), content, keys: self.keys });
     }
 
     /// Appends a step to the path; returns the previous length, for [`truncate_path`](Self::truncate_path).
@@ -271,9 +271,9 @@ impl<'h> Walk<'h> {
             self.name.push('.');
         }
         self.name.push_str(&part);
-        if self.parts == 0 {
+        if self.parts < 2 {
             let is_key = self.root_is_dict && matches!(step, ChildStep::Key(_) | ChildStep::Nan(..));
-            self.root_key = is_key.then(|| u32::try_from(self.name.len()).ok()).flatten();
+            self.keys.set(self.parts, is_key.then_some(self.name.len()));
         }
         self.parts = self.parts.saturating_add(1);
         before

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use carton_tools::VerifyOptions;
 use clap::{Args, ValueHint};
 
 use super::ExistingOutputArgs;
-use super::convert::SelectArgs;
+use super::convert::{RenamingArgs, SelectArgs, shard_policy};
+use super::dtypes::DtypeArgs;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -47,6 +49,7 @@ Examples:
   torch2carton verify llama.carton
   torch2carton verify llama.carton --against consolidated.00.pth
   torch2carton verify last.carton --against last.ckpt --key ema
+  torch2carton verify small.safetensors --against model.pth --dtype bfloat16
   torch2carton verify --json llama.carton | jq .findings
 
 --json prints one object on a line: schema_version (1), file, ok,
@@ -56,11 +59,11 @@ list of {entry, what}; entry is the path in the carton, \"\" for the zip file
 itself) and notes.
 Exit status: 0 no problem found, 1 problems found, 2 bad usage.")]
 pub(crate) struct Verify {
-    /// The carton, or an unpacked folder
+    /// The carton, or an unpacked folder; with --against, any output of a conversion
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) file: PathBuf,
-    /// Compare each tensor of model/model.pt bit by bit with the checkpoint that it was made from: a file or
-    /// a folder; repeatable for shards
+    /// Compare each tensor bit by bit with the checkpoint that it was made from: a file or a folder; repeatable for
+    /// shards
     #[arg(long, value_name = "CHECKPOINT")]
     pub(crate) against: Vec<PathBuf>,
     /// The checkpoint is one shard that was converted alone
@@ -69,8 +72,26 @@ pub(crate) struct Verify {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten, next_help_heading = "What the conversion selected from the checkpoint")]
+    #[command(flatten, next_help_heading = "What the conversion made of the checkpoint")]
     pub(crate) select: SelectArgs,
+    #[command(flatten)]
+    pub(crate) renaming: RenamingArgs,
+    #[command(flatten)]
+    pub(crate) dtypes: DtypeArgs,
+}
+
+impl Verify {
+    /// Returns the check for the library.
+    pub(crate) fn options(&self) -> VerifyOptions {
+        let mut options = VerifyOptions::new(&self.file);
+        options.against.clone_from(&self.against);
+        options.shards = shard_policy(self.single);
+        options.selection = self.select.selection();
+        options.renames.clone_from(&self.renaming.rename);
+        options.casts = self.dtypes.casts();
+        options.target_layout = self.renaming.layout();
+        options
+    }
 }
 
 #[derive(Args, Debug)]

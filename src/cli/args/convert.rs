@@ -1,14 +1,29 @@
 //! Arguments of `convert`, which is also the default subcommand.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
-use pipeline::{AllowedGlobals, Architecture, ConvertOptions, Overrides, Rename, Selection, ShardPolicy};
+use pipeline::{
+    AllowedGlobals, Architecture, ConvertOptions, Overrides, Rename, Selection, ShardPolicy, TargetLayout,
+};
 
 use super::ExistingOutputArgs;
 use super::dtypes::DtypeArgs;
+use super::merge::MergeArgs;
 use super::script::ScriptArgs;
+
+/// Examples of the short help.
+const FIRST_EXAMPLES: &str = "\
+Examples:
+  torch2carton consolidated.00.pth
+  torch2carton model.pth -o model.safetensors
+  torch2carton model-folder/ --to safetensors -o out/
+  torch2carton llama/ --names hf -o llama-hf/
+  torch2carton last.ckpt --key model_ema -o ema.safetensors
+
+`torch2carton convert --help` lists all options.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,7 +37,9 @@ Examples:
   torch2carton model.pth --dtype bfloat16 --cast float64=float64
   torch2carton model-folder/ --to safetensors --max-shard-size 5GB -o out/
   torch2carton llama/ --names hf -o llama-hf/
+  torch2carton model-fp8/ --dequantize --to safetensors -o model-bf16/
   torch2carton x.pth -o x.safetensors --rename '^encoder[.]=layers.'
+  torch2carton llama/ --merge lora/ --to safetensors -o merged/
   torch2carton llama/ --to triton -o models/
 
 A folder stands for the checkpoint at its top level, in one file or in several:
@@ -40,10 +57,10 @@ files.";
 
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = FIRST_EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct Convert {
     /// A checkpoint, its folder, or all of its shards
-    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    #[arg(required_unless_present = "files_from", value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) files: Vec<PathBuf>,
     /// The file to write, whose extension chooses what it becomes; with --each, the folder for outputs; with --to or
     /// --max-shard-size, the folder for a model's files [default: next to the checkpoint, or to its folder]
@@ -57,15 +74,30 @@ pub(crate) struct Convert {
     /// Report what would be made, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Compute the digest of the tensors, for the summary and for carton.toml; reads them once more
+    #[arg(long)]
+    pub(crate) digest: bool,
     /// Print one JSON object per output
     #[arg(long)]
     pub(crate) json: bool,
-    /// Convert each FILE on its own, and go on after a failure
+    /// Convert each FILE on its own, and go on after a failure; a folder stands for all checkpoints below it
     #[arg(long, conflicts_with = "name")]
     pub(crate) each: bool,
-    /// With --each, skip files whose output exists, is whole and is not older; options are not compared
+    /// With --each, skip files whose output is whole and was made from the same file with the same options
     #[arg(long, requires = "each", conflicts_with = "no_clobber")]
     pub(crate) resume: bool,
+    /// With --resume, read each output as a whole, and compare all hashes and checksums
+    #[arg(long, requires = "resume")]
+    pub(crate) checksum: bool,
+    /// With --each, also convert the files that FILE lists: one on each line, or separated by NUL; `-` is standard input
+    #[arg(long, value_name = "FILE", requires = "each", value_hint = ValueHint::FilePath)]
+    pub(crate) files_from: Option<PathBuf>,
+    /// With --each, convert N files at the same time [default: as many as the machine runs at once, at most 4]
+    #[arg(long, value_name = "N", requires = "each")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// With --each, append the JSON object of each input to FILE
+    #[arg(long, value_name = "FILE", requires = "each", value_hint = ValueHint::FilePath)]
+    pub(crate) results: Option<PathBuf>,
     /// Convert one shard of a checkpoint alone
     #[arg(long)]
     pub(crate) single: bool,
@@ -101,12 +133,17 @@ pub(crate) struct Convert {
     /// operators that read or write files; nothing is executed
     #[arg(long)]
     pub(crate) allow_dangerous: bool,
-    /// Reject a file whose pickle names a global, or whose TorchScript code names an operator, that is not known
+    /// Reject a file whose pickle names a global, or whose TorchScript code names an operator, that is not known, or
+    /// whose pickle uses one in a way that nobody has judged
     #[arg(long, conflicts_with = "allow_dangerous")]
     pub(crate) deny_unknown: bool,
     /// Fields for carton.toml; options override them
     #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
+    /// Write an output that is up to N times as large as the input, because its tensors are views that repeat bytes; 64 MiB
+    /// more than the input are always written
+    #[arg(long, value_name = "N", default_value_t = pipeline::DEFAULT_MAX_EXPANSION, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_expansion: u64,
     /// Omit misc/checkpoint.json, which keeps the values that are not tensors
     #[arg(long)]
     pub(crate) no_values: bool,
@@ -118,6 +155,12 @@ pub(crate) struct Convert {
     pub(crate) select: SelectArgs,
     #[command(flatten)]
     pub(crate) renaming: RenamingArgs,
+    /// Compute the numbers of quantized weights (FP8, MXFP4, GPTQ, AWQ and others) as their library does, and drop what
+    /// describes the quantization; they get the dtype of config.json, or that of --dtype
+    #[arg(long)]
+    pub(crate) dequantize: bool,
+    #[command(flatten)]
+    pub(crate) merging: MergeArgs,
     #[command(flatten)]
     pub(crate) dtypes: DtypeArgs,
     #[command(flatten)]
@@ -136,17 +179,25 @@ impl Convert {
             output,
             existing,
             dry_run,
+            digest,
+            max_expansion,
             single,
             allow_dangerous,
             deny_unknown,
             model,
             select,
             renaming,
+            merging,
+            dequantize,
             dtypes,
             // For the command.
             json: _,
             each: _,
+            files_from: _,
+            jobs: _,
+            results: _,
             resume: _,
+            checksum: _,
             // For `target()`.
             to: _,
             name: _,
@@ -176,8 +227,12 @@ impl Convert {
         options.overrides = model.overrides();
         options.selection = select.selection();
         options.renames.clone_from(&renaming.rename);
+        options.adapters.clone_from(&merging.merge);
+        options.dequantize = *dequantize;
         options.casts = dtypes.casts();
         options.dry_run = *dry_run;
+        options.digest = *digest;
+        options.max_expansion = *max_expansion;
         Ok(options)
     }
 }
@@ -280,6 +335,16 @@ pub(crate) struct RenamingArgs {
     /// Convert a LLaMA into the layout of Hugging Face (with config.json) or of Meta (with params.json); writes a folder
     #[arg(long, value_name = "LAYOUT")]
     pub(crate) names: Option<NamesArg>,
+}
+
+impl RenamingArgs {
+    /// Returns the layout that `--names` selects.
+    pub(crate) fn layout(&self) -> Option<TargetLayout> {
+        self.names.map(|names| match names {
+            NamesArg::Hf => TargetLayout::HuggingFace,
+            NamesArg::Meta => TargetLayout::Meta,
+        })
+    }
 }
 
 /// `--names`.

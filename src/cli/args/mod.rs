@@ -1,8 +1,13 @@
 //! Definitions of the command-line arguments.
 
 mod carton;
+mod compare;
 mod convert;
 mod dtypes;
+pub(crate) mod help;
+mod inspect;
+mod merge;
+mod report;
 mod run;
 mod script;
 #[cfg(feature = "serve")]
@@ -18,7 +23,10 @@ use pipeline::IfExists;
 #[cfg(feature = "download")]
 pub(crate) use carton::Resolve;
 pub(crate) use carton::{Compression, Pack, Shrink, Unpack, Verify};
-pub(crate) use convert::{Convert, ToArg, shard_policy};
+pub(crate) use compare::{Diff, Digest};
+pub(crate) use convert::{Convert, ToArg};
+pub(crate) use inspect::{FailOn, Inspect};
+pub(crate) use report::Report;
 pub(crate) use run::Run;
 #[cfg(feature = "serve")]
 pub(crate) use serve::{LogFormat, Serve};
@@ -39,7 +47,8 @@ Examples:
 `torch2carton FILE` is short for `torch2carton convert FILE`, whose --help lists
 more options. Nothing in a checkpoint is ever executed.
 Exit status: 0 done, 1 a file cannot be converted or is not what it should be,
-2 bad usage, 128 + N ended by signal N. `scan` has its own: see its --help.";
+2 bad usage, 128 + N ended by signal N. `scan` and `diff` have their own: see
+their --help.";
 
 /// Converts PyTorch checkpoints into cartons that run, or into safetensors, without Python and without executing anything
 /// from the file.
@@ -85,8 +94,14 @@ pub(crate) enum Command {
     Inspect(Inspect),
     /// Print the instructions of a checkpoint's pickle
     Trace(Trace),
+    /// Write a report on a checkpoint as one HTML page
+    Report(Report),
     /// Report what a file would execute if it were unpickled
     Scan(Scan),
+    /// Report what differs between two checkpoints or cartons
+    Diff(Diff),
+    /// Print one hash for the tensors of a checkpoint or carton, whatever its format
+    Digest(Digest),
     /// Run a carton on the CPU: continue a text, list the most probable tokens, run its self tests
     Run(Run),
     /// Check every hash and every rule of a carton
@@ -110,27 +125,6 @@ pub(crate) enum Command {
     },
     /// Print the manual page, in roff
     Man,
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  torch2carton inspect consolidated.00.pth
-  torch2carton inspect --json model.pt | jq '.tensors[].name'
-  torch2carton inspect --json --sha256 model.pt > before.json")]
-pub(crate) struct Inspect {
-    /// Checkpoints or cartons, each on its own; a folder stands for the checkpoint in it
-    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
-    pub(crate) files: Vec<PathBuf>,
-    /// Print one JSON object per file, each on a line
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Hash the elements of each tensor (C order, little-endian)
-    #[arg(long)]
-    pub(crate) sha256: bool,
-    /// List the values that are not tensors, too
-    #[arg(long)]
-    pub(crate) all: bool,
 }
 
 #[derive(Args, Debug)]
@@ -174,23 +168,30 @@ pub(crate) struct Trace {
 Examples:
   torch2carton scan model.pt
   torch2carton scan downloads/                           every file below a folder
-  torch2carton scan --json *.pth | jq -c 'select(.verdict != \"clean\") | .file'
   torch2carton scan --deny-unknown model.pt              for files you do not trust
+  torch2carton scan --json *.pth | jq -r 'select(.verdict == \"unsafe\") | .file'
+  torch2carton scan --json DIR | jq -r 'select(.verdict | IN(\"clean\", \"skipped\") | not) | .file'
+  torch2carton scan --sarif DIR > scan.sarif             for a code host
 
 Every pickle in a file is read: those that PyTorch reads, those that follow each
 other, those in byte strings inside pickles, those hidden in an archive, and the
 readable part of a damaged one. Nothing is executed.
 
 A global is a class or function that a pickle names. `known` globals make tensors
-and plain data. `dangerous` globals run code, start programs, access attributes,
-or use files or the network: they are findings, with the instruction that calls
-them. `unknown` globals are all others, mostly classes of the program that saved
-the file. They are listed, and are findings with --deny-unknown: a program that
-loads the file imports their modules. Irregular archives, trailing bytes and
-hidden pickles are findings too, since two readers may see different contents.
+and plain data, and nothing is done with them that nobody has judged. `dangerous`
+globals run code, start programs, access attributes, or use files or the network.
+`unreviewed` globals belong to Python, PyTorch or NumPy, and are used in a way
+that nobody has judged. `unknown` globals are all others, mostly classes of the
+program that saved the file: a program that loads the file imports their modules.
+Irregular archives, trailing bytes and hidden pickles are unsafe too, since two
+readers may see different contents.
 
-Exit status: 0 clean, 1 findings, 2 something was not scanned, or bad usage.
-A file that cannot be read to its end is never clean.")]
+Verdicts: clean, unknown (only unknown or unreviewed globals, or a configuration
+whose `auto_map` names Python code), unsafe, incomplete (a part was not scanned),
+not_a_checkpoint. A link to a folder is skipped.
+
+Exit status: 0 clean or unknown, 1 unsafe, or unknown with --deny-unknown, 2 a
+file is incomplete or not a checkpoint, or bad usage.")]
 pub(crate) struct Scan {
     /// Files, and folders whose files are all scanned
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
@@ -198,10 +199,13 @@ pub(crate) struct Scan {
     /// Print one JSON object per file, each on a line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Count unknown globals as findings
+    /// Print the findings of all files as one SARIF 2.1.0 document, which code hosts show
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) sarif: bool,
+    /// Exit with status 1 for the verdict `unknown` too
     #[arg(long)]
     pub(crate) deny_unknown: bool,
-    /// List known globals too, and every call of the others
+    /// List every finding instead of three of each kind, every call, and the known globals
     #[arg(long)]
     pub(crate) all: bool,
     /// Compare the checksums of all records, which reads the whole file, instead of only those of pickles
@@ -213,7 +217,7 @@ pub(crate) struct Scan {
 #[derive(Args, Debug)]
 pub(crate) struct ExistingOutputArgs {
     /// Fail if the output exists [default: replace it if torch2carton wrote it]
-    #[arg(short, long)]
+    #[arg(long)]
     pub(crate) no_clobber: bool,
     /// Replace an output that exists, even if torch2carton did not write it
     #[arg(long, conflicts_with = "no_clobber")]
@@ -294,11 +298,9 @@ mod tests {
             let line = ["t", word, "x.pth"].into_iter().map(OsString::from);
             with_default_command(line).expect_err("not a subcommand").to_string()
         };
-        assert!(
-            error("compare")
-                .starts_with("no command `compare`, and no file of that name; commands are convert, ")
-        );
-        assert!(error("compare").ends_with("`torch2carton verify CARTON --against FILE` compares tensors"));
-        assert!(error("inspct").ends_with("did you mean `torch2carton inspect`?"));
+        assert!(error("compare").starts_with(
+            "no command `compare`, and no file of that name; `torch2carton diff A B` compares tensors; commands are convert, "
+        ));
+        assert!(error("inspct").contains("did you mean `torch2carton inspect`; commands are convert, "));
     }
 }

@@ -1,5 +1,6 @@
 //! Arguments of the subcommand `run`.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
@@ -28,7 +29,7 @@ pub(crate) struct Run {
     /// The carton, or an unpacked folder
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) file: PathBuf,
-    /// The text to continue; needs a tokenizer in misc/: tokenizer.json, or Llama 3's tokenizer.model
+    /// The text to continue, or `-` for standard input; needs a tokenizer in misc/: tokenizer.json, or Llama 3's tokenizer.model
     #[arg(conflicts_with_all = ["tokens", "get", "self_test"])]
     pub(crate) text: Option<String>,
     /// The ids of the tokens to continue, separated by commas
@@ -38,11 +39,14 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", conflicts_with_all = ["max_tokens", "temperature", "get", "self_test"], value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) top: Option<u32>,
     /// Generate at most N tokens [default with a text: 128]
-    #[arg(long, value_name = "N", conflicts_with_all = ["get", "self_test"])]
+    #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["get", "self_test"])]
     pub(crate) max_tokens: Option<u32>,
     /// Choose tokens at random; below 1 favours probable ones
     #[arg(long, value_name = "T", conflicts_with_all = ["get", "self_test"])]
     pub(crate) temperature: Option<f64>,
+    /// Choose only from the K most probable tokens
+    #[arg(long, value_name = "K", requires = "temperature")]
+    pub(crate) top_k: Option<NonZeroU32>,
     /// Choose only from the most probable tokens whose probabilities add up to P
     #[arg(long, value_name = "P", requires = "temperature")]
     pub(crate) top_p: Option<f64>,
@@ -52,9 +56,12 @@ pub(crate) struct Run {
     /// Write the tensor NAME as a NumPy array
     #[arg(long, value_name = "NAME", requires = "output", conflicts_with = "self_test")]
     pub(crate) get: Option<String>,
-    /// Where to write the array
+    /// Where to write the array; `-` is standard output
     #[arg(short, long, value_name = "FILE.npy", requires = "get", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
+    /// Write an array that is up to N times as large as the tensor's storage, because it is a view that repeats bytes
+    #[arg(long, value_name = "N", requires = "get", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_expansion: Option<u64>,
     #[command(flatten)]
     pub(crate) existing: ExistingOutputArgs,
     /// Run the self tests that are stored in the carton
@@ -95,6 +102,7 @@ impl Run {
             None => TokenChoice::Greedy,
             Some(temperature) => TokenChoice::Random {
                 temperature,
+                top_k: self.top_k,
                 top_p: self.top_p.unwrap_or(1.0),
                 seed: self.seed.unwrap_or_else(new_seed),
             },

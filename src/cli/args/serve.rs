@@ -12,21 +12,26 @@ Examples:
   torch2carton serve llama.carton                  http://127.0.0.1:8000, model `llama`
   torch2carton serve llama.carton --name chat --port 9000
   torch2carton serve a.carton b.carton --log-format json 2> log
+  torch2carton serve cartons/                      every carton in a folder, by its name
   torch2carton serve --repository models           models/NAME/VERSION.carton
 
 The protocol is KServe v2 over HTTP with Triton's binary tensor data extension, so
 that tritonclient.http works unchanged. A line on standard output has the address:
-with --port 0, the system chooses a port. Log lines go to standard error.
+with --port 0, the system chooses a port. GET / lists the routes and the models.
+Log lines go to standard error.
 
 There is no gRPC, no TLS and no password: whoever reaches the port can use the
-models, so put a proxy in front of it before you choose another --host.
+models, so put a proxy in front of it before you choose another --host. A request
+names the server by an IP address, localhost or a name of --allow-host: a web page
+whose name resolves to this machine is refused.
 
 Ctrl-C or SIGTERM ends the server once the requests that it has are answered; a
-second one ends it at once.
+second one ends it at once. A script that starts it with & has to send SIGTERM
+(`kill PID`): its shell makes the server ignore SIGINT.
 Exit status: 0 ended and everything was answered, 1 a carton cannot be served or
 the port is not free, 2 bad usage, 128 + N ended by signal N before that.")]
 pub(crate) struct Serve {
-    /// Cartons, or unpacked folders
+    /// Cartons, packed or not, and folders that hold cartons
     #[arg(value_name = "CARTON", required_unless_present = "repository", value_hint = ValueHint::AnyPath)]
     pub(crate) cartons: Vec<PathBuf>,
     /// The model's name, for one carton [default: the file's stem]
@@ -41,6 +46,9 @@ pub(crate) struct Serve {
     /// The port to listen on; 0 for any that is free
     #[arg(long, default_value = "8000")]
     pub(crate) port: u16,
+    /// A name that requests may have in `Host`, besides localhost and IP addresses; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_host: Vec<String>,
     /// Check every hash of each carton before it is served
     #[arg(long)]
     pub(crate) verify: bool,
@@ -56,6 +64,15 @@ pub(crate) struct Serve {
     /// The most memory that all requests and responses take together
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size, help_heading = "Limits")]
     pub(crate) max_memory: u64,
+    /// The most tokens that a request may give, those of all sequences together
+    #[arg(long, value_name = "N", default_value = "32768", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Limits")]
+    pub(crate) max_tokens: u64,
+    /// The most tokens of a sequence, with its past [default: what config.json or params.json in the carton says, else 8192]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Limits")]
+    pub(crate) max_positions: Option<u64>,
+    /// How long a model may compute for one request
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=86400), help_heading = "Limits")]
+    pub(crate) compute_timeout: u64,
     /// How many requests may wait for each model; others are refused
     #[arg(long, value_name = "N", default_value = "1024", help_heading = "Limits")]
     pub(crate) queue: u16,

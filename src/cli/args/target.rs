@@ -35,10 +35,7 @@ impl Convert {
         let chosen = self.to.map(OutputKind::from).or(by_name);
         let kind = chosen.unwrap_or_else(|| self.default_kind());
         self.reject_unsupported_flags(kind)?;
-        let names = self.renaming.names.map(|names| match names {
-            NamesArg::Hf => Layout::HuggingFace,
-            NamesArg::Meta => Layout::Meta,
-        });
+        let names = self.renaming.layout();
         let mut model = ModelOptions::new(self.model.arch.clone());
         model.keep_extra = self.model.keep_extra;
         Ok(match kind {

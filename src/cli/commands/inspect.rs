@@ -2,80 +2,172 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use pipeline::{InspectOptions, InspectReport, TensorHash, TensorRow, ValueRows, format_bytes, format_count};
+use pipeline::{
+    InspectReport, RowStatistics, TensorHash, TensorRow, ValueRows, format_bytes, format_count, format_things,
+};
+use tensor::Tensors;
 
-use crate::cli::args::Inspect;
+use super::{inspect_tree, inspect_values};
+use crate::cli::args::{FailOn, Inspect};
 use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::table::{self, Align, truncate_cell};
 use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
-use crate::cli::ui::{advice, errors};
+use crate::cli::ui::value_text::value_text;
+use crate::cli::ui::{advice, errors, stdin};
+
+/// Extensions of files with checkpoints: an argument with one of them is a file, even if there is no such file.
+const CHECKPOINT_EXTENSIONS: &[&str] =
+    &["bin", "carton", "ckpt", "json", "pkl", "pt", "pth", "safetensors", "tar", "zip"];
 
 pub(crate) fn inspect(args: &Inspect, quiet: bool) -> Result<ExitCode> {
-    let several = args.files.len() > 1;
+    let (files, names) = split_names(&args.files);
+    match (files.as_slice(), names.as_slice()) {
+        ([file], [_, ..]) => return inspect_values::print_named(args, file, &names, quiet),
+        (_, [name, ..]) => {
+            let text =
+                format!("`{}` is not a file, and a name can follow one file only", escape_hidden(name));
+            return Err(UsageError(text).into());
+        }
+        (_, []) if args.output.is_some() => {
+            let text = "--output writes one tensor; name it after the file";
+            return Err(UsageError(text.to_owned()).into());
+        }
+        (_, []) => {}
+    }
+    let several = files.len() > 1;
     let mut failed = 0_usize;
-    for (index, file) in args.files.iter().enumerate() {
-        match inspect_file(args, quiet, file, index) {
+    let mut with_special = Vec::new();
+    for (index, file) in files.iter().enumerate() {
+        match inspect_file(args, quiet, file, several.then_some(index)) {
             Err(error) if several && !terminal::is_broken_pipe(&error) => {
                 errors::print_error(&error);
                 failed += 1;
             }
-            done => done?,
+            done => with_special.extend(done?),
         }
     }
     if failed > 0 {
-        bail!("{failed} of {} cannot be read", args.files.len());
+        bail!("{failed} of {} cannot be read", files.len());
+    }
+    if let Some(first) = with_special.first() {
+        match with_special.len() - 1 {
+            0 => bail!("{first}"),
+            more => bail!("{first}; {} more", format_things(more, "tensor")),
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: usize) -> Result<()> {
+/// Splits the arguments into files and the names of tensors or values. The first one is a file.
+fn split_names(args: &[PathBuf]) -> (Vec<&PathBuf>, Vec<String>) {
+    let (mut files, mut names) = (Vec::new(), Vec::new());
+    for (index, arg) in args.iter().enumerate() {
+        let extension = arg.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        let is_file = index == 0
+            || arg.as_path() == Path::new("-")
+            || arg.exists()
+            || CHECKPOINT_EXTENSIONS.contains(&extension);
+        match arg.to_str() {
+            Some(name) if !is_file => names.push(name.to_owned()),
+            _ => files.push(arg),
+        }
+    }
+    (files, names)
+}
+
+/// Inspects a file; `index` is its position among several ones. Returns a text for each tensor with numbers on which the
+/// command fails.
+fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: Option<usize>) -> Result<Vec<String>> {
     output::refuse_remote(file)?;
-    if carton_tools::is_carton(file) {
-        if args.sha256 || args.all {
-            let text =
-                "--sha256 and --all are about checkpoints; `torch2carton verify` compares a carton's hashes";
+    let file = &stdin::input_path(file)?;
+    let progress = Progress::new(quiet || !args.stats && args.fail_on.is_empty());
+    let report = if carton_tools::is_carton(file) {
+        if args.sha256 || args.all || args.values {
+            let text = "--sha256, --all and --values are about checkpoints; `torch2carton verify` compares a carton's hashes";
             return Err(UsageError(text.to_owned()).into());
         }
-        return super::inspect_carton::inspect(file, args.json, quiet);
-    }
-    let mut options = InspectOptions::new(file);
-    options.sha256 = args.sha256;
-    options.values = args.all;
-    let report = pipeline::inspect(&options, &Progress::new(true))?;
-    let several = args.files.len() > 1;
+        if !args.asks_for_rows() {
+            super::inspect_carton::inspect(file, args.json, quiet, index.is_none())?;
+            return Ok(Vec::new());
+        }
+        let nbytes = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
+        let tensors = open_carton(file, &progress)?;
+        pipeline::inspect_tensors(&args.options(file), tensors, ("carton", nbytes), &progress)?
+    } else {
+        pipeline::inspect(&args.options(file), &progress)?
+    };
+    progress.clear();
     if args.json {
         let mut out = io::BufWriter::new(io::stdout().lock());
         super::write_json_line(&mut out, &report)?;
         out.flush()?;
     } else {
         let mut out = io::BufWriter::new(anstream::stdout().lock());
-        if several {
+        if let Some(index) = index {
             let gap = if index == 0 { "" } else { "\n" };
             writeln!(out, "{gap}{BOLD}{}{BOLD:#}", escape_hidden(&report.file))?;
         }
-        print_inspection(&mut out, &report, quiet)?;
+        print_inspection(&mut out, &report, args, quiet)?;
         out.flush()?;
     }
-    if !several {
+    let with_special = tensors_to_fail_on(&report, &args.fail_on);
+    if index.is_none() {
         // The process is about to end, and freeing a million objects one by one takes a tenth of its time.
         std::mem::forget(report);
     }
-    Ok(())
+    Ok(with_special)
 }
 
-fn print_inspection(out: &mut dyn Write, report: &InspectReport, quiet: bool) -> io::Result<()> {
-    print_tensors(out, &report.tensors)?;
-    for (index, value) in report.values.iter().flat_map(ValueRows::rows).enumerate() {
-        let gap = if index == 0 { "\n" } else { "" };
-        let (path, type_name) = (escape_hidden(&value.path), escape_hidden(&value.type_name));
-        writeln!(out, "{gap}{path}  {DIM}{type_name}{DIM:#}  {}", escape_hidden(value.value.to_string()))?;
+/// Returns the tensors of a carton.
+pub(super) fn open_carton(file: &Path, progress: &Progress) -> Result<Tensors> {
+    let carton = carton_tools::open(file)?;
+    Ok(carton_tools::tensors(&carton, progress)?.into_iter().collect())
+}
+
+/// Returns a text for each tensor that has numbers on which the command fails.
+fn tensors_to_fail_on(report: &InspectReport, fail_on: &[FailOn]) -> Vec<String> {
+    let text = |row: &TensorRow| {
+        let statistics = row.statistics.known()?;
+        let mut found = Vec::new();
+        if fail_on.contains(&FailOn::Nan) && statistics.nan > 0 {
+            found.push(format!("{} NaN", statistics.nan));
+        }
+        if fail_on.contains(&FailOn::Inf) && statistics.infinite > 0 {
+            found.push(format!("{} infinite numbers", statistics.infinite));
+        }
+        let name = truncate_cell(&escape_hidden(&row.name));
+        (!found.is_empty())
+            .then(|| format!("{}: tensor `{name}` has {}", escape_hidden(&report.file), found.join(" and ")))
+    };
+    report.tensors.iter().filter_map(text).collect()
+}
+
+fn print_inspection(
+    out: &mut dyn Write,
+    report: &InspectReport,
+    args: &Inspect,
+    quiet: bool,
+) -> io::Result<()> {
+    if let Some(tree) = &report.tree {
+        inspect_tree::print_tree(out, tree)?;
+    } else if args.values {
+        // Only the values are listed.
+    } else if report.tensors.iter().any(|row| !matches!(row.statistics, RowStatistics::NotRequested)) {
+        inspect_tree::print_statistics(out, &report.tensors)?;
+    } else {
+        print_tensors(out, &report.tensors)?;
     }
-    if quiet {
+    for (index, value) in report.values.iter().flat_map(ValueRows::rows).enumerate() {
+        let gap = if index == 0 && !args.values { "\n" } else { "" };
+        let (path, type_name) = (escape_hidden(&value.path), escape_hidden(&value.type_name));
+        writeln!(out, "{gap}{path}  {DIM}{type_name}{DIM:#}  {}", escape_hidden(value_text(&value.value)))?;
+    }
+    if quiet || args.values {
         return Ok(());
     }
     print_totals(out, report)
@@ -92,6 +184,10 @@ fn print_tensors(out: &mut dyn Write, rows: &[TensorRow]) -> io::Result<()> {
                 first
             });
             let shared = match (&row.layout, &row.note, first) {
+                _ if row.quantization.is_some() => row
+                    .quantization
+                    .as_deref()
+                    .map_or_else(String::new, |it| format!("{}; {:.2} bits a weight", it.scheme, it.bits)),
                 (Some(layout), ..) => layout.clone(),
                 (_, Some(note), _) if row.storage.is_none() => note.clone(),
                 (.., Some(first)) => format!("shared with {first}"),
@@ -141,14 +237,14 @@ fn print_totals(out: &mut dyn Write, report: &InspectReport) -> io::Result<()> {
     Ok(())
 }
 
-/// Counts the known globals, and lists the names of unknown and dangerous globals.
+/// Counts the known globals, and lists the names of all others by risk.
 fn globals_text(report: &InspectReport) -> String {
     let names = |risk: &str| -> Vec<String> {
         let names = report.risks.iter().filter(|(_, found)| found.as_str() == Some(risk));
         names.map(|(name, _)| escape_hidden(name)).collect()
     };
     let mut parts = vec![format!("{} known", names("known").len())];
-    for risk in ["unknown", "dangerous"] {
+    for risk in ["unknown", "unreviewed", "dangerous"] {
         let names = names(risk);
         if names.is_empty() {
             parts.extend((risk == "unknown").then(|| "0 unknown".to_owned()));

@@ -8,13 +8,15 @@ use carton_format::{Port, TensorSpec};
 use carton_tools::ContentsReport;
 use pipeline::format_bytes;
 
+use super::carton_commands;
 use crate::cli::ui::carton_advice;
 use crate::cli::ui::table::{self, Align, truncate_cell};
 use crate::cli::ui::terminal::{self, DIM, escape_hidden};
 
 const ALIGN: [Align; 4] = [Align::Left, Align::Right, Align::Left, Align::Left];
 
-pub(crate) fn inspect(path: &Path, as_json: bool, quiet: bool) -> Result<()> {
+/// Prints the contents of a carton; with `advise`, also the commands for it.
+pub(crate) fn inspect(path: &Path, as_json: bool, quiet: bool, advise: bool) -> Result<()> {
     let report = carton_tools::contents(path)?;
     if as_json {
         let mut out = io::BufWriter::new(io::stdout().lock());
@@ -27,6 +29,10 @@ pub(crate) fn inspect(path: &Path, as_json: bool, quiet: bool) -> Result<()> {
         writeln!(out)?;
     }
     print_tables(&mut out, &report)?;
+    if advise && !quiet {
+        writeln!(out)?;
+        carton_commands::print_commands(&mut out, &carton_commands::of_contents(path, &report))?;
+    }
     out.flush()?;
     report.notes.iter().for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
     Ok(())
@@ -54,6 +60,10 @@ fn print_description(out: &mut dyn Write, report: &ContentsReport) -> io::Result
         for port in ports {
             field(label, Some(truncate_cell(&port_text(port))))?;
         }
+    }
+    for name in &report.script_outputs {
+        let is_listed = config.outputs.iter().any(|port| port.name == *name);
+        field("output", (!is_listed).then(|| truncate_cell(&format!("{name}, of the module's code"))))?;
     }
     field("self tests", (!config.self_tests.is_empty()).then(|| config.self_tests.len().to_string()))?;
     field("examples", (!config.examples.is_empty()).then(|| config.examples.len().to_string()))?;

@@ -4,14 +4,14 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_mangen::Man;
 
-use crate::cli::args::Cli;
+use crate::cli::args::help;
 
 /// Prints one manual page for the program, with a section on the options and examples of each subcommand.
 pub(crate) fn man() -> Result<ExitCode> {
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = help::command().disable_help_subcommand(true);
     command.build();
     let mut page = Vec::new();
     Man::new(command.clone()).render(&mut page)?;

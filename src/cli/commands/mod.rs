@@ -1,18 +1,31 @@
 //! Subcommands, each of which calls a library and prints its report. A successful command returns its exit status.
 
+mod carton_commands;
 mod completions;
 mod convert;
+mod convert_each;
+mod convert_report;
 mod detokenizer;
+mod diff;
+mod digest;
 mod inspect;
 mod inspect_carton;
+mod inspect_tree;
+mod inspect_values;
 mod man;
+mod merge_summary;
 mod pack;
+mod report;
 #[cfg(feature = "download")]
 mod resolve;
 mod run;
+mod run_overview;
 mod run_tests;
 mod run_text;
 mod scan;
+mod scan_headline;
+mod scan_sarif;
+mod scan_text;
 #[cfg(feature = "serve")]
 mod serve;
 mod shrink;
@@ -26,9 +39,12 @@ use serde::Serialize;
 
 pub(crate) use completions::completions;
 pub(crate) use convert::convert;
+pub(crate) use diff::diff;
+pub(crate) use digest::digest;
 pub(crate) use inspect::inspect;
 pub(crate) use man::man;
 pub(crate) use pack::pack;
+pub(crate) use report::report;
 #[cfg(feature = "download")]
 pub(crate) use resolve::resolve;
 pub(crate) use run::run;

@@ -38,7 +38,7 @@ pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
             .for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
         terminal::summary(format_args!("{BOLD}{}{BOLD:#}", escape_hidden(&report.output)));
         let holds = format!("{}, {}", format_things(report.files, "file"), format_bytes(report.nbytes));
-        for (label, value) in [("holds", &holds), ("manifest", &report.manifest_sha256)] {
+        for (label, value) in [("contents", &holds), ("manifest", &report.manifest_sha256)] {
             terminal::summary(format_args!("  {DIM}{label:<10}{DIM:#}{value}"));
         }
     }

@@ -1,6 +1,6 @@
 //! `torch2carton run`: runs a carton on the CPU.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -8,8 +8,9 @@ use anyhow::{Result, anyhow};
 use carton_tools::SaveOptions;
 use pipeline::{Observer, ProgressUpdate, format_bytes};
 use runtime::{Runnable, RunnableKind};
+use tensor::Tensors;
 
-use super::{run_tests, run_text};
+use super::{run_overview, run_tests, run_text};
 use crate::cli::args::Run;
 use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::progress::Progress;
@@ -18,13 +19,15 @@ use crate::cli::ui::signals::{self, INTERRUPTED, Interruption};
 use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
-    let asks = args.text.is_some() || args.tokens.is_some();
-    if !asks && args.get.is_none() && !args.self_test {
-        let text = "what to do is missing: a text, --tokens, --self-test, or --get NAME -o FILE.npy";
-        return Err(UsageError(text.to_owned()).into());
-    }
     if args.output.is_some() && args.get.is_none() {
         return Err(UsageError("-o is for --get NAME, which is missing".to_owned()).into());
+    }
+    if let Some(output) = args.output.as_deref().filter(|output| !is_numpy_output(output)) {
+        return Err(UsageError(format!(
+            "-o {}: a tensor is written as a NumPy array; expected the extension .npy, or - for standard output",
+            output.display()
+        ))
+        .into());
     }
     let interruption = signals::watch_ctrl_c()?;
     match run_carton(args, quiet, &interruption) {
@@ -36,31 +39,58 @@ pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
 fn run_carton(args: &Run, quiet: bool, interruption: &Interruption) -> Result<ExitCode> {
     let progress = Progress::new(quiet || args.json);
     let watched = CancellableProgress { progress: &progress, interruption };
-    let runnable = Runnable::open(&args.file, &args.open_options(), &watched).map_err(unwrap_carton_error)?;
+    let opened = Runnable::open(&args.file, &args.open_options(), &watched);
+    if let (Err(runtime::Error::ForeignCode { .. }), Some(name), Some(output)) =
+        (&opened, &args.get, &args.output)
+    {
+        // The tensors of a module can be read although its code cannot run.
+        let carton = carton_tools::open(&args.file)?;
+        let tensors: Tensors = carton_tools::tensors(&carton, &watched)?.into_iter().collect();
+        save_tensor(args, quiet, (&tensors, "model"), (name, output), &watched)?;
+        progress.clear();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let runnable = opened.map_err(unwrap_carton_error)?;
     progress.clear();
     if args.self_test {
         return run_tests::run(args, quiet, &runnable, interruption);
     }
     if let (Some(name), Some(output)) = (&args.get, &args.output) {
-        save_tensor(args, quiet, &runnable, (name, output), &watched)?;
+        let what = if matches!(runnable.kind(), RunnableKind::Weights) { "carton" } else { "model" };
+        save_tensor(args, quiet, (runnable.tensors(), what), (name, output), &watched)?;
         progress.clear();
         return Ok(ExitCode::SUCCESS);
     }
+    if args.text.is_none() && args.tokens.is_none() {
+        run_overview::print_overview(&runnable)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     run_text::run(args, quiet, &runnable, interruption)
+}
+
+/// Returns true if a NumPy array can go to the output.
+fn is_numpy_output(output: &Path) -> bool {
+    output == Path::new("-")
+        || output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
 }
 
 /// Writes the tensor `name` into the NumPy file `output`.
 fn save_tensor(
     args: &Run,
     quiet: bool,
-    runnable: &Runnable,
+    (tensors, what): (&Tensors, &str),
     (name, output): (&String, &Path),
     observer: &dyn Observer,
 ) -> Result<()> {
-    let found = runnable.tensors().iter().find(|(known, _)| known == name);
-    let (_, tensor) = found.ok_or_else(|| unknown_tensor(runnable, name))?;
+    let tensor = tensors.get(name).ok_or_else(|| unknown_tensor(&args.file, what, name))?;
+    if output == Path::new("-") {
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        carton_tools::write_array(name, tensor, &mut out)?;
+        return Ok(out.flush()?);
+    }
     let mut options = SaveOptions::new(output);
     options.if_exists = args.existing.if_exists();
+    options.max_expansion = args.max_expansion.unwrap_or(options.max_expansion);
     let report = carton_tools::save_array(&args.file, name, tensor, &options, observer)?;
     if args.json {
         return Ok(super::write_json_line(&mut io::stdout().lock(), &report)?);
@@ -81,12 +111,8 @@ fn save_tensor(
     Ok(())
 }
 
-fn unknown_tensor(runnable: &Runnable, name: &str) -> anyhow::Error {
-    let file = crate::cli::ui::shell::shell_quoted_path(runnable.path());
-    let what = match runnable.kind() {
-        RunnableKind::Weights => "carton",
-        _ => "model",
-    };
+fn unknown_tensor(file: &Path, what: &str, name: &str) -> anyhow::Error {
+    let file = crate::cli::ui::shell::shell_quoted_path(file);
     anyhow!(
         "there is no tensor `{}` in the {what}; `torch2carton inspect {file}` lists them",
         name.escape_debug()

@@ -16,6 +16,7 @@ use super::detokenizer::Detokenizer;
 use crate::cli::args::Run;
 use crate::cli::ui::run_advice::unwrap_carton_error;
 use crate::cli::ui::signals::{INTERRUPTED, Interruption};
+use crate::cli::ui::stdin;
 use crate::cli::ui::table::{self, Align};
 use crate::cli::ui::terminal::{self, write_text};
 
@@ -38,18 +39,60 @@ pub(super) fn run(
     let (words, prompt) = match &args.text {
         Some(text) => {
             let words = Detokenizer::required(runnable)?;
-            let prompt = words.encode(text)?;
+            let prompt = match text.as_str() {
+                "-" => words.encode(&stdin::input_text()?)?,
+                text => words.encode(text)?,
+            };
             (Some(words), prompt)
         }
         None => (Detokenizer::optional(runnable), args.tokens.clone().unwrap_or_default()),
     };
+    let context = ModelContext { tokens: runnable.positions(), is_reported: !(quiet || args.json) };
+    context.note_long_prompt(prompt.len());
     let generates = args.max_tokens.is_some() || args.temperature.is_some();
     let lists = args.top.is_some() || (args.text.is_none() && !generates);
     if lists {
         let count = args.top.unwrap_or(DEFAULT_CANDIDATES);
-        return run_candidates(args, quiet, count, &prompt, words.as_ref(), (&mut session, interruption));
+        let session = (&mut session, interruption);
+        return run_candidates(args, quiet, count, (&prompt, &context), words.as_ref(), session);
     }
-    run_continuation(args, quiet, runnable, &prompt, words.as_ref(), (&mut session, interruption))
+    let session = (&mut session, interruption);
+    run_continuation(args, quiet, runnable, (&prompt, &context), words.as_ref(), session)
+}
+
+/// Number of tokens that a model was made for, and the notes on longer texts.
+struct ModelContext {
+    /// Most tokens of a text; `None` if the carton does not say.
+    tokens: Option<u64>,
+    is_reported: bool,
+}
+
+impl ModelContext {
+    /// Notes that the given text is longer than the context, before the model reads it.
+    fn note_long_prompt(&self, tokens: usize) {
+        if let Some(context) = self.passed_by(tokens) {
+            terminal::note(format_args!(
+                "the text has {tokens} tokens, and the model was made for at most {context}: what follows may be meaningless"
+            ));
+        }
+    }
+
+    /// Notes that a continuation passed the context, unless the given text already did.
+    fn note_long_continuation(&self, prompt: usize, generated: usize) {
+        let total = prompt.saturating_add(generated);
+        if let (None, Some(context)) = (self.passed_by(prompt), self.passed_by(total)) {
+            terminal::note(format_args!(
+                "the text and its continuation have {total} tokens, and the model was made for at most {context}: the end may be \
+                 meaningless; -n limits the continuation"
+            ));
+        }
+    }
+
+    /// Returns the context if it is shorter than `tokens` and this is to be noted.
+    fn passed_by(&self, tokens: usize) -> Option<u64> {
+        self.tokens
+            .filter(|context| self.is_reported && u64::try_from(tokens).is_ok_and(|tokens| tokens > *context))
+    }
 }
 
 /// Report of the next-token candidates for `--json`.
@@ -59,6 +102,7 @@ struct CandidatesReport<'r> {
     file: String,
     prompt_tokens: &'r [u32],
     candidates: Vec<CandidateRow>,
+    context: Option<u64>,
     prompt_seconds: f64,
 }
 
@@ -74,7 +118,7 @@ fn run_candidates(
     args: &Run,
     quiet: bool,
     count: u32,
-    prompt: &[u32],
+    (prompt, context): (&[u32], &ModelContext),
     words: Option<&Detokenizer>,
     (session, interruption): (&mut Session, &Interruption),
 ) -> Result<ExitCode> {
@@ -93,6 +137,7 @@ fn run_candidates(
             file: args.file.display().to_string(),
             prompt_tokens: prompt,
             candidates: rows,
+            context: context.tokens,
             prompt_seconds: time.as_secs_f64(),
         };
         super::write_json_line(&mut io::stdout().lock(), &report)?;
@@ -136,6 +181,7 @@ struct ContinuationReport<'r> {
     ended: &'static str,
     stop_token: Option<u32>,
     seed: Option<u64>,
+    context: Option<u64>,
     prompt_seconds: f64,
     seconds: f64,
     steps: usize,
@@ -145,7 +191,7 @@ fn run_continuation(
     args: &Run,
     quiet: bool,
     runnable: &Runnable,
-    prompt: &[u32],
+    (prompt, context): (&[u32], &ModelContext),
     words: Option<&Detokenizer>,
     (session, interruption): (&mut Session, &Interruption),
 ) -> Result<ExitCode> {
@@ -176,6 +222,7 @@ fn run_continuation(
         done => done?,
     };
     let text = out.finish()?;
+    context.note_long_continuation(prompt.len(), done.tokens.len());
     let seed = match choice {
         TokenChoice::Random { seed, .. } => Some(seed),
         TokenChoice::Greedy => None,
@@ -197,6 +244,7 @@ fn run_continuation(
                 _ => None,
             },
             seed,
+            context: context.tokens,
             prompt_seconds: done.prompt_time.as_secs_f64(),
             seconds: done.time.as_secs_f64(),
             steps: done.steps,

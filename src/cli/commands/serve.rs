@@ -1,21 +1,27 @@
 //! `torch2carton serve`: answers inference requests for cartons over HTTP.
 
+use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use pipeline::Observer;
 use runtime::{OpenOptions, Runnable};
-use serve::{LoadError, Model, ModelSource, RepositoryFolder, ServeLimits, ServeOptions, Server, Timeouts};
+use serve::{
+    LoadError, Model, ModelSource, RepositoryFolder, RequestLimits, ServeLimits, ServeOptions, Server,
+    Timeouts,
+};
 
 use crate::cli::args::Serve;
 use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::log::Log;
 use crate::cli::ui::progress::Progress;
+use crate::cli::ui::shell::shell_quoted_path;
 use crate::cli::ui::signals;
 
 /// File extension of the models in a repository.
@@ -28,7 +34,12 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
     open.threads = args.threads.map(usize::from);
     open.verify = args.verify;
     let (log, observer) = Log::new(args.log_format, quiet)?;
-    let models = open_models(args, open, options.limits.memory, quiet)?;
+    let request = RequestLimits {
+        memory: options.limits.memory,
+        tokens: args.max_tokens,
+        positions: args.max_positions,
+    };
+    let models = open_models(args, open, request, quiet)?;
     let server = Server::new(&options, models, Arc::new(observer))?;
     let (handle, ended_by) = (server.handle(), Arc::new(AtomicI32::new(0)));
     let signal = ended_by.clone();
@@ -40,6 +51,7 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
     writeln!(out, "http://{}", server.address())?;
     out.flush()?;
     drop(out);
+    warn_about_start(&log, server.address(), quiet);
     let report = server.run();
     log.finish();
     if report.unfinished == 0 {
@@ -49,11 +61,28 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(signal + 128))
 }
 
+/// Logs what may surprise the person who started the server: who can reach it, and that Ctrl-C does not end it.
+fn warn_about_start(log: &Log, address: SocketAddr, quiet: bool) {
+    if !address.ip().to_canonical().is_loopback() {
+        log.warn(format!(
+            "other machines can reach {address}: the server has no password and no TLS, so put a proxy in front of it, or leave \
+             out --host"
+        ));
+    }
+    if !quiet && signals::ignores_ctrl_c() {
+        let pid = std::process::id();
+        log.warn(format!(
+            "SIGINT is ignored, as in a script's command that ends with &: `kill {pid}`, which sends SIGTERM, ends the server"
+        ));
+    }
+}
+
 fn options(args: &Serve) -> ServeOptions {
     let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     ServeOptions {
         host: args.host.clone(),
         port: args.port,
+        allowed_hosts: args.allow_host.clone(),
         name: env!("CARGO_PKG_NAME").to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         limits: ServeLimits {
@@ -69,39 +98,76 @@ fn options(args: &Serve) -> ServeOptions {
             transfer: Duration::from_secs(args.timeout),
             idle: Duration::from_secs(args.idle_timeout),
             drain: Duration::from_secs(args.drain_timeout),
+            compute: Duration::from_secs(args.compute_timeout),
             ..Timeouts::default()
         },
     }
 }
 
-fn open_models(args: &Serve, open: OpenOptions, memory: usize, quiet: bool) -> Result<ModelSource> {
+fn open_models(args: &Serve, open: OpenOptions, limits: RequestLimits, quiet: bool) -> Result<ModelSource> {
     if let Some(folder) = &args.repository {
         let folder = RepositoryFolder { path: folder.clone(), extension: MODEL_EXTENSION.to_owned() };
         let load = move |path: &Path| -> Result<Arc<dyn Model>, LoadError> {
-            Ok(open_carton_model(path, &open, memory, &())?)
+            Ok(open_carton_model(path, &open, &limits, &())?)
         };
         return Ok(ModelSource::Folder { folder, load: Box::new(load) });
     }
-    if args.name.is_some() && args.cartons.len() > 1 {
+    let paths = args.cartons.iter().map(|path| models_at(path)).collect::<Result<Vec<_>>>()?.concat();
+    if args.name.is_some() && paths.len() > 1 {
         bail!(UsageError("--name is for one carton; several have the names of their files".to_owned()));
     }
     let progress = Progress::new(quiet);
-    let mut models = Vec::with_capacity(args.cartons.len());
-    for path in &args.cartons {
+    let mut models = Vec::with_capacity(paths.len());
+    for path in &paths {
         let name = args.name.clone().unwrap_or_else(|| model_name_of_path(path));
-        models.push((name, open_carton_model(path, &open, memory, &progress)?));
+        models.push((name, open_carton_model(path, &open, &limits, &progress)?));
     }
     progress.clear();
     Ok(ModelSource::Fixed(models))
 }
 
+/// Returns the cartons that a path stands for: those in a folder, or the path itself.
+fn models_at(path: &Path) -> Result<Vec<PathBuf>> {
+    if !path.is_dir() || carton_tools::is_carton(path) {
+        return Ok(vec![path.to_owned()]);
+    }
+    let cartons = cartons_in(path).with_context(|| format!("cannot list {}", path.display()))?;
+    if !cartons.is_empty() {
+        return Ok(cartons);
+    }
+    let folders = fs::read_dir(path)?.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+    let has_versions = |folder: PathBuf| cartons_in(&folder).is_ok_and(|cartons| !cartons.is_empty());
+    if folders.into_iter().any(has_versions) {
+        let path = shell_quoted_path(path);
+        bail!(
+            "{path} has its cartons in folders; `torch2carton serve --repository {path}` serves NAME/VERSION.carton"
+        );
+    }
+    // The error of opening it says what the folder is.
+    Ok(vec![path.to_owned()])
+}
+
+/// Returns the cartons that are directly in a folder, packed or not, sorted.
+fn cartons_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut cartons = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let is_named = path.extension().is_some_and(|extension| extension == MODEL_EXTENSION);
+        if is_named || path.is_dir() && carton_tools::is_carton(&path) {
+            cartons.push(path);
+        }
+    }
+    cartons.sort();
+    Ok(cartons)
+}
+
 fn open_carton_model(
     path: &Path,
     open: &OpenOptions,
-    memory: usize,
+    limits: &RequestLimits,
     observer: &dyn Observer,
 ) -> Result<Arc<dyn Model>, runtime::Error> {
-    serve::carton(Runnable::open(path, open, observer)?, memory)
+    serve::carton(Runnable::open(path, open, observer)?, limits)
 }
 
 /// Returns the name of a file without its extension, or the whole name of a folder.

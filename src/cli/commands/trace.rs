@@ -8,6 +8,7 @@ use pipeline::{TraceListing, TraceOptions, View};
 
 use crate::cli::args::Trace;
 use crate::cli::ui::escapes::EscapingWriter;
+use crate::cli::ui::stdin;
 
 pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
     let view = match (args.json, args.lines) {
@@ -20,7 +21,7 @@ pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
         (_, true) => TraceListing::Summary,
         _ => TraceListing::Trace { view, full: args.full, limit: args.limit },
     };
-    let mut options = TraceOptions::new(&args.file);
+    let mut options = TraceOptions::new(stdin::input_path(&args.file)?);
     options.listing = listing;
     options.pickle = args.pickle;
     let mut out = EscapingWriter::new(io::BufWriter::new(io::stdout().lock()), args.json);

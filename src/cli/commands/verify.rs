@@ -4,19 +4,16 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use carton_tools::{CodeStatus, VerifyOptions};
+use carton_tools::CodeStatus;
 use pipeline::{format_bytes, format_things, problem_count_text};
 
-use crate::cli::args::{Verify, shard_policy};
+use crate::cli::args::Verify;
 use crate::cli::ui::carton_advice;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
-    let mut options = VerifyOptions::new(&args.file);
-    options.against.clone_from(&args.against);
-    options.shards = shard_policy(args.single);
-    options.selection = args.select.selection();
+    let options = args.options();
     let progress = Progress::new(quiet || args.json);
     let report = carton_tools::verify(&options, &progress)?;
     progress.clear();
@@ -40,7 +37,8 @@ pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
         let hashes =
             if report.manifest_sha256.is_some() { "all hashes match" } else { "no hashes to compare" };
         let equal = match report.code {
-            Some(CodeStatus::Equal) => "equal bit for bit",
+            // An output that is not a carton has no code.
+            Some(CodeStatus::Equal) | None => "equal bit for bit",
             _ => "with equal stored values",
         };
         let tensors =

@@ -2,22 +2,23 @@
 //!
 //! Libraries report the problem. Only the command line knows the options and commands.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use byte_source::NotRepresentable;
-use checkpoint_files::{CheckpointCandidate, FolderDiagnosis};
-use output::{Remote, Scheme, file_name, parent_folder};
+use output::{Remote, Scheme, parent_folder};
 use pipeline::{ForeignKind, HyperparameterKind, InvalidOption, ModelChange, Note, format_bytes};
 
-use super::flags;
-use super::invocation::typed_command;
 use super::shell::{shell_quoted, shell_quoted_path};
+use super::{checkpoint_advice, flags};
 
 /// True if this program has the subcommand `resolve`.
 pub(crate) const HAS_RESOLVE: bool = cfg!(feature = "download");
 
 /// Advice that applies to every checkpoint.
 pub(crate) const WEIGHTS_ADVICE: &str = "--arch weights converts the tensors without a forward";
+
+/// Advice for weights that are quantized.
+const DEQUANTIZE_ADVICE: &str = "; --dequantize computes the numbers that they stand for";
 
 /// Returns the text of a conversion error, with advice if there is any. `file` is the checkpoint, if known.
 pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> String {
@@ -32,24 +33,26 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         Error::AtPath { path, reason } => {
             return format!("{}: {}", path.display(), pipeline_text(reason, Some(path)));
         }
-        Error::InputFiles(error) => return sources_text(error),
+        Error::InputFiles(error) => return checkpoint_advice::sources_text(error),
         Error::OutputFile(error) => return store_text(error),
         Error::Option(option) => return option_text(option),
         // Sizes are printed with units.
         Error::SeveralKeys { keys } => {
+            let keys_to_type = keys.first().map(|(key, ..)| shell_quoted(key));
             let keys = keys.iter().map(|(key, tensors, nbytes)| {
                 let s = if *tensors == 1 { "" } else { "s" };
                 format!("`{key}` ({} tensor{s}, {})", pipeline::format_count(*tensors), format_bytes(*nbytes))
             });
             let keys = keys.collect::<Vec<_>>().join(", ");
+            let first = keys_to_type.unwrap_or_default();
             return format!(
-                "several keys hold weights: {keys}; choose one with --key, or keep everything with --key ''"
+                "several keys hold weights: {keys}; choose one, such as with `--key {first}`, or keep everything with `--key ''`"
             );
         }
         Error::DangerousGlobal { .. } => {
             format!("; `{}` shows what calls it, --allow-dangerous converts without executing it", scan())
         }
-        Error::UnknownGlobal { .. } => {
+        Error::UnknownGlobal { .. } | Error::UnreviewedGlobal { .. } => {
             format!("; `{}` lists all that it names, and without --deny-unknown it is converted", scan())
         }
         Error::DisallowedOperator { is_dangerous: true, .. } => {
@@ -61,6 +64,14 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         Error::DisallowedOperator { .. } => "; without --deny-unknown it is kept".to_owned(),
         Error::NoSuchPrefix { .. } => "; check --strip-prefix".to_owned(),
         Error::NoTensorsUnderKey { .. } => "; check --key, --include and --exclude".to_owned(),
+        Error::Expansion { input, output, factor } => {
+            let (sizes, needed) = (format_bytes(*input), output.div_ceil((*input).max(1)));
+            return format!(
+                "the output would have {}, more than {factor} times the {sizes} of the input: its tensors are views that \
+                 repeat bytes; --max-expansion {needed} writes it",
+                format_bytes(*output)
+            );
+        }
         Error::AllTensorsExcluded => "; check --include and --exclude".to_owned(),
         Error::NoData { name, .. }
         | Error::CannotCast { name, .. }
@@ -68,7 +79,9 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
             format!("; leave it out with --exclude {}", shell_quoted(&glob_literal(name)))
         }
         Error::Module(reason) => module_advice(reason).to_owned(),
+        Error::LayoutTranslation { reason, .. } if is_quantized(reason) => DEQUANTIZE_ADVICE.to_owned(),
         Error::Model { reason, .. } => match &**reason {
+            decoder::Error::Quantized { .. } => format!("{DEQUANTIZE_ADVICE}, and {WEIGHTS_ADVICE}"),
             decoder::Error::Contradiction { fact, .. } => {
                 format!("; leave out {}", flags::hyperparameter_flag(*fact))
             }
@@ -105,9 +118,25 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         }
         Error::Damaged(_) => "; copy the file again".to_owned(),
         Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
-        error => triton_advice(error, file),
+        error => quantization_advice(error).map_or_else(|| triton_advice(error, file), str::to_owned),
     };
     format!("{error}{advice}")
+}
+
+/// Returns advice on an error about quantized weights; `None` for any other error.
+fn quantization_advice(error: &pipeline::Error) -> Option<&'static str> {
+    match error {
+        pipeline::Error::QuantizedInput { .. } => Some(DEQUANTIZE_ADVICE),
+        pipeline::Error::Quantization(quantization::Error::NotQuantized) => {
+            Some("; convert it without --dequantize")
+        }
+        _ => None,
+    }
+}
+
+/// Returns true if a model is refused because its weights are quantized.
+fn is_quantized(error: &decoder::Error) -> bool {
+    matches!(error, decoder::Error::Quantized { .. })
 }
 
 /// Returns advice on an error of translating a model into another layout; empty if there is none.
@@ -190,6 +219,7 @@ fn module_advice(error: &torchscript::Error) -> &'static str {
         Error::UnknownInputName { .. } | Error::InputDtype { .. } => "; check --input",
         Error::OutputNameCount { .. } | Error::DuplicateOutputName { .. } => "; check --output-names",
         Error::NoDictForward { .. } => "; without --no-wrap a module that Carton can call is put around it",
+        Error::UnloadableOperator { .. } => "; convert the module as it was before that call",
         Error::MobileOnly => "; --arch weights converts only the tensors",
         _ => "",
     }
@@ -266,29 +296,23 @@ pub(crate) fn note_text(note: &Note, file: &str) -> String {
             format!("; --misc {} keeps it", shell_quoted_path(path))
         }
         Note::UsingKey { left_out, .. } if !left_out.is_empty() => "; --key '' keeps everything".to_owned(),
+        Note::OptimizerLeftOut { keys, .. } => {
+            let key = keys.first().map_or("", String::as_str);
+            format!("; --key {} takes them, --key '' everything", shell_quoted(key))
+        }
         Note::CartonByDefault { .. } => "; --to carton says so".to_owned(),
         Note::CommonPrefix { prefix } => format!("; --strip-prefix {prefix} removes it"),
         Note::GlobalsRecorded { .. } => format!("; `torch2carton scan {}` lists them", shell_quoted(file)),
+        Note::DocumentsLeftOut { .. } => "; -o FOLDER writes them too".to_owned(),
+        Note::ValuesLeftOut { .. } => {
+            format!("; `torch2carton inspect --all {}` lists them", shell_quoted(file))
+        }
         Note::ValuesKept { values } => {
             format!(" (--no-values leaves {} out)", if *values > 1 { "them" } else { "it" })
         }
         _ => String::new(),
     };
     format!("{note}{advice}")
-}
-
-/// Returns the text of a server error, with advice if there is any.
-#[cfg(feature = "serve")]
-pub(crate) fn serve_text(error: &serve::Error) -> String {
-    let advice = match error {
-        serve::Error::Bind { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
-            "; --port 0 chooses one that is free"
-        }
-        serve::Error::SameName { .. } => "; rename a file, or make it a version in a --repository",
-        serve::Error::NoName => "; give one with --name",
-        _ => "",
-    };
-    format!("{error}{advice}")
 }
 
 /// Returns the text of an error of the crate `output`, with advice if there is any.
@@ -323,133 +347,6 @@ pub(crate) fn store_text(error: &output::Error) -> String {
     format!("{error}{advice}")
 }
 
-/// Returns the text of an error in the search for a checkpoint, with advice if there is any.
-pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
-    use checkpoint_files::Error;
-    let advice = match error {
-        Error::NotFound { path } if parent_folder(path).is_dir() => {
-            format!("; `ls {}` shows what is there", shell_quoted_path(parent_folder(path)))
-        }
-        Error::NotFound { path } => format!(": the folder {} does not exist", parent_folder(path).display()),
-        Error::LoneShard { path, .. } => {
-            format!(
-                ": run `{} {}`, or --single for this file alone",
-                typed_command(),
-                shell_quoted_path(parent_folder(path))
-            )
-        }
-        Error::NotASet { paths } => {
-            format!(
-                "; --each converts each of them on its own: `torch2carton --each {}`",
-                paths_or_glob(paths)
-            )
-        }
-        Error::InconsistentSet { reason, .. } => match &**reason {
-            torch_import::Error::EqualShards { file, .. } => {
-                format!("; download or copy {file} again")
-            }
-            _ => String::new(),
-        },
-        Error::SameFileTwice { second, .. } => {
-            format!("; put the file that {} should be in its place", file_name(second))
-        }
-        Error::Distributed { folder } => format!(
-            "; first run `python -m torch.distributed.checkpoint.format_utils dcp_to_torch {} out.pt`",
-            shell_quoted_path(folder)
-        ),
-        Error::DeepSpeed { found, candidates, .. } => {
-            let script = match &found.script {
-                Some(script) => shell_quoted_path(script),
-                None => "-m deepspeed.utils.zero_to_fp32".to_owned(),
-            };
-            let tag = found.tag.as_ref().map_or_else(String::new, |tag| format!(" -t {}", shell_quoted(tag)));
-            let instead = match candidates.as_slice() {
-                [] => String::new(),
-                candidates => {
-                    format!("; if the training wrote them whole too, {}", conversion_commands(candidates))
-                }
-            };
-            format!("; first run `python {script} {} out{tag}`{instead}", shell_quoted_path(&found.folder))
-        }
-        Error::SeveralCheckpoints { candidates, .. } => format!("; {}", conversion_commands(candidates)),
-        Error::NoCheckpoint { folder, contents } => match contents_advice(folder, contents) {
-            Some(advice) => format!("; {advice}"),
-            None => String::new(),
-        },
-        _ => String::new(),
-    };
-    format!("{error}{advice}")
-}
-
-/// Returns advice on a folder in which no checkpoint was found.
-fn contents_advice(folder: &Path, contents: &FolderDiagnosis) -> Option<String> {
-    match contents {
-        FolderDiagnosis::Pipeline { folders } | FolderDiagnosis::Folders { folders } => {
-            let paths = folders.iter().map(|name| vec![folder.join(name)]);
-            let candidates: Vec<CheckpointCandidate> =
-                paths.map(|paths| CheckpointCandidate { paths }).collect();
-            Some(conversion_commands(&candidates))
-        }
-        FolderDiagnosis::OtherFramework { .. } => {
-            Some("pass the checkpoint that it was made from".to_owned())
-        }
-        FolderDiagnosis::TrainingState { files } => {
-            let mut models = files.iter().filter(|name| name.ends_with("model_states.pt"));
-            match (models.next(), models.next()) {
-                (Some(model), None) => {
-                    let model = shell_quoted_path(&folder.join(model));
-                    Some(format!("run `torch2carton {model}` to convert the model's part of it"))
-                }
-                _ => None,
-            }
-        }
-        FolderDiagnosis::Documents { git: true, .. } => Some("fetch them with `git lfs pull`".to_owned()),
-        FolderDiagnosis::Documents { git: false, .. } => {
-            Some("download them too, such as with `hf download OWNER/MODEL`".to_owned())
-        }
-        _ => None,
-    }
-}
-
-/// Returns the commands that convert the candidate checkpoints, at most four.
-fn conversion_commands(candidates: &[CheckpointCandidate]) -> String {
-    const SHOWN: usize = 4;
-    let command = |candidate: &CheckpointCandidate| {
-        format!("`{} {}`", typed_command(), shell_arguments(&candidate.paths))
-    };
-    let commands: Vec<String> = candidates.iter().take(SHOWN).map(command).collect();
-    match commands.as_slice() {
-        [one] => format!("run {one}"),
-        several => format!("run one of {}", several.join(", ")),
-    }
-}
-
-/// Returns the paths as shell arguments.
-fn shell_arguments(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| shell_quoted_path(path)).collect::<Vec<_>>().join(" ")
-}
-
-/// Returns the paths as shell arguments, or one glob if there are many with the same folder and extension.
-fn paths_or_glob(paths: &[PathBuf]) -> String {
-    /// Maximum number of paths listed by name. A glob may match more files than were given.
-    const TYPED: usize = 4;
-    let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
-    let alike =
-        |path: &PathBuf| path.extension() == first.extension() && parent_folder(path) == parent_folder(first);
-    match first.extension() {
-        Some(extension) if paths.len() > TYPED && paths.iter().all(alike) => {
-            let pattern = format!("*.{}", extension.to_string_lossy());
-            let folder = parent_folder(first);
-            if folder == Path::new(".") {
-                pattern
-            } else {
-                format!("{}/{pattern}", shell_quoted_path(folder))
-            }
-        }
-        _ => shell_arguments(paths),
-    }
-}
-
 /// Returns the shell command that downloads a remote file.
 fn fetch_command(address: &Remote) -> String {
     let url = shell_quoted(&address.to_string());
@@ -479,24 +376,5 @@ mod tests {
         assert_eq!(command("s3://bucket/a/c.pth"), "aws s3 cp s3://bucket/a/c.pth .");
         assert_eq!(command("hf://owner/model/x/c.pth"), "hf download owner/model x/c.pth");
         assert_eq!(command("hf://owner/model"), "hf download owner/model");
-    }
-
-    fn not_a_set(names: &[&str]) -> String {
-        let paths = names.iter().map(PathBuf::from).collect();
-        sources_text(&checkpoint_files::Error::NotASet { paths })
-    }
-
-    #[test]
-    fn files_that_are_not_a_set_are_converted_one_by_one() {
-        assert_eq!(
-            not_a_set(&["a.pth", "b.pth"]),
-            "a.pth and b.pth are not shards of one checkpoint; --each converts each of them on its own: \
-             `torch2carton --each a.pth b.pth`"
-        );
-        let text = not_a_set(&["x y/a.pth", "x y/b.pth", "x y/c.pth", "x y/d.pth", "x y/e.pth"]);
-        assert!(text.starts_with("x y/a.pth, x y/b.pth, x y/c.pth and 2 more are not"), "{text}");
-        assert!(text.contains("--each 'x y'/*.pth`"), "{text}");
-        let text = not_a_set(&["a.pth", "b c.bin"]);
-        assert!(text.contains("--each a.pth 'b c.bin'`"), "{text}");
     }
 }

@@ -33,6 +33,9 @@ pub(crate) fn carton_error_text(error: &Error) -> String {
             "; --tensor takes arrays that numpy.save wrote".to_owned()
         }
         Error::BaseUrl { .. } => "; check --base".to_owned(),
+        Error::Expansion { stored, nbytes, .. } => {
+            format!("; --max-expansion {} writes it", nbytes.div_ceil((*stored).max(1)))
+        }
         Error::NoCheckpoint => "; name it with --against".to_owned(),
         Error::BlobLength { .. } | Error::BlobDamaged { .. } => "; remove it and try again".to_owned(),
         Error::Fetch { path, entry, failures } => {

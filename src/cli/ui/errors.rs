@@ -6,8 +6,10 @@ use std::io::Write;
 use anstyle::{AnsiColor, Style};
 
 use super::invocation::UsageError;
+#[cfg(feature = "serve")]
+use super::serve_advice;
 use super::terminal::escape_hidden;
-use super::{advice, carton_advice, run_advice};
+use super::{advice, carton_advice, checkpoint_advice, run_advice};
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 
@@ -69,9 +71,9 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     }
     #[cfg(feature = "serve")]
     if let Some(error) = cause.downcast_ref::<serve::Error>() {
-        return Some(advice::serve_text(error));
+        return Some(serve_advice::serve_text(error));
     }
-    cause.downcast_ref::<checkpoint_files::Error>().map(advice::sources_text)
+    cause.downcast_ref::<checkpoint_files::Error>().map(checkpoint_advice::sources_text)
 }
 
 /// Returns true if an argument is wrong, rather than a file.
@@ -109,7 +111,10 @@ pub(crate) fn silence_guarded_panics() {
 /// Returns true if two models of `serve` have the same name or one has none.
 #[cfg(feature = "serve")]
 fn is_serve_usage_error(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(serve::Error::SameName { .. } | serve::Error::NoName))
+    matches!(
+        error.downcast_ref(),
+        Some(serve::Error::SameName { .. } | serve::Error::NoName | serve::Error::HostName { .. })
+    )
 }
 
 #[cfg(not(feature = "serve"))]

@@ -25,6 +25,7 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Log that is written until [`finish`](Self::finish).
 pub(crate) struct Log {
     done: Receiver<()>,
+    format: LogFormat,
     lines: LogQueue,
 }
 
@@ -69,7 +70,12 @@ impl Log {
         std::panic::set_hook(Box::new(move |panic| {
             panics.send(&LogLine::new("panic").with(|line| line.error = Some(panic.to_string())), format);
         }));
-        Ok((Self { done, lines: lines.clone() }, LogObserver { format, quiet, lines }))
+        Ok((Self { done, format, lines: lines.clone() }, LogObserver { format, quiet, lines }))
+    }
+
+    /// Logs what the person who started the server should know.
+    pub(crate) fn warn(&self, text: String) {
+        self.lines.send(&LogLine::new("warning").with(|line| line.message = Some(text)), self.format);
     }
 
     /// Waits up to [`FINISH_TIMEOUT`] until all lines are written.
@@ -111,9 +117,6 @@ fn event_line(event: &ServerEvent<'_>, quiet: bool) -> Option<LogLine> {
         }
         ServerEvent::Ignored { path } => {
             return Some(LogLine::new("ignored").with(|line| line.file = Some(path.display().to_string())));
-        }
-        ServerEvent::Empty { path } => {
-            return Some(LogLine::new("empty").with(|line| line.file = Some(path.display().to_string())));
         }
         _ if quiet => return None,
         ServerEvent::Request(request) => LogLine::new("request").with(|line| {
@@ -170,6 +173,8 @@ struct LogLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     lines: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
@@ -225,12 +230,7 @@ impl LogLine {
             "ignored" => {
                 format!("ignored {}: it is not NAME/VERSION.carton", self.file.as_deref().unwrap_or_default())
             }
-            "empty" => {
-                format!(
-                    "{} has no model: no file NAME/VERSION.carton",
-                    self.file.as_deref().unwrap_or_default()
-                )
-            }
+            "warning" => format!("warning: {}", self.message.as_deref().unwrap_or_default()),
             "panic" => format!("a panic{error}"),
             "dropped" => format!("{} log lines were lost", self.lines.unwrap_or(0)),
             _ => format!("cannot accept a connection{error}"),

@@ -2,6 +2,7 @@
 
 pub(crate) mod advice;
 pub(crate) mod carton_advice;
+pub(crate) mod checkpoint_advice;
 pub(crate) mod errors;
 pub(crate) mod escapes;
 pub(crate) mod flags;
@@ -10,8 +11,12 @@ pub(crate) mod invocation;
 pub(crate) mod log;
 pub(crate) mod progress;
 pub(crate) mod run_advice;
+#[cfg(feature = "serve")]
+pub(crate) mod serve_advice;
 pub(crate) mod shell;
 pub(crate) mod signals;
+pub(crate) mod stdin;
 pub(crate) mod table;
 pub(crate) mod terminal;
 pub(crate) mod usage;
+pub(crate) mod value_text;

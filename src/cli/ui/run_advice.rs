@@ -1,5 +1,7 @@
 //! Advice about errors of `run`.
 
+use std::path::Path;
+
 use generate::Error as Generate;
 use runtime::Error;
 
@@ -13,12 +15,31 @@ pub(crate) fn run_error_text(error: &Error) -> String {
         Error::Damaged { path, .. } => {
             format!("; `torch2carton verify {}` lists them", shell_quoted_path(path))
         }
+        Error::ForeignCode { path, .. } => return foreign_code_text(error, path),
         Error::NotAModel { path } => {
             format!("; `torch2carton run {} --get NAME -o FILE.npy` writes a tensor", shell_quoted_path(path))
         }
         _ => String::new(),
     };
     format!("{error}{advice}")
+}
+
+/// Returns the text of an error about a TorchScript module, with the lines that run it in PyTorch and in Carton.
+fn foreign_code_text(error: &Error, path: &Path) -> String {
+    let folder = carton_tools::default_folder(path);
+    let model = folder.join("model/model.pt");
+    let is_packed = path.is_file();
+    let unpack = if is_packed {
+        format!("`torch2carton unpack {}` and ", shell_quoted_path(path))
+    } else {
+        String::new()
+    };
+    let model = if is_packed { model } else { path.join("model/model.pt") };
+    format!(
+        "{error}; PyTorch runs it: {unpack}`torch.jit.load({:?})`; Carton's client runs it: `await cartonml.load({:?})`",
+        model.display().to_string(),
+        path.display().to_string()
+    )
 }
 
 /// Unwraps the error of the carton itself, whose problems are printed line by line.

@@ -124,6 +124,19 @@ pub(crate) fn raise_file_limit() {
 #[cfg(all(not(unix), feature = "serve"))]
 pub(crate) fn raise_file_limit() {}
 
+/// Returns true if the caller ignores Ctrl-C for this program, as a shell without job control does for commands that end
+/// with `&`.
+#[cfg(all(unix, feature = "serve"))]
+pub(crate) fn ignores_ctrl_c() -> bool {
+    ignored_signals() >> (signal_hook::consts::SIGINT - 1) & 1 == 1
+}
+
+/// Returns false: other systems have no such setting.
+#[cfg(all(not(unix), feature = "serve"))]
+pub(crate) fn ignores_ctrl_c() -> bool {
+    false
+}
+
 /// Returns the ignored signals as a mask whose bit 0 is signal 1. Only Linux reports them; elsewhere the mask is 0.
 #[cfg(unix)]
 fn ignored_signals() -> u64 {

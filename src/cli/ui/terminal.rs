@@ -11,6 +11,13 @@ pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 
+/// Returns the number of columns of the terminal that standard output is; `None` if it is not a terminal.
+pub(crate) fn columns() -> Option<usize> {
+    let is_terminal = io::IsTerminal::is_terminal(&io::stdout());
+    let size = if is_terminal { terminal_size::terminal_size_of(io::stdout()) } else { None };
+    size.map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)
+}
+
 /// Prints a note for the user on stderr.
 pub(crate) fn note(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{YELLOW}note:{YELLOW:#} {}", escape_hidden(text));

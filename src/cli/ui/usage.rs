@@ -17,7 +17,8 @@ const COMMAND_SYNONYMS: &[(&[&str], &str)] = &[
         &["list", "ls", "info", "show", "cat", "dump", "summary"],
         "`torch2carton inspect FILE` lists what is in it",
     ),
-    (&["diff", "compare", "cmp"], "`torch2carton verify CARTON --against FILE` compares tensors"),
+    (&["compare", "cmp"], "`torch2carton diff A B` compares tensors"),
+    (&["hash", "sha256", "sha256sum", "checksum"], "`torch2carton digest FILE` hashes tensors"),
     (
         &["check", "validate", "test"],
         "`torch2carton verify CARTON` checks a carton, `torch2carton scan FILE` a pickle",
@@ -37,6 +38,36 @@ const COMMAND_SYNONYMS: &[(&[&str], &str)] = &[
     ),
     (&["completion"], "`torch2carton completions SHELL` prints a completion script"),
 ];
+
+/// Options of other tools with the option of this program that does the same, or an empty text, and the hint. The first row
+/// whose option the command has is taken.
+const OPTION_SYNONYMS: &[(&[&str], &str, &str)] = &[
+    (VERBOSE, "full", "--full prints everything"),
+    (VERBOSE, "all", "--all lists more"),
+    (VERBOSE, "log-format", "each request is logged anyway"),
+    (VERBOSE, "", "notes and progress are printed anyway; `inspect` and `trace` show more"),
+    (REPLACE, "force", "--force replaces an output that exists"),
+    (
+        &["--quantize", "--quantise", "--bits", "--q", "--load-in-8bit", "--load-in-4bit"],
+        "dtype",
+        "weights are not quantized here; --dtype bfloat16 or float16 halves float32",
+    ),
+    (&["--fp16", "--half"], "dtype", "--dtype float16"),
+    (&["--bf16"], "dtype", "--dtype bfloat16"),
+    (&["--fp32", "--float"], "dtype", "--dtype float32"),
+    (OUTPUT, "output", "-o PATH"),
+    (OUTPUT, "directory", "-C DIR"),
+    (&["--format", "--type", "--outtype", "--safetensors"], "to", "--to KIND, such as --to safetensors"),
+    (&["-r", "-R", "--recursive"], "each", "--each takes folders and converts all checkpoints below them"),
+    (&["-r", "-R", "--recursive"], "checksums", "all files below a folder are scanned anyway"),
+    (&["--device", "--gpu", "--cuda", "--map-location"], "", "everything runs on the CPU"),
+    (&["--model", "--input-dir", "--checkpoint", "--ckpt"], "", "give the path without an option"),
+    (&["--prompt", "--text"], "tokens", "give the text after the carton"),
+    (&["--max-new-tokens", "--max-length"], "max-tokens", "--max-tokens N"),
+];
+const VERBOSE: &[&str] = &["-v", "-vv", "--verbose", "--debug"];
+const REPLACE: &[&str] = &["-f", "--overwrite", "-y", "--yes", "--replace"];
+const OUTPUT: &[&str] = &["--out", "--output-dir", "--output-file", "--outfile", "--outdir", "--save"];
 
 /// Refuses a word that is neither a subcommand nor a path.
 pub(crate) fn reject_unknown_word(word: &OsString, subcommands: &[String]) -> Result<(), UsageError> {
@@ -58,17 +89,17 @@ fn unknown_command_error(text: &str, subcommands: &[String]) -> UsageError {
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score >= SIMILAR);
     let hint = match (wish, best) {
         (Some((_, hint)), _) => format!("; {hint}"),
-        (None, Some((_, name))) => format!("; did you mean `{PROGRAM} {name}`?"),
+        (None, Some((_, name))) => format!("; did you mean `{PROGRAM} {name}`"),
         (None, None) => String::new(),
     };
     UsageError(format!(
-        "no command `{text}`, and no file of that name; commands are {}{hint}",
+        "no command `{text}`, and no file of that name{hint}; commands are {}",
         subcommands.join(", ")
     ))
 }
 
 /// Prints the error in the arguments, or the requested help.
-pub(crate) fn report(error: &clap::Error, subcommands: &[String]) -> ExitCode {
+pub(crate) fn report(error: &clap::Error, program: &clap::Command) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // clap's own `print` leaves the last line to be written at process exit, where errors are lost.
@@ -85,11 +116,13 @@ pub(crate) fn report(error: &clap::Error, subcommands: &[String]) -> ExitCode {
             let _ = error.print();
         }
         ErrorKind::UnknownArgument => {
-            errors::print_error(&anyhow::Error::new(UsageError(unknown_option(error))));
+            errors::print_error(&anyhow::Error::new(UsageError(unknown_option(error, program))));
         }
         ErrorKind::InvalidSubcommand => {
             let word = clap_context(error, ContextKind::InvalidSubcommand).unwrap_or_default();
-            errors::print_error(&anyhow::Error::new(unknown_command_error(&word, subcommands)));
+            let subcommands: Vec<String> =
+                program.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+            errors::print_error(&anyhow::Error::new(unknown_command_error(&word, &subcommands)));
         }
         _ => {
             // The tip to write `-- --option` is removed: it is never what the user meant.
@@ -117,11 +150,22 @@ fn full_command() -> String {
     if typed == PROGRAM { format!("{PROGRAM} convert") } else { typed }
 }
 
-fn unknown_option(error: &clap::Error) -> String {
+/// Returns true if a command, such as `torch2carton scan`, has the option.
+fn has_option(program: &clap::Command, command: &str, name: &str) -> bool {
+    let subcommand = command.rsplit(' ').next().and_then(|name| program.find_subcommand(name));
+    subcommand.is_some_and(|command| command.get_arguments().any(|option| option.get_long() == Some(name)))
+}
+
+fn unknown_option(error: &clap::Error, program: &clap::Command) -> String {
     let option = clap_context(error, ContextKind::InvalidArg).unwrap_or_default();
     let command = full_command();
     if !option.starts_with('-') {
         return format!("`{command}` takes no `{option}`; see `{command} --help`");
+    }
+    let has = |name: &str| name.is_empty() || has_option(program, &command, name);
+    let mut synonyms = OPTION_SYNONYMS.iter().filter(|(options, ..)| options.contains(&option.as_str()));
+    if let Some((.., instead)) = synonyms.find(|(_, name, _)| has(name)) {
+        return format!("no option `{option}` for `{command}`; {instead}");
     }
     match clap_context(error, ContextKind::SuggestedArg) {
         Some(meant) => {

@@ -480,20 +480,21 @@ def speed(archive):
     return {"load": loaded, "calls": calls}
 
 
-serve({
-    "version": lambda: torch.__version__,
-    "make": make,
-    "reference": reference,
-    "pretrained": pretrained,
-    "run_metas": run_metas,
-    "differences": differences,
-    "fuser_is_seen": fuser_is_seen,
-    "run": run,
-    "decode": decode,
-    "positional": positional,
-    "add_tensor": add_tensor,
-    "refusal": refusal,
-    "switches": switches,
-    "widened": widened,
-    "speed": speed,
-})
+if __name__ == "__main__":
+    serve({
+        "version": lambda: torch.__version__,
+        "make": make,
+        "reference": reference,
+        "pretrained": pretrained,
+        "run_metas": run_metas,
+        "differences": differences,
+        "fuser_is_seen": fuser_is_seen,
+        "run": run,
+        "decode": decode,
+        "positional": positional,
+        "add_tensor": add_tensor,
+        "refusal": refusal,
+        "switches": switches,
+        "widened": widened,
+        "speed": speed,
+    })

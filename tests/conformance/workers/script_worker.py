@@ -8,6 +8,7 @@ import sys
 import warnings
 from enum import Enum
 from pathlib import Path
+from typing import Optional
 
 import torch
 
@@ -39,6 +40,98 @@ class Dangerous(torch.nn.Module):
     def forward(self, x):
         torch.save(x, "file")
         return x
+
+
+class Narrow(torch.nn.Module):
+    """Layers in a dtype, with a shared weight, a list and a layer without a bias."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(4, 4, bias=False), torch.nn.Conv1d(2, 2, 1)])
+        self.last = torch.nn.Linear(4, 4)
+        self.last.weight = self.first.weight
+        self.norm = torch.nn.LayerNorm(4)
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        for layer in self.layers:
+            x = layer(x)
+        return self.last(self.norm(x))
+
+
+class Casts(torch.nn.Module):
+    """Makes tensors of a dtype, by its number in the text."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.ones(4))
+        self.dtype = dtype
+
+    def forward(self, x):
+        return (x * self.w).to(self.dtype).to(torch.float32)
+
+
+class NewerBranch(torch.nn.Module):
+    def forward(self, x, narrow: bool):
+        kind = torch.float16
+        if narrow:
+            kind = torch.float8_e5m2
+        return x.to(kind).to(torch.float32)
+
+
+class Optimized(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3)
+
+    def forward(self, x):
+        return torch.relu(self.conv(x))
+
+
+class Texts(torch.nn.Module):
+    def forward(self, x: torch.Tensor, reduction: str = "sum", note: Optional[str] = None):
+        if reduction == "mean":
+            x = x.mean()
+        elif reduction == "sum":
+            x = x.sum()
+        return {"value": x, "reduction": reduction if note is None else reduction + note}
+
+
+def save_case(kind, path, dtype="float32"):
+    """Saves a module that is not one of scripts.py."""
+    torch.manual_seed(0)
+    dtype = getattr(torch, dtype)
+    example = torch.ones(1, 2, 4)
+    if kind == "narrow":
+        module = torch.jit.script(Narrow().to(dtype))
+    elif kind == "traced narrow":
+        module = torch.jit.trace(Narrow().to(dtype), example.to(dtype))
+    elif kind == "casts":
+        module = torch.jit.trace(Casts(dtype), torch.ones(4))
+    elif kind == "branch":
+        module = torch.jit.script(NewerBranch())
+    elif kind == "optimized":
+        module = torch.jit.optimize_for_inference(torch.jit.script(Optimized().eval()))
+    elif kind == "texts":
+        module = torch.jit.script(Texts())
+    torch.jit.save(module, path)
+
+
+def widened(original, wrapped):
+    """How far the outputs of a wrapped module are from those of the original in float64, and what its state and a call are."""
+    exact, wrapped = load(original).double(), load(wrapped)
+    x = torch.randn(1, 2, 4, generator=torch.Generator().manual_seed(1))
+    found = [wrapped({"x": x})["output"], wrapped._c._get_method("forward")({"x": x})["output"]]
+    narrow = wrapped({"x": x.half()})
+    found += [narrow["output"]] if "output" in narrow else []
+    wanted = exact(x.double())
+    again = io.BytesIO()
+    torch.jit.save(wrapped, again)
+    again.seek(0)
+    found.insert(0, torch.jit.load(again)({"x": x})["output"])
+    return {"far": [(one.double() - wanted).abs().max().item() for one in found], "dtypes": sorted({str(one.dtype) for one in found}),
+            "names": sorted(wrapped.state_dict()) == sorted("module." + name for name in load(original).state_dict())}
 
 
 def save_overload(kind, path):
@@ -128,13 +221,18 @@ def compare(original, wrapped, kind):
 
 
 def differences(original, wrapped, calls):
-    wrapped = load(wrapped)
+    wrapped, other = load(wrapped), load(wrapped)  # a module may have a state that a call changes
     found = []
+    in_cpp = other._c._get_method("forward")  # what Carton's runner calls; Python finds the submodule `forward` first
     for number, (inputs, args, kwargs) in enumerate(calls):
         torch.manual_seed(number)
         wanted = dict(returned(original(*args, **kwargs)))
         torch.manual_seed(number)
         got = wrapped(inputs)
+        if inputs:
+            torch.manual_seed(number)
+            again = in_cpp(inputs)
+            found += [f"call {number}: {name} in C++" for name in got.keys() | again.keys() if bits(got.get(name)) != bits(again.get(name))]
         if isinstance(got.get("error"), str):
             found.append(f"call {number}: {got['error']}")
             continue
@@ -194,7 +292,7 @@ def same_state(original, wrapped):
 
 def call(wrapped, inputs, values=False):
     """What a wrapped module returns for inputs as `[dtype, values]`: texts as they are, shapes or values of tensors."""
-    inputs = {name: torch.tensor(values, dtype=getattr(torch, dtype)) for name, (dtype, values) in inputs.items()}
+    inputs = {name: value if isinstance(value, str) else torch.tensor(value[1], dtype=getattr(torch, value[0])) for name, value in inputs.items()}
     try:
         got = load(wrapped)(inputs)
     except Exception as error:
@@ -205,7 +303,11 @@ def call(wrapped, inputs, values=False):
 
 
 def signature(path):
-    return str(load(path).forward.schema)
+    """The one that Carton's runner calls, and whether its types take a dict of tensors and a dict of tensors and texts."""
+    schema = load(path)._c._get_method("forward").schema
+    text, any_type = torch._C.StringType.get(), torch._C.AnyType.get()
+    argument = schema.arguments[1].type
+    return str(schema), [torch._C.DictType(text, of).isSubtypeOf(argument) for of in (torch._C.TensorType.get(), any_type)]
 
 
-serve({f.__name__: f for f in [kinds, save, save_overload, save_dangerous, save_lite, compare, can_run, compare_real, same_state, call, signature]})
+serve({f.__name__: f for f in [kinds, save, save_overload, save_dangerous, save_lite, compare, can_run, compare_real, same_state, call, signature, save_case, widened]})

@@ -1,4 +1,4 @@
-//! Compares the tensors of a carton's model with the tensors that a conversion selects from a checkpoint.
+//! Compares the tensors of an output with the tensors that a conversion selects from a checkpoint.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use carton_format::MODEL_PT;
 use carton_reader::Carton;
 use checkpoint_files::CheckpointSources;
 use pickle_vm::PickleLimits;
-use pipeline::{format_bytes, select};
+use pipeline::{ConvertOptions, ConvertedTensors, Selection, converted_tensors, format_bytes};
 use tensor::{Budget, Tensor, ViewId};
 use torch_import::Checkpoint;
 
@@ -46,12 +46,8 @@ pub(crate) fn compare_model(
     let original = code::find_original(&model, &containers, observer)?;
     let (mut expected, more) = match original {
         // A module that keeps its code also keeps all tensors.
-        Some(_) if options.selection.is_empty() => (checkpoint.to_tensors(), Vec::new()),
-        _ => {
-            let selected = select(&options.selection, &checkpoint);
-            let selected = selected.map_err(pipeline::Error::at(&sources.path))?;
-            (selected.tensors, selected.notes)
-        }
+        Some(_) if !options.has_changes() => (checkpoint.to_tensors(), Vec::new()),
+        _ => converted_tensors(&options.conversion(), &sources, &checkpoint)?,
     };
     let notes = notes.into_iter().map(pipeline::Note::Sources).chain(more);
     let mut notes: Vec<CartonNote> = notes.map(CartonNote::Checkpoint).collect();
@@ -84,6 +80,47 @@ pub(crate) fn compare_model(
         code::compare_code((&model, &found), original, &sources, options.shards, &expected, observer)?;
     notes.extend(note);
     Ok(ModelComparison { compared: expected.len(), differences, code, notes })
+}
+
+/// Result of comparing an output that is not a carton.
+pub(crate) struct OutputComparison {
+    /// Number of tensors compared.
+    pub(crate) compared: usize,
+    pub(crate) differences: Vec<String>,
+    /// Number of files of the output, and their total length in bytes.
+    pub(crate) files: (usize, u64),
+    pub(crate) notes: Vec<CartonNote>,
+}
+
+/// Compares the tensors of the safetensors file, checkpoint or folder of `options` with its checkpoint. Each byte is read once.
+pub(crate) fn compare_output(options: &VerifyOptions, observer: &dyn Observer) -> Result<OutputComparison> {
+    options.against.iter().try_for_each(|path| output::refuse_remote(path))?;
+    // An output has all of its tensors under their own names.
+    let mut whole = ConvertOptions::new(&options.file);
+    whole.selection = Selection::default().key("");
+    let found = ConvertedTensors::read(&whole, observer)?;
+    let expected = ConvertedTensors::read(&options.conversion(), observer)?;
+    let nbytes = found.input_nbytes();
+    let budget = PickleLimits::default().repeat_budget(nbytes.saturating_add(expected.input_nbytes()));
+    let mut comparer = TensorPairs { budget: Budget::new(budget), known: HashMap::new(), observer };
+    let mut differences = Vec::new();
+    for (name, tensor) in &expected.tensors {
+        let difference = match found.tensors.get(name) {
+            None => Some("is missing".to_owned()),
+            Some(other) => {
+                comparer.difference(tensor, other).map_err(|reason| Error::elements(name, reason))?
+            }
+        };
+        differences.extend(difference.map(|what| format!("tensor `{}` {what}", name.escape_debug())));
+    }
+    let others = found.tensors.names().filter(|name| !expected.tensors.contains(name));
+    differences
+        .extend(others.map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
+    found.check_unchanged()?;
+    expected.check_unchanged()?;
+    let notes = expected.notes.into_iter().map(CartonNote::Checkpoint).collect();
+    let files = (found.containers.len(), nbytes);
+    Ok(OutputComparison { compared: expected.tensors.len(), differences, files, notes })
 }
 
 /// Compares pairs of tensors, and remembers the result for each pair of views.
@@ -127,7 +164,7 @@ impl TensorPairs<'_> {
             }
         }
         let equal = have_equal_elements(expected, found, self.observer)?;
-        Ok((!equal).then(|| "has other elements in the checkpoint".to_owned()))
+        Ok((!equal).then(|| "differs from the checkpoint in its elements".to_owned()))
     }
 }
 

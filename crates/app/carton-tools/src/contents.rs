@@ -7,10 +7,11 @@ use carton_format::{Config, MODEL_PT, TensorSpec};
 use carton_reader::{Carton, CartonEntry, Method};
 use serde::Serialize;
 use tensor::Tensor;
-use torch_import::Checkpoint;
+use torch_import::{Checkpoint, Container};
 
 use crate::open::{open, open_model};
 use crate::own_tensors::own_tensors;
+use crate::script_outputs::script_outputs;
 use crate::{CartonNote, Error, Result, SCHEMA_VERSION};
 
 /// Contents of a carton: configuration, files and tensors.
@@ -33,6 +34,9 @@ pub struct ContentsReport {
     pub absent: Vec<AbsentRow>,
     /// Tensors of the model under their own names; empty if `model/model.pt` is absent or holds no tensors.
     pub tensors: Vec<TensorRow>,
+    /// Names of the outputs of a wrapped TorchScript module, of which carton.toml cannot say dtypes and shapes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub script_outputs: Vec<String>,
     /// Tensors of self tests and examples.
     pub tensor_data: Vec<TensorSpec>,
     pub notes: Vec<CartonNote>,
@@ -88,10 +92,14 @@ pub fn contents(path: &Path) -> Result<ContentsReport> {
     let index = carton.tensor_index().map_err(Error::reader(path))?.document;
     let mut notes = Vec::new();
     // The model of another runner may have another format.
-    let tensors = tensors(&carton, &()).unwrap_or_else(|error| {
+    let model = read_model(&carton, &()).unwrap_or_else(|error| {
         notes.push(CartonNote::NoTensors { reason: without_path(path, &error) });
-        Vec::new()
+        None
     });
+    let (tensors, script_outputs) = match &model {
+        Some((container, tensors)) => (tensors.as_slice(), script_outputs(container)),
+        None => (&[][..], Vec::new()),
+    };
     let absent = carton.absent();
     let absent = absent.iter().map(|(path, sha256)| AbsentRow {
         path: path.clone(),
@@ -106,7 +114,8 @@ pub fn contents(path: &Path) -> Result<ContentsReport> {
         config,
         files: carton.entries().map(file_row).collect(),
         absent: absent.collect(),
-        tensors: tensors.into_iter().map(tensor_row).collect(),
+        tensors: tensors.iter().map(tensor_row).collect(),
+        script_outputs,
         tensor_data: index.tensors,
         notes,
     })
@@ -138,8 +147,16 @@ fn compression_name(method: Method) -> String {
 /// Returns an error if the model is not in the carton although MANIFEST lists it, is damaged or has no tensors, and if
 /// `observer` stops the work.
 pub fn tensors(carton: &Carton, observer: &dyn Observer) -> Result<Vec<(String, Tensor)>> {
+    Ok(read_model(carton, observer)?.map(|(_, tensors)| tensors).unwrap_or_default())
+}
+
+/// Tensors with their names.
+type NamedTensors = Vec<(String, Tensor)>;
+
+/// Reads the model with its tensors; `None` if there is no `model/model.pt`.
+fn read_model(carton: &Carton, observer: &dyn Observer) -> Result<Option<(Container, NamedTensors)>> {
     if carton.entry(MODEL_PT).is_err() {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let model = open_model(carton, observer)?;
     let checkpoint = Checkpoint::read(&model).map_err(|reason| {
@@ -147,11 +164,17 @@ pub fn tensors(carton: &Carton, observer: &dyn Observer) -> Result<Vec<(String, 
         Error::reader(carton.path())(reason)
     })?;
     let own = own_tensors(&checkpoint).into_iter();
-    Ok(own.map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect())
+    let tensors = own.map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect();
+    Ok(Some((model, tensors)))
 }
 
-fn tensor_row((name, tensor): (String, Tensor)) -> TensorRow {
-    TensorRow { name, dtype: tensor.dtype().name(), shape: tensor.shape().to_vec(), nbytes: tensor.nbytes() }
+fn tensor_row((name, tensor): &(String, Tensor)) -> TensorRow {
+    TensorRow {
+        name: name.clone(),
+        dtype: tensor.dtype().name(),
+        shape: tensor.shape().to_vec(),
+        nbytes: tensor.nbytes(),
+    }
 }
 
 /// Returns the error's text without the path, which the report already has.

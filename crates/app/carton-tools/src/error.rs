@@ -26,6 +26,9 @@ pub enum Error {
     /// A path cannot be read or written.
     #[error("{0}")]
     Store(#[source] output::Error),
+    /// A stream, such as standard output, cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    Stream(#[source] std::io::Error),
     /// A carton cannot be read.
     #[error("{}", reader_text(path, reason))]
     Reader {
@@ -110,6 +113,21 @@ pub enum Error {
         #[source]
         reason: NpyError,
     },
+    /// A view repeats the bytes of its storage, so its file would be many times as large.
+    #[error(
+        "tensor `{}` would have {nbytes} bytes, and its storage has {stored}: more than {factor} times as many",
+        name.escape_debug()
+    )]
+    Expansion {
+        /// Name of the tensor.
+        name: String,
+        /// Bytes of the storage.
+        stored: u64,
+        /// Bytes of the file.
+        nbytes: u64,
+        /// Maximum factor.
+        factor: u64,
+    },
     /// NumPy has neither the tensor's dtype nor a wider one for its numbers.
     #[error("tensor `{}`: NumPy has no {dtype}", name.escape_debug())]
     NoNumpyDtype {
@@ -193,6 +211,7 @@ impl Error {
             Self::CreateFolder { reason, .. }
             | Self::Io { reason, .. }
             | Self::Read(reason)
+            | Self::Stream(reason)
             | Self::Compress { reason, .. } => reason.into(),
             Self::FolderNotEmpty { .. } | Self::FilesExist { .. } | Self::ParentNotAFolder { .. } => {
                 ErrorKind::Io
@@ -204,7 +223,10 @@ impl Error {
             | Self::NoPlace { .. }
             | Self::NoModel { .. }
             | Self::LinkNotPacked { .. } => ErrorKind::Input,
-            Self::OutputInFolder { .. } | Self::NoCheckpoint | Self::BaseUrl { .. } => ErrorKind::Option,
+            Self::OutputInFolder { .. }
+            | Self::NoCheckpoint
+            | Self::BaseUrl { .. }
+            | Self::Expansion { .. } => ErrorKind::Option,
             Self::NoNumpyDtype { .. } => ErrorKind::Unsupported,
             Self::Document { .. }
             | Self::BlobLength { .. }

@@ -30,6 +30,7 @@
 mod arrays;
 #[cfg(feature = "download")]
 mod cache;
+mod carton_checkpoint;
 mod code;
 mod compare;
 mod contents;
@@ -44,10 +45,12 @@ mod pack;
 #[cfg(feature = "download")]
 mod resolve;
 mod save;
+mod script_outputs;
 mod shrink;
 mod unpack;
 mod verify;
 
+pub use carton_checkpoint::{CartonCheckpoint, read_checkpoint};
 pub use code::CodeStatus;
 pub use contents::{AbsentRow, ContentsReport, FileRow, TensorRow, contents, tensors};
 pub use error::{Error, Result, TensorError};
@@ -61,7 +64,7 @@ pub use pack::{PackCompression, PackOptions, PackReport, pack};
 pub use pipeline::{IfExists, Observer, Selection};
 #[cfg(feature = "download")]
 pub use resolve::{ResolveReport, resolve};
-pub use save::{SaveOptions, SaveReport, save_array};
+pub use save::{SaveOptions, SaveReport, save_array, write_array};
 pub use shrink::{ShrinkOptions, ShrinkReport, shrink};
 pub use unpack::{UnpackOptions, UnpackReport, default_folder, unpack};
 pub use verify::{CartonFinding, VerifyReport, verify};

@@ -1,4 +1,4 @@
-//! Notes for the user about a carton, which are no errors.
+//! Notes about a carton: facts that the user should know, but not errors.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -32,6 +32,8 @@ pub enum CartonNote {
     },
     /// The tensors of the model cannot be listed.
     NoTensors { reason: String },
+    /// The values of the checkpoint and its compound tensors are not known.
+    ValuesUnread { reason: String },
 }
 
 impl fmt::Display for CartonNote {
@@ -57,6 +59,11 @@ impl fmt::Display for CartonNote {
                 record.escape_debug()
             ),
             Self::NoTensors { reason } => write!(f, "no tensors are listed: {reason}"),
+            Self::ValuesUnread { reason } => write!(
+                f,
+                "misc/checkpoint.json is not read ({reason}), so the carton has no values, and parts of quantized or sparse \
+                 tensors are plain tensors"
+            ),
         }
     }
 }

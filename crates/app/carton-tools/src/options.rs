@@ -7,7 +7,7 @@ use std::time::Duration;
 use checkpoint_files::ShardPolicy;
 #[cfg(feature = "download")]
 use pipeline::IfExists;
-use pipeline::Selection;
+use pipeline::{Cast, ConvertOptions, Rename, SafetensorsOptions, Selection, Target, TargetLayout};
 
 /// Options for resolving a carton and downloading its files.
 #[cfg(feature = "download")]
@@ -45,23 +45,49 @@ impl ResolveOptions {
     }
 }
 
-/// Options for verifying a carton.
+/// Options for verifying a carton, or for comparing another output with its checkpoint.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct VerifyOptions {
-    /// Carton or unpacked folder.
+    /// Carton, unpacked folder or, with a checkpoint to compare with, any other output of a conversion.
     pub file: PathBuf,
-    /// Checkpoint to compare each tensor of `model/model.pt` with: a file, a folder, or its shards. Empty for no comparison.
+    /// Checkpoint to compare each tensor with: a file, a folder, or its shards. Empty for no comparison.
     pub against: Vec<PathBuf>,
     /// Tells a complete checkpoint from a single shard that was converted alone.
     pub shards: ShardPolicy,
     /// Tensors that the conversion selected from the checkpoint.
     pub selection: Selection,
+    /// Replacements in the names that the conversion made.
+    pub renames: Vec<Rename>,
+    /// Casts that the conversion made.
+    pub casts: Vec<Cast>,
+    /// Layout into which the conversion translated a language model.
+    pub target_layout: Option<TargetLayout>,
 }
 
 impl VerifyOptions {
     /// Creates options that verify `file` without a comparison.
     pub fn new(file: impl Into<PathBuf>) -> Self {
         Self { file: file.into(), ..Self::default() }
+    }
+
+    /// Returns the options of the conversion that made the output, as far as they change the tensors.
+    pub(crate) fn conversion(&self) -> ConvertOptions {
+        let mut conversion = ConvertOptions::from_inputs(self.against.clone());
+        conversion.shards = self.shards;
+        conversion.selection.clone_from(&self.selection);
+        conversion.renames.clone_from(&self.renames);
+        conversion.casts.clone_from(&self.casts);
+        if let Some(layout) = self.target_layout {
+            // All formats translate alike.
+            conversion.target = Target::Safetensors(SafetensorsOptions::default().target_layout(layout));
+        }
+        conversion
+    }
+
+    /// Returns true if the options say how a conversion changed the tensors.
+    pub(crate) fn has_changes(&self) -> bool {
+        let is_same = self.selection.is_empty() && self.renames.is_empty() && self.casts.is_empty();
+        !is_same || self.target_layout.is_some()
     }
 }

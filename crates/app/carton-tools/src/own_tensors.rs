@@ -2,7 +2,7 @@
 //!
 //! Facts: `torchscript` gives a module the attribute `__tensors__`, or a name with more underscores, `__tensors___` and so
 //! on, if a tensor has that name. In a weights module the attribute is a dict of all tensors by name; in a model it is a
-//! dict of lists of its weights.
+//! dict of lists of its weights, which newer models hold a second time in the object `forward`.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -12,6 +12,9 @@ use torch_import::Checkpoint;
 
 /// Shortest name of the attribute; more underscores may follow.
 const INDEX_ATTRIBUTE: &str = "__tensors__";
+
+/// Start of the names in the lists of the object that Python calls.
+const ENTRY_INDEX: &str = "forward.__tensors__.";
 
 /// Names and tensors, in the file's order.
 type NamedTensors<'c> = Vec<(Cow<'c, str>, &'c Tensor)>;
@@ -27,6 +30,10 @@ fn without_copies(mut tensors: NamedTensors<'_>) -> NamedTensors<'_> {
     let copies = dict.or_else(|| indexes.iter().find_map(|index| list_copies(&tensors, index)));
     if let Some(copies) = copies {
         tensors.retain(|(name, _)| !copies.contains(name.as_ref()));
+        // A decoder holds its lists a second time, in the object that Python calls.
+        if let Some(copies) = list_copies(&tensors, ENTRY_INDEX) {
+            tensors.retain(|(name, _)| !copies.contains(name.as_ref()));
+        }
     }
     tensors
 }

@@ -284,6 +284,7 @@ fn compress(
     let parent = parent_folder(target);
     let failed =
         |reason: std::io::Error| output::Error::CreateIn { folder: parent.to_owned(), kind: reason.kind() };
+    std::fs::create_dir_all(parent).map_err(failed)?;
     let mut spill = CompressionSpill::create(parent).map_err(failed)?;
     let how = match compression {
         PackCompression::Stored => {

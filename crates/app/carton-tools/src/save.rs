@@ -16,12 +16,19 @@ use crate::{Error, Result, SCHEMA_VERSION, npy};
 pub struct SaveOptions {
     pub output: PathBuf,
     pub if_exists: IfExists,
+    /// Maximum size of the file as a multiple of the tensor's storage, because a view can repeat its bytes. A file that has at
+    /// most 64 MiB more is always written.
+    pub max_expansion: u64,
 }
 
 impl SaveOptions {
     /// Creates options that write to `output`, and replace only a file of this program.
     pub fn new(output: impl Into<PathBuf>) -> Self {
-        Self { output: output.into(), if_exists: IfExists::default() }
+        Self {
+            output: output.into(),
+            if_exists: IfExists::default(),
+            max_expansion: pipeline::DEFAULT_MAX_EXPANSION,
+        }
     }
 }
 
@@ -46,6 +53,9 @@ pub struct SaveReport {
     pub nbytes: u64,
 }
 
+/// Bytes that a file may have in addition to those of the tensor's storage, whatever its size.
+const EXPANSION_BASE: u64 = 64 << 20;
+
 /// Writes `tensor`, named `name` in the carton at `file`, in NumPy's `.npy` format. bfloat16 and 8-bit floats become
 /// float32, and complex32 becomes complex64; no number changes.
 ///
@@ -62,8 +72,12 @@ pub fn save_array(
     let no_dtype = || Error::NoNumpyDtype { name: name.to_owned(), dtype: tensor.dtype() };
     let (header, dtype) = npy::npy_header(tensor).ok_or_else(no_dtype)?;
     let cast = tensor.cast(dtype).ok_or_else(no_dtype)?;
-    check_target(&options.output, &[file], options.if_exists)?;
     let nbytes = (header.len() as u64).saturating_add(cast.nbytes());
+    let (stored, factor) = (tensor.storage().len(), options.max_expansion);
+    if nbytes > stored.saturating_mul(factor).max(stored.saturating_add(EXPANSION_BASE)) {
+        return Err(Error::Expansion { name: name.to_owned(), stored, nbytes, factor });
+    }
+    check_target(&options.output, &[file], options.if_exists)?;
     let mut output = Output::create(&options.output, nbytes)?;
     let failed = |reason| output::Error::Write { path: options.output.clone(), reason };
     io::Write::write_all(&mut output, &header).map_err(failed)?;
@@ -88,9 +102,27 @@ pub fn save_array(
     })
 }
 
+/// Writes `tensor` as [`save_array`] does, to a stream such as standard output.
+///
+/// # Errors
+/// Returns an error if NumPy has no such dtype, the tensor cannot be read, or `out` fails.
+pub fn write_array(name: &str, tensor: &Tensor, out: &mut dyn io::Write) -> Result<()> {
+    let no_dtype = || Error::NoNumpyDtype { name: name.to_owned(), dtype: tensor.dtype() };
+    let (header, dtype) = npy::npy_header(tensor).ok_or_else(no_dtype)?;
+    let cast = tensor.cast(dtype).ok_or_else(no_dtype)?;
+    out.write_all(&header).map_err(Error::Stream)?;
+    let work = ProgressReporter::new(&(), name, Action::Write, Some(cast.nbytes()));
+    let mut sink = OutputSink { output: out, work, done: 0, failed: None };
+    let sent = cast.gathered().write_to(&mut sink);
+    if let Some(reason) = sink.failed {
+        return Err(Error::Stream(reason));
+    }
+    sent.map_err(|reason| Error::elements(name, reason))
+}
+
 /// Sink that writes windows to the output, and keeps a write error apart from read errors.
 struct OutputSink<'w, 'o> {
-    output: &'w mut Output,
+    output: &'w mut dyn io::Write,
     work: ProgressReporter<'o>,
     done: u64,
     failed: Option<io::Error>,
@@ -98,7 +130,7 @@ struct OutputSink<'w, 'o> {
 
 impl Sink for OutputSink<'_, '_> {
     fn write(&mut self, window: Window) -> Result<(), ReadError> {
-        if let Err(error) = io::Write::write_all(self.output, &window) {
+        if let Err(error) = self.output.write_all(&window) {
             self.failed = Some(error);
             return Err(io::ErrorKind::Other.into());
         }

@@ -1,30 +1,32 @@
 //! Checks every hash, every checksum and every rule of a carton, and optionally every bit of its tensors.
 
+use std::path::Path;
+
 use byte_source::{Action, Observer, ProgressReporter, hex};
 use carton_format::MODEL_PT;
 use carton_reader::{Carton, Error as ReaderError};
 use output::file_name;
 use serde::Serialize;
 
-use crate::compare::compare_model;
-use crate::open::not_a_carton;
+use crate::compare::{compare_model, compare_output};
+use crate::open::{checkpoint_format, is_carton, not_a_carton};
 use crate::{CartonNote, CodeStatus, Error, Result, SCHEMA_VERSION, VerifyOptions};
 
-/// Result of verifying a carton.
+/// Result of verifying a carton, or of comparing another output with its checkpoint.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct VerifyReport {
     /// Version of the report's format.
     pub schema_version: u32,
-    /// Path of the carton, as the caller gave it.
+    /// Path of the carton or output, as the caller gave it.
     pub file: String,
     /// True if there are no findings.
     pub ok: bool,
     /// SHA-256 of MANIFEST, which identifies the model; `None` if there is no MANIFEST.
     pub manifest_sha256: Option<String>,
-    /// Number of files with the right hash, including MANIFEST, LINKS and links.
+    /// Number of files with the right hash, including MANIFEST, LINKS and links; of another output, all files.
     pub files: usize,
-    /// Number of bytes hashed for these files, including the targets of links.
+    /// Number of bytes of these files, including the targets of links.
     pub bytes: u64,
     /// Number of tensors compared; `None` without a comparison.
     pub tensors_compared: Option<usize>,
@@ -45,7 +47,8 @@ pub struct CartonFinding {
     pub what: String,
 }
 
-/// Verifies a carton. For a damaged carton, the report has findings, and the call succeeds.
+/// Verifies a carton, or compares another output with the checkpoint that it was made from. For a damaged carton, the report
+/// has findings, and the call succeeds.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read, is not a carton, cannot be compared although it is not damaged, or
@@ -53,7 +56,7 @@ pub struct CartonFinding {
 pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<VerifyReport> {
     let file = options.file.as_path();
     output::refuse_remote(file)?;
-    if options.against.is_empty() && !options.selection.is_empty() {
+    if options.against.is_empty() && options.has_changes() {
         return Err(Error::NoCheckpoint);
     }
     let mut report = VerifyReport {
@@ -68,6 +71,10 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
         findings: Vec::new(),
         notes: Vec::new(),
     };
+    if !options.against.is_empty() && is_other_output(file) {
+        report.compare_output(options, observer)?;
+        return Ok(report);
+    }
     let carton = match Carton::open(file) {
         Ok(carton) => carton,
         Err(error) => {
@@ -91,7 +98,23 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
     Ok(report)
 }
 
+/// Returns true if the path has a checkpoint, which may be the output of a conversion.
+fn is_other_output(path: &Path) -> bool {
+    !is_carton(path) && checkpoint_format(path).is_some()
+}
+
 impl VerifyReport {
+    fn compare_output(&mut self, options: &VerifyOptions, observer: &dyn Observer) -> Result<()> {
+        let comparison = compare_output(options, observer)?;
+        let finding = |what| CartonFinding { entry: String::new(), what };
+        self.findings.extend(comparison.differences.into_iter().map(finding));
+        self.notes.extend(comparison.notes);
+        self.tensors_compared = Some(comparison.compared);
+        (self.files, self.bytes) = comparison.files;
+        self.ok = self.findings.is_empty();
+        Ok(())
+    }
+
     fn compare(&mut self, carton: &Carton, options: &VerifyOptions, observer: &dyn Observer) -> Result<()> {
         let finding = |what| CartonFinding { entry: MODEL_PT.to_owned(), what };
         match compare_model(carton, options, observer) {

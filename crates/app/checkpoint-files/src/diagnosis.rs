@@ -94,24 +94,28 @@ impl fmt::Display for FolderDiagnosis {
             )
         };
         match self {
-            Self::Nothing => write!(f, "holds no checkpoint: the folder is empty"),
+            Self::Nothing => write!(f, "contains no checkpoint: the folder is empty"),
             Self::Pipeline { folders } => {
                 write!(f, "is a diffusers pipeline with its checkpoints in {}", paths(folders))
             }
             Self::Folders { folders } => {
-                let each = if folders.len() == 1 { "holds one" } else { "hold one each" };
-                write!(f, "holds no checkpoint at its top level, but {} {each}", paths(folders))
+                let each = if folders.len() == 1 { "contains one" } else { "contain one each" };
+                write!(f, "contains no checkpoint at its top level, but {} {each}", paths(folders))
             }
             Self::OtherFramework { what, name } => {
-                write!(f, "holds {what} ({name}), not a PyTorch or safetensors checkpoint")
+                write!(f, "contains {what} ({name}), not a PyTorch or safetensors checkpoint")
             }
             Self::TrainingState { files } => {
-                write!(f, "holds no checkpoint, only the state of a training: {}", enumerate_names(files))
+                write!(f, "contains no checkpoint, only the state of a training: {}", enumerate_names(files))
             }
             Self::Documents { files, .. } => {
-                write!(f, "holds no checkpoint, only {}: the weights are not there", enumerate_names(files))
+                write!(
+                    f,
+                    "contains no checkpoint, only {}: the weights are not there",
+                    enumerate_names(files)
+                )
             }
-            Self::Unknown { names } => write!(f, "holds no checkpoint, only {}", enumerate_names(names)),
+            Self::Unknown { names } => write!(f, "contains no checkpoint, only {}", enumerate_names(names)),
         }
     }
 }

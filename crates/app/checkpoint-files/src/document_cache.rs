@@ -51,6 +51,20 @@ impl DocumentCache {
         self.read_once(&self.adapter, "adapter_config.json")
     }
 
+    /// Returns the text of another document, which is read each time; `None` if the file does not exist.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has more than [`DOCUMENT_MAX`] bytes.
+    pub fn read(&self, name: &str) -> Result<Option<String>> {
+        let path = self.checkpoint.as_ref().map(|checkpoint| checkpoint.with_file_name(name));
+        path.filter(|path| path.is_file()).map(|path| read_document(&path, DOCUMENT_MAX)).transpose()
+    }
+
+    /// Replaces the text of `config.json`, without writing a file.
+    pub fn replace_config(&mut self, text: String) {
+        self.config = OnceLock::from(Some(text));
+    }
+
     fn read_once<'d>(&self, text: &'d OnceLock<Option<String>>, name: &str) -> Result<Option<&'d str>> {
         if let Some(text) = text.get() {
             return Ok(text.as_deref());

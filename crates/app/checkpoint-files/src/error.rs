@@ -56,6 +56,13 @@ pub enum Error {
         /// Number of shards in the set.
         of: usize,
     },
+    /// The file is one rank's part of a checkpoint, and the others were not given.
+    #[error("{} is one rank's part of {what}", path.display())]
+    RankPart {
+        path: PathBuf,
+        /// Description of the whole, with its article.
+        what: &'static str,
+    },
     /// Several files are not shards of one checkpoint.
     #[error("{} are not shards of one checkpoint", enumerate_paths(paths))]
     NotASet {
@@ -95,9 +102,9 @@ pub enum Error {
         /// Number of shards according to the file name.
         of: usize,
     },
-    /// The folder was written by `torch.distributed.checkpoint`.
-    #[error("{} is a distributed checkpoint", folder.display())]
-    Distributed { folder: PathBuf },
+    /// The parts that the ranks of a training wrote cannot be joined.
+    #[error("{}", in_folder(folder, reason))]
+    Trainer { folder: PathBuf, reason: Box<trainer_shards::Error> },
     /// The folder was written by `DeepSpeed` with `ZeRO`: the weights are part of the optimizer state, which is split over
     /// files.
     #[error("{} is a DeepSpeed ZeRO checkpoint, whose weights are split over files", folder.display())]
@@ -116,7 +123,7 @@ pub enum Error {
         target: PathBuf,
     },
     /// A folder holds several checkpoints, and no rule prefers one of them.
-    #[error("{} holds {} checkpoints", folder.display(), candidates.len())]
+    #[error("{} contains {} checkpoints", folder.display(), candidates.len())]
     SeveralCheckpoints { folder: PathBuf, candidates: Vec<CheckpointCandidate> },
     /// The folder holds no checkpoint.
     #[error("{} {contents}", folder.display())]
@@ -132,6 +139,7 @@ impl Error {
             Self::Checkpoint { reason, .. } | Self::InconsistentSet { reason, .. } => reason.kind(),
             Self::NoPaths => ErrorKind::Option,
             Self::LoneShard { .. }
+            | Self::RankPart { .. }
             | Self::NotASet { .. }
             | Self::NotInFolder { .. }
             | Self::SameNumber { .. }
@@ -140,9 +148,8 @@ impl Error {
             | Self::ExtraShard { .. }
             | Self::SeveralCheckpoints { .. }
             | Self::NoCheckpoint { .. } => ErrorKind::Input,
-            Self::DocumentTooLarge { .. } | Self::Distributed { .. } | Self::DeepSpeed { .. } => {
-                ErrorKind::Unsupported
-            }
+            Self::Trainer { reason, .. } => reason.kind(),
+            Self::DocumentTooLarge { .. } | Self::DeepSpeed { .. } => ErrorKind::Unsupported,
         }
     }
 }
@@ -150,6 +157,11 @@ impl Error {
 impl Error {
     pub(crate) fn checkpoint(path: &Path, reason: torch_import::Error) -> Self {
         Self::Checkpoint { path: path.to_owned(), reason: Box::new(reason) }
+    }
+
+    /// Creates the error for a trainer's folder.
+    pub(crate) fn trainer(folder: &Path, reason: trainer_shards::Error) -> Self {
+        Self::Trainer { folder: folder.to_owned(), reason: Box::new(reason) }
     }
 
     /// Creates [`Error::InconsistentSet`] for the shards in the folder of `path`.
@@ -170,6 +182,14 @@ fn with_path(path: &Path, reason: &torch_import::Error) -> String {
     match reason {
         torch_import::Error::Map(reason) => reason.to_string(),
         reason => format!("{}: {reason}", path.display()),
+    }
+}
+
+/// Formats `folder: reason`, or the reason alone if it contains the folder already.
+fn in_folder(folder: &Path, reason: &trainer_shards::Error) -> String {
+    match reason {
+        trainer_shards::Error::Io { .. } | trainer_shards::Error::Unfinished { .. } => reason.to_string(),
+        reason => format!("{}: {reason}", folder.display()),
     }
 }
 

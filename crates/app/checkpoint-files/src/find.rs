@@ -1,13 +1,14 @@
 //! Resolves the paths that the user gives to the files of one checkpoint.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use output::{file_name, parent_folder};
+use trainer_shards::RankFile;
 
 use crate::folder_listing::INDEX_SUFFIX;
 use crate::numbering::{NumberedFileName, shard_number};
 use crate::shard_set::{check_numbered_set, read_indexed_set};
-use crate::{CheckpointSources, Error, Result};
+use crate::{CheckpointSources, Error, FilesNote, Result};
 
 /// Treatment of a file whose name marks it as one of several shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,15 +31,37 @@ impl CheckpointSources {
             // A dangling link is reported by the system when it is opened.
             [path] if !path.exists() && !path.is_symlink() => Err(Error::NotFound { path: path.clone() }),
             [path] if path.to_string_lossy().ends_with(INDEX_SUFFIX) => read_indexed_set(path),
+            [path] if file_name(path) == ".metadata" => crate::folder::find(parent_folder(path)),
+            [path] if shards == ShardPolicy::RequireAll && rank_part(path).is_some() => {
+                let what = rank_part(path).unwrap_or_default();
+                Err(Error::RankPart { path: path.clone(), what })
+            }
             [path] => match shard_number(path) {
                 Some(shard) if shards == ShardPolicy::RequireAll => {
                     Err(Error::LoneShard { path: path.clone(), number: shard.number, of: shard.files_in_set })
                 }
-                _ => Ok(Self::file(path)),
+                _ => {
+                    let mut found = Self::file(path);
+                    found.notes.extend(rank_part(path).map(|what| FilesNote::RankPart { what }));
+                    Ok(found)
+                }
             },
             paths => find_shard_set(paths),
         }
     }
+}
+
+/// Returns what a file is a part of, with its article, if its name is that of one rank's part.
+fn rank_part(path: &Path) -> Option<&'static str> {
+    let name = file_name(path);
+    if name.ends_with("_optim_states.pt") {
+        // For example `zero_pp_rank_0_mp_rank_00_optim_states.pt`.
+        return Some("a DeepSpeed ZeRO optimizer state, not a model");
+    }
+    if RankFile::parse(&name).is_some_and(|file| file.ranks > 1) {
+        return Some("a checkpoint that each rank wrote a file of");
+    }
+    name.ends_with(".distcp").then_some("a checkpoint of torch.distributed.checkpoint")
 }
 
 /// Checks that several files belong to the same numbered set, and returns the set.

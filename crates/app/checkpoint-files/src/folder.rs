@@ -11,6 +11,7 @@ use crate::links::link_target_outside;
 use crate::numbering::NumberedFileName;
 use crate::shard_set::{check_numbered_set, read_indexed_set};
 use crate::{CheckpointSources, Error, FilesNote, Result};
+use trainer_shards::TrainerFolder;
 
 /// Checkpoint that was found in a folder.
 struct FolderCandidate {
@@ -61,7 +62,10 @@ impl FolderCandidate {
 pub(crate) fn find(folder: &Path) -> Result<CheckpointSources> {
     let listing =
         FolderListing::read(folder).map_err(|reason| Error::Io { path: folder.to_owned(), reason })?;
-    listing.reject_distributed_formats()?;
+    if let Some(found) = TrainerFolder::at(folder).map_err(|reason| Error::trainer(folder, reason))? {
+        return Ok(trainer_sources(found, &listing));
+    }
+    listing.reject_deepspeed()?;
     if let Some(path) = listing.dangling_checkpoint_link() {
         let target = path.read_link().unwrap_or_default();
         return Err(Error::DanglingLink { path, target });
@@ -71,6 +75,10 @@ pub(crate) fn find(folder: &Path) -> Result<CheckpointSources> {
     let mut notes = Vec::new();
     let chosen = match candidates.as_slice() {
         [] => {
+            let step = TrainerFolder::newest_step(folder).map_err(|reason| Error::trainer(folder, reason))?;
+            if let Some(found) = step {
+                return Ok(trainer_sources(found, &listing));
+            }
             let contents = FolderDiagnosis::find(&listing);
             return Err(Error::NoCheckpoint { folder: listing.folder, contents });
         }
@@ -114,6 +122,28 @@ pub(crate) fn find(folder: &Path) -> Result<CheckpointSources> {
     Ok(sources)
 }
 
+/// Returns the files of a trainer's checkpoint, which was found in the folder of `listing` or in a step below it.
+fn trainer_sources(found: TrainerFolder, listing: &FolderListing) -> CheckpointSources {
+    let mut notes = Vec::new();
+    let is_step = found.folder != listing.folder;
+    if is_step && !found.other_steps.is_empty() {
+        let used = file_name(&found.folder);
+        notes.push(FilesNote::CandidateChosen { used, unused_candidates: found.other_steps });
+    }
+    let is_read = |name: &str| !is_step && found.files.iter().any(|path| file_name(path) == name);
+    let unused: Vec<String> =
+        listing.checkpoints().filter(|name| !is_read(name)).map(str::to_owned).collect();
+    notes.extend((!unused.is_empty()).then_some(FilesNote::CheckpointFilesUnused { files: unused }));
+    let outside = found.files.iter().filter(|path| link_target_outside(path, &found.folder).is_some());
+    let outside: Vec<String> = outside.map(|path| file_name(path)).collect();
+    if !outside.is_empty() {
+        notes.push(FilesNote::LinksFollowed { files: outside });
+    }
+    let mut sources = CheckpointSources::trainer(found.files, &found.folder, found.layout);
+    sources.notes = notes;
+    sources
+}
+
 /// Returns the position of the preferred candidate. Safetensors files are preferred to `.bin` files, their older form;
 /// safetensors files with the names of Hugging Face are preferred to `.bin` and `consolidated` files. Returns `None` if
 /// there are any other candidates.
@@ -130,11 +160,8 @@ fn preferred_candidate(candidates: &[FolderCandidate]) -> Option<usize> {
 }
 
 impl FolderListing {
-    /// Rejects folders of `torch.distributed.checkpoint` and `DeepSpeed`, which those programs convert into one file.
-    fn reject_distributed_formats(&self) -> Result<()> {
-        if self.files.iter().any(|name| name == ".metadata" || name.ends_with(".distcp")) {
-            return Err(Error::Distributed { folder: self.folder.clone() });
-        }
+    /// Rejects folders of `DeepSpeed`, which that program converts into one file.
+    fn reject_deepspeed(&self) -> Result<()> {
         let Some(found) = DeepSpeed::find(self) else { return Ok(()) };
         // Older versions of `transformers` save empty tensors next to the `ZeRO` state, so the user has to decide.
         let candidates = self.candidates().unwrap_or_default();

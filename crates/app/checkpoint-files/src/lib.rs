@@ -57,3 +57,4 @@ pub use find::ShardPolicy;
 pub use note::FilesNote;
 pub use numbering::{ShardNumber, shard_number};
 pub use sources::CheckpointSources;
+pub use trainer_shards::{TrainerRemedy, TrainerSummary};

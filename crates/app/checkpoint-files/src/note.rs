@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use output::file_name;
+use trainer_shards::TrainerSummary;
 
 /// A choice among files, or a remark on a file; the text is one sentence without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,13 @@ pub enum FilesNote {
         path: PathBuf,
         /// Target of the link, resolved if possible.
         target: PathBuf,
+    },
+    /// The checkpoint was joined from the parts of a trainer's ranks.
+    Trainer(TrainerSummary),
+    /// The file is one rank's part of a checkpoint, and is read alone.
+    RankPart {
+        /// Description of the whole, with its article.
+        what: &'static str,
     },
     /// Note of `torch-import` on a container, or on merging several.
     Container {
@@ -62,6 +70,8 @@ impl fmt::Display for FilesNote {
                 let (name, target) = (file_name(path), target.display());
                 write!(f, "{name} is left out: it is a link to {target}, outside of the checkpoint's folder")
             }
+            Self::Trainer(summary) => write!(f, "{summary}"),
+            Self::RankPart { what } => write!(f, "this file is one rank's part of {what}"),
             Self::Container { files, note } => match files.as_slice() {
                 [] => write!(f, "{note}"),
                 [file] => write!(f, "{file}: {note}"),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use byte_source::{Observer, Source};
 use torch_import::{Checkpoint, Container, ModelSizes, Shard, WeightMapIndex};
+use trainer_shards::TrainerLayout;
 
 use crate::companions::{Companion, companions};
 use crate::document_cache::DocumentCache;
@@ -24,6 +25,8 @@ pub struct CheckpointSources {
     pub notes: Vec<FilesNote>,
     pub documents: DocumentCache,
     kind: SourcesKind,
+    /// File in whose folder the documents and companions of the model are.
+    documents_next_to: PathBuf,
     /// Byte source of the only file, if the file is not at its path.
     source: Option<Arc<dyn Source>>,
 }
@@ -39,6 +42,8 @@ pub(crate) enum SourcesKind {
     Indexed { path: PathBuf, index: WeightMapIndex },
     /// Each tensor is complete in one of the numbered files, and there is no index.
     Numbered,
+    /// Each rank of a training wrote parts of tensors.
+    Trainer(&'static dyn TrainerLayout),
 }
 
 impl CheckpointSources {
@@ -52,6 +57,7 @@ impl CheckpointSources {
         let path = source.path().to_owned();
         Self {
             files: vec![path.clone()],
+            documents_next_to: path.clone(),
             path,
             notes: Vec::new(),
             documents: DocumentCache::default(),
@@ -62,7 +68,17 @@ impl CheckpointSources {
 
     pub(crate) fn new(files: Vec<PathBuf>, path: PathBuf, kind: SourcesKind) -> Self {
         let documents = DocumentCache::next_to(&path);
-        Self { files, path, notes: Vec::new(), documents, kind, source: None }
+        let documents_next_to = path.clone();
+        Self { files, path, notes: Vec::new(), documents, kind, documents_next_to, source: None }
+    }
+
+    /// Creates the sources of a trainer's checkpoint in `folder`.
+    pub(crate) fn trainer(files: Vec<PathBuf>, folder: &Path, layout: &'static dyn TrainerLayout) -> Self {
+        let path = folder.join(TRAINER_FILE);
+        let documents_next_to = trainer_documents(folder).join(TRAINER_FILE);
+        let documents = DocumentCache::next_to(&documents_next_to);
+        let kind = SourcesKind::Trainer(layout);
+        Self { documents, documents_next_to, ..Self::new(files, path, kind) }
     }
 
     /// Returns the paths from which the checkpoint is read: its files, and the index if there is one. A byte source has no
@@ -83,6 +99,9 @@ impl CheckpointSources {
     pub fn open(&self) -> Result<Vec<Container>> {
         self.reject_duplicate_files()?;
         let open = |path: &PathBuf| {
+            if let SourcesKind::Trainer(layout) = self.kind {
+                return layout.open(path).map_err(|reason| Error::trainer(self.root(), reason));
+            }
             let container = match &self.source {
                 Some(source) => Container::from_source(Arc::clone(source)),
                 None => Container::open(path),
@@ -100,7 +119,7 @@ impl CheckpointSources {
     pub fn companions(&self) -> Result<(Vec<Companion>, Vec<FilesNote>)> {
         match self.source {
             Some(_) => Ok(Default::default()),
-            None => companions(&self.path),
+            None => companions(&self.documents_next_to),
         }
     }
 
@@ -145,6 +164,17 @@ impl CheckpointSources {
     ) -> Result<(Checkpoint, Vec<FilesNote>), E> {
         let several = containers.len() > 1;
         let mut notes = self.notes.clone();
+        if let SourcesKind::Trainer(layout) = self.kind {
+            let joined = layout.join(containers, observer);
+            let joined = joined.map_err(|reason| Error::trainer(self.root(), reason))?;
+            judge(self.root(), &joined.checkpoint)?;
+            notes.push(FilesNote::Trainer(joined.summary));
+            let of_files = containers.iter().flat_map(Container::notes);
+            of_files
+                .chain(&joined.checkpoint.notes)
+                .for_each(|note| add_container_note(&mut notes, None, note));
+            return Ok((joined.checkpoint, notes));
+        }
         let mut shards = Vec::with_capacity(containers.len());
         for container in containers {
             let path = container.path();
@@ -161,7 +191,9 @@ impl CheckpointSources {
             shards.push(Shard { file, checkpoint });
         }
         let merged = match &self.kind {
-            SourcesKind::Single | SourcesKind::Numbered => torch_import::merge_whole_tensors(shards, None),
+            SourcesKind::Single | SourcesKind::Numbered | SourcesKind::Trainer(_) => {
+                torch_import::merge_whole_tensors(shards, None)
+            }
             SourcesKind::Indexed { index, .. } => torch_import::merge_whole_tensors(shards, Some(index)),
             SourcesKind::ModelParallel => {
                 let sizes = match self.documents.params()? {
@@ -182,10 +214,35 @@ impl CheckpointSources {
         if self.is_single() { &self.path } else { parent_folder(&self.path) }
     }
 
+    /// Returns the first file of a trainer's checkpoint that has a pickle; `None` for other checkpoints.
+    pub fn trainer_pickle(&self) -> Option<&Path> {
+        if !matches!(self.kind, SourcesKind::Trainer(_)) {
+            return None;
+        }
+        let is_parts = |path: &Path| path.extension().is_some_and(|extension| extension == "distcp");
+        self.files.iter().map(PathBuf::as_path).find(|path| !is_parts(path))
+    }
+
     /// Returns true if the checkpoint is a single file.
     pub fn is_single(&self) -> bool {
         matches!(self.kind, SourcesKind::Single)
     }
+}
+
+/// Name of the file that a trainer's folder stands for, which need not exist.
+const TRAINER_FILE: &str = "checkpoint.pt";
+
+/// Returns the folder with the documents of a model that was trained: the one of the checkpoint, `huggingface` in it, or its
+/// parent.
+fn trainer_documents(folder: &Path) -> PathBuf {
+    let parent =
+        if folder.file_name().is_some() { parent_folder(folder).to_owned() } else { folder.join("..") };
+    let candidates = [folder.to_owned(), folder.join("huggingface"), parent];
+    let has_documents = |folder: &&PathBuf| {
+        let has = |name: &str| folder.join(name).is_file();
+        has("config.json") || has("params.json")
+    };
+    candidates.iter().find(has_documents).cloned().unwrap_or_else(|| folder.to_owned())
 }
 
 /// Adds a note of `torch-import` on a file. If other files have the same note, adds the file to that note.

@@ -1,11 +1,19 @@
-//! Conversion of many checkpoints, one after the other.
+//! Conversion of many checkpoints, several at a time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
+use byte_source::{Notice, ProgressUpdate};
+use output::OutputRecords;
 use serde::Serialize;
 
-use crate::{Conversion, ConvertOptions, ConvertReport, Error, InvalidOption, Observer, Result};
+use crate::resume::BatchOutput;
+use crate::{
+    Conversion, ConvertOptions, ConvertReport, Error, InvalidOption, Observer, Result, Resume, batch_inputs,
+};
 
 /// Version of the fields of [`BatchReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -39,34 +47,59 @@ pub struct BatchReport {
     pub failed: usize,
 }
 
+/// Options of a batch, besides those of its conversions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BatchOptions {
+    /// Inputs that are skipped.
+    pub resume: Resume,
+    /// Number of conversions that run at the same time.
+    pub jobs: NonZeroUsize,
+}
+
+impl BatchOptions {
+    /// Sets the number of conversions that run at the same time.
+    #[must_use]
+    pub fn jobs(self, jobs: NonZeroUsize) -> Self {
+        Self { jobs, ..self }
+    }
+}
+
+/// One conversion at a time.
+impl Default for BatchOptions {
+    fn default() -> Self {
+        Self { resume: Resume::default(), jobs: NonZeroUsize::MIN }
+    }
+}
+
+/// `true` is [`Resume::SkipComplete`].
+impl<R: Into<Resume>> From<R> for BatchOptions {
+    fn from(resume: R) -> Self {
+        Self { resume: resume.into(), ..Self::default() }
+    }
+}
+
 /// Converts each of `options.inputs` separately into the folder `options.output`, which is created if needed, and continues
-/// after a failure. With `resume`, an input is skipped if its output exists, is complete, and is not older than the input.
-/// `done` receives each result immediately.
+/// after a failure. `done` receives the results in the order of the inputs, each as soon as it is known.
 ///
-/// A carton is complete if its central directory can be read and has every file of MANIFEST; any other file, if its central
-/// directory or header can be read. Outputs are temporary files until they are complete, so an interrupted conversion leaves
-/// no incomplete output. Hashes are not compared.
+/// A folder with several checkpoints, or with none at its top level, stands for all checkpoints below it. Outputs that would
+/// have the same name keep the folders of their inputs.
+///
+/// The folder of each output gets a record of what the output was made from: a digest of the options, and of the length, the
+/// pickle and the directory of each input; and of the state of its files. An input is skipped if the record is about the same
+/// input and options, the files have the recorded lengths, and the central directory or header of the output can be read. A
+/// file whose times changed since it was recorded is read as a whole.
 ///
 /// # Errors
-/// When the output is not a folder, two inputs have the same output, `done` fails, or `observer` stops the work.
+/// When the output is not a folder, `done` fails, or `observer` stops the work.
 pub fn convert_each(
     options: &ConvertOptions,
-    resume: bool,
+    batch: BatchOptions,
     observer: &dyn Observer,
     done: &mut dyn FnMut(BatchItem) -> Result<()>,
 ) -> Result<BatchReport> {
-    let mut planned: Vec<(&Path, Result<Conversion>)> = Vec::with_capacity(options.inputs.len());
-    let mut outputs: HashMap<PathBuf, &Path> = HashMap::new();
-    for input in &options.inputs {
-        let conversion = plan_input(options, input);
-        if let Ok(conversion) = &conversion
-            && let Some(first) = outputs.insert(conversion.own_output(), input)
-        {
-            let (output, first, second) = (conversion.own_output(), first.to_owned(), input.clone());
-            return Err(InvalidOption::SameOutput { output, first, second }.into());
-        }
-        planned.push((input, conversion));
-    }
+    let inputs = batch_inputs::expand_inputs(&options.inputs, options.shards);
+    let planned = batch_inputs::plan_all(options, &inputs);
     if let Some(folder) = options.output.as_ref().filter(|_| !options.dry_run) {
         if folder.exists() && !folder.is_dir() {
             return Err(InvalidOption::NotAFolder { path: folder.clone() }.into());
@@ -74,45 +107,145 @@ pub fn convert_each(
         std::fs::create_dir_all(folder)
             .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
     }
+    let names = inputs.iter().map(|paths| paths.first().cloned().unwrap_or_default());
+    let jobs: Vec<Job> =
+        names.zip(planned).map(|(input, plan)| Job { input, plan: Mutex::new(Some(plan)) }).collect();
+    let queue = JobQueue { jobs, next: AtomicUsize::new(0), is_stopped: AtomicBool::new(false) };
+    let records = Mutex::new(HashMap::new());
     let mut report = BatchReport { schema_version: SCHEMA_VERSION, ..BatchReport::default() };
-    for (input, conversion) in planned {
-        let result = match conversion {
-            Ok(conversion) if resume && is_up_to_date(&conversion) => {
-                report.skipped = report.skipped.saturating_add(1);
-                done(BatchItem::Skipped { input: input.to_owned(), output: conversion.own_output() })?;
-                continue;
-            }
-            conversion => conversion.and_then(|conversion| conversion.run(observer)),
-        };
-        match result {
-            Ok(converted) => {
-                report.converted = report.converted.saturating_add(1);
-                done(BatchItem::Converted(Box::new(converted)))?;
-            }
-            Err(Error::Cancelled) => return Err(Error::Cancelled),
-            Err(error) => {
-                report.failed = report.failed.saturating_add(1);
-                done(BatchItem::Failed { input: input.to_owned(), error })?;
-            }
+    std::thread::scope(|scope| {
+        let (results, received) = mpsc::channel();
+        for _ in 0..batch.jobs.get().min(queue.jobs.len()) {
+            let (results, queue, records) = (results.clone(), &queue, &records);
+            scope.spawn(move || {
+                let observer = StoppableObserver { observer, is_stopped: &queue.is_stopped };
+                queue.work(|place, input, plan| {
+                    let item =
+                        plan.and_then(|plan| convert_one(input, plan, records, batch.resume, &observer));
+                    if matches!(item, Err(Error::Cancelled)) {
+                        queue.is_stopped.store(true, Ordering::Relaxed);
+                    }
+                    // The receiver ends early only if the batch has failed.
+                    let _ = results.send((place, item));
+                });
+            });
         }
-    }
+        drop(results);
+        let ended = report_in_order(&queue, &received, &mut report, done);
+        queue.is_stopped.store(true, Ordering::Relaxed);
+        ended
+    })?;
     Ok(report)
 }
 
-/// Plans the conversion of one input of the batch.
-fn plan_input(options: &ConvertOptions, input: &Path) -> Result<Conversion> {
-    let alone = ConvertOptions { inputs: vec![input.to_owned()], output: None, ..options.clone() };
-    match &options.output {
-        Some(folder) => Conversion::plan_in(folder, alone),
-        None => Conversion::plan(&alone),
+/// Passes the results on in the order of the inputs, and counts them.
+fn report_in_order(
+    queue: &JobQueue,
+    received: &mpsc::Receiver<(usize, Result<BatchItem>)>,
+    report: &mut BatchReport,
+    done: &mut dyn FnMut(BatchItem) -> Result<()>,
+) -> Result<()> {
+    let mut waiting = BTreeMap::new();
+    let mut next = 0_usize;
+    for (place, item) in received {
+        waiting.insert(place, item);
+        while let Some(item) = waiting.remove(&next) {
+            let input = queue.jobs.get(next).map(|job| job.input.clone()).unwrap_or_default();
+            next = next.saturating_add(1);
+            let item = match item {
+                Ok(item) => item,
+                Err(Error::Cancelled) => return Err(Error::Cancelled),
+                Err(error) => BatchItem::Failed { input, error },
+            };
+            let count = match &item {
+                BatchItem::Converted(_) => &mut report.converted,
+                BatchItem::Skipped { .. } => &mut report.skipped,
+                BatchItem::Failed { .. } => &mut report.failed,
+            };
+            *count = count.saturating_add(1);
+            done(item)?;
+        }
+    }
+    Ok(())
+}
+
+/// Conversion that waits for a thread.
+struct Job {
+    input: PathBuf,
+    plan: Mutex<Option<Result<Conversion>>>,
+}
+
+/// Conversions of a batch, which several threads take in order.
+struct JobQueue {
+    jobs: Vec<Job>,
+    next: AtomicUsize,
+    /// True once the batch has ended, so that no further conversion starts.
+    is_stopped: AtomicBool,
+}
+
+impl JobQueue {
+    /// Calls `convert` with the position, the input and the plan of each conversion that no other thread has taken.
+    fn work(&self, convert: impl Fn(usize, &Path, Result<Conversion>)) {
+        while !self.is_stopped.load(Ordering::Relaxed) {
+            let place = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = self.jobs.get(place) else { return };
+            let plan = job.plan.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(plan) = plan {
+                convert(place, &job.input, plan);
+            }
+        }
     }
 }
 
-/// Returns true if the output is complete and was written after the last change of each input file.
-fn is_up_to_date(conversion: &Conversion) -> bool {
-    let changed = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
-    let (format, output) = (conversion.options.target.format(), conversion.own_output());
-    let Some(written) = changed(&format.last_file(&output)) else { return false };
-    let is_older = |path: &Path| changed(path).is_some_and(|changed| changed <= written);
-    conversion.sources.inputs().all(is_older) && format.is_complete(&output)
+/// Observer that also stops when the batch has ended.
+struct StoppableObserver<'o> {
+    observer: &'o dyn Observer,
+    is_stopped: &'o AtomicBool,
+}
+
+impl Observer for StoppableObserver<'_> {
+    fn progress(&self, step: ProgressUpdate<'_>) {
+        self.observer.progress(step);
+    }
+
+    fn note(&self, note: &dyn Notice) {
+        self.observer.note(note);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed) || self.observer.is_cancelled()
+    }
+}
+
+/// Converts one input of the batch and records its output, or skips the input. `records` has the records of each folder that
+/// was looked at.
+fn convert_one(
+    input: &Path,
+    conversion: Conversion,
+    records: &Mutex<HashMap<PathBuf, Arc<OutputRecords>>>,
+    resume: Resume,
+    observer: &dyn Observer,
+) -> Result<BatchItem> {
+    let conversion = Conversion { checksums: true, ..conversion };
+    let output = BatchOutput::new(&conversion);
+    let folder = output.folder();
+    let records = {
+        let mut known = records.lock().unwrap_or_else(PoisonError::into_inner);
+        let records = known.entry(folder.to_owned()).or_insert_with(|| {
+            let records = OutputRecords::read(folder);
+            if !conversion.options.dry_run {
+                records.compact(folder);
+            }
+            Arc::new(records)
+        });
+        Arc::clone(records)
+    };
+    if resume != Resume::ConvertAll && output.is_complete(&records, resume, observer)? {
+        return Ok(BatchItem::Skipped { input: input.to_owned(), output: conversion.own_output() });
+    }
+    let report = conversion.run(observer)?;
+    if report.written {
+        output.record(&report.written_files);
+    }
+    Ok(BatchItem::Converted(Box::new(report)))
 }

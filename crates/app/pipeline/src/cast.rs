@@ -96,6 +96,7 @@ pub(crate) fn apply_casts(
     let mut groups = CastGroups::default();
     let mut found: HashSet<Dtype> = HashSet::new();
     let mut kept_parts = 0_usize;
+    let mut vectors: Vec<(String, Dtype)> = Vec::new();
     for (name, tensor) in &tensors {
         let from = tensor.dtype();
         found.insert(from);
@@ -107,6 +108,9 @@ pub(crate) fn apply_casts(
             return Err(Error::CannotCast { name: name.clone(), from, to });
         } else {
             groups.add(name, tensor);
+            if to.size() == 1 && to.is_floating_point() && tensor.shape().len() == 1 {
+                vectors.push((name.clone(), to));
+            }
         }
     }
     for (kind, dtype) in tensors.compounds_mut() {
@@ -117,6 +121,9 @@ pub(crate) fn apply_casts(
     }
     if kept_parts > 0 {
         notes.push(Note::PartsNotCast { parts: kept_parts });
+    }
+    if let Some((first, to)) = vectors.first().cloned() {
+        notes.push(Note::VectorsCast { to, count: vectors.len(), first });
     }
     for cast in casts {
         let is_there = match cast.from {
@@ -139,7 +146,7 @@ pub(crate) fn apply_casts(
 
 /// Returns the new dtype for tensors of dtype `from`, if any. A cast of this dtype takes precedence over the cast of all
 /// floating-point dtypes.
-fn target_dtype(casts: &[Cast], from: Dtype) -> Option<Dtype> {
+pub(crate) fn target_dtype(casts: &[Cast], from: Dtype) -> Option<Dtype> {
     let exact = casts.iter().find(|cast| cast.from == CastFrom::Dtype(from));
     let all = || casts.iter().find(|cast| cast.from == CastFrom::FloatingPoint && from.is_floating_point());
     exact.or_else(all).map(|cast| cast.to)

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use checkpoint_files::CheckpointSources;
 use output::file_name;
+use quantization::QuantizationDocuments;
 
-use crate::{ConvertOptions, InvalidOption, Result, cast, input, output_path, rename};
+use crate::{ConvertOptions, InvalidOption, Result, cast, dequantize, input, output_path, rename};
 
 /// A conversion that is ready to run: its files are found, but not opened.
 #[derive(Debug)]
@@ -18,8 +19,11 @@ pub struct Conversion {
     pub(crate) output: PathBuf,
     /// True if the output is a folder for the files of a model.
     pub(crate) is_folder: bool,
-    /// True if the parent folder of the output must exist, even in a dry run. A batch creates this folder itself.
-    pub(crate) needs_folder: bool,
+    /// True if the report has a checksum of each file of the output. A batch records them.
+    pub(crate) checksums: bool,
+    /// Documents that describe the quantization of the weights, if it is undone. The documents of `sources` describe the
+    /// result.
+    pub(crate) quantization: Option<QuantizationDocuments>,
 }
 
 impl Conversion {
@@ -40,18 +44,31 @@ impl Conversion {
     fn new(options: ConvertOptions, folder: Option<&Path>) -> Result<Self> {
         check_options(&options)?;
         let format = options.target.format();
-        let sources = input::find_sources(&options)?;
+        let mut sources = input::find_sources(&options)?;
+        let quantization =
+            options.dequantize.then(|| dequantize::take_documents(&mut sources)).transpose()?;
         let name = output_path::model_name(&options, &sources);
-        let default = || output_path::default_output_path(&options, &sources, format.is_folder(None));
+        let has_documents = output_path::is_folder_input(&options) && has_documents(&sources)?;
+        let default =
+            || output_path::default_output_path(&options, &sources, format.is_folder(None, has_documents));
         let output = match (folder, &options.output) {
             (Some(folder), _) if format.is_repository() => folder.to_owned(),
             (Some(folder), _) => folder.join(file_name(&default())),
+            // Of a format that is a file, an existing folder gets the file with its default name.
+            (None, Some(output)) if output.is_dir() && !format.is_folder(Some(output), has_documents) => {
+                output.join(file_name(&default()))
+            }
             (None, Some(output)) => output.clone(),
             (None, None) => default(),
         };
         let is_given = folder.is_some() || options.output.is_some();
-        let is_folder = format.is_folder(Some(&output).filter(|_| is_given).map(PathBuf::as_path));
-        Ok(Self { sources, name, output, is_folder, needs_folder: folder.is_none(), options })
+        let given = Some(&output).filter(|_| is_given).map(PathBuf::as_path);
+        let is_folder = match folder {
+            // In the folder of a batch, an output has the same form as without the folder.
+            Some(_) => format.is_folder(None, has_documents),
+            None => format.is_folder(given, has_documents),
+        };
+        Ok(Self { sources, name, output, is_folder, checksums: false, quantization, options })
     }
 
     /// Returns the output file or folder of the conversion.
@@ -70,8 +87,14 @@ impl Conversion {
     }
 }
 
+/// Returns true if a configuration or a tokenizer is next to the checkpoint.
+fn has_documents(sources: &CheckpointSources) -> Result<bool> {
+    let (companions, _) = sources.companions()?;
+    Ok(companions.iter().any(|(name, _)| !name.starts_with("LICENSE")))
+}
+
 /// Checks the options before any file is looked up.
-fn check_options(options: &ConvertOptions) -> Result<()> {
+pub(crate) fn check_options(options: &ConvertOptions) -> Result<()> {
     if options.inputs.is_empty() {
         return Err(InvalidOption::NoInput.into());
     }

@@ -4,20 +4,19 @@ use std::path::Path;
 use std::time::Instant;
 
 use checkpoint_files::CheckpointSources;
-use decoder::LayoutDocument;
 use tensor::Tensors;
 use torch_import::{Checkpoint, Risk};
 
 use crate::back::NonTensorParts;
-use crate::cast::Casts;
+use crate::converted_tensors::PreparedTensors;
 use crate::from_carton::CartonModel;
+use crate::global_check::check_globals;
 use crate::note_collector::NoteCollector;
 use crate::script::{self, ScriptDecision};
-use crate::target_layout::TranslatedTensors;
 use crate::write::{SelectedTensors, write_output};
 use crate::{
-    AllowedGlobals, Conversion, ConvertOptions, ConvertReport, Error, Note, Observer, Result, cast, misc,
-    output_kind, rename, select, target_layout, values,
+    Conversion, ConvertOptions, ConvertReport, Error, Note, Observer, OutputKind, Result, dequantize, misc,
+    output_kind, output_path, values,
 };
 
 /// Converts a checkpoint according to `options`.
@@ -42,7 +41,7 @@ impl Conversion {
         if let Some(model) = CartonModel::open(options)? {
             return model.convert(self, notes, start, observer);
         }
-        let containers = sources.open()?;
+        let mut containers = sources.open()?;
         let format = options.target.format();
         let (misc, left_out) = misc::find_misc_files(format.misc(), sources)?;
         if !self.is_folder {
@@ -69,14 +68,33 @@ impl Conversion {
             notes.push(Note::CartonByDefault { output: output::file_name(&self.output) });
         }
         notes.extend(script.note());
-        let risks = [Risk::Dangerous, Risk::Unknown];
+        let risks = [Risk::Dangerous, Risk::Unreviewed, Risk::Unknown];
         notes.extend(risks.into_iter().filter_map(|risk| recorded_globals_note(&checkpoint, risk)));
-        let PreparedTensors { tensors, document, casts } = if keeps_code {
-            PreparedTensors::all(&checkpoint)
-        } else {
-            PreparedTensors::new(options, sources, &checkpoint, &mut notes)
-                .map_err(|error| script.explain_no_tensors(options.target.kind(), error))?
-        };
+        let PreparedTensors { tensors, origins, document, dequantized, casts, adapters, adapter_containers } =
+            if keeps_code {
+                PreparedTensors::all(&checkpoint)
+            } else {
+                let quantization = self.quantization.as_ref();
+                PreparedTensors::new((options, quantization), sources, &checkpoint, &mut notes, observer)
+                    .map_err(|error| script.explain_no_tensors(options.target.kind(), error))?
+            };
+        containers.extend(adapter_containers);
+        let is_for_meta = document.as_ref().is_some_and(|document| document.file() == decoder::META.file);
+        if is_for_meta && !misc.iter().any(|(name, _)| name == "tokenizer.model") {
+            notes.push(Note::NoMetaTokenizer);
+        }
+        let is_tensor_file = matches!(options.target.kind(), OutputKind::Safetensors | OutputKind::Torch);
+        // A file that was asked for has no documents anyway.
+        let has_room = self.is_folder || options.output.is_none();
+        if is_tensor_file && has_room && output_path::is_folder_input(options) {
+            let names = missing_documents(sources, document.is_some(), is_for_meta)?;
+            notes.extend((!names.is_empty()).then_some(Note::DocumentsMissing { names }));
+        }
+        if is_tensor_file && !self.is_folder && output_path::is_folder_input(options) {
+            let (documents, _) = sources.companions()?;
+            let names: Vec<String> = documents.into_iter().map(|(name, _)| name).collect();
+            notes.extend((!names.is_empty()).then_some(Note::DocumentsLeftOut { names }));
+        }
         let script = script.into_module();
         let keeps_values = options.target.as_carton().is_some_and(|carton| carton.keep_values) && !keeps_code;
         let kept = NonTensorParts {
@@ -87,84 +105,70 @@ impl Conversion {
         // Frees the objects of the pickle, which can take more memory than all following steps.
         drop(checkpoint);
         byte_source::report_memory_freed();
+        let document = match &document {
+            Some(document) => Some((document.file(), document.text(&tensors))),
+            None => self.dequantized_config()?,
+        };
         let selected = SelectedTensors {
             containers: &containers,
-            document: document.as_ref().map(|document| (document.file(), document.text(&tensors))),
+            document,
             tensors: &tensors,
             decoder: None,
             values,
             misc: &misc,
             casts: &casts,
+            adapters,
+            dequantized,
             omitted,
+            origins,
         };
+        let method = self.method_not_undone(&tensors);
         write_output(self, selected, kept, notes, start, observer)
+            .map_err(|error| dequantize::explain_quantized(error, method))
+    }
+
+    /// Returns `config.json` without the description of the quantization, if that is undone.
+    fn dequantized_config(&self) -> Result<Option<(&'static str, String)>> {
+        let config = self.quantization.as_ref().map(|_| self.sources.documents.config()).transpose()?;
+        Ok(config.flatten().map(|text| ("config.json", text.to_owned())))
+    }
+
+    /// Returns the method that quantized the weights, if the options do not undo it.
+    fn method_not_undone(&self, tensors: &Tensors) -> Option<String> {
+        if self.quantization.is_some() {
+            return None;
+        }
+        quantization::method(&dequantize::read_documents(&self.sources).ok()?, tensors)
     }
 
     /// Rejects an output that must not be written, such as one of the inputs or of the files in `misc`.
     fn check_target<'m>(&'m self, misc: impl Iterator<Item = &'m Path>) -> Result<()> {
         let inputs: Vec<&Path> = self.sources.inputs().chain(misc).collect();
-        match output::check_target(&self.output, &inputs, self.options.if_exists) {
-            Err(output::Error::NoFolder { .. }) if self.options.dry_run && !self.needs_folder => Ok(()),
-            checked => Ok(checked?),
-        }
+        Ok(output::check_target(&self.output, &inputs, self.options.if_exists)?)
     }
-}
-
-/// Tensors selected from a checkpoint, renamed and cast.
-struct PreparedTensors {
-    tensors: Tensors,
-    document: Option<LayoutDocument>,
-    casts: Casts,
-}
-
-impl PreparedTensors {
-    /// Takes all tensors unchanged, for a module that keeps its code.
-    fn all(checkpoint: &Checkpoint) -> Self {
-        Self { tensors: checkpoint.to_tensors(), document: None, casts: Casts::default() }
-    }
-
-    /// Takes the tensors that the options select, with the names and dtypes that they ask for.
-    fn new(
-        options: &ConvertOptions,
-        sources: &CheckpointSources,
-        checkpoint: &Checkpoint,
-        notes: &mut NoteCollector<'_>,
-    ) -> Result<Self> {
-        let selected = select::select(&options.selection, checkpoint)
-            .and_then(|selected| rename::apply_renames(&options.renames, selected))
-            .map_err(Error::at(sources.root()))?;
-        notes.extend(selected.notes);
-        let TranslatedTensors { tensors, document } = match options.target.format().requested_layout() {
-            Some(names) => {
-                target_layout::translate_layout(names, options.overrides, sources, selected.tensors, notes)?
-            }
-            None => TranslatedTensors { tensors: selected.tensors, document: None },
-        };
-        let (tensors, casts) =
-            cast::apply_casts(&options.casts, tensors, notes).map_err(Error::at(sources.root()))?;
-        Ok(Self { tensors, document, casts })
-    }
-}
-
-/// Rejects a checkpoint that names globals which are not allowed. Nothing is executed here, but the user should know about
-/// such a file.
-fn check_globals(allowed: AllowedGlobals, file: &Path, checkpoint: &Checkpoint) -> Result<()> {
-    let first = |risk: Risk| checkpoint.globals.iter().find(|global| global.risk() == risk);
-    let dangerous = first(Risk::Dangerous).filter(|_| allowed != AllowedGlobals::All);
-    if let Some(global) = dangerous {
-        let error = Error::DangerousGlobal { global: global.name_with_alias(), offset: global.offset };
-        return Err(Error::at(file)(error));
-    }
-    let unknown = first(Risk::Unknown).filter(|_| allowed == AllowedGlobals::Known);
-    if let Some(global) = unknown {
-        let error = Error::UnknownGlobal { global: global.to_string(), offset: global.offset };
-        return Err(Error::at(file)(error));
-    }
-    Ok(())
 }
 
 fn recorded_globals_note(checkpoint: &Checkpoint, risk: Risk) -> Option<Note> {
     let names = checkpoint.globals.iter().filter(|global| global.risk() == risk);
     let names: Vec<String> = names.map(ToString::to_string).collect();
     (!names.is_empty()).then_some(Note::GlobalsRecorded { risk, names })
+}
+
+/// Returns what is missing next to a model that is converted with its folder. `has_document` is true if the conversion writes
+/// a configuration; `is_for_meta` if that is Meta's, whose tokenizer has a note of its own.
+fn missing_documents(
+    sources: &CheckpointSources,
+    has_document: bool,
+    is_for_meta: bool,
+) -> Result<Vec<&'static str>> {
+    let (documents, _) = sources.companions()?;
+    let is_config = |name: &str| name == "config.json" || name == "params.json";
+    if !has_document && !documents.iter().any(|(name, _)| is_config(name)) {
+        return Ok(vec!["config.json"]);
+    }
+    // Models of images and sounds have no tokenizer, and no vocabulary.
+    let texts = [sources.documents.config()?, sources.documents.params()?];
+    let has_vocabulary = texts.into_iter().flatten().any(|text| text.contains("\"vocab_size\""));
+    let needs_tokenizer = has_vocabulary && !is_for_meta && !checkpoint_files::has_tokenizer(&documents);
+    Ok(if needs_tokenizer { vec!["tokenizer"] } else { Vec::new() })
 }

@@ -8,7 +8,7 @@ use checkpoint_files::ShardPolicy;
 use decoder::Overrides;
 use output::IfExists;
 
-use crate::{Cast, InvalidOption, Rename, Selection, Target};
+use crate::{AdapterInput, Cast, InvalidOption, Rename, Selection, Target};
 
 /// Options for converting a checkpoint.
 #[derive(Clone, Debug)]
@@ -34,11 +34,23 @@ pub struct ConvertOptions {
     pub selection: Selection,
     /// Replacements in the names of the selected tensors, applied in order.
     pub renames: Vec<Rename>,
+    /// Adapters to merge into the selected and renamed tensors, one after the other.
+    pub adapters: Vec<AdapterInput>,
+    /// True to compute the numbers of quantized weights, and drop what describes the quantization.
+    pub dequantize: bool,
     /// Casts of the selected tensors to other dtypes.
     pub casts: Vec<Cast>,
+    /// Maximum size of the output as a multiple of the input, because views can repeat the bytes of their storages. An output
+    /// that has at most 64 MiB more than the input is always written.
+    pub max_expansion: u64,
+    /// True to compute the digest of the tensors, for the report and for carton.toml.
+    pub digest: bool,
     /// True to stop before anything is written.
     pub dry_run: bool,
 }
+
+/// Default of [`ConvertOptions::max_expansion`].
+pub const DEFAULT_MAX_EXPANSION: u64 = 64;
 
 impl ConvertOptions {
     /// Creates options that convert the checkpoint at `input` into a carton next to it.
@@ -59,7 +71,11 @@ impl ConvertOptions {
             overrides: Overrides::default(),
             selection: Selection::default(),
             renames: Vec::new(),
+            adapters: Vec::new(),
+            dequantize: false,
             casts: Vec::new(),
+            max_expansion: DEFAULT_MAX_EXPANSION,
+            digest: false,
             dry_run: false,
         }
     }

@@ -13,7 +13,8 @@ use tensor::{Dtype, Tensors};
 
 use crate::InvalidOption;
 use crate::error_text::{
-    damaged_text, key_list, no_model_reason_text, unsupported_tensors_text, with_path, with_tensors_under,
+    damaged_text, key_list, no_model_reason_text, unsupported_tensors_text, with_path, with_similar,
+    with_tensors_under,
 };
 
 /// Result type with the error of this crate.
@@ -61,6 +62,12 @@ pub enum Error {
         path: PathBuf,
         reason: io::Error,
     },
+    /// A path that should be merged has no adapter.
+    #[error("{}: no adapter_config.json with adapter_model.safetensors or adapter_model.bin was found", path.display())]
+    NoAdapter { path: PathBuf },
+    /// An adapter cannot be merged.
+    #[error("{}: {reason}", path.display())]
+    Adapter { path: PathBuf, reason: Box<adapter::Error> },
     /// An input changed while the output was written.
     #[error("{0}")]
     Changed(FileChanged),
@@ -88,6 +95,18 @@ pub enum Error {
         /// Offset of the opcode that names the global, in bytes from the start of the pickle.
         offset: u64,
     },
+    /// A pickle uses a global of the standard library, torch or numpy in a way that nobody has judged, and the options do
+    /// not allow that.
+    #[error(
+        "its pickle names `{global}` at offset 0x{offset:x}, which {use_text}: nobody has judged what that runs"
+    )]
+    UnreviewedGlobal {
+        global: String,
+        /// Offset of the opcode that names the global, in bytes from the start of the pickle.
+        offset: u64,
+        /// Use that was not judged, as the end of a sentence about the global.
+        use_text: &'static str,
+    },
     /// TorchScript code to be kept uses an operator or a class that the options do not allow.
     #[error("its code in {record} uses `{operator}`, which {}", if *is_dangerous { "can read or write files" } else { "is not known" })]
     DisallowedOperator {
@@ -101,12 +120,51 @@ pub enum Error {
     /// The checkpoint contains no tensors.
     #[error("it contains no tensors")]
     NoTensors,
+    /// The patterns match neither a tensor nor a value.
+    #[error("the patterns select none of its tensors and values")]
+    NoNameMatches,
+    /// No tensor or value has a requested name.
+    #[error("it has no tensor or value named `{}`{}", name.escape_debug(), with_similar(similar.as_deref()))]
+    NoSuchName {
+        name: String,
+        /// Most similar name of a tensor or value.
+        similar: Option<String>,
+    },
+    /// A tensor cannot be shown or written as an array.
+    #[error("tensor `{}` {reason}", name.escape_debug())]
+    Array {
+        name: String,
+        #[source]
+        reason: crate::ArrayError,
+    },
     /// No tensor is under the key, or the patterns exclude all of them.
     #[error("no tensor is under `{key}`, or the patterns exclude them all{}", with_tensors_under(under))]
     NoTensorsUnderKey {
         key: String,
         /// First keys of the root dict that contain tensors.
         under: Vec<String>,
+    },
+    /// Views repeat the bytes of their storages, so the output would be many times as large as the input.
+    #[error(
+        "the output would have {output} bytes, and the input has {input}: more than {factor} times as many"
+    )]
+    Expansion {
+        /// Bytes of the inputs.
+        input: u64,
+        /// Bytes of the output.
+        output: u64,
+        /// Maximum factor.
+        factor: u64,
+    },
+    /// Views repeat the bytes of their storages, so hashing them would read many times the input.
+    #[error(
+        "the tensors have {nbytes} bytes, because views repeat bytes: more than {allowed}, the limit for this input"
+    )]
+    DigestExpansion {
+        /// Bytes of the tensors.
+        nbytes: u64,
+        /// Largest number of bytes.
+        allowed: u64,
     },
     /// The patterns exclude every tensor.
     #[error("the patterns exclude every tensor")]
@@ -162,6 +220,17 @@ pub enum Error {
         name: String,
         /// Kind of the tensor with its article.
         what: String,
+    },
+    /// The numbers of quantized weights cannot be computed.
+    #[error("{0}")]
+    Quantization(#[source] quantization::Error),
+    /// The output has no place for quantized weights, and the options do not ask for their numbers.
+    #[error("its weights are quantized with {method}: {reason}")]
+    QuantizedInput {
+        /// Method, in the names of `transformers`.
+        method: String,
+        /// What the output cannot represent.
+        reason: Box<Error>,
     },
     /// The tensors cannot be converted into a module.
     #[error("{0}")]
@@ -313,8 +382,9 @@ impl Error {
             Self::Damaged(_) => ErrorKind::Damaged,
             Self::InputFiles(reason) => reason.kind(),
             Self::OutputFile(reason) => reason.kind(),
-            Self::AtPath { reason, .. } => reason.kind(),
+            Self::AtPath { reason, .. } | Self::QuantizedInput { reason, .. } => reason.kind(),
             Self::Map(reason) => reason.kind(),
+            Self::Quantization(reason) => reason.kind(),
             Self::Module(reason) => reason.kind(),
             Self::Model { reason, .. } | Self::LayoutTranslation { reason, .. } => reason.kind(),
             Self::Logits(reason) => reason.kind(),
@@ -330,9 +400,14 @@ impl Error {
             | Self::Read { reason, .. }
             | Self::ReadTensor { reason, .. }
             | Self::Output(reason) => reason.into(),
+            Self::Adapter { reason, .. } => reason.kind(),
             Self::Option(_)
             | Self::NoTensorsUnderKey { .. }
+            | Self::NoNameMatches
+            | Self::NoSuchName { .. }
             | Self::AllTensorsExcluded
+            | Self::Expansion { .. }
+            | Self::DigestExpansion { .. }
             | Self::NoSuchPrefix { .. }
             | Self::NothingRenamed { .. }
             | Self::EmptyName { .. }
@@ -342,8 +417,10 @@ impl Error {
             | Self::NotScript { .. } => ErrorKind::Option,
             Self::DangerousGlobal { .. }
             | Self::UnknownGlobal { .. }
+            | Self::UnreviewedGlobal { .. }
             | Self::DisallowedOperator { .. }
             | Self::NoTensors
+            | Self::NoAdapter { .. }
             | Self::SeveralKeys { .. }
             | Self::NoData { .. }
             | Self::NotAModel { .. }
@@ -364,6 +441,11 @@ impl Error {
                 torch_import::pickle_kind(reason)
             }
             Self::Listing(_) => ErrorKind::Io,
+            Self::Array { reason, .. } => match reason {
+                crate::ArrayError::Read(reason) => reason.kind(),
+                crate::ArrayError::Write(reason) => reason.into(),
+                _ => ErrorKind::Unsupported,
+            },
         }
     }
 }
@@ -385,6 +467,18 @@ impl Error {
             reason => return other(reason.into()),
         };
         error.into()
+    }
+
+    /// Converts an error of reading the elements of the tensor `name` of the input at `path`.
+    pub fn unread_tensor(path: &Path, name: &str, reason: ReadError) -> Self {
+        Self::from_read_error(reason.with_tensor(name), |reason| {
+            Self::at(path)(Self::ReadTensor { name: name.to_owned(), reason })
+        })
+    }
+
+    /// Converts an error of reading the input at `path`.
+    pub fn unread_input(path: &Path, reason: ReadError) -> Self {
+        Self::from_read_error(reason, |reason| Self::Io { path: path.to_owned(), reason })
     }
 
     /// Adds the name of the first tensor that reads the damaged record, if the error is about damage and names no tensor
@@ -434,6 +528,17 @@ impl From<output::Error> for Error {
 impl From<InvalidOption> for Error {
     fn from(error: InvalidOption) -> Self {
         Self::Option(error)
+    }
+}
+
+impl From<quantization::Error> for Error {
+    fn from(error: quantization::Error) -> Self {
+        match error {
+            quantization::Error::Read(reason) => Self::from_read_error(reason, |reason| {
+                Self::Quantization(quantization::Error::Read(reason.into()))
+            }),
+            error => Self::Quantization(error),
+        }
     }
 }
 

@@ -43,6 +43,11 @@ pub(crate) fn with_tensors_under(under: &[String]) -> String {
     format!("; tensors are under {}", keys.join(", "))
 }
 
+/// Suggests a name, as the end of a sentence.
+pub(crate) fn with_similar(similar: Option<&str>) -> String {
+    similar.map_or_else(String::new, |similar| format!("; did you mean `{}`?", similar.escape_debug()))
+}
+
 /// Lists keys with the number of tensors and bytes under each.
 pub(crate) fn key_list(keys: &[(String, u64, u64)]) -> String {
     let keys =

@@ -91,7 +91,10 @@ impl CartonModel {
             values: 0,
             misc: &[],
             casts: &casts,
+            adapters: None,
+            dequantized: Vec::new(),
             omitted: Omissions::default(),
+            origins: tensors.names().map(|name| Some(name.to_owned())).collect(),
         };
         write_output(conversion, selected, NonTensorParts::default(), notes, start, observer)
     }

@@ -3,24 +3,32 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use byte_source::{ReadError, Source, hex, sha256};
+use byte_source::Source;
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use output::file_name;
-use pickle_vm::PickleLimits;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json};
-use tensor::{Budget, Dtype, StorageId, Tensor, ViewId};
-use torch_import::{Compound, CompoundKind, Item, ItemContent, Omission, Risk};
+use tensor::{Dtype, StorageId, Tensor, Tensors};
+use torch_import::{
+    Checkpoint, Compound, CompoundKind, Item, ItemContent, Omission, OmissionReason, Risk, Value, ValueExtent,
+};
 
-use crate::{Error, Note, Observer, Result, ValueRows, format_bytes, values};
+use crate::inspect_hashes::hash_rows;
+use crate::row_statistics::{self, RowStatistics};
+use crate::select::NamePatterns;
+use crate::{
+    Error, Note, Observer, Result, RowQuantization, TreeRow, ValueRows, inspect_quantized, module_tree,
+    values,
+};
 
 /// Version of the fields of [`InspectReport`].
 const SCHEMA_VERSION: u32 = 1;
 /// Options for inspecting a checkpoint.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent option")]
 pub struct InspectOptions {
     /// Checkpoint file, or folder with a checkpoint. A shard is inspected alone.
     pub input: PathBuf,
@@ -30,6 +38,31 @@ pub struct InspectOptions {
     pub sha256: bool,
     /// True to list the values that are not tensors.
     pub values: bool,
+    /// True to list the stored parts of quantized weights, not the numbers that they stand for.
+    pub packed: bool,
+    /// Globs of which the name of a tensor or value must match at least one; empty for all.
+    pub include: Vec<String>,
+    /// Globs of which the name of a tensor or value must match none.
+    pub exclude: Vec<String>,
+    /// Order of the tensors; `None` for that of the file.
+    pub sort: Option<TensorSort>,
+    /// True to compute the statistics of each tensor.
+    pub statistics: bool,
+    /// True to add a histogram to the statistics of each tensor.
+    pub histograms: bool,
+    /// True to arrange the tensors in a tree of modules.
+    pub tree: bool,
+    /// Largest number of levels of the tree.
+    pub depth: Option<usize>,
+}
+
+/// Order of the tensors in a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TensorSort {
+    /// Names in ascending order of their bytes.
+    Name,
+    /// Sizes in bytes, the largest first.
+    Size,
 }
 
 impl InspectOptions {
@@ -60,8 +93,11 @@ pub struct InspectReport {
     pub files: Vec<String>,
     /// Total length of all files in bytes.
     pub nbytes: u64,
-    /// Tensors in the order of the file.
+    /// Tensors in the requested order.
     pub tensors: Vec<TensorRow>,
+    /// Modules and tensors as a tree, if the options ask for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<Vec<TreeRow>>,
     /// Globals that the pickle names, without duplicates.
     pub globals: Vec<String>,
     /// Risk of each global, by name.
@@ -99,10 +135,14 @@ pub struct TensorRow {
     pub layout: Option<String>,
     /// Scheme and axis of a quantized tensor.
     pub quantizer: Option<Box<Json>>,
+    /// Scheme of a tensor of numbers that are computed from quantized parts.
+    pub quantization: Option<Box<RowQuantization>>,
     /// Class, shard and other attributes of a tensor subclass, whose parts are the next rows.
     pub subclass: Option<Box<Json>>,
     /// Hash of the elements in C order, little-endian.
     pub sha256: TensorHash,
+    /// Statistics of the elements.
+    pub statistics: RowStatistics,
     /// Remark on the tensor, such as the reason of a missing hash.
     pub note: Option<String>,
 }
@@ -158,11 +198,17 @@ impl Serialize for TensorRow {
         if let Some(quantizer) = &self.quantizer {
             row.serialize_entry("quantizer", quantizer)?;
         }
+        if let Some(quantization) = &self.quantization {
+            row.serialize_entry("quantization", quantization)?;
+        }
         if let Some(subclass) = &self.subclass {
             row.serialize_entry("subclass", subclass)?;
         }
         if !self.sha256.is_absent() {
             row.serialize_entry("sha256", &self.sha256)?;
+        }
+        if !matches!(self.statistics, RowStatistics::NotRequested) {
+            row.serialize_entry("stats", &self.statistics)?;
         }
         if let Some(note) = &self.note {
             row.serialize_entry("note", note)?;
@@ -176,7 +222,7 @@ impl Serialize for TensorRow {
 pub enum TensorHash {
     /// The options do not ask for hashes.
     NotRequested,
-    /// The views of the file repeat more bytes of their storages than [`PickleLimits`] allows, or the row is not one view.
+    /// The views of the file repeat more bytes of their storages than `PickleLimits` allows, or the row is not one view.
     /// `null` in JSON.
     TooLarge,
     /// Hash in hexadecimal digits.
@@ -259,6 +305,13 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         sources.read_with_observer::<Error>(&containers, &|_, _| Ok(()), observer)?;
     let names: Vec<String> = containers.iter().map(|container| file_name(container.path())).collect();
     let mut items = std::mem::take(&mut checkpoint.items);
+    let schemes = if options.packed {
+        HashMap::new()
+    } else {
+        inspect_quantized::replace_stored_parts(&mut items, &sources)
+    };
+    let attributes = if options.values { module_attributes(&checkpoint) } else { Vec::new() };
+    let attributes = select_items(&mut items, attributes, options)?;
     let value_count = items.iter().filter(|item| matches!(item.content, ItemContent::Value(_))).count();
     let left_out = Note::omission_notes(&checkpoint.left_out);
     let risk = |risk: Risk| Json::from(risk.name());
@@ -279,6 +332,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         notes: notes.into_iter().map(Note::Sources).chain(left_out).collect(),
         left_out: std::mem::take(&mut checkpoint.left_out.listed),
         tensors: Vec::new(),
+        tree: None,
     };
     if options.values {
         let value = |item: &mut Item| {
@@ -286,7 +340,8 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
             let value = value.clone();
             Some((std::mem::take(&mut item.name), value))
         };
-        report.values = Some(ValueRows::new(checkpoint, items.iter_mut().filter_map(value).collect()));
+        let listed = items.iter_mut().filter_map(value).chain(attributes);
+        report.values = Some(ValueRows::new(checkpoint, listed.collect()));
     } else {
         // Frees the objects of the pickle, which can take more memory than all following steps.
         drop(checkpoint);
@@ -294,44 +349,129 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     items.retain(|item| !matches!(item.content, ItemContent::Value(_)));
     items.shrink_to_fit();
     byte_source::report_memory_freed();
-    report.totals = Totals::from_rows(items.iter().flat_map(row_tensors));
-    report.tensors = build_rows(items, options, nbytes, observer)?;
+    add_tensors(&mut report, items, options, observer)?;
+    for row in &mut report.tensors {
+        row.quantization = schemes.get(&row.name).cloned().map(Box::new);
+    }
     for note in &report.notes {
         observer.note(note);
     }
     Ok(report)
 }
 
-/// Creates the rows of all items: one for a quantized tensor, one each for a sparse tensor and its parts. `nbytes` is the
-/// total length of the files.
-fn build_rows(
+/// Lists tensors that are not from a checkpoint, such as those of a carton. `nbytes` is the length of their file, and
+/// `options` are those of an inspection; values are not listed.
+///
+/// # Errors
+/// When a tensor cannot be read, no name matches the patterns, or `observer` stops the work.
+pub fn inspect_tensors(
+    options: &InspectOptions,
+    tensors: Tensors,
+    (format, nbytes): (&'static str, u64),
+    observer: &dyn Observer,
+) -> Result<InspectReport> {
+    let mut items = tensors.into_iter().map(|(name, tensor)| Item::from_tensor(name, tensor)).collect();
+    select_items(&mut items, Vec::new(), options)?;
+    let mut report = InspectReport {
+        schema_version: SCHEMA_VERSION,
+        file: options.input.display().to_string(),
+        format,
+        files: Vec::new(),
+        nbytes,
+        globals: Vec::new(),
+        risks: Map::new(),
+        values: None,
+        value_count: 0,
+        totals: Totals::default(),
+        left_out_count: 0,
+        notes: Vec::new(),
+        left_out: Vec::new(),
+        tensors: Vec::new(),
+        tree: None,
+    };
+    add_tensors(&mut report, items, options, observer)?;
+    Ok(report)
+}
+
+/// Adds the rows, totals and statistics of tensors to a report.
+fn add_tensors(
+    report: &mut InspectReport,
     items: Vec<Item>,
     options: &InspectOptions,
-    nbytes: u64,
     observer: &dyn Observer,
-) -> Result<Vec<TensorRow>> {
-    let room = items.len();
-    let hasher = TensorHasher {
-        budget: Budget::new(PickleLimits::default().repeat_budget(nbytes)),
-        view_hashes: HashMap::new(),
-        observer,
+) -> Result<()> {
+    report.totals = Totals::from_rows(items.iter().flat_map(row_tensors));
+    report.tensors = build_rows(items);
+    if options.sha256 {
+        hash_rows(&mut report.tensors, options, report.nbytes, observer)?;
+    }
+    match options.sort {
+        None => {}
+        Some(TensorSort::Name) => report.tensors.sort_by(|first, second| first.name.cmp(&second.name)),
+        Some(TensorSort::Size) => report.tensors.sort_by_key(|row| std::cmp::Reverse(row.nbytes)),
+    }
+    if options.statistics {
+        let (file, nbytes) = (options.input.as_path(), report.nbytes);
+        row_statistics::add_statistics(&mut report.tensors, options.histograms, file, nbytes, observer)?;
+    }
+    report.tree = options.tree.then(|| module_tree(&report.tensors, options.depth));
+    Ok(())
+}
+
+/// Keeps the items whose names match the patterns of the options; returns the values that do.
+///
+/// # Errors
+/// When a pattern is malformed, or no name matches.
+fn select_items(
+    items: &mut Vec<Item>,
+    mut values: Vec<(String, Value)>,
+    options: &InspectOptions,
+) -> Result<Vec<(String, Value)>> {
+    let patterns = NamePatterns::new(&options.include, &options.exclude)?;
+    if options.include.is_empty() && options.exclude.is_empty() {
+        return Ok(values);
+    }
+    items.retain(|item| {
+        let parts: Vec<_> = item.tensors().map(|(name, _)| name).collect();
+        let names: Vec<&str> =
+            [item.name.as_str()].into_iter().chain(parts.iter().map(AsRef::as_ref)).collect();
+        patterns.select(&names)
+    });
+    values.retain(|(name, _)| patterns.select(&[name.as_str()]));
+    if items.is_empty() && values.is_empty() {
+        return Err(Error::at(&options.input)(Error::NoNameMatches));
+    }
+    Ok(values)
+}
+
+/// Returns the attributes of pickled modules that are not tensors, which `state_dict()` does not return, with their names.
+pub(crate) fn module_attributes(checkpoint: &Checkpoint) -> Vec<(String, Value)> {
+    let attribute = |omission: &Omission| {
+        let is_attribute = omission.reason == OmissionReason::Attribute && omission.file.is_none();
+        let object = omission.object.filter(|_| is_attribute)?;
+        Some((omission.name.clone(), Value::Object { object, pickle: 0, extent: ValueExtent::Whole }))
     };
-    let done = Vec::with_capacity(room);
+    checkpoint.left_out.listed.iter().filter_map(attribute).collect()
+}
+
+/// Creates the rows of all items: one for a quantized tensor, one each for a sparse tensor and its parts.
+fn build_rows(items: Vec<Item>) -> Vec<TensorRow> {
+    let room = items.len();
     let mut rows =
-        RowBuilder { storages: HashMap::with_capacity(room), options, hasher, finished_rows: done };
+        RowBuilder { storages: HashMap::with_capacity(room), finished_rows: Vec::with_capacity(room) };
     for item in items {
         match &item.content {
-            ItemContent::Tensor(tensor) => rows.push_strided(item.name, tensor)?,
+            ItemContent::Tensor(tensor) => rows.push_strided(item.name, tensor),
             ItemContent::Compound(compound) => {
-                rows.push_compound_row(&item.name, compound)?;
+                rows.push_compound_row(&item.name, compound);
                 if !matches!(compound.kind, CompoundKind::Quantized { .. }) {
-                    item.tensors().try_for_each(|(name, part)| rows.push_strided(name.into_owned(), part))?;
+                    item.tensors().for_each(|(name, part)| rows.push_strided(name.into_owned(), part));
                 }
             }
             ItemContent::Value(_) => {}
         }
     }
-    Ok(rows.finished_rows)
+    rows.finished_rows
 }
 
 /// Returns the tensors behind the rows of an item that have elements, each with the dtype that the row shows.
@@ -348,29 +488,15 @@ fn quantized_integers(content: &ItemContent) -> Option<(Dtype, &Tensor)> {
     matches!(compound.kind, CompoundKind::Quantized { .. }).then_some((compound.dtype, integers))
 }
 
-struct RowBuilder<'o> {
+struct RowBuilder {
     storages: HashMap<StorageId, usize>,
-    options: &'o InspectOptions,
-    hasher: TensorHasher<'o>,
     finished_rows: Vec<TensorRow>,
 }
 
-impl RowBuilder<'_> {
-    fn push_strided(&mut self, name: String, tensor: &Tensor) -> Result<()> {
+impl RowBuilder {
+    fn push_strided(&mut self, name: String, tensor: &Tensor) {
         let next = self.storages.len();
         let storage = *self.storages.entry(tensor.storage().id()).or_insert(next);
-        let (mut sha256, mut note) = (TensorHash::NotRequested, None);
-        if self.options.sha256 {
-            sha256 = self.hasher.hash(tensor).map_err(|reason| {
-                Error::from_read_error(reason.with_tensor(&name), |reason| {
-                    Error::at(&self.options.input)(Error::ReadTensor { name: name.clone(), reason })
-                })
-            })?;
-            note = (sha256 == TensorHash::TooLarge).then(|| {
-                let (view, storage) = (format_bytes(tensor.nbytes()), format_bytes(tensor.storage().len()));
-                format!("not hashed: an expanded view of {view} over a storage of {storage}")
-            });
-        }
         self.finished_rows.push(TensorRow {
             name,
             dtype: tensor.dtype().name(),
@@ -379,23 +505,24 @@ impl RowBuilder<'_> {
             nbytes: tensor.nbytes(),
             layout: None,
             quantizer: None,
+            quantization: None,
             subclass: None,
-            sha256,
-            note,
+            sha256: TensorHash::NotRequested,
+            statistics: RowStatistics::NotRequested,
+            note: None,
         });
-        Ok(())
     }
 
-    fn push_compound_row(&mut self, name: &str, compound: &Compound) -> Result<()> {
+    fn push_compound_row(&mut self, name: &str, compound: &Compound) {
         if let (CompoundKind::Quantized { scheme, axis }, Some((_, integers))) =
             (&compound.kind, compound.parts.first())
         {
-            self.push_strided(name.to_owned(), integers)?;
+            self.push_strided(name.to_owned(), integers);
             if let Some(row) = self.finished_rows.last_mut() {
                 row.dtype = compound.dtype.name();
                 row.quantizer = Some(Box::new(serde_json::json!({ "scheme": scheme, "axis": axis })));
             }
-            return Ok(());
+            return;
         }
         let (layout, note) = match &compound.kind {
             CompoundKind::Sparse { layout } => (Some(layout.clone()), None),
@@ -416,34 +543,11 @@ impl RowBuilder<'_> {
             nbytes: compound.parts.iter().fold(0, |sum, (_, part)| part.nbytes().saturating_add(sum)),
             layout,
             quantizer: None,
+            quantization: None,
             subclass: values::subclass(&compound.kind).map(Box::new),
-            sha256: if self.options.sha256 { TensorHash::TooLarge } else { TensorHash::NotRequested },
+            sha256: TensorHash::NotRequested,
+            statistics: RowStatistics::NotRequested,
             note,
         });
-        Ok(())
-    }
-}
-
-/// Hashes the elements of tensors, each view once.
-struct TensorHasher<'o> {
-    /// Limits the bytes hashed, because a scalar can be expanded to terabytes.
-    budget: Budget,
-    view_hashes: HashMap<ViewId, TensorHash>,
-    observer: &'o dyn Observer,
-}
-
-impl TensorHasher<'_> {
-    fn hash(&mut self, tensor: &Tensor) -> Result<TensorHash, ReadError> {
-        let view = tensor.view_id();
-        if let Some(known) = self.view_hashes.get(&view) {
-            return Ok(known.clone());
-        }
-        let hash = if self.budget.spend(tensor) {
-            TensorHash::Hex(hex(&sha256(&tensor.gathered(), self.observer)?))
-        } else {
-            TensorHash::TooLarge
-        };
-        self.view_hashes.insert(view, hash.clone());
-        Ok(hash)
     }
 }

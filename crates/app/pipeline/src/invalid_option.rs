@@ -75,8 +75,10 @@ pub enum InvalidOption {
     /// A dtype cannot be cast to another one.
     #[error("{from} cannot be cast to {to}")]
     CannotCast { from: Dtype, to: Dtype },
-    /// The dtype that all floating-point tensors should be cast to is no floating-point dtype, or has no conversion.
-    #[error("{dtype} is not a floating-point dtype that tensors can be cast to")]
+    /// The dtype that all floating-point tensors should be cast to is not a floating-point dtype, or has no conversion.
+    #[error(
+        "{dtype} is not a floating-point dtype that tensors can be cast to, such as float32, bfloat16, float16 or float8_e4m3fn"
+    )]
     NotFloatingPoint { dtype: Dtype },
     /// Two casts apply to the same tensors.
     #[error("{from} is given twice")]

@@ -26,27 +26,44 @@
 //! Data flows one way: `checkpoint-files` finds the files of a checkpoint, `torch-import` reads them, [`Selection`] chooses
 //! tensors and names, a back end in `back/` lays out the files of the output, and one commit writes them.
 
+mod array_text;
 mod back;
 mod batch;
+mod batch_inputs;
 mod cast;
 mod cast_options;
 mod conversion;
 mod convert;
 mod convert_options;
+mod converted_tensors;
+mod custom_code;
+mod decoded_values;
+mod dequantize;
+mod digest;
 mod error;
 mod error_text;
+mod float_text;
 mod from_carton;
+mod global_check;
 mod input;
 mod inspect;
+mod inspect_hashes;
+mod inspect_named;
+mod inspect_quantized;
 mod invalid_option;
+mod made_from;
+mod merge;
 mod misc;
 mod model;
+mod module_tree;
 mod note;
 mod note_collector;
 mod output_kind;
 mod output_path;
 mod rename;
 mod report;
+mod resume;
+mod row_statistics;
 mod scan;
 mod script;
 mod select;
@@ -54,8 +71,11 @@ mod target;
 mod target_layout;
 mod trace;
 mod values;
+mod weight_keys;
 mod write;
 
+pub use adapter::{AdapterReport, MergeKind, MergedTensor};
+pub use array_text::{ArrayError, array_text, npy_dtype_change, write_npy};
 pub use back::carton::{
     CartonFields, CartonOptions, CartonReport, RequiredTorch, SelfTestReport, write_carton,
 };
@@ -64,35 +84,52 @@ pub use back::safetensors::{SafetensorsOptions, SafetensorsReport, Tie};
 pub use back::ties::TieHandling;
 pub use back::torch::{TorchOptions, TorchReport};
 pub use back::triton::{TritonOptions, TritonReport};
-pub use batch::{BatchItem, BatchReport, convert_each};
+pub use batch::{BatchItem, BatchOptions, BatchReport, convert_each};
 pub use byte_source::{Action, ErrorKind, Notice, Observer, ProgressUpdate};
 pub use cast::CastReport;
 pub use cast_options::{Cast, CastFrom};
 pub use checkpoint_files::ShardPolicy;
 pub use conversion::Conversion;
 pub use convert::convert;
-pub use convert_options::{AllowedGlobals, ConvertOptions};
+pub use convert_options::{AllowedGlobals, ConvertOptions, DEFAULT_MAX_EXPANSION};
+pub use converted_tensors::{ConvertedTensors, converted_tensors};
+pub use custom_code::CustomClass;
 pub use decoder::{HyperparameterKind, NoModelReason, Overrides};
+pub use dequantize::DequantizedReport;
+pub use digest::{TensorsDigest, digest_tensors};
 pub use error::{Error, Result};
 pub use error_text::problem_count_text;
-pub use inspect::{InspectOptions, InspectReport, RowView, TensorHash, TensorRow, Totals, inspect};
+pub use inspect::{
+    InspectOptions, InspectReport, RowView, TensorHash, TensorRow, TensorSort, Totals, inspect,
+    inspect_tensors,
+};
+pub use inspect_named::{NamedContent, NamedItem, find_named, find_named_tensors};
+pub use inspect_quantized::RowQuantization;
 pub use invalid_option::{InvalidOption, ModelChange};
+pub use merge::AdapterInput;
 pub use model::{Architecture, ModelOptions, architectures, default_modules};
+pub use module_tree::{TreeRow, module_tree};
 pub use note::{Note, format_bytes, format_count, format_things};
 pub use output::IfExists;
 pub use output_kind::{ForeignKind, OutputKind};
 pub use pickle_vm::trace::View;
 pub use rename::Rename;
-pub use report::{ConvertReport, OutputReport};
+pub use report::{ConvertReport, OutputReport, TensorListing};
+pub use resume::Resume;
+pub use row_statistics::RowStatistics;
 pub use scan::{
-    FileScan, ScanOptions, ScanOutcome, ScanSummary, Verdict, globals_of_risk, linked_folder_note, scan,
+    CUSTOM_CODE_NOTE, FileScan, ScanOptions, ScanOutcome, ScanSummary, Verdict, globals_of_risk,
+    linked_folder_note, scan,
 };
 pub use script::default_scripts;
 pub use select::{Selected, Selection, select};
 pub use target::Target;
 pub use target_layout::TargetLayout;
-pub use tensor::{Dtype, Tensor};
-pub use torch_import::{GlobalUse, Omission, OmittedCounts, Risk, Scan as ScannedFile};
+pub use tensor::{Dtype, ElementValue, Histogram, Tensor, TensorStatistics};
+pub use torch_import::{
+    GlobalUse, GlobalUseKind, GlobalUseKinds, Omission, OmittedCounts, Risk, Scan as ScannedFile,
+};
 pub use torchscript::{DeclaredInput, Dim, OnInvalidInput, ScriptOptions};
 pub use trace::{TraceListing, TraceOptions, trace};
 pub use values::{ValueRow, ValueRows};
+pub use write::allowed_nbytes;

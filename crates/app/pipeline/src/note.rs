@@ -1,4 +1,4 @@
-//! Notes: facts about a result that the user should know, and that are no errors.
+//! Notes: facts about a result that the user should know, but not errors.
 
 use std::fmt;
 
@@ -24,8 +24,22 @@ pub enum Note {
         /// Name (empty for the root itself), number of tensors, and bytes of each other key.
         left_out: Vec<(String, u64, u64)>,
     },
+    /// The state of a trainer's optimizer is left out.
+    OptimizerLeftOut {
+        /// Paths of its dicts.
+        keys: Vec<String>,
+        tensors: usize,
+    },
     /// All tensor names begin with the prefix that a wrapper adds.
     CommonPrefix { prefix: String },
+    /// The prefix was removed from the start of names.
+    PrefixRemoved {
+        prefix: String,
+        /// Number of names that began with it.
+        names: usize,
+        /// Number of all names.
+        of: usize,
+    },
     /// The architecture is known by name, and its forward pass is not implemented.
     NoForward { model_type: String },
     /// Parts of storages that no tensor uses are not written.
@@ -43,6 +57,14 @@ pub enum Note {
     PartsNotCast {
         /// Number of parts of compound tensors.
         parts: usize,
+    },
+    /// Tensors of one dimension, such as norms and biases, are cast to an 8-bit float.
+    VectorsCast {
+        to: Dtype,
+        /// Number of such tensors.
+        count: usize,
+        /// Name of the first such tensor.
+        first: String,
     },
     /// Elements are out of the range of their new dtype.
     OutOfRange {
@@ -71,6 +93,18 @@ pub enum Note {
         /// Keys that are not defined.
         fields: Vec<String>,
     },
+    /// The output is a single file, so the documents next to the checkpoint are not written.
+    DocumentsLeftOut {
+        /// File names of the documents.
+        names: Vec<String>,
+    },
+    /// A folder with a model lacks documents that programs which load the output need.
+    DocumentsMissing {
+        /// Names of what is missing, such as `config.json`.
+        names: Vec<&'static str>,
+    },
+    /// A model in Meta's layout has no `tokenizer.model`, which Meta's code needs.
+    NoMetaTokenizer,
     /// Note on the translation into another layout.
     LayoutTranslation(decoder::DecoderNote),
     /// Tensors that share a storage without being the same view are written as separate copies.
@@ -119,49 +153,25 @@ impl fmt::Display for Note {
             Self::Sources(note) => note.fmt(f),
             Self::Module(note) => note.fmt(f),
             Self::LayoutTranslation(note) => note.fmt(f),
-            Self::UsingKey { key, tensors, left_out } => {
-                let s = if *tensors == 1 { "" } else { "s" };
-                write!(f, "using key `{key}` ({} tensor{s})", group_thousands(*tensors))?;
-                for (index, (key, tensors, nbytes)) in left_out.iter().enumerate() {
-                    f.write_str(if index == 0 { "; left out " } else { ", " })?;
-                    write!(f, "{} ({}) ", group_thousands(*tensors), format_bytes(*nbytes))?;
-                    if key.is_empty() {
-                        f.write_str("at the root")?;
-                    } else {
-                        write!(f, "under `{key}`")?;
-                    }
-                }
-                Ok(())
+            Self::UsingKey { key, tensors, left_out } => write_using_key(f, key, *tensors, left_out),
+            Self::OptimizerLeftOut { keys, tensors } => {
+                let tensors = format_things(*tensors, "tensor");
+                write!(f, "the optimizer's {tensors} under {} are left out", keys.join(" and "))
             }
             Self::CommonPrefix { prefix } => write!(f, "every name starts with `{prefix}`"),
+            Self::PrefixRemoved { prefix, names, of } => write_prefix_removed(f, prefix, *names, *of),
             Self::NoForward { model_type } => {
-                let known: Vec<&str> = decoder::architectures().collect();
+                let nearest = nearest_architectures(model_type).join(" and ");
                 write!(
                     f,
-                    "no forward for {model_type}: the carton returns its tensors; {} have one",
-                    known.join(", ")
+                    "no forward for {model_type}: the carton returns its tensors; the nearest names that have one are \
+                     {nearest} (docs/models.md lists all)"
                 )
             }
             Self::UnusedBytes { bytes } => {
                 write!(f, "{} of storages are not written, because no tensor uses them", format_bytes(*bytes))
             }
-            Self::LeftOut { total, names } => {
-                let thing = match total.kind {
-                    OmissionKind::Tensor => "tensor",
-                    OmissionKind::Object => "object",
-                    OmissionKind::Storage => "storage",
-                    _ => "record",
-                };
-                let (things, bytes) = (format_things(total.count, thing), format_bytes(total.nbytes));
-                write!(f, "left out {things} ({bytes}), {}", omission_reason_text(total))?;
-                for (index, name) in names.iter().enumerate() {
-                    write!(f, "{}{name}", if index == 0 { ": " } else { ", " })?;
-                }
-                match total.count.saturating_sub(names.len()) {
-                    more if more > 0 && !names.is_empty() => write!(f, " and {more} more"),
-                    _ => Ok(()),
-                }
-            }
+            Self::LeftOut { total, names } => write_left_out(f, total, names),
             Self::ViewsSeparated { count, names } => {
                 let views = format_things(*count, "view");
                 write!(f, "{views} of shared storages are written as their own values: ")?;
@@ -184,6 +194,28 @@ impl fmt::Display for Note {
             Self::NothingToCast { from } => write!(f, "nothing to cast: no tensor is {from}"),
             Self::PartsNotCast { parts } => write_parts_not_cast(f, *parts),
             Self::OutOfRange { to, count, first } => write_out_of_range(f, *to, *count, first),
+            Self::VectorsCast { to, count, first } => {
+                let tensors = format_things(*count, "tensor");
+                write!(f, "{tensors} of one dimension, such as `{first}`, ")?;
+                write!(
+                    f,
+                    "{} {to}; models usually keep norms and biases wider",
+                    if *count == 1 { "becomes" } else { "become" }
+                )
+            }
+            Self::DocumentsLeftOut { names } => {
+                let verb = if names.len() == 1 { "is" } else { "are" };
+                write_first_names(f, names, names.len())?;
+                write!(f, " {verb} not written with a single file")
+            }
+            Self::DocumentsMissing { names } => write!(
+                f,
+                "there is no {} next to the checkpoint, so the output has none; programs that load a model from a folder need it",
+                names.join(" and no ")
+            ),
+            Self::NoMetaTokenizer => {
+                f.write_str("there is no tokenizer.model next to the checkpoint, which Meta's code needs")
+            }
             Self::CartonByDefault { output } => {
                 write!(f, "{output} is a carton: no kind of output has this extension")
             }
@@ -216,6 +248,60 @@ impl fmt::Display for Note {
             }
         }
     }
+}
+
+/// Returns the two architectures whose names resemble `name` most.
+fn nearest_architectures(name: &str) -> Vec<&'static str> {
+    let mut known: Vec<&'static str> = decoder::architectures().collect();
+    known.sort_by(|a, b| strsim::jaro_winkler(name, b).total_cmp(&strsim::jaro_winkler(name, a)));
+    known.truncate(2);
+    known
+}
+
+fn write_prefix_removed(f: &mut fmt::Formatter<'_>, prefix: &str, names: usize, of: usize) -> fmt::Result {
+    if names == of {
+        return write!(f, "`{prefix}` was removed from {}", format_things(of, "name"));
+    }
+    let others = format_things(of.saturating_sub(names), "name");
+    write!(f, "`{prefix}` was removed from {names} of {of} names; {others} did not start with it")
+}
+
+fn write_left_out(f: &mut fmt::Formatter<'_>, total: &OmissionTotal, names: &[String]) -> fmt::Result {
+    let thing = match total.kind {
+        OmissionKind::Tensor => "tensor",
+        OmissionKind::Object => "object",
+        OmissionKind::Storage => "storage",
+        _ => "record",
+    };
+    let (things, bytes) = (format_things(total.count, thing), format_bytes(total.nbytes));
+    write!(f, "left out {things} ({bytes}), {}", omission_reason_text(total))?;
+    for (index, name) in names.iter().enumerate() {
+        write!(f, "{}{name}", if index == 0 { ": " } else { ", " })?;
+    }
+    match total.count.saturating_sub(names.len()) {
+        more if more > 0 && !names.is_empty() => write!(f, " and {more} more"),
+        _ => Ok(()),
+    }
+}
+
+fn write_using_key(
+    f: &mut fmt::Formatter<'_>,
+    key: &str,
+    tensors: u64,
+    left_out: &[(String, u64, u64)],
+) -> fmt::Result {
+    let s = if tensors == 1 { "" } else { "s" };
+    write!(f, "using key `{key}` ({} tensor{s})", group_thousands(tensors))?;
+    for (index, (key, tensors, nbytes)) in left_out.iter().enumerate() {
+        f.write_str(if index == 0 { "; left out " } else { ", " })?;
+        write!(f, "{} ({}) ", group_thousands(*tensors), format_bytes(*nbytes))?;
+        if key.is_empty() {
+            f.write_str("at the root")?;
+        } else {
+            write!(f, "under `{key}`")?;
+        }
+    }
+    Ok(())
 }
 
 fn write_no_logits(f: &mut fmt::Formatter<'_>, dtype: Dtype) -> fmt::Result {

@@ -50,6 +50,11 @@ pub(crate) fn default_output_path(
     }
 }
 
+/// Returns true if the only input is a folder.
+pub(crate) fn is_folder_input(options: &ConvertOptions) -> bool {
+    input_folder(options).is_some()
+}
+
 /// Returns the folder that is the only input, and its name.
 fn input_folder(options: &ConvertOptions) -> Option<(&Path, String)> {
     let [input] = options.inputs.as_slice() else { return None };

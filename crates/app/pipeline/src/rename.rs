@@ -84,7 +84,7 @@ pub(crate) fn apply_renames(renames: &[Rename], selected: Selected) -> Result<Se
     if renames.is_empty() {
         return Ok(selected);
     }
-    let Selected { mut tensors, notes } = selected;
+    let Selected { mut tensors, origins, notes } = selected;
     let whole: HashSet<&str> = tensors.compounds().iter().map(|compound| compound.name.as_str()).collect();
     let split = |name: &str| {
         let mut dots = name.rmatch_indices('.').map(|(dot, _)| name.split_at(dot));
@@ -119,7 +119,7 @@ pub(crate) fn apply_renames(renames: &[Rename], selected: Selected) -> Result<Se
         }
     }
     tensors.names_mut().zip(names).for_each(|(name, new)| *name = new);
-    Ok(Selected { tensors, notes })
+    Ok(Selected { tensors, origins, notes })
 }
 
 #[cfg(test)]
@@ -135,7 +135,7 @@ mod tests {
     fn renamed(names: &[&str], renames: &[Rename]) -> Result<Vec<String>> {
         let tensor = Tensor::new(Dtype::UInt8, vec![], vec![], 0, Storage::owned(vec![0])).expect("a byte");
         let tensors = names.iter().map(|name| ((*name).to_owned(), tensor.clone())).collect();
-        let selected = Selected { tensors, notes: Vec::new() };
+        let selected = Selected { tensors, origins: Vec::new(), notes: Vec::new() };
         Ok(apply_renames(renames, selected)?.tensors.into_iter().map(|(name, _)| name).collect())
     }
 

@@ -1,13 +1,15 @@
 //! Report of a conversion, for all output formats.
 
 use serde::Serialize;
+use tensor::Tensors;
 use torch_import::Omission;
 
 use crate::back::carton::CartonReport;
 use crate::back::safetensors::SafetensorsReport;
 use crate::back::torch::TorchReport;
 use crate::back::triton::TritonReport;
-use crate::{CastReport, Note, OutputKind, Totals};
+use crate::resume::WrittenFile;
+use crate::{AdapterReport, CastReport, DequantizedReport, Note, OutputKind, Totals};
 
 /// Report of a conversion.
 #[derive(Clone, Debug, Serialize)]
@@ -32,9 +34,21 @@ pub struct ConvertReport {
     /// Totals over the tensors.
     #[serde(flatten)]
     pub totals: Totals,
+    /// Adapters that were merged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub adapters: Vec<AdapterReport>,
+    /// Quantized tensors whose numbers are computed, by scheme.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dequantized: Vec<DequantizedReport>,
     /// Casts of tensors, by dtype.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub casts: Vec<CastReport>,
+    /// Digest of the tensors of the output, in hexadecimal, if the options ask for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Tensors of the output, after a dry run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listing: Vec<TensorListing>,
     /// Contents of the files that are neither tensors nor values of the checkpoint, at most 10,000 per file.
     pub left_out: Vec<Omission>,
     /// Number of all omissions.
@@ -42,6 +56,37 @@ pub struct ConvertReport {
     pub notes: Vec<Note>,
     /// Duration of the conversion in seconds.
     pub seconds: f64,
+    /// Files of the output; none after a dry run.
+    #[serde(skip)]
+    pub(crate) written_files: Vec<WrittenFile>,
+}
+
+/// Tensor that a conversion would write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TensorListing {
+    /// Name in the checkpoint; `None` for a tensor that the conversion generates.
+    pub from: Option<String>,
+    /// Name in the output.
+    pub name: String,
+    /// Dtype in the output.
+    pub dtype: String,
+    /// Shape in elements.
+    pub shape: Vec<u64>,
+}
+
+impl TensorListing {
+    /// Lists the tensors, with their names in the checkpoint in the same order.
+    pub(crate) fn new(tensors: &Tensors, origins: Vec<Option<String>>) -> Vec<Self> {
+        let origins = origins.into_iter().chain(std::iter::repeat(None));
+        let listed = tensors.iter().zip(origins).map(|((name, tensor), from)| Self {
+            from,
+            name: name.clone(),
+            dtype: tensor.dtype().to_string(),
+            shape: tensor.shape().to_vec(),
+        });
+        listed.collect()
+    }
 }
 
 /// Report fields that only one output format has.

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
-use torch_import::{GlobalUse, OmittedCounts, PlaceStep, Risk, Scan};
+use torch_import::{GlobalUse, GlobalUseKind, OmittedCounts, PlaceStep, Risk, Scan};
 
+use crate::custom_code::{CustomClass, custom_classes};
 use crate::{Observer, Result, format_things};
 
 /// Version of the JSON fields of [`FileScan`].
@@ -23,8 +24,6 @@ pub struct ScanOptions {
     pub inputs: Vec<PathBuf>,
     /// True to verify the checksums of all records of an archive, which reads the whole file.
     pub checksums: bool,
-    /// True to report unknown globals as findings.
-    pub deny_unknown: bool,
 }
 
 impl ScanOptions {
@@ -52,6 +51,8 @@ pub enum ScanOutcome {
     Scanned(Box<Scan>),
     /// The file or folder was not scanned.
     NotScanned { reason: String },
+    /// The file is a configuration that names Python code, which a program may import. The code was not looked at.
+    NamesCode { classes: Vec<CustomClass> },
     /// A link in a folder leads to another folder, and was not followed.
     LinkedFolder {
         /// Link target, as stored in the link.
@@ -59,17 +60,22 @@ pub enum ScanOutcome {
     },
 }
 
-/// Verdict on a scanned file.
+/// Verdict on a scanned file, from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// The file was not scanned, and did not have to be.
+    /// The path was not scanned, and did not have to be, such as a link to a folder.
     Skipped,
-    /// Loading the file would not execute anything.
+    /// Loading the file runs nothing but what the lists have judged.
     Clean,
-    /// Part of the file was not scanned, and the rest is clean.
-    NotScanned,
-    /// Loading the file would execute code, or the file is irregular.
-    Findings,
+    /// The file names globals that are not known, or uses them in ways that nobody has judged, or it names Python code next to
+    /// it; the rest is clean.
+    Unknown,
+    /// The file has no format that holds a pickle, although it is named like a checkpoint or was asked for.
+    NotACheckpoint,
+    /// Part of the file was not scanned, and the rest has no findings.
+    Incomplete,
+    /// Loading the file runs code, or the file is irregular.
+    Unsafe,
 }
 
 /// Counts of files by verdict.
@@ -78,11 +84,16 @@ pub enum Verdict {
 pub struct ScanSummary {
     /// Number of files without findings.
     pub clean: usize,
-    /// Number of files with findings.
-    pub findings: usize,
+    /// Number of files whose only findings are globals that are unknown, or whose use was not judged, or Python code next to them.
+    pub unknown: usize,
+    /// Number of files that are not safe to load.
+    #[serde(rename = "unsafe")]
+    pub unsafe_files: usize,
     /// Number of files that were not scanned to their end.
-    pub not_scanned: usize,
-    /// Number of files in folders that are no checkpoints by content and by name.
+    pub incomplete: usize,
+    /// Number of files that are not checkpoints.
+    pub not_a_checkpoint: usize,
+    /// Number of files in folders that are not checkpoints, judging by content and name.
     pub skipped: usize,
     /// Number of links to folders outside the scanned folder, which are not followed.
     pub linked_folders: usize,
@@ -93,16 +104,41 @@ pub struct ScanSummary {
 impl ScanSummary {
     /// Returns the number of files that were scanned, or should have been.
     pub fn files(&self) -> usize {
-        self.clean.saturating_add(self.findings).saturating_add(self.not_scanned)
+        [self.clean, self.unknown, self.unsafe_files, self.incomplete, self.not_a_checkpoint]
+            .into_iter()
+            .fold(0, usize::saturating_add)
     }
 
-    /// Returns the verdict on all files together.
+    /// Returns the verdict on all files together: the worst.
     pub fn verdict(&self) -> Verdict {
         match self {
-            Self { findings: 1.., .. } => Verdict::Findings,
-            Self { not_scanned: 1.., .. } | Self { empty: 1.., .. } => Verdict::NotScanned,
+            Self { unsafe_files: 1.., .. } => Verdict::Unsafe,
+            Self { incomplete: 1.., .. } => Verdict::Incomplete,
+            Self { not_a_checkpoint: 1.., .. } | Self { empty: 1.., .. } => Verdict::NotACheckpoint,
+            Self { unknown: 1.., .. } => Verdict::Unknown,
             _ => Verdict::Clean,
         }
+    }
+
+    /// Returns the exit status of a program that reports the files; with `deny_unknown`, unknown files count as unsafe.
+    pub fn exit_status(&self, deny_unknown: bool) -> u8 {
+        if self.unsafe_files > 0 || (deny_unknown && self.unknown > 0) {
+            return 1;
+        }
+        let has_unread = self.incomplete > 0 || self.not_a_checkpoint > 0 || self.empty > 0;
+        if has_unread { 2 } else { 0 }
+    }
+
+    fn count(&mut self, verdict: Verdict) {
+        let count = match verdict {
+            Verdict::Skipped => return,
+            Verdict::Clean => &mut self.clean,
+            Verdict::Unknown => &mut self.unknown,
+            Verdict::NotACheckpoint => &mut self.not_a_checkpoint,
+            Verdict::Incomplete => &mut self.incomplete,
+            Verdict::Unsafe => &mut self.unsafe_files,
+        };
+        *count = count.saturating_add(1);
     }
 }
 
@@ -173,11 +209,11 @@ impl Scanner<'_> {
             })
             .collect();
         let reason = if skipped.is_empty() {
-            "the folder holds no file".to_owned()
+            "the folder is empty".to_owned()
         } else {
-            format!("the folder holds no checkpoint and no pickle, only {}", skipped.join(" and "))
+            format!("there is no checkpoint and no pickle in the folder, only {}", skipped.join(" and "))
         };
-        self.report_file(path, Verdict::NotScanned, ScanOutcome::NotScanned { reason })
+        self.report_file(path, Verdict::NotACheckpoint, ScanOutcome::NotScanned { reason })
     }
 
     /// Reports a link to a folder, unless the target is inside the scanned folder.
@@ -199,25 +235,35 @@ impl Scanner<'_> {
             Err(torch_import::Error::Cancelled(_)) => return Err(crate::Error::Cancelled),
             // Folders contain other files too, which are skipped. A file with the name of a checkpoint has to be checked by
             // the user.
-            Err(torch_import::Error::Format { .. }) if in_folder && !is_named_as_checkpoint(path) => {
+            Err(error @ torch_import::Error::Format { .. }) if !is_named_as_checkpoint(path) => {
+                let classes = custom_classes(path);
+                if !classes.is_empty() {
+                    self.summary.count(Verdict::Unknown);
+                    return self.report_file(path, Verdict::Unknown, ScanOutcome::NamesCode { classes });
+                }
+                if !in_folder {
+                    return self.not_a_checkpoint(path, &error);
+                }
                 self.summary.skipped = self.summary.skipped.saturating_add(1);
                 return Ok(());
             }
+            Err(error @ torch_import::Error::Format { .. }) => return self.not_a_checkpoint(path, &error),
             Err(error) => return self.not_scanned(path, error.to_string()),
         };
-        let verdict = judge_scan(&scan, self.options.deny_unknown);
-        let count = match verdict {
-            Verdict::Clean => &mut self.summary.clean,
-            Verdict::Findings => &mut self.summary.findings,
-            Verdict::NotScanned | Verdict::Skipped => &mut self.summary.not_scanned,
-        };
-        *count = count.saturating_add(1);
+        let verdict = judge_scan(&scan);
+        self.summary.count(verdict);
         self.report_file(path, verdict, ScanOutcome::Scanned(Box::new(scan)))
     }
 
+    fn not_a_checkpoint(&mut self, path: &Path, error: &torch_import::Error) -> Result<()> {
+        self.summary.count(Verdict::NotACheckpoint);
+        let outcome = ScanOutcome::NotScanned { reason: error.to_string() };
+        self.report_file(path, Verdict::NotACheckpoint, outcome)
+    }
+
     fn not_scanned(&mut self, path: &Path, reason: String) -> Result<()> {
-        self.summary.not_scanned = self.summary.not_scanned.saturating_add(1);
-        self.report_file(path, Verdict::NotScanned, ScanOutcome::NotScanned { reason })
+        self.summary.count(Verdict::Incomplete);
+        self.report_file(path, Verdict::Incomplete, ScanOutcome::NotScanned { reason })
     }
 
     fn report_file(&mut self, path: &Path, verdict: Verdict, outcome: ScanOutcome) -> Result<()> {
@@ -225,8 +271,8 @@ impl Scanner<'_> {
     }
 }
 
-/// Returns all files below a folder, sorted, including links to folders, which are not followed, and dangling links with
-/// names of checkpoints.
+/// Returns all files below a folder, sorted, including pipes, sockets and devices; links to folders, which are not followed;
+/// and dangling links with names of checkpoints.
 fn files_below(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |folder: &Path, error: std::io::Error| format!("{}: {error}", folder.display());
     let mut folders = vec![folder.to_owned()];
@@ -237,7 +283,7 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>, String> {
             let path = entry.path();
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(path);
-            } else if path.is_file() || path.is_dir() || (is_named_as_checkpoint(&path) && !path.exists()) {
+            } else if is_reported(&path) {
                 files.push(path);
             }
         }
@@ -246,31 +292,43 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
+/// Returns true unless `path` is a dangling link that does not have the name of a checkpoint. A path that must not be looked
+/// at is reported.
+fn is_reported(path: &Path) -> bool {
+    match path.try_exists() {
+        Ok(exists) => exists || is_named_as_checkpoint(path),
+        Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied || is_named_as_checkpoint(path),
+    }
+}
+
 fn is_named_as_checkpoint(file: &Path) -> bool {
     let extension = file.extension().map(|extension| extension.to_string_lossy().to_lowercase());
     extension.is_some_and(|extension| EXTENSIONS.contains(&extension.as_str()))
 }
 
-fn judge_scan(scan: &Scan, deny_unknown: bool) -> Verdict {
-    let denied =
-        |found: &GlobalUse| found.risk == Risk::Dangerous || (deny_unknown && found.risk == Risk::Unknown);
-    if !scan.findings.is_empty() || scan.uses().any(|(_, found)| denied(found)) {
-        Verdict::Findings
-    } else if scan.is_fully_read() {
-        Verdict::Clean
+fn judge_scan(scan: &Scan) -> Verdict {
+    let worst = scan.uses().map(|(_, found)| found.risk).max().unwrap_or(Risk::Known);
+    if !scan.findings.is_empty() || worst == Risk::Dangerous {
+        Verdict::Unsafe
+    } else if !scan.is_fully_read() {
+        Verdict::Incomplete
+    } else if worst > Risk::Known {
+        Verdict::Unknown
     } else {
-        Verdict::NotScanned
+        Verdict::Clean
     }
 }
 
 impl Verdict {
-    /// Returns the verdict in words.
+    /// Returns the verdict's name for programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Skipped => "skipped",
             Self::Clean => "clean",
-            Self::Findings => "findings",
-            Self::NotScanned => "not scanned",
+            Self::Unknown => "unknown",
+            Self::NotACheckpoint => "not_a_checkpoint",
+            Self::Incomplete => "incomplete",
+            Self::Unsafe => "unsafe",
         }
     }
 }
@@ -279,6 +337,9 @@ impl Verdict {
 pub fn linked_folder_note(target: &Path) -> String {
     format!("a link to the folder {}, which is not followed; name it to scan it", target.display())
 }
+
+/// Note on a configuration that names Python code.
+pub const CUSTOM_CODE_NOTE: &str = "programs import this Python code if they trust it, as `transformers` does with trust_remote_code=True; it is not scanned";
 
 /// Returns the module and name of each global of a risk that a scan found, without duplicates.
 pub fn globals_of_risk(scan: &Scan, risk: Risk) -> BTreeSet<(&str, &str)> {
@@ -296,6 +357,13 @@ impl Serialize for FileScan {
                 "file": file,
                 "verdict": verdict,
                 "missed": [reason],
+            }),
+            ScanOutcome::NamesCode { classes } => json!({
+                "schema_version": SCHEMA_VERSION,
+                "file": file,
+                "verdict": verdict,
+                "custom_code": classes,
+                "notes": [CUSTOM_CODE_NOTE],
             }),
             ScanOutcome::LinkedFolder { target } => json!({
                 "schema_version": SCHEMA_VERSION,
@@ -364,6 +432,8 @@ fn global_use_to_json(found: &GlobalUse) -> Json {
         "alias_of": found.global.familiar_name(),
         "risk": found.risk.name(),
         "offset": found.global.offset,
+        "uses": found.global.uses().iter().map(GlobalUseKind::name).collect::<Vec<_>>(),
+        "unreviewed_uses": found.global.findings().iter().map(GlobalUseKind::name).collect::<Vec<_>>(),
         "calls": calls,
         "more_calls": found.unlisted_calls,
         "behind_error": found.after_error,

@@ -112,7 +112,7 @@ fn check_operators(allowed: AllowedGlobals, container: &Container) -> Result<()>
     let refused = match allowed {
         AllowedGlobals::All => return Ok(()),
         AllowedGlobals::NotDangerous => [Risk::Dangerous].as_slice(),
-        AllowedGlobals::Known => &[Risk::Dangerous, Risk::Unknown],
+        AllowedGlobals::Known => &[Risk::Dangerous, Risk::Unreviewed, Risk::Unknown],
     };
     let at = Error::at(container.path());
     let used = match container.globals_in_code() {

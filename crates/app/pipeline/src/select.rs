@@ -8,12 +8,11 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use tensor::{StorageId, Tensor, Tensors};
 use torch_import::{Checkpoint, Compound, CompoundKind, Item, ItemContent};
 
+use crate::weight_keys::{is_weight_key, key_of_weights};
 use crate::{Error, InvalidOption, Note, Result};
 
-/// Keys under which training scripts store the weights, next to other state.
-const WEIGHT_KEYS: &[&str] = &["state_dict", "model_state_dict", "model", "module", "ema"];
-/// Prefixes that wrappers add to all tensor names.
-const WRAPPER_PREFIXES: &[&str] = &["module.", "_orig_mod."];
+/// First parts of names that wrappers add to all tensors, besides the keys of weights.
+const WRAPPERS: &[&str] = &["_orig_mod"];
 /// Maximum number of keys that an error names.
 const SHOWN: usize = 8;
 
@@ -70,6 +69,8 @@ impl Selection {
 pub struct Selected {
     /// Tensors with their names in the output.
     pub tensors: Tensors,
+    /// Names of the tensors in the checkpoint, in the same order; empty if they were not asked for.
+    pub origins: Vec<String>,
     pub notes: Vec<Note>,
 }
 
@@ -79,37 +80,61 @@ pub struct Selected {
 /// When a pattern is malformed, several keys contain weights, no tensor is selected, no name begins with the prefix to
 /// remove, or a selected tensor has no data.
 pub fn select(selection: &Selection, checkpoint: &Checkpoint) -> Result<Selected> {
+    select_with_origins(selection, checkpoint, false)
+}
+
+/// Selects tensors as [`select`] does. `with_origins` records their names in the checkpoint.
+pub(crate) fn select_with_origins(
+    selection: &Selection,
+    checkpoint: &Checkpoint,
+    with_origins: bool,
+) -> Result<Selected> {
     let mut notes = Vec::new();
-    let key = match &selection.key {
-        Some(key) => SelectionKey::from_option(key, checkpoint),
-        None => key_of_weights(checkpoint, &mut notes)?.map_or(SelectionKey::All, SelectionKey::Root),
+    let patterns = NamePatterns::new(&selection.include, &selection.exclude)?;
+    let optimizer = OptimizerState { keys: &checkpoint.optimizer_keys };
+    let found = if selection.key.is_some() {
+        None
+    } else {
+        let is_wanted = |item: &Item| patterns.may_select(item);
+        key_of_weights(checkpoint, &is_wanted, &mut notes)?
     };
-    let rules = SelectionRules {
-        key,
-        include: compile_globs(&selection.include)?,
-        exclude: compile_globs(&selection.exclude)?,
-        strip: selection.strip_prefix.clone().unwrap_or_default(),
-    };
+    let omits_optimizer = selection.key.is_none() && found.is_none();
+    let key = selection.key.as_ref().or(found.as_ref());
+    let key = key.map_or(SelectionKey::All, |key| SelectionKey::from_option(key, checkpoint));
+    let rules = SelectionRules { key, patterns, strip: selection.strip_prefix.clone().unwrap_or_default() };
     let mut tensors = Tensors::with_capacity(checkpoint.items.len());
-    let (mut strips, mut without_data) = (rules.strip.is_empty(), None);
-    for item in checkpoint.items.iter().filter(|item| rules.key.includes(item)) {
-        let named =
-            |(name, tensor): (Cow<'_, str>, &Tensor)| Some((rules.output_name(item, &name)?, tensor.clone()));
-        strips = strips || item.tensors().any(|(name, _)| rules.has_stripped_prefix(item, &name));
+    let mut origins = Vec::new();
+    let (mut stripped, mut without_data) = (0_usize, None);
+    if omits_optimizer {
+        notes.extend(optimizer.note(checkpoint));
+    }
+    let is_taken = |item: &&Item| rules.key.includes(item) && !(omits_optimizer && optimizer.includes(item));
+    for item in checkpoint.items.iter().filter(is_taken) {
+        let take_tensor = |(name, tensor): (Cow<'_, str>, &Tensor)| {
+            let output_name = rules.output_name(item, &name)?;
+            stripped = stripped.saturating_add(usize::from(rules.has_stripped_prefix(item, &name)));
+            if with_origins {
+                origins.push(name.into_owned());
+            }
+            Some((output_name, tensor.clone()))
+        };
         match (&item.content, rules.output_name(item, &item.name)) {
             (ItemContent::Compound(compound), Some(name)) => {
                 let Compound { kind, dtype, shape, .. } = compound.as_ref();
                 if let CompoundKind::Meta { what } = kind {
                     without_data.get_or_insert((name.clone(), what));
                 }
-                let parts = item.tensors().filter_map(named);
+                let parts = item.tensors().filter_map(take_tensor);
                 tensors.push_compound(name, (kind.clone(), *dtype, shape.clone()), parts);
             }
-            _ => tensors.extend(item.tensors().filter_map(named)),
+            _ => tensors.extend(item.tensors().filter_map(take_tensor)),
         }
     }
-    if !strips {
-        return Err(Error::NoSuchPrefix { prefix: rules.strip });
+    if let Some(prefix) = selection.strip_prefix.clone().filter(|prefix| !prefix.is_empty()) {
+        if stripped == 0 {
+            return Err(Error::NoSuchPrefix { prefix });
+        }
+        notes.push(Note::PrefixRemoved { prefix, names: stripped, of: tensors.len() });
     }
     cut_to_spans(&mut tensors, &mut notes);
     if let Some((name, what)) = without_data {
@@ -118,13 +143,66 @@ pub fn select(selection: &Selection, checkpoint: &Checkpoint) -> Result<Selected
     if tensors.is_empty() {
         return Err(no_tensors_error(selection, checkpoint));
     }
-    let is_common = |prefix: &&&str| tensors.iter().all(|(name, _)| name.starts_with(**prefix));
     if selection.strip_prefix.is_none()
-        && let Some(prefix) = WRAPPER_PREFIXES.iter().find(is_common)
+        && let Some(prefix) = wrapper_prefix(&tensors)
     {
-        notes.push(Note::CommonPrefix { prefix: (*prefix).to_owned() });
+        notes.push(Note::CommonPrefix { prefix });
     }
-    Ok(Selected { tensors, notes })
+    Ok(Selected { tensors, origins, notes })
+}
+
+/// State of an optimizer, which a trainer keeps next to the weights.
+struct OptimizerState<'c> {
+    /// Paths of the dicts.
+    keys: &'c [String],
+}
+
+impl OptimizerState<'_> {
+    fn includes(&self, item: &Item) -> bool {
+        let below =
+            |key: &String| item.name.strip_prefix(key.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        self.keys.iter().any(below)
+    }
+
+    /// Returns the note that the tensors are left out; `None` if there are none.
+    fn note(&self, checkpoint: &Checkpoint) -> Option<Note> {
+        let items = checkpoint.items.iter().filter(|item| self.includes(item));
+        let tensors = items.map(|item| item.tensors().count()).fold(0_usize, usize::saturating_add);
+        (tensors > 0).then(|| Note::OptimizerLeftOut { keys: self.keys.to_vec(), tensors })
+    }
+}
+
+/// Drops the tensors whose names do not match the patterns of the selection.
+///
+/// # Errors
+/// When a pattern is malformed, or no tensor is left.
+pub(crate) fn retain_matching(selection: &Selection, selected: Selected) -> Result<Selected> {
+    let patterns = NamePatterns {
+        include: compile_globs(&selection.include)?,
+        exclude: compile_globs(&selection.exclude)?,
+    };
+    if patterns.include.is_none() && patterns.exclude.is_none() {
+        return Ok(selected);
+    }
+    let Selected { tensors, origins, notes } = selected;
+    let origins = origins.into_iter().map(Some).chain(std::iter::repeat(None));
+    let kept = tensors.into_iter().zip(origins).filter(|((name, _), origin)| {
+        let names: Vec<&str> = std::iter::once(name.as_str()).chain(origin.as_deref()).collect();
+        patterns.select(&names)
+    });
+    let (tensors, origins): (Vec<_>, Vec<_>) = kept.unzip();
+    if tensors.is_empty() {
+        return Err(Error::AllTensorsExcluded);
+    }
+    Ok(Selected { tensors: tensors.into(), origins: origins.into_iter().flatten().collect(), notes })
+}
+
+/// Returns the prefix of all names, with its dot, if a wrapper or a training script adds it.
+fn wrapper_prefix(tensors: &Tensors) -> Option<String> {
+    let (first, _) = tensors.names().next()?.split_once('.')?;
+    let is_wrapper = WRAPPERS.contains(&first) || is_weight_key(first);
+    let prefix = format!("{first}.");
+    (is_wrapper && tensors.names().all(|name| name.starts_with(&prefix))).then_some(prefix)
 }
 
 /// Minimum number of unused bytes at the ends of a storage for which it is cut.
@@ -234,10 +312,40 @@ impl SelectionKey {
     }
 }
 
-struct SelectionRules {
-    key: SelectionKey,
+/// Patterns that select tensors by name.
+pub(crate) struct NamePatterns {
     include: Option<GlobSet>,
     exclude: Option<GlobSet>,
+}
+
+impl NamePatterns {
+    /// Compiles globs.
+    ///
+    /// # Errors
+    /// When a glob is malformed.
+    pub(crate) fn new(include: &[String], exclude: &[String]) -> Result<Self> {
+        Ok(Self { include: compile_globs(include)?, exclude: compile_globs(exclude)? })
+    }
+
+    /// Returns true if a tensor with these names is selected: in full, as a listing prints it, or relative to the key.
+    pub(crate) fn select(&self, names: &[&str]) -> bool {
+        let matches = |globs: &GlobSet| names.iter().any(|name| globs.is_match(name));
+        self.include.as_ref().is_none_or(matches) && self.exclude.as_ref().is_none_or(|globs| !matches(globs))
+    }
+
+    /// Returns true if a tensor of the item may be selected, whichever key holds the weights.
+    fn may_select(&self, item: &Item) -> bool {
+        let below = |key: Option<&str>| item.name.strip_prefix(key?)?.strip_prefix('.');
+        let relative = [below(item.root_key()), below(item.second_key())];
+        let names: Vec<&str> = [Some(item.name.as_str())].into_iter().chain(relative).flatten().collect();
+        // A pattern may be meant for the parts of a compound tensor.
+        matches!(item.content, ItemContent::Compound(_)) || self.select(&names)
+    }
+}
+
+struct SelectionRules {
+    key: SelectionKey,
+    patterns: NamePatterns,
     strip: String,
 }
 
@@ -246,13 +354,11 @@ impl SelectionRules {
     fn below<'n>(&self, item: &Item, name: &'n str) -> Option<&'n str> {
         let below = self.key.below(item, name)?;
         // A pattern that matches the name of a compound tensor selects all of its parts.
-        let whole =
-            matches!(item.content, ItemContent::Compound(_)).then(|| self.key.below(item, &item.name));
-        let whole = whole.flatten().unwrap_or(below);
-        let matches = |globs: &GlobSet| globs.is_match(below) || globs.is_match(whole);
-        let kept = self.include.as_ref().is_none_or(matches)
-            && self.exclude.as_ref().is_none_or(|globs| !matches(globs));
-        kept.then_some(below)
+        let whole = matches!(item.content, ItemContent::Compound(_)).then_some(item.name.as_str());
+        let whole_below = whole.and_then(|whole| self.key.below(item, whole));
+        let names = [Some(below), Some(name), whole, whole_below];
+        let names: Vec<&str> = names.into_iter().flatten().collect();
+        self.patterns.select(&names).then_some(below)
     }
 
     /// Returns true if the tensor is selected and its name begins with the prefix to remove.
@@ -281,33 +387,4 @@ fn compile_globs(patterns: &[String]) -> Result<Option<GlobSet>> {
         set.add(Glob::new(pattern).map_err(|error| wrong(pattern, &error))?);
     }
     Ok(Some(set.build().map_err(|error| wrong(&patterns.join(" "), &error))?))
-}
-
-/// Returns the key of the root dict with the weights, if exactly one of the usual keys contains tensors.
-fn key_of_weights(checkpoint: &Checkpoint, notes: &mut Vec<Note>) -> Result<Option<String>> {
-    let mut sizes: Vec<(&str, u64, u64)> = Vec::new();
-    for item in &checkpoint.items {
-        let key = item.root_key().unwrap_or_default();
-        for (_, tensor) in item.tensors() {
-            match sizes.iter_mut().find(|(other, ..)| *other == key) {
-                Some((_, tensors, nbytes)) => {
-                    *tensors = tensors.saturating_add(1);
-                    *nbytes = nbytes.saturating_add(tensor.nbytes());
-                }
-                None => sizes.push((key, 1, tensor.nbytes())),
-            }
-        }
-    }
-    let owned = |(key, tensors, nbytes): (&str, u64, u64)| (key.to_owned(), tensors, nbytes);
-    let (weights, others): (Vec<_>, Vec<_>) =
-        sizes.into_iter().partition(|(key, ..)| WEIGHT_KEYS.contains(key));
-    match weights.as_slice() {
-        [] => Ok(None),
-        [(key, tensors, _)] => {
-            let left_out = others.into_iter().map(owned).collect();
-            notes.push(Note::UsingKey { key: (*key).to_owned(), tensors: *tensors, left_out });
-            Ok(Some((*key).to_owned()))
-        }
-        several => Err(Error::SeveralKeys { keys: several.iter().copied().map(owned).collect() }),
-    }
 }

@@ -29,6 +29,8 @@ impl TargetLayout {
 /// Tensors of a model, and the document of its layout if the layout changed.
 pub(crate) struct TranslatedTensors {
     pub(crate) tensors: Tensors,
+    /// Position of each tensor in the list that was translated; `None` for a tensor that was generated.
+    pub(crate) origins: Vec<Option<usize>>,
     pub(crate) document: Option<LayoutDocument>,
 }
 
@@ -50,7 +52,11 @@ pub(crate) fn translate_layout(
     let translated = translate(tensors, &model::decoder_options(given, false, sources)?, layout);
     let translated = translated.map_err(|reason| translation_error(reason, sources))?;
     notes.extend(translated.notes.into_iter().map(Note::LayoutTranslation));
-    Ok(TranslatedTensors { tensors: translated.tensors, document: translated.document })
+    Ok(TranslatedTensors {
+        tensors: translated.tensors,
+        origins: translated.origins,
+        document: translated.document,
+    })
 }
 
 fn translation_error(reason: decoder::Error, sources: &CheckpointSources) -> Error {

@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use checkpoint_files::{CheckpointSources, ShardPolicy};
 use pickle_vm::trace::{self, ListingOptions, Summary, TraceError, View};
-use pickle_vm::{Heap, ObjectId, PickleLimits};
+use pickle_vm::{Heap, ObjectId};
 use torch_import::{Pickles, annotate, count_tensors};
 
 use crate::{Error, Result};
@@ -13,7 +14,7 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TraceOptions {
-    /// Path of a checkpoint, or of a bare pickle.
+    /// Path of a checkpoint, of a bare pickle, or of the folder of a trainer's checkpoint.
     pub input: PathBuf,
     pub listing: TraceListing,
     /// Index of the pickle, counted from 0, if several follow each other; `None` for the pickle with the root object.
@@ -57,8 +58,9 @@ impl Default for TraceListing {
 /// When the input cannot be read, its pickle is malformed, or `out` cannot be written. For a malformed pickle, the listing
 /// up to the fault is written.
 pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
-    let path = options.input.as_path();
-    output::refuse_remote(path)?;
+    output::refuse_remote(&options.input)?;
+    let found = if options.input.is_dir() { pickle_of_folder(&options.input)? } else { None };
+    let path = found.as_deref().unwrap_or(&options.input);
     let at = |error: torch_import::Error| Error::at(path)(Error::Checkpoint(error));
     let pickles = Pickles::open(path).map_err(|error| match error {
         torch_import::Error::Map(error) => Error::Map(error),
@@ -68,7 +70,7 @@ pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
     match options.listing {
         TraceListing::Disassembly => trace::dis(pickle, out).map_err(|error| trace_error(path, error))?,
         TraceListing::Summary => {
-            let summary = Summary::read(pickle, &PickleLimits::default());
+            let summary = Summary::read(pickle, &pickles.limits());
             let summary = summary.map_err(|error| Error::at(path)(Error::Pickle(error)))?;
             summary.write(count_tensors(&summary.pickle.heap), out).map_err(Error::Output)?;
         }
@@ -77,11 +79,18 @@ pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
             let annotate = |heap: &Heap<'_>, id: ObjectId| annotate(container, heap, id);
             let file = path.display().to_string();
             let (file, annotate) = (Some(file.as_str()), Some(&annotate as &trace::Annotate<'_>));
-            let options = ListingOptions { view, full, limit, file, annotate, ..ListingOptions::default() };
+            let limits = pickles.limits();
+            let options = ListingOptions { view, full, limit, limits, file, annotate };
             trace::write(pickle, &options, out).map_err(|error| trace_error(path, error))?;
         }
     }
     out.flush().map_err(Error::Output)
+}
+
+/// Returns the file with the pickle that describes a trainer's checkpoint; `None` for any other folder.
+fn pickle_of_folder(folder: &Path) -> Result<Option<PathBuf>> {
+    let sources = CheckpointSources::find(&[folder.to_owned()], ShardPolicy::ThisFileOnly)?;
+    Ok(sources.trainer_pickle().map(Path::to_owned))
 }
 
 fn trace_error(path: &Path, error: TraceError) -> Error {

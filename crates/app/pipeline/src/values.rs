@@ -10,6 +10,8 @@ use serde_json::{Value as Json, json};
 use tensor::{Compound, Tensors};
 use torch_import::{Checkpoint, EncodedBytes, Value, ValueExtent};
 
+use crate::decoded_values::{self, decode_call, decode_global};
+
 /// Maximum depth of nested calls that are rendered.
 const MAX_DEPTH: usize = 8;
 /// Maximum number of objects rendered per value: tuples of shared tuples can have billions.
@@ -41,6 +43,13 @@ impl ValueRows {
         Self { checkpoint: Arc::new(checkpoint), listed }
     }
 
+    /// Takes all values of a checkpoint, except the metadata entry that every safetensors file from PyTorch has.
+    pub fn notable(checkpoint: Checkpoint) -> Self {
+        let listed = checkpoint.notable_values().map(|(path, value)| (path.to_owned(), value.clone()));
+        let listed = listed.collect();
+        Self::new(checkpoint, listed)
+    }
+
     /// Returns the rows in the order of the file.
     pub fn rows(&self) -> impl Iterator<Item = ValueRow> {
         let mut shown = ValueRenderer::new(&self.checkpoint);
@@ -55,10 +64,11 @@ impl Serialize for ValueRows {
 }
 
 /// Renders values as JSON. A value without a JSON form becomes an object with one key that starts with `$`: `$float` for
-/// `nan`, `inf` or `-inf`, `$int` for decimal digits beyond 64 bits, `$bytes` for hexadecimal digits, `$global` and `$call`
+/// `nan`, `inf` or `-inf`, `$complex` for its two parts, `$int` for decimal digits beyond 64 bits, `$bytes` for hexadecimal digits, `$global` and `$call`
 /// for names in the pickle, `$items` for dicts inside calls, `$more` for values that are too large.
 struct ValueRenderer<'h, 'p> {
-    /// Objects of the pickle, if the checkpoint has one.
+    checkpoint: &'h Checkpoint,
+    /// Objects of the current value's pickle, if the checkpoint has one.
     heap: Option<&'h Heap<'p>>,
     /// Number of objects that may still be rendered for the current value.
     value_objects_left: usize,
@@ -72,6 +82,7 @@ impl<'h> ValueRenderer<'h, 'h> {
     fn new(checkpoint: &'h Checkpoint) -> Self {
         let len = usize::try_from(checkpoint.pickle_len()).unwrap_or(usize::MAX);
         Self {
+            checkpoint,
             heap: checkpoint.heap(),
             value_objects_left: 0,
             total_objects_left: (len / 2).saturating_add(1 << 20),
@@ -82,7 +93,10 @@ impl<'h> ValueRenderer<'h, 'h> {
     /// Renders the row of a value.
     fn row(&mut self, path: String, value: &Value) -> ValueRow {
         let (type_name, value) = match value {
-            Value::Object { object, extent } => (self.type_name(*object), self.object(*object, *extent)),
+            Value::Object { object, pickle, extent } => {
+                self.heap = self.checkpoint.heap_of(*pickle);
+                (self.type_name(*object), self.object(*object, *extent))
+            }
             Value::Text(text) => {
                 let shown = self.spend_bytes(text.len()).map(|()| Json::from(&**text));
                 (Cow::Borrowed("str"), shown.unwrap_or_else(|| json!({ "$more": "str" })))
@@ -107,6 +121,14 @@ impl<'h> ValueRenderer<'h, 'h> {
         let Some(heap) = self.heap else { return "object".into() };
         if let Some(encoded) = EncodedBytes::find(heap, id) {
             return encoded.type_name().into();
+        }
+        let decoded = match heap.get(id) {
+            Object::Global(_) => heap.global(id).and_then(|(module, name)| decode_global(module, name)),
+            Object::Instance(instance) => decode_call(heap, id, instance),
+            _ => None,
+        };
+        if let Some(type_name) = decoded.and_then(|decoded| decoded.type_name) {
+            return type_name.into();
         }
         let class = heap.instance(id).and_then(|instance| self.global(instance.callable));
         class.map_or(heap.get(id).type_name().into(), Cow::Owned)
@@ -153,10 +175,7 @@ impl<'h> ValueRenderer<'h, 'h> {
                 self.spend_bytes(len.saturating_mul(len) / 64)?;
                 json!({ "$int": value.to_decimal()? })
             }
-            Object::Float(value) => match serde_json::Number::from_f64(*value) {
-                Some(number) => Json::Number(number),
-                None => json!({ "$float": value.to_string().to_lowercase() }),
-            },
+            Object::Float(value) => decoded_values::float(*value),
             Object::Text(text) => {
                 self.spend_bytes(text.bytes().len())?;
                 json!(text.to_str())
@@ -177,6 +196,9 @@ impl<'h> ValueRenderer<'h, 'h> {
             }
             Object::Dict(_) => {
                 let pairs = heap.entries(id).unwrap_or_default();
+                if pairs.is_empty() {
+                    return Some(json!({}));
+                }
                 if pairs.len() > self.value_objects_left {
                     return None;
                 }
@@ -184,13 +206,24 @@ impl<'h> ValueRenderer<'h, 'h> {
                     pairs.iter().map(|(key, value)| self.json_array(&[*key, *value], depth)).collect();
                 json!({ "$items": pairs? })
             }
-            Object::Global(_) => json!({ "$global": self.global(id)? }),
+            Object::Global(_) => {
+                let decoded = heap.global(id).and_then(|(module, name)| decode_global(module, name));
+                match decoded {
+                    Some(decoded) => decoded.value,
+                    None => json!({ "$global": self.global(id)? }),
+                }
+            }
             Object::Instance(instance) => {
                 if let Some(encoded) = EncodedBytes::find(heap, id) {
                     self.spend_bytes(encoded.encoded_len())?;
                     if let Some(bytes) = encoded.decode() {
                         return Some(json!({ "$bytes": hex(&bytes) }));
                     }
+                }
+                if let Some(decoded) = decode_call(heap, id, instance) {
+                    // A text or a size is as long as its arguments.
+                    self.spend_bytes(decoded.value.as_str().map_or(64, str::len))?;
+                    return Some(decoded.value);
                 }
                 let call = self.global(instance.callable);
                 let call = call.map_or(heap.get(id).type_name().into(), Cow::Owned);

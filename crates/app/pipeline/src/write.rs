@@ -1,7 +1,10 @@
 //! Writes an output: the back end plans the files, and the commit writes them unless it is a dry run.
 
+use std::cell::OnceCell;
+use std::rc::Rc;
 use std::time::Instant;
 
+use adapter::MergeReports;
 use checkpoint_files::Companion;
 use decoder::Decoder;
 use tensor::Tensors;
@@ -10,8 +13,10 @@ use torch_import::{Container, Omissions};
 use crate::back::commit::commit;
 use crate::back::{NonTensorParts, OutputJob, OutputPlan};
 use crate::cast::Casts;
+use crate::digest::digest_tensors;
 use crate::note_collector::NoteCollector;
-use crate::{Conversion, ConvertReport, Observer, Result, Totals};
+use crate::report::TensorListing;
+use crate::{Conversion, ConvertReport, DequantizedReport, Error, Observer, Result, Totals};
 
 /// Version of the fields of [`ConvertReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -29,8 +34,35 @@ pub(crate) struct SelectedTensors<'t> {
     /// Files to keep with the tensors.
     pub(crate) misc: &'t [Companion],
     pub(crate) casts: &'t Casts,
+    /// Adapters whose changes the tensors have.
+    pub(crate) adapters: Option<MergeReports>,
+    /// Quantized tensors whose numbers are computed, by scheme.
+    pub(crate) dequantized: Vec<DequantizedReport>,
     /// Contents of the files that are neither tensors nor values.
     pub(crate) omitted: Omissions,
+    /// Names of the tensors in the checkpoint, for a dry run; `None` for tensors that were generated.
+    pub(crate) origins: Vec<Option<String>>,
+}
+
+/// Bytes that an output may have in addition to those of the input, whatever its size: causal masks are expanded views.
+const EXPANSION_BASE: u64 = 64 << 20;
+
+/// Returns the largest number of bytes that the tensors of `input` bytes may have together, since views can repeat bytes.
+pub fn allowed_nbytes(input: u64, factor: u64) -> u64 {
+    input.saturating_mul(factor).max(input.saturating_add(EXPANSION_BASE))
+}
+
+/// Refuses an output of `nbytes` bytes, which may include the files `misc`, that is more than `factor` times as large as its input.
+///
+/// # Errors
+/// When the output is too large.
+fn check_expansion(containers: &[Container], misc: &[Companion], nbytes: u64, factor: u64) -> Result<()> {
+    let misc = misc.iter().filter_map(|(_, path)| path.metadata().ok()).map(|file| file.len());
+    let input = containers.iter().map(Container::len).chain(misc).fold(0, u64::saturating_add);
+    if nbytes > allowed_nbytes(input, factor) {
+        return Err(Error::Expansion { input, output: nbytes, factor });
+    }
+    Ok(())
 }
 
 /// Writes the output of a conversion that began at `start`, unless it is a dry run, and returns the report.
@@ -46,7 +78,20 @@ pub(crate) fn write_output(
     observer: &dyn Observer,
 ) -> Result<ConvertReport> {
     let Conversion { options, sources, output, .. } = conversion;
-    let SelectedTensors { containers, tensors, decoder, document, values, misc, casts, omitted } = selected;
+    let SelectedTensors {
+        containers,
+        tensors,
+        decoder,
+        document,
+        values,
+        misc,
+        casts,
+        adapters,
+        dequantized,
+        omitted,
+        origins,
+    } = selected;
+    let digest = options.digest.then(|| Rc::new(OnceCell::new()));
     let job = OutputJob {
         sources,
         containers,
@@ -62,19 +107,30 @@ pub(crate) fn write_output(
         target_layout: options.target.format().requested_layout(),
         document,
         values,
+        digest: digest.clone(),
     };
-    let OutputPlan { files, report } = options.target.plan(&job, kept, &mut notes)?;
+    let OutputPlan { mut files, report } = options.target.plan(&job, kept, &mut notes)?;
+    files.checksums = conversion.checksums;
     let nbytes = files.nbytes()?;
-    if options.dry_run {
+    check_expansion(containers, misc, nbytes, options.max_expansion)?;
+    if let Some(digest) = &digest {
+        let input = containers.iter().map(Container::len).fold(0, u64::saturating_add);
+        let allowed = allowed_nbytes(input, options.max_expansion);
+        let computed = digest_tensors(tensors, &conversion.name, allowed, observer);
+        // The cell is set once, and a back end reads it when it writes.
+        let _ = digest.set(computed.map_err(|error| error.with_tensor(tensors))?.sha256);
+    }
+    let written_files = if options.dry_run {
         drop(files);
+        Vec::new()
     } else {
         let check_inputs = || {
             casts.count_out_of_range(observer)?;
             containers.iter().try_for_each(Container::check_unchanged)
         };
         commit(files, (output, options.if_exists), &check_inputs, observer)
-            .map_err(|error| error.with_tensor(tensors))?;
-    }
+            .map_err(|error| error.with_tensor(tensors))?
+    };
     let made = report();
     notes.extend(casts.notes());
     Ok(ConvertReport {
@@ -90,10 +146,15 @@ pub(crate) fn write_output(
         format_report: made,
         tensors: tensors.len(),
         totals: Totals::from_tensors(tensors.iter().map(|(_, tensor)| tensor)),
+        adapters: adapters.map(|reports| reports.into_reports(!options.dry_run)).unwrap_or_default(),
+        dequantized,
         casts: casts.reports(),
+        digest: digest.and_then(|digest| digest.get().cloned()),
+        listing: if options.dry_run { TensorListing::new(tensors, origins) } else { Vec::new() },
         left_out_count: omitted.count(),
         left_out: omitted.listed,
         notes: notes.into_vec(),
         seconds: start.elapsed().as_secs_f64(),
+        written_files,
     })
 }

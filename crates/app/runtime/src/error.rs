@@ -26,8 +26,8 @@ pub enum Error {
     },
     /// The code of the model is not what a conversion by this program writes.
     #[error(
-        "{}: `{}` of the model is not what a conversion writes, so the model cannot run here; Carton's torchscript runner, \
-         PyTorch and Triton's PyTorch backend run it", path.display(), record.escape_debug()
+        "{}: the model is a TorchScript module with its own code (`{}`), which cannot run here",
+        path.display(), record.escape_debug()
     )]
     ForeignCode {
         path: PathBuf,
@@ -75,7 +75,7 @@ pub enum Error {
     #[error("tensor `{}`: {dtype} cannot be an output of a carton", name.escape_debug())]
     OutputDtype { name: String, dtype: Dtype },
     /// Tokens were given to a carton of weights.
-    #[error("{} holds weights; it does not take tokens", path.display())]
+    #[error("{} has weights and no code; it does not take tokens", path.display())]
     NotAModel { path: PathBuf },
     #[error("{0}")]
     Model(#[source] forward::Error),

@@ -34,6 +34,6 @@ mod weights;
 pub use compare::Tolerance;
 pub use error::{Error, InputError, PortSide, Result};
 pub use ports::RunnablePort;
-pub use runnable::{OpenOptions, Runnable, RunnableKind};
+pub use runnable::{OpenOptions, Runnable, RunnableKind, RunningCall};
 pub use self_test::{OutputRow, SelfTestOptions, SelfTestReport, TestOutcome, TestRow, self_test};
 pub use session::Session;

@@ -2,10 +2,12 @@
 //!
 //! Facts: [`decoder::interface`].
 
+use std::sync::Arc;
+
 use byte_source::Observer;
 use carton_format::{DataType, Dimension, Shape};
 use decoder::interface::{DecoderCall, DecoderPort, InvalidCall, PortDim, PortSizes};
-use forward::{LogitPositions, Model};
+use forward::{Cache, LogitPositions, Model, Pass};
 use tensor::{Dtype, Tensor};
 
 use crate::numbers::{f32_tensor, read_f64, read_i64};
@@ -28,18 +30,60 @@ pub(crate) fn default_ports(decoder: &decoder::Decoder) -> (Vec<RunnablePort>, V
 
 /// Decoder with the ports that carton.toml declares.
 pub(crate) struct DecoderRun<'r> {
-    pub(crate) model: &'r Model,
+    pub(crate) model: &'r Arc<Model>,
     pub(crate) inputs: &'r [RunnablePort],
     pub(crate) outputs: &'r [RunnablePort],
 }
 
+/// Call of a decoder whose tokens go through the layers in pieces.
+#[derive(Debug)]
+pub(crate) struct DecoderPass {
+    model: Arc<Model>,
+    cache: Cache,
+    pass: Pass,
+    rows: LogitPositions,
+    batch: u64,
+    seq: u64,
+    /// Outputs to return, each with the decoder's own port.
+    wanted: Vec<(String, Option<DecoderPort>)>,
+    needs_cache: bool,
+}
+
+impl DecoderPass {
+    /// Computes the next piece. Returns true if there are more.
+    pub(crate) fn advance(&mut self, observer: &dyn Observer) -> Result<bool> {
+        Ok(self.model.advance(&mut self.pass, &mut self.cache, observer)?)
+    }
+
+    /// Returns the outputs, once all pieces are computed.
+    pub(crate) fn finish(self) -> Result<Vec<(String, Tensor)>> {
+        let logits = self.pass.into_logits();
+        let present = if self.needs_cache { Some(self.cache.tensors()?) } else { None };
+        let mut out = Vec::new();
+        for (name, own) in self.wanted {
+            let tensor = match (own, &present) {
+                (Some(DecoderPort::Logits), _) => {
+                    let seq = if self.rows == LogitPositions::Last { 1 } else { self.seq };
+                    f32_tensor(vec![self.batch, seq, self.model.vocab() as u64], &logits)
+                }
+                (Some(DecoderPort::PresentKey), Some([keys, _])) => Some(keys.clone()),
+                (Some(DecoderPort::PresentValue), Some([_, values])) => Some(values.clone()),
+                _ => None,
+            };
+            out.extend(tensor.map(|tensor| (name, tensor)));
+        }
+        Ok(out)
+    }
+}
+
 impl DecoderRun<'_> {
-    pub(crate) fn infer(
+    /// Checks the inputs of a call, and starts a pass of about `rows_at_once` rows in each piece.
+    pub(crate) fn start(
         &self,
         inputs: &[(String, Tensor)],
         wanted: Option<&[String]>,
-        observer: &dyn Observer,
-    ) -> Result<Vec<(String, Tensor)>> {
+        rows_at_once: usize,
+    ) -> Result<DecoderPass> {
         let inputs = self.with_batch_dimension(inputs);
         ports::check_inputs_fit(self.inputs, &inputs)?;
         let input = |own: DecoderPort| {
@@ -77,33 +121,20 @@ impl DecoderRun<'_> {
         };
         let rows = if call.last_only { LogitPositions::Last } else { LogitPositions::All };
         let batch_len = usize::try_from(batch).unwrap_or(usize::MAX);
-        let mut cache = match (input(DecoderPort::PastKey), input(DecoderPort::PastValue)) {
+        let cache = match (input(DecoderPort::PastKey), input(DecoderPort::PastValue)) {
             (Some((_, key)), Some((_, value))) => self.model.cache_from_tensors(batch_len, key, value)?,
             _ => self.model.cache(batch_len)?,
         };
-        let logits = self.model.forward(&ids, batch_len, &mut cache, rows, observer)?;
-        let is_wanted = |port: &RunnablePort| wanted.is_none_or(|wanted| wanted.contains(&port.name));
+        let pass = self.model.start(&ids, batch_len, rows, rows_at_once)?;
+        let is_wanted = |port: &&RunnablePort| wanted.is_none_or(|wanted| wanted.contains(&port.name));
         // A caller that lists keys and values as outputs does not also have to give `use_cache`.
         let returns_cache = call.returns_cache || wanted.is_some();
-        let own = |port: &RunnablePort| DecoderPort::from_name(port.internal());
-        let is_present = |port: &RunnablePort| own(port).is_some_and(DecoderPort::is_present);
-        let needs_cache =
-            returns_cache && self.outputs.iter().any(|port| is_present(port) && is_wanted(port));
-        let present = if needs_cache { Some(cache.tensors()?) } else { None };
-        let mut out = Vec::new();
-        for port in self.outputs.iter().filter(|port| is_wanted(port)) {
-            let tensor = match (own(port), &present) {
-                (Some(DecoderPort::Logits), _) => {
-                    let seq = if rows == LogitPositions::Last { 1 } else { seq };
-                    f32_tensor(vec![batch, seq, self.model.vocab() as u64], &logits)
-                }
-                (Some(DecoderPort::PresentKey), Some([keys, _])) => Some(keys.clone()),
-                (Some(DecoderPort::PresentValue), Some([_, values])) => Some(values.clone()),
-                _ => None,
-            };
-            out.extend(tensor.map(|tensor| (port.name.clone(), tensor)));
-        }
-        Ok(out)
+        let own = |port: &RunnablePort| (port.name.clone(), DecoderPort::from_name(port.internal()));
+        let wanted: Vec<_> = self.outputs.iter().filter(is_wanted).map(own).collect();
+        let has_present = wanted.iter().any(|(_, own)| own.is_some_and(DecoderPort::is_present));
+        let needs_cache = returns_cache && has_present;
+        let model = Arc::clone(self.model);
+        Ok(DecoderPass { model, cache, pass, rows, batch, seq, wanted, needs_cache })
     }
 
     /// Adds a batch dimension of 1 to tokens with one dimension, as the description of the input promises.

@@ -41,7 +41,7 @@ pub(crate) fn read_i64(name: &str, tensor: &Tensor) -> Result<Option<Vec<i64>>> 
     if !matches!(tensor.dtype(), Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64) {
         return Ok(None);
     }
-    // A number of 2^63 or more becomes negative, which is no valid token either.
+    // A number of 2^63 or more becomes negative, and a negative token is not valid either.
     let Some(tensor) = tensor.cast(Int64) else { return Ok(None) };
     let bytes = bytes_in_c_order(name, &tensor)?;
     Ok(Some(bytes.as_chunks::<8>().0.iter().map(|it| i64::from_le_bytes(*it)).collect()))

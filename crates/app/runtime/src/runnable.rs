@@ -12,7 +12,7 @@ use tensor::{Tensor, Tensors};
 use torch_import::{Checkpoint, Container};
 use torchscript::Recognised;
 
-use crate::model::{self, DecoderRun};
+use crate::model::{self, DecoderPass, DecoderRun};
 use crate::weights::export_tensor;
 use crate::{Error, PortSide, Result, RunnablePort, ports};
 
@@ -196,16 +196,47 @@ impl Runnable {
         wanted: Option<&[String]>,
         observer: &dyn Observer,
     ) -> Result<Vec<(String, Tensor)>> {
-        match &self.kind {
+        let mut call = self.start(inputs, wanted, usize::MAX)?;
+        while call.advance(observer)? {}
+        call.finish()
+    }
+
+    /// Starts a call that runs in pieces, so that the caller can do other work between them: about `rows_at_once` tokens of a
+    /// decoder go through the layers at once, those of all sequences together. Weights are one piece.
+    ///
+    /// # Errors
+    /// Returns an error if the inputs do not match carton.toml or an output does not exist.
+    pub fn start(
+        &self,
+        inputs: &[(String, Tensor)],
+        wanted: Option<&[String]>,
+        rows_at_once: usize,
+    ) -> Result<RunningCall> {
+        Ok(RunningCall(match &self.kind {
             RunnableKind::Decoder(model) => {
                 let decoder = DecoderRun { model, inputs: &self.inputs, outputs: &self.outputs };
-                decoder.infer(inputs, wanted, observer)
+                CallState::Decoder(Box::new(decoder.start(inputs, wanted, rows_at_once)?))
             }
             RunnableKind::Weights => {
                 ports::check_inputs_fit(&self.inputs, inputs)?;
-                self.exported_tensors(wanted)
+                CallState::Weights(self.exported_tensors(wanted)?)
             }
-        }
+        }))
+    }
+
+    /// Returns the most tokens of a sequence that the model was made for, as its `config.json` or `params.json` in the carton
+    /// says; `None` if neither does.
+    pub fn positions(&self) -> Option<u64> {
+        let number = |name: &str, keys: &[&str]| {
+            let bytes = self.misc(name, POSITIONS_DOCUMENT_MAX).ok()??;
+            let document: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
+            let nested = document.get("text_config");
+            let found =
+                |document: &serde_json::Value| keys.iter().find_map(|key| document.get(key)?.as_u64());
+            found(&document).or_else(|| found(nested?)).filter(|positions| *positions > 0)
+        };
+        number("config.json", &["max_position_embeddings", "n_positions"])
+            .or_else(|| number("params.json", &["max_seq_len"]))
     }
 
     /// Returns the wanted tensors as a module of weights exports them.
@@ -231,6 +262,43 @@ impl Runnable {
             known.push(format!("{} more", self.outputs.len().saturating_sub(NAMES_SHOWN)));
         }
         Error::NoOutput { name: name.to_owned(), known }
+    }
+}
+
+/// Largest document, in bytes, that is read for the number of positions.
+const POSITIONS_DOCUMENT_MAX: u64 = 1 << 20;
+
+/// Call of a carton that runs in pieces; see [`Runnable::start`].
+#[derive(Debug)]
+pub struct RunningCall(CallState);
+
+#[derive(Debug)]
+enum CallState {
+    Decoder(Box<DecoderPass>),
+    Weights(Vec<(String, Tensor)>),
+}
+
+impl RunningCall {
+    /// Computes the next piece. Returns true if there are more. The call cannot be used after an error.
+    ///
+    /// # Errors
+    /// Returns an error if the model fails, or if `observer` stops the work.
+    pub fn advance(&mut self, observer: &dyn Observer) -> Result<bool> {
+        match &mut self.0 {
+            CallState::Decoder(pass) => pass.advance(observer),
+            CallState::Weights(_) => Ok(false),
+        }
+    }
+
+    /// Returns the outputs, once all pieces are computed.
+    ///
+    /// # Errors
+    /// Returns an error if the outputs do not fit in memory.
+    pub fn finish(self) -> Result<Vec<(String, Tensor)>> {
+        match self.0 {
+            CallState::Decoder(pass) => pass.finish(),
+            CallState::Weights(tensors) => Ok(tensors),
+        }
     }
 }
 

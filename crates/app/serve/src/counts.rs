@@ -6,26 +6,21 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kserve::{InferStatistics, ModelStatistics};
 
+use crate::histogram::DurationHistogram;
+
 /// Request counts and durations of a model since it was loaded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    pub(crate) success: DurationTotal,
-    fail: DurationTotal,
+    pub(crate) success: DurationHistogram,
+    pub(crate) fail: DurationHistogram,
     failures: [u64; REASONS.len()],
-    pub(crate) queue: DurationTotal,
-    pub(crate) input: DurationTotal,
-    pub(crate) infer: DurationTotal,
-    pub(crate) output: DurationTotal,
+    pub(crate) queue: DurationHistogram,
+    pub(crate) input: DurationHistogram,
+    pub(crate) infer: DurationHistogram,
+    pub(crate) output: DurationHistogram,
     pub(crate) inferences: u64,
     pub(crate) executions: u64,
     last: Option<SystemTime>,
-}
-
-/// Number of events and their total duration.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct DurationTotal {
-    pub(crate) count: u64,
-    pub(crate) time: Duration,
 }
 
 /// Category of a failed request, in Triton's terms.
@@ -47,20 +42,6 @@ const REASONS: [(FailureReason, &str); 4] = [
     (FailureReason::Backend, "BACKEND"),
     (FailureReason::Other, "OTHER"),
 ];
-
-impl DurationTotal {
-    fn add(&mut self, time: Duration) {
-        self.count = self.count.saturating_add(1);
-        self.time = self.time.saturating_add(time);
-    }
-
-    fn statistics(self) -> kserve::StatisticDuration {
-        kserve::StatisticDuration {
-            count: self.count,
-            ns: u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX),
-        }
-    }
-}
 
 impl Counts {
     /// Counts a run of the model for a request of `batch` inferences.
@@ -105,15 +86,22 @@ impl Counts {
             inference_count: self.inferences,
             execution_count: self.executions,
             inference_stats: InferStatistics {
-                success: self.success.statistics(),
-                fail: self.fail.statistics(),
-                queue: self.queue.statistics(),
-                compute_input: self.input.statistics(),
-                compute_infer: self.infer.statistics(),
-                compute_output: self.output.statistics(),
+                success: statistic_duration(&self.success),
+                fail: statistic_duration(&self.fail),
+                queue: statistic_duration(&self.queue),
+                compute_input: statistic_duration(&self.input),
+                compute_infer: statistic_duration(&self.infer),
+                compute_output: statistic_duration(&self.output),
                 ..InferStatistics::default()
             },
             batch_stats: Vec::new(),
         }
+    }
+}
+
+fn statistic_duration(durations: &DurationHistogram) -> kserve::StatisticDuration {
+    kserve::StatisticDuration {
+        count: durations.count,
+        ns: u64::try_from(durations.total.as_nanos()).unwrap_or(u64::MAX),
     }
 }

@@ -4,6 +4,8 @@ use std::error::Error as StdError;
 use std::io;
 use std::path::PathBuf;
 
+use crate::folder::RepositoryFolder;
+
 /// Result whose error is this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -16,6 +18,12 @@ pub type LoadError = Box<dyn StdError + Send + Sync>;
 pub enum Error {
     #[error("cannot listen on {host}:{port}: {source}")]
     Bind { host: String, port: u16, source: io::Error },
+    /// A name that requests may have in `Host` is not a host name.
+    #[error(
+        "`{}` is not a host name: it takes ASCII letters, digits, `-` and `_` in parts between dots, and no port",
+        name.escape_debug()
+    )]
+    HostName { name: String },
     /// The system refused a thread, a socket or a timer.
     #[error("cannot start the server: {0}")]
     System(#[source] io::Error),
@@ -26,6 +34,9 @@ pub enum Error {
     /// A folder of the model repository cannot be listed.
     #[error("cannot list {}: {source}", path.display())]
     List { path: PathBuf, source: io::Error },
+    /// A model repository has no model that could be served.
+    #[error("{} has no model: expected files NAME/VERSION.{extension}, such as llama/1.{extension}", folder.path.display(), extension = folder.extension)]
+    EmptyRepository { folder: RepositoryFolder },
     #[error("{0}")]
     Load(#[source] LoadError),
 }

@@ -63,8 +63,7 @@ async fn run(
     }
     let asked = RequestContext::new(&request, &served.config);
     let reply = served.submit(request, charge).map_err(|error| Reject::kserve(&error))?;
-    // The sender is dropped without a reply only if the model's thread is gone.
-    let reply = reply.await.map_err(|_| Reject::internal("the model has ended"))?;
+    let reply = reply.reply().await.ok_or_else(|| Reject::internal("the model has ended"))?;
     let outputs = reply.outputs.map_err(|failure| Reject::failure(&served.name, &failure))?;
     ticket.count(|counts| counts.count_run(asked.batch, reply.queue, input, reply.infer));
 

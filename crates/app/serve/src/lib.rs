@@ -3,7 +3,7 @@
 //! [`Server::new`] listens and loads models, [`Server::run`] serves until a [`ServerHandle`] ends it. A model is an implementation
 //! of [`Model`]. A [`ServerObserver`] receives events.
 //!
-//! One thread moves the bytes of all connections. Each model has a thread of its own, behind a bounded queue. [`ServeLimits`] and
+//! One thread moves the bytes of all connections. Each model has its own thread and a bounded queue. [`ServeLimits`] and
 //! [`Timeouts`] bound every resource that a client can use up.
 //!
 //! Facts: the Open Inference Protocol, Triton's extensions of it, and responses of Triton 2.51; RFC 9110 and 9112.
@@ -16,16 +16,23 @@ mod counts;
 mod encoding;
 mod error;
 mod folder;
+mod histogram;
+mod host;
 mod infer;
 mod metrics;
 mod model;
 mod observer;
 mod options;
+mod overview;
 mod pace;
 mod panics;
+mod process_metrics;
+mod queue;
 mod registry;
 mod reject;
+mod reply;
 mod route;
+mod running_job;
 mod served_model;
 mod server;
 mod service;
@@ -34,8 +41,8 @@ mod state;
 pub use carton::carton;
 pub use error::{Error, LoadError, Result};
 pub use folder::{ModelVersion, RepositoryFolder};
-pub use model::{CancelToken, Model, ModelError};
+pub use model::{CancelToken, InferTask, Model, ModelError};
 pub use observer::{RequestRecord, ServerEvent, ServerObserver};
-pub use options::{ServeLimits, ServeOptions, Timeouts};
+pub use options::{RequestLimits, ServeLimits, ServeOptions, Timeouts, UNKNOWN_POSITIONS};
 pub use registry::{LoadModel, ModelSource};
 pub use server::{ServeReport, Server, ServerHandle};

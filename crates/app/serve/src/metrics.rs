@@ -1,19 +1,22 @@
 //! Prints the counts of models as Prometheus metrics.
 //!
-//! Facts: names, help texts and labels of the metrics that Triton 2.51 prints. The crate `prometheus-client` is not used: it
+//! Facts: names, help texts and labels of the metrics that Triton 2.51 prints, which has no histograms of whole requests; the
+//! text format of Prometheus, and its names of the metrics of a process. The crate `prometheus-client` is not used: it
 //! appends `_total` to the name of each counter, as `OpenMetrics` requires, and Triton's names lack it.
 
 use std::fmt::{self, Display, Write};
 use std::sync::Arc;
 
-use crate::counts::{Counts, DurationTotal};
+use crate::counts::Counts;
+use crate::histogram::DurationHistogram;
+use crate::process_metrics::ProcessMetrics;
 use crate::served_model::ServedModel;
 
 /// Source of a metric's value.
 enum MetricValue {
     Number(fn(&Counts) -> u64),
     /// Total duration, printed in microseconds.
-    Time(fn(&Counts) -> DurationTotal),
+    Time(fn(&Counts) -> DurationHistogram),
 }
 
 use MetricValue::{Number, Time};
@@ -54,16 +57,37 @@ const COUNTERS: [(&str, &str, MetricValue); 8] = [
     ),
 ];
 
+/// Further label of a histogram, starting with a comma or empty, and the durations that it counts.
+type LabelledDurations = (&'static str, fn(&Counts) -> DurationHistogram);
+
+/// Name, help text, further label and durations of the histograms of each model.
+const HISTOGRAMS: [(&str, &str, &[LabelledDurations]); 3] = [
+    (
+        "torch2carton_request_duration_seconds",
+        "Time from the headers of an inference request until its response is ready, by outcome",
+        &[(",outcome=\"success\"", |it| it.success), (",outcome=\"failure\"", |it| it.fail)],
+    ),
+    ("torch2carton_queue_duration_seconds", "Time that requests wait for the model", &[("", |it| it.queue)]),
+    (
+        "torch2carton_compute_duration_seconds",
+        "Time that the model computes for requests",
+        &[("", |it| it.infer)],
+    ),
+];
+
 const PENDING: &str = "nv_inference_pending_request_count";
 const FAILURES: &str = "nv_inference_request_failure";
 
-/// Prints the metrics of models in Prometheus' text format.
+/// Prints the metrics of models and of the process in Prometheus' text format.
 pub(crate) fn metrics(models: &[Arc<ServedModel>]) -> String {
     let counted: Vec<(&ServedModel, Counts)> =
         models.iter().map(|served| (&**served, served.counts())).collect();
     let mut text = String::new();
     // Writing into a String cannot fail.
-    let _ = print(&counted, &mut text);
+    let _ = print(&counted, &mut text).and_then(|()| print_histograms(&counted, &mut text));
+    if let Some(process) = ProcessMetrics::read() {
+        let _ = print_process(&process, &mut text);
+    }
     text
 }
 
@@ -73,7 +97,7 @@ fn print(models: &[(&ServedModel, Counts)], out: &mut String) -> fmt::Result {
         for (served, counts) in models {
             match value {
                 Number(number) => sample(out, name, &Labels(served), number(counts))?,
-                Time(time) => sample(out, name, &Labels(served), time(counts).time.as_micros())?,
+                Time(time) => sample(out, name, &Labels(served), time(counts).total.as_micros())?,
             }
         }
     }
@@ -87,6 +111,69 @@ fn print(models: &[(&ServedModel, Counts)], out: &mut String) -> fmt::Result {
         for (reason, count) in counts.failures() {
             let labels = format_args!("{},reason=\"{reason}\"", Labels(served));
             sample(out, FAILURES, &labels, count)?;
+        }
+    }
+    Ok(())
+}
+
+fn print_histograms(models: &[(&ServedModel, Counts)], out: &mut String) -> fmt::Result {
+    for (name, help, parts) in HISTOGRAMS {
+        describe(out, name, help, "histogram")?;
+        for (served, counts) in models {
+            for (label, durations) in parts {
+                let (labels, durations) = (format!("{}{label}", Labels(served)), durations(counts));
+                for (bound, count) in durations.cumulative() {
+                    writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {count}")?;
+                }
+                writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", durations.count)?;
+                writeln!(out, "{name}_sum{{{labels}}} {}", durations.total.as_secs_f64())?;
+                writeln!(out, "{name}_count{{{labels}}} {}", durations.count)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn print_process(process: &ProcessMetrics, out: &mut String) -> fmt::Result {
+    let ProcessMetrics { cpu_seconds, start_seconds, .. } = process;
+    let files = |count: Option<u64>| count.map(|count| count.to_string());
+    for (name, help, kind, value) in [
+        (
+            "process_cpu_seconds_total",
+            "Total user and system CPU time spent in seconds.",
+            "counter",
+            Some(cpu_seconds.to_string()),
+        ),
+        (
+            "process_resident_memory_bytes",
+            "Resident memory size in bytes.",
+            "gauge",
+            Some(process.resident_bytes.to_string()),
+        ),
+        (
+            "process_virtual_memory_bytes",
+            "Virtual memory size in bytes.",
+            "gauge",
+            Some(process.virtual_bytes.to_string()),
+        ),
+        (
+            "process_start_time_seconds",
+            "Start time of the process since unix epoch in seconds.",
+            "gauge",
+            Some(start_seconds.to_string()),
+        ),
+        ("process_open_fds", "Number of open file descriptors.", "gauge", files(process.open_files)),
+        ("process_max_fds", "Maximum number of open file descriptors.", "gauge", files(process.max_files)),
+        (
+            "process_threads",
+            "Number of OS threads in the process.",
+            "gauge",
+            Some(process.threads.to_string()),
+        ),
+    ] {
+        if let Some(value) = value {
+            describe(out, name, help, kind)?;
+            writeln!(out, "{name} {value}")?;
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Interface between the server and a model: a configuration, and outputs for inputs.
 
 use std::error::Error as StdError;
+use std::time::Instant;
 
 use byte_source::Observer;
 use kserve::{InferRequest, ModelConfig, OutputTensor};
@@ -28,9 +29,44 @@ pub trait Model: Send + Sync + 'static {
         cancel: &CancelToken<'_>,
     ) -> Result<Vec<OutputTensor>, ModelError>;
 
+    /// Returns the number of pieces in which [`start`](Self::start) runs a request. Other requests run between the pieces.
+    fn steps(&self, request: &InferRequest) -> u64 {
+        let _ = request;
+        1
+    }
+
+    /// Starts a request. By default it runs in one piece, a call of [`infer`](Self::infer).
+    ///
+    /// # Errors
+    /// Returns an error if the model does not accept the inputs.
+    fn start<'m>(&'m self, request: InferRequest) -> Result<Box<dyn InferTask + 'm>, ModelError> {
+        Ok(Box::new(WholeTask { model: self, request }))
+    }
+
     /// Returns the bytes of memory that `outputs` hold. Outputs mapped from a file hold none.
     fn memory(&self, outputs: &[OutputTensor]) -> usize {
         outputs.iter().map(|output| output.data.len()).fold(0, usize::saturating_add)
+    }
+}
+
+/// Request that a model runs in pieces.
+pub trait InferTask {
+    /// Runs the next piece. Returns the outputs after the last one, as [`Model::infer`] does, and `None` before.
+    ///
+    /// # Errors
+    /// Returns an error if the model fails, or if `cancel` reports that nobody waits any more. The task is dropped then.
+    fn step(&mut self, cancel: &CancelToken<'_>) -> Result<Option<Vec<OutputTensor>>, ModelError>;
+}
+
+/// Request that runs in one piece.
+struct WholeTask<'m, M: ?Sized> {
+    model: &'m M,
+    request: InferRequest,
+}
+
+impl<M: Model + ?Sized> InferTask for WholeTask<'_, M> {
+    fn step(&mut self, cancel: &CancelToken<'_>) -> Result<Option<Vec<OutputTensor>>, ModelError> {
+        self.model.infer(&self.request, cancel).map(Some)
     }
 }
 
@@ -49,9 +85,12 @@ pub enum ModelError {
     Cancelled,
 }
 
-/// Tells a model if the client still waits for its outputs.
+/// Tells a model if the client still waits for its outputs, and if the request may take more time.
 #[derive(Debug)]
-pub struct CancelToken<'r>(CancelSource<'r>);
+pub struct CancelToken<'r> {
+    source: CancelSource<'r>,
+    deadline: Option<Instant>,
+}
 
 #[derive(Debug)]
 enum CancelSource<'r> {
@@ -72,19 +111,23 @@ impl<T: std::fmt::Debug + Send> IsClosed for oneshot::Sender<T> {
 impl<'r> CancelToken<'r> {
     /// Creates a token for a call that is never cancelled.
     pub fn never() -> Self {
-        Self(CancelSource::Always)
+        Self { source: CancelSource::Always, deadline: None }
     }
 
-    pub(crate) fn when_closed<T: std::fmt::Debug + Send>(reply: &'r oneshot::Sender<T>) -> Self {
-        Self(CancelSource::Reply(reply))
+    pub(crate) fn when_closed<T: std::fmt::Debug + Send>(
+        reply: &'r oneshot::Sender<T>,
+        deadline: Option<Instant>,
+    ) -> Self {
+        Self { source: CancelSource::Reply(reply), deadline }
     }
 
-    /// Returns true if the client went away or the server ends. The check is cheap enough for every step of the work.
+    /// Returns true if the client went away, the server ends, or the request has taken all of its time. The check is cheap enough for every step of the work.
     pub fn is_cancelled(&self) -> bool {
-        match self.0 {
+        let is_closed = match self.source {
             CancelSource::Reply(reply) => reply.is_closed(),
             CancelSource::Always => false,
-        }
+        };
+        is_closed || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
 

@@ -26,8 +26,6 @@ pub enum ServerEvent<'e> {
     Unloaded { name: &'e str, version: u64 },
     /// A file of the repository has the extension of a model, but its path is not `NAME/VERSION` with a number as version.
     Ignored { path: &'e Path },
-    /// The repository has no model file.
-    Empty { path: &'e Path },
     /// A connection could not be accepted.
     Accept { error: &'e std::io::Error },
     /// The server shuts down: it refuses new requests and finishes the current ones.

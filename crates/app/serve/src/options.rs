@@ -9,6 +9,9 @@ pub struct ServeOptions {
     pub host: String,
     /// Port to listen on; 0 lets the system choose one.
     pub port: u16,
+    /// Names that requests may have in `Host`, besides `localhost` and IP addresses. A request with another name is refused,
+    /// because it may come from a web page that resolves its own name to this machine.
+    pub allowed_hosts: Vec<String>,
     /// Name of the server in `GET /v2`.
     pub name: String,
     /// Version of the server in `GET /v2`.
@@ -22,6 +25,7 @@ impl Default for ServeOptions {
         Self {
             host: "127.0.0.1".to_owned(),
             port: 8000,
+            allowed_hosts: Vec::new(),
             name: env!("CARGO_PKG_NAME").to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             limits: ServeLimits::default(),
@@ -65,6 +69,27 @@ impl Default for ServeLimits {
     }
 }
 
+/// Limits on the tokens and the memory of one request to a decoder.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestLimits {
+    /// Bytes of the outputs and, in a decoder, of the keys and values.
+    pub memory: usize,
+    /// Tokens that a request gives, those of all sequences together.
+    pub tokens: u64,
+    /// Tokens of a sequence, with those of its past; `None` for the positions that the model was made for, or
+    /// [`UNKNOWN_POSITIONS`] if its carton does not say how many.
+    pub positions: Option<u64>,
+}
+
+/// Tokens of a sequence of a model whose carton does not say how many positions it has.
+pub const UNKNOWN_POSITIONS: u64 = 8192;
+
+impl Default for RequestLimits {
+    fn default() -> Self {
+        Self { memory: 1 << 30, tokens: 32 << 10, positions: None }
+    }
+}
+
 /// Timeouts of slow or idle clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
@@ -77,6 +102,8 @@ pub struct Timeouts {
     pub transfer: Duration,
     /// Slowest sustained speed of a client.
     pub bytes_per_second: u32,
+    /// Time that a model may compute for one request. The time in its queue and between its pieces does not count.
+    pub compute: Duration,
     /// Time for the requests that are in flight when the server shuts down.
     pub drain: Duration,
 }
@@ -88,6 +115,7 @@ impl Default for Timeouts {
             idle: Duration::from_secs(300),
             transfer: Duration::from_secs(30),
             bytes_per_second: 32 << 10,
+            compute: Duration::from_secs(60),
             drain: Duration::from_secs(30),
         }
     }

@@ -13,7 +13,7 @@ use crate::folder::{ModelVersion, RepositoryFolder};
 use crate::model::Model;
 use crate::observer::{ServerEvent, ServerObserver};
 use crate::route::ModelTarget;
-use crate::served_model::ServedModel;
+use crate::served_model::{RunLimits, ServedModel};
 
 /// Function that loads a model from a file.
 pub type LoadModel = dyn Fn(&Path) -> Result<Arc<dyn Model>, LoadError> + Send + Sync;
@@ -39,7 +39,7 @@ impl fmt::Debug for ModelSource {
 pub(crate) struct Registry {
     models: RwLock<BTreeMap<String, ModelEntry>>,
     source: Option<RepositorySource>,
-    queue: usize,
+    limits: RunLimits,
     observer: Arc<dyn ServerObserver>,
     /// Lock that serialises loading and unloading.
     changes: Mutex<()>,
@@ -75,9 +75,13 @@ impl Registry {
     ///
     /// # Errors
     /// Returns an error if a model cannot be loaded, or if two models have the same name.
-    pub(crate) fn new(models: ModelSource, queue: usize, observer: Arc<dyn ServerObserver>) -> Result<Self> {
+    pub(crate) fn new(
+        models: ModelSource,
+        limits: RunLimits,
+        observer: Arc<dyn ServerObserver>,
+    ) -> Result<Self> {
         let mut registry =
-            Self { models: RwLock::default(), source: None, queue, observer, changes: Mutex::default() };
+            Self { models: RwLock::default(), source: None, limits, observer, changes: Mutex::default() };
         match models {
             ModelSource::Fixed(models) => {
                 for (name, model) in models {
@@ -87,15 +91,18 @@ impl Registry {
                     if registry.read().contains_key(&name) {
                         return Err(Error::SameName { name });
                     }
-                    let served = ServedModel::start(name, 1, model, queue).map_err(Error::System)?;
+                    let served = ServedModel::start(name, 1, model, limits).map_err(Error::System)?;
                     registry.insert(vec![served]);
                 }
             }
             ModelSource::Folder { folder, load } => {
                 let found = registry.list(&folder)?;
+                if found.is_empty() {
+                    return Err(Error::EmptyRepository { folder });
+                }
                 let source = registry.source.insert(RepositorySource { folder, load });
                 let started =
-                    found.iter().map(|found| source.start(found, queue)).collect::<Result<Vec<_>>>()?;
+                    found.iter().map(|found| source.start(found, limits)).collect::<Result<Vec<_>>>()?;
                 let mut by_name = BTreeMap::<String, Vec<Arc<ServedModel>>>::new();
                 for served in started {
                     by_name.entry(served.name.clone()).or_default().push(served);
@@ -106,6 +113,11 @@ impl Registry {
             }
         }
         Ok(registry)
+    }
+
+    /// Returns true if the models come from a folder, so that clients can load and unload them.
+    pub(crate) fn has_repository(&self) -> bool {
+        self.source.is_some()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, ModelEntry>> {
@@ -120,9 +132,6 @@ impl Registry {
     fn list(&self, folder: &RepositoryFolder) -> Result<Vec<ModelVersion>> {
         let listing = folder.list().map_err(|source| Error::List { path: folder.path.clone(), source })?;
         listing.ignored.iter().for_each(|path| self.observer.event(&ServerEvent::Ignored { path }));
-        if listing.model_versions.is_empty() {
-            self.observer.event(&ServerEvent::Empty { path: &folder.path });
-        }
         Ok(listing.model_versions)
     }
 
@@ -231,7 +240,7 @@ impl Registry {
         let loading = LoadingGuard { registry: self, name };
         let mut started = Vec::new();
         for found in &found {
-            match source.start(found, self.queue) {
+            match source.start(found, self.limits) {
                 Ok(served) => started.push(served),
                 Err(error) => {
                     let mut models = self.write();
@@ -276,9 +285,9 @@ impl Registry {
 }
 
 impl RepositorySource {
-    fn start(&self, found: &ModelVersion, queue: usize) -> Result<Arc<ServedModel>> {
+    fn start(&self, found: &ModelVersion, limits: RunLimits) -> Result<Arc<ServedModel>> {
         let model = (self.load)(&found.path).map_err(Error::Load)?;
-        ServedModel::start(found.name.clone(), found.version, model, queue).map_err(Error::System)
+        ServedModel::start(found.name.clone(), found.version, model, limits).map_err(Error::System)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::counts::FailureReason;
 use crate::encoding::InflateError;
 use crate::model::ModelError;
 use crate::options::ServeLimits;
-use crate::served_model::InferFailure;
+use crate::reply::InferFailure;
 
 /// Error response to a request.
 #[derive(Clone, Debug)]
@@ -33,10 +33,6 @@ impl Reject {
 
     pub(crate) fn bad_request(error: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, error)
-    }
-
-    pub(crate) fn not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "there is nothing at this path")
     }
 
     pub(crate) fn method(allowed: &Method) -> Self {
@@ -97,6 +93,14 @@ impl Reject {
                 Self { reason: FailureReason::Cancelled, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, error) }
             }
             InferFailure::Model(error) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            InferFailure::TimedOut { time } => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!(
+                    "model `{}` computed for {} s, which is the most that a request may take; send fewer tokens",
+                    model.escape_debug(),
+                    time.as_secs_f64()
+                ),
+            ),
             InferFailure::Panic(message) => {
                 let error = format!("model `{}` panicked: {message}", model.escape_debug());
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)

@@ -7,9 +7,59 @@ use std::borrow::Cow;
 use hyper::Method;
 use percent_encoding::percent_decode_str;
 
+/// Stands for a model's name in [`ROUTES`].
+pub(crate) const MODEL_PLACEHOLDER: &str = "{model}";
+
+/// Method and path of a route, and what it answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RouteDescription {
+    pub(crate) method: &'static str,
+    /// Path, with [`MODEL_PLACEHOLDER`] for the name of a model.
+    pub(crate) path: &'static str,
+    pub(crate) answer: &'static str,
+    /// True if the route works only on a server of a repository.
+    pub(crate) needs_repository: bool,
+}
+
+/// Descriptions of all routes. The paths of a model also exist below `/versions/{version}`.
+pub(crate) const ROUTES: [RouteDescription; 14] = [
+    RouteDescription::new("GET", "/", "this list"),
+    RouteDescription::new("GET", "/v2", "name, version and extensions of the server"),
+    RouteDescription::new("GET", "/v2/health/live", "200 while the server runs"),
+    RouteDescription::new("GET", "/v2/health/ready", "200 while the server takes requests"),
+    RouteDescription::new("GET", "/v2/models/{model}", "inputs and outputs of the model"),
+    RouteDescription::new("GET", "/v2/models/{model}/config", "configuration of the model"),
+    RouteDescription::new("GET", "/v2/models/{model}/ready", "200 while the model takes requests"),
+    RouteDescription::new("GET", "/v2/models/{model}/stats", "counts and times of the model's requests"),
+    RouteDescription::new("GET", "/v2/models/stats", "counts and times of all models' requests"),
+    RouteDescription::new("POST", "/v2/models/{model}/infer", "inference: tensors in, tensors out"),
+    RouteDescription::new("POST", "/v2/repository/index", "the models and their versions"),
+    RouteDescription {
+        needs_repository: true,
+        ..RouteDescription::new(
+            "POST",
+            "/v2/repository/models/{model}/load",
+            "opens the files of the model again",
+        )
+    },
+    RouteDescription {
+        needs_repository: true,
+        ..RouteDescription::new("POST", "/v2/repository/models/{model}/unload", "stops serving the model")
+    },
+    RouteDescription::new("GET", "/metrics", "metrics for Prometheus"),
+];
+
+impl RouteDescription {
+    const fn new(method: &'static str, path: &'static str, answer: &'static str) -> Self {
+        Self { method, path, answer, needs_repository: false }
+    }
+}
+
 /// Target of a request: the server, its repository or a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
+    /// List of routes and models, at `/`.
+    Overview,
     /// Metadata of the server, at `/v2`.
     Server,
     Live,
@@ -66,6 +116,7 @@ impl Route {
             .collect::<Option<_>>()?;
         let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
         Some(match *parts.as_slice() {
+            [""] => Self::Overview,
             ["metrics"] => Self::Metrics,
             ["v2"] => Self::Server,
             ["v2", "health", "live"] => Self::Live,
@@ -76,7 +127,7 @@ impl Route {
             ["v2", "repository", "models", name, "unload"] if !name.is_empty() => {
                 Self::Unload(name.to_owned())
             }
-            ["v2", "models", name, "versions", version, ref about @ ..] if is_number(version) => {
+            ["v2", "models", name, "versions", version, ref about @ ..] if is_version(version) => {
                 Self::model(name, Some(version), about)?
             }
             ["v2", "models", name, ref about @ ..] => Self::model(name, None, about)?,
@@ -107,8 +158,11 @@ impl Route {
     }
 }
 
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+/// Returns true for a decimal number without leading zeros, so that each version has one path.
+fn is_version(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_digit())
+        && (text == "0" || !text.starts_with('0'))
 }
 
 #[cfg(test)]
@@ -122,6 +176,7 @@ mod tests {
     #[test]
     fn paths() {
         let get = |path: &str| Route::find(&Method::GET, path);
+        assert_eq!(get("/"), Ok(Route::Overview));
         assert_eq!(get("/v2"), Ok(Route::Server));
         assert_eq!(get("/v2/health/live"), Ok(Route::Live));
         assert_eq!(get("/v2/health/ready"), Ok(Route::Ready));
@@ -139,7 +194,7 @@ mod tests {
         assert_eq!(get(name), Ok(model("a/b c", None, ModelEndpoint::Ready)), "decoded after it is split");
         for path in [
             "",
-            "/",
+            "//",
             "/v2/",
             "/v2/health",
             "/v2/health/",
@@ -152,6 +207,9 @@ mod tests {
             "/v2/models/m/versions/",
             "/v2/models/m/versions/x/infer",
             "/v2/models/m/versions/-1",
+            "/v2/models/m/versions/01",
+            "/v2/models/m/versions/00/ready",
+            "/v2/models/m/versions/%301/infer",
             "/v2/models/m/infer/x",
             "/v2/repository",
             "/v2/repository/models/m",
@@ -164,6 +222,22 @@ mod tests {
         ] {
             assert_eq!(get(path), Err(RouteError::NotFound), "{path}");
         }
+    }
+
+    #[test]
+    fn each_described_route_exists() {
+        let found: Vec<Route> = ROUTES
+            .iter()
+            .map(|route| {
+                let method = Method::from_bytes(route.method.as_bytes()).expect("a method");
+                let path = route.path.replace(MODEL_PLACEHOLDER, "m");
+                Route::find(&method, &path).unwrap_or_else(|error| panic!("{path}: {error:?}"))
+            })
+            .collect();
+        for (index, route) in found.iter().enumerate() {
+            assert!(!found[..index].contains(route), "{route:?} is described twice");
+        }
+        assert!(found.contains(&Route::Metrics) && found.contains(&Route::Index));
     }
 
     #[test]

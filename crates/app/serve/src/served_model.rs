@@ -1,19 +1,16 @@
-//! Runs a served model on a thread of its own, behind a bounded queue, and counts its requests.
+//! Runs a served model on its own thread, with a bounded queue, and counts its requests.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use kserve::{InferRequest, ModelConfig, ModelStatistics, OutputTensor};
-use tokio::sync::oneshot;
 
 use crate::budget::Charge;
 use crate::counts::{Counts, FailureReason};
-use crate::model::{CancelToken, Model, ModelError};
-use crate::panics;
+use crate::model::Model;
+use crate::queue::{JobQueue, WaitingClient};
+use crate::running_job::run_jobs;
 
 /// Version of a model that answers requests.
 pub(crate) struct ServedModel {
@@ -21,8 +18,7 @@ pub(crate) struct ServedModel {
     pub(crate) version: u64,
     pub(crate) config: Arc<ModelConfig>,
     model: Arc<dyn Model>,
-    jobs: SyncSender<Job>,
-    waiting: Arc<AtomicUsize>,
+    queue: Arc<JobQueue>,
     counts: Mutex<Counts>,
 }
 
@@ -35,32 +31,19 @@ impl std::fmt::Debug for ServedModel {
     }
 }
 
-/// Request in the queue of its model.
-#[derive(Debug)]
-struct Job {
-    request: InferRequest,
-    /// Memory charge of the inputs.
-    charge: Charge,
-    since: Instant,
-    reply: oneshot::Sender<Reply>,
+/// Limits on running the requests of one model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunLimits {
+    /// Number of requests that may wait.
+    pub(crate) queue: usize,
+    /// Time that the model may compute for one request.
+    pub(crate) compute: Duration,
 }
 
-/// Result and timing of a request.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) outputs: Result<Vec<OutputTensor>, InferFailure>,
-    /// Time in the queue of the model.
-    pub(crate) queue: Duration,
-    /// Run time of the model.
-    pub(crate) infer: Duration,
-}
-
-/// Reason for which a model returned no outputs.
-#[derive(Debug)]
-pub(crate) enum InferFailure {
-    Model(ModelError),
-    /// Message of the panic.
-    Panic(String),
+impl Drop for ServedModel {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
 }
 
 impl ServedModel {
@@ -72,38 +55,27 @@ impl ServedModel {
         name: String,
         version: u64,
         model: Arc<dyn Model>,
-        queue: usize,
+        limits: RunLimits,
     ) -> io::Result<Arc<Self>> {
         let config = Arc::new(ModelConfig { name: name.clone(), ..model.config() });
-        let (jobs, received) = sync_channel(queue);
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let (runs, counter) = (model.clone(), waiting.clone());
-        // The thread ends when the last sender is dropped and the queue is empty.
+        let queue = JobQueue::new(limits.queue);
+        let (runs, jobs) = (model.clone(), queue.clone());
+        // The thread ends when the queue is closed and empty.
         thread::Builder::new()
             .name("model".to_owned())
-            .spawn(move || run_jobs(&*runs, &received, &counter))?;
+            .spawn(move || run_jobs(&*runs, &jobs, limits.compute))?;
         let counts = Mutex::default();
-        Ok(Arc::new(Self { name, version, config, model, jobs, waiting, counts }))
+        Ok(Arc::new(Self { name, version, config, model, queue, counts }))
     }
 
     /// Puts a request into the queue.
     ///
     /// # Errors
     /// Returns an error if the queue is full.
-    pub(crate) fn submit(
-        &self,
-        request: InferRequest,
-        charge: Charge,
-    ) -> kserve::Result<oneshot::Receiver<Reply>> {
-        let (reply, receiver) = oneshot::channel();
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        match self.jobs.try_send(Job { request, charge, since: Instant::now(), reply }) {
-            Ok(()) => Ok(receiver),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                let waiting = self.waiting.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
-                Err(kserve::Error::Busy { model: self.name.clone(), waiting })
-            }
-        }
+    pub(crate) fn submit(&self, request: InferRequest, charge: Charge) -> kserve::Result<WaitingClient> {
+        let is_short = self.model.steps(&request) <= 1;
+        let pushed = self.queue.push(request, charge, is_short);
+        pushed.map_err(|waiting| kserve::Error::Busy { model: self.name.clone(), waiting })
     }
 
     /// Returns the bytes of memory that `outputs` hold.
@@ -113,7 +85,7 @@ impl ServedModel {
 
     /// Returns the number of requests in the queue.
     pub(crate) fn queue_length(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        self.queue.len()
     }
 
     /// Returns a copy of the current counts.
@@ -128,27 +100,6 @@ impl ServedModel {
     /// Starts to count a request.
     pub(crate) fn ticket(self: &Arc<Self>) -> Ticket {
         Ticket { served: self.clone(), since: Instant::now(), reason: Some(FailureReason::Cancelled) }
-    }
-}
-
-/// Runs queued jobs in order until all senders are dropped.
-fn run_jobs(model: &dyn Model, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
-    for Job { request, charge, since, reply } in jobs {
-        waiting.fetch_sub(1, Ordering::Relaxed);
-        if reply.is_closed() {
-            continue;
-        }
-        let (queue, started) = (since.elapsed(), Instant::now());
-        let run = AssertUnwindSafe(|| model.infer(&request, &CancelToken::when_closed(&reply)));
-        let outputs = match catch_unwind(run) {
-            Ok(outputs) => outputs.map_err(InferFailure::Model),
-            Err(payload) => Err(InferFailure::Panic(panics::message(&*payload))),
-        };
-        // The inputs are released before the client can see the response.
-        drop(request);
-        drop(charge);
-        // If the receiver is gone, the request is already counted as cancelled.
-        let _ = reply.send(Reply { outputs, queue, infer: started.elapsed() });
     }
 }
 

@@ -17,9 +17,11 @@ use tokio::time::{sleep, timeout_at};
 
 use crate::connection::{Activity, Socket};
 use crate::error::{Error, Result};
+use crate::host::AllowedHosts;
 use crate::observer::{ServerEvent, ServerObserver};
 use crate::options::ServeOptions;
 use crate::registry::{ModelSource, Registry};
+use crate::served_model::RunLimits;
 use crate::service;
 use crate::state::ServerState;
 
@@ -75,12 +77,14 @@ impl Server {
     /// Binds the address, then loads the models.
     ///
     /// # Errors
-    /// Returns an error if the address is in use or not local, or if a model cannot be loaded.
+    /// Returns an error if one of the allowed hosts is not a host name, if the address is in use or not local, or if a model
+    /// cannot be loaded.
     pub fn new(
         options: &ServeOptions,
         models: ModelSource,
         observer: Arc<dyn ServerObserver>,
     ) -> Result<Self> {
+        let hosts = AllowedHosts::new(&options.allowed_hosts)?;
         // One thread moves bytes. Models have threads of their own, and large bodies are parsed on blocking threads.
         let runtime = Builder::new_current_thread()
             .enable_io()
@@ -93,8 +97,9 @@ impl Server {
         let listener =
             runtime.block_on(TcpListener::bind((options.host.as_str(), options.port))).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
-        let registry = Registry::new(models, options.limits.queue, observer.clone())?;
-        let state = Arc::new(ServerState::new(options, registry, observer));
+        let run = RunLimits { queue: options.limits.queue, compute: options.timeouts.compute };
+        let registry = Registry::new(models, run, observer.clone())?;
+        let state = Arc::new(ServerState::new(options, hosts, registry, observer));
         let connections = options.limits.connections.clamp(1, Semaphore::MAX_PERMITS);
         Ok(Self { runtime, listener, address, state, connections, stop: watch::Sender::new(false) })
     }

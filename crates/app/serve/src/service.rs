@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::body::{Payload, Upload};
 use crate::connection::Activity;
 use crate::observer::{RequestRecord as Ended, ServerEvent, ServerObserver};
+use crate::overview::{self, ServerOverview};
 use crate::panics::CatchPanic;
 use crate::registry::ChangeError;
 use crate::reject::Reject;
@@ -65,7 +66,7 @@ async fn skip_rest(state: &ServerState, parts: &Parts, upload: &mut Upload) -> b
     if upload.is_over() {
         return true;
     }
-    if parts.headers.contains_key(EXPECT) && upload.received() == 0 {
+    if expectations(&parts.headers).any(is_continue) && upload.received() == 0 {
         // A client with `Expect: 100-continue` waits for the response before it sends a body.
         upload.ignore_rest();
         return false;
@@ -74,7 +75,9 @@ async fn skip_rest(state: &ServerState, parts: &Parts, upload: &mut Upload) -> b
 }
 
 async fn route(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload) -> RouteResult {
+    state.hosts.check(parts)?;
     refuse_web_pages(&parts.headers)?;
+    refuse_unknown_expectations(&parts.headers)?;
     if parts
         .headers
         .get(TRANSFER_ENCODING)
@@ -83,15 +86,20 @@ async fn route(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload) -> 
         return Err(Reject::new(StatusCode::NOT_IMPLEMENTED, "the only Transfer-Encoding is chunked"));
     }
     let route = Route::find(&parts.method, parts.uri.path()).map_err(|no_route| match no_route {
-        RouteError::NotFound => Reject::not_found(),
+        RouteError::NotFound => {
+            Reject::new(StatusCode::NOT_FOUND, overview::not_found_text(state, parts.uri.path()))
+        }
         RouteError::Method(allowed) => Reject::method(&allowed),
     })?;
     match route {
+        Route::Overview => pretty_json(&ServerOverview::new(state)),
         Route::Server => json(&state.metadata),
         Route::Ready if state.is_draining() => Ok(empty(StatusCode::BAD_REQUEST)),
         Route::Live | Route::Ready => Ok(empty(StatusCode::OK)),
         Route::Metrics => {
-            let text = metrics::metrics(&state.registry.ready_models());
+            let models = state.registry.ready_models();
+            // The files of /proc are read, which may take a while for thousands of connections.
+            let text = run_blocking(move || metrics::metrics(&models)).await?;
             Ok(response("text/plain; version=0.0.4; charset=utf-8", [Bytes::from(text)]))
         }
         Route::Statistics => {
@@ -209,6 +217,13 @@ fn response(content_type: &'static str, parts: impl IntoIterator<Item = Bytes>) 
     response
 }
 
+/// Answers with JSON that a person reads: each member is on a line.
+fn pretty_json(value: &impl Serialize) -> RouteResult {
+    let mut text = serde_json::to_vec_pretty(value).map_err(|error| Reject::internal(error.to_string()))?;
+    text.push(b'\n');
+    Ok(response("application/json", [Bytes::from(text)]))
+}
+
 fn json(value: &impl Serialize) -> RouteResult {
     let text = serde_json::to_vec(value).map_err(|error| Reject::internal(error.to_string()))?;
     Ok(response("application/json", [Bytes::from(text)]))
@@ -229,6 +244,25 @@ fn refuse_web_pages(headers: &HeaderMap) -> Result<(), Reject> {
         return Err(Reject::new(StatusCode::FORBIDDEN, "requests of web pages are refused"));
     }
     Ok(())
+}
+
+/// Refuses a request that expects anything but `100 Continue`, which is the only expectation that HTTP defines.
+fn refuse_unknown_expectations(headers: &HeaderMap) -> Result<(), Reject> {
+    let Some(unknown) = expectations(headers).find(|expected| !is_continue(expected)) else { return Ok(()) };
+    let unknown = String::from_utf8_lossy(unknown);
+    let error =
+        format!("the server meets no expectation but 100-continue, and got `{}`", unknown.escape_debug());
+    Err(Reject::new(StatusCode::EXPECTATION_FAILED, error))
+}
+
+/// Returns the items of the request's `Expect` headers.
+fn expectations(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let items = headers.get_all(EXPECT).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    items.map(<[u8]>::trim_ascii).filter(|item| !item.is_empty())
+}
+
+fn is_continue(expectation: &[u8]) -> bool {
+    expectation.eq_ignore_ascii_case(b"100-continue")
 }
 
 /// Guard that counts a request as in flight until it is dropped.

@@ -14,6 +14,7 @@ use crate::ServeOptions;
 use crate::body::{Payload, Upload};
 use crate::budget::MemoryBudget;
 use crate::encoding::ContentEncoding;
+use crate::host::AllowedHosts;
 use crate::observer::ServerObserver;
 use crate::options::{ServeLimits, Timeouts};
 use crate::registry::Registry;
@@ -29,6 +30,7 @@ pub(crate) struct ServerState {
     /// Number of requests whose response has not been written.
     pub(crate) in_flight: watch::Sender<usize>,
     pub(crate) metadata: ServerMetadata,
+    pub(crate) hosts: AllowedHosts,
     is_draining: AtomicBool,
 }
 
@@ -36,7 +38,12 @@ pub(crate) struct ServerState {
 pub(crate) type RouteResult = Result<Response<Payload>, Reject>;
 
 impl ServerState {
-    pub(crate) fn new(options: &ServeOptions, registry: Registry, observer: Arc<dyn ServerObserver>) -> Self {
+    pub(crate) fn new(
+        options: &ServeOptions,
+        hosts: AllowedHosts,
+        registry: Registry,
+        observer: Arc<dyn ServerObserver>,
+    ) -> Self {
         Self {
             registry: Arc::new(registry),
             limits: options.limits,
@@ -44,6 +51,7 @@ impl ServerState {
             budget: MemoryBudget::new(options.limits.memory),
             observer,
             in_flight: watch::Sender::new(0),
+            hosts,
             metadata: ServerMetadata {
                 name: options.name.clone(),
                 version: options.version.clone(),

@@ -44,6 +44,25 @@ impl Error {
     }
 }
 
+/// Returns the kind of a path that is not a regular file, with its article.
+pub fn special_file_kind(metadata: &std::fs::Metadata) -> &'static str {
+    let kind = metadata.file_type();
+    if kind.is_dir() {
+        return "a folder";
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if kind.is_fifo() {
+            return "a named pipe";
+        }
+        if kind.is_socket() {
+            return "a socket";
+        }
+    }
+    if kind.is_symlink() { "a link" } else { "a device" }
+}
+
 /// A file mapped into memory, as bytes.
 ///
 /// Pages are loaded when they are touched and stay resident until [`release`](Self::release). If another program
@@ -70,8 +89,7 @@ impl MappedFile {
         // The file type is checked first, because opening a named pipe would wait for a writer.
         let kind = std::fs::metadata(path).map_err(io)?;
         if !kind.is_file() {
-            let what = if kind.is_dir() { "a folder" } else { "a pipe or a device" };
-            return Err(Error::NotAFile { path: path.to_owned(), what });
+            return Err(Error::NotAFile { path: path.to_owned(), what: special_file_kind(&kind) });
         }
         Self::from_file(&File::open(path).map_err(io)?, path)
     }
@@ -92,6 +110,11 @@ impl MappedFile {
     /// Returns the path as given by the caller.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the open file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 
     /// Returns all bytes of the file.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::file::special_file_kind;
 use crate::stamp::{FileChange, FileChanged, FileStamp};
 use crate::{Blob, Error, ReadError, Sink, WINDOW, Window};
 
@@ -22,8 +23,7 @@ impl LazyFile {
     pub fn find(path: &Path) -> Result<Self, Error> {
         let kind = std::fs::metadata(path).map_err(|reason| Error::Io { path: path.to_owned(), reason })?;
         if !kind.is_file() {
-            let what = if kind.is_dir() { "a folder" } else { "a pipe or a device" };
-            return Err(Error::NotAFile { path: path.to_owned(), what });
+            return Err(Error::NotAFile { path: path.to_owned(), what: special_file_kind(&kind) });
         }
         Ok(Self { path: path.to_owned(), stamp: FileStamp::from_metadata(&kind) })
     }

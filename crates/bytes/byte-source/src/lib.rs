@@ -5,6 +5,7 @@
 //! instead: if another program truncates the file, such a read returns an error, while the system kills a program that
 //! touches a lost page of a map.
 
+mod all_cores;
 mod blob;
 mod buffer;
 mod crc32;
@@ -19,11 +20,12 @@ mod sha256;
 mod source;
 mod stamp;
 
+pub use all_cores::on_all_cores;
 pub use blob::{Blob, OwnedBlob, Sink, Window};
 pub use buffer::WINDOW;
 pub use crc32::Crc32;
 pub use error_kind::ErrorKind;
-pub use file::{Error, MappedFile};
+pub use file::{Error, MappedFile, special_file_kind};
 pub use freed_memory::{on_memory_freed, release_freed, report_memory_freed};
 pub use lazy_file::LazyFile;
 pub use observer::{Action, Cancelled, Notice, Observer, ProgressReporter, ProgressUpdate};
@@ -33,5 +35,5 @@ pub use sha256::{Sha256Sink, hex, sha256};
 pub use source::{BufferSource, Region, Source, SourceReader, slice_range, window_ranges};
 pub use stamp::{FileChange, FileChanged};
 
-/// Name of the program, which marks the files that it writes.
+/// Name of the program, which is the comment of the archives that it writes.
 pub const PRODUCER: &str = "torch2carton";

@@ -67,6 +67,10 @@ pub enum Action {
     Verify,
     /// A file is downloaded.
     Download,
+    /// The elements of tensors are hashed.
+    Hash,
+    /// The elements of tensors are compared.
+    Compare,
 }
 
 /// An operation on a file that reports its progress in bytes to an observer.

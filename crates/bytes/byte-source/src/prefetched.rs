@@ -1,5 +1,6 @@
 //! Source that keeps some byte ranges of another source in memory.
 
+use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -123,6 +124,10 @@ impl Source for Prefetched {
 
     fn in_memory(&self) -> Option<&[u8]> {
         self.source.in_memory()
+    }
+
+    fn file(&self) -> Option<&File> {
+        self.source.file()
     }
 
     fn check_unchanged(&self) -> Result<(), ReadError> {

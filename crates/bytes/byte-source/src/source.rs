@@ -1,6 +1,7 @@
 //! Sources of bytes that can be read at any offset: mapped files, buffers, and regions of sources.
 
 use std::fmt::Debug;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -82,6 +83,12 @@ pub trait Source: Debug + Send + Sync {
     /// Returns all bytes without a copy, if they are in memory or mapped.
     fn in_memory(&self) -> Option<&[u8]>;
 
+    /// Returns the open file that has the same bytes at the same offsets, for a caller that maps it in its own way. `None`
+    /// for all other sources.
+    fn file(&self) -> Option<&File> {
+        None
+    }
+
     /// Checks that the source has not changed since it was opened.
     ///
     /// # Errors
@@ -109,6 +116,10 @@ impl Source for MappedFile {
 
     fn in_memory(&self) -> Option<&[u8]> {
         Some(self.bytes())
+    }
+
+    fn file(&self) -> Option<&File> {
+        Some(Self::file(self))
     }
 
     fn check_unchanged(&self) -> Result<(), ReadError> {

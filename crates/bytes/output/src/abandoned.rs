@@ -1,4 +1,4 @@
-//! Removal of temporary files and folders that earlier runs left behind, after `kill -9` or a power failure.
+//! Removal of temporary files and folders that earlier runs did not remove, after `kill -9` or a power failure.
 //!
 //! Each run locks the files and folders that it creates, and a lock ends with its process. The next run that writes
 //! into the folder removes the unlocked ones. Every run must see the locks, so this is done only on local filesystems

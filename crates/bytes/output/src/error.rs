@@ -25,15 +25,19 @@ pub enum Error {
         address: Remote,
     },
 
-    /// The folder of an output does not exist.
-    #[error("cannot write {}: the folder {} does not exist", path.display(), folder.display())]
+    /// A part of the path to an output is a file.
+    #[error("cannot write {}: {} is not a folder", path.display(), folder.display())]
     NoFolder { path: PathBuf, folder: PathBuf },
     /// An output is a folder.
     #[error("cannot write {}: it is a folder", path.display())]
     IsFolder { path: PathBuf },
     /// An output is a pipe, a socket or a device.
-    #[error("cannot write {}: it is a pipe or a device", path.display())]
-    NotAFile { path: PathBuf },
+    #[error("cannot write {}: it is {what}", path.display())]
+    NotAFile {
+        path: PathBuf,
+        /// Kind of the path, with its article.
+        what: &'static str,
+    },
     /// An output is one of the inputs, by whatever path or link.
     #[error("the output {} is the input {}", output.display(), input.display())]
     SameFile {

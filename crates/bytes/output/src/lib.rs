@@ -36,6 +36,8 @@ mod https;
 mod local;
 mod location;
 mod mark;
+mod permissions;
+mod records;
 mod remote;
 mod unfinished;
 
@@ -45,5 +47,6 @@ pub use https::{DownloadOptions, download};
 pub use local::{IfExists, Output, Scratch, check_target, free_space, require_free_space, sync_folder};
 pub use location::{file_name, parent_folder, refuse_remote};
 pub use mark::is_own_output;
+pub use records::{FileRecord, OutputRecord, OutputRecords};
 pub use remote::{Remote, Scheme};
 pub use unfinished::{OutputHalt, remove_unfinished};

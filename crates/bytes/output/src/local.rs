@@ -6,10 +6,12 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use byte_source::Crc32;
 use tempfile::{Builder, NamedTempFile, TempDir};
 
 use crate::abandoned::{TEMPORARY_PREFIX, create_locked, remove_abandoned};
-use crate::mark::{is_own_output, mark_own_output};
+use crate::mark::{is_own_output, mark_own_output, record_own_output};
+use crate::permissions::{self, Permissions};
 use crate::unfinished::RegisteredPath;
 use crate::{Error, Result, parent_folder};
 
@@ -33,9 +35,10 @@ pub enum IfExists {
 /// [`Error::NotOwnOutput`].
 pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Result<()> {
     let path = || target.to_owned();
-    let parent = parent_folder(target);
-    if !parent.is_dir() {
-        return Err(Error::NoFolder { path: path(), folder: parent.to_owned() });
+    // Folders that do not exist are created with the output.
+    let existing = target.ancestors().skip(1).find(|folder| folder.exists());
+    if let Some(folder) = existing.filter(|folder| !folder.is_dir()) {
+        return Err(Error::NoFolder { path: path(), folder: folder.to_owned() });
     }
     // A dangling symbolic link counts as an existing target.
     let Ok(kind) = target.metadata().or_else(|_| target.symlink_metadata()) else { return Ok(()) };
@@ -47,7 +50,7 @@ pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Res
         return Err(Error::SameFile { output: path(), input: input.to_path_buf() });
     }
     if !kind.is_file() && !kind.is_symlink() {
-        return Err(Error::NotAFile { path: path() });
+        return Err(Error::NotAFile { path: path(), what: byte_source::special_file_kind(&kind) });
     }
     match if_exists {
         IfExists::Fail => Err(Error::Exists { path: path() }),
@@ -72,6 +75,8 @@ pub struct Output {
     written: u64,
     /// Bytes whose writeback was already started.
     writeback_started: u64,
+    /// CRC-32 of the bytes written so far, if it is computed.
+    checksum: Option<Crc32>,
 }
 
 impl Output {
@@ -82,29 +87,48 @@ impl Output {
     pub fn create(target: impl Into<PathBuf>, needed: u64) -> Result<Self> {
         let target = target.into();
         let parent = parent_folder(&target);
+        std::fs::create_dir_all(parent).map_err(|error| cannot_create(parent, &error))?;
         remove_abandoned(parent);
         require_free_space(needed, parent)?;
-        let make =
-            || with_umask(Builder::new().prefix(TEMPORARY_PREFIX).suffix(".partial")).tempfile_in(parent);
+        let mode = Permissions::of_replaced(&target).map_or(permissions::NEW, Permissions::while_written);
+        let make = || {
+            permissions::with_mode(Builder::new().prefix(TEMPORARY_PREFIX).suffix(".partial"), mode)
+                .tempfile_in(parent)
+        };
         let create = || create_locked(make, |file| file.as_file().try_clone());
         let ((file, held), unfinished) = RegisteredPath::register(create, |(file, _)| file.path())
             .map_err(|error| cannot_create(parent, &error))?;
         // The lock belongs to the open file description, which `file` shares.
         drop(held);
-        Ok(Self { file, unfinished, target, written: 0, writeback_started: 0 })
+        Ok(Self { file, unfinished, target, written: 0, writeback_started: 0, checksum: None })
     }
 
-    /// Syncs the file, renames it to the target and syncs the folder.
+    /// Computes the CRC-32 of all bytes that are written from now on.
+    #[must_use]
+    pub fn with_checksum(self) -> Self {
+        Self { checksum: Some(Crc32::default()), ..self }
+    }
+
+    /// Returns the CRC-32 of the bytes written so far, if it [is computed](Self::with_checksum).
+    pub fn checksum(&self) -> Option<u32> {
+        self.checksum.clone().map(Crc32::sum)
+    }
+
+    /// Syncs the file, renames it to the target and syncs the folder. A file that is replaced passes its permissions on.
     ///
     /// # Errors
     /// [`Error::Write`] when the file cannot be synced or renamed, [`Error::Exists`] or [`Error::NotOwnOutput`] when the
     /// target exists by now and `if_exists` does not allow to replace it.
     pub fn commit(self, if_exists: IfExists) -> Result<()> {
-        mark_own_output(self.file.as_file());
+        let is_marked = self.finish();
         let synced = self.file.as_file().sync_all();
         synced.map_err(|reason| Error::Write { path: self.target.clone(), reason })?;
         let parent = parent_folder(&self.target).to_owned();
+        let target = self.target.clone();
         self.rename_to_target(if_exists)?;
+        if !is_marked {
+            record_own_output(&target);
+        }
         // Makes the rename durable. Best effort: some filesystems cannot sync folders.
         if let Ok(parent) = File::open(parent) {
             let _ = parent.sync_all();
@@ -118,8 +142,19 @@ impl Output {
     /// # Errors
     /// The errors of [`commit`](Self::commit).
     pub fn commit_unsynced(self, if_exists: IfExists) -> Result<()> {
-        mark_own_output(self.file.as_file());
+        self.finish();
         self.rename_to_target(if_exists)
+    }
+
+    /// Marks the temporary file, and gives it the permissions of the file that it replaces, if there is one. Returns false
+    /// if it cannot be marked.
+    fn finish(&self) -> bool {
+        // The mark comes first: a file that its owner may not write takes no extended attribute.
+        let is_marked = mark_own_output(self.file.as_file());
+        if let Some(permissions) = Permissions::of_replaced(&self.target) {
+            permissions.set_on(self.file.as_file());
+        }
+        is_marked
     }
 
     /// Renames the temporary file to the target, as `if_exists` allows.
@@ -156,6 +191,9 @@ impl io::Write for Output {
         /// Bytes after which the writeback of new bytes is started.
         const WRITEBACK_CHUNK: u64 = 32 << 20;
         let count = self.file.as_file_mut().write(bytes)?;
+        if let Some(checksum) = &mut self.checksum {
+            checksum.add_bytes(bytes.get(..count).unwrap_or_default());
+        }
         self.written = self.written.saturating_add(count as u64);
         let waiting = self.written.saturating_sub(self.writeback_started);
         if waiting >= WRITEBACK_CHUNK {
@@ -185,6 +223,7 @@ impl Scratch {
     /// # Errors
     /// [`Error::CreateIn`] when `parent` cannot be written.
     pub fn create(parent: &Path) -> Result<Self> {
+        std::fs::create_dir_all(parent).map_err(|error| cannot_create(parent, &error))?;
         remove_abandoned(parent);
         let make = || Builder::new().prefix(TEMPORARY_PREFIX).tempdir_in(parent);
         let create = || create_locked(make, |folder| File::open(folder.path()));
@@ -254,18 +293,6 @@ fn start_writing(file: &File, offset: u64, len: u64) {
 
 #[cfg(not(target_os = "linux"))]
 fn start_writing(_: &File, _: u64, _: u64) {}
-
-/// Sets mode 0666 less the umask, as for any new file; temporary files are private by default.
-#[cfg(unix)]
-fn with_umask<'b, 'p, 's>(builder: &'b mut Builder<'p, 's>) -> &'b mut Builder<'p, 's> {
-    use std::os::unix::fs::PermissionsExt;
-    builder.permissions(std::fs::Permissions::from_mode(0o666))
-}
-
-#[cfg(not(unix))]
-fn with_umask<'b, 'p, 's>(builder: &'b mut Builder<'p, 's>) -> &'b mut Builder<'p, 's> {
-    builder
-}
 
 #[cfg(unix)]
 fn available_bytes(folder: &Path) -> io::Result<u64> {
@@ -362,8 +389,8 @@ mod tests {
         assert!(matches!(check(&file, &[], IfExists::Fail), Err(Error::Exists { .. })));
         assert!(matches!(check(&file, &[&link], IfExists::Replace), Err(Error::SameFile { .. })));
         assert!(matches!(check(scratch.path(), &[], IfExists::Replace), Err(Error::IsFolder { .. })));
-        let missing = scratch.path().join("missing/x");
-        assert!(matches!(check(&missing, &[], IfExists::Replace), Err(Error::NoFolder { .. })));
+        assert!(check(&scratch.path().join("missing/deeper/x"), &[], IfExists::Replace).is_ok());
+        assert!(matches!(check(&file.join("y/z"), &[], IfExists::Replace), Err(Error::NoFolder { .. })));
     }
 
     #[test]

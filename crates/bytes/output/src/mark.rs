@@ -1,35 +1,45 @@
 //! Recognises files that this program wrote, which an output replaces by default.
 //!
-//! A zip file written by this program has the program's name as its archive comment. Other formats, such as
-//! safetensors, have no place for a mark that keeps the bytes of the reference writer, so each output also gets an
-//! extended attribute, where the filesystem supports them. The attribute records the length and the modification time
-//! of the file, so it no longer matches once another program rewrites the file in place. A program that writes a new
-//! file and renames it drops the attribute.
+//! Each output gets an extended attribute with the length and the modification time of the file, so it no longer matches once
+//! another program changes the file. A program that writes a new file and renames it drops the attribute. Where the
+//! filesystem has no extended attributes, the [records](crate::OutputRecords) of the folder have both numbers. Nothing in the
+//! file counts as a mark, such as the comment of a zip archive: a program that changes the archive keeps it.
 //!
-//! Facts: xattr(7), open(2), and APPNOTE 4.3.16 for the end of a zip file.
+//! Facts: xattr(7), open(2).
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use byte_source::PRODUCER;
+use crate::records::{Access, FileRecord, OutputRecord, OutputRecords, open_regular};
+use crate::{file_name, parent_folder};
 
-/// Writes the mark of this program to `file`, whose contents are complete.
-pub(crate) fn mark_own_output(file: &File) {
-    // Best effort: without extended attributes, only a zip comment marks the file, and other formats need
-    // `IfExists::Replace`.
-    if let Some(value) = file.metadata().ok().as_ref().and_then(attribute_value) {
-        let _ = attribute::write(file, value.as_bytes());
-    }
+/// Writes the mark of this program to `file`, whose contents are complete. Returns false if the filesystem has no extended
+/// attributes.
+pub(crate) fn mark_own_output(file: &File) -> bool {
+    let value = file.metadata().ok().as_ref().and_then(attribute_value);
+    value.is_some_and(|value| attribute::write(file, value.as_bytes()).is_ok())
+}
+
+/// Records the output at `path` in its folder, on a filesystem without extended attributes.
+pub(crate) fn record_own_output(path: &Path) {
+    let (Ok(metadata), Some(name)) =
+        (path.symlink_metadata(), path.file_name().and_then(|name| name.to_str()))
+    else {
+        return;
+    };
+    let files = vec![FileRecord::new(name, &metadata, None)];
+    let record = OutputRecord { output: name.to_owned(), made_from: None, files };
+    // Best effort: without a record, the output is replaced only with `IfExists::Replace`.
+    let _ = OutputRecords::append(parent_folder(path), &record);
 }
 
 /// Returns true if this program wrote the file at `path` and no other program changed it since. Always false for a
 /// symbolic link, because this program creates none.
 pub fn is_own_output(path: &Path) -> bool {
-    let Ok(mut file) = open_nofollow(path) else { return false };
-    let Some(metadata) = file.metadata().ok().filter(Metadata::is_file) else { return false };
-    has_attribute(&file, &metadata) || has_comment(&mut file).unwrap_or(false)
+    let Ok(file) = open_regular(path, Access::Read) else { return false };
+    let Ok(metadata) = file.metadata() else { return false };
+    has_attribute(&file, &metadata) || is_recorded(path, &metadata)
 }
 
 fn has_attribute(file: &File, metadata: &Metadata) -> bool {
@@ -40,39 +50,18 @@ fn has_attribute(file: &File, metadata: &Metadata) -> bool {
     found.get(..len) == Some(value.as_bytes())
 }
 
-/// Returns true if `file` is a zip file that ends with this program's archive comment.
-fn has_comment(file: &mut File) -> io::Result<bool> {
-    const END: &[u8] = b"PK\x05\x06";
-    /// Offset of the comment length field in the end of central directory record.
-    const COMMENT: usize = 20;
-    let mut first = [0; 4];
-    file.read_exact(&mut first)?;
-    let len = u16::try_from(PRODUCER.len()).unwrap_or(u16::MAX).to_le_bytes();
-    let comment = [&len, PRODUCER.as_bytes()].concat();
-    let mut end = vec![0; comment.len().saturating_add(COMMENT)];
-    let from_end = i64::try_from(end.len()).unwrap_or(i64::MAX).saturating_neg();
-    file.seek(SeekFrom::End(from_end))?;
-    file.read_exact(&mut end)?;
-    Ok(first == *b"PK\x03\x04" && end.starts_with(END) && end.get(COMMENT..) == Some(&comment))
+/// Returns true if the records of the folder have the file with its current length and modification time.
+fn is_recorded(path: &Path, metadata: &Metadata) -> bool {
+    let name = file_name(path);
+    let records = OutputRecords::read(parent_folder(path));
+    let files = records.get(&name).map(|record| record.files.as_slice()).unwrap_or_default();
+    files.iter().any(|file| file.path == name && file.has_same_bytes(metadata))
 }
 
 /// Formats the attribute value: the file length in bytes and the modification time in nanoseconds since 1970.
 fn attribute_value(metadata: &Metadata) -> Option<String> {
     let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
     Some(format!("{} {}", metadata.len(), modified.as_nanos()))
-}
-
-/// Opens the file at `path` without following a symbolic link or blocking on a pipe.
-#[cfg(unix)]
-fn open_nofollow(path: &Path) -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags};
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
-}
-
-#[cfg(not(unix))]
-fn open(path: &Path) -> io::Result<File> {
-    File::open(path)
 }
 
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
@@ -116,31 +105,37 @@ mod tests {
 
     use super::*;
 
-    /// Builds the first signature and the end of central directory record of an archive with this comment.
-    fn end(comment: &str) -> Vec<u8> {
-        let len = u16::try_from(comment.len()).expect("a short comment").to_le_bytes();
-        [&b"PK\x03\x04PK\x05\x06"[..], &[0; 16], &len, comment.as_bytes()].concat()
+    #[test]
+    fn a_recorded_file_is_ours_until_it_changes() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("x.carton");
+        std::fs::write(&path, b"abc").expect("a temporary folder");
+        assert!(!is_own_output(&path));
+        record_own_output(&path);
+        assert!(is_own_output(&path));
+        let other = folder.path().join("y.carton");
+        std::fs::copy(&path, &other).expect("a temporary folder");
+        assert!(!is_own_output(&other), "a record is about one name");
+        let file = File::options().write(true).open(&path).expect("it is ours");
+        let modified = file.metadata().and_then(|it| it.modified()).expect("there");
+        file.set_modified(modified + std::time::Duration::from_nanos(1)).expect("it is ours");
+        assert!(!is_own_output(&path), "another time");
+        file.set_modified(modified).expect("it is ours");
+        assert!(is_own_output(&path));
+        file.set_len(4).expect("it is ours");
+        file.set_modified(modified).expect("it is ours");
+        assert!(!is_own_output(&path), "another length");
     }
 
     #[test]
-    fn an_archive_with_our_comment_is_ours() {
+    fn the_comment_of_an_archive_is_not_a_mark() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("x");
-        let is_ours = |bytes: &[u8]| {
-            std::fs::write(&path, bytes).expect("a temporary folder");
-            is_own_output(&path)
-        };
-        assert!(is_ours(&end("torch2carton")));
-        let mut trailing = end("torch2carton");
-        trailing.push(b'\n');
-        for other in [&end(""), &end("torch2cartoon"), &end("x torch2carton"), &trailing] {
-            assert!(!is_ours(other), "{}", other.escape_ascii());
-        }
-        let whole = end("torch2carton");
-        assert!(!is_ours(&whole[4..]), "no first entry");
-        for len in 0..whole.len() {
-            assert!(!is_ours(&whole[..len]), "{len}");
-        }
+        let path = folder.path().join("x.carton");
+        let comment = byte_source::PRODUCER.as_bytes();
+        let len = u16::try_from(comment.len()).expect("a short comment").to_le_bytes();
+        let archive = [&b"PK\x03\x04PK\x05\x06"[..], &[0; 16], &len, comment].concat();
+        std::fs::write(&path, archive).expect("a temporary folder");
+        assert!(!is_own_output(&path));
     }
 
     #[cfg(target_os = "linux")]

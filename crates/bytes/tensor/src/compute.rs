@@ -176,6 +176,40 @@ impl RangeChecksums {
         }
     }
 
+    /// Adds the ranges of other checksums of the same record. A range replaces those that it contains. If it overlaps
+    /// another one, it is dropped, and is read once more.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (range, sum) in other.parts {
+            self.parts.retain(|(part, _)| part.start < range.start || part.end > range.end);
+            let place = self.parts.partition_point(|(part, _)| part.end < range.start);
+            let before = self.parts.get(place).map(|(part, _)| part.clone());
+            let joins = before.as_ref().is_some_and(|part| part.end == range.start);
+            let next = place.saturating_add(joins.into());
+            let after = self.parts.get(next).map_or(u64::MAX, |(part, _)| part.start);
+            if after < range.end {
+                continue;
+            }
+            let joins_next = after == range.end;
+            match self.parts.get_mut(place).filter(|_| joins) {
+                Some((part, known)) => {
+                    known.append(&sum);
+                    part.end = range.end;
+                }
+                None => self.parts.insert(place, (range, sum)),
+            }
+            if joins_next {
+                let (part, sum) = self.parts.remove(place.saturating_add(1));
+                if let Some((merged, known)) = self.parts.get_mut(place) {
+                    known.append(&sum);
+                    merged.end = part.end;
+                }
+            }
+        }
+        if self.parts.len() > Self::RANGES_MAX {
+            self.parts.clear();
+        }
+    }
+
     /// Returns the checksum of the whole record. `add` adds a range of the file to a sum.
     ///
     /// # Errors
@@ -230,6 +264,41 @@ mod tests {
             assert_eq!(sum.expect("memory can be read"), whole.sum());
             let gaps = gaps.into_inner();
             assert!((10..1990).all(|at| gaps[at] != read[at]), "each byte is read once");
+        }
+    }
+
+    #[test]
+    fn checksums_of_threads_are_merged() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(2000).collect();
+        let mut whole = Crc32::default();
+        whole.add_bytes(&bytes);
+        let expected = whole.sum();
+        let mut seed = 1_u64;
+        for _ in 0..200 {
+            let mut next = |most: u64| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (seed >> 33) % most
+            };
+            let mut sums = RangeChecksums::new(0..2000);
+            for _ in 0..next(20) {
+                let mut part = RangeChecksums::new(0..2000);
+                for _ in 0..next(4) {
+                    let start = next(10) * 200;
+                    let range =
+                        usize::try_from(start).expect("small")..usize::try_from(start + 200).expect("small");
+                    part.add(start, &bytes[range]);
+                }
+                sums.merge(part);
+                assert!(sums.parts.windows(2).all(|pair| pair[0].0.end < pair[1].0.start), "{sums:?}");
+            }
+            let sum = sums.finish(|range, sum| {
+                sum.add_bytes(
+                    &bytes[usize::try_from(range.start).expect("small")
+                        ..usize::try_from(range.end).expect("small")],
+                );
+                Ok(())
+            });
+            assert_eq!(sum.expect("memory can be read"), expected);
         }
     }
 

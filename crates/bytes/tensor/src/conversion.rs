@@ -66,7 +66,7 @@ impl Conversion {
 
     /// Converts components, little-endian. Returns true if all of them are in the target's range. Components out of
     /// range become infinite or NaN, become the largest number of a dtype without infinity, or wrap around.
-    pub(crate) fn convert(self, bytes: &[u8], out: &mut [u8]) -> bool {
+    pub fn convert(self, bytes: &[u8], out: &mut [u8]) -> bool {
         match component_dtype(self.from) {
             Dtype::Float64 => self.convert_through::<f64, 8>(bytes, out, f64::from_le_bytes),
             Dtype::Float32 => self.convert_through::<f32, 4>(bytes, out, f32::from_le_bytes),
@@ -132,6 +132,22 @@ impl Conversion {
 }
 
 impl Dtype {
+    /// Decodes numbers of a real dtype, little-endian, into float32; 64-bit numbers are rounded. Returns `None` if the
+    /// dtype is not one of plain real numbers.
+    pub fn decode_f32(self, bytes: &[u8]) -> Option<Vec<f32>> {
+        let conversion = Conversion::new(self, Self::Float32)?;
+        let size = usize::try_from(self.size()).ok()?;
+        let mut floats = vec![0; bytes.len().checked_div(size)?.checked_mul(4)?];
+        conversion.convert(bytes, &mut floats);
+        Some(floats.as_chunks().0.iter().map(|float| f32::from_le_bytes(*float)).collect())
+    }
+
+    /// Encodes numbers as this dtype, little-endian, rounded as by `Tensor.to(dtype)`. Numbers out of range become
+    /// infinite, the largest number, or wrap around. `out` has the size of the numbers.
+    pub fn encode_f32(self, numbers: &[f32], out: &mut [u8]) {
+        encode_numbers(numbers, component_dtype(self), out);
+    }
+
     /// Returns true if the elements are real floating-point numbers, as `torch.dtype.is_floating_point` says.
     pub fn is_floating_point(self) -> bool {
         component_class(self) == ComponentClass::Float || self == Self::Float4E2M1FnX2

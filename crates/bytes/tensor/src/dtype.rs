@@ -5,7 +5,6 @@
 /// Type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the names are PyTorch's own; the table below has them in its spelling")]
 pub enum Dtype {
     Float64,
     Float32,

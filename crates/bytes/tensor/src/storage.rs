@@ -212,6 +212,12 @@ impl Storage {
         self.in_source().map(|stored| stored.range.start)
     }
 
+    /// Returns the part of a source that has exactly these bytes; `None` for owned, computed and big-endian storages.
+    pub fn region(&self) -> Option<Region> {
+        let stored = self.in_source().filter(|_| self.swap_size == 1)?;
+        Region::new(stored.source, stored.range)
+    }
+
     /// Returns the bytes in memory, without reading, copying or checking them; `None` if no source has exactly these
     /// bytes in memory.
     pub fn mapped_bytes(&self) -> Option<&[u8]> {

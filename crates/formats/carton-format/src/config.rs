@@ -76,7 +76,6 @@ pub struct Port {
 /// The eleven element types of the Carton format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "the names are the specification's own")]
 pub enum DataType {
     Float32,
     Float64,

@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{MappedFile, ProgressReporter, ReadError, Region, Source};
-use carton_format::{Config, FileLen, Links, Manifest, Parsed, TensorIndex, is_valid_carton_path};
+use carton_format::{Config, FileLen, Links, Manifest, Parsed, TensorIndex};
 use sha2::{Digest, Sha256};
 use torch_import::Container;
 use zip_index::{Method, ZipIndex};
 
 use crate::entry::ExpectedSums;
+use crate::link::{MODEL_FOLDER, resolve_link};
+use crate::listing::{folder_entries, zip_entries};
 use crate::{CartonEntry, EntryReader, Error, Result};
 
-/// Path prefix of the model's files in a carton.
-pub const MODEL_FOLDER: &str = "model/";
 /// Maximum size of a MANIFEST in bytes: one with 100,000 long paths has a tenth of this.
 const MANIFEST_MAX: u64 = 256 << 20;
 /// Maximum size of any other document in bytes. Parsed TOML takes about fifty times its length.
@@ -27,8 +27,6 @@ pub const TOML_MAX: u64 = 16 << 20;
 const LINK_CHAIN_MAX: usize = 40;
 /// Maximum length of a link's target in bytes: the longest path in Linux.
 const LINK_TARGET_MAX: u64 = 4096;
-/// Files that operating systems add to folders for their own use.
-const SYSTEM_FILES: &[&str] = &[".DS_Store", "Thumbs.db"];
 
 /// An open carton. Only its directory, MANIFEST and LINKS have been read.
 #[derive(Debug)]
@@ -390,122 +388,5 @@ impl Carton {
     pub fn stored_data(&self, path: &str) -> Option<(Region, u32)> {
         let (range, crc) = self.entries.get(path)?.data_and_crc.clone()?;
         Some((Region::new(self.zip.as_ref()?, range)?, crc))
-    }
-}
-
-/// Returns the path that the link at `path` leads to, if it is inside `model/`.
-pub fn resolve_link(path: &str, target: &str) -> Option<String> {
-    if target.is_empty() || target.starts_with('/') || !path.starts_with(MODEL_FOLDER) {
-        return None;
-    }
-    let mut parts: Vec<&str> = path.split('/').collect();
-    parts.pop();
-    for part in target.split('/') {
-        match part {
-            "" | "." => {}
-            // The root of the resolution is `model`, which `..` cannot leave.
-            ".." if parts.len() > 1 => {
-                parts.pop();
-            }
-            ".." => return None,
-            other => parts.push(other),
-        }
-    }
-    let resolved = parts.join("/");
-    (is_valid_carton_path(&resolved) && resolved.starts_with(MODEL_FOLDER)).then_some(resolved)
-}
-
-fn zip_entries(index: ZipIndex) -> Result<BTreeMap<String, CartonEntry>> {
-    let mut entries = BTreeMap::new();
-    for entry in index.entries {
-        // Many zip files have entries for folders, but Carton's own never do.
-        let is_folder = entry.len == 0 && entry.name.ends_with('/');
-        let path = if is_folder { entry.name.trim_end_matches('/') } else { &entry.name };
-        // Invalid UTF-8 has become replacement characters, so the name could be ambiguous.
-        if !is_valid_carton_path(path) || path.contains(char::REPLACEMENT_CHARACTER) {
-            return Err(Error::InvalidPath { path: entry.name });
-        }
-        if is_folder {
-            continue;
-        }
-        let packed_len = entry.stored_len();
-        let (place, path) = (entry.data, entry.name);
-        let entry = CartonEntry {
-            path: path.clone(),
-            len: entry.len,
-            packed_len,
-            method: entry.method,
-            is_symbolic_link: entry.is_link,
-            data_and_crc: Some((place, entry.crc)),
-        };
-        if entry.is_symbolic_link && !path.starts_with(MODEL_FOLDER) {
-            return Err(Error::LinkOutsideModel { path });
-        }
-        entries.insert(path, entry);
-    }
-    Ok(entries)
-}
-
-/// Lists the files below `root` without recursion; links are not followed.
-fn folder_entries(root: &Path) -> Result<BTreeMap<String, CartonEntry>> {
-    let mut entries = BTreeMap::new();
-    let mut folders = vec![String::new()];
-    while let Some(folder) = folders.pop() {
-        let at = root.join(&folder);
-        let io = |reason| Error::Io { path: at.clone(), reason };
-        for item in at.read_dir().map_err(io)? {
-            let item = item.map_err(io)?;
-            let name = item.file_name();
-            let name = name.to_str().ok_or_else(|| Error::NameNotUtf8 { path: item.path() })?;
-            if SYSTEM_FILES.contains(&name) {
-                continue;
-            }
-            let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
-            if !is_valid_carton_path(&path) {
-                return Err(Error::InvalidPath { path });
-            }
-            let kind = item.metadata().map_err(io)?;
-            if kind.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let len = kind.len();
-            let link = kind.is_symlink();
-            if !link && !kind.is_file() {
-                return Err(Error::NotAFile { path });
-            }
-            if link && !path.starts_with(MODEL_FOLDER) {
-                return Err(Error::LinkOutsideModel { path });
-            }
-            let method = Method::Stored;
-            entries.insert(
-                path.clone(),
-                CartonEntry {
-                    path,
-                    len,
-                    packed_len: len,
-                    method,
-                    is_symbolic_link: link,
-                    data_and_crc: None,
-                },
-            );
-        }
-    }
-    Ok(entries)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn links_stay_inside() {
-        let resolve = |path, target| resolve_link(path, target);
-        assert_eq!(resolve("model/a", "b").as_deref(), Some("model/b"));
-        assert_eq!(resolve("model/sub/a", "../b/./c").as_deref(), Some("model/b/c"));
-        for target in ["../b", "/etc/passwd", "", "../../etc/passwd", "sub/../../b", ".."] {
-            assert_eq!(resolve("model/a", target), None, "{target}");
-        }
-        assert_eq!(resolve("misc/a", "b"), None);
     }
 }

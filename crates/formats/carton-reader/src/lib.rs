@@ -54,12 +54,15 @@
 mod carton;
 mod entry;
 mod error;
+mod link;
+mod listing;
 mod tensors;
 mod verify;
 
-pub use carton::{Carton, MODEL_FOLDER, TOML_MAX, resolve_link};
+pub use carton::{Carton, TOML_MAX};
 pub use entry::{CartonEntry, EntryReader};
 pub use error::{Error, Result};
+pub use link::{MODEL_FOLDER, resolve_link};
 pub use tensors::TensorData;
 pub use verify::{CartonVerification, VerifyFinding};
 pub use zip_index::Method;

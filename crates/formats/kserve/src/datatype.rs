@@ -6,7 +6,6 @@ use std::fmt;
 
 /// Element datatype of a tensor in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the names are those of the protocol")]
 pub enum Datatype {
     Bool,
     Uint8,

@@ -80,7 +80,6 @@ pub enum JsonProblem {
 
 /// Kind of a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are those of JSON")]
 pub enum JsonKind {
     Object,
     Array,

@@ -23,6 +23,6 @@ mod signature;
 mod types;
 
 pub use error::{Error, Result};
-pub use operators::{UnsupportedOperators, unsupported_operators};
+pub use operators::{UnsupportedOperators, unloadable_operator, unsupported_operators};
 pub use signature::{Argument, Signature, Sources, is_code};
 pub use types::{EnumMember, TupleField, Type, TypeId, Types};

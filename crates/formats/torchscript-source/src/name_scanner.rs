@@ -4,6 +4,7 @@
 //! and omits trailing arguments that equal their defaults.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use crate::lexer::{Lexer, Token, TokenKind};
 
@@ -11,6 +12,10 @@ use crate::lexer::{Lexer, Token, TokenKind};
 const DEPTH_MAX: usize = 200;
 const ARGUMENTS_MAX: usize = 100;
 const PARTS_MAX: usize = 8;
+/// Number of float16 in `c10::ScalarType`.
+pub(crate) const FLOAT16: u8 = 5;
+/// Numbers of the dtypes that only newer PyTorch versions have: `c10::ScalarType` ends at 17 in 2.0.1.
+const NEWER_DTYPES: RangeInclusive<u8> = 18..=127;
 /// Annotation that is looked through: the literal type of the parameter is that of its argument.
 const OPTIONAL: &str = "Optional";
 
@@ -21,6 +26,8 @@ pub(crate) enum LiteralType {
     Tensor,
     Bool,
     Int,
+    /// Integer that, where a dtype is expected, is the number of float16 or of a dtype that PyTorch 2.0.1 does not have.
+    DtypeNumber(u8),
     Float,
     Text,
     List,
@@ -54,6 +61,7 @@ pub(crate) fn scan_names<'t>(text: &'t str, mut each: impl FnMut(NameUse<'_, 't>
         excess_depth: 0,
         parameters: HashMap::new(),
         def: DefPosition::Elsewhere,
+        assignment: AssignmentPosition::Elsewhere,
     };
     for token in Lexer::new(text, &(0..text.len())) {
         walk.scan_token(&token, &mut each);
@@ -75,6 +83,15 @@ struct NameScanner<'t> {
     /// Literal types of the current function's parameters whose annotation is one word, or one word in `Optional`.
     parameters: HashMap<&'t str, LiteralType>,
     def: DefPosition,
+    assignment: AssignmentPosition<'t>,
+}
+
+/// Position of the last token in a statement `NAME = NUMBER`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AssignmentPosition<'t> {
+    Elsewhere,
+    Target(&'t str),
+    Equals(&'t str),
 }
 
 /// Position of the last token in `def NAME(`.
@@ -111,6 +128,7 @@ impl<'t> NameScanner<'t> {
     fn scan_token(&mut self, token: &Token<'t>, each: &mut impl FnMut(NameUse<'_, 't>)) {
         let callee = self.extend_name(token, each);
         self.after_dot = token.is(b'.');
+        self.scan_assignment(token);
         let is_def = self.def == DefPosition::Name && token.is(b'(');
         self.def = match (self.def, token.kind) {
             (_, TokenKind::Name("def")) if token.indent.is_some() => DefPosition::Keyword,
@@ -163,6 +181,26 @@ impl<'t> NameScanner<'t> {
         }
     }
 
+    /// Stores the number of a dtype that a statement assigns to a variable. Another assignment of the variable, in the
+    /// other branch of a condition, does not remove it.
+    fn scan_assignment(&mut self, token: &Token<'t>) {
+        self.assignment = match (self.assignment, token.kind) {
+            (_, TokenKind::Name(name)) if token.indent.is_some() => AssignmentPosition::Target(name),
+            (AssignmentPosition::Target(name), TokenKind::Symbol(b'=')) => AssignmentPosition::Equals(name),
+            (AssignmentPosition::Equals(name), TokenKind::Number) => {
+                let number = integer_literal(self.text.get(token.range.clone()).unwrap_or_default());
+                // The numbers of newer dtypes are larger than that of float16.
+                if let LiteralType::DtypeNumber(new) = number
+                    && !matches!(self.parameters.get(name), Some(LiteralType::DtypeNumber(old)) if *old > new)
+                {
+                    self.parameters.insert(name, number);
+                }
+                AssignmentPosition::Elsewhere
+            }
+            _ => AssignmentPosition::Elsewhere,
+        };
+    }
+
     /// Extends or ends the dotted name. Returns the name of an operator if the token opens its argument list.
     fn extend_name(
         &mut self,
@@ -209,6 +247,12 @@ fn annotated_literal(annotation: &str) -> LiteralType {
     }
 }
 
+/// Returns the literal type of an integer.
+fn integer_literal(number: &str) -> LiteralType {
+    let found = number.parse().ok().filter(|number| *number == FLOAT16 || NEWER_DTYPES.contains(number));
+    found.map_or(LiteralType::Int, LiteralType::DtypeNumber)
+}
+
 fn is_opening(token: &Token<'_>) -> bool {
     matches!(token.kind, TokenKind::Symbol(b'(' | b'[' | b'{'))
 }
@@ -226,7 +270,7 @@ impl<'t> OpenBracket<'t> {
             match number {
                 _ if number.ends_with('j') => LiteralType::Other,
                 _ if number.contains(['.', 'e']) => LiteralType::Float,
-                _ => LiteralType::Int,
+                _ => integer_literal(number),
             }
         };
         self.argument = match (self.argument, token.kind) {

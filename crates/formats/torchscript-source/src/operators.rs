@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use crate::name_scanner::{LiteralType, NameUse, OperatorCall, scan_names};
+use crate::name_scanner::{FLOAT16, LiteralType, NameUse, OperatorCall, scan_names};
 
 /// Namespaces of PyTorch's own operators and classes that the operator table lacks.
 const LIBTORCH_NAMESPACES: &[&str] = &[
@@ -31,8 +31,29 @@ pub struct UnsupportedOperators {
     /// Operators of newer PyTorch versions; listed with the call's arguments if 2.0.1 has the operator but no overload that
     /// accepts them.
     pub newer: BTreeSet<String>,
+    /// Numbers of dtypes of newer PyTorch versions that operators are called with (`c10::ScalarType`).
+    pub newer_dtypes: BTreeSet<u8>,
+    /// True if an operator is called with the number of float16, of which PyTorch 2.0.1 has no products on a CPU.
+    pub has_float16: bool,
     /// Operators and classes of libraries other than PyTorch.
     pub third_party: BTreeSet<String>,
+}
+
+/// Operator for a constant in the layout of MKL-DNN, which `torch.jit.optimize_for_inference` makes. The text of an archive
+/// lacks its value, so no version of PyTorch loads the archive.
+const UNLOADABLE_CONSTANT: [&str; 3] = ["ops", "prim", "ConstantMKLDNNTensor"];
+
+/// Returns the operator in `texts` whose call no version of PyTorch loads, if there is one.
+pub fn unloadable_operator<'t>(texts: impl Iterator<Item = &'t str>) -> Option<&'static str> {
+    let mut found = None;
+    for text in texts {
+        scan_names(text, |used| {
+            if matches!(used, NameUse::Name(path) if path == UNLOADABLE_CONSTANT) {
+                found = Some("prim::ConstantMKLDNNTensor");
+            }
+        });
+    }
+    found
 }
 
 /// Table of the operators of PyTorch 2.0.1, in the format that `operators.py` describes.
@@ -86,9 +107,12 @@ impl UnsupportedOperators {
             _ => return,
         };
         let overloads = known.get(namespace).and_then(|names| names.get(name));
-        if overloads.is_some_and(|overloads| !overloads.is_empty() && !any_overload_accepts(overloads, call))
-        {
+        let Some(overloads) = overloads.filter(|overloads| !overloads.is_empty()) else { return };
+        if !any_overload_accepts(overloads, call) {
             self.newer.insert(format!("{namespace}::{name}({})", format_operator_call(call)));
+        } else if let Some(numbers) = dtype_numbers(overloads, call) {
+            self.has_float16 |= numbers.contains(&FLOAT16);
+            self.newer_dtypes.extend(numbers.into_iter().filter(|number| *number != FLOAT16));
         }
     }
 }
@@ -115,6 +139,44 @@ fn any_overload_accepts(overloads: &[&str], call: &OperatorCall<'_>) -> bool {
             .iter()
             .filter(|text| !text.starts_with('='))
             .any(|overload| overload_accepts(overload, call))
+}
+
+/// Returns the numbers in a call that an overload takes as those of dtypes, unless another overload takes them as other
+/// numbers: of float16, and of dtypes that PyTorch 2.0.1 does not have.
+fn dtype_numbers(overloads: &[&str], call: &OperatorCall<'_>) -> Option<Vec<u8>> {
+    let is_dtype = |literal: &LiteralType| matches!(literal, LiteralType::DtypeNumber(_));
+    let keywords = || call.keywords.iter().map(|(_, literal)| literal);
+    if !call.positional.iter().chain(keywords()).any(is_dtype) {
+        return None;
+    }
+    let mut numbers = None;
+    for overload in overloads.iter().filter(|text| !text.starts_with('=')) {
+        if !overload_accepts(overload, call) {
+            continue;
+        }
+        let (mut dtypes, mut implausible) = (Vec::new(), false);
+        let (positional, named) = overload.split_once('*').unwrap_or((overload, ""));
+        let letters = positional.chars().filter(|letter| *letter != ',');
+        let passed = letters.zip(&call.positional).map(|(letter, literal)| (letter, *literal));
+        let by_name = call.keywords.iter().filter_map(|(name, literal)| {
+            let mut entries = named.split(',').filter_map(|entry| entry.split_once(':'));
+            Some((entries.find(|(its, _)| its == name)?.1.chars().next()?, *literal))
+        });
+        for (letter, literal) in passed.chain(by_name) {
+            match (letter.to_ascii_lowercase(), literal) {
+                ('d', LiteralType::DtypeNumber(number)) => dtypes.push(number),
+                // PyTorch does not make a tensor, a device or a list of any length of a number.
+                ('t' | 'v' | 'l', LiteralType::DtypeNumber(_)) => implausible = true,
+                _ => {}
+            }
+        }
+        match (dtypes.is_empty(), implausible) {
+            (true, false) => return None,
+            (false, _) => numbers = Some(dtypes),
+            (true, true) => {}
+        }
+    }
+    numbers
 }
 
 /// Returns true if one overload accepts the arguments of a call.
@@ -154,8 +216,8 @@ fn literal_fits(letter: char, literal: LiteralType) -> bool {
         LiteralType::None => letter.is_ascii_uppercase() || kind == 'x',
         LiteralType::List => matches!(kind, 'l' | 'x'),
         LiteralType::Text => matches!(kind, 's' | 'x'),
-        LiteralType::Float => !matches!(kind, 'i' | 'b' | 's'),
-        LiteralType::Int => !matches!(kind, 'b' | 's'),
+        LiteralType::Float => !matches!(kind, 'i' | 'd' | 'b' | 's' | 'v'),
+        LiteralType::Int | LiteralType::DtypeNumber(_) => !matches!(kind, 'b' | 's' | 'v'),
         LiteralType::Tensor => !matches!(kind, 's' | 'l'),
         LiteralType::Bool => !matches!(kind, 's' | 'l' | 't'),
         LiteralType::Other => true,
@@ -197,6 +259,48 @@ mod tests {
             found.third_party.iter().collect::<Vec<_>>(),
             ["torch.classes.mine.Thing", "torchvision::nms"]
         );
+    }
+
+    #[test]
+    fn numbers_of_newer_dtypes_are_found_where_a_call_takes_a_dtype() {
+        let numbers = |text: &str| unsupported_operators([text].into_iter()).newer_dtypes;
+        for text in [
+            "torch.to(x, 24)",
+            "torch.to(x, torch.device(\"cpu\"), 24)",
+            "torch.to(x, dtype=24, layout=0)",
+            "torch.to(x, 24, False, True)",
+            "torch.view(x, 24)",
+            "torch.zeros([2, 3], dtype=24, layout=None)",
+            "torch.softmax(x, -1, 24)",
+            "torch.tensor(1., dtype=24)",
+            "torch.sum(x, dtype=24)",
+            "if a:\n  kind = 24\nelse:\n  kind = 5\ny = torch.to(x, kind)",
+        ] {
+            assert_eq!(numbers(text), BTreeSet::from([24]), "{text}");
+        }
+        for text in [
+            "torch.to(x, 17)",
+            "torch.softmax(x, 24)",
+            "torch.add(x, 24)",
+            "torch.zeros([24, 24], dtype=6)",
+            "torch.arange(24, dtype=4)",
+            "torch.view(x, [24])",
+            "torch.eq(ops.prim.dtype(x), 24)",
+            "torch.to(x, 6, False, True, 24)",
+            "kind = 24\ny = torch.add(x, kind)",
+        ] {
+            assert_eq!(numbers(text), BTreeSet::new(), "{text}");
+        }
+        assert!(unsupported_operators(["torch.to(x, 24)"].into_iter()).newer.is_empty());
+        assert!(unsupported_operators(["torch.to(x, 5)"].into_iter()).has_float16);
+        assert!(!unsupported_operators(["torch.add(torch.to(x, 6), 5)"].into_iter()).has_float16);
+    }
+
+    #[test]
+    fn a_constant_without_its_value_is_found() {
+        let found = |text: &str| unloadable_operator([text].into_iter());
+        assert_eq!(found("w = ops.prim.ConstantMKLDNNTensor()"), Some("prim::ConstantMKLDNNTensor"));
+        assert_eq!(found("# ops.prim.ConstantMKLDNNTensor()\nw = \"ops.prim.ConstantMKLDNNTensor\""), None);
     }
 
     #[test]

@@ -18,7 +18,6 @@ impl TypeId {
 
 /// TorchScript type; its [`TypeId`]s refer to the table that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are TorchScript's own")]
 #[non_exhaustive]
 pub enum Type {
     Tensor,

@@ -78,6 +78,12 @@ pub enum Error {
         "the archive has bytecode for mobile devices and no source text, which is needed to run it elsewhere"
     )]
     MobileOnly,
+    /// Archive whose code PyTorch cannot load, because `torch.jit.optimize_for_inference` left out values of constants.
+    #[error(
+        "the code calls `{operator}`, which stands for a constant whose value is not in the file: no version of PyTorch \
+         loads what `torch.jit.optimize_for_inference` made"
+    )]
+    UnloadableOperator { operator: &'static str },
     /// Module to be kept unchanged whose `forward` does not take and return dicts.
     #[error("the forward of {} does not take a Dict[str, Tensor] and return a dict, as Carton calls it", class.escape_debug())]
     NoDictForward {
@@ -124,6 +130,7 @@ impl Error {
             | Self::TooMany { .. }
             | Self::Pickle(_)
             | Self::LargeRecord { .. }
+            | Self::UnloadableOperator { .. }
             | Self::MobileOnly => ErrorKind::Unsupported,
             Self::Zip(reason) => reason.into(),
             Self::Decoder(reason) => reason.kind(),

@@ -70,6 +70,9 @@ pub enum OnInvalidInput {
     Raise,
 }
 
+/// Name of the output that holds the message about invalid inputs.
+pub(crate) const ERROR_OUTPUT: &str = "error";
+
 /// Outputs of a module's `forward`.
 #[derive(Debug)]
 pub struct ModuleOutputs(OutputPorts);

@@ -30,14 +30,32 @@ pub enum ModuleNote {
     NewerArchive { version: u64 },
     /// The code calls operators that PyTorch 2.0.1 does not have.
     NewerOperators { names: Vec<String> },
+    /// The code calls operators with the numbers of dtypes that PyTorch 2.0.1 does not have.
+    NewerDtypes { numbers: Vec<u8> },
+    /// Weights of a decoder are bfloat16, with which PyTorch 2.0.1 is slow on CPUs without AVX-512.
+    SlowBFloat16,
+    /// The code or its constants make float16 tensors, of which PyTorch 2.0.1 has no products on a CPU.
+    Float16Code,
+    /// Weights are bfloat16, and these inputs are not declared, so that the code gets them as Carton passes them.
+    BFloat16Inputs { names: Vec<String> },
+    /// Outputs have the name of the output for error messages.
+    ErrorOutput { names: Vec<String> },
+    /// An output is a list of texts, which Carton's client cannot read.
+    TextListOutput,
+    /// Carton ends names at the first NUL, so it passes and returns these tensors under shorter names.
+    NulNames {
+        names: Vec<String>,
+        /// True if two tensors have the same name before the first NUL.
+        collide: bool,
+    },
     /// The code calls operators, or uses classes, of libraries other than PyTorch.
     OtherOperators { names: Vec<String> },
 }
 
 impl ModuleNote {
-    /// Returns true if PyTorch 2.0.1 does not load the archive version or the operators that the note names.
+    /// Returns true if PyTorch 2.0.1 does not have the archive version, the operators or the dtypes that the note names.
     pub fn is_newer(&self) -> bool {
-        matches!(self, Self::NewerArchive { .. } | Self::NewerOperators { .. })
+        matches!(self, Self::NewerArchive { .. } | Self::NewerOperators { .. } | Self::NewerDtypes { .. })
     }
 }
 
@@ -99,6 +117,35 @@ impl fmt::Display for ModuleNote {
                 f.write_str("PyTorch 2.0 does not have the ")?;
                 write_name_list(f, "operator", names)
             }
+            Self::NewerDtypes { numbers } => {
+                let names: Vec<String> = numbers.iter().map(|number| newer_dtype_name(*number)).collect();
+                f.write_str("PyTorch 2.0 does not have the ")?;
+                write_name_list(f, "dtype", &names)
+            }
+            Self::SlowBFloat16 => f.write_str(
+                "in Carton, which runs PyTorch 2.0, a prompt takes several times as long with bfloat16 weights as with float16 \
+                 or float32 ones on a CPU without AVX-512",
+            ),
+            Self::Float16Code => f.write_str(
+                "the code has float16 tensors that cannot be widened: PyTorch 2.0 does not multiply float16 matrices on a \
+                 CPU, and a call that does ends Carton's runner",
+            ),
+            Self::BFloat16Inputs { names } => {
+                f.write_str("the weights are bfloat16, and Carton passes no bfloat16 tensors: a call fails unless the code casts the ")?;
+                write_name_list(f, "input", names)
+            }
+            Self::ErrorOutput { names } => {
+                f.write_str("an error message has the name `error` too: look at the type of the ")?;
+                write_name_list(f, "output", names)
+            }
+            Self::TextListOutput => {
+                f.write_str("an output is a list of texts, which Carton's client cannot read: it raises an exception")
+            }
+            Self::NulNames { names, collide } => {
+                f.write_str("Carton ends names at the first NUL, and its runner ends if an input has such a name: ")?;
+                write_name_list(f, "tensor", names)?;
+                f.write_str(if *collide { "; two tensors then have the same name, and one is lost" } else { "" })
+            }
             Self::OtherOperators { names } => {
                 f.write_str("the code needs a library, which Carton's runner does not have, for the ")?;
                 write_name_list(f, "name", names)
@@ -109,6 +156,28 @@ impl fmt::Display for ModuleNote {
             ),
         }
     }
+}
+
+/// Returns the name of a dtype that PyTorch 2.0.1 does not have, by its number in `c10::ScalarType` of 2.15.
+fn newer_dtype_name(number: u8) -> String {
+    let known = match number {
+        18 => "bits1x8",
+        19 => "bits2x4",
+        20 => "bits4x2",
+        21 => "bits8",
+        22 => "bits16",
+        23 => "float8_e5m2",
+        24 => "float8_e4m3fn",
+        25 => "float8_e5m2fnuz",
+        26 => "float8_e4m3fnuz",
+        27 => "uint16",
+        28 => "uint32",
+        29 => "uint64",
+        44 => "float8_e8m0fnu",
+        45 => "float4_e2m1fn_x2",
+        number => return format!("number {number}"),
+    };
+    known.to_owned()
 }
 
 /// Writes the first few names of a list, and the number of remaining names.

@@ -66,7 +66,6 @@ pub enum Dim {
 
 /// Element types that Triton's PyTorch backend supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are Triton's own")]
 pub enum DataType {
     Bool,
     UInt8,

@@ -294,3 +294,55 @@ pub(crate) fn list_names(names: &[String]) -> String {
     }
     out.join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_those_of_the_document() {
+        use HyperparameterKind::{Heads, NormEps, RopeFactor, RopeTheta};
+        let keys = |file| [Heads, RopeTheta, RopeFactor, NormEps].map(|kind| kind.key(file));
+        assert_eq!(keys("params.json"), ["n_heads", "rope_theta", "rope_scaling_factor", "norm_eps"]);
+        assert_eq!(
+            keys("config.json"),
+            ["num_attention_heads", "rope_theta", "rope_scaling.factor", "rms_norm_eps"]
+        );
+    }
+
+    #[test]
+    fn five_names_are_listed_and_the_others_counted() {
+        let list = |count: usize| list_names(&vec!["w".to_owned(); count]);
+        assert_eq!(list(1), "`w`");
+        assert_eq!(list(5), "`w`, `w`, `w`, `w`, `w`");
+        assert_eq!(list(6), "`w`, `w`, `w`, `w`, `w`, and 1 more");
+        assert_eq!(list(8), "`w`, `w`, `w`, `w`, `w`, and 3 more");
+    }
+
+    #[test]
+    fn errors_about_a_document_name_it() {
+        let file = "config.json";
+        let (key, found, expected) = ("key".to_owned(), String::new(), String::new());
+        let missing = |has_document| Error::MissingHyperparameters { file, has_document, facts: Vec::new() };
+        let wrong = |file| Error::InvalidParam {
+            file,
+            key: key.clone(),
+            found: found.clone(),
+            expected: expected.clone(),
+        };
+        for (error, document) in [
+            (Error::MissingKey { file, key: key.clone() }, Some(file)),
+            (Error::UnsupportedParam { file, key: key.clone() }, Some(file)),
+            (Error::Quantized { file, method: String::new(), bits: None }, Some(file)),
+            (missing(true), Some(file)),
+            (missing(false), None),
+            (wrong(Some(file)), Some(file)),
+            (wrong(None), None),
+            (Error::NoConfig { architecture: "qwen2" }, None),
+        ] {
+            assert_eq!(error.document(), document, "{error}");
+            assert!(error.leaves_weights_usable(), "{error}");
+        }
+        assert!(!Error::Duplicate { name: "w".to_owned() }.leaves_weights_usable());
+    }
+}

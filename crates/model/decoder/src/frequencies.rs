@@ -141,6 +141,24 @@ mod tests {
     }
 
     #[test]
+    fn at_most_one_place_may_differ() {
+        for (dtype, expected, place) in [
+            (Dtype::Float16, 0.5, 2_f64.powi(-11)),
+            (Dtype::Float16, 2_f64.powi(-16), 2_f64.powi(-24)),
+            (Dtype::BFloat16, 0.5, 2_f64.powi(-8)),
+            (Dtype::BFloat16, 2_f64.powi(-127), 2_f64.powi(-133)),
+            (Dtype::Float32, 0.5, 2_f64.powi(-22)),
+            (Dtype::Float32, 2_f64.powi(-126), 2_f64.powi(-126)),
+        ] {
+            for sign in [1.0, -1.0] {
+                let is_close = |places: f64| is_close(expected + sign * places * place, expected, dtype);
+                assert!(is_close(1.0) && !is_close(1.25), "{dtype} {expected}");
+            }
+            assert!(!is_close(f64::NAN, expected, dtype));
+        }
+    }
+
+    #[test]
     fn other_numbers_are_refused() {
         let error =
             |numbers: &[f32]| SMALL.compare("rope.freqs", &tensor(numbers)).expect_err("wrong").to_string();

@@ -127,3 +127,36 @@ impl Biases {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_those_of_the_selected_layers() {
+        let windows = |layers: WindowedLayers| {
+            let windows = AttentionWindows { size: Some(7), layers };
+            [0, 1, 2].map(|layer| windows.window_of(layer).is_some())
+        };
+        assert_eq!(windows(WindowedLayers::All), [true; 3]);
+        assert_eq!(windows(WindowedLayers::From(1)), [false, true, true]);
+        assert_eq!(windows(WindowedLayers::Listed(vec![true, false])), [true, false, false]);
+        assert_eq!(AttentionWindows { size: Some(7), ..AttentionWindows::default() }.window_of(0), Some(7));
+        assert_eq!(AttentionWindows::default().window_of(0), None);
+    }
+
+    #[test]
+    fn each_flag_is_about_the_biases_of_its_matrices() {
+        let parts = |biases: Biases| -> Vec<LayerPart> {
+            LayerPart::ALL.into_iter().filter(|part| biases.contains(*part)).collect()
+        };
+        let none = Biases::default();
+        assert_eq!(parts(none), []);
+        assert_eq!(parts(Biases { qkv: true, ..none }), [LayerPart::Wq, LayerPart::Wk, LayerPart::Wv]);
+        assert_eq!(parts(Biases { output: true, ..none }), [LayerPart::Wo]);
+        assert_eq!(
+            parts(Biases { feed_forward: true, ..none }),
+            [LayerPart::W1, LayerPart::W2, LayerPart::W3]
+        );
+    }
+}

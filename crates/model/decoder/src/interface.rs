@@ -216,6 +216,44 @@ mod tests {
     }
 
     #[test]
+    fn ports_have_the_properties_of_the_interface() {
+        use PortDim::{Size, Symbol};
+        let sizes = PortSizes { layers: 2, kv_heads: 3, head_dim: 4, vocab: 5 };
+        let cache = |tokens| vec![Size(2), Symbol("batch"), Symbol(tokens), Size(3), Size(4)];
+        let logits = vec![Symbol("batch"), Symbol("seq"), Size(5)];
+        let switch = (Dtype::Int64, Vec::new(), "optional switch");
+        for (port, (dtype, shape, kind), description) in [
+            (Tokens, (Dtype::Int64, vec![Symbol("batch"), Symbol("seq")], ""), "token ids below 5"),
+            (LastOnly, switch.clone(), "logits are returned for the last token only"),
+            (UseCache, switch, "present_key and present_value are returned"),
+            (PastKey, (Dtype::Float32, cache("past"), "optional past"), "as returned in present_key"),
+            (PastValue, (Dtype::Float32, cache("past"), "optional past"), "as returned in present_value"),
+            (DecoderPort::Logits, (Dtype::Float32, logits, ""), "scores for the token that follows"),
+            (
+                DecoderPort::PresentKey,
+                (Dtype::Float32, cache("total"), "optional present"),
+                "keys of all tokens",
+            ),
+            (
+                DecoderPort::PresentValue,
+                (Dtype::Float32, cache("total"), "optional present"),
+                "values of all",
+            ),
+        ] {
+            assert_eq!((port.dtype(), port.shape(&sizes)), (dtype, shape), "{port:?}");
+            let kinds = [
+                (port.is_optional(), "optional"),
+                (port.is_switch(), "switch"),
+                (port.is_past(), "past"),
+                (port.is_present(), "present"),
+            ];
+            let kinds: Vec<&str> = kinds.into_iter().filter_map(|(is, kind)| is.then_some(kind)).collect();
+            assert_eq!(kinds.join(" "), kind, "{port:?}");
+            assert!(port.description(&sizes).contains(description), "{port:?}");
+        }
+    }
+
+    #[test]
     fn keys_and_values_come_together_and_are_returned() {
         let plain = DecoderCall { last_only: false, returns_cache: false };
         assert_eq!(DecoderCall::new(&[Tokens]), Ok(plain));

@@ -58,7 +58,6 @@ pub(crate) struct Stack {
 
 /// Keys of sizes in a document.
 #[derive(Clone, Copy, Debug)]
-#[expect(missing_docs, reason = "each field is called as Meta calls the size")]
 pub struct SizeKeys {
     pub dim: &'static str,
     pub n_layers: &'static str,

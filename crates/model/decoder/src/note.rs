@@ -50,6 +50,8 @@ pub enum DecoderNote {
     AssumedValue { file: &'static str, key: &'static str, value: u64 },
     /// A generated document states the size of a head, which Meta's code ignores and computes.
     HeadSize { file: &'static str, head_dim: u64 },
+    /// A generated config.json has no ids of the first and the last token, because no document states them.
+    UnknownTokenIds { file: &'static str },
     /// The checkpoint has the tensor names of a LLaMA, but the facts that a LLaMA needs are missing.
     LlamaNames,
 }
@@ -88,6 +90,9 @@ impl fmt::Display for DecoderNote {
             }
             Self::HeadSize { file, head_dim } => {
                 write!(f, "{file}: `head_dim` is {head_dim}, which Meta's code does not read")
+            }
+            Self::UnknownTokenIds { file } => {
+                write!(f, "{file}: `bos_token_id` and `eos_token_id` are null; no document states them")
             }
             Self::LlamaNames => f.write_str("the tensors have the names of a LLaMA"),
         }

@@ -156,7 +156,90 @@ impl Yarn {
             (first, last) = (first.floor(), last.ceil());
         }
         (first, last) = (first.max(0.0), last.min(dim - 1.0));
-        let span = if first.total_cmp(&last).is_eq() { 0.001 } else { last - first };
+        // The two are compared as numbers: `ceil` makes -0.0 of a small negative number, which equals 0.0.
+        let span = if last - first == 0.0 { 0.001 } else { last - first };
         ((pair - first) / span).clamp(0.0, 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The expected fractions are those of `find_correction_range` and `linear_ramp_factor` in `transformers` 5.23.
+    #[test]
+    fn yarn_with_an_original_context_shorter_than_a_turn_has_fractions() {
+        let fractions = |old: f64, slow: f64, truncate: bool| {
+            let yarn = Yarn { factor: 4.0, fast: 32.0, slow, old, magnitude: 1.0, truncate };
+            [0.0, 1.0, 7.0].map(|pair| yarn.stretch_fraction(pair, 16.0, 10_000.0).abs().to_string())
+        };
+        // The range from 0 to -0.0 has one index: the pair 0 is unchanged, and those after it are stretched.
+        for (old, slow) in [(6.0, 1.0), (12.0, 2.0), (TAU, 1.0)] {
+            assert_eq!(fractions(old, slow, true), ["0", "1", "1"], "{old} tokens, {slow} turns");
+        }
+        // A range of one index need not be 0, and a range ends at the number of dimensions minus 1.
+        let fraction = |fast: f64, slow: f64, theta: f64, pair: f64| {
+            let yarn = Yarn { factor: 4.0, fast, slow, old: 4096.0, magnitude: 1.0, truncate: true };
+            yarn.stretch_fraction(pair, 8.0, theta).to_string()
+        };
+        assert_eq!([2.0, 3.0].map(|pair| fraction(5.0, 32.0, 10_000.0, pair)), ["0", "1"]);
+        assert_eq!([2.0, 3.0].map(|pair| fraction(200.0, 1.0, 10.0, pair)), ["0", "0.2"]);
+        // A range that ends before the pair 0 stretches none.
+        assert_eq!(fractions(1.0, 1.0, true), ["0"; 3]);
+        assert_eq!(fractions(6.0, 1.0, false), ["0"; 3]);
+    }
+
+    /// Compares a rope of 8 rotary dimensions with the frequencies and the magnitude that `transformers` 5.23 computes.
+    fn check(scaling: Scaling, tokens: u64, frequencies: [f64; 4], magnitude: f64) {
+        let rope = Rope { theta: 10_000.0, scaling: Some(scaling) };
+        let found = rope.frequencies(8, tokens);
+        assert_eq!(found.len(), 4);
+        for (found, expected) in found.iter().zip(frequencies).chain([(&rope.magnitude(), magnitude)]) {
+            assert!((found - expected).abs() <= 1e-14 * expected, "{found} is not {expected}: {rope:?}");
+        }
+    }
+
+    #[test]
+    fn scaled_frequencies_are_those_of_transformers() {
+        check(Scaling::Linear { factor: 4.0 }, 0, [0.25, 0.025, 0.0025, 0.000_25], 1.0);
+        let dynamic = || Scaling::Dynamic { factor: 2.0, old: 32.0 };
+        let grown = [1.0, 0.057_536_958_266_478_8, 0.003_310_501_566_558_523_6, 0.000_190_476_190_476_190_48];
+        check(dynamic(), 100, grown, 1.0);
+        check(dynamic(), 20, [1.0, 0.1, 0.01, 0.001], 1.0);
+        let yarn = |truncate| {
+            let magnitude = 1.5;
+            Scaling::Yarn(Yarn { factor: 4.0, fast: 16.0, slow: 1.0, old: 256.0, magnitude, truncate })
+        };
+        check(yarn(true), 0, [1.0, 0.0625, 0.0025, 0.000_25], 1.5);
+        check(yarn(false), 0, [1.0, 0.062_998_295_793_255_97, 0.0025, 0.000_25], 1.5);
+        // The range begins after the first pair: at 1.3 or 1, and ends at 2.8 or 3.
+        let later = |truncate| {
+            let magnitude = 1.5;
+            Scaling::Yarn(Yarn { factor: 4.0, fast: 32.0, slow: 1.0, old: 4096.0, magnitude, truncate })
+        };
+        check(later(true), 0, [1.0, 0.1, 0.00625, 0.000_25], 1.5);
+        check(later(false), 0, [1.0, 0.1, 0.006_556_971_521_129_435, 0.000_25], 1.5);
+        let long = || {
+            let (short, long) = (vec![1.0, 1.5, 2.0, 3.0], vec![1.0, 2.0, 4.0, 8.0]);
+            Scaling::LongRope(LongRope { short, long, old: 32.0, magnitude: 1.25 })
+        };
+        check(long(), 32, [1.0, 0.066_666_666_666_666_67, 0.005, 0.000_333_333_333_333_333_3], 1.25);
+        check(long(), 33, [1.0, 0.05, 0.0025, 0.000_125], 1.25);
+        let llama3 = Llama3 { factor: 8.0, low: 1.0, high: 4.0, old: 100.0 };
+        check(Scaling::Llama3(llama3), 0, [1.0, 0.029_753_525_068_469_47, 0.001_25, 0.000_125], 1.0);
+    }
+
+    #[test]
+    fn only_two_kinds_of_scaling_depend_on_the_length() {
+        let long = LongRope { short: vec![1.0], long: vec![2.0], old: 32.0, magnitude: 1.0 };
+        for (scaling, depends) in [
+            (None, false),
+            (Some(Scaling::Linear { factor: 2.0 }), false),
+            (Some(Scaling::Llama3(Llama3::with_factor(8.0))), false),
+            (Some(Scaling::Dynamic { factor: 2.0, old: 32.0 }), true),
+            (Some(Scaling::LongRope(long)), true),
+        ] {
+            assert_eq!(Rope { theta: 100.0, scaling }.depends_on_length(), depends);
+        }
     }
 }

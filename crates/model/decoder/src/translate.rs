@@ -25,6 +25,8 @@ use crate::{DecoderNote, Error, Result};
 pub struct Translated {
     /// Tensors with their new names, in the order of the old ones.
     pub tensors: Tensors,
+    /// Position of each tensor in the old list; `None` for a tensor that was generated.
+    pub origins: Vec<Option<usize>>,
     pub notes: Vec<DecoderNote>,
     /// Document of the new layout; `None` if the model already had that layout, so that its document is still valid.
     pub document: Option<LayoutDocument>,
@@ -49,6 +51,7 @@ pub fn translate(
     let architecture = decoder.architecture();
     if decoder.layout().has_owner_of(to) {
         return Ok(Translated {
+            origins: (0..tensors.len()).map(Some).collect(),
             tensors,
             notes: vec![DecoderNote::SameLayout { owner: to.owner }],
             document: None,
@@ -71,6 +74,7 @@ pub fn translate(
 
     let mut rows = RowPermuter { decoder: &decoder, permuted_tensors: HashMap::new() };
     let mut renamed = Tensors::with_capacity(tensors.len());
+    let mut origins = Vec::with_capacity(tensors.len());
     let (mut frequencies, mut exact) = (Vec::new(), true);
     for (index, (name, tensor)) in tensors.iter().enumerate() {
         let Some(weights) = weights.get(&index) else {
@@ -85,6 +89,7 @@ pub fn translate(
                 return Err(Error::NoBias { owner: to.owner, tensor: name.clone() });
             };
             renamed.push(new, rows.permute_rows(*weight, name, tensor)?);
+            origins.push(Some(index));
         }
     }
     let names = |named: &[(String, Dtype)]| named.iter().map(|(name, _)| name.clone()).collect();
@@ -99,13 +104,14 @@ pub fn translate(
         notes.push(DecoderNote::FrequenciesRestored { names: names(&recorded) });
         renamed.extend(restore_frequencies(&decoder, recorded)?);
     }
-    notes.extend(LayoutDocument::layout_note(&decoder, to));
+    origins.resize(renamed.len(), None);
+    notes.extend(LayoutDocument::layout_notes(&decoder, to));
     let document = if to.has_owner_of(&META) {
         LayoutDocument::params(&decoder)?
     } else {
         LayoutDocument::config(&decoder, tied, &frequencies)
     };
-    Ok(Translated { tensors: renamed, notes, document: Some(document) })
+    Ok(Translated { tensors: renamed, origins, notes, document: Some(document) })
 }
 
 /// Returns true if the output matrix is the embeddings: the same tensor, or another view of the same elements.

@@ -53,7 +53,10 @@ impl HyperparameterCheck<'_> {
         if self.rotated > ROTATED_MAX {
             return Err(wrong(self.keys.head_dim, &self.head_dim, format!("at most {ROTATED_MAX}")));
         }
-        self.ropes.iter().try_for_each(|rope| self.check_rope(wrong, rope))?;
+        for rope in self.ropes {
+            self.check_rope(wrong, rope)?;
+            self.check_frequencies(wrong, rope)?;
+        }
         if let Some(ropes) = self.rope_of_layer {
             self.check_layer_list(wrong, "rope_of_layer", ropes.len())?;
             if let Some(other) = ropes.iter().flatten().find(|index| **index >= self.ropes.len()) {
@@ -131,6 +134,26 @@ impl HyperparameterCheck<'_> {
                     factors.iter().try_for_each(|factor| check_positive(wrong, &[(key, *factor)]))?;
                 }
                 Ok(())
+            }
+        }
+    }
+
+    /// Checks that float32, in which modules compute, has the base and every frequency. An infinite frequency would give the
+    /// first token an angle that is not a number.
+    fn check_frequencies(&self, wrong: MakeParamError<'_>, rope: &Rope) -> Result<()> {
+        let [smallest, largest] = [f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)];
+        if rope.theta < smallest {
+            return Err(wrong("rope_theta", &rope.theta, format!("at least {smallest:.1e}")));
+        }
+        // A text that is longer than any context gets the frequencies for long texts, if there are any.
+        let frequencies = [0, u64::MAX].map(|tokens| rope.frequencies(self.rotated, tokens));
+        match frequencies.iter().flatten().find(|frequency| !(0.0..=largest).contains(*frequency)) {
+            None => Ok(()),
+            Some(frequency) => {
+                let expected = format!(
+                    "a base that gives frequencies of at most {largest:.1e}, but with its scaling one is {frequency:.1e}"
+                );
+                Err(wrong("rope_theta", &rope.theta, expected))
             }
         }
     }

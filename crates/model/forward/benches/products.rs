@@ -8,7 +8,7 @@
 #![expect(clippy::print_stdout, reason = "a program that prints figures for its author")]
 #![expect(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "its sizes are constants")]
 #![expect(clippy::cast_precision_loss, reason = "figures of a few digits")]
-#![allow(missing_docs, unreachable_pub, reason = "files of the library are modules here")]
+#![allow(unreachable_pub, reason = "files of the library are modules here")]
 #![allow(dead_code, unused_imports, reason = "not all of the kernels' interface is timed")]
 
 #[path = "../src/error.rs"]

@@ -79,6 +79,14 @@ impl Cache {
         self.len() == 0
     }
 
+    /// Drops the tokens after the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        match &mut self.0 {
+            TypedCache::F32(tokens) => tokens.truncate(len),
+            TypedCache::F64(tokens) => tokens.truncate(len),
+        }
+    }
+
     /// Returns the number of sequences.
     pub fn batch(&self) -> usize {
         match &self.0 {

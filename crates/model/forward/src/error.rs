@@ -62,7 +62,7 @@ pub enum Error {
         batch: usize,
     },
     /// Token ids that are not in the vocabulary.
-    #[error("tokens holds ids from {low} to {high}, expected 0 to {}", vocab.saturating_sub(1))]
+    #[error("the input tokens has ids from {low} to {high}, expected ids from 0 to {}", vocab.saturating_sub(1))]
     TokenIds {
         low: i64,
         high: i64,

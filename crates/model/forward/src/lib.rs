@@ -43,4 +43,4 @@ mod tests;
 
 pub use cache::Cache;
 pub use error::{Error, Result};
-pub use model::{ForwardOptions, LogitPositions, Model};
+pub use model::{ForwardOptions, LogitPositions, Model, Pass};

@@ -26,3 +26,20 @@ pub(crate) fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>> {
 pub(crate) fn nbytes_of<T>(count: usize) -> u64 {
     (count as u64).saturating_mul(size_of::<T>() as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_give_the_size_in_bytes() {
+        let nbytes = |error| match error {
+            Error::Memory { nbytes } => nbytes,
+            other => panic!("{other}"),
+        };
+        assert_eq!(nbytes(zeros::<f64>(1 << 60).expect_err("too large")), 1 << 63);
+        assert_eq!(nbytes(zeros::<f64>(usize::MAX).expect_err("too large")), u64::MAX);
+        assert_eq!(nbytes(checked_product(&[1 << 32, 1 << 31]).expect_err("too large")), u64::MAX);
+        assert_eq!(checked_product(&[3, 5, 7]).expect("small"), 105);
+    }
+}

@@ -175,10 +175,51 @@ impl Model {
         rows: LogitPositions,
         observer: &dyn Observer,
     ) -> Result<Vec<f32>> {
+        let mut pass = self.start(tokens, batch, rows, ROWS_AT_ONCE)?;
+        let before = cache.len();
+        let result = loop {
+            match self.advance(&mut pass, cache, observer) {
+                Ok(true) => {}
+                Ok(false) => break Ok(pass.into_logits()),
+                Err(error) => break Err(error),
+            }
+        };
+        if result.is_err() {
+            cache.truncate(before);
+        }
+        result
+    }
+
+    /// Starts to compute the logits of `tokens` [batch, seq] in pieces of about `rows_at_once` rows, so that a caller can do
+    /// other work between them. Nothing is computed yet.
+    ///
+    /// # Errors
+    /// When there are no tokens or no whole rows of them, or an id is not below [`vocab`](Self::vocab).
+    pub fn start(
+        &self,
+        tokens: &[i64],
+        batch: usize,
+        rows: LogitPositions,
+        rows_at_once: usize,
+    ) -> Result<Pass> {
         let ids = self.embedding_ids(tokens, batch)?;
+        let seq = ids.len() / batch;
+        let returned = if rows == LogitPositions::All { seq } else { 1 };
+        let logits = LogitsBuffer { returned, out: Vec::new() };
+        let at_once = (rows_at_once.min(ROWS_AT_ONCE) / batch).clamp(1, seq);
+        Ok(Pass { ids, batch, seq, rows, at_once, first: 0, total: None, logits })
+    }
+
+    /// Computes the next piece of a pass, and adds its tokens to `cache`, which must be the same in all calls. Returns true
+    /// if there are more pieces.
+    ///
+    /// # Errors
+    /// When the cache is of another model or batch, a result does not fit in memory, or `observer` stops the work. The pass
+    /// and the cache cannot be used after an error.
+    pub fn advance(&self, pass: &mut Pass, cache: &mut Cache, observer: &dyn Observer) -> Result<bool> {
         match (&self.network, &mut cache.0) {
-            (Network::F32(net), TypedCache::F32(cache)) => self.run(net, &ids, batch, cache, rows, observer),
-            (Network::F64(net), TypedCache::F64(cache)) => self.run(net, &ids, batch, cache, rows, observer),
+            (Network::F32(net), TypedCache::F32(cache)) => self.run_piece(net, pass, cache, observer),
+            (Network::F64(net), TypedCache::F64(cache)) => self.run_piece(net, pass, cache, observer),
             _ => Err(Error::CacheMismatch),
         }
     }
@@ -196,56 +237,44 @@ impl Model {
         })
     }
 
-    fn run<T: Real>(
+    /// Sends the next [`Pass::at_once`] tokens of each sequence through the layers.
+    fn run_piece<T: Real>(
         &self,
         net: &TypedNetwork<T>,
-        ids: &[usize],
-        batch: usize,
+        pass: &mut Pass,
         cache: &mut CachedTokens<T>,
-        rows: LogitPositions,
         observer: &dyn Observer,
-    ) -> Result<Vec<f32>> {
+    ) -> Result<bool> {
+        let Pass { batch, seq, first, .. } = *pass;
         if cache.sizes() != self.sizes(batch) {
             return Err(Error::CacheMismatch);
         }
-        let before = cache.len();
-        let result = self.pool.run(|| self.run_chunks(net, ids, batch, cache, rows, observer));
-        if result.is_err() {
-            cache.truncate(before);
+        let total = if let Some(total) = pass.total {
+            total
+        } else {
+            let total = cache.len().checked_add(seq).ok_or(Error::Memory { nbytes: u64::MAX })?;
+            pass.logits.out = zeros(checked_product(&[batch, pass.logits.returned, self.dims.vocab])?)?;
+            cache.reserve(total)?;
+            *pass.total.insert(total)
+        };
+        let count = pass.at_once.min(seq - first);
+        if count == 0 {
+            return Ok(false);
         }
-        result
-    }
-
-    /// Sends the tokens through the layers, [`ROWS_AT_ONCE`] at a time.
-    fn run_chunks<T: Real>(
-        &self,
-        net: &TypedNetwork<T>,
-        ids: &[usize],
-        batch: usize,
-        cache: &mut CachedTokens<T>,
-        rows: LogitPositions,
-        observer: &dyn Observer,
-    ) -> Result<Vec<f32>> {
-        let seq = ids.len() / batch;
-        let at_once = (ROWS_AT_ONCE / batch).clamp(1, seq);
-        let returned = if rows == LogitPositions::All { seq } else { 1 };
-        let mut logits =
-            LogitsBuffer { returned, out: zeros(checked_product(&[batch, returned, self.dims.vocab])?)? };
-        let total = cache.len().checked_add(seq).ok_or(Error::Memory { nbytes: u64::MAX })?;
-        cache.reserve(total)?;
-        for first in (0..seq).step_by(at_once) {
-            let count = at_once.min(seq - first);
-            let is_last = first + count == seq;
-            let (wanted, row) =
-                if rows == LogitPositions::All { (count, first) } else { (usize::from(is_last), 0) };
-            let chunk = TokenChunk { batch, seq, first, count, wanted, total };
-            let h = self.run_layers(net, ids, &chunk, cache, observer)?;
+        let is_last = first + count == seq;
+        let (wanted, row) =
+            if pass.rows == LogitPositions::All { (count, first) } else { (usize::from(is_last), 0) };
+        let chunk = TokenChunk { batch, seq, first, count, wanted, total };
+        self.pool.run(|| {
+            let h = self.run_layers(net, &pass.ids, &chunk, cache, observer)?;
             cache.advance(count);
             if wanted > 0 {
-                self.write_logits(net, &h, wanted, row, &mut logits)?;
+                self.write_logits(net, &h, wanted, row, &mut pass.logits)?;
             }
-        }
-        Ok(logits.out)
+            Ok::<_, Error>(())
+        })?;
+        pass.first = first + count;
+        Ok(!is_last)
     }
 
     /// Sends a chunk of the tokens through all layers. Returns the rows of its `wanted` tokens.
@@ -329,6 +358,30 @@ impl Model {
     }
 }
 
+/// Tokens whose logits are computed in pieces: [`Model::start`] creates it, and [`Model::advance`] computes a piece.
+#[derive(Debug)]
+pub struct Pass {
+    /// Indices of embeddings, [batch, seq].
+    ids: Vec<usize>,
+    batch: usize,
+    seq: usize,
+    rows: LogitPositions,
+    /// Tokens of each sequence in a piece.
+    at_once: usize,
+    /// Position of the next piece's first token in each sequence.
+    first: usize,
+    /// Tokens of each sequence in the cache at the end; `None` before the first piece.
+    total: Option<usize>,
+    logits: LogitsBuffer,
+}
+
+impl Pass {
+    /// Returns the logits once all pieces are computed: [batch, seq or 1, vocab] in C order.
+    pub fn into_logits(self) -> Vec<f32> {
+        self.logits.out
+    }
+}
+
 /// Tokens of a call that go through the layers at once.
 struct TokenChunk {
     batch: usize,
@@ -345,6 +398,7 @@ struct TokenChunk {
 }
 
 /// Logits that a call returns.
+#[derive(Debug)]
 struct LogitsBuffer {
     /// Number of rows for each sequence.
     returned: usize,

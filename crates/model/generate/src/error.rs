@@ -66,6 +66,34 @@ pub enum Error {
         /// Maximum size of a text with this factor, in bytes.
         limit: u64,
     },
+    /// A component of a tokenizer with a text or pattern that is longer than any real one.
+    #[error("`{file}` has a {what} of {found} bytes in its {part}, at most {limit} are used")]
+    LongComponent {
+        file: String,
+        /// Part of the tokenizer, such as `normalizer`.
+        part: &'static str,
+        /// Kind of the text.
+        what: &'static str,
+        /// Length of the text, in bytes.
+        found: usize,
+        /// Maximum length, in bytes.
+        limit: usize,
+    },
+    /// A tokenizer that needs more steps than any real one.
+    #[error(
+        "`{file}` needs {found} {what} for its {part}, at most {limit} are run; use a shorter text or another tokenizer"
+    )]
+    TokenizerWork {
+        file: String,
+        /// Part of the tokenizer, such as its model.
+        part: &'static str,
+        /// Unit of the work, in the plural.
+        what: &'static str,
+        /// Number of these units.
+        found: u64,
+        /// Maximum number of them.
+        limit: u64,
+    },
     /// A tokenizer that failed on a text or on tokens.
     #[error("the tokenizer `{file}` failed: {reason}")]
     Tokenizer { file: String, reason: String },
@@ -82,6 +110,8 @@ impl Error {
             Self::Unsupported { .. }
             | Self::FileTooLarge { .. }
             | Self::LongToken { .. }
+            | Self::LongComponent { .. }
+            | Self::TokenizerWork { .. }
             | Self::Tokenizer { .. } => ErrorKind::Unsupported,
             Self::Invalid { .. } => ErrorKind::Damaged,
         }

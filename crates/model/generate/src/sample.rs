@@ -1,10 +1,11 @@
 //! Choice of the next token from its logits.
 //!
-//! Facts: temperature and top-p are those of Hugging Face's `TemperatureLogitsWarper` and `TopPLogitsWarper`
-//! (`transformers/generation/logits_process.py`). Probabilities are computed in f64. Random numbers come from `ChaCha8` as
+//! Facts: temperature, top-k and top-p are those of Hugging Face's `TemperatureLogitsWarper`, `TopKLogitsWarper` and
+//! `TopPLogitsWarper` (`transformers/generation/logits_process.py`), in this order. Probabilities are computed in f64. Random numbers come from `ChaCha8` as
 //! `rand_chacha` seeds it from a number, so a seed gives the same tokens in every version that keeps this generator.
 
 use std::cmp::Ordering;
+use std::num::NonZeroU32;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -20,6 +21,8 @@ pub enum TokenChoice {
     Random {
         /// Divisor of the logits, above 0. Values below 1 favour probable tokens.
         temperature: f64,
+        /// Number of most probable tokens that are candidates, and tokens as probable as the last of them; `None` for all.
+        top_k: Option<NonZeroU32>,
         /// Sum of probabilities, above 0 and at most 1: only the fewest most probable tokens that reach it are candidates.
         top_p: f64,
         /// Seed of the random number generator.
@@ -42,7 +45,7 @@ impl Sampler {
     pub fn new(choice: TokenChoice) -> Result<Self> {
         let seed = match choice {
             TokenChoice::Greedy => 0,
-            TokenChoice::Random { temperature, top_p, seed } => {
+            TokenChoice::Random { temperature, top_p, seed, .. } => {
                 if !(temperature.is_finite() && temperature > 0.0) {
                     return Err(Error::Temperature { found: temperature });
                 }
@@ -61,14 +64,23 @@ impl Sampler {
     /// Returns an error if a logit is NaN, or if there are no logits.
     pub fn next(&mut self, logits: &[f32]) -> Result<u32> {
         let largest = largest_logit(logits)?;
-        let TokenChoice::Random { temperature, top_p, .. } = self.choice else { return Ok(largest.id) };
+        let TokenChoice::Random { temperature, top_k, top_p, .. } = self.choice else {
+            return Ok(largest.id);
+        };
         let weights = softmax_weights(logits, largest.logit, temperature);
-        let total: f64 = weights.iter().sum();
+        let mut total: f64 = weights.iter().sum();
         let mut order: Vec<u32> = token_ids(logits).collect();
         let weight = |id: &u32| weight_of_token(&weights, *id);
+        let count = top_k.and_then(|count| usize::try_from(count.get()).ok());
+        if top_p < 1.0 || count.is_some() {
+            order.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        }
+        if let Some(last) = count.and_then(|count| order.get(count.saturating_sub(1))).map(weight) {
+            order.truncate(order.partition_point(|id| weight(id) >= last));
+            total = order.iter().map(weight).sum();
+        }
         let mut kept = total;
         if top_p < 1.0 {
-            order.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
             let (mut count, mut sum) = (0_usize, 0.0);
             for id in &order {
                 sum += weight(id);
@@ -173,7 +185,7 @@ mod tests {
     use super::*;
 
     fn sampler(temperature: f64, top_p: f64, seed: u64) -> Sampler {
-        Sampler::new(TokenChoice::Random { temperature, top_p, seed }).expect("in range")
+        Sampler::new(TokenChoice::Random { temperature, top_k: None, top_p, seed }).expect("in range")
     }
 
     #[test]
@@ -235,6 +247,25 @@ mod tests {
     }
 
     #[test]
+    fn top_k_keeps_the_most_probable_and_their_equals() {
+        let seen = |top_k, top_p| {
+            let choice =
+                TokenChoice::Random { temperature: 1.0, top_k: NonZeroU32::new(top_k), top_p, seed: 3 };
+            let mut sampler = Sampler::new(choice).expect("in range");
+            let mut seen = [false; 5];
+            for _ in 0..500 {
+                seen[sampler.next(&[0.1, 2.0, 1.0, 1.0, -3.0]).expect("numbers") as usize] = true;
+            }
+            seen
+        };
+        assert_eq!(seen(1, 1.0), [false, true, false, false, false]);
+        assert_eq!(seen(2, 1.0), [false, true, true, true, false]);
+        assert_eq!(seen(9, 1.0), [true; 5]);
+        // Of the two most probable tokens and their equal, the first alone has 0.58 of the probability.
+        assert_eq!(seen(2, 0.5), [false, true, false, false, false]);
+    }
+
+    #[test]
     fn a_seed_gives_the_same_tokens() {
         let logits = [0.0; 1000];
         let drawn = |seed| {
@@ -251,7 +282,7 @@ mod tests {
     #[test]
     fn numbers_out_of_range_are_errors() {
         let new = |temperature, top_p| {
-            Sampler::new(TokenChoice::Random { temperature, top_p, seed: 0 }).map(|_| ())
+            Sampler::new(TokenChoice::Random { temperature, top_k: None, top_p, seed: 0 }).map(|_| ())
         };
         for found in [0.0, -1.0, f64::INFINITY] {
             assert_eq!(new(found, 1.0), Err(Error::Temperature { found }));

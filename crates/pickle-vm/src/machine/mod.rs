@@ -9,7 +9,7 @@ mod state;
 use self::state::{MachineState, check_pairs};
 use crate::error::{ErrorKind, Result};
 use crate::heap::{Heap, Pickle};
-use crate::limits::{PickleLimit, PickleLimits};
+use crate::limits::{MEMORY_CHECK_INTERVAL, PickleLimit, PickleLimits};
 use crate::object::{Construction, DictEntries, Global, GlobalNames, ItemList, Object, ObjectId};
 use crate::opcode::Opcode;
 use crate::reader::{Arg, Instruction};
@@ -114,6 +114,9 @@ impl<'p> Machine<'p> {
                 max: self.state.limits.opcodes,
             });
         }
+        if self.opcodes.is_multiple_of(MEMORY_CHECK_INTERVAL) {
+            self.state.check_memory()?;
+        }
         let state = &mut self.state;
         match opcode {
             Opcode::Proto => match arg {
@@ -187,13 +190,16 @@ impl<'p> Machine<'p> {
             Opcode::EmptySet => state.push_new(Object::Set(ItemList::default()), offset)?,
             Opcode::List => {
                 let start = state.take_mark()?;
-                let items = ItemList::new(state.stack.get(start..).unwrap_or_default());
+                let (items, allocated) = ItemList::new(state.stack.get(start..).unwrap_or_default());
+                state.count_allocated(allocated);
                 state.stack.truncate(start);
                 state.push_new(Object::List(items), offset)?;
             }
             Opcode::Dict => {
                 let start = state.take_mark()?;
-                let entries = DictEntries::new(check_pairs(state.stack.get(start..).unwrap_or_default())?);
+                let items = check_pairs(state.stack.get(start..).unwrap_or_default())?;
+                let (entries, allocated) = DictEntries::new(items);
+                state.count_allocated(allocated);
                 state.stack.truncate(start);
                 state.push_new(Object::Dict(entries), offset)?;
             }
@@ -276,6 +282,7 @@ impl<'p> Machine<'p> {
                 }
                 state.instantiate(Construction::NewObjEx, offset)?;
                 let instance = state.top()?;
+                state.count_new_changes(instance);
                 if let Some(recorded) = state.heap.recorded_mut(instance) {
                     recorded.kwargs = Some(kwargs);
                 }

@@ -15,6 +15,7 @@ impl<'p> MachineState<'p> {
         if self.heap.len() >= self.limits.objects as usize {
             return Err(self.too_many_objects());
         }
+        self.count_allocated(object.owned_nbytes());
         self.heap.push(object, offset).ok_or_else(|| self.too_many_objects())
     }
 
@@ -147,12 +148,13 @@ impl<'p> MachineState<'p> {
     /// Adds the topmost `count` objects to the list, set or instance below them.
     pub(super) fn append(&mut self, opcode: Opcode, count: usize, offset: u64) -> Result<(), ErrorKind> {
         let (start, target) = self.operand_below(count)?;
+        self.count_new_changes(target);
         let items = self.stack.get(start..).unwrap_or_default();
         let to_list = opcode != Opcode::AddItems;
         let wrong = |state: &Self| state.wrong_type(if to_list { "list" } else { "set" }, target);
-        match self.heap.get_mut(target) {
+        let allocated = match self.heap.get_mut(target) {
             // CPython checks the type of the target only if there are items to add.
-            _ if items.is_empty() => {}
+            _ if items.is_empty() => 0,
             Object::List(list) if to_list => list.extend(items, offset),
             Object::Set(set) if !to_list => set.extend(items, offset),
             // A bytearray has `append` and `extend`, and no `add`.
@@ -161,7 +163,8 @@ impl<'p> MachineState<'p> {
                 Some(recorded) => recorded.append(items, offset),
                 None => return Err(wrong(self)),
             },
-        }
+        };
+        self.count_allocated(allocated);
         self.stack.truncate(start);
         Ok(())
     }
@@ -169,15 +172,17 @@ impl<'p> MachineState<'p> {
     /// Sets the topmost `count` objects, alternating keys and values, on the dict or instance below them.
     pub(super) fn set_items(&mut self, count: usize, offset: u64) -> Result<(), ErrorKind> {
         let (start, target) = self.operand_below(count)?;
+        self.count_new_changes(target);
         let items = check_pairs(self.stack.get(start..).unwrap_or_default())?;
-        match self.heap.get_mut(target) {
-            _ if items.is_empty() => {}
+        let allocated = match self.heap.get_mut(target) {
+            _ if items.is_empty() => 0,
             Object::Dict(entries) => entries.extend(items, offset),
             _ => match self.heap.changes_mut(target) {
                 Some(recorded) => recorded.add_items(items, offset),
                 None => return Err(self.wrong_type("dict", target)),
             },
-        }
+        };
+        self.count_allocated(allocated);
         self.stack.truncate(start);
         Ok(())
     }
@@ -196,8 +201,10 @@ impl<'p> MachineState<'p> {
         let target = self.top()?;
         // A bytearray has no attributes.
         let is_bytes = matches!(self.heap.get(target), Object::ByteArray(_));
+        self.count_new_changes(target);
         if !is_bytes && let Some(recorded) = self.heap.changes_mut(target) {
-            recorded.build(state, offset);
+            let allocated = recorded.build(state, offset);
+            self.count_allocated(allocated);
         } else if !self.heap.is_none(state) {
             // CPython also ignores a state of None.
             return Err(self.wrong_type("instance", target));

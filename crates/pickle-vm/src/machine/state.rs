@@ -4,9 +4,10 @@
 
 use crate::error::ErrorKind;
 use crate::heap::Heap;
+use crate::limits::ALLOCATION;
 use crate::limits::{PickleLimit, PickleLimits};
 use crate::memo::Memo;
-use crate::object::ObjectId;
+use crate::object::{Object, ObjectId, RecordedChanges};
 
 /// Heap, stack, metastack, memo and counters that an instruction may change.
 #[derive(Clone, Debug)]
@@ -22,10 +23,15 @@ pub(super) struct MachineState<'p> {
     pub(super) limits: PickleLimits,
     /// Total bytes of the text, byte strings and long integers so far.
     text: u64,
+    /// Bytes of the blocks that objects own.
+    allocated: usize,
     /// Number of out-of-band buffers pushed so far.
     pub(super) buffers: u32,
     pub(super) singletons: Singletons,
 }
+
+/// Bytes of a record of changes: a block of its own, or an entry of a map, whose nodes are two thirds full.
+const RECORD: usize = size_of::<RecordedChanges>() + size_of::<RecordedChanges>() / 2 + ALLOCATION;
 
 /// Ids of the objects that exist only once, as in CPython.
 #[derive(Clone, Debug)]
@@ -60,6 +66,7 @@ impl MachineState<'_> {
             memo: Memo::default(),
             limits,
             text: 0,
+            allocated: 0,
             buffers: 0,
             singletons: Singletons::default(),
         }
@@ -117,6 +124,36 @@ impl MachineState<'_> {
         self.text = self.text.saturating_add(bytes as u64);
         if self.text > self.limits.text {
             return Err(ErrorKind::LimitExceeded { limit: PickleLimit::Text, max: self.limits.text });
+        }
+        Ok(())
+    }
+
+    /// Counts the bytes of blocks that objects allocated.
+    #[inline]
+    pub(super) fn count_allocated(&mut self, nbytes: usize) {
+        self.allocated = self.allocated.saturating_add(nbytes);
+    }
+
+    /// Counts the record of changes that the next change of an object creates.
+    pub(super) fn count_new_changes(&mut self, target: ObjectId) {
+        let has_record = match self.heap.get(target) {
+            Object::List(_) | Object::Dict(_) | Object::Set(_) => true,
+            _ => self.heap.recorded(target).is_some(),
+        };
+        if !has_record {
+            self.count_allocated(RECORD);
+        }
+    }
+
+    /// Fails if the objects, the stack and the memo take more memory than is allowed.
+    #[cold]
+    pub(super) fn check_memory(&self) -> Result<(), ErrorKind> {
+        let stack = self.stack.capacity().saturating_mul(size_of::<ObjectId>());
+        let marks = self.marks.capacity().saturating_mul(size_of::<usize>());
+        let parts = [self.heap.nbytes(), self.allocated, stack, marks, self.memo.nbytes()];
+        let max = self.limits.memory;
+        if parts.iter().fold(0_u64, |sum, part| sum.saturating_add(*part as u64)) > max {
+            return Err(ErrorKind::LimitExceeded { limit: PickleLimit::Memory, max });
         }
         Ok(())
     }

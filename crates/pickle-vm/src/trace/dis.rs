@@ -9,12 +9,12 @@ use super::listing_writer::ListingWriter;
 use super::options::TraceError;
 use super::repr;
 use crate::error::{ErrorKind, Result};
+use crate::integer::MAX_DIGITS;
 use crate::literal;
 use crate::memo::Memo;
 use crate::object::ObjectId;
 use crate::opcode::{Opcode, StackItem};
 use crate::reader::{Arg, Instruction, Reader};
-use crate::value::MAX_DIGITS;
 
 /// Lists the pickle at the start of `bytes`, as `python3 -m pickletools` does.
 ///

@@ -102,6 +102,11 @@ fn limits_are_the_most_that_is_read() {
     assert_eq!(exceeds(b"Nq\0q\0.", memo(1)), None);
     assert_eq!(exceeds(b"Nq\0q\x01.", memo(1)), Some(PickleLimit::Memo));
     assert_eq!(exceeds(b"Nq\0.", memo(0)), Some(PickleLimit::Memo));
+    let memory = |memory| PickleLimits { memory, ..PickleLimits::default() };
+    // Each list takes 28 bytes, and the memory is compared at the instructions 1024 and 2048.
+    let lists = [b"]".repeat(2048), b".".to_vec()].concat();
+    assert_eq!(exceeds(&lists, memory(28 * 2047)), Some(PickleLimit::Memory));
+    assert_eq!(exceeds(&lists, memory(48 * 2048)), None);
     let text = |text| PickleLimits { text, ..PickleLimits::default() };
     for pickle in [&b"X\x03\0\0\0abc."[..], b"U\x03abc.", b"C\x03abc."] {
         assert_eq!(exceeds(pickle, text(3)), None);

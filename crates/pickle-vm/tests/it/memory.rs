@@ -10,7 +10,7 @@
 use std::io::{self, Write};
 
 use crate::common::checkpoint::checkpoint;
-use pickle_vm::{load, trace};
+use pickle_vm::{ErrorKind, PickleLimit, PickleLimits, load, load_with, trace};
 use test_support::{each_in_own_process, peak_memory};
 
 const SIZE: usize = 2 << 20;
@@ -104,5 +104,29 @@ fn memory_is_bounded_by_the_pickle() {
         let listed = peak_memory() - before;
         assert!(listed <= most, "the listing took {listed} bytes");
         println!("{name}: {} times its size", grown / pickle.len() as u64);
+    });
+}
+
+/// The counted memory is the memory that is taken: a pickle that was compressed is refused before it takes more.
+#[test]
+fn memory_is_counted() {
+    const MOST: u64 = 24 << 20;
+    let names = CASES.iter().map(|case| case.0).chain(["scattered memo keys"]);
+    each_in_own_process("memory::memory_is_counted", names, |name| {
+        let pickle = case(name).0;
+        let before = peak_memory();
+        let loaded = load_with(&pickle, &PickleLimits { memory: MOST, ..PickleLimits::default() });
+        let grown = peak_memory() - before;
+        match loaded {
+            Ok(loaded) => assert_eq!(loaded.len, pickle.len() as u64),
+            Err(error) => {
+                let limit = ErrorKind::LimitExceeded { limit: PickleLimit::Memory, max: MOST };
+                assert_eq!(error.kind, limit);
+                assert!(grown >= MOST / 2, "{grown} bytes are counted as {MOST}");
+            }
+        }
+        // The stack, the memo and the items are copied when they grow.
+        assert!(grown <= MOST * 3 / 2 + 4_000_000, "{grown} bytes are counted as {MOST}");
+        println!("{name}: {grown} bytes");
     });
 }

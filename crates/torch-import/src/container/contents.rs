@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use byte_source::{ReadError, Region, Source};
 use foldhash::{HashMap, HashMapExt};
-use pickle_vm::Pickle;
+use pickle_vm::{ErrorKind, Machine, Pickle, PickleLimits, Reader};
 use safetensors_format::TensorLocation;
 use tensor::{ByteOrder, Storage, StorageRecords};
 use zip_index::ZipIndex;
@@ -33,6 +33,8 @@ pub enum Format {
     Pickle,
     /// Length of a JSON header, the header, and the tensors' bytes.
     Safetensors,
+    /// Checkpoints of one part of a tensor each, end to end: `torch.distributed.checkpoint`.
+    Parts,
 }
 
 impl Format {
@@ -45,6 +47,7 @@ impl Format {
             Self::Tar => "tar",
             Self::Pickle => "pickle",
             Self::Safetensors => "safetensors",
+            Self::Parts => "distcp",
         }
     }
 }
@@ -76,6 +79,8 @@ pub(super) enum TensorSource {
 pub(super) struct PickledTensors {
     pub(super) pickle: PickleBytes,
     pub(super) pickle_record: String,
+    /// Bytes of the file that count as those of the pickle: its length, or less if it is compressed.
+    pub(super) counted_len: u64,
     /// Central directory of a zip archive that is not in memory.
     pub(super) index: Option<ZipIndex>,
     /// Prefix of a storage's record name, before the key.
@@ -92,8 +97,13 @@ pub(super) struct PickledTensors {
 impl PickledTensors {
     /// Starts from a pickle without storages; the reader of each format fills in the rest.
     pub(super) fn new(pickle: PickleBytes) -> Self {
+        let counted_len = match &pickle {
+            PickleBytes::Mapped(range) => range.len() as u64,
+            PickleBytes::Inflated(bytes) => bytes.len() as u64,
+        };
         Self {
             pickle,
+            counted_len,
             pickle_record: String::new(),
             index: None,
             prefix: String::new(),
@@ -116,6 +126,14 @@ pub(crate) struct HeaderTensors {
     pub(crate) metadata: Vec<(String, String)>,
 }
 
+/// Creates the error for a pickle of `len` bytes that counts as `counted` bytes of its file.
+pub(super) fn pickle_error(record: String, reason: pickle_vm::Error, counted: u64, len: u64) -> Error {
+    if counted < len && matches!(reason.kind, ErrorKind::LimitExceeded { .. }) {
+        return Error::CompressedPickle { record, reason, stored: counted, found: len };
+    }
+    Error::Pickle { record, reason }
+}
+
 /// Returns all bytes of a source that is in memory or mapped; empty for any other source.
 pub(crate) fn in_memory(source: &dyn Source) -> &[u8] {
     source.in_memory().unwrap_or_default()
@@ -125,6 +143,9 @@ pub(crate) fn in_memory(source: &dyn Source) -> &[u8] {
 pub(crate) fn to_u64_range(range: &Range<usize>) -> Range<u64> {
     range.start as u64..range.end as u64
 }
+
+/// Bytes of a mapped pickle that may stay in memory after the machine has read them.
+const RELEASED_AT_ONCE: u64 = 8 << 20;
 
 /// Bytes of a pickle: a range of the mapped file, or the inflated content of a record.
 #[derive(Debug)]
@@ -144,6 +165,13 @@ impl ContainerContents {
         storages.set_sources(&file, pickled.inflated.as_ref());
         let (storages, names) = (Arc::new(storages), TensorSource::PickleNames(Box::new(pickled)));
         Self { file, format, storages, unread_records: Vec::new(), notes: Vec::new(), tensor_source: names }
+    }
+
+    /// Creates the contents of a file that names no tensors itself.
+    pub(super) fn without_names(file: Arc<dyn Source>, format: Format) -> Self {
+        let tensor_source = TensorSource::HeaderNames(HeaderTensors::default());
+        let storages = Arc::default();
+        Self { file, format, storages, unread_records: Vec::new(), notes: Vec::new(), tensor_source }
     }
 
     /// Returns the pickle that names the tensors; `None` if a header does.
@@ -200,12 +228,51 @@ impl ContainerContents {
     /// # Errors
     /// When the pickle is damaged.
     pub(crate) fn load(&self) -> Result<Pickle<'_>> {
-        let loaded = pickle_vm::load(self.pickle());
+        let loaded = self.run_pickle();
         self.release_pickle();
         loaded.map_err(|reason| {
             let record = self.as_pickled().map_or_else(String::new, |it| it.pickle_record.clone());
-            Error::Pickle { record, reason }
+            pickle_error(record, reason, self.counted_len(), self.pickle().len() as u64)
         })
+    }
+
+    /// Returns the limits for reading the pickle.
+    pub(crate) fn pickle_limits(&self) -> PickleLimits {
+        PickleLimits::for_stored(self.counted_len())
+    }
+
+    /// Returns the bytes of the file that count as those of the pickle; 0 if there is none.
+    pub(crate) fn counted_len(&self) -> u64 {
+        self.as_pickled().map_or(0, |pickled| pickled.counted_len)
+    }
+
+    /// Runs the machine over the pickle, and releases the pages that it has read.
+    fn run_pickle(&self) -> pickle_vm::Result<Pickle<'_>> {
+        let mut reader = Reader::new(self.pickle());
+        let mut machine = Machine::new(self.pickle_limits());
+        let mut released = 0;
+        while let Some(instruction) = reader.next() {
+            if let Some(root) = machine.step(instruction?)? {
+                return Ok(machine.finish(root, reader.offset()));
+            }
+            if reader.offset().saturating_sub(released) >= RELEASED_AT_ONCE {
+                self.release_in_pickle(released..reader.offset());
+                released = reader.offset();
+            }
+        }
+        Err(pickle_vm::Error { kind: ErrorKind::NoStop, offset: reader.offset(), opcode: None })
+    }
+
+    /// Releases the pages of a range of the pickle.
+    fn release_in_pickle(&self, range: Range<u64>) {
+        match self.as_pickled().map(|pickled| &pickled.pickle) {
+            Some(PickleBytes::Mapped(pickle)) => {
+                let at = |n: u64| n.saturating_add(pickle.start as u64);
+                self.file.release(at(range.start)..at(range.end));
+            }
+            Some(PickleBytes::Inflated(Inflated::File(file))) => Source::release(file, range),
+            Some(PickleBytes::Inflated(Inflated::Memory(_))) | None => {}
+        }
     }
 
     /// Returns a storage over a range of the pickle without copying; `None` if the pickle is not mapped.
@@ -216,10 +283,8 @@ impl ContainerContents {
         Some(Storage::stored(Region::new(&self.file, to_u64_range(&range))?, None))
     }
 
-    /// Releases the pages of the mapped pickle, which the system loads again on access.
+    /// Releases the pages of the pickle, which the system loads again on access.
     pub(crate) fn release_pickle(&self) {
-        if let Some(PickledTensors { pickle: PickleBytes::Mapped(range), .. }) = self.as_pickled() {
-            self.file.release(to_u64_range(range));
-        }
+        self.release_in_pickle(0..self.pickle().len() as u64);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pickle_vm::{ErrorKind, Heap, ObjectId, Pickle};
+use pickle_vm::{ErrorKind, Heap, ObjectId, Pickle, PickleLimits};
 
 use crate::persistent::key_text;
 use crate::{Error, Result};
@@ -47,7 +47,8 @@ impl<'b> PickleCursor<'b> {
 
     /// Reads the pickle at the cursor; `what` names it in errors.
     pub(super) fn load_next_pickle(&mut self, what: &str) -> Result<Pickle<'b>> {
-        let pickle = pickle_vm::load(self.rest()).map_err(|reason| {
+        let limits = PickleLimits::for_stored(self.bytes.len() as u64);
+        let pickle = pickle_vm::load_with(self.rest(), &limits).map_err(|reason| {
             if matches!(reason.kind, ErrorKind::NoStop | ErrorKind::Truncated { .. } | ErrorKind::NoNewline) {
                 self.truncation_error(what, None)
             } else {

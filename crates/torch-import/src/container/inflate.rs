@@ -17,6 +17,74 @@ const DEFLATE_RATIO_MAX: u64 = 1032;
 /// Largest record, in bytes, that is inflated or read into memory; longer ones go to a temporary file.
 pub(super) const INFLATED_IN_MEMORY_MAX: u64 = 16 << 20;
 
+/// Bytes to which a pickle may inflate, and bytes more for each byte that stores it. The pickles of real checkpoints
+/// compress by less than 5 (216 pickles of two corpora, with zlib's best compression), and by 16 if they hold a million
+/// tensors.
+const PICKLE_BASE: u64 = 16 << 20;
+const PICKLE_PER_STORED_BYTE: u64 = 100;
+
+/// Bytes to which the other records of an archive may inflate together, and bytes more for each byte of the file: first
+/// its storages, which go to a temporary file, then the others, which are text.
+const STORAGES: ExpansionLimit = ExpansionLimit { base: 256 << 20, per_byte: 128 };
+const TEXTS: ExpansionLimit = ExpansionLimit { base: 32 << 20, per_byte: 16 };
+
+/// Bytes to which records may inflate.
+struct ExpansionLimit {
+    base: u64,
+    per_byte: u64,
+}
+
+impl ExpansionLimit {
+    fn check<'e>(&self, what: &str, file: u64, entries: impl Iterator<Item = &'e Entry>) -> Result<()> {
+        let sizes = entries.filter(|entry| entry.method != Method::Stored);
+        let (stored, found) = sizes.fold((0_u64, 0_u64), |(stored, found), entry| {
+            (stored.saturating_add(entry.stored_len()), found.saturating_add(entry.len))
+        });
+        let limit = file.saturating_mul(self.per_byte).saturating_add(self.base);
+        if found > limit {
+            return Err(Error::Expansion { what: what.to_owned(), is_one: false, stored, found, limit });
+        }
+        Ok(())
+    }
+}
+
+/// Returns the bytes of a file of `file` bytes that count as those of a pickle, which limit its objects: its length, or
+/// less if it is compressed. Then each of its tensors also has a storage, an entry of the directory and padding elsewhere
+/// in the file, so a part of the file counts.
+pub(super) fn counted_len(file: u64, entry: &Entry) -> u64 {
+    entry.len.min(entry.stored_len().saturating_add(file / 8))
+}
+
+/// Refuses a compressed pickle that inflates to more than honest ones do.
+///
+/// # Errors
+/// When it is longer than its limit.
+pub(super) fn check_pickle(file: u64, entry: &Entry) -> Result<()> {
+    let counted = counted_len(file, entry);
+    let limit = counted.saturating_mul(PICKLE_PER_STORED_BYTE).saturating_add(PICKLE_BASE);
+    if entry.method == Method::Stored || entry.len <= limit {
+        return Ok(());
+    }
+    let what = format!("record `{}`", entry.name.escape_debug());
+    Err(Error::Expansion { what, is_one: true, stored: entry.stored_len(), found: entry.len, limit })
+}
+
+/// Refuses storages that inflate to many times a file of `file` bytes.
+///
+/// # Errors
+/// When they are longer than their limit.
+pub(super) fn check_storages<'e>(file: u64, entries: impl Iterator<Item = &'e Entry>) -> Result<()> {
+    STORAGES.check("the storages", file, entries)
+}
+
+/// Refuses records of text, such as code, that inflate to many times a file of `file` bytes.
+///
+/// # Errors
+/// When they are longer than their limit.
+pub(super) fn check_texts<'e>(file: u64, entries: impl Iterator<Item = &'e Entry>) -> Result<()> {
+    TEXTS.check("the records of code", file, entries)
+}
+
 /// Inflated bytes of a record.
 #[derive(Debug)]
 pub(crate) enum Inflated {

@@ -16,10 +16,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use byte_source::{MappedFile, ReadError, Region, Source};
-use pickle_vm::{Heap, ObjectId};
+use pickle_vm::{Heap, ObjectId, PickleLimits};
 use safetensors_format::TensorLocation;
 use tensor::{ByteOrder, Checksum, Dtype, Storage, StorageRecords, Tensor};
-use zip_index::Method;
+use zip_index::{Entry, Method};
 
 pub use contents::Format;
 pub(crate) use contents::{ContainerContents, in_memory};
@@ -55,6 +55,25 @@ impl Container {
         Ok(Self(Arc::new(sniff::open(sniff::prefetch_or_copy(source)?)?)))
     }
 
+    /// Opens a file of parts of tensors, which another file names, such as `__0_0.distcp`. As a checkpoint, it has no
+    /// tensors.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn open_parts(path: &Path) -> Result<Self> {
+        Ok(Self::parts_from_source(Arc::new(MappedFile::open(path)?)))
+    }
+
+    /// Reads a file of parts of tensors from a source; see [`open_parts`](Self::open_parts).
+    pub fn parts_from_source(source: Arc<dyn Source>) -> Self {
+        Self(Arc::new(ContainerContents::without_names(source, Format::Parts)))
+    }
+
+    /// Returns the bytes of the file.
+    pub fn source(&self) -> &Arc<dyn Source> {
+        &self.0.file
+    }
+
     /// Returns the contents, for values that outlive this container.
     pub(crate) fn contents(&self) -> &Arc<ContainerContents> {
         &self.0
@@ -67,8 +86,11 @@ impl Container {
         if self.format() != Format::TorchScript {
             return Some(false);
         }
+        let index = self.0.index().ok()?;
+        let code = || index.entries.iter().filter(|entry| zip::is_code(&entry.name));
+        inflate::check_texts(self.len(), code()).ok()?;
         let mut runs = false;
-        for entry in self.0.index().ok()?.entries.iter().filter(|entry| zip::is_code(&entry.name)) {
+        for entry in code() {
             if entry.len > CODE_MAX && (entry.method != Method::Stored || self.0.file.in_memory().is_none()) {
                 return None;
             }
@@ -117,6 +139,8 @@ impl Container {
         };
         let checksums = index.entries.iter().any(|entry| entry.crc != 0);
         let root = pickle_record.rsplit_once('/').map_or_else(String::new, |(root, _)| format!("{root}/"));
+        let is_text = |entry: &&Entry| !entry.name.starts_with(prefix.as_str());
+        inflate::check_texts(self.len(), index.entries.iter().filter(is_text))?;
         let mut records = Vec::with_capacity(index.entries.len());
         for entry in &index.entries {
             let Some(inner) = entry.name.strip_prefix(&root).filter(|inner| !inner.ends_with('/')) else {
@@ -221,6 +245,15 @@ impl Container {
         Ok(tensors)
     }
 
+    /// Returns the names that the metadata of a safetensors file gives to tensors that have another name in the header, each
+    /// with that other name; empty for other formats.
+    pub fn tied_names(&self) -> impl Iterator<Item = (&str, &str)> {
+        let named = self.0.as_named();
+        let name_at = move |at: usize| named.and_then(|named| Some(named.tensors.get(at)?.0.as_str()));
+        let ties = named.map_or(&[] as &[_], |named| named.ties.as_slice());
+        ties.iter().filter_map(move |(name, kept)| Some((name.as_str(), name_at(*kept)?)))
+    }
+
     /// Returns the tensor that a persistent object of a 0.1 checkpoint represents.
     pub(crate) fn persistent_tensor(&self, heap: &Heap<'_>, id: ObjectId) -> Option<&PersistentTensor> {
         self.0.as_pickled()?.persistent_tensors.get(key_text(heap, heap.persistent(id)?)?.as_ref())
@@ -229,6 +262,17 @@ impl Container {
     /// Returns the pickle's name in the file, such as `consolidated/data.pkl`.
     pub fn pickle_record(&self) -> &str {
         self.0.as_pickled().map_or("", |pickled| &pickled.pickle_record)
+    }
+
+    /// Returns the bytes of the file that count as those of the pickle, which limit its objects: its length, or less if
+    /// it is compressed.
+    pub(crate) fn counted_pickle_len(&self) -> usize {
+        usize::try_from(self.0.counted_len()).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the limits for reading the pickle.
+    pub fn pickle_limits(&self) -> PickleLimits {
+        self.0.pickle_limits()
     }
 
     /// Returns the byte order of the elements in the storages.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use byte_source::{Region, Source};
 use foldhash::HashMap;
-use safetensors_format::{Header, TensorLocation};
+use safetensors_format::{FORMAT, Header, TensorLocation};
 use tensor::{Storage, Tensor, contiguous_strides};
 
 use super::contents::{ContainerContents, Format, HeaderTensors, TensorSource};
@@ -46,8 +46,6 @@ fn read_header_bytes(file: &dyn Source) -> Result<Vec<u8>> {
 /// Splits the metadata into further names of tensors, each with the index of its tensor, and the rest. Writers that
 /// keep one of several tensors with the same memory record the dropped ones as `dropped name: kept name`.
 fn split_ties(metadata: Metadata, tensors: &[(String, TensorLocation)]) -> (Vec<(String, usize)>, Metadata) {
-    /// Metadata key that names the framework of the tensors.
-    const FORMAT: &str = "format";
     if metadata.iter().all(|(key, _)| key == FORMAT) {
         return (Vec::new(), metadata);
     }

@@ -35,7 +35,12 @@ struct UnreadableFormat {
     what: &'static str,
     /// Advice for the user.
     hint: &'static str,
+    /// True if the text may be the answer of a server instead of the file, so that its first line is worth reading.
+    is_answer: bool,
 }
+
+/// Hint for a file without tensors.
+const NOT_WEIGHTS_HINT: &str = "pass the file that `torch.save` or safetensors wrote";
 
 /// Hint for a file that was compressed after it was saved.
 const UNPACK_HINT: &str = "unpack it first (`tar xf` for an archive), then pass the checkpoint in it";
@@ -45,71 +50,109 @@ const UNREADABLE_FORMATS: &[UnreadableFormat] = &[
         recognises: |bytes| bytes.starts_with(b"version https://git-lfs"),
         what: "a Git LFS pointer",
         hint: "the weights are not here yet; fetch them with `git lfs pull`",
+        is_answer: false,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.trim_ascii_start().starts_with(b"<"),
         what: "an HTML or XML page",
         hint: "the download gave a page instead of the file; download it again",
+        is_answer: true,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.trim_ascii_start().starts_with(b"{"),
         what: "a JSON file",
-        hint: "pass the checkpoint next to it",
+        hint: "pass the checkpoint next to it, or download it again if this is the answer of a server",
+        is_answer: true,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"\x93NUMPY"),
         what: "a NumPy array",
         hint: "save it with PyTorch: `torch.save({'array': torch.from_numpy(numpy.load(PATH))}, 'array.pt')`",
+        is_answer: false,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"GGUF"),
         what: "a GGUF model",
-        hint: "its tensors are quantized in blocks; take the PyTorch or safetensors checkpoint that it was made from",
+        hint: "take the PyTorch or safetensors checkpoint that it was made from",
+        is_answer: false,
+    },
+    UnreadableFormat {
+        recognises: |bytes| bytes.starts_with(b"\x89PNG\r\n\x1a\n"),
+        what: "a PNG image",
+        hint: NOT_WEIGHTS_HINT,
+        is_answer: false,
+    },
+    UnreadableFormat {
+        recognises: |bytes| bytes.starts_with(b"\xff\xd8\xff"),
+        what: "a JPEG image",
+        hint: NOT_WEIGHTS_HINT,
+        is_answer: false,
+    },
+    UnreadableFormat {
+        recognises: |bytes| bytes.starts_with(b"%PDF-"),
+        what: "a PDF document",
+        hint: NOT_WEIGHTS_HINT,
+        is_answer: false,
+    },
+    UnreadableFormat {
+        recognises: |bytes| bytes.starts_with(b"\x7fELF"),
+        what: "a program or a shared library",
+        hint: NOT_WEIGHTS_HINT,
+        is_answer: false,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"\x89HDF\r\n"),
         what: "an HDF5 file",
         hint: "Keras and PyTables write these; load it in Python and save its arrays with `torch.save`",
+        is_answer: false,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"7z\xbc\xaf\x27\x1c"),
         what: "a 7z archive",
         hint: UNPACK_HINT,
+        is_answer: false,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"Rar!\x1a\x07"),
         what: "a RAR archive",
         hint: UNPACK_HINT,
+        is_answer: false,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"\x1f\x8b"),
         what: "a gzip file",
         hint: UNPACK_HINT,
+        is_answer: false,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"BZh"),
         what: "a bzip2 file",
         hint: UNPACK_HINT,
+        is_answer: false,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"\xfd7zXZ\0"),
         what: "an xz file",
         hint: UNPACK_HINT,
+        is_answer: false,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"\x28\xb5\x2f\xfd"),
         what: "a zstd file",
         hint: UNPACK_HINT,
+        is_answer: false,
     },
     UnreadableFormat {
         recognises: is_flax,
         what: "a Flax checkpoint (msgpack)",
         hint: "load it in Python with `transformers`' `from_flax=True` and save it with `save_pretrained`",
+        is_answer: false,
     },
     UnreadableFormat {
         recognises: is_onnx,
         what: "an ONNX model",
         hint: "take the PyTorch checkpoint that it was exported from",
+        is_answer: false,
     },
 ];
 
@@ -167,7 +210,7 @@ pub(crate) fn detect_format(bytes: &[u8]) -> Option<Format> {
 pub(crate) fn unknown_format_error(bytes: &[u8]) -> Error {
     let hint =
         if is_text(bytes) { "it is a text, such as a failed download leaves; download it again" } else { "" };
-    Error::Format { what: "a file of an unknown kind", hint }
+    Error::Format { what: "a file of an unknown kind", hint, first_line: first_line(bytes) }
 }
 
 /// Rejects files that are known not to be checkpoints.
@@ -176,10 +219,14 @@ pub(crate) fn unknown_format_error(bytes: &[u8]) -> Error {
 /// When the file has a known other format, which the error names.
 pub(crate) fn reject_unreadable_formats(bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
-        return Err(Error::Format { what: "an empty file", hint: "download or copy it again" });
+        let (what, hint) = ("an empty file", "download or copy it again");
+        return Err(Error::Format { what, hint, first_line: String::new() });
     }
     match UNREADABLE_FORMATS.iter().find(|other| (other.recognises)(bytes)) {
-        Some(UnreadableFormat { what, hint, .. }) => Err(Error::Format { what, hint }),
+        Some(UnreadableFormat { what, hint, is_answer, .. }) => {
+            let first_line = if *is_answer { first_line(bytes) } else { String::new() };
+            Err(Error::Format { what, hint, first_line })
+        }
         None => Ok(()),
     }
 }
@@ -215,9 +262,33 @@ fn is_onnx(bytes: &[u8]) -> bool {
         || matches!(bytes, [0x08, 0x01..=0x20, 0x3a, ..])
 }
 
+/// Maximum number of bytes at the start of a file that decide whether it is a text.
+const TEXT_PEEK: usize = 512;
+
 fn is_text(bytes: &[u8]) -> bool {
-    let start = bytes.get(..bytes.len().min(512)).unwrap_or_default();
+    let start = bytes.get(..bytes.len().min(TEXT_PEEK)).unwrap_or_default();
     start.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace())
+}
+
+/// Returns the title of an HTML page, or the first line of a text that is not blank, quoted and shortened; empty for other
+/// files.
+fn first_line(bytes: &[u8]) -> String {
+    /// Maximum number of characters of the line.
+    const SHOWN: usize = 100;
+    let start = bytes.get(..bytes.len().min(TEXT_PEEK)).unwrap_or_default();
+    let text = String::from_utf8_lossy(start);
+    let is_binary = |c: char| c == char::REPLACEMENT_CHARACTER || (c.is_control() && !c.is_whitespace());
+    // The last character may be cut.
+    let text = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+    let title = text.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
+    let first = || text.lines().map(str::trim).find(|line| !line.is_empty());
+    let Some(line) = title.map(|(title, _)| title.trim()).or_else(first) else { return String::new() };
+    if text.contains(is_binary) {
+        return String::new();
+    }
+    let shown: String = line.chars().take(SHOWN).collect();
+    let more = if line.chars().count() > SHOWN { "…" } else { "" };
+    format!("`{}{more}`", shown.replace('`', "'"))
 }
 
 #[cfg(test)]

@@ -107,11 +107,13 @@ impl TarMembers {
             return Error::Format {
                 what: "a NeMo archive",
                 hint: "unpack it with `tar xf`, then pass the .ckpt file in it",
+                first_line: String::new(),
             };
         }
         Error::Format {
             what: "a tar archive without the members of a PyTorch 0.1 checkpoint",
             hint: "unpack it with `tar xf`, then pass the checkpoint in it",
+            first_line: String::new(),
         }
     }
 }

@@ -8,10 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use byte_source::{Prefetched, Source};
+use pickle_vm::PickleLimits;
 use tensor::{ByteOrder, StorageRecord, StorageRecords};
 use zip_index::{Entry, Method, ZipIndex};
 
-use super::contents::{ContainerContents, Format, PickleBytes, PickledTensors, in_memory};
+use super::contents::{ContainerContents, Format, PickleBytes, PickledTensors, in_memory, pickle_error};
 use super::inflate::{self, Inflated};
 use crate::omission::{Omission, OmissionKind, OmissionReason};
 use crate::{CheckpointNote, Error, Result};
@@ -48,11 +49,17 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let near =
         prefetch_small_records(&file, &index, &[&pickle_record, &constants_record, &byte_order_record])?;
     let whole = |name: &str| index.find(name).map(|entry| read_whole(&*near, entry, checksums)).transpose();
+    let counted = |name: &str| index.find(name).map_or(0, |entry| inflate::counted_len(file.len(), entry));
+    let counted_len = counted(&pickle_record);
     let pickle =
         whole(&pickle_record)?.ok_or_else(|| Error::MissingRecord { record: pickle_record.clone() })?;
     let constants = whole(&constants_record)?;
     if let Some(constants) = &constants {
-        notes.extend(constants_note(pickle_slice(&*file, constants), constants_record)?);
+        notes.extend(constants_note(
+            pickle_slice(&*file, constants),
+            counted(&constants_record),
+            constants_record,
+        )?);
     }
     let byte_order = match whole(&byte_order_record)? {
         None => ByteOrder::Little,
@@ -63,6 +70,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let has_constants = notes.iter().any(|note| matches!(note, CheckpointNote::Constants { .. }));
     let others = index.entries.iter().filter(|entry| !is_storage(entry) && entry.len > 0);
     let unread = others.filter_map(|entry| unread_omission(root, entry, has_constants)).collect();
+    inflate::check_storages(file.len(), index.entries.iter().filter(|entry| is_storage(entry)))?;
     let inflated =
         inflate::inflate_to_file(&*file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
     let mut storages = StorageRecords::with_capacity(&prefix, index.entries.len());
@@ -82,6 +90,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let format = if constants.is_some() { Format::TorchScript } else { Format::Zip };
     let index = file.in_memory().is_none().then_some(index);
     let pickled = PickledTensors {
+        counted_len,
         inflated: inflated.map(|file| Arc::new(file) as Arc<dyn Source>),
         index,
         pickle_record,
@@ -129,12 +138,14 @@ fn unread_omission(root: &str, entry: &Entry, has_constants: bool) -> Option<Omi
         return None;
     }
     let (name, nbytes) = (entry.name.clone(), Some(entry.len));
-    Some(Omission { file: None, kind: OmissionKind::Record, name, nbytes, reason })
+    Some(Omission { file: None, kind: OmissionKind::Record, name, nbytes, reason, object: None })
 }
 
 /// Returns a note about the constants of a TorchScript archive, which belong to its code and are in no state dict.
-fn constants_note(pickle: &[u8], record: String) -> Result<Option<CheckpointNote>> {
-    let constants = pickle_vm::load(pickle).map_err(|reason| Error::Pickle { record, reason })?;
+fn constants_note(pickle: &[u8], counted: u64, record: String) -> Result<Option<CheckpointNote>> {
+    let limits = PickleLimits::for_stored(counted);
+    let constants = pickle_vm::load_with(pickle, &limits)
+        .map_err(|reason| pickle_error(record, reason, counted, pickle.len() as u64))?;
     let count = constants.heap.items(constants.root).map_or(1, <[_]>::len);
     let tensors = crate::count_tensors(&constants.heap);
     Ok((count > 0).then_some(CheckpointNote::Constants { count, tensors }))
@@ -226,7 +237,7 @@ const KNOWN_ARCHIVES: &[(&str, &str, &str)] = &[
 fn missing_pickle_error(index: &ZipIndex) -> Error {
     let has = |end: &str| index.entries.iter().any(|entry| entry.name.ends_with(end));
     match KNOWN_ARCHIVES.iter().find(|(end, ..)| has(end)) {
-        Some((_, what, hint)) => Error::Format { what, hint },
+        Some((_, what, hint)) => Error::Format { what, hint, first_line: String::new() },
         None => Error::PickleCount { found: "no `data.pkl`".to_owned() },
     }
 }
@@ -250,6 +261,7 @@ fn prefetch_small_records(
 /// Reads a whole record and compares its checksum.
 fn read_whole(file: &dyn Source, entry: &Entry, checksums: bool) -> Result<PickleBytes> {
     if entry.method != Method::Stored {
+        inflate::check_pickle(file.len(), entry)?;
         return Ok(PickleBytes::Inflated(inflate::inflate_record(file, entry, checksums)?));
     }
     let bytes = if file.in_memory().is_some() {

@@ -203,6 +203,13 @@ impl<'h> CallSnapshot<'h> {
         self.heap.global(self.heap.instance(id)?.callable)
     }
 
+    /// Returns the arguments of the call that made an object; empty if no call did.
+    pub(super) fn call_arguments(self, id: ObjectId) -> Result<&'h [ObjectId]> {
+        self.refuse_changed(id)?;
+        let args = self.heap.instance(id).and_then(|instance| self.heap.items(instance.args));
+        Ok(args.unwrap_or_default())
+    }
+
     /// Returns the module and the name of a global.
     pub(super) fn global(self, id: ObjectId) -> Option<(&'h str, &'h str)> {
         self.heap.global(id)

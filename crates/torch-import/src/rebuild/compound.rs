@@ -69,6 +69,7 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -
         dtype,
         shape,
         parts: named_parts([("int_repr", integers), ("scale", scale), ("zero_point", zero_point)]),
+        shard: None,
     })
 }
 
@@ -141,7 +142,13 @@ pub(super) fn sparse<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> R
     let Some(dtype) = parts.last().map(|(_, values)| values.dtype()) else {
         return Err(bad("it has no values"));
     };
-    Ok(Compound { kind: CompoundKind::Sparse { layout }, dtype, shape, parts: named_parts(parts) })
+    Ok(Compound {
+        kind: CompoundKind::Sparse { layout },
+        dtype,
+        shape,
+        parts: named_parts(parts),
+        shard: None,
+    })
 }
 
 /// Returns the name of a layout: `torch.sparse_coo` as a global, `torch.serialization._get_layout('torch.sparse_coo')`,
@@ -171,7 +178,7 @@ pub(super) fn nested<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> R
         return Err(args.then.call_error("expected values, sizes, strides and offsets"));
     };
     let (dtype, shape) = (values.dtype(), values.shape().to_vec());
-    Ok(Compound { kind: CompoundKind::Nested, dtype, shape, parts: named_parts(parts) })
+    Ok(Compound { kind: CompoundKind::Nested, dtype, shape, parts: named_parts(parts), shard: None })
 }
 
 /// Rebuilds a jagged nested tensor from the arguments `({'values': …, 'offsets': …, 'lengths': …, …},)`.
@@ -190,7 +197,7 @@ pub(super) fn jagged<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> R
         return Err(then.call_error("expected values and offsets"));
     };
     let (dtype, shape) = (values.dtype(), values.shape().to_vec());
-    Ok(Compound { kind: CompoundKind::Jagged, dtype, shape, parts: named_parts(parts) })
+    Ok(Compound { kind: CompoundKind::Jagged, dtype, shape, parts: named_parts(parts), shard: None })
 }
 
 /// Rebuilds a tensor without data from the arguments `(dtype, size, stride, requires_grad)`.
@@ -199,7 +206,7 @@ pub(super) fn meta<'h>(rebuilder: &Rebuilder<'h>, args: CallArgs<'h>) -> Result<
     let size = args.nth_argument(1).ok_or_else(|| args.then.call_error("expected a dtype and a size"))?;
     let shape = rebuilder.unsigned_ints(args.then, size, "the size")?;
     let what = "a tensor on the meta device".to_owned();
-    Ok(Compound { kind: CompoundKind::Meta { what }, dtype, shape, parts: Vec::new() })
+    Ok(Compound { kind: CompoundKind::Meta { what }, dtype, shape, parts: Vec::new(), shard: None })
 }
 
 /// Applies the conj and neg bits in the metadata of a tensor to its values.

@@ -73,7 +73,7 @@ pub(crate) struct Rebuilder<'h> {
 
 impl<'h> Rebuilder<'h> {
     pub(crate) fn new(container: &'h Container, heap: &'h Heap<'h>) -> Self {
-        let limit = CheckpointLimits::for_pickle(container.pickle().len()).copied;
+        let limit = CheckpointLimits::for_pickle(container.counted_pickle_len()).copied;
         Self {
             container,
             heap,

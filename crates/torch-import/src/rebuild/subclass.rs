@@ -57,6 +57,7 @@ pub(super) fn with_attributes<'h>(
     for (index, local) in local.enumerate() {
         found.add(rebuilder, then, Cow::Owned(format!("_local_shards.{index}")), *local, depth)?;
     }
+    compound.shard = shard.as_ref().and_then(|shard| shard.position.clone()).map(Box::new);
     let shard = shard.map(|shard| shard.describe(&compound.shape));
     compound.kind = match (found.parts.is_empty(), shard) {
         (true, None) => compound.kind,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::Read;
 
 use flate2::read::DeflateDecoder;
-use pickle_vm::ErrorKind;
+use pickle_vm::{ErrorKind, Opcode};
 use zip_index::{Entry, Method, Survey};
 
 use super::scanner::{NPY_MAGIC, ScanItem, Scanner};
@@ -141,7 +141,11 @@ impl<'a> Scanner<'a> {
             self.compare_checksum(&record, entry, &stored);
         }
         let is_code = is_code(&entry.name);
-        if !(pickle || is_code || self.may_have_scannable_format(&record, &stored, entry.method)) {
+        let holds_numbers = is_checkpoint && is_storage(&entry.name);
+        if !(pickle
+            || is_code
+            || self.may_have_scannable_format(&record, (&stored, entry.method), holds_numbers))
+        {
             return;
         }
         let content = match entry.method {
@@ -173,9 +177,25 @@ impl<'a> Scanner<'a> {
     }
 
     /// Returns true if the first bytes of a record, inflated if necessary, may be a format that is scanned.
-    fn may_have_scannable_format(&mut self, record: &PicklePlace, stored: &[u8], method: Method) -> bool {
+    ///
+    /// In numbers, short signatures and opcodes occur by chance: `5d 00 00` begins an lzma file, and the integer 93. So a
+    /// storage counts only if it decompresses, or is a pickle that names something.
+    fn may_have_scannable_format(
+        &mut self,
+        record: &PicklePlace,
+        (stored, method): (&[u8], Method),
+        holds_numbers: bool,
+    ) -> bool {
         let start = content_start(stored, method);
-        if zip_detection::is_archive(&start) || is_array_or_packed(&start) || tar::recognises(&start) {
+        let is_packed = match compressed::detect_compression(&start) {
+            Some(format) => !holds_numbers || format.is_certain(&start, PEEK),
+            None => false,
+        };
+        if zip_detection::is_archive(&start)
+            || start.starts_with(NPY_MAGIC)
+            || is_packed
+            || tar::recognises(&start)
+        {
             return true;
         }
         if !self.budget.spend(start.len().min(usize::try_from(PEEK).unwrap_or(usize::MAX)) as u64) {
@@ -183,6 +203,10 @@ impl<'a> Scanner<'a> {
             return false;
         }
         let found = pickle::scan_pickle(&start, &mut ScanBudget::new(0));
+        if holds_numbers {
+            let is_marked = start.first() == Some(&Opcode::Proto.code());
+            return found.may_execute && !found.uses.is_empty() && (is_marked || found.error.is_none());
+        }
         let ends_early = found.error.is_some_and(|error| {
             matches!(error.kind, ErrorKind::NoStop | ErrorKind::NoNewline | ErrorKind::Truncated { .. })
         });
@@ -281,8 +305,11 @@ fn is_package_source(entry: &Entry) -> bool {
     is_python(&entry.name) && !is_code(&entry.name)
 }
 
-fn is_array_or_packed(bytes: &[u8]) -> bool {
-    bytes.starts_with(NPY_MAGIC) || compressed::detect_compression(bytes).is_some()
+/// Returns true if an entry of a checkpoint holds the elements of tensors: `ROOT/data/0`, `ROOT/constants/0`.
+fn is_storage(name: &str) -> bool {
+    let mut parts = name.rsplit('/');
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    parts.next().is_some_and(is_number) && matches!(parts.next(), Some("data" | "constants" | "tensors"))
 }
 
 /// Returns the first bytes of a record's content.

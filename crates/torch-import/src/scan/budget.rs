@@ -31,6 +31,8 @@ pub(super) struct ScanBudget {
     opcodes: u64,
     /// Instructions left for all pickles.
     all_opcodes: u64,
+    /// Length of the file, which limits the memory for one pickle.
+    file: u64,
 }
 
 impl ScanBudget {
@@ -41,12 +43,13 @@ impl ScanBudget {
             text: REPORT_LEN_MAX,
             opcodes: len.saturating_mul(OPCODES_PER_BYTE).saturating_add(OPCODES_BASE),
             all_opcodes: len.saturating_mul(ALL_OPCODES_PER_BYTE).saturating_add(ALL_OPCODES_BASE),
+            file: len,
         }
     }
 
     /// Moves the budget out and leaves an empty one.
     pub(super) fn take_all(&mut self) -> Self {
-        std::mem::replace(self, Self { work: 0, text: 0, opcodes: 0, all_opcodes: 0 })
+        std::mem::replace(self, Self { work: 0, text: 0, opcodes: 0, all_opcodes: 0, file: self.file })
     }
 
     /// Adds the work for `len` decompressed bytes.
@@ -56,7 +59,7 @@ impl ScanBudget {
 
     /// Returns the machine limits for the next pickle.
     pub(super) fn limits(&self) -> PickleLimits {
-        let limits = PickleLimits::default();
+        let limits = PickleLimits::for_stored(self.file);
         PickleLimits { opcodes: limits.opcodes.min(self.opcodes).min(self.all_opcodes), ..limits }
     }
 
@@ -123,13 +126,13 @@ mod tests {
         let mut budget = ScanBudget::new(100);
         // Decompressed bytes do not add instructions.
         budget.add(1 << 30);
-        assert_eq!(budget.limits().opcodes, 200 + (8 << 20));
-        budget.spend_opcodes(10 << 20);
-        assert_eq!(budget.limits().opcodes, 800 + (6 << 20));
+        assert_eq!(budget.limits().opcodes, PickleLimits::for_stored(100).opcodes);
+        budget.spend_opcodes(13 << 20);
+        assert_eq!(budget.limits().opcodes, 800 + (3 << 20));
         let read = |budget: &mut ScanBudget| super::super::pickle::scan_pickle(b"\x80\x02]]].", budget).error;
         assert_eq!(read(&mut budget), None);
-        assert_eq!(budget.limits().opcodes, 800 + (6 << 20) - 5);
-        budget.spend_opcodes(796 + (6 << 20));
+        assert_eq!(budget.limits().opcodes, 800 + (3 << 20) - 5);
+        budget.spend_opcodes(796 + (3 << 20));
         let error = read(&mut budget).expect("4 of 5 are left, less one");
         assert!(error.to_string().contains("opcodes"), "{error}");
     }

@@ -87,6 +87,24 @@ impl CompressionFormat {
         self.unpack.is_some()
     }
 
+    /// Returns true if bytes that have the format's signature also decompress, or have a longer signature than numbers have
+    /// by chance. `bytes` are the whole content, or at least its first `cut` bytes.
+    pub(super) fn is_certain(&self, bytes: &[u8], cut: u64) -> bool {
+        /// Signature of the first block of a bzip2 file, after its size.
+        const BZIP2_BLOCK: &[u8] = b"1AY&SY";
+        let Some(unpack) = self.unpack else {
+            return match self.name {
+                "bzip2" => bytes.get(4..).is_some_and(|rest| rest.starts_with(BZIP2_BLOCK)),
+                name => !matches!(name, "lzma" | "compress"),
+            };
+        };
+        let mut out = Vec::new();
+        let read = unpack(bytes).and_then(|reader| reader.take(cut).read_to_end(&mut out));
+        let is_cut =
+            |error: io::Error| error.kind() == io::ErrorKind::UnexpectedEof && bytes.len() as u64 >= cut;
+        !out.is_empty() && read.map_or_else(is_cut, |_| true)
+    }
+
     /// Decompresses at most `most` bytes, or one more to detect the excess. Returns the part before damage too.
     pub(super) fn decompress_up_to(&self, bytes: &[u8], most: u64) -> Decompressed {
         let Some(unpack) = self.unpack else {

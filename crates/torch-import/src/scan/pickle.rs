@@ -12,7 +12,8 @@ use super::cpython_errors::{self, InstructionsAfterError};
 use super::joblib::{self, ArrayElements};
 use super::{GlobalCall, GlobalUse, zip_detection};
 use crate::container::legacy;
-use crate::globals::{LOAD_FROM_BYTES, RiskContext, is_array_wrapper};
+use crate::encoded::LOAD_FROM_BYTES;
+use crate::globals::{RiskContext, is_array_wrapper};
 use crate::{Global, Risk, encoded};
 
 /// Maximum number of calls kept per global.
@@ -84,10 +85,11 @@ pub(super) fn scan_pickle<'p>(bytes: &'p [u8], budget: &mut ScanBudget) -> Pickl
         std::mem::swap(&mut plain, &mut found);
     }
     let names = |used: &GlobalUse| (used.global.module.clone(), used.global.name.clone());
-    let listed: HashSet<(String, String)> = found.uses.iter().map(names).collect();
+    let listed: HashMap<(String, String), Risk> =
+        found.uses.iter().map(|used| (names(used), used.risk)).collect();
     // Names read from array elements are mostly noise.
-    let risky = plain.uses.into_iter().filter(|used| !used.after_error && used.risk == Risk::Dangerous);
-    let others = risky.filter(|used| !listed.contains(&names(used)));
+    let risky = plain.uses.into_iter().filter(|used| !used.after_error && used.risk >= Risk::Unreviewed);
+    let others = risky.filter(|used| listed.get(&names(used)).is_none_or(|risk| *risk < used.risk));
     found.uses.extend(others);
     found.nested.extend(plain.nested.into_iter().filter(|nested| nested.is_loaded));
     found.irregularity_texts.extend(plain.irregularity_texts);
@@ -272,7 +274,7 @@ impl<'b> GlobalUses<'b> {
         let next = self.uses.len();
         let place = *self.places.entry((module.to_owned(), name.to_owned())).or_insert(next);
         if place == next {
-            let mut global = Global::new(module, name, offset, self.risk_context);
+            let mut global = Global::new(module, name, offset, &self.risk_context);
             let risk = global.risk();
             for text in [&mut global.module, &mut global.name] {
                 *text = truncate_name(std::mem::take(text));

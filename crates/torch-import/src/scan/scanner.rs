@@ -51,7 +51,7 @@ pub(super) struct Scanner<'a> {
     observer: &'a dyn Observer,
     pub(super) stopped: bool,
     /// Number of listed globals of each risk.
-    listed_by_risk: [usize; 3],
+    listed_by_risk: [usize; 4],
 }
 
 /// The way in which a file is read.
@@ -120,7 +120,7 @@ impl<'a> Scanner<'a> {
             work: VecDeque::new(),
             observer,
             stopped: false,
-            listed_by_risk: [0; 3],
+            listed_by_risk: [0; 4],
         }
     }
 
@@ -435,10 +435,11 @@ impl<'a> Scanner<'a> {
         let all = uses.len();
         let mut kept: Vec<GlobalUse> = Vec::new();
         for used in uses {
-            let [known, unknown, dangerous] = &mut self.listed_by_risk;
+            let [known, unknown, unreviewed, dangerous] = &mut self.listed_by_risk;
             let listed = match used.risk {
                 Risk::Known => known,
                 Risk::Unknown => unknown,
+                Risk::Unreviewed => unreviewed,
                 Risk::Dangerous => dangerous,
             };
             if *listed < LISTED_MAX {

@@ -1,7 +1,9 @@
 //! The integration tests of `torch-import`, in one program.
 
 mod bombs;
+mod compressed_bombs;
 mod gadgets;
 mod rebuilds;
 mod scan;
 mod scan_edges;
+mod uses;

@@ -340,3 +340,40 @@ fn the_work_for_a_file_ends() {
         found.missed.iter().any(|missed| missed.ends_with("the limit on the work for one file was reached"))
     );
 }
+
+fn is_clean(scan: &Scan) -> bool {
+    scan.findings.is_empty() && scan.uses().next().is_none() && scan.is_fully_read()
+}
+
+#[test]
+fn numbers_that_look_like_a_format_are_numbers() {
+    let in_storage = |numbers: &[u8]| {
+        scan(&stored_zip([("m/data.pkl", CLEAN), ("m/data/0", numbers), ("m/version", b"3\n")]))
+    };
+    let cases: &[(&str, &[u8])] = &[
+        ("an extension", b"N\x83\xaa\xbe."),
+        ("an extension alone", b"\x82\x01\x97\x84\x01\0\0\0."),
+        ("a name without an end", b"i\x01\x02\x03"),
+        ("the integer 93, as lzma begins", &[0x5d, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]),
+        ("a header of zlib", b"\x78\x9c\x3f\x11\x22\x33\x44\x55"),
+        ("a header of compress", b"\x1f\x9d\x90\x3f\x11\x22\x33\x44"),
+        ("a short header of gzip", b"\x1f\x8b\x3f\x11\x22\x33\x44\x55"),
+        ("a short header of bzip2", b"BZh9\x11\x22\x33\x44\x55\x66\x77"),
+    ];
+    for (name, numbers) in cases {
+        let found = in_storage(numbers);
+        assert!(is_clean(&found), "{name}: {found:?}");
+    }
+    // What Python could load is found.
+    for (name, bytes) in [
+        ("a pickle", PAYLOAD.to_vec()),
+        ("a pickle without a protocol", b"cos\nsystem\n(X\x01\0\0\0atR.".to_vec()),
+        ("a compressed pickle", gzip(PAYLOAD)),
+        ("a compressed pickle that is cut off", gzip(&PAYLOAD.repeat(300))),
+        ("an archive", stored_zip([("data.pkl", PAYLOAD)])),
+    ] {
+        let found = in_storage(&bytes);
+        assert_eq!(dangerous(&found).first().map(String::as_str), Some("os.system"), "{name}: {found:?}");
+    }
+    assert!(!is_clean(&in_storage(b"BZh91AY&SY\x11\x22\x33\x44")), "it cannot be decompressed here");
+}

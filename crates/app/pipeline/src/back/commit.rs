@@ -10,6 +10,7 @@ use output::{IfExists, Output};
 
 use super::documents::OutputDocuments;
 use super::stream;
+use crate::resume::WrittenFile;
 use crate::{Error, Observer, Result};
 
 /// Files of an output, laid out but not written.
@@ -23,6 +24,8 @@ pub(crate) struct OutputFiles<'p> {
     pub(crate) folders: Vec<PathBuf>,
     /// Files of an earlier output, removed once the new files are in place.
     pub(crate) stale_files: Vec<PathBuf>,
+    /// True if the CRC-32 of each file is computed while it is written.
+    pub(crate) checksums: bool,
 }
 
 /// File with weights, laid out but not written.
@@ -98,7 +101,7 @@ impl OutputFiles<'_> {
     }
 }
 
-/// Writes the files of the output `target`. `check_inputs` is called once everything is written, and fails if one of the
+/// Writes the files of the output `target`, and returns their paths and checksums. `check_inputs` is called once everything is written, and fails if one of the
 /// inputs changed meanwhile.
 ///
 /// # Errors
@@ -109,26 +112,32 @@ pub(crate) fn commit(
     (target, if_exists): (&Path, IfExists),
     check_inputs: &dyn Fn() -> Result<(), ReadError>,
     observer: &dyn Observer,
-) -> Result<()> {
+) -> Result<Vec<WrittenFile>> {
     files.weights.iter_mut().try_for_each(|file| file.content.prepare(observer))?;
     // Declared before the temporary files, so that new folders are empty when they are dropped.
-    let folders = NewFolders::create(&files.folders)?;
+    let folders = files.folders.iter().map(PathBuf::as_path).chain(target.parent());
+    let folders = NewFolders::create(folders)?;
     let mut written: Vec<Output> = Vec::with_capacity(files.weights.len());
     let (total, mut before) = (files.weights_nbytes(), 0_u64);
     for file in &files.weights {
-        let mut output = Output::create(&file.path, file.len)?;
+        let mut output = stream::create(&file.path, file.len, files.checksums)?;
         let work = ProgressReporter::new(observer, &file.name, Action::Write, Some(total)).resumed_at(before);
         file.content.write(&mut output, &file.path, work)?;
         before = before.saturating_add(file.len);
         written.push(output);
     }
-    written.extend(files.documents.write()?);
+    written.extend(files.documents.write(files.checksums)?);
     let unchanged = || files.weights.iter().try_for_each(|file| file.content.check_unchanged());
     check_inputs().and_then(|()| unchanged()).map_err(|reason| stream::read_error(target, reason))?;
-    written.into_iter().try_for_each(|output| output.commit(if_exists)).map_err(Error::OutputFile)?;
+    let mut committed = Vec::with_capacity(written.len());
+    for (output, path) in written.into_iter().zip(files.paths()) {
+        let crc32 = output.checksum();
+        output.commit(if_exists)?;
+        committed.push(WrittenFile { path: path.to_owned(), crc32 });
+    }
     remove_stale_files(&files.stale_files)?;
     folders.keep_on_drop();
-    Ok(())
+    Ok(committed)
 }
 
 /// Removes the files of an earlier output, except those that another program changed meanwhile.
@@ -144,15 +153,20 @@ fn remove_stale_files(earlier: &[PathBuf]) -> Result<()> {
 struct NewFolders<'p>(Vec<&'p Path>);
 
 impl<'p> NewFolders<'p> {
-    /// Creates the folders in `paths`, outermost first, that do not exist.
-    fn create(paths: &'p [PathBuf]) -> Result<Self> {
+    /// Creates the folders in `paths` that do not exist, and the folders that lead to them.
+    fn create(paths: impl Iterator<Item = &'p Path>) -> Result<Self> {
         let mut new = Self::default();
         for path in paths {
-            if !path.exists() {
-                new.0.push(path);
+            let missing =
+                path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+            let mut missing: Vec<&Path> = missing.collect();
+            missing.reverse();
+            for folder in missing {
+                // Not `create_dir`: another job of a batch may create or remove the same folders at this moment.
+                std::fs::create_dir_all(folder)
+                    .map_err(|reason| Error::CreateFolder { path: folder.to_owned(), reason })?;
+                new.0.push(folder);
             }
-            std::fs::create_dir_all(path)
-                .map_err(|reason| Error::CreateFolder { path: path.clone(), reason })?;
         }
         Ok(new)
     }

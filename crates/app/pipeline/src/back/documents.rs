@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use output::Output;
 
+use super::stream::create;
 use crate::{Error, Result};
 
 /// Documents of a model, laid out but not written.
@@ -44,22 +45,22 @@ impl OutputDocuments {
     }
 
     /// Writes all documents to temporary files, which the caller moves into place.
-    pub(super) fn write(&self) -> Result<Vec<Output>> {
+    pub(super) fn write(&self, with_checksums: bool) -> Result<Vec<Output>> {
         let mut written = Vec::with_capacity(self.copies.len());
         for (from, to) in &self.copies {
             let bytes = std::fs::read(from).map_err(|reason| Error::Io { path: from.clone(), reason })?;
-            written.push(write_temporary(to, &bytes)?);
+            written.push(write_temporary(to, &bytes, with_checksums)?);
         }
         for (path, text) in &self.texts {
-            written.push(write_temporary(path, text.as_bytes())?);
+            written.push(write_temporary(path, text.as_bytes(), with_checksums)?);
         }
         Ok(written)
     }
 }
 
 /// Writes a complete temporary file for `path`.
-fn write_temporary(path: &Path, bytes: &[u8]) -> Result<Output> {
-    let mut output = Output::create(path, bytes.len() as u64)?;
+fn write_temporary(path: &Path, bytes: &[u8], with_checksum: bool) -> Result<Output> {
+    let mut output = create(path, bytes.len() as u64, with_checksum)?;
     output.write_all(bytes).map_err(|reason| Error::Write { path: path.to_owned(), reason })?;
     Ok(output)
 }

@@ -11,7 +11,9 @@ pub(crate) mod ties;
 pub(crate) mod torch;
 pub(crate) mod triton;
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use checkpoint_files::{CheckpointSources, Companion, ShardPolicy};
 use decoder::{Decoder, Overrides};
@@ -22,7 +24,7 @@ use torchscript::Module;
 
 use self::commit::OutputFiles;
 use crate::note_collector::NoteCollector;
-use crate::{Error, Result, TargetLayout};
+use crate::{Error, Observer, Result, TargetLayout};
 
 /// Maximum number of tensors that a note or an error names.
 const SHOWN: usize = 4;
@@ -55,8 +57,9 @@ pub(crate) trait OutputFormat {
         Ok(())
     }
 
-    /// Returns true if the output at `path` is a folder; `path` is `None` if the user gives no output.
-    fn is_folder(&self, path: Option<&Path>) -> bool;
+    /// Returns true if the output is a folder: the one at `path`, or if no path is given, the default output of a model
+    /// whose documents are next to its checkpoint (`has_documents`).
+    fn is_folder(&self, path: Option<&Path>, has_documents: bool) -> bool;
 
     /// Returns true if the output is a repository: a folder shared by several conversions, with a sub-folder for each model.
     fn is_repository(&self) -> bool {
@@ -78,13 +81,18 @@ pub(crate) trait OutputFormat {
         &[]
     }
 
-    /// Returns the file of `output` that is written last.
-    fn last_file(&self, output: &Path) -> PathBuf {
-        output.to_owned()
-    }
-
     /// Returns true if the output of an earlier conversion is complete. Hashes are not compared.
     fn is_complete(&self, output: &Path) -> bool;
+
+    /// Returns true if the hashes in the output of an earlier conversion are right. A format without hashes has none that is
+    /// wrong.
+    ///
+    /// # Errors
+    /// When `observer` stops the work.
+    fn verify(&self, output: &Path, observer: &dyn Observer) -> Result<bool> {
+        let _ = (output, observer);
+        Ok(true)
+    }
 }
 
 /// Tensors selected for an output, and the context for laying them out.
@@ -111,6 +119,8 @@ pub(crate) struct OutputJob<'j> {
     pub(crate) document: Option<(&'static str, String)>,
     /// Number of values in the checkpoint that are not tensors and are worth a note.
     pub(crate) values: usize,
+    /// Digest of the tensors in hexadecimal, if it is asked for. It is set before files are written.
+    pub(crate) digest: Option<Rc<OnceCell<String>>>,
 }
 
 /// Parts of a checkpoint besides its tensors, for formats that keep them.

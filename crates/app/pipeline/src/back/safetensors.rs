@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use safetensors_format::{
-    INDEX_FILE, SafetensorsArchive, ShardIndex, is_dtype_supported, shard_file_name, split_into_shards,
+    FORMAT, FORMAT_PYTORCH, INDEX_FILE, SafetensorsArchive, ShardIndex, is_dtype_supported, shard_file_name,
+    split_into_shards,
 };
 use serde::Serialize;
 
@@ -14,10 +15,7 @@ use super::documents::OutputDocuments;
 use super::ties::{TieHandling, TiePlan};
 use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder};
 use crate::note_collector::NoteCollector;
-use crate::{Error, Note, OutputKind, Result, TargetLayout};
-
-/// Metadata entry that names the framework of the tensors; `transformers` rejects files without it.
-const FORMAT_METADATA: (&str, &str) = ("format", "pt");
+use crate::{Error, Note, Result, TargetLayout};
 
 /// Options for writing safetensors files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,7 +82,7 @@ impl OutputFormat for SafetensorsOptions {
         // Meta's code expects every tensor name in the file.
         let handling =
             if self.target_layout == Some(TargetLayout::Meta) { TieHandling::Duplicate } else { self.ties };
-        let tied = TiePlan::find(job.tensors, handling, FORMAT_METADATA.0);
+        let tied = TiePlan::find(job.tensors, handling, FORMAT);
         let name = |position: usize| job.tensors.get_index(position).map_or("", |(name, _)| name);
         if !tied.partial.is_empty() {
             let names = tied.partial.iter().take(SHOWN).map(|it| name(*it).to_owned()).collect();
@@ -116,10 +114,10 @@ impl OutputFormat for SafetensorsOptions {
         Ok(OutputPlan { files, report: Box::new(|| report) })
     }
 
-    fn is_folder(&self, path: Option<&Path>) -> bool {
-        // An output path with an extension of safetensors is a single file.
-        let is_folder = |path: &Path| path.is_dir() || OutputKind::from_path(path).is_none();
-        self.max_shard_size.is_some() || self.target_layout.is_some() || path.is_some_and(is_folder)
+    fn is_folder(&self, path: Option<&Path>, has_documents: bool) -> bool {
+        self.max_shard_size.is_some()
+            || self.target_layout.is_some()
+            || path.map_or(has_documents, folder::is_folder_path)
     }
 
     fn requested_layout(&self) -> Option<TargetLayout> {
@@ -158,7 +156,7 @@ fn plan_files<'j>(
     for (number, shard) in shards.iter().enumerate() {
         let positions = shard.iter().filter_map(|it| tied.kept.get(*it));
         let tensors = positions.filter_map(|position| job.tensors.as_slice().get(*position));
-        let mut metadata = vec![(FORMAT_METADATA.0.to_owned(), FORMAT_METADATA.1.to_owned())];
+        let mut metadata = vec![(FORMAT.to_owned(), FORMAT_PYTORCH.to_owned())];
         let in_shard =
             |kept: &usize| tied.kept.binary_search(kept).is_ok_and(|kept| shard.binary_search(&kept).is_ok());
         let names = tied.dropped.iter().filter(|(_, kept)| in_shard(kept));

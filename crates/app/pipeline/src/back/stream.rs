@@ -9,6 +9,12 @@ use output::Output;
 
 use crate::{Error, Result};
 
+/// Creates the temporary file of `path`, which will have `len` bytes.
+pub(super) fn create(path: &Path, len: u64, with_checksum: bool) -> Result<Output> {
+    let output = Output::create(path, len)?;
+    Ok(if with_checksum { output.with_checksum() } else { output })
+}
+
 /// Maximum number of windows queued between the two threads.
 const QUEUED_WINDOWS_MAX: usize = 4;
 /// Windows below this size in bytes are joined, because sending a window costs more than copying it.

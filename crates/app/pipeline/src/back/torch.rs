@@ -72,9 +72,8 @@ impl OutputFormat for TorchOptions {
         Ok(OutputPlan { files, report: Box::new(|| report) })
     }
 
-    fn is_folder(&self, _: Option<&Path>) -> bool {
-        // A checkpoint is a single file unless a document describes it.
-        self.target_layout.is_some()
+    fn is_folder(&self, path: Option<&Path>, has_documents: bool) -> bool {
+        self.target_layout.is_some() || path.map_or(has_documents, folder::is_folder_path)
     }
 
     fn requested_layout(&self) -> Option<TargetLayout> {

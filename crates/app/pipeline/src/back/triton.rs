@@ -1,6 +1,6 @@
 //! The Triton back end: writes a model repository with one model, or adds a model to an existing repository.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use decoder::Decoder;
 use serde::Serialize;
@@ -87,7 +87,7 @@ impl OutputFormat for TritonOptions {
         documents.add(folder.join(CONFIG_PATH), config.to_string());
         let weights = PlannedFile { name: job.name.to_owned(), ..PlannedFile::new(model, converted.archive) };
         let folders = vec![job.target.to_owned(), folder, version];
-        let files = OutputFiles { weights: vec![weights], documents, folders, stale_files: Vec::new() };
+        let files = OutputFiles { weights: vec![weights], documents, folders, ..OutputFiles::default() };
         check(&files, job)?;
         let report = TritonReport {
             model: job.name.to_owned(),
@@ -103,7 +103,7 @@ impl OutputFormat for TritonOptions {
         model::check_name(self.name.as_deref())
     }
 
-    fn is_folder(&self, _: Option<&Path>) -> bool {
+    fn is_folder(&self, _: Option<&Path>, _: bool) -> bool {
         true
     }
 
@@ -115,12 +115,8 @@ impl OutputFormat for TritonOptions {
         self.name.as_deref()
     }
 
-    fn last_file(&self, output: &Path) -> PathBuf {
-        output.join(CONFIG_PATH)
-    }
-
     fn is_complete(&self, output: &Path) -> bool {
-        Container::open(&output.join(MODEL_PATH)).is_ok()
+        output.join(CONFIG_PATH).is_file() && Container::open(&output.join(MODEL_PATH)).is_ok()
     }
 }
 

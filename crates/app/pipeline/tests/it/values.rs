@@ -20,7 +20,7 @@ type Bomb = (&'static str, fn() -> Vec<u8>, &'static str);
 
 const BOMBS: &[Bomb] = &[
     ("nothing", || b"N".to_vec(), "null"),
-    ("an empty dict", || b"}".to_vec(), "$items"),
+    ("an empty dict", || b"}".to_vec(), "{}"),
     ("a call", || b"ca\nb\n)R".to_vec(), "$call"),
     ("a long text", || sized(b'X', 0xff00), "$more"),
     ("long bytes", || sized(b'B', 0xff00), "$more"),

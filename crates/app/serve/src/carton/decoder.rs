@@ -11,22 +11,29 @@
 
 use decoder::interface::{DecoderPort, PortDim, PortSizes};
 use forward::Model as Forward;
-use kserve::{Datatype, InferRequest, InputTensor, ModelConfig, OutputTensor, TensorConfig};
-use runtime::{Runnable, RunnablePort};
+use kserve::{Datatype, InferRequest, InputTensor, ModelConfig, OutputTensor, RequestedOutput, TensorConfig};
+use runtime::{Runnable, RunnablePort, RunningCall};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use super::elements::{datatype, gather_elements};
 use super::request_error::{check_memory, classify, failed};
-use crate::model::{CancelToken, Model, ModelError};
+use crate::model::{CancelToken, InferTask, Model, ModelError};
+use crate::options::{RequestLimits, UNKNOWN_POSITIONS};
 
 /// Largest batch in the model configuration that clients read. The real bound on a request is its memory.
 const MAX_BATCH: u32 = 1024;
+
+/// Tokens of all sequences that go through the layers at once. Other requests run between two such pieces.
+const ROWS_AT_ONCE: usize = 128;
 
 /// Decoder in a carton, as a model of the server.
 pub(super) struct DecoderModel {
     runnable: Runnable,
     sizes: PortSizes,
     memory: u64,
+    /// Tokens of a request, and tokens of a sequence with its past.
+    tokens: u64,
+    positions: u64,
 }
 
 /// Maps a port of the carton to the decoder's own port; `None` if the decoder has no such port.
@@ -35,9 +42,10 @@ fn decoder_port(port: &RunnablePort) -> Option<DecoderPort> {
 }
 
 impl DecoderModel {
-    /// Wraps `runnable`, which must be a decoder of these sizes; `memory` bounds the bytes of one request's results.
-    pub(super) fn new(runnable: Runnable, sizes: PortSizes, memory: u64) -> Self {
-        Self { runnable, sizes, memory }
+    /// Wraps `runnable`, which must be a decoder of these sizes.
+    pub(super) fn new(runnable: Runnable, sizes: PortSizes, limits: &RequestLimits) -> Self {
+        let positions = limits.positions.or_else(|| runnable.positions()).unwrap_or(UNKNOWN_POSITIONS);
+        Self { runnable, sizes, memory: limits.memory as u64, tokens: limits.tokens, positions }
     }
 
     fn tensor(&self, port: &RunnablePort) -> TensorConfig {
@@ -58,8 +66,9 @@ impl DecoderModel {
         self.runnable.inputs().iter().find(|port| port.name == name)
     }
 
-    /// Refuses a request whose logits and KV cache would take more than the allowed memory, before anything is computed.
-    fn check_result_memory(&self, request: &InferRequest) -> Result<(), ModelError> {
+    /// Refuses a request that has too many tokens, or whose logits and KV cache would take more than the allowed memory,
+    /// before anything is computed.
+    fn check_size(&self, request: &InferRequest) -> Result<(), ModelError> {
         let PortSizes { layers, kv_heads, head_dim, vocab } = self.sizes;
         let (mut tokens, mut past, mut rows, mut batch) = (0_u64, 0_u64, None, 0);
         for input in &request.inputs {
@@ -70,6 +79,14 @@ impl DecoderModel {
                 (Some(DecoderPort::LastOnly), _) if is_on(input)? => rows = Some(1),
                 _ => {}
             }
+        }
+        let (all, sequence) = (batch.saturating_mul(tokens), tokens.saturating_add(past));
+        if all > self.tokens {
+            return Err(ModelError::Input(Box::new(TooManyTokens { found: all, allowed: self.tokens })));
+        }
+        if sequence > self.positions {
+            let error = TooManyPositions { found: sequence, allowed: self.positions };
+            return Err(ModelError::Input(Box::new(error)));
         }
         let product = |sizes: &[u64]| sizes.iter().copied().fold(1, u64::saturating_mul);
         let logits = product(&[batch, rows.unwrap_or(tokens), vocab, F32_SIZE]);
@@ -108,7 +125,28 @@ impl Model for DecoderModel {
         request: &InferRequest,
         cancel: &CancelToken<'_>,
     ) -> Result<Vec<OutputTensor>, ModelError> {
-        self.check_result_memory(request)?;
+        let mut task = self.start(request.clone())?;
+        loop {
+            if let Some(outputs) = task.step(cancel)? {
+                return Ok(outputs);
+            }
+        }
+    }
+
+    fn steps(&self, request: &InferRequest) -> u64 {
+        let is_tokens = |input: &&InputTensor| {
+            self.input(&input.name).and_then(decoder_port) == Some(DecoderPort::Tokens)
+        };
+        match request.inputs.iter().find(is_tokens).map(|tokens| tokens.shape.as_slice()) {
+            Some(&[batch, seq]) => {
+                seq.div_ceil((ROWS_AT_ONCE as u64).checked_div(batch).unwrap_or_default().max(1))
+            }
+            _ => 1,
+        }
+    }
+
+    fn start<'m>(&'m self, request: InferRequest) -> Result<Box<dyn InferTask + 'm>, ModelError> {
+        self.check_size(&request)?;
         let (mut inputs, mut keeps) = (Vec::new(), false);
         for input in &request.inputs {
             let Some(port) = self.input(&input.name) else { continue };
@@ -133,23 +171,41 @@ impl Model for DecoderModel {
         if keeps && !request.lists_outputs {
             wanted.extend(present().cloned());
         }
-        let outputs = self.runnable.infer_until(&inputs, Some(&wanted), cancel).map_err(classify)?;
-        drop(inputs);
+        let call = self.runnable.start(&inputs, Some(&wanted), ROWS_AT_ONCE).map_err(classify)?;
+        Ok(Box::new(DecoderTask { model: self, call: Some(call), listed: request.outputs }))
+    }
+}
+
+/// Request whose tokens go through the layers in pieces.
+struct DecoderTask<'m> {
+    model: &'m DecoderModel,
+    call: Option<RunningCall>,
+    /// Outputs that the request lists.
+    listed: Vec<RequestedOutput>,
+}
+
+impl InferTask for DecoderTask<'_> {
+    fn step(&mut self, cancel: &CancelToken<'_>) -> Result<Option<Vec<OutputTensor>>, ModelError> {
+        let Some(call) = &mut self.call else { return Ok(Some(Vec::new())) };
+        if call.advance(cancel).map_err(classify)? {
+            return Ok(None);
+        }
+        let outputs = self.call.take().map_or(Ok(Vec::new()), RunningCall::finish).map_err(classify)?;
         let output = |(name, tensor): (String, Tensor)| {
-            let port = self.runnable.outputs().iter().find(|port| port.name == name);
-            let is_present = port.is_some_and(|port| is_present(&port));
+            let port = self.model.runnable.outputs().iter().find(|port| port.name == name);
+            let is_present = port.and_then(decoder_port).is_some_and(DecoderPort::is_present);
             let tensor = if is_present { swap_batch_and_layers(&tensor) } else { tensor };
-            let listed = request.outputs.iter().find(|output| output.name == name);
+            let listed = self.listed.iter().find(|output| output.name == name);
             Ok(OutputTensor {
                 name,
                 datatype: datatype(tensor.dtype()).unwrap_or(Datatype::Fp32),
                 shape: tensor.shape().to_vec(),
                 parameters: Vec::new(),
                 data: gather_elements(&tensor)?,
-                is_binary: listed.or(request.outputs.first()).is_some_and(|output| output.is_binary),
+                is_binary: listed.or(self.listed.first()).is_some_and(|output| output.is_binary),
             })
         };
-        outputs.into_iter().map(output).collect()
+        outputs.into_iter().map(output).collect::<Result<_, _>>().map(Some)
     }
 }
 
@@ -175,6 +231,22 @@ fn is_on(input: &InputTensor) -> Result<bool, ModelError> {
         return Err(ModelError::Input(Box::new(MixedSwitch { name: input.name.clone() })));
     }
     Ok(first)
+}
+
+/// Error for a request that gives more tokens than one request may.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the request has {found} tokens, and {allowed} are allowed")]
+struct TooManyTokens {
+    found: u64,
+    allowed: u64,
+}
+
+/// Error for a sequence that is longer than the model's positions.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("a sequence has {found} tokens with its past, and the model has {allowed} positions")]
+struct TooManyPositions {
+    found: u64,
+    allowed: u64,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -17,18 +17,18 @@ use std::sync::Arc;
 use runtime::{Runnable, RunnableKind};
 
 use crate::model::Model;
+use crate::options::RequestLimits;
 
-/// Wraps a carton as a model that can be served. A request may need at most `memory` bytes for its outputs and, in a
-/// decoder, for keys and values.
+/// Wraps a carton as a model that can be served, whose requests stay within `limits`.
 ///
 /// # Errors
 /// Returns an error if a tensor of the carton has a dtype that KServe cannot express.
-pub fn carton(runnable: Runnable, memory: usize) -> Result<Arc<dyn Model>, runtime::Error> {
-    let memory = memory as u64;
+pub fn carton(runnable: Runnable, limits: &RequestLimits) -> Result<Arc<dyn Model>, runtime::Error> {
+    let memory = limits.memory as u64;
     Ok(match runnable.kind() {
         RunnableKind::Decoder(model) => {
             let sizes = decoder::sizes(model);
-            Arc::new(decoder::DecoderModel::new(runnable, sizes, memory))
+            Arc::new(decoder::DecoderModel::new(runnable, sizes, limits))
         }
         _ => Arc::new(weights::WeightsModel::new(&runnable, memory)?),
     })

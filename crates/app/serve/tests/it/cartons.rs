@@ -4,15 +4,21 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use byte_source::Blob;
 use bytes::Bytes;
 use kserve::{Datatype, InferRequest, InputTensor, OutputTensor, RequestedOutput};
 use pipeline::{Architecture, CartonOptions, ConvertOptions, ModelOptions, convert};
 use runtime::{OpenOptions, Runnable};
-use serve::{CancelToken, Model, ModelError};
+use serve::{CancelToken, Model, ModelError, RequestLimits};
+use tensor::{Dtype, Storage, Tensor};
 
 fn model(carton: &Path, memory: usize) -> Arc<dyn Model> {
+    limited(carton, RequestLimits { memory, ..RequestLimits::default() })
+}
+
+fn limited(carton: &Path, limits: RequestLimits) -> Arc<dyn Model> {
     let runnable = Runnable::open(carton, &OpenOptions::default(), &()).expect("a carton of ours");
-    serve::carton(runnable, memory).expect("KServe has its dtypes")
+    serve::carton(runnable, &limits).expect("KServe has its dtypes")
 }
 
 /// The checkpoint of the README as a model, with 2 layers, 4 heads of 16 and 256 tokens.
@@ -138,6 +144,60 @@ fn a_request_may_not_need_more_memory_than_allowed() {
     );
     assert!(matches!(error, ModelError::Input(_)), "{error:?}");
     infer(&*less, vec![tokens(), integers("last_only", &[1], &[1])], &["logits"]).expect("fewer logits");
+}
+
+#[test]
+fn a_request_may_not_have_more_tokens_than_allowed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let carton = decoder(folder.path());
+    let tokens = |shape: &[u64]| {
+        let count = shape.iter().product::<u64>();
+        vec![integers("tokens", shape, &vec![1; usize::try_from(count).expect("few")])]
+    };
+    let limits = RequestLimits { tokens: 12, positions: Some(4), ..RequestLimits::default() };
+    let model = limited(&carton, limits);
+    infer(&*model, tokens(&[3, 4]), &["logits"]).expect("both are allowed");
+    let error = |inputs| infer(&*model, inputs, &["logits"]).expect_err("it is too long").to_string();
+    assert_eq!(error(tokens(&[4, 4])), "the request has 16 tokens, and 12 are allowed");
+    let positions = "a sequence has 5 tokens with its past, and the model has 4 positions";
+    assert_eq!(error(tokens(&[1, 5])), positions);
+    // The past counts.
+    let cached = infer(&*model, tokens(&[1, 3]), &["present_key", "present_value"]).expect("it runs");
+    let past = |from: usize, name: &str| InputTensor { name: name.to_owned(), ..cached[from].clone() };
+    let next = [tokens(&[1, 2]), vec![past(0, "past_key"), past(1, "past_value")]].concat();
+    assert_eq!(error(next), positions);
+    // The carton of the README does not say how many positions the model has.
+    let error =
+        infer(&*self::model(&carton, 1 << 40), tokens(&[1, 8193]), &["logits"]).expect_err("it is long");
+    assert!(error.to_string().ends_with("the model has 8192 positions"), "{error}");
+}
+
+#[test]
+fn a_long_prompt_in_pieces_has_the_logits_of_a_whole_one() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let carton = decoder(folder.path());
+    let model = model(&carton, 1 << 30);
+    let values: Vec<i64> = (0..600).map(|token| token * 7 % 256).collect();
+    for (shape, steps) in [([1, 600], 5), ([2, 300], 5), ([200, 3], 3), ([1, 128], 1)] {
+        let count = usize::try_from(shape[0] * shape[1]).expect("few");
+        let tokens = integers("tokens", &shape, &values[..count]);
+        let request = |inputs| InferRequest {
+            id: None,
+            parameters: Vec::new(),
+            inputs,
+            outputs: Vec::new(),
+            lists_outputs: false,
+        };
+        assert_eq!(model.steps(&request(vec![tokens.clone()])), steps);
+        let found = infer(&*model, vec![tokens.clone()], &["logits"]).expect("it runs");
+        let runnable = Runnable::open(&carton, &OpenOptions::default(), &()).expect("a carton of ours");
+        let (stride, data) = (vec![shape[1], 1], Storage::owned(tokens.data.to_vec()));
+        let whole = Tensor::new(Dtype::Int64, shape.to_vec(), stride, 0, data).expect("it fits");
+        let whole = runnable.infer(&[("tokens".to_owned(), whole)], None).expect("it runs");
+        let mut bytes = Vec::new();
+        Blob::write_to(&whole[0].1.gathered(), &mut bytes).expect("memory takes it");
+        assert_close(&found[0].data, &bytes);
+    }
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl Client {
     }
 
     pub(crate) fn get(&mut self, path: &str) -> Reply {
-        self.send(format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n"));
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         self.reply()
     }
 
@@ -100,7 +100,7 @@ impl Client {
 
 /// A POST with its length.
 pub(crate) fn request(path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-    let mut head = format!("POST {path} HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n", body.len());
+    let mut head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in headers {
         write!(head, "{name}: {value}\r\n").expect("memory");
     }

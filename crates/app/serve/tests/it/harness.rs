@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kserve::{Datatype, InferRequest, ModelConfig, OutputTensor, Parameter, TensorConfig};
 use serve::{
-    CancelToken, Model, ModelError, ModelSource, ServeOptions, ServeReport, Server, ServerEvent,
+    CancelToken, InferTask, Model, ModelError, ModelSource, ServeOptions, ServeReport, Server, ServerEvent,
     ServerHandle, ServerObserver,
 };
 
@@ -48,6 +48,19 @@ impl Running {
 
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.address)
+    }
+
+    /// Waits until this many requests wait for the model.
+    pub(crate) fn wait_until_waiting(&self, count: u64) {
+        let mut client = self.client();
+        loop {
+            let text = String::from_utf8(client.get("/metrics").body).expect("it is text");
+            let line = text.lines().find(|line| line.starts_with("nv_inference_pending_request_count{"));
+            let number = line.and_then(|line| line.rsplit_once(' ')).expect("a number").1;
+            if number.parse::<u64>().expect("a number") == count {
+                return;
+            }
+        }
     }
 
     /// Waits for an event whose text has `part` in it.
@@ -139,6 +152,54 @@ impl Model for Echo {
             return Ok(Vec::new());
         }
         Ok(echo(request))
+    }
+}
+
+/// A model that needs a piece for each number of its input, and says the length of the input before each piece.
+pub(crate) struct InPieces {
+    pub(crate) pieces: Sender<u64>,
+    /// Lets a piece run.
+    pub(crate) release_signal: Mutex<Receiver<()>>,
+}
+
+struct Pieces<'m> {
+    model: &'m InPieces,
+    request: InferRequest,
+    left: u64,
+}
+
+fn length(request: &InferRequest) -> u64 {
+    request.inputs[0].shape[1]
+}
+
+impl Model for InPieces {
+    fn config(&self) -> ModelConfig {
+        config()
+    }
+
+    fn infer(&self, request: &InferRequest, _: &CancelToken<'_>) -> Result<Vec<OutputTensor>, ModelError> {
+        Ok(echo(request))
+    }
+
+    fn steps(&self, request: &InferRequest) -> u64 {
+        length(request)
+    }
+
+    fn start<'m>(&'m self, request: InferRequest) -> Result<Box<dyn InferTask + 'm>, ModelError> {
+        Ok(Box::new(Pieces { model: self, left: length(&request), request }))
+    }
+}
+
+impl InferTask for Pieces<'_> {
+    fn step(&mut self, cancel: &CancelToken<'_>) -> Result<Option<Vec<OutputTensor>>, ModelError> {
+        let _ = self.model.pieces.send(length(&self.request));
+        let go_on = self.model.release_signal.lock().unwrap_or_else(PoisonError::into_inner);
+        go_on.recv_timeout(LONG).expect("the test lets each piece run");
+        if cancel.is_cancelled() {
+            return Err(ModelError::Cancelled);
+        }
+        self.left = self.left.saturating_sub(1);
+        Ok((self.left == 0).then(|| echo(&self.request)))
     }
 }
 

@@ -1,9 +1,13 @@
 //! Limits and times that run out: what a client can cost is bounded, and its end gives everything back.
 
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serve::ModelSource;
+
 use crate::client::request;
-use crate::harness::Running;
+use crate::harness::{InPieces, LONG, Running};
 
 const INFER: &str = "/v2/models/m/infer";
 
@@ -23,7 +27,7 @@ fn headers_are_bounded() {
         options.limits.headers = 10;
         options.limits.head = 2000;
     });
-    let get = |headers: &str| format!("GET /v2/health/live HTTP/1.1\r\nHost: t\r\n{headers}\r\n");
+    let get = |headers: &str| format!("GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
     let mut client = server.client();
     client.send(get(&"A: b\r\n".repeat(9)));
     assert_eq!(client.reply().status, 200);
@@ -32,7 +36,7 @@ fn headers_are_bounded() {
     assert!(client.is_closed());
     for long in [
         get(&format!("A: {}\r\n", "b".repeat(2000))),
-        format!("GET /{} HTTP/1.1\r\nHost: t\r\n\r\n", "a".repeat(2000)),
+        format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "a".repeat(2000)),
     ] {
         let mut client = server.client();
         client.send(long);
@@ -70,7 +74,7 @@ fn an_idle_client_is_closed() {
     // On a busy machine, the time can be over before the request is sent.
     let answered = |_| {
         let mut client = server.client();
-        let sent = client.try_send(b"GET /v2/health/live HTTP/1.1\r\nHost: t\r\n\r\n");
+        let sent = client.try_send(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let reply = if sent { client.try_reply() } else { None };
         assert!(client.is_closed());
         reply
@@ -157,7 +161,9 @@ fn a_body_is_not_believed_before_it_arrives() {
     let claims: Vec<_> = (0..30)
         .map(|_| {
             let mut client = server.client();
-            client.send(format!("POST {INFER} HTTP/1.1\r\nHost: t\r\nContent-Length: 60000000\r\n\r\n"));
+            client.send(format!(
+                "POST {INFER} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000000\r\n\r\n"
+            ));
             client
         })
         .collect();
@@ -186,8 +192,97 @@ fn a_busy_connection_is_not_closed_to_make_room() {
     first.send(request(INFER, &[("Inference-Header-Content-Length", &length)], &body));
     gate.called();
     let mut second = server.client();
-    second.send("GET /v2/health/live HTTP/1.1\r\nHost: t\r\n\r\n");
+    second.send("GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n");
     gate.release_model();
     assert_eq!(first.reply().status, 200);
     assert_eq!(second.reply().status, 200);
+}
+
+/// A request for as many numbers as its length says.
+fn numbers(count: usize) -> Vec<u8> {
+    let (length, body) = binary(count.saturating_mul(4));
+    request(INFER, &[("Inference-Header-Content-Length", &length)], &body)
+}
+
+#[test]
+fn a_short_request_runs_between_the_pieces_of_a_long_one() {
+    let ((pieces, ran), (release, release_signal)) = (channel(), channel());
+    let model = InPieces { pieces, release_signal: Mutex::new(release_signal) };
+    let models = ModelSource::Fixed(vec![("m".to_owned(), Arc::new(model))]);
+    let server = Running::with_models(models, |_| {});
+    let piece = || ran.recv_timeout(LONG).expect("a piece runs");
+    let go_on = || release.send(()).expect("the model waits");
+    let mut long = server.client();
+    long.send(numbers(4));
+    assert_eq!(piece(), 4);
+    // The long request has started. Another long one and a short one wait.
+    let (mut other, mut short) = (server.client(), server.client());
+    other.send(numbers(2));
+    server.wait_until_waiting(1);
+    short.send(numbers(1));
+    server.wait_until_waiting(2);
+    go_on();
+    assert_eq!(piece(), 1);
+    go_on();
+    assert_eq!(short.reply().status, 200);
+    for _ in 0..3 {
+        assert_eq!(piece(), 4);
+        go_on();
+    }
+    assert_eq!(long.reply().status, 200);
+    // When a client has left, its computation stops and the next request runs.
+    assert_eq!(piece(), 2);
+    drop(other);
+    server.wait_for("request POST");
+    server.wait_for("request POST");
+    server.wait_for("None");
+    short.send(numbers(1));
+    server.wait_until_waiting(1);
+    go_on();
+    assert_eq!(piece(), 1);
+    go_on();
+    assert_eq!(short.reply().status, 200);
+}
+
+#[test]
+fn a_client_that_left_leaves_the_queue() {
+    let (server, gate) = Running::with_gate(|options| options.limits.queue = 1);
+    let mut first = server.client();
+    first.send(numbers(1));
+    gate.called();
+    let mut second = server.client();
+    second.send(numbers(1));
+    server.wait_until_waiting(1);
+    let mut third = server.client();
+    third.send(numbers(1));
+    assert_eq!(third.reply().status, 503, "the queue is full");
+    drop(second);
+    server.wait_until_waiting(0);
+    third.send(numbers(1));
+    server.wait_until_waiting(1);
+    gate.release_model();
+    assert_eq!(first.reply().status, 200);
+    gate.called();
+    gate.release_model();
+    assert_eq!(third.reply().status, 200);
+    assert!(!gate.was_called(), "nothing else ran");
+}
+
+#[test]
+fn a_request_may_compute_for_a_time() {
+    let (server, gate) = Running::with_gate(|options| options.timeouts.compute = Duration::from_millis(100));
+    let mut client = server.client();
+    client.send(numbers(1));
+    gate.called();
+    gate.cancelled();
+    let reply = client.reply();
+    assert_eq!(reply.status, 503);
+    let expected =
+        "model `m` computed for 0.1 s, which is the most that a request may take; send fewer tokens";
+    assert!(String::from_utf8_lossy(&reply.body).contains(expected), "{:?}", reply.body);
+    // The time in the queue does not count, and the next request has its own time.
+    client.send(numbers(1));
+    gate.called();
+    gate.release_model();
+    assert_eq!(client.reply().status, 200);
 }

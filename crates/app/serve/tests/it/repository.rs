@@ -91,6 +91,21 @@ fn versions_are_loaded_unloaded_and_listed() {
 }
 
 #[test]
+fn an_empty_repository_is_an_error() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // Neither is a version of a model.
+    write(folder.path(), "direct.carton", "");
+    write(folder.path(), "a/latest.carton", "");
+    let (models, opened) = models(folder.path());
+    let options = ServeOptions { port: 0, ..ServeOptions::default() };
+    let error = Server::new(&options, models, Arc::new(())).expect_err("there is no model");
+    assert!(matches!(error, Error::EmptyRepository { .. }), "{error}");
+    let expected = "has no model: expected files NAME/VERSION.carton, such as llama/1.carton";
+    assert!(error.to_string().ends_with(expected), "{error}");
+    assert!(opened.lock().expect("no panic").is_empty());
+}
+
+#[test]
 fn a_model_that_is_unloaded_answers_what_it_has() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write(folder.path(), "a/1.carton", "");

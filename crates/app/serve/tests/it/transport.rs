@@ -48,11 +48,16 @@ fn one_connection_asks_everything_and_survives_every_error() {
     assert_eq!((config["name"].as_str(), config["max_batch_size"].as_i64()), (Some("m"), Some(4)));
 
     for (path, status) in [
-        ("/", 404),
+        ("//", 404),
         ("/v2/", 404),
+        ("/v1/completions", 404),
+        ("/generate", 404),
         ("/v2/models/none", 404),
         ("/v2/models/none/config", 404),
         ("/v2/models/m/versions/2", 404),
+        ("/v2/models/m/versions/01", 404),
+        ("/v2/models/m/versions/01/ready", 404),
+        ("/v2/models/m/versions/01/stats", 404),
         ("/v2/models/m/versions/99999999999999999999", 404),
         ("/v2/models/none/ready", 400),
         ("/v2/models/none/stats", 400),
@@ -132,7 +137,7 @@ fn compressed_bodies_come_and_go() {
 fn bodies_in_chunks() {
     let server = Running::start(|options| options.limits.body = 1000);
     let mut client = server.client();
-    let head = format!("POST {INFER} HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let head = format!("POST {INFER} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.send(&head);
     for byte in BODY {
         client.send([b"1\r\n", &[*byte][..], b"\r\n"].concat());
@@ -166,7 +171,9 @@ fn a_client_may_ask_before_it_sends_a_body() {
     let server = Running::start(|options| options.limits.body = 1000);
     let mut client = server.client();
     let head = |path: &str, length: usize| {
-        format!("POST {path} HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n\r\n")
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n\r\n"
+        )
     };
     client.send(head(INFER, BODY.len()));
     assert_eq!(client.reply().status, 100);
@@ -192,7 +199,7 @@ fn requests_in_one_packet_are_answered_in_order() {
             r#"{{"id":"{id}","inputs":[{{"name":"IN","datatype":"FP32","shape":[1,1],"data":[{id}]}}]}}"#
         );
         bytes.extend(request(INFER, &[], body.as_bytes()));
-        bytes.extend(b"GET /v2/models/none HTTP/1.1\r\nHost: t\r\n\r\n");
+        bytes.extend(b"GET /v2/models/none HTTP/1.1\r\nHost: localhost\r\n\r\n");
     }
     client.send(bytes);
     for id in 0..20 {
@@ -211,7 +218,7 @@ fn old_clients_and_the_last_request_close_the_connection() {
     assert_eq!(client.reply().status, 200);
     assert!(client.is_closed());
     let mut client = server.client();
-    client.send("GET /v2/health/live HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n");
+    client.send("GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert_eq!(client.reply().status, 200);
     assert!(client.is_closed());
 }

@@ -110,7 +110,7 @@ impl<'p> RootAttributes<'p> {
         let mut place = 0;
         let mut placed: Vec<(u32, (String, Tensor))> = Vec::new();
         for (name, tensor) in tensors {
-            if first_part(&name) {
+            if first_part(&name) || name.starts_with(ENTRY_TENSORS) {
                 continue;
             }
             let record = tensor.storage().record_number().unwrap_or(u32::MAX);
@@ -140,6 +140,9 @@ impl<'p> RootAttributes<'p> {
         tensors.into_iter().filter_map(inner).collect()
     }
 }
+
+/// Start of the names of tensors in the object that Python calls.
+const ENTRY_TENSORS: &str = "forward.__tensors__.";
 
 /// Name of the attribute that holds all tensors, without its suffix of underscores.
 const TENSOR_INDEX_ATTRIBUTE: &str = "__tensors__";

@@ -63,9 +63,18 @@ const NESTED_DEPTH_MAX: usize = 100;
 /// class (`ClassType::checkNotExist`): 20,000 take a second or two, 100,000 a minute in 2.0.1 and half a minute in 2.15.
 const SLOW_MEMBER_COUNT: usize = 20_000;
 
+/// Attributes of a root module besides its tensors and submodules.
+pub(super) struct OwnAttributes {
+    pub(super) values: Vec<(String, AttributeValue)>,
+    /// Class and methods of the object that Python calls, if there is one.
+    pub(super) entry: Option<(&'static str, String)>,
+}
+
 /// Makes the archive of a root module that holds `tensors` under their names, runs `methods`, and has the additional
 /// attributes `own`; returns it with notes. In `methods`, `{_}` stands for the suffix of the names of `own`, by which they
-/// differ from the tensors' names; free `functions` follow the classes.
+/// differ from the tensors' names; free `functions` follow the classes. The object that Python calls has the same
+/// additional attributes. It is in the attribute `forward`, a name that no tensor or submodule has: Python calls it, because
+/// `ScriptModule.__getattr__` looks for submodules before methods.
 ///
 /// # Errors
 /// Returns an error if two tensors have one name, PyTorch's modules reserve a name, or TorchScript cannot express a tensor.
@@ -74,7 +83,7 @@ pub(super) fn state_dict_archive(
     class: &'static str,
     methods: &str,
     functions: &str,
-    own: Vec<(String, AttributeValue)>,
+    OwnAttributes { values: own, entry }: OwnAttributes,
 ) -> Result<(ScriptArchive, Vec<ModuleNote>)> {
     let mut notes = Vec::new();
     for (name, _) in tensors {
@@ -104,6 +113,13 @@ pub(super) fn state_dict_archive(
         end.push('_');
     }
     let training = !taken.contains(TRAINING);
+    if let Some((class, methods)) = entry {
+        let mut attributes: Vec<(Cow<'_, str>, AttributeValue)> =
+            own.iter().map(|(name, value)| (name.clone().into(), value.clone())).collect();
+        attributes.push((TRAINING.into(), AttributeValue::Bool(false)));
+        let entry = tree.add(Some(class), &methods.replace("{_}", ""), attributes);
+        members.push((FORWARD_NAME.into(), AttributeValue::Module(entry)));
+    }
     members.extend(own.into_iter().map(|(name, value)| (format!("{name}{end}").into(), value)));
     if training {
         members.push((TRAINING.into(), AttributeValue::Bool(false)));

@@ -51,9 +51,9 @@ def kind(t: Tensor,
     whole: bool) -> str:
   wrong = ""
   if torch.is_complex(t):
-    wrong = torch.format("the input {} holds complex numbers", name)
+    wrong = torch.format("the input {} has complex numbers, expected real ones", name)
   if torch.__and__(whole, torch.is_floating_point(t)):
-    wrong = torch.format("the input {} holds floating-point numbers, expected integers", name)
+    wrong = torch.format("the input {} has floating-point numbers, expected integers", name)
   return wrong
 def two(inputs: Dict[str, Tensor],
     name: str) -> str:
@@ -73,7 +73,7 @@ def bytes(inputs: Dict[str, Tensor],
   wrong = {ns}.some(inputs, name, False)
   if torch.eq(wrong, ""):
     if torch.ne(ops.prim.dtype(inputs[name]), 0):
-      wrong = torch.format("the input {} has another dtype than uint8, expected the bytes of a text", name)
+      wrong = torch.format("the input {} is {}, expected a text or its bytes as uint8", name, {ns}.dtype_name(inputs[name]))
   return wrong
 def text(t: Tensor) -> str:
   flat = torch.reshape(t, [-1])
@@ -81,6 +81,46 @@ def text(t: Tensor) -> str:
   for i in range(torch.numel(flat)):
     _ = torch.append(parts, torch.chr(int(torch.item(torch.select(flat, 0, i)))))
   return torch.join("", parts)
+def widen(t: Tensor) -> Tensor:
+  wide = t
+  if torch.__and__(torch.eq(ops.prim.dtype(t), 5), torch.eq(ops.prim.type(ops.prim.device(t)), "cpu")):
+    wide = torch.detach(torch.to(t, 6))
+  return wide
+def dtype_name(t: Tensor) -> str:
+  names = ["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32", "complex64", "complex128", "bool"]
+  number = ops.prim.dtype(t)
+  name = torch.format("of the dtype number {}", number)
+  if torch.lt(number, torch.len(names)):
+    name = names[number]
+  if torch.eq(number, 15):
+    name = "bfloat16"
+  return name
+def encode(text: str) -> Tensor:
+  bytes = annotate(List[int], [])
+  for i in range(torch.len(text)):
+    _ = torch.append(bytes, torch.ord(text[i]))
+  return torch.tensor(bytes, dtype=0)
+def tensors(given: Any,
+    texts: List[str]) -> Dict[str, Tensor]:
+  inputs = annotate(Dict[str, Tensor], {})
+  has_tensors = isinstance(given, Dict[str, Tensor])
+  if has_tensors:
+    inputs = unchecked_cast(Dict[str, Tensor], given)
+  has_texts = isinstance(given, Dict[str, Any])
+  if has_texts:
+    values = unchecked_cast(Dict[str, Any], given)
+    names = torch.keys(values)
+    for i in range(torch.len(names)):
+      value = values[names[i]]
+      is_tensor = isinstance(value, Tensor)
+      is_text = isinstance(value, str)
+      if is_tensor:
+        torch._set_item(inputs, names[i], unchecked_cast(Tensor, value))
+      else:
+        _ = torch.append(texts, names[i])
+      if is_text:
+        torch._set_item(inputs, names[i], {ns}.encode(unchecked_cast(str, value)))
+  return inputs
 def fits(t: Tensor,
     name: str,
     dtypes: List[int],
@@ -88,7 +128,7 @@ def fits(t: Tensor,
     expected: str) -> str:
   wrong = ""
   if torch.__not__(torch.__contains__(dtypes, ops.prim.dtype(t))):
-    wrong = torch.format("the input {} has another dtype than {}", name, expected)
+    wrong = torch.format("the input {} is {}, expected {}", name, {ns}.dtype_name(t), expected)
   same = torch.eq(torch.dim(t), torch.len(sizes))
   if same:
     for i in range(torch.len(sizes)):
@@ -135,7 +175,7 @@ def export(t: Tensor) -> Tensor:
   return torch.contiguous(torch.resolve_neg(r))
 "#;
 
-/// Header of a function that reads inputs: for `has`, `names`, `check` or `take`.
+/// Header of a function that reads inputs: for `has`, `names`, `texts`, `check` or `take`.
 const INPUT_FUNCTION_HEADER: &str =
     "def {what}_{id}(inputs: Dict[str, Tensor],\n    name: str) -> {result}:\n";
 /// Header of a function that puts a result into the dict of outputs.
@@ -154,6 +194,8 @@ pub(super) fn put_function(body: &str) -> String {
 
 pub(super) const HAS_LEAF: &str = "  return torch.__contains__(inputs, name)\n";
 pub(super) const NAMES_LEAF: &str = "  return [name]\n";
+/// Body of `texts`, the names of inputs that can be texts, for an input that cannot.
+pub(super) const NO_TEXTS: &str = "  return annotate(List[str], [])\n";
 
 /// Returns the bodies of the functions that check an input and convert it to an argument.
 pub(super) fn leaf_input_bodies(leaf: Leaf) -> (&'static str, &'static str) {

@@ -7,7 +7,7 @@ use torchscript_source::{Signature, Type, TypeId, Types};
 
 use super::support::{EnumValueType, Leaf, TypeSupport, non_none_type};
 use super::{DeclaredInput, ScriptOptions, Uncallable};
-use crate::{Dim, Error, ModuleNote, ModulePort, Result};
+use crate::{Dim, ERROR_OUTPUT, Error, ModuleNote, ModulePort, Result};
 
 /// Maximum number of inputs or outputs that are listed by name: of one argument and of all arguments.
 const LISTED_MAX: usize = 1000;
@@ -148,14 +148,28 @@ impl CallPlan {
 
     /// Returns notes about undeclared inputs and arguments that keep their defaults.
     pub(super) fn notes(&self) -> impl Iterator<Item = ModuleNote> {
-        let is_declared =
-            |named: &&NamedLeaf| !self.declared.iter().any(|declared| declared.name == named.name);
-        let unknown = self.known.iter().filter(|named| named.leaf == Leaf::Tensor && !named.is_collection);
-        let names: Vec<String> = unknown.filter(is_declared).map(|named| named.name.clone()).collect();
+        let names = self.undeclared_inputs();
         let unlisted = (!names.is_empty()).then_some(ModuleNote::UnlistedInputs { names });
         let fixed =
             (!self.fixed.is_empty()).then(|| ModuleNote::FixedArguments { names: self.fixed.clone() });
-        unlisted.into_iter().chain(fixed)
+        let error = self.outputs.iter().any(|named| !named.is_collection && named.name == ERROR_OUTPUT);
+        let names = vec![ERROR_OUTPUT.to_owned()];
+        let error = error.then_some(ModuleNote::ErrorOutput { names });
+        let texts = self.outputs.iter().any(|named| named.leaf == Leaf::Strs && !named.is_collection);
+        unlisted.into_iter().chain(fixed).chain(error).chain(texts.then_some(ModuleNote::TextListOutput))
+    }
+
+    /// Returns true if the outputs are the keys of a dict, so that the code chooses their names.
+    pub(super) fn has_keys_as_outputs(&self) -> bool {
+        self.outputs.iter().any(|named| named.is_collection && named.name.is_empty())
+    }
+
+    /// Returns the names of tensors whose dtypes and shapes are unknown.
+    pub(super) fn undeclared_inputs(&self) -> Vec<String> {
+        let is_declared =
+            |named: &&NamedLeaf| !self.declared.iter().any(|declared| declared.name == named.name);
+        let unknown = self.known.iter().filter(|named| named.leaf == Leaf::Tensor && !named.is_collection);
+        unknown.filter(is_declared).map(|named| named.name.clone()).collect()
     }
 
     /// Returns the inputs and outputs whose dtypes are known.
@@ -369,7 +383,7 @@ fn input_leaf_port(leaf: Leaf, name: &str) -> Option<(Dtype, Vec<Dim>, Option<&'
     match leaf {
         Leaf::Str | Leaf::Enum(EnumValueType::Str) => {
             let len = Dim::Symbol(format!("{name}_len"));
-            Some((Dtype::UInt8, vec![len], Some("the bytes of a text in UTF-8")))
+            Some((Dtype::UInt8, vec![len], Some("a text, or its bytes in UTF-8")))
         }
         _ => leaf_port(leaf, name),
     }

@@ -7,6 +7,7 @@
 //! Facts: `torch.jit.load` in 2.0.1 and 2.15, and archives that 1.13, 2.0.1 and 2.15 wrote; the conformance tests compare
 //! the outputs.
 
+mod float16;
 mod functions;
 mod leaves;
 mod object;
@@ -17,12 +18,12 @@ mod text;
 
 use byte_source::{Blob, OwnedBlob};
 use tensor::{Dtype, Storage};
-use torchscript_source::{Signature, Sources, Type, TypeId};
+use torchscript_source::{Signature, Sources, Type, TypeId, UnsupportedOperators};
 
 use crate::archive::ScriptArchive;
 use crate::{
-    Dim, Error, Module, ModuleCode, ModuleNote, ModuleOutputs, ModulePort, OnInvalidInput, OutputPorts,
-    Result,
+    Dim, ERROR_OUTPUT, Error, Module, ModuleCode, ModuleNote, ModuleOutputs, ModulePort, OnInvalidInput,
+    OutputPorts, Result,
 };
 use object::RootObject;
 
@@ -37,6 +38,9 @@ const VERSION_MAX: u64 = 10;
 /// Size limits in bytes of records that are read as a whole: of the pickle, and of all code.
 const PICKLE_MAX: u64 = 1 << 30;
 const CODE_MAX: u64 = 256 << 20;
+
+/// Source text of a key that equals the name of the output for error messages.
+const ERROR_LITERAL: &str = "\"error\"";
 
 /// Returns true if the wrapped archive keeps a record of the original. `record` is its name below the root folder.
 pub fn is_kept_record(record: &str) -> bool {
@@ -96,7 +100,7 @@ impl std::fmt::Display for Uncallable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Source(error) => error.fmt(f),
-            Self::NoObject => f.write_str("the archive holds no object with methods"),
+            Self::NoObject => f.write_str("there is no object with methods in the archive"),
             Self::Hooks { names } => {
                 let names = names.join("`, `");
                 write!(f, "its hooks `{}` would not be called", names.escape_debug())
@@ -156,6 +160,9 @@ pub fn script(
     let Some(root) = RootObject::read(&pickle)? else {
         return Ok(WrapOutcome::Uncallable(Uncallable::NoObject));
     };
+    if let Some(operator) = torchscript_source::unloadable_operator(sources.texts()) {
+        return Err(Error::UnloadableOperator { operator });
+    }
     let signature = match sources.signature(&root.module, &root.class, "forward") {
         Ok(signature) => signature,
         Err(torchscript_source::Error::NoClass { .. })
@@ -174,7 +181,9 @@ pub fn script(
         .map(|(name, storage)| read_record(name, storage, PICKLE_MAX))
         .transpose()?
         .unwrap_or_default();
-    let mut notes = compatibility_notes(&sources, &version);
+    let found = torchscript_source::unsupported_operators(sources.texts());
+    let has_float16_code = found.has_float16;
+    let mut notes = compatibility_notes(found, &version);
     let is_ours = root.module == crate::module_tree::NAMESPACE
         || root.module.strip_prefix(crate::module_tree::NAMESPACE).is_some_and(|rest| rest.starts_with('_'));
     if options.keep_unchanged || (is_ours && takes_and_returns_dicts(&signature)) {
@@ -190,9 +199,35 @@ pub fn script(
         Err(uncallable) => return Ok(WrapOutcome::Uncallable(uncallable)),
     };
     let namespace = free_namespace(&sources);
-    let code = text::module(&signature, &plan, errors, &namespace, &root.qualified());
+    let constants = find("constants.pkl")
+        .map(|(name, storage)| read_record(name, storage, PICKLE_MAX))
+        .transpose()?
+        .unwrap_or_default();
+    let has_float16 = float16::has_float16(&pickle);
+    // Code that makes float16 tensors of its own would multiply them with widened ones.
+    let can_widen = has_float16 && !has_float16_code && !float16::has_float16(&constants);
+    let widening = match pickle_vm::load(&pickle) {
+        Ok(loaded) if can_widen => float16::widening_statements(&loaded),
+        _ => None,
+    };
+    if widening.is_none() && (has_float16 || has_float16_code || float16::has_float16(&constants)) {
+        notes.push(ModuleNote::Float16Code);
+    }
     notes.extend(plan.notes());
-    let data = root.wrapper_pickle(&namespace, &pickle)?;
+    if plan.has_keys_as_outputs() && sources.texts().any(|text| text.contains(ERROR_LITERAL)) {
+        notes.push(ModuleNote::ErrorOutput { names: vec![ERROR_OUTPUT.to_owned()] });
+    }
+    if float16::has_bfloat16(&pickle) || float16::has_bfloat16(&constants) {
+        let names = plan.undeclared_inputs();
+        notes.extend((!names.is_empty()).then_some(ModuleNote::BFloat16Inputs { names }));
+    }
+    let module = text::WrappedClass {
+        namespace: &namespace,
+        original: &root.qualified(),
+        widening: widening.as_deref(),
+    };
+    let code = text::module(&signature, &plan, errors, &module);
+    let data = root.wrapper_pickle(&namespace, &pickle, widening.is_some())?;
     let head = vec![
         (format!("code/{}.py", namespace.replace('.', "/")), OwnedBlob(code.into_bytes())),
         (DATA.to_owned(), OwnedBlob(data)),
@@ -231,8 +266,7 @@ fn read_record(name: &str, storage: &Storage, max: u64) -> Result<Vec<u8>> {
 }
 
 /// Returns notes about the archive version and the operators that PyTorch 2.0.1 does not know.
-fn compatibility_notes(sources: &Sources, version: &[u8]) -> Vec<ModuleNote> {
-    let found = torchscript_source::unsupported_operators(sources.texts());
+fn compatibility_notes(found: UnsupportedOperators, version: &[u8]) -> Vec<ModuleNote> {
     let version = std::str::from_utf8(version).ok().and_then(|text| text.trim().parse::<u64>().ok());
     let mut notes = Vec::new();
     if let Some(version) = version.filter(|version| *version > VERSION_MAX) {
@@ -240,6 +274,9 @@ fn compatibility_notes(sources: &Sources, version: &[u8]) -> Vec<ModuleNote> {
     }
     if !found.newer.is_empty() {
         notes.push(ModuleNote::NewerOperators { names: found.newer.into_iter().collect() });
+    }
+    if !found.newer_dtypes.is_empty() {
+        notes.push(ModuleNote::NewerDtypes { numbers: found.newer_dtypes.into_iter().collect() });
     }
     if !found.third_party.is_empty() {
         notes.push(ModuleNote::OtherOperators { names: found.third_party.into_iter().collect() });
@@ -254,7 +291,7 @@ fn free_namespace(sources: &Sources) -> String {
     names.find(|name| !sources.defines_name(name)).unwrap_or_default()
 }
 
-/// Returns true if a method takes a `Dict[str, Tensor]` and returns a dict, as Carton calls it.
+/// Returns true if a method takes a `Dict[str, Tensor]`, or anything, and returns a dict, as Carton calls it.
 fn takes_and_returns_dicts(signature: &Signature) -> bool {
     let types = &signature.types;
     let is_dict = |id: TypeId, values: &[&str]| match types.kind(id) {
@@ -264,5 +301,7 @@ fn takes_and_returns_dicts(signature: &Signature) -> bool {
         _ => false,
     };
     let [argument] = signature.arguments.as_slice() else { return false };
-    is_dict(argument.kind, &["Tensor"]) && is_dict(signature.returns, &["Tensor", "Any"])
+    // The type `Any` takes texts too.
+    let takes_any = types.annotation_text(argument.kind) == "Any";
+    (takes_any || is_dict(argument.kind, &["Tensor"])) && is_dict(signature.returns, &["Tensor", "Any"])
 }

@@ -42,7 +42,8 @@ fn the_pickle_of_the_original_is_inside_that_of_the_wrapper() {
     assert_eq!(
         converted.archive.data_pkl(),
         b"\x80\x02c__torch__.torch2carton\nWrapper\n)\x81}(X\x08\x00\x00\x00training\x89X\x06\x00\x00\x00modulec__torch__.net\n\
-        Net\nq\x00)\x81}(X\x01\x00\x00\x00kq\x01h\x01ubq\x02ub."
+        Net\nq\x00)\x81}(X\x01\x00\x00\x00kq\x01h\x01ubq\x02r\x03\x00\x00\x00X\x07\x00\x00\x00forwardc__torch__.torch2carton\nEntry\n\
+        )\x81}(X\x08\x00\x00\x00training\x89X\x06\x00\x00\x00modulej\x03\x00\x00\x00ubub."
     );
     let kept: Vec<&str> = converted.archive.kept_records().iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(kept, ["code/__torch__/net.py", "version", "data/0"]);
@@ -54,24 +55,78 @@ fn the_pickle_of_the_original_is_inside_that_of_the_wrapper() {
 }
 
 /// Checks that a wrapper from an earlier version is kept unchanged, whatever its code: it is recognised by its namespace and
-/// signature. `tests/written/wrapper.py` is the code that the first version wrote.
+/// signature. `tests/written/wrapper.py` and `wrapper_second.py` are the code that the first and the second version wrote.
 #[test]
 fn a_wrapper_of_an_earlier_version_is_kept_as_it_is() {
     const CODE: &str = "code/__torch__/torch2carton.py";
     let stored: &[u8] = include_bytes!("../../tests/written/wrapper.py");
     let new = module(&net(", x: Tensor) -> Tensor"), &[]);
-    for change in ["", "\ndef more(x: int) -> int:\n  return x\n"] {
-        let code = [stored, change.as_bytes()].concat();
-        let mut records = archive(&net(", x: Tensor) -> Tensor"), &[(CODE, &code)]);
+    let second: &[u8] = include_bytes!("../../tests/written/wrapper_second.py");
+    let more = [second, b"\ndef more(x: int) -> int:\n  return x\n"].concat();
+    for (code, takes) in [(stored, "Dict[str, Tensor]"), (second, "Any"), (&more, "Any")] {
+        let mut records = archive(&net(", x: Tensor) -> Tensor"), &[(CODE, code)]);
         records.retain(|(name, _)| name != DATA);
         records.push((DATA.to_owned(), Storage::owned(new.archive.data_pkl().to_vec())));
         let Ok(WrapOutcome::Module(kept)) = scripted(records, &ScriptOptions::default()) else {
             panic!("one")
         };
         let ModuleCode::Script { signature } = &kept.code else { panic!("it has code") };
-        assert_eq!(signature, "(inputs: Dict[str, Tensor]) -> Dict[str, Any]");
+        assert_eq!(*signature, format!("(inputs: {takes}) -> Dict[str, Any]"));
         assert_eq!((kept.archive.head_records().count(), kept.archive.len()), (0, 5));
     }
+}
+
+/// Checks that the second version of the wrapper's text is still what is written. If this test fails because the text changed,
+/// keep the stored code as it is, and store the new code next to it.
+#[test]
+fn the_text_of_the_wrapper_has_a_stored_version() {
+    let new = module(&net(", x: Tensor, mode: str=\"sum\") -> Tensor"), &[]);
+    let stored = include_str!("../../tests/written/wrapper_second.py");
+    assert_eq!(String::from_utf8_lossy(new.archive.code()), stored);
+}
+
+#[test]
+fn constants_without_values_are_refused() {
+    let code = net(", x: Tensor) -> Tensor") + "    w = ops.prim.ConstantMKLDNNTensor()\n";
+    let error = scripted(archive(&code, &[]), &ScriptOptions::default()).expect_err("PyTorch loads none");
+    assert!(error.to_string().contains("no version of PyTorch loads"), "{error}");
+}
+
+#[test]
+fn float16_tensors_are_widened_by_the_object_that_python_calls() {
+    let tensor = b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\nHalfStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x01tQ\
+        K\x00(K\x01t(K\x01t\x89ccollections\nOrderedDict\n)RtR";
+    let pickled = |name: &str| {
+        let mut bytes =
+            b"\x80\x02c__torch__.net\nNet\n)\x81}(X\x01\x00\x00\x00ac__torch__.net\nPart\n)\x81}(".to_vec();
+        bytes.extend(
+            [b"X".as_slice(), &u32::try_from(name.len()).expect("short").to_le_bytes(), name.as_bytes()]
+                .concat(),
+        );
+        bytes.extend([tensor.as_slice(), b"ubub."].concat());
+        bytes
+    };
+    let text = |name: &str, code: &str| {
+        let mut records = archive(&net(code), &[]);
+        records.retain(|(name, _)| name != DATA);
+        records.push((DATA.to_owned(), Storage::owned(pickled(name))));
+        let Ok(WrapOutcome::Module(made)) = scripted(records, &ScriptOptions::default()) else {
+            panic!("one")
+        };
+        let noted = made.notes.iter().any(|note| matches!(note, ModuleNote::Float16Code));
+        (String::from_utf8_lossy(made.archive.code()).into_owned(), noted)
+    };
+    let (code, noted) = text("w", ", x: Tensor) -> Tensor");
+    let statements = "    m1 = state.a\n    m1.w = __torch__.torch2carton.widen(unchecked_cast(Tensor, m1.w))\n    return None\n";
+    assert!(code.contains(statements) && !noted, "{code}");
+    // A name that no statement assigns, and code that makes float16 tensors itself.
+    let (code, noted) = text("0", ", x: Tensor) -> Tensor");
+    assert!(!code.contains("__setstate__") && noted, "{code}");
+    let (code, noted) = text(
+        "w",
+        ", x: Tensor) -> Tensor:\n    y = torch.to(x, 5)\n    return y\n  def more(self: __torch__.net.Net) -> Tensor",
+    );
+    assert!(!code.contains("__setstate__") && noted, "{code}");
 }
 
 #[test]
@@ -144,7 +199,7 @@ fn what_tensors_cannot_express_is_named() {
         "the numbers in the archive are big-endian"
     );
     let no_object = vec![("data.pkl".to_owned(), Storage::owned(b"\x80\x02K\x01.".to_vec()))];
-    assert_eq!(uncallable(no_object), "the archive holds no object with methods");
+    assert_eq!(uncallable(no_object), "there is no object with methods in the archive");
     let itself =
         net(") -> __torch__.net.Loop") + "class Loop(NamedTuple):\n  a : Tuple[__torch__.net.Loop]\n";
     let why = uncallable(archive(&itself, &[]));

@@ -3,33 +3,44 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use tensor::Dtype;
 use torchscript_source::{EnumMember, Signature, Type, TypeId, Types};
 
 use super::functions;
 use super::leaves::{CallPlan, OutputNaming, PassedArgument, carton_dtype, carton_shape, is_complex};
-use super::object::{WRAPPED_ATTRIBUTE, WRAPPER_CLASS};
+use super::object::{ENTRY_ATTRIBUTE, ENTRY_CLASS, WRAPPED_ATTRIBUTE, WRAPPER_CLASS};
 use super::support::{EnumValueType, Leaf, argument_components, non_none_type, result_components};
 use crate::source_names::string_literal;
 use crate::{DeclaredInput, Dim, OnInvalidInput};
 
-/// Returns the code of the wrapper module in `namespace` that holds an object of the class `original`.
+/// Class of the original module, and how the wrapper holds it.
+pub(super) struct WrappedClass<'w> {
+    /// Namespace of the wrapper's code.
+    pub(super) namespace: &'w str,
+    /// Qualified name of the original module's class.
+    pub(super) original: &'w str,
+    /// Statements that widen the float16 tensors of the original module, if it has any.
+    pub(super) widening: Option<&'w str>,
+}
+
+/// Returns the code of the wrapper module.
 pub(super) fn module(
     signature: &Signature,
     plan: &CallPlan,
     errors: OnInvalidInput,
-    namespace: &str,
-    original: &str,
+    wrapped: &WrappedClass<'_>,
 ) -> String {
     let types = &signature.types;
     let mut out = String::new();
-    write_forward(&mut out, signature, plan, errors, original).expect("memory takes any text");
+    write_forward(&mut out, signature, plan, errors, wrapped).expect("memory takes any text");
     write_check(&mut out, plan).expect("memory takes any text");
     let taken = plan.passed.iter().filter(|passed| passed.is_from_inputs);
     for (number, passed) in plan.passed.iter().enumerate() {
         write_argument(&mut out, types, number, passed).expect("memory takes any text");
     }
     for id in reachable_types(|id| argument_components(types, id), taken.map(|passed| passed.kind)) {
-        let text = input_functions(types, id, &plan.declared).expect("memory takes any text");
+        let text = input_functions(types, id, &plan.declared, wrapped.widening.is_some())
+            .expect("memory takes any text");
         out.push_str(&fill_placeholders(&text, types, id));
     }
     for id in reachable_types(|id| result_components(types, id), std::iter::once(signature.returns)) {
@@ -37,7 +48,7 @@ pub(super) fn module(
         out.push_str(&fill_placeholders(&text, types, id));
     }
     out.push_str(functions::HELPER_FUNCTIONS);
-    out.replace("_EMPTY_", "\"\"").replace("{ns}", namespace)
+    out.replace("_EMPTY_", "\"\"").replace("{ns}", wrapped.namespace)
 }
 
 /// Formats a text as a string literal, with braces escaped so that it contains no placeholder.
@@ -86,14 +97,34 @@ fn write_forward(
     signature: &Signature,
     plan: &CallPlan,
     errors: OnInvalidInput,
-    original: &str,
+    wrapped: &WrappedClass<'_>,
 ) -> std::fmt::Result {
+    let original = wrapped.original;
+    write!(
+        out,
+        "class {ENTRY_CLASS}(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n  {WRAPPED_ATTRIBUTE} : Any\n  \
+         def forward(self: {{ns}}.{ENTRY_CLASS},\n    inputs: Dict[str, Any]) -> Dict[str, Any]:\n    \
+         return {{ns}}.respond(unchecked_cast({original}, self.{WRAPPED_ATTRIBUTE}), inputs)\n"
+    )?;
+    if let Some(statements) = wrapped.widening {
+        write!(
+            out,
+            "  def __getstate__(self: {{ns}}.{ENTRY_CLASS}) -> {original}:\n    \
+             return unchecked_cast({original}, self.{WRAPPED_ATTRIBUTE})\n  \
+             def __setstate__(self: {{ns}}.{ENTRY_CLASS},\n    state: {original}) -> NoneType:\n    \
+             self.training = False\n    self.{WRAPPED_ATTRIBUTE} = state\n{}    return None\n",
+            statements.replace("{widen}", "{ns}.widen")
+        )?;
+    }
     write!(
         out,
         "class {WRAPPER_CLASS}(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n  {WRAPPED_ATTRIBUTE} : {original}\n  \
-         def forward(self: {{ns}}.{WRAPPER_CLASS},\n    inputs: Dict[str, Tensor]) -> Dict[str, Any]:\n    \
-         out = annotate(Dict[str, Any], {{}})\n    wrong = {{ns}}.check(inputs)\n    if torch.eq(wrong, \"\"):\n      \
-         value = (self.{WRAPPED_ATTRIBUTE}).forward("
+         {ENTRY_ATTRIBUTE} : {{ns}}.{ENTRY_CLASS}\n  \
+         def forward(self: {{ns}}.{WRAPPER_CLASS},\n    inputs: Any) -> Dict[str, Any]:\n    \
+         return {{ns}}.respond(self.{WRAPPED_ATTRIBUTE}, inputs)\n\
+         def respond(module: {original},\n    given: Any) -> Dict[str, Any]:\n  \
+         out = annotate(Dict[str, Any], {{}})\n  texts = annotate(List[str], [])\n  inputs = {{ns}}.tensors(given, texts)\n  \
+         wrong = {{ns}}.check(inputs, texts)\n  if torch.eq(wrong, \"\"):\n    value = (module).forward("
     )?;
     for (number, passed) in plan.passed.iter().enumerate() {
         write!(out, "{}={{ns}}.argument_{number}(inputs), ", passed.argument)?;
@@ -104,14 +135,14 @@ fn write_forward(
         OutputNaming::Base(name) => {
             writeln!(
                 out,
-                "      wrong = {{ns}}.put_{}(out, {}, value)",
+                "    wrong = {{ns}}.put_{}(out, {}, value)",
                 returns.number(),
                 template_literal(name)
             )?;
         }
         OutputNaming::Items(names) => {
             for (number, _) in names.iter().enumerate() {
-                write!(out, "{}v{number}, ", if number == 0 { "      " } else { "" })?;
+                write!(out, "{}v{number}, ", if number == 0 { "    " } else { "" })?;
             }
             writeln!(out, "= value")?;
             for (number, (name, kind)) in
@@ -122,7 +153,7 @@ fn write_forward(
                     kind.number(),
                     template_literal(name)
                 );
-                writeln!(out, "      if torch.eq(wrong, \"\"):\n        {put}")?;
+                writeln!(out, "    if torch.eq(wrong, \"\"):\n      {put}")?;
             }
         }
         OutputNaming::List(names) => {
@@ -130,30 +161,34 @@ fn write_forward(
             let names: Vec<String> = names.iter().map(|name| template_literal(name)).collect();
             write!(
                 out,
-                "      names = [{}]\n      for i in range(torch.len(value)):\n        \
-                 name = {{ns}}.item(\"output\", i)\n        if torch.lt(i, torch.len(names)):\n          \
-                 name = names[i]\n        if torch.eq(wrong, \"\"):\n          \
+                "    names = [{}]\n    for i in range(torch.len(value)):\n      \
+                 name = {{ns}}.item(\"output\", i)\n      if torch.lt(i, torch.len(names)):\n        \
+                 name = names[i]\n      if torch.eq(wrong, \"\"):\n        \
                  wrong = {{ns}}.put_{inner}(out, name, value[i])\n",
                 names.join(", ")
             )?;
         }
     }
-    out.push_str("    if torch.ne(wrong, \"\"):\n");
+    out.push_str("  if torch.ne(wrong, \"\"):\n");
     out.push_str(match errors {
-        OnInvalidInput::Raise => "      ops.prim.RaiseException(wrong)\n",
-        OnInvalidInput::Return => "      torch.clear(out)\n      torch._set_item(out, \"error\", wrong)\n",
+        OnInvalidInput::Raise => "    ops.prim.RaiseException(wrong)\n",
+        OnInvalidInput::Return => "    torch.clear(out)\n    torch._set_item(out, \"error\", wrong)\n",
     });
-    out.push_str("    return out\n");
+    out.push_str("  return out\n");
     Ok(())
 }
 
 /// Writes the function `check`, which returns an error message about the inputs, or an empty string.
 fn write_check(out: &mut String, plan: &CallPlan) -> std::fmt::Result {
-    out.push_str("def check(inputs: Dict[str, Tensor]) -> str:\n  known = annotate(List[str], [])\n");
+    out.push_str(
+        "def check(inputs: Dict[str, Tensor],\n    texts: List[str]) -> str:\n  known = annotate(List[str], [])\n  \
+         may_be_text = annotate(List[str], [])\n",
+    );
     let taken: Vec<&PassedArgument> = plan.passed.iter().filter(|passed| passed.is_from_inputs).collect();
     for passed in &taken {
         let (kind, name) = (passed.kind.number(), template_literal(&passed.name));
         writeln!(out, "  torch.extend(known, {{ns}}.names_{kind}(inputs, {name}))")?;
+        writeln!(out, "  torch.extend(may_be_text, {{ns}}.texts_{kind}(inputs, {name}))")?;
     }
     let names: Vec<String> = plan.known.iter().map(super::leaves::NamedLeaf::name_for_messages).collect();
     let message = match names.as_slice() {
@@ -164,7 +199,13 @@ fn write_check(out: &mut String, plan: &CallPlan) -> std::fmt::Result {
     write!(
         out,
         "  wrong = \"\"\n  names = torch.keys(inputs)\n  for i in range(torch.len(names)):\n    \
-         if torch.__not__(torch.__contains__(known, names[i])):\n      wrong = torch.format({}, names[i])\n",
+         if torch.__not__(torch.__contains__(known, names[i])):\n      wrong = torch.format({}, names[i])\n  \
+         for i in range(torch.len(texts)):\n    \
+         if torch.__not__(torch.__contains__(inputs, texts[i])):\n      \
+         wrong = torch.format(\"the input {{}} is neither a tensor nor a text\", texts[i])\n    \
+         else:\n      \
+         if torch.__and__(torch.eq(wrong, \"\"), torch.__not__(torch.__contains__(may_be_text, texts[i]))):\n        \
+         wrong = torch.format(\"the input {{}} is a text, expected a tensor\", texts[i])\n",
         template_literal(&message)
     )?;
     for passed in taken {
@@ -208,12 +249,25 @@ fn write_argument(
 }
 
 /// Returns the functions that make arguments of a type from inputs.
-fn input_functions(types: &Types, id: TypeId, declared: &[DeclaredInput]) -> Result<String, std::fmt::Error> {
+fn input_functions(
+    types: &Types,
+    id: TypeId,
+    declared: &[DeclaredInput],
+    widens: bool,
+) -> Result<String, std::fmt::Error> {
     use functions as f;
+    let is_text = matches!(Leaf::of_argument(types, id), Some(Leaf::Str | Leaf::Enum(EnumValueType::Str)));
     let all = |has: &str, names: &str, check: &str, take: &str| {
+        // The functions of a type's components have the same name in the text of both functions.
+        let texts = match names {
+            f::NAMES_LEAF if is_text => names.to_owned(),
+            f::NAMES_LEAF | f::NAMES_DICT => f::NO_TEXTS.to_owned(),
+            names => names.replace("{ns}.names_", "{ns}.texts_"),
+        };
         [
             f::input_function("has", "bool", has),
             f::input_function("names", "List[str]", names),
+            f::input_function("texts", "List[str]", &texts),
             f::input_function("check", "str", check),
             f::input_function("take", "{type}", take),
         ]
@@ -225,7 +279,7 @@ fn input_functions(types: &Types, id: TypeId, declared: &[DeclaredInput]) -> Res
             all(f::HAS_LEAF, f::NAMES_LEAF, &check, &take)
         }
         (Some(Leaf::Tensor), _) => {
-            let (check, take) = tensor_bodies(declared)?;
+            let (check, take) = tensor_bodies(declared, widens)?;
             all(f::HAS_LEAF, f::NAMES_LEAF, &check, &take)
         }
         (Some(leaf), _) => {
@@ -312,8 +366,9 @@ fn enum_bodies(members: &[EnumMember], value: EnumValueType) -> Result<(String, 
     Ok((check, take + "  return value\n"))
 }
 
-/// Returns the bodies of `check` and `take` for a tensor: declared inputs are checked by name, and cast.
-fn tensor_bodies(declared: &[DeclaredInput]) -> Result<(String, String), std::fmt::Error> {
+/// Returns the bodies of `check` and `take` for a tensor: declared inputs are checked by name, and cast. If the module
+/// `widens` its weights, float16 inputs are widened too.
+fn tensor_bodies(declared: &[DeclaredInput], widens: bool) -> Result<(String, String), std::fmt::Error> {
     let mut check = "  wrong = {ns}.missing(inputs, name)\n".to_owned();
     let mut take = "  value = inputs[name]\n".to_owned();
     for declared in declared {
@@ -329,8 +384,8 @@ fn tensor_bodies(declared: &[DeclaredInput]) -> Result<(String, String), std::fm
             Dim::Symbol(symbol) => symbol.clone(),
         });
         let is_complex = is_complex(declared.dtype);
-        let shown = if is_complex { dtype } else { declared.dtype };
-        let text = format!("{shown}[{}]", dims.collect::<Vec<_>>().join(", "));
+        // The dtype that Carton can pass, which need not be that of the module.
+        let text = format!("{dtype}[{}]", dims.collect::<Vec<_>>().join(", "));
         let allowed = if is_complex { passed } else { expected };
         write!(
             check,
@@ -342,11 +397,12 @@ fn tensor_bodies(declared: &[DeclaredInput]) -> Result<(String, String), std::fm
         if is_complex {
             let pairs = "torch.view_as_complex(torch.contiguous(value))";
             write!(take, "  if torch.eq(name, {name}):\n    value = {pairs}\n")?;
-        } else if passed != expected {
+        } else if passed != expected && !(widens && declared.dtype == Dtype::Float16) {
             write!(take, "  if torch.eq(name, {name}):\n    value = torch.to(value, {expected})\n")?;
         }
     }
-    Ok((check + "  return wrong\n", take + "  return value\n"))
+    take.push_str(if widens { "  return {ns}.widen(value)\n" } else { "  return value\n" });
+    Ok((check + "  return wrong\n", take))
 }
 
 /// Returns the function that puts a result of a type into the dict of outputs.

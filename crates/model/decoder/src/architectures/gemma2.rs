@@ -46,23 +46,25 @@ const OWN_KEYS: &[&str] = &[
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let windows = config.windows(Some(4096), |layer| layer.is_multiple_of(2))?;
-    Ok(Hyperparameters { windows, ..apply_soft_caps(config, base, Some(50.0), Some(30.0))? })
+    let facts = apply_gemma2_block(config, base, Some(30.0))?;
+    let soft_cap = config.number_or("attn_logit_softcapping", Some(50.0))?;
+    let block = Block { scores: Scores { soft_cap, ..facts.block.scores }, ..facts.block };
+    Ok(Hyperparameters { windows, block, ..facts })
 }
 
-/// Applies the settings common to Gemma 2 and 3. `scores_cap` and `logits_cap` are the defaults of the soft caps.
-pub(super) fn apply_soft_caps(
+/// Applies the settings common to Gemma 2 and 3: four norms, the scale of attention scores, and the soft cap of logits.
+/// `logits_cap` is the default of that cap.
+pub(super) fn apply_gemma2_block(
     config: &ConfigJson,
     base: Hyperparameters,
-    scores_cap: Option<f64>,
     logits_cap: Option<f64>,
 ) -> Result<Hyperparameters> {
     let facts = apply_gemma_scaling(config, base)?;
     let scale = config.number("query_pre_attn_scalar")?.unwrap_or(256.0).powf(-0.5);
-    let soft_cap = config.number_or("attn_logit_softcapping", scores_cap)?;
     let logits_soft_cap = config.number_or("final_logit_softcapping", logits_cap)?;
     let block = Block {
         norms: NormPlace::Both,
-        scores: Scores { scale: Some(scale), soft_cap, sinks: false },
+        scores: Scores { scale: Some(scale), ..Scores::default() },
         scales: Scales { logits_soft_cap, ..facts.block.scales },
         ..facts.block
     };

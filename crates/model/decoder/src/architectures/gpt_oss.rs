@@ -72,8 +72,9 @@ const YARN: Yarn = Yarn {
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag_or("attention_bias", true)?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
+    // `num_experts` is another name of the class for `num_local_experts`, and replaces it.
     let experts = Experts {
-        count: config.size("num_local_experts")?.or(config.size("num_experts")?).unwrap_or(128),
+        count: config.size("num_experts")?.or(config.size("num_local_experts")?).unwrap_or(128),
         per_token: config.size("num_experts_per_tok")?.unwrap_or(4),
         hidden: base.hidden.unwrap_or(2880),
         softmax: Softmax::AfterChoice,

@@ -60,8 +60,9 @@ const OWN_KEYS: &[&str] = &[
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let windows = AttentionWindows { size: config.size("sliding_window")?, layers: WindowedLayers::All };
+    // `num_experts` is another name of the class for `num_local_experts`, and replaces it.
     let experts = Experts {
-        count: config.size("num_local_experts")?.or(config.size("num_experts")?).unwrap_or(8),
+        count: config.size("num_experts")?.or(config.size("num_local_experts")?).unwrap_or(8),
         per_token: config.size("num_experts_per_tok")?.unwrap_or(2),
         hidden: base.hidden.unwrap_or(14_336),
         softmax: Softmax::BeforeChoice,

@@ -17,6 +17,8 @@ mod qwen3;
 mod qwen3_moe;
 mod smollm3;
 mod stablelm;
+#[cfg(test)]
+mod tests;
 
 use crate::architecture::Architecture;
 

@@ -43,7 +43,8 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
     let size = config.size_or("sliding_window", Some(4096))?;
     let on = config.flag("use_sliding_window")?;
     let windows = AttentionWindows { size: size.filter(|_| on), layers: WindowedLayers::All };
-    let count = config.size("num_experts")?.or(config.size("num_local_experts")?).unwrap_or(128);
+    // `num_local_experts` is another name of the class for `num_experts`, and replaces it.
+    let count = config.size("num_local_experts")?.or(config.size("num_experts")?).unwrap_or(128);
     let experts = experts(config, count, [8, 768])?;
     let block = Block { head_norm: Some(HeadNorm::Head), experts: Some(experts), ..base.block };
     Ok(Hyperparameters { windows, biases, block, ..base })

@@ -42,7 +42,7 @@ impl LayoutDocument {
     /// Builds the `config.json` of a model. `tied` means that the output matrix is the embeddings; `frequencies` are the
     /// names and dtypes of rotary frequency tensors to record.
     pub(crate) fn config(decoder: &Decoder, tied: bool, frequencies: &[(String, Dtype)]) -> Self {
-        let ids = BEGIN_AND_END_IDS.iter().find(|(vocab, ..)| *vocab == decoder.vocab());
+        let ids = begin_and_end_ids(decoder);
         let (architecture, rope, biases) = (decoder.architecture(), decoder.rope(), decoder.biases());
         let scaling = llama3_scaling(rope).map(|Llama3 { factor, low, high, old }| {
             json!({
@@ -80,7 +80,7 @@ impl LayoutDocument {
             ],
         );
         // Without these keys, `LlamaConfig` would assume the ids of Llama 2.
-        let (first, last) = (ids.map(|(_, first, _)| *first), ids.map(|(.., last)| *last));
+        let (first, last) = ids.unzip();
         document.keys.insert("bos_token_id".to_owned(), first.into());
         document.keys.insert("eos_token_id".to_owned(), last.into());
         document
@@ -137,18 +137,19 @@ impl LayoutDocument {
         ))
     }
 
-    /// Returns the note about the document of the layout `to`, if there is one.
-    pub(crate) fn layout_note(decoder: &Decoder, to: &CheckpointLayout) -> Option<DecoderNote> {
+    /// Returns the notes about the document of the layout `to`.
+    pub(crate) fn layout_notes(decoder: &Decoder, to: &CheckpointLayout) -> Vec<DecoderNote> {
         let file = to.file;
-        if to.has_owner_of(&HUGGING_FACE) {
-            Some(DecoderNote::AssumedValue {
-                file,
-                key: "max_position_embeddings",
-                value: context_length(decoder.rope()),
-            })
-        } else {
-            explicit_head_dim(decoder).map(|head_dim| DecoderNote::HeadSize { file, head_dim })
+        if !to.has_owner_of(&HUGGING_FACE) {
+            let head_dim = explicit_head_dim(decoder);
+            return head_dim.map(|head_dim| DecoderNote::HeadSize { file, head_dim }).into_iter().collect();
         }
+        let value = context_length(decoder.rope());
+        let mut notes = vec![DecoderNote::AssumedValue { file, key: "max_position_embeddings", value }];
+        if begin_and_end_ids(decoder).is_none() {
+            notes.push(DecoderNote::UnknownTokenIds { file });
+        }
+        notes
     }
 
     /// Builds a document of these keys, without those that are `null`.
@@ -160,6 +161,12 @@ impl LayoutDocument {
 
 /// Ids of the begin and end tokens in Meta's tokenizers, after the vocabulary size: `(vocab, begin, end)`.
 const BEGIN_AND_END_IDS: &[(u64, u64, u64)] = &[(32_000, 1, 2), (32_016, 1, 2), (128_256, 128_000, 128_001)];
+
+/// Returns the ids of the begin and end tokens, if one of Meta's tokenizers has as many tokens as the model.
+fn begin_and_end_ids(decoder: &Decoder) -> Option<(u64, u64)> {
+    let known = BEGIN_AND_END_IDS.iter().find(|(vocab, ..)| *vocab == decoder.vocab());
+    known.map(|(_, begin, end)| (*begin, *end))
+}
 
 /// Returns the scaling of Llama 3.1, if the model has it.
 fn llama3_scaling(rope: &Rope) -> Option<Llama3> {
@@ -231,6 +238,40 @@ fn promoted_dtype(tensors: &Tensors) -> Option<Dtype> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_context_length_follows_from_the_rotary_embedding() {
+        let length = |theta, scaling| context_length(&Rope { theta, scaling });
+        let [code_llama, llama3, llama2] = [1e6, 5e5, 4.9e5].map(|theta| length(theta, None));
+        assert_eq!([code_llama, llama3, llama2], [16_384, 8_192, 4_096]);
+        assert_eq!(length(5e5, Some(Scaling::Llama3(Llama3::with_factor(8.0)))), 131_072);
+    }
+
+    #[test]
+    fn only_whole_numbers_are_written_without_a_fraction() {
+        let text = |number: f64| json_number(number).to_string();
+        assert_eq!([8.0, 0.0, 0.5, 1e5, -1.0].map(text), ["8", "0", "0.5", "100000", "-1.0"]);
+        assert_eq!(text(9_007_199_254_740_992.0), "9007199254740992.0");
+    }
+
+    #[test]
+    fn dtypes_are_promoted_as_in_torch() {
+        use Dtype::{BFloat16, Float16, Float32, Float64, Int64};
+        let promoted = |dtypes: &[Dtype]| {
+            let tensor = |(number, dtype): (usize, &Dtype)| {
+                let storage = tensor::Storage::owned(vec![0; 8]);
+                let tensor = tensor::Tensor::new(*dtype, vec![1], vec![1], 0, storage).expect("inside");
+                (number.to_string(), tensor)
+            };
+            promoted_dtype(&dtypes.iter().enumerate().map(tensor).collect())
+        };
+        assert_eq!(promoted(&[Float16, Float16]), Some(Float16));
+        assert_eq!(promoted(&[BFloat16, Int64]), Some(BFloat16));
+        assert_eq!(promoted(&[Float16, BFloat16]), Some(Float32));
+        assert_eq!(promoted(&[Float16, Float64]), Some(Float64));
+        assert_eq!(promoted(&[Float64, Float32]), Some(Float64));
+        assert_eq!(promoted(&[Int64]), None);
+    }
 
     #[test]
     fn the_width_is_expressed_as_in_metas_files() {

@@ -241,6 +241,25 @@ mod tests {
     }
 
     #[test]
+    fn only_the_caller_gives_heads_that_the_document_omits() {
+        let given = Overrides { n_heads: Some(4), ..Overrides::default() };
+        let from_caller = |json: &str, given: &Overrides| {
+            Params::from_json(json).expect("valid").override_params(given).expect("no contradiction")
+        };
+        assert!(from_caller("{}", &given));
+        assert!(!from_caller("{}", &Overrides::default()));
+        assert!(!from_caller(r#"{"n_heads": 4}"#, &given));
+        assert_eq!(Params::from_head_dim(Some(8)).head_dim, Some(8));
+    }
+
+    #[test]
+    fn keys_that_are_neither_read_nor_ignored_have_notes() {
+        let params = Params::from_json(r#"{"dim": 64, "max_batch_size": 1, "zeal": 2}"#).expect("valid");
+        let notes = params.params_hyperparameters(&Tensors::default()).notes;
+        assert_eq!(notes, [DecoderNote::UnusedKeys { file: META.file, keys: vec!["zeal".to_owned()] }]);
+    }
+
+    #[test]
     fn impossible_values_are_rejected() {
         let error = |json: &str| Params::from_json(json).expect_err("wrong").to_string();
         assert_eq!(error(r#"{"n_heads": 0}"#), "params.json: `n_heads` is 0, expected at least 1");

@@ -1,10 +1,10 @@
 //! Which architecture a checkpoint has, by its names and documents.
 
 use decoder::{
-    DecoderNote, DecoderOptions, Detected, HUGGING_FACE, LayerPart, META, ModelDocuments, NoModelReason,
-    Overrides, Result, build_decoder, detect,
+    AttentionWindows, Biases, Decoder, DecoderNote, DecoderOptions, Detected, HUGGING_FACE, LayerPart,
+    LegacyAttributes, META, ModelDocuments, NoModelReason, Overrides, Result, Rope, build_decoder, detect,
 };
-use tensor::Tensor;
+use tensor::{Tensor, Tensors};
 
 use crate::fixtures::{tensors, zeros};
 
@@ -99,6 +99,83 @@ fn weights_have_a_reason_why_they_are_not_a_model() {
 }
 
 #[test]
+fn the_reason_depends_on_names_and_documents() {
+    let detected = |tensors: &List, options: &DecoderOptions| match detect(&tensors.to_vec().into(), options)
+    {
+        Ok(Detected::Weights { no_model_reason, notes }) => (no_model_reason.to_string(), notes),
+        other => panic!("{other:?}"),
+    };
+    let why = |tensors: &List, options: &DecoderOptions| detected(tensors, options).0;
+    // A part of a LLaMA's names is not worth a note.
+    let shard = [zeros("layers.0.attention.wq.weight", &[1])];
+    assert_eq!(detected(&shard, &DecoderOptions::default()).1, []);
+    let documents = ModelDocuments { params: Some("{}".to_owned()), ..ModelDocuments::default() };
+    let params = DecoderOptions { documents, ..DecoderOptions::default() };
+    assert_eq!(why(&[zeros("w", &[1])], &params), "there is no tensor `layers.0.attention.wq.weight`");
+    assert_eq!(why(&tensors(&HUGGING_FACE, 1), &params), "no config.json next to it");
+    // Embeddings alone are not a bare model.
+    let embeddings = [zeros("embed_tokens.weight", &[32, 16])];
+    let missing = "config.json says llama, but there is no tensor `model.layers.0.self_attn.q_proj.weight`";
+    assert_eq!(why(&embeddings, &config(CONFIG)), missing);
+    // Of two layouts, the first one is expected.
+    let mixtral = config(r#"{"model_type": "mixtral"}"#);
+    assert_eq!(
+        why(&[zeros("w", &[1])], &mixtral),
+        "config.json says mixtral, but there is no tensor `model.layers.0.block_sparse_moe.gate.weight`"
+    );
+    for (len, shown) in [(80, "x".repeat(80)), (81, format!("{}…", "x".repeat(80)))] {
+        let model_type = config(&format!(r#"{{"model_type": "{}"}}"#, "x".repeat(len)));
+        assert_eq!(
+            why(&tensors(&HUGGING_FACE, 1), &model_type),
+            format!("no forward for model_type \"{shown}\"")
+        );
+    }
+}
+
+#[test]
+fn a_class_names_the_architecture_if_there_is_no_model_type() {
+    let name = |class: &str| {
+        let options = changed(r#""model_type": "llama""#, &format!(r#""architectures": ["{class}"]"#));
+        match detect(&tensors(&HUGGING_FACE, 1).into(), &options).expect("no error") {
+            Detected::Model(decoder) => decoder.architecture().name(),
+            Detected::Weights { no_model_reason, .. } => panic!("{no_model_reason}"),
+        }
+    };
+    assert_eq!(name("LlamaForCausalLM"), "llama");
+    assert_eq!(name("MistralForCausalLM"), "mistral");
+}
+
+#[test]
+fn an_output_without_a_tensor_is_tied_if_no_document_denies_it() {
+    let all = tensors(&HUGGING_FACE, 1);
+    let headless: Vec<_> = all.into_iter().filter(|(name, _)| name != "lm_head.weight").collect();
+    let overrides =
+        Overrides { n_heads: Some(4), rope_theta: Some(1e4), norm_eps: Some(1e-5), ..Overrides::default() };
+    let tied = |options: &DecoderOptions| {
+        let decoder =
+            build_decoder("llama", &headless.clone().into(), options).expect("the shapes are right");
+        decoder.assign(&headless.clone().into(), false).map(|assignment| assignment.notes)
+    };
+    let note = DecoderNote::TiedOutput { name: "lm_head.weight".to_owned() };
+    assert_eq!(
+        tied(&DecoderOptions { overrides, ..DecoderOptions::default() }).expect("tied"),
+        std::slice::from_ref(&note)
+    );
+    assert_eq!(tied(&with(r#""tie_word_embeddings": true"#)).expect("tied"), [note]);
+    assert!(tied(&config(CONFIG)).is_err());
+}
+
+#[test]
+fn a_gap_between_layers_is_a_missing_tensor() {
+    let mut all = tensors(&HUGGING_FACE, 1);
+    all.push(zeros("model.layers.1000.input_layernorm.weight", &[16]));
+    assert_eq!(
+        outcome(&all, &config(CONFIG)).expect_err("a gap").to_string(),
+        "there is no tensor `model.layers.2.self_attn.q_proj.weight`, which a model of 1001 layers needs"
+    );
+}
+
+#[test]
 fn settings_without_a_forward_are_errors() {
     let hf = tensors(&HUGGING_FACE, 1);
     let error = |options: &DecoderOptions| outcome(&hf, options).expect_err("wrong").to_string();
@@ -139,6 +216,10 @@ fn settings_without_a_forward_are_errors() {
         ),
         (r#""rope_scaling": {"type": "dynamic", "factor": 0.5}"#, "`factor` is 0.5, expected at least 1"),
         (
+            r#""rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4}"#,
+            "`high_freq_factor` is 4, expected more than low_freq_factor 4",
+        ),
+        (
             r#""rope_theta": 1, "rope_scaling": {"type": "yarn", "factor": 2.0}"#,
             "`rope_theta` is 1, expected more than 1, because YaRN divides by its logarithm",
         ),
@@ -158,6 +239,7 @@ fn settings_without_a_forward_are_errors() {
     ] {
         assert_eq!(error(&with(more)), format!("config.json: {expected}"));
     }
+    assert!(outcome(&hf, &with(r#""rope_scaling": {"type": "dynamic", "factor": 1.0}"#)).is_ok());
     assert_eq!(
         error(&changed("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1")),
         "config.json: `num_hidden_layers` is 1, expected 2, the number of layers in the checkpoint"
@@ -171,6 +253,126 @@ fn settings_without_a_forward_are_errors() {
         "config.json has no `num_attention_heads`, which cannot be inferred from the tensor shapes"
     );
     assert!(error(&config("{")).starts_with("config.json: EOF while parsing"));
+}
+
+#[test]
+fn frequencies_that_float32_lacks_are_errors() {
+    let hf = tensors(&HUGGING_FACE, 1);
+    let error = |more: &str| outcome(&hf, &with(more)).expect_err("infinite").to_string();
+    for more in [
+        r#""rope_theta": 1e-100"#,
+        r#""rope_theta": 1e-39"#,
+        r#""rope_scaling": {"type": "linear", "factor": 1e-39}"#,
+        r#""rope_scaling": {"type": "longrope", "short_factor": [1, 1e-42], "long_factor": [1, 1]}"#,
+        r#""rope_scaling": {"type": "longrope", "short_factor": [1, 1], "long_factor": [1e-40, 1]}"#,
+        r#""rope_scaling": {"type": "dynamic", "factor": 1e17}"#,
+    ] {
+        let error = error(more);
+        assert!(error.starts_with("config.json: `rope_theta` is "), "{more}: {error}");
+    }
+    assert_eq!(
+        error(r#""rope_scaling": {"type": "linear", "factor": 1e-39}"#),
+        "config.json: `rope_theta` is 10000, expected a base that gives frequencies of at most 3.4e38, but with its \
+         scaling one is 1.0e39"
+    );
+    assert!(outcome(&hf, &with(r#""rope_scaling": {"type": "linear", "factor": 1e-38}"#)).is_ok());
+    assert!(outcome(&hf, &with(&format!(r#""rope_theta": {:e}"#, f64::from(f32::MIN_POSITIVE)))).is_ok());
+}
+
+#[test]
+fn the_number_of_heads_is_inferred_from_the_size_of_a_head_unless_the_matrix_is_fused() {
+    let hf = tensors(&HUGGING_FACE, 1);
+    let inferred = outcome(&hf, &config(r#"{"model_type": "llama", "head_dim": 8}"#)).expect("16 rows");
+    assert!(inferred.contains("n_heads: 2, n_kv_heads: 1, head_dim: 8"), "{inferred}");
+    // The rows of a fused matrix are those of keys and values, too.
+    let mut fused = hf.clone();
+    fused.retain(|(name, _)| !["q_proj", "k_proj", "v_proj"].iter().any(|part| name.contains(part)));
+    fused.extend(
+        (0..2).map(|layer| zeros(&format!("model.layers.{layer}.self_attn.qkv_proj.weight"), &[32, 16])),
+    );
+    let phi3 = config(r#"{"model_type": "phi3", "head_dim": 8}"#);
+    assert_eq!(
+        detect(&fused.into(), &phi3).expect_err("no number of heads").to_string(),
+        "config.json has no `num_attention_heads`, which cannot be inferred from the tensor shapes"
+    );
+}
+
+#[test]
+fn weights_that_a_layout_has_no_names_for_are_missing() {
+    let documents =
+        ModelDocuments { params: Some(r#"{"n_heads": 4}"#.to_owned()), ..ModelDocuments::default() };
+    let options = DecoderOptions { documents, ..DecoderOptions::default() };
+    let all: Tensors = tensors(&META, 1).into();
+    let Detected::Model(decoder) = detect(&all, &options).expect("a llama") else { panic!("weights") };
+    let record = decoder.record(1).replace(r#""qkv":false"#, r#""qkv":true"#);
+    let biased = Decoder::from_record(&record, &all).expect("the record is valid");
+    assert_eq!(
+        biased.assign(&all, false).expect_err("no biases").to_string(),
+        "there is no tensor `Bias { layer: 0, part: Wq }`, which a model of 2 layers needs"
+    );
+}
+
+#[test]
+fn older_attributes_name_the_class() {
+    let all: Tensors = tensors(&META, 1).into();
+    let attributes = |class: &str| LegacyAttributes {
+        class: class.to_owned(),
+        n_layers: 2,
+        n_kv_heads: 2,
+        head_dim: 4,
+        vocab: 32,
+        norm_eps: 1e-5,
+        rope: Rope { theta: 10_000.0, scaling: None },
+        windows: AttentionWindows::default(),
+        biases: Biases::default(),
+    };
+    let decoder = Decoder::from_legacy_attributes(attributes("Llama"), &all).expect("Meta's names");
+    assert_eq!((decoder.architecture().name(), decoder.n_heads(), decoder.dim()), ("llama", 4, 16));
+    assert_eq!(
+        Decoder::from_legacy_attributes(attributes("Gpt2"), &all).expect_err("no such class").to_string(),
+        "unknown architecture `Gpt2`"
+    );
+    assert!(Decoder::from_legacy_attributes(attributes("Mistral"), &all).is_err());
+}
+
+#[test]
+fn an_error_about_heads_that_the_document_states_too_names_it() {
+    let overrides = Overrides { n_heads: Some(3), ..Overrides::default() };
+    let options =
+        DecoderOptions { overrides, ..changed("\"num_attention_heads\": 4", "\"num_attention_heads\": 3") };
+    assert_eq!(
+        outcome(&tensors(&HUGGING_FACE, 1), &options).expect_err("16 / 3").to_string(),
+        "config.json: `num_attention_heads` is 3, expected a divisor of hidden_size 16"
+    );
+}
+
+#[test]
+fn a_given_base_is_that_of_layers_with_full_attention() {
+    let document = r#"{"model_type": "gemma3_text", "rope_parameters": {"sliding_attention": {"rope_theta": 1e4},
+        "full_attention": {"rope_theta": 5e5}}}"#;
+    let overrides = Overrides { rope_theta: Some(1e4), ..Overrides::default() };
+    let options = DecoderOptions { overrides, ..config(document) };
+    let error = build_decoder("gemma3_text", &tensors(&HUGGING_FACE, 1).into(), &options);
+    assert_eq!(
+        error.expect_err("another base").to_string(),
+        "rope_theta is given as 10000, but config.json says 500000"
+    );
+}
+
+#[test]
+fn errors_without_a_document_name_none() {
+    let overrides = Overrides {
+        n_heads: Some(4),
+        rope_theta: Some(1e-100),
+        norm_eps: Some(1e-5),
+        ..Overrides::default()
+    };
+    for layout in [&META, &HUGGING_FACE] {
+        let options = DecoderOptions { overrides, ..DecoderOptions::default() };
+        let error = build_decoder("llama", &tensors(layout, 1).into(), &options).expect_err("a tiny base");
+        assert!(error.to_string().starts_with("the shapes: `rope_theta` is "), "{error}");
+        assert_eq!(error.document(), None);
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! The integration tests of `decoder`, in one program.
 
 mod choose;
+mod documents;
 mod fixtures;
+mod frequencies;
 mod models;
 mod names;
 mod sizes;

@@ -148,6 +148,24 @@ fn a_record_makes_the_same_decoder() {
     }
 }
 
+#[test]
+fn experts_without_a_width_are_refused() {
+    let (_, model) =
+        models().into_iter().find(|(path, _)| path.ends_with("qwen1.5-moe-a2.7b.json")).expect("there");
+    let tensors = tensors(&model);
+    let (decoder, _) = decoder(&model, &tensors).expect("it is one");
+    let record = decoder.record(1);
+    // The width of the experts, and that of the expert that all tokens go through.
+    for (from, to) in
+        [(r#""hidden":1408"#, r#""hidden":0"#), (r#""hidden":5632,"gated""#, r#""hidden":0,"gated""#)]
+    {
+        assert!(record.contains(from), "{record}");
+        let error = Decoder::from_record(&record.replace(from, to), &tensors.clone().into());
+        let error = error.expect_err("no width").to_string();
+        assert!(error.contains("`moe_intermediate_size` is 0, expected at least 1"), "{error}");
+    }
+}
+
 /// Values that a hostile document may have.
 const VALUES: [&str; 18] = [
     "null",
@@ -221,6 +239,7 @@ proptest! {
             for rope in decoder.ropes() {
                 let frequencies = rope.frequencies(decoder.rotated(), 1000);
                 prop_assert_eq!(frequencies.len() as u64, decoder.rotated() / 2);
+                prop_assert!(frequencies.iter().all(|frequency| frequency.is_finite()), "{:?}", rope);
             }
         }
     }

@@ -303,8 +303,10 @@ fn documents_say_what_the_other_layout_needs() {
         [
             "`rope.freqs` is left out: it has what the model computes",
             "config.json: `max_position_embeddings` is 4096, as in Meta's models; no document states it",
+            "config.json: `bos_token_id` and `eos_token_id` are null; no document states them",
         ]
     );
+    assert_eq!(there.document.as_ref().map(decoder::LayoutDocument::file), Some("config.json"));
     let text = document(&there);
     assert_eq!(
         text,

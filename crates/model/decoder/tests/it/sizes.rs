@@ -48,6 +48,20 @@ fn shapes_reveal_the_number_of_shards() {
     assert_eq!([1, 2, 4].map(|shards| count(&meta(shards), PARAMS)), [None, Some(2), Some(4)]);
     assert_eq!(count(&meta(1), r#"{"n_heads": 4, "head_dim": 8}"#), Some(2));
     assert_eq!(count(&meta(1), "{}"), None);
+    // Rows of `wq` and columns of `wo` have to be the same fraction.
+    let cut = |rows: u64, columns: u64| {
+        let mut all = meta(1);
+        for (name, tensor) in &mut all {
+            let shape = match name.rsplit('.').nth(1) {
+                Some("wq") => [rows, 16],
+                Some("wo") => [16, columns],
+                _ => continue,
+            };
+            *tensor = zeros("", &shape).1;
+        }
+        count(&all, PARAMS)
+    };
+    assert_eq!([cut(8, 8), cut(8, 16), cut(16, 8), cut(6, 6)], [Some(2), None, None, None]);
 }
 
 #[test]

@@ -195,3 +195,15 @@ pub(crate) fn to_bf16(value: f32) -> u16 {
     let kept = if value.is_nan() { bits | 0x40_0000 } else { rounded };
     (kept >> 16) as u16
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn float16_keeps_what_is_not_finite() {
+        let number = |bits: u16| from_f16(bits.to_le_bytes());
+        assert!(number(0x7e00).is_nan() && number(0xfc01).is_nan());
+        assert!(number(0x7c00) > f32::MAX && number(0xfc00) < f32::MIN);
+    }
+}

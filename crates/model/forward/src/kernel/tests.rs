@@ -70,6 +70,18 @@ fn matrix(dtype: Dtype, rows: usize, cols: usize, values: impl Iterator<Item = f
     (Matrix::new(&tensor).expect("a matrix"), numbers)
 }
 
+#[test]
+fn rows_out_of_range_have_no_elements() {
+    let (w, numbers) = matrix(Dtype::Float32, 2, 3, (0..6_u8).map(f32::from));
+    let row = |number| {
+        let mut row = Vec::new();
+        w.for_each_in_row(number, |element| row.push(element.to_string()));
+        row
+    };
+    let expected: Vec<String> = numbers.iter().skip(3).map(ToString::to_string).collect();
+    assert_eq!((row(1), row(2)), (expected, Vec::new()));
+}
+
 fn tensor(dtype: Dtype, rows: usize, cols: usize, values: impl Iterator<Item = f32>) -> (Tensor, Vec<f64>) {
     let bytes: Vec<u8> = values.flat_map(|value| encode_as(dtype, value)).collect();
     let size = usize::try_from(dtype.size()).expect("small");

@@ -75,6 +75,8 @@ fn kinds() -> Vec<(&'static str, Kind)> {
                 json!({"scales": {"embedding": 2.5, "residual": 0.4, "logits": 0.3, "logits_soft_cap": 0.5}}),
             ),
         ),
+        ("scale of logits", block(json!({"scales": {"logits": 0.3}}))),
+        ("cap of logits", block(json!({"scales": {"logits_soft_cap": 0.5}}))),
         ("part of a head", Kind { rotated: 4, has_biases: true, ..plain() }),
         ("part of a head, neighbours", Kind { rotated: 4, layout: &META, ..plain() }),
         ("linear", rope(&json!({"Linear": {"factor": 2.0}}))),

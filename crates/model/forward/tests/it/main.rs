@@ -171,6 +171,22 @@ proptest! {
 }
 
 #[test]
+fn a_model_has_the_sizes_of_its_decoder() {
+    let random = Random::new(&shapes()[0], Dtype::BFloat16, 8);
+    let model = model(&random, 3);
+    let sizes = [model.vocab(), model.n_layers(), model.n_kv_heads(), model.head_dim(), model.threads()];
+    assert_eq!(sizes, [VOCAB, 2, 2, 6, 3]);
+    let numbers: u64 = random.tensors.iter().map(|(_, tensor)| tensor.shape().iter().product::<u64>()).sum();
+    assert_eq!(model.weights_nbytes(), 2 * numbers);
+    let known = ["portable", "avx2", "avx512", "avx512-bf16", "amx-bf16"];
+    assert!(known.contains(&model.kernel()), "{}", model.kernel());
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("avx512bw") {
+        assert!(model.kernel().starts_with("avx512") || model.kernel() == "amx-bf16", "{}", model.kernel());
+    }
+}
+
+#[test]
 fn wrong_inputs_are_errors() {
     let random = Random::new(&shapes()[0], Dtype::Float32, 6);
     let model = model(&random, 1);
@@ -182,10 +198,10 @@ fn wrong_inputs_are_errors() {
     assert_eq!(run(&[], 2), format!("0 tokens in a batch of 2, {counts}"));
     assert_eq!(run(&[1, 2, 3], 2), format!("3 tokens in a batch of 2, {counts}"));
     assert_eq!(run(&[1], 0), format!("1 tokens in a batch of 0, {counts}"));
-    assert_eq!(run(&[1, -1], 2), "tokens holds ids from -1 to 1, expected 0 to 39");
+    assert_eq!(run(&[1, -1], 2), "the input tokens has ids from -1 to 1, expected ids from 0 to 39");
     assert_eq!(
         run(&[40, i64::MIN], 2),
-        format!("tokens holds ids from {} to 40, expected 0 to 39", i64::MIN)
+        format!("the input tokens has ids from {} to 40, expected ids from 0 to 39", i64::MIN)
     );
     assert_eq!(run(&[1, 2, 3], 3), "the cache is of another model or batch");
     let stopped = model.forward(&[1, 2], 2, &mut cache, LogitPositions::All, &Stop);

@@ -12,10 +12,14 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use super::work::{self, ModelWork};
 use crate::{Error, Result};
 
 /// Maximum size of a text at any stage, in bytes. For each byte, `tokenizers` keeps about twenty more.
 const TEXT_MAX: u64 = 64 << 20;
+/// Length of a text, in bytes, that every tokenizer must be able to encode: one that makes a text more than 16,384 times as
+/// long is refused when it is read.
+const SHORT_TEXT: u64 = 4096;
 /// Maximum length of a token, in bytes. The longest real tokens have some hundred.
 const TOKEN_MAX: usize = 4096;
 
@@ -26,14 +30,17 @@ pub(super) struct ExpansionLimits {
     decoded: u64,
     /// Length of the longest token, in bytes.
     longest: u64,
+    /// Sizes that determine the work of the model.
+    pub(super) work: ModelWork,
     /// True if adjacent byte tokens are decoded together.
     pub(super) joins_bytes: bool,
 }
 
 impl ExpansionLimits {
     /// Returns the bounds for Llama 3's format: each byte becomes a character of up to two bytes, and the reverse.
-    pub(super) fn of_tiktoken(longest: usize) -> Self {
-        Self { encoded: 2, decoded: 2, longest: longest as u64, joins_bytes: false }
+    pub(super) fn of_tiktoken(file: &str, longest: usize) -> Result<Self> {
+        let work = ModelWork::new(file, longest, &[], None)?;
+        Ok(Self { encoded: 2, decoded: 2, longest: longest as u64, work, joins_bytes: false })
     }
 
     pub(super) fn of_json(file: &str, bytes: &[u8]) -> Result<Self> {
@@ -45,18 +52,32 @@ impl ExpansionLimits {
         if longest > TOKEN_MAX {
             return Err(Error::LongToken { file: file.to_owned(), found: longest, limit: TOKEN_MAX });
         }
+        let normalizers = work::check_components(file, "normalizer", &outline.normalizer)?;
+        let others = [
+            ("pre_tokenizer", &outline.pre_tokenizer),
+            ("post_processor", &outline.post_processor),
+            ("decoder", &outline.decoder),
+        ];
+        for (part, root) in others {
+            work::check_components(file, part, root)?;
+        }
+        work::check_added(file, outline.added_tokens.len(), normalizers)?;
+        let model = &outline.model;
+        let affixes = [&model.continuing_subword_prefix, &model.end_of_word_suffix];
+        let affixes = affixes.map(|text| text.as_deref().unwrap_or_default());
         let normalized = expansion_factor(&outline.normalizer);
         let split = normalized.saturating_mul(expansion_factor(&outline.pre_tokenizer));
         let limits = Self {
             encoded: split.saturating_mul(repetition_factor(&outline.post_processor)),
             decoded: expansion_factor(&outline.decoder),
             longest: longest as u64,
+            work: ModelWork::new(file, model.vocab.0, &affixes, model.max_input_chars_per_word)?,
             joins_bytes: outline.decoder.to_string().contains("\"ByteFallback\""),
         };
         // Added tokens are normalized as they are registered.
         let added = added.fold(0_u64, |sum, len| sum.saturating_add(len as u64));
         check_expansion(file, added, normalized)?;
-        check_expansion(file, 1, limits.encoded)?;
+        check_expansion(file, SHORT_TEXT, limits.encoded)?;
         limits.check_tokens(file, 1)?;
         Ok(limits)
     }
@@ -107,6 +128,12 @@ struct AddedTokenOutline {
 struct ModelOutline {
     #[serde(default)]
     vocab: LongestString,
+    #[serde(default)]
+    continuing_subword_prefix: Option<String>,
+    #[serde(default)]
+    end_of_word_suffix: Option<String>,
+    #[serde(default)]
+    max_input_chars_per_word: Option<u64>,
 }
 
 /// Returns an upper bound on the factor by which the components below `root` together expand a text.

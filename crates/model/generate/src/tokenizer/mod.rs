@@ -3,13 +3,14 @@
 //! Facts: `tokenizer.json` is read by Hugging Face's own crate `tokenizers`, with the regular expressions of `fancy-regex`
 //! in place of Oniguruma, which is C. `tests/conformance/test_run.py` compares both, character by character.
 //!
-//! The files are untrusted. `limits.rs` bounds the expansion of a text before a tokenizer is used, and `guard.rs` turns
-//! panics of the crate, which some damaged files cause, into errors.
+//! The files are untrusted. `limits.rs` bounds the expansion of a text before a tokenizer is used, `work.rs` bounds the
+//! steps of its components and its model, and `guard.rs` turns panics of the crate, which some damaged files cause, into errors.
 
 mod guard;
 mod limits;
 mod stream;
 mod tiktoken;
+mod work;
 
 use tokenizers::tokenizer::Tokenizer as HuggingFace;
 
@@ -81,7 +82,7 @@ impl Tokenizer {
             "vocab.json" | "vocab.txt" => unsupported("a vocabulary without tokenizer.json"),
             _ if is_model && tiktoken::is_tiktoken(bytes) => {
                 let TiktokenFile { tokenizer: inner, stops, longest } = tiktoken::read(name, bytes)?;
-                let limits = ExpansionLimits::of_tiktoken(longest);
+                let limits = ExpansionLimits::of_tiktoken(name, longest)?;
                 Ok(Self { inner, file: file(), limits, stops })
             }
             _ if is_model => unsupported("a SentencePiece model"),
@@ -115,6 +116,7 @@ impl Tokenizer {
     /// Returns an error if the tokenizer fails, or if the text is too long for it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         self.limits.check_text(&self.file, text)?;
+        catch_panics(&self.file, || self.limits.work.check(&self.file, &self.inner, text))??;
         let encoding = catch_panics(&self.file, || self.inner.encode_fast(text, true))?;
         Ok(encoding.get_ids().to_vec())
     }

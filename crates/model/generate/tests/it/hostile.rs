@@ -164,3 +164,96 @@ fn tiktoken_files_are_checked() {
     );
     assert_eq!(reason(bytes + &line(b"", 256)), "line 257: a token of 0 bytes, expected 1 to 512");
 }
+
+/// A `Unigram` of `a`, `aa` and so on up to `longest` letters.
+fn unigram(longest: usize) -> Value {
+    let vocab: Vec<Value> = (1..=longest).map(|len| json!(["a".repeat(len), -1.0])).collect();
+    json!({"type": "Unigram", "unk_id": 0, "vocab": vocab})
+}
+
+#[test]
+fn a_text_is_not_made_thousands_of_times_as_long() {
+    let between = json!({"type": "Replace", "pattern": {"Regex": ""}, "content": "a".repeat(250)});
+    let list = |count| json!({"type": "Sequence", "normalizers": vec![between.clone(); count]});
+    read(|file| file["normalizer"] = list(1)).expect("once is fine");
+    let error = refused(|file| file["normalizer"] = list(2));
+    assert!(matches!(error, Error::TextExpansion { .. }), "{error:?}");
+}
+
+#[test]
+fn components_with_long_texts_are_refused() {
+    let long = "a".repeat(1 << 20);
+    let prepend = json!({"type": "Prepend", "prepend": long});
+    let replace = json!({"type": "Replace", "pattern": {"String": "b"}, "content": long});
+    let pattern = json!({"type": "Replace", "pattern": {"Regex": "(a|b)".repeat(1000)}, "content": ""});
+    for (component, what, found) in
+        [(prepend, "text", 1 << 20), (replace, "text", 1 << 20), (pattern, "pattern", 5000)]
+    {
+        let error = refused(|file| file["normalizer"] = component);
+        let Error::LongComponent { part: "normalizer", what: found_what, found: bytes, .. } = error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((found_what, bytes), (what, found));
+    }
+    let error = refused(|file| file["model"]["continuing_subword_prefix"] = json!("a".repeat(5000)));
+    assert!(matches!(error, Error::LongComponent { part: "model", found: 5000, .. }), "{error:?}");
+}
+
+#[test]
+fn lists_of_many_components_are_refused() {
+    let split = json!({"type": "Split", "pattern": {"Regex": "a+"}, "behavior": "Isolated", "invert": false});
+    let list = |count| json!({"type": "Sequence", "pretokenizers": vec![split.clone(); count]});
+    read(|file| file["pre_tokenizer"] = list(63)).expect("fewer are read");
+    let error = refused(|file| file["pre_tokenizer"] = list(5000));
+    let expected = "`tokenizer.json` needs 5001 components for its pre_tokenizer, at most 64 are run; use a shorter text or another tokenizer";
+    assert_eq!(error.to_string(), expected);
+    let strip = json!({"type": "Strip", "content": "a", "start": 1, "stop": 1});
+    let error = refused(|file| file["decoder"] = json!({"type": "Sequence", "decoders": vec![strip; 5000]}));
+    assert!(matches!(error, Error::TokenizerWork { part: "decoder", .. }), "{error:?}");
+    // Each added token goes through the normalizer when the file is read.
+    let error = refused(|file| {
+        let added = |id: usize| {
+            json!({"id": id, "content": format!("<{id}>"), "single_word": false, "lstrip": false, "rstrip": false,
+                   "normalized": true, "special": false})
+        };
+        file["added_tokens"] = (5..20_005).map(added).collect();
+        file["normalizer"] = json!({"type": "Sequence", "normalizers": vec![json!({"type": "NFC"}); 40]});
+    });
+    assert!(matches!(error, Error::TokenizerWork { part: "added tokens", .. }), "{error:?}");
+}
+
+#[test]
+fn the_work_of_a_model_is_bounded_before_it_runs() {
+    let word_piece = json!({
+        "type": "WordPiece", "unk_token": "a", "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 1_u64 << 40, "vocab": {"a": 0, "##a": 1}
+    });
+    let whole = |file: &mut Value, model: Value| {
+        file["pre_tokenizer"] = Value::Null;
+        file["decoder"] = Value::Null;
+        file["added_tokens"] = json!([]);
+        file["model"] = model;
+    };
+    let tokenizer = read(|file| whole(file, word_piece)).expect("a tokenizer");
+    assert_eq!(tokenizer.encode("aaa"), Ok(vec![0, 1, 1]));
+    let error = tokenizer.encode(&"a".repeat(100_000)).expect_err("every part of the word would be tried");
+    assert!(matches!(error, Error::TokenizerWork { part: "model `WordPiece`", .. }), "{error:?}");
+    // Words of ordinary length are fine.
+    let bert = json!({
+        "type": "WordPiece", "unk_token": "a", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+        "vocab": {"a": 0, "##a": 1}
+    });
+    let tokenizer = read(|file| {
+        whole(file, bert);
+        file["pre_tokenizer"] = json!({"type": "Whitespace"});
+    });
+    let words = "aaaaa ".repeat(100_000);
+    assert_eq!(tokenizer.expect("a tokenizer").encode(&words).map(|tokens| tokens.len()), Ok(500_000));
+
+    let tokenizer = read(|file| whole(file, unigram(2000))).expect("a tokenizer");
+    assert_eq!(tokenizer.encode("aaa").map(|tokens| tokens.len()), Ok(1));
+    let error = tokenizer.encode(&"a".repeat(100_000)).expect_err("2000 tokens start at each letter");
+    assert!(matches!(error, Error::TokenizerWork { part: "model `Unigram`", .. }), "{error:?}");
+    let tokenizer = read(|file| whole(file, unigram(90))).expect("a tokenizer");
+    assert!(tokenizer.encode(&"a".repeat(50_000)).is_ok(), "the longest real tokens have about 90 bytes");
+}

@@ -1,5 +1,7 @@
 //! Files of a carton besides its module: carton.toml, the tensors of a self test, and the files in `misc/`.
 
+use std::cell::OnceCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use byte_source::{Blob, MappedFile, ReadError};
@@ -8,6 +10,7 @@ use carton_writer::{CartonLayout, CartonMember, EntryContent};
 use checkpoint_files::Companion;
 use output::file_name;
 use tensor::Dtype;
+use toml::Table;
 use torchscript::Module;
 
 use super::fields;
@@ -22,13 +25,30 @@ const VALUES_PATH: &str = "misc/checkpoint.json";
 /// Folder of the companions in the carton.
 const MISC_FOLDER: &str = "misc/";
 
+/// Table of `carton.toml` for the fields of this program, which Carton does not define.
+const DIGEST_TABLE: &str = "torch2carton";
+/// Key of the digest of the tensors in the table.
+const DIGEST_KEY: &str = "digest";
+/// Text as long as a digest, which stands in the configuration while the carton is laid out.
+const DIGEST_PLACEHOLDER: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
 /// Files of a carton besides its module.
 pub(super) struct NonModuleFiles<'j> {
     config: String,
     index: String,
-    misc: Vec<(String, Arc<MappedFile>)>,
+    misc: Vec<(String, MiscContent)>,
     values: Option<String>,
     self_test: Option<PlannedSelfTest<'j>>,
+    /// Digest of the tensors, which replaces its placeholder in `config` before the carton is written.
+    digest: Option<Rc<OnceCell<String>>>,
+}
+
+/// Content of a file in `misc/`.
+enum MiscContent {
+    /// File that is copied.
+    Mapped(Arc<MappedFile>),
+    /// Document that replaces the file next to the checkpoint.
+    Text(String),
 }
 
 impl<'j> NonModuleFiles<'j> {
@@ -71,8 +91,19 @@ impl<'j> NonModuleFiles<'j> {
         if let Some(file) = options.config.as_ref().filter(|_| !unknown.is_empty()) {
             notes.push(Note::UnknownFields { file: file_name(file), fields: unknown });
         }
+        if job.digest.is_some() {
+            let digest = [(DIGEST_KEY.to_owned(), toml::Value::from(DIGEST_PLACEHOLDER))];
+            let table = config.other.entry(DIGEST_TABLE).or_insert_with(|| toml::Value::Table(Table::new()));
+            if let toml::Value::Table(table) = table {
+                table.extend(digest);
+            }
+        }
         let map = |(name, path): &Companion| {
-            Ok((format!("{MISC_FOLDER}{name}"), Arc::new(MappedFile::open(path).map_err(Error::Map)?)))
+            let content = match &job.document {
+                Some((replaced, text)) if replaced == name => MiscContent::Text(text.clone()),
+                _ => MiscContent::Mapped(Arc::new(MappedFile::open(path).map_err(Error::Map)?)),
+            };
+            Ok((format!("{MISC_FOLDER}{name}"), content))
         };
         let misc = job.misc.iter().map(map).collect::<Result<_>>()?;
         let mut wrong = Ok(());
@@ -80,14 +111,18 @@ impl<'j> NonModuleFiles<'j> {
         let config = config.to_toml_with(outputs)?;
         wrong?;
         let index = index.to_toml()?;
-        Ok(Self { config, index, misc, values, self_test })
+        Ok(Self { config, index, misc, values, self_test, digest: job.digest.clone() })
     }
 
-    /// Computes the logits of the self test.
+    /// Computes the logits of the self test, and writes the digest of the tensors into the configuration.
     ///
     /// # Errors
     /// When the model cannot run, or the observer stops the work.
     pub(super) fn prepare(&mut self, observer: &dyn Observer) -> Result<()> {
+        if let Some(digest) = self.digest.as_ref().and_then(|digest| digest.get()) {
+            let line = |digest: &str| format!("{DIGEST_KEY} = \"{digest}\"");
+            self.config = self.config.replacen(&line(DIGEST_PLACEHOLDER), &line(digest), 1);
+        }
         self.self_test.as_mut().map_or(Ok(()), |stored| stored.compute(observer))
     }
 
@@ -106,7 +141,10 @@ impl<'j> NonModuleFiles<'j> {
 
     /// Returns an error if one of the files in `misc/` changed since it was opened.
     pub(super) fn check_unchanged(&self) -> Result<(), ReadError> {
-        self.misc.iter().try_for_each(|(_, map)| map.check_unchanged())
+        self.misc.iter().try_for_each(|(_, content)| match content {
+            MiscContent::Mapped(map) => map.check_unchanged(),
+            MiscContent::Text(_) => Ok(()),
+        })
     }
 
     /// Returns the carton of these files and the module `model`.
@@ -117,7 +155,13 @@ impl<'j> NonModuleFiles<'j> {
         ];
         let tensors = self.self_test.iter().flat_map(|stored| &stored.files);
         files.extend(tensors.map(|(path, bytes)| CartonMember::new(path, EntryContent::Bytes(bytes))));
-        files.extend(self.misc.iter().map(|(path, map)| CartonMember::new(path, EntryContent::Blob(map))));
+        files.extend(self.misc.iter().map(|(path, content)| {
+            let content = match content {
+                MiscContent::Mapped(map) => EntryContent::Blob(map),
+                MiscContent::Text(text) => EntryContent::Bytes(text.as_bytes()),
+            };
+            CartonMember::new(path, content)
+        }));
         if let Some(values) = &self.values {
             files.push(CartonMember::new(VALUES_PATH, EntryContent::Bytes(values.as_bytes())));
         }

@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use byte_source::hex;
+use byte_source::{Action, ProgressReporter, hex};
 use carton_format::SHORT_DESCRIPTION_MAX;
 use carton_reader::Carton;
 use decoder::NoModelReason;
@@ -28,7 +28,7 @@ use super::commit::{OutputFiles, PlannedFile};
 use super::ports::PortReport;
 use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan};
 use crate::note_collector::NoteCollector;
-use crate::{Error, InvalidOption, Note, Result, model};
+use crate::{Error, InvalidOption, Note, Observer, Result, model};
 
 /// Report fields that only a carton has.
 #[derive(Clone, Debug, Serialize)]
@@ -156,7 +156,7 @@ impl OutputFormat for CartonOptions {
         model::check_name(self.fields.name.as_deref())
     }
 
-    fn is_folder(&self, _: Option<&Path>) -> bool {
+    fn is_folder(&self, _: Option<&Path>, _: bool) -> bool {
         false
     }
 
@@ -170,5 +170,14 @@ impl OutputFormat for CartonOptions {
 
     fn is_complete(&self, output: &Path) -> bool {
         Carton::open(output).is_ok_and(|carton| carton.absent().is_empty())
+    }
+
+    fn verify(&self, output: &Path, observer: &dyn Observer) -> Result<bool> {
+        let Ok(carton) = Carton::open(output) else { return Ok(false) };
+        let name = output::file_name(output);
+        let total = carton.entries().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
+        let work = ProgressReporter::new(observer, &name, Action::Verify, Some(total));
+        let verified = carton.verify(work).map_err(|_| Error::Cancelled)?;
+        Ok(verified.findings.is_empty())
     }
 }

@@ -9,9 +9,9 @@ use super::lists::group_weights;
 use super::ports;
 use super::positions::RotaryPositions;
 use super::text;
-use super::version::CodeVersion;
+use super::version::{CodeVersion, ENTRY_CLASS};
 use crate::archive::ScriptArchive;
-use crate::code::state_dict_tree;
+use crate::code::state_dict_tree::{self, OwnAttributes};
 use crate::module_tree::AttributeValue;
 use crate::{Module, ModuleCode, ModuleNote, ModuleOutputs, OutputPorts, Result};
 
@@ -30,7 +30,10 @@ pub(in crate::code) fn module(
     let version = &text::VERSION;
     let record = decoder.record(version.number);
     let (archive, more) = decoder_archive(version, signature, (decoder, &record), &assignment, tensors)?;
-    let notes = assignment.notes.into_iter().map(ModuleNote::Decoder).chain(more).collect();
+    let mut dtypes = assignment.weights.iter().filter_map(|weight| Some(weight.tensor(tensors)?.dtype()));
+    let is_slow = signature != CallingConvention::Positional && dtypes.any(|dtype| dtype == Dtype::BFloat16);
+    let slow = is_slow.then_some(ModuleNote::SlowBFloat16);
+    let notes = assignment.notes.into_iter().map(ModuleNote::Decoder).chain(more).chain(slow).collect();
     let (mut inputs, mut outputs) = ports::ports(decoder);
     if signature == CallingConvention::Positional {
         inputs.retain(|port| !port.optional);
@@ -55,6 +58,7 @@ pub(super) fn decoder_archive(
     let variant =
         TextVariant { decoder, positions: &positions, lists: &lists, has_float16: has_half, signature };
     let (methods, functions) = (version.methods(variant), version.functions(variant));
+    let entry = version.entry_methods(variant).map(|methods| (ENTRY_CLASS, methods));
     let attributes = (version.attributes)(decoder, &positions)?;
     let lists = Box::new(lists);
     let lists = if has_half { AttributeValue::Half(lists) } else { AttributeValue::Lists(lists) };
@@ -63,5 +67,11 @@ pub(super) fn decoder_archive(
         ("record".to_owned(), AttributeValue::Text(Box::new(record.to_owned()))),
     ];
     own.extend(attributes);
-    state_dict_tree::state_dict_archive(tensors, decoder.architecture().class(), &methods, &functions, own)
+    state_dict_tree::state_dict_archive(
+        tensors,
+        decoder.architecture().class(),
+        &methods,
+        &functions,
+        OwnAttributes { values: own, entry },
+    )
 }

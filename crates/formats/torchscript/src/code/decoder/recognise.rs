@@ -16,8 +16,9 @@ use super::{older, text};
 use crate::OnInvalidInput;
 use crate::code::attributes::{DATA_PKL, NamedRecords, RootAttributes};
 
-/// Code versions of modules that have a record. When the newest version changes, its copy in `older/` becomes an element.
-pub(super) static VERSIONS: [&CodeVersion; 1] = [&text::VERSION];
+/// Code versions of modules that have a record, newest last. When the newest version changes, its copy in `older/` becomes an
+/// element.
+pub(super) static VERSIONS: [&CodeVersion; 2] = [&older::fourth::VERSION, &text::VERSION];
 
 /// Code version of modules whose record does not name it.
 const UNNUMBERED_CODE_VERSION: u32 = 4;

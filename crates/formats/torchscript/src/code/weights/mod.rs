@@ -6,12 +6,15 @@
 mod text;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use tensor::{Dtype, Tensors};
 
-use super::state_dict_tree;
+use super::state_dict_tree::{self, OwnAttributes};
 use crate::archive::{ArchiveDifference, ScriptArchive};
 use crate::module_tree::AttributeValue;
-use crate::{Module, ModuleCode, ModuleNote, ModuleOutputs, OnInvalidInput, OutputPorts, Result, export};
+use crate::{
+    ERROR_OUTPUT, Module, ModuleCode, ModuleNote, ModuleOutputs, OnInvalidInput, OutputPorts, Result, export,
+};
 use text::{WEIGHTS_TEXTS, WeightsText};
 
 /// Makes a module that returns `tensors`: `forward({})` returns all of them, any other input the tensors that its keys name.
@@ -21,7 +24,8 @@ use text::{WEIGHTS_TEXTS, WeightsText};
 /// Returns an error if two tensors have one name, PyTorch's modules reserve a name, or TorchScript cannot express a tensor's
 /// dtype or size, or the dtypes of tensors that share a storage.
 pub fn weights(tensors: &Tensors, errors: OnInvalidInput) -> Result<Module> {
-    let (archive, notes) = weights_archive(WeightsText::current_text(errors), tensors)?;
+    let (archive, mut notes) = weights_archive(WeightsText::current_text(errors), tensors)?;
+    notes.extend(name_notes(tensors));
     let outputs = ModuleOutputs(OutputPorts::Tensors);
     Ok(Module { archive, inputs: Vec::new(), outputs, notes, code: ModuleCode::Weights { why: None } })
 }
@@ -44,6 +48,21 @@ pub(super) fn closest_difference(
     Ok(closest)
 }
 
+/// Returns notes about names that Carton's client cannot tell apart from others, or cannot pass.
+fn name_notes(tensors: &Tensors) -> impl Iterator<Item = ModuleNote> {
+    let error = tensors.iter().any(|(name, _)| name == ERROR_OUTPUT);
+    let error = error.then(|| ModuleNote::ErrorOutput { names: vec![ERROR_OUTPUT.to_owned()] });
+    let names: Vec<String> =
+        tensors.iter().filter(|(name, _)| name.contains('\0')).map(|(name, _)| name.clone()).collect();
+    let visible = |name: &str| name.split('\0').next().unwrap_or_default().to_owned();
+    let nul = (!names.is_empty()).then(|| {
+        let mut seen = HashSet::new();
+        let collide = tensors.iter().any(|(name, _)| !seen.insert(visible(name)));
+        ModuleNote::NulNames { names, collide }
+    });
+    error.into_iter().chain(nul)
+}
+
 /// Class name of the weights module.
 pub(super) const WEIGHTS_CLASS: &str = "Weights";
 
@@ -57,7 +76,7 @@ fn weights_archive(text: &WeightsText, tensors: &Tensors) -> Result<(ScriptArchi
         WEIGHTS_CLASS,
         &text.methods(),
         &text.functions(has_float4),
-        index,
+        OwnAttributes { values: index, entry: None },
     )
 }
 
@@ -191,6 +210,24 @@ class Weights(Module):
         assert_eq!(
             error(&Tensors::from([(a, view(Dtype::Float32, 0, 3))].to_vec())),
             "tensor `a`: starts at element 3 of its storage, which has 2"
+        );
+    }
+
+    #[test]
+    fn names_that_carton_cannot_pass_are_noted() {
+        let notes = |names: &[&str]| -> Vec<String> {
+            let converted = weights(&named(names), OnInvalidInput::Return).expect("plain names");
+            converted.notes.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(
+            notes(&["error", "errors"]),
+            ["an error message has the name `error` too: look at the type of the output `error`"]
+        );
+        let text = "Carton ends names at the first NUL, and its runner ends if an input has such a name: tensor `a\\0b`";
+        assert_eq!(notes(&["a\0b", "b"]), [text]);
+        assert_eq!(
+            notes(&["a\0b", "a"]),
+            [format!("{text}; two tensors then have the same name, and one is lost")]
         );
     }
 

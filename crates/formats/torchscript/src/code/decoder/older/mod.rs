@@ -1,9 +1,10 @@
-//! Archives from early versions of this program, which wrote no record of the decoder.
+//! Archives from earlier versions of this program. The first three wrote no record of the decoder.
 //!
 //! Facts: the texts are from this project's history. An archive with one of them runs like a new one, so they are kept byte
 //! for byte.
 
 mod first;
+pub(super) mod fourth;
 mod second;
 mod third;
 
@@ -13,7 +14,7 @@ use tensor::Tensors;
 use super::lists::{WeightLists, bias_list_name, group_weights, weight_list_name};
 use super::version::size_attribute;
 use crate::archive::ScriptArchive;
-use crate::code::state_dict_tree;
+use crate::code::state_dict_tree::{self, OwnAttributes};
 use crate::module_tree::AttributeValue;
 use crate::{ModuleNote, Result};
 
@@ -71,7 +72,13 @@ pub(super) fn legacy_archive(
     ]);
     let forward = forward(text, decoder.biases());
     let functions = functions(text, decoder.layout().rotates_halves);
-    state_dict_tree::state_dict_archive(tensors, decoder.architecture().class(), &forward, &functions, own)
+    state_dict_tree::state_dict_archive(
+        tensors,
+        decoder.architecture().class(),
+        &forward,
+        &functions,
+        OwnAttributes { values: own, entry: None },
+    )
 }
 
 fn forward(text: &LegacyText, biases: Biases) -> String {

@@ -3,12 +3,22 @@
 //! Facts: an exception ends the process of Carton's runner, and its client then waits forever. In a module for Carton,
 //! `forward` therefore returns the message, in a dict whose values can have any type.
 
-/// `forward` that takes and returns a dict.
+/// `forward` that takes and returns a dict, and `respond`, which it calls. The type `Any` takes a dict with a text, which the
+/// runner passes as a `Dict[str, Any]`; Python calls a copy of these methods that takes a `Dict[str, Any]`.
 pub(super) const DICT: &str = r#"  def forward(self: Self,
-    inputs: Dict[str, Tensor]) -> Dict[str, Any]:
+    inputs: Any) -> Dict[str, Any]:
+    return (self).respond(inputs, )
+  def respond(self: Self,
+    given: Any) -> Dict[str, Any]:
     out = annotate(Dict[str, Any], {})
-    [not half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["wq"]), self.n_kv_heads{_}, self.head_dim{_})
-    [half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["wq"]), self.n_kv_heads{_}, self.head_dim{_})
+    others = annotate(List[str], [])
+    inputs = {ns}.tensors(given, others)
+    wrong = ""
+    for i in range(torch.len(others)):
+      wrong = torch.format("the input {} is not a tensor", others[i])
+    if torch.eq(wrong, ""):
+      [not half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["wq"]), self.n_kv_heads{_}, self.head_dim{_})
+      [half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["wq"]), self.n_kv_heads{_}, self.head_dim{_})
     if torch.eq(wrong, ""):
       made = (self).infer(inputs, )
       names = torch.keys(made)
@@ -33,9 +43,27 @@ pub(super) const POSITIONAL: &str = r#"  def forward(self: Self,
     return out["logits"]
 "#;
 
-/// Functions that check inputs: `wrong` returns an error message, or an empty string; `is_on` reads a switch that was
+/// Functions that check inputs: `tensors` returns the tensors among them, `wrong` returns an error message, or an empty string; `is_on` reads a switch that was
 /// checked.
-pub(super) const FUNCTIONS: &str = r#"def wrong(inputs: Dict[str, Tensor],
+pub(super) const FUNCTIONS: &str = r#"[dict] def tensors(given: Any,
+[dict]     others: List[str]) -> Dict[str, Tensor]:
+  [dict] inputs = annotate(Dict[str, Tensor], {})
+  [dict] has_tensors = isinstance(given, Dict[str, Tensor])
+  [dict] if has_tensors:
+    [dict] inputs = unchecked_cast(Dict[str, Tensor], given)
+  [dict] has_others = isinstance(given, Dict[str, Any])
+  [dict] if has_others:
+    [dict] values = unchecked_cast(Dict[str, Any], given)
+    [dict] names = torch.keys(values)
+    [dict] for i in range(torch.len(names)):
+      [dict] value = values[names[i]]
+      [dict] is_tensor = isinstance(value, Tensor)
+      [dict] if is_tensor:
+        [dict] torch._set_item(inputs, names[i], unchecked_cast(Tensor, value))
+      [dict] else:
+        [dict] _ = torch.append(others, names[i])
+  [dict] return inputs
+def wrong(inputs: Dict[str, Tensor],
     vocab: int,
     layers: int,
     heads: int,
@@ -61,7 +89,7 @@ def wrong_tokens(tokens: Tensor,
     vocab: int) -> str:
   wrong = ""
   if torch.__or__(torch.is_floating_point(tokens), torch.is_complex(tokens)):
-    wrong = "tokens holds no integers, expected token ids as int64"
+    wrong = "the input tokens has numbers that are not integers, expected token ids as int64"
   if torch.eq(wrong, ""):
     if torch.__not__(torch.__contains__([1, 2], torch.dim(tokens))):
       wrong = torch.format("tokens has {} dimensions, expected 2: batch and seq", torch.dim(tokens))
@@ -73,7 +101,7 @@ def wrong_tokens(tokens: Tensor,
       low = int(torch.min(ids))
       high = int(torch.max(ids))
       if torch.__or__(torch.lt(low, 0), torch.ge(high, vocab)):
-        wrong = torch.format("tokens holds ids from {} to {}, expected 0 to {}", low, high, torch.sub(vocab, 1))
+        wrong = torch.format("the input tokens has ids from {} to {}, expected ids from 0 to {}", low, high, torch.sub(vocab, 1))
   return wrong
 def wrong_switch(inputs: Dict[str, Tensor],
     name: str) -> str:

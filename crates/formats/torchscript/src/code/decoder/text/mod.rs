@@ -31,7 +31,7 @@ use super::flag::Flag;
 use super::version::CodeVersion;
 
 pub(super) static VERSION: CodeVersion = CodeVersion {
-    number: 4,
+    number: 5,
     methods: &[
         (Some(Flag::Dict), checks::DICT),
         (Some(Flag::Positional), checks::POSITIONAL),
@@ -47,6 +47,7 @@ pub(super) static VERSION: CodeVersion = CodeVersion {
         (None, functions::FUNCTIONS),
         (Some(Flag::Half), functions::HALF),
     ],
+    has_entry: true,
     markers: [("{linear ", markers::linear), ("{norm ", markers::norm), ("{head norm ", markers::head_norm)],
     attributes: attributes::attributes,
 };

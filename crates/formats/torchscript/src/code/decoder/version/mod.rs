@@ -9,6 +9,12 @@ use super::positions::RotaryPositions;
 use crate::module_tree::AttributeValue;
 use crate::{Error, Result};
 
+/// Class of the object that Python calls, in the attribute `forward` of the module.
+pub(super) const ENTRY_CLASS: &str = "Entry";
+/// Parameters of `forward` of the module, which C++ calls, and of that object.
+const ANY_INPUTS: &str = "inputs: Any)";
+const NAMED_INPUTS: &str = "inputs: Dict[str, Any])";
+
 /// Named attributes of a module.
 pub(super) type NamedValues = Vec<(String, AttributeValue)>;
 
@@ -26,6 +32,8 @@ pub(super) struct CodeVersion {
     pub(super) methods: Templates,
     /// Templates of the functions that the methods call.
     pub(super) functions: Templates,
+    /// True if the module has an object of the class [`ENTRY_CLASS`], which Python calls.
+    pub(super) has_entry: bool,
     /// Start of each marker, which ends with `}`, and the function that expands it.
     pub(super) markers: [(&'static str, MarkerExpansion); 3],
     /// Returns the attributes that the methods read, besides the lists of weights.
@@ -70,6 +78,13 @@ impl CodeVersion {
     /// Returns the text of the module's methods.
     pub(super) fn methods(&self, variant: TextVariant<'_>) -> String {
         self.expand_templates(self.methods, variant)
+    }
+
+    /// Returns the text of the methods of the object that Python calls: those of the module, with a `forward` that can be
+    /// called with an empty dict.
+    pub(super) fn entry_methods(&self, variant: TextVariant<'_>) -> Option<String> {
+        let has_entry = self.has_entry && Flag::Dict.holds(variant);
+        has_entry.then(|| self.methods(variant).replacen(ANY_INPUTS, NAMED_INPUTS, 1))
     }
 
     /// Returns the text of the functions that the methods call.

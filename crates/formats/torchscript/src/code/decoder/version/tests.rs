@@ -254,7 +254,10 @@ fn with_variant<T>(made: &CaseModel, use_it: impl FnOnce(TextVariant<'_>) -> T) 
 /// here.
 #[test]
 fn code_of_a_version_never_changes() {
-    let rows = [(4, include_str!("../../../../tests/written/fourth.txt"))];
+    let rows = [
+        (4, include_str!("../../../../tests/written/fourth.txt")),
+        (5, include_str!("../../../../tests/written/fifth.txt")),
+    ];
     assert_eq!(VERSIONS.map(|version| version.number).as_slice(), rows.map(|(number, _)| number));
     for (version, (number, expected)) in VERSIONS.iter().zip(rows) {
         let made: Vec<String> =
@@ -281,7 +284,7 @@ fn a_llama_has_only_what_it_needs() {
     for other in ["experts", "gelu", "layer_norm", "tanh", "frequencies", "rope_high", "window{_}", "copy_"] {
         assert!(!text.contains(other), "{other}: {text}");
     }
-    assert!(text.lines().count() < 250, "{}", text.lines().count());
+    assert!(text.lines().count() < 270, "{}", text.lines().count());
 }
 
 #[test]

@@ -1,0 +1,161 @@
+//! Inputs of a batch: the checkpoints in folders, and the outputs that they get.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::{Component, Path, PathBuf};
+
+use checkpoint_files::{CheckpointSources, Error as FilesError, ShardPolicy};
+use output::parent_folder;
+
+use crate::input::is_unpacked_carton;
+use crate::{Conversion, ConvertOptions, InvalidOption, Result};
+
+/// Maximum number of folders that are searched for checkpoints below one input.
+const FOLDERS_MAX: usize = 100_000;
+
+/// Returns the files of each checkpoint that the inputs mean. An input that is a file or the folder of one checkpoint stands
+/// for itself. A folder with several checkpoints, or with none at its top level, stands for all checkpoints in it and in its
+/// subfolders, sorted by path; links to folders are not followed. An input without a checkpoint stays, so that its error is
+/// reported.
+pub(crate) fn expand_inputs(inputs: &[PathBuf], shards: ShardPolicy) -> Vec<Vec<PathBuf>> {
+    let mut all = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let before = all.len();
+        if input.is_dir() {
+            add_folder(input, shards, &mut all);
+        }
+        if all.len() == before {
+            all.push(vec![input.clone()]);
+        }
+    }
+    all
+}
+
+/// Appends the checkpoints in the folder `root` and its subfolders.
+fn add_folder(root: &Path, shards: ShardPolicy, all: &mut Vec<Vec<PathBuf>>) {
+    let mut folders = VecDeque::from([root.to_owned()]);
+    let mut searched = 0_usize;
+    while let Some(folder) = folders.pop_front() {
+        searched = searched.saturating_add(1);
+        if is_unpacked_carton(&folder) {
+            all.push(vec![folder]);
+            continue;
+        }
+        match CheckpointSources::find(std::slice::from_ref(&folder), shards) {
+            Err(FilesError::SeveralCheckpoints { candidates, .. }) => {
+                let mut sets: Vec<_> = candidates.into_iter().map(|candidate| candidate.paths).collect();
+                sets.sort();
+                all.extend(sets);
+            }
+            Err(FilesError::NoCheckpoint { .. }) => {}
+            // A checkpoint, or one that cannot be read, whose error is reported.
+            _ => {
+                all.push(vec![folder]);
+                continue;
+            }
+        }
+        if searched < FOLDERS_MAX {
+            folders.extend(subfolders(&folder));
+        }
+    }
+}
+
+/// Returns the folders in a folder, sorted by name, without links and hidden ones.
+fn subfolders(folder: &Path) -> Vec<PathBuf> {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let is_folder = |entry: &std::fs::DirEntry| {
+        entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && !entry.file_name().to_string_lossy().starts_with('.')
+    };
+    let mut found: Vec<PathBuf> = entries.filter(is_folder).map(|entry| entry.path()).collect();
+    found.sort();
+    found
+}
+
+/// Plans the conversion of each checkpoint. Checkpoints whose outputs would have the same name keep the folders in which they
+/// are, from the last folder that all of them have in common. An output that is still that of an earlier checkpoint is an
+/// error of its checkpoint.
+pub(crate) fn plan_all(options: &ConvertOptions, inputs: &[Vec<PathBuf>]) -> Vec<Result<Conversion>> {
+    let mut planned: Vec<_> =
+        inputs.iter().map(|paths| plan_input(options, paths, options.output.as_deref())).collect();
+    // A model repository has one level of folders.
+    if let Some(folder) = options.output.as_ref().filter(|_| !options.target.format().is_repository()) {
+        let colliding = colliding_inputs(&planned);
+        let parents =
+            colliding.iter().filter_map(|place| inputs.get(*place)).map(|paths| input_folder(paths));
+        let common = common_folder(parents);
+        for place in colliding {
+            if let (Some(paths), Some(slot)) = (inputs.get(place), planned.get_mut(place)) {
+                let parent = input_folder(paths);
+                let below = parent.strip_prefix(&common).unwrap_or(Path::new(""));
+                *slot = plan_input(options, paths, Some(&folder.join(below)));
+            }
+        }
+    }
+    reject_repeated_outputs(inputs, planned)
+}
+
+/// Plans the conversion of one checkpoint, into `folder` if there is one.
+fn plan_input(options: &ConvertOptions, paths: &[PathBuf], folder: Option<&Path>) -> Result<Conversion> {
+    let alone = ConvertOptions { inputs: paths.to_vec(), output: None, ..options.clone() };
+    match folder {
+        Some(folder) => Conversion::plan_in(folder, alone),
+        None => Conversion::plan(&alone),
+    }
+}
+
+/// Returns the positions of the conversions whose output another one has, too.
+fn colliding_inputs(planned: &[Result<Conversion>]) -> Vec<usize> {
+    let mut places: HashMap<PathBuf, Vec<usize>> = HashMap::new();
+    for (place, conversion) in planned.iter().enumerate() {
+        if let Ok(conversion) = conversion {
+            places.entry(conversion.own_output()).or_default().push(place);
+        }
+    }
+    let mut found: Vec<usize> = places.into_values().filter(|places| places.len() > 1).flatten().collect();
+    found.sort_unstable();
+    found
+}
+
+/// Returns the absolute folder of a checkpoint's files, without `.` and `..`.
+fn input_folder(paths: &[PathBuf]) -> PathBuf {
+    let folder = paths.first().map_or(Path::new("."), |path| parent_folder(path));
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let mut clean = PathBuf::new();
+    for part in absolute.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(clean.pop()),
+            part => clean.push(part),
+        }
+    }
+    clean
+}
+
+/// Returns the last folder that all paths have in common.
+fn common_folder(mut paths: impl Iterator<Item = PathBuf>) -> PathBuf {
+    let first = paths.next().unwrap_or_default();
+    paths.fold(first, |common, path| {
+        let same = common.components().zip(path.components()).take_while(|(a, b)| a == b);
+        same.map(|(part, _)| part).collect()
+    })
+}
+
+/// Replaces each conversion whose output is that of an earlier one by an error.
+fn reject_repeated_outputs(
+    inputs: &[Vec<PathBuf>],
+    planned: Vec<Result<Conversion>>,
+) -> Vec<Result<Conversion>> {
+    let mut outputs: HashMap<PathBuf, PathBuf> = HashMap::new();
+    let name = |paths: &[PathBuf]| paths.first().cloned().unwrap_or_default();
+    let check = |(conversion, paths): (Result<Conversion>, &Vec<PathBuf>)| {
+        let conversion = conversion?;
+        let output = conversion.own_output();
+        if let Some(first) = outputs.get(&output) {
+            let (first, second) = (first.clone(), name(paths));
+            return Err(InvalidOption::SameOutput { output, first, second }.into());
+        }
+        outputs.insert(output, name(paths));
+        Ok(conversion)
+    };
+    planned.into_iter().zip(inputs).map(check).collect()
+}

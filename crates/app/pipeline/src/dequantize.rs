@@ -1,0 +1,116 @@
+//! Numbers of quantized weights in place of their codes, and the documents without the description of the quantization.
+
+use checkpoint_files::CheckpointSources;
+use decoder::Error as DecoderError;
+use quantization::{QuantizationDocuments, QuantizedTensor};
+use serde::Serialize;
+use tensor::Dtype;
+use torch_import::Checkpoint;
+
+use crate::select::{Selected, Selection};
+use crate::{Cast, ConvertOptions, Error, Result, cast, select};
+
+/// Quantized tensors of one scheme whose numbers are computed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct DequantizedReport {
+    /// Description of the scheme, such as `FP8, blocks of 128 × 128`.
+    pub scheme: String,
+    /// PyTorch's name of the dtype of the numbers, before the casts of the options.
+    pub to: &'static str,
+    /// Number of tensors.
+    pub tensors: usize,
+}
+
+/// Reads the documents that may describe the quantization of the weights.
+///
+/// # Errors
+/// When a document cannot be read.
+pub(crate) fn read_documents(sources: &CheckpointSources) -> Result<QuantizationDocuments> {
+    let documents = &sources.documents;
+    Ok(QuantizationDocuments {
+        config: documents.config()?.map(str::to_owned),
+        modelopt: documents.read("hf_quant_config.json")?,
+        quanto: documents.read("quanto_qmap.json")?,
+    })
+}
+
+/// Reads the documents that describe the quantization, and removes the description from the documents of the sources.
+///
+/// # Errors
+/// When a document cannot be read.
+pub(crate) fn take_documents(sources: &mut CheckpointSources) -> Result<QuantizationDocuments> {
+    let documents = read_documents(sources)?;
+    if let Some(text) = documents.config_without_quantization()? {
+        sources.documents.replace_config(text);
+    }
+    Ok(documents)
+}
+
+/// Selects tensors, with the numbers of quantized ones in place of their codes. Patterns select by the names of the numbers.
+///
+/// # Errors
+/// Those of [`select::select`], and those of finding quantized tensors.
+pub(crate) fn select_dequantized(
+    options: &ConvertOptions,
+    documents: &QuantizationDocuments,
+    checkpoint: &Checkpoint,
+) -> Result<(Selected, Vec<DequantizedReport>)> {
+    let whole = Selection { include: Vec::new(), exclude: Vec::new(), ..options.selection.clone() };
+    let Selected { tensors, origins, notes } =
+        select::select_with_origins(&whole, checkpoint, options.dry_run)?;
+    let model = quantization::recognise(documents, &tensors)?.ok_or(quantization::Error::NotQuantized)?;
+    let configured = documents.dtype();
+    let dtype = |tensor: &QuantizedTensor| result_dtype(&options.casts, tensor, configured);
+    let mut reports: Vec<DequantizedReport> = Vec::new();
+    for tensor in &model.tensors {
+        let to = dtype(tensor).name();
+        match reports.iter_mut().find(|report| report.scheme == tensor.scheme && report.to == to) {
+            Some(report) => report.tensors = report.tensors.saturating_add(1),
+            None => reports.push(DequantizedReport { scheme: tensor.scheme.clone(), to, tensors: 1 }),
+        }
+    }
+    let (tensors, places) = model.dequantize(&tensors, dtype)?;
+    let origins = places.iter().filter_map(|place| origins.get(*place).cloned()).collect();
+    let selected = select::retain_matching(&options.selection, Selected { tensors, origins, notes })?;
+    Ok((selected, reports))
+}
+
+/// Returns the dtype in which the numbers of a tensor are computed. Numbers that the options cast are computed in the new
+/// dtype where that is the same as casting them: in one pass, unless numbers may be out of its range, which are counted.
+fn result_dtype(casts: &[Cast], tensor: &QuantizedTensor, configured: Option<Dtype>) -> Dtype {
+    let library = tensor.library_dtype;
+    match cast::target_dtype(casts, library) {
+        Some(to)
+            if to == Dtype::BFloat16
+                && matches!(cast::target_dtype(casts, to), None | Some(Dtype::BFloat16)) =>
+        {
+            to
+        }
+        Some(_) => library,
+        None => configured.unwrap_or(tensor.default_dtype),
+    }
+}
+
+/// Adds the method to an error of an output that has no place for quantized weights.
+pub(crate) fn explain_quantized(error: Error, method: Option<String>) -> Error {
+    let is_explained = match error.reason() {
+        Error::Model { reason, .. } | Error::LayoutTranslation { reason, .. } => {
+            !matches!(**reason, DecoderError::Quantized { .. })
+        }
+        Error::Port { .. }
+        | Error::TritonPort { .. }
+        | Error::Module(_)
+        | Error::CannotCast { .. }
+        | Error::NoSafetensors { .. }
+        | Error::NoPlainCheckpoint { .. }
+        | Error::TorchSave(_)
+        | Error::NothingToServe { .. }
+        | Error::NotAModel { .. } => true,
+        _ => false,
+    };
+    match method {
+        Some(method) if is_explained => Error::QuantizedInput { method, reason: Box::new(error) },
+        _ => error,
+    }
+}

@@ -1,0 +1,147 @@
+//! Tensors and values of a checkpoint by name.
+
+use std::path::Path;
+
+use checkpoint_files::{CheckpointSources, ShardPolicy};
+use tensor::{Tensor, Tensors};
+use torch_import::{CompoundKind, Item, ItemContent, Value};
+
+use crate::inspect::module_attributes;
+use crate::{Error, InspectOptions, Observer, Result, ValueRow, ValueRows};
+
+/// Names below this similarity are not suggested.
+const SIMILARITY_MIN: f64 = 0.8;
+
+/// Tensor or value with its name.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NamedItem {
+    pub name: String,
+    pub content: NamedContent,
+}
+
+/// Content of a [`NamedItem`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum NamedContent {
+    Tensor(Tensor),
+    /// Tensor that consists of several ones: the names of the parts, and the parts.
+    Parts(Vec<(String, Tensor)>),
+    /// Reason for which a tensor has no data.
+    NoData(String),
+    /// Number, text or other object.
+    Value(ValueRow),
+    /// Values below a name.
+    Values(Vec<ValueRow>),
+}
+
+/// Finds tensors and values by their names, in the order of `names`. The parts of a compound tensor have names of their own.
+/// The name of a dict or list stands for the values in it.
+///
+/// # Errors
+/// When the input cannot be read, or has nothing of a name.
+pub fn find_named(
+    options: &InspectOptions,
+    names: &[String],
+    observer: &dyn Observer,
+) -> Result<Vec<NamedItem>> {
+    let sources = CheckpointSources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?;
+    let containers = sources.open()?;
+    let (checkpoint, _) = sources.read_with_observer::<Error>(&containers, &|_, _| Ok(()), observer)?;
+    let mut found = Vec::with_capacity(names.len());
+    let mut wanted_values = Vec::new();
+    for name in names {
+        let item = checkpoint.items.iter().find(|item| item.name == *name);
+        let content = match item.map(|item| &item.content) {
+            Some(ItemContent::Tensor(tensor)) => Some(NamedContent::Tensor(tensor.clone())),
+            Some(ItemContent::Compound(compound)) => Some(match &compound.kind {
+                CompoundKind::Meta { what } => NamedContent::NoData(what.clone()),
+                _ => NamedContent::Parts(
+                    item.into_iter()
+                        .flat_map(Item::tensors)
+                        .map(|(name, tensor)| (name.into_owned(), tensor.clone()))
+                        .collect(),
+                ),
+            }),
+            Some(ItemContent::Value(value)) => {
+                wanted_values.push((name.clone(), value.clone()));
+                None
+            }
+            None => {
+                let mut parts = checkpoint.tensors();
+                parts.find(|(part, _)| part == name).map(|(_, tensor)| NamedContent::Tensor(tensor.clone()))
+            }
+        };
+        found.push((name.clone(), content));
+    }
+    let attributes = module_attributes(&checkpoint);
+    let values = || checkpoint.values();
+    for (name, content) in &found {
+        if content.is_some() || wanted_values.iter().any(|(wanted, _)| wanted == name) {
+            continue;
+        }
+        let is_below =
+            |path: &str| path == name || path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        let all = values().chain(attributes.iter().map(|(name, value)| (name.as_str(), value)));
+        let before = wanted_values.len();
+        wanted_values.extend(
+            all.filter(|(path, _)| is_below(path)).map(|(path, value)| (path.to_owned(), value.clone())),
+        );
+        if wanted_values.len() == before {
+            let tensors = checkpoint.tensors();
+            let mut known: Vec<String> = tensors.map(|(name, _)| name.into_owned()).collect();
+            known.extend(values().map(|(name, _)| name.to_owned()));
+            let similar = most_similar(name, &known);
+            return Err(Error::at(&options.input)(Error::NoSuchName { name: name.clone(), similar }));
+        }
+    }
+    Ok(join_rows(found, &value_rows(checkpoint, wanted_values)))
+}
+
+/// Finds tensors that are not from a checkpoint, such as those of the carton at `path`.
+///
+/// # Errors
+/// When there is no tensor of a name.
+pub fn find_named_tensors(path: &Path, tensors: &Tensors, names: &[String]) -> Result<Vec<NamedItem>> {
+    let find = |name: &String| {
+        let Some(tensor) = tensors.get(name) else {
+            let known: Vec<String> = tensors.names().map(str::to_owned).collect();
+            let similar = most_similar(name, &known);
+            return Err(Error::at(path)(Error::NoSuchName { name: name.clone(), similar }));
+        };
+        Ok(NamedItem { name: name.clone(), content: NamedContent::Tensor(tensor.clone()) })
+    };
+    names.iter().map(find).collect()
+}
+
+fn value_rows(checkpoint: torch_import::Checkpoint, values: Vec<(String, Value)>) -> Vec<ValueRow> {
+    if values.is_empty() { Vec::new() } else { ValueRows::new(checkpoint, values).rows().collect() }
+}
+
+/// Joins the names with the rows of the values that have them.
+fn join_rows(found: Vec<(String, Option<NamedContent>)>, rows: &[ValueRow]) -> Vec<NamedItem> {
+    let rows_of = |name: &str| {
+        if let Some(row) = rows.iter().find(|row| row.path == name) {
+            return NamedContent::Value(row.clone());
+        }
+        let is_below =
+            |row: &&ValueRow| row.path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        NamedContent::Values(rows.iter().filter(is_below).cloned().collect())
+    };
+    let join = |(name, content): (String, Option<NamedContent>)| {
+        let content = content.unwrap_or_else(|| rows_of(&name));
+        NamedItem { name, content }
+    };
+    found.into_iter().map(join).collect()
+}
+
+/// Returns the known name that is most similar to `name`, if one is similar.
+pub(crate) fn most_similar(name: &str, known: &[String]) -> Option<String> {
+    let ends = |known: &str| known.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
+    if let Some(longer) = known.iter().find(|known| ends(known)) {
+        return Some(longer.clone());
+    }
+    let similarity = |known: &&String| strsim::jaro_winkler(name, known);
+    let best = known.iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)))?;
+    (similarity(&best) >= SIMILARITY_MIN).then(|| best.clone())
+}

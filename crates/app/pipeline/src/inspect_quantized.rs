@@ -1,0 +1,71 @@
+//! Quantized tensors in a listing: the numbers that they stand for in place of their stored parts.
+
+use checkpoint_files::CheckpointSources;
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use serde::Serialize;
+use tensor::Tensors;
+use torch_import::{Item, ItemContent};
+
+use crate::dequantize;
+
+/// Scheme of a quantized tensor in a listing.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RowQuantization {
+    /// Method, in the names of `transformers`.
+    pub method: String,
+    /// Description of the scheme, such as `FP8, blocks of 128 × 128`.
+    pub scheme: String,
+    /// Stored bits for each element, scales and zero points included.
+    pub bits: f64,
+    /// Names of the stored tensors; the first one has the codes.
+    pub stored: Vec<String>,
+}
+
+/// Replaces the stored parts of quantized tensors by the numbers that they stand for. Returns the scheme of each such tensor
+/// by its name; none if the weights are not quantized, or something is missing, so that the stored tensors stay.
+pub(crate) fn replace_stored_parts(
+    items: &mut Vec<Item>,
+    sources: &CheckpointSources,
+) -> HashMap<String, RowQuantization> {
+    let mut schemes = HashMap::new();
+    let Ok(documents) = dequantize::read_documents(sources) else { return schemes };
+    let (mut tensors, mut places) = (Tensors::default(), Vec::new());
+    for (place, item) in items.iter().enumerate() {
+        if let ItemContent::Tensor(tensor) = &item.content {
+            tensors.push(item.name.clone(), tensor.clone());
+            places.push(place);
+        }
+    }
+    let Ok(Some(model)) = quantization::recognise(&documents, &tensors) else { return schemes };
+    let configured = documents.dtype();
+    let mut replaced = HashMap::new();
+    let mut dropped = HashSet::new();
+    for quantized in &model.tensors {
+        let Ok(numbers) = quantized.tensor(configured.unwrap_or(quantized.default_dtype)) else { continue };
+        let stored = quantized.stored.iter().filter_map(|position| tensors.get_index(*position));
+        let scheme = RowQuantization {
+            method: model.method.clone(),
+            scheme: quantized.scheme.clone(),
+            bits: quantized.bits(),
+            stored: stored.map(|(name, _)| name.to_owned()).collect(),
+        };
+        schemes.insert(quantized.name.clone(), scheme);
+        let mut parts = quantized.stored.iter().filter_map(|position| places.get(*position).copied());
+        if let Some(first) = parts.next() {
+            replaced.insert(first, (quantized.name.clone(), numbers));
+        }
+        dropped.extend(parts);
+    }
+    let mut kept = Vec::with_capacity(items.len());
+    for (place, mut item) in items.drain(..).enumerate() {
+        if let Some((name, numbers)) = replaced.remove(&place) {
+            (item.name, item.content) = (name, ItemContent::Tensor(numbers));
+        } else if dropped.contains(&place) {
+            continue;
+        }
+        kept.push(item);
+    }
+    *items = kept;
+    schemes
+}

@@ -1,0 +1,228 @@
+//! Digest of everything that an output is made from: the options, the input files and the documents next to them.
+//!
+//! The digest of a zip archive covers its length, its pickles and its directory, which has a checksum of each record, so the
+//! weights are not read. A large file without checksums, such as a safetensors file, is recognised by its times instead.
+
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byte_source::{Blob, MappedFile, Region, Sha256Sink, Sink, Source, Window, hex};
+use output::{FileRecord, file_name};
+use zip_index::{Entry, ZipIndex};
+
+use crate::{Conversion, ConvertOptions, Error, Result, input, merge, misc};
+
+/// Version of the digest.
+const VERSION: u64 = 1;
+/// Largest length in bytes of a file without checksums that is read as a whole.
+const READ_WHOLE_MAX: u64 = 16 << 20;
+
+/// Computes the digest, in hexadecimal, of all that the output of `conversion` is made from.
+///
+/// # Errors
+/// When an input or a document cannot be read.
+pub(crate) fn made_from_digest(conversion: &Conversion) -> Result<String> {
+    let mut digest = InputDigest::default();
+    digest.number(VERSION);
+    digest.text(&options_text(&conversion.options));
+    digest.text(&conversion.name);
+    let sources = &conversion.sources;
+    for path in sources.inputs() {
+        digest.text(&file_name(path));
+        if input::is_unpacked_carton(path) {
+            digest.folder(path)?;
+        } else {
+            digest.input(path)?;
+        }
+    }
+    let format = conversion.options.target.format();
+    let (documents, _) = misc::find_misc_files(format.misc(), sources)?;
+    for (name, path) in documents {
+        digest.text(&name);
+        digest.file(&path)?;
+    }
+    // The architecture is read from these documents even if they are links out of the folder, which are not copied.
+    let documents = &sources.documents;
+    for text in [documents.params()?, documents.config()?, documents.adapter()?] {
+        digest.text(text.unwrap_or_default());
+    }
+    for adapter in &conversion.options.adapters {
+        digest.adapter(&adapter.path)?;
+    }
+    if conversion.options.dequantize {
+        for name in quantization::QUANTIZATION_DOCUMENTS {
+            digest.text(&documents.read(name)?.unwrap_or_default());
+        }
+    }
+    if let Some(path) = conversion.options.target.as_carton().and_then(|carton| carton.config.as_ref()) {
+        digest.file(path)?;
+    }
+    Ok(hex(&digest.0.digest()))
+}
+
+/// Returns the options that change an output, as text.
+fn options_text(options: &ConvertOptions) -> String {
+    // Without `..`, so that a new option does not compile until it has its place.
+    let ConvertOptions {
+        inputs: _,
+        source: _,
+        output: _,
+        target,
+        if_exists: _,
+        shards,
+        globals,
+        overrides,
+        selection,
+        renames,
+        adapters,
+        dequantize,
+        casts,
+        digest,
+        dry_run: _,
+        max_expansion: _,
+    } = options;
+    // Only carton.toml has the digest. Without new options, records of earlier versions stay valid.
+    let digest = if *digest && target.as_carton().is_some() { " digest" } else { "" };
+    let dequantize = if *dequantize { " dequantize" } else { "" };
+    let adapters = if adapters.is_empty() { String::new() } else { format!(" {adapters:?}") };
+    format!(
+        "{target:?} {shards:?} {globals:?} {overrides:?} {selection:?} {renames:?} {casts:?}{digest}{dequantize}{adapters}"
+    )
+}
+
+/// SHA-256 of fields, each of which begins with its length.
+#[derive(Default)]
+struct InputDigest(Sha256Sink);
+
+impl InputDigest {
+    fn bytes(&mut self, bytes: Vec<u8>) {
+        self.number(bytes.len() as u64);
+        self.window(bytes);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes().to_vec());
+    }
+
+    fn number(&mut self, number: u64) {
+        self.window(number.to_le_bytes().to_vec());
+    }
+
+    fn numbers(&mut self, numbers: &[u64]) {
+        for number in numbers {
+            self.number(*number);
+        }
+    }
+
+    fn window(&mut self, bytes: Vec<u8>) {
+        self.0.write(Window::owned(bytes)).expect("a hash takes any bytes");
+    }
+
+    /// Adds the length and all bytes of a part of a file.
+    fn region(&mut self, region: &Region) -> Result<()> {
+        self.number(Blob::len(region));
+        let read = region.write_to(&mut self.0);
+        let path = region.source().path();
+        read.map_err(|reason| {
+            Error::from_read_error(reason, |reason| Error::Io { path: path.to_owned(), reason })
+        })
+    }
+
+    /// Adds all bytes of a document.
+    fn file(&mut self, path: &Path) -> Result<()> {
+        let source: Arc<dyn Source> = Arc::new(open(path)?);
+        self.region(&Region::whole(&source))
+    }
+
+    /// Adds an input file: the pickles and the directory of an archive, all bytes of a small file, or the times of a large
+    /// one.
+    fn input(&mut self, path: &Path) -> Result<()> {
+        let source: Arc<dyn Source> = Arc::new(open(path)?);
+        self.number(source.len());
+        match ZipIndex::read_directory(&source) {
+            Ok((index, archive)) if index.entries.iter().all(has_checksum) => self.archive(&index, &archive),
+            _ if source.len() <= READ_WHOLE_MAX => self.region(&Region::whole(&source)),
+            _ => self.times(path),
+        }
+    }
+
+    /// Adds the tensors and the configuration of an adapter.
+    fn adapter(&mut self, path: &Path) -> Result<()> {
+        let file = merge::tensor_file(path)?;
+        let config = file.with_file_name("adapter_config.json");
+        self.input(&file)?;
+        if config.is_file() { self.file(&config) } else { Ok(()) }
+    }
+
+    fn archive(&mut self, index: &ZipIndex, archive: &Arc<dyn Source>) -> Result<()> {
+        self.number(index.entries.len() as u64);
+        for entry in &index.entries {
+            self.text(&entry.name);
+            self.text(&format!("{:?}", entry.method));
+            let numbers = [entry.header_offset, entry.stored_len(), entry.len, u64::from(entry.crc)];
+            self.numbers(&numbers);
+            if is_pickle(entry)
+                && let Some(pickle) = Region::new(archive, entry.data.clone())
+            {
+                self.region(&pickle)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the times of a file, and its number in its filesystem.
+    fn times(&mut self, path: &Path) -> Result<()> {
+        let metadata = path.metadata().map_err(|reason| Error::Io { path: path.to_owned(), reason })?;
+        let FileRecord { modified, changed, .. } = FileRecord::new("", &metadata, None);
+        let numbers = [metadata.len(), modified.unwrap_or(0), changed.unwrap_or(0), inode(&metadata)];
+        self.numbers(&numbers);
+        Ok(())
+    }
+
+    /// Adds the paths and times of all files below a folder.
+    fn folder(&mut self, folder: &Path) -> Result<()> {
+        let mut paths: Vec<PathBuf> = vec![folder.to_owned()];
+        while let Some(next) = paths.pop() {
+            let io = |reason| Error::Io { path: next.clone(), reason };
+            let mut below = Vec::new();
+            for entry in next.read_dir().map_err(io)? {
+                below.push(entry.map_err(io)?);
+            }
+            below.sort_by_key(std::fs::DirEntry::file_name);
+            for entry in below {
+                self.text(&entry.path().strip_prefix(folder).unwrap_or(&next).to_string_lossy());
+                if entry.file_type().map_err(io)?.is_dir() {
+                    paths.push(entry.path());
+                } else {
+                    self.times(&entry.path())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns true if the directory has a checksum of the entry. Archives can be written without checksums, which are 0 then.
+fn has_checksum(entry: &Entry) -> bool {
+    entry.crc != 0 || entry.len == 0
+}
+
+/// Returns true for the pickles that name the tensors, whose 32-bit checksums are not trusted alone.
+fn is_pickle(entry: &Entry) -> bool {
+    ["data.pkl", "constants.pkl"].iter().any(|name| entry.name.ends_with(name))
+}
+
+fn open(path: &Path) -> Result<MappedFile> {
+    MappedFile::open(path).map_err(Error::Map)
+}
+
+#[cfg(unix)]
+fn inode(metadata: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+#[cfg(not(unix))]
+fn inode(_: &Metadata) -> u64 {
+    0
+}

@@ -1,0 +1,198 @@
+//! Decides whether the output of an earlier batch is complete, and records the outputs of a batch.
+
+use std::fs::Metadata;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use byte_source::{
+    Action, Blob, Crc32, MappedFile, ProgressReporter, ReadError, Region, Sink, Source, Window,
+};
+use output::{FileRecord, OutputRecord, OutputRecords, file_name, parent_folder};
+
+use crate::{Conversion, Error, Observer, Result, made_from};
+
+/// Inputs of a batch that are skipped because their outputs exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resume {
+    /// Every input is converted.
+    #[default]
+    ConvertAll,
+    /// An input is skipped if its output was made from the same input with the same options, and is complete. Only an output
+    /// whose times changed is read as a whole; it is not complete if it is older than the input.
+    SkipComplete,
+    /// Like [`SkipComplete`](Self::SkipComplete), but every output is read as a whole, and the hashes in a carton are
+    /// compared.
+    SkipVerified,
+}
+
+/// `true` is [`Resume::SkipComplete`].
+impl From<bool> for Resume {
+    fn from(skips: bool) -> Self {
+        if skips { Self::SkipComplete } else { Self::ConvertAll }
+    }
+}
+
+/// File that a conversion wrote.
+#[derive(Clone, Debug)]
+pub(crate) struct WrittenFile {
+    pub(crate) path: PathBuf,
+    /// CRC-32 of its bytes, if it was computed.
+    pub(crate) crc32: Option<u32>,
+}
+
+/// Output of one conversion of a batch, in a folder with records.
+pub(crate) struct BatchOutput<'c> {
+    conversion: &'c Conversion,
+    /// File or folder that only this conversion writes.
+    path: PathBuf,
+    /// Name of the output in the records; `None` if it is not UTF-8, so that the output has no record.
+    name: Option<String>,
+    /// Digest of all that the output is made from; `None` if it cannot be computed.
+    made_from: Option<String>,
+}
+
+impl<'c> BatchOutput<'c> {
+    /// Finds what the output of `conversion` is made from.
+    pub(crate) fn new(conversion: &'c Conversion) -> Self {
+        let path = conversion.own_output();
+        let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+        // An input that cannot be read is reported when it is converted.
+        let made_from = made_from::made_from_digest(conversion).ok();
+        Self { conversion, path, name, made_from }
+    }
+
+    /// Returns the folder with the records of the output.
+    pub(crate) fn folder(&self) -> &Path {
+        parent_folder(&self.path)
+    }
+
+    /// Returns true if the output was made from the same inputs with the same options, and is complete.
+    ///
+    /// # Errors
+    /// When `observer` stops the work. An output that cannot be read is not complete.
+    pub(crate) fn is_complete(
+        &self,
+        records: &OutputRecords,
+        resume: Resume,
+        observer: &dyn Observer,
+    ) -> Result<bool> {
+        let record = self.name.as_ref().and_then(|name| records.get(name));
+        let Some(record) =
+            record.filter(|record| self.made_from.is_some() && record.made_from == self.made_from)
+        else {
+            return Ok(false);
+        };
+        let Some(files) = self.existing_files(record) else { return Ok(false) };
+        let format = self.conversion.options.target.format();
+        if !format.is_complete(&self.path) {
+            return Ok(false);
+        }
+        let is_untouched = files.iter().all(|(file, _, metadata)| file.is_untouched(metadata));
+        if is_untouched && resume != Resume::SkipVerified {
+            return Ok(true);
+        }
+        if files.iter().any(|(file, _, now)| !file.has_same_bytes(now) && self.is_older_than_inputs(now)) {
+            return Ok(false);
+        }
+        let total = files.iter().fold(0_u64, |sum, (file, ..)| sum.saturating_add(file.len));
+        let name = file_name(&self.path);
+        let work = ProgressReporter::new(observer, &name, Action::Verify, Some(total));
+        let mut before = 0_u64;
+        for (file, path, _) in &files {
+            if file.crc32.is_none() || checksum(path, work.resumed_at(before))? != file.crc32 {
+                return Ok(false);
+            }
+            before = before.saturating_add(file.len);
+        }
+        if !format.verify(&self.path, observer)? {
+            return Ok(false);
+        }
+        if !is_untouched {
+            // The next run need not read the output again.
+            let files =
+                files.iter().map(|(file, _, now)| FileRecord::new(&file.path, now, file.crc32)).collect();
+            self.append(files);
+        }
+        Ok(true)
+    }
+
+    /// Returns the files of the output with their paths and their current metadata; `None` if one is missing, or has another
+    /// length than in the record.
+    fn existing_files<'r>(
+        &self,
+        record: &'r OutputRecord,
+    ) -> Option<Vec<(&'r FileRecord, PathBuf, Metadata)>> {
+        let found = |file: &'r FileRecord| {
+            let relative = Path::new(&file.path);
+            let is_inside = relative.starts_with(&record.output)
+                && relative.components().all(|part| matches!(part, Component::Normal(_)));
+            let path = self.folder().join(relative);
+            let metadata = path.symlink_metadata().ok()?;
+            let is_as_written = is_inside && metadata.is_file() && metadata.len() == file.len;
+            is_as_written.then_some((file, path, metadata))
+        };
+        let files: Option<Vec<_>> = record.files.iter().map(found).collect();
+        files.filter(|files| !files.is_empty())
+    }
+
+    /// Returns true if a file was changed before one of the inputs was. A time that another program set cannot be that of
+    /// this conversion.
+    fn is_older_than_inputs(&self, metadata: &Metadata) -> bool {
+        let modified = |metadata: &Metadata| metadata.modified().ok();
+        let newest =
+            self.conversion.sources.inputs().filter_map(|path| modified(&path.metadata().ok()?)).max();
+        modified(metadata) < newest
+    }
+
+    /// Records the output, which consists of `written`.
+    pub(crate) fn record(&self, written: &[WrittenFile]) {
+        let Some(name) = &self.name else { return };
+        let record = |file: &WrittenFile| {
+            let inside = file.path.strip_prefix(&self.path).ok()?;
+            let path =
+                if inside == Path::new("") { PathBuf::from(name) } else { Path::new(name).join(inside) };
+            Some(FileRecord::new(path.to_str()?, &file.path.symlink_metadata().ok()?, file.crc32))
+        };
+        if let Some(files) = written.iter().map(record).collect() {
+            self.append(files);
+        }
+    }
+
+    fn append(&self, files: Vec<FileRecord>) {
+        if let (Some(output), Some(made_from)) = (self.name.clone(), self.made_from.clone()) {
+            let record = OutputRecord { output, made_from: Some(made_from), files };
+            // Best effort: an output without a record is made again.
+            let _ = OutputRecords::append(self.folder(), &record);
+        }
+    }
+}
+
+/// Computes the CRC-32 of the bytes of a file; `None` if it cannot be read.
+///
+/// # Errors
+/// When `work` is to be stopped.
+fn checksum(path: &Path, work: ProgressReporter<'_>) -> Result<Option<u32>> {
+    let Ok(file) = MappedFile::open(path) else { return Ok(None) };
+    let source: Arc<dyn Source> = Arc::new(file);
+    let mut sink = ChecksumSink { sum: Crc32::default(), done: 0, work };
+    match Region::whole(&source).write_to(&mut sink) {
+        Ok(()) => Ok(Some(sink.sum.sum())),
+        Err(ReadError::Cancelled(_)) => Err(Error::Cancelled),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Sink that computes a CRC-32 and reports the bytes that it received.
+struct ChecksumSink<'w> {
+    sum: Crc32,
+    done: u64,
+    work: ProgressReporter<'w>,
+}
+
+impl Sink for ChecksumSink<'_> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+        self.sum.add(&window);
+        self.done = self.done.saturating_add(window.len() as u64);
+        Ok(self.work.advance(self.done)?)
+    }
+}

@@ -1,0 +1,92 @@
+//! A report on a checkpoint as one HTML page: summary, modules, sizes, layout, values, globals and the steps of its pickle.
+//!
+//! The page loads nothing: its data are deflated JSON inside it, which the browser inflates with `DecompressionStream`. All
+//! text from the file is data and becomes text nodes, so it cannot become markup.
+//!
+//! ```
+//! use report_page::{ReportOptions, write_report};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("model.safetensors");
+//! # let header = br#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
+//! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat())?;
+//! let mut page = Vec::new();
+//! write_report(&ReportOptions::new(&path), None, &mut page, &())?;
+//! assert!(page.starts_with(b"<!doctype html>"));
+//! # Ok(())
+//! # }
+//! ```
+
+mod file_layout;
+mod page_data;
+mod steps;
+
+use std::io::Write;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use askama::Template;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use byte_source::Observer;
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use pipeline::{Error, Result};
+use tensor::Tensors;
+
+/// Number of steps of a pickle that a report has if the options do not say more.
+pub const DEFAULT_STEPS: u64 = 20_000;
+
+/// Options of a report.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ReportOptions {
+    /// Checkpoint, folder, shard or carton.
+    pub input: PathBuf,
+    /// True to add statistics and a histogram of each tensor, which reads all of them.
+    pub statistics: bool,
+    /// Steps of the pickle to add, counted from 0; `None` for none.
+    pub steps: Option<Range<u64>>,
+}
+
+impl ReportOptions {
+    /// Creates options for a report without statistics and steps.
+    pub fn new(input: impl Into<PathBuf>) -> Self {
+        Self { input: input.into(), ..Self::default() }
+    }
+}
+
+/// The page around the data.
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'d> {
+    title: &'d str,
+    /// Style sheet and program, which are constants.
+    style: &'static str,
+    script: &'static str,
+    data: &'d str,
+}
+
+/// Writes the report. `carton_tensors` are the tensors of a carton; without them, the input is a checkpoint.
+///
+/// # Errors
+/// When the input cannot be read, `observer` stops the work, or `out` cannot be written.
+pub fn write_report(
+    options: &ReportOptions,
+    carton_tensors: Option<Tensors>,
+    mut out: &mut dyn Write,
+    observer: &dyn Observer,
+) -> Result<()> {
+    let data = page_data::page_data(options, carton_tensors, observer)?;
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(9));
+    serde_json::to_writer(&mut encoder, &data).map_err(|error| Error::Output(error.into()))?;
+    let data = STANDARD.encode(encoder.finish().map_err(Error::Output)?);
+    let page = Page {
+        title: &output::file_name(&options.input),
+        style: include_str!("../templates/report.css"),
+        script: include_str!("../templates/report.js"),
+        data: &data,
+    };
+    page.write_into(&mut out).map_err(Error::Output)
+}

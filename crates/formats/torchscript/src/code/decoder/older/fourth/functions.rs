@@ -1,0 +1,113 @@
+//! Functions that the methods call. Flags in brackets are as in `forward.rs`.
+
+/// `weight` returns a tensor of a list, in the dtype and on the device of its operand `like`.
+///
+/// `numbers` returns an f64 tensor from integers that hold the bits: from a list of floats, TorchScript would make float32.
+///
+/// `mask` hides tokens that come later, or are `window` or more tokens back; `window` 0 means no window, and a result of
+/// `None` hides nothing. `norm` is over the last dimension. `rotate` rotates the pairs of numbers that the shape `{split}`
+/// puts into the dimension `{dim}`.
+pub(super) const FUNCTIONS: &str = r"[not half] def weight(list: List[Tensor],
+[not half]     i: int,
+[not half]     like: Tensor) -> Tensor:
+[not half]   return torch.to(list[i], ops.prim.device(like), ops.prim.dtype(like))
+[listed] def numbers(bits: List[int],
+[listed]     device: Device) -> Tensor:
+[listed]   return torch.view_copy(torch.tensor(bits, dtype=4, device=device), dtype=7)
+def mask(s: int,
+    past: int,
+    window: int,
+    like: Tensor) -> Optional[Tensor]:
+  t = torch.add(past, s)
+  r = annotate(Optional[Tensor], None)
+  near = torch.__and__(torch.gt(window, 0), torch.gt(t, window))
+  if torch.__or__(near, torch.gt(s, 1)):
+    m = torch.full([s, t], -inf, dtype=ops.prim.dtype(like), device=ops.prim.device(like))
+    if near:
+      r = torch.add_(torch.triu(m, torch.add(past, 1)), torch.tril(m, torch.sub(past, window)))
+    else:
+      r = torch.triu(m, torch.add(past, 1))
+  return r
+def norm(x: Tensor,
+    weight: Tensor,
+    [layer norm] bias: Tensor,
+    eps: float) -> Tensor:
+  d = ops.prim.dtype(x)
+  [not layer norm] y = torch.to(x, d, False, True)
+  [not layer norm] v = torch.mean(torch.square(y), [-1], True)
+  [not layer norm] y = torch.mul_(y, torch.rsqrt_(torch.add_(v, eps)))
+  [rms] y = torch.mul_(y, torch.to(weight, d))
+  [plus one] y = torch.mul_(y, torch.add_(torch.to(weight, d, False, True), 1))
+  [layer norm] y = torch.layer_norm(x, [torch.size(x, -1)], torch.to(weight, d), torch.to(bias, d), eps)
+  return y
+[layer head norm] def head_norm(x: Tensor,
+[layer head norm]     weight: Tensor,
+[layer head norm]     eps: float) -> Tensor:
+[layer head norm]   y = torch.layer_norm(x, [torch.size(x, -1)], None, None, eps)
+[layer head norm]   return torch.mul_(y, torch.to(weight, ops.prim.dtype(x)))
+def rotate(x: Tensor,
+    cos: Tensor,
+    sin: Tensor) -> Tensor:
+  [part] out = torch.to(x, ops.prim.dtype(x), False, True)
+  [part] x = torch.slice(x, 3, 0, torch.mul(torch.size(cos, -1), 2))
+  y = torch.reshape(x, [torch.size(x, 0), torch.size(x, 1), torch.size(x, 2), {split}])
+  a = torch.select(y, {dim}, 0)
+  b = torch.select(y, {dim}, 1)
+  re = torch.sub_(torch.mul(a, cos), torch.mul(b, sin))
+  im = torch.add_(torch.mul(a, sin), torch.mul(b, cos))
+  [not part] return torch.flatten(torch.stack([re, im], {dim}), 3)
+  [part] rotated = torch.flatten(torch.stack([re, im], {dim}), 3)
+  [part] _ = torch.copy_(torch.slice(out, 3, 0, torch.size(rotated, 3)), rotated)
+  [part] return out
+";
+
+/// Class of the weight lists of a model with float16 weights. PyTorch calls `__setstate__` when it loads the module, before
+/// any call: it allocates a float32 buffer for each float16 tensor on a CPU, which takes no memory until it is written. The
+/// first call that needs a buffer fills it. Concurrent calls may fill the same buffer, but all write the same numbers, and
+/// each reads numbers that it wrote itself or that another call has finished writing. Buffers are never replaced, so no call
+/// can free a buffer that another call reads.
+pub(super) const HALF: &str = r#"class Half(Module):
+  __parameters__ = []
+  __buffers__ = []
+  training : bool
+  narrow : Dict[str, List[Tensor]]
+  wide : Dict[str, List[Tensor]]
+  ready : Dict[str, Tensor]
+  def __getstate__(self: {ns}.Half) -> Dict[str, List[Tensor]]:
+    return self.narrow
+  def __setstate__(self: {ns}.Half,
+    state: Dict[str, List[Tensor]]) -> NoneType:
+    wide = annotate(Dict[str, List[Tensor]], {})
+    ready = annotate(Dict[str, Tensor], {})
+    names = torch.keys(state)
+    for n in range(torch.len(names)):
+      list = state[names[n]]
+      places = annotate(List[Tensor], [])
+      for i in range(torch.len(list)):
+        w = list[i]
+        place = w
+        if torch.__and__(torch.eq(ops.prim.dtype(w), 5), torch.eq(ops.prim.type(ops.prim.device(w)), "cpu")):
+          place = torch.empty(torch.size(w), dtype=6)
+        _ = torch.append(places, place)
+      torch._set_item(wide, names[n], places)
+      torch._set_item(ready, names[n], torch.zeros([torch.len(list)], dtype=0))
+    self.training = False
+    self.narrow = state
+    self.wide = wide
+    self.ready = ready
+    return None
+  def weight(self: {ns}.Half,
+    name: str,
+    i: int,
+    like: Tensor) -> Tensor:
+    w = (self.narrow[name])[i]
+    place = (self.wide[name])[i]
+    d = ops.prim.dtype(like)
+    if torch.__and__(torch.eq(ops.prim.dtype(w), 5), torch.__and__(torch.eq(ops.prim.dtype(place), d), torch.eq(ops.prim.device(w), ops.prim.device(like)))):
+      ready = torch.select(self.ready[name], 0, i)
+      if torch.eq(int(ready), 0):
+        _ = torch.copy_(place, w)
+        _0 = torch.fill_(ready, 1)
+      w = place
+    return torch.to(w, ops.prim.device(like), d)
+"#;

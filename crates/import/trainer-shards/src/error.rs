@@ -1,0 +1,201 @@
+//! Errors of finding and joining the parts of a checkpoint.
+
+use std::io;
+use std::path::PathBuf;
+
+use byte_source::{Cancelled, ErrorKind};
+
+/// Result type with the error of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Reasons for which the parts of a trainer do not make a checkpoint. The texts do not contain the folder, except for
+/// errors about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A folder or file cannot be read.
+    #[error("{}: {reason}", path.display())]
+    Io { path: PathBuf, reason: io::Error },
+    /// The trainer has not finished the folder.
+    #[error("{} is not complete: {reason}", folder.display())]
+    Unfinished {
+        folder: PathBuf,
+        /// File by which an unfinished save was recognised.
+        reason: String,
+    },
+    /// A file is not a checkpoint, or is damaged.
+    #[error("{file}: {reason}")]
+    File { file: String, reason: Box<torch_import::Error> },
+    /// The objects of a metadata file are not those of the format.
+    #[error("{file}: {reason}, at offset 0x{offset:x}")]
+    Metadata {
+        file: String,
+        /// Offset in the pickle.
+        offset: u64,
+        reason: String,
+    },
+    /// The metadata repeats names, sizes or parts more often than its length allows.
+    #[error("{file} repeats more {what} than its length of {len} bytes allows")]
+    MetadataSize {
+        file: String,
+        what: &'static str,
+        /// Length of the file in bytes.
+        len: u64,
+    },
+    /// The metadata name a file that is not in the folder.
+    #[error("{}: {metadata} names the file `{}`, which is missing", what(tensor), file.escape_debug())]
+    MissingFile { tensor: String, metadata: String, file: String },
+    /// The metadata name a file in another folder.
+    #[error("{}: {metadata} names the file `{}`, which is outside of the folder", what(tensor), file.escape_debug())]
+    OutsideFolder { tensor: String, metadata: String, file: String },
+    /// A part is not inside its file.
+    #[error(
+        "{}: {file} has {found} bytes, and its part of {len} bytes is at offset {offset}: the file is truncated or of another save",
+        what(tensor)
+    )]
+    OutsideFile {
+        tensor: String,
+        file: String,
+        /// Offset of the part in bytes.
+        offset: u64,
+        /// Length of the part in bytes.
+        len: u64,
+        /// Length of the file in bytes.
+        found: u64,
+    },
+    /// The metadata list a part, and say not where it is.
+    #[error("{}: {metadata} does not say where its part at {start:?} is", what(tensor))]
+    NoPlace { tensor: String, metadata: String, start: Vec<u64> },
+    /// The bytes of a part cannot be read as a tensor or value.
+    #[error("{}: its part at offset {offset} of {file}: {reason}", what(tensor))]
+    Part { tensor: String, file: String, offset: u64, reason: Box<torch_import::Error> },
+    /// A part holds something other than one tensor.
+    #[error("{}: its part at offset {offset} of {file} is not a tensor", what(tensor))]
+    NotATensor { tensor: String, file: String, offset: u64 },
+    /// A part was stored with a transformation that is not known.
+    #[error("{}: its part in {file} is stored as `{}`, which is not supported", what(tensor), transform.escape_debug())]
+    Transform { tensor: String, file: String, transform: String },
+    /// A compressed part cannot be decompressed.
+    #[error("{}: its part at offset {offset} of {file} cannot be decompressed: {reason}", what(tensor))]
+    Decompress { tensor: String, file: String, offset: u64, reason: String },
+    /// A part has another shape or dtype than the metadata say.
+    #[error("{}: its part at {start:?}, in {file}, is {found}, expected {expected}", what(tensor))]
+    PartMismatch {
+        tensor: String,
+        file: Box<str>,
+        /// Index of the part's first element.
+        start: Vec<u64>,
+        /// Dtype and shape in the metadata.
+        expected: Box<str>,
+        /// Dtype and shape of the part.
+        found: Box<str>,
+    },
+    /// The parts of a tensor do not cover it once.
+    #[error("{}: {reason}", what(tensor))]
+    Join { tensor: String, reason: Box<tensor::Error> },
+    /// The file of a rank does not exist.
+    #[error("{file} is missing: {other} is of {ranks} ranks")]
+    MissingRank {
+        file: String,
+        /// File that says how many ranks there are.
+        other: String,
+        ranks: u64,
+    },
+    /// Files are of saves with different numbers of ranks.
+    #[error("{first} and {second} are of different numbers of ranks: the folder has files of two saves")]
+    WorldSizes { first: String, second: String },
+    /// A rank's file has a tensor that another one lacks.
+    #[error("{}: {first} has it, {second} does not", what(tensor))]
+    MissingInRank { tensor: String, first: String, second: String },
+    /// A shard does not say where in its tensor it is, in a way that is known.
+    #[error("{}: its shard in {file} cannot be joined: {reason}", what(tensor))]
+    Shard { tensor: String, file: String, reason: String },
+    /// Files of different ranks describe a tensor in different ways.
+    #[error("{}: {first} says {first_found}, {second} says {second_found}", what(tensor))]
+    RanksDisagree {
+        tensor: String,
+        first: Box<str>,
+        first_found: Box<str>,
+        second: Box<str>,
+        second_found: Box<str>,
+    },
+    /// The parts cannot become one checkpoint.
+    #[error("{0}")]
+    Assemble(Box<torch_import::Error>),
+    /// The caller stopped the work.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
+}
+
+impl Error {
+    /// Returns the category of the error, by which a caller can react.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { reason, .. } => reason.into(),
+            Self::Unfinished { .. }
+            | Self::MissingFile { .. }
+            | Self::OutsideFolder { .. }
+            | Self::MissingRank { .. }
+            | Self::WorldSizes { .. }
+            | Self::MissingInRank { .. }
+            | Self::RanksDisagree { .. } => ErrorKind::Input,
+            Self::File { reason, .. } | Self::Part { reason, .. } | Self::Assemble(reason) => reason.kind(),
+            Self::Transform { .. } | Self::Shard { .. } => ErrorKind::Unsupported,
+            Self::Cancelled(_) => ErrorKind::Cancelled,
+            Self::Metadata { .. }
+            | Self::MetadataSize { .. }
+            | Self::OutsideFile { .. }
+            | Self::NoPlace { .. }
+            | Self::NotATensor { .. }
+            | Self::Decompress { .. }
+            | Self::PartMismatch { .. }
+            | Self::Join { .. } => ErrorKind::Damaged,
+        }
+    }
+
+    /// Returns what may help against the error; `None` if the files are wrong in a way that a copy does not change.
+    pub fn remedy(&self) -> Option<TrainerRemedy> {
+        match self {
+            Self::Unfinished { .. } => Some(TrainerRemedy::OtherStep),
+            Self::MissingFile { .. } | Self::MissingRank { .. } | Self::OutsideFile { .. } => {
+                Some(TrainerRemedy::CopyAgain)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the name of the tensor that the error is about.
+    pub fn tensor(&self) -> Option<&str> {
+        match self {
+            Self::MissingFile { tensor, .. }
+            | Self::OutsideFolder { tensor, .. }
+            | Self::OutsideFile { tensor, .. }
+            | Self::NoPlace { tensor, .. }
+            | Self::Part { tensor, .. }
+            | Self::NotATensor { tensor, .. }
+            | Self::Transform { tensor, .. }
+            | Self::Decompress { tensor, .. }
+            | Self::PartMismatch { tensor, .. }
+            | Self::Join { tensor, .. }
+            | Self::MissingInRank { tensor, .. }
+            | Self::Shard { tensor, .. }
+            | Self::RanksDisagree { tensor, .. } => Some(tensor),
+            _ => None,
+        }
+    }
+}
+
+/// What may help against an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TrainerRemedy {
+    /// Copying the files of all ranks again.
+    CopyAgain,
+    /// Waiting for the trainer, or another step.
+    OtherStep,
+}
+
+/// Formats the name of a tensor or value at the start of a message.
+fn what(name: &str) -> String {
+    format!("`{}`", name.escape_debug())
+}

@@ -1,0 +1,39 @@
+//! Checkpoints that the ranks of a training wrote in parts, joined into whole tensors without the trainer.
+//!
+//! A [`TrainerLayout`] recognises the files of one trainer in a folder and joins their parts. The tensors are computed
+//! when they are read, so joining takes no memory and writes no file. Nothing in the files is executed: the machine of
+//! `pickle-vm` records the classes of a trainer, and the layouts read their attributes.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), trainer_shards::Error> {
+//! use trainer_shards::TrainerFolder;
+//!
+//! if let Some(found) = TrainerFolder::at("step-1000".as_ref())? {
+//!     let containers: Result<Vec<_>, _> = found.files.iter().map(|path| found.layout.open(path)).collect();
+//!     let joined = found.layout.join(&containers?, &())?;
+//!     println!("{}: {} tensors", joined.summary, joined.checkpoint.tensors().count());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod attributes;
+mod dcp;
+mod error;
+mod folder;
+mod folder_names;
+mod hf_shards;
+mod join;
+mod layouts;
+mod mesh;
+mod rank_files;
+mod summary;
+mod trainer_layout;
+
+pub use error::{Error, Result, TrainerRemedy};
+pub use folder::TrainerFolder;
+pub use folder_names::FolderNames;
+pub use layouts::LAYOUTS;
+pub use rank_files::RankFile;
+pub use summary::TrainerSummary;
+pub use trainer_layout::{JoinedCheckpoint, TrainerLayout};

@@ -1,0 +1,6 @@
+//! Tests of the layouts with folders that PyTorch 2.15 wrote. Each test changes a copy of one.
+
+mod dcp;
+mod hf_shards;
+mod rank_files;
+mod support;

@@ -1,0 +1,200 @@
+//! `adapter_config.json`: the settings of an adapter.
+//!
+//! Facts: `LoraConfig` in `peft/tuners/lora/config.py`, and `get_pattern_key` in `peft/utils/other.py` of peft 0.21.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{Error, Result};
+
+/// Settings of an adapter.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct AdapterConfig {
+    /// Method, such as `LORA`.
+    pub peft_type: String,
+    /// Model that the adapter was trained on.
+    #[serde(default)]
+    pub base_model_name_or_path: Option<String>,
+    /// Rank of all modules that `rank_pattern` does not name.
+    #[serde(default)]
+    pub r: u64,
+    #[serde(default)]
+    lora_alpha: f64,
+    #[serde(default)]
+    use_rslora: bool,
+    /// True if the vectors of the weights are rescaled (`DoRA`).
+    #[serde(default)]
+    pub use_dora: bool,
+    #[serde(default)]
+    pub(crate) fan_in_fan_out: bool,
+    #[serde(default)]
+    rank_pattern: Option<Map<String, Value>>,
+    #[serde(default)]
+    alpha_pattern: Option<Map<String, Value>>,
+    #[serde(default)]
+    target_modules: Value,
+    #[serde(default)]
+    pub(crate) target_parameters: Option<Vec<String>>,
+    #[serde(default)]
+    modules_to_save: Option<Vec<String>>,
+    #[serde(default)]
+    trainable_token_indices: Option<TokenIndices>,
+    #[serde(default)]
+    pub(crate) peft_version: Option<String>,
+    #[serde(flatten)]
+    rest: BTreeMap<String, Value>,
+}
+
+/// Indices of the trained rows of embeddings.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum TokenIndices {
+    /// Rows of the input embeddings.
+    Input(Vec<u64>),
+    /// Rows by the names of the modules.
+    ByModule(BTreeMap<String, Vec<u64>>),
+}
+
+/// Fields that change the result in a way that a sum of base and product does not have, and why.
+const REFUSED: &[(&str, &str)] = &[
+    ("layer_replication", "the adapted model has more layers than the base"),
+    ("alora_invocation_tokens", "the adapter is active only after these tokens"),
+    ("use_qalora", "its factors are for groups of inputs"),
+    ("use_bdlora", "its factors are block diagonal"),
+    ("arrow_config", "a router chooses among several adapters"),
+    ("kasa_config", "its factors are scaled by singular values"),
+    ("monteclora_config", "its factors are sampled"),
+    ("velora_config", "it changes the computation, not only the weights"),
+    ("megatron_config", "its factors are split among processes"),
+];
+/// Initialisations that also change the base weights, so that a merge needs those and not the original base.
+const RESIDUAL_INITS: &[&str] = &["pissa", "olora", "corda", "loftq", "lora_ga", "mica"];
+
+impl AdapterConfig {
+    /// Reads the text of `adapter_config.json`.
+    ///
+    /// # Errors
+    /// When the text is not such a document, or has settings that cannot be merged.
+    pub fn from_json(text: &str) -> Result<Self> {
+        let config: Self = serde_json::from_str(text)?;
+        if config.peft_type != "LORA" {
+            return Err(Error::Method { method: config.peft_type });
+        }
+        for (field, reason) in REFUSED {
+            if let Some(value) = config.rest.get(*field).filter(|value| is_set(value)) {
+                return Err(Error::Field { field, value: value.to_string(), reason });
+            }
+        }
+        if let Some(Value::String(init)) = config.rest.get("init_lora_weights")
+            && RESIDUAL_INITS.iter().any(|name| init.to_lowercase().starts_with(name))
+        {
+            let reason = "it was trained on changed base weights; save it with path_initial_model_for_weight_conversion";
+            return Err(Error::Field { field: "init_lora_weights", value: init.clone(), reason });
+        }
+        Self::patterns("rank_pattern", config.rank_pattern.as_ref())?;
+        Self::patterns("alpha_pattern", config.alpha_pattern.as_ref())?;
+        Ok(config)
+    }
+
+    /// Returns the names of the modules that the adapter targets, as the document has them.
+    pub fn targets(&self) -> Vec<String> {
+        let modules = match &self.target_modules {
+            Value::String(pattern) => vec![pattern.clone()],
+            Value::Array(names) => names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+            _ => Vec::new(),
+        };
+        let mut targets: Vec<String> =
+            modules.into_iter().chain(self.target_parameters.iter().flatten().cloned()).collect();
+        targets.sort();
+        targets
+    }
+
+    fn patterns(field: &'static str, patterns: Option<&Map<String, Value>>) -> Result<Vec<(Regex, f64)>> {
+        let compile = |(pattern, value): (&String, &Value)| {
+            let invalid = |reason: String| Error::Pattern { field, pattern: pattern.clone(), reason };
+            let regex = Regex::new(&format!(r"^(?:.*\.)?(?:{pattern})$"));
+            let regex = regex.map_err(|error| {
+                invalid(error.to_string().lines().last().unwrap_or_default().replace("error: ", ""))
+            })?;
+            let value =
+                value.as_f64().ok_or_else(|| invalid(format!("its value is {value}, expected a number")))?;
+            Ok((regex, value))
+        };
+        patterns.into_iter().flatten().map(compile).collect()
+    }
+
+    /// Returns the rank and the scale of a module, or of a parameter with its name.
+    ///
+    /// # Errors
+    /// When a pattern is not a regular expression.
+    pub(crate) fn rank_and_scale(&self, module: &str) -> Result<(f64, f64)> {
+        let first = |field, patterns: &Option<Map<String, Value>>| -> Result<Option<f64>> {
+            let patterns = Self::patterns(field, patterns.as_ref())?;
+            Ok(patterns.iter().find(|(regex, _)| regex.is_match(module)).map(|(_, value)| *value))
+        };
+        #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
+        let rank = first("rank_pattern", &self.rank_pattern)?.unwrap_or(self.r as f64);
+        let alpha = first("alpha_pattern", &self.alpha_pattern)?.unwrap_or(self.lora_alpha);
+        Ok((rank, alpha / if self.use_rslora { rank.sqrt() } else { rank }))
+    }
+
+    /// Returns true if the module of this tensor was trained and saved as a whole.
+    pub(crate) fn saves_module(&self, tensor: &str) -> bool {
+        let module = tensor.rsplit_once('.').map_or(tensor, |(module, _)| module);
+        let mut saved = self.modules_to_save.iter().flatten();
+        saved.any(|name| module == name || module.ends_with(&format!(".{name}")))
+    }
+
+    /// Returns the trained rows of the embedding `module`.
+    pub(crate) fn token_indices(&self, module: &str) -> Option<&[u64]> {
+        match self.trainable_token_indices.as_ref()? {
+            TokenIndices::Input(rows) => Some(rows),
+            TokenIndices::ByModule(by_module) => {
+                let ends = |name: &str| module == name || module.ends_with(&format!(".{name}"));
+                by_module.iter().find(|(name, _)| ends(name)).map(|(_, rows)| rows.as_slice())
+            }
+        }
+    }
+}
+
+fn is_set(value: &Value) -> bool {
+    !matches!(value, Value::Null | Value::Bool(false)) && value.as_array().is_none_or(|list| !list.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_choose_rank_and_scale_as_peft_does() {
+        let config = AdapterConfig::from_json(
+            r#"{"peft_type":"LORA","r":8,"lora_alpha":16,"rank_pattern":{"q_proj":4,"layers.0.mlp":2,"^model.x":3},
+                "alpha_pattern":{"q_proj":32}}"#,
+        )
+        .expect("valid");
+        let found = |module| config.rank_and_scale(module).expect("valid patterns");
+        assert_eq!(found("model.layers.0.self_attn.q_proj"), (4.0, 8.0));
+        assert_eq!(found("model.layers.0.self_attn.xq_proj"), (8.0, 2.0));
+        assert_eq!(found("model.layers.0.mlp"), (2.0, 8.0));
+        assert_eq!(found("model.x"), (3.0, 16.0 / 3.0));
+    }
+
+    #[test]
+    fn what_a_merge_cannot_have_is_refused() {
+        for (text, expected) in [
+            (r#"{"peft_type":"IA3"}"#, "of type IA3"),
+            (r#"{"peft_type":"LORA","layer_replication":[[0,4]]}"#, "layer_replication"),
+            (r#"{"peft_type":"LORA","init_lora_weights":"pissa_niter_16"}"#, "changed base weights"),
+            (r#"{"peft_type":"LORA","rank_pattern":{"(":1}}"#, "not a regular expression"),
+        ] {
+            let error = AdapterConfig::from_json(text).expect_err("refused").to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        AdapterConfig::from_json(r#"{"peft_type":"LORA","layer_replication":null,"use_qalora":false,"r":8}"#)
+            .expect("nothing of this is set");
+    }
+}

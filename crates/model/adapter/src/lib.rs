@@ -1,0 +1,33 @@
+//! Adapters as peft saves them, merged into the tensors of their base model.
+//!
+//! [`Adapter::new`] reads an `adapter_config.json` and the tensors next to it. [`merge`] finds the base tensor that each
+//! adapter tensor changes, and returns the base with computed storages: `W + scale · B · A` is evaluated in double
+//! precision and rounded once, a window at a time, whenever it is read. Every adapter tensor is used completely, or
+//! [`merge`] fails and names it.
+//!
+//! Facts: `peft/tuners/lora/layer.py`, `peft/tuners/lora/variants.py`, `peft/tuners/tuners_utils.py` and
+//! `peft/utils/save_and_load.py` of peft 0.21.
+
+#![expect(
+    clippy::inline_always,
+    reason = "loops are compiled for the vectors of the processor only if all of them is inlined"
+)]
+
+mod adapter_merge;
+mod adapter_name;
+mod base_names;
+mod change;
+mod config;
+mod error;
+mod experts;
+mod low_rank;
+mod matrix;
+mod merge;
+mod product;
+mod report;
+mod round;
+
+pub use config::AdapterConfig;
+pub use error::{Error, Result};
+pub use merge::{Adapter, MergeReports, merge};
+pub use report::{AdapterReport, MergeKind, MergedTensor};

@@ -1,0 +1,217 @@
+//! What each architecture reads from documents, as snapshots.
+
+use super::*;
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::Hyperparameters;
+
+/// Reads the facts of a document about 8 layers.
+fn facts(architecture: &Architecture, document: &str) -> Hyperparameters {
+    let config = ConfigJson::from_json(document).expect("valid JSON").with_layers(8);
+    architecture.read_hyperparameters(&config).expect("valid values")
+}
+
+/// The snapshot has all facts of LLaMA's, and of each other architecture those that differ. They are the defaults of the
+/// configuration classes in `transformers` 5.23.
+#[test]
+fn keys_that_config_json_omits_have_the_defaults_of_the_class() {
+    let lines = |architecture: &Architecture| -> Vec<String> {
+        format!("{:#?}", facts(architecture, "{}")).lines().map(str::to_owned).collect()
+    };
+    let llama = lines(&llama::ARCHITECTURE);
+    let differences = |architecture: &&Architecture| {
+        let differs = |line: &String| !llama.contains(line);
+        let lines: Vec<String> = lines(architecture).into_iter().filter(differs).collect();
+        format!("\n\n{architecture:?}\n{}", lines.join("\n"))
+    };
+    let others: String = ARCHITECTURES.iter().map(differences).collect();
+    insta::assert_snapshot!(llama.join("\n") + &others);
+}
+
+/// The snapshot has the default of `max_position_embeddings`, or of `original_max_position_embeddings` with `LongRoPE`.
+#[test]
+fn scaling_without_an_original_context_has_that_of_the_class() {
+    let longrope = r#"{"rope_scaling": {"rope_type": "longrope", "short_factor": [1], "long_factor": [2]}}"#;
+    let dynamic = r#"{"rope_scaling": {"rope_type": "dynamic", "factor": 2}}"#;
+    let scaling = |architecture: &&Architecture| {
+        let document = if architecture.name == "phi3" { longrope } else { dynamic };
+        format!("{architecture:?} {:?}\n", facts(architecture, document).rope)
+    };
+    insta::assert_snapshot!(ARCHITECTURES.iter().map(scaling).collect::<String>());
+}
+
+/// Documents of settings that classes read.
+const SETTINGS: &[(&str, &str)] = &[
+    ("llama", r#"{"attention_bias": true}"#),
+    (
+        "llama",
+        r#"{"mlp_bias": true, "hidden_act": "gelu", "rms_norm_eps": 0.5, "tie_word_embeddings": true}"#,
+    ),
+    ("llama", r#"{"partial_rotary_factor": 1.0}"#),
+    ("llama", r#"{"partial_rotary_factor": 0.5}"#),
+    ("llama", r#"{"rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {"rope_theta": 3}}"#),
+    ("llama", r#"{"rope_scaling": {}, "rope_parameters": {"rope_theta": 3, "factor": 2}, "rope_theta": 4}"#),
+    ("llama", r#"{"rope_parameters": {"full_attention": {"rope_theta": 3}}}"#),
+    ("llama", YARN),
+    ("llama", r#"{"rope_scaling": {"type": "yarn", "factor": 8, "mscale": 2, "mscale_all_dim": 1}}"#),
+    ("llama", r#"{"rope_scaling": {"type": "yarn", "factor": 8, "mscale": 2, "mscale_all_dim": 0}}"#),
+    ("llama", r#"{"rope_scaling": {"type": "yarn", "factor": 0.5, "attention_factor": null}}"#),
+    (
+        "llama",
+        r#"{"rope_scaling": {"type": "yarn", "factor": null}, "original_max_position_embeddings": 64}"#,
+    ),
+    ("llama", r#"{"rope_scaling": {"type": "yarn"}}"#),
+    ("llama", LONGROPE),
+    (
+        "llama",
+        r#"{"rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [2], "factor": 4}}"#,
+    ),
+    (
+        "llama",
+        r#"{"rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [2], "factor": 0.5}}"#,
+    ),
+    ("llama", r#"{"num_attention_heads": 0}"#),
+    ("llama", r#"{"num_attention_heads": 1, "num_key_value_heads": 1, "vocab_size": -1, "hidden_size": 2}"#),
+    ("llama", r#"{"vocab_size": -2}"#),
+    ("llama", r#"{"rms_norm_eps": 0}"#),
+    ("llama", r#"{"rms_norm_eps": "1234567890123456789012345678901234567"}"#),
+    ("llama", r#"{"rms_norm_eps": "12345678901234567890123456789012345678901"}"#),
+    ("llama", r#"{"tie_word_embeddings": 1}"#),
+    ("llama", r#"{"hidden_act": 3}"#),
+    ("llama", r#"{"rope_scaling": []}"#),
+    ("llama", r#"{"rope_scaling": {"type": "longrope", "short_factor": [1, 0], "long_factor": [2, 2]}}"#),
+    ("llama", r#"{"rope_scaling": {"type": "yarn", "factor": 8, "mscale": -1}}"#),
+    ("llama", r#"{"a_key": 1, "another": [2], "nothing": null}"#),
+    ("llama", r#"{"quantization_config": {"quant_method": "gptq", "bits": 4}}"#),
+    ("llama", r#"{"quantization_config": {"load_in_4bit": true}}"#),
+    ("llama", r#"{"quantization_config": {"load_in_8bit": true, "quant_method": "bitsandbytes"}}"#),
+    ("llama", r#"{"quantization_config": {"load_in_8bit": false}}"#),
+    ("llama", r#"{"quantization_config": null}"#),
+    ("qwen2", r#"{"max_window_layers": -1}"#),
+    ("qwen2", r#"{"layer_types": "full_attention"}"#),
+    ("smollm3", r#"{"no_rope_layers": [-1]}"#),
+    ("mistral", r#"{"sliding_window": null, "layer_types": ["full_attention"]}"#),
+    ("qwen2", r#"{"sliding_window": 7}"#),
+    ("qwen2", r#"{"use_sliding_window": true, "sliding_window": 7, "max_window_layers": 3}"#),
+    ("qwen2", r#"{"use_sliding_window": true, "layer_types": ["full_attention", "sliding_attention"]}"#),
+    ("qwen2", r#"{"layer_types": ["full_attention", "sliding_attention"]}"#),
+    ("qwen2", r#"{"layer_types": ["full_attention", "chunked_attention"]}"#),
+    ("qwen3", r#"{"attention_bias": true, "use_sliding_window": true}"#),
+    ("phi3", r#"{"sliding_window": 7, "num_attention_heads": 4, "partial_rotary_factor": 0.5}"#),
+    ("phi3", r#"{"rope_parameters": {"partial_rotary_factor": 0.5}, "partial_rotary_factor": 0.25}"#),
+    ("phi3", r#"{"partial_rotary_factor": 1.5}"#),
+    ("phi3", r#"{"attention_bias": true}"#),
+    ("phi3", r#"{"lm_head_bias": true}"#),
+    ("phi3", r#"{"rope_scaling": {"type": "su", "short_factor": [1], "long_factor": [2]}}"#),
+    ("gemma", r#"{"hidden_size": 16, "attention_bias": true, "hidden_act": "gelu"}"#),
+    ("gemma", r#"{"hidden_act": "silu"}"#),
+    ("gemma", r#"{"use_bidirectional_attention": true}"#),
+    (
+        "gemma2",
+        r#"{"query_pre_attn_scalar": 16, "attn_logit_softcapping": null, "final_logit_softcapping": null}"#,
+    ),
+    ("gemma2", r#"{"attn_logit_softcapping": 3, "final_logit_softcapping": 4, "hidden_activation": "silu"}"#),
+    ("gemma2", r#"{"sliding_window": null}"#),
+    ("gemma2", r#"{"sliding_window": null, "layer_types": ["full_attention"]}"#),
+    ("gemma3_text", r#"{"sliding_window_pattern": 2, "final_logit_softcapping": 4}"#),
+    ("gemma3_text", r#"{"rope_theta": 3, "rope_local_base_freq": 4}"#),
+    ("gemma3_text", GEMMA3_ROPES),
+    ("gemma3_text", r#"{"rope_parameters": {"rope_type": "default"}}"#),
+    ("gemma3_text", r#"{"rope_parameters": {"full_attention": {"partial_rotary_factor": 0.5}}}"#),
+    ("gemma3_text", r#"{"rope_parameters": {"sliding_attention": {"partial_rotary_factor": 0.5}}}"#),
+    ("gemma3_text", r#"{"rope_parameters": {"full_attention": {"partial_rotary_factor": 1.0}}}"#),
+    ("granite", r#"{"embedding_multiplier": 12, "residual_multiplier": 0.5, "attention_multiplier": 0.25}"#),
+    ("granite", r#"{"logits_scaling": 8, "attention_bias": true, "mlp_bias": true}"#),
+    ("smollm3", r#"{"no_rope_layer_interval": 3, "attention_bias": true, "mlp_bias": true}"#),
+    ("smollm3", r#"{"no_rope_layers": [1, 0], "use_sliding_window": true, "sliding_window": 7}"#),
+    ("smollm3", r#"{"use_sliding_window": true}"#),
+    ("smollm3", r#"{"sliding_window": 7, "layer_types": ["full_attention"]}"#),
+    ("smollm3", r#"{"sliding_window": 7, "layer_types": ["sliding_attention"]}"#),
+    ("olmo2", r#"{"attention_bias": true}"#),
+    (
+        "stablelm",
+        r#"{"use_qkv_bias": true, "qk_layernorm": true, "use_parallel_residual": true, "head_dim": 8}"#,
+    ),
+    ("stablelm", r#"{"partial_rotary_factor": 1.0, "layer_norm_eps": 0.5, "rms_norm_eps": 0.25}"#),
+    ("ministral", r#"{"sliding_window": null}"#),
+    ("ministral", r#"{"sliding_window": 7, "layer_types": ["full_attention", "sliding_attention"]}"#),
+    (
+        "mixtral",
+        r#"{"num_local_experts": 4, "num_experts": 5, "num_experts_per_tok": 3, "sliding_window": 7}"#,
+    ),
+    ("mixtral", r#"{"num_experts": 5, "intermediate_size": 9}"#),
+    ("qwen3_moe", r#"{"use_sliding_window": true, "attention_bias": true, "norm_topk_prob": true}"#),
+    ("qwen3_moe", r#"{"num_experts": 4, "num_local_experts": 5, "num_experts_per_tok": 3}"#),
+    ("qwen3_moe", r#"{"num_local_experts": 5, "moe_intermediate_size": 9, "decoder_sparse_step": 2}"#),
+    ("qwen3_moe", r#"{"mlp_only_layers": [0, 2]}"#),
+    ("gpt_oss", r#"{"attention_bias": false, "num_local_experts": 5, "num_experts_per_tok": 3}"#),
+    ("gpt_oss", r#"{"num_local_experts": 4, "num_experts": 5}"#),
+    ("gpt_oss", r#"{"num_experts": 5, "intermediate_size": 9, "swiglu_alpha": 2, "swiglu_limit": 3}"#),
+    ("gpt_oss", r#"{"rope_parameters": {"rope_theta": 3}, "sliding_window": 7}"#),
+    ("qwen2_moe", r#"{"qkv_bias": false, "num_experts": 5, "shared_expert_intermediate_size": 9}"#),
+    ("qwen2_moe", r#"{"use_sliding_window": true, "max_window_layers": 3}"#),
+    ("qwen2_moe", r#"{"use_sliding_window": true, "max_window_layers": 2}"#),
+    ("qwen2_moe", r#"{"layer_types": ["full_attention"]}"#),
+    ("qwen2_moe", r#"{"layer_types": ["sliding_attention"]}"#),
+];
+
+const YARN: &str = r#"{"max_position_embeddings": 256, "rope_scaling": {"rope_type": "yarn", "factor": 4, "beta_fast": 16,
+    "beta_slow": 2, "attention_factor": 3, "truncate": false, "original_max_position_embeddings": 64}}"#;
+
+const LONGROPE: &str = r#"{"max_position_embeddings": 64, "original_max_position_embeddings": 16,
+    "rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [2], "original_max_position_embeddings": 8}}"#;
+
+const GEMMA3_ROPES: &str = r#"{"max_position_embeddings": 64, "original_max_position_embeddings": 16,
+    "rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4, "truncate": false, "rope_theta": 5}}}"#;
+
+/// The snapshot has the facts that differ from the defaults, or the error.
+#[test]
+fn settings_change_the_facts() {
+    let described = |(name, document): &(&str, &str)| {
+        let architecture =
+            ARCHITECTURES.iter().find(|known| known.name == *name).expect("a row of the table");
+        let config = ConfigJson::from_json(document).expect("valid JSON").with_layers(8);
+        let facts = match architecture.read_hyperparameters(&config) {
+            Ok(facts) => fields(&facts),
+            Err(error) => return format!("{name} {document}\n    {error}\n"),
+        };
+        let defaults = self::fields(&self::facts(architecture, "{}"));
+        let changed = facts.iter().filter(|field| !defaults.contains(field));
+        let lines: Vec<String> = changed.map(|field| format!("    {field}\n")).collect();
+        format!("{name} {document}\n{}", lines.concat())
+    };
+    insta::assert_snapshot!(SETTINGS.iter().map(described).collect::<String>());
+}
+
+/// Returns each fact as text.
+fn fields(facts: &Hyperparameters) -> Vec<String> {
+    let Hyperparameters { dim, n_heads, head_dim, hidden, norm_eps, rope, tied, windows, biases, .. } = facts;
+    let Hyperparameters { block, rotated, more_ropes, rope_of_layer, notes, n_kv_heads, .. } = facts;
+    let sizes = format!("{dim:?} {n_heads:?} {n_kv_heads:?} {head_dim:?} {hidden:?} {norm_eps} {tied}");
+    let layers = format!("{windows:?} {rope_of_layer:?}");
+    let ropes = format!("{rotated:?} {rope:?} {more_ropes:?}");
+    vec![sizes, layers, ropes, format!("{biases:?}"), format!("{block:?}"), format!("{notes:?}")]
+}
+
+#[test]
+fn no_note_names_a_key_of_the_class() {
+    for architecture in ARCHITECTURES {
+        let keys = architecture.config_defaults.own_keys.iter();
+        let values: Vec<String> = keys.map(|key| format!("\"{key}\": {}", value_of(key))).collect();
+        let notes = facts(architecture, &format!("{{{}}}", values.join(", "))).notes;
+        assert!(notes.is_empty(), "{architecture:?}: {notes:?}");
+    }
+}
+
+/// Returns a value that a key may have.
+fn value_of(key: &str) -> &'static str {
+    match key {
+        "layer_types" => r#"["full_attention"]"#,
+        "sliding_window" => "null",
+        "mlp_only_layers" | "no_rope_layers" => "[]",
+        "cache_implementation" | "auto_map" => "\"x\"",
+        "hidden_activation" => "\"gelu\"",
+        key if key.starts_with("use_") || key.ends_with("_bias") || key.starts_with("qk_") => "false",
+        "norm_topk_prob" => "true",
+        _ => "2",
+    }
+}

@@ -1,0 +1,235 @@
+//! bitsandbytes: NF4 and FP4 in blocks of a flat list, whose maxima may be quantized too, and INT8 with a maximum for each row.
+//!
+//! Facts: `QuantState` and `dequantize_4bit` in `functional.py`, and `int8_vectorwise_dequant` in `_ops.py`, of bitsandbytes
+//! 0.50.2 on a CPU. `weight` has two codes in a byte, the high one first; `weight.quant_state.bitsandbytes__nf4` is a JSON
+//! text in bytes with the shape, the dtype, the blocks and `nested_offset`, which is added to the maxima of blocks. Products
+//! are float32, and are rounded to the dtype of the quantized tensor.
+
+use std::sync::Arc;
+
+use byte_source::Blob;
+use serde_json::{Map, Value};
+use tensor::{Dtype, Tensor, Tensors};
+
+use crate::block_scaled::{BlockScaled, BlockShape, CodeRows};
+use crate::code_values::{dtype_values, nibble_values};
+use crate::dequantized::Matrices;
+use crate::packed::CodeOrder;
+use crate::scales::{NestedScales, ScaleEncoding, ScaleGrid};
+use crate::survey::{Draft, Recognised, Survey};
+use crate::{Error, Result};
+
+/// Suffixes of tensors that mean nothing without codes.
+pub(crate) const COMPANIONS: &[&str] = &[
+    ".absmax",
+    ".quant_map",
+    ".nested_absmax",
+    ".nested_quant_map",
+    "bitsandbytes__nf4",
+    "bitsandbytes__fp4",
+    ".SCB",
+    ".weight_format",
+];
+/// Suffix and name of the two kinds of codes of four bits.
+const STATES: &[(&str, &str)] =
+    &[(".quant_state.bitsandbytes__nf4", "NF4"), (".quant_state.bitsandbytes__fp4", "FP4")];
+/// Blocks that are computed as one row.
+const BLOCKS_PER_ROW: u64 = 256;
+/// `1 / 127` as bitsandbytes writes it.
+const RECIPROCAL_127: f32 = 7.874_016e-3;
+
+/// Adds all tensors with a quantization state, and all with row maxima.
+///
+/// # Errors
+/// When a companion is missing, or has another shape or dtype than the scheme.
+pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
+    for (suffix, format) in STATES {
+        for name in survey.stems(suffix) {
+            add_4bit(survey, &name, (suffix, format))?;
+        }
+    }
+    for name in survey.stems(".absmax") {
+        if !survey.is_used(&format!("{name}.absmax")) {
+            survey.companion(&name, &format!("{name}.quant_state.bitsandbytes__nf4"))?;
+        }
+    }
+    survey.stems(".SCB").iter().try_for_each(|module| add_8bit(survey, module))
+}
+
+/// Returns true if a list of tensors has quantization states.
+pub(crate) fn is_present(tensors: &Tensors) -> bool {
+    tensors.names().any(|name| {
+        STATES.iter().any(|(suffix, _)| name.ends_with(suffix)) || name.strip_suffix(".SCB").is_some()
+    })
+}
+
+/// Content of a quantization state.
+struct State {
+    shape: Vec<u64>,
+    dtype: Dtype,
+    block: u64,
+    /// Block and offset of maxima that are quantized too.
+    nested: Option<(u64, f32)>,
+}
+
+impl State {
+    fn read(tensor: &Tensor, name: &str) -> Result<Self> {
+        let content = |problem: &str| Error::Content { tensor: name.to_owned(), problem: problem.to_owned() };
+        if tensor.dtype() != Dtype::UInt8 || tensor.numel() > 1 << 16 {
+            return Err(content("it is not a short text in bytes"));
+        }
+        let mut bytes: Vec<u8> = Vec::new();
+        tensor.gathered().write_to(&mut bytes)?;
+        let state: Map<String, Value> =
+            serde_json::from_slice(&bytes).map_err(|_| content("it is not a JSON object"))?;
+        let missing = |key: &str| content(&format!("`{key}` is missing or has another type"));
+        let number = |key: &str| state.get(key).and_then(Value::as_u64).filter(|number| *number > 0);
+        let shape = state.get("shape").and_then(Value::as_array).ok_or_else(|| missing("shape"))?;
+        let shape: Option<Vec<u64>> = shape.iter().map(Value::as_u64).collect();
+        let dtype = state.get("dtype").and_then(Value::as_str).and_then(Dtype::from_name);
+        let block = number("blocksize").filter(|block| block.is_power_of_two() && *block <= 1 << 12);
+        let nested = match state.get("nested_offset").and_then(Value::as_f64) {
+            #[expect(clippy::cast_possible_truncation, reason = "it is a float32 in JSON")]
+            Some(offset) => {
+                Some((number("nested_blocksize").ok_or_else(|| missing("nested_blocksize"))?, offset as f32))
+            }
+            None => None,
+        };
+        Ok(Self {
+            shape: shape.ok_or_else(|| missing("shape"))?,
+            dtype: dtype.filter(|dtype| dtype.is_floating_point()).ok_or_else(|| missing("dtype"))?,
+            block: block.ok_or_else(|| missing("blocksize"))?,
+            nested,
+        })
+    }
+}
+
+fn add_4bit(survey: &mut Survey<'_>, name: &str, (suffix, format): (&str, &str)) -> Result<()> {
+    let mut draft = Draft::new(name);
+    let part = |suffix: &str| format!("{name}{suffix}");
+    let state = State::read(survey.companion(name, &part(suffix))?, &part(suffix))?;
+    let codes = survey.companion(name, name)?;
+    let elements = Matrices::from_shape(&state.shape).map_or(0, |it| it.elements);
+    if elements == 0 || codes.nbytes() != elements.div_ceil(2) {
+        let expected = format!("{} bytes for the shape {:?}", elements.div_ceil(2), state.shape);
+        return Err(Error::Shape { tensor: name.to_owned(), found: codes.shape().to_vec(), expected });
+    }
+    let blocks = elements.div_ceil(state.block);
+    let check_len = |companion: &str, len: u64| -> Result<()> {
+        let tensor = survey.companion(name, companion)?;
+        if tensor.numel() == len {
+            return Ok(());
+        }
+        let (found, expected) = (tensor.shape().to_vec(), format!("[{len}]"));
+        Err(Error::Shape { tensor: companion.to_owned(), found, expected })
+    };
+    check_len(&part(".absmax"), blocks)?;
+    check_len(&part(".quant_map"), 16)?;
+    let operand = survey.operand(&mut draft, name)?;
+    let absmax = survey.operand(&mut draft, &part(".absmax"))?;
+    let table = read_table(survey.companion(name, &part(".quant_map"))?, &part(".quant_map"))?;
+    survey.operand(&mut draft, &part(".quant_map"))?;
+    survey.operand(&mut draft, &part(suffix))?;
+    let mut scales = ScaleGrid::plain(absmax, (blocks.div_ceil(BLOCKS_PER_ROW), BLOCKS_PER_ROW));
+    if let Some((block, offset)) = state.nested {
+        check_len(&part(".nested_absmax"), blocks.div_ceil(block))?;
+        check_len(&part(".nested_quant_map"), 256)?;
+        let scale = survey.operand(&mut draft, &part(".nested_absmax"))?;
+        let table = survey.operand(&mut draft, &part(".nested_quant_map"))?;
+        scales.encoding =
+            ScaleEncoding::Nested(Box::new(NestedScales { table, scales: scale, block, offset }));
+    }
+    // The list is computed in rows of many blocks, of which the last one may be incomplete.
+    let cols = state.block.saturating_mul(BLOCKS_PER_ROW);
+    let matrices = Matrices { rows: elements.div_ceil(cols), cols, elements };
+    let kernel = BlockScaled {
+        codes: CodeRows {
+            operand,
+            bits: 4,
+            order: CodeOrder::HighFirst,
+            pitch: cols / 2,
+            values: nibble_values(&table),
+        },
+        scales: ScaleGrid { elements: Some(blocks), ..scales },
+        zeros: None,
+        block: BlockShape { rows: 1, cols: state.block },
+        matrices,
+        groups: None,
+        factor: 1.0,
+    };
+    let doubly = if state.nested.is_some() { ", double quantization" } else { "" };
+    let recognised = Recognised {
+        scheme: format!("{format}, blocks of {}{doubly}", state.block),
+        shape: state.shape,
+        library_dtype: state.dtype,
+        default_dtype: state.dtype,
+        kernel: Arc::new(kernel),
+        matrices,
+    };
+    survey.add(draft, recognised);
+    Ok(())
+}
+
+/// Reads the numbers of the sixteen codes.
+fn read_table(tensor: &Tensor, name: &str) -> Result<[f32; 16]> {
+    let mut bytes: Vec<u8> = Vec::new();
+    tensor.gathered().write_to(&mut bytes)?;
+    let numbers = tensor.dtype().decode_f32(&bytes).and_then(|numbers| numbers.try_into().ok());
+    numbers.ok_or_else(|| Error::Dtype {
+        tensor: name.to_owned(),
+        found: tensor.dtype(),
+        expected: "float32".to_owned(),
+    })
+}
+
+fn add_8bit(survey: &mut Survey<'_>, module: &str) -> Result<()> {
+    let (weight, maxima) = (format!("{module}.weight"), format!("{module}.SCB"));
+    let mut draft = Draft::new(&weight);
+    let codes = survey.companion(&weight, &weight)?;
+    let [rows, cols] = *codes.shape() else {
+        let (found, expected) = (codes.shape().to_vec(), "two dimensions".to_owned());
+        return Err(Error::Shape { tensor: weight, found, expected });
+    };
+    crate::gptq::check(codes, &weight, Dtype::Int8, &[rows, cols])?;
+    crate::gptq::check(survey.companion(&weight, &maxima)?, &maxima, Dtype::Float32, &[rows])?;
+    let format = format!("{module}.weight_format");
+    if let Some(tensor) = survey.get(&format) {
+        let mut bytes: Vec<u8> = Vec::new();
+        if tensor.numel() == 1 {
+            tensor.gathered().write_to(&mut bytes)?;
+        }
+        if bytes.iter().any(|byte| *byte != 0) || bytes.is_empty() {
+            let problem = "the weights are in the order of a GPU, expected 0 for rows".to_owned();
+            return Err(Error::Content { tensor: format, problem });
+        }
+    }
+    let operand = survey.operand(&mut draft, &weight)?;
+    let scales = survey.operand(&mut draft, &maxima)?;
+    survey.mark(&format);
+    let matrices = Matrices { rows, cols, elements: codes.numel() };
+    let kernel = BlockScaled {
+        codes: CodeRows {
+            operand,
+            bits: 8,
+            order: CodeOrder::LowFirst,
+            pitch: cols,
+            values: dtype_values(Dtype::Int8),
+        },
+        scales: ScaleGrid::plain(scales, (rows, 1)),
+        zeros: None,
+        block: BlockShape { rows: 1, cols: cols.max(1) },
+        matrices,
+        groups: None,
+        factor: RECIPROCAL_127,
+    };
+    let recognised = Recognised {
+        scheme: "LLM.int8, a scale for each channel".to_owned(),
+        shape: vec![rows, cols],
+        library_dtype: Dtype::Float32,
+        default_dtype: Dtype::Float16,
+        kernel: Arc::new(kernel),
+        matrices,
+    };
+    survey.add(draft, recognised);
+    Ok(())
+}

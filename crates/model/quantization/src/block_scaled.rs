@@ -1,0 +1,183 @@
+//! Codes in rows, with a scale, and perhaps a zero point, for each block of rows and columns.
+
+use std::ops::Range;
+
+use byte_source::ReadError;
+use tensor::Inputs;
+
+use crate::dequantized::{Area, Kernel, Loaded, Matrices, round_to};
+use crate::operand::{ByteRows, Operand};
+use crate::packed::{CodeOrder, unpack};
+use crate::scales::ScaleGrid;
+
+/// Codes of one to eight bits, row by row; each row begins at a byte.
+#[derive(Debug)]
+pub(crate) struct CodeRows {
+    pub(crate) operand: Operand,
+    pub(crate) bits: u32,
+    pub(crate) order: CodeOrder,
+    /// Distance of the rows, in bytes.
+    pub(crate) pitch: u64,
+    /// Number that each code stands for.
+    pub(crate) values: Box<[f32; 256]>,
+}
+
+/// Kernel that computes `(value − zero) · scale`.
+#[derive(Debug)]
+pub(crate) struct BlockScaled {
+    pub(crate) codes: CodeRows,
+    pub(crate) scales: ScaleGrid,
+    pub(crate) zeros: Option<ScaleGrid>,
+    pub(crate) block: BlockShape,
+    pub(crate) matrices: Matrices,
+    /// Group of each column as integers, if the columns are not grouped in order.
+    pub(crate) groups: Option<Operand>,
+    /// Constant that each product is multiplied by, after it is rounded to float32.
+    pub(crate) factor: f32,
+}
+
+/// Number of rows and columns that have a scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockShape {
+    pub(crate) rows: u64,
+    pub(crate) cols: u64,
+}
+
+impl BlockShape {
+    /// Returns the blocks of some of the rows.
+    fn row_blocks(self, rows: &Range<u64>) -> Range<u64> {
+        blocks(rows, self.rows)
+    }
+
+    /// Returns the blocks of some of the columns.
+    fn col_blocks(self, cols: &Range<u64>) -> Range<u64> {
+        blocks(cols, self.cols)
+    }
+}
+
+/// Returns the blocks of `size` that a range is in.
+fn blocks(range: &Range<u64>, size: u64) -> Range<u64> {
+    range.start.checked_div(size).unwrap_or(0)..range.end.div_ceil(size.max(1))
+}
+
+impl CodeRows {
+    /// Returns the number of columns that begin and end at a byte together.
+    fn granule(&self) -> u64 {
+        match self.bits {
+            8 => 1,
+            4 => 2,
+            _ => 8,
+        }
+    }
+
+    /// Reads the bytes of rows, counted through all matrices, from a column at a byte on.
+    fn load(
+        &self,
+        inputs: &mut Inputs<'_>,
+        rows: Range<u64>,
+        cols: &Range<u64>,
+    ) -> Result<Vec<u8>, ReadError> {
+        let bits = u64::from(self.bits);
+        let byte = cols.start.saturating_mul(bits) / 8;
+        let part = ByteRows {
+            start: rows.start.saturating_mul(self.pitch).saturating_add(byte),
+            rows: rows.end.saturating_sub(rows.start),
+            pitch: self.pitch,
+            len: cols.end.saturating_mul(bits).div_ceil(8).saturating_sub(byte),
+        };
+        self.operand.read_rows(inputs, &part)
+    }
+}
+
+impl Kernel for BlockScaled {
+    fn col_granule(&self) -> u64 {
+        self.codes.granule()
+    }
+
+    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> Result<Loaded, ReadError> {
+        let Area { matrix, rows, cols } = area;
+        let before = matrix.saturating_mul(self.matrices.rows);
+        let through = rows.start.saturating_add(before)..rows.end.saturating_add(before);
+        let col_blocks =
+            if self.groups.is_some() { 0..self.scales.cols } else { self.block.col_blocks(cols) };
+        let grid = (self.block.row_blocks(rows), col_blocks);
+        let zeros = self.zeros.as_ref().map(|zeros| zeros.load(inputs, *matrix, grid.clone())).transpose()?;
+        let groups = match &self.groups {
+            Some(groups) => groups.read_integers(inputs, cols.clone())?,
+            None => Vec::new(),
+        };
+        Ok(Loaded {
+            codes: self.codes.load(inputs, through, cols)?,
+            scales: self.scales.load(inputs, *matrix, grid)?,
+            zeros: zeros.unwrap_or_default(),
+            groups,
+        })
+    }
+
+    fn decode(&self, loaded: &Loaded, area: &Area, row: usize, out: &mut [f32]) {
+        let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let width = out.len();
+        let row_bytes = width.saturating_mul(self.codes.bits as usize).div_ceil(8);
+        let codes = loaded.codes.get(row.saturating_mul(row_bytes)..).unwrap_or_default();
+        let codes = codes.get(..row_bytes).unwrap_or_default();
+        let unpacked;
+        let codes = if self.codes.bits == 8 {
+            codes
+        } else {
+            unpacked = unpack(codes, self.codes.bits, self.codes.order, width);
+            &unpacked
+        };
+        let row_block = area.rows.start.saturating_add(row as u64).checked_div(self.block.rows).unwrap_or(0);
+        let row_block = row_block.saturating_sub(self.block.row_blocks(&area.rows).start);
+        let values = &self.codes.values;
+        let value = |code: u8| values.get(usize::from(code)).copied().unwrap_or_default();
+        if self.groups.is_some() {
+            let grid_row = within(row_block).saturating_mul(within(self.scales.cols));
+            let scales = loaded.scales.get(grid_row..).unwrap_or_default();
+            let zeros = loaded.zeros.get(grid_row..).unwrap_or_default();
+            for ((out, code), group) in out.iter_mut().zip(codes).zip(&loaded.groups) {
+                let at = *group as usize;
+                let zero = zeros.get(at).copied().unwrap_or_default();
+                *out = (value(*code) - zero) * scales.get(at).copied().unwrap_or(f32::NAN) * self.factor;
+            }
+            return;
+        }
+        let col_blocks = self.block.col_blocks(&area.cols);
+        let grid_width = within(col_blocks.end.saturating_sub(col_blocks.start));
+        let grid_row = within(row_block).saturating_mul(grid_width);
+        let scales = loaded.scales.get(grid_row..).unwrap_or_default();
+        let mut zeros = loaded.zeros.get(grid_row..).unwrap_or_default().iter();
+        let into_block = area.cols.start.checked_rem(self.block.cols).unwrap_or(0);
+        let first = within(self.block.cols.saturating_sub(into_block)).min(width);
+        let (mut out, mut codes, mut len) = (out, codes, first);
+        for scale in scales.iter().take(grid_width) {
+            let zero = zeros.next().copied().unwrap_or_default();
+            let (now, later) = out.split_at_mut_checked(len).unwrap_or_default();
+            let (now_codes, later_codes) = codes.split_at_checked(len).unwrap_or_default();
+            for (out, code) in now.iter_mut().zip(now_codes) {
+                *out = (value(*code) - zero) * *scale * self.factor;
+            }
+            (out, codes) = (later, later_codes);
+            len = within(self.block.cols).min(out.len());
+        }
+    }
+}
+
+impl ScaleGrid {
+    /// Reads the scales of blocks of a matrix, row by row, as the method's library computes them.
+    pub(crate) fn load(
+        &self,
+        inputs: &mut Inputs<'_>,
+        matrix: u64,
+        (rows, cols): (Range<u64>, Range<u64>),
+    ) -> Result<Vec<f32>, ReadError> {
+        let before = matrix.saturating_mul(self.rows).saturating_mul(u64::from(!self.is_shared));
+        let rows = rows.start.saturating_add(before)..rows.end.saturating_add(before);
+        let mut scales = self.read(inputs, rows, cols)?;
+        if let Some(global) = &self.global {
+            global.apply(inputs, matrix, &mut scales)?;
+            round_to(global.rounding, &mut scales);
+        }
+        Ok(scales)
+    }
+}

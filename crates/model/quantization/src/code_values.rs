@@ -1,0 +1,34 @@
+//! Tables of the numbers that codes stand for.
+
+use tensor::Dtype;
+
+/// Numbers of FP4 (E2M1), by their codes.
+pub(crate) const E2M1: [f32; 16] =
+    [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
+
+/// Numbers of FP4 in ModelOpt, which has no negative zero.
+pub(crate) const E2M1_POSITIVE_ZERO: [f32; 16] =
+    [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
+
+/// Returns the numbers of a dtype of one byte; zeros for any other dtype.
+pub(crate) fn dtype_values(dtype: Dtype) -> Box<[f32; 256]> {
+    let codes: Vec<u8> = (0..=u8::MAX).collect();
+    let values = dtype.decode_f32(&codes).and_then(|values| values.try_into().ok());
+    values.unwrap_or_else(|| Box::new([0.0; 256]))
+}
+
+/// Returns the numbers of codes of four bits.
+pub(crate) fn nibble_values(values: &[f32; 16]) -> Box<[f32; 256]> {
+    let mut table = Box::new([0.0; 256]);
+    table.iter_mut().zip(values).for_each(|(entry, value)| *entry = *value);
+    table
+}
+
+/// Returns integers that begin with `-offset` at code 0.
+pub(crate) fn offset_values(offset: f32) -> Box<[f32; 256]> {
+    let mut table = Box::new([0.0; 256]);
+    for (entry, code) in table.iter_mut().zip(0_u8..=u8::MAX) {
+        *entry = f32::from(code) - offset;
+    }
+    table
+}

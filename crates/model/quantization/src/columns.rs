@@ -1,0 +1,255 @@
+//! Codes in words that run along the columns of the result, so that a row of the result is a column of the stored matrix:
+//! GPTQ, AWQ and the experts of gpt-oss.
+
+use byte_source::ReadError;
+use tensor::Inputs;
+
+use crate::dequantized::{Area, Kernel, Loaded};
+use crate::operand::{ByteRows, Operand};
+use crate::scales::ScaleGrid;
+
+/// Stored matrix of 32-bit words or bytes, of which each column or part of it is a row of the result.
+#[derive(Debug)]
+pub(crate) struct ColumnCodes {
+    pub(crate) operand: Operand,
+    pub(crate) packing: Packing,
+    /// Rows of words in a stored matrix.
+    pub(crate) word_rows: u64,
+    /// Words in a row.
+    pub(crate) width: u64,
+    /// Number that each code stands for.
+    pub(crate) values: Box<[f32; 256]>,
+}
+
+/// Direction in which words hold codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packing {
+    /// A column of words is a row of the result: 32 codes of consecutive columns in as many words as a code has bits, the
+    /// lowest bits first.
+    AlongColumns { bits: u32 },
+    /// A word has the codes of eight consecutive rows of the result, in AWQ's order.
+    AlongRows,
+}
+
+/// Shift of the code of each of eight rows in a word of AWQ: order 0, 2, 4, 6, 1, 3, 5, 7.
+pub(crate) const AWQ_SHIFTS: [u32; 8] = [0, 16, 4, 20, 8, 24, 12, 28];
+
+/// Kernel that computes `(value − zero) · scale`, where scales and zero points are stored as columns too.
+#[derive(Debug)]
+pub(crate) struct ColumnScaled {
+    pub(crate) codes: ColumnCodes,
+    /// Scales: a row for each group, a column for each row of the result.
+    pub(crate) scales: ScaleGrid,
+    pub(crate) zeros: Zeros,
+    /// Columns of the result in a group.
+    pub(crate) group: u64,
+    /// Group of each column as integers, if the columns are not grouped in order.
+    pub(crate) groups: Option<Operand>,
+}
+
+/// Zero points of groups, stored like the codes.
+#[derive(Debug)]
+pub(crate) enum Zeros {
+    /// Words with the zero points of consecutive rows of the result, the lowest bits first. Each word, or if a zero point may
+    /// be in two words each zero point, has one added to each of its zero points.
+    Gptq { operand: Operand, bits: u32, width: u64, adds_one: bool },
+    /// Words with the zero points of eight rows, in AWQ's order.
+    Awq { operand: Operand, width: u64 },
+}
+
+impl Zeros {
+    /// Reads the zero points of groups, for rows of the result that begin at a multiple of the granule.
+    fn load(
+        &self,
+        inputs: &mut Inputs<'_>,
+        groups: std::ops::Range<u64>,
+        rows: &std::ops::Range<u64>,
+    ) -> Result<Vec<f32>, ReadError> {
+        let (operand, bits, width) = match self {
+            Self::Gptq { operand, bits, width, .. } => (operand, u64::from(*bits), *width),
+            Self::Awq { operand, width } => (operand, 4, *width),
+        };
+        // Words in which the zero points of whole runs of 32 rows begin and end.
+        let first = rows.start.saturating_sub(rows.start % 32);
+        let words = first.saturating_mul(bits) / 32..rows.end.saturating_mul(bits).div_ceil(32).min(width);
+        let count = words.end.saturating_sub(words.start);
+        let part = ByteRows {
+            start: groups.start.saturating_mul(width).saturating_add(words.start).saturating_mul(4),
+            rows: groups.end.saturating_sub(groups.start),
+            pitch: width.saturating_mul(4),
+            len: count.saturating_mul(4),
+        };
+        let bytes = operand.read_rows(inputs, &part)?;
+        let row_len = usize::try_from(count.saturating_mul(4)).unwrap_or(0).max(1);
+        let wanted = usize::try_from(rows.end.saturating_sub(rows.start)).unwrap_or(0);
+        let skipped = usize::try_from(rows.start.saturating_sub(first)).unwrap_or(0);
+        let mut zeros =
+            Vec::with_capacity(wanted.saturating_mul(bytes.len().checked_div(row_len).unwrap_or(0)));
+        for group in bytes.chunks(row_len) {
+            let words = group.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
+            match self {
+                Self::Gptq { bits, adds_one, .. } => {
+                    let words: Vec<u32> = words.collect();
+                    let zero = |row| f32::from(gptq_zero(&words, *bits, row, *adds_one));
+                    zeros.extend((skipped..skipped.saturating_add(wanted)).map(zero));
+                }
+                Self::Awq { .. } => {
+                    let codes = words
+                        .flat_map(|word| AWQ_SHIFTS.map(|shift| word.checked_shr(shift).unwrap_or(0) & 15));
+                    #[expect(clippy::cast_possible_truncation, reason = "it has four bits")]
+                    zeros.extend(codes.skip(skipped).take(wanted).map(|code| f32::from(code as u8)));
+                }
+            }
+        }
+        Ok(zeros)
+    }
+}
+
+/// Returns a zero point of GPTQ. Version 1 stores zero points minus one. gptqmodel adds the ones to whole words, so that one
+/// that overflows is carried into the next, and to single numbers if they have three bits.
+fn gptq_zero(words: &[u32], bits: u32, row: usize, adds_one: bool) -> u8 {
+    let ones = match bits {
+        2 => 0x5555_5555,
+        4 => 0x1111_1111,
+        8 => 0x0101_0101,
+        _ => 0,
+    };
+    let ones = if adds_one { ones } else { 0 };
+    let single = u8::from(adds_one && ones == 0);
+    let word = |at: usize| words.get(at).copied().unwrap_or(0).wrapping_add(ones);
+    let bit = row.saturating_mul(bits as usize);
+    let pair = u64::from(word(bit / 32)) | (u64::from(word((bit / 32).saturating_add(1))) << 32);
+    let [low, ..] = (pair >> (bit % 32)).to_le_bytes();
+    let mask = u8::MAX.checked_shr(8_u32.saturating_sub(bits)).unwrap_or(0);
+    (low & mask).wrapping_add(single) & mask
+}
+
+impl ColumnCodes {
+    /// Reads the words of an area, joined row by row.
+    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> Result<Vec<u8>, ReadError> {
+        let Area { matrix, rows, cols } = area;
+        let (first, last, words) = match self.packing {
+            Packing::AlongColumns { bits } => {
+                let word = |col: u64| col.saturating_mul(u64::from(bits));
+                (word(cols.start) / 32, word(cols.end).div_ceil(32).min(self.word_rows), rows.clone())
+            }
+            Packing::AlongRows => (cols.start, cols.end, rows.start / 8..rows.end.div_ceil(8)),
+        };
+        let before = matrix.saturating_mul(self.word_rows);
+        let start = before.saturating_add(first).saturating_mul(self.width).saturating_add(words.start);
+        let part = ByteRows {
+            start: start.saturating_mul(4),
+            rows: last.saturating_sub(first),
+            pitch: self.width.saturating_mul(4),
+            len: words.end.saturating_sub(words.start).saturating_mul(4),
+        };
+        self.operand.read_rows(inputs, &part)
+    }
+
+    /// Computes the codes of a row of an area.
+    fn unpack(&self, words: &[u8], area: &Area, row: usize, out: &mut [u8]) {
+        let words = words.as_chunks::<4>().0;
+        let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        match self.packing {
+            Packing::AlongColumns { bits } => {
+                let width = within(area.rows.end.saturating_sub(area.rows.start)).max(1);
+                let mut column = words.iter().skip(row).step_by(width).map(|word| u32::from_le_bytes(*word));
+                let mask = u32::MAX.checked_shr(32_u32.saturating_sub(bits)).unwrap_or(0);
+                let per_word = 32_u32.checked_div(bits).unwrap_or(1).max(1);
+                if bits.is_power_of_two() {
+                    for (codes, word) in out.chunks_mut(per_word as usize).zip(column) {
+                        let mut rest = word;
+                        for code in codes {
+                            let [low, ..] = (rest & mask).to_le_bytes();
+                            *code = low;
+                            rest = rest.checked_shr(bits).unwrap_or(0);
+                        }
+                    }
+                    return;
+                }
+                let (mut rest, mut has) = (0_u64, 0_u32);
+                for code in out {
+                    if has < bits {
+                        rest |= u64::from(column.next().unwrap_or(0)).checked_shl(has).unwrap_or(0);
+                        has = has.saturating_add(32);
+                    }
+                    let [low, ..] = (rest & u64::from(mask)).to_le_bytes();
+                    *code = low;
+                    rest = rest.checked_shr(bits).unwrap_or(0);
+                    has = has.saturating_sub(bits);
+                }
+            }
+            Packing::AlongRows => {
+                let words_per_row = area.rows.end.div_ceil(8).saturating_sub(area.rows.start / 8);
+                let at = area.rows.start.saturating_add(row as u64);
+                let column = within((at / 8).saturating_sub(area.rows.start / 8));
+                let shift = AWQ_SHIFTS.get(within(at % 8)).copied().unwrap_or(0);
+                let column = words.iter().skip(column).step_by(within(words_per_row).max(1));
+                for (code, word) in out.iter_mut().zip(column) {
+                    let [low, ..] =
+                        (u32::from_le_bytes(*word).checked_shr(shift).unwrap_or(0) & 15).to_le_bytes();
+                    *code = low;
+                }
+            }
+        }
+    }
+}
+
+impl Kernel for ColumnScaled {
+    fn col_granule(&self) -> u64 {
+        32
+    }
+
+    fn scattered_bits(&self) -> Option<u64> {
+        Some(match self.codes.packing {
+            Packing::AlongColumns { bits } => bits.into(),
+            Packing::AlongRows => 4,
+        })
+    }
+
+    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> Result<Loaded, ReadError> {
+        let Area { matrix, rows, cols } = area;
+        let (groups, in_order) = if let Some(groups) = &self.groups {
+            (groups.read_integers(inputs, cols.clone())?, 0..self.scales.rows)
+        } else {
+            let first = cols.start.checked_div(self.group).unwrap_or(0);
+            (Vec::new(), first..cols.end.div_ceil(self.group.max(1)))
+        };
+        Ok(Loaded {
+            codes: self.codes.load(inputs, area)?,
+            scales: self.scales.load(inputs, *matrix, (in_order.clone(), rows.clone()))?,
+            zeros: self.zeros.load(inputs, in_order, rows)?,
+            groups,
+        })
+    }
+
+    fn decode(&self, loaded: &Loaded, area: &Area, row: usize, out: &mut [f32]) {
+        let mut codes = vec![0; out.len()];
+        self.codes.unpack(&loaded.codes, area, row, &mut codes);
+        let width = usize::try_from(area.rows.end.saturating_sub(area.rows.start)).unwrap_or(1).max(1);
+        let values = &self.codes.values;
+        let value = |code: u8| values.get(usize::from(code)).copied().unwrap_or_default();
+        let scales: Vec<f32> = loaded.scales.iter().skip(row).step_by(width).copied().collect();
+        let zeros: Vec<f32> = loaded.zeros.iter().skip(row).step_by(width).copied().collect();
+        if self.groups.is_some() {
+            for ((out, code), group) in out.iter_mut().zip(&codes).zip(&loaded.groups) {
+                let at = *group as usize;
+                let scale = scales.get(at).copied().unwrap_or(f32::NAN);
+                *out = (value(*code) - zeros.get(at).copied().unwrap_or_default()) * scale;
+            }
+            return;
+        }
+        let group = usize::try_from(self.group).unwrap_or(usize::MAX).max(1);
+        let into = usize::try_from(area.cols.start.checked_rem(self.group).unwrap_or(0)).unwrap_or(0);
+        let (mut out, mut codes, mut len) = (out, codes.as_slice(), group.saturating_sub(into));
+        for (scale, zero) in scales.iter().zip(&zeros) {
+            len = len.min(out.len());
+            let (now, later) = out.split_at_mut_checked(len).unwrap_or_default();
+            let (now_codes, later_codes) = codes.split_at_checked(len).unwrap_or_default();
+            for (out, code) in now.iter_mut().zip(now_codes) {
+                *out = (value(*code) - zero) * *scale;
+            }
+            (out, codes, len) = (later, later_codes, group);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What the documents next to a checkpoint say about the quantization of its weights.
+//!
+//! Facts: `quantization_config` and the older `compression_config` in the `config.json` of `transformers` 5.23,
+//! `hf_quant_config.json` of NVIDIA's ModelOpt, `quanto_qmap.json` of `optimum-quanto` 0.2.7.
+
+use serde_json::{Map, Value};
+use tensor::Dtype;
+
+use crate::{Error, Result};
+
+/// Names of the documents that only describe the quantization, and mean nothing without it.
+pub const QUANTIZATION_DOCUMENTS: &[&str] =
+    &[MODELOPT_FILE, QUANTO_FILE, "quantize_config.json", "quant_config.json"];
+
+pub(crate) const CONFIG_FILE: &str = "config.json";
+pub(crate) const MODELOPT_FILE: &str = "hf_quant_config.json";
+pub(crate) const QUANTO_FILE: &str = "quanto_qmap.json";
+/// Members of `config.json` that describe the quantization.
+const MEMBERS: &[&str] = &["quantization_config", "compression_config"];
+/// Members of `config.json` with the configuration of the language model in a larger one.
+const INNER_CONFIGS: &[&str] = &["text_config", "llm_config", "language_config"];
+
+/// Texts of the documents next to a checkpoint that may describe the quantization of its weights.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QuantizationDocuments {
+    /// Text of `config.json`.
+    pub config: Option<String>,
+    /// Text of `hf_quant_config.json`.
+    pub modelopt: Option<String>,
+    /// Text of `quanto_qmap.json`.
+    pub quanto: Option<String>,
+}
+
+/// Quantization of a model, as its documents describe it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct QuantizationConfig {
+    /// Method, in the names of `transformers`.
+    pub(crate) method: String,
+    /// Members of the description.
+    pub(crate) members: Map<String, Value>,
+    /// File that the description is from.
+    pub(crate) file: &'static str,
+}
+
+impl QuantizationDocuments {
+    /// Returns the description of the quantization; `None` if no document has one.
+    pub(crate) fn quantization(&self) -> Result<Option<QuantizationConfig>> {
+        let config = parse(self.config.as_deref(), CONFIG_FILE)?;
+        let inner = INNER_CONFIGS.iter().filter_map(|key| config.get(*key)?.as_object());
+        let objects: Vec<&Map<String, Value>> = std::iter::once(&config).chain(inner).collect();
+        let described = objects.iter().find_map(|object| {
+            MEMBERS
+                .iter()
+                .find_map(|key| object.get(*key).filter(|value| !value.is_null()).map(|it| (*key, it)))
+        });
+        if let Some((key, value)) = described {
+            let members = value.as_object().ok_or_else(|| Error::Document {
+                file: CONFIG_FILE,
+                problem: format!("`{key}` is not an object"),
+            })?;
+            let method = method(members, key);
+            return Ok(Some(QuantizationConfig { method, members: members.clone(), file: CONFIG_FILE }));
+        }
+        let modelopt = parse(self.modelopt.as_deref(), MODELOPT_FILE)?;
+        if let Some(members) = modelopt.get("quantization").and_then(Value::as_object) {
+            let method = "modelopt".to_owned();
+            return Ok(Some(QuantizationConfig { method, members: members.clone(), file: MODELOPT_FILE }));
+        }
+        let members = parse(self.quanto.as_deref(), QUANTO_FILE)?;
+        Ok(self.quanto.is_some().then(|| QuantizationConfig {
+            method: "quanto".to_owned(),
+            members,
+            file: QUANTO_FILE,
+        }))
+    }
+
+    /// Returns the dtype that `config.json` gives for the weights.
+    pub fn dtype(&self) -> Option<Dtype> {
+        let config = parse(self.config.as_deref(), CONFIG_FILE).ok()?;
+        let inner = INNER_CONFIGS.iter().filter_map(|key| config.get(*key)?.as_object());
+        let name = std::iter::once(&config)
+            .chain(inner)
+            .find_map(|object| ["dtype", "torch_dtype"].iter().find_map(|key| object.get(*key)?.as_str()))?;
+        Dtype::from_name(name.strip_prefix("torch.").unwrap_or(name))
+            .filter(|dtype| dtype.is_floating_point())
+    }
+
+    /// Returns the text of `config.json` without the members that describe the quantization.
+    ///
+    /// # Errors
+    /// When the document is not a JSON object.
+    pub fn config_without_quantization(&self) -> Result<Option<String>> {
+        let Some(text) = &self.config else { return Ok(None) };
+        let mut config = parse(Some(text), CONFIG_FILE)?;
+        let mut is_changed = remove_members(&mut config);
+        for key in INNER_CONFIGS {
+            if let Some(inner) = config.get_mut(*key).and_then(Value::as_object_mut) {
+                is_changed |= remove_members(inner);
+            }
+        }
+        if !is_changed {
+            return Ok(Some(text.clone()));
+        }
+        let text = serde_json::to_string_pretty(&config).unwrap_or_default();
+        Ok(Some(text + "\n"))
+    }
+}
+
+fn remove_members(object: &mut Map<String, Value>) -> bool {
+    let before = object.len();
+    object.retain(|key, _| !MEMBERS.contains(&key.as_str()));
+    object.len() < before
+}
+
+/// Returns the name of the method. Old files of bitsandbytes have flags instead, and those of ModelOpt a producer.
+fn method(members: &Map<String, Value>, key: &str) -> String {
+    let text = |key: &str| members.get(key).and_then(Value::as_str);
+    let is_set = |flag: &str| members.get(flag).and_then(Value::as_bool) == Some(true);
+    if let Some(method) = text("quant_method") {
+        return method.to_owned();
+    }
+    if is_set("load_in_4bit") || is_set("load_in_8bit") {
+        return "bitsandbytes".to_owned();
+    }
+    if text("quant_algo").is_some() {
+        return "modelopt".to_owned();
+    }
+    if members.contains_key("config_groups") || key == "compression_config" {
+        return "compressed-tensors".to_owned();
+    }
+    String::new()
+}
+
+fn parse(text: Option<&str>, file: &'static str) -> Result<Map<String, Value>> {
+    let Some(text) = text else { return Ok(Map::new()) };
+    let document = |problem: String| Error::Document { file, problem };
+    match serde_json::from_str(text) {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(_) => Err(document("it is not an object".to_owned())),
+        Err(error) => Err(document(error.to_string())),
+    }
+}
+
+impl QuantizationConfig {
+    /// Returns a member as text.
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        self.members.get(key)?.as_str()
+    }
+
+    /// Returns a member as an integer that is not negative.
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+        self.members.get(key)?.as_u64()
+    }
+
+    /// Returns an error that a member has an unknown value.
+    pub(crate) fn unsupported(&self, key: &str, expected: &str) -> Error {
+        let found = self.members.get(key).map_or_else(|| "missing".to_owned(), ToString::to_string);
+        let found =
+            if found.chars().count() > 60 { found.chars().take(60).chain(['…']).collect() } else { found };
+        Error::Unsupported {
+            method: self.method.clone(),
+            key: key.to_owned(),
+            found,
+            expected: expected.to_owned(),
+        }
+    }
+}

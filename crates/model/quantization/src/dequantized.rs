@@ -1,0 +1,271 @@
+//! Computation of the numbers of a quantized tensor: a window at a time, on all cores, in one pass over the codes.
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use byte_source::ReadError;
+use rayon::iter::{IndexedParallelIterator, ParallelIterator};
+use rayon::slice::ParallelSliceMut;
+use tensor::{Compute, Dtype, Inputs, Storage};
+
+/// Largest number of elements that are loaded together.
+const AREA_MAX: u64 = 1 << 19;
+/// Number of elements below which one thread computes them alone.
+const PARALLEL_MIN: usize = 1 << 15;
+/// Bytes of the codes that are loaded together if the codes of a row are far apart.
+const PANEL_BYTES: u64 = 10 << 20;
+/// Rows of a panel are a multiple of this number, which divides the words of all schemes.
+const PANEL_GRANULE: u64 = 32;
+/// Number of elements of a task of one thread.
+const TASK_ELEMENTS: usize = 1 << 15;
+
+/// Rows and columns of one of the matrices that a tensor consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Area {
+    pub(crate) matrix: u64,
+    pub(crate) rows: Range<u64>,
+    /// Columns; the first one is a multiple of [`Kernel::col_granule`], and the last one is before another or the end.
+    pub(crate) cols: Range<u64>,
+}
+
+/// Codes, scales and zero points of an area, as a [`Kernel`] loads them.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// Stored bytes of the codes.
+    pub(crate) codes: Vec<u8>,
+    pub(crate) scales: Vec<f32>,
+    pub(crate) zeros: Vec<f32>,
+    /// Group of each column, if the columns are not grouped in order.
+    pub(crate) groups: Vec<u32>,
+}
+
+/// Arithmetic of a scheme.
+pub(crate) trait Kernel: Debug + Send + Sync {
+    /// Returns the number of columns that cannot be loaded apart; 1 if each can.
+    fn col_granule(&self) -> u64;
+
+    /// Returns the number of bits of a code if the codes of a row are far apart in the file, so that many rows are loaded
+    /// together; `None` if each row is one run of bytes.
+    fn scattered_bits(&self) -> Option<u64> {
+        None
+    }
+
+    /// Reads the codes, scales and zero points of an area.
+    ///
+    /// # Errors
+    /// When an input cannot be read.
+    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> Result<Loaded, ReadError>;
+
+    /// Computes a row of the area, counted from its first row, into `out`, which has the length of the columns. The numbers
+    /// are not rounded to the dtype of the result yet.
+    fn decode(&self, loaded: &Loaded, area: &Area, row: usize, out: &mut [f32]);
+}
+
+/// Shape of the tensor that a kernel computes: matrices of rows and columns, one after another in C order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Matrices {
+    pub(crate) rows: u64,
+    pub(crate) cols: u64,
+    /// Elements of all matrices together, of which the last row may be incomplete.
+    pub(crate) elements: u64,
+}
+
+impl Matrices {
+    /// Takes the last two dimensions as a matrix and the others as their number; `None` if a size overflows.
+    pub(crate) fn from_shape(shape: &[u64]) -> Option<Self> {
+        let (rows, cols) = match shape {
+            [] => (1, 1),
+            [cols] => (1, *cols),
+            [.., rows, cols] => (*rows, *cols),
+        };
+        let elements = shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size))?;
+        Some(Self { rows, cols, elements })
+    }
+}
+
+/// Tensor that is computed from its quantized parts, in C order.
+#[derive(Debug)]
+pub(crate) struct Dequantized {
+    kernel: Arc<dyn Kernel>,
+    inputs: Vec<Storage>,
+    matrices: Matrices,
+    /// Dtype of the result of the method's library, to which each number is rounded first.
+    library: Dtype,
+    dtype: Dtype,
+    /// Rows that were loaded last, of a kernel whose codes are scattered. Dropped with the last row.
+    panel: Mutex<Option<(Area, Loaded)>>,
+}
+
+impl Dequantized {
+    /// Creates the computation. `library` is the dtype in which the method's library returns the numbers, which are then cast
+    /// to `dtype`. Returns `None` if the size overflows.
+    pub(crate) fn new(
+        kernel: Arc<dyn Kernel>,
+        inputs: Vec<Storage>,
+        matrices: Matrices,
+        (library, dtype): (Dtype, Dtype),
+    ) -> Option<Self> {
+        let nbytes = matrices.elements.checked_mul(dtype.size())?;
+        i64::try_from(nbytes).ok()?;
+        Some(Self { kernel, inputs, matrices, library, dtype, panel: Mutex::default() })
+    }
+
+    /// Returns the area that begins at an element, has at most `count` elements, and is as large as possible, and the number
+    /// of elements in it that come before the first one.
+    fn area(&self, element: u64, count: u64) -> Option<(Area, u64)> {
+        let Matrices { rows, cols, .. } = self.matrices;
+        let (row, col) = (element.checked_div(cols)?, element.checked_rem(cols)?);
+        let (matrix, row) = (row.checked_div(rows)?, row.checked_rem(rows)?);
+        if col == 0 && count >= cols && cols <= AREA_MAX {
+            let whole = count.min(AREA_MAX).checked_div(cols)?.min(rows.checked_sub(row)?);
+            return Some((Area { matrix, rows: row..row.checked_add(whole)?, cols: 0..cols }, 0));
+        }
+        let granule = self.kernel.col_granule().max(1);
+        let before = col.checked_rem(granule)?;
+        let end = col.checked_add(count.min(AREA_MAX))?.min(cols).checked_next_multiple_of(granule)?;
+        let cols = col.checked_sub(before)?..end.min(cols);
+        Some((Area { matrix, rows: row..row.checked_add(1)?, cols }, before))
+    }
+
+    /// Returns the whole rows to load for an area; `None` if the area is loaded alone.
+    fn panel_area(&self, area: &Area) -> Option<Area> {
+        let Matrices { rows, cols, .. } = self.matrices;
+        let row_bytes = cols.checked_mul(self.kernel.scattered_bits()?)?.div_ceil(8).max(1);
+        let most = PANEL_BYTES.checked_div(row_bytes)?;
+        let count = most.checked_sub(most % PANEL_GRANULE).filter(|count| *count > 0)?;
+        let start = area.rows.start.checked_sub(area.rows.start.checked_rem(count)?)?;
+        let end = start.checked_add(count)?.min(rows);
+        Some(Area { matrix: area.matrix, rows: start..end, cols: 0..cols })
+    }
+
+    /// Computes `out` from the panel that has the first row of an area, and returns the number of bytes that it has.
+    fn decode_panel(
+        &self,
+        inputs: &mut Inputs<'_>,
+        (area, col, panel): (&Area, u64, Area),
+        out: &mut [u8],
+    ) -> Result<usize, ReadError> {
+        let within = |n: u64| usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
+        let rows_left = panel.rows.end.saturating_sub(area.rows.start);
+        let size = self.dtype.size();
+        let left = rows_left.saturating_mul(self.matrices.cols).saturating_sub(col).saturating_mul(size);
+        let len = out.len().min(within(left)?);
+        let out = out.get_mut(..len).unwrap_or_default();
+        let first = within(area.rows.start.saturating_sub(panel.rows.start))?;
+        let mut cached = self.panel.lock().unwrap_or_else(PoisonError::into_inner);
+        if cached.as_ref().is_none_or(|(known, _)| *known != panel) {
+            // The earlier panel is dropped before the next one is loaded.
+            *cached = None;
+            *cached = Some((panel.clone(), self.kernel.load(inputs, &panel)?));
+        }
+        if let Some((_, loaded)) = cached.as_ref() {
+            self.decode(loaded, &panel, (first, within(col)?), out);
+        }
+        let is_last = panel.rows.end == self.matrices.rows && len as u64 == left;
+        if is_last {
+            *cached = None;
+        }
+        Ok(len)
+    }
+
+    /// Computes rows of an area, from row `first` on, into `out`, whose first byte is that of the column `skip` of the area.
+    fn decode(&self, loaded: &Loaded, area: &Area, (first_row, skip): (usize, usize), out: &mut [u8]) {
+        let width = usize::try_from(area.cols.end.saturating_sub(area.cols.start)).unwrap_or(0);
+        let size = usize::try_from(self.dtype.size()).unwrap_or(1);
+        let row_bytes = width.saturating_sub(skip).saturating_mul(size).max(1);
+        let rows_per_task = TASK_ELEMENTS.checked_div(width).unwrap_or(1).max(1);
+        let decode_rows = |(task, out): (usize, &mut [u8])| {
+            let mut numbers = vec![0.0; width];
+            let first = task.saturating_mul(rows_per_task).saturating_add(first_row);
+            for (row, out) in out.chunks_mut(row_bytes).enumerate() {
+                self.kernel.decode(loaded, area, first.saturating_add(row), &mut numbers);
+                let count = out.len().checked_div(size).unwrap_or(0);
+                let kept = numbers.get_mut(skip..skip.saturating_add(count)).unwrap_or_default();
+                self.encode(kept, out);
+            }
+        };
+        let tasks = row_bytes.saturating_mul(rows_per_task);
+        if out.len() < PARALLEL_MIN.saturating_mul(size) {
+            out.chunks_mut(tasks).enumerate().for_each(decode_rows);
+        } else {
+            out.par_chunks_mut(tasks).enumerate().for_each(decode_rows);
+        }
+    }
+
+    /// Rounds numbers as the method's library does, and casts them to the dtype.
+    fn encode(&self, numbers: &mut [f32], out: &mut [u8]) {
+        if self.library != self.dtype && self.library != Dtype::Float32 {
+            round_to(self.library, numbers);
+        }
+        self.dtype.encode_f32(numbers, out);
+    }
+}
+
+/// Rounds numbers to the nearest ones of a dtype.
+pub(crate) fn round_to(dtype: Dtype, numbers: &mut [f32]) {
+    if dtype == Dtype::Float32 {
+        return;
+    }
+    let size = usize::try_from(dtype.size()).unwrap_or(1);
+    let mut bytes = vec![0; numbers.len().saturating_mul(size)];
+    dtype.encode_f32(numbers, &mut bytes);
+    let rounded = dtype.decode_f32(&bytes).unwrap_or_default();
+    for (number, rounded) in numbers.iter_mut().zip(rounded) {
+        *number = rounded;
+    }
+}
+
+impl Compute for Dequantized {
+    fn len(&self) -> u64 {
+        self.matrices.elements.saturating_mul(self.dtype.size())
+    }
+
+    fn inputs(&self) -> &[Storage] {
+        &self.inputs
+    }
+
+    fn granule(&self) -> u64 {
+        self.dtype.size()
+    }
+
+    fn read_at(&self, inputs: &mut Inputs<'_>, mut buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        let size = self.dtype.size().max(1);
+        let mut element = offset.checked_div(size).unwrap_or(0);
+        while !buffer.is_empty() {
+            let count = (buffer.len() as u64).checked_div(size).unwrap_or(0);
+            let (area, skip) = self.area(element, count).ok_or(io::ErrorKind::InvalidInput)?;
+            if let Some(panel) = self.panel_area(&area) {
+                let col = area.cols.start.saturating_add(skip);
+                // A part of a row ends with it.
+                let row_left = self.matrices.cols.saturating_sub(col).saturating_mul(size);
+                let most =
+                    if col > 0 { usize::try_from(row_left).unwrap_or(usize::MAX) } else { buffer.len() };
+                let part = buffer.get_mut(..most.min(buffer.len())).unwrap_or_default();
+                let len = self.decode_panel(inputs, (&area, col, panel), part)?;
+                if len == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                buffer = std::mem::take(&mut buffer).split_at_mut_checked(len).unwrap_or_default().1;
+                element = element.saturating_add((len as u64).checked_div(size).unwrap_or(0));
+                continue;
+            }
+            let rows = area.rows.end.saturating_sub(area.rows.start);
+            let width = area.cols.end.saturating_sub(area.cols.start).saturating_sub(skip);
+            let elements = rows.saturating_mul(width).min(count);
+            if elements == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let within = |n: u64| usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
+            let len = within(elements.saturating_mul(size))?;
+            let (out, rest) =
+                std::mem::take(&mut buffer).split_at_mut_checked(len).ok_or(io::ErrorKind::UnexpectedEof)?;
+            let loaded = self.kernel.load(inputs, &area)?;
+            self.decode(&loaded, &area, (0, within(skip)?), out);
+            buffer = rest;
+            element = element.saturating_add(elements);
+        }
+        Ok(())
+    }
+}

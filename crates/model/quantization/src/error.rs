@@ -1,0 +1,73 @@
+//! Reasons for which a quantized model cannot be recognised.
+
+use byte_source::{ErrorKind, ReadError};
+use tensor::Dtype;
+
+/// Result type with the error of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Reasons for which the numbers of a quantized model cannot be computed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A document is not JSON, or a member has another type than expected.
+    #[error("{file}: {problem}")]
+    Document { file: &'static str, problem: String },
+    /// The configuration names a method that this crate does not know.
+    #[error("the weights are quantized with `{}`, which is not known; the known methods are {known}", method.escape_debug())]
+    UnknownMethod { method: String, known: String },
+    /// The configuration has a value for which no arithmetic is known.
+    #[error("{method}: `{key}` is {found}, expected {expected}")]
+    Unsupported { method: String, key: String, found: String, expected: String },
+    /// Neither the configuration nor a tensor says that the weights are quantized.
+    #[error("its weights are not quantized")]
+    NotQuantized,
+    /// The configuration says that the weights are quantized, and none is.
+    #[error(
+        "its configuration says that the weights are quantized with {method}, and none of the tensors is"
+    )]
+    NothingQuantized { method: String },
+    /// A quantized tensor lacks a companion, such as its scales.
+    #[error("tensor `{}` is quantized with {method}, and `{}` is missing", tensor.escape_debug(), companion.escape_debug())]
+    MissingCompanion { method: String, tensor: String, companion: String },
+    /// A tensor of scales, zero points, indices or maxima belongs to no quantized tensor.
+    #[error("tensor `{}` belongs to no tensor that is quantized with {method}", tensor.escape_debug())]
+    UnusedCompanion { method: String, tensor: String },
+    /// The shape of a tensor does not fit its companions or the configuration.
+    #[error("tensor `{}` has the shape {found:?}, expected {expected}", tensor.escape_debug())]
+    Shape { tensor: String, found: Vec<u64>, expected: String },
+    /// The dtype of a tensor is not one of the method's.
+    #[error("tensor `{}` is {found}, expected {expected}", tensor.escape_debug())]
+    Dtype { tensor: String, found: Dtype, expected: String },
+    /// The content of a small tensor, such as a shape or a table, is wrong.
+    #[error("tensor `{}`: {problem}", tensor.escape_debug())]
+    Content { tensor: String, problem: String },
+    /// Two tensors of the result would have the same name.
+    #[error("two tensors would be called `{}`", name.escape_debug())]
+    SameName { name: String },
+    /// A small tensor cannot be read.
+    #[error("{0}")]
+    Read(#[from] ReadError),
+}
+
+impl Error {
+    /// Returns the category of the error, by which a caller can react.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotQuantized => ErrorKind::Option,
+            Self::UnknownMethod { .. } | Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::Document { .. }
+            | Self::NothingQuantized { .. }
+            | Self::MissingCompanion { .. }
+            | Self::UnusedCompanion { .. }
+            | Self::Shape { .. }
+            | Self::Dtype { .. }
+            | Self::Content { .. }
+            | Self::SameName { .. } => ErrorKind::Input,
+            Self::Read(ReadError::Changed(_)) => ErrorKind::Changed,
+            Self::Read(ReadError::Damaged(_)) => ErrorKind::Damaged,
+            Self::Read(ReadError::Cancelled(_)) => ErrorKind::Cancelled,
+            Self::Read(_) => ErrorKind::Io,
+        }
+    }
+}

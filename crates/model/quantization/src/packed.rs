@@ -1,0 +1,62 @@
+//! Codes of fewer than eight bits, packed into bytes.
+
+/// Order of the codes in a byte or word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CodeOrder {
+    /// The first code has the lowest bits, and a code may continue in the next byte.
+    LowFirst,
+    /// The first code has the highest bits of a byte.
+    HighFirst,
+}
+
+/// Returns the first `count` codes of `bits` bits; 0 for codes after the last byte.
+pub(crate) fn unpack(bytes: &[u8], bits: u32, order: CodeOrder, count: usize) -> Vec<u8> {
+    let mut codes = vec![0; count.next_multiple_of(2)];
+    if bits == 4 {
+        for (pair, byte) in codes.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
+            let (low, high) = (byte & 15, byte >> 4);
+            *pair = if order == CodeOrder::LowFirst { [low, high] } else { [high, low] };
+        }
+    } else {
+        let mask = u8::MAX.checked_shr(8_u32.saturating_sub(bits)).unwrap_or(0);
+        for (index, code) in codes.iter_mut().enumerate() {
+            let bit = index.saturating_mul(bits as usize);
+            let (at, shift) = (bit / 8, u32::try_from(bit % 8).unwrap_or(0));
+            let low = bytes.get(at).copied().unwrap_or(0);
+            *code = match order {
+                CodeOrder::LowFirst => {
+                    let high = bytes.get(at.saturating_add(1)).copied().unwrap_or(0);
+                    let [code, _] = (u16::from_le_bytes([low, high]) >> shift).to_le_bytes();
+                    code & mask
+                }
+                CodeOrder::HighFirst => {
+                    low.checked_shr(8_u32.saturating_sub(shift).saturating_sub(bits)).unwrap_or(0) & mask
+                }
+            };
+        }
+    }
+    codes.truncate(count);
+    codes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_either_order() {
+        assert_eq!(unpack(&[0x21, 0x43], 4, CodeOrder::LowFirst, 3), [1, 2, 3]);
+        assert_eq!(unpack(&[0x21, 0x43], 4, CodeOrder::HighFirst, 4), [2, 1, 4, 3]);
+        assert_eq!(unpack(&[0b11_10_01_00], 2, CodeOrder::LowFirst, 4), [0, 1, 2, 3]);
+        assert_eq!(unpack(&[0b11_10_01_00], 2, CodeOrder::HighFirst, 4), [3, 2, 1, 0]);
+        assert_eq!(unpack(&[0b0110_0001], 1, CodeOrder::HighFirst, 8), [0, 1, 1, 0, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn codes_of_three_bits_continue_in_the_next_byte() {
+        // 1, 2, 3, 4, 5, 6, 7, 0 from the lowest bit on.
+        let bits: u32 = (1..=7).rev().fold(0, |all, code| (all << 3) | code);
+        let [first, second, third, _] = bits.to_le_bytes();
+        assert_eq!(unpack(&[first, second, third], 3, CodeOrder::LowFirst, 8), [1, 2, 3, 4, 5, 6, 7, 0]);
+    }
+}

@@ -1,0 +1,192 @@
+//! Grids of scales and zero points: numbers, exponents, packed integers, or numbers that are quantized themselves.
+
+use std::io;
+use std::ops::Range;
+
+use byte_source::ReadError;
+use tensor::{Dtype, Inputs};
+
+use crate::operand::{ByteRows, Operand};
+use crate::packed::{CodeOrder, unpack};
+
+/// Scales or zero points of a tensor: one for each block of rows and columns of each matrix.
+#[derive(Debug)]
+pub(crate) struct ScaleGrid {
+    pub(crate) operand: Operand,
+    /// Number of blocks along the rows and columns of a matrix.
+    pub(crate) rows: u64,
+    pub(crate) cols: u64,
+    pub(crate) encoding: ScaleEncoding,
+    /// True if all matrices have the same grid.
+    pub(crate) is_shared: bool,
+    pub(crate) global: Option<GlobalScale>,
+    /// Number of all scales, if the last row of the grid is incomplete.
+    pub(crate) elements: Option<u64>,
+}
+
+/// Encoding of the numbers in a grid.
+#[derive(Debug)]
+pub(crate) enum ScaleEncoding {
+    /// Numbers of the operand's dtype.
+    Numbers,
+    /// Exponents of two in a byte, 127 for 1.
+    Exponents,
+    /// Integers of few bits, packed along the rows of the grid, the lowest bits first: bit `i` of a column is in its word
+    /// `i / 32`. `offset` is added.
+    PackedRows { bits: u32, offset: f32 },
+    /// Codes for values of a table, times the number of their block, plus an offset.
+    Nested(Box<NestedScales>),
+}
+
+/// Scales that are quantized in blocks themselves, as bitsandbytes does.
+#[derive(Debug)]
+pub(crate) struct NestedScales {
+    pub(crate) table: Operand,
+    pub(crate) scales: Operand,
+    pub(crate) block: u64,
+    pub(crate) offset: f32,
+}
+
+/// Scale of a whole matrix or tensor that applies to the scales of its blocks.
+#[derive(Debug)]
+pub(crate) struct GlobalScale {
+    pub(crate) operand: Operand,
+    /// True if the tensor has one number for each matrix.
+    pub(crate) per_matrix: bool,
+    /// True if the scales are divided by it.
+    pub(crate) divides: bool,
+    /// Dtype in which the library has the quotient or product.
+    pub(crate) rounding: Dtype,
+}
+
+impl ScaleGrid {
+    /// Creates a grid of numbers of the operand's dtype, or of exponents if they are bytes.
+    pub(crate) fn numbers(operand: Operand, (rows, cols): (u64, u64)) -> Self {
+        let encoding =
+            if operand.dtype() == Dtype::UInt8 { ScaleEncoding::Exponents } else { ScaleEncoding::Numbers };
+        Self { operand, rows, cols, encoding, is_shared: false, global: None, elements: None }
+    }
+
+    /// Creates a grid of numbers of the operand's dtype.
+    pub(crate) fn plain(operand: Operand, (rows, cols): (u64, u64)) -> Self {
+        Self {
+            operand,
+            rows,
+            cols,
+            encoding: ScaleEncoding::Numbers,
+            is_shared: false,
+            global: None,
+            elements: None,
+        }
+    }
+
+    /// Reads the numbers of blocks; the rows are counted through all matrices.
+    pub(crate) fn read(
+        &self,
+        inputs: &mut Inputs<'_>,
+        rows: Range<u64>,
+        cols: Range<u64>,
+    ) -> Result<Vec<f32>, ReadError> {
+        match &self.encoding {
+            ScaleEncoding::Numbers if self.elements.is_some() => {
+                self.operand.read_floats(inputs, self.flat(&rows, &cols))
+            }
+            ScaleEncoding::Numbers => self.operand.read_grid(inputs, self.cols, (rows, cols)),
+            ScaleEncoding::Exponents => {
+                let mut scales = self.operand.read_grid(inputs, self.cols, (rows, cols))?;
+                for scale in &mut scales {
+                    *scale = (*scale - 127.0).exp2();
+                }
+                Ok(scales)
+            }
+            ScaleEncoding::PackedRows { bits, offset } => {
+                self.read_packed(inputs, (rows, cols), (*bits, *offset))
+            }
+            ScaleEncoding::Nested(nested) => nested.read(inputs, &self.operand, self.flat(&rows, &cols)),
+        }
+    }
+
+    /// Returns the range of a list of scales that has all of these rows and columns: of whole rows, or of one row.
+    fn flat(&self, rows: &Range<u64>, cols: &Range<u64>) -> Range<u64> {
+        let at = |row: u64, col: u64| row.saturating_mul(self.cols).saturating_add(col);
+        let end = at(rows.end.saturating_sub(1), cols.end).min(self.elements.unwrap_or(u64::MAX));
+        at(rows.start, cols.start).min(end)..end
+    }
+
+    /// Reads integers that are packed along the rows of the grid.
+    fn read_packed(
+        &self,
+        inputs: &mut Inputs<'_>,
+        (rows, cols): (Range<u64>, Range<u64>),
+        (bits, offset): (u32, f32),
+    ) -> Result<Vec<f32>, ReadError> {
+        // A word begins inside a number if the bits do not divide 32, so reading begins at a multiple of 32 rows.
+        let bit = |row: u64| row.saturating_mul(u64::from(bits));
+        let first = rows.start.saturating_sub(rows.start % 32);
+        let words = bit(first) / 32..bit(rows.end).div_ceil(32);
+        let width = cols.end.saturating_sub(cols.start);
+        let part = ByteRows {
+            start: words.start.saturating_mul(self.cols).saturating_add(cols.start).saturating_mul(4),
+            rows: words.end.saturating_sub(words.start),
+            pitch: self.cols.saturating_mul(4),
+            len: width.saturating_mul(4),
+        };
+        let bytes = self.operand.read_rows(inputs, &part)?;
+        let words_read = bytes.as_chunks::<4>().0;
+        let width = usize::try_from(width).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let count = usize::try_from(rows.end.saturating_sub(rows.start)).unwrap_or(0);
+        let mut numbers = vec![0.0; count.saturating_mul(width)];
+        let skipped = usize::try_from(rows.start.saturating_sub(first)).unwrap_or(0);
+        for col in 0..width {
+            let column: Vec<u8> = words_read.iter().skip(col).step_by(width).flatten().copied().collect();
+            let codes = unpack(&column, bits, CodeOrder::LowFirst, skipped.saturating_add(count));
+            let numbers = numbers.iter_mut().skip(col).step_by(width);
+            for (number, code) in numbers.zip(codes.iter().skip(skipped)) {
+                *number = f32::from(*code) + offset;
+            }
+        }
+        Ok(numbers)
+    }
+}
+
+impl NestedScales {
+    fn read(
+        &self,
+        inputs: &mut Inputs<'_>,
+        codes: &Operand,
+        range: Range<u64>,
+    ) -> Result<Vec<f32>, ReadError> {
+        let numbers = codes.read_floats(inputs, range.clone())?;
+        let table = self.table.read_floats(inputs, 0..256)?;
+        let first = range.start.checked_div(self.block).unwrap_or(0);
+        let scales = self.scales.read_floats(inputs, first..range.end.div_ceil(self.block.max(1)))?;
+        let scale_of = |element: u64| {
+            let at = element.checked_div(self.block).unwrap_or(0).saturating_sub(first);
+            usize::try_from(at).ok().and_then(|at| scales.get(at)).copied().unwrap_or(f32::NAN)
+        };
+        let number = |(element, code): (u64, &f32)| {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a byte")]
+            let value = table.get(*code as usize).copied().unwrap_or(f32::NAN);
+            value * scale_of(element) + self.offset
+        };
+        Ok(range.zip(&numbers).map(number).collect())
+    }
+}
+
+impl GlobalScale {
+    /// Multiplies or divides the scales of a matrix.
+    pub(crate) fn apply(
+        &self,
+        inputs: &mut Inputs<'_>,
+        matrix: u64,
+        scales: &mut [f32],
+    ) -> Result<(), ReadError> {
+        let at = if self.per_matrix { matrix } else { 0 };
+        let global = self.operand.read_floats(inputs, at..at.saturating_add(1))?;
+        let global = global.first().copied().ok_or(io::ErrorKind::UnexpectedEof)?;
+        for scale in scales {
+            *scale = if self.divides { *scale / global } else { *scale * global };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,5 @@
+//! Models whose numbers were computed by the methods' own libraries.
+
+mod models;
+mod refusals;
+mod windows;

@@ -1,0 +1,163 @@
+//! Models that are refused, each with the name of what is wrong.
+
+use byte_source::ErrorKind;
+use quantization::{Error, QuantizationDocuments, method, recognise};
+use tensor::{Dtype, Tensors};
+use test_support::zeros;
+
+use crate::models::{documents, models, stored};
+
+fn model(name: &str) -> (QuantizationDocuments, Tensors) {
+    let path = models().into_iter().find(|path| path.ends_with(name)).expect("it exists");
+    (documents(&path), stored(&path))
+}
+
+fn refused(documents: &QuantizationDocuments, tensors: &Tensors) -> String {
+    recognise(documents, tensors).expect_err("it is wrong").to_string()
+}
+
+/// The error for a model without one of its tensors.
+fn without(name: &str, tensor: &str) -> String {
+    let (documents, tensors) = model(name);
+    assert!(tensors.contains(tensor), "{name} has {tensor}");
+    let rest: Tensors = tensors.into_iter().filter(|(name, _)| name != tensor).collect();
+    refused(&documents, &rest)
+}
+
+/// The error for a model with one more tensor, or with another one in its place.
+fn with(name: &str, tensor: &str, dtype: Dtype, shape: &[u64]) -> String {
+    let (documents, tensors) = model(name);
+    let mut rest: Tensors = tensors.into_iter().filter(|(name, _)| name != tensor).collect();
+    rest.push(tensor.to_owned(), zeros(dtype, shape));
+    refused(&documents, &rest)
+}
+
+/// The error for a model with another configuration.
+fn configured(name: &str, from: &str, to: &str) -> String {
+    let (mut documents, tensors) = model(name);
+    let text = documents.config.take().expect("a configuration");
+    assert!(text.contains(from), "{text}");
+    documents.config = Some(text.replace(from, to));
+    refused(&documents, &tensors)
+}
+
+#[test]
+fn a_missing_companion_is_named() {
+    for (name, tensor) in [
+        ("gptq_4_v1", "model.layers.0.q_proj.qzeros"),
+        ("awq_gemm", "a.scales"),
+        ("mxfp4", "model.layers.0.mlp.experts.down_proj_scales"),
+        ("bnb_nf4_double", "a.weight.nested_absmax"),
+        ("bnb_nf4", "a.weight.quant_map"),
+        ("bnb_nf4", "a.weight.quant_state.bitsandbytes__nf4"),
+        ("ct_pack_4_asymmetric", "model.layers.0.q_proj.weight_zero_point"),
+        ("ct_pack_4_group", "model.layers.0.q_proj.weight_shape"),
+        ("ct_float_channel", "model.layers.0.q_proj.weight_scale"),
+        ("ct_nvfp4", "model.layers.0.q_proj.weight_global_scale"),
+        ("modelopt_nvfp4", "a.weight_scale_2"),
+        ("fp8_block", "a.weight_scale_inv"),
+    ] {
+        let text = without(name, tensor);
+        assert!(text.contains(&format!("`{tensor}` is missing")), "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_companion_without_codes_is_named() {
+    for (name, tensor) in [
+        ("gptq_4_v1", "b.g_idx"),
+        ("awq_gemm", "c.qzeros"),
+        ("mxfp4", "x_scales"),
+        ("bnb_nf4", "c.weight.nested_absmax"),
+        ("ct_pack_4_group", "x.weight_zero_point"),
+        ("fp8_block", "b.weight_scale_inv"),
+        ("fp8_tensor", "c.activation_scale"),
+        ("modelopt_fp8", "a.pre_quant_scale"),
+    ] {
+        let text = with(name, tensor, Dtype::Float32, &[1]);
+        assert!(text.starts_with(&format!("tensor `{tensor}` belongs to no tensor")), "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_wrong_shape_or_dtype_is_named() {
+    let text = with("fp8_ragged", "a.weight_scale_inv", Dtype::Float32, &[3, 2]);
+    assert_eq!(
+        text,
+        "tensor `a.weight_scale_inv` has the shape [3, 2], expected one scale for each block of 32 × 16 of [40, 24], or a \
+         grid that divides this shape"
+    );
+    let text = with("gptq_4_v1", "model.layers.0.q_proj.qzeros", Dtype::Int32, &[2, 5]);
+    assert_eq!(text, "tensor `model.layers.0.q_proj.qzeros` has the shape [2, 5], expected [2, 4]");
+    let text = with("gptq_4_v1", "model.layers.0.q_proj.qweight", Dtype::Int64, &[8, 32]);
+    assert_eq!(text, "tensor `model.layers.0.q_proj.qweight` is int64, expected int32");
+    let text = with("mxfp4", "model.layers.0.mlp.experts.down_proj_scales", Dtype::UInt8, &[2, 5, 2]);
+    assert!(text.ends_with("has the shape [2, 5, 2], expected [2, 5, 1]"), "{text}");
+    let text = with("bnb_nf4", "a.weight.absmax", Dtype::Float32, &[23]);
+    assert_eq!(text, "tensor `a.weight.absmax` has the shape [23], expected [24]");
+    let text = with("ct_pack_4_group", "model.layers.0.q_proj.weight_packed", Dtype::Int32, &[24, 9]);
+    assert!(text.ends_with("has the shape [24, 9], expected [24, 8]"), "{text}");
+    let text = with("ct_int_channel", "model.layers.0.q_proj.weight", Dtype::BFloat16, &[24, 64]);
+    assert!(text.ends_with("is bfloat16, expected int8 or float8, because it has a scale"), "{text}");
+}
+
+#[test]
+fn groups_out_of_range_are_named() {
+    let (documents, tensors) = model("gptq_order");
+    let name = "model.layers.0.q_proj.g_idx";
+    let mut rest: Tensors = tensors.into_iter().filter(|(known, _)| known != name).collect();
+    let indices = 7_i32.to_le_bytes().repeat(64);
+    rest.push(name.to_owned(), test_support::tensor(Dtype::Int32, &[64], indices));
+    assert_eq!(refused(&documents, &rest), format!("tensor `{name}`: the group 7 is not one of 2"));
+}
+
+#[test]
+fn unknown_methods_and_formats_are_named() {
+    let text = configured("gptq_4_v1", r#""gptq","#, r#""aqlm","#);
+    assert!(
+        text.starts_with(
+            "the weights are quantized with `aqlm`, which is not known; the known methods are fp8"
+        ),
+        "{text}"
+    );
+    assert!(
+        configured("gptq_4_v1", r#""bits": 4"#, r#""bits": 5"#)
+            .starts_with("gptq: `bits` is 5, expected 2, 3, 4 or 8")
+    );
+    assert!(
+        configured("awq_gemm", r#""gemm""#, r#""gemv""#)
+            .starts_with("awq: `version` is \"gemv\", expected `gemm`")
+    );
+    let text = configured("ct_mixed", r#""mixed-precision""#, r#""marlin-24""#);
+    assert!(text.starts_with("compressed-tensors: `format` is \"marlin-24\""), "{text}");
+    let rotated = configured(
+        "ct_mixed",
+        r#""ignore": ["#,
+        r#""transform_config": {"r1": {"type": "hadamard"}}, "ignore": ["#,
+    );
+    assert!(rotated.starts_with("compressed-tensors: `transform_config`"), "{rotated}");
+}
+
+#[test]
+fn plain_models_are_not_quantized() {
+    let none = QuantizationDocuments::default();
+    let tensors: Tensors = [("w.weight".to_owned(), zeros(Dtype::Float32, &[2]))].into();
+    assert!(recognise(&none, &tensors).expect("it is read").is_none() && method(&none, &tensors).is_none());
+    let (documents, _) = model("gptq_4_v1");
+    let error = recognise(&documents, &tensors).expect_err("nothing has codes");
+    assert!(matches!(error, Error::NothingQuantized { .. }) && error.kind() == ErrorKind::Input);
+    let broken = QuantizationDocuments { config: Some("[]".to_owned()), ..none };
+    assert_eq!(refused(&broken, &tensors), "config.json: it is not an object");
+}
+
+#[test]
+fn only_the_description_of_the_quantization_is_removed() {
+    let config = r#"{"b": 1, "quantization_config": {"bits": 4}, "a": {"quantization_config": 2}, "text_config": {"compression_config": {}, "x": 1}}"#;
+    let documents =
+        QuantizationDocuments { config: Some(config.to_owned()), ..QuantizationDocuments::default() };
+    let text = documents.config_without_quantization().expect("an object").expect("a text");
+    let text: String = text.split_whitespace().collect();
+    assert_eq!(text, r#"{"b":1,"a":{"quantization_config":2},"text_config":{"x":1}}"#);
+    let plain = QuantizationDocuments { config: Some("{ }".to_owned()), ..documents };
+    assert_eq!(plain.config_without_quantization().expect("an object").as_deref(), Some("{ }"));
+}

@@ -1,0 +1,77 @@
+//! What is known about the globals and uses of one pickle.
+
+use std::collections::{HashMap, HashSet};
+
+use pickle_vm::{Heap, ObjectId};
+
+use super::callee::{Callee, NAME_LEN_MAX, Package, callee_named};
+use super::kind::{GlobalUseKind, UseRisk};
+use super::level::Levels;
+use crate::Risk;
+
+/// The walk over one pickle.
+pub(super) struct Analysis<'h, 'p> {
+    pub(super) heap: &'h Heap<'p>,
+    pub(super) globals: Vec<GlobalFacts<'h>>,
+    pub(super) indexes: HashMap<ObjectId, usize>,
+    pub(super) levels: Levels,
+    /// Entries and arguments that were looked at, which a pickle can share among many instructions.
+    work: usize,
+    /// Keys that were judged.
+    pub(super) hashed: HashSet<ObjectId>,
+}
+
+pub(super) struct GlobalFacts<'h> {
+    pub(super) module: &'h str,
+    pub(super) name: &'h str,
+    pub(super) callee: Callee,
+    pub(super) found: UseRisk,
+}
+
+impl<'h, 'p> Analysis<'h, 'p> {
+    pub(super) fn new(heap: &'h Heap<'p>) -> Self {
+        let mut new = Self {
+            heap,
+            globals: Vec::new(),
+            indexes: HashMap::new(),
+            levels: Levels::default(),
+            work: 0,
+            hashed: HashSet::new(),
+        };
+        let mut by_names: HashMap<(&str, &str), usize> = HashMap::new();
+        for id in heap.ids() {
+            let Some((module, name)) = heap.global(id) else { continue };
+            if module.len() > NAME_LEN_MAX || name.len() > NAME_LEN_MAX {
+                continue;
+            }
+            let next = new.globals.len();
+            let index = *by_names.entry((module, name)).or_insert(next);
+            if index == next {
+                let callee = callee_named(module, name, index);
+                new.globals.push(GlobalFacts { module, name, callee, found: UseRisk::default() });
+            }
+            new.indexes.insert(id, index);
+        }
+        new
+    }
+
+    /// Returns false if too much was looked at.
+    pub(super) fn spend(&mut self, work: usize) -> bool {
+        self.work = self.work.saturating_add(work);
+        self.work <= self.heap.len().saturating_mul(16).saturating_add(1 << 16)
+    }
+
+    /// Adds a use of a global, with its risk unless it is known to be harmless.
+    pub(super) fn add(&mut self, global: Option<usize>, kind: GlobalUseKind, risk: Option<Risk>) {
+        let Some(facts) = global.and_then(|index| self.globals.get_mut(index)) else { return };
+        facts.found.kinds.insert(kind);
+        // A use adds nothing to a global of another package, which is a finding itself.
+        let Some(risk) = risk.filter(|_| facts.callee.package == Package::Core) else { return };
+        facts.found.findings.insert(kind);
+        facts.found.risk = facts.found.risk.max(Some(risk));
+    }
+
+    pub(super) fn add_unless(&mut self, is_judged: bool, global: usize, kind: GlobalUseKind) {
+        self.add(Some(global), kind, (!is_judged).then_some(Risk::Unreviewed));
+    }
+}

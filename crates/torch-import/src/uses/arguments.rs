@@ -1,0 +1,129 @@
+//! Judges the arguments of reviewed calls.
+
+use pickle_vm::{Object, ObjectId};
+
+use super::analysis::Analysis;
+use super::callee::{Callee, Package};
+use super::level::Level;
+use super::states;
+use crate::encoded::LOAD_FROM_BYTES;
+use crate::lists::{self, ArgumentRule, ClassTraits};
+
+/// Types whose constructors `copyreg._reconstructor` calls.
+const BUILTIN_TYPES: [&str; 12] = [
+    "object",
+    "dict",
+    "list",
+    "tuple",
+    "set",
+    "frozenset",
+    "int",
+    "float",
+    "complex",
+    "str",
+    "bytes",
+    "bytearray",
+];
+
+impl Analysis<'_, '_> {
+    pub(super) fn may_create(
+        &mut self,
+        traits: ClassTraits,
+        args: &[ObjectId],
+        kwargs: Option<ObjectId>,
+    ) -> bool {
+        if traits.has(ClassTraits::CREATED_WITH_ANY) {
+            return true;
+        }
+        traits.has(ClassTraits::CREATED)
+            && args.iter().copied().chain(kwargs).all(|arg| self.level(arg) <= Level::Named)
+    }
+
+    pub(super) fn may_call(&mut self, callee: Callee, args: &[ObjectId]) -> bool {
+        if let Some(rules) = rules_of(callee) {
+            return self.all_fit(rules, args) && self.applied_fit(rules, args);
+        }
+        if callee.traits.has(ClassTraits::ENUMERATION) {
+            return matches!(args, [value] if self.level(*value) == Level::Data);
+        }
+        callee.traits.has(ClassTraits::EXCEPTION) && args.iter().all(|arg| self.level(*arg) <= Level::Named)
+    }
+
+    pub(super) fn all_fit(&mut self, rules: &[ArgumentRule], args: &[ObjectId]) -> bool {
+        let mut rules = rules.iter().copied();
+        let mut rule = rules.next();
+        args.iter().all(|arg| {
+            let fits = rule.is_some_and(|rule| self.fits(rule, *arg));
+            rule = rules.next().or(rule);
+            fits
+        })
+    }
+
+    /// Returns true if the arguments that a function passes to another one fit that one.
+    pub(super) fn applied_fit(&mut self, rules: &[ArgumentRule], args: &[ObjectId]) -> bool {
+        let place = |rule| {
+            let at = rules.iter().position(|found| *found == rule)?;
+            args.get(at).copied()
+        };
+        let Some(function) = place(ArgumentRule::Function).and_then(|id| self.callee(id)) else {
+            return true;
+        };
+        let applied = place(ArgumentRule::Applied).and_then(|id| self.heap.items(id));
+        match (rules_of(function), applied) {
+            (Some(rules), Some(applied)) => self.all_fit(rules, applied),
+            _ => function.package != Package::Core,
+        }
+    }
+
+    pub(super) fn fits(&mut self, rule: ArgumentRule, arg: ObjectId) -> bool {
+        let heap = self.heap;
+        match rule {
+            ArgumentRule::Any => true,
+            ArgumentRule::Data => self.level(arg) == Level::Data,
+            ArgumentRule::Named => self.level(arg) <= Level::Named,
+            ArgumentRule::Text => heap.is_none(arg) || heap.text(arg).is_some(),
+            ArgumentRule::Class => self.callee(arg).is_some_and(|class| {
+                class.package != Package::Core
+                    || [ClassTraits::CREATED, ClassTraits::CREATED_WITH_ANY, ClassTraits::MADE_BY_FUNCTIONS]
+                        .into_iter()
+                        .any(|judged| class.traits.has(judged))
+            }),
+            ArgumentRule::BuiltinType => heap.global(arg).is_some_and(|(module, name)| {
+                let (module, name) = lists::resolve_alias(module, name).unwrap_or((module, name));
+                module == "builtins" && BUILTIN_TYPES.contains(&name)
+            }),
+            ArgumentRule::Function => self.callee(arg).is_some_and(|function| {
+                function.package != Package::Core
+                    || rules_of(function).is_some_and(|rules| !rules.contains(&rule))
+            }),
+            // The caller checks these with the function.
+            ArgumentRule::Applied => matches!(heap.get(arg), Object::Tuple(_)),
+            ArgumentRule::Attributes => states::dicts_of_state(heap, arg).is_some_and(|(dict, slots)| {
+                [dict, slots].into_iter().flatten().all(|dict| !states::has_special_name(heap, dict))
+            }),
+            ArgumentRule::BitGenerator => {
+                let is_class = |(module, _): (&str, &str)| module.starts_with("numpy.random.");
+                heap.text(arg).is_some() || heap.global(arg).is_some_and(is_class)
+            }
+            ArgumentRule::BitGeneratorConstructor => {
+                heap.global(arg).is_some_and(|(_, name)| name == "__bit_generator_ctor")
+            }
+            ArgumentRule::Storage => {
+                let loaded = heap.instance(arg).and_then(|instance| heap.global(instance.callable));
+                loaded == Some(LOAD_FROM_BYTES) || self.level(arg) <= Level::Named
+            }
+        }
+    }
+
+    pub(super) fn level(&mut self, id: ObjectId) -> Level {
+        let mut levels = std::mem::take(&mut self.levels);
+        let level = levels.level(self.heap, id, &mut |id| self.reading(id));
+        self.levels = levels;
+        level
+    }
+}
+
+/// Returns the rules for the arguments of a reviewed function.
+pub(super) fn rules_of(function: Callee) -> Option<&'static [ArgumentRule]> {
+    function.reviewed.and_then(|found| found.arguments.as_deref())
+}

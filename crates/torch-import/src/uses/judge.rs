@@ -1,0 +1,272 @@
+//! Walks over the objects of a pickle, and judges each call, each change, and each key.
+
+use pickle_vm::{Construction, Instance, Object, ObjectId};
+
+use super::analysis::Analysis;
+use super::callee::Package;
+use super::kind::{GlobalUseKind, UseRisk};
+use super::level::Level;
+use super::states;
+use super::values::Value;
+use crate::Risk;
+use crate::judged_calls::{self, Judgement};
+use crate::lists::ClassTraits;
+
+impl<'h> Analysis<'h, '_> {
+    /// Judges all uses, and returns them with the names of their globals.
+    pub(super) fn into_uses(mut self) -> impl Iterator<Item = (&'h str, &'h str, UseRisk)> {
+        let passes_judged = self.globals.iter().any(|facts| facts.callee.judged.is_some());
+        for id in self.heap.ids() {
+            match self.heap.get(id) {
+                Object::Instance(instance) => {
+                    self.judge_call(instance);
+                    self.judge_changes(id, instance);
+                }
+                Object::Dict(entries) => {
+                    for (key, _) in entries.get() {
+                        self.judge_key(*key);
+                    }
+                }
+                Object::Set(_) | Object::FrozenSet(_) => {
+                    for item in self.heap.items(id).unwrap_or_default() {
+                        self.judge_key(*item);
+                    }
+                }
+                Object::Persistent(pid) => self.judge_persistent_id(*pid),
+                Object::Global(_) => {
+                    let changes = self.heap.recorded(id);
+                    if changes.is_some_and(|found| !found.items().is_empty() || !found.appends().is_empty()) {
+                        self.add(
+                            self.indexes.get(&id).copied(),
+                            GlobalUseKind::ItemsSet,
+                            Some(Risk::Unreviewed),
+                        );
+                    }
+                    self.add(self.indexes.get(&id).copied(), GlobalUseKind::Named, None);
+                }
+                _ => {}
+            }
+            if passes_judged {
+                self.judge_passed_on(id);
+            }
+        }
+        self.globals.into_iter().map(|facts| (facts.module, facts.name, facts.found))
+    }
+
+    fn judge_call(&mut self, instance: &Instance) {
+        let Some(callee) = self.callee(instance.callable) else {
+            // What a call returned can be anything that its arguments lead to.
+            let global = self.returned_by(instance.callable);
+            self.add(global, GlobalUseKind::ResultCalled, Some(Risk::Dangerous));
+            return;
+        };
+        let is_creation = self.creates(instance);
+        let kind = if is_creation { GlobalUseKind::Created } else { GlobalUseKind::Called };
+        match callee.package {
+            Package::Core => {}
+            Package::Other => return self.add(Some(callee.global), kind, None),
+            Package::OtherData => {
+                self.add(Some(callee.global), kind, None);
+                if !is_creation && let Some(facts) = self.globals.get_mut(callee.global) {
+                    facts.found.findings.insert(kind);
+                    facts.found.risk = facts.found.risk.max(Some(Risk::Unknown));
+                }
+                return;
+            }
+        }
+        if let Some(judged) = callee.judged {
+            let risk = match judged_calls::judge(judged, self.heap, instance) {
+                Judgement::Dangerous => Some(Risk::Dangerous),
+                // The types that an annotation is made of are hashed and compared.
+                Judgement::Harmless
+                    if judged_calls::returns_type(judged) && self.level(instance.args) > Level::Named =>
+                {
+                    Some(Risk::Unreviewed)
+                }
+                Judgement::Harmless => None,
+            };
+            return self.add(Some(callee.global), kind, risk);
+        }
+        let args = self.heap.items(instance.args).filter(|args| self.spend(args.len()));
+        let Some(args) = args else {
+            return self.add_unless(false, callee.global, kind);
+        };
+        if is_creation && self.may_create(callee.traits, args, instance.kwargs()) {
+            return self.add(Some(callee.global), GlobalUseKind::Created, None);
+        }
+        let is_new = matches!(instance.construction, Construction::NewObj | Construction::NewObjEx);
+        let is_judged = !is_new && self.may_call(callee, args);
+        self.add_unless(is_judged, callee.global, kind);
+    }
+
+    fn judge_changes(&mut self, id: ObjectId, instance: &Instance) {
+        if instance.state().is_empty() && instance.appends().is_empty() && instance.items().is_empty() {
+            return;
+        }
+        for (key, _) in instance.items() {
+            self.judge_key(*key);
+        }
+        let (traits, global) = match self.value(id, instance) {
+            Value::Plain | Value::Other => return,
+            Value::Unknown(global) => {
+                return self.add(global, GlobalUseKind::ResultChanged, Some(Risk::Unreviewed));
+            }
+            Value::Partial { global } => {
+                let fits =
+                    instance.state().iter().all(|state| states::is_state_of_partial(self.heap, *state));
+                let fits = fits && instance.appends().is_empty() && instance.items().is_empty();
+                return self.add_unless(fits, global, GlobalUseKind::StateHook);
+            }
+            Value::Instance { traits, global } => (traits, global),
+        };
+        for state in instance.state() {
+            let (kind, is_judged) = self.judge_state(traits, instance, *state);
+            self.add_unless(is_judged, global, kind);
+        }
+        if !instance.appends().is_empty() {
+            // A state can replace the method that appends.
+            let replaced =
+                |name: &str| instance.state().iter().any(|state| states::sets(self.heap, *state, name));
+            let is_judged =
+                traits.has(ClassTraits::APPENDED) && !["extend", "append", "add"].into_iter().any(replaced);
+            self.add_unless(is_judged, global, GlobalUseKind::Appended);
+        }
+        if !instance.items().is_empty() {
+            let is_judged = traits.has(ClassTraits::ITEMS_SET)
+                || (traits.has(ClassTraits::DATA_ITEMS_SET)
+                    && instance.items().iter().all(|(key, value)| {
+                        self.level(*key) == Level::Data && self.level(*value) == Level::Data
+                    }));
+            self.add_unless(is_judged, global, GlobalUseKind::ItemsSet);
+        }
+    }
+
+    /// Returns how BUILD uses the class of an instance, and true if the class was judged for it.
+    fn judge_state(
+        &mut self,
+        traits: ClassTraits,
+        instance: &Instance,
+        state: ObjectId,
+    ) -> (GlobalUseKind, bool) {
+        let heap = self.heap;
+        if !self.spend(states::entry_count(heap, state)) {
+            return (GlobalUseKind::StateHook, false);
+        }
+        // The next BUILD would call the one, and the other changes which methods run.
+        let has_hook = states::sets(heap, state, "__setstate__") || states::sets(heap, state, "__class__");
+        let is_exact =
+            !matches!(heap.get(state), Object::Instance(_) | Object::Persistent(_) | Object::Extension(_));
+        if traits.has(ClassTraits::HOOK_FOR_ANY) && is_exact {
+            // Versions without the hook set attributes.
+            let slots = states::dicts_of_state(heap, state).and_then(|(_, slots)| slots);
+            let is_special = slots.is_some_and(|slots| states::has_special_name(heap, slots));
+            return (GlobalUseKind::StateHook, !has_hook && !is_special);
+        }
+        let is_data = |id: ObjectId| {
+            heap.instance(id).is_none_or(|instance| match self.value(id, instance) {
+                Value::Instance { traits, .. } => traits.has(ClassTraits::DATA),
+                _ => false,
+            })
+        };
+        if traits.has(ClassTraits::HOOK_OF_MODULE) {
+            let is_judged = !has_hook && states::is_state_of_module(heap, state, is_data);
+            return (GlobalUseKind::StateHook, is_judged);
+        }
+        if traits.has(ClassTraits::HOOK_OF_HANDLE) {
+            return (GlobalUseKind::StateHook, states::is_state_of_handle(heap, state, is_data));
+        }
+        if traits.has(ClassTraits::HOOK_OF_ARRAY) {
+            let parts = heap.items(state).unwrap_or_default();
+            let (objects, rest) =
+                parts.split_last().map_or((None, parts), |(last, rest)| (Some(*last), rest));
+            let is_list = objects.is_some_and(|last| matches!(heap.get(last), Object::List(_)));
+            let data = rest.iter().copied().chain(objects.filter(|_| !is_list));
+            return (GlobalUseKind::StateHook, data.into_iter().all(|part| self.level(part) == Level::Data));
+        }
+        if traits.has(ClassTraits::HOOK_OF_DTYPE) {
+            let is_judged =
+                states::is_state_of_dtype(heap, instance, state) && self.level(state) <= Level::Named;
+            return (GlobalUseKind::StateHook, is_judged);
+        }
+        if traits.has(ClassTraits::HOOK_FOR_DATA) {
+            return (GlobalUseKind::StateHook, !has_hook && self.level(state) == Level::Data);
+        }
+        let Some((_, slots)) = states::dicts_of_state(heap, state) else {
+            return (GlobalUseKind::StateHook, false);
+        };
+        if let Some(slots) = slots {
+            let is_judged = traits.has(ClassTraits::STATE_SLOTS) && traits.has(ClassTraits::STATE_DICT);
+            return (
+                GlobalUseKind::StateSlots,
+                is_judged && !has_hook && !states::has_special_name(heap, slots),
+            );
+        }
+        (GlobalUseKind::StateDict, traits.has(ClassTraits::STATE_DICT) && !has_hook)
+    }
+
+    /// Judges the `__hash__` and `__eq__` of a key.
+    fn judge_key(&mut self, key: ObjectId) {
+        let heap = self.heap;
+        let mut waiting = vec![key];
+        while let Some(next) = waiting.pop() {
+            let is_container = matches!(heap.get(next), Object::Tuple(_) | Object::FrozenSet(_));
+            let instance = heap.instance(next);
+            if (!is_container && instance.is_none()) || !self.hashed.insert(next) {
+                continue;
+            }
+            waiting.extend(heap.items(next).unwrap_or_default());
+            let Some(instance) = instance else { continue };
+            match self.value(next, instance) {
+                Value::Plain | Value::Other | Value::Partial { .. } => {}
+                Value::Unknown(Some(global)) if self.is_found(global) => {}
+                Value::Unknown(global) => self.add(global, GlobalUseKind::Hashed, Some(Risk::Unreviewed)),
+                Value::Instance { traits, global } => {
+                    let is_judged = traits.has(ClassTraits::HASHED)
+                        || (traits.has(ClassTraits::HASHED_BY_CONTENT) && self.has_plain_content(instance));
+                    self.add_unless(is_judged, global, GlobalUseKind::Hashed);
+                }
+            }
+        }
+    }
+
+    fn has_plain_content(&mut self, instance: &Instance) -> bool {
+        let items = instance.items().iter().flat_map(|(key, value)| [*key, *value]);
+        let parts = [instance.args].into_iter().chain(instance.kwargs()).chain(items);
+        let parts: Vec<ObjectId> =
+            parts.chain(instance.appends().iter().copied()).chain(instance.state().iter().copied()).collect();
+        parts.into_iter().all(|part| self.level(part) <= Level::Named)
+    }
+
+    /// `torch.load` reads attributes of what a persistent id names.
+    fn judge_persistent_id(&mut self, pid: ObjectId) {
+        let parts = self.heap.items(pid).unwrap_or_default();
+        if !self.spend(parts.len()) {
+            return;
+        }
+        for part in parts {
+            let Some(instance) = self.heap.instance(*part) else { continue };
+            match self.value(*part, instance) {
+                Value::Instance { traits, global } => {
+                    self.add_unless(traits.has(ClassTraits::DATA), global, GlobalUseKind::Read);
+                }
+                Value::Partial { global } => self.add_unless(false, global, GlobalUseKind::Read),
+                Value::Unknown(global) => self.add(global, GlobalUseKind::Read, Some(Risk::Unreviewed)),
+                Value::Plain | Value::Other => {}
+            }
+        }
+    }
+
+    /// A function whose risk depends on its arguments may be called out of sight if it is passed on.
+    fn judge_passed_on(&mut self, id: ObjectId) {
+        let is_judged = |part: &ObjectId| {
+            let index = *self.indexes.get(part)?;
+            self.globals.get(index)?.callee.judged.filter(|judged| !judged_calls::is_type(*judged))?;
+            Some(index)
+        };
+        let found: Vec<usize> =
+            judged_calls::referenced_objects(self.heap, id).filter_map(|part| is_judged(&part)).collect();
+        for index in found {
+            self.add(Some(index), GlobalUseKind::Named, Some(Risk::Dangerous));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Judges what a function that reads its arguments may run: plain data runs nothing, an instance its own methods.
+
+use pickle_vm::{Heap, Object, ObjectId};
+
+/// What a function finds that reads an object and everything in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    /// Only plain data.
+    Data,
+    /// Also classes and functions.
+    Named,
+    /// Also instances whose own methods may run.
+    Active,
+}
+
+/// What the search does with an instance or a global.
+pub(super) enum Reading {
+    /// The instance is data, made of these objects.
+    Content(Vec<ObjectId>),
+    /// The instance is data, whatever it contains.
+    Opaque,
+    /// It is a class or a function.
+    Named,
+    /// A function that reads the instance may run its methods.
+    Active,
+}
+
+/// Levels of the objects of one pickle.
+#[derive(Debug, Default)]
+pub(super) struct Levels {
+    /// Level of each object that was judged, by its index.
+    known: Vec<Option<Level>>,
+    work: usize,
+}
+
+impl Levels {
+    /// Returns the level of an object; `reading` judges an instance or a global. After too much work, every object is active.
+    pub(super) fn level(
+        &mut self,
+        heap: &Heap<'_>,
+        id: ObjectId,
+        reading: &mut dyn FnMut(ObjectId) -> Reading,
+    ) -> Level {
+        if self.known.is_empty() {
+            self.known = vec![None; heap.len()];
+        }
+        if let Some(Some(level)) = self.known.get(id.index()) {
+            return *level;
+        }
+        let limit = heap.len().saturating_mul(8).saturating_add(1 << 16);
+        let mut found = Level::Data;
+        let mut visited = Vec::new();
+        let mut waiting = vec![id];
+        while let Some(next) = waiting.pop() {
+            self.work = self.work.saturating_add(1);
+            if self.work > limit {
+                found = Level::Active;
+                break;
+            }
+            let Some(slot) = self.known.get_mut(next.index()) else { continue };
+            if let Some(level) = *slot {
+                found = found.max(level);
+                continue;
+            }
+            // An object that contains itself has the level of its other contents.
+            *slot = Some(Level::Data);
+            visited.push(next);
+            match heap.get(next) {
+                Object::Global(_) | Object::Instance(_) => match reading(next) {
+                    Reading::Opaque => {}
+                    Reading::Named => found = found.max(Level::Named),
+                    Reading::Active => found = Level::Active,
+                    Reading::Content(parts) => waiting.extend(parts),
+                },
+                _ => {
+                    waiting.extend(heap.items(next).unwrap_or_default());
+                    let entries = heap.entries(next).unwrap_or_default();
+                    waiting.extend(entries.iter().flat_map(|(key, value)| [*key, *value]));
+                }
+            }
+        }
+        if found != Level::Data {
+            for next in visited {
+                if let Some(slot) = self.known.get_mut(next.index()) {
+                    *slot = None;
+                }
+            }
+            if let Some(slot) = self.known.get_mut(id.index()) {
+                *slot = Some(found);
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,137 @@
+//! The shapes of the states that BUILD gives to an instance.
+//!
+//! Facts: `load_build` in `Modules/_pickle.c` and `partial_setstate` in `Modules/_functoolsmodule.c` of CPython 3.13;
+//! `Module.__getattr__` of PyTorch 2.15; `arraydescr_setstate` and `array_setstate` of NumPy 2.4.
+
+use pickle_vm::{Heap, Instance, Object, ObjectId};
+
+/// Returns the dict of attributes and the dict of slots of a state; `None` if it is not a state for a class without
+/// `__setstate__`.
+pub(super) fn dicts_of_state(
+    heap: &Heap<'_>,
+    state: ObjectId,
+) -> Option<(Option<ObjectId>, Option<ObjectId>)> {
+    let dict_or_none = |id: ObjectId| match heap.get(id) {
+        Object::Dict(_) => Some(Some(id)),
+        Object::None => Some(None),
+        _ => None,
+    };
+    match heap.get(state) {
+        Object::Dict(_) => Some((Some(state), None)),
+        Object::None => Some((None, None)),
+        Object::Tuple(_) => match heap.items(state)? {
+            &[dict, slots] => Some((dict_or_none(dict)?, dict_or_none(slots)?)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns the number of entries in the dicts of a state.
+pub(super) fn entry_count(heap: &Heap<'_>, state: ObjectId) -> usize {
+    let parts = heap.items(state).unwrap_or_default().iter().take(2).copied().chain([state]);
+    let lens = parts.filter_map(|part| heap.entries(part)).map(<[_]>::len);
+    lens.fold(1, usize::saturating_add)
+}
+
+/// Returns true if a state has an attribute of the name that is not a plain value.
+pub(super) fn sets(heap: &Heap<'_>, state: ObjectId, name: &str) -> bool {
+    let parts = heap.items(state).unwrap_or_default().iter().take(2).copied().chain([state]);
+    let mut entries = parts.filter_map(|part| heap.entries(part)).flatten();
+    entries.any(|(key, value)| {
+        heap.text(*key).is_some_and(|key| key == name)
+            && matches!(
+                heap.get(*value),
+                Object::Global(_) | Object::Instance(_) | Object::Persistent(_) | Object::Extension(_)
+            )
+    })
+}
+
+/// Returns true if the dict of a state, or one of its two dicts, has a class or a function as a value.
+pub(super) fn has_function(heap: &Heap<'_>, state: ObjectId) -> bool {
+    let parts = heap.items(state).unwrap_or_default().iter().take(2).copied().chain([state]);
+    let mut entries = parts.filter_map(|part| heap.entries(part)).flatten();
+    entries.any(|(_, value)| matches!(heap.get(*value), Object::Global(_)))
+}
+
+/// Returns true if a dict of slots has a name such as `__class__`, whose setter is the interpreter's.
+pub(super) fn has_special_name(heap: &Heap<'_>, slots: ObjectId) -> bool {
+    let mut entries = heap.entries(slots).unwrap_or_default().iter();
+    entries.any(|(key, _)| heap.text(*key).is_none_or(|key| key.starts_with("__")))
+}
+
+/// Returns true for the state of a module whose dicts of parameters, buffers and modules are dicts, or of a mesh whose
+/// names are a list; `is_data` tells whether an object is one.
+pub(super) fn is_state_of_module(
+    heap: &Heap<'_>,
+    state: ObjectId,
+    is_data: impl Fn(ObjectId) -> bool,
+) -> bool {
+    let Some(entries) = heap.entries(state) else { return false };
+    entries.iter().all(|(key, value)| {
+        !heap
+            .text(*key)
+            .is_some_and(|key| matches!(&*key, "_parameters" | "_buffers" | "_modules" | "_dim_group_names"))
+            || is_data(*value)
+    })
+}
+
+/// Flag of a dtype whose elements are objects, which NumPy counts references of.
+const HAS_OBJECT: i64 = 1;
+
+/// Returns true if the flags in the state of `numpy.dtype(code, …)` fit its code and its fields. NumPy believes them, and would
+/// take numbers for addresses of objects.
+pub(super) fn is_state_of_dtype(heap: &Heap<'_>, dtype: &Instance, state: ObjectId) -> bool {
+    let Some(&[_, _, subarray, _, fields, size, _, flags, ..]) = heap.items(state) else { return false };
+    let (Some(flags), Some(size)) = (heap.int(flags), heap.int(size)) else { return false };
+    let is_object = is_object_code(heap, dtype);
+    let inner = heap.items(subarray).unwrap_or_default().first().copied();
+    let fields = heap.entries(fields).unwrap_or_default().iter();
+    let fields = fields.filter_map(|(_, field)| heap.items(*field)?.first().copied());
+    let holds_object = is_object || inner.into_iter().chain(fields).any(|part| has_objects(heap, part));
+    (flags & HAS_OBJECT != 0) == holds_object && (!is_object || matches!(size, -1 | 8))
+}
+
+/// Returns true if a dtype has objects, by its code or its flags, which were compared with its fields.
+fn has_objects(heap: &Heap<'_>, dtype: ObjectId) -> bool {
+    let Some(instance) = heap.instance(dtype) else { return false };
+    let flags = |state: &ObjectId| heap.int(*heap.items(*state)?.get(7)?);
+    is_object_code(heap, instance)
+        || instance.state().iter().filter_map(flags).any(|flags| flags & HAS_OBJECT != 0)
+}
+
+fn is_object_code(heap: &Heap<'_>, dtype: &Instance) -> bool {
+    let code = heap.items(dtype.args).and_then(|args| heap.text(*args.first()?));
+    code.is_some_and(|code| {
+        let code = code.trim_start_matches(['<', '>', '|', '=']);
+        code.starts_with('O') || code == "object"
+    })
+}
+
+/// Returns true for `(hooks, number, other hooks)`, the state of a handle that removes a hook; `is_data` tells whether an
+/// object is data.
+pub(super) fn is_state_of_handle(
+    heap: &Heap<'_>,
+    state: ObjectId,
+    is_data: impl Fn(ObjectId) -> bool,
+) -> bool {
+    let Some([_, number, rest @ ..]) = heap.items(state) else { return false };
+    heap.int(*number).is_some()
+        && rest.iter().all(|part| {
+            matches!(
+                heap.get(*part),
+                Object::None | Object::Tuple(_) | Object::List(_) | Object::Dict(_) | Object::Instance(_)
+            ) && is_data(*part)
+        })
+}
+
+/// Returns true for `(function, arguments, keyword arguments, attributes)` of plain containers, which are only stored.
+pub(super) fn is_state_of_partial(heap: &Heap<'_>, state: ObjectId) -> bool {
+    let is_dict = |id: ObjectId| matches!(heap.get(id), Object::Dict(_) | Object::None);
+    match (heap.get(state), heap.items(state)) {
+        (Object::Tuple(_), Some(&[_, args, keywords, attributes])) => {
+            matches!(heap.get(args), Object::Tuple(_)) && is_dict(keywords) && is_dict(attributes)
+        }
+        _ => false,
+    }
+}

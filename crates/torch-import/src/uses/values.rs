@@ -1,0 +1,225 @@
+//! What is known about the callables and instances of a pickle: the class of an object is known only from the call that
+//! makes it.
+
+use pickle_vm::{Construction, Instance, Object, ObjectId};
+use tensor::Dtype;
+
+use super::analysis::Analysis;
+use super::callee::{Callee, NAME_LEN_MAX, Package, callee_named};
+use super::kind::GlobalUseKind;
+use super::level::Reading;
+use super::states;
+use crate::encoded::LOAD_FROM_BYTES;
+use crate::judged_calls;
+use crate::lists::{CallResult, ClassTraits};
+
+/// Maximum depth to which the function is searched that returned what is called or changed.
+const DEPTH_MAX: usize = 8;
+
+/// What is known about an instance.
+#[derive(Clone, Copy)]
+pub(super) enum Value {
+    /// Number, text or bytes.
+    Plain,
+    /// Instance of a class of another package.
+    Other,
+    /// Instance of a class with these traits.
+    Instance { traits: ClassTraits, global: usize },
+    /// `functools.partial`, which has a state of its own kind.
+    Partial { global: usize },
+    /// Result of a call whose class is not known; the index of the global that returned it.
+    Unknown(Option<usize>),
+}
+
+impl Analysis<'_, '_> {
+    /// Returns the class or function that an object is; `None` if a call returned it.
+    pub(super) fn callee(&self, id: ObjectId) -> Option<Callee> {
+        match self.heap.get(id) {
+            Object::Global(_) => Some(self.globals.get(*self.indexes.get(&id)?)?.callee),
+            // A class inside of a class, in protocols before 4: `getattr(Outer, 'Inner')`.
+            Object::Instance(instance) => {
+                let callable = self.heap.global(instance.callable)?;
+                if judged_calls::is_partial_class(callable) {
+                    return self.callee_of_partial(instance);
+                }
+                if !judged_calls::is_getattr(callable) {
+                    return None;
+                }
+                let &[target, attribute] = self.heap.items(instance.args)? else { return None };
+                let (module, name) = self.heap.global(target)?;
+                let owner = self.callee(target)?;
+                if owner.package != Package::Core {
+                    return Some(owner);
+                }
+                let attribute = self.heap.text(attribute).filter(|text| text.len() <= NAME_LEN_MAX)?;
+                let found = callee_named(module, &[name, ".", &attribute].concat(), owner.global);
+                (!found.traits.is_empty() || found.reviewed.is_some()).then_some(found)
+            }
+            // Legacy checkpoints name a module's class with its source: `('module', class, path, source)`.
+            Object::Persistent(pid) => match self.heap.items(*pid)? {
+                [kind, class, ..]
+                    if self.heap.text(*kind).is_some_and(|kind| kind == "module")
+                        && self.heap.global(*class).is_some() =>
+                {
+                    self.callee(*class)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Returns the function of another package that a `partial` calls.
+    pub(super) fn callee_of_partial(&self, instance: &Instance) -> Option<Callee> {
+        let function = |id: ObjectId| self.heap.global(*self.heap.items(id)?.first()?);
+        let names = function(instance.args)?;
+        let is_same = instance.state().iter().all(|state| function(*state) == Some(names));
+        let found = self.callee(*self.heap.items(instance.args)?.first()?)?;
+        (is_same && found.package != Package::Core).then_some(found)
+    }
+
+    /// Returns the global whose call, or whose result's call, returned an object.
+    pub(super) fn returned_by(&self, id: ObjectId) -> Option<usize> {
+        let mut next = id;
+        for _ in 0..DEPTH_MAX {
+            if let Some(callee) = self.callee(next) {
+                return Some(callee.global);
+            }
+            next = self.heap.instance(next)?.callable;
+        }
+        None
+    }
+
+    pub(super) fn value(&self, id: ObjectId, instance: &Instance) -> Value {
+        let Some(callee) = self.callee(instance.callable) else {
+            return Value::Unknown(self.returned_by(id));
+        };
+        match callee.package {
+            Package::Core => {}
+            Package::Other => return Value::Other,
+            // Its own methods run if a function reads it.
+            Package::OtherData => {
+                return Value::Instance { traits: ClassTraits::default(), global: callee.global };
+            }
+        }
+        let traits = callee.traits;
+        let itself = Value::Instance { traits, global: callee.global };
+        if self.creates(instance)
+            && callee.judged.is_none()
+            && callee.reviewed.is_none_or(|found| !found.traits.is_empty())
+        {
+            return itself;
+        }
+        // An annotation, such as `typing.Optional[int]`.
+        if callee.judged.is_some_and(judged_calls::returns_type) {
+            let traits = ClassTraits::DATA.with(ClassTraits::HASHED_BY_CONTENT);
+            return Value::Instance { traits, global: callee.global };
+        }
+        if callee.judged.is_some_and(judged_calls::is_partial) {
+            return Value::Partial { global: callee.global };
+        }
+        match callee.reviewed.filter(|found| found.arguments.is_some()).map(|found| &found.result) {
+            Some(CallResult::Plain) => Value::Plain,
+            Some(CallResult::Itself) => itself,
+            Some(CallResult::With(traits)) => Value::Instance { traits: *traits, global: callee.global },
+            Some(CallResult::OfArgument(number)) => {
+                let class = self.heap.items(instance.args).and_then(|args| args.get(*number));
+                match class.and_then(|class| self.callee(*class)) {
+                    Some(class) if class.package != Package::Core => Value::Other,
+                    Some(class) => Value::Instance { traits: class.traits, global: class.global },
+                    None => Value::Unknown(Some(callee.global)),
+                }
+            }
+            None if traits.has(ClassTraits::ENUMERATION) || traits.has(ClassTraits::EXCEPTION) => itself,
+            Some(CallResult::Unknown) | None => Value::Unknown(Some(callee.global)),
+        }
+    }
+
+    /// Returns true if the instruction makes an instance without a call of `__init__`.
+    pub(super) fn creates(&self, instance: &Instance) -> bool {
+        let has_args = self.heap.items(instance.args).is_none_or(|args| !args.is_empty());
+        match instance.construction {
+            Construction::NewObj | Construction::NewObjEx => true,
+            Construction::Inst | Construction::Obj => !has_args,
+            Construction::Reduce => false,
+        }
+    }
+
+    /// Judges what a function may run that reads an instance.
+    pub(super) fn reading(&self, id: ObjectId) -> Reading {
+        if let Some(names) = self.heap.global(id) {
+            return if is_constant(names) { Reading::Opaque } else { Reading::Named };
+        }
+        let Some(instance) = self.heap.instance(id) else { return Reading::Opaque };
+        match self.value(id, instance) {
+            Value::Plain | Value::Other => Reading::Opaque,
+            Value::Instance { traits, .. } if traits.has(ClassTraits::ENUMERATION) => Reading::Opaque,
+            Value::Instance { traits, .. } if traits.has(ClassTraits::DATA) => self.content(traits, instance),
+            // What an unreviewed call returned is a finding already.
+            Value::Unknown(Some(global)) if self.is_found(global) => Reading::Opaque,
+            Value::Instance { .. } | Value::Partial { .. } | Value::Unknown(_) => Reading::Active,
+        }
+    }
+
+    /// Returns what an instance that is data is made of: the arguments of its call without those that the call's rules
+    /// have judged, and what the pickle adds to it.
+    pub(super) fn content(&self, traits: ClassTraits, instance: &Instance) -> Reading {
+        let mut parts = Vec::new();
+        for arg in self.heap.items(instance.args).unwrap_or_default() {
+            let loaded = self.heap.instance(*arg).and_then(|inner| self.heap.global(inner.callable));
+            match self.callee(*arg).filter(|_| self.heap.global(*arg).is_some()) {
+                // `defaultdict` calls it for a key that it lacks.
+                Some(factory) if self.is_defaultdict(instance) => {
+                    if factory.package == Package::Core && factory.reviewed.is_none() {
+                        return Reading::Active;
+                    }
+                }
+                Some(_) => {}
+                None if loaded == Some(LOAD_FROM_BYTES) => {}
+                None => parts.push(*arg),
+            }
+        }
+        // An attribute that is a function replaces a method of the same name.
+        let sets_attributes = traits.has(ClassTraits::STATE_DICT);
+        if sets_attributes && instance.state().iter().any(|state| states::has_function(self.heap, *state)) {
+            return Reading::Active;
+        }
+        parts.extend(instance.kwargs());
+        parts.extend(instance.items().iter().flat_map(|(key, value)| [*key, *value]));
+        parts.extend(instance.appends().iter().chain(instance.state()));
+        Reading::Content(parts)
+    }
+
+    pub(super) fn is_defaultdict(&self, instance: &Instance) -> bool {
+        self.heap.global(instance.callable).is_some_and(|(_, name)| name == "defaultdict")
+    }
+
+    pub(super) fn is_found(&self, global: usize) -> bool {
+        self.globals.get(global).is_some_and(|facts| facts.found.findings.contains(GlobalUseKind::Called))
+    }
+}
+
+/// Returns true if a global is a constant of torch, such as a dtype or a layout.
+fn is_constant((module, name): (&str, &str)) -> bool {
+    module == "torch" && (Dtype::from_name(name).is_some() || CONSTANTS.contains(&name))
+}
+
+/// Constants of torch that are not dtypes.
+const CONSTANTS: [&str; 16] = [
+    "strided",
+    "jagged",
+    "sparse_coo",
+    "sparse_csr",
+    "sparse_csc",
+    "sparse_bsr",
+    "sparse_bsc",
+    "_mkldnn",
+    "contiguous_format",
+    "preserve_format",
+    "channels_last",
+    "channels_last_3d",
+    "per_tensor_affine",
+    "per_tensor_symmetric",
+    "per_channel_affine",
+    "per_channel_symmetric",
+];

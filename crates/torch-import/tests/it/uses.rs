@@ -1,0 +1,293 @@
+//! The risk of a global follows from what a pickle does with it: calls, instances, states, items and keys.
+//!
+//! The lists are `lists/reviewed.txt` and `lists/instances.txt`.
+
+use std::io::Write;
+
+use torch_import::{GlobalUseKind, Risk, Scan};
+
+const REVIEWED: &str = include_str!("../../lists/reviewed.txt");
+
+/// Returns the risk of each global of a pickle of protocol 4, with the uses that were not judged.
+fn risks(body: &[u8]) -> Vec<(String, Risk, Vec<GlobalUseKind>)> {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.write_all(&[b"\x80\x04", body, b"."].concat()).expect("it can be written");
+    let scan = Scan::file(file.path(), false, &()).expect("it is a pickle");
+    let found = scan.uses();
+    found
+        .map(|(_, found)| (found.global.to_string(), found.risk, found.global.findings().iter().collect()))
+        .collect()
+}
+
+fn worst(body: &[u8]) -> Risk {
+    risks(body).into_iter().map(|(_, risk, _)| risk).max().expect("it names a global")
+}
+
+/// Returns the uses of a global that were not judged.
+fn findings(body: &[u8], global: &str) -> Vec<GlobalUseKind> {
+    risks(body).into_iter().find(|(name, ..)| name == global).map(|(.., uses)| uses).unwrap_or_default()
+}
+
+fn text(text: &str) -> Vec<u8> {
+    [&[0x8c, u8::try_from(text.len()).expect("a short text")], text.as_bytes()].concat()
+}
+
+fn global(module: &str, name: &str) -> Vec<u8> {
+    [text(module), text(name), b"\x93".to_vec()].concat()
+}
+
+fn tuple(items: &[Vec<u8>]) -> Vec<u8> {
+    [b"(", items.concat().as_slice(), b"t"].concat()
+}
+
+fn call(function: &[u8], args: &[Vec<u8>]) -> Vec<u8> {
+    [function, &tuple(args), b"R"].concat()
+}
+
+fn new(class: &[u8], args: &[Vec<u8>]) -> Vec<u8> {
+    [class, &tuple(args), b"\x81"].concat()
+}
+
+fn dict(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let entries = entries.iter().map(|(key, value)| [text(key), value.clone()].concat());
+    [b"}(".to_vec(), entries.collect::<Vec<_>>().concat(), b"u".to_vec()].concat()
+}
+
+fn list(items: &[Vec<u8>]) -> Vec<u8> {
+    [b"](", items.concat().as_slice(), b"e"].concat()
+}
+
+fn build(object: &[u8], state: &[u8]) -> Vec<u8> {
+    [object, state, b"b"].concat()
+}
+
+/// An instance whose methods run if a function reads it.
+fn loader() -> Vec<u8> {
+    let class = global("torch.utils.data.dataloader", "DataLoader");
+    build(&new(&class, &[]), &dict(&[("dataset", list(&[]))]))
+}
+
+fn graph() -> Vec<u8> {
+    global("torch.ao.quantization.fx._lower_to_native_backend", "Graph")
+}
+
+/// Returns an argument that fits a rule of the list, and one that does not.
+fn samples(rule: &str) -> (Vec<u8>, Option<Vec<u8>>) {
+    let number = b"K\x01".to_vec();
+    let class = || global("collections", "OrderedDict");
+    match rule {
+        "data" | "storage" => (number, Some(loader())),
+        "named" => (class(), Some(loader())),
+        "any" => (loader(), None),
+        "text" => (text("a"), Some(loader())),
+        "class" => (class(), Some(global("torch.utils.data.dataloader", "_utils"))),
+        "type" => (global("builtins", "object"), Some(global("torch.utils.data.dataloader", "DataLoader"))),
+        "function" => {
+            (global("torch._utils", "_rebuild_parameter"), Some(global("torch.nn.functional", "relu")))
+        }
+        "applied" => (tuple(&[number]), Some(tuple(&[loader()]))),
+        "attributes" => (dict(&[("a", loader())]), Some(dict(&[("__class__", class())]))),
+        "bitgenerator" => (text("MT19937"), Some(global("torch.utils.data.dataloader", "DataLoader"))),
+        "generatorctor" => (global("numpy.random._pickle", "__bit_generator_ctor"), Some(class())),
+        _ => panic!("there is no rule {rule}"),
+    }
+}
+
+/// Functions that are judged in another way: the bytes of one are scanned, and those of an attribute lookup.
+const APART: [&str; 1] = ["torch.storage _load_from_bytes"];
+
+#[test]
+fn each_reviewed_call_is_known_for_its_arguments_and_unreviewed_for_others() {
+    let mut count = 0;
+    for line in REVIEWED.lines().filter(|line| !line.starts_with('#')) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let (&[names, rules, ..], false) = (cells.as_slice(), APART.contains(&cells[0])) else { continue };
+        if rules == "-" {
+            continue;
+        }
+        let (module, name) = names.split_once(' ').expect("a module and a name");
+        let function = global(module, name);
+        let rules: Vec<&str> = rules.split(',').collect();
+        let fitting: Vec<Vec<u8>> = rules.iter().map(|rule| samples(rule).0).collect();
+        let found = risks(&call(&function, &fitting));
+        let own =
+            found.iter().find(|(found, ..)| *found == format!("{module}.{name}")).expect("it is listed");
+        assert_eq!(own.1, Risk::Known, "{line}: {found:?}");
+        count += 1;
+        for (at, rule) in rules.iter().enumerate() {
+            let Some(other) = samples(rule).1 else { continue };
+            let mut args = fitting.clone();
+            args[at] = other;
+            let findings = findings(&call(&function, &args), &format!("{module}.{name}"));
+            assert_eq!(findings, [GlobalUseKind::Called], "{line}: argument {at}");
+        }
+    }
+    assert!(count > 80, "{count}");
+}
+
+#[test]
+fn what_nobody_reviewed_is_unreviewed_if_it_is_called() {
+    for (module, name) in [
+        ("torch.nn.functional", "relu"),
+        ("torch.optim.adam", "Adam"),
+        ("torch.optim.swa_utils", "deepcopy"),
+        ("torch.nn.utils.rnn", "namedtuple"),
+        ("numpy.ma.core", "_convert2ma"),
+        ("numpy.ma.core", "_frommethod"),
+        ("torch.ao.quantization.fx._lower_to_native_backend", "GraphModule"),
+        ("torch.ao.quantization.fx._lower_to_native_backend", "Node"),
+    ] {
+        assert!(worst(&call(&global(module, name), &[text("a")])) >= Risk::Unreviewed, "{module} {name}");
+    }
+    assert_eq!(worst(&global("torch.nn.functional", "relu")), Risk::Known);
+}
+
+#[test]
+fn setters_run_only_for_judged_classes() {
+    let slots = tuple(&[b"N".to_vec(), dict(&[("owning_module", text("a"))])]);
+    assert!(worst(&build(&new(&graph(), &[]), &slots)) >= Risk::Unreviewed);
+    assert!(worst(&call(&graph(), &[])) >= Risk::Unreviewed);
+    // A setter of the interpreter changes the class.
+    let class = tuple(&[b"N".to_vec(), dict(&[("__class__", graph())])]);
+    let named = new(&global("torch.utils.data.dataset", "Subset"), &[]);
+    assert_eq!(
+        findings(&build(&named, &class), "torch.utils.data.dataset.Subset"),
+        [GlobalUseKind::StateSlots]
+    );
+    let plain = tuple(&[b"N".to_vec(), dict(&[("indices", list(&[]))])]);
+    assert_eq!(worst(&build(&named, &plain)), Risk::Known);
+}
+
+#[test]
+fn a_looked_up_attribute_is_dangerous() {
+    let lazy =
+        build(&new(&global("torch.torch_version", "_LazyImport"), &[]), &dict(&[("_cls_name", text("os"))]));
+    // Its `__call__` looks up the name.
+    assert_eq!(worst(&call(&lazy, &[text("id")])), Risk::Dangerous);
+    let lookup = call(&global("builtins", "dict.get"), &[lazy, text("system")]);
+    assert_eq!(worst(&call(&lookup, &[text("id")])), Risk::Dangerous);
+    let attribute =
+        call(&global("builtins", "getattr"), &[global("torch.nn.modules.module", "Module"), text("apply")]);
+    assert_eq!(worst(&attribute), Risk::Dangerous);
+}
+
+#[test]
+fn the_result_of_a_call_is_not_called_or_changed() {
+    let next = call(&global("builtins", "next"), &[call(&global("builtins", "iter"), &[list(&[loader()])])]);
+    let state = dict(&[("a", b"N".to_vec())]);
+    assert!(findings(&build(&next, &state), "builtins.next").contains(&GlobalUseKind::ResultChanged));
+    let partial = call(&global("functools", "partial"), &[global("torch.nn.functional", "relu")]);
+    assert_eq!(worst(&partial), Risk::Known);
+    assert_eq!(findings(&call(&partial, &[]), "functools.partial"), [GlobalUseKind::ResultCalled]);
+    assert_eq!(worst(&call(&partial, &[])), Risk::Dangerous);
+    let logger = call(&global("logging", "getLogger"), &[text("a")]);
+    assert_eq!(worst(&logger), Risk::Known);
+    assert_eq!(findings(&build(&logger, &state), "logging.getLogger"), [GlobalUseKind::ResultChanged]);
+}
+
+#[test]
+fn functions_read_only_data() {
+    for (module, name) in
+        [("builtins", "list"), ("builtins", "set"), ("collections", "OrderedDict"), ("builtins", "iter")]
+    {
+        let read = call(&global(module, name), &[loader()]);
+        assert_eq!(findings(&read, &format!("{module}.{name}")), [GlobalUseKind::Called], "{module} {name}");
+        let inside = call(&global(module, name), &[list(&[tuple(&[text("k"), loader()])])]);
+        assert_eq!(
+            findings(&inside, &format!("{module}.{name}")),
+            [GlobalUseKind::Called],
+            "{module} {name}"
+        );
+    }
+    // The factory of a dict is called for a key that the dict lacks.
+    let dict_of = |factory: Vec<u8>| call(&global("collections", "defaultdict"), &[factory]);
+    let adam = |groups: Vec<u8>| {
+        build(&new(&global("torch.optim.adam", "Adam"), &[]), &dict(&[("param_groups", groups)]))
+    };
+    assert_eq!(worst(&adam(dict_of(global("builtins", "list")))), Risk::Known);
+    let other = adam(dict_of(global("torch.nn.functional", "relu")));
+    assert_eq!(findings(&other, "torch.optim.adam.Adam"), [GlobalUseKind::StateHook]);
+    assert_eq!(findings(&adam(loader()), "torch.optim.adam.Adam"), [GlobalUseKind::StateHook]);
+}
+
+#[test]
+fn states_cannot_replace_methods() {
+    let hook = dict(&[("__setstate__", global("torch.nn.functional", "relu"))]);
+    let linear = new(&global("torch.nn.modules.linear", "Linear"), &[]);
+    assert_eq!(
+        findings(&build(&linear, &hook), "torch.nn.modules.linear.Linear"),
+        [GlobalUseKind::StateHook]
+    );
+    let modules = dict(&[("_modules", loader())]);
+    let conv = new(&global("torch.nn.modules.conv", "Conv2d"), &[]);
+    assert_eq!(findings(&build(&conv, &modules), "torch.nn.modules.conv.Conv2d"), [GlobalUseKind::StateHook]);
+    assert_eq!(worst(&build(&conv, &dict(&[("_modules", dict(&[("a", loader())]))]))), Risk::Known);
+}
+
+#[test]
+fn attributes_of_data_cannot_replace_methods() {
+    // `Adam.__setstate__` calls `group.setdefault`.
+    let group = |attribute: Vec<u8>| {
+        build(&call(&global("collections", "OrderedDict"), &[]), &dict(&[("setdefault", attribute)]))
+    };
+    let adam = |group: Vec<u8>| {
+        let groups = dict(&[("param_groups", list(&[group]))]);
+        build(&new(&global("torch.optim.adam", "Adam"), &[]), &groups)
+    };
+    assert_eq!(worst(&adam(group(text("a")))), Risk::Known);
+    let function = adam(group(global("torch.nn.functional", "relu")));
+    assert_eq!(findings(&function, "torch.optim.adam.Adam"), [GlobalUseKind::StateHook]);
+}
+
+#[test]
+fn flags_of_a_dtype_fit_its_code() {
+    let dtype = |code: &str, flags: u8| {
+        let made = call(&global("numpy", "dtype"), &[text(code), b"\x89".to_vec(), b"\x88".to_vec()]);
+        let none = || b"N".to_vec();
+        let size = || b"J\xff\xff\xff\xff".to_vec();
+        let state = [b"K\x03".to_vec(), text("|"), none(), none(), none(), size(), size(), vec![b'K', flags]];
+        build(&made, &tuple(&state))
+    };
+    for (code, flags, risk) in [
+        ("O8", 63, Risk::Known),
+        ("f4", 0, Risk::Known),
+        ("O8", 0, Risk::Unreviewed),
+        ("f4", 1, Risk::Unreviewed),
+    ] {
+        assert_eq!(worst(&dtype(code, flags)), risk, "{code} {flags}");
+    }
+}
+
+#[test]
+fn items_and_keys_are_uses() {
+    let linear = || new(&global("torch.nn.modules.linear", "Linear"), &[]);
+    let name = "torch.nn.modules.linear.Linear";
+    assert_eq!(findings(&[linear(), b"(K\x01e".to_vec()].concat(), name), [GlobalUseKind::Appended]);
+    assert_eq!(findings(&[linear(), b"K\x01K\x02s".to_vec()].concat(), name), [GlobalUseKind::ItemsSet]);
+    let key = |key: Vec<u8>| [b"}".to_vec(), key, b"K\x02s".to_vec()].concat();
+    assert_eq!(worst(&key(linear())), Risk::Known);
+    let cookie = new(&global("http.cookies", "Morsel"), &[]);
+    assert_eq!(findings(&key(cookie), "http.cookies.Morsel"), [GlobalUseKind::Hashed]);
+    // Inside of a tuple, too.
+    let node = tuple(&[new(&global("http.cookies", "Morsel"), &[])]);
+    assert_eq!(findings(&key(node), "http.cookies.Morsel"), [GlobalUseKind::Hashed]);
+}
+
+#[test]
+fn protocols_before_2_are_judged_by_class() {
+    let reconstructor = global("copyreg", "_reconstructor");
+    let object = || global("builtins", "object");
+    let made = |class: Vec<u8>| call(&reconstructor, &[class, object(), b"N".to_vec()]);
+    assert_eq!(worst(&made(global("torch.nn.modules.linear", "Linear"))), Risk::Known);
+    assert!(worst(&made(graph())) >= Risk::Unreviewed);
+    let state = dict(&[("a", b"N".to_vec())]);
+    let built = build(&made(global("torch.nn.modules.linear", "Linear")), &state);
+    assert_eq!(worst(&built), Risk::Known);
+}
+
+#[test]
+fn other_packages_are_unknown_whatever_their_use() {
+    let net = new(&global("mylib", "Net"), &[]);
+    assert_eq!(worst(&build(&net, &dict(&[("a", loader())]))), Risk::Unknown);
+    assert_eq!(worst(&call(&call(&global("mylib", "make"), &[]), &[])), Risk::Unknown);
+}

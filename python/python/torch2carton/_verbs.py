@@ -1,0 +1,588 @@
+"""`convert`, `diff`, `digest`, `inspect`, `scan`, `trace` and `verify`: the verbs of the command line, with results as frozen dataclasses.
+
+Each result has the most used members as attributes, and the whole report of `--json` as `report`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _native
+
+#: A callable that takes the name of a file, what is done with it, and how many bytes are done and there are in all (or
+#: None), or a progress bar of tqdm, or tqdm's class.
+Progress = Any
+Path = Any
+
+
+def _progress(progress: Progress) -> Callable[[str, str, int, int | None], None] | None:
+    """Returns the callable for the native module."""
+    if progress is None:
+        return None
+    bar = progress
+    if isinstance(progress, type) and hasattr(progress, "update"):
+        bar = progress(unit="B", unit_scale=True)
+    if not hasattr(bar, "update") or not hasattr(bar, "n"):
+        if not callable(progress):
+            raise TypeError(f"progress takes a callable or a progress bar of tqdm, found {type(progress).__name__}")
+        return progress  # type: ignore[no-any-return]
+
+    def update(name: str, action: str, done: int, total: int | None) -> None:
+        if total is not None and bar.total != total:
+            bar.total = total
+        if done < bar.n:
+            # The next file.
+            bar.reset(total=total)
+        bar.set_description(f"{action} {os.path.basename(name)}", refresh=False)
+        bar.update(done - bar.n)
+
+    return update
+
+
+def _path(path: Path) -> str:
+    source: Any = getattr(path, "_source", path)
+    given: str | bytes = os.fspath(source)
+    return os.fsdecode(given)
+
+
+def _paths(paths: Path | Iterable[Path] | None) -> list[str]:
+    if paths is None:
+        return []
+    if isinstance(paths, (str, bytes, os.PathLike)) or hasattr(paths, "_source"):
+        return [_path(paths)]
+    return [_path(path) for path in paths]
+
+
+def _texts(texts: str | Iterable[str] | None) -> list[str]:
+    if texts is None:
+        return []
+    return [texts] if isinstance(texts, str) else list(texts)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What is in a checkpoint or carton.
+
+    Attributes:
+        file: the path
+        format: the format, such as `zip`
+        tensors: a dict for each tensor, with `name`, `dtype`, `shape`, `nbytes` and more
+        risks: the globals that the pickle names, each `known`, `unknown` or `dangerous`
+        left_out: what is in the files and not listed
+        notes: sentences for people
+        report: all of it, as `torch2carton inspect --json` prints it
+    """
+
+    file: str
+    format: str
+    tensors: list[dict[str, Any]] = field(repr=False)
+    risks: dict[str, str] = field(repr=False)
+    left_out: list[dict[str, Any]] = field(repr=False)
+    notes: list[str] = field(repr=False)
+    report: dict[str, Any] = field(repr=False, compare=False)
+
+
+def inspect(
+    path: Path, *, sha256: bool = False, all: bool = False, packed: bool = False, progress: Progress = None
+) -> Inspection:
+    """Lists the tensors of a checkpoint, or the contents of a carton.
+
+    Args:
+        path: a file or a folder
+        sha256: hash the elements of each tensor
+        all: list the values that are not tensors, too
+        packed: list quantized weights as they are stored: codes, scales and zero points
+        progress: a callable or a progress bar of tqdm
+
+    Raises:
+        NotFoundError: there is no such file
+        DamagedError: the file is damaged
+
+    >>> [row["name"] for row in torch2carton.inspect("model.pt").tensors]
+    ['weight', 'bias']
+    """
+    arguments = {"sha256": sha256, "all": all, "packed": packed}
+    report = json.loads(_native.inspect(_path(path), **arguments, progress=_progress(progress)))
+    return Inspection(
+        file=report["file"],
+        format=report["format"],
+        tensors=report["tensors"],
+        risks=report.get("risks", {}),
+        left_out=report.get("left_out", []),
+        notes=report.get("notes", []),
+        report=report,
+    )
+
+
+@dataclass(frozen=True)
+class ScannedFile:
+    """What a scan found in a file.
+
+    Attributes:
+        file: the path
+        verdict: `clean`, `unknown`, `unsafe`, `incomplete`, `not_a_checkpoint` or `skipped`, as docs/scan.md describes them
+        findings: a sentence for each finding: a global with the first call of it, an irregularity, a damaged pickle, Python code that a
+            configuration names
+        globals: the classes and functions that its pickles name, each `known`, `unknown`, `unreviewed` or `dangerous`
+        report: all of it, as `torch2carton scan --json` prints it
+    """
+
+    file: str
+    verdict: str
+    findings: tuple[str, ...] = field(repr=False)
+    globals: dict[str, str] = field(repr=False)
+    report: dict[str, Any] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a scan found: a result for each file, and the worst verdict.
+
+    Attributes:
+        files: the results of the files
+        verdict: the worst verdict
+        ok: whether all files are clean, or, without `deny_unknown`, unknown: the exit status of the command is 0
+    """
+
+    files: tuple[ScannedFile, ...]
+    verdict: str
+    ok: bool
+
+    def __bool__(self) -> bool:
+        """The same as `ok`."""
+        return self.ok
+
+
+def scan(
+    paths: Path | Iterable[Path], *, deny_unknown: bool = False, checksums: bool = False, progress: Progress = None
+) -> Scan:
+    """Reports what files would execute if Python's unpickler loaded them. Nothing is executed.
+
+    Args:
+        paths: a file, a folder whose files are all scanned, or several
+        deny_unknown: unknown globals are findings, and `ok` is False for them; for files that you do not trust
+        checksums: compare the checksums of all records
+        progress: a callable or a progress bar of tqdm
+
+    Raises:
+        NotFoundError: there is no such file
+
+    >>> torch2carton.scan("model.pt").verdict
+    'clean'
+    """
+    rows, verdict = _native.scan(_paths(paths), checksums=checksums, progress=_progress(progress))
+    counted = ("dangerous", "unknown", "unreviewed") if deny_unknown else ("dangerous",)
+    fine = ("clean", "skipped") if deny_unknown else ("clean", "skipped", "unknown")
+    files = tuple(_scanned(row, counted) for row in json.loads(rows))
+    return Scan(files=files, verdict=verdict, ok=verdict in fine)
+
+
+def _scanned(row: dict[str, Any], counted: tuple[str, ...]) -> ScannedFile:
+    """Returns the result of a file; `counted` are the risks that are findings."""
+    globals: dict[str, str] = {}
+    findings: list[str] = []
+    for pickle in row.get("pickles", []):
+        if pickle.get("error"):
+            findings.append(pickle["error"])
+        for found in pickle.get("globals", []):
+            name = found.get("alias_of") or f"{found['module']}.{found['name']}"
+            globals[name] = found["risk"]
+            if found["risk"] in counted:
+                calls = found.get("calls") or [{"text": name}]
+                findings.append(f"{calls[0]['text']} at offset 0x{calls[0].get('offset', found['offset']):x}")
+    findings += [irregularity["text"] for irregularity in row.get("irregularities", [])]
+    if "unknown" in counted:
+        code = row.get("custom_code", [])
+        findings += [f"{found['class']} of {found['file'] or found['repository']}" for found in code]
+    return ScannedFile(
+        file=row["file"], verdict=row["verdict"], findings=tuple(findings), globals=globals, report=row
+    )
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a check of a carton found.
+
+    Attributes:
+        file: the path
+        ok: whether there are no findings
+        findings: a dict for each problem, with `entry` and `what`
+        notes: sentences for people
+        report: all of it, as `torch2carton verify --json` prints it
+    """
+
+    file: str
+    ok: bool
+    findings: list[dict[str, str]]
+    notes: list[str] = field(repr=False)
+    report: dict[str, Any] = field(repr=False, compare=False)
+
+    def __bool__(self) -> bool:
+        """True if there are no findings."""
+        return self.ok
+
+
+def verify(
+    path: Path,
+    *,
+    against: Path | Iterable[Path] | None = None,
+    single: bool = False,
+    key: str | None = None,
+    include: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] | None = None,
+    strip_prefix: str | None = None,
+    rename: str | Iterable[str] | dict[str, str] | None = None,
+    names: str | None = None,
+    dtype: str | None = None,
+    cast: str | Iterable[str] | dict[str, str] | None = None,
+    progress: Progress = None,
+) -> Verification:
+    """Checks every hash and every rule of a carton, or compares any output with the checkpoint that it was made of.
+
+    Args:
+        path: a carton, or an unpacked folder; with `against`, any output of `convert`
+        against: the checkpoint that it was made of, whose tensors are compared bit by bit
+        single: the checkpoint is one shard that was converted alone
+        key: the key of the checkpoint that was converted
+        include: the patterns of names that were converted
+        exclude: the patterns of names that were left out
+        strip_prefix: the prefix that was removed from the names
+        rename: the replacements in the names, as for `convert`
+        names: the layout of the names, as for `convert`
+        dtype: the dtype of the floating-point tensors, as for `convert`
+        cast: the casts, as for `convert`
+        progress: a callable or a progress bar of tqdm
+
+    Raises:
+        InputError: it is not a carton
+
+    >>> torch2carton.verify("model.carton", against="model.pt").ok
+    True
+    """
+    flags = {
+        "against": _paths(against), "single": single, "key": key, "include": _texts(include), "exclude": _texts(exclude),
+        "strip_prefix": strip_prefix, "rename": _pairs(rename), "names": names, "dtype": dtype, "cast": _pairs(cast),
+    }  # fmt: skip
+    arguments = [*_arguments(flags), "--", _path(path)]
+    report = json.loads(_native.verify(arguments, progress=_progress(progress)))
+    return Verification(
+        file=report["file"],
+        ok=report["ok"],
+        findings=report["findings"],
+        notes=report.get("notes", []),
+        report=report,
+    )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differs between two checkpoints or cartons.
+
+    Attributes:
+        same: whether nothing differs
+        counts: the number of tensors with each change
+        tensors: a dict for each tensor that differs, those that changed most first, with `changes`, `a`, `b` and more
+        values: a dict for each value that differs, with `path`, `change`, `a` and `b`
+        notes: sentences for people
+        report: all of it, as `torch2carton diff --json` prints it
+    """
+
+    same: bool
+    counts: dict[str, int]
+    tensors: list[dict[str, Any]] = field(repr=False)
+    values: list[dict[str, Any]] = field(repr=False)
+    notes: list[str] = field(repr=False)
+    report: dict[str, Any] = field(repr=False, compare=False)
+
+    def __bool__(self) -> bool:
+        """True if something differs."""
+        return not self.same
+
+
+def diff(
+    a: Path,
+    b: Path,
+    *,
+    tolerance: float | None = None,
+    limit: int | None = None,
+    no_values: bool = False,
+    single: bool = False,
+    key: str | None = None,
+    key_a: str | None = None,
+    key_b: str | None = None,
+    include: str | Iterable[str] | None = None,
+    include_a: str | Iterable[str] | None = None,
+    include_b: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] | None = None,
+    exclude_a: str | Iterable[str] | None = None,
+    exclude_b: str | Iterable[str] | None = None,
+    strip_prefix: str | None = None,
+    strip_prefix_a: str | None = None,
+    strip_prefix_b: str | None = None,
+    progress: Progress = None,
+) -> Difference:
+    """Lists what differs between two checkpoints or cartons: changed, cast, renamed, reshaped, transposed and permuted
+    tensors, and values.
+
+    The keywords are the flags of `torch2carton diff`: see its `--help`. Those with `_a` and `_b` apply to one of the two.
+
+    Args:
+        a: a checkpoint, its folder, or a carton
+        b: another one
+        tolerance: the largest difference of elements that counts as equal; None compares bits
+        limit: the largest number of tensors, and of values, that are listed
+        no_values: compare tensors only
+        single: both are single shards
+        progress: a callable or a progress bar of tqdm
+
+    Raises:
+        InputError: one of them is not a checkpoint
+
+    >>> torch2carton.diff("model.pt", "model.carton", no_values=True).same
+    True
+    """
+    flags = {
+        "tolerance": tolerance, "limit": limit, "no_values": no_values, "single": single, "key": key, "key_a": key_a,
+        "key_b": key_b, "include": _texts(include), "include_a": _texts(include_a), "include_b": _texts(include_b),
+        "exclude": _texts(exclude), "exclude_a": _texts(exclude_a), "exclude_b": _texts(exclude_b),
+        "strip_prefix": strip_prefix, "strip_prefix_a": strip_prefix_a, "strip_prefix_b": strip_prefix_b,
+    }  # fmt: skip
+    arguments = [*_arguments(flags), "--", _path(a), _path(b)]
+    report = json.loads(_native.diff(arguments, progress=_progress(progress)))
+    return Difference(
+        same=report["same"],
+        counts=report["counts"],
+        tensors=report["tensors"],
+        values=report["values"],
+        notes=report.get("notes", []),
+        report=report,
+    )
+
+
+def digest(
+    path: Path,
+    *,
+    single: bool = False,
+    key: str | None = None,
+    include: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] | None = None,
+    strip_prefix: str | None = None,
+    progress: Progress = None,
+) -> str:
+    """Returns one SHA-256 for the tensors of a checkpoint or carton, which is the same for the same tensors in any format.
+
+    The tensors are those that `convert` selects. docs/digest.md defines the digest.
+
+    Args:
+        path: a checkpoint, its folder, or a carton
+        single: it is a single shard
+        key: the key of the checkpoint to use
+        include: the patterns of names to use
+        exclude: the patterns of names to leave out
+        strip_prefix: the prefix to remove from the names
+        progress: a callable or a progress bar of tqdm
+
+    Raises:
+        InputError: it is not a checkpoint
+
+    >>> torch2carton.digest("model.pt") == torch2carton.digest("model.carton")
+    True
+    """
+    flags = {
+        "single": single, "key": key, "include": _texts(include), "exclude": _texts(exclude),
+        "strip_prefix": strip_prefix,
+    }  # fmt: skip
+    return _native.digest([*_arguments(flags), "--", _path(path)], progress=_progress(progress))
+
+
+@dataclass(frozen=True)
+class Step:
+    """An instruction of a pickle and what it did.
+
+    Attributes:
+        offset: where the instruction is, in bytes from the start of the pickle
+        opcode: its name in `pickletools`
+        arg: its argument; None if it has none
+        effect: what it did
+        report: all of it, as `torch2carton trace --json` prints it
+    """
+
+    offset: int
+    opcode: str
+    arg: Any
+    effect: Any = field(repr=False)
+    report: dict[str, Any] = field(repr=False, compare=False)
+
+
+def trace(path: Path, *, full: bool = False, limit: int | None = None, pickle: int | None = None) -> Iterator[Step]:
+    """Yields the instructions of a pickle, while the pickle machine executes them. Nothing is called.
+
+    Args:
+        path: a checkpoint, or a bare pickle
+        full: values in full, instead of abbreviated
+        limit: stop after this many instructions
+        pickle: which pickle to trace, counted from 0, if several follow each other
+
+    Raises:
+        DamagedError: the pickle is damaged, after its instructions up to there
+
+    >>> [step.opcode for step in torch2carton.trace("model.pt", limit=2)]
+    ['PROTO', 'GLOBAL']
+    """
+    for line in _native.trace(_path(path), full=full, limit=limit, pickle=pickle):
+        row = json.loads(line)
+        yield Step(
+            offset=row["offset"], opcode=row["opcode"], arg=row.get("arg"), effect=row.get("effect"), report=row
+        )
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What a conversion made.
+
+    Attributes:
+        output: the path of the output, a file or a folder
+        to: `carton`, `safetensors`, `torch` or `triton`
+        tensors: the number of tensors
+        nbytes: the size of the output
+        written: False for a dry run
+        notes: sentences for people
+        report: all of it, as `torch2carton convert --json` prints it
+    """
+
+    output: str
+    to: str
+    tensors: int
+    nbytes: int
+    written: bool
+    notes: list[str] = field(repr=False)
+    report: dict[str, Any] = field(repr=False, compare=False)
+
+
+def convert(
+    src: Path | Iterable[Path],
+    dst: Path | None = None,
+    *,
+    to: str | None = None,
+    no_clobber: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+    digest: bool = False,
+    single: bool = False,
+    name: str | None = None,
+    description: str | None = None,
+    short_description: str | None = None,
+    license: str | None = None,
+    repository: str | None = None,
+    homepage: str | None = None,
+    misc: Path | Iterable[Path] | None = None,
+    self_test: bool = False,
+    torch: str | None = None,
+    allow_dangerous: bool = False,
+    deny_unknown: bool = False,
+    config: Path | None = None,
+    no_values: bool = False,
+    arch: str | None = None,
+    require_model: bool = False,
+    n_heads: int | None = None,
+    rope_theta: float | None = None,
+    rope_factor: float | None = None,
+    norm_eps: float | None = None,
+    keep_extra: bool = False,
+    errors: str | None = None,
+    input: str | Iterable[str] | None = None,
+    output_names: str | Iterable[str] | None = None,
+    no_wrap: bool = False,
+    key: str | None = None,
+    include: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] | None = None,
+    strip_prefix: str | None = None,
+    rename: str | Iterable[str] | dict[str, str] | None = None,
+    names: str | None = None,
+    merge: Path | Iterable[Path] | dict[str, float] | None = None,
+    dequantize: bool = False,
+    dtype: str | None = None,
+    cast: str | Iterable[str] | dict[str, str] | None = None,
+    ties: str | None = None,
+    max_shard_size: str | int | None = None,
+    max_expansion: int | None = None,
+    progress: Progress = None,
+) -> Conversion:
+    """Converts a checkpoint into a carton, safetensors, a `.pth` file or a model for Triton.
+
+    The keywords are the flags of `torch2carton convert`, with `_` for `-`, and mean the same: see its `--help`. A flag that
+    can be repeated takes a list; `rename`, `merge` and `cast` also take a dict.
+
+    Args:
+        src: a checkpoint, its folder, or a list of all its shards
+        dst: the file or folder to write, whose extension chooses what it becomes; next to the checkpoint if it is None
+        progress: a callable or a progress bar of tqdm. An exception in it, and Ctrl-C, stop the conversion, and no output
+            is left
+
+    Raises:
+        OptionError: an option has an invalid value, or does not fit the input
+        InputError: the input is not a checkpoint, or names globals that can run code
+        DamagedError: the input is damaged
+
+    >>> torch2carton.convert("model.pt", "converted.safetensors").tensors
+    2
+    """
+    flags: dict[str, Any] = {
+        "to": to, "no_clobber": no_clobber, "force": force, "dry_run": dry_run, "digest": digest, "single": single,
+        "name": name,
+        "description": description, "short_description": short_description, "license": license,
+        "repository": repository, "homepage": homepage, "misc": _paths(misc), "self_test": self_test, "torch": torch,
+        "allow_dangerous": allow_dangerous, "deny_unknown": deny_unknown,
+        "config": None if config is None else _path(config), "no_values": no_values, "arch": arch,
+        "require_model": require_model, "n_heads": n_heads, "rope_theta": rope_theta, "rope_factor": rope_factor,
+        "norm_eps": norm_eps, "keep_extra": keep_extra, "errors": errors, "input": _texts(input),
+        "output_names": _texts(output_names), "no_wrap": no_wrap, "key": key, "include": _texts(include),
+        "exclude": _texts(exclude), "strip_prefix": strip_prefix, "rename": _pairs(rename), "names": names,
+        "merge": _adapters(merge), "dequantize": dequantize, "dtype": dtype, "cast": _pairs(cast), "ties": ties,
+        "max_shard_size": max_shard_size,
+        "max_expansion": max_expansion,
+    }  # fmt: skip
+    arguments = _arguments(flags)
+    if dst is not None:
+        arguments.append(f"--output={_path(dst)}")
+    report = json.loads(_native.convert([*arguments, "--", *_paths(src)], progress=_progress(progress)))
+    return Conversion(
+        output=report["output"],
+        to=report["to"],
+        tensors=report["tensors"],
+        nbytes=report["nbytes"],
+        written=report["written"],
+        notes=report.get("notes", []),
+        report=report,
+    )
+
+
+def _adapters(
+    adapters: Path | Iterable[Path] | dict[str, float] | None,
+) -> list[str]:
+    """Returns the path of each adapter, with its weight if there is one."""
+    if isinstance(adapters, dict):
+        return [f"{path}={weight}" for path, weight in adapters.items()]
+    return _paths(adapters)
+
+
+def _pairs(pairs: str | Iterable[str] | dict[str, str] | None) -> list[str]:
+    """Returns `FROM=TO` for each pair."""
+    return [f"{old}={new}" for old, new in pairs.items()] if isinstance(pairs, dict) else _texts(pairs)
+
+
+def _arguments(flags: dict[str, Any]) -> list[str]:
+    """Returns the arguments of a command line for these flags."""
+    arguments: list[str] = []
+    for flag, value in flags.items():
+        written = "--" + flag.replace("_", "-")
+        for item in value if isinstance(value, list) else [value]:
+            if item is True:
+                arguments.append(written)
+            elif item is not None and item is not False:
+                arguments.append(f"{written}={item}")
+    return arguments

@@ -1,0 +1,40 @@
+//! The native part of the Python package `torch2carton`, over the library of the same name. The package in
+//! `python/torch2carton` is the interface; nothing here is public.
+
+mod errors;
+mod index;
+mod memory;
+mod objects;
+mod opened;
+mod run;
+mod storage;
+mod tensor;
+mod verbs;
+mod work;
+
+use pyo3::prelude::*;
+
+#[pymodule(gil_used = false)]
+mod _native {
+    #[pymodule_export]
+    use crate::memory::Buffer;
+    #[pymodule_export]
+    use crate::objects::Objects;
+    #[pymodule_export]
+    use crate::opened::Checkpoint;
+    #[pymodule_export]
+    use crate::run::run;
+    #[pymodule_export]
+    use crate::storage::Storage;
+    #[pymodule_export]
+    use crate::tensor::Tensor;
+    #[pymodule_export]
+    use crate::verbs::{TraceLines, convert, diff, digest, inspect, is_carton, main, scan, trace, verify};
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

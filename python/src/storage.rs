@@ -1,0 +1,84 @@
+//! Storages of a pickle: bytes that several tensors may share.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pyo3::exceptions::PyMemoryError;
+use pyo3::prelude::*;
+use torch2carton::{Blob, Dtype, ErrorKind, ReadError};
+
+use crate::errors;
+use crate::memory::{self, Buffer, Memory};
+use crate::opened::Maps;
+use crate::tensor::{SliceSink, Tensor};
+
+/// The bytes of a storage, read when they are asked for.
+#[pyclass(frozen, module = "torch2carton._native")]
+pub(crate) struct Storage {
+    maps: Arc<Maps>,
+    path: PathBuf,
+    inner: torch2carton::Storage,
+}
+
+impl Storage {
+    pub(crate) fn new(maps: &Arc<Maps>, path: &Path, storage: torch2carton::Storage) -> Self {
+        Self { maps: Arc::clone(maps), path: path.to_owned(), inner: storage }
+    }
+
+    fn exception(&self, py: Python<'_>, error: ReadError) -> PyErr {
+        errors::exception(py, &error.into(), Some(&self.path))
+    }
+}
+
+#[pymethods]
+impl Storage {
+    /// The number of bytes.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.inner.len()
+    }
+
+    /// The bytes: the private map of the file, or a copy where no file has them as they are.
+    fn buffer(&self, py: Python<'_>) -> PyResult<Buffer> {
+        let len = self.inner.len();
+        if let Some(memory) = self.maps.memory(&self.inner, 0..len) {
+            return Ok(Buffer::new(memory));
+        }
+        let mut bytes = Vec::new();
+        let reserved = usize::try_from(len).ok().and_then(|len| bytes.try_reserve_exact(len).ok());
+        reserved.ok_or_else(|| PyMemoryError::new_err(format!("a storage needs {len} bytes of memory")))?;
+        let read = py.detach(|| self.inner.write_to(&mut bytes).map(|()| bytes));
+        Ok(Buffer::new(Memory::owned(read.map_err(|error| self.exception(py, error))?)))
+    }
+
+    /// A tensor over the bytes from `start` on. `offset`, `shape` and `stride` count elements.
+    fn view(
+        &self,
+        py: Python<'_>,
+        dtype: &str,
+        shape: Vec<u64>,
+        stride: Vec<u64>,
+        offset: u64,
+        start: u64,
+    ) -> PyResult<Tensor> {
+        let bad = |text: String| errors::own(py, ErrorKind::Damaged, &text);
+        let dtype = Dtype::from_name(dtype).ok_or_else(|| bad(format!("there is no dtype {dtype}")))?;
+        let first = start.checked_div(dtype.size()).and_then(|first| first.checked_add(offset));
+        let first = first.ok_or_else(|| bad("a storage offset above 2^63".to_owned()))?;
+        let tensor = torch2carton::Tensor::new(dtype, shape, stride, first, self.inner.clone());
+        let tensor = tensor.map_err(|error| bad(format!("{}: {error}", self.path.display())))?;
+        Ok(Tensor::new(&self.maps, &Arc::from(self.path.as_path()), "", tensor))
+    }
+
+    /// Fills a writable buffer of `nbytes` bytes, and compares the checksum in the file if there is one.
+    fn read_into(&self, target: &Bound<'_, PyAny>) -> PyResult<()> {
+        let storage = &self.inner;
+        let read = memory::fill_buffer(target, |bytes| {
+            if bytes.len() as u64 != storage.len() {
+                return Err(ReadError::from(std::io::ErrorKind::InvalidInput));
+            }
+            storage.write_to(&mut SliceSink(bytes))
+        })?;
+        read.map_err(|error| self.exception(target.py(), error))
+    }
+}

@@ -1,0 +1,102 @@
+//! Runs long work on its own thread, while the caller's thread delivers progress and notices Ctrl-C.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use torch2carton::{Action, Observer, ProgressUpdate};
+
+use crate::errors;
+
+/// Time between two looks at signals and progress.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// The latest progress of a piece of work, and the wish to stop it.
+#[derive(Default)]
+struct Watch {
+    is_stopped: AtomicBool,
+    latest: Mutex<Option<Progress>>,
+}
+
+/// Arguments of the Python callable that receives progress.
+#[derive(Clone, PartialEq)]
+struct Progress {
+    name: String,
+    action: &'static str,
+    done: u64,
+    total: Option<u64>,
+}
+
+impl Watch {
+    fn take_progress(&self) -> Option<Progress> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Observer for Watch {
+    fn progress(&self, step: ProgressUpdate<'_>) {
+        let action = match step.action {
+            Action::Write => "write",
+            Action::Compress => "compress",
+            Action::Verify => "verify",
+            Action::Download => "download",
+            Action::Hash => "hash",
+            Action::Compare => "compare",
+            _ => "work",
+        };
+        let progress = Progress { name: step.name.to_owned(), action, done: step.done, total: step.total };
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs `work` without the interpreter's lock. `progress` is called with `(name, action, done, total)` about every 50 ms. An
+/// exception in it, or a signal handler's, stops the work before its next window, and is raised when the work has ended.
+pub(crate) fn run<T: Send>(
+    py: Python<'_>,
+    progress: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&dyn Observer) -> T + Send,
+) -> PyResult<T> {
+    let watch = Watch::default();
+    let mut raised = None;
+    let result = std::thread::scope(|scope| {
+        let (ended, has_ended) = mpsc::sync_channel::<()>(1);
+        let worker = scope.spawn(|| {
+            // Dropped at the end of the work, panic or not, which wakes the caller.
+            let _ended = ended;
+            work(&watch)
+        });
+        let has_ended = Mutex::new(has_ended);
+        loop {
+            let wait = || has_ended.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(PERIOD);
+            let is_over = py.detach(wait) != Err(RecvTimeoutError::Timeout);
+            if raised.is_none() {
+                let seen = py.check_signals().and_then(|()| deliver(progress, &watch));
+                if let Err(error) = seen {
+                    watch.is_stopped.store(true, Ordering::Relaxed);
+                    raised = Some(error);
+                }
+            }
+            if is_over {
+                break py.detach(|| worker.join());
+            }
+        }
+    });
+    match (raised, result) {
+        (Some(error), _) => Err(error),
+        (None, Ok(result)) => Ok(result),
+        (None, Err(panic)) => Err(errors::panic_exception(py, &*panic)),
+    }
+}
+
+fn deliver(callable: Option<&Bound<'_, PyAny>>, watch: &Watch) -> PyResult<()> {
+    if let (Some(callable), Some(progress)) = (callable, watch.take_progress()) {
+        callable.call1((progress.name, progress.action, progress.done, progress.total))?;
+    }
+    Ok(())
+}

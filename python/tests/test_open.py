@@ -1,0 +1,302 @@
+"""`torch2carton.open`, its tensors, and what they share with files."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import multiprocessing
+import pickle
+import subprocess
+import sys
+import threading
+
+import pytest
+from conftest import needs_numpy, needs_torch, np, torch, write_safetensors
+
+import torch2carton
+
+
+def test_a_checkpoint_is_a_mapping_in_the_order_of_the_file(place):
+    checkpoint = torch2carton.open("model.safetensors")
+    assert list(checkpoint) == ["weight", "bias"]
+    assert "weight" in checkpoint and "absent" not in checkpoint and len(checkpoint) == 2
+    assert checkpoint.format == "safetensors" and checkpoint.metadata == {"format": "pt"}
+    assert checkpoint["weight"].shape == (2, 3) and checkpoint["weight"].dtype == "float32"
+    assert checkpoint["weight"].nbytes == 24 and checkpoint["weight"].stride == (3, 1)
+    with pytest.raises(KeyError):
+        checkpoint["absent"]
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_bytes_and_hashes_need_no_numpy(place, backend):
+    weight = torch2carton.open("model.safetensors", backend=backend)["weight"]
+    raw = (place / "model.safetensors").read_bytes()[-32:-8]
+    assert weight.tobytes() == raw and weight.sha256() == hashlib.sha256(raw).hexdigest()
+    target = bytearray(24)
+    weight.read_into(target)
+    assert target == raw
+    with pytest.raises(torch2carton.Error):
+        weight.read_into(bytearray(23))
+
+
+def test_bytes_and_file_objects_are_opened(place):
+    data = (place / "model.safetensors").read_bytes()
+    with open("model.safetensors", "rb") as file:
+        for checkpoint in (torch2carton.open(data), torch2carton.open(file)):
+            assert checkpoint["bias"].tobytes() == bytes(8)
+    with open("model.safetensors", encoding="latin1") as text, pytest.raises(TypeError, match="binary"):
+        torch2carton.open(text)
+
+
+def test_subscripts_are_views(place):
+    weight = torch2carton.open("model.safetensors")["weight"]
+    assert weight[1].shape == (3,) and weight[:, 1].shape == (2,) and weight[..., -1].stride == (3,)
+    assert weight[None, 0, ::2].shape == (1, 2) and weight[5:].shape == (0, 3) and weight[-1, -1].shape == ()
+    assert weight[1, ::2].tobytes() == weight.tobytes()[12:16] + weight.tobytes()[20:24]
+    for key, error in (
+        (2, IndexError), ((0, 3), IndexError), ((0, 0, 0), IndexError), (slice(None, None, -1), ValueError),
+        ("x", TypeError), (True, TypeError), ((..., ...), IndexError),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            weight[key]
+
+
+@needs_numpy
+@pytest.mark.parametrize("key", [0, -1, slice(1, None), (slice(None), 1), (..., 2), (None, 1), slice(0, 2, 2), ()])
+def test_subscripts_are_those_of_numpy(place, key):
+    weight = torch2carton.open("model.safetensors")["weight"]
+    assert np.array_equal(weight[key].numpy(), weight.numpy()[key])
+
+
+@needs_numpy
+def test_an_array_is_a_private_view_of_the_file(place):
+    checkpoint = torch2carton.open("model.safetensors")
+    one, two = checkpoint["weight"].numpy(), checkpoint["weight"].numpy()
+    assert np.shares_memory(one, two)
+    before = (place / "model.safetensors").read_bytes()
+    one[0, 0] = 42
+    assert two[0, 0] == 42 and (place / "model.safetensors").read_bytes() == before
+    assert torch2carton.open("model.safetensors")["weight"].numpy()[0, 0] == 0
+    copied = checkpoint["bias"].numpy(copy=True)
+    copied[0] = 1
+    assert checkpoint["bias"].numpy()[0] == 0
+
+
+@needs_numpy
+def test_pread_copies(place):
+    weight = torch2carton.open("model.safetensors", backend="pread")["weight"]
+    assert not np.shares_memory(weight.numpy(), weight.numpy()) and weight.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@needs_numpy
+def test_views_outlive_everything(place):
+    array = torch2carton.open("model.safetensors")["weight"].numpy()
+    row = array[1]
+    del array
+    gc.collect()
+    (place / "model.safetensors").unlink()
+    assert row.tolist() == [3, 4, 5]
+
+
+@needs_numpy
+def test_ten_thousand_opens_and_drops_leave_nothing(place):
+    import resource
+
+    def maps():
+        with open("/proc/self/maps") as file:
+            return sum("model.safetensors" in line for line in file)
+
+    def files():
+        import os
+
+        return len(os.listdir("/proc/self/fd"))
+
+    kept = [torch2carton.open("model.safetensors")["weight"].numpy() for _ in range(10)]
+    count, opened = maps(), files()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(10_000):
+        array = torch2carton.open("model.safetensors")["bias"].numpy()
+        assert array[1] == 0
+    del array
+    assert maps() == count and files() == opened
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
+    assert all(array[1, 2] == 5 for array in kept)
+
+
+@needs_numpy
+def test_dlpack_and_buffers_share_memory(place):
+    weight = torch2carton.open("model.safetensors")["weight"]
+    shared = np.from_dlpack(weight)
+    assert np.shares_memory(shared, weight.numpy()) and shared.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert np.asarray(weight).tolist() == weight.numpy().tolist()
+    for _ in range(100):
+        weight.__dlpack__()
+        weight.__dlpack__(max_version=(1, 0))
+    with pytest.raises(BufferError):
+        weight.__dlpack__(dl_device=(2, 0))
+
+
+@needs_torch
+def test_torch_shares_memory(place):
+    checkpoint = torch2carton.open("model.pt")
+    weight = checkpoint["weight"].torch()
+    assert torch.equal(weight, torch.arange(6.0).reshape(2, 3))
+    assert torch.from_dlpack(checkpoint["weight"]).data_ptr() == weight.data_ptr()
+    assert checkpoint["weight"].torch(copy=True).data_ptr() != weight.data_ptr()
+    weight[0, 0] = 9
+    assert torch.load("model.pt")["weight"][0, 0] == 0
+
+
+@needs_torch
+def test_every_dtype_becomes_a_tensor_and_an_array(place):
+    names = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex128 complex64 complex32".split()
+    names += "uint16 uint32 uint64 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz".split()
+    made = {}
+    for name in names:
+        dtype = getattr(torch, name, None)
+        if dtype is not None:
+            made[name] = torch.arange(6, dtype=torch.uint8).repeat(16).view(dtype)
+    torch.save(made, "dtypes.pt")
+    checkpoint = torch2carton.open("dtypes.pt")
+    for name, tensor in made.items():
+        found = checkpoint[name].torch()
+        assert found.dtype == tensor.dtype and torch.equal(found.view(torch.uint8), tensor.view(torch.uint8)), name
+        try:
+            array = checkpoint[name].numpy()
+        except torch2carton.Error as error:
+            assert name in str(error) and (".torch()" in str(error))
+        else:
+            assert array.tobytes() == checkpoint[name].tobytes() and str(array.dtype) == name
+
+
+@needs_torch
+def test_strides_ties_and_offsets_are_kept(place):
+    base = torch.arange(24.0).reshape(4, 6)
+    torch.save({"t": base.t(), "part": base[1:3, ::2], "again": base, "empty": torch.empty(3, 0)}, "views.pt")
+    checkpoint = torch2carton.open("views.pt")
+    assert checkpoint["t"].stride == (1, 6) and checkpoint["part"].storage_offset == 6
+    assert checkpoint["t"].shares_storage(checkpoint["again"]) and not checkpoint["t"].is_contiguous()
+    for backend in ("mmap", "pread"):
+        opened = torch2carton.open("views.pt", backend=backend)
+        assert torch.equal(opened["part"].torch(), base[1:3, ::2]) and torch.equal(opened["t"].torch(), base.t())
+    assert checkpoint["empty"].torch().shape == (3, 0)
+    assert checkpoint["part"].tobytes() == base[1:3, ::2].contiguous().numpy().tobytes()
+
+
+@needs_torch
+def test_folders_and_shards(place):
+    from safetensors.torch import save_file
+
+    folder = place / "shards"
+    folder.mkdir()
+    save_file({"a": torch.ones(2)}, folder / "model-00001-of-00002.safetensors")
+    save_file({"b": torch.zeros(3)}, folder / "model-00002-of-00002.safetensors")
+    checkpoint = torch2carton.open(folder)
+    assert list(checkpoint) == ["a", "b"] and len(checkpoint.files) == 2
+    assert list(torch2carton.open(folder / "model-00001-of-00002.safetensors")) == ["a"]
+    assert torch.equal(torch2carton.load_file(folder)["b"], torch.zeros(3))
+
+
+def test_errors_have_kinds_and_places(place):
+    with pytest.raises(FileNotFoundError, match="absent.pt") as caught:
+        torch2carton.open("absent.pt")
+    assert isinstance(caught.value, torch2carton.NotFoundError) and caught.value.path == "absent.pt"
+    (place / "broken.pkl").write_bytes(b"\x80\x02]K\x01K\x02s.")
+    with pytest.raises(torch2carton.DamagedError, match="broken.pkl") as caught:
+        torch2carton.open("broken.pkl")
+    assert caught.value.offset == 7 and caught.value.kind == "damaged"
+    with pytest.raises(torch2carton.OptionError, match="backend"):
+        torch2carton.open("model.safetensors", backend="other")
+    (place / "text.pt").write_text("hello, this is not a checkpoint")
+    with pytest.raises(torch2carton.Error, match="text.pt"):
+        torch2carton.open("text.pt")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value) and again.offset == 7
+
+
+def test_truncated_files_are_errors(place):
+    data = (place / "model.safetensors").read_bytes()
+    for length in range(0, len(data), 7):
+        with pytest.raises(torch2carton.Error):
+            torch2carton.open(data[:length])
+
+
+def test_handles_are_pickled_and_shared_by_threads(place):
+    checkpoint = torch2carton.open("model.safetensors")
+    again = pickle.loads(pickle.dumps(checkpoint))
+    assert list(again) == list(checkpoint)
+    hashes = []
+
+    def work():
+        for _ in range(200):
+            hashes.append(checkpoint["weight"].sha256())
+            torch2carton.open("model.safetensors")["bias"].tobytes()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert len(hashes) == 800 and len(set(hashes)) == 1
+
+
+def _first_number(checkpoint):
+    return checkpoint["weight"].tobytes()[4:8]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_worker_processes_use_handles(place, method):
+    checkpoint = torch2carton.open("model.safetensors")
+    expected = _first_number(checkpoint)
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        assert pool.map(_first_number, [checkpoint] * 4) == [expected] * 4
+
+
+@needs_torch
+def test_data_loader_workers_read_tensors(place):
+    class Rows(torch.utils.data.Dataset):
+        def __init__(self):
+            self.weight = torch2carton.open("model.pt")["weight"]
+
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            return self.weight[index].torch()
+
+    loader = torch.utils.data.DataLoader(Rows(), num_workers=2, multiprocessing_context="fork")
+    assert torch.equal(torch.cat(list(loader)), torch.arange(6.0).reshape(2, 3))
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch"])
+def test_a_missing_package_is_named_with_its_remedy(place, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    weight = torch2carton.open("model.safetensors")["weight"]
+    with pytest.raises(ImportError, match=f"pip install {name}") as caught:
+        getattr(weight, name)()
+    assert isinstance(caught.value, torch2carton.MissingPackageError) and "weight" in str(caught.value)
+    if name == "torch":
+        with pytest.raises(torch2carton.MissingPackageError):
+            torch2carton.load("model.safetensors")
+
+
+def test_import_is_quick_and_light(place):
+    script = (
+        "import sys, time; start = time.perf_counter(); import torch2carton; took = time.perf_counter() - start\n"
+        "assert not {'numpy', 'torch', 'dataclasses', 'json'} & set(sys.modules), sorted(sys.modules)\n"
+        "print(took)"
+    )
+    took = float(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
+    assert took < 0.5  # the aim is 0.02 s; a test never fails because of timing alone
+
+
+def test_notebooks_show_a_table(place):
+    write_safetensors(place / "<i>.safetensors")
+    html = torch2carton.open("<i>.safetensors")._repr_html_()
+    assert "&lt;i&gt;" in html and "<i>" not in html and "2 × 3" in html
+
+
+def test_the_version_is_that_of_the_native_module():
+    assert torch2carton.__version__ == torch2carton._native.__version__
+    for name in torch2carton.__all__:
+        assert getattr(torch2carton, name) is not None
+    with pytest.raises(AttributeError):
+        torch2carton.absent

@@ -1,0 +1,147 @@
+//! `torch2carton convert --each`: converts many checkpoints, each on its own.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use pipeline::{BatchItem, BatchOptions, Error, Resume};
+use serde_json::{Value, json};
+
+use super::convert_report::{error_object, print_report, with_advice};
+use crate::cli::args::Convert;
+use crate::cli::ui::errors;
+use crate::cli::ui::escapes::EscapingJsonFormatter;
+use crate::cli::ui::invocation::UsageError;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::terminal::{self, BOLD};
+
+/// Maximum number of bytes of a list of files.
+const LIST_MAX: u64 = 256 << 20;
+/// Maximum number of conversions that run at the same time without `--jobs`.
+const JOBS_MAX: usize = 4;
+
+pub(super) fn convert_each(args: &Convert, quiet: bool) -> Result<ExitCode> {
+    let mut options = args.options()?;
+    if let Some(list) = &args.files_from {
+        options.inputs.extend(listed_files(list)?);
+    }
+    if options.inputs.is_empty() {
+        return Err(UsageError("--files-from: the list has no files".to_owned()).into());
+    }
+    let batch = batch_options(args);
+    let mut results = args.results.as_deref().map(ResultsFile::open).transpose()?;
+    let progress = Progress::new(quiet || args.json || batch.jobs > NonZeroUsize::MIN);
+    let report = pipeline::convert_each(&options, batch, &progress, &mut |item| {
+        progress.clear();
+        report_item(args, quiet, item, results.as_mut()).map_err(Error::Output)
+    })?;
+    if !quiet {
+        let skipped = if args.resume { format!(", {} skipped", report.skipped) } else { String::new() };
+        terminal::summary(format_args!(
+            "{BOLD}{} converted{skipped}, {} failed{BOLD:#}",
+            report.converted, report.failed
+        ));
+    }
+    Ok(if report.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn batch_options(args: &Convert) -> BatchOptions {
+    let resume = match (args.resume, args.checksum) {
+        (false, _) => Resume::ConvertAll,
+        (true, false) => Resume::SkipComplete,
+        (true, true) => Resume::SkipVerified,
+    };
+    let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let default = || NonZeroUsize::new(cores().get().min(JOBS_MAX)).unwrap_or(NonZeroUsize::MIN);
+    BatchOptions::from(resume).jobs(args.jobs.unwrap_or_else(default))
+}
+
+/// Prints the result of one input, and appends its object to the file of results.
+fn report_item(
+    args: &Convert,
+    quiet: bool,
+    item: BatchItem,
+    results: Option<&mut ResultsFile>,
+) -> io::Result<()> {
+    let is_listed = args.json || results.is_some();
+    let object = match item {
+        BatchItem::Converted(report) => {
+            let object = is_listed.then(|| serde_json::to_value(&report)).transpose()?;
+            if !args.json {
+                print_report(&report, false, quiet)?;
+            }
+            object
+        }
+        BatchItem::Skipped { input, output } => {
+            if !(quiet || args.json) {
+                terminal::note(format!("{} is skipped: {} is whole", input.display(), output.display()));
+            }
+            let (file, output) = (input.display().to_string(), output.display().to_string());
+            Some(json!({ "schema_version": 1, "file": file, "output": output, "skipped": true }))
+        }
+        BatchItem::Failed { input, error } => {
+            let (code, error) = (error.kind().name(), with_advice(error, args));
+            errors::print_error(&error);
+            Some(error_object(&input.display().to_string(), code, &error))
+        }
+    };
+    let Some(object) = object else { return Ok(()) };
+    if args.json {
+        super::write_json_line(&mut io::stdout().lock(), &object)?;
+    }
+    results.map_or(Ok(()), |results| results.append(&object))
+}
+
+/// Reads the paths in a list: separated by NUL if there is one, otherwise one on each line. Empty ones are left out.
+fn listed_files(list: &Path) -> Result<Vec<PathBuf>> {
+    let mut bytes = Vec::new();
+    let name = if list == Path::new("-") { "standard input".to_owned() } else { list.display().to_string() };
+    let reader: Box<dyn Read> = match list {
+        list if list == Path::new("-") => Box::new(io::stdin().lock()),
+        list => Box::new(File::open(list).with_context(|| format!("cannot read {name}"))?),
+    };
+    let read = reader.take(LIST_MAX.saturating_add(1)).read_to_end(&mut bytes);
+    if read.with_context(|| format!("cannot read {name}"))? as u64 > LIST_MAX {
+        let limit = pipeline::format_bytes(LIST_MAX);
+        return Err(UsageError(format!("--files-from: {name} has more than {limit}")).into());
+    }
+    let separator = if bytes.contains(&0) { 0 } else { b'\n' };
+    let lines = bytes.split(|byte| *byte == separator);
+    let lines =
+        lines.map(|line| if separator == 0 { line } else { line.strip_suffix(b"\r").unwrap_or(line) });
+    lines.filter(|line| !line.is_empty()).map(path_from_bytes).collect()
+}
+
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "other systems refuse paths that are not UTF-8")]
+fn path_from_bytes(bytes: &[u8]) -> Result<PathBuf> {
+    use std::os::unix::ffi::OsStrExt as _;
+    Ok(PathBuf::from(std::ffi::OsStr::from_bytes(bytes)))
+}
+
+#[cfg(not(unix))]
+fn path_from_bytes(bytes: &[u8]) -> Result<PathBuf> {
+    Ok(PathBuf::from(std::str::from_utf8(bytes).context("--files-from: a path is not UTF-8")?))
+}
+
+/// File to which the object of each input is appended, a line each.
+struct ResultsFile(File);
+
+impl ResultsFile {
+    fn open(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        Ok(Self(file.with_context(|| format!("cannot write {}", path.display()))?))
+    }
+
+    /// Appends one line with a single write, so that an interruption leaves whole lines.
+    fn append(&mut self, object: &Value) -> io::Result<()> {
+        let mut line = Vec::new();
+        let mut json = serde_json::Serializer::with_formatter(&mut line, EscapingJsonFormatter);
+        serde::Serialize::serialize(object, &mut json)?;
+        line.push(b'\n');
+        self.0.write_all(&line)
+    }
+}

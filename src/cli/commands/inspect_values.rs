@@ -1,0 +1,133 @@
+//! `torch2carton inspect FILE NAME`: prints a tensor as NumPy does, or writes it to a file; prints a value.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, anyhow};
+use pipeline::{Error, NamedContent, NamedItem, Tensor, ValueRow};
+
+use crate::cli::args::Inspect;
+use crate::cli::ui::invocation::UsageError;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::stdin;
+use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
+use crate::cli::ui::value_text::value_text;
+
+/// Prints the tensors and values of these names.
+pub(super) fn print_named(args: &Inspect, file: &Path, names: &[String], quiet: bool) -> Result<ExitCode> {
+    if args.json || args.asks_for_rows() || args.sha256 || args.all || args.values {
+        let text = "--output, --force and --no-clobber are the only options for names of tensors and values; \
+                    without names, --include lists some of the tensors";
+        return Err(UsageError(text.to_owned()).into());
+    }
+    output::refuse_remote(file)?;
+    let file = &stdin::input_path(file)?;
+    let items = if carton_tools::is_carton(file) {
+        let tensors = super::inspect::open_carton(file, &Progress::new(quiet))?;
+        pipeline::find_named_tensors(file, &tensors, names)?
+    } else {
+        pipeline::find_named(&args.options(file), names, &Progress::new(true))?
+    };
+    if let Some(target) = &args.output {
+        return write_tensor(args, file, target, &items, quiet);
+    }
+    let mut out = io::BufWriter::new(anstream::stdout().lock());
+    for (index, item) in items.iter().enumerate() {
+        if items.len() > 1 {
+            let gap = if index == 0 { "" } else { "\n" };
+            writeln!(out, "{gap}{BOLD}{}{BOLD:#}", escape_hidden(&item.name))?;
+        }
+        print_item(&mut out, file, item)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_item(out: &mut dyn Write, file: &Path, item: &NamedItem) -> Result<()> {
+    match &item.content {
+        NamedContent::Tensor(tensor) => print_array(out, file, &item.name, tensor)?,
+        NamedContent::Parts(parts) => {
+            for (name, part) in parts {
+                writeln!(out, "{DIM}{}{DIM:#}", escape_hidden(name))?;
+                print_array(out, file, name, part)?;
+            }
+        }
+        NamedContent::NoData(what) => {
+            return Err(anyhow!("tensor `{}` has no data: {what}", escape_hidden(&item.name)));
+        }
+        NamedContent::Value(row) => writeln!(out, "{}", escape_hidden(value_text(&row.value)))?,
+        NamedContent::Values(rows) => {
+            for ValueRow { path, type_name, value, .. } in rows {
+                let (path, type_name) = (escape_hidden(path), escape_hidden(type_name));
+                writeln!(out, "{path}  {DIM}{type_name}{DIM:#}  {}", escape_hidden(value_text(value)))?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn print_array(out: &mut dyn Write, file: &Path, name: &str, tensor: &Tensor) -> Result<()> {
+    let text = pipeline::array_text(tensor).map_err(|reason| array_error(file, name, reason))?;
+    Ok(writeln!(out, "{text}")?)
+}
+
+fn array_error(file: &Path, name: &str, reason: pipeline::ArrayError) -> Error {
+    let (path, name) = (file.to_owned(), name.to_owned());
+    Error::AtPath { path, reason: Box::new(Error::Array { name, reason }) }
+}
+
+/// Writes the only item as a `.npy` file.
+fn write_tensor(
+    args: &Inspect,
+    file: &Path,
+    target: &Path,
+    items: &[NamedItem],
+    quiet: bool,
+) -> Result<ExitCode> {
+    let [NamedItem { name, content, .. }] = items else {
+        return Err(UsageError("a .npy file has one tensor, but several names are given".to_owned()).into());
+    };
+    let tensor = match content {
+        NamedContent::Tensor(tensor) => tensor,
+        NamedContent::Parts(parts) => {
+            let parts: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
+            return Err(anyhow!(
+                "tensor `{}` consists of several ones, and a .npy file has one: name {}",
+                escape_hidden(name),
+                escape_hidden(parts.join(" or "))
+            ));
+        }
+        NamedContent::NoData(what) => {
+            return Err(anyhow!("tensor `{}` has no data: {what}", escape_hidden(name)));
+        }
+        _ => return Err(anyhow!("`{}` is not a tensor, so it has no .npy file", escape_hidden(name))),
+    };
+    let failed = |reason| array_error(file, name, reason);
+    if target == Path::new("-") {
+        if io::stdout().is_terminal() {
+            let text = "standard output is a terminal, and a .npy file is not text; redirect it";
+            return Err(UsageError(text.to_owned()).into());
+        }
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        pipeline::write_npy(tensor, &mut out).map_err(|reason| match reason {
+            pipeline::ArrayError::Write(reason) => anyhow::Error::from(reason),
+            reason => failed(reason).into(),
+        })?;
+        out.flush()?;
+    } else {
+        let if_exists = args.existing.if_exists();
+        output::check_target(target, &[file], if_exists)?;
+        let mut out = output::Output::create(target, tensor.nbytes())?;
+        pipeline::write_npy(tensor, &mut io::BufWriter::new(&mut out)).map_err(failed)?;
+        out.commit(if_exists).with_context(|| format!("cannot write {}", target.display()))?;
+    }
+    if let (Some(written), false) = (pipeline::npy_dtype_change(tensor.dtype()), quiet) {
+        terminal::note(format_args!(
+            "NumPy has no {}; the file has the same values as {written}",
+            tensor.dtype().name()
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}

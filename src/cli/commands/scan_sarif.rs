@@ -1,0 +1,227 @@
+//! Scans as a SARIF document, which code hosts show next to the files.
+//!
+//! Facts: SARIF 2.1.0 (OASIS); GitHub's documentation of its support for SARIF, which wants a line of each file and shows
+//! `security-severity`. A crate of SARIF's types is not used: it generates all of the schema's types to write a dozen.
+
+use std::path::{Component, Path};
+
+use pipeline::{CUSTOM_CODE_NOTE, FileScan, GlobalUse, Risk, ScanOutcome, ScannedFile, Verdict};
+use serde::Serialize;
+use serde_json::{Map, Value as Json, json};
+
+use super::scan_headline::{call_text, unread_rows};
+
+/// Findings of all files.
+#[derive(Default)]
+pub(super) struct SarifResults {
+    results: Vec<SarifResult>,
+    has_unread: bool,
+}
+
+/// Rules of the document: id, level, severity from 0 to 10, name and description.
+const RULES: [(&str, &str, &str, &str, &str); 7] = [
+    (
+        "dangerous-global",
+        "error",
+        "9.8",
+        "Dangerous code",
+        "Loading the file in Python runs code, starts a program, or uses files or the network.",
+    ),
+    (
+        "irregular-file",
+        "error",
+        "8.0",
+        "Irregular file",
+        "The file is built so that two programs may read different contents.",
+    ),
+    (
+        "unreviewed-global",
+        "warning",
+        "6.0",
+        "Global that was not reviewed",
+        "The file uses a name of Python, PyTorch or NumPy in a way that nobody has judged.",
+    ),
+    (
+        "unknown-global",
+        "warning",
+        "5.0",
+        "Unknown global",
+        "The file names a class or function of a package that is not known, which loading it imports.",
+    ),
+    (
+        "custom-code",
+        "warning",
+        "6.0",
+        "Python code of a model",
+        "A configuration names Python code, which programs import if they trust it.",
+    ),
+    ("not-scanned", "warning", "5.0", "Part that was not scanned", "A part of the file was not scanned."),
+    (
+        "not-a-checkpoint",
+        "warning",
+        "1.0",
+        "Not a checkpoint",
+        "The file or folder holds no pickle that could be scanned.",
+    ),
+];
+
+/// Finding in the form that SARIF calls a result.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SarifResult {
+    rule_id: &'static str,
+    rule_index: usize,
+    level: &'static str,
+    message: Json,
+    locations: [Json; 1],
+    partial_fingerprints: Json,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    properties: Map<String, Json>,
+}
+
+impl SarifResults {
+    /// Adds the findings in a file.
+    pub(super) fn add(&mut self, file: &FileScan) {
+        match &file.outcome {
+            ScanOutcome::Scanned(scan) => self.add_scan(&file.file, scan),
+            ScanOutcome::NotScanned { reason } if file.verdict == Verdict::NotACheckpoint => {
+                self.add_text(&file.file, "not-a-checkpoint", reason);
+            }
+            ScanOutcome::NotScanned { reason } => {
+                self.has_unread = true;
+                self.add_text(&file.file, "not-scanned", reason);
+            }
+            ScanOutcome::NamesCode { classes } => {
+                for class in classes {
+                    let text =
+                        format!("{} is {} of {}: {CUSTOM_CODE_NOTE}", class.key, class.class, class.place());
+                    self.add_text(&file.file, "custom-code", &text);
+                }
+            }
+            ScanOutcome::LinkedFolder { .. } => {}
+        }
+    }
+
+    /// Returns the whole document. `status` is the exit status of the program.
+    pub(super) fn into_log(self, status: u8) -> Json {
+        let rules: Vec<Json> = RULES.iter().map(rule_json).collect();
+        json!({
+            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+            "version": "2.1.0",
+            "runs": [{
+                "tool": {"driver": {
+                    "name": env!("CARGO_PKG_NAME"),
+                    "semanticVersion": env!("CARGO_PKG_VERSION"),
+                    "rules": rules,
+                }},
+                "invocations": [{"executionSuccessful": !self.has_unread, "exitCode": status}],
+                "results": self.results,
+            }],
+        })
+    }
+
+    fn add_scan(&mut self, file: &Path, scan: &ScannedFile) {
+        for risk in [Risk::Dangerous, Risk::Unreviewed, Risk::Unknown] {
+            let found = scan.uses().filter(|(_, found)| found.risk == risk);
+            for (pickle, found) in found {
+                self.add_global(file, &pickle.place.to_string(), pickle.offset, found);
+            }
+        }
+        for finding in &scan.findings {
+            self.add_text(file, "irregular-file", &finding.text);
+        }
+        for reason in unread_rows(scan) {
+            self.has_unread = true;
+            self.add_text(file, "not-scanned", &reason);
+        }
+    }
+
+    /// Adds a global of a pickle that starts at the offset `start` of its place, with its first call.
+    fn add_global(&mut self, file: &Path, place: &str, start: u64, found: &GlobalUse) {
+        let rule = match found.risk {
+            Risk::Dangerous => "dangerous-global",
+            Risk::Unreviewed => "unreviewed-global",
+            _ => "unknown-global",
+        };
+        let global = &found.global;
+        let call = found.calls.iter().find(|call| call.has_arguments).or(found.calls.first());
+        let (text, offset) = match call {
+            Some(call) => (format!("calls {}", call_text(global, call)), call.offset),
+            None => (format!("names {}", global.name_with_alias()), global.offset),
+        };
+        let message = format!("{text} at 0x{offset:x} of {place}");
+        let mut properties = Map::new();
+        properties.insert("global".to_owned(), json!(global.to_string()));
+        properties.insert("place".to_owned(), json!(place));
+        properties.insert("offset".to_owned(), json!(start.saturating_add(offset)));
+        self.push(file, rule, &message, properties);
+    }
+
+    fn add_text(&mut self, file: &Path, rule: &'static str, message: &str) {
+        self.push(file, rule, message, Map::new());
+    }
+
+    fn push(&mut self, file: &Path, rule: &'static str, text: &str, properties: Map<String, Json>) {
+        let Some((rule_index, (_, level, ..))) = RULES.iter().enumerate().find(|(_, (id, ..))| *id == rule)
+        else {
+            return;
+        };
+        // Hosts recognise a finding of an earlier scan by its fingerprint.
+        let fingerprint = format!("{rule}: {text}");
+        self.results.push(SarifResult {
+            rule_id: rule,
+            rule_index,
+            level,
+            message: json!({ "text": text }),
+            // The file has no lines, but hosts want one.
+            locations: [json!({"physicalLocation": {
+                "artifactLocation": {"uri": uri(file)},
+                "region": {"startLine": 1},
+            }})],
+            partial_fingerprints: json!({ "finding/v1": fingerprint }),
+            properties,
+        });
+    }
+}
+
+fn rule_json((id, level, severity, name, description): &(&str, &str, &str, &str, &str)) -> Json {
+    json!({
+        "id": id,
+        "shortDescription": {"text": name},
+        "fullDescription": {"text": description},
+        "defaultConfiguration": {"level": level},
+        "properties": {"tags": ["security"], "security-severity": severity},
+    })
+}
+
+/// Returns the path as a URI: relative to the root of the repository, if the path is relative.
+fn uri(path: &Path) -> String {
+    let start = if path.is_absolute() { "file://" } else { "" };
+    let parts = path.components().filter(|part| !matches!(part, Component::CurDir));
+    let parts = parts.map(|part| match part {
+        Component::RootDir => String::new(),
+        part => percent_encoded(part.as_os_str().as_encoded_bytes()),
+    });
+    format!("{start}{}", parts.collect::<Vec<_>>().join("/"))
+}
+
+/// Encodes all bytes but the unreserved characters of RFC 3986.
+fn percent_encoded(bytes: &[u8]) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    bytes
+        .iter()
+        .map(|byte| if is_plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_becomes_a_uri() {
+        assert_eq!(uri(Path::new("./models/a b#1?.pth")), "models/a%20b%231%3F.pth");
+        assert_eq!(uri(Path::new("/tmp/ü.pth")), "file:///tmp/%C3%BC.pth");
+        assert_eq!(uri(Path::new("../a:b.pth")), "../a%3Ab.pth");
+    }
+}

@@ -1,0 +1,184 @@
+//! Advice about errors in the search for a checkpoint: the command that converts what is there.
+
+use std::path::{Path, PathBuf};
+
+use checkpoint_files::{CheckpointCandidate, FolderDiagnosis, TrainerRemedy};
+use output::{file_name, parent_folder};
+
+use super::invocation::typed_command;
+use super::shell::{shell_quoted, shell_quoted_path};
+
+/// Returns the text of an error in the search for a checkpoint, with advice if there is any.
+pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
+    use checkpoint_files::Error;
+    let advice = match error {
+        Error::NotFound { path } if parent_folder(path).is_dir() => {
+            format!("; `ls {}` shows what is there", shell_quoted_path(parent_folder(path)))
+        }
+        Error::NotFound { path } if is_model_id(path) => format!(
+            "; if it is a model of Hugging Face, first run `hf download {0} --local-dir {1}`, then pass {1}",
+            path.display(),
+            file_name(path)
+        ),
+        Error::NotFound { path } => format!(": the folder {} does not exist", parent_folder(path).display()),
+        Error::LoneShard { path, .. } => {
+            format!(
+                ": run `{} {}`, or --single for this file alone",
+                typed_command(),
+                shell_quoted_path(parent_folder(path))
+            )
+        }
+        Error::RankPart { path, .. } => format!(
+            "; pass its folder {}, or --single for this file's own tensors",
+            shell_quoted_path(parent_folder(path))
+        ),
+        Error::NotASet { paths } => {
+            format!(
+                "; --each converts each of them on its own: `torch2carton --each {}`",
+                paths_or_glob(paths)
+            )
+        }
+        Error::InconsistentSet { reason, .. } => match &**reason {
+            torch_import::Error::EqualShards { file, .. } => {
+                format!("; download or copy {file} again")
+            }
+            _ => String::new(),
+        },
+        Error::SameFileTwice { second, .. } => {
+            format!("; put the file that {} should be in its place", file_name(second))
+        }
+        Error::Trainer { reason, .. } => match reason.remedy() {
+            Some(TrainerRemedy::CopyAgain) => "; copy the files of all ranks again".to_owned(),
+            Some(TrainerRemedy::OtherStep) => {
+                "; wait until the save ends, or pass an earlier step".to_owned()
+            }
+            _ => String::new(),
+        },
+        Error::DeepSpeed { found, candidates, .. } => {
+            let script = match &found.script {
+                Some(script) => shell_quoted_path(script),
+                None => "-m deepspeed.utils.zero_to_fp32".to_owned(),
+            };
+            let tag = found.tag.as_ref().map_or_else(String::new, |tag| format!(" -t {}", shell_quoted(tag)));
+            let instead = match candidates.as_slice() {
+                [] => String::new(),
+                candidates => {
+                    format!("; if the training wrote them whole too, {}", conversion_commands(candidates))
+                }
+            };
+            format!("; first run `python {script} {} out{tag}`{instead}", shell_quoted_path(&found.folder))
+        }
+        Error::SeveralCheckpoints { candidates, .. } => format!("; {}", conversion_commands(candidates)),
+        Error::NoCheckpoint { folder, contents } => match contents_advice(folder, contents) {
+            Some(advice) => format!("; {advice}"),
+            None => String::new(),
+        },
+        _ => String::new(),
+    };
+    format!("{error}{advice}")
+}
+
+/// Returns true if a path looks like the id of a model, such as `meta-llama/Llama-3.1-8B`.
+fn is_model_id(path: &Path) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let parts: Vec<_> = path.iter().filter_map(|part| part.to_str()).collect();
+    let is_checkpoint = path.extension().is_some_and(|extension| {
+        ["pth", "pt", "bin", "ckpt", "safetensors", "carton", "pkl"].iter().any(|known| extension == *known)
+    });
+    matches!(parts.as_slice(), [owner, model] if *owner != "." && *owner != ".."
+        && [owner, model].iter().all(|part| part.chars().all(is_word)))
+        && !is_checkpoint
+}
+
+/// Returns advice on a folder in which no checkpoint was found.
+fn contents_advice(folder: &Path, contents: &FolderDiagnosis) -> Option<String> {
+    match contents {
+        FolderDiagnosis::Pipeline { folders } | FolderDiagnosis::Folders { folders } => {
+            let paths = folders.iter().map(|name| vec![folder.join(name)]);
+            let candidates: Vec<CheckpointCandidate> =
+                paths.map(|paths| CheckpointCandidate { paths }).collect();
+            Some(conversion_commands(&candidates))
+        }
+        FolderDiagnosis::OtherFramework { .. } => {
+            Some("pass the checkpoint that it was made from".to_owned())
+        }
+        FolderDiagnosis::TrainingState { files } => {
+            let mut models = files.iter().filter(|name| name.ends_with("model_states.pt"));
+            match (models.next(), models.next()) {
+                (Some(model), None) => {
+                    let model = shell_quoted_path(&folder.join(model));
+                    Some(format!("run `torch2carton {model}` to convert the model's part of it"))
+                }
+                _ => None,
+            }
+        }
+        FolderDiagnosis::Documents { git: true, .. } => Some("fetch them with `git lfs pull`".to_owned()),
+        FolderDiagnosis::Documents { git: false, .. } => {
+            Some("download them too, such as with `hf download OWNER/MODEL`".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Returns the commands that convert the candidate checkpoints, at most four.
+fn conversion_commands(candidates: &[CheckpointCandidate]) -> String {
+    const SHOWN: usize = 4;
+    let command = |candidate: &CheckpointCandidate| {
+        format!("`{} {}`", typed_command(), shell_arguments(&candidate.paths))
+    };
+    let commands: Vec<String> = candidates.iter().take(SHOWN).map(command).collect();
+    match commands.as_slice() {
+        [one] => format!("run {one}"),
+        several => format!("run one of {}", several.join(", ")),
+    }
+}
+
+/// Returns the paths as shell arguments.
+fn shell_arguments(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| shell_quoted_path(path)).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the paths as shell arguments, or one glob if there are many with the same folder and extension.
+fn paths_or_glob(paths: &[PathBuf]) -> String {
+    /// Maximum number of paths listed by name. A glob may match more files than were given.
+    const TYPED: usize = 4;
+    let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
+    let alike =
+        |path: &PathBuf| path.extension() == first.extension() && parent_folder(path) == parent_folder(first);
+    match first.extension() {
+        Some(extension) if paths.len() > TYPED && paths.iter().all(alike) => {
+            let pattern = format!("*.{}", extension.to_string_lossy());
+            let folder = parent_folder(first);
+            if folder == Path::new(".") {
+                pattern
+            } else {
+                format!("{}/{pattern}", shell_quoted_path(folder))
+            }
+        }
+        _ => shell_arguments(paths),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn not_a_set(names: &[&str]) -> String {
+        let paths = names.iter().map(PathBuf::from).collect();
+        sources_text(&checkpoint_files::Error::NotASet { paths })
+    }
+
+    #[test]
+    fn files_that_are_not_a_set_are_converted_one_by_one() {
+        assert_eq!(
+            not_a_set(&["a.pth", "b.pth"]),
+            "a.pth and b.pth are not shards of one checkpoint; --each converts each of them on its own: \
+             `torch2carton --each a.pth b.pth`"
+        );
+        let text = not_a_set(&["x y/a.pth", "x y/b.pth", "x y/c.pth", "x y/d.pth", "x y/e.pth"]);
+        assert!(text.starts_with("x y/a.pth, x y/b.pth, x y/c.pth and 2 more are not"), "{text}");
+        assert!(text.contains("--each 'x y'/*.pth`"), "{text}");
+        let text = not_a_set(&["a.pth", "b c.bin"]);
+        assert!(text.contains("--each a.pth 'b c.bin'`"), "{text}");
+    }
+}

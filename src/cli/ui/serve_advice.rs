@@ -1,0 +1,30 @@
+//! Advice about errors of `serve`.
+
+use std::path::Path;
+
+use super::run_advice;
+use super::shell::shell_quoted_path;
+
+/// Returns the text of a server error, with advice if there is any.
+pub(crate) fn serve_text(error: &serve::Error) -> String {
+    let advice = match error {
+        serve::Error::Load(cause) => match cause.downcast_ref::<runtime::Error>() {
+            Some(error) => return run_advice::run_error_text(error),
+            None => "",
+        },
+        serve::Error::Bind { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            "; --port 0 chooses one that is free"
+        }
+        serve::Error::HostName { .. } => "; --allow-host takes such a name",
+        serve::Error::SameName { .. } => "; rename a file, or make it a version in a --repository",
+        serve::Error::NoName => "; give one with --name",
+        serve::Error::EmptyRepository { folder } => return empty_repository_text(error, &folder.path),
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
+
+fn empty_repository_text(error: &serve::Error, folder: &Path) -> String {
+    let folder = shell_quoted_path(folder);
+    format!("{error}; `torch2carton serve {folder}` serves cartons that are directly in the folder")
+}

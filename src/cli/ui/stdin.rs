@@ -1,0 +1,91 @@
+//! Standard input as a file or a text.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use super::invocation::UsageError;
+
+/// Maximum number of bytes of a file from standard input, which go to a temporary file.
+const FILE_MAX: u64 = 64 << 30;
+/// Maximum number of bytes of a text from standard input.
+const TEXT_MAX: u64 = 16 << 20;
+
+/// Returns a path to the file that an argument names: standard input for `-`, the path itself otherwise.
+///
+/// A pipe cannot be read at any position, so its bytes go to a temporary file without a name, which replaces standard input.
+///
+/// # Errors
+/// When standard input is a terminal, or cannot be read, or the temporary file cannot be written.
+pub(crate) fn input_path(path: &Path) -> Result<PathBuf> {
+    if path != Path::new("-") {
+        return Ok(path.to_owned());
+    }
+    reject_terminal("a file")?;
+    let stdin = io::stdin();
+    if !is_regular_file() {
+        let mut file: File =
+            tempfile::tempfile().context("cannot create a temporary file for standard input")?;
+        let copied = io::copy(&mut stdin.lock().take(FILE_MAX.saturating_add(1)), &mut file);
+        if copied.context("cannot copy standard input to a temporary file")? > FILE_MAX {
+            return Err(UsageError(format!(
+                "standard input has more than {}; write it to a file",
+                pipeline::format_bytes(FILE_MAX)
+            ))
+            .into());
+        }
+        file.flush()?;
+        file.rewind()?;
+        replace_stdin(&file)?;
+    }
+    Ok(PathBuf::from("/dev/stdin"))
+}
+
+/// Returns the text on standard input, without the line feed at its end.
+///
+/// # Errors
+/// When standard input is a terminal, cannot be read, is too long, or is not UTF-8.
+pub(crate) fn input_text() -> Result<String> {
+    reject_terminal("a text")?;
+    let mut text = String::new();
+    let read = io::stdin().lock().take(TEXT_MAX.saturating_add(1)).read_to_string(&mut text);
+    if read.context("cannot read the text on standard input")? as u64 > TEXT_MAX {
+        let limit = pipeline::format_bytes(TEXT_MAX);
+        return Err(UsageError(format!("the text on standard input has more than {limit}")).into());
+    }
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    Ok(text)
+}
+
+fn reject_terminal(what: &str) -> Result<(), UsageError> {
+    if io::IsTerminal::is_terminal(&io::stdin()) {
+        return Err(UsageError(format!("`-` reads {what} from standard input, which is a terminal")));
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn is_regular_file() -> bool {
+    use std::os::fd::AsFd;
+    let file = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    file.and_then(|file| file.metadata()).is_ok_and(|metadata| metadata.is_file())
+}
+
+#[cfg(unix)]
+fn replace_stdin(file: &File) -> io::Result<()> {
+    Ok(rustix::stdio::dup2_stdin(file)?)
+}
+
+#[cfg(not(unix))]
+fn is_regular_file() -> bool {
+    false
+}
+
+#[cfg(not(unix))]
+fn replace_stdin(_: &File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

@@ -1,0 +1,66 @@
+//! Builder for the comparison of two checkpoints or cartons.
+
+use std::path::PathBuf;
+
+use compare::{DiffOptions, DiffReport, InputOptions};
+use pipeline::{Observer, Selection};
+
+use crate::Result;
+
+/// Returns a comparison of the checkpoints or cartons at `a` and `b`, which [`Diff::run`] starts.
+pub fn diff(a: impl Into<PathBuf>, b: impl Into<PathBuf>) -> Diff {
+    Diff::new(a, b)
+}
+
+/// A comparison that has not started.
+#[derive(Clone, Debug)]
+#[must_use = "a comparison starts with `run`"]
+pub struct Diff {
+    options: DiffOptions,
+}
+
+impl Diff {
+    /// Creates a comparison of the tensors that conversions of `a` and `b` select, bit by bit, and of their values.
+    pub fn new(a: impl Into<PathBuf>, b: impl Into<PathBuf>) -> Self {
+        Self { options: DiffOptions::new(InputOptions::new(a), InputOptions::new(b)) }
+    }
+
+    /// Sets the selections of tensors of the first and of the second input.
+    pub fn select(mut self, a: Selection, b: Selection) -> Self {
+        self.options.a.selection = a;
+        self.options.b.selection = b;
+        self
+    }
+
+    /// Treats elements that differ by at most `tolerance` as equal.
+    pub fn tolerance(mut self, tolerance: f64) -> Self {
+        self.options.tolerance = Some(tolerance);
+        self
+    }
+
+    /// Lists at most `limit` tensors, and as many values.
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.options.limit = Some(limit);
+        self
+    }
+
+    /// Leaves out the values that are not tensors.
+    pub fn without_values(mut self) -> Self {
+        self.options.values = false;
+        self
+    }
+
+    /// Compares the inputs on all cores.
+    ///
+    /// # Errors
+    /// When an input cannot be read, is damaged or changes, a selection does not fit it, or `observer` stops the work.
+    pub fn run(&self, observer: &dyn Observer) -> Result<DiffReport> {
+        Ok(compare::diff(&self.options, observer)?)
+    }
+}
+
+impl From<DiffOptions> for Diff {
+    fn from(options: DiffOptions) -> Self {
+        Self { options }
+    }
+}

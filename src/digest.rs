@@ -1,0 +1,62 @@
+//! Builder for the digest of a checkpoint or carton.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use byte_source::Source;
+use compare::{DigestReport, InputOptions};
+use pipeline::{Observer, Selection};
+
+use crate::Result;
+
+/// Returns a computation of the digest of the checkpoint or carton at `input`, which [`Digest::run`] starts.
+pub fn digest(input: impl Into<PathBuf>) -> Digest {
+    Digest::new(input)
+}
+
+/// A computation of a digest that has not started.
+#[derive(Clone, Debug)]
+#[must_use = "a computation starts with `run`"]
+pub struct Digest {
+    options: InputOptions,
+}
+
+impl Digest {
+    /// Creates a computation of the digest of the tensors that a conversion of `input` selects.
+    pub fn new(input: impl Into<PathBuf>) -> Self {
+        Self { options: InputOptions::new(input) }
+    }
+
+    /// Creates a computation of the digest of a file that is read from `source`.
+    pub fn from_source(source: Arc<dyn Source>) -> Self {
+        let mut options = InputOptions::new(source.path());
+        options.source = Some(source);
+        Self { options }
+    }
+
+    /// Sets the selection of tensors.
+    pub fn select(mut self, selection: Selection) -> Self {
+        self.options.selection = selection;
+        self
+    }
+
+    /// Treats a file that is one of several shards as a checkpoint.
+    pub fn single_shard(mut self) -> Self {
+        self.options = self.options.single_shard();
+        self
+    }
+
+    /// Computes the digest on all cores.
+    ///
+    /// # Errors
+    /// When the input cannot be read, is damaged or changes, the selection does not fit it, or `observer` stops the work.
+    pub fn run(&self, observer: &dyn Observer) -> Result<DigestReport> {
+        Ok(compare::digest(&self.options, observer)?)
+    }
+}
+
+impl From<InputOptions> for Digest {
+    fn from(options: InputOptions) -> Self {
+        Self { options }
+    }
+}

@@ -1,0 +1,65 @@
+//! Builder for a report on a checkpoint as an HTML page.
+
+use std::io::Write;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use byte_source::Observer;
+use report_page::ReportOptions;
+
+use crate::{Carton, Result};
+
+/// Returns a report on the checkpoint or carton at `input`, which [`Report::write`] makes.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("data.pkl");
+/// # std::fs::write(&path, b"K\x07.")?;
+/// let mut page = Vec::new();
+/// torch2carton::report(&path).steps(0..1000).write(&mut page, &())?;
+/// # assert!(page.starts_with(b"<!doctype html>"));
+/// # Ok(())
+/// # }
+/// ```
+pub fn report(input: impl Into<PathBuf>) -> Report {
+    Report::new(input)
+}
+
+/// A report that is not written yet.
+#[derive(Clone, Debug)]
+#[must_use = "a report is made by `write`"]
+pub struct Report {
+    options: ReportOptions,
+}
+
+impl Report {
+    /// Creates a report without statistics and without steps of the pickle.
+    pub fn new(input: impl Into<PathBuf>) -> Self {
+        Self { options: ReportOptions::new(input) }
+    }
+
+    /// Adds statistics and a histogram of each tensor, for which all tensors are read.
+    pub fn statistics(mut self) -> Self {
+        self.options.statistics = true;
+        self
+    }
+
+    /// Adds these steps of the pickle, counted from 0.
+    pub fn steps(mut self, steps: Range<u64>) -> Self {
+        self.options.steps = Some(steps);
+        self
+    }
+
+    /// Writes the page.
+    ///
+    /// # Errors
+    /// When the input cannot be read, the pickle is malformed before the first step, `out` cannot be written, or
+    /// `observer` stops the work.
+    pub fn write(&self, out: &mut dyn Write, observer: &dyn Observer) -> Result<()> {
+        let path = &self.options.input;
+        let carton =
+            if carton_tools::is_carton(path) { Some(Carton::open(path)?.tensors(observer)?) } else { None };
+        Ok(report_page::write_report(&self.options, carton, out, observer)?)
+    }
+}

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Proves the lists of judged uses: loads pickles of every use, in several shapes, under an audit hook.
+
+    judged_uses.py [--sample N | --reviewed] [--write] PYTHON…
+
+PYTHON are interpreters with torch and numpy: the newest torch and 2.0.1. For each name of lists/reviewed.txt and instances.txt and
+each of its uses, workers/use_worker.py loads pickles. A use must not write, start a program, open a socket, execute code, or import
+from outside of its package; it is proved if at least one pickle ran to the end in each interpreter that has the name. --write drops
+from instances.txt what is not proved, and writes the table of lists/README.md.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+LISTS = HERE.parent.parent / "crates/torch-import/lists"
+START, END = "<!-- judged_uses.py writes this table -->\n", "<!-- the end of the table -->\n"
+
+# The use that each letter stands for; see README.md of the lists.
+USES = {"n": "created", "N": "created", "d": "state_dict", "s": "state_slots", "h": "state_hook", "H": "state_hook", "m": "state_hook", "r": "state_hook", "b": "state_hook", "t": "state_hook",
+        "a": "appended", "i": "items_set", "j": "items_set", "k": "hashed", "K": "hashed", "p": "read", "e": "call", "x": "exception"}
+# Reviewed names that Python cannot run alone, and why.
+APART = {"torch.storage _load_from_bytes": "loads a checkpoint, which the scan reads", "torch.jit._pickle build_tensor_from_id": "is for the reader in C++",
+         "torch ScriptObject": "needs a class of C++", "torch.utils._pytree treespec_leaf": "2.0.1 does not have it"}
+
+
+def instances():
+    module = ""
+    for line in (LISTS / "instances.txt").read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        words = line.split()
+        if not line.startswith(" "):
+            module, *words = words
+        for word in words:
+            name, _, letters = word.partition("=")
+            for letter in letters:
+                yield module, name, letter
+
+
+def reviewed():
+    for line in (LISTS / "reviewed.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            names, arguments, _, letters, _ = (cell.strip() for cell in line.split("|", 4))
+            module, name = names.split(" ")
+            if names in APART:
+                continue
+            if arguments != "-":
+                yield module, name, "call"
+            for letter in letters.replace("-", "").replace("c", ""):
+                yield module, name, letter
+
+
+# Uses that the hook must stop; otherwise the others would prove nothing.
+CONTROLS = [("os", "system", "call"), ("builtins", "open", "call"), ("builtins", "eval", "call"), ("socket", "socket", "call"), ("builtins", "__import__", "call"),
+            ("numpy", "load", "call"), ("subprocess", "Popen", "call")]
+
+
+def run(python, tasks):
+    lines = "".join(json.dumps({"module": module, "name": name, "use": USES.get(letter, letter)}) + "\n" for module, name, letter in tasks)
+    done = subprocess.run([python, "-B", "-W", "ignore", HERE / "workers/use_worker.py"], input=lines, capture_output=True, text=True, cwd="/")
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == len(tasks), f"{python} stopped at {tasks[len(answers)]}: {done.stderr[-2000:]}"
+    return answers
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sample", type=int, help="check only this many uses, chosen by a seed")
+    parser.add_argument("--reviewed", action="store_true", help="only what reviewed.txt has")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("pythons", nargs="+")
+    args = parser.parse_args()
+    by_hand = list(reviewed())
+    tasks = by_hand if args.reviewed else by_hand + list(instances())
+    if args.sample:
+        tasks = random.Random(22).sample(tasks, min(args.sample, len(tasks)))
+    for python in args.pythons:
+        stopped = [bool(answer.get("stopped")) for answer in run(python, CONTROLS)]
+        assert all(stopped), f"{python}: the hook does not stop {list(zip(CONTROLS, stopped, strict=True))}"
+    # Two interpreters at a time.
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda python: run(python, tasks), args.pythons))
+    hands = set(by_hand)
+    table, violations, unproved = defaultdict(Counter), [], []
+    for task, *found in zip(tasks, *answers):
+        has = [answer for answer in found if "missing" not in answer]
+        row = table[USES.get(task[2], task[2])]
+        row["uses"] += 1
+        row["pickles"] += sum(answer["tried"] for answer in has)
+        row["ran"] += sum(answer["ran"] for answer in has)
+        violations += [(*task, event) for answer in has for event in answer["stopped"]]
+        if has and all(answer["ran"] for answer in has):
+            row["proved"] += 1
+        else:
+            unproved.append((*task, [answer.get("errors", answer.get("missing")) for answer in found]))
+    print("use | uses | proved | pickles | ran to the end")
+    for use, row in sorted(table.items()):
+        print(use, row["uses"], row["proved"], row["pickles"], row["ran"], sep=" | ")
+    for module, name, letter, why in unproved:
+        print("unproved", "by hand" if (module, name, letter) in hands else "generated", module, name, USES.get(letter, letter), why)
+    for violation in violations:
+        print("VIOLATION", *violation)
+    if args.write:
+        dropped = {(module, name, letter) for module, name, letter, _ in unproved} | {violation[:3] for violation in violations}
+        write(dropped - hands, table)
+    sys.exit(1 if violations else 0)
+
+
+def write(dropped, table):
+    path = LISTS / "instances.txt"
+    kept = defaultdict(lambda: defaultdict(str))
+    for module, name, letter in instances():
+        if (module, name, letter) not in dropped:
+            kept[module][name] += letter
+    header = [line for line in path.read_text().splitlines() if line.startswith("#")]
+    sys.path.insert(0, str(LISTS))
+    sys.dont_write_bytecode = True
+    import generate
+
+    lines = [line for module in sorted(kept) for line in generate.wrap([module, *(f"{name}={letters}" for name, letters in kept[module].items())])]
+    path.write_text("\n".join(header + lines) + "\n")
+    readme = LISTS / "README.md"
+    before, start, rest = readme.read_text().partition(START)
+    assert start and END in rest, f"{readme} has no part for the table"
+    rows = ["| use | judged uses | proved | pickles | ran to the end |", "|---|---|---|---|---|"]
+    rows += [f"| `{use}` | {row['uses']} | {row['proved']} | {row['pickles']} | {row['ran']} |" for use, row in sorted(table.items())]
+    readme.write_text(before + START + "\n" + "\n".join(rows) + "\n\n" + END + rest.partition(END)[2])
+
+
+if __name__ == "__main__":
+    main()

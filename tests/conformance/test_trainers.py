@@ -1,0 +1,106 @@
+"""Checkpoints that several processes wrote: the tensors are those that the trainer itself had at the time of saving."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from program import listing, refuse, succeed
+
+WORKER = Path(__file__).parent / "workers/trainer_worker.py"
+FAST = {"NEWEST": {2: "dcp-one local-one safetensors-one files-one files-strided".split(), 3: "dcp-one files-one".split()}}
+ALL = {
+    "NEWEST": {
+        1: "dcp-one dcp-fsdp2 files-one files-strided".split(),
+        2: "dcp-one dcp-two dcp-strided dcp-fsdp2 dcp-plain threads-one items-one async-one local-one local-plain safetensors-one "
+           "flat-one flat-two hf-one files-fsdp1 files-one files-two files-strided".split(),
+        3: "dcp-one dcp-fsdp2 dcp-plain threads-one local-one safetensors-one hf-one hf-two files-fsdp1 files-one".split(),
+        4: "dcp-one dcp-two dcp-strided dcp-fsdp2 items-one local-two safetensors-two files-one files-two files-strided".split(),
+        8: "dcp-one dcp-two dcp-strided local-one files-one files-two files-strided".split(),
+    },
+    "OLD": {2: ["old"], 3: ["old"], 4: ["old"]},
+}
+KINDS = ALL if os.environ.get("T2C_OLD") else FAST
+CASES = [(key, ranks, kind) for key, groups in KINDS.items() for ranks, kinds in groups.items() for kind in kinds]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """`saved(key, ranks)`: the folder with one checkpoint of each kind, saved by this version of torch with `ranks` processes."""
+    made = {}
+
+    def get(key, ranks):
+        if why := os.environ.get(f"T2C_MISSING_{key}"):
+            pytest.skip(why)
+        if (key, ranks) not in made:
+            folder = tmp_path_factory.mktemp(f"{key}-{ranks}")
+            command = [os.environ[f"T2C_{key}"], "-B", WORKER, str(ranks), folder, *KINDS[key][ranks]]
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=600)
+            assert done.returncode == 0, done.stderr[-3000:]
+            made[key, ranks] = folder
+        return made[key, ranks]
+
+    return get
+
+
+def hashes(path, *flags):
+    rows = json.loads(succeed("inspect", "--json", "--sha256", path, *flags).stdout)["tensors"]
+    return {row["name"]: {"dtype": row["dtype"], "shape": row["shape"], "sha256": row["sha256"]} for row in rows}
+
+
+@pytest.mark.parametrize("key, ranks, kind", CASES)
+def test_the_tensors_are_those_of_the_trainer(saved, key, ranks, kind):
+    folder = saved(key, ranks)
+    wanted = json.loads((folder / f"{kind}.json").read_text())
+    assert hashes(folder / kind) == wanted
+
+
+@pytest.mark.parametrize("kind", ["dcp-one", "files-one"])
+def test_the_output_has_the_weights_and_nothing_appears_in_the_folder(saved, tmp_path, kind):
+    folder = saved("NEWEST", 2)
+    before = listing(folder / kind)
+    outcome = succeed(folder / kind, "-o", tmp_path / "out.safetensors")
+    wanted = json.loads((folder / f"{kind}.json").read_text())
+    weights = {name.removeprefix("model."): row for name, row in wanted.items() if not name.startswith("optim.")}
+    assert hashes(tmp_path / "out.safetensors") == weights
+    assert "2 ranks" in outcome.stderr
+    assert listing(folder / kind) == before
+
+
+def test_the_optimizer_is_taken_on_request(saved, tmp_path):
+    folder = saved("NEWEST", 2)
+    wanted = json.loads((folder / "dcp-one.json").read_text())
+    succeed(folder / "dcp-one", "--key", "optim", "-o", tmp_path / "optim.safetensors")
+    assert hashes(tmp_path / "optim.safetensors") == {
+        name.removeprefix("optim."): row for name, row in wanted.items() if name.startswith("optim.")}
+
+
+def test_torch_agrees(saved, tmp_path):
+    """`dcp_to_torch_save` writes the same tensors."""
+    folder = saved("NEWEST", 2) / "dcp-one"
+    command = [os.environ["T2C_NEWEST"], "-m", "torch.distributed.checkpoint.format_utils", "dcp_to_torch", folder, tmp_path / "out.pt"]
+    subprocess.run([str(word) for word in command], check=True, capture_output=True, timeout=300)
+    assert hashes(folder) == hashes(tmp_path / "out.pt")
+
+
+@pytest.mark.parametrize("kind, name", [("dcp-one", "__1_0.distcp"), ("files-one", "model_world_size_3_rank_1.pt")])
+def test_a_missing_or_truncated_rank_is_named(saved, tmp_path, kind, name):
+    folder = shutil.copytree(saved("NEWEST", 3) / kind, tmp_path / kind)
+    whole = (folder / name).read_bytes()
+    for cut in (len(whole) // 2, 0):
+        (folder / name).write_bytes(whole[:cut])
+        assert name in refuse("inspect", folder).stderr
+    (folder / name).unlink()
+    assert name in refuse("inspect", folder).stderr
+    assert name in refuse(folder, "-o", tmp_path / "out.safetensors").stderr
+
+
+def test_pickles_of_a_folder_are_scanned_and_traced(saved):
+    folder = saved("NEWEST", 2) / "dcp-one"
+    assert "0 unknown, 0 unsafe" in succeed("scan", folder).stdout
+    assert "TensorStorageMetadata" in succeed("trace", "--dis", folder).stdout
+    assert hashlib.sha256(succeed("trace", "--dis", folder / ".metadata").stdout.encode()).digest() == hashlib.sha256(
+        succeed("trace", "--dis", folder).stdout.encode()).digest()

@@ -1,0 +1,89 @@
+//! `diff`, `digest`, `convert --digest`, and `verify --against` for outputs that are not cartons.
+
+use std::path::Path;
+
+use crate::carton_tools::{ok, run, scratch, write};
+use crate::cli::json;
+
+/// Writes a safetensors file of one float32 vector for each name.
+fn weights(path: &Path, tensors: &[(&str, &[f32])]) {
+    let (mut header, mut data) = (Vec::new(), Vec::new());
+    for (name, numbers) in tensors {
+        let start = data.len();
+        data.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        let len = numbers.len();
+        let end = data.len();
+        header.push(format!(
+            "\"{name}\":{{\"dtype\":\"F32\",\"shape\":[{len}],\"data_offsets\":[{start},{end}]}}"
+        ));
+    }
+    let header = format!("{{{}}}", header.join(","));
+    write(path.to_owned(), [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat());
+}
+
+#[test]
+fn diff_says_what_changed_and_how_much() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(&root.join("a.safetensors"), &[("x", &[1.0, 2.0, 3.0]), ("old", &[4.0, 5.0]), ("same", &[6.0])]);
+    weights(&root.join("b.safetensors"), &[("x", &[1.0, 2.5, 3.0]), ("new", &[4.0, 5.0]), ("same", &[6.0])]);
+    let (status, text) = run(root, &["diff", "a.safetensors", "b.safetensors"]);
+    assert_eq!(status, Some(1));
+    insta::assert_snapshot!("diff_of_two_files", text);
+    let object = json(root, &["diff", "--json", "a.safetensors", "b.safetensors"]);
+    assert_eq!((object["same"].as_bool(), object["counts"]["same"].as_u64()), (Some(false), Some(1)));
+    assert_eq!(run(root, &["diff", "-q", "a.safetensors", "a.safetensors"]), (Some(0), String::new()));
+    let (status, text) = run(root, &["diff", "a.safetensors", "c.safetensors"]);
+    assert_eq!(status, Some(2));
+    assert!(text.contains("c.safetensors"), "{text}");
+    let close = ["diff", "--tolerance", "0.5", "--include", "x", "a.safetensors", "b.safetensors"];
+    assert_eq!(run(root, &close).0, Some(0));
+}
+
+#[test]
+fn a_digest_is_that_of_every_format() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(&root.join("a.safetensors"), &[("x", &[1.0, 2.0, 3.0]), ("y", &[4.0])]);
+    let digest = |file: &str| ok(root, &["digest", file])[..64].to_owned();
+    let expected = digest("a.safetensors");
+    for output in ["a.pth", "a.carton"] {
+        let made = json(root, &["--json", "--digest", "a.safetensors", "-o", output]);
+        assert_eq!((made["digest"].as_str(), digest(output)), (Some(expected.as_str()), expected.clone()));
+    }
+    let config = json(root, &["inspect", "--json", "a.carton"]);
+    assert_eq!(config["config"]["torch2carton"]["digest"].as_str(), Some(expected.as_str()));
+    assert_eq!(run(root, &["verify", "-q", "a.carton"]).0, Some(0));
+    assert!(ok(root, &["a.safetensors", "--digest", "-o", "b.pth"]).contains(&expected));
+    write(root.join("list"), format!("{expected}  a.pth\n{expected}  a.carton\n"));
+    assert_eq!(ok(root, &["digest", "-c", "list"]), "a.pth: OK\na.carton: OK\n");
+    write(root.join("list"), format!("{}  a.pth\n", "0".repeat(64)));
+    let (status, text) = run(root, &["digest", "-c", "list"]);
+    assert_eq!(status, Some(1));
+    assert!(text.starts_with("a.pth: FAILED\n"), "{text}");
+}
+
+#[test]
+fn any_output_is_compared_with_its_checkpoint() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(&root.join("a.safetensors"), &[("x", &[1.0, 2.0, 3.0]), ("y", &[4.0])]);
+    ok(root, &["a.safetensors", "-q", "-o", "b.pth", "--dtype", "bfloat16", "--rename", "x=z"]);
+    let made = ["--dtype", "bfloat16", "--rename", "x=z"];
+    let verify =
+        |more: &[&str]| run(root, &[&["verify", "b.pth", "--against", "a.safetensors"], more].concat());
+    let (status, text) = verify(&made);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("2 tensors equal bit for bit"), "{text}");
+    let (status, text) = verify(&made[..2]);
+    assert_eq!(status, Some(1));
+    assert!(
+        text.contains("tensor `x` is missing") && text.contains("`z` is not in the checkpoint"),
+        "{text}"
+    );
+    assert_eq!(verify(&[]).0, Some(1));
+    ok(root, &["a.safetensors", "-q", "-o", "c.carton", "--dtype", "bfloat16"]);
+    let carton = ["verify", "c.carton", "--against", "a.safetensors", "--dtype", "bfloat16"];
+    assert_eq!(run(root, &carton).0, Some(0));
+    assert_eq!(run(root, &carton[..4]).0, Some(1));
+}

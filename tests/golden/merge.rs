@@ -1,0 +1,143 @@
+//! `--merge`: adapters in the summary and the report, and those that do not fit. Their numbers are compared with peft's in
+//! `tests/conformance`.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::carton_tools::{ok, run, scratch, write};
+use crate::cli::json;
+
+/// A safetensors file of float32 tensors whose numbers count up.
+fn floats(path: &Path, tensors: &[(&str, &[usize])]) {
+    let (mut header, mut data) = (String::from("{"), Vec::new());
+    for (name, shape) in tensors {
+        let (comma, start) = (if data.is_empty() { "" } else { "," }, data.len());
+        let len = shape.iter().product::<usize>();
+        let numbers = (0_u16..).take(len).map(|number| f32::from(number) / 8.0);
+        data.extend(numbers.flat_map(f32::to_le_bytes));
+        write!(
+            header,
+            r#"{comma}"{name}":{{"dtype":"F32","shape":{shape:?},"data_offsets":[{start},{}]}}"#,
+            data.len()
+        )
+        .expect("a String takes everything");
+    }
+    header.push('}');
+    write(path.to_owned(), [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat());
+}
+
+/// Returns the last number of a tensor that is followed by `after` other numbers.
+fn number_before(path: &Path, after: usize) -> f32 {
+    let bytes = std::fs::read(path).expect("it was written");
+    let numbers: Vec<[u8; 4]> =
+        bytes.rchunks_exact(4).map(|number| number.try_into().expect("four bytes")).collect();
+    numbers.get(after).map(|number| f32::from_le_bytes(*number)).expect("there are more numbers")
+}
+
+const LAYERS: [&str; 2] = ["model.layers.0.q", "model.layers.1.q"];
+
+fn base(root: &Path) {
+    floats(
+        &root.join("base.safetensors"),
+        &[("model.layers.0.q.weight", &[3, 2]), ("model.layers.1.q.weight", &[3, 2]), ("norm.weight", &[2])],
+    );
+}
+
+/// An adapter with these tensors.
+fn adapter(root: &Path, config: &str, tensors: &[(&str, &[usize])]) {
+    let names: Vec<String> = tensors.iter().map(|(name, _)| format!("base_model.model.{name}")).collect();
+    let tensors: Vec<(&str, &[usize])> =
+        names.iter().map(String::as_str).zip(tensors.iter().map(|(_, shape)| *shape)).collect();
+    floats(&root.join("lora/adapter_model.safetensors"), &tensors);
+    write(root.join("lora/adapter_config.json"), config);
+}
+
+const CONFIG: &str = r#"{"peft_type":"LORA","r":1,"lora_alpha":2}"#;
+
+fn adapt_both(root: &Path) {
+    let names: Vec<[String; 2]> = LAYERS
+        .iter()
+        .map(|layer| [format!("{layer}.lora_A.weight"), format!("{layer}.lora_B.weight")])
+        .collect();
+    let tensors: Vec<(&str, &[usize])> =
+        names.iter().flat_map(|[a, b]| [(a.as_str(), &[1, 2][..]), (b.as_str(), &[3, 1][..])]).collect();
+    adapter(root, CONFIG, &tensors);
+}
+
+#[test]
+fn what_was_merged_is_in_the_summary_and_the_report() {
+    let scratch = scratch();
+    let root = scratch.path();
+    base(root);
+    adapt_both(root);
+    let text = ok(root, &["base.safetensors", "--merge", "lora=0.5", "-o", "out.safetensors"]);
+    let text: Vec<&str> = text.lines().map(|line| line.split(" in 0.").next().unwrap_or_default()).collect();
+    insta::assert_snapshot!(text.join("\n"), @"
+    out.safetensors
+      tensors   3, 14 parameters
+      size      320 B
+      merged    lora, times 0.5: 2 tensors changed by 4 adapter tensors
+                  model.layers.{0..1}.q.weight: rank 1, scale 1, norm of the change 0.0349
+    ");
+    // W[2, 1] + 0.5 · (2 / 1) · B[2] · A[1]
+    let expected = 5.0_f32 / 8.0 + 2.0 / 8.0 / 8.0;
+    assert!((number_before(&root.join("out.safetensors"), 2) - expected).abs() < 1e-6);
+    let report =
+        json(root, &["base.safetensors", "--merge", "lora", "-o", "x.safetensors", "--dry-run", "--json"]);
+    let row = &report["adapters"][0]["merged"][1];
+    assert_eq!(
+        row.to_string(),
+        r#"{"name":"model.layers.1.q.weight","kind":"low_rank","rank":1,"scale":2.0,"norm":0.06987712429686843}"#
+    );
+}
+
+#[test]
+fn an_adapter_that_does_not_fit_is_refused_by_the_name_of_its_tensor() {
+    let scratch = scratch();
+    let root = scratch.path();
+    base(root);
+    let refused = |config: &str, tensors: &[(&str, &[usize])]| {
+        adapter(root, config, tensors);
+        let (status, text) = run(root, &["base.safetensors", "--merge", "lora", "-o", "out.safetensors"]);
+        assert_eq!(status, Some(1), "{text}");
+        assert!(!root.join("out.safetensors").exists());
+        text.lines().filter(|line| line.starts_with("error")).collect::<Vec<_>>().join("\n")
+    };
+    let a = ("model.layers.0.q.lora_A.weight", &[1, 2][..]);
+    let b = ("model.layers.0.q.lora_B.weight", &[3, 1][..]);
+    let texts = [
+        refused(CONFIG, &[a]),
+        refused(CONFIG, &[a, ("model.layers.0.q.lora_B.weight", &[4, 1])]),
+        refused(
+            CONFIG,
+            &[("model.layers.0.q.lora_A.weight", &[2, 2]), ("model.layers.0.q.lora_B.weight", &[3, 2])],
+        ),
+        refused(
+            CONFIG,
+            &[a, b, ("model.layers.7.q.lora_A.weight", &[1, 2]), ("model.layers.7.q.lora_B.weight", &[3, 1])],
+        ),
+        refused(CONFIG, &[a, b, ("model.norm.bias", &[2])]),
+        refused(CONFIG, &[a, b, ("model.layers.0.q.lora_magnitude_vector", &[4])]),
+        refused(r#"{"peft_type":"LOHA"}"#, &[a, b]),
+    ];
+    insta::assert_snapshot!(texts.join("\n"), @"
+    error: lora: `base_model.model.model.layers.0.q.lora_A.weight` has no lora_B next to it
+    error: lora: `base_model.model.model.layers.0.q.lora_B.weight` has shape [4, 1], expected 3 rows for `model.layers.0.q.weight` of shape [3, 2]
+    error: lora: `base_model.model.model.layers.0.q.lora_A.weight` has shape [2, 2], expected 1 row, the rank of adapter_config.json, for `model.layers.0.q.weight` of shape [3, 2]
+    error: lora: `base_model.model.model.layers.7.q.lora_A.weight` changes `model.layers.7.q.weight`, which the base does not have
+    error: lora: `base_model.model.model.norm.bias` changes `model.norm.bias`, which the base does not have
+    error: lora: `base_model.model.model.layers.0.q.lora_magnitude_vector` cannot be used: it has shape [4], expected 3 numbers
+    error: lora: the adapter is of type LOHA, and only LORA can be merged
+    ");
+}
+
+#[test]
+fn a_folder_without_an_adapter_is_named() {
+    let scratch = scratch();
+    let root = scratch.path();
+    base(root);
+    std::fs::create_dir(root.join("lora")).expect("a temporary folder");
+    let (status, text) = run(root, &["base.safetensors", "--merge", "lora", "-o", "out.safetensors"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("lora: no adapter_config.json with adapter_model.safetensors"), "{text}");
+}

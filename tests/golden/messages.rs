@@ -1,0 +1,108 @@
+//! Messages about what people type and pass by mistake.
+
+use crate::carton_tools::{run, scratch, write};
+use crate::cli::output;
+use crate::made::{dict, tensor, write_pth};
+
+#[test]
+fn files_that_are_no_checkpoints() {
+    let scratch = scratch();
+    let root = scratch.path();
+    for (name, bytes) in [
+        ("image.pth", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".as_slice()),
+        ("photo.bin", b"\xff\xd8\xff\xe0\0\x10JFIF"),
+        ("paper.pt", b"%PDF-1.7\n%\xe2\xe3"),
+        ("library.so", b"\x7fELF\x02\x01\x01\0"),
+        ("answer.pth", b"\n  {\"error\": \"Repository not found\"}"),
+        ("page.ckpt", b"<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head></html>"),
+        ("words.bin", "Zugriff verweigert: bitte anmelden\nund noch etwas".as_bytes()),
+        ("model.gguf", b"GGUF\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
+        ("zero_pp_rank_0_mp_rank_00_optim_states.pt", b"\x80\x02}."),
+    ] {
+        std::fs::write(root.join(name), bytes).expect("it can be written");
+    }
+    let mut texts = String::new();
+    for file in [
+        "image.pth",
+        "photo.bin",
+        "paper.pt",
+        "library.so",
+        "answer.pth",
+        "page.ckpt",
+        "words.bin",
+        "model.gguf",
+        "zero_pp_rank_0_mp_rank_00_optim_states.pt",
+        "meta-llama/Llama-3.1-8B",
+        "missing.pth",
+    ] {
+        texts.push_str(&run(root, &[file]).1);
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn options_of_other_programs() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(&root.join("a.pth"), &dict(&[("w", tensor(3))]));
+    let mut texts = String::new();
+    for option in
+        ["-v", "-f", "--overwrite", "--quantize", "--fp16", "--format", "--output-dir", "--device", "--dtyp"]
+    {
+        texts.push_str(&run(root, &["a.pth", option]).1);
+    }
+    // The hint names an option that the command has.
+    for args in [
+        ["scan", "a.pth", "--verbose"],
+        ["trace", "a.pth", "-v"],
+        ["verify", "a.pth", "-f"],
+        ["inspect", "a.pth", "--overwrite"],
+        ["scan", "-r", "a.pth"],
+        ["unpack", "a.pth", "--outdir"],
+        ["run", "a.pth", "--max-new-tokens"],
+    ] {
+        texts.push_str(&run(root, &args).1);
+    }
+    for command in ["info", "list"] {
+        texts.push_str(&run(root, &[command, "a.pth"]).1);
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn notes_say_what_to_look_at() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write(root.join("m/config.json"), r#"{"model_type": "qwen4"}"#);
+    let model = dict(&[("norm.weight", tensor(4)), ("bias", tensor(2))]);
+    write_pth(&root.join("m/pytorch_model.bin"), &model);
+    let mut texts = run(root, &["m", "-o", "m.carton"]).1;
+    tiny_llama::write(&root.join("llama")).expect("the checkpoint is written");
+    texts.push_str(&run(root, &["llama", "--dtype", "float8_e4m3fn", "-o", "x.safetensors"]).1);
+    let text = texts.lines().filter(|line| line.starts_with("note:")).collect::<Vec<_>>().join("\n");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_failed_conversion_has_a_code() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(&root.join("a.pth"), &dict(&[("w", tensor(3))]));
+    write(root.join("page.pth"), "<html>");
+    let bytes = std::fs::read(root.join("a.pth")).expect("it was written");
+    std::fs::write(root.join("cut.pth"), &bytes[..bytes.len() / 2]).expect("it can be written");
+    let code = |args: &[&str]| {
+        let (_, stdout, _) = output(root, &[&["convert", "--json"], args].concat());
+        let object: serde_json::Value = serde_json::from_str(&stdout).expect("one object");
+        assert!(object["error"].as_str().is_some_and(|text| text.contains("pth")), "{stdout}");
+        (
+            object["file"].as_str().unwrap_or_default().to_owned(),
+            object["code"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    let case = |file: &str, code: &str| (file.to_owned(), code.to_owned());
+    assert_eq!(code(&["page.pth"]), case("page.pth", "input"));
+    assert_eq!(code(&["cut.pth"]), case("cut.pth", "damaged"));
+    assert_eq!(code(&["missing.pth"]), case("missing.pth", "io"));
+    assert_eq!(code(&["--each", "page.pth", "-o", "out"]), case("page.pth", "input"));
+}

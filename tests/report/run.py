@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Opens reports in a headless Chromium: no errors, and search and steps agree with `inspect` and `trace`.
+
+    python3 tests/report/run.py [--binary PATH] [--screenshots FOLDER] [FILE…]
+
+Needs Chromium (Debian's package `chromium`), and installs playwright into ~/.cache/torch2carton/report. FILEs are reports' inputs
+besides the hostile checkpoint that the script makes; without FILEs, the golden checkpoints are used.
+"""
+import argparse
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+TREE = Path(__file__).resolve().parents[2]
+ENVIRONMENT = Path.home() / ".cache/torch2carton/report"
+NAMES = ["<script>alert(1)</script>", "</script><img src=x onerror=alert(2)>", "a\"b'c&amp;", "]]><svg onload=alert(3)>", "‮rtl", "x" * 400]
+
+
+def playwright():
+    """Runs this script again with the Python that has playwright."""
+    python = ENVIRONMENT / "bin/python3"
+    if not python.exists():
+        venv.create(ENVIRONMENT, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "playwright>=1.49,<2"], check=True)
+    os.execv(python, [str(python), "-B", *sys.argv])
+
+
+def hostile(folder):
+    """A checkpoint of numbers under hostile keys, in a folder and file with a hostile name."""
+    path = Path(folder, "<img src=x onerror=alert(4)>.pt")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("data/data.pkl", pickle.dumps({name: index for index, name in enumerate(NAMES)} | {"t": NAMES}, 2))
+        archive.writestr("data/version", "3\n")
+    return path
+
+
+def succeed(binary, *arguments):
+    return subprocess.run([binary, *map(str, arguments)], check=True, capture_output=True, text=True).stdout
+
+
+def check(page, binary, path, report, screenshots):
+    errors, requests = [], []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("dialog", lambda dialog: (errors.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(report.as_uri())
+    page.wait_for_selector("body[data-ready=true]", timeout=60_000)
+    assert page.title() == f"{path.name} – torch2carton report", page.title()
+    assert page.locator("main img, main script").count() == 0
+
+    listed = json.loads(succeed(binary, "inspect", "--json", path))["tensors"]
+    for wanted in ("", "weight", "BIAS", "<script>"):
+        page.fill("#search", wanted)
+        expected = [row["name"] for row in listed if wanted.lower() in row["name"].lower()]
+        assert page.inner_text("#found").startswith(f"{len(expected):,} of {len(listed):,} tensors"), page.inner_text("#found")
+        shown = page.locator("#tensors ~ div table tbody tr td:first-child").all_text_contents()
+        assert shown == [name or "(the root)" for name in expected[:100]], (shown[:3], expected[:3])
+    page.fill("#search", "")
+
+    if page.locator("#steps").count():
+        lines = [json.loads(line) for line in succeed(binary, "trace", "--json", "--limit", "2000", path).splitlines()]
+
+        def at(step):
+            where = page.inner_text("#position")
+            assert f"0x{step['offset']:x} {step['opcode']}" in where, (where, step)
+            state = page.locator(".state[data-kind=after]").inner_text()
+            assert f"Stack ({step['stack']})" in state and f"Metastack ({step['metastack']})" in state, (state, step)
+            assert f"Memo ({step['memo']})" in state, (state, step)
+
+        at(lines[0])
+        for step in lines[1:40]:
+            page.click("#forward")
+            at(step)
+        for step in reversed(lines[10:min(39, len(lines) - 1)]):
+            page.click("#back")
+            at(step)
+        page.locator("#step-list button").first.focus()
+        page.keyboard.press("ArrowRight")
+        for step in lines[:: max(len(lines) // 7, 1)]:
+            page.fill("#offset", hex(step["offset"]))
+            page.click("#to-offset")
+            at(step)
+        page.click("#last")
+        assert "STOP" in page.inner_text("#position") or page.locator("text=more follow").count()
+        built = page.locator("#built-names option")
+        if built.count():
+            page.fill("#built", built.first.get_attribute("value"))
+            page.click("#to-tensor")
+            assert "Tensor(" in page.inner_text("#effect") or "Parameter" in page.inner_text("#effect"), page.inner_text("#effect")
+    for summary in page.locator("details > summary").all()[:60]:
+        if summary.is_visible():
+            summary.click()
+    if screenshots:
+        page.evaluate("scrollTo(0, 0)")
+        page.screenshot(path=screenshots / f"{path.stem[:30].replace('/', '_')}.png", full_page=True)
+    width = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert width <= 0, f"the page is {width} pixels wider than the window"
+    assert not errors, errors
+    assert [url for url in requests if not url.startswith(("file:", "blob:", "data:"))] == []
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--binary", type=Path, default=TREE / "target/release/torch2carton")
+    arguments.add_argument("--screenshots", type=Path)
+    arguments.add_argument("files", nargs="*", type=Path)
+    options = arguments.parse_args()
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not browser:
+        print("skipped: Chromium is not installed (apt-get install chromium)")
+        return 0
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        playwright()
+    if options.screenshots:
+        options.screenshots.mkdir(parents=True, exist_ok=True)
+    files = options.files or sorted((TREE / "tests/golden/checkpoints").glob("*.pt*"))[:12]
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as tool:
+        chromium = tool.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        for number, path in enumerate([hostile(folder), *files]):
+            report = Path(folder, f"{number}.html")
+            succeed(options.binary, "report", "--stats", "--trace", path, "-o", report)
+            for name, settings in (("wide", {"viewport": {"width": 1200, "height": 900}}),
+                                   ("phone", {"viewport": {"width": 380, "height": 800}, "color_scheme": "dark"})):
+                page = chromium.new_page(**settings)
+                check(page, options.binary, path, report, options.screenshots / name if options.screenshots else None)
+                page.close()
+            print(f"{path.name}: {report.stat().st_size:,} bytes, no errors", flush=True)
+        chromium.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
