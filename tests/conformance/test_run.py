@@ -60,7 +60,7 @@ def test_text_is_that_of_transformers(kind, model_type, text, made, reference, t
     for seed in range(20):
         folder, carton, _ = made(kind, model_type, seed)
         wanted = reference.ask("generate", folder=str(folder), text=text, count=TOKENS)
-        if wanted["margin"] >= MARGIN and wanted["distinct"] >= 12:
+        if wanted["margin"] >= MARGIN and wanted["distinct"] >= 12 and wanted["text"] is not None:
             break
     else:
         pytest.fail("no seed gives a text without close choices")
