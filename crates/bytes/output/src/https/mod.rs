@@ -11,7 +11,6 @@
 //! Facts: RFC 9110 (redirects, ranges, content encodings).
 
 mod accept;
-mod address;
 mod decode;
 mod failure;
 mod follow;
@@ -23,6 +22,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use byte_source::ProgressReporter;
+use remote_source::is_public_address;
 use sha2::{Digest, Sha256};
 
 use self::failure::DownloadFailure;
@@ -63,7 +63,7 @@ pub fn download(
     options: &DownloadOptions,
     work: ProgressReporter<'_>,
 ) -> Result<()> {
-    Download { url, sha256, options, is_public: address::is_public }.run(out, work)
+    Download { url, sha256, options, is_public: is_public_address }.run(out, work)
 }
 
 /// Parameters of one download: the URL, the expected SHA-256, and the rules.
@@ -71,7 +71,7 @@ struct Download<'d> {
     url: &'d str,
     sha256: &'d [u8; 32],
     options: &'d DownloadOptions,
-    /// Predicate for addresses of the public Internet: [`address::is_public`] except in tests.
+    /// Predicate for addresses of the public Internet: [`is_public_address`] except in tests.
     is_public: fn(IpAddr) -> bool,
 }
 

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Returns true if an address is public, in none of the special-purpose ranges.
-pub(super) fn is_public(address: IpAddr) -> bool {
+pub fn is_public_address(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn private_addresses_are_recognised() {
-        let public = |text: &str| is_public(text.parse().expect("an address"));
+        let public = |text: &str| is_public_address(text.parse().expect("an address"));
         for text in ["1.1.1.1", "93.184.216.34", "2606:4700::1111"] {
             assert!(public(text), "{text}");
         }

@@ -1,0 +1,357 @@
+//! Requests ranges of a file: follows redirects, checks the answers, and tries again.
+
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ureq::http::Response;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::unversioned::transport::DefaultConnector;
+use ureq::{Agent, Body, Proxy};
+use url::Url;
+
+use crate::address::shown_url;
+use crate::answer::{Accepted, Asked, Version, accept, header};
+use crate::guard::{AddressGuard, PrivateAddress, PrivateHosts};
+use crate::ip::is_public_address;
+use crate::retry::{TRIES_MAX, pause};
+use crate::{Error, RemoteOptions, Result};
+
+/// Largest number of redirects to follow; browsers follow as many or more.
+const REDIRECTS_MAX: usize = 10;
+/// Slowest rate, in bytes per second, at which a body may come after the first silence.
+const SLOWEST: u64 = 32 << 10;
+/// Bytes that are read from a connection at a time.
+const READ: usize = 64 << 10;
+/// Longest text of an error that is read and shown, in bytes.
+const MESSAGE_MAX: u64 = 2000;
+const MESSAGE_SHOWN: usize = 200;
+
+/// Requests and bytes of remote files so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Traffic {
+    /// Number of requests, redirects included.
+    pub requests: u64,
+    /// Number of bytes in the bodies of the answers.
+    pub bytes: u64,
+}
+
+/// URL of a file, and what its requests need.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) url: Url,
+    /// Token for the host of the URL.
+    pub(crate) token: Option<String>,
+    /// Address in messages.
+    pub(crate) address: String,
+}
+
+/// Bytes of a file, and the version that they are from.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) range: Range<u64>,
+    pub(crate) bytes: Bytes,
+    pub(crate) version: Version,
+}
+
+/// HTTP client with a pool of connections.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) options: RemoteOptions,
+    /// Client for addresses that the user typed.
+    typed: Agent,
+    /// Client for redirects of public hosts.
+    public: Agent,
+    private_hosts: PrivateHosts,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Client {
+    /// Creates a client.
+    ///
+    /// # Errors
+    /// [`Error::Certificates`].
+    pub(crate) fn new(options: &RemoteOptions) -> Result<Self> {
+        Self::with_public_addresses(options, is_public_address)
+    }
+
+    fn with_public_addresses(options: &RemoteOptions, is_public: fn(IpAddr) -> bool) -> Result<Self> {
+        let private_hosts = PrivateHosts::default();
+        let tls = tls_config(options.certificates.as_deref())?;
+        let agent = |allow_private| {
+            let private_hosts = PrivateHosts::clone(&private_hosts);
+            let guard = AddressGuard { allow_private, private_hosts, is_public };
+            Agent::with_parts(config(options.timeout, tls.clone()), DefaultConnector::default(), guard)
+        };
+        Ok(Self {
+            typed: agent(options.allow_http),
+            public: agent(false),
+            private_hosts,
+            options: options.clone(),
+            requests: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn traffic(&self) -> Traffic {
+        Traffic { requests: self.requests.load(Ordering::Relaxed), bytes: self.bytes.load(Ordering::Relaxed) }
+    }
+
+    /// Requests a range. When a connection breaks, the next one goes on from there.
+    ///
+    /// # Errors
+    /// When the server refuses, sends something else, or breaks several connections in a row; when the file is not the
+    /// one of `version`.
+    pub(crate) fn fetch(&self, target: &Target, asked: &Asked, version: Option<&Version>) -> Result<Part> {
+        let start = Instant::now();
+        let mut version = version.cloned();
+        let (mut range, mut received) = (None::<Range<u64>>, Vec::new());
+        let mut tries = 0_u32;
+        loop {
+            let rest = match &range {
+                Some(range) => Asked::Range(range.start.saturating_add(received.len() as u64)..range.end),
+                None => asked.clone(),
+            };
+            let before = received.len();
+            let outcome = self.connect(target, &rest).and_then(|accepted| {
+                if let Some(version) = &version {
+                    version.check(&accepted.version, &target.address)?;
+                }
+                let whole = range.get_or_insert_with(|| accepted.range.clone()).clone();
+                version.get_or_insert_with(|| accepted.version.clone());
+                let expected = whole.end.saturating_sub(whole.start);
+                self.receive(accepted.body, &mut received, expected, start, &target.address)
+            });
+            let (error, asked_pause) = match outcome {
+                Ok(()) => {
+                    return Ok(Part {
+                        range: range.unwrap_or_default(),
+                        bytes: received.into(),
+                        version: version.unwrap_or_default(),
+                    });
+                }
+                Err(Failure { error, .. }) if !error.is_passing() => return Err(error),
+                Err(Failure { error, pause }) => (error, pause),
+            };
+            if received.len() > before {
+                tries = 0;
+            }
+            tries = tries.saturating_add(1);
+            if tries >= TRIES_MAX {
+                return Err(error);
+            }
+            pause(tries, asked_pause, &target.address, &self.options)?;
+        }
+    }
+
+    /// Sends requests until an answer is no redirect, and accepts that answer.
+    fn connect(&self, target: &Target, asked: &Asked) -> Result<Accepted, Failure> {
+        let (response, commit) = self.follow(target, asked)?;
+        let mut accepted = accept(response, asked, &target.address)?;
+        accepted.version.commit = commit;
+        Ok(accepted)
+    }
+
+    /// Follows redirects. Returns the last answer, and the commit that the Hub named in one of them.
+    fn follow(
+        &self,
+        target: &Target,
+        asked: &Asked,
+    ) -> Result<(Response<Body>, Option<String>), Failure> {
+        let address = || target.address.clone();
+        if self.options.offline {
+            return Err(Error::Offline { address: address() }.into());
+        }
+        let mut url = target.url.clone();
+        let (mut allow_private, mut commit) = (true, None);
+        for _ in 0..=REDIRECTS_MAX {
+            match url.scheme() {
+                "https" => {}
+                "http" if self.options.allow_http => {}
+                "http" => return Err(Error::Insecure { address: shown_url(&url) }.into()),
+                scheme => {
+                    let scheme = scheme.to_owned();
+                    return Err(Error::RedirectScheme { address: address(), scheme }.into());
+                }
+            }
+            let agent = if allow_private { &self.typed } else { &self.public };
+            let token = target.token.as_ref().filter(|_| url.origin() == target.url.origin());
+            let response = self.request(agent, &url, asked, token).map_err(|reason| match reason {
+                Sent::Private(ip) => Error::PrivateAddress { address: shown_url(&url), ip }.into(),
+                Sent::Broken(reason) => Failure::from(connection_error(&target.address, &reason)),
+            })?;
+            if header(&response, "x-repo-commit").is_some() && url.origin() == target.url.origin() {
+                commit = header(&response, "x-repo-commit").map(str::to_owned);
+            }
+            if !response.status().is_redirection() {
+                return check_status(response, target).map(|response| (response, commit));
+            }
+            // Only a host in a private network may redirect into one.
+            let hosts = self.private_hosts.lock().unwrap_or_else(PoisonError::into_inner);
+            allow_private = allow_private && hosts.contains(url.host_str().unwrap_or_default());
+            let location = header(&response, "location").unwrap_or_default();
+            url = url.join(location).map_err(|reason| Error::Answer {
+                address: address(),
+                reason: format!("it redirects to no URL: {reason}"),
+            })?;
+        }
+        Err(Error::Redirects { address: address(), limit: REDIRECTS_MAX }.into())
+    }
+
+    fn request(
+        &self,
+        agent: &Agent,
+        url: &Url,
+        asked: &Asked,
+        token: Option<&String>,
+    ) -> Result<Response<Body>, Sent> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let request = agent.get(url.as_str()).header("accept-encoding", "identity");
+        let mut request = request.header("range", asked.header());
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        request.call().map_err(|error| {
+            let reason = error.into_io();
+            let refused = reason.get_ref().and_then(|inner| inner.downcast_ref());
+            if let Some(PrivateAddress(ip)) = refused { Sent::Private(*ip) } else { Sent::Broken(reason) }
+        })
+    }
+
+    /// Reads a body up to `expected` bytes in all.
+    fn receive(
+        &self,
+        body: Option<Body>,
+        received: &mut Vec<u8>,
+        expected: u64,
+        start: Instant,
+        address: &str,
+    ) -> Result<(), Failure> {
+        let Some(body) = body else { return Ok(()) };
+        let limit = self.options.timeout.saturating_mul(4);
+        let limit = limit.saturating_add(Duration::from_secs(expected / SLOWEST));
+        let mut reader = body.into_reader();
+        let mut buffer = vec![0; READ];
+        loop {
+            let count = reader.read(&mut buffer).map_err(|reason| connection_error(address, &reason))?;
+            let bytes = buffer.get(..count).unwrap_or_default();
+            self.bytes.fetch_add(count as u64, Ordering::Relaxed);
+            received.extend_from_slice(bytes);
+            let total = received.len() as u64;
+            if total > expected {
+                let reason = format!("it has more than the {expected} bytes that were asked for");
+                return Err(Error::Answer { address: address.to_owned(), reason }.into());
+            }
+            if total == expected {
+                return Ok(());
+            }
+            if count == 0 {
+                let reason = format!("the connection ended after {total} of {expected} bytes");
+                return Err(Error::Connection { address: address.to_owned(), reason }.into());
+            }
+            if start.elapsed() > limit {
+                let address = address.to_owned();
+                let after = start.elapsed();
+                return Err(Error::Slow { address, received: total, expected, after }.into());
+            }
+            if self.options.is_stopped() {
+                return Err(Error::Cancelled(byte_source::Cancelled).into());
+            }
+        }
+    }
+}
+
+/// Error of one try, and the pause in seconds that the server asks for.
+struct Failure {
+    error: Error,
+    pause: Option<u64>,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, pause: None }
+    }
+}
+
+/// Reason why there is no answer.
+enum Sent {
+    Private(IpAddr),
+    Broken(io::Error),
+}
+
+fn connection_error(address: &str, reason: &io::Error) -> Error {
+    Error::Connection { address: address.to_owned(), reason: reason.to_string() }
+}
+
+/// Returns the answer, or the error that its status is.
+fn check_status(response: Response<Body>, target: &Target) -> Result<Response<Body>, Failure> {
+    let status = response.status().as_u16();
+    if matches!(status, 200 | 206 | 416) {
+        return Ok(response);
+    }
+    let pause = header(&response, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
+    let message = message(response);
+    let address = target.address.clone();
+    let error = match status {
+        401 | 403 => Error::Denied { address, status, message, has_token: target.token.is_some() },
+        404 | 410 => Error::NotFound { address, message },
+        _ => Error::Status { address, status, message },
+    };
+    Err(Failure { error, pause })
+}
+
+/// Returns the first line of what a server says about an error, shortened and without control characters.
+fn message(response: Response<Body>) -> String {
+    if let Some(message) = header(&response, "x-error-message") {
+        return clean(message);
+    }
+    let is_text = header(&response, "content-type").is_some_and(|kind| kind.starts_with("text/plain"));
+    let mut text = Vec::new();
+    if !is_text || response.into_body().into_reader().take(MESSAGE_MAX).read_to_end(&mut text).is_err() {
+        return String::new();
+    }
+    clean(String::from_utf8_lossy(&text).trim().lines().next().unwrap_or_default())
+}
+
+fn clean(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(MESSAGE_SHOWN).collect()
+}
+
+fn tls_config(certificates: Option<&Path>) -> Result<TlsConfig> {
+    let Some(path) = certificates else { return Ok(TlsConfig::default()) };
+    let fail = |reason: String| Error::Certificates { path: path.display().to_string(), reason };
+    let text = std::fs::read(path).map_err(|reason| fail(reason.to_string()))?;
+    let mut certificates = Vec::new();
+    for item in parse_pem(&text) {
+        if let PemItem::Certificate(certificate) = item.map_err(|reason| fail(reason.to_string()))? {
+            certificates.push(certificate);
+        }
+    }
+    if certificates.is_empty() {
+        return Err(fail("there is no certificate in it".to_owned()));
+    }
+    Ok(TlsConfig::builder().root_certs(RootCerts::new_with_certs(&certificates)).build())
+}
+
+fn config(timeout: Duration, tls: TlsConfig) -> ureq::config::Config {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .proxy(Proxy::try_from_env())
+        .tls_config(tls)
+        .timeout_resolve(Some(timeout))
+        .timeout_connect(Some(timeout))
+        .timeout_recv_response(Some(timeout))
+        .timeout_per_read(Some(timeout))
+        .max_idle_connections_per_host(16)
+        .max_idle_connections(32)
+        .user_agent(concat!("torch2carton/", env!("CARGO_PKG_VERSION")))
+        .build()
+}

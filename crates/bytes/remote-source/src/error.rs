@@ -1,0 +1,106 @@
+//! Errors of remote files.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use byte_source::{Cancelled, ErrorKind, ReadError};
+
+/// Result with an [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Error of a remote file. Addresses in it have no secrets.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text is not an address that can be read.
+    #[error("{address} is not an address that can be read, expected {expected}")]
+    Address { address: String, expected: &'static str },
+    /// The address names a repository, not a file.
+    #[error("{address} is a repository, expected a file in it")]
+    Repository { address: String },
+    /// The address is http, without encryption.
+    #[error("{address} is not encrypted")]
+    Insecure { address: String },
+    /// The scheme of a redirect is not https.
+    #[error("{address} redirects to {scheme}, expected https")]
+    RedirectScheme { address: String, scheme: String },
+    /// The host has an address of a private network.
+    #[error("{address}: {ip} is an address of a private network")]
+    PrivateAddress { address: String, ip: IpAddr },
+    /// Requests are switched off.
+    #[error("{address} is remote, and requests are switched off")]
+    Offline { address: String },
+    /// The server refuses access.
+    #[error("{address}: the server answers {status}{}", reason(.message))]
+    Denied { address: String, status: u16, message: String, has_token: bool },
+    /// There is no such file.
+    #[error("{address} does not exist{}", reason(.message))]
+    NotFound { address: String, message: String },
+    /// The server answers with an error, also after further tries.
+    #[error("{address}: the server answers {status}{}", reason(.message))]
+    Status { address: String, status: u16, message: String },
+    /// The server asks to wait longer than this program waits.
+    #[error("{address}: the server asks to wait for {seconds} s")]
+    Wait { address: String, seconds: u64 },
+    /// The server sends whole files only.
+    #[error("{address}: the server does not send parts of files")]
+    NoRanges { address: String },
+    /// The answer is not what was asked for.
+    #[error("{address}: the server's answer is wrong: {reason}")]
+    Answer { address: String, reason: String },
+    /// The file changed while it was read.
+    #[error("{address} changed while it was read: {what} was {before}, and is {now}")]
+    Changed { address: String, what: &'static str, before: String, now: String },
+    /// The server cannot be reached, or the connection broke several times.
+    #[error("{address} cannot be read: {reason}")]
+    Connection { address: String, reason: String },
+    /// The bytes come too slowly.
+    #[error("{address} is too slow: {received} of {expected} bytes in {} s", .after.as_secs())]
+    Slow { address: String, received: u64, expected: u64, after: Duration },
+    /// There are too many redirects.
+    #[error("{address} redirects more than {limit} times")]
+    Redirects { address: String, limit: usize },
+    /// The certificates of `SSL_CERT_FILE` cannot be read.
+    #[error("SSL_CERT_FILE: {path} has no certificates that can be read: {reason}")]
+    Certificates { path: String, reason: String },
+    /// The caller cancelled the operation.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
+}
+
+/// Formats what a server says about an error.
+fn reason(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(" ({message})") }
+}
+
+impl Error {
+    /// Returns the error's kind for callers.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Address { .. } | Self::Repository { .. } => ErrorKind::Input,
+            Self::Changed { .. } => ErrorKind::Changed,
+            Self::Cancelled(_) => ErrorKind::Cancelled,
+            Self::NoRanges { .. } => ErrorKind::Unsupported,
+            _ => ErrorKind::Io,
+        }
+    }
+
+    /// Returns true if another try may succeed.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Connection { .. } => true,
+            Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504),
+            _ => false,
+        }
+    }
+}
+
+impl From<Error> for ReadError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Cancelled(cancelled) => cancelled.into(),
+            error => Self::Io(io::Error::other(error)),
+        }
+    }
+}

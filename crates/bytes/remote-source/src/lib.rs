@@ -1,0 +1,42 @@
+//! Files on web servers and the Hugging Face Hub as byte sources.
+//!
+//! [`Address`] parses `https://…` and `hf://…`, and [`RemoteFile::open`] reads the first and the last bytes of a file in
+//! parallel: of most checkpoints, that is all that a listing needs. Other bytes are requested on demand; a sequential
+//! reader gets them from ranges that are requested ahead, in bounded memory.
+//!
+//! ```no_run
+//! use byte_source::Source;
+//! use remote_source::{Address, RemoteFile, RemoteOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let address = Address::parse("hf://openai-community/gpt2/model.safetensors")?;
+//! let file = RemoteFile::open(&address, &RemoteOptions::from_env())?;
+//! println!("{} bytes, {} requests", file.len(), file.traffic().requests);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! An answer is used only if it is the range that was asked for, of the version of the file that was opened. A token is
+//! sent to the host of the address alone. Addresses are printed without user, password and query, which may be secrets.
+//!
+//! Facts: RFC 9110 (ranges, validators, redirects, Retry-After), RFC 6266; the Hub's API and `huggingface_hub`'s
+//! environment variables.
+
+mod address;
+mod answer;
+mod client;
+mod error;
+mod file;
+mod guard;
+mod ip;
+mod options;
+mod read_ahead;
+mod retry;
+mod slot;
+
+pub use address::{Address, HubAddress, RepositoryKind};
+pub use client::Traffic;
+pub use error::{Error, Result};
+pub use file::RemoteFile;
+pub use ip::is_public_address;
+pub use options::RemoteOptions;

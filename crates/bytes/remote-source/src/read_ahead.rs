@@ -1,0 +1,141 @@
+//! Requests the ranges that sequential readers will ask for, in bounded memory.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use crate::Result;
+use crate::answer::Version;
+use crate::file::Fetcher;
+use crate::slot::Slot;
+
+/// Number of bytes of the first range that is requested ahead; each further one is twice as long.
+const FIRST: u64 = 1 << 20;
+/// Largest number of bytes of a range that is requested ahead.
+const CHUNK: u64 = 8 << 20;
+/// Largest number of bytes that all streams request ahead or keep.
+const BUDGET: u64 = 48 << 20;
+/// Largest number of streams; a reader in another place takes the oldest one.
+const STREAMS_MAX: usize = 4;
+/// Distance up to which a reader that skips bytes continues its stream: a record's header and padding.
+const SKIP_MAX: u64 = 64 << 10;
+/// Largest number of ranges that are requested at the same time by [`ReadAhead::fetch_all`].
+const PARALLEL_MAX: usize = 8;
+
+/// Range of the file that is requested or received.
+#[derive(Debug)]
+struct Chunk {
+    range: Range<u64>,
+    slot: Arc<Slot>,
+}
+
+/// Consecutive chunks for one sequential reader.
+#[derive(Debug)]
+struct Stream {
+    chunks: VecDeque<Chunk>,
+    /// End of the last chunk, where the next one begins.
+    end: u64,
+    /// Number of bytes of the next chunk.
+    next_len: u64,
+}
+
+/// Streams of one file, the last used one at the end.
+#[derive(Debug)]
+pub(crate) struct ReadAhead {
+    fetcher: Arc<Fetcher>,
+    version: Arc<Version>,
+    streams: Mutex<Vec<Stream>>,
+}
+
+impl ReadAhead {
+    pub(crate) fn new(fetcher: Arc<Fetcher>, version: Arc<Version>) -> Self {
+        Self { fetcher, version, streams: Mutex::default() }
+    }
+
+    /// Fills `buffer`, and requests what follows if the reader is sequential.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let mut rest = buffer;
+        let mut at = offset;
+        while !rest.is_empty() {
+            let (range, slot) = self.chunk_at(at, rest.len() as u64);
+            let bytes = slot.wait(&self.fetcher.client.options)?;
+            let from = usize::try_from(at.saturating_sub(range.start)).unwrap_or(usize::MAX);
+            let bytes = bytes.get(from..).unwrap_or_default();
+            let len = bytes.len().min(rest.len());
+            let (now, later) = rest.split_at_mut(len);
+            now.copy_from_slice(bytes.get(..len).unwrap_or_default());
+            rest = later;
+            at = at.saturating_add(len as u64);
+        }
+        Ok(())
+    }
+
+    /// Requests exactly these ranges in parallel.
+    pub(crate) fn fetch_all(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let mut parts = Vec::with_capacity(ranges.len());
+        for ranges in ranges.chunks(PARALLEL_MAX) {
+            let slots: Vec<_> = ranges.iter().map(|range| self.request(range.clone())).collect();
+            for slot in slots {
+                parts.push(slot.wait(&self.fetcher.client.options)?);
+            }
+        }
+        Ok(parts)
+    }
+
+    fn request(&self, range: Range<u64>) -> Arc<Slot> {
+        let (fetcher, version) = (Arc::clone(&self.fetcher), Arc::clone(&self.version));
+        Slot::start(move || fetcher.fetch(range, &version))
+    }
+
+    /// Returns the chunk that has the byte at `at`, of which the reader wants `wanted` bytes.
+    fn chunk_at(&self, at: u64, wanted: u64) -> (Range<u64>, Arc<Slot>) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let continues = |stream: &Stream| {
+            let start = stream.chunks.front().map_or(stream.end, |chunk| chunk.range.start);
+            start <= at && at <= stream.end.saturating_add(SKIP_MAX)
+        };
+        let Some(number) = streams.iter().position(continues) else {
+            if streams.len() >= STREAMS_MAX {
+                streams.remove(0);
+            }
+            // Nothing shows yet that the reader is sequential.
+            let range = at..at.saturating_add(wanted).min(self.version.len);
+            let slot = self.request(range.clone());
+            let chunks = VecDeque::from([Chunk { range: range.clone(), slot: Arc::clone(&slot) }]);
+            streams.push(Stream { chunks, end: range.end, next_len: FIRST });
+            return (range, slot);
+        };
+        let mut stream = streams.remove(number);
+        while stream.chunks.front().is_some_and(|chunk| chunk.range.end <= at) {
+            stream.chunks.pop_front();
+        }
+        if stream.chunks.is_empty() {
+            stream.end = stream.end.max(at);
+        }
+        let others: u64 = streams.iter().flat_map(|stream| &stream.chunks).map(len).fold(0, u64::saturating_add);
+        let mut kept = stream.chunks.iter().map(len).fold(others, u64::saturating_add);
+        while stream.end < self.version.len && (stream.chunks.is_empty() || kept < BUDGET) {
+            let end = stream.end.saturating_add(stream.next_len).min(self.version.len);
+            let range = stream.end..end;
+            kept = kept.saturating_add(end.saturating_sub(stream.end));
+            stream.chunks.push_back(Chunk { slot: self.request(range.clone()), range });
+            (stream.end, stream.next_len) = (end, stream.next_len.saturating_mul(2).min(CHUNK));
+            // Request more only once the first ranges show that they are read.
+            if stream.next_len < CHUNK {
+                break;
+            }
+        }
+        let found = stream.chunks.front().map(|chunk| (chunk.range.clone(), Arc::clone(&chunk.slot)));
+        streams.push(stream);
+        found.unwrap_or_else(|| {
+            let range = at..at.saturating_add(wanted);
+            (range.clone(), self.request(range))
+        })
+    }
+}
+
+fn len(chunk: &Chunk) -> u64 {
+    chunk.range.end.saturating_sub(chunk.range.start)
+}

@@ -1,0 +1,282 @@
+//! What is requested of a server, and what happens if it misbehaves.
+
+use std::io::{Error as IoError, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use byte_source::{ReadError, Source};
+use remote_source::{Address, Error, RemoteFile, RemoteOptions};
+
+use crate::server::{Request, Server, head, send_range, send_status};
+
+fn bytes(len: u32) -> Vec<u8> {
+    (0..len).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
+}
+
+fn options() -> RemoteOptions {
+    let mut options = RemoteOptions::default();
+    options.allow_http = true;
+    options.timeout = Duration::from_secs(20);
+    options
+}
+
+fn open(url: &str, options: &RemoteOptions) -> Result<RemoteFile, Error> {
+    RemoteFile::open(&Address::parse(url)?, options)
+}
+
+#[test]
+fn the_edges_are_read_once_and_in_parallel() {
+    let file = bytes(3_000_000);
+    let server = Server::of_file(file.clone());
+    let source = open(&format!("{}/a.pth", server.url), &options()).expect("it answers");
+    assert_eq!((source.len(), source.traffic().requests), (3_000_000, 2));
+    assert_eq!(source.traffic().bytes, 2 * (256 << 10));
+    let parts = source.read_ranges(&[2_999_000..3_000_000, 0..10, 5..5]).expect("inside");
+    assert_eq!(parts, [&file[2_999_000..], &file[..10], &[]]);
+    assert_eq!(source.traffic().requests, 2, "both were read before");
+    let parts = source.read_ranges(&[1_000_000..1_000_100, 1_100_000..1_100_100, 2_000_000..2_000_001]);
+    let wanted = [&file[1_000_000..1_000_100], &file[1_100_000..1_100_100], &file[2_000_000..2_000_001]];
+    assert_eq!(parts.expect("inside"), wanted);
+    assert_eq!(source.traffic().requests, 4, "neighbours are joined");
+    source.read_ranges(&[2_999_999..3_000_001]).expect_err("past the end");
+    source.read_at(&mut [0; 2], 2_999_999).expect_err("past the end");
+}
+
+#[test]
+fn a_safetensors_file_is_read_at_its_start() {
+    let server = Server::of_file(bytes(3_000_000));
+    let source = open(&format!("{}/a.safetensors", server.url), &options()).expect("it answers");
+    assert_eq!(source.traffic().requests, 1);
+}
+
+#[test]
+fn short_and_empty_files_are_whole() {
+    for len in [0_u32, 1, 1000] {
+        let file = bytes(len);
+        let sent = file.clone();
+        let server = Server::start("127.0.0.1", move |_, request, stream| match sent.len() {
+            0 => send_status(stream, "416 Range Not Satisfiable", "Content-Range: bytes */0\r\n"),
+            _ => send_range(stream, request, &sent, "\"v\""),
+        });
+        let source = open(&server.url, &options()).expect("it answers");
+        assert_eq!(source.read_range(0..u64::from(len)).expect("all of it"), file);
+    }
+    // Without ranges, a file that is as short as what was asked for is whole too.
+    let server = Server::start("127.0.0.1", |_, _, stream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc")
+    });
+    let source = open(&server.url, &options()).expect("it answers");
+    assert_eq!(source.read_range(0..3).expect("all of it"), b"abc".as_slice());
+}
+
+#[test]
+fn a_sequential_reader_gets_each_byte_once() {
+    let file = bytes(20_000_000);
+    let server = Server::of_file(file.clone());
+    let source = open(&server.url, &options()).expect("it answers");
+    let opened = source.traffic().bytes;
+    let mut buffer = vec![0; 1 << 20];
+    let mut at = 256 << 10;
+    while at < file.len() - (256 << 10) {
+        let len = buffer.len().min(file.len() - at);
+        source.read_at(&mut buffer[..len], at as u64).expect("inside");
+        assert!(buffer[..len] == file[at..at + len], "at {at}");
+        at += len;
+    }
+    let read = source.traffic().bytes - opened;
+    assert!(read < 20_000_000, "{read} bytes");
+    assert!(source.traffic().requests < 15, "{:?}", source.traffic());
+}
+
+#[test]
+fn readers_in_several_places_do_not_disturb_one_another() {
+    let file = Arc::new(bytes(12_000_000));
+    let server = Server::of_file(file.to_vec());
+    let source = Arc::new(open(&server.url, &options()).expect("it answers"));
+    let readers: Vec<_> = (0..6_usize)
+        .map(|reader| {
+            let (source, file) = (Arc::clone(&source), Arc::clone(&file));
+            std::thread::spawn(move || {
+                for step in 0..20_usize {
+                    let at = reader * 2_000_000 + step * 100_000;
+                    let mut buffer = vec![0; 100_000];
+                    source.read_at(&mut buffer, at as u64).expect("inside");
+                    assert!(buffer == file[at..at + 100_000], "at {at}");
+                }
+            })
+        })
+        .collect();
+    readers.into_iter().for_each(|reader| reader.join().expect("it reads"));
+}
+
+/// Opens a file on a server with this behaviour.
+fn misbehaving(
+    answer: impl Fn(usize, &Request, &mut TcpStream) -> std::io::Result<()> + Send + Sync + 'static,
+) -> (Server, Result<RemoteFile, Error>) {
+    let server = Server::start("127.0.0.1", answer);
+    let mut options = options();
+    options.timeout = Duration::from_millis(500);
+    let opened = open(&format!("{}/a.safetensors", server.url), &options);
+    (server, opened)
+}
+
+#[test]
+fn passing_failures_are_tried_again() {
+    let file = bytes(100_000);
+    let sent = file.clone();
+    let (_, opened) = misbehaving(move |number, request, stream| match number {
+        0 => send_status(stream, "429 Too Many Requests", "Retry-After: 0\r\n"),
+        1 => send_status(stream, "503 Service Unavailable", ""),
+        2 => {
+            // The connection breaks within the body; the next request goes on from there.
+            stream.write_all(head(&(0..100_000), 100_000, "\"v\"").as_bytes())?;
+            stream.write_all(&sent[..40_000])?;
+            Err(IoError::other("broken"))
+        }
+        3 => {
+            assert_eq!(request.header("range"), Some("bytes=40000-99999"));
+            send_range(stream, request, &sent, "\"v\"")
+        }
+        _ => send_range(stream, request, &sent, "\"v\""),
+    });
+    let source = opened.expect("the fourth request succeeds");
+    assert_eq!(source.read_range(0..100_000).expect("all of it"), file);
+}
+
+#[test]
+fn wrong_answers_are_errors() {
+    type Answer = fn(&Request, &mut TcpStream) -> std::io::Result<()>;
+    let cases: &[(&str, Answer, &str)] = &[
+        (
+            "whole file",
+            |_, stream| write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\nabc"),
+            "does not send parts of files",
+        ),
+        (
+            "gzip",
+            |_, stream| {
+                let encoded = "Content-Encoding: gzip\r\nContent-Range: bytes 0-2/3\r\n";
+                write!(stream, "HTTP/1.1 206 P\r\n{encoded}Content-Length: 3\r\n\r\nabc")
+            },
+            "encoded as gzip",
+        ),
+        (
+            "another range",
+            |_, stream| {
+                write!(stream, "HTTP/1.1 206 P\r\nContent-Range: bytes 1-3/9\r\nContent-Length: 3\r\n\r\nabc")
+            },
+            "expected 0-8",
+        ),
+        (
+            "another length",
+            |_, stream| {
+                write!(stream, "HTTP/1.1 206 P\r\nContent-Range: bytes 0-2/3\r\nContent-Length: 2\r\n\r\nab")
+            },
+            "Content-Length is 2, expected 3",
+        ),
+        ("gone", |_, stream| send_status(stream, "404 Not Found", ""), "does not exist"),
+        (
+            "gated",
+            |_, stream| send_status(stream, "403 Forbidden", "X-Error-Message: Access is restricted.\r\n"),
+            "answers 403 (Access is restricted.)",
+        ),
+        (
+            "an hour",
+            |_, stream| send_status(stream, "429 Too Many Requests", "Retry-After: 3600\r\n"),
+            "asks to wait for 3600 s",
+        ),
+        ("loop", |_, stream| send_status(stream, "302 Found", "Location: /a\r\n"), "redirects more than 10"),
+        ("errors", |_, stream| send_status(stream, "500 Oops", ""), "answers 500"),
+        ("scheme", |_, stream| send_status(stream, "302 Found", "Location: file:///x\r\n"), "redirects to file"),
+    ];
+    for (name, answer, wanted) in cases {
+        let (_, opened) = misbehaving(move |_, request, stream| answer(request, stream));
+        let error = opened.map(|file| file.len()).expect_err(name).to_string();
+        assert!(error.contains(wanted), "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_file_that_changes_is_an_error() {
+    let file = bytes(3_000_000);
+    let (_, opened) = misbehaving(move |number, request, stream| {
+        send_range(stream, request, &file, if number == 0 { "W/\"a\"" } else { "W/\"b\"" })
+    });
+    let error = opened.expect("the first answer is right").read_range(1_000_000..1_000_001);
+    let error = error.expect_err("the next one has another ETag").to_string();
+    assert!(error.contains("its ETag was W/\"a\", and is W/\"b\""), "{error}");
+}
+
+#[test]
+fn a_stall_and_a_drip_end() {
+    let start = Instant::now();
+    let (_, opened) = misbehaving(|_, request, stream| {
+        stream.write_all(head(&request.range(1000).expect("a range"), 1000, "\"v\"").as_bytes())?;
+        std::thread::sleep(Duration::from_secs(5));
+        Ok(())
+    });
+    opened.expect_err("nothing comes");
+    let (_, opened) = misbehaving(|_, request, stream| {
+        stream.write_all(head(&request.range(1000).expect("a range"), 1000, "\"v\"").as_bytes())?;
+        loop {
+            stream.write_all(b"x")?;
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    let error = opened.expect_err("a byte comes every tenth of a second");
+    assert!(matches!(error, Error::Slow { expected: 1000, .. }), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_token_stays_at_its_host() {
+    let file = bytes(1000);
+    let store = Server::start("127.0.0.2", move |_, request, stream| {
+        send_range(stream, request, &file, "\"v\"")
+    });
+    let location = format!("Location: {}/signed?secret\r\nX-Repo-Commit: c0ffee\r\n", store.url);
+    let hub = Server::start("127.0.0.1", move |_, _, stream| send_status(stream, "302 Found", &location));
+    let mut options = options();
+    (options.hub_endpoint, options.hub_token) = (hub.url.clone(), Some("hf_secret".to_owned()));
+    let source = open("hf://a/b@refs/pr/1/c.safetensors", &options).expect("it answers");
+    assert_eq!(source.path().to_str(), Some("hf://a/b@refs/pr/1/c.safetensors"));
+    let [asked] = hub.requests().try_into().expect("one request");
+    assert_eq!(asked.path, "/a/b/resolve/refs%2Fpr%2F1/c.safetensors");
+    assert_eq!(asked.header("authorization"), Some("Bearer hf_secret"));
+    assert!(store.requests().iter().all(|request| request.header("authorization").is_none()));
+    assert_eq!(source.traffic().requests, 2, "a redirect counts");
+}
+
+#[test]
+fn permissions_are_asked_for() {
+    let server = Server::of_file(bytes(10));
+    let error = open(&server.url, &RemoteOptions::default()).expect_err("http");
+    assert!(matches!(error, Error::Insecure { .. }), "{error}");
+    let error = open("https://127.0.0.1:1/a", &RemoteOptions::default()).expect_err("a private address");
+    assert!(matches!(error, Error::PrivateAddress { .. }), "{error}");
+    let mut options = options();
+    options.offline = true;
+    let error = open(&server.url, &options).expect_err("switched off");
+    assert!(matches!(error, Error::Offline { .. }), "{error}");
+    assert!(server.requests().is_empty());
+}
+
+#[test]
+fn a_stopped_reader_returns_at_once() {
+    let server = Server::start("127.0.0.1", |_, _, _| {
+        std::thread::sleep(Duration::from_secs(30));
+        Ok(())
+    });
+    let options = options();
+    let stop = Arc::clone(&options.stop);
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        stop.store(true, Ordering::Relaxed);
+    });
+    let start = Instant::now();
+    let error = open(&server.url, &options).expect_err("stopped");
+    assert!(matches!(ReadError::from(error), ReadError::Cancelled(_)));
+    assert!(start.elapsed() < Duration::from_secs(10));
+}

@@ -1,0 +1,4 @@
+//! Remote files on loopback servers.
+
+mod files;
+mod server;
