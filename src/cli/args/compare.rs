@@ -7,6 +7,7 @@ use compare::{DiffOptions, InputOptions};
 use pipeline::Selection;
 
 use super::convert::{SelectArgs, shard_policy};
+use super::remote::RemoteArgs;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -49,6 +50,8 @@ pub(crate) struct Diff {
     pub(crate) select: SelectArgs,
     #[command(flatten, next_help_heading = "Tensors of one file, instead of the same option for both")]
     pub(crate) sides: SideArgs,
+    #[command(flatten, next_help_heading = "Addresses")]
+    pub(crate) remote: RemoteArgs,
 }
 
 /// Selections that apply to one of two files.
@@ -168,6 +171,8 @@ pub(crate) struct Digest {
     pub(crate) single: bool,
     #[command(flatten, next_help_heading = "Tensors")]
     pub(crate) select: SelectArgs,
+    #[command(flatten, next_help_heading = "Addresses")]
+    pub(crate) remote: RemoteArgs,
 }
 
 impl Digest {

@@ -12,6 +12,7 @@ use pipeline::{
 use super::ExistingOutputArgs;
 use super::dtypes::DtypeArgs;
 use super::merge::MergeArgs;
+use super::remote::RemoteArgs;
 use super::script::ScriptArgs;
 
 /// Examples of the short help.
@@ -165,6 +166,8 @@ pub(crate) struct Convert {
     pub(crate) dtypes: DtypeArgs,
     #[command(flatten)]
     pub(crate) safetensors: SafetensorsArgs,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
 }
 
 impl Convert {
@@ -192,7 +195,7 @@ impl Convert {
             dtypes,
             // For the command.
             json: _,
-            each: _,
+            each,
             files_from: _,
             jobs: _,
             results: _,
@@ -213,8 +216,14 @@ impl Convert {
             no_values: _,
             script: _,
             safetensors: _,
+            remote,
         } = self;
+        let source = match files.as_slice() {
+            [file] if !*each => remote.open(file)?,
+            _ => None,
+        };
         let mut options = ConvertOptions::from_inputs(files.clone());
+        options.source = source;
         options.output.clone_from(output);
         options.target = self.target()?;
         options.if_exists = existing.if_exists();

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use pipeline::{InspectOptions, TensorSort};
 
 use super::ExistingOutputArgs;
+use super::remote::RemoteArgs;
 
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
@@ -14,6 +15,7 @@ Examples:
   torch2carton inspect consolidated.00.pth
   torch2carton inspect --tree --depth 2 model.pt          sums by module
   torch2carton inspect --stats --fail-on nan,inf model.pt
+  torch2carton inspect hf://openai-community/gpt2/pytorch_model.bin
   torch2carton inspect model.pt fc.weight                 print the numbers, as NumPy does
   torch2carton inspect model.pt fc.weight -o weight.npy
   torch2carton inspect --json model.pt | jq '.tensors[].name'
@@ -64,6 +66,8 @@ pub(crate) struct Inspect {
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) existing: ExistingOutputArgs,
+    #[command(flatten, next_help_heading = "Addresses")]
+    pub(crate) remote: RemoteArgs,
 }
 
 /// Order of the tensors.

@@ -7,6 +7,7 @@ mod dtypes;
 pub(crate) mod help;
 mod inspect;
 mod merge;
+mod remote;
 mod report;
 mod run;
 mod script;
@@ -26,6 +27,7 @@ pub(crate) use carton::{Compression, Pack, Shrink, Unpack, Verify};
 pub(crate) use compare::{Diff, Digest};
 pub(crate) use convert::{Convert, ToArg};
 pub(crate) use inspect::{FailOn, Inspect};
+pub(crate) use remote::RemoteArgs;
 pub(crate) use report::Report;
 pub(crate) use run::Run;
 #[cfg(feature = "serve")]
@@ -211,6 +213,8 @@ pub(crate) struct Scan {
     /// Compare the checksums of all records, which reads the whole file, instead of only those of pickles
     #[arg(long)]
     pub(crate) checksums: bool,
+    #[command(flatten, next_help_heading = "Addresses")]
+    pub(crate) remote: RemoteArgs,
 }
 
 /// What happens to an output that exists.

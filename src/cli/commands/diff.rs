@@ -17,7 +17,8 @@ use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
 use crate::cli::ui::{carton_advice, stdin};
 
 pub(crate) fn diff(args: &Diff, quiet: bool) -> Result<ExitCode> {
-    let options = args.options(stdin::input_path(&args.a)?, stdin::input_path(&args.b)?);
+    let mut options = args.options(stdin::input_path(&args.a)?, stdin::input_path(&args.b)?);
+    (options.a.source, options.b.source) = (args.remote.open(&args.a)?, args.remote.open(&args.b)?);
     let progress = Progress::new(quiet || args.json);
     let report = compare::diff(&options, &progress)?;
     progress.clear();

@@ -40,7 +40,9 @@ pub(crate) fn digest(args: &Digest, quiet: bool) -> Result<ExitCode> {
 
 fn digest_file(args: &Digest, file: &Path, quiet: bool) -> Result<DigestReport> {
     let progress = Progress::new(quiet || args.json);
-    let report = compare::digest(&args.input(stdin::input_path(file)?), &progress)?;
+    let mut input = args.input(stdin::input_path(file)?);
+    input.source = args.remote.open(file)?;
+    let report = compare::digest(&input, &progress)?;
     progress.clear();
     if !quiet && !args.json {
         let name = file.display().to_string();

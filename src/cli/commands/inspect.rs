@@ -83,10 +83,10 @@ fn split_names(args: &[PathBuf]) -> (Vec<&PathBuf>, Vec<String>) {
 /// Inspects a file; `index` is its position among several ones. Returns a text for each tensor with numbers on which the
 /// command fails.
 fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: Option<usize>) -> Result<Vec<String>> {
-    output::refuse_remote(file)?;
+    let source = args.remote.open(file)?;
     let file = &stdin::input_path(file)?;
     let progress = Progress::new(quiet || !args.stats && args.fail_on.is_empty());
-    let report = if carton_tools::is_carton(file) {
+    let report = if source.is_none() && carton_tools::is_carton(file) {
         if args.sha256 || args.all || args.values {
             let text = "--sha256, --all and --values are about checkpoints; `torch2carton verify` compares a carton's hashes";
             return Err(UsageError(text.to_owned()).into());
@@ -99,7 +99,9 @@ fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: Option<usize>) 
         let tensors = open_carton(file, &progress)?;
         pipeline::inspect_tensors(&args.options(file), tensors, ("carton", nbytes), &progress)?
     } else {
-        pipeline::inspect(&args.options(file), &progress)?
+        let mut options = args.options(file);
+        options.source = source;
+        pipeline::inspect(&options, &progress)?
     };
     progress.clear();
     if args.json {

@@ -21,13 +21,15 @@ pub(super) fn print_named(args: &Inspect, file: &Path, names: &[String], quiet: 
                     without names, --include lists some of the tensors";
         return Err(UsageError(text.to_owned()).into());
     }
-    output::refuse_remote(file)?;
+    let source = args.remote.open(file)?;
     let file = &stdin::input_path(file)?;
-    let items = if carton_tools::is_carton(file) {
+    let items = if source.is_none() && carton_tools::is_carton(file) {
         let tensors = super::inspect::open_carton(file, &Progress::new(quiet))?;
         pipeline::find_named_tensors(file, &tensors, names)?
     } else {
-        pipeline::find_named(&args.options(file), names, &Progress::new(true))?
+        let mut options = args.options(file);
+        options.source = source;
+        pipeline::find_named(&options, names, &Progress::new(true))?
     };
     if let Some(target) = &args.output {
         return write_tensor(args, file, target, &items, quiet);

@@ -14,12 +14,11 @@ use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::BOLD;
 
 pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
-    let files = args.files.iter().map(|file| stdin::input_path(file)).collect::<Result<Vec<_>>>()?;
-    let mut options = ScanOptions::new(files);
+    let mut options = ScanOptions::new(Vec::new());
     options.checksums = args.checksums;
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     let mut sarif = SarifResults::default();
-    let summary = pipeline::scan(&options, &Progress::new(true), &mut |file: &FileScan| {
+    let mut print = |file: &FileScan| {
         if args.sarif {
             sarif.add(file);
             Ok(())
@@ -31,7 +30,17 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
             scan_text::print_file_scan(args, file, &mut out)
         }
         .map_err(Error::Output)
-    })?;
+    };
+    let mut summary = ScanSummary::default();
+    for file in &args.files {
+        let progress = Progress::new(true);
+        summary += if let Some(source) = args.remote.open(file)? {
+            pipeline::scan_source(&source, &options, &progress, &mut print)?
+        } else {
+            options.inputs = vec![stdin::input_path(file)?];
+            pipeline::scan(&options, &progress, &mut print)?
+        };
+    }
     let status = summary.exit_status(args.deny_unknown);
     if args.sarif {
         super::write_json_line(&mut out, &sarif.into_log(status))?;

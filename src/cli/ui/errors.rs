@@ -9,7 +9,7 @@ use super::invocation::UsageError;
 #[cfg(feature = "serve")]
 use super::serve_advice;
 use super::terminal::escape_hidden;
-use super::{advice, carton_advice, checkpoint_advice, run_advice};
+use super::{advice, carton_advice, checkpoint_advice, remote_advice, run_advice};
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 
@@ -68,6 +68,9 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     }
     if let Some(error) = cause.downcast_ref::<output::Error>() {
         return Some(advice::store_text(error));
+    }
+    if let Some(error) = cause.downcast_ref::<remote_source::Error>() {
+        return Some(remote_advice::remote_text(error));
     }
     #[cfg(feature = "serve")]
     if let Some(error) = cause.downcast_ref::<serve::Error>() {

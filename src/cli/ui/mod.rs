@@ -10,6 +10,7 @@ pub(crate) mod invocation;
 #[cfg(feature = "serve")]
 pub(crate) mod log;
 pub(crate) mod progress;
+mod remote_advice;
 pub(crate) mod run_advice;
 #[cfg(feature = "serve")]
 pub(crate) mod serve_advice;

@@ -77,9 +77,11 @@ impl OpenedInput {
         conversion.source.clone_from(&options.source);
         conversion.shards = options.shards;
         conversion.selection.clone_from(&options.selection);
-        output::refuse_remote(&options.path)?;
-        if options.source.is_none() && is_carton(&options.path) {
-            return Self::open_carton(options, &conversion, observer);
+        if options.source.is_none() {
+            output::refuse_remote(&options.path)?;
+            if is_carton(&options.path) {
+                return Self::open_carton(options, &conversion, observer);
+            }
         }
         let converted = ConvertedTensors::read(&conversion, observer)?;
         let (nbytes, allowed_nbytes) = (converted.input_nbytes(), converted.allowed_nbytes(&conversion));

@@ -98,8 +98,8 @@ pub(crate) fn check_options(options: &ConvertOptions) -> Result<()> {
     if options.inputs.is_empty() {
         return Err(InvalidOption::NoInput.into());
     }
-    for input in &options.inputs {
-        output::refuse_remote(input)?;
+    if options.source.is_none() {
+        options.inputs.iter().try_for_each(|input| output::refuse_remote(input))?;
     }
     cast::check_casts(&options.casts)?;
     rename::check_renames(&options.renames)?;

@@ -295,10 +295,11 @@ impl Totals {
 /// # Errors
 /// When the input cannot be read, is not a checkpoint, or is damaged, or `observer` stops the work.
 pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<InspectReport> {
-    output::refuse_remote(&options.input)?;
-    let sources = match &options.source {
-        Some(source) => CheckpointSources::source(Arc::clone(source)),
-        None => CheckpointSources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?,
+    let sources = if let Some(source) = &options.source {
+        CheckpointSources::source(Arc::clone(source))
+    } else {
+        output::refuse_remote(&options.input)?;
+        CheckpointSources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?
     };
     let containers = sources.open()?;
     let (mut checkpoint, notes) =

@@ -1,6 +1,7 @@
 //! Tensors and values of a checkpoint by name.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use tensor::{Tensor, Tensors};
@@ -45,7 +46,10 @@ pub fn find_named(
     names: &[String],
     observer: &dyn Observer,
 ) -> Result<Vec<NamedItem>> {
-    let sources = CheckpointSources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?;
+    let sources = match &options.source {
+        Some(source) => CheckpointSources::source(Arc::clone(source)),
+        None => CheckpointSources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?,
+    };
     let containers = sources.open()?;
     let (checkpoint, _) = sources.read_with_observer::<Error>(&containers, &|_, _| Ok(()), observer)?;
     let mut found = Vec::with_capacity(names.len());

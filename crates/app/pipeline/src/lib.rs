@@ -119,7 +119,7 @@ pub use resume::Resume;
 pub use row_statistics::RowStatistics;
 pub use scan::{
     CUSTOM_CODE_NOTE, FileScan, ScanOptions, ScanOutcome, ScanSummary, Verdict, globals_of_risk,
-    linked_folder_note, scan,
+    linked_folder_note, scan, scan_source,
 };
 pub use script::default_scripts;
 pub use select::{Selected, Selection, select};

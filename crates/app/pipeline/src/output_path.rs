@@ -27,7 +27,8 @@ const EXTENSIONS: &[&str] = &[
     "carton",
 ];
 
-/// Returns the default output path of a conversion: next to the checkpoint, with its name.
+/// Returns the default output path of a conversion: next to the checkpoint, with its name; that of a
+/// byte source is in the current folder.
 pub(crate) fn default_output_path(
     options: &ConvertOptions,
     sources: &CheckpointSources,
@@ -42,6 +43,8 @@ pub(crate) fn default_output_path(
             // The paths `.` and `..` have no file name to replace: their output is inside the folder.
             if given.file_name().is_some() { given.with_file_name(name) } else { given.join(name) }
         }
+        // A source is not in a folder of this machine.
+        None if options.source.is_some() => PathBuf::from(checkpoint_stem(&sources.path) + &ending),
         // A name that is not UTF-8 keeps all of its text, except for the last extension.
         None if sources.path.file_name().is_some_and(|name| name.to_str().is_none()) => {
             sources.path.with_extension(extension)

@@ -1,8 +1,11 @@
 //! Scan of files for code that Python's own unpickler would execute.
 
 use std::collections::BTreeSet;
+use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use byte_source::Source;
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 use torch_import::{GlobalUse, GlobalUseKind, OmittedCounts, PlaceStep, Risk, Scan};
@@ -101,6 +104,34 @@ pub struct ScanSummary {
     pub empty: usize,
 }
 
+impl AddAssign for ScanSummary {
+    fn add_assign(&mut self, other: Self) {
+        // Without `..`, so that a new count does not compile until it has its place.
+        let Self {
+            clean,
+            unknown,
+            unsafe_files,
+            incomplete,
+            not_a_checkpoint,
+            skipped,
+            linked_folders,
+            empty,
+        } = self;
+        for (sum, count) in [
+            (clean, other.clean),
+            (unknown, other.unknown),
+            (unsafe_files, other.unsafe_files),
+            (incomplete, other.incomplete),
+            (not_a_checkpoint, other.not_a_checkpoint),
+            (skipped, other.skipped),
+            (linked_folders, other.linked_folders),
+            (empty, other.empty),
+        ] {
+            *sum = sum.saturating_add(count);
+        }
+    }
+}
+
 impl ScanSummary {
     /// Returns the number of files that were scanned, or should have been.
     pub fn files(&self) -> usize {
@@ -168,6 +199,22 @@ pub fn scan(
     Ok(scanner.summary)
 }
 
+/// Scans the file that is read from `source`, as [`scan`] scans a file.
+///
+/// # Errors
+/// When `found` fails, or `observer` stops the work.
+pub fn scan_source(
+    source: &Arc<dyn Source>,
+    options: &ScanOptions,
+    observer: &dyn Observer,
+    found: &mut dyn FnMut(&FileScan) -> Result<()>,
+) -> Result<ScanSummary> {
+    let mut scanner = Scanner { options, observer, on_file: found, summary: ScanSummary::default() };
+    let scan = Scan::source(source, options.checksums, observer);
+    scanner.scanned(source.path(), scan, false)?;
+    Ok(scanner.summary)
+}
+
 struct Scanner<'s> {
     options: &'s ScanOptions,
     observer: &'s dyn Observer,
@@ -230,7 +277,13 @@ impl Scanner<'_> {
     }
 
     fn scan_file(&mut self, path: &Path, in_folder: bool) -> Result<()> {
-        let scan = match Scan::file(path, self.options.checksums, self.observer) {
+        let scan = Scan::file(path, self.options.checksums, self.observer);
+        self.scanned(path, scan, in_folder)
+    }
+
+    /// Judges and reports the scan of a file.
+    fn scanned(&mut self, path: &Path, scan: torch_import::Result<Scan>, in_folder: bool) -> Result<()> {
+        let scan = match scan {
             Ok(scan) => scan,
             Err(torch_import::Error::Cancelled(_)) => return Err(crate::Error::Cancelled),
             // Folders contain other files too, which are skipped. A file with the name of a checkpoint has to be checked by

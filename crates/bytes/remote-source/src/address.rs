@@ -82,7 +82,8 @@ impl Address {
 
 impl HubAddress {
     fn parse(rest: &str) -> Option<Self> {
-        let kind = |kind: &RepositoryKind| Some((*kind, rest.strip_prefix(kind.plural())?.strip_prefix('/')?));
+        let kind =
+            |kind: &RepositoryKind| Some((*kind, rest.strip_prefix(kind.plural())?.strip_prefix('/')?));
         let (kind, rest) = RepositoryKind::ALL.iter().find_map(kind).unwrap_or((RepositoryKind::Model, rest));
         let (owner, rest) = rest.split_once('/')?;
         let (name, rest) = rest.split_at(rest.find(['/', '@']).unwrap_or(rest.len()));

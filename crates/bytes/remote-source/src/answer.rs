@@ -145,7 +145,9 @@ mod tests {
     #[test]
     fn content_ranges_are_checked() {
         assert_eq!(parse_content_range("bytes 0-9/10"), Some((0..10, 10)));
-        for text in ["bytes 0-9/*", "bytes 5-4/10", "bytes 0-10/10", "bytes 0-18446744073709551615/9", "0-9/10", ""] {
+        for text in
+            ["bytes 0-9/*", "bytes 5-4/10", "bytes 0-10/10", "bytes 0-18446744073709551615/9", "0-9/10", ""]
+        {
             assert_eq!(parse_content_range(text), None, "{text}");
         }
     }

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -31,15 +30,6 @@ const READ: usize = 64 << 10;
 /// Longest text of an error that is read and shown, in bytes.
 const MESSAGE_MAX: u64 = 2000;
 const MESSAGE_SHOWN: usize = 200;
-
-/// Requests and bytes of remote files so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Traffic {
-    /// Number of requests, redirects included.
-    pub requests: u64,
-    /// Number of bytes in the bodies of the answers.
-    pub bytes: u64,
-}
 
 /// URL of a file, and what its requests need.
 #[derive(Clone, Debug)]
@@ -68,8 +58,6 @@ pub(crate) struct Client {
     /// Client for redirects of public hosts.
     public: Agent,
     private_hosts: PrivateHosts,
-    requests: AtomicU64,
-    bytes: AtomicU64,
 }
 
 impl Client {
@@ -94,13 +82,7 @@ impl Client {
             public: agent(false),
             private_hosts,
             options: options.clone(),
-            requests: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
         })
-    }
-
-    pub(crate) fn traffic(&self) -> Traffic {
-        Traffic { requests: self.requests.load(Ordering::Relaxed), bytes: self.bytes.load(Ordering::Relaxed) }
     }
 
     /// Requests a range. When a connection breaks, the next one goes on from there.
@@ -159,11 +141,7 @@ impl Client {
     }
 
     /// Follows redirects. Returns the last answer, and the commit that the Hub named in one of them.
-    fn follow(
-        &self,
-        target: &Target,
-        asked: &Asked,
-    ) -> Result<(Response<Body>, Option<String>), Failure> {
+    fn follow(&self, target: &Target, asked: &Asked) -> Result<(Response<Body>, Option<String>), Failure> {
         let address = || target.address.clone();
         if self.options.offline {
             return Err(Error::Offline { address: address() }.into());
@@ -211,7 +189,7 @@ impl Client {
         asked: &Asked,
         token: Option<&String>,
     ) -> Result<Response<Body>, Sent> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.options.counter.add_request();
         let request = agent.get(url.as_str()).header("accept-encoding", "identity");
         let mut request = request.header("range", asked.header());
         if let Some(token) = token {
@@ -241,7 +219,7 @@ impl Client {
         loop {
             let count = reader.read(&mut buffer).map_err(|reason| connection_error(address, &reason))?;
             let bytes = buffer.get(..count).unwrap_or_default();
-            self.bytes.fetch_add(count as u64, Ordering::Relaxed);
+            self.options.counter.add_bytes(count);
             received.extend_from_slice(bytes);
             let total = received.len() as u64;
             if total > expected {

@@ -28,6 +28,9 @@ pub enum Error {
     /// The host has an address of a private network.
     #[error("{address}: {ip} is an address of a private network")]
     PrivateAddress { address: String, ip: IpAddr },
+    /// This build sends no requests.
+    #[error("{address} is remote, and this build reads local files only")]
+    Disabled { address: String },
     /// Requests are switched off.
     #[error("{address} is remote, and requests are switched off")]
     Offline { address: String },
@@ -81,12 +84,13 @@ impl Error {
             Self::Address { .. } | Self::Repository { .. } => ErrorKind::Input,
             Self::Changed { .. } => ErrorKind::Changed,
             Self::Cancelled(_) => ErrorKind::Cancelled,
-            Self::NoRanges { .. } => ErrorKind::Unsupported,
+            Self::NoRanges { .. } | Self::Disabled { .. } => ErrorKind::Unsupported,
             _ => ErrorKind::Io,
         }
     }
 
     /// Returns true if another try may succeed.
+    #[cfg(feature = "http")]
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Connection { .. } => true,

@@ -10,10 +10,10 @@ use bytes::Bytes;
 use url::Url;
 
 use crate::answer::{Asked, Version};
-use crate::client::{Client, Part, Target, Traffic};
+use crate::client::{Client, Part, Target};
 use crate::read_ahead::ReadAhead;
 use crate::slot::Slot;
-use crate::{Address, Error, HubAddress, RemoteOptions, RepositoryKind, Result};
+use crate::{Address, Error, HubAddress, RemoteOptions, RepositoryKind, Result, Traffic};
 
 /// Bytes that are read at the start and at the end of a file when it is opened. The pickle of a large checkpoint and the
 /// directory of its archive are about 100 kB each.
@@ -80,11 +80,11 @@ impl RemoteFile {
 
     /// Returns the requests and bytes so far.
     pub fn traffic(&self) -> Traffic {
-        self.fetcher.client.traffic()
+        self.fetcher.client.options.traffic()
     }
 
     /// Returns the bytes of a range if they were read when the file was opened.
-    fn from_edges(&self, range: &Range<u64>) -> Option<Bytes> {
+    fn edge_bytes(&self, range: &Range<u64>) -> Option<Bytes> {
         self.edges.iter().find_map(|(start, bytes)| {
             let at = |n: u64| usize::try_from(n.checked_sub(*start)?).ok();
             let (from, to) = (at(range.start)?, at(range.end)?);
@@ -135,7 +135,7 @@ impl Source for RemoteFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
         let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= self.version.len);
         let range = offset..end.ok_or(io::ErrorKind::UnexpectedEof)?;
-        if let Some(bytes) = self.from_edges(&range) {
+        if let Some(bytes) = self.edge_bytes(&range) {
             buffer.copy_from_slice(&bytes);
             return Ok(());
         }
@@ -147,13 +147,18 @@ impl Source for RemoteFile {
         if ranges.iter().any(|range| range.start > range.end || range.end > self.version.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let mut missing: Vec<Range<u64>> =
-            ranges.iter().filter(|range| !range.is_empty() && self.from_edges(range).is_none()).cloned().collect();
+        let mut missing: Vec<Range<u64>> = ranges
+            .iter()
+            .filter(|range| !range.is_empty() && self.edge_bytes(range).is_none())
+            .cloned()
+            .collect();
         missing.sort_by_key(|range| range.start);
         let mut joined: Vec<Range<u64>> = Vec::new();
         for range in missing {
             match joined.last_mut() {
-                Some(last) if range.start <= last.end.saturating_add(JOIN_GAP) => last.end = last.end.max(range.end),
+                Some(last) if range.start <= last.end.saturating_add(JOIN_GAP) => {
+                    last.end = last.end.max(range.end);
+                }
                 _ => joined.push(range),
             }
         }
@@ -162,9 +167,10 @@ impl Source for RemoteFile {
             if range.is_empty() {
                 return Some(Bytes::new());
             }
-            self.from_edges(range).or_else(|| {
+            self.edge_bytes(range).or_else(|| {
                 let found = joined.iter().zip(&fetched);
-                let mut found = found.filter(|(whole, _)| whole.start <= range.start && range.end <= whole.end);
+                let mut found =
+                    found.filter(|(whole, _)| whole.start <= range.start && range.end <= whole.end);
                 let (whole, bytes) = found.next()?;
                 let at = |n: u64| usize::try_from(n.saturating_sub(whole.start)).ok();
                 Some(bytes.slice(at(range.start)?..at(range.end)?))

@@ -23,20 +23,51 @@
 //! environment variables.
 
 mod address;
+#[cfg(feature = "http")]
 mod answer;
+#[cfg(feature = "http")]
 mod client;
 mod error;
+#[cfg(feature = "http")]
 mod file;
+#[cfg(feature = "http")]
 mod guard;
 mod ip;
 mod options;
+#[cfg(feature = "http")]
 mod read_ahead;
+#[cfg(feature = "http")]
 mod retry;
+#[cfg(feature = "http")]
 mod slot;
+mod traffic;
+
+use std::sync::Arc;
+
+use byte_source::Source;
 
 pub use address::{Address, HubAddress, RepositoryKind};
-pub use client::Traffic;
 pub use error::{Error, Result};
+#[cfg(feature = "http")]
 pub use file::RemoteFile;
 pub use ip::is_public_address;
 pub use options::RemoteOptions;
+pub use traffic::Traffic;
+
+/// Opens the file at `address`.
+///
+/// # Errors
+/// Those of [`RemoteFile::open`]; [`Error::Disabled`] without the feature `http`.
+#[cfg(feature = "http")]
+pub fn open(address: &Address, options: &RemoteOptions) -> Result<Arc<dyn Source>> {
+    Ok(Arc::new(RemoteFile::open(address, options)?))
+}
+
+/// Refuses the address, because this build sends no requests.
+///
+/// # Errors
+/// [`Error::Disabled`].
+#[cfg(not(feature = "http"))]
+pub fn open(address: &Address, _options: &RemoteOptions) -> Result<Arc<dyn Source>> {
+    Err(Error::Disabled { address: address.to_string() })
+}

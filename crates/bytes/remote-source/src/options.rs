@@ -2,8 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+#[cfg(feature = "http")]
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+use crate::Traffic;
+use crate::traffic::TrafficCounter;
 
 /// Endpoint of the Hub.
 const HUB: &str = "https://huggingface.co";
@@ -26,6 +31,8 @@ pub struct RemoteOptions {
     pub certificates: Option<PathBuf>,
     /// Set by the caller to stop all requests.
     pub stop: Arc<AtomicBool>,
+    /// Counts of all files that are opened with clones of these options.
+    pub(crate) counter: TrafficCounter,
 }
 
 impl Default for RemoteOptions {
@@ -38,6 +45,7 @@ impl Default for RemoteOptions {
             hub_token: None,
             certificates: None,
             stop: Arc::default(),
+            counter: TrafficCounter::default(),
         }
     }
 }
@@ -51,9 +59,13 @@ impl RemoteOptions {
     }
 
     fn from_variables(variable: &dyn Fn(&str) -> Option<String>) -> Self {
-        let set = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let set = |name: &str| {
+            variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+        };
         let is_on = |name: &str| {
-            set(name).is_some_and(|value| matches!(value.to_ascii_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE"))
+            set(name).is_some_and(|value| {
+                matches!(value.to_ascii_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE")
+            })
         };
         let explicit = set("HF_TOKEN").or_else(|| set("HUGGING_FACE_HUB_TOKEN"));
         let home = set("HF_HOME").map(PathBuf::from).or_else(|| {
@@ -77,7 +89,13 @@ impl RemoteOptions {
         }
     }
 
+    /// Returns the requests and bytes of all files that were opened with clones of these options.
+    pub fn traffic(&self) -> Traffic {
+        self.counter.get()
+    }
+
     /// Returns true if the caller has stopped all requests.
+    #[cfg(feature = "http")]
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -114,7 +114,8 @@ impl ReadAhead {
         if stream.chunks.is_empty() {
             stream.end = stream.end.max(at);
         }
-        let others: u64 = streams.iter().flat_map(|stream| &stream.chunks).map(len).fold(0, u64::saturating_add);
+        let others: u64 =
+            streams.iter().flat_map(|stream| &stream.chunks).map(len).fold(0, u64::saturating_add);
         let mut kept = stream.chunks.iter().map(len).fold(others, u64::saturating_add);
         while stream.end < self.version.len && (stream.chunks.is_empty() || kept < BUDGET) {
             let end = stream.end.saturating_add(stream.next_len).min(self.version.len);

@@ -40,7 +40,7 @@ fn the_edges_are_read_once_and_in_parallel() {
     let wanted = [&file[1_000_000..1_000_100], &file[1_100_000..1_100_100], &file[2_000_000..2_000_001]];
     assert_eq!(parts.expect("inside"), wanted);
     assert_eq!(source.traffic().requests, 4, "neighbours are joined");
-    source.read_ranges(&[2_999_999..3_000_001]).expect_err("past the end");
+    source.read_range(2_999_999..3_000_001).expect_err("past the end");
     source.read_at(&mut [0; 2], 2_999_999).expect_err("past the end");
 }
 
@@ -108,7 +108,9 @@ fn readers_in_several_places_do_not_disturb_one_another() {
             })
         })
         .collect();
-    readers.into_iter().for_each(|reader| reader.join().expect("it reads"));
+    for reader in readers {
+        reader.join().expect("it reads");
+    }
 }
 
 /// Opens a file on a server with this behaviour.
@@ -189,7 +191,11 @@ fn wrong_answers_are_errors() {
         ),
         ("loop", |_, stream| send_status(stream, "302 Found", "Location: /a\r\n"), "redirects more than 10"),
         ("errors", |_, stream| send_status(stream, "500 Oops", ""), "answers 500"),
-        ("scheme", |_, stream| send_status(stream, "302 Found", "Location: file:///x\r\n"), "redirects to file"),
+        (
+            "scheme",
+            |_, stream| send_status(stream, "302 Found", "Location: file:///x\r\n"),
+            "redirects to file",
+        ),
     ];
     for (name, answer, wanted) in cases {
         let (_, opened) = misbehaving(move |_, request, stream| answer(request, stream));
@@ -233,9 +239,8 @@ fn a_stall_and_a_drip_end() {
 #[test]
 fn a_token_stays_at_its_host() {
     let file = bytes(1000);
-    let store = Server::start("127.0.0.2", move |_, request, stream| {
-        send_range(stream, request, &file, "\"v\"")
-    });
+    let store =
+        Server::start("127.0.0.2", move |_, request, stream| send_range(stream, request, &file, "\"v\""));
     let location = format!("Location: {}/signed?secret\r\nX-Repo-Commit: c0ffee\r\n", store.url);
     let hub = Server::start("127.0.0.1", move |_, _, stream| send_status(stream, "302 Found", &location));
     let mut options = options();

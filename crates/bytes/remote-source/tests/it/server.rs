@@ -22,7 +22,7 @@ impl Request {
         let (first, last) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
         Some(match first {
             "" => len.saturating_sub(last.parse().ok()?)..len,
-            first => first.parse().ok()?..(last.parse::<usize>().ok()? + 1).min(len),
+            first => first.parse().ok()?..last.parse::<usize>().ok()?.saturating_add(1).min(len),
         })
     }
 }
@@ -86,8 +86,9 @@ fn serve(
         let request = Request { path, headers };
         let number = {
             let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            let number = known.len();
             known.push(request.clone());
-            known.len() - 1
+            number
         };
         if answer(number, &request, &mut stream).is_err() {
             return;
@@ -105,7 +106,7 @@ pub(crate) fn send_range(
     let range = request.range(file.len()).unwrap_or(0..file.len());
     let head = head(&range, file.len(), etag);
     stream.write_all(head.as_bytes())?;
-    stream.write_all(&file[range])
+    stream.write_all(file.get(range).unwrap_or_default())
 }
 
 /// Returns the head of an answer with a range.
@@ -113,7 +114,7 @@ pub(crate) fn head(range: &Range<usize>, len: usize, etag: &str) -> String {
     format!(
         "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {}-{}/{len}\r\nContent-Length: {}\r\nETag: {etag}\r\n\r\n",
         range.start,
-        range.end - 1,
+        range.end.saturating_sub(1),
         range.len()
     )
 }

@@ -1,0 +1,25 @@
+//! Advice on errors of files at addresses.
+
+use remote_source::Error;
+
+/// Returns the text of an error with what helps.
+pub(crate) fn remote_text(error: &Error) -> String {
+    let advice = match error {
+        Error::Insecure { .. } | Error::PrivateAddress { .. } => "; --allow-http reads it anyway",
+        Error::Repository { .. } => "; add the path of a file, such as model.safetensors",
+        Error::Disabled { .. } => "; build the program with the feature `remote`",
+        Error::Offline { .. } => "; leave out --offline, and unset HF_HUB_OFFLINE",
+        Error::Denied { address, has_token: false, .. } if address.starts_with("hf://") => {
+            "; accept the model's terms on its page if it has any, and set HF_TOKEN to a token that may read it"
+        }
+        Error::Denied { address, has_token: true, .. } if address.starts_with("hf://") => {
+            "; the token in HF_TOKEN or in the Hub's token file may not read it: accept the model's terms on its page, \
+             or take another token"
+        }
+        Error::NoRanges { .. } => "; download the file first",
+        Error::Wait { .. } => "; try again later",
+        Error::Changed { .. } => "; start again, and name a commit if it is on the Hub",
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
