@@ -238,6 +238,8 @@ pub use tensor::{Compound, CompoundKind, Dtype, Gathered, Storage, Tensor, Tenso
 
 /// Tokenizers, sampling of the next token, and text generation.
 pub use generate as text;
+/// Files at addresses.
+pub use remote_source as remote;
 /// Inference server over HTTP.
 #[cfg(feature = "serve")]
 pub use serve;

@@ -34,6 +34,7 @@ mod outputs;
 mod pickles;
 mod program;
 mod random_folders;
+mod remote;
 mod reports;
 mod run;
 mod safetensors;

@@ -1,0 +1,114 @@
+//! Inputs at addresses: the results are those of the same file on a disk.
+
+#![expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
+
+use std::io::Result;
+use std::sync::atomic::Ordering;
+
+use crate::download_server::{Request, server};
+use crate::program::{folder, torch2carton, transcript};
+
+/// Sends the range that was asked for.
+fn range(request: Request<'_>) -> Result<()> {
+    if request.path() == "/gone.pth" {
+        return request.send("404 Not Found", "", 0, b"");
+    }
+    let (file, len) = (request.file, request.file.len());
+    let asked = request.lines.iter().find_map(|line| {
+        let line = line.to_ascii_lowercase();
+        let (first, last) = line.strip_prefix("range: bytes=")?.split_once('-')?;
+        Some(match (first.parse::<usize>(), last.parse::<usize>()) {
+            (Ok(first), Ok(last)) => first..(last + 1).min(len),
+            (_, last) => len.saturating_sub(last.expect("a number"))..len,
+        })
+    });
+    let asked = asked.expect("a range is asked for");
+    let headers = format!("Content-Range: bytes {}-{}/{len}\r\nETag: \"1\"\r\n", asked.start, asked.end - 1);
+    request.send("206 Partial Content", &headers, asked.len(), &file[asked])
+}
+
+/// Starts a server that has a golden input at each path, and returns its address.
+fn serve(input: &str) -> String {
+    server(std::fs::read(folder().join(input)).expect("the input is checked in"), range).0
+}
+
+#[test]
+fn a_remote_file_is_read_as_a_local_one() {
+    for input in [
+        "checkpoints/plain.safetensors",
+        "checkpoints/tar.pth",
+        "checkpoints/legacy_protocol_0.pth",
+        "checkpoints/dtypes.pth",
+    ] {
+        let address = format!("{}/{input}", serve(input));
+        for arguments in
+            [&["inspect", "--sha256"][..], &["scan", "--all"], &["digest"], &["inspect", "--all"]]
+        {
+            let run = |file: &str| {
+                let mut arguments = [arguments, &[file][..]].concat();
+                arguments.extend((file == address).then_some("--allow-http"));
+                transcript(&torch2carton(arguments)).replace(file, "FILE")
+            };
+            assert_eq!(run(&address), run(input), "{arguments:?} of {input}");
+        }
+        let difference = transcript(&torch2carton(["diff", "--allow-http", &address, input]));
+        assert!(!difference.contains("exit status"), "{difference}");
+    }
+}
+
+#[test]
+fn a_remote_file_is_converted_to_the_same_bytes() {
+    let out = tempfile::tempdir().expect("a folder");
+    let input = "checkpoints/plain.pth";
+    let address = format!("{}/{input}", serve(input));
+    let convert = |file: &str, name: &str| {
+        let path = out.path().join(name);
+        let arguments = ["convert", "--quiet", "--allow-http", file, "-o", path.to_str().expect("UTF-8")];
+        assert_eq!(transcript(&torch2carton(arguments)), "");
+        std::fs::read(path).expect("it was written")
+    };
+    for extension in ["safetensors", "pth"] {
+        let [remote, local] = ["remote", "local"].map(|name| format!("{name}/model.{extension}"));
+        assert!(convert(&address, &remote) == convert(input, &local), "{extension}");
+    }
+}
+
+#[test]
+fn few_requests_list_a_file() {
+    let input = "checkpoints/dtypes.pth";
+    let file = std::fs::read(folder().join(input)).expect("the input is checked in");
+    let (address, requests) = server(file, range);
+    let listed = torch2carton(["inspect", "--allow-http", &format!("{address}/model.pth")]);
+    assert!(listed.status.success());
+    assert_eq!(requests.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn refused_addresses_say_what_helps() {
+    let address = serve("checkpoints/plain.safetensors");
+    let refused = |arguments: &[&str]| transcript(&torch2carton(arguments)).replace(&address, "http://HOST");
+    insta::assert_snapshot!(refused(&["inspect", &address]), @"
+    error: http://HOST/ is not encrypted; --allow-http reads it anyway
+    exit status 1
+    ");
+    insta::assert_snapshot!(refused(&["scan", "https://127.0.0.1:1/a.pth"]), @"
+    error: https://127.0.0.1:1/a.pth: 127.0.0.1 is an address of a private network; --allow-http reads it anyway
+    exit status 2
+    ");
+    insta::assert_snapshot!(refused(&["digest", "--allow-http", &format!("{address}/gone.pth")]), @"
+    error: http://HOST/gone.pth does not exist
+    exit status 1
+    ");
+    insta::assert_snapshot!(refused(&["inspect", "--offline", "hf://a/b/c.pth"]), @"
+    error: hf://a/b/c.pth is remote, and requests are switched off; leave out --offline, and unset HF_HUB_OFFLINE
+    exit status 1
+    ");
+    insta::assert_snapshot!(refused(&["inspect", "hf://a/b"]), @"
+    error: hf://a/b is a repository, expected a file in it; add the path of a file, such as model.safetensors
+    exit status 1
+    ");
+    insta::assert_snapshot!(refused(&["inspect", "https://u:secret@[/c?sig=secret"]), @"
+    error: https://[/c is not an address that can be read, expected https://HOST/PATH
+    exit status 1
+    ");
+}
