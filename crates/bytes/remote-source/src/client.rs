@@ -33,7 +33,7 @@ const MESSAGE_SHOWN: usize = 200;
 
 /// URL of a file, and what its requests need.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct RangeTarget {
     pub(crate) url: Url,
     /// Token for the host of the URL.
     pub(crate) token: Option<String>,
@@ -90,7 +90,12 @@ impl Client {
     /// # Errors
     /// When the server refuses, sends something else, or breaks several connections in a row; when the file is not the
     /// one of `version`.
-    pub(crate) fn fetch(&self, target: &Target, asked: &Asked, version: Option<&Version>) -> Result<Part> {
+    pub(crate) fn fetch(
+        &self,
+        target: &RangeTarget,
+        asked: &Asked,
+        version: Option<&Version>,
+    ) -> Result<Part> {
         let start = Instant::now();
         let mut version = version.cloned();
         let (mut range, mut received) = (None::<Range<u64>>, Vec::new());
@@ -133,7 +138,7 @@ impl Client {
     }
 
     /// Sends requests until an answer is no redirect, and accepts that answer.
-    fn connect(&self, target: &Target, asked: &Asked) -> Result<Accepted, Failure> {
+    fn connect(&self, target: &RangeTarget, asked: &Asked) -> Result<Accepted, Failure> {
         let (response, commit) = self.follow(target, asked)?;
         let mut accepted = accept(response, asked, &target.address)?;
         accepted.version.commit = commit;
@@ -141,7 +146,11 @@ impl Client {
     }
 
     /// Follows redirects. Returns the last answer, and the commit that the Hub named in one of them.
-    fn follow(&self, target: &Target, asked: &Asked) -> Result<(Response<Body>, Option<String>), Failure> {
+    fn follow(
+        &self,
+        target: &RangeTarget,
+        asked: &Asked,
+    ) -> Result<(Response<Body>, Option<String>), Failure> {
         let address = || target.address.clone();
         if self.options.offline {
             return Err(Error::Offline { address: address() }.into());
@@ -268,7 +277,7 @@ fn connection_error(address: &str, reason: &io::Error) -> Error {
 }
 
 /// Returns the answer, or the error that its status is.
-fn check_status(response: Response<Body>, target: &Target) -> Result<Response<Body>, Failure> {
+fn check_status(response: Response<Body>, target: &RangeTarget) -> Result<Response<Body>, Failure> {
     let status = response.status().as_u16();
     if matches!(status, 200 | 206 | 416) {
         return Ok(response);

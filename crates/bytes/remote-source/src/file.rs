@@ -10,7 +10,7 @@ use bytes::Bytes;
 use url::Url;
 
 use crate::answer::{Asked, Version};
-use crate::client::{Client, Part, Target};
+use crate::client::{Client, Part, RangeTarget};
 use crate::read_ahead::ReadAhead;
 use crate::slot::Slot;
 use crate::{Address, Error, HubAddress, RemoteOptions, RepositoryKind, Result, Traffic};
@@ -36,7 +36,7 @@ pub struct RemoteFile {
 #[derive(Debug)]
 pub(crate) struct Fetcher {
     pub(crate) client: Client,
-    target: Target,
+    target: RangeTarget,
 }
 
 impl Fetcher {
@@ -94,15 +94,15 @@ impl RemoteFile {
 }
 
 /// Returns the URL of a file.
-fn target(address: &Address, options: &RemoteOptions) -> Result<Target> {
+fn target(address: &Address, options: &RemoteOptions) -> Result<RangeTarget> {
     let shown = address.to_string();
     match address {
-        Address::Http(url) => Ok(Target { url: url.clone(), token: None, address: shown }),
+        Address::Http(url) => Ok(RangeTarget { url: url.clone(), token: None, address: shown }),
         Address::Hub(hub) if hub.path.is_empty() => Err(Error::Repository { address: shown }),
         Address::Hub(hub) => {
             let url = hub_url(hub, &options.hub_endpoint)
                 .ok_or(Error::Address { address: options.hub_endpoint.clone(), expected: "https://HOST" })?;
-            Ok(Target { url, token: options.hub_token.clone(), address: shown })
+            Ok(RangeTarget { url, token: options.hub_token.clone(), address: shown })
         }
     }
 }
