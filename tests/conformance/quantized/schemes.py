@@ -392,8 +392,13 @@ def hqq_float_view(seed):
 
 
 def quanto_model(seed, qtype, dtype=torch.bfloat16, activations=None, bias=False):
+    import os
+    import sys
+
     import optimum.quanto as quanto
 
+    # Its kernels are compiled when they are first called, with the `ninja` of this environment.
+    os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
     rows, cols = sizes(seed, (24, 256), (200, 384))
     modules = {"q_proj": (cols, rows), "down_proj": (128, cols), "narrow": (48, rows), "odd": (64, 7)}
     if bias:
@@ -410,9 +415,7 @@ def quanto_model(seed, qtype, dtype=torch.bfloat16, activations=None, bias=False
     names = {name.split(".weight.")[0] for name in state if ".weight." in name}
     for name in names:
         weight = layers[name].weight
-        # A tensor for the kernel of the CPU is stored as the one that every device has.
-        plain = weight.weight_qbits_tensor() if hasattr(weight, "weight_qbits_tensor") and "Tiny" in type(weight).__name__ else weight
-        model.expected[f"{name}.weight"] = plain.dequantize().detach().contiguous()
+        model.expected[f"{name}.weight"] = weight.dequantize().detach().contiguous()
     for name, tensor in state.items():
         model.stored[name] = tensor.detach().contiguous().clone()
         if name.endswith(("norm.weight", ".bias")):
@@ -421,7 +424,7 @@ def quanto_model(seed, qtype, dtype=torch.bfloat16, activations=None, bias=False
 
 
 for _qtype in ("qint2", "qint4", "qint8", "qfloat8_e4m3fn", "qfloat8_e5m2"):
-    _make = lambda seed, qtype=_qtype: quanto_model(seed, qtype, torch.float16 if qtype == "qint8" else torch.bfloat16)
+    _make = lambda seed, qtype=_qtype: quanto_model(seed, qtype, torch.float16 if qtype in ("qint8", "qint4") else torch.bfloat16)
     _make.__name__ = f"quanto_{_qtype}"
     case(_make)
 
