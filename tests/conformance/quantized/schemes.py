@@ -400,7 +400,7 @@ def quanto_model(seed, qtype, dtype=torch.bfloat16, activations=None, bias=False
     # Its kernels are compiled when they are first called, with the `ninja` of this environment.
     os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
     rows, cols = sizes(seed, (24, 256), (200, 384))
-    modules = {"q_proj": (cols, rows), "down_proj": (128, cols), "narrow": (48, rows), "odd": (64, 7)}
+    modules = {"q_proj": (cols, rows), "down_proj": (128, cols), "narrow": (48, rows), "odd": (40, 7)}
     if bias:
         modules["any"] = (cols, rows)
     layers = torch.nn.ModuleDict({name: torch.nn.Linear(*sides, bias=name == "any") for name, sides in modules.items()}).to(dtype)

@@ -64,9 +64,13 @@ impl StackedRows {
 /// Calls `apply` with each number and the value of a grid for it: one for each number, or one for all.
 fn each(out: &mut [f32], grid: &[f32], apply: impl Fn(f32, f32) -> f32) {
     if let [single] = grid {
-        out.iter_mut().for_each(|out| *out = apply(*out, *single));
+        for out in out {
+            *out = apply(*out, *single);
+        }
     } else {
-        out.iter_mut().zip(grid).for_each(|(out, value)| *out = apply(*out, *value));
+        for (out, value) in out.iter_mut().zip(grid) {
+            *out = apply(*out, *value);
+        }
     }
 }
 
@@ -103,7 +107,7 @@ impl Kernel for StackedRows {
             codes,
             scales: self.load_grid(&self.scales, inputs, area)?,
             zeros: self.load_grid(&self.zeros, inputs, area)?,
-            groups: Vec::new(),
+            ..Loaded::default()
         })
     }
 

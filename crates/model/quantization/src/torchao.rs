@@ -229,10 +229,9 @@ fn grid(shape: &[u64], matrices: Matrices, block: Option<&[u64]>, scale: &Tensor
         (Some([before @ .., high, wide]), _) if before.iter().all(|size| *size == 1) => {
             (matrices.rows.checked_div(*high)?, matrices.cols.checked_div(*wide)?)
         }
-        (Some(_), _) => return None,
         (None, [rows]) => (*rows, 1),
         (None, [.., rows, cols]) => (*rows, *cols),
-        (None, []) => return None,
+        _ => return None,
     };
     let of_all = rows.checked_mul(cols)?.checked_mul(count)?;
     let is_whole =
