@@ -3,6 +3,13 @@
 //!
 //! The codes are in memory, and windows have the size that a writer asks for.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    clippy::cast_precision_loss,
+    clippy::print_stdout,
+    reason = "it prints a measurement of tensors that it makes"
+)]
+
 use byte_source::{Blob, ReadError, Sink, Window};
 use quantization::{QuantizationDocuments, recognise};
 use tensor::{Dtype, Storage, Tensor, Tensors, contiguous_strides};
@@ -23,6 +30,9 @@ fn user_seconds() -> Option<f64> {
     Some(fields.split_whitespace().nth(11)?.parse::<f64>().ok()? / 100.0)
 }
 
+/// Name, configuration and tensors of a model.
+type Model = (&'static str, String, Vec<(&'static str, Tensor)>);
+
 fn tensor(dtype: Dtype, shape: &[u64], pattern: &[u8]) -> Tensor {
     let size = usize::try_from(shape.iter().product::<u64>() * dtype.size()).expect("small");
     let bytes: Vec<u8> = pattern.iter().copied().cycle().take(size).collect();
@@ -36,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let float = 0.01_f32.to_le_bytes();
     let half = [0x66, 0x2E];
     let method = |members: &str| format!(r#"{{"quantization_config": {{{members}}}}}"#);
-    let models: Vec<(&str, String, Vec<(&str, Tensor)>)> = vec![
+    let models: Vec<Model> = vec![
         (
             "FP8",
             method(r#""quant_method": "fp8", "weight_block_size": [128, 128]"#),

@@ -63,7 +63,7 @@ pub(crate) fn is_present(tensors: &Tensors) -> bool {
 }
 
 /// Names and properties of a quantized tensor.
-struct Parts {
+struct SubclassParts {
     name: String,
     codes: String,
     scale: String,
@@ -111,7 +111,7 @@ fn add_subclass(survey: &mut Survey<'_>, compound: &Compound) -> Result<()> {
     if survey.get(&pre_scale).is_some() {
         return Err(survey.unused(&pre_scale));
     }
-    let parts = Parts {
+    let parts = SubclassParts {
         name: compound.name.clone(),
         codes: part(row.2),
         scale: part("scale"),
@@ -125,7 +125,7 @@ fn add_subclass(survey: &mut Survey<'_>, compound: &Compound) -> Result<()> {
 fn add_parts(survey: &mut Survey<'_>, module: &str) -> Result<()> {
     let part = |part: &str| format!("{module}._weight_{part}");
     let shape = survey.get(&part("qdata")).map(|codes| codes.shape().to_vec()).unwrap_or_default();
-    let parts = Parts {
+    let parts = SubclassParts {
         name: format!("{module}.weight"),
         codes: part("qdata"),
         scale: part("scale"),
@@ -143,7 +143,7 @@ fn parse_sizes(text: &str) -> Option<Vec<u64>> {
     inner.split(',').map(str::trim).filter(|it| !it.is_empty()).map(|it| it.parse().ok()).collect()
 }
 
-fn add(survey: &mut Survey<'_>, parts: &Parts, shape: &[u64]) -> Result<()> {
+fn add(survey: &mut Survey<'_>, parts: &SubclassParts, shape: &[u64]) -> Result<()> {
     let mut draft = Draft::new(&parts.name);
     let codes = survey.companion(&parts.name, &parts.codes)?;
     let is_float = is_float8(codes.dtype());
