@@ -282,6 +282,43 @@ pub(crate) fn round_to(dtype: Dtype, numbers: &mut [f32]) {
     if dtype == Dtype::Float32 {
         return;
     }
+    // The encoding decides which NaN a NaN becomes.
+    let has_nan = numbers.iter().any(|number| number.is_nan());
+    match dtype {
+        Dtype::Float16 if !has_nan => {
+            for number in numbers {
+                *number = nearest_float16(*number);
+            }
+        }
+        Dtype::BFloat16 if !has_nan => {
+            for number in numbers {
+                *number = nearest_bfloat16(*number);
+            }
+        }
+        _ => round_by_encoding(dtype, numbers),
+    }
+}
+
+/// Rounds a number that is not NaN to the nearest float16.
+fn nearest_float16(number: f32) -> f32 {
+    let bits = number.to_bits();
+    let odd = (bits >> 13) & 1;
+    let normal = f32::from_bits(bits.wrapping_add(0xFFF).wrapping_add(odd) & !0x1FFF);
+    // Below the smallest normal number, the distance of numbers is that of float32 from 0.5 on.
+    let small = ((number.abs() + 0.5) - 0.5).copysign(number);
+    let rounded = if number.abs() < 6.103_515_6e-5 { small } else { normal };
+    if rounded.abs() > 65504.0 { f32::INFINITY.copysign(number) } else { rounded }
+}
+
+/// Rounds a number that is not NaN to the nearest bfloat16.
+fn nearest_bfloat16(number: f32) -> f32 {
+    let bits = number.to_bits();
+    let odd = (bits >> 16) & 1;
+    f32::from_bits(bits.wrapping_add(0x7FFF).wrapping_add(odd) & !0xFFFF)
+}
+
+/// Rounds numbers to the nearest ones of any dtype.
+fn round_by_encoding(dtype: Dtype, numbers: &mut [f32]) {
     let size = usize::try_from(dtype.size()).unwrap_or(1);
     let mut bytes = vec![0; numbers.len().saturating_mul(size)];
     dtype.encode_f32(numbers, &mut bytes);
@@ -341,5 +378,25 @@ impl Compute for Dequantized {
             element = element.saturating_add(elements);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_rounded_as_they_are_encoded() {
+        let patterns = (0..u32::MAX).step_by(9973).chain((0..u32::MAX).step_by(1 << 12));
+        let near = patterns.clone().flat_map(|bits| [bits.wrapping_sub(1), bits.wrapping_add(1)]);
+        let numbers = patterns.chain(near).map(f32::from_bits).filter(|number| !number.is_nan());
+        let numbers: Vec<f32> = numbers.collect();
+        for dtype in [Dtype::Float16, Dtype::BFloat16] {
+            let (mut fast, mut slow) = (numbers.clone(), numbers.clone());
+            round_to(dtype, &mut fast);
+            round_by_encoding(dtype, &mut slow);
+            let differs = fast.iter().zip(&slow).position(|(fast, slow)| fast.to_bits() != slow.to_bits());
+            assert_eq!(differs.map(|at| (numbers[at], fast[at], slow[at])), None, "{dtype}");
+        }
     }
 }
