@@ -30,6 +30,7 @@ class Model:
         self.documents, self.stored, self.expected = {}, {}, {}
         self.shards = 1
         self.pickled = None  # tensors for `torch.save` in place of the stored ones
+        self.file = None  # bytes of a file of `torch.save`
 
     def add(self, name, numbers, **stored):
         """A quantized tensor: its parts by suffixes after the module, and its numbers as the library returns them."""
@@ -56,7 +57,9 @@ def write(folder, model, whole):
     for name, document in model.documents.items():
         (folder / name).write_text(json.dumps(document, indent=1) + "\n")
     names = sorted(model.stored)
-    if model.pickled is not None:
+    if model.file is not None:
+        (folder / "pytorch_model.bin").write_bytes(model.file)
+    elif model.pickled is not None:
         torch.save(model.pickled, folder / "pytorch_model.bin")
     elif model.shards == 1:
         save_file(model.stored, folder / "model.safetensors")

@@ -4,6 +4,9 @@ import ast
 import functools
 import importlib.util
 import os
+import subprocess
+import sys
+import tempfile
 import types
 from pathlib import Path
 
@@ -97,3 +100,21 @@ def modelopt(file, codes, shape, **arguments):
     tensor = types.SimpleNamespace(_quantized_data=codes, metadata={"shape": torch.Size(shape), "dtype": torch.float32})
     tensor.get_e2m1_values = lambda device: namespace["e2m1_values"]
     return namespace["dequantize"](tensor, torch.float32, **arguments)
+
+
+@functools.cache
+def hqq():
+    """hqq's `HQQLinear`; the package is not built."""
+    sys.path.insert(0, str(source("hqq-*/hqq/core/quantize.py").parent.parent.parent))
+    from hqq.core.quantize import HQQLinear
+
+    return HQQLinear
+
+
+def torchao_affine(seed):
+    """File of `torch.save` with tensors of torchao 0.15.0, and their numbers."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "tensors.pt")
+        script = Path(__file__).resolve().parent / "torchao_affine.py"
+        subprocess.run([sys.executable, script, source("torchao==0.15.0/torchao").parent, file, str(seed)], check=True, capture_output=True)
+        return file.read_bytes(), torch.load(f"{file}.numbers")

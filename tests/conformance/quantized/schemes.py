@@ -2,7 +2,7 @@
 
 import torch
 from cases import Model, case
-from libraries import awq, gptq, modelopt
+from libraries import awq, gptq, hqq, modelopt, torchao_affine
 
 BLOCK = [128, 128]
 
@@ -355,4 +355,125 @@ def pytorch(seed):
     }
     model.pickled = {name: tensor for name, tensor in stored.items()} | {"bias": torch.ones(3)}
     model.expected |= {name: tensor.dequantize() for name, tensor in stored.items()} | {"bias": torch.ones(3)}
+    return model
+
+
+def hqq_model(seed, bits, axis, dtype=torch.float16, group=64, view_as_float=False):
+    model = Model({"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": bits, "group_size": group, "axis": axis}}, "skip_modules": ["lm_head"]},
+                  dtype=str(dtype).removeprefix("torch."))  # fmt: skip
+    rows, cols = sizes(seed, (24, 128), (208, 384))
+    layer = torch.nn.Linear(cols, rows).to(dtype)
+    weights = {"nbits": bits, "channel_wise": True, "group_size": group, "optimize": True, "round_zero": bits == 4, "axis": axis, "view_as_float": view_as_float}
+    config = {"weight_quant_params": weights, "scale_quant_params": None, "zero_quant_params": None, "offload_meta": False}
+    torch.cuda.empty_cache = lambda: None
+    layer = hqq()(layer, config, compute_dtype=dtype, device="cpu")
+    state = {name: tensor for name, tensor in layer.state_dict().items() if tensor is not None}
+    model.plain("model.layers.0.q_proj.bias", state.pop("bias").detach())
+    model.add("model.layers.0.q_proj", layer.dequantize(), **{name: tensor.detach() for name, tensor in state.items()})
+    model.plain("lm_head.weight", torch.randn(8, 8).to(dtype))
+    return model
+
+
+for _bits in (8, 4, 3, 2, 1):
+    for _axis in (0, 1):
+        _make = lambda seed, bits=_bits, axis=_axis: hqq_model(seed, bits, axis, torch.bfloat16 if bits == 2 else torch.float16)
+        _make.__name__ = f"hqq_{_bits}_axis_{_axis}"
+        case(_make)
+
+
+@case
+def hqq_channel(seed):
+    return hqq_model(seed, 4, 1, torch.float32, None)
+
+
+@case
+def hqq_float_view(seed):
+    return hqq_model(seed, 4, 0, torch.bfloat16, view_as_float=True)
+
+
+def quanto_model(seed, qtype, dtype=torch.bfloat16, activations=None, bias=False):
+    import os
+    import sys
+
+    import optimum.quanto as quanto
+
+    # Its kernels are compiled when they are first called, with the `ninja` of this environment.
+    os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+    rows, cols = sizes(seed, (24, 256), (200, 384))
+    modules = {"q_proj": (cols, rows), "down_proj": (128, cols), "narrow": (48, rows), "odd": (40, 7)}
+    if bias:
+        modules["any"] = (cols, rows)
+    layers = torch.nn.ModuleDict({name: torch.nn.Linear(*sides, bias=name == "any") for name, sides in modules.items()}).to(dtype)
+    if activations:
+        layers["norm"] = torch.nn.LayerNorm(rows).to(dtype)
+    quanto.quantize(layers, weights=getattr(quanto, qtype), activations=activations and getattr(quanto, activations))
+    quanto.freeze(layers)
+    model = Model(None, dtype=str(dtype).removeprefix("torch."))
+    model.config["hidden_size"] = cols
+    model.documents["quanto_qmap.json"] = {name: {"weights": qtype, "activations": activations or "none"} for name in modules}
+    state = layers.state_dict()
+    names = {name.split(".weight.")[0] for name in state if ".weight." in name}
+    for name in names:
+        weight = layers[name].weight
+        model.expected[f"{name}.weight"] = weight.dequantize().detach().contiguous()
+    for name, tensor in state.items():
+        model.stored[name] = tensor.detach().contiguous().clone()
+        if name.endswith(("norm.weight", ".bias")):
+            model.expected[name] = model.stored[name]
+    return model
+
+
+for _qtype in ("qint2", "qint4", "qint8", "qfloat8_e4m3fn", "qfloat8_e5m2"):
+    _make = lambda seed, qtype=_qtype: quanto_model(seed, qtype, torch.float16 if qtype in ("qint8", "qint4") else torch.bfloat16)
+    _make.__name__ = f"quanto_{_qtype}"
+    case(_make)
+
+
+@case
+def quanto_activations(seed):
+    return quanto_model(seed, "qint4", torch.float32, "qint8", bias=True)
+
+
+def torchao_layers(seed):
+    from torchao.quantization import Float8WeightOnlyConfig, Int8WeightOnlyConfig, IntxWeightOnlyConfig, PerAxis, PerGroup, quantize_
+
+    configs = {
+        "int8": Int8WeightOnlyConfig(version=2),
+        "float8": Float8WeightOnlyConfig(version=2),
+        "int4_groups": IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32)),
+        "int5_channels": IntxWeightOnlyConfig(weight_dtype=torch.int5, granularity=PerAxis(0)),
+    }
+    rows, cols = sizes(seed, (24, 64), (200, 384))
+    for name, config in configs.items():
+        layer = torch.nn.Linear(cols, rows).to(torch.bfloat16)
+        quantize_(layer, config)
+        yield name, layer
+
+
+@case
+def torchao_pickled(seed):
+    model = Model({"quant_method": "torchao", "quant_type": {"default": {"_type": "Int8WeightOnlyConfig"}}})
+    model.pickled = {}
+    for name, layer in torchao_layers(seed):
+        model.pickled |= {f"{name}.weight": layer.weight.data, f"{name}.bias": layer.bias.data}
+        model.expected |= {f"{name}.weight": layer.weight.dequantize().detach().contiguous(), f"{name}.bias": layer.bias.data}
+    return model
+
+
+@case
+def torchao_safetensors(seed):
+    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
+
+    model = Model({"quant_method": "torchao", "quant_type": {"default": {"_type": "Int8WeightOnlyConfig"}}})
+    layers = dict(torchao_layers(seed))
+    model.stored, _ = flatten_tensor_state_dict({f"{name}.weight": layer.weight.data for name, layer in layers.items()})
+    model.expected = {f"{name}.weight": layer.weight.dequantize().detach().contiguous() for name, layer in layers.items()}
+    return model
+
+
+@case
+def torchao_affine_pickled(seed):
+    model = Model({"quant_method": "torchao"})
+    del model.config["torch_dtype"]
+    model.file, model.expected = torchao_affine(seed)
     return model

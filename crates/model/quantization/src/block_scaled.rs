@@ -111,6 +111,7 @@ impl Kernel for BlockScaled {
             scales: self.scales.load(inputs, *matrix, grid)?,
             zeros: zeros.unwrap_or_default(),
             groups,
+            ..Loaded::default()
         })
     }
 

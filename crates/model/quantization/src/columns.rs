@@ -1,10 +1,12 @@
 //! Codes in words that run along the columns of the result, so that a row of the result is a column of the stored matrix:
 //! GPTQ, AWQ and the experts of gpt-oss.
 
+use std::ops::Range;
+
 use byte_source::ReadError;
 use tensor::Inputs;
 
-use crate::dequantized::{Area, Kernel, Loaded};
+use crate::dequantized::{Area, Encoder, Kernel, Loaded, NIBBLES, NibbleTable};
 use crate::operand::{ByteRows, Operand};
 use crate::scales::ScaleGrid;
 
@@ -34,6 +36,9 @@ pub(crate) enum Packing {
 /// Shift of the code of each of eight rows in a word of AWQ: order 0, 2, 4, 6, 1, 3, 5, 7.
 pub(crate) const AWQ_SHIFTS: [u32; 8] = [0, 16, 4, 20, 8, 24, 12, 28];
 
+/// Rows that are computed together: the words of a cache line have their codes.
+const BLOCK_ROWS: usize = 16;
+
 /// Kernel that computes `(value − zero) · scale`, where scales and zero points are stored as columns too.
 #[derive(Debug)]
 pub(crate) struct ColumnScaled {
@@ -62,8 +67,8 @@ impl Zeros {
     fn load(
         &self,
         inputs: &mut Inputs<'_>,
-        groups: std::ops::Range<u64>,
-        rows: &std::ops::Range<u64>,
+        groups: Range<u64>,
+        rows: &Range<u64>,
     ) -> Result<Vec<f32>, ReadError> {
         let (operand, bits, width) = match self {
             Self::Gptq { operand, bits, width, .. } => (operand, u64::from(*bits), *width),
@@ -195,6 +200,48 @@ impl ColumnCodes {
     }
 }
 
+impl ColumnCodes {
+    /// Looks up the codes of a part of a row, whose first column is a multiple of 8, in a table of encoded numbers.
+    fn look_up(
+        &self,
+        words: &[[u8; 4]],
+        (row, first_col, width): (usize, usize, usize),
+        table: &NibbleTable,
+        out: &mut [u8],
+    ) {
+        let (out, _) = out.as_chunks_mut::<2>();
+        let find = |code: u32| table.get((code & 15) as usize).copied().unwrap_or_default();
+        match self.packing {
+            Packing::AlongColumns { .. } => {
+                let first = (first_col / 8).saturating_mul(width).saturating_add(row);
+                let column = words.get(first..).unwrap_or_default().iter().step_by(width);
+                for (out, word) in out.as_chunks_mut::<8>().0.iter_mut().zip(column) {
+                    let word = u32::from_le_bytes(*word);
+                    *out = [
+                        find(word),
+                        find(word >> 4),
+                        find(word >> 8),
+                        find(word >> 12),
+                        find(word >> 16),
+                        find(word >> 20),
+                        find(word >> 24),
+                        find(word >> 28),
+                    ];
+                }
+            }
+            Packing::AlongRows => {
+                let width = width.div_ceil(8).max(1);
+                let shift = AWQ_SHIFTS.get(row % 8).copied().unwrap_or_default();
+                let first = first_col.saturating_mul(width).saturating_add(row / 8);
+                let column = words.get(first..).unwrap_or_default().iter().step_by(width);
+                for (out, word) in out.iter_mut().zip(column) {
+                    *out = find(u32::from_le_bytes(*word) >> (shift & 31));
+                }
+            }
+        }
+    }
+}
+
 impl Kernel for ColumnScaled {
     fn col_granule(&self) -> u64 {
         32
@@ -220,6 +267,7 @@ impl Kernel for ColumnScaled {
             scales: self.scales.load(inputs, *matrix, (in_order.clone(), rows.clone()))?,
             zeros: self.zeros.load(inputs, in_order, rows)?,
             groups,
+            ..Loaded::default()
         })
     }
 
@@ -251,5 +299,62 @@ impl Kernel for ColumnScaled {
             }
             (out, codes, len) = (later, later_codes, group);
         }
+    }
+
+    fn decode_by_table(
+        &self,
+        loaded: &Loaded,
+        area: &Area,
+        rows: Range<usize>,
+        encoder: Encoder,
+        out: &mut [u8],
+    ) -> bool {
+        let (Ok(group), Ok(width), Ok(cols)) = (
+            usize::try_from(self.group),
+            usize::try_from(area.rows.end.saturating_sub(area.rows.start)),
+            usize::try_from(area.cols.end.saturating_sub(area.cols.start)),
+        ) else {
+            return false;
+        };
+        let is_suited = match self.codes.packing {
+            Packing::AlongColumns { bits } => bits == 4,
+            Packing::AlongRows => area.rows.start.is_multiple_of(8),
+        };
+        let is_whole = group > 0 && group.is_multiple_of(8) && area.cols.start == 0 && cols.is_multiple_of(8);
+        if encoder.size() != 2 || self.groups.is_some() || !is_suited || !is_whole {
+            return false;
+        }
+        let words = loaded.codes.as_chunks::<4>().0;
+        let mut left = rows;
+        let row_bytes = cols.saturating_mul(2);
+        for out in out.chunks_mut(row_bytes.saturating_mul(BLOCK_ROWS)) {
+            let count = left.len().min(BLOCK_ROWS);
+            let block = left.start..left.start.saturating_add(count);
+            left.start = block.end;
+            let mut tables = [[[0; 2]; NIBBLES]; BLOCK_ROWS];
+            let mut first_col = 0_usize;
+            for (scales, zeros) in loaded.scales.chunks(width).zip(loaded.zeros.chunks(width)) {
+                let scales = scales.get(block.clone()).unwrap_or_default();
+                let zeros = zeros.get(block.clone()).unwrap_or_default();
+                let mut numbers = [0.0; NIBBLES * BLOCK_ROWS];
+                for ((numbers, scale), zero) in
+                    numbers.as_chunks_mut::<NIBBLES>().0.iter_mut().zip(scales).zip(zeros)
+                {
+                    for (number, value) in numbers.iter_mut().zip(self.codes.values.iter()) {
+                        *number = (value - zero) * scale;
+                    }
+                }
+                encoder.encode_tables(&mut numbers, &mut tables);
+                let last_col = first_col.saturating_add(group).min(cols);
+                let bytes = first_col.saturating_mul(2)..last_col.saturating_mul(2);
+                for ((out, row), table) in out.chunks_mut(row_bytes).zip(block.clone()).zip(&tables) {
+                    let out = out.get_mut(bytes.clone()).unwrap_or_default();
+                    let place = (row, first_col, width);
+                    self.codes.look_up(words, place, table, out);
+                }
+                first_col = last_col;
+            }
+        }
+        true
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct QuantizationConfig {
     pub(crate) members: Map<String, Value>,
     /// File that the description is from.
     pub(crate) file: &'static str,
+    /// Width of the layers of the language model.
+    pub(crate) hidden_size: Option<u64>,
 }
 
 impl QuantizationDocuments {
@@ -48,6 +50,7 @@ impl QuantizationDocuments {
         let config = parse(self.config.as_deref(), CONFIG_FILE)?;
         let inner = INNER_CONFIGS.iter().filter_map(|key| config.get(*key)?.as_object());
         let objects: Vec<&Map<String, Value>> = std::iter::once(&config).chain(inner).collect();
+        let hidden_size = objects.iter().find_map(|object| object.get("hidden_size")?.as_u64());
         let described = objects.iter().find_map(|object| {
             MEMBERS
                 .iter()
@@ -59,18 +62,21 @@ impl QuantizationDocuments {
                 problem: format!("`{key}` is not an object"),
             })?;
             let method = method(members, key);
-            return Ok(Some(QuantizationConfig { method, members: members.clone(), file: CONFIG_FILE }));
+            let (members, file) = (members.clone(), CONFIG_FILE);
+            return Ok(Some(QuantizationConfig { method, members, file, hidden_size }));
         }
         let modelopt = parse(self.modelopt.as_deref(), MODELOPT_FILE)?;
         if let Some(members) = modelopt.get("quantization").and_then(Value::as_object) {
             let method = "modelopt".to_owned();
-            return Ok(Some(QuantizationConfig { method, members: members.clone(), file: MODELOPT_FILE }));
+            let (members, file) = (members.clone(), MODELOPT_FILE);
+            return Ok(Some(QuantizationConfig { method, members, file, hidden_size }));
         }
         let members = parse(self.quanto.as_deref(), QUANTO_FILE)?;
         Ok(self.quanto.is_some().then(|| QuantizationConfig {
             method: "quanto".to_owned(),
             members,
             file: QUANTO_FILE,
+            hidden_size,
         }))
     }
 

@@ -20,6 +20,8 @@ const PANEL_BYTES: u64 = 10 << 20;
 const PANEL_GRANULE: u64 = 32;
 /// Number of elements of a task of one thread.
 const TASK_ELEMENTS: usize = 1 << 15;
+/// Smallest number of rows of a task if the codes of a row are far apart: a cache line has words of eight rows or more.
+const TASK_ROWS: usize = 8;
 
 /// Rows and columns of one of the matrices that a tensor consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub(crate) struct Loaded {
     pub(crate) codes: Vec<u8>,
     pub(crate) scales: Vec<f32>,
     pub(crate) zeros: Vec<f32>,
+    /// Stored exponents of the scales, if the scheme has them.
+    pub(crate) exponents: Vec<u8>,
     /// Group of each column, if the columns are not grouped in order.
     pub(crate) groups: Vec<u32>,
 }
@@ -61,6 +65,52 @@ pub(crate) trait Kernel: Debug + Send + Sync {
     /// Computes a row of the area, counted from its first row, into `out`, which has the length of the columns. The numbers
     /// are not rounded to the dtype of the result yet.
     fn decode(&self, loaded: &Loaded, area: &Area, row: usize, out: &mut [f32]);
+
+    /// Computes rows of the area as encoded numbers of two bytes, if tables of them are faster than [`decode`](Self::decode);
+    /// returns false otherwise, and leaves `out` as it is. `out` has whole rows of the area.
+    fn decode_by_table(
+        &self,
+        _loaded: &Loaded,
+        _area: &Area,
+        _rows: Range<usize>,
+        _encoder: Encoder,
+        _out: &mut [u8],
+    ) -> bool {
+        false
+    }
+}
+
+/// Number of codes of four bits.
+pub(crate) const NIBBLES: usize = 16;
+/// Encoded number for each code of four bits.
+pub(crate) type NibbleTable = [[u8; 2]; NIBBLES];
+
+/// Rounding of numbers as the method's library does it, and their encoding.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Encoder {
+    /// Dtype of the result of the method's library, to which each number is rounded first.
+    library: Dtype,
+    dtype: Dtype,
+}
+
+impl Encoder {
+    /// Returns the size of an encoded number in bytes.
+    pub(crate) fn size(self) -> usize {
+        usize::try_from(self.dtype.size()).unwrap_or(1)
+    }
+
+    /// Rounds numbers and encodes them.
+    pub(crate) fn encode(self, numbers: &mut [f32], out: &mut [u8]) {
+        if self.library != self.dtype && self.library != Dtype::Float32 {
+            round_to(self.library, numbers);
+        }
+        self.dtype.encode_f32(numbers, out);
+    }
+
+    /// Encodes tables of numbers, joined.
+    pub(crate) fn encode_tables(self, numbers: &mut [f32], tables: &mut [NibbleTable]) {
+        self.encode(numbers, tables.as_flattened_mut().as_flattened_mut());
+    }
 }
 
 /// Shape of the tensor that a kernel computes: matrices of rows and columns, one after another in C order.
@@ -91,9 +141,7 @@ pub(crate) struct Dequantized {
     kernel: Arc<dyn Kernel>,
     inputs: Vec<Storage>,
     matrices: Matrices,
-    /// Dtype of the result of the method's library, to which each number is rounded first.
-    library: Dtype,
-    dtype: Dtype,
+    encoder: Encoder,
     /// Rows that were loaded last, of a kernel whose codes are scattered. Dropped with the last row.
     panel: Mutex<Option<(Area, Loaded)>>,
 }
@@ -109,7 +157,8 @@ impl Dequantized {
     ) -> Option<Self> {
         let nbytes = matrices.elements.checked_mul(dtype.size())?;
         i64::try_from(nbytes).ok()?;
-        Some(Self { kernel, inputs, matrices, library, dtype, panel: Mutex::default() })
+        let encoder = Encoder { library, dtype };
+        Some(Self { kernel, inputs, matrices, encoder, panel: Mutex::default() })
     }
 
     /// Returns the area that begins at an element, has at most `count` elements, and is as large as possible, and the number
@@ -149,7 +198,7 @@ impl Dequantized {
     ) -> Result<usize, ReadError> {
         let within = |n: u64| usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
         let rows_left = panel.rows.end.saturating_sub(area.rows.start);
-        let size = self.dtype.size();
+        let size = self.encoder.dtype.size();
         let left = rows_left.saturating_mul(self.matrices.cols).saturating_sub(col).saturating_mul(size);
         let len = out.len().min(within(left)?);
         let out = out.get_mut(..len).unwrap_or_default();
@@ -173,17 +222,36 @@ impl Dequantized {
     /// Computes rows of an area, from row `first` on, into `out`, whose first byte is that of the column `skip` of the area.
     fn decode(&self, loaded: &Loaded, area: &Area, (first_row, skip): (usize, usize), out: &mut [u8]) {
         let width = usize::try_from(area.cols.end.saturating_sub(area.cols.start)).unwrap_or(0);
-        let size = usize::try_from(self.dtype.size()).unwrap_or(1);
-        let row_bytes = width.saturating_sub(skip).saturating_mul(size).max(1);
-        let rows_per_task = TASK_ELEMENTS.checked_div(width).unwrap_or(1).max(1);
+        let size = self.encoder.size();
+        let whole_row = width.saturating_mul(size);
+        let row_bytes = whole_row.saturating_sub(skip.saturating_mul(size)).max(1);
+        let rows_per_task = TASK_ELEMENTS.checked_div(width).unwrap_or(1);
+        let rows_per_task =
+            rows_per_task.max(if self.kernel.scattered_bits().is_some() { TASK_ROWS } else { 1 });
         let decode_rows = |(task, out): (usize, &mut [u8])| {
-            let mut numbers = vec![0.0; width];
             let first = task.saturating_mul(rows_per_task).saturating_add(first_row);
-            for (row, out) in out.chunks_mut(row_bytes).enumerate() {
-                self.kernel.decode(loaded, area, first.saturating_add(row), &mut numbers);
-                let count = out.len().checked_div(size).unwrap_or(0);
-                let kept = numbers.get_mut(skip..skip.saturating_add(count)).unwrap_or_default();
-                self.encode(kept, out);
+            let whole_rows = if skip == 0 { out.len().checked_div(whole_row).unwrap_or(0) } else { 0 };
+            let rows = first..first.saturating_add(whole_rows);
+            let (whole, rest) =
+                out.split_at_mut_checked(whole_rows.saturating_mul(whole_row)).unwrap_or_default();
+            if !whole.is_empty()
+                && !self.kernel.decode_by_table(loaded, area, rows.clone(), self.encoder, whole)
+            {
+                self.decode_numbers(loaded, area, (first, 0), whole);
+            }
+            // A part of a row: its row is computed, and the part is copied.
+            if !rest.is_empty() {
+                let mut row = vec![0; whole_row];
+                let place = rows.end..rows.end.saturating_add(1);
+                let from = skip.saturating_mul(size);
+                if rest.len() <= row_bytes
+                    && self.kernel.decode_by_table(loaded, area, place, self.encoder, &mut row)
+                    && let Some(part) = row.get(from..from.saturating_add(rest.len()))
+                {
+                    rest.copy_from_slice(part);
+                } else {
+                    self.decode_numbers(loaded, area, (rows.end, skip), rest);
+                }
             }
         };
         let tasks = row_bytes.saturating_mul(rows_per_task);
@@ -194,12 +262,18 @@ impl Dequantized {
         }
     }
 
-    /// Rounds numbers as the method's library does, and casts them to the dtype.
-    fn encode(&self, numbers: &mut [f32], out: &mut [u8]) {
-        if self.library != self.dtype && self.library != Dtype::Float32 {
-            round_to(self.library, numbers);
+    /// Computes rows of an area as numbers, and encodes them.
+    fn decode_numbers(&self, loaded: &Loaded, area: &Area, (first, skip): (usize, usize), out: &mut [u8]) {
+        let width = usize::try_from(area.cols.end.saturating_sub(area.cols.start)).unwrap_or(0);
+        let size = self.encoder.size();
+        let mut numbers = vec![0.0; width];
+        let row_bytes = width.saturating_sub(skip).saturating_mul(size).max(1);
+        for (row, out) in out.chunks_mut(row_bytes).enumerate() {
+            self.kernel.decode(loaded, area, first.saturating_add(row), &mut numbers);
+            let count = out.len().checked_div(size).unwrap_or(0);
+            let kept = numbers.get_mut(skip..skip.saturating_add(count)).unwrap_or_default();
+            self.encoder.encode(kept, out);
         }
-        self.dtype.encode_f32(numbers, out);
     }
 }
 
@@ -208,6 +282,43 @@ pub(crate) fn round_to(dtype: Dtype, numbers: &mut [f32]) {
     if dtype == Dtype::Float32 {
         return;
     }
+    // The encoding decides which NaN a NaN becomes.
+    let has_nan = numbers.iter().any(|number| number.is_nan());
+    match dtype {
+        Dtype::Float16 if !has_nan => {
+            for number in numbers {
+                *number = nearest_float16(*number);
+            }
+        }
+        Dtype::BFloat16 if !has_nan => {
+            for number in numbers {
+                *number = nearest_bfloat16(*number);
+            }
+        }
+        _ => round_by_encoding(dtype, numbers),
+    }
+}
+
+/// Rounds a number that is not NaN to the nearest float16.
+fn nearest_float16(number: f32) -> f32 {
+    let bits = number.to_bits();
+    let odd = (bits >> 13) & 1;
+    let normal = f32::from_bits(bits.wrapping_add(0xFFF).wrapping_add(odd) & !0x1FFF);
+    // Below the smallest normal number, the distance of numbers is that of float32 from 0.5 on.
+    let small = ((number.abs() + 0.5) - 0.5).copysign(number);
+    let rounded = if number.abs() < 6.103_515_6e-5 { small } else { normal };
+    if rounded.abs() > 65504.0 { f32::INFINITY.copysign(number) } else { rounded }
+}
+
+/// Rounds a number that is not NaN to the nearest bfloat16.
+fn nearest_bfloat16(number: f32) -> f32 {
+    let bits = number.to_bits();
+    let odd = (bits >> 16) & 1;
+    f32::from_bits(bits.wrapping_add(0x7FFF).wrapping_add(odd) & !0xFFFF)
+}
+
+/// Rounds numbers to the nearest ones of any dtype.
+fn round_by_encoding(dtype: Dtype, numbers: &mut [f32]) {
     let size = usize::try_from(dtype.size()).unwrap_or(1);
     let mut bytes = vec![0; numbers.len().saturating_mul(size)];
     dtype.encode_f32(numbers, &mut bytes);
@@ -219,7 +330,7 @@ pub(crate) fn round_to(dtype: Dtype, numbers: &mut [f32]) {
 
 impl Compute for Dequantized {
     fn len(&self) -> u64 {
-        self.matrices.elements.saturating_mul(self.dtype.size())
+        self.matrices.elements.saturating_mul(self.encoder.dtype.size())
     }
 
     fn inputs(&self) -> &[Storage] {
@@ -227,11 +338,11 @@ impl Compute for Dequantized {
     }
 
     fn granule(&self) -> u64 {
-        self.dtype.size()
+        self.encoder.dtype.size()
     }
 
     fn read_at(&self, inputs: &mut Inputs<'_>, mut buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
-        let size = self.dtype.size().max(1);
+        let size = self.encoder.dtype.size().max(1);
         let mut element = offset.checked_div(size).unwrap_or(0);
         while !buffer.is_empty() {
             let count = (buffer.len() as u64).checked_div(size).unwrap_or(0);
@@ -267,5 +378,25 @@ impl Compute for Dequantized {
             element = element.saturating_add(elements);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_rounded_as_they_are_encoded() {
+        let patterns = (0..u32::MAX).step_by(9973).chain((0..u32::MAX).step_by(1 << 12));
+        let near = patterns.clone().flat_map(|bits| [bits.wrapping_sub(1), bits.wrapping_add(1)]);
+        let numbers = patterns.chain(near).map(f32::from_bits).filter(|number| !number.is_nan());
+        let numbers: Vec<f32> = numbers.collect();
+        for dtype in [Dtype::Float16, Dtype::BFloat16] {
+            let (mut fast, mut slow) = (numbers.clone(), numbers.clone());
+            round_to(dtype, &mut fast);
+            round_by_encoding(dtype, &mut slow);
+            let differs = fast.iter().zip(&slow).position(|(fast, slow)| fast.to_bits() != slow.to_bits());
+            assert_eq!(differs.map(|at| (numbers[at], fast[at], slow[at])), None, "{dtype}");
+        }
     }
 }

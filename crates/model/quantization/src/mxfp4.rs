@@ -5,13 +5,14 @@
 //! numbers are `[experts, in, out]`, the layout of the parameter in the model. A number is a table entry in the dtype of the
 //! result times a power of two in float32.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use byte_source::ReadError;
 use tensor::{Dtype, Inputs};
 
 use crate::code_values::E2M1;
-use crate::dequantized::{Area, Kernel, Loaded, Matrices};
+use crate::dequantized::{Area, Encoder, Kernel, Loaded, Matrices, NIBBLES, NibbleTable};
 use crate::gptq::check;
 use crate::operand::{ByteRows, Operand};
 use crate::survey::{Draft, Recognised, Survey};
@@ -23,6 +24,8 @@ pub(crate) const COMPANIONS: &[&str] = &["_blocks", "_scales"];
 const GROUP: u64 = 32;
 /// Bytes of the codes of a group.
 const GROUP_BYTES: u64 = 16;
+/// Output channels that are computed together, so that their codes stay in the cache for all input channels of a group.
+const PATCH_COLS: usize = 64;
 
 /// Adds all experts with `_blocks` and `_scales`.
 ///
@@ -85,7 +88,7 @@ fn add(survey: &mut Survey<'_>, name: &str) -> Result<()> {
 
 impl ExpertBlocks {
     /// Returns the groups of input channels.
-    fn groups_of(rows: &std::ops::Range<u64>) -> std::ops::Range<u64> {
+    fn groups_of(rows: &Range<u64>) -> Range<u64> {
         rows.start / GROUP..rows.end.div_ceil(GROUP)
     }
 }
@@ -114,7 +117,7 @@ impl Kernel for ExpertBlocks {
         let codes = self.blocks.read_rows(inputs, &part(GROUP_BYTES))?;
         let exponents = self.scales.read_rows(inputs, &part(1))?;
         let scales = exponents.iter().map(|exponent| (f32::from(*exponent) - 127.0).exp2()).collect();
-        Ok(Loaded { codes, scales, ..Loaded::default() })
+        Ok(Loaded { codes, scales, exponents, ..Loaded::default() })
     }
 
     fn decode(&self, loaded: &Loaded, area: &Area, row: usize, out: &mut [f32]) {
@@ -132,5 +135,62 @@ impl Kernel for ExpertBlocks {
             let value = E2M1.get(usize::from(code.checked_shr(shift).unwrap_or(0) & 15)).copied();
             *out = value.unwrap_or_default() * scale;
         }
+    }
+
+    fn decode_by_table(
+        &self,
+        loaded: &Loaded,
+        area: &Area,
+        rows: Range<usize>,
+        encoder: Encoder,
+        out: &mut [u8],
+    ) -> bool {
+        let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let (groups, cols) = (Self::groups_of(&area.rows), area.cols.end.saturating_sub(area.cols.start));
+        let (width, cols) = (within(groups.end.saturating_sub(groups.start)).max(1), within(cols));
+        if encoder.size() != 2 {
+            return false;
+        }
+        // A number depends only on its code and its exponent.
+        let mut tables: Vec<NibbleTable> = vec![[[0; 2]; NIBBLES]; 256];
+        let exponents = (0..=u8::MAX).map(|exponent| (f32::from(exponent) - 127.0).exp2());
+        let mut numbers: Vec<f32> = exponents.flat_map(|scale| E2M1.map(|value| value * scale)).collect();
+        encoder.encode_tables(&mut numbers, &mut tables);
+        let (blocks, _) = loaded.codes.as_chunks::<16>();
+        let mut columns = [([0_u8; 16], 0_u8); PATCH_COLS];
+        let mut left = rows;
+        let mut out = out;
+        while !left.is_empty() && !out.is_empty() {
+            let channel = area.rows.start.saturating_add(left.start as u64);
+            let group = within((channel / GROUP).saturating_sub(groups.start));
+            let in_group = within(channel % GROUP);
+            let count = left.len().min(within(GROUP).saturating_sub(in_group));
+            left.start = left.start.saturating_add(count);
+            let bytes = count.saturating_mul(cols).saturating_mul(2).min(out.len());
+            let (now, later) = std::mem::take(&mut out).split_at_mut_checked(bytes).unwrap_or_default();
+            out = later;
+            for first in (0..cols).step_by(PATCH_COLS) {
+                let len = PATCH_COLS.min(cols.saturating_sub(first));
+                let skipped = first.saturating_mul(width).saturating_add(group);
+                let codes = blocks.get(skipped..).unwrap_or_default().iter().step_by(width);
+                let exponents = loaded.exponents.get(skipped..).unwrap_or_default().iter().step_by(width);
+                for (column, (codes, exponent)) in columns.iter_mut().zip(codes.zip(exponents)) {
+                    *column = (*codes, *exponent);
+                }
+                let columns = columns.get(..len).unwrap_or_default();
+                for (row, out) in now.chunks_mut(cols.saturating_mul(2)).enumerate() {
+                    let out = out.get_mut(first.saturating_mul(2)..).unwrap_or_default();
+                    let place = in_group.saturating_add(row);
+                    let (at, shift) = ((place / 2) % 16, if place.is_multiple_of(2) { 0 } else { 4 });
+                    for (out, (codes, exponent)) in out.as_chunks_mut::<2>().0.iter_mut().zip(columns) {
+                        let code = (codes.get(at).copied().unwrap_or_default() >> shift) & 15;
+                        *out = tables.get(usize::from(*exponent)).map_or([0; 2], |table| {
+                            table.get(usize::from(code)).copied().unwrap_or_default()
+                        });
+                    }
+                }
+            }
+        }
+        true
     }
 }

@@ -6,8 +6,8 @@ use crate::config::QuantizationConfig;
 use crate::quantized_model::QuantizedModel;
 use crate::survey::Survey;
 use crate::{
-    Error, QuantizationDocuments, Result, awq, bitsandbytes, compressed_tensors, float8, gptq, modelopt,
-    mxfp4, pytorch,
+    Error, QuantizationDocuments, Result, awq, bitsandbytes, compressed_tensors, float8, gptq, hqq, modelopt,
+    mxfp4, pytorch, quanto, torchao,
 };
 
 /// Row of the table.
@@ -64,6 +64,24 @@ const SCHEMES: &[Scheme] = &[
         recognise: modelopt::recognise,
         is_present: modelopt::is_present,
         companions: modelopt::COMPANIONS,
+    },
+    Scheme {
+        methods: &["hqq"],
+        recognise: hqq::recognise,
+        is_present: hqq::is_present,
+        companions: hqq::COMPANIONS,
+    },
+    Scheme {
+        methods: &["quanto"],
+        recognise: quanto::recognise,
+        is_present: quanto::is_present,
+        companions: quanto::COMPANIONS,
+    },
+    Scheme {
+        methods: &["torchao"],
+        recognise: torchao::recognise,
+        is_present: torchao::is_present,
+        companions: torchao::COMPANIONS,
     },
     Scheme {
         methods: &["PyTorch"],

@@ -56,6 +56,11 @@ fn a_missing_companion_is_named() {
         ("ct_nvfp4", "model.layers.0.q_proj.weight_global_scale"),
         ("modelopt_nvfp4", "a.weight_scale_2"),
         ("fp8_block", "a.weight_scale_inv"),
+        ("hqq_4_axis_1", "model.layers.0.q_proj.zero"),
+        ("hqq_4_axis_1", "model.layers.0.q_proj.shape"),
+        ("quanto_qint4", "q_proj.weight._shift"),
+        ("quanto_qint8", "q_proj.weight._scale"),
+        ("torchao_safetensors", "int8._weight_scale"),
     ] {
         let text = without(name, tensor);
         assert!(text.contains(&format!("`{tensor}` is missing")), "{name}: {text}");
@@ -73,6 +78,9 @@ fn a_companion_without_codes_is_named() {
         ("fp8_block", "b.weight_scale_inv"),
         ("fp8_tensor", "c.activation_scale"),
         ("modelopt_fp8", "a.pre_quant_scale"),
+        ("hqq_4_axis_1", "x.zero"),
+        ("quanto_qint4", "x.weight._shift"),
+        ("torchao_safetensors", "int8._weight_act_pre_scale"),
     ] {
         let text = with(name, tensor, Dtype::Float32, &[1]);
         assert!(text.starts_with(&format!("tensor `{tensor}` belongs to no tensor")), "{name}: {text}");
@@ -99,6 +107,21 @@ fn a_wrong_shape_or_dtype_is_named() {
     assert!(text.ends_with("has the shape [24, 9], expected [24, 8]"), "{text}");
     let text = with("ct_int_channel", "model.layers.0.q_proj.weight", Dtype::BFloat16, &[24, 64]);
     assert!(text.ends_with("is bfloat16, expected int8 or float8, because it has a scale"), "{text}");
+}
+
+#[test]
+fn unknown_layouts_are_named() {
+    let text = with("torchao_safetensors", "x._weight_qdata", Dtype::UInt8, &[2, 4]);
+    assert!(
+        text.starts_with("tensor `x._weight_qdata`: torchao: its codes are uint8, as in `Int4Tensor`"),
+        "{text}"
+    );
+    let text = with("hqq_4_axis_1", "model.layers.0.q_proj.packing", Dtype::UInt8, &[1]);
+    assert!(text.contains("expected one of 8bit_u8, 4bit_u8"), "{text}");
+    let text = with("hqq_4_axis_1", "model.layers.0.q_proj.W_q", Dtype::UInt8, &[3]);
+    assert!(text.contains("words of `4bit_u8` for the shape [24, 128]"), "{text}");
+    let text = configured("quanto_qint4", r#""hidden_size""#, r#""width""#);
+    assert!(text.contains("quanto does not store the shape of a weight in groups of 128"), "{text}");
 }
 
 #[test]
