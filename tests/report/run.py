@@ -4,7 +4,7 @@
     python3 tests/report/run.py [--binary PATH] [--screenshots FOLDER] [FILE…]
 
 Needs Chromium (Debian's package `chromium`), and installs playwright into ~/.cache/torch2carton/report. FILEs are reports' inputs
-besides the hostile checkpoint that the script makes; without FILEs, the golden checkpoints are used.
+besides the hostile files that the script makes; without FILEs, the golden checkpoints are used.
 """
 import argparse
 import json
