@@ -1,5 +1,6 @@
 //! Builder for the comparison of two checkpoints or cartons.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use compare::{DiffOptions, DiffReport, InputOptions};
@@ -56,6 +57,16 @@ impl Diff {
     /// When an input cannot be read, is damaged or changes, a selection does not fit it, or `observer` stops the work.
     pub fn run(&self, observer: &dyn Observer) -> Result<DiffReport> {
         Ok(compare::diff(&self.options, observer)?)
+    }
+
+    /// Compares the inputs, and writes what differs as one HTML page that loads nothing.
+    ///
+    /// # Errors
+    /// As [`Diff::run`], and when `out` cannot be written.
+    pub fn write_page(&self, out: &mut dyn Write, observer: &dyn Observer) -> Result<DiffReport> {
+        let report = self.run(observer)?;
+        report_page::write_diff_page(&report, out)?;
+        Ok(report)
     }
 }
 

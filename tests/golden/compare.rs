@@ -41,6 +41,31 @@ fn diff_says_what_changed_and_how_much() {
 }
 
 #[test]
+fn a_page_shows_the_differences() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(&root.join("a.safetensors"), &[("x", &[1.0, 2.0])]);
+    weights(&root.join("b.safetensors"), &[("x", &[1.0, 2.5])]);
+    let (status, text) = run(root, &["diff", "-q", "--html", "page.html", "a.safetensors", "b.safetensors"]);
+    assert_eq!(status, Some(1));
+    assert!(text.contains("changed"), "{text}");
+    let page = std::fs::read(root.join("page.html")).expect("the page was written");
+    assert_eq!(run(root, &["report", "-q", "a.safetensors", "b.safetensors"]), (Some(0), String::new()));
+    let same = std::fs::read(root.join("b.diff.html")).expect("the page was written");
+    assert!(page == same && page.starts_with(b"<!doctype html>"), "the pages differ");
+    let (status, text) = run(root, &["diff", "--html", "-", "a.safetensors", "a.safetensors"]);
+    assert_eq!(status, Some(0));
+    assert!(text.starts_with("<!doctype html>") && text.ends_with("</html>\n"), "{text}");
+    // A file of someone else is not replaced, and inputs are not read before that is known.
+    write(root.join("page.html"), "mine");
+    let (status, text) = run(root, &["diff", "--html", "page.html", "a.safetensors", "b.safetensors"]);
+    assert_eq!(status, Some(2));
+    assert!(text.contains("page.html"), "{text}");
+    assert_eq!(run(root, &["diff", "--json", "--html", "-", "a.safetensors", "b.safetensors"]).0, Some(2));
+    assert_eq!(run(root, &["report", "--stats", "a.safetensors", "b.safetensors"]).0, Some(2));
+}
+
+#[test]
 fn a_digest_is_that_of_every_format() {
     let scratch = scratch();
     let root = scratch.path();

@@ -4,13 +4,14 @@
     python3 tests/report/run.py [--binary PATH] [--screenshots FOLDER] [FILE…]
 
 Needs Chromium (Debian's package `chromium`), and installs playwright into ~/.cache/torch2carton/report. FILEs are reports' inputs
-besides the hostile checkpoint that the script makes; without FILEs, the golden checkpoints are used.
+besides the hostile files that the script makes; without FILEs, the golden checkpoints are used.
 """
 import argparse
 import json
 import os
 import pickle
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -107,6 +108,49 @@ def check(page, binary, path, report, screenshots):
     assert [url for url in requests if not url.startswith(("file:", "blob:", "data:"))] == []
 
 
+def safetensors(path, tensors):
+    """Writes a file of float32 vectors by name."""
+    header, data = {}, b""
+    for name, numbers in tensors.items():
+        packed = struct.pack(f"<{len(numbers)}f", *numbers)
+        header[name] = {"dtype": "F32", "shape": [len(numbers)], "data_offsets": [len(data), len(data) + len(packed)]}
+        data += packed
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def check_diff(page, binary, a, b, report):
+    """Compares the page of the differences with `diff --json`."""
+    errors, requests = [], []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("dialog", lambda dialog: (errors.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(report.as_uri())
+    page.wait_for_selector("body[data-ready=true]", timeout=60_000)
+    assert page.title() == f"{a.name} and {b.name} – torch2carton diff", page.title()
+    assert page.locator("main img, main script").count() == 0
+    difference = json.loads(subprocess.run([binary, "diff", "--json", a, b], capture_output=True, text=True).stdout)
+    rows = difference["tensors"]
+    assert page.inner_text("#verdict") == "The two differ." and rows
+    names = [" → ".join(dict.fromkeys(row[side]["name"] for side in "ab" if row[side])) for row in rows]
+    for wanted in ("", "<script>", "MOVED"):
+        page.fill("#search", wanted)
+        expected = [name for name in names if wanted.lower() in name.lower()]
+        shown = page.locator("#tensors ~ div table tbody tr td:nth-child(2)").all_text_contents()
+        assert shown == expected[:100], (shown[:3], expected[:3])
+    page.fill("#search", "")
+    page.select_option("#kind", "changed")
+    changed = [row for row in rows if "changed" in row["changes"]]
+    assert page.inner_text("#found").startswith(f"{len(changed)} of {len(rows)} tensors"), page.inner_text("#found")
+    for summary in page.locator("details > summary").all():
+        summary.click()
+    width = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert width <= 0, f"the page is {width} pixels wider than the window"
+    assert not errors, errors
+    assert [url for url in requests if not url.startswith(("file:", "blob:", "data:"))] == []
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--binary", type=Path, default=TREE / "target/release/torch2carton")
@@ -135,6 +179,17 @@ def main():
                 check(page, options.binary, path, report, options.screenshots / name if options.screenshots else None)
                 page.close()
             print(f"{path.name}: {report.stat().st_size:,} bytes, no errors", flush=True)
+        a, b = (Path(folder, f"</script><img src=x onerror=alert(5)>{side}.safetensors".replace("/", "\u2215")) for side in "ab")
+        numbers = {name: [float(at), 1.0, 2.0] for at, name in enumerate(NAMES)}
+        safetensors(a, numbers | {"layers.0.old": [7.0, 8.0, 9.5], "gone": [1.0]})
+        safetensors(b, {name: [value[0], 1.5, 2.0] for name, value in numbers.items()} | {"layers.0.moved": [7.0, 8.0, 9.5]})
+        report = Path(folder, "diff.html")
+        succeed(options.binary, "report", a, b, "-o", report)
+        for settings in ({"viewport": {"width": 1200, "height": 900}}, {"viewport": {"width": 380, "height": 800}, "color_scheme": "dark"}):
+            page = chromium.new_page(**settings)
+            check_diff(page, options.binary, a, b, report)
+            page.close()
+        print(f"{a.name} and {b.name}: {report.stat().st_size:,} bytes, no errors", flush=True)
         chromium.close()
     return 0
 

@@ -6,6 +6,7 @@ use clap::{Args, ValueHint};
 use compare::{DiffOptions, InputOptions};
 use pipeline::Selection;
 
+use super::ExistingOutputArgs;
 use super::convert::{SelectArgs, shard_policy};
 use super::remote::RemoteArgs;
 
@@ -16,6 +17,7 @@ Examples:
   torch2carton diff model.pth model.safetensors && echo the same
   torch2carton diff --tolerance 1e-6 a.safetensors b.safetensors
   torch2carton diff last.ckpt weights.pth --key-a ema --strip-prefix-a module.
+  torch2carton diff --html changes.html a.pth b.pth
   torch2carton diff --json a.pth b.pth | jq '.tensors[] | select(.changes[0] == \"changed\")'
 
 A tensor may be changed, of another dtype (one is the other one cast), renamed,
@@ -43,6 +45,11 @@ pub(crate) struct Diff {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    /// Also write the differences as one HTML page; `-` prints the page alone
+    #[arg(long, value_name = "HTML", value_hint = ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) existing: ExistingOutputArgs,
     /// A and B are single shards
     #[arg(long)]
     pub(crate) single: bool,

@@ -14,6 +14,7 @@ Examples:
   torch2carton report --stats model.pt -o report.html   with a histogram of each tensor
   torch2carton report --trace model.pt                  with a stepper for the pickle
   torch2carton report --trace=40000..60000 large.pt
+  torch2carton report old.pt new.pt                     what differs; writes new.diff.html
 
 The page is one file that loads nothing: open it from disk. Nothing in the
 checkpoint is executed, and no text from it can become markup.")]
@@ -21,7 +22,10 @@ pub(crate) struct Report {
     /// A checkpoint, its folder, a shard or a carton
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) file: PathBuf,
-    /// Where to write the page, `-` for standard output [default: FILE with the extension .report.html]
+    /// Another one: the page shows what differs from FILE to OTHER, as `diff --html` does
+    #[arg(value_name = "OTHER", value_hint = ValueHint::AnyPath, conflicts_with_all = ["stats", "trace"])]
+    pub(crate) other: Option<PathBuf>,
+    /// Where to write the page, `-` for standard output [default: FILE with the extension .report.html, or OTHER with .diff.html]
     #[arg(short, long, value_name = "HTML", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
     /// Add statistics and a histogram of each tensor

@@ -5,23 +5,45 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use compare::{
-    Change, DiffCounts, DiffReport, ElementChange, FirstChange, Rearrangement, RotaryLayout, TensorChange,
-    TensorSummary, ValueDifference,
+    Change, DiffCounts, DiffReport, ElementChange, FirstChange, TensorChange, TensorSummary, ValueDifference,
 };
 use pipeline::{format_count, format_things};
 
+use super::report::PageTarget;
 use crate::cli::args::Diff;
+use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::table::{self, Align, truncate_cell};
 use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
 use crate::cli::ui::{carton_advice, stdin};
 
 pub(crate) fn diff(args: &Diff, quiet: bool) -> Result<ExitCode> {
-    let mut options = args.options(stdin::input_path(&args.a)?, stdin::input_path(&args.b)?);
+    let inputs = [stdin::input_path(&args.a)?, stdin::input_path(&args.b)?];
+    let page = args.html.clone().map(|path| PageTarget { path, if_exists: args.existing.if_exists() });
+    if let Some(page) = &page {
+        if page.is_stdout() && args.json {
+            return Err(UsageError(
+                "--json and --html - both write to standard output: give --html a path".to_owned(),
+            )
+            .into());
+        }
+        page.check(&inputs)?;
+    }
+    let [a, b] = inputs;
+    let mut options = args.options(a, b);
     (options.a.source, options.b.source) = (args.remote.open(&args.a)?, args.remote.open(&args.b)?);
     let progress = Progress::new(quiet || args.json);
     let report = compare::diff(&options, &progress)?;
     progress.clear();
+    let status = ExitCode::from(u8::from(!report.same));
+    if let Some(target) = page {
+        let mut page = Vec::new();
+        report_page::write_diff_page(&report, &mut page)?;
+        target.write(&page, quiet || args.json)?;
+        if target.is_stdout() {
+            return Ok(status);
+        }
+    }
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if args.json {
         super::write_json_line(&mut out, &report)?;
@@ -43,7 +65,7 @@ pub(crate) fn diff(args: &Diff, quiet: bool) -> Result<ExitCode> {
         }
     }
     out.flush()?;
-    Ok(ExitCode::from(u8::from(!report.same)))
+    Ok(status)
 }
 
 fn print_summary(out: &mut dyn Write, report: &DiffReport) -> io::Result<()> {
@@ -122,28 +144,9 @@ fn types_text(row: &TensorChange) -> String {
 }
 
 fn details_text(row: &TensorChange) -> String {
-    let order = row.rearrangement.as_ref().map(rearrangement_text);
+    let order = row.rearrangement.as_ref().map(ToString::to_string);
     let elements = row.elements.as_ref().map(elements_text);
     order.into_iter().chain(elements).collect::<Vec<_>>().join("; ")
-}
-
-fn rearrangement_text(found: &Rearrangement) -> String {
-    let layout = |layout: &RotaryLayout| match layout {
-        RotaryLayout::Meta => "Meta's",
-        _ => "Hugging Face's",
-    };
-    match found {
-        Rearrangement::Transposed { dims } => format!("permute({dims:?})"),
-        Rearrangement::Rotary { dim, head_size, from, to } => {
-            let dim = if *dim == 0 { String::new() } else { format!(" along dimension {dim}") };
-            format!("from {} to {} order of rotary rows, heads of {head_size}{dim}", layout(from), layout(to))
-        }
-        Rearrangement::Slices { dim, moved } => {
-            let slices = if *moved == 1 { "slice" } else { "slices" };
-            format!("{} {slices} moved along dimension {dim}", format_count(*moved))
-        }
-        _ => "the same elements in another order".to_owned(),
-    }
 }
 
 fn elements_text(change: &ElementChange) -> String {

@@ -1,10 +1,12 @@
-//! `torch2carton report`: writes a report on a checkpoint as one HTML page.
+//! `torch2carton report`: writes a report on a checkpoint, or on the differences of two, as one HTML page.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use compare::{DiffOptions, InputOptions};
+use output::IfExists;
 use pipeline::format_bytes;
 use report_page::ReportOptions;
 
@@ -15,39 +17,83 @@ use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn report(args: &Report, quiet: bool) -> Result<ExitCode> {
-    output::refuse_remote(&args.file)?;
-    let file = stdin::input_path(&args.file)?;
-    let mut options = ReportOptions::new(&file);
-    options.statistics = args.stats;
-    options.steps.clone_from(&args.trace);
     let progress = Progress::new(quiet);
-    let carton = carton_tools::is_carton(&file).then(|| open_carton(&file, &progress)).transpose()?;
-    let target = args.output.clone().unwrap_or_else(|| default_output(&args.file));
-    if target == Path::new("-") {
-        let mut out = BufWriter::new(io::stdout().lock());
-        report_page::write_report(&options, carton, &mut out, &progress)?;
-        out.flush()?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let if_exists = args.existing.if_exists();
-    output::check_target(&target, &[&file], if_exists)?;
+    let inputs: Vec<PathBuf> = [Some(&args.file), args.other.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(|file| {
+            output::refuse_remote(file)?;
+            stdin::input_path(file)
+        })
+        .collect::<Result<_>>()?;
+    let target = PageTarget {
+        path: args.output.clone().unwrap_or_else(|| default_output(args)),
+        if_exists: args.existing.if_exists(),
+    };
+    target.check(&inputs)?;
     let mut page = Vec::new();
-    report_page::write_report(&options, carton, &mut page, &progress)?;
-    progress.clear();
-    let mut out = output::Output::create(&target, page.len() as u64)?;
-    out.write_all(&page).with_context(|| format!("cannot write {}", target.display()))?;
-    out.commit(if_exists)?;
-    if !quiet {
-        terminal::summary(format_args!(
-            "{}: {}",
-            escape_hidden(target.display()),
-            format_bytes(page.len() as u64)
-        ));
+    match &inputs[..] {
+        [a, b] => {
+            let options = DiffOptions::new(InputOptions::new(a), InputOptions::new(b));
+            report_page::write_diff_page(&compare::diff(&options, &progress)?, &mut page)?;
+        }
+        inputs => {
+            let file = inputs.first().unwrap_or(&args.file);
+            let mut options = ReportOptions::new(file);
+            options.statistics = args.stats;
+            options.steps.clone_from(&args.trace);
+            let carton = carton_tools::is_carton(file).then(|| open_carton(file, &progress)).transpose()?;
+            report_page::write_report(&options, carton, &mut page, &progress)?;
+        }
     }
+    progress.clear();
+    target.write(&page, quiet)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the path of the report next to its input.
-fn default_output(file: &Path) -> PathBuf {
-    if file == Path::new("-") { PathBuf::from("-") } else { file.with_extension("report.html") }
+/// Path of a page, `-` for standard output.
+pub(crate) struct PageTarget {
+    pub(crate) path: PathBuf,
+    pub(crate) if_exists: IfExists,
+}
+
+impl PageTarget {
+    pub(crate) fn is_stdout(&self) -> bool {
+        self.path == Path::new("-")
+    }
+
+    /// Refuses a path at which the page cannot be written, before the inputs are read.
+    pub(crate) fn check(&self, inputs: &[PathBuf]) -> Result<()> {
+        if !self.is_stdout() {
+            let inputs: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
+            output::check_target(&self.path, &inputs, self.if_exists)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the page, and says so on a terminal.
+    pub(crate) fn write(&self, page: &[u8], quiet: bool) -> Result<()> {
+        if self.is_stdout() {
+            let mut out = io::stdout().lock();
+            out.write_all(page)?;
+            return Ok(out.flush()?);
+        }
+        let mut out = output::Output::create(&self.path, page.len() as u64)?;
+        out.write_all(page).with_context(|| format!("cannot write {}", self.path.display()))?;
+        out.commit(self.if_exists)?;
+        if !quiet {
+            let path = escape_hidden(self.path.display());
+            terminal::summary(format_args!("{path}: {}", format_bytes(page.len() as u64)));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the path of the page next to its last input.
+fn default_output(args: &Report) -> PathBuf {
+    let (file, extension) = match &args.other {
+        Some(other) => (other, "diff.html"),
+        None => (&args.file, "report.html"),
+    };
+    if file == Path::new("-") { PathBuf::from("-") } else { file.with_extension(extension) }
 }

@@ -3,6 +3,8 @@
 //! Facts: Hugging Face's `convert_llama_weights_to_hf.py` permutes the rows of q and k of each head, because its rotary
 //! embedding rotates halves where Meta's rotates pairs: row `2 i + j` of a head becomes row `j * size / 2 + i`.
 
+use std::fmt;
+
 use byte_source::{Observer, ReadError};
 use serde::Serialize;
 use tensor::{ElementReader, RecordChecks, Tensor};
@@ -50,6 +52,32 @@ pub enum RotaryLayout {
     Meta,
     /// Rows that are rotated together are half a head apart.
     HuggingFace,
+}
+
+impl fmt::Display for Rearrangement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transposed { dims } => write!(f, "permute({dims:?})"),
+            Self::Rotary { dim, head_size, from, to } => {
+                write!(f, "from {from} to {to} order of rotary rows, heads of {head_size}")?;
+                if *dim == 0 { Ok(()) } else { write!(f, " along dimension {dim}") }
+            }
+            Self::Slices { dim, moved } => {
+                let slices = if *moved == 1 { "slice" } else { "slices" };
+                write!(f, "{} {slices} moved along dimension {dim}", pipeline::format_count(*moved))
+            }
+            Self::Elements => f.write_str("the same elements in another order"),
+        }
+    }
+}
+
+impl fmt::Display for RotaryLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Meta => "Meta's",
+            Self::HuggingFace => "Hugging Face's",
+        })
+    }
 }
 
 /// Finds the rearrangement of `a` that is `b`, which has the same elements in another order.

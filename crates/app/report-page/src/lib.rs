@@ -1,4 +1,5 @@
-//! A report on a checkpoint as one HTML page: summary, modules, sizes, layout, values, globals and the steps of its pickle.
+//! A report on a checkpoint as one HTML page: summary, modules, sizes, layout, values, globals and the steps of its pickle; or the
+//! differences of two checkpoints as one.
 //!
 //! The page loads nothing: its data are deflated JSON inside it, which the browser inflates with `DecompressionStream`. All
 //! text from the file is data and becomes text nodes, so it cannot become markup.
@@ -18,7 +19,9 @@
 //! # }
 //! ```
 
+mod diff_page;
 mod file_layout;
+mod page;
 mod page_data;
 mod steps;
 
@@ -26,13 +29,9 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use askama::Template;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use byte_source::Observer;
-use flate2::Compression;
-use flate2::write::ZlibEncoder;
-use pipeline::{Error, Result};
+pub use diff_page::write_diff_page;
+use pipeline::Result;
 use tensor::Tensors;
 
 /// Number of steps of a pickle that a report has if the options do not say more.
@@ -57,17 +56,6 @@ impl ReportOptions {
     }
 }
 
-/// The page around the data.
-#[derive(Template)]
-#[template(path = "report.html")]
-struct Page<'d> {
-    title: &'d str,
-    /// Style sheet and program, which are constants.
-    style: &'static str,
-    script: &'static str,
-    data: &'d str,
-}
-
 /// Writes the report. `carton_tensors` are the tensors of a carton; without them, the input is a checkpoint.
 ///
 /// # Errors
@@ -75,18 +63,10 @@ struct Page<'d> {
 pub fn write_report(
     options: &ReportOptions,
     carton_tensors: Option<Tensors>,
-    mut out: &mut dyn Write,
+    out: &mut dyn Write,
     observer: &dyn Observer,
 ) -> Result<()> {
     let data = page_data::page_data(options, carton_tensors, observer)?;
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(9));
-    serde_json::to_writer(&mut encoder, &data).map_err(|error| Error::Output(error.into()))?;
-    let data = STANDARD.encode(encoder.finish().map_err(Error::Output)?);
-    let page = Page {
-        title: &output::file_name(&options.input),
-        style: include_str!("../templates/report.css"),
-        script: include_str!("../templates/report.js"),
-        data: &data,
-    };
-    page.write_into(&mut out).map_err(Error::Output)
+    let sections = include_str!("../templates/report.js");
+    page::write_page((&output::file_name(&options.input), "report"), sections, &data, out)
 }
