@@ -49,6 +49,10 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
                 "several keys hold weights: {keys}; choose one, such as with `--key {first}`, or keep everything with `--key ''`"
             );
         }
+        Error::AdapterAlone { path, .. } => {
+            let path = shell_quoted_path(path);
+            format!("; `torch2carton BASE --merge {path}` merges it into its model, whose path is BASE")
+        }
         Error::DangerousGlobal { .. } => {
             format!("; `{}` shows what calls it, --allow-dangerous converts without executing it", scan())
         }
