@@ -184,7 +184,7 @@ fn print_adapter(out: &mut dyn Write, adapter: &AdapterOverview) -> io::Result<(
     if !adapter.targets.is_empty() {
         parts.push(format!("targets {}", adapter.targets.join(", ")));
     }
-    writeln!(out, "adapter: {}", escape_hidden(&parts.join("; ")))
+    writeln!(out, "adapter: {}", escape_hidden(parts.join("; ")))
 }
 
 fn print_tensors(out: &mut dyn Write, rows: &[TensorRow]) -> io::Result<()> {
