@@ -67,19 +67,32 @@ fn the_error_for_quantized_weights_names_the_method() {
 }
 
 #[test]
-fn an_adapter_keeps_the_document_that_says_how_to_merge_it() {
+fn an_adapter_alone_is_refused_with_the_command_that_merges_it() {
     let scratch = scratch();
     let root = scratch.path();
     let name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
     write_safetensors(&root.join("lora/adapter_model.safetensors"), &[], &[(name, &[2, 2])]);
-    let document = r#"{"base_model_name_or_path": "base", "peft_type": "LORA", "r": 2, "lora_alpha": 4}"#;
+    let document = r#"{"base_model_name_or_path": "base", "peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["v_proj", "q_proj"]}"#;
     write(root.join("lora/adapter_config.json"), document);
-    let text = ok(root, &["lora"]);
-    assert!(text.contains("weights (an adapter, which runs only after it is merged into base)"), "{text}");
-    assert!(text.contains("  misc      adapter_config.json\n"), "{text}");
-    ok(root, &["unpack", "lora.carton", "-C", "kept", "-q"]);
-    let kept = std::fs::read_to_string(root.join("kept/misc/adapter_config.json")).expect("it is kept");
-    assert_eq!(kept, document);
+    for output in [&["lora"][..], &["lora/adapter_model.safetensors", "-o", "x.pth"]] {
+        let (status, text) = run(root, output);
+        assert_eq!(status, Some(1), "{text}");
+        let input = output.first().expect("an input");
+        let expected = format!(
+            "error: {input}: this is an adapter for base, and not a model; `torch2carton BASE --merge {input}` merges it into \
+             its model, whose path is BASE"
+        );
+        assert!(text.starts_with(&expected), "{text}");
+    }
+    assert!(!root.join("lora.carton").exists() && !root.join("x.pth").exists());
+    for input in ["lora", "lora/adapter_model.safetensors"] {
+        let text = ok(root, &["inspect", input]);
+        let expected = "adapter: LORA; rank 2; alpha 4; base base; targets q_proj, v_proj\n";
+        assert!(text.ends_with(expected), "{text}");
+    }
+    let report = json(root, &["inspect", "lora", "--json"]);
+    let expected = r#"{"base":"base","method":"LORA","rank":2,"alpha":4.0,"targets":["q_proj","v_proj"]}"#;
+    assert_eq!(report["adapter"].to_string(), expected);
 }
 
 /// The lines that begin with `note:`.

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use pipeline::{
-    InspectReport, RowStatistics, TensorHash, TensorRow, ValueRows, format_bytes, format_count, format_things,
+    AdapterOverview, InspectReport, RowStatistics, TensorHash, TensorRow, ValueRows, format_bytes,
+    format_count, format_things,
 };
 use tensor::Tensors;
 
@@ -172,7 +173,20 @@ fn print_inspection(
     if quiet || args.values {
         return Ok(());
     }
-    print_totals(out, report)
+    print_totals(out, report)?;
+    report.adapter.as_ref().map_or(Ok(()), |adapter| print_adapter(out, adapter))
+}
+
+/// Prints what an adapter changes.
+fn print_adapter(out: &mut dyn Write, adapter: &AdapterOverview) -> io::Result<()> {
+    let mut parts = vec![adapter.method.clone().unwrap_or_else(|| "unknown method".to_owned())];
+    parts.extend(adapter.rank.map(|rank| format!("rank {rank}")));
+    parts.extend(adapter.alpha.map(|alpha| format!("alpha {alpha}")));
+    parts.extend(adapter.base.as_ref().map(|base| format!("base {base}")));
+    if !adapter.targets.is_empty() {
+        parts.push(format!("targets {}", adapter.targets.join(", ")));
+    }
+    writeln!(out, "adapter: {}", escape_hidden(parts.join("; ")))
 }
 
 fn print_tensors(out: &mut dyn Write, rows: &[TensorRow]) -> io::Result<()> {

@@ -49,6 +49,7 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
                 "several keys hold weights: {keys}; choose one, such as with `--key {first}`, or keep everything with `--key ''`"
             );
         }
+        Error::AdapterAlone { path, .. } => adapter_advice(path),
         Error::DangerousGlobal { .. } => {
             format!("; `{}` shows what calls it, --allow-dangerous converts without executing it", scan())
         }
@@ -121,6 +122,12 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         error => quantization_advice(error).map_or_else(|| triton_advice(error, file), str::to_owned),
     };
     format!("{error}{advice}")
+}
+
+/// Returns the command that merges an adapter.
+fn adapter_advice(adapter: &Path) -> String {
+    let adapter = shell_quoted_path(adapter);
+    format!("; `torch2carton BASE --merge {adapter}` merges it into its model, whose path is BASE")
 }
 
 /// Returns advice on an error about quantized weights; `None` for any other error.

@@ -7,6 +7,7 @@ use checkpoint_files::CheckpointSources;
 use tensor::Tensors;
 use torch_import::{Checkpoint, Risk};
 
+use crate::adapter_overview::refuse_adapter;
 use crate::back::NonTensorParts;
 use crate::converted_tensors::PreparedTensors;
 use crate::from_carton::CartonModel;
@@ -41,6 +42,7 @@ impl Conversion {
         if let Some(model) = CartonModel::open(options)? {
             return model.convert(self, notes, start, observer);
         }
+        refuse_adapter(sources, options.inputs.first())?;
         let mut containers = sources.open()?;
         let format = options.target.format();
         let (misc, left_out) = misc::find_misc_files(format.misc(), sources)?;

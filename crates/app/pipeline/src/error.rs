@@ -11,11 +11,11 @@ use carton_format::Problems;
 use pickle_vm::trace::TraceError;
 use tensor::{Dtype, Tensors};
 
-use crate::InvalidOption;
 use crate::error_text::{
     damaged_text, key_list, no_model_reason_text, unsupported_tensors_text, with_path, with_similar,
     with_tensors_under,
 };
+use crate::{AdapterOverview, InvalidOption};
 
 /// Result type with the error of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -63,8 +63,19 @@ pub enum Error {
         reason: io::Error,
     },
     /// A path that should be merged has no adapter.
-    #[error("{}: no adapter_config.json with adapter_model.safetensors or adapter_model.bin was found", path.display())]
+    #[error(
+        "{}: no adapter_config.json with adapter_model.safetensors or adapter_model.bin was found; expected the folder that \
+         save_pretrained of peft writes",
+        path.display()
+    )]
     NoAdapter { path: PathBuf },
+    /// The input is an adapter, which has no weights of its base.
+    #[error(
+        "{}: this is an adapter{}, and not a model",
+        path.display(),
+        overview.base.as_ref().map_or_else(String::new, |base| format!(" for {base}"))
+    )]
+    AdapterAlone { path: PathBuf, overview: Box<AdapterOverview> },
     /// An adapter cannot be merged.
     #[error("{}: {reason}", path.display())]
     Adapter { path: PathBuf, reason: Box<adapter::Error> },
@@ -421,6 +432,7 @@ impl Error {
             | Self::DisallowedOperator { .. }
             | Self::NoTensors
             | Self::NoAdapter { .. }
+            | Self::AdapterAlone { .. }
             | Self::SeveralKeys { .. }
             | Self::NoData { .. }
             | Self::NotAModel { .. }

@@ -19,8 +19,8 @@ use crate::inspect_hashes::hash_rows;
 use crate::row_statistics::{self, RowStatistics};
 use crate::select::NamePatterns;
 use crate::{
-    Error, Note, Observer, Result, RowQuantization, TreeRow, ValueRows, inspect_quantized, module_tree,
-    values,
+    AdapterOverview, Error, Note, Observer, Result, RowQuantization, TreeRow, ValueRows, inspect_quantized,
+    module_tree, values,
 };
 
 /// Version of the fields of [`InspectReport`].
@@ -93,6 +93,9 @@ pub struct InspectReport {
     pub files: Vec<String>,
     /// Total length of all files in bytes.
     pub nbytes: u64,
+    /// Settings of the adapter whose tensors these are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<AdapterOverview>,
     /// Tensors in the requested order.
     pub tensors: Vec<TensorRow>,
     /// Modules and tensors as a tree, if the options ask for it.
@@ -324,6 +327,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         format: containers.first().map_or("", |container| container.format().name()),
         files: if names.len() > 1 { names } else { Vec::new() },
         nbytes,
+        adapter: AdapterOverview::read(&sources).ok().flatten(),
         globals: globals.clone().map(ToString::to_string).collect(),
         risks: globals.map(|global| (global.to_string(), risk(global.risk()))).collect(),
         values: None,
@@ -379,6 +383,7 @@ pub fn inspect_tensors(
         format,
         files: Vec::new(),
         nbytes,
+        adapter: None,
         globals: Vec::new(),
         risks: Map::new(),
         values: None,

@@ -26,6 +26,7 @@
 //! Data flows one way: `checkpoint-files` finds the files of a checkpoint, `torch-import` reads them, [`Selection`] chooses
 //! tensors and names, a back end in `back/` lays out the files of the output, and one commit writes them.
 
+mod adapter_overview;
 mod array_text;
 mod back;
 mod batch;
@@ -75,6 +76,7 @@ mod weight_keys;
 mod write;
 
 pub use adapter::{AdapterReport, MergeKind, MergedTensor};
+pub use adapter_overview::AdapterOverview;
 pub use array_text::{ArrayError, array_text, npy_dtype_change, write_npy};
 pub use back::carton::{
     CartonFields, CartonOptions, CartonReport, RequiredTorch, SelfTestReport, write_carton,

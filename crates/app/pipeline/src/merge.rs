@@ -10,7 +10,7 @@ use torch_import::{Checkpoint, Container};
 use crate::{Error, Observer, Result};
 
 /// File names of an adapter's tensors, the preferred one first.
-const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
+pub(crate) const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
 
 /// Adapter to merge, and a factor for all of its changes.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,21 +13,27 @@
     reason = "loops are compiled for the vectors of the processor only if all of them is inlined"
 )]
 
+mod adapter;
 mod adapter_merge;
 mod adapter_name;
+mod base_changes;
 mod base_names;
 mod change;
 mod config;
 mod error;
+mod expert_merge;
 mod experts;
 mod low_rank;
 mod matrix;
 mod merge;
+mod merge_state;
 mod product;
 mod report;
 mod round;
+mod used_bytes;
 
+pub use adapter::Adapter;
 pub use config::AdapterConfig;
 pub use error::{Error, Result};
-pub use merge::{Adapter, MergeReports, merge};
+pub use merge::{MergeReports, merge};
 pub use report::{AdapterReport, MergeKind, MergedTensor};

@@ -1,9 +1,11 @@
 //! Factors of an adapter: two-dimensional views whose numbers are read when they are needed.
 
 use byte_source::{Blob, ReadError};
-use tensor::{Dtype, Tensor};
+use tensor::{Dtype, Storage, Tensor};
 
-use crate::{Error, Result};
+use crate::Result;
+use crate::adapter::AdapterTensor;
+use crate::used_bytes::TensorPart;
 
 /// Two-dimensional view of floating-point numbers that float32 represents exactly.
 #[derive(Clone, Debug)]
@@ -11,33 +13,44 @@ pub(crate) struct Matrix {
     tensor: Tensor,
     rows: u64,
     columns: u64,
+    /// Position of the adapter's tensor, and the offset of its first element in the storage; `None` for a constant.
+    source: Option<(usize, u64)>,
 }
 
 impl Matrix {
-    /// Creates the matrix of `rows × columns` numbers with these strides, from element `offset` of `tensor`'s view on.
+    /// Creates the matrix of `rows × columns` numbers with these strides, from element `offset` of the tensor on.
     ///
     /// # Errors
     /// When the numbers are not floating-point numbers of at most 32 bits, or the view is not inside the tensor.
     pub(crate) fn new(
-        name: &str,
-        tensor: &Tensor,
+        source: AdapterTensor<'_>,
         (rows, columns): (u64, u64),
         (row_stride, column_stride): (u64, u64),
         offset: u64,
     ) -> Result<Self> {
-        let invalid = |reason: String| Error::Factor { tensor: name.to_owned(), reason };
+        let AdapterTensor { position, tensor, .. } = source;
         if !matches!(tensor.dtype(), Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16) {
-            return Err(invalid(format!(
-                "its dtype is {}, expected float32, float16 or bfloat16",
-                tensor.dtype()
-            )));
+            let dtype = tensor.dtype();
+            return Err(
+                source.unusable(format!("its dtype is {dtype}, expected float32, float16 or bfloat16"))
+            );
         }
-        let offset = tensor.storage_offset().checked_add(offset);
-        let offset = offset.ok_or_else(|| invalid("its offset is too large".to_owned()))?;
+        let start = tensor.storage_offset();
+        let offset = start.checked_add(offset).ok_or_else(|| source.unusable("its offset is too large"))?;
         let (shape, stride) = (vec![rows, columns], vec![row_stride, column_stride]);
         let view = Tensor::new(tensor.dtype(), shape, stride, offset, tensor.storage().clone());
-        let view = view.map_err(|reason| invalid(reason.to_string()))?;
-        Ok(Self { tensor: view, rows, columns })
+        let view = view.map_err(|reason| source.unusable(reason.to_string()))?;
+        Ok(Self { tensor: view, rows, columns, source: Some((position, start)) })
+    }
+
+    /// Creates the constant matrix of one number, 1.
+    ///
+    /// # Errors
+    /// Never in practice: the number is one element of its storage.
+    pub(crate) fn one() -> Result<Self, tensor::Error> {
+        let number = Storage::owned(1.0_f32.to_le_bytes().to_vec());
+        let tensor = Tensor::new(Dtype::Float32, vec![1, 1], vec![1, 1], 0, number)?;
+        Ok(Self { tensor, rows: 1, columns: 1, source: None })
     }
 
     pub(crate) fn rows(&self) -> u64 {
@@ -46,6 +59,14 @@ impl Matrix {
 
     pub(crate) fn columns(&self) -> u64 {
         self.columns
+    }
+
+    /// Returns the position of the adapter's tensor whose numbers these are, and which of them.
+    pub(crate) fn source_part(&self) -> Option<(usize, TensorPart)> {
+        let (position, start) = self.source?;
+        let &[row_stride, column_stride] = self.tensor.stride() else { return None };
+        let offset = self.tensor.storage_offset().checked_sub(start)?;
+        Some((position, TensorPart::new(offset, [(self.rows, row_stride), (self.columns, column_stride)])))
     }
 
     /// Returns the matrix of the rows in `range`.
@@ -59,7 +80,7 @@ impl Matrix {
         let shape = vec![rows, self.columns];
         let storage = self.tensor.storage().clone();
         let tensor = Tensor::new(self.tensor.dtype(), shape, stride, offset, storage).ok()?;
-        Some(Self { tensor, rows, columns: self.columns })
+        Some(Self { tensor, rows, columns: self.columns, source: self.source })
     }
 
     /// Reads all numbers in row-major order.

@@ -1,36 +1,14 @@
 //! Merges adapters into the tensors of their base.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tensor::{Tensor, Tensors, ViewId};
+use tensor::Tensors;
 
-use crate::adapter_merge::AdapterMerge;
-use crate::change::ChangedTensor;
-use crate::low_rank::{FactorCache, LowRankUpdate};
-use crate::{AdapterConfig, AdapterReport, Error, Result};
-
-/// Adapter that was read, with a factor for all of its products.
-#[derive(Clone, Debug)]
-pub struct Adapter {
-    path: String,
-    pub(crate) config: AdapterConfig,
-    pub(crate) tensors: Tensors,
-    pub(crate) weight: f64,
-}
-
-impl Adapter {
-    /// Creates an adapter of the text of `adapter_config.json` and its tensors. `path` names it in reports.
-    ///
-    /// # Errors
-    /// When the document is not one of a LoRA adapter, or there are no tensors.
-    pub fn new(path: impl Into<String>, config: &str, tensors: Tensors, weight: f64) -> Result<Self> {
-        if tensors.is_empty() {
-            return Err(Error::Empty);
-        }
-        Ok(Self { path: path.into(), config: AdapterConfig::from_json(config)?, tensors, weight })
-    }
-}
+use crate::adapter::Adapter;
+use crate::adapter_merge::merge_adapter;
+use crate::base_changes::BaseChanges;
+use crate::low_rank::LowRankUpdate;
+use crate::{AdapterReport, Result};
 
 /// Report of a merge, complete when the merged tensors have been read.
 #[derive(Debug)]
@@ -61,83 +39,21 @@ impl MergeReports {
 /// # Errors
 /// When a tensor of an adapter has no counterpart in the base, has another shape, is not used completely, or cannot be read.
 pub fn merge(base: &Tensors, adapters: &[Adapter]) -> Result<(Tensors, MergeReports)> {
-    let mut merge = Merge::new(base);
+    let mut changes = BaseChanges::new(base);
+    let mut all = MergeReports { reports: Vec::new(), computed: Vec::new() };
     for adapter in adapters {
-        merge.add_adapter(adapter)?;
-    }
-    let Merge { changed, groups, cache, reports, added, .. } = merge;
-    let mut results: HashMap<usize, Tensor> = HashMap::new();
-    for (position, mut tensor) in changed {
-        tensor.evaluate(None, &cache)?;
-        results.insert(position, tensor.tensor().clone());
-    }
-    let mut merged = base.clone();
-    for ((_, tensor), group) in merged.tensors_mut().zip(groups) {
-        if let Some(result) = results.get(&group) {
-            *tensor = result.clone();
-        }
-    }
-    merged.extend(added);
-    Ok((merged, reports))
-}
-
-/// State of a merge.
-pub(crate) struct Merge<'b> {
-    pub(crate) base: &'b Tensors,
-    /// For each tensor, the position of the first tensor that views the same elements.
-    groups: Vec<usize>,
-    changed: BTreeMap<usize, ChangedTensor>,
-    cache: FactorCache,
-    reports: MergeReports,
-    /// Tensors that the base does not have.
-    added: Vec<(String, Tensor)>,
-}
-
-impl<'b> Merge<'b> {
-    fn new(base: &'b Tensors) -> Self {
-        let mut first: HashMap<ViewId, usize> = HashMap::with_capacity(base.len());
-        let views = base.iter().map(|(_, tensor)| tensor.view_id()).enumerate();
-        let groups = views.map(|(position, view)| *first.entry(view).or_insert(position)).collect();
-        let reports = MergeReports { reports: Vec::new(), computed: Vec::new() };
-        Self {
-            base,
-            groups,
-            changed: BTreeMap::new(),
-            cache: FactorCache::default(),
-            reports,
-            added: Vec::new(),
-        }
-    }
-
-    fn add_adapter(&mut self, adapter: &'b Adapter) -> Result<()> {
-        let (mut merged, computed) = AdapterMerge::run(adapter, self)?;
-        let report = self.reports.reports.len();
-        let rows = computed.into_iter().map(|(row, update)| (report, row, update));
-        self.reports.computed.extend(rows);
-        let base = self.base;
+        let (mut merged, computed) = merge_adapter(adapter, &mut changes)?;
+        let report = all.reports.len();
+        all.computed.extend(computed.into_iter().map(|(row, update)| (report, row, update)));
         for row in &mut merged {
             row.position = base.position(&row.name).unwrap_or(usize::MAX);
         }
-        self.reports.reports.push(AdapterReport {
+        all.reports.push(AdapterReport {
             adapter: adapter.path.clone(),
             weight: adapter.weight,
             adapter_tensors: adapter.tensors.len(),
             merged,
         });
-        Ok(())
     }
-
-    /// Adds a tensor that the base does not have. That of a later adapter replaces it.
-    pub(crate) fn add_tensor(&mut self, name: &str, tensor: &Tensor) {
-        self.added.retain(|(known, _)| known != name);
-        self.added.push((name.to_owned(), tensor.clone()));
-    }
-
-    /// Returns the changes of a tensor of the base, and the cache of the factors.
-    pub(crate) fn changed(&mut self, position: usize) -> Option<(&mut ChangedTensor, &FactorCache)> {
-        let group = *self.groups.get(position)?;
-        let (name, tensor) = self.base.get_index(group)?;
-        let changed = self.changed.entry(group).or_insert_with(|| ChangedTensor::new(name, tensor));
-        Some((changed, &self.cache))
-    }
+    Ok((changes.into_tensors()?, all))
 }

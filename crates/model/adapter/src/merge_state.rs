@@ -1,0 +1,139 @@
+//! State of the merge of one adapter: names, used bytes, rows of the report, and the sums that are added to the base.
+
+use std::sync::Arc;
+
+use tensor::Tensor;
+
+use crate::adapter::{Adapter, AdapterTensor};
+use crate::base_changes::BaseChanges;
+use crate::base_names::BaseNames;
+use crate::change::check_dtype;
+use crate::low_rank::{Axis, LowRankUpdate, Magnitudes, Term, WeightDims};
+use crate::matrix::Matrix;
+use crate::used_bytes::UsedBytes;
+use crate::{Error, MergeKind, MergedTensor, Result};
+
+/// Rows of a report whose norms the computations know after they were read.
+pub(crate) type ComputedRows = Vec<(usize, Arc<LowRankUpdate>)>;
+
+/// State of the merge of one adapter.
+pub(crate) struct MergeState<'m, 'a> {
+    pub(crate) adapter: &'a Adapter,
+    pub(crate) changes: &'m mut BaseChanges<'a>,
+    pub(crate) names: BaseNames<'a>,
+    pub(crate) used: UsedBytes,
+    pub(crate) rows: Vec<MergedTensor>,
+    pub(crate) computed: ComputedRows,
+    /// True if the base has the weights of linear layers as `in × out`.
+    pub(crate) is_transposed: bool,
+}
+
+/// Factors of a module.
+pub(crate) struct FactorPair<'a> {
+    pub(crate) a: AdapterTensor<'a>,
+    pub(crate) b: AdapterTensor<'a>,
+    pub(crate) scale: f64,
+}
+
+impl<'a> MergeState<'_, 'a> {
+    pub(crate) fn base_tensor(&self, name: &str) -> Option<&'a Tensor> {
+        self.changes.base.get(name)
+    }
+
+    pub(crate) fn find_base(
+        &self,
+        source: AdapterTensor<'_>,
+        name: &str,
+    ) -> Result<(usize, String, &'a Tensor)> {
+        let found = self.names.find(name).and_then(|(place, name)| {
+            let tensor = self.base_tensor(&name)?;
+            Some((place, name, tensor))
+        });
+        found.ok_or_else(|| Error::NoBase {
+            tensor: source.name.to_owned(),
+            expected: self.names.rewritten(name),
+        })
+    }
+
+    /// Returns the factors of a module, or of a parameter with its name.
+    pub(crate) fn factors(&self, target: &str, a: usize, b: usize) -> Result<FactorPair<'a>> {
+        let (_, scale) = self.adapter.config.rank_and_scale(target)?;
+        let scale = scale * self.adapter.weight;
+        Ok(FactorPair { a: self.adapter.tensor(a), b: self.adapter.tensor(b), scale })
+    }
+
+    /// Checks the rows of A: the rank of the configuration for each expert.
+    pub(crate) fn check_rank(
+        &self,
+        target: &str,
+        source: AdapterTensor<'_>,
+        rows: u64,
+        experts: u64,
+        (base_name, base): (&str, &Tensor),
+    ) -> Result<()> {
+        let (rank, _) = self.adapter.config.rank_and_scale(target)?;
+        #[expect(clippy::cast_precision_loss, reason = "sizes of tensors are below 2^53")]
+        let expected = rank * experts as f64;
+        #[expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "both are whole numbers")]
+        let is_right = rows as f64 == expected && rows > 0;
+        if is_right {
+            return Ok(());
+        }
+        let expected = match experts {
+            1 if rank <= 1.0 => format!("{rank} row, the rank of adapter_config.json,"),
+            1 => format!("{rank} rows, the rank of adapter_config.json,"),
+            _ => format!("{expected} rows, the rank {rank} of adapter_config.json for {experts} experts,"),
+        };
+        Err(source.shape_error(expected, base_name, base))
+    }
+
+    /// Adds the terms of one tensor of the base, and a row to the report.
+    pub(crate) fn add_terms(
+        &mut self,
+        (place, base_name): (usize, String),
+        dims: WeightDims,
+        terms: Vec<(usize, Term)>,
+        magnitude: Option<(usize, Axis)>,
+    ) -> Result<()> {
+        let Some((changed, cache)) = self.changes.changed(place) else { return Ok(()) };
+        check_dtype(&base_name, changed.tensor().dtype())?;
+        let read = |reason| Error::Read { tensor: base_name.clone(), reason };
+        let (mut squared, mut rank, mut scale) = (0.0, 0, 0.0);
+        if magnitude.is_some() {
+            changed.evaluate(None, cache)?;
+        }
+        for (block, term) in terms {
+            squared += term.squared_norm().map_err(read)?;
+            (rank, scale) = (term.right.rows(), term.scale);
+            for part in [&term.left, &term.right].into_iter().filter_map(Matrix::source_part) {
+                self.used.add(part.0, part.1);
+            }
+            changed.add(dims, block, term, cache)?;
+        }
+        let kind = if let Some((position, axis)) = magnitude {
+            let source = self.adapter.tensor(position);
+            let tensor = source.tensor;
+            let count = if axis == Axis::Rows { dims.rows_per_block } else { dims.columns };
+            if tensor.numel() != count {
+                let shape = tensor.shape();
+                return Err(source.unusable(format!("it has shape {shape:?}, expected {count} numbers")));
+            }
+            let values = Matrix::new(source, (1, count), (count, 1), 0)?;
+            let update = changed.evaluate(Some(Magnitudes { values, axis }), cache)?;
+            self.computed.extend(update.map(|update| (self.rows.len(), update)));
+            self.used.add_whole(position, tensor);
+            MergeKind::Dora { rank, scale }
+        } else {
+            MergeKind::LowRank { rank, scale }
+        };
+        let norm = magnitude.is_none().then_some(squared.sqrt());
+        match self.rows.last_mut() {
+            // Another expert of the same tensor.
+            Some(row) if row.name == base_name && row.kind == kind && magnitude.is_none() => {
+                row.norm = row.norm.map(|norm| norm.hypot(squared.sqrt()));
+            }
+            _ => self.rows.push(MergedTensor::new(base_name, kind, norm)),
+        }
+        Ok(())
+    }
+}
