@@ -54,9 +54,13 @@ fn batch_options(args: &Convert) -> BatchOptions {
         (true, false) => Resume::SkipComplete,
         (true, true) => Resume::SkipVerified,
     };
-    let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let default = || NonZeroUsize::new(cores().get().min(JOBS_MAX)).unwrap_or(NonZeroUsize::MIN);
-    BatchOptions::from(resume).jobs(args.jobs.unwrap_or_else(default))
+    BatchOptions::from(resume).jobs(args.jobs.unwrap_or_else(default_jobs))
+}
+
+/// Returns the number of inputs that are worked on at the same time if the user names none.
+pub(super) fn default_jobs() -> NonZeroUsize {
+    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    cores.min(NonZeroUsize::new(JOBS_MAX).unwrap_or(NonZeroUsize::MIN))
 }
 
 /// Prints the result of one input, and appends its object to the file of results.
