@@ -13,7 +13,6 @@ use super::convert::{ToArg, parse_size};
 use super::{Cli, Command};
 
 #[derive(Args, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(after_help = "\
 Examples:
   torch2carton batch models.jsonl -o out/ --to safetensors --results results.jsonl

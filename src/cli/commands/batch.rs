@@ -20,7 +20,7 @@ pub(crate) fn batch(args: &BatchArgs, quiet: bool) -> Result<ExitCode> {
     let parse = move |options: &_, output: Option<&_>| flags.parse(options, output);
     // Wrong flags are reported as such, not as a wrong first line.
     parse(&serde_json::Map::new(), None).map_err(UsageError)?;
-    let batch = Batch::open(args.settings(), Box::new(parse), encode_line).map_err(with_advice)?;
+    let batch = Batch::open(&args.settings(), Box::new(parse), encode_line).map_err(with_advice)?;
     let progress = BatchProgress::new(quiet, batch.total());
     let limits = JobLimits {
         jobs: args.jobs.unwrap_or_else(default_jobs),
@@ -72,18 +72,15 @@ fn counts_text(counts: &BatchCounts, is_resumed: bool) -> String {
 
 /// Returns the error with the option that helps. A wrong manifest is wrong usage.
 fn with_advice(error: Error) -> anyhow::Error {
-    let advice = match &error {
-        Error::Cancelled | Error::Results { .. } | Error::ReplaceResults(_) | Error::Index(_) => {
-            return error.into();
-        }
+    let advice = match error {
         // The reader of standard output is gone.
-        Error::Output(_) => match error {
-            Error::Output(reason) => return reason.into(),
-            error => return error.into(),
-        },
-        Error::Manifest { problem: ManifestProblem::Read(_), .. } | Error::CreateFolder { .. } => {
-            return error.into();
-        }
+        Error::Output(reason) => return reason.into(),
+        Error::Cancelled
+        | Error::Results { .. }
+        | Error::ReplaceResults(_)
+        | Error::Index(_)
+        | Error::CreateFolder { .. }
+        | Error::Manifest { problem: ManifestProblem::Read(_), .. } => return error.into(),
         Error::ResultsExist { .. } => "; --resume goes on from them, or name another file",
         Error::ResultsInUse { .. } => "; wait until it has ended, or name another file",
         _ => "",

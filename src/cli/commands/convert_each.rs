@@ -92,11 +92,22 @@ fn report_item(
             Some(error_object(&input.display().to_string(), code, &error))
         }
     };
-    let Some(object) = object else { return Ok(()) };
+    let Some(mut object) = object else { return Ok(()) };
+    add_status(&mut object);
     if args.json {
         super::write_json_line(&mut io::stdout().lock(), &object)?;
     }
     results.map_or(Ok(()), |results| results.append(&object))
+}
+
+/// Adds the members that the lines of `batch` have, too.
+fn add_status(object: &mut Value) {
+    let status = if object.get("error").is_some() { "failed" } else { "ok" };
+    let input = object.get("file").cloned().unwrap_or_default();
+    if let Some(members) = object.as_object_mut() {
+        members.insert("input".to_owned(), input);
+        members.insert("status".to_owned(), status.into());
+    }
 }
 
 /// Reads the paths in a list: separated by NUL if there is one, otherwise one on each line. Empty ones are left out.

@@ -50,7 +50,6 @@ impl BatchProgress {
     /// Shows the counts, and how long the rest takes.
     pub(crate) fn show(&self, counts: &BatchCounts) {
         match &self.display {
-            BatchDisplay::Quiet => {}
             BatchDisplay::Bar(bar) => {
                 bar.set_position(counts.all());
                 bar.set_message(progress_text(counts, self.total, self.start.elapsed()));
@@ -60,7 +59,7 @@ impl BatchProgress {
                 let text = progress_text(counts, self.total, self.start.elapsed());
                 let _ = writeln!(anstream::stderr(), "{text}");
             }
-            BatchDisplay::Lines { .. } => {}
+            BatchDisplay::Lines { .. } | BatchDisplay::Quiet => {}
         }
     }
 

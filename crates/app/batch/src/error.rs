@@ -1,7 +1,7 @@
 //! Errors that end a batch. An input that fails does not.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use byte_source::ErrorKind;
 
@@ -21,7 +21,7 @@ pub enum Error {
     #[error("cannot read {}: {reason}", path.display())]
     OpenManifest { path: PathBuf, reason: io::Error },
     /// A line of the manifest is refused.
-    #[error("{}, line {line}: {problem}", path.display())]
+    #[error("{}, line {line}: {problem}", manifest_name(path))]
     Manifest { path: PathBuf, line: u64, problem: ManifestProblem },
     /// The results cannot be read or written.
     #[error("{}: {reason}", path.display())]
@@ -49,12 +49,18 @@ pub enum Error {
     CreateFolder { path: PathBuf, reason: io::Error },
 }
 
+fn manifest_name(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+}
+
 impl Error {
     /// Returns the category of the error, by which a caller can react.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Cancelled => ErrorKind::Cancelled,
-            Self::Manifest { problem: ManifestProblem::Read(_), .. } => ErrorKind::Io,
+            Self::Manifest { problem: ManifestProblem::Read(_), .. } | Self::ResultsInUse { .. } => {
+                ErrorKind::Io
+            }
             Self::Manifest { .. } => ErrorKind::Input,
             Self::ResultsExist { .. } | Self::NotAResult { .. } => ErrorKind::Option,
             Self::ReplaceResults(reason) => reason.kind(),
@@ -63,7 +69,6 @@ impl Error {
             | Self::CreateFolder { reason, .. }
             | Self::Output(reason)
             | Self::Index(reason) => reason.into(),
-            Self::ResultsInUse { .. } => ErrorKind::Io,
         }
     }
 }

@@ -84,7 +84,7 @@ impl JobSource {
     /// # Errors
     /// When the manifest cannot be read, or one of its lines is refused.
     pub(crate) fn open(
-        settings: BatchSettings,
+        settings: &BatchSettings,
         parse: Box<TaskParser>,
         earlier: Option<EarlierResults>,
     ) -> Result<(Self, Option<u64>)> {

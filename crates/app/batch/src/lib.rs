@@ -19,7 +19,7 @@
 //! let mut settings = BatchSettings::new(&manifest);
 //! settings.results = Some(manifest.with_file_name("results.jsonl"));
 //! let parse = |_: &_, _: Option<&_>| Ok(BatchTask::Scan(ScanOptions::default()));
-//! let batch = Batch::open(settings, Box::new(parse), |line| Ok(serde_json::to_vec(line)?))?;
+//! let batch = Batch::open(&settings, Box::new(parse), |line| Ok(serde_json::to_vec(line)?))?;
 //! let limits = JobLimits { jobs: NonZeroUsize::MIN, memory: None };
 //! let counts = batch.run(limits, &(), &|error| error.to_string(), &mut |result, _| {
 //!     println!("{} {:?}", result.line.input, result.line.verdict);

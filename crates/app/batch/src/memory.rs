@@ -79,7 +79,8 @@ impl MemoryBudget {
 fn names_len(path: &Path) -> Option<u64> {
     let source: Arc<dyn Source> = Arc::new(MappedFile::open(path).ok()?);
     if let Ok((index, _)) = ZipIndex::read_directory(&source) {
-        let pickles = index.entries.iter().filter(|entry| entry.name.ends_with(".pkl"));
+        let pickles =
+            index.entries.iter().filter(|entry| Path::new(&entry.name).extension() == Some("pkl".as_ref()));
         return Some(pickles.fold(0, |sum, entry| entry.len.saturating_add(sum)));
     }
     let mut start = [0; 9];

@@ -63,15 +63,14 @@ impl Batch {
     /// # Errors
     /// When the manifest cannot be read or a line is refused; when there are results that are not to be resumed, or another
     /// batch writes to them; when the folder for outputs cannot be created.
-    pub fn open(settings: BatchSettings, parse: Box<TaskParser>, encode: LineEncoder) -> Result<Self> {
+    pub fn open(settings: &BatchSettings, parse: Box<TaskParser>, encode: LineEncoder) -> Result<Self> {
         let is_resumed = settings.resume != pipeline::Resume::ConvertAll;
         let opened = settings.results.as_deref().map(|path| open_results(path, is_resumed)).transpose()?;
         let (results, earlier) = opened.unzip();
-        let folder = settings.folder.clone();
         let (source, total) = JobSource::open(settings, parse, earlier)?;
-        if let Some(folder) = folder {
+        if let Some(folder) = &settings.folder {
             let failed = |reason| Error::CreateFolder { path: folder.clone(), reason };
-            std::fs::create_dir_all(&folder).map_err(failed)?;
+            std::fs::create_dir_all(folder).map_err(failed)?;
         }
         Ok(Self { source, results, encode, total, counts: BatchCounts::default() })
     }

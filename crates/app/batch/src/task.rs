@@ -235,10 +235,10 @@ impl PlannedJob {
             BatchTask::Scan(options) => scan(job, options, observer),
             BatchTask::Inspect(options) => {
                 let mut options = (**options).clone();
-                options.input = path.to_owned();
+                path.clone_into(&mut options.input);
                 let tensors = if is_carton(path) {
                     let carton = carton_tools::open(path)?;
-                    carton_tools::tensors(&carton, observer)?.into_iter().count()
+                    carton_tools::tensors(&carton, observer)?.len()
                 } else {
                     pipeline::inspect(&options, observer)?.tensors.len()
                 };
@@ -247,7 +247,7 @@ impl PlannedJob {
             }
             BatchTask::Digest(options) => {
                 let mut options = (**options).clone();
-                options.path = path.to_owned();
+                path.clone_into(&mut options.path);
                 let report = compare::digest(&options, observer)?;
                 Ok(Outcome {
                     digest: Some(report.digest),

@@ -120,7 +120,7 @@ pub fn convert_each(
         observer,
         || jobs.next(),
         |(place, plan): (usize, Result<Conversion>), observer| {
-            let input = names.get(place).map(PathBuf::as_path).unwrap_or(Path::new(""));
+            let input = names.get(place).map_or(Path::new(""), PathBuf::as_path);
             (place, plan.and_then(|plan| convert_one(input, plan, &records, batch.resume, observer)))
         },
         |(place, item)| in_order.add(place, item, done),
