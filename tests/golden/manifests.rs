@@ -20,8 +20,8 @@ fn checkpoints(root: &Path) {
 }
 
 fn manifest(root: &Path, lines: &[Json]) {
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    std::fs::write(root.join("m.jsonl"), text).expect("a temporary folder");
+    let lines: Vec<String> = lines.iter().map(Json::to_string).collect();
+    std::fs::write(root.join("m.jsonl"), lines.join("\n")).expect("a temporary folder");
 }
 
 fn lines(text: &str) -> Vec<Json> {

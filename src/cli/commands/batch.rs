@@ -13,7 +13,6 @@ use crate::cli::ui::errors;
 use crate::cli::ui::escapes::EscapingJsonFormatter;
 use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::terminal::{self, BOLD};
-use pipeline::format_count;
 
 pub(crate) fn batch(args: &BatchArgs, quiet: bool) -> Result<ExitCode> {
     let flags = args.task_parser();
@@ -62,12 +61,8 @@ fn encode_line(line: &ResultLine) -> io::Result<Vec<u8>> {
 }
 
 fn counts_text(counts: &BatchCounts, is_resumed: bool) -> String {
-    let kept = if is_resumed {
-        format!(", {} of them from before", format_count(counts.kept))
-    } else {
-        String::new()
-    };
-    format!("{} ok, {} failed{kept}", format_count(counts.ok), format_count(counts.failed))
+    let kept = if is_resumed { format!(", {} of them from before", counts.kept) } else { String::new() };
+    format!("{} ok, {} failed{kept}", counts.ok, counts.failed)
 }
 
 /// Returns the error with the option that helps. A wrong manifest is wrong usage.

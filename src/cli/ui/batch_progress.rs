@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use batch::BatchCounts;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pipeline::format_count;
 
 const LINE_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -76,10 +75,9 @@ impl BatchProgress {
 fn progress_text(counts: &BatchCounts, total: Option<u64>, elapsed: Duration) -> String {
     let done = counts.all();
     let speed = done.saturating_sub(counts.kept) as f64 / elapsed.as_secs_f64().max(1e-9);
-    let failed =
-        if counts.failed > 0 { format!(", {} failed", format_count(counts.failed)) } else { String::new() };
+    let failed = if counts.failed > 0 { format!(", {} failed", counts.failed) } else { String::new() };
     let Some(total) = total else {
-        return format!("{} done{failed}, {speed:.1} a second", format_count(done));
+        return format!("{} done{failed}, {speed:.1} a second", done);
     };
     let rest = total.saturating_sub(done);
     let left =
@@ -87,11 +85,7 @@ fn progress_text(counts: &BatchCounts, total: Option<u64>, elapsed: Duration) ->
     let left =
         left.map_or_else(String::new, |left| format!(", about {} left", humantime::format_duration(left)));
     let percent = (u128::from(done) * 100).checked_div(u128::from(total)).unwrap_or(100);
-    format!(
-        "{} of {} ({percent} %){failed}, {speed:.1} a second{left}",
-        format_count(done),
-        format_count(total)
-    )
+    format!("{} of {} ({percent} %){failed}, {speed:.1} a second{left}", done, total)
 }
 
 #[cfg(test)]
@@ -107,9 +101,9 @@ mod tests {
         };
         assert_eq!(
             text(1990, 10, 0, Some(10_000)),
-            "2,000 of 10,000 (20 %), 10 failed, 200.0 a second, about 40s left"
+            "2000 of 10000 (20 %), 10 failed, 200.0 a second, about 40s left"
         );
-        assert_eq!(text(500, 0, 400, Some(1000)), "500 of 1,000 (50 %), 10.0 a second, about 50s left");
+        assert_eq!(text(500, 0, 400, Some(1000)), "500 of 1000 (50 %), 10.0 a second, about 50s left");
         assert_eq!(text(5, 0, 5, Some(10)), "5 of 10 (50 %), 0.0 a second");
         assert_eq!(text(25, 0, 0, None), "25 done, 2.5 a second");
         assert_eq!(text(0, 0, 0, Some(0)), "0 of 0 (100 %), 0.0 a second");
