@@ -102,6 +102,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let has_own_statuses = matches!(cli.command, Command::Scan(_) | Command::Diff(_));
     let done = match cli.command {
         Command::Convert(args) => signals::watch_signals().and_then(|()| commands::convert(&args, quiet)),
+        Command::Batch(args) => signals::watch_signals().and_then(|()| commands::batch(&args, quiet)),
         Command::Inspect(args) => commands::inspect(&args, quiet),
         Command::Report(args) => commands::report(&args, quiet),
         Command::Trace(args) => commands::trace(&args),

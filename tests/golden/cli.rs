@@ -8,8 +8,9 @@ use serde_json::Value as Json;
 use crate::carton_tools::{ok, run, scratch, write};
 use crate::made::{Value, dict, tensor, write_pth};
 
-const SUBCOMMANDS: [&str; 16] = [
+const SUBCOMMANDS: [&str; 17] = [
     "convert",
+    "batch",
     "inspect",
     "trace",
     "report",

@@ -25,6 +25,7 @@ mod inspect_options;
 mod left_out;
 mod limits;
 mod made;
+mod manifests;
 mod merge;
 mod messages;
 mod names;

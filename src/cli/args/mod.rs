@@ -1,5 +1,6 @@
 //! Definitions of the command-line arguments.
 
+mod batch;
 mod carton;
 mod compare;
 mod convert;
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 use pipeline::IfExists;
 
+pub(crate) use batch::BatchArgs;
 #[cfg(feature = "download")]
 pub(crate) use carton::Resolve;
 pub(crate) use carton::{Compression, Pack, Shrink, Unpack, Verify};
@@ -92,6 +94,8 @@ impl Color {
 pub(crate) enum Command {
     /// Convert a checkpoint into a carton, safetensors, or another checkpoint (the default)
     Convert(Convert),
+    /// Convert, scan, inspect or hash each input of a manifest
+    Batch(BatchArgs),
     /// List the tensors of a checkpoint, or the contents of a carton
     Inspect(Inspect),
     /// Print the instructions of a checkpoint's pickle

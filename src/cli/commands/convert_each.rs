@@ -54,9 +54,13 @@ fn batch_options(args: &Convert) -> BatchOptions {
         (true, false) => Resume::SkipComplete,
         (true, true) => Resume::SkipVerified,
     };
-    let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let default = || NonZeroUsize::new(cores().get().min(JOBS_MAX)).unwrap_or(NonZeroUsize::MIN);
-    BatchOptions::from(resume).jobs(args.jobs.unwrap_or_else(default))
+    BatchOptions::from(resume).jobs(args.jobs.unwrap_or_else(default_jobs))
+}
+
+/// Returns the number of inputs that are worked on at the same time if the user names none.
+pub(super) fn default_jobs() -> NonZeroUsize {
+    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    cores.min(NonZeroUsize::new(JOBS_MAX).unwrap_or(NonZeroUsize::MIN))
 }
 
 /// Prints the result of one input, and appends its object to the file of results.
@@ -88,11 +92,22 @@ fn report_item(
             Some(error_object(&input.display().to_string(), code, &error))
         }
     };
-    let Some(object) = object else { return Ok(()) };
+    let Some(mut object) = object else { return Ok(()) };
+    add_status(&mut object);
     if args.json {
         super::write_json_line(&mut io::stdout().lock(), &object)?;
     }
     results.map_or(Ok(()), |results| results.append(&object))
+}
+
+/// Adds the members that the lines of `batch` have, too.
+fn add_status(object: &mut Value) {
+    let status = if object.get("error").is_some() { "failed" } else { "ok" };
+    let input = object.get("file").cloned().unwrap_or_default();
+    if let Some(members) = object.as_object_mut() {
+        members.insert("input".to_owned(), input);
+        members.insert("status".to_owned(), status.into());
+    }
 }
 
 /// Reads the paths in a list: separated by NUL if there is one, otherwise one on each line. Empty ones are left out.

@@ -1,5 +1,6 @@
 //! Subcommands, each of which calls a library and prints its report. A successful command returns its exit status.
 
+mod batch;
 mod carton_commands;
 mod completions;
 mod convert;
@@ -37,6 +38,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+pub(crate) use batch::batch;
 pub(crate) use completions::completions;
 pub(crate) use convert::convert;
 pub(crate) use diff::diff;

@@ -1,6 +1,7 @@
 //! User interface of the program, apart from the texts of the library crates.
 
 pub(crate) mod advice;
+pub(crate) mod batch_progress;
 pub(crate) mod carton_advice;
 pub(crate) mod checkpoint_advice;
 pub(crate) mod errors;

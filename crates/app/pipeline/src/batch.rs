@@ -3,16 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use byte_source::{Notice, ProgressUpdate};
-use output::OutputRecords;
+use output::{OutputRecord, OutputRecords};
 use serde::Serialize;
 
-use crate::resume::BatchOutput;
 use crate::{
-    Conversion, ConvertOptions, ConvertReport, Error, InvalidOption, Observer, Result, Resume, batch_inputs,
+    BatchOutput, Conversion, ConvertOptions, ConvertReport, Error, ExistingOutput, InvalidOption, Observer,
+    Result, Resume, batch_inputs, run_jobs,
 };
 
 /// Version of the fields of [`BatchReport`].
@@ -107,113 +105,63 @@ pub fn convert_each(
         std::fs::create_dir_all(folder)
             .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
     }
-    let names = inputs.iter().map(|paths| paths.first().cloned().unwrap_or_default());
-    let jobs: Vec<Job> =
-        names.zip(planned).map(|(input, plan)| Job { input, plan: Mutex::new(Some(plan)) }).collect();
-    let queue = JobQueue { jobs, next: AtomicUsize::new(0), is_stopped: AtomicBool::new(false) };
+    let names: Vec<PathBuf> = inputs.iter().map(|paths| paths.first().cloned().unwrap_or_default()).collect();
+    let threads = batch.jobs.min(NonZeroUsize::new(names.len()).unwrap_or(NonZeroUsize::MIN));
+    let mut jobs = planned.into_iter().enumerate();
     let records = Mutex::new(HashMap::new());
-    let mut report = BatchReport { schema_version: SCHEMA_VERSION, ..BatchReport::default() };
-    std::thread::scope(|scope| {
-        let (results, received) = mpsc::channel();
-        for _ in 0..batch.jobs.get().min(queue.jobs.len()) {
-            let (results, queue, records) = (results.clone(), &queue, &records);
-            scope.spawn(move || {
-                let observer = StoppableObserver { observer, is_stopped: &queue.is_stopped };
-                queue.work(|place, input, plan| {
-                    let item =
-                        plan.and_then(|plan| convert_one(input, plan, records, batch.resume, &observer));
-                    if matches!(item, Err(Error::Cancelled)) {
-                        queue.is_stopped.store(true, Ordering::Relaxed);
-                    }
-                    // The receiver ends early only if the batch has failed.
-                    let _ = results.send((place, item));
-                });
-            });
-        }
-        drop(results);
-        let ended = report_in_order(&queue, &received, &mut report, done);
-        queue.is_stopped.store(true, Ordering::Relaxed);
-        ended
-    })?;
-    Ok(report)
+    let mut in_order = ResultsInOrder {
+        inputs: &names,
+        waiting: BTreeMap::new(),
+        next: 0,
+        report: BatchReport { schema_version: SCHEMA_VERSION, ..BatchReport::default() },
+    };
+    run_jobs(
+        threads,
+        observer,
+        || jobs.next(),
+        |(place, plan): (usize, Result<Conversion>), observer| {
+            let input = names.get(place).map_or(Path::new(""), PathBuf::as_path);
+            (place, plan.and_then(|plan| convert_one(input, plan, &records, batch.resume, observer)))
+        },
+        |(place, item)| in_order.add(place, item, done),
+    )?;
+    Ok(in_order.report)
 }
 
-/// Passes the results on in the order of the inputs, and counts them.
-fn report_in_order(
-    queue: &JobQueue,
-    received: &mpsc::Receiver<(usize, Result<BatchItem>)>,
-    report: &mut BatchReport,
-    done: &mut dyn FnMut(BatchItem) -> Result<()>,
-) -> Result<()> {
-    let mut waiting = BTreeMap::new();
-    let mut next = 0_usize;
-    for (place, item) in received {
-        waiting.insert(place, item);
-        while let Some(item) = waiting.remove(&next) {
-            let input = queue.jobs.get(next).map(|job| job.input.clone()).unwrap_or_default();
-            next = next.saturating_add(1);
-            let item = match item {
-                Ok(item) => item,
-                Err(Error::Cancelled) => return Err(Error::Cancelled),
-                Err(error) => BatchItem::Failed { input, error },
-            };
+/// Results of a batch, passed on in the order of the inputs.
+struct ResultsInOrder<'i> {
+    inputs: &'i [PathBuf],
+    /// Results that wait for those of earlier inputs.
+    waiting: BTreeMap<usize, Result<BatchItem>>,
+    next: usize,
+    report: BatchReport,
+}
+
+impl ResultsInOrder<'_> {
+    /// Adds the result of an input, and passes on all results for which nothing has to wait.
+    fn add(
+        &mut self,
+        place: usize,
+        item: Result<BatchItem>,
+        done: &mut dyn FnMut(BatchItem) -> Result<()>,
+    ) -> Result<()> {
+        if matches!(item, Err(Error::Cancelled)) {
+            return Err(Error::Cancelled);
+        }
+        self.waiting.insert(place, item);
+        while let Some(item) = self.waiting.remove(&self.next) {
+            let input = self.inputs.get(self.next).cloned().unwrap_or_default();
+            self.next = self.next.saturating_add(1);
+            let item = item.unwrap_or_else(|error| BatchItem::Failed { input, error });
             let count = match &item {
-                BatchItem::Converted(_) => &mut report.converted,
-                BatchItem::Skipped { .. } => &mut report.skipped,
-                BatchItem::Failed { .. } => &mut report.failed,
+                BatchItem::Converted(_) => &mut self.report.converted,
+                BatchItem::Skipped { .. } => &mut self.report.skipped,
+                BatchItem::Failed { .. } => &mut self.report.failed,
             };
             *count = count.saturating_add(1);
             done(item)?;
         }
-    }
-    Ok(())
-}
-
-/// Conversion that waits for a thread.
-struct Job {
-    input: PathBuf,
-    plan: Mutex<Option<Result<Conversion>>>,
-}
-
-/// Conversions of a batch, which several threads take in order.
-struct JobQueue {
-    jobs: Vec<Job>,
-    next: AtomicUsize,
-    /// True once the batch has ended, so that no further conversion starts.
-    is_stopped: AtomicBool,
-}
-
-impl JobQueue {
-    /// Calls `convert` with the position, the input and the plan of each conversion that no other thread has taken.
-    fn work(&self, convert: impl Fn(usize, &Path, Result<Conversion>)) {
-        while !self.is_stopped.load(Ordering::Relaxed) {
-            let place = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(job) = self.jobs.get(place) else { return };
-            let plan = job.plan.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(plan) = plan {
-                convert(place, &job.input, plan);
-            }
-        }
-    }
-}
-
-/// Observer that also stops when the batch has ended.
-struct StoppableObserver<'o> {
-    observer: &'o dyn Observer,
-    is_stopped: &'o AtomicBool,
-}
-
-impl Observer for StoppableObserver<'_> {
-    fn progress(&self, step: ProgressUpdate<'_>) {
-        self.observer.progress(step);
-    }
-
-    fn note(&self, note: &dyn Notice) {
-        self.observer.note(note);
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.is_stopped.load(Ordering::Relaxed) || self.observer.is_cancelled()
+        Ok(())
     }
 }
 
@@ -226,26 +174,45 @@ fn convert_one(
     resume: Resume,
     observer: &dyn Observer,
 ) -> Result<BatchItem> {
-    let conversion = Conversion { checksums: true, ..conversion };
-    let output = BatchOutput::new(&conversion);
+    let is_dry_run = conversion.options.dry_run;
+    let output = BatchOutput::new(conversion);
     let folder = output.folder();
     let records = {
         let mut known = records.lock().unwrap_or_else(PoisonError::into_inner);
         let records = known.entry(folder.to_owned()).or_insert_with(|| {
             let records = OutputRecords::read(folder);
-            if !conversion.options.dry_run {
+            if !is_dry_run {
                 records.compact(folder);
             }
             Arc::new(records)
         });
         Arc::clone(records)
     };
-    if resume != Resume::ConvertAll && output.is_complete(&records, resume, observer)? {
-        return Ok(BatchItem::Skipped { input: input.to_owned(), output: conversion.own_output() });
+    if let (true, Some(record)) =
+        (resume != Resume::ConvertAll, output.name().and_then(|name| records.get(name)))
+    {
+        match output.check_existing(record, resume, observer)? {
+            ExistingOutput::Incomplete => {}
+            ExistingOutput::Complete => return Ok(skipped(input, &output)),
+            ExistingOutput::Touched(record) => {
+                // The next run need not read the output again.
+                append(folder, &record);
+                return Ok(skipped(input, &output));
+            }
+        }
     }
-    let report = conversion.run(observer)?;
-    if report.written {
-        output.record(&report.written_files);
+    let (report, record) = output.convert(observer)?;
+    if let Some(record) = record {
+        append(folder, &record);
     }
     Ok(BatchItem::Converted(Box::new(report)))
+}
+
+fn skipped(input: &Path, output: &BatchOutput) -> BatchItem {
+    BatchItem::Skipped { input: input.to_owned(), output: output.path().to_owned() }
+}
+
+fn append(folder: &Path, record: &OutputRecord) {
+    // Best effort: an output without a record is made again.
+    let _ = OutputRecords::append(folder, record);
 }

@@ -37,7 +37,10 @@ impl Conversion {
     }
 
     /// Plans a conversion with an output in `folder`, which the caller creates before the conversion runs.
-    pub(crate) fn plan_in(folder: &Path, options: ConvertOptions) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Those of [`plan`](Self::plan).
+    pub fn plan_in(folder: &Path, options: ConvertOptions) -> Result<Self> {
         Self::new(options, Some(folder))
     }
 

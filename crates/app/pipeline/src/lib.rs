@@ -52,6 +52,7 @@ mod inspect_hashes;
 mod inspect_named;
 mod inspect_quantized;
 mod invalid_option;
+mod job_queue;
 mod made_from;
 mod merge;
 mod misc;
@@ -108,16 +109,19 @@ pub use inspect::{
 pub use inspect_named::{NamedContent, NamedItem, find_named, find_named_tensors};
 pub use inspect_quantized::RowQuantization;
 pub use invalid_option::{InvalidOption, ModelChange};
+pub use job_queue::run_jobs;
+pub use made_from::{InputContent, inputs_digest};
 pub use merge::AdapterInput;
 pub use model::{Architecture, ModelOptions, architectures, default_modules};
 pub use module_tree::{TreeRow, module_tree};
 pub use note::{Note, format_bytes, format_count, format_things};
 pub use output::IfExists;
 pub use output_kind::{ForeignKind, OutputKind};
+pub use output_path::expected_output;
 pub use pickle_vm::trace::View;
 pub use rename::Rename;
 pub use report::{ConvertReport, OutputReport, TensorListing};
-pub use resume::Resume;
+pub use resume::{BatchOutput, ExistingOutput, Resume};
 pub use row_statistics::RowStatistics;
 pub use scan::{
     CUSTOM_CODE_NOTE, FileScan, ScanOptions, ScanOutcome, ScanSummary, Verdict, globals_of_risk,

@@ -61,6 +61,40 @@ pub(crate) fn made_from_digest(conversion: &Conversion) -> Result<String> {
     Ok(hex(&digest.0.digest()))
 }
 
+/// Part of an input on which a result depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputContent {
+    /// The tensors and values: of an archive, its length, its pickles and its directory.
+    Tensors,
+    /// All bytes: of a file above 16 MiB, its length and its times.
+    Bytes,
+}
+
+/// Computes the digest, in hexadecimal, of a text that names a task with its options, and of files or unpacked cartons.
+///
+/// # Errors
+/// When an input cannot be read.
+pub fn inputs_digest<'p>(
+    task: &str,
+    inputs: impl Iterator<Item = &'p Path>,
+    content: InputContent,
+) -> Result<String> {
+    let mut digest = InputDigest::default();
+    digest.number(VERSION);
+    digest.text(task);
+    for path in inputs {
+        digest.text(&file_name(path));
+        if path.is_dir() {
+            digest.folder(path)?;
+        } else if content == InputContent::Tensors {
+            digest.input(path)?;
+        } else {
+            digest.whole(path)?;
+        }
+    }
+    Ok(hex(&digest.0.digest()))
+}
+
 /// Returns the options that change an output, as text.
 fn options_text(options: &ConvertOptions) -> String {
     // Without `..`, so that a new option does not compile until it has its place.
@@ -133,6 +167,17 @@ impl InputDigest {
     fn file(&mut self, path: &Path) -> Result<()> {
         let source: Arc<dyn Source> = Arc::new(open(path)?);
         self.region(&Region::whole(&source))
+    }
+
+    /// Adds all bytes of a small file, or the times of a large one. A pipe or a device has only times.
+    fn whole(&mut self, path: &Path) -> Result<()> {
+        let metadata = path.metadata().map_err(|reason| Error::Io { path: path.to_owned(), reason })?;
+        self.number(metadata.len());
+        if metadata.is_file() && metadata.len() <= READ_WHOLE_MAX {
+            self.file(path)
+        } else {
+            self.times(path)
+        }
     }
 
     /// Adds an input file: the pickles and the directory of an archive, all bytes of a small file, or the times of a large

@@ -53,6 +53,33 @@ pub(crate) fn default_output_path(
     }
 }
 
+/// Returns the path that a conversion of the first input would write, from the texts of the paths alone: what two inputs
+/// of a batch have in common is found before anything is read. `folder` is the folder of the outputs, if there is one.
+pub fn expected_output(options: &ConvertOptions, folder: Option<&Path>) -> PathBuf {
+    let input = options.inputs.first().map_or(Path::new(""), PathBuf::as_path);
+    let stem = checkpoint_stem(input);
+    let is_repository = options.target.format().is_repository();
+    let default = stem.clone() + "." + options.target.kind().extension();
+    match (&options.output, folder) {
+        (Some(output), _) if !is_repository => output.clone(),
+        (None, Some(folder)) if !is_repository => folder.join(default),
+        (None, None) if !is_repository => input.with_file_name(default),
+        (output, folder) => {
+            let repository = folder.or(output.as_deref()).unwrap_or_else(|| parent_folder(input));
+            let name = options.target.format().model_name().map(str::to_owned);
+            let of_folder =
+                || parent_folder(input).file_name().map(|name| name.to_string_lossy().into_owned());
+            let name = name.or_else(|| if is_generic(&stem) { of_folder() } else { None });
+            repository.join(name.unwrap_or(stem))
+        }
+    }
+}
+
+/// Returns true for a stem that does not name a model.
+fn is_generic(stem: &str) -> bool {
+    GENERIC_STEMS.contains(&stem) || GENERIC_STARTS.iter().any(|start| stem.starts_with(start))
+}
+
 /// Returns true if the only input is a folder.
 pub(crate) fn is_folder_input(options: &ConvertOptions) -> bool {
     input_folder(options).is_some()
@@ -88,12 +115,10 @@ pub(crate) fn model_name(options: &ConvertOptions, sources: &CheckpointSources) 
         return name;
     }
     let stem = checkpoint_stem(&sources.path);
-    let generic =
-        GENERIC_STEMS.contains(&stem.as_str()) || GENERIC_STARTS.iter().any(|start| stem.starts_with(start));
     let folder = std::path::absolute(parent_folder(&sources.path)).ok();
     let folder = folder.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     match folder {
-        Some(folder) if generic => folder,
+        Some(folder) if is_generic(&stem) => folder,
         _ => stem,
     }
 }

@@ -1,4 +1,4 @@
-//! Decides whether the output of an earlier batch is complete, and records the outputs of a batch.
+//! One output of a batch: decides whether that of an earlier batch is complete, or makes it and records its files.
 
 use std::fs::Metadata;
 use std::path::{Component, Path, PathBuf};
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use byte_source::{
     Action, Blob, Crc32, MappedFile, ProgressReporter, ReadError, Region, Sink, Source, Window,
 };
-use output::{FileRecord, OutputRecord, OutputRecords, file_name, parent_folder};
+use output::{FileRecord, OutputRecord, file_name, parent_folder};
 
-use crate::{Conversion, Error, Observer, Result, made_from};
+use crate::{Conversion, ConvertReport, Error, Observer, Result, made_from};
 
 /// Inputs of a batch that are skipped because their outputs exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,9 +40,10 @@ pub(crate) struct WrittenFile {
     pub(crate) crc32: Option<u32>,
 }
 
-/// Output of one conversion of a batch, in a folder with records.
-pub(crate) struct BatchOutput<'c> {
-    conversion: &'c Conversion,
+/// Output of one conversion of a batch.
+#[derive(Debug)]
+pub struct BatchOutput {
+    conversion: Conversion,
     /// File or folder that only this conversion writes.
     path: PathBuf,
     /// Name of the output in the records; `None` if it is not UTF-8, so that the output has no record.
@@ -51,48 +52,87 @@ pub(crate) struct BatchOutput<'c> {
     made_from: Option<String>,
 }
 
-impl<'c> BatchOutput<'c> {
+/// Output of an earlier batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExistingOutput {
+    /// The output is missing, incomplete, or made from something else.
+    Incomplete,
+    Complete,
+    /// The output is complete, but the times of its files are not the recorded ones. The record has the current ones.
+    Touched(OutputRecord),
+}
+
+impl BatchOutput {
     /// Finds what the output of `conversion` is made from.
-    pub(crate) fn new(conversion: &'c Conversion) -> Self {
+    pub fn new(conversion: Conversion) -> Self {
+        let conversion = Conversion { checksums: true, ..conversion };
         let path = conversion.own_output();
         let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         // An input that cannot be read is reported when it is converted.
-        let made_from = made_from::made_from_digest(conversion).ok();
+        let made_from = made_from::made_from_digest(&conversion).ok();
         Self { conversion, path, name, made_from }
     }
 
-    /// Returns the folder with the records of the output.
+    /// Returns the file or folder that only this conversion writes.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the digest of the options and the inputs, in hexadecimal; `None` if an input cannot be read.
+    pub fn made_from(&self) -> Option<&str> {
+        self.made_from.as_deref()
+    }
+
+    /// Returns the files from which the checkpoint is read.
+    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+        self.conversion.sources.inputs()
+    }
+
+    /// Returns the folder with the output.
     pub(crate) fn folder(&self) -> &Path {
         parent_folder(&self.path)
     }
 
-    /// Returns true if the output was made from the same inputs with the same options, and is complete.
+    /// Returns the name of the output in records.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Converts the checkpoint, and returns a record of the output if it was written and can be recorded.
+    ///
+    /// # Errors
+    /// Those of [`Conversion::run`].
+    pub fn convert(&self, observer: &dyn Observer) -> Result<(ConvertReport, Option<OutputRecord>)> {
+        let report = self.conversion.run(observer)?;
+        let record = if report.written { self.record(&report.written_files) } else { None };
+        Ok((report, record))
+    }
+
+    /// Compares an output with the record of a batch: it is complete if it was made from the same inputs with the same
+    /// options, and its files are as they were written.
     ///
     /// # Errors
     /// When `observer` stops the work. An output that cannot be read is not complete.
-    pub(crate) fn is_complete(
+    pub fn check_existing(
         &self,
-        records: &OutputRecords,
+        record: &OutputRecord,
         resume: Resume,
         observer: &dyn Observer,
-    ) -> Result<bool> {
-        let record = self.name.as_ref().and_then(|name| records.get(name));
-        let Some(record) =
-            record.filter(|record| self.made_from.is_some() && record.made_from == self.made_from)
-        else {
-            return Ok(false);
-        };
-        let Some(files) = self.existing_files(record) else { return Ok(false) };
+    ) -> Result<ExistingOutput> {
+        let is_same = self.made_from.is_some() && record.made_from == self.made_from;
+        let is_here = self.name.as_ref() == Some(&record.output);
+        let files = if is_same && is_here { self.existing_files(record) } else { None };
+        let Some(files) = files else { return Ok(ExistingOutput::Incomplete) };
         let format = self.conversion.options.target.format();
         if !format.is_complete(&self.path) {
-            return Ok(false);
+            return Ok(ExistingOutput::Incomplete);
         }
         let is_untouched = files.iter().all(|(file, _, metadata)| file.is_untouched(metadata));
         if is_untouched && resume != Resume::SkipVerified {
-            return Ok(true);
+            return Ok(ExistingOutput::Complete);
         }
         if files.iter().any(|(file, _, now)| !file.has_same_bytes(now) && self.is_older_than_inputs(now)) {
-            return Ok(false);
+            return Ok(ExistingOutput::Incomplete);
         }
         let total = files.iter().fold(0_u64, |sum, (file, ..)| sum.saturating_add(file.len));
         let name = file_name(&self.path);
@@ -100,20 +140,18 @@ impl<'c> BatchOutput<'c> {
         let mut before = 0_u64;
         for (file, path, _) in &files {
             if file.crc32.is_none() || checksum(path, work.resumed_at(before))? != file.crc32 {
-                return Ok(false);
+                return Ok(ExistingOutput::Incomplete);
             }
             before = before.saturating_add(file.len);
         }
         if !format.verify(&self.path, observer)? {
-            return Ok(false);
+            return Ok(ExistingOutput::Incomplete);
         }
-        if !is_untouched {
-            // The next run need not read the output again.
-            let files =
-                files.iter().map(|(file, _, now)| FileRecord::new(&file.path, now, file.crc32)).collect();
-            self.append(files);
+        if is_untouched {
+            return Ok(ExistingOutput::Complete);
         }
-        Ok(true)
+        let files = files.iter().map(|(file, _, now)| FileRecord::new(&file.path, now, file.crc32)).collect();
+        Ok(ExistingOutput::Touched(OutputRecord { files, ..record.clone() }))
     }
 
     /// Returns the files of the output with their paths and their current metadata; `None` if one is missing, or has another
@@ -144,26 +182,18 @@ impl<'c> BatchOutput<'c> {
         modified(metadata) < newest
     }
 
-    /// Records the output, which consists of `written`.
-    pub(crate) fn record(&self, written: &[WrittenFile]) {
-        let Some(name) = &self.name else { return };
+    /// Returns a record of the output, which consists of `written`.
+    fn record(&self, written: &[WrittenFile]) -> Option<OutputRecord> {
+        let name = self.name.as_ref()?;
         let record = |file: &WrittenFile| {
             let inside = file.path.strip_prefix(&self.path).ok()?;
             let path =
                 if inside == Path::new("") { PathBuf::from(name) } else { Path::new(name).join(inside) };
             Some(FileRecord::new(path.to_str()?, &file.path.symlink_metadata().ok()?, file.crc32))
         };
-        if let Some(files) = written.iter().map(record).collect() {
-            self.append(files);
-        }
-    }
-
-    fn append(&self, files: Vec<FileRecord>) {
-        if let (Some(output), Some(made_from)) = (self.name.clone(), self.made_from.clone()) {
-            let record = OutputRecord { output, made_from: Some(made_from), files };
-            // Best effort: an output without a record is made again.
-            let _ = OutputRecords::append(self.folder(), &record);
-        }
+        let files = written.iter().map(record).collect::<Option<Vec<_>>>()?;
+        let made_from = Some(self.made_from.clone()?);
+        Some(OutputRecord { output: name.clone(), made_from, files })
     }
 }
 

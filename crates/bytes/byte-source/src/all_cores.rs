@@ -1,9 +1,28 @@
-//! Work on many items with one thread per core.
+//! Work on many items with one thread per core, or on the share of the cores that the caller's thread has.
 
+use std::cell::Cell;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Calls `work` for each number below `count`, in ascending order, on as many threads as the machine runs at once. Each
+thread_local! {
+    /// Maximum number of threads that work of this thread uses; `None` for one per core.
+    static CORE_SHARE: Cell<Option<NonZeroUsize>> = const { Cell::new(None) };
+}
+
+/// Returns the number of threads that work of the calling thread should use: as many as the machine runs at once, or fewer
+/// after [`set_core_share`].
+pub fn core_share() -> usize {
+    let all = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    CORE_SHARE.get().unwrap_or_else(all).get()
+}
+
+/// Sets the number of threads that work of the calling thread uses, such as for one of several jobs that share the cores.
+pub fn set_core_share(threads: NonZeroUsize) {
+    CORE_SHARE.set(Some(threads));
+}
+
+/// Calls `work` for each number below `count`, in ascending order, on as many threads as [`core_share`] returns. Each
 /// thread keeps a state, which `new_state` creates.
 ///
 /// # Errors
@@ -31,7 +50,7 @@ pub fn on_all_cores<S, E: Send>(
             }
         }
     };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = core_share();
     let threads = usize::try_from(count).unwrap_or(cores).min(cores);
     std::thread::scope(|scope| {
         for _ in 1..threads {
@@ -56,6 +75,27 @@ mod tests {
         on_all_cores(1000, || (), work).expect("no item fails");
         assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1));
         on_all_cores(0, || (), work).expect("there is nothing to do");
+    }
+
+    #[test]
+    fn a_thread_with_a_share_uses_no_more_threads() {
+        let threads_of = |count: usize| {
+            let seen = Mutex::new(std::collections::HashSet::new());
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    set_core_share(NonZeroUsize::new(count).expect("not zero"));
+                    let work = |(): &mut (), _| -> Result<(), ()> {
+                        seen.lock().expect("no panic").insert(std::thread::current().id());
+                        std::thread::sleep(std::time::Duration::from_micros(100));
+                        Ok(())
+                    };
+                    on_all_cores(100, || (), work).expect("no item fails");
+                });
+            });
+            seen.into_inner().expect("no panic").len()
+        };
+        assert_eq!(threads_of(1), 1);
+        assert!((1..=3).contains(&threads_of(3)));
     }
 
     #[test]

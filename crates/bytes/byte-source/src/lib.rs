@@ -20,7 +20,7 @@ mod sha256;
 mod source;
 mod stamp;
 
-pub use all_cores::on_all_cores;
+pub use all_cores::{core_share, on_all_cores, set_core_share};
 pub use blob::{Blob, OwnedBlob, Sink, Window};
 pub use buffer::WINDOW;
 pub use crc32::Crc32;

@@ -90,7 +90,7 @@ impl Carton {
                 }
             }
         };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(entries.len());
+        let threads = byte_source::core_share().min(entries.len());
         std::thread::scope(|scope| {
             for _ in 1..threads {
                 scope.spawn(work);

@@ -167,7 +167,7 @@ fn read_entries(file: &dyn Source, directory: &Directory<'_>) -> Result<Vec<Entr
         }
         Ok(entries)
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = byte_source::core_share();
     let share = parts.len().div_ceil(threads).max(1);
     if parts.len() <= share {
         return check(parts);

@@ -1,0 +1,221 @@
+//! Jobs of a batch, read from its manifest one at a time.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
+use pipeline::{Resume, expected_output};
+use serde_json::{Map, Value as Json};
+
+use crate::index::TextIndex;
+use crate::input_key::input_key;
+use crate::manifest::ManifestReader;
+use crate::results::EarlierResults;
+use crate::{BatchJob, BatchTask, Error, ManifestEntry, ManifestProblem, Result};
+
+/// Number of different options whose tasks are kept.
+const TASKS_MAX: usize = 64;
+
+/// Part of a manifest: the entries whose number, divided by `count`, leaves `index`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManifestShard {
+    pub index: u64,
+    pub count: u64,
+}
+
+/// Function that makes a task of the options of a line, and of the path of its output. Only the extension of the path counts.
+pub type TaskParser = dyn Fn(&Map<String, Json>, Option<&Path>) -> Result<BatchTask, String> + Send;
+
+/// Options of a batch, besides those of its tasks.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BatchSettings {
+    /// Path of the manifest; `-` is standard input.
+    pub manifest: PathBuf,
+    /// File of results, if there is one.
+    pub results: Option<PathBuf>,
+    /// Results and outputs of an earlier batch that are kept.
+    pub resume: Resume,
+    /// Folder of outputs without a path of their own.
+    pub folder: Option<PathBuf>,
+    pub shard: Option<ManifestShard>,
+    /// True to compute the digest of each input also if the task does not hash its tensors.
+    pub has_digest: bool,
+}
+
+impl BatchSettings {
+    /// Creates settings for all entries of `manifest`, without a file of results.
+    pub fn new(manifest: impl Into<PathBuf>) -> Self {
+        Self {
+            manifest: manifest.into(),
+            results: None,
+            resume: Resume::ConvertAll,
+            folder: None,
+            shard: None,
+            has_digest: true,
+        }
+    }
+}
+
+/// Jobs of a batch, in the order of the manifest.
+pub(crate) struct JobSource {
+    settings: BatchSettings,
+    reader: ManifestReader<Box<dyn BufRead + Send>>,
+    parse: Box<TaskParser>,
+    /// Tasks by the options and the extension of the output.
+    tasks: HashMap<String, Arc<BatchTask>>,
+    /// Inputs by the number of their line.
+    inputs: TextIndex,
+    /// Outputs by the number of the first line that writes them.
+    outputs: TextIndex,
+    /// True if the lines were checked before.
+    is_checked: bool,
+    /// Number of entries that were read, of all shards.
+    read: u64,
+    pub(crate) earlier: Option<EarlierResults>,
+}
+
+impl JobSource {
+    /// Opens the manifest. The lines of a file are all checked before the first job; those of a pipe are checked as they come.
+    /// Returns the number of jobs, if it is known.
+    ///
+    /// # Errors
+    /// When the manifest cannot be read, or one of its lines is refused.
+    pub(crate) fn open(
+        settings: &BatchSettings,
+        parse: Box<TaskParser>,
+        earlier: Option<EarlierResults>,
+    ) -> Result<(Self, Option<u64>)> {
+        let failed = |reason| Error::OpenManifest { path: settings.manifest.clone(), reason };
+        let mut source = Self {
+            reader: ManifestReader::new(Box::new(io::empty())),
+            parse,
+            tasks: HashMap::new(),
+            inputs: TextIndex::default(),
+            outputs: TextIndex::default(),
+            is_checked: false,
+            read: 0,
+            earlier,
+            settings: settings.clone(),
+        };
+        if settings.manifest == Path::new("-") {
+            source.reader = ManifestReader::new(Box::new(BufReader::new(io::stdin())));
+            return Ok((source, None));
+        }
+        let mut file = File::open(&settings.manifest).map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            source.reader = ManifestReader::new(Box::new(BufReader::new(file)));
+            return Ok((source, None));
+        }
+        let again = file.try_clone().map_err(failed)?;
+        source.reader = ManifestReader::new(Box::new(BufReader::new(again)));
+        let mut jobs = 0_u64;
+        while let Some((_, _, is_own)) = source.next_entry()? {
+            jobs = jobs.saturating_add(u64::from(is_own));
+        }
+        file.seek(SeekFrom::Start(0)).map_err(failed)?;
+        source.reader = ManifestReader::new(Box::new(BufReader::new(file)));
+        source.is_checked = true;
+        source.read = 0;
+        Ok((source, Some(jobs)))
+    }
+
+    /// Returns the next job; `None` at the end of the manifest.
+    ///
+    /// # Errors
+    /// When the next line is refused, or the results of an earlier batch cannot be read.
+    pub(crate) fn next_job(&mut self) -> Result<Option<BatchJob>> {
+        while let Some((entry, task, is_own)) = self.next_entry()? {
+            if is_own {
+                let earlier = match &mut self.earlier {
+                    Some(earlier) => earlier.find(&entry.input)?,
+                    None => None,
+                };
+                return Ok(Some(BatchJob {
+                    input: entry.input,
+                    output: entry.output,
+                    folder: self.settings.folder.clone(),
+                    task,
+                    resume: self.settings.resume,
+                    has_digest: self.settings.has_digest,
+                    earlier,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns true if the manifest has the input. All lines have been read.
+    ///
+    /// # Errors
+    /// When a temporary file cannot be read.
+    pub(crate) fn has(&mut self, input: &str) -> Result<bool> {
+        Ok(self.inputs.get(&input_key(input)).map_err(Error::Index)?.is_some())
+    }
+
+    /// Returns the next entry with its task; true if it belongs to the shard.
+    fn next_entry(&mut self) -> Result<Option<(ManifestEntry, Arc<BatchTask>, bool)>> {
+        let read = self.reader.next_entry().and_then(|entry| {
+            let Some(entry) = entry else { return Ok(None) };
+            let task = self.task(&entry)?;
+            Ok(Some((entry, task)))
+        });
+        let line = self.reader.line();
+        let refused = |problem| Error::Manifest { path: self.settings.manifest.clone(), line, problem };
+        let Some((entry, task)) = read.map_err(refused)? else { return Ok(None) };
+        let number = self.read;
+        self.read = self.read.saturating_add(1);
+        if !self.is_checked
+            && let Some(problem) = self.find_repeated(&entry, &task, line).map_err(Error::Index)?
+        {
+            return Err(Error::Manifest { path: self.settings.manifest.clone(), line, problem });
+        }
+        let is_own =
+            self.settings.shard.is_none_or(|shard| number.checked_rem(shard.count) == Some(shard.index));
+        Ok(Some((entry, task, is_own)))
+    }
+
+    /// Returns the problem that an earlier line has the same input or output.
+    fn find_repeated(
+        &mut self,
+        entry: &ManifestEntry,
+        task: &BatchTask,
+        line: u64,
+    ) -> io::Result<Option<ManifestProblem>> {
+        if let Some(first) = self.inputs.insert(&input_key(&entry.input), line)? {
+            return Ok(Some(ManifestProblem::SameInput { input: entry.input.clone(), first }));
+        }
+        let BatchTask::Convert(options) = task else { return Ok(None) };
+        let mut options = options.clone();
+        options.inputs = vec![PathBuf::from(&entry.input)];
+        options.output = entry.output.as_ref().map(PathBuf::from);
+        let folder = self.settings.folder.as_deref().filter(|_| entry.output.is_none());
+        let output = expected_output(&options, folder).display().to_string();
+        let first = self.outputs.insert(&input_key(&output), line)?;
+        Ok(first.map(|first| ManifestProblem::SameOutput { output, first }))
+    }
+
+    /// Returns the task of an entry.
+    fn task(&mut self, entry: &ManifestEntry) -> Result<Arc<BatchTask>, ManifestProblem> {
+        let output = entry.output.as_deref().map(Path::new);
+        let extension =
+            output.and_then(Path::extension).map(|extension| extension.to_string_lossy().into_owned());
+        let key = format!("{} {} {extension:?}", Json::Object(entry.options.clone()), output.is_some());
+        if let Some(task) = self.tasks.get(&key) {
+            return Ok(Arc::clone(task));
+        }
+        let task = (self.parse)(&entry.options, output).map_err(ManifestProblem::Option)?;
+        if output.is_some() && !matches!(task, BatchTask::Convert(_)) {
+            let text = "`output` is for conversions, and this task writes no file".to_owned();
+            return Err(ManifestProblem::Option(text));
+        }
+        if self.tasks.len() >= TASKS_MAX {
+            self.tasks.clear();
+        }
+        let task = Arc::new(task);
+        self.tasks.insert(key, Arc::clone(&task));
+        Ok(task)
+    }
+}

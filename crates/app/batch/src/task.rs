@@ -1,0 +1,335 @@
+//! Tasks that a batch does with each input, and their results.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use byte_source::ErrorKind;
+use carton_tools::{Error as TaskError, is_carton};
+use checkpoint_files::CheckpointSources;
+use compare::InputOptions;
+use output::{OutputRecord, file_name};
+use pipeline::{
+    BatchOutput, Conversion, ConvertOptions, ExistingOutput, InputContent, InspectOptions, Observer, Resume,
+    ScanOptions, ScanOutcome, ScanSummary, Selection, ShardPolicy, Verdict, inputs_digest,
+};
+
+use crate::results::{ResultLine, ResultStatus, SCHEMA_VERSION};
+
+/// Codes of failures that have other causes than the input, so that another attempt may succeed.
+const TRANSIENT: [ErrorKind; 3] = [ErrorKind::Io, ErrorKind::Changed, ErrorKind::Cancelled];
+
+/// Task with its options. The inputs in the options are replaced by those of the manifest.
+#[derive(Clone, Debug)]
+pub enum BatchTask {
+    Convert(Box<ConvertOptions>),
+    Scan(ScanOptions),
+    Inspect(Box<InspectOptions>),
+    Digest(Box<InputOptions>),
+}
+
+/// Task on one input.
+#[derive(Clone, Debug)]
+pub struct BatchJob {
+    /// Path of the input, as the manifest has it.
+    pub input: String,
+    /// Path of the output; `None` for the default one.
+    pub(crate) output: Option<String>,
+    /// Folder of outputs without a path of their own.
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) task: Arc<BatchTask>,
+    /// Outputs that are not made again.
+    pub(crate) resume: Resume,
+    /// True if a task that does not hash the tensors computes their digest, too.
+    pub(crate) has_digest: bool,
+    /// Result of an earlier batch.
+    pub(crate) earlier: Option<ResultLine>,
+}
+
+/// Result of a job.
+#[derive(Clone, Debug)]
+pub struct JobResult {
+    pub line: ResultLine,
+    /// Relation to the result of an earlier batch.
+    pub(crate) state: ResultState,
+}
+
+/// Relation of a result to that of an earlier batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResultState {
+    /// There was none.
+    New,
+    /// It replaces the earlier one.
+    Replacing,
+    /// It is the earlier one, which is still valid.
+    Kept,
+    /// It is the earlier one with other times of the output's files.
+    Touched,
+}
+
+impl JobResult {
+    /// Returns true if an earlier batch did the work.
+    pub fn is_kept(&self) -> bool {
+        matches!(self.state, ResultState::Kept | ResultState::Touched)
+    }
+}
+
+/// Outcome of a task.
+#[derive(Default)]
+struct Outcome {
+    digest: Option<String>,
+    output: Option<PathBuf>,
+    record: Option<OutputRecord>,
+    verdict: Option<Verdict>,
+    tensors: Option<usize>,
+    /// Text and kind of a failure that is not an error of a library.
+    failure: Option<(String, ErrorKind)>,
+}
+
+impl BatchJob {
+    /// Does the task, or returns the result of an earlier batch that is still valid. `error_text` makes the text of an error.
+    /// Returns `None` when `observer` stops the work.
+    pub fn run(
+        &self,
+        observer: &dyn Observer,
+        error_text: &dyn Fn(TaskError) -> String,
+    ) -> Option<JobResult> {
+        let start = Instant::now();
+        let planned = PlannedJob::new(self);
+        if let (Some(earlier), Ok(planned)) = (&self.earlier, &planned) {
+            match planned.check_earlier(earlier, self.resume, observer) {
+                Err(_) => return None,
+                Ok(Some(ResultState::Kept)) => {
+                    return Some(JobResult { line: earlier.clone(), state: ResultState::Kept });
+                }
+                Ok(Some(state)) => {
+                    let line = planned.touched(earlier, self.resume, observer)?;
+                    return Some(JobResult { line, state });
+                }
+                Ok(None) => {}
+            }
+        }
+        let (made_from, bytes) =
+            planned.as_ref().map_or((None, 0), |planned| (planned.made_from.clone(), planned.bytes));
+        let done = planned.and_then(|planned| planned.run(self, observer));
+        let (outcome, failure) = match done {
+            Ok(mut outcome) => {
+                let failure = outcome.failure.take();
+                (outcome, failure)
+            }
+            Err(error) => {
+                let kind = error.kind();
+                if kind == ErrorKind::Cancelled {
+                    return None;
+                }
+                (Outcome::default(), Some((error_text(error), kind)))
+            }
+        };
+        let status = if failure.is_some() { ResultStatus::Failed } else { ResultStatus::Ok };
+        let (error, code) =
+            failure.map_or((None, None), |(text, kind)| (Some(text), Some(kind.name().to_owned())));
+        let line = ResultLine {
+            schema_version: SCHEMA_VERSION,
+            input: self.input.clone(),
+            status,
+            error,
+            code,
+            digest: outcome.digest,
+            output: outcome.output.map(|path| path.display().to_string()),
+            seconds: start.elapsed().as_secs_f64(),
+            bytes,
+            verdict: outcome.verdict.map(|verdict| verdict.name().to_owned()),
+            tensors: outcome.tensors,
+            made_from,
+            files: outcome.record.map(|record| record.files).unwrap_or_default(),
+        };
+        let state = if self.earlier.is_some() { ResultState::Replacing } else { ResultState::New };
+        Some(JobResult { line, state })
+    }
+}
+
+/// Job whose input was found.
+struct PlannedJob {
+    /// Digest of the task, its options and the input; `None` if the input cannot be read.
+    made_from: Option<String>,
+    /// Length of the input's files in bytes.
+    bytes: u64,
+    /// Output of a conversion.
+    output: Option<BatchOutput>,
+}
+
+impl PlannedJob {
+    fn new(job: &BatchJob) -> Result<Self, TaskError> {
+        let path = Path::new(&job.input);
+        output::refuse_remote(path)?;
+        let output = match &*job.task {
+            BatchTask::Convert(options) => Some(BatchOutput::new(plan_conversion(job, options)?)),
+            _ => None,
+        };
+        let files: Vec<PathBuf> = match (&output, &*job.task) {
+            (Some(output), _) => output.inputs().map(Path::to_owned).collect(),
+            (None, BatchTask::Inspect(_)) => input_files(path, ShardPolicy::ThisFileOnly)?,
+            (None, BatchTask::Digest(options)) => input_files(path, options.shards)?,
+            (None, _) => vec![path.to_owned()],
+        };
+        let files_digest = |content| {
+            let text = format!("{:?} {}", job.task, job.has_digest);
+            inputs_digest(&text, files.iter().map(PathBuf::as_path), content).ok()
+        };
+        let made_from = match (&output, &*job.task) {
+            (Some(output), _) => output.made_from().map(str::to_owned),
+            (None, BatchTask::Scan(_)) => files_digest(InputContent::Bytes),
+            (None, _) => files_digest(InputContent::Tensors),
+        };
+        let bytes = files.iter().map(|file| nbytes(file)).fold(0, u64::saturating_add);
+        Ok(Self { made_from, bytes, output })
+    }
+
+    /// Compares the result of an earlier batch: `None` if the task has to be done again.
+    fn check_earlier(
+        &self,
+        earlier: &ResultLine,
+        resume: Resume,
+        observer: &dyn Observer,
+    ) -> Result<Option<ResultState>, TaskError> {
+        if self.made_from.is_none() || earlier.made_from != self.made_from {
+            return Ok(None);
+        }
+        if earlier.status == ResultStatus::Failed {
+            let is_transient = TRANSIENT.iter().any(|kind| Some(kind.name()) == earlier.code.as_deref());
+            return Ok((!is_transient).then_some(ResultState::Kept));
+        }
+        let Some(output) = &self.output else { return Ok(Some(ResultState::Kept)) };
+        if earlier.output.as_deref() != Some(&output.path().display().to_string()) {
+            return Ok(None);
+        }
+        Ok(match output.check_existing(&earlier_record(output, earlier), resume, observer)? {
+            ExistingOutput::Incomplete => None,
+            ExistingOutput::Complete => Some(ResultState::Kept),
+            ExistingOutput::Touched(_) => Some(ResultState::Touched),
+        })
+    }
+
+    /// Returns the earlier line with the current times of the output's files.
+    fn touched(&self, earlier: &ResultLine, resume: Resume, observer: &dyn Observer) -> Option<ResultLine> {
+        let output = self.output.as_ref()?;
+        let record = earlier_record(output, earlier);
+        let files = match output.check_existing(&record, resume, observer).ok()? {
+            ExistingOutput::Touched(record) => record.files,
+            _ => record.files,
+        };
+        Some(ResultLine { files, ..earlier.clone() })
+    }
+
+    fn run(self, job: &BatchJob, observer: &dyn Observer) -> Result<Outcome, TaskError> {
+        let path = Path::new(&job.input);
+        match &*job.task {
+            BatchTask::Convert(options) => {
+                let output = self.output.as_ref().expect("a conversion has an output");
+                let (report, record) = output.convert(observer)?;
+                let digest = input_digest(job, (options.shards, &options.selection), observer)?;
+                let tensors = Some(report.tensors);
+                let output = report.written.then(|| output.path().to_owned());
+                Ok(Outcome { digest, output, record, tensors, ..Outcome::default() })
+            }
+            BatchTask::Scan(options) => scan(job, options, observer),
+            BatchTask::Inspect(options) => {
+                let mut options = (**options).clone();
+                path.clone_into(&mut options.input);
+                let tensors = if is_carton(path) {
+                    let carton = carton_tools::open(path)?;
+                    carton_tools::tensors(&carton, observer)?.len()
+                } else {
+                    pipeline::inspect(&options, observer)?.tensors.len()
+                };
+                let digest = input_digest(job, (ShardPolicy::ThisFileOnly, &Selection::default()), observer)?;
+                Ok(Outcome { digest, tensors: Some(tensors), ..Outcome::default() })
+            }
+            BatchTask::Digest(options) => {
+                let mut options = (**options).clone();
+                path.clone_into(&mut options.path);
+                let report = compare::digest(&options, observer)?;
+                Ok(Outcome {
+                    digest: Some(report.digest),
+                    tensors: Some(report.tensors),
+                    ..Outcome::default()
+                })
+            }
+        }
+    }
+}
+
+/// Plans the conversion of a job. The folder of its output is created.
+fn plan_conversion(job: &BatchJob, options: &ConvertOptions) -> Result<Conversion, TaskError> {
+    let mut options = options.clone();
+    options.inputs = vec![PathBuf::from(&job.input)];
+    options.output = job.output.as_ref().map(PathBuf::from);
+    Ok(match &job.folder {
+        Some(folder) if job.output.is_none() => Conversion::plan_in(folder, options)?,
+        _ => Conversion::plan(&options)?,
+    })
+}
+
+/// Returns the record of an output in the result of an earlier batch.
+fn earlier_record(output: &BatchOutput, earlier: &ResultLine) -> OutputRecord {
+    let name = file_name(output.path());
+    OutputRecord { output: name, made_from: earlier.made_from.clone(), files: earlier.files.clone() }
+}
+
+/// Returns the files of a checkpoint or a carton.
+fn input_files(path: &Path, shards: ShardPolicy) -> Result<Vec<PathBuf>, TaskError> {
+    if is_carton(path) {
+        return Ok(vec![path.to_owned()]);
+    }
+    let sources = CheckpointSources::find(&[path.to_owned()], shards)?;
+    Ok(sources.inputs().map(Path::to_owned).collect())
+}
+
+/// Returns the length of a file, or of all files at the top level of a folder.
+fn nbytes(path: &Path) -> u64 {
+    let len = |path: &Path| {
+        path.metadata().map_or(0, |metadata| if metadata.is_file() { metadata.len() } else { 0 })
+    };
+    if path.is_dir() {
+        let entries = path.read_dir().into_iter().flatten().flatten();
+        return entries.map(|entry| len(&entry.path())).fold(0, u64::saturating_add);
+    }
+    len(path)
+}
+
+/// Returns the digest of the tensors, if the batch asks for it and they have one.
+fn input_digest(
+    job: &BatchJob,
+    (shards, selection): (ShardPolicy, &Selection),
+    observer: &dyn Observer,
+) -> Result<Option<String>, TaskError> {
+    if !job.has_digest {
+        return Ok(None);
+    }
+    let mut options = InputOptions::new(&job.input).select(selection.clone());
+    options.shards = shards;
+    match compare::digest(&options, observer) {
+        Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
+        report => Ok(report.ok().map(|report| report.digest)),
+    }
+}
+
+fn scan(job: &BatchJob, options: &ScanOptions, observer: &dyn Observer) -> Result<Outcome, TaskError> {
+    let mut options = options.clone();
+    options.inputs = vec![PathBuf::from(&job.input)];
+    let mut reason = None;
+    let summary: ScanSummary = pipeline::scan(&options, observer, &mut |file| {
+        if let (ScanOutcome::NotScanned { reason: text }, None) = (&file.outcome, &reason) {
+            let kind = if file.verdict == Verdict::Incomplete { ErrorKind::Io } else { ErrorKind::Input };
+            reason = Some((format!("{}: {text}", file.file.display()), kind));
+        }
+        Ok(())
+    })?;
+    let is_scanned =
+        summary.clean > 0 || summary.unknown > 0 || summary.unsafe_files > 0 || summary.incomplete > 0;
+    let digest = input_digest(job, (ShardPolicy::ThisFileOnly, &Selection::default()), observer)?;
+    // A file in a folder that cannot be scanned does not hide the verdict on the others.
+    let verdict = if is_scanned || reason.is_none() { Some(summary.verdict()) } else { None };
+    let failure = if is_scanned { None } else { reason };
+    Ok(Outcome { digest, verdict, failure, ..Outcome::default() })
+}

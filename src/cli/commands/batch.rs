@@ -1,0 +1,84 @@
+//! `torch2carton batch`: does a task with each input of a manifest.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use batch::{Batch, BatchCounts, Error, JobLimits, JobResult, ManifestProblem, ResultLine};
+
+use super::convert_each::default_jobs;
+use crate::cli::args::BatchArgs;
+use crate::cli::ui::batch_progress::BatchProgress;
+use crate::cli::ui::errors;
+use crate::cli::ui::escapes::EscapingJsonFormatter;
+use crate::cli::ui::invocation::UsageError;
+use crate::cli::ui::terminal::{self, BOLD};
+
+pub(crate) fn batch(args: &BatchArgs, quiet: bool) -> Result<ExitCode> {
+    let flags = args.task_parser();
+    let parse = move |options: &_, output: Option<&_>| flags.parse(options, output);
+    // Wrong flags are reported as such, not as a wrong first line.
+    parse(&serde_json::Map::new(), None).map_err(UsageError)?;
+    let batch = Batch::open(&args.settings(), Box::new(parse), encode_line).map_err(with_advice)?;
+    let progress = BatchProgress::new(quiet, batch.total());
+    let limits = JobLimits {
+        jobs: args.jobs.unwrap_or_else(default_jobs),
+        memory: args.max_memory.or_else(batch::default_memory_limit),
+    };
+    let error_text = |error| errors::error_chain_text(&anyhow::Error::new(error));
+    let is_printed = args.results.is_none();
+    let counts = batch.run(limits, &(), &error_text, &mut |result, counts| {
+        progress.clear_before(|| report(result, is_printed))?;
+        progress.show(counts);
+        Ok(())
+    });
+    progress.finish();
+    let counts = counts.map_err(with_advice)?;
+    if !quiet {
+        terminal::summary(format_args!("{BOLD}{}{BOLD:#}", counts_text(&counts, args.resume)));
+    }
+    Ok(if counts.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Prints the line of a result, and the error of an input that failed now.
+fn report(result: &JobResult, is_printed: bool) -> io::Result<()> {
+    if let (Some(error), false) = (&result.line.error, result.is_kept()) {
+        errors::print_error(&anyhow!("{error}"));
+    }
+    if is_printed {
+        let mut out = io::stdout().lock();
+        super::write_json_line(&mut out, &result.line)?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn encode_line(line: &ResultLine) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut json = serde_json::Serializer::with_formatter(&mut bytes, EscapingJsonFormatter);
+    serde::Serialize::serialize(line, &mut json)?;
+    Ok(bytes)
+}
+
+fn counts_text(counts: &BatchCounts, is_resumed: bool) -> String {
+    let kept = if is_resumed { format!(", {} of them from before", counts.kept) } else { String::new() };
+    format!("{} ok, {} failed{kept}", counts.ok, counts.failed)
+}
+
+/// Returns the error with the option that helps. A wrong manifest is wrong usage.
+fn with_advice(error: Error) -> anyhow::Error {
+    let advice = match error {
+        // The reader of standard output is gone.
+        Error::Output(reason) => return reason.into(),
+        Error::Cancelled
+        | Error::Results { .. }
+        | Error::ReplaceResults(_)
+        | Error::Index(_)
+        | Error::CreateFolder { .. }
+        | Error::Manifest { problem: ManifestProblem::Read(_), .. } => return error.into(),
+        Error::ResultsExist { .. } => "; --resume goes on from them, or name another file",
+        Error::ResultsInUse { .. } => "; wait until it has ended, or name another file",
+        _ => "",
+    };
+    UsageError(format!("{error}{advice}")).into()
+}

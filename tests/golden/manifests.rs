@@ -1,0 +1,258 @@
+//! Manifests: `batch`, its results, and `--resume`.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value as Json, json};
+
+use crate::carton_tools::{names, ok, run, scratch};
+use crate::cli::output;
+use crate::made::{dict, tensor, write_pth};
+use crate::program::folder;
+
+/// `a.pth` and `b.pth`, which can be converted, and `broken.pth`, which is cut short.
+fn checkpoints(root: &Path) {
+    write_pth(&root.join("a.pth"), &dict(&[("w", tensor(1))]));
+    write_pth(&root.join("b.pth"), &dict(&[("w", tensor(2)), ("x.y", tensor(3))]));
+    let cut = std::fs::read(folder().join("hostile/truncated.pth")).expect("it is checked in");
+    std::fs::write(root.join("broken.pth"), cut).expect("a temporary folder");
+}
+
+fn manifest(root: &Path, lines: &[Json]) {
+    let lines: Vec<String> = lines.iter().map(Json::to_string).collect();
+    std::fs::write(root.join("m.jsonl"), lines.join("\n")).expect("a temporary folder");
+}
+
+fn lines(text: &str) -> Vec<Json> {
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn results(root: &Path) -> Vec<Json> {
+    lines(&std::fs::read_to_string(root.join("r.jsonl")).expect("there are results"))
+}
+
+/// The members of results that are the same in each run, sorted by input.
+fn stable(mut results: Vec<Json>) -> Vec<Json> {
+    results.sort_by_key(|line| line["input"].as_str().map(str::to_owned));
+    for line in &mut results {
+        let line = line.as_object_mut().expect("an object");
+        assert!(line.remove("seconds").is_some_and(|seconds| seconds.as_f64() > Some(0.0)));
+        assert!(
+            line.remove("made_from").is_some_and(|hash| hash.as_str().is_none_or(|hash| hash.len() == 64))
+        );
+        line.remove("files");
+    }
+    results
+}
+
+const CONVERT: &[&str] = &["batch", "m.jsonl", "-o", "out", "--to", "safetensors", "--results", "r.jsonl"];
+
+fn resume(root: &Path, more: &[&str]) -> (Option<i32>, String) {
+    run(root, &[CONVERT, &["--resume"], more].concat())
+}
+
+#[test]
+fn each_input_has_a_result() {
+    let scratch = scratch();
+    let root = scratch.path();
+    checkpoints(root);
+    let own = json!({"input": "b.pth", "output": "own/b.pth", "options": {"include": ["x.*"], "to": "pth"}});
+    manifest(
+        root,
+        &[json!({"input": "a.pth"}), json!({"input": "broken.pth"}), own, json!({"input": "missing.pth"})],
+    );
+    let (status, text) = run(root, CONVERT);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.ends_with("\n2 ok, 2 failed\nexit status 1\n"), "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("error: ")).count(), 2, "{text}");
+    assert_eq!(names(&root.join("out")), ["a.safetensors"]);
+    let digest = |args: &[&str]| ok(root, &[&["digest"], args].concat())[..64].to_owned();
+    let len = |path: &str| root.join(path).metadata().expect("it is there").len();
+    let found = stable(results(root));
+    let [a, b, broken, missing] = found.as_slice() else { panic!("{found:?}") };
+    let whole = json!({
+        "schema_version": 1, "input": "a.pth", "status": "ok", "error": null, "code": null, "digest": digest(&["a.pth"]),
+        "output": "out/a.safetensors", "bytes": len("a.pth"), "tensors": 1,
+    });
+    assert_eq!(a, &whole);
+    assert_eq!(b["digest"], digest(&["b.pth", "--include", "x.*"]));
+    assert_eq!(digest(&["own/b.pth"]), digest(&["b.pth", "--include", "x.*"]));
+    assert_eq!((&b["output"], &b["tensors"]), (&json!("own/b.pth"), &json!(1)));
+    assert_eq!((&broken["code"], &missing["code"]), (&json!("damaged"), &json!("io")));
+    assert_eq!((&broken["bytes"], &missing["bytes"]), (&json!(len("broken.pth")), &json!(0)));
+    assert!(broken["error"].as_str().is_some_and(|text| text.starts_with("broken.pth: ")), "{broken}");
+}
+
+#[test]
+fn results_of_all_tasks_go_to_standard_output() {
+    let scratch = scratch();
+    let root = scratch.path();
+    checkpoints(root);
+    std::fs::write(root.join("evil.pkl"), b"cos\nsystem\n(Vls\ntR.").expect("a temporary folder");
+    manifest(root, &["a.pth", "b.pth", "evil.pkl"].map(|input| json!({ "input": input })));
+    let (status, stdout, stderr) = output(root, &["batch", "m.jsonl", "--task", "scan", "--jobs", "1"]);
+    assert_eq!((status, stderr.as_str()), (Some(0), "3 ok, 0 failed\n"));
+    let verdicts: Vec<Json> = lines(&stdout).into_iter().map(|line| line["verdict"].clone()).collect();
+    assert_eq!(verdicts, ["clean", "clean", "unsafe"]);
+    // A file without tensors can be listed, and has no digest of its own.
+    for (task, expected, of_none) in [("inspect", 0, json!(0)), ("digest", 1, Json::Null)] {
+        let (status, stdout, _) = output(root, &["batch", "m.jsonl", "--task", task, "--jobs", "1", "-q"]);
+        assert_eq!(status, Some(expected), "{task}");
+        let found = lines(&stdout);
+        let tensors: Vec<&Json> = found.iter().map(|line| &line["tensors"]).collect();
+        assert_eq!(tensors, [&json!(1), &json!(2), &of_none]);
+        assert!(ok(root, &["digest", "b.pth"]).starts_with(found[1]["digest"].as_str().expect("a digest")));
+    }
+    let (_, stdout, _) = output(root, &["batch", "m.jsonl", "--task", "inspect", "--no-digest", "-q"]);
+    assert!(lines(&stdout).iter().all(|line| line["digest"].is_null()));
+}
+
+#[test]
+fn a_wrong_line_stops_a_batch_before_it_starts() {
+    let scratch = scratch();
+    let root = scratch.path();
+    checkpoints(root);
+    let wrong = |second: Json, expected: &str| {
+        manifest(root, &[json!({"input": "a.pth"}), second]);
+        let (status, text) = run(root, &["batch", "m.jsonl"]);
+        assert_eq!(status, Some(2), "{text}");
+        assert_eq!(text, format!("error: m.jsonl, line 2: {expected}\nexit status 2\n"));
+    };
+    wrong(
+        json!({"input": "./a.pth"}),
+        "the input ./a.pth is already in line 1; name it once, and use several manifests for several outputs",
+    );
+    wrong(
+        json!({"input": "a.pt"}),
+        "the output a.carton is already that of line 1; give one of them another `output`",
+    );
+    wrong(
+        json!({"input": "b.pth", "output": "./a.carton"}),
+        "the output ./a.carton is already that of line 1; give one of them another `output`",
+    );
+    wrong(
+        json!({"input": "b.pth", "ouput": "x"}),
+        "expected an object with `input`, found an error at column 24: unknown field `ouput`, expected one of `input`, `output`, `options`",
+    );
+    wrong(json!({"input": "b.pth", "options": {"jobs": 1}}), "`jobs` is not an option of one input");
+    wrong(json!({"input": "b.pth", "options": {"dtyp": "x"}}), "unexpected argument '--dtyp' found");
+    assert_eq!(names(root), ["a.pth", "b.pth", "broken.pth", "m.jsonl"]);
+    manifest(root, &[json!({"input": "a.pth", "output": "x"})]);
+    let (status, text) = run(root, &["batch", "m.jsonl", "--task", "scan"]);
+    assert_eq!(status, Some(2));
+    assert!(text.contains("line 1: `output` is for conversions, and this task writes no file"), "{text}");
+}
+
+#[test]
+fn a_batch_reads_standard_input_as_it_comes() {
+    let scratch = scratch();
+    let root = scratch.path();
+    checkpoints(root);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_torch2carton"))
+        .args(["batch", "-", "--task", "digest", "-q"])
+        .current_dir(root)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program was built for this test");
+    let mut queue = child.stdin.take().expect("a pipe");
+    let mut answers = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
+    for input in ["a.pth", "b.pth"] {
+        writeln!(queue, "{}", json!({ "input": input })).expect("it reads");
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut answers, &mut line).expect("it answers");
+        assert_eq!(lines(&line)[0]["input"], input);
+    }
+    writeln!(queue, "{}", json!({ "input": "a.pth" })).expect("it reads");
+    drop(queue);
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(
+        String::from_utf8_lossy(&ended.stderr)
+            .contains("standard input, line 3: the input a.pth is already in line 1")
+    );
+}
+
+#[test]
+fn a_batch_goes_on_where_it_ended() {
+    let scratch = scratch();
+    let root = scratch.path();
+    checkpoints(root);
+    let all = ["a.pth", "b.pth", "broken.pth", "missing.pth"].map(|input| json!({ "input": input }));
+    manifest(root, &all[..3]);
+    assert_eq!(resume(root, &[]).0, Some(1));
+    let before = results(root);
+    let (status, text) = run(root, CONVERT);
+    assert_eq!(status, Some(2));
+    assert!(
+        text.contains("r.jsonl has the results of an earlier batch; --resume goes on from them"),
+        "{text}"
+    );
+    let kept = |text: &str, count: usize, what: &str| {
+        assert!(text.contains(&format!(", {count} of them from before\n")), "{what}: {text}");
+        let inputs = stable(results(root)).into_iter().map(|line| line["input"].clone()).collect::<Vec<_>>();
+        assert_eq!(inputs.len(), 3, "{what}: {inputs:?}");
+    };
+    kept(&resume(root, &[]).1, 3, "nothing changed");
+    assert_eq!(results(root), before);
+    kept(&resume(root, &["--checksum"]).1, 3, "nothing changed, and all is read");
+    std::fs::remove_file(root.join("out/a.safetensors")).expect("it was made");
+    kept(&resume(root, &[]).1, 2, "an output is gone");
+    write_pth(&root.join("b.pth"), &dict(&[("w", tensor(4)), ("x.y", tensor(3))]));
+    kept(&resume(root, &[]).1, 2, "an input has other content");
+    assert_ne!(stable(results(root))[1]["digest"], stable(before)[1]["digest"]);
+    std::fs::copy(root.join("a.pth"), root.join("broken.pth")).expect("they are there");
+    let (status, text) = resume(root, &[]);
+    assert_eq!(status, Some(0), "{text}");
+    kept(&text, 2, "a failed input has other content");
+    // A line that was cut, and one of an input that is no longer in the manifest.
+    manifest(root, &all[..2]);
+    let mut file =
+        std::fs::File::options().append(true).open(root.join("r.jsonl")).expect("there are results");
+    file.write_all(b"{\"input\":\"b.p").expect("it can be written");
+    let (status, text) = resume(root, &[]);
+    assert_eq!(status, Some(0), "{text}");
+    assert_eq!(stable(results(root)).len(), 2);
+    // Other options, or another task, are other results.
+    let (_, text) = resume(root, &["--", "--dtype", "float16"]);
+    assert!(text.contains(", 0 of them from before\n"), "{text}");
+    let (_, text) = run(root, &["batch", "m.jsonl", "--task", "digest", "--results", "r.jsonl", "--resume"]);
+    assert!(text.contains(", 0 of them from before\n"), "{text}");
+    assert_eq!(results(root).len(), 2);
+    // A failure of the system is tried again.
+    manifest(root, &all);
+    for _ in 0..2 {
+        let (status, text) = resume(root, &[]);
+        assert_eq!(status, Some(1));
+        assert!(text.contains("error: there is no file missing.pth"), "{text}");
+    }
+    std::fs::write(root.join("r.jsonl"), "not JSON\n").expect("it can be written");
+    let (status, text) = resume(root, &[]);
+    assert_eq!(status, Some(2));
+    assert!(text.contains("r.jsonl, line 1: it is not a result of a batch"), "{text}");
+    assert_eq!(std::fs::read_to_string(root.join("r.jsonl")).expect("it is there"), "not JSON\n");
+}
+
+#[test]
+fn the_parts_of_a_manifest_are_the_whole() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let inputs: Vec<String> = (0..10).map(|number| format!("{number}.pth")).collect();
+    for input in &inputs {
+        write_pth(&root.join(input), &dict(&[("w", tensor(1))]));
+    }
+    manifest(root, &inputs.iter().map(|input| json!({ "input": input })).collect::<Vec<_>>());
+    let mut found: Vec<Json> = Vec::new();
+    for shard in ["0/3", "1/3", "2/3"] {
+        let (status, stdout, _) =
+            output(root, &["batch", "m.jsonl", "--task", "digest", "--shard", shard, "-q"]);
+        assert_eq!(status, Some(0));
+        assert!((3..=4).contains(&stdout.lines().count()));
+        found.extend(lines(&stdout));
+    }
+    found.sort_by_key(|line| line["input"].to_string());
+    assert!(found.iter().map(|line| line["input"].as_str().expect("a path")).eq(&inputs));
+    assert_eq!(run(root, &["batch", "m.jsonl", "--shard", "3/3"]).0, Some(2));
+}
