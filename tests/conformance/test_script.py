@@ -454,7 +454,7 @@ TRITON = {
 def test_a_model_for_triton_returns_what_the_original_returns(kind, saver, loader, tmp_path):
     original = tmp_path / "model.pt"
     saver.ask("save", kind=kind, path=str(original))
-    succeed(original, "--to", "triton", "-o", tmp_path / "models", *TRITON[kind])
+    succeed(original, "--to", "triton", "-o", tmp_path / "models", "--name", "model", *TRITON[kind])
     names = ["x", "times"] if kind.startswith("Int") else ["x"]
     path = str(tmp_path / "models/model/1/model.pt")
     assert loader.ask("positional", original=str(original), path=path, kind=kind) == [names, []]
