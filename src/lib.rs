@@ -223,13 +223,13 @@ pub use compare::{
 };
 pub use pipeline::{
     AllowedGlobals, Architecture, BatchItem, BatchOptions, BatchReport, CartonFields, CartonOptions,
-    CartonReport, Cast, CastFrom, CastReport, ConvertOptions, ConvertReport, CustomClass, DeclaredInput, Dim,
-    FileScan, IfExists, InspectOptions, InspectReport, ModelOptions, Note, OnInvalidInput as OnError,
-    OutputKind, OutputReport, Overrides, PortReport, Rename, RequiredTorch, Resume, RowStatistics, RowView,
-    SafetensorsOptions, SafetensorsReport, ScanOptions, ScanOutcome, ScanSummary, ScannedFile, ScriptOptions,
-    Selection, SelfTestReport, ShardPolicy, Target, TargetLayout, TensorHash, TensorRow, TieHandling,
-    TorchOptions, TorchReport, Totals, TraceListing, TraceOptions, TritonOptions, TritonReport, Verdict,
-    View, architectures,
+    CartonReport, Cast, CastFrom, CastReport, ConvertOptions, ConvertReport, CustomClass, DeclaredInput,
+    DeclaredOutput, Dim, FileScan, IfExists, InspectOptions, InspectReport, ModelOptions, Note,
+    OnInvalidInput as OnError, OutputKind, OutputReport, Overrides, PortReport, Rename, RequiredTorch,
+    Resume, RowStatistics, RowView, SafetensorsOptions, SafetensorsReport, ScanOptions, ScanOutcome,
+    ScanSummary, ScannedFile, ScriptOptions, Selection, SelfTestReport, ShardPolicy, Target, TargetLayout,
+    TensorHash, TensorRow, TieHandling, TorchOptions, TorchReport, Totals, TraceListing, TraceOptions,
+    TritonOptions, TritonReport, Verdict, View, architectures,
 };
 pub use runtime::{
     Runnable, RunnableKind, RunnablePort, SelfTestOptions, SelfTestReport as TestReport, Session, Tolerance,

@@ -441,3 +441,21 @@ def test_real_files_without_tensors_that_cannot_be_called(name, message, tmp_pat
 def test_operators_of_other_libraries_are_named(tmp_path):
     _, _, outcome = wrapped(real("corpus-2/deepmodeling__deepmd-kit/source/tests/infer/fparam_aparam_default.pth"), tmp_path)
     assert "`deepmd::tabulate_fusion_se_a`" in outcome.stderr
+
+
+TRITON = {
+    "Int": ["--input", "x=float32[n]", "--output-type", "output=float32[n]"],
+    "IntWithDefault": ["--input", "x=float32[n]", "--input", "times=int64[]", "--output-type", "output=float32[n]"],
+    "OptionalIntWithDefault": ["--input", "x=float32[n]", "--output-type", "output=float32[]"],
+}
+
+
+@pytest.mark.parametrize("kind", TRITON)
+def test_a_model_for_triton_returns_what_the_original_returns(kind, saver, loader, tmp_path):
+    original = tmp_path / "model.pt"
+    saver.ask("save", kind=kind, path=str(original))
+    succeed(original, "--to", "triton", "-o", tmp_path / "models", "--name", "model", *TRITON[kind])
+    names = ["x", "times"] if kind.startswith("Int") else ["x"]
+    path = str(tmp_path / "models/model/1/model.pt")
+    assert loader.ask("positional", original=str(original), path=path, kind=kind) == [names, []]
+    refuse(original, "--to", "triton", "-o", tmp_path / "models", *TRITON[kind][:-2])

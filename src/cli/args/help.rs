@@ -54,7 +54,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "self_test",
         ],
     ),
-    ("TorchScript modules", &["inputs", "output_names", "no_wrap"]),
+    ("TorchScript modules", &["inputs", "output_types", "output_names", "no_wrap"]),
     (
         "Fields and files of a carton",
         &[

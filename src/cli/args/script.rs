@@ -1,7 +1,7 @@
 //! Arguments for a TorchScript module and its inputs and outputs.
 
 use clap::Args;
-use pipeline::{DeclaredInput, Dim, ScriptOptions};
+use pipeline::{DeclaredInput, DeclaredOutput, Dim, Dtype, ScriptOptions};
 
 use super::dtypes::parse_dtype;
 
@@ -11,12 +11,16 @@ pub(crate) struct ScriptArgs {
     /// The dtype and shape of an input of a TorchScript module, such as `image=float32[batch,3,224,224]`; repeatable
     #[arg(long = "input", value_name = "NAME=DTYPE[SHAPE]", value_parser = parse_input)]
     inputs: Vec<DeclaredInput>,
+    /// The dtype and shape of an output of a TorchScript module, such as `scores=float32[batch,1000]`, which --to triton
+    /// needs; repeatable
+    #[arg(long = "output-type", value_name = "NAME=DTYPE[SHAPE]", value_parser = parse_output)]
+    output_types: Vec<DeclaredOutput>,
     /// The names of what a TorchScript module returns, such as `boxes,scores` [default: those of a named tuple or a dict,
     /// else output, or that with numbers]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     output_names: Vec<String>,
     /// Keep a TorchScript module as it is, because it takes and returns a dict
-    #[arg(long, conflicts_with_all = ["inputs", "output_names", "errors"])]
+    #[arg(long, conflicts_with_all = ["inputs", "output_types", "output_names", "errors"])]
     no_wrap: bool,
 }
 
@@ -25,14 +29,25 @@ impl ScriptArgs {
     pub(crate) fn options(&self) -> ScriptOptions {
         ScriptOptions {
             inputs: self.inputs.clone(),
+            outputs: self.output_types.clone(),
             output_names: self.output_names.clone(),
             keep_unchanged: self.no_wrap,
         }
     }
 }
 
-/// Parses `NAME=DTYPE[SHAPE]`; a dimension is a number, or a name for any size.
 fn parse_input(text: &str) -> Result<DeclaredInput, String> {
+    let (name, dtype, shape) = parse_port(text)?;
+    Ok(DeclaredInput { name, dtype, shape })
+}
+
+fn parse_output(text: &str) -> Result<DeclaredOutput, String> {
+    let (name, dtype, shape) = parse_port(text)?;
+    Ok(DeclaredOutput { name, dtype, shape })
+}
+
+/// Parses `NAME=DTYPE[SHAPE]`; a dimension is a number, or a name for any size.
+fn parse_port(text: &str) -> Result<(String, Dtype, Vec<Dim>), String> {
     const EXPECTED: &str = "expected NAME=DTYPE[SHAPE], such as image=float32[batch,3,224,224]";
     let (name, kind) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(EXPECTED)?;
     let (kind, shape) = kind.split_once('[').ok_or(EXPECTED)?;
@@ -44,7 +59,7 @@ fn parse_input(text: &str) -> Result<DeclaredInput, String> {
         _ => Err(format!("`{text}` is neither a size nor a name for one")),
     };
     let shape = dims.map(dim).collect::<Result<_, _>>()?;
-    Ok(DeclaredInput { name: name.to_owned(), dtype: parse_dtype(kind)?, shape })
+    Ok((name.to_owned(), parse_dtype(kind)?, shape))
 }
 
 fn is_symbol(text: &str) -> bool {
@@ -54,8 +69,6 @@ fn is_symbol(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use pipeline::Dtype;
-
     use super::*;
 
     #[test]

@@ -47,7 +47,7 @@ impl Convert {
                 options.into()
             }
             OutputKind::Triton => {
-                let mut options = TritonOptions::default().model(model);
+                let mut options = TritonOptions::default().model(model).script(self.script.options());
                 options.name.clone_from(&self.name);
                 options.into()
             }
@@ -119,7 +119,7 @@ impl Convert {
         misplaced.map_or(Ok(()), |rule| Err(UsageError(format!("{}: {}", rule.flags, rule.reason))))
     }
 
-    fn flag_rules(&self) -> [FlagRule; 11] {
+    fn flag_rules(&self) -> [FlagRule; 12] {
         use OutputKind::{Carton, Safetensors, Torch as Checkpoint, Triton};
         let rule = |flags, is_typed, kinds, reason| FlagRule { flags, is_typed, kinds, reason };
         let fields =
@@ -176,10 +176,16 @@ impl Convert {
                 "applies only to safetensors",
             ),
             rule(
-                "--input, --output-names, --no-wrap",
-                self.script.options() != ScriptOptions::default(),
+                "--no-wrap",
+                self.script.options().keep_unchanged,
                 &[Carton],
-                "only a carton keeps the code of a TorchScript module",
+                "only a carton keeps a TorchScript module as it is",
+            ),
+            rule(
+                "--input, --output-type, --output-names, --no-wrap",
+                self.script.options() != ScriptOptions::default(),
+                &[Carton, Triton],
+                "only cartons and Triton repositories keep the code of a TorchScript module",
             ),
         ]
     }

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::ValueEnum as _;
 use pipeline::{
     Architecture, CartonReport, ConvertReport, Error, HyperparameterKind, OutputReport, PortReport,
-    SelfTestReport, TensorListing, format_bytes, format_count, format_things,
+    SelfTestReport, TensorListing, TritonReport, format_bytes, format_count, format_things,
 };
 use serde_json::{Value, json};
 
@@ -174,7 +174,7 @@ fn print_summary(report: &ConvertReport) {
             ]
         }
         OutputReport::Triton(made) => vec![
-            ("module", Some(signature_text(&made.module, (&made.inputs, &made.outputs)))),
+            ("module", Some(triton_module_text(made))),
             ("tensors", Some(holds)),
             ("dequantized", numbers),
             ("cast", casts),
@@ -208,6 +208,13 @@ fn module_text(carton: &CartonReport) -> String {
         return format!("{module}: forward{forward}");
     }
     signature_text(&module, (&carton.inputs, &carton.outputs))
+}
+
+fn triton_module_text(triton: &TritonReport) -> String {
+    match &triton.signature {
+        Some(forward) => format!("{}: forward{forward}", triton.module),
+        None => signature_text(&triton.module, (&triton.inputs, &triton.outputs)),
+    }
 }
 
 /// Describes the inputs and outputs of a module.

@@ -79,7 +79,7 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         | Error::NotRepresentable(NotRepresentable { tensor: name, .. }) => {
             format!("; leave it out with --exclude {}", shell_quoted(&glob_literal(name)))
         }
-        Error::Module(reason) => module_advice(reason).to_owned(),
+        Error::Module(reason) => module_advice(reason),
         Error::LayoutTranslation { reason, .. } if is_quantized(reason) => DEQUANTIZE_ADVICE.to_owned(),
         Error::Model { reason, .. } => match &**reason {
             decoder::Error::Quantized { .. } => format!("{DEQUANTIZE_ADVICE}, and {WEIGHTS_ADVICE}"),
@@ -191,11 +191,13 @@ fn triton_advice(error: &pipeline::Error, file: Option<&Path>) -> String {
         Error::NothingToServe { .. } => {
             "; a carton can hold its tensors, and `torch2carton serve` return them by name".to_owned()
         }
-        Error::ScriptToServe => {
-            "; Triton's PyTorch backend runs TorchScript: copy the file to REPOSITORY/NAME/1/model.pt and write \
+        Error::ScriptToServe { why: None } => "; leave out the options that change tensors".to_owned(),
+        Error::ScriptToServe { .. } => {
+            "; if its forward takes and returns tensors, copy the file to REPOSITORY/NAME/1/model.pt and write \
              REPOSITORY/NAME/config.pbtxt"
                 .to_owned()
         }
+        Error::TritonOutputNumber { .. } => "; --output-names gives other names".to_owned(),
         Error::ReadCarton(reason)
             if HAS_RESOLVE && matches!(**reason, carton_reader::Error::NotFetched { .. }) =>
         {
@@ -206,19 +208,27 @@ fn triton_advice(error: &pipeline::Error, file: Option<&Path>) -> String {
             "; pass the checkpoint that it was made from, with its params.json or config.json".to_owned()
         }
         Error::ForeignModule { .. } => {
-            "; pass the checkpoint that it was made from, or copy the TorchScript module that it was made from to \
-             REPOSITORY/NAME/1/model.pt and write \
-             REPOSITORY/NAME/config.pbtxt"
-                .to_owned()
+            "; pass the checkpoint or the TorchScript module that it was made from".to_owned()
         }
         _ => String::new(),
     }
 }
 
 /// Returns advice on an error about a TorchScript module; empty if there is none.
-fn module_advice(error: &torchscript::Error) -> &'static str {
+fn module_advice(error: &torchscript::Error) -> String {
     use torchscript::Error;
-    match error {
+    let add = |flag: &str, names: &[String], example: &str| {
+        // The items of a list or a dict have names that the code does not say.
+        let name = |name: &'_ String| if name.contains(' ') { "NAME".to_owned() } else { name.clone() };
+        let typed = names
+            .iter()
+            .map(|typed| format!(" {flag} {}", shell_quoted(&format!("{}={example}", name(typed)))));
+        format!("; add, with the right ones,{}", typed.collect::<String>())
+    };
+    let text = match error {
+        Error::UntypedInputs { names } => return add("--input", names, "float32[batch,3,224,224]"),
+        Error::UntypedOutputs { names } => return add("--output-type", names, "float32[batch,1000]"),
+        Error::UnknownOutputName { .. } | Error::OutputDtype { .. } => "; check --output-type",
         Error::NewerDtype { .. } => {
             "; --torch newest writes a carton that requires PyTorch 2.15, --exclude leaves a tensor out"
         }
@@ -229,7 +239,8 @@ fn module_advice(error: &torchscript::Error) -> &'static str {
         Error::UnloadableOperator { .. } => "; convert the module as it was before that call",
         Error::MobileOnly => "; --arch weights converts only the tensors",
         _ => "",
-    }
+    };
+    text.to_owned()
 }
 
 /// Returns a glob that matches only `name`.

@@ -302,6 +302,27 @@ def call(wrapped, inputs, values=False):
     return {name: value if isinstance(value, str) else [str(value.dtype)[6:], list(value.shape)] for name, value in got.items()}
 
 
+def positional(original, path, kind):
+    """Calls of a model for Triton that differ from the original, the arguments of its forward, and whether it freezes. It is run
+    as Triton's PyTorch backend does: with tensors, each of which has a dimension."""
+    with torch.inference_mode():
+        model, reference = load(path), load(original)
+        names = [argument.name for argument in model._c._get_method("forward").schema.arguments[1:]]
+        frozen, wrong = torch.jit.freeze(load(path).eval()), []
+        for number, (inputs, arguments, named) in enumerate(scripts.KINDS[kind][1]()):
+            if sorted(inputs) != sorted(names):
+                continue
+            wanted = dict(returned(reference(*arguments, **named))).values()
+            given = [t.reshape(1) if t.dim() == 0 else t for t in (inputs[name] for name in names)]
+            for module in (model, frozen):
+                found = module(*given)
+                found = found if isinstance(found, tuple) else (found,)
+                same = [bits(a) == bits(b.reshape(1) if b.dim() == 0 else b) for a, b in zip(found, wanted, strict=True)]
+                if not (same and all(same)):
+                    wrong.append(number)
+        return names, wrong
+
+
 def signature(path):
     """The one that Carton's runner calls, and whether its types take a dict of tensors and a dict of tensors and texts."""
     schema = load(path)._c._get_method("forward").schema
@@ -310,4 +331,4 @@ def signature(path):
     return str(schema), [torch._C.DictType(text, of).isSubtypeOf(argument) for of in (torch._C.TensorType.get(), any_type)]
 
 
-serve({f.__name__: f for f in [kinds, save, save_overload, save_dangerous, save_lite, compare, can_run, compare_real, same_state, call, signature, save_case, widened]})
+serve({f.__name__: f for f in [kinds, save, save_overload, save_dangerous, save_lite, compare, can_run, compare_real, same_state, call, positional, signature, save_case, widened]})

@@ -12,8 +12,8 @@ use pickle_vm::trace::TraceError;
 use tensor::{Dtype, Tensors};
 
 use crate::error_text::{
-    damaged_text, key_list, no_model_reason_text, unsupported_tensors_text, with_path, with_similar,
-    with_tensors_under,
+    damaged_text, key_list, no_model_reason_text, script_reason_text, unsupported_tensors_text, with_path,
+    with_similar, with_tensors_under,
 };
 use crate::{AdapterOverview, InvalidOption};
 
@@ -274,12 +274,15 @@ pub enum Error {
         /// Reason; `None` if the options ask for weights.
         why: Option<decoder::NoModelReason>,
     },
-    /// The input is a TorchScript module with code of its own, and Triton configurations are only written for language
-    /// models.
-    #[error(
-        "it is a TorchScript module with code of its own, and a configuration for Triton is only written for language models"
-    )]
-    ScriptToServe,
+    /// The input is a TorchScript module whose code is not kept, and Triton needs a model that runs.
+    #[error("it is a TorchScript module, and its code cannot be kept: {}", script_reason_text(why.as_ref()))]
+    ScriptToServe {
+        /// Reason; `None` if the options change tensors.
+        why: Option<torchscript::Uncallable>,
+    },
+    /// Triton takes the number at the end of an output's name for the index of the output.
+    #[error("Triton takes the number at the end of the output name `{}` for the index of an output", name.escape_debug())]
+    TritonOutputNumber { name: String },
     /// The module would only return its tensors, and self tests need a model that runs.
     #[error("it is not a model that runs, so there is nothing to test: {}", no_model_reason_text(why.as_ref()))]
     NothingToTest {
@@ -437,7 +440,8 @@ impl Error {
             | Self::NoData { .. }
             | Self::NotAModel { .. }
             | Self::NothingToServe { .. }
-            | Self::ScriptToServe
+            | Self::ScriptToServe { .. }
+            | Self::TritonOutputNumber { .. }
             | Self::NothingToTest { .. }
             | Self::ScriptToTest
             | Self::CartonOfWeights

@@ -60,6 +60,11 @@ pub(crate) fn no_model_reason_text(why: Option<&decoder::NoModelReason>) -> Stri
     why.map_or_else(|| "weights were asked for".to_owned(), ToString::to_string)
 }
 
+/// Formats the reason for which the code of a TorchScript module is not kept.
+pub(crate) fn script_reason_text(why: Option<&torchscript::Uncallable>) -> String {
+    why.map_or_else(|| "the options change its tensors".to_owned(), ToString::to_string)
+}
+
 /// Formats a decoder error after the path it concerns: a document next to the checkpoint, or the checkpoint.
 pub(crate) fn with_path(path: &Path, reason: &decoder::Error) -> String {
     let text = reason.to_string();

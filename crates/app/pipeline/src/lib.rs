@@ -135,7 +135,7 @@ pub use tensor::{Dtype, ElementValue, Histogram, Tensor, TensorStatistics};
 pub use torch_import::{
     GlobalUse, GlobalUseKind, GlobalUseKinds, Omission, OmittedCounts, Risk, Scan as ScannedFile,
 };
-pub use torchscript::{DeclaredInput, Dim, OnInvalidInput, ScriptOptions};
+pub use torchscript::{DeclaredInput, DeclaredOutput, Dim, OnInvalidInput, ScriptOptions};
 pub use trace::{TraceListing, TraceOptions, trace};
 pub use values::{ValueRow, ValueRows};
 pub use write::allowed_nbytes;

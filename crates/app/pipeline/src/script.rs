@@ -3,9 +3,11 @@
 use torch_import::{Container, Format, OmissionReason, Omissions, Risk};
 use torchscript::{Module, OnInvalidInput, ScriptOptions, Uncallable, WrapOutcome};
 
-use crate::back::carton::CartonOptions;
 use crate::back::has_torchscript;
-use crate::{AllowedGlobals, Architecture, ConvertOptions, Error, InvalidOption, Note, OutputKind, Result};
+use crate::{
+    AllowedGlobals, Architecture, ConvertOptions, Error, InvalidOption, ModelOptions, Note, OutputKind,
+    Result, Target,
+};
 
 /// Decision on the code of the input.
 pub(crate) enum ScriptDecision {
@@ -28,10 +30,10 @@ impl ScriptDecision {
     /// Extends the error that there are no tensors by the reason for which the code is not kept.
     pub(crate) fn explain_no_tensors(&self, kind: OutputKind, error: Error) -> Error {
         match (self, error) {
-            (Self::Dropped(_), Error::AtPath { path, reason })
+            (Self::Dropped(why), Error::AtPath { path, reason })
                 if kind == OutputKind::Triton && matches!(*reason, Error::NoTensors) =>
             {
-                Error::at(&path)(Error::ScriptToServe)
+                Error::at(&path)(Error::ScriptToServe { why: why.clone() })
             }
             (Self::Dropped(Some(why)), Error::AtPath { path, reason })
                 if matches!(*reason, Error::NoTensors) =>
@@ -67,13 +69,18 @@ pub(crate) fn is_constants_note(note: &checkpoint_files::FilesNote) -> bool {
     )
 }
 
-/// Decides whether the code of the input is kept, and converts its module if so. Only a carton keeps code.
+/// Decides whether the code of the input is kept, and converts its module if so. Only a carton and a model for Triton keep
+/// code.
 pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container]) -> Result<ScriptDecision> {
-    let carton = options.target.as_carton();
-    let found = match (containers, carton) {
+    let (model, script, errors) = match &options.target {
+        Target::Carton(carton) => (Some(&carton.model), Some(&carton.script), Some(carton.errors)),
+        Target::Triton(triton) => (Some(&triton.model), Some(&triton.script), None),
+        Target::Safetensors(_) | Target::Torch(_) => (None, None, None),
+    };
+    let found = match (containers, model, script) {
         _ if !has_torchscript(containers) => ScriptDecision::None,
-        ([container], Some(carton)) if keeps_tensors(options, carton) => {
-            match convert_script(container, &carton.script, carton.errors)? {
+        ([container], Some(model), Some(script)) if keeps_tensors(options, model) => {
+            match convert_script(container, script, errors)? {
                 WrapOutcome::Module(converted) => {
                     check_operators(options.globals, container)?;
                     ScriptDecision::Module(Box::new(converted))
@@ -85,26 +92,31 @@ pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container])
     };
     match found {
         ScriptDecision::Module(_) => {}
-        _ if carton.is_none_or(|carton| carton.script == ScriptOptions::default()) => {}
+        _ if script.is_none_or(|script| *script == ScriptOptions::default()) => {}
         ScriptDecision::Dropped(Some(why)) => return Err(Error::NotScript { why }),
         _ => return Err(InvalidOption::NoScript.into()),
     }
     Ok(found)
 }
 
-/// Converts an archive into the module of a carton.
+/// Converts an archive into the module of a carton, which reacts to invalid inputs as given, or without a reaction into a
+/// module for Triton.
 pub(crate) fn convert_script(
     container: &Container,
     options: &ScriptOptions,
-    errors: OnInvalidInput,
+    errors: Option<OnInvalidInput>,
 ) -> Result<WrapOutcome> {
     let at = Error::at(container.path());
     let records = match container.script_records() {
         Ok(records) => records,
         Err(error) => return Err(at(Error::Checkpoint(error))),
     };
-    torchscript::script(records, &container.file_storage(), options, errors)
-        .map_err(|error| at(Error::Module(Box::new(error))))
+    let whole = container.file_storage();
+    let converted = match errors {
+        Some(errors) => torchscript::script(records, &whole, options, errors),
+        None => torchscript::positional_script(records, &whole, options),
+    };
+    converted.map_err(|error| at(Error::Module(Box::new(error))))
 }
 
 /// Rejects code with operators or classes that the options do not allow.
@@ -130,8 +142,8 @@ fn check_operators(allowed: AllowedGlobals, container: &Container) -> Result<()>
 }
 
 /// Returns true if the options change no tensors, which the code requires.
-fn keeps_tensors(options: &ConvertOptions, carton: &CartonOptions) -> bool {
-    carton.model.architecture == Architecture::Auto
+fn keeps_tensors(options: &ConvertOptions, model: &ModelOptions) -> bool {
+    model.architecture == Architecture::Auto
         && options.selection.is_empty()
         && options.renames.is_empty()
         && options.casts.is_empty()
@@ -142,7 +154,7 @@ fn keeps_tensors(options: &ConvertOptions, carton: &CartonOptions) -> bool {
 pub fn default_scripts(container: &Container) -> impl Iterator<Item = Module> {
     let is_script = container.format() == Format::TorchScript;
     let usual = [OnInvalidInput::Return, OnInvalidInput::Raise].into_iter().filter(move |_| is_script);
-    usual.filter_map(|errors| match convert_script(container, &ScriptOptions::default(), errors) {
+    usual.filter_map(|errors| match convert_script(container, &ScriptOptions::default(), Some(errors)) {
         Ok(WrapOutcome::Module(converted)) => Some(converted),
         _ => None,
     })

@@ -14,7 +14,6 @@ use crate::{InvalidOption, OutputKind, OutputReport, Result};
 /// Output format of a conversion, with the options of this format.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-#[expect(clippy::large_enum_variant, reason = "there is one in a conversion")]
 pub enum Target {
     Carton(CartonOptions),
     /// One safetensors file, or a folder of them with the documents of the model.

@@ -103,6 +103,36 @@ pub enum Error {
     /// Declared input of a dtype that Carton cannot pass and the module cannot cast to.
     #[error("input `{}`: {dtype} cannot be made of what Carton passes", name.escape_debug())]
     InputDtype { name: String, dtype: Dtype },
+    /// Declared output that the module does not have, or whose dtype the code says.
+    #[error("there is no tensor `{}` among the outputs, which are {}", name.escape_debug(), list_of(known))]
+    UnknownOutputName {
+        name: String,
+        /// Names of the tensors that the module returns.
+        known: Vec<String>,
+    },
+    /// Declared output of a dtype that the module cannot return.
+    #[error("output `{}`: a module cannot return {dtype}", name.escape_debug())]
+    OutputDtype { name: String, dtype: Dtype },
+    /// Inputs of unknown dtypes and shapes, which Triton needs.
+    #[error(
+        "the code does not say the dtype and shape of the {} {}, which Triton needs",
+        plural(names, "input"),
+        list_of(names)
+    )]
+    UntypedInputs { names: Vec<String> },
+    /// Outputs of unknown dtypes and shapes, which Triton needs.
+    #[error(
+        "the code does not say the dtype and shape of the {} {}, which Triton needs",
+        plural(names, "output"),
+        list_of(names)
+    )]
+    UntypedOutputs { names: Vec<String> },
+    /// Output that is a text, which Triton's PyTorch backend does not take from a module with other outputs.
+    #[error("the output `{}` is a text, and a module for Triton returns tensors", name.escape_debug())]
+    TextOutput { name: String },
+    /// Input whose name cannot be that of an argument.
+    #[error("the input `{}` has a name that an argument of a module for Triton cannot have", name.escape_debug())]
+    NotAnArgument { name: String },
     /// Output name that was specified twice.
     #[error("two outputs are called `{}`", name.escape_debug())]
     DuplicateOutputName { name: String },
@@ -131,6 +161,7 @@ impl Error {
             | Self::Pickle(_)
             | Self::LargeRecord { .. }
             | Self::UnloadableOperator { .. }
+            | Self::TextOutput { .. }
             | Self::MobileOnly => ErrorKind::Unsupported,
             Self::Zip(reason) => reason.into(),
             Self::Decoder(reason) => reason.kind(),
@@ -139,8 +170,25 @@ impl Error {
             | Self::OptionForKeptModule { .. }
             | Self::UnknownInputName { .. }
             | Self::InputDtype { .. }
+            | Self::UnknownOutputName { .. }
+            | Self::OutputDtype { .. }
+            | Self::UntypedInputs { .. }
+            | Self::UntypedOutputs { .. }
+            | Self::NotAnArgument { .. }
             | Self::DuplicateOutputName { .. }
             | Self::OutputNameCount { .. } => ErrorKind::Option,
         }
     }
+}
+
+/// Returns the word for one or several things.
+fn plural(names: &[String], word: &str) -> String {
+    if names.len() == 1 { word.to_owned() } else { format!("{word}s") }
+}
+
+fn list_of(names: &[String]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    format!("`{}`", names.join("`, `").escape_debug())
 }

@@ -4,7 +4,7 @@
 //! of bytes for each storage (`data/`). [`weights`] makes a module that returns any checkpoint's tensors by name, [`model`]
 //! a module that runs a decoder, and [`detect_module`] chooses between the two. Their `forward` takes and returns a dict;
 //! [`positional`] makes a decoder whose `forward` takes and returns tensors. [`script`] wraps the module of an existing
-//! archive so that it can be called by name. All of them keep the tensors under their own names with their dtypes, shapes,
+//! archive so that it can be called by name, [`positional_script`] so that it takes and returns tensors. All of them keep the tensors under their own names with their dtypes, shapes,
 //! strides and shared storages. The crate `decoder` reads documents and tensor names; this crate writes source text and
 //! archives.
 //!
@@ -43,7 +43,10 @@ pub use error::{Error, Result};
 pub use export::output_dtype;
 pub use note::{FlatReason, ModuleNote};
 pub use record::{DataRecord, check_loads_in_2_0};
-pub use wrap::{DeclaredInput, ScriptOptions, Uncallable, WrapOutcome, is_kept_record, script};
+pub use wrap::{
+    DeclaredInput, DeclaredOutput, ScriptOptions, Uncallable, WrapOutcome, is_kept_record, positional_script,
+    script,
+};
 
 use decoder::{Decoder, NoModelReason};
 use tensor::{Dtype, Tensors};

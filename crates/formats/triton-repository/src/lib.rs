@@ -47,6 +47,24 @@ pub struct ModelConfig {
     pub outputs: Vec<ModelPort>,
 }
 
+impl ModelConfig {
+    /// Returns the name of an output that Triton would look for at the index that its name ends with, if that index is not the
+    /// output's own. Triton does so if all names end with two underscores and a number.
+    pub fn misnumbered_output(&self) -> Option<&str> {
+        let numbers: Option<Vec<usize>> =
+            self.outputs.iter().map(|port| trailing_index(&port.name)).collect();
+        let wrong = numbers?.into_iter().enumerate().find(|(place, number)| place != number);
+        wrong.and_then(|(place, _)| self.outputs.get(place)).map(|port| port.name.as_str())
+    }
+}
+
+/// Returns the number after the first two underscores of a name, as Triton reads it.
+fn trailing_index(name: &str) -> Option<usize> {
+    let (_, digits) = name.split_once("__")?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| if digits.is_empty() { 0 } else { digits.parse().unwrap_or(usize::MAX) })
+}
+
 /// Input or output tensor of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelPort {
@@ -184,6 +202,31 @@ output [
 "#
         );
         assert!(rest.contains("\n    kind: KIND_AUTO\n    count: 1\n"), "{rest}");
+    }
+
+    #[test]
+    fn numbers_in_all_names_of_outputs_are_their_indices() {
+        let config = |names: &[&str]| ModelConfig {
+            inputs: Vec::new(),
+            outputs: names
+                .iter()
+                .map(|name| ModelPort {
+                    name: (*name).to_owned(),
+                    data_type: DataType::Bool,
+                    dims: vec![Dim::Any],
+                })
+                .collect(),
+        };
+        for (names, wrong) in [
+            (&["OUTPUT__0", "OUTPUT__1"][..], None),
+            (&["OUTPUT__1", "OUTPUT__0"], Some("OUTPUT__1")),
+            (&["x", "OUTPUT__5"], None),
+            (&["a__", "b__1", "c__99999999999999999999"], Some("c__99999999999999999999")),
+            (&["a__1x"], None),
+            (&[], None),
+        ] {
+            assert_eq!(config(names).misnumbered_output(), wrong, "{names:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use decoder::Decoder;
 use serde::Serialize;
 use tensor::Dtype;
 use torch_import::Container;
-use torchscript::{Module, ModuleCode, OnInvalidInput};
+use torchscript::{Module, ModuleCode, OnInvalidInput, ScriptOptions};
 use triton_repository::{CONFIG_PATH, DataType, Dim, MODEL_PATH, ModelConfig, ModelPort, is_model_name};
 
 use super::commit::{OutputFiles, PlannedFile};
@@ -24,6 +24,8 @@ pub struct TritonOptions {
     /// Name of the model; `None` for the stem of the file, or the name of the folder.
     pub name: Option<String>,
     pub model: ModelOptions,
+    /// Options for calling an input that is a TorchScript module.
+    pub script: ScriptOptions,
 }
 
 impl TritonOptions {
@@ -38,6 +40,12 @@ impl TritonOptions {
     pub fn model(self, model: ModelOptions) -> Self {
         Self { model, ..self }
     }
+
+    /// Sets the options for calling a TorchScript module.
+    #[must_use]
+    pub fn script(self, script: ScriptOptions) -> Self {
+        Self { script, ..self }
+    }
 }
 
 /// Report fields that only a Triton repository has.
@@ -46,8 +54,11 @@ impl TritonOptions {
 pub struct TritonReport {
     /// Name of the model and of its folder in the repository.
     pub model: String,
-    /// Name of the architecture.
+    /// Kind of module: `script`, or the name of an architecture.
     pub module: String,
+    /// Arguments and result of the original `forward`, for a TorchScript module.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
     /// Tensors of a request.
     pub inputs: Vec<PortReport>,
     /// Tensors of a response.
@@ -63,13 +74,17 @@ impl OutputFormat for TritonOptions {
     fn plan<'p>(
         &'p self,
         job: &OutputJob<'p>,
-        _: NonTensorParts,
+        kept: NonTensorParts,
         notes: &mut NoteCollector<'_>,
     ) -> Result<OutputPlan<'p, TritonReport>> {
-        let converted = self.positional_module(job)?;
+        let converted = match kept.script {
+            Some(script) => *script,
+            None => self.positional_module(job)?,
+        };
         byte_source::report_memory_freed();
         notes.extend(converted.notes.into_iter().map(Note::Module));
-        if job.values > 0 {
+        let keeps_values = matches!(converted.code, ModuleCode::Script { .. });
+        if job.values > 0 && !keeps_values {
             notes.push(Note::ValuesLeftOut { values: job.values });
         }
         if !is_model_name(job.name) {
@@ -79,6 +94,9 @@ impl OutputFormat for TritonOptions {
             inputs: converted.inputs.iter().cloned().map(triton_port).collect::<Result<_>>()?,
             outputs: converted.outputs.ports(job.tensors).map(triton_port).collect::<Result<_>>()?,
         };
+        if let Some(name) = config.misnumbered_output() {
+            return Err(job.at_input(Error::TritonOutputNumber { name: name.to_owned() }));
+        }
         let folder = job.target.join(job.name);
         let model = folder.join(MODEL_PATH);
         let version = output::parent_folder(&model).to_owned();
@@ -92,6 +110,10 @@ impl OutputFormat for TritonOptions {
         let report = TritonReport {
             model: job.name.to_owned(),
             module: converted.code.name().to_owned(),
+            signature: match &converted.code {
+                ModuleCode::Script { signature } => Some(signature.clone()),
+                _ => None,
+            },
             inputs: converted.inputs.into_iter().map(PortReport::from).collect(),
             outputs: converted.outputs.ports(job.tensors).map(PortReport::from).collect(),
             files: [CONFIG_PATH, MODEL_PATH].map(|path| format!("{}/{path}", job.name)).to_vec(),
@@ -142,7 +164,11 @@ impl TritonOptions {
         };
         let weights = self.model.architecture == Architecture::Weights;
         let is_script = !weights && has_torchscript(job.containers);
-        Err(job.at_input(if is_script { Error::ScriptToServe } else { Error::NothingToServe { why } }))
+        Err(job.at_input(if is_script {
+            Error::ScriptToServe { why: None }
+        } else {
+            Error::NothingToServe { why }
+        }))
     }
 }
 

@@ -175,6 +175,22 @@ def export(t: Tensor) -> Tensor:
   return torch.contiguous(torch.resolve_neg(r))
 "#;
 
+/// Function that takes a tensor out of the dict of outputs, for a wrapper that returns tensors.
+pub(super) const POSITIONAL_OUTPUT: &str = r#"def output(out: Dict[str, Any],
+    name: str,
+    scalar: bool) -> Tensor:
+  if torch.__not__(torch.__contains__(out, name)):
+    ops.prim.RaiseException(torch.format("the module returned no output {}", name))
+  value = out[name]
+  is_tensor = isinstance(value, Tensor)
+  if torch.__not__(is_tensor):
+    ops.prim.RaiseException(torch.format("the output {} is not a tensor", name))
+  t = unchecked_cast(Tensor, value)
+  if scalar:
+    t = torch.reshape(t, [1])
+  return t
+"#;
+
 /// Header of a function that reads inputs: for `has`, `names`, `texts`, `check` or `take`.
 const INPUT_FUNCTION_HEADER: &str =
     "def {what}_{id}(inputs: Dict[str, Tensor],\n    name: str) -> {result}:\n";

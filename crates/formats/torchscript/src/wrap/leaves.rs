@@ -6,7 +6,7 @@ use tensor::Dtype;
 use torchscript_source::{Signature, Type, TypeId, Types};
 
 use super::support::{EnumValueType, Leaf, TypeSupport, non_none_type};
-use super::{DeclaredInput, ScriptOptions, Uncallable};
+use super::{DeclaredInput, DeclaredOutput, ScriptOptions, Uncallable};
 use crate::{Dim, ERROR_OUTPUT, Error, ModuleNote, ModulePort, Result};
 
 /// Maximum number of inputs or outputs that are listed by name: of one argument and of all arguments.
@@ -22,9 +22,11 @@ pub(super) struct CallPlan {
     pub(super) naming: OutputNaming,
     /// Inputs whose names are known from the signature.
     pub(super) known: Vec<NamedLeaf>,
-    outputs: Vec<NamedLeaf>,
+    pub(super) outputs: Vec<NamedLeaf>,
     /// Dtypes and shapes of inputs, as the user declared them.
     pub(super) declared: Vec<DeclaredInput>,
+    /// Dtypes and shapes of outputs, as the user declared them.
+    pub(super) declared_outputs: Vec<DeclaredOutput>,
     /// Names of arguments that keep their defaults.
     fixed: Vec<String>,
 }
@@ -141,17 +143,21 @@ impl CallPlan {
                     list_leaves(types, Leaf::of_result, kind, name, false, &mut outputs);
                 }
             }
-            OutputNaming::List(_) => {}
+            // Items without a name of their own are called `output_0` and so on.
+            OutputNaming::List(_) => outputs.push(NamedLeaf::collection(String::new())),
         }
-        Ok(Ok(Self { passed, naming, known, outputs, declared: options.inputs.clone(), fixed }))
+        for declared in &options.outputs {
+            check_declared_output(declared, &outputs)?;
+        }
+        let (declared, declared_outputs) = (options.inputs.clone(), options.outputs.clone());
+        Ok(Ok(Self { passed, naming, known, outputs, declared, declared_outputs, fixed }))
     }
 
     /// Returns notes about undeclared inputs and arguments that keep their defaults.
     pub(super) fn notes(&self) -> impl Iterator<Item = ModuleNote> {
         let names = self.undeclared_inputs();
         let unlisted = (!names.is_empty()).then_some(ModuleNote::UnlistedInputs { names });
-        let fixed =
-            (!self.fixed.is_empty()).then(|| ModuleNote::FixedArguments { names: self.fixed.clone() });
+        let fixed = self.fixed_arguments_note();
         let error = self.outputs.iter().any(|named| !named.is_collection && named.name == ERROR_OUTPUT);
         let names = vec![ERROR_OUTPUT.to_owned()];
         let error = error.then_some(ModuleNote::ErrorOutput { names });
@@ -159,9 +165,15 @@ impl CallPlan {
         unlisted.into_iter().chain(fixed).chain(error).chain(texts.then_some(ModuleNote::TextListOutput))
     }
 
+    /// Returns a note about arguments that keep their defaults.
+    pub(super) fn fixed_arguments_note(&self) -> Option<ModuleNote> {
+        (!self.fixed.is_empty()).then(|| ModuleNote::FixedArguments { names: self.fixed.clone() })
+    }
+
     /// Returns true if the outputs are the keys of a dict, so that the code chooses their names.
     pub(super) fn has_keys_as_outputs(&self) -> bool {
-        self.outputs.iter().any(|named| named.is_collection && named.name.is_empty())
+        let is_list = matches!(self.naming, OutputNaming::List(_));
+        !is_list && self.outputs.iter().any(|named| named.is_collection && named.name.is_empty())
     }
 
     /// Returns the names of tensors whose dtypes and shapes are unknown.
@@ -173,19 +185,13 @@ impl CallPlan {
     }
 
     /// Returns the inputs and outputs whose dtypes are known.
-    pub(super) fn into_ports(self) -> (Vec<ModulePort>, Vec<ModulePort>) {
-        let port = |named: &NamedLeaf, of_leaf: LeafPortFn| {
-            let (dtype, shape, description) = of_leaf(named.leaf, &named.name)?;
-            let default = named.optional.then_some("the module has a default");
-            let description = description.or(default).map(str::to_owned);
-            Some(ModulePort { name: named.name.clone(), dtype, shape, description, optional: named.optional })
-        };
+    pub(super) fn ports(&self) -> (Vec<ModulePort>, Vec<ModulePort>) {
         let mut inputs = Vec::new();
         for named in &self.known {
             let declared = self.declared.iter().find(|declared| declared.name == named.name);
             match declared {
                 Some(declared) => inputs.push(declared_port(declared, named.optional)),
-                None if !named.is_collection => inputs.extend(port(named, input_leaf_port)),
+                None if !named.is_collection => inputs.extend(named.port(input_leaf_port)),
                 None => {}
             }
         }
@@ -194,8 +200,17 @@ impl CallPlan {
             |declared: &&DeclaredInput| self.known.iter().any(|named| named.name == declared.name);
         let items = self.declared.iter().filter(|declared| !is_listed(declared));
         inputs.extend(items.map(|declared| declared_port(declared, true)));
-        let single = self.outputs.iter().filter(|named| !named.is_collection);
-        let outputs = single.filter_map(|named| port(named, leaf_port)).collect();
+        let mut outputs = Vec::new();
+        for named in self.outputs.iter().filter(|named| !named.is_collection) {
+            let declared = self.declared_outputs.iter().find(|declared| declared.name == named.name);
+            let known = || named.port(leaf_port);
+            outputs.extend(declared.map(|declared| output_port(declared, named.optional)).or_else(known));
+        }
+        let is_listed = |declared: &&DeclaredOutput| {
+            self.outputs.iter().any(|named| !named.is_collection && named.name == declared.name)
+        };
+        let items = self.declared_outputs.iter().filter(|declared| !is_listed(declared));
+        outputs.extend(items.map(|declared| output_port(declared, true)));
         (inputs, outputs)
     }
 }
@@ -328,7 +343,47 @@ fn check_declared(declared: &DeclaredInput, known: &[NamedLeaf]) -> Result<()> {
     Ok(())
 }
 
+fn check_declared_output(declared: &DeclaredOutput, outputs: &[NamedLeaf]) -> Result<()> {
+    let is_it = |named: &NamedLeaf| {
+        let is_item = named.is_collection && declared.name.starts_with(&named.name);
+        is_item || (named.is_tensor() && named.name == declared.name)
+    };
+    if !outputs.iter().any(is_it) {
+        let tensors = outputs.iter().filter(|named| named.leaf == Leaf::Tensor);
+        let mut known: Vec<String> = tensors.map(NamedLeaf::name_for_messages).collect();
+        known.truncate(LISTED_MAX);
+        return Err(Error::UnknownOutputName { name: declared.name.clone(), known });
+    }
+    if crate::output_dtype(declared.dtype).is_none() {
+        return Err(Error::OutputDtype { name: declared.name.clone(), dtype: declared.dtype });
+    }
+    Ok(())
+}
+
 impl NamedLeaf {
+    /// Creates a list or dict of tensors whose names begin with `name`.
+    fn collection(name: String) -> Self {
+        Self { name, leaf: Leaf::Tensor, optional: false, is_collection: true }
+    }
+
+    /// Returns true if the value is one tensor, whose dtype and shape only a declaration can give.
+    pub(super) fn is_tensor(&self) -> bool {
+        self.leaf == Leaf::Tensor && !self.is_collection
+    }
+
+    /// Returns true if the value is a text or texts.
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self.leaf, Leaf::Str | Leaf::Strs | Leaf::Enum(EnumValueType::Str))
+    }
+
+    /// Returns the input or output, if the type of the leaf determines its dtype and shape.
+    fn port(&self, of_leaf: LeafPortFn) -> Option<ModulePort> {
+        let (dtype, shape, description) = of_leaf(self.leaf, &self.name)?;
+        let default = self.optional.then_some("the module has a default");
+        let description = description.or(default).map(str::to_owned);
+        Some(ModulePort { name: self.name.clone(), dtype, shape, description, optional: self.optional })
+    }
+
     /// Returns the name for messages; a prefix is shown with an example index.
     pub(super) fn name_for_messages(&self) -> String {
         match (self.is_collection, self.name.is_empty()) {
@@ -373,6 +428,14 @@ fn declared_port(declared: &DeclaredInput, optional: bool) -> ModulePort {
     let dtype = carton_dtype(declared.dtype).map_or(declared.dtype, |(carried, ..)| carried);
     let description = (dtype != declared.dtype).then(|| format!("{} in the module", declared.dtype));
     ModulePort { name: declared.name.clone(), dtype, shape: carton_shape(declared), description, optional }
+}
+
+fn output_port(declared: &DeclaredOutput, optional: bool) -> ModulePort {
+    let (dtype, has_pairs) = crate::output_dtype(declared.dtype).unwrap_or((declared.dtype, false));
+    let description = (dtype != declared.dtype).then(|| format!("{} in the module", declared.dtype));
+    let two = has_pairs.then_some(Dim::Size(2));
+    let shape = declared.shape.iter().cloned().chain(two).collect();
+    ModulePort { name: declared.name.clone(), dtype, shape, description, optional }
 }
 
 /// Function that returns the dtype, the shape and the description of a leaf, if its type determines them.

@@ -11,6 +11,7 @@ mod float16;
 mod functions;
 mod leaves;
 mod object;
+mod positional;
 mod support;
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,8 @@ pub fn is_kept_record(record: &str) -> bool {
 pub struct ScriptOptions {
     /// Dtypes and shapes of inputs, which the source text does not contain.
     pub inputs: Vec<DeclaredInput>,
+    /// Dtypes and shapes of outputs, which the source text does not contain.
+    pub outputs: Vec<DeclaredOutput>,
     /// Names of the outputs; empty for the names in the code, or `output`, `output_0` and so on.
     pub output_names: Vec<String>,
     /// True to keep the archive unchanged, because its `forward` already takes and returns a dict.
@@ -63,6 +66,15 @@ pub struct ScriptOptions {
 pub struct DeclaredInput {
     pub name: String,
     /// Dtype that the original `forward` expects.
+    pub dtype: Dtype,
+    pub shape: Vec<Dim>,
+}
+
+/// Dtype and shape of an output, as the user declares them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredOutput {
+    pub name: String,
+    /// Dtype that the original `forward` returns.
     pub dtype: Dtype,
     pub shape: Vec<Dim>,
 }
@@ -138,6 +150,30 @@ pub fn script(
     options: &ScriptOptions,
     errors: OnInvalidInput,
 ) -> Result<WrapOutcome> {
+    wrap(records, whole, options, Some(errors))
+}
+
+/// Wraps the module of a TorchScript archive into one whose `forward` takes and returns tensors, as Triton's PyTorch backend
+/// calls it. The inputs are those that the code requires and those that the options declare; the others keep their defaults.
+/// Invalid inputs raise an exception.
+///
+/// # Errors
+/// Those of [`script`], or when the dtype and shape of an input or output are neither in the code nor declared.
+pub fn positional_script(
+    records: Vec<(String, Storage)>,
+    whole: &Storage,
+    options: &ScriptOptions,
+) -> Result<WrapOutcome> {
+    wrap(records, whole, options, None)
+}
+
+/// Wraps the module for Carton, with `errors` as its reaction to invalid inputs, or with positional inputs.
+fn wrap(
+    records: Vec<(String, Storage)>,
+    whole: &Storage,
+    options: &ScriptOptions,
+    errors: Option<OnInvalidInput>,
+) -> Result<WrapOutcome> {
     let find = |name: &str| records.iter().find(|(record, _)| record == name);
     let mut sources = Sources::default();
     let mut left = CODE_MAX;
@@ -177,16 +213,13 @@ pub fn script(
         let names = hooks.into_iter().map(str::to_owned).collect();
         return Ok(WrapOutcome::Uncallable(Uncallable::Hooks { names }));
     }
-    let version = find(VERSION)
-        .map(|(name, storage)| read_record(name, storage, PICKLE_MAX))
-        .transpose()?
-        .unwrap_or_default();
+    let version = read_optional(find(VERSION))?;
     let found = torchscript_source::unsupported_operators(sources.texts());
     let has_float16_code = found.has_float16;
     let mut notes = compatibility_notes(found, &version);
     let is_ours = root.module == crate::module_tree::NAMESPACE
         || root.module.strip_prefix(crate::module_tree::NAMESPACE).is_some_and(|rest| rest.starts_with('_'));
-    if options.keep_unchanged || (is_ours && takes_and_returns_dicts(&signature)) {
+    if options.keep_unchanged || (errors.is_some() && is_ours && takes_and_returns_dicts(&signature)) {
         if !takes_and_returns_dicts(&signature) {
             return Err(Error::NoDictForward { class: root.qualified() });
         }
@@ -199,10 +232,17 @@ pub fn script(
         Err(uncallable) => return Ok(WrapOutcome::Uncallable(uncallable)),
     };
     let namespace = free_namespace(&sources);
-    let constants = find("constants.pkl")
-        .map(|(name, storage)| read_record(name, storage, PICKLE_MAX))
-        .transpose()?
-        .unwrap_or_default();
+    let Some(errors) = errors else {
+        // Triton has a newer PyTorch than Carton.
+        let notes =
+            notes.into_iter().filter(|note| !note.is_newer()).chain(plan.fixed_arguments_note()).collect();
+        let call = positional::PositionalCall::new(&plan)?;
+        let code = text::positional(&signature, &plan, &call, &namespace, &root.qualified());
+        let archive =
+            wrapped_archive(records, &namespace, code, root.wrapper_pickle(&namespace, &pickle, None)?)?;
+        return Ok(WrapOutcome::Module(wrapped_module(archive, &signature, call.into_ports(), notes)));
+    };
+    let constants = read_optional(find("constants.pkl"))?;
     let has_float16 = float16::has_float16(&pickle);
     // Code that makes float16 tensors of its own would multiply them with widened ones.
     let can_widen = has_float16 && !has_float16_code && !float16::has_float16(&constants);
@@ -227,14 +267,25 @@ pub fn script(
         widening: widening.as_deref(),
     };
     let code = text::module(&signature, &plan, errors, &module);
-    let data = root.wrapper_pickle(&namespace, &pickle, widening.is_some())?;
+    let entry = object::EntryObject { has_setstate: widening.is_some() };
+    let data = root.wrapper_pickle(&namespace, &pickle, Some(entry))?;
+    let archive = wrapped_archive(records, &namespace, code, data)?;
+    Ok(WrapOutcome::Module(wrapped_module(archive, &signature, plan.ports(), notes)))
+}
+
+/// Returns the archive of the wrapper: its code and its pickle before the records that are kept.
+fn wrapped_archive(
+    records: Vec<(String, Storage)>,
+    namespace: &str,
+    code: String,
+    data: Vec<u8>,
+) -> Result<ScriptArchive> {
     let head = vec![
         (format!("code/{}.py", namespace.replace('.', "/")), OwnedBlob(code.into_bytes())),
         (DATA.to_owned(), OwnedBlob(data)),
     ];
     let kept = records.into_iter().filter(|(name, _)| is_kept_record(name)).collect();
-    let archive = ScriptArchive::with_kept_records(head, kept)?;
-    Ok(WrapOutcome::Module(wrapped_module(archive, &signature, plan.into_ports(), notes)))
+    ScriptArchive::with_kept_records(head, kept)
 }
 
 fn wrapped_module(
@@ -249,7 +300,8 @@ fn wrapped_module(
 
 fn reject_options(options: &ScriptOptions) -> Result<()> {
     let declared = options.inputs.first().map(|declared| declared.name.clone());
-    match declared.or_else(|| options.output_names.first().cloned()) {
+    let returned = options.outputs.first().map(|declared| declared.name.clone());
+    match declared.or(returned).or_else(|| options.output_names.first().cloned()) {
         Some(name) => Err(Error::OptionForKeptModule { name }),
         None => Ok(()),
     }
@@ -263,6 +315,14 @@ fn read_record(name: &str, storage: &Storage, max: u64) -> Result<Vec<u8>> {
     let mut bytes: Vec<u8> = Vec::new();
     storage.write_to(&mut bytes).map_err(|reason| Error::Record { record: name.to_owned(), reason })?;
     Ok(bytes)
+}
+
+/// Reads a record that an archive may lack; returns no bytes for one that it lacks.
+fn read_optional(found: Option<&(String, Storage)>) -> Result<Vec<u8>> {
+    found
+        .map(|(name, storage)| read_record(name, storage, PICKLE_MAX))
+        .transpose()
+        .map(Option::unwrap_or_default)
 }
 
 /// Returns notes about the archive version and the operators that PyTorch 2.0.1 does not know.

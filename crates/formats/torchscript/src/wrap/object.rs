@@ -32,6 +32,13 @@ pub(super) struct RootObject {
     len: usize,
 }
 
+/// Object that Python calls, an attribute of the wrapper.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EntryObject {
+    /// True if the object is loaded with its `__setstate__`.
+    pub(super) has_setstate: bool,
+}
+
 impl RootObject {
     /// Reads the root of `pickle`; returns `None` if it is not an object of a class.
     pub(super) fn read(pickle: &[u8]) -> Result<Option<Self>> {
@@ -50,13 +57,13 @@ impl RootObject {
         format!("{}.{}", self.module, self.class)
     }
 
-    /// Returns the pickle of a wrapper object in `namespace` that holds this root object. If `has_setstate`, the class that
-    /// Python calls is loaded with its `__setstate__`.
+    /// Returns the pickle of a wrapper object in `namespace` that holds this root object, and the object that Python calls,
+    /// if there is one.
     pub(super) fn wrapper_pickle(
         &self,
         namespace: &str,
         pickle: &[u8],
-        has_setstate: bool,
+        entry: Option<EntryObject>,
     ) -> Result<Vec<u8>> {
         let mut before = Pickler::default();
         before.global(namespace, WRAPPER_CLASS)?;
@@ -72,6 +79,10 @@ impl RootObject {
         bytes.pop();
         let inner = pickle.get(PROTO_2.len()..self.len.saturating_sub(1)).unwrap_or_default();
         bytes.extend_from_slice(inner);
+        let Some(EntryObject { has_setstate }) = entry else {
+            bytes.extend([Opcode::SetItems.code(), Opcode::Build.code(), Opcode::Stop.code()]);
+            return Ok(bytes);
+        };
         let memo_id = free_memo_id(pickle)?;
         bytes.push(Opcode::LongBinPut.code());
         bytes.extend(memo_id.to_le_bytes());

@@ -9,6 +9,7 @@ use torchscript_source::{EnumMember, Signature, Type, TypeId, Types};
 use super::functions;
 use super::leaves::{CallPlan, OutputNaming, PassedArgument, carton_dtype, carton_shape, is_complex};
 use super::object::{ENTRY_ATTRIBUTE, ENTRY_CLASS, WRAPPED_ATTRIBUTE, WRAPPER_CLASS};
+use super::positional::PositionalCall;
 use super::support::{EnumValueType, Leaf, argument_components, non_none_type, result_components};
 use crate::source_names::string_literal;
 use crate::{DeclaredInput, Dim, OnInvalidInput};
@@ -30,13 +31,42 @@ pub(super) fn module(
     errors: OnInvalidInput,
     wrapped: &WrappedClass<'_>,
 ) -> String {
-    let types = &signature.types;
     let mut out = String::new();
-    write_forward(&mut out, signature, plan, errors, wrapped).expect("memory takes any text");
-    write_check(&mut out, plan).expect("memory takes any text");
+    write_classes(&mut out, wrapped).expect("memory takes any text");
+    write_functions(&mut out, signature, plan, errors, wrapped);
+    out.replace("_EMPTY_", "\"\"").replace("{ns}", wrapped.namespace)
+}
+
+/// Returns the code of a wrapper module whose `forward` takes and returns tensors.
+pub(super) fn positional(
+    signature: &Signature,
+    plan: &CallPlan,
+    call: &PositionalCall,
+    namespace: &str,
+    original: &str,
+) -> String {
+    let wrapped = WrappedClass { namespace, original, widening: None };
+    let mut out = String::new();
+    call.write_class(&mut out, original).expect("memory takes any text");
+    write_functions(&mut out, signature, plan, OnInvalidInput::Raise, &wrapped);
+    out.push_str(functions::POSITIONAL_OUTPUT);
+    out.replace("_EMPTY_", "\"\"").replace("{ns}", namespace)
+}
+
+/// Writes the functions of a wrapper: the call of the original module, and all that it needs.
+fn write_functions(
+    out: &mut String,
+    signature: &Signature,
+    plan: &CallPlan,
+    errors: OnInvalidInput,
+    wrapped: &WrappedClass<'_>,
+) {
+    let types = &signature.types;
+    write_respond(out, signature, plan, errors, wrapped).expect("memory takes any text");
+    write_check(out, plan).expect("memory takes any text");
     let taken = plan.passed.iter().filter(|passed| passed.is_from_inputs);
     for (number, passed) in plan.passed.iter().enumerate() {
-        write_argument(&mut out, types, number, passed).expect("memory takes any text");
+        write_argument(out, types, number, passed).expect("memory takes any text");
     }
     for id in reachable_types(|id| argument_components(types, id), taken.map(|passed| passed.kind)) {
         let text = input_functions(types, id, &plan.declared, wrapped.widening.is_some())
@@ -48,11 +78,10 @@ pub(super) fn module(
         out.push_str(&fill_placeholders(&text, types, id));
     }
     out.push_str(functions::HELPER_FUNCTIONS);
-    out.replace("_EMPTY_", "\"\"").replace("{ns}", wrapped.namespace)
 }
 
 /// Formats a text as a string literal, with braces escaped so that it contains no placeholder.
-fn template_literal(text: &str) -> String {
+pub(super) fn template_literal(text: &str) -> String {
     string_literal(text).replace('{', "\\173").replace("_EMPTY_", "\\137EMPTY_")
 }
 
@@ -92,13 +121,8 @@ fn fill_placeholders(text: &str, types: &Types, id: TypeId) -> String {
     text
 }
 
-fn write_forward(
-    out: &mut String,
-    signature: &Signature,
-    plan: &CallPlan,
-    errors: OnInvalidInput,
-    wrapped: &WrappedClass<'_>,
-) -> std::fmt::Result {
+/// Writes the class that C++ calls and the class that Python calls.
+fn write_classes(out: &mut String, wrapped: &WrappedClass<'_>) -> std::fmt::Result {
     let original = wrapped.original;
     write!(
         out,
@@ -121,8 +145,22 @@ fn write_forward(
         "class {WRAPPER_CLASS}(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n  {WRAPPED_ATTRIBUTE} : {original}\n  \
          {ENTRY_ATTRIBUTE} : {{ns}}.{ENTRY_CLASS}\n  \
          def forward(self: {{ns}}.{WRAPPER_CLASS},\n    inputs: Any) -> Dict[str, Any]:\n    \
-         return {{ns}}.respond(self.{WRAPPED_ATTRIBUTE}, inputs)\n\
-         def respond(module: {original},\n    given: Any) -> Dict[str, Any]:\n  \
+         return {{ns}}.respond(self.{WRAPPED_ATTRIBUTE}, inputs)\n"
+    )
+}
+
+/// Writes the function that calls the original module and puts its result into a dict.
+fn write_respond(
+    out: &mut String,
+    signature: &Signature,
+    plan: &CallPlan,
+    errors: OnInvalidInput,
+    wrapped: &WrappedClass<'_>,
+) -> std::fmt::Result {
+    let original = wrapped.original;
+    write!(
+        out,
+        "def respond(module: {original},\n    given: Any) -> Dict[str, Any]:\n  \
          out = annotate(Dict[str, Any], {{}})\n  texts = annotate(List[str], [])\n  inputs = {{ns}}.tensors(given, texts)\n  \
          wrong = {{ns}}.check(inputs, texts)\n  if torch.eq(wrong, \"\"):\n    value = (module).forward("
     )?;
