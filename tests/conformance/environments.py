@@ -98,16 +98,7 @@ QUANTIZED = Recipe(
     base="NEWEST",
     sources=("gptqmodel==7.7.0", "autoawq==0.2.9", "nvidia-modelopt==0.47.0"),
 )
-DEEPSPEED = Recipe(
-    name="DeepSpeed",  # writes ZeRO checkpoints on the CPU, and joins them
-    pythons=(),
-    steps=(("hjson", "py-cpuinfo", "psutil==7.2.2", "pydantic", "einops", "msgpack", "packaging", "tqdm", "setuptools"),
-           ("--no-deps", "--no-build-isolation", "deepspeed==0.19.8")),
-    imports="import torch, deepspeed.utils.zero_to_fp32",
-    gigabytes=1,
-    base="NEWEST",
-)
-ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED, "DEEPSPEED": DEEPSPEED}
+ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED}
 
 
 class CannotMake(Exception):
