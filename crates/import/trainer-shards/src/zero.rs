@@ -2,7 +2,7 @@
 //! shapes and the buffers are in `*_model_states.pt`.
 //!
 //! Facts: `utils/zero_to_fp32.py` of `DeepSpeed` 0.19.8, whose result is the same. ZeRO-1 and 2 cut the flat weights of a
-//! group, which are padded at the end; ZeRO-3 cuts each parameter, and pads it. Buffers become float32. Frozen parameters
+//! group, which are padded at the end; ZeRO-3 cuts each parameter, and pads it. Buffers of floating-point numbers become float32. Frozen parameters
 //! keep their dtype: rank 0 has them whole, and after ZeRO-3 each rank has a part.
 
 use std::path::Path;
@@ -101,12 +101,10 @@ impl TrainerLayout for Zero {
         let mut joined: Vec<(String, Tensor)> = Vec::new();
         for (name, tensor) in main.tensors_under(MODULE) {
             if states.buffers.contains(name) {
-                let float = tensor.cast(Dtype::Float32).ok_or_else(|| Error::Shard {
-                    tensor: name.to_owned(),
-                    file: main.file.clone(),
-                    reason: format!("a buffer of {} has no float32", tensor.dtype()),
-                })?;
-                summary.count(Dtype::Float32, 1);
+                let is_float = matches!(tensor.dtype(), Dtype::Float16 | Dtype::BFloat16 | Dtype::Float64);
+                let float =
+                    tensor.cast(Dtype::Float32).filter(|_| is_float).unwrap_or_else(|| tensor.clone());
+                summary.count(float.dtype(), 1);
                 joined.push((name.to_owned(), float));
             }
         }
