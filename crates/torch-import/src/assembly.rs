@@ -110,6 +110,11 @@ impl CheckpointAssembly {
         self.checkpoint.optimizer_keys = keys;
     }
 
+    /// Sets the key under which the trainer keeps the weights once more.
+    pub fn set_copy_key(&mut self, key: String) {
+        self.checkpoint.copy_key = Some(key);
+    }
+
     /// Returns the checkpoint.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
-use pickle_vm::{Heap, Pickle};
+use pickle_vm::{Heap, ObjectId, Pickle};
 use safetensors_format::METADATA;
 use self_cell::self_cell;
 use tensor::{Tensor, Tensors};
@@ -37,6 +37,8 @@ pub struct Checkpoint {
     pub notes: Vec<CheckpointNote>,
     /// Keys under which a trainer keeps the state of its optimizer; empty for files that do not say so.
     pub optimizer_keys: Vec<String>,
+    /// Key under which a trainer keeps the weights once more, in another precision; they are taken on request only.
+    pub copy_key: Option<String>,
     /// Objects that the values refer to, over the bytes of the file; empty if the file has no pickle.
     pub(crate) pickles: Vec<LoadedPickle>,
 }
@@ -105,7 +107,15 @@ impl Checkpoint {
         let left_out = find_omissions::find_omissions(&mut first, container, root)?;
         let notes = first.notes();
         let globals = Global::all(heap);
-        Ok(Self { items, globals, left_out, notes, optimizer_keys: Vec::new(), pickles: vec![objects] })
+        Ok(Self {
+            items,
+            globals,
+            left_out,
+            notes,
+            optimizer_keys: Vec::new(),
+            copy_key: None,
+            pickles: vec![objects],
+        })
     }
 
     /// Returns the strided tensors of all items; see [`Item::tensors`].
@@ -163,6 +173,11 @@ impl Checkpoint {
     /// pickle.
     pub fn heap(&self) -> Option<&Heap<'_>> {
         self.heap_of(0)
+    }
+
+    /// Returns the object that the first pickle returns; `None` if there is no pickle.
+    pub fn root(&self) -> Option<ObjectId> {
+        Some(self.pickles.first()?.borrow_dependent().root)
     }
 
     /// Returns the heap of pickle number `pickle`, to which [`Value`]s refer. A checkpoint that was joined from parts has

@@ -54,6 +54,11 @@ impl DeepSpeed {
         (listing.contains_file(SCRIPT) || last.is_some()).then(|| Self::new(folder.clone(), last.cloned()))
     }
 
+    /// Returns the name of the step folder.
+    pub(crate) fn step(&self) -> Option<String> {
+        self.tag.clone().or_else(|| read_latest(&self.folder))
+    }
+
     fn new(folder: PathBuf, tag: Option<String>) -> Self {
         let script = folder.join(SCRIPT);
         Self { script: script.is_file().then_some(script), folder, tag }

@@ -58,6 +58,9 @@ fn rank_part(path: &Path) -> Option<&'static str> {
         // For example `zero_pp_rank_0_mp_rank_00_optim_states.pt`.
         return Some("a DeepSpeed ZeRO optimizer state, not a model");
     }
+    if name.contains("zero_pp_rank_") && name.ends_with("_model_states.pt") {
+        return Some("a DeepSpeed ZeRO-3 checkpoint");
+    }
     if RankFile::parse(&name).is_some_and(|file| file.ranks > 1) {
         return Some("a checkpoint that each rank wrote a file of");
     }

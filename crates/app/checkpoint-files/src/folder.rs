@@ -65,7 +65,9 @@ pub(crate) fn find(folder: &Path) -> Result<CheckpointSources> {
     if let Some(found) = TrainerFolder::at(folder).map_err(|reason| Error::trainer(folder, reason))? {
         return Ok(trainer_sources(found, &listing));
     }
-    listing.reject_deepspeed()?;
+    if let Some(found) = listing.find_deepspeed()? {
+        return Ok(trainer_sources(found, &listing));
+    }
     if let Some(path) = listing.dangling_checkpoint_link() {
         let target = path.read_link().unwrap_or_default();
         return Err(Error::DanglingLink { path, target });
@@ -160,13 +162,24 @@ fn preferred_candidate(candidates: &[FolderCandidate]) -> Option<usize> {
 }
 
 impl FolderListing {
-    /// Rejects folders of `DeepSpeed`, which that program converts into one file.
-    fn reject_deepspeed(&self) -> Result<()> {
-        let Some(found) = DeepSpeed::find(self) else { return Ok(()) };
+    /// Finds the newest step of `DeepSpeed` below the folder. Refuses one without the state of an optimizer, and one next to
+    /// a whole model.
+    fn find_deepspeed(&self) -> Result<Option<TrainerFolder>> {
+        let Some(found) = DeepSpeed::find(self) else { return Ok(None) };
         // Older versions of `transformers` save empty tensors next to the `ZeRO` state, so the user has to decide.
         let candidates = self.candidates().unwrap_or_default();
         let candidates = candidates.iter().filter(|candidate| candidate.is_whole_model());
-        let candidates = candidates.map(|candidate| self.to_checkpoint_candidate(candidate)).collect();
+        let candidates: Vec<_> =
+            candidates.map(|candidate| self.to_checkpoint_candidate(candidate)).collect();
+        if candidates.is_empty()
+            && let Some(step) = found.step()
+            && let Some(mut trainer) = TrainerFolder::at(&found.folder.join(&step))
+                .map_err(|reason| Error::trainer(&self.folder.join(&step), reason))?
+        {
+            let is_step = |name: &&String| name.starts_with("global_step") && **name != step;
+            trainer.other_steps = self.folders.iter().filter(is_step).cloned().collect();
+            return Ok(Some(trainer));
+        }
         Err(Error::DeepSpeed { folder: self.folder.clone(), found, candidates })
     }
 

@@ -92,10 +92,12 @@ pub(crate) fn select_with_origins(
     let mut notes = Vec::new();
     let patterns = NamePatterns::new(&selection.include, &selection.exclude)?;
     let optimizer = OptimizerState { keys: &checkpoint.optimizer_keys };
+    let is_copy =
+        |item: &Item| checkpoint.copy_key.is_some() && item.root_key() == checkpoint.copy_key.as_deref();
     let found = if selection.key.is_some() {
         None
     } else {
-        let is_wanted = |item: &Item| patterns.may_select(item);
+        let is_wanted = |item: &Item| patterns.may_select(item) && !is_copy(item);
         key_of_weights(checkpoint, &is_wanted, &mut notes)?
     };
     let omits_optimizer = selection.key.is_none() && found.is_none();
@@ -108,7 +110,9 @@ pub(crate) fn select_with_origins(
     if omits_optimizer {
         notes.extend(optimizer.note(checkpoint));
     }
-    let is_taken = |item: &&Item| rules.key.includes(item) && !(omits_optimizer && optimizer.includes(item));
+    let is_taken = |item: &&Item| {
+        rules.key.includes(item) && !(omits_optimizer && (optimizer.includes(item) || is_copy(item)))
+    };
     for item in checkpoint.items.iter().filter(is_taken) {
         let take_tensor = |(name, tensor): (Cow<'_, str>, &Tensor)| {
             let output_name = rules.output_name(item, &name)?;

@@ -123,6 +123,21 @@ impl Storage {
         Some(Self { swap_size: self.swap_size, ..part })
     }
 
+    /// Returns the same bytes as a storage whose checksum is not compared, for parts of a record that another storage
+    /// compares.
+    #[must_use]
+    pub fn without_checksum(&self) -> Self {
+        let stored = self.in_source().filter(|stored| stored.sum.is_some());
+        let region = stored.and_then(|stored| Region::new(stored.source, stored.range));
+        region.map_or_else(
+            || self.clone(),
+            |region| Self {
+                swap_size: self.swap_size,
+                ..Self::from(StorageContent::Stored { region, checksum: None })
+            },
+        )
+    }
+
     /// Returns the same storage, its bytes read as components of `component_size` bytes in `order`.
     #[must_use]
     pub fn with_byte_order(mut self, order: ByteOrder, component_size: u64) -> Self {

@@ -75,9 +75,16 @@ impl<'h> Objects<'h> {
         self.heap.items(id).ok_or_else(|| self.malformed(id, format!("{what} is not a list")))
     }
 
-    /// Returns the entries of a dict.
+    /// Returns the entries of a dict, or of an `OrderedDict`.
     pub(crate) fn entries(self, id: ObjectId, what: &str) -> Result<&'h [(ObjectId, ObjectId)]> {
-        self.heap.entries(id).ok_or_else(|| self.malformed(id, format!("{what} is not a dict")))
+        let ordered = || {
+            (self.class(id)? == ("collections", "OrderedDict"))
+                .then(|| self.heap.recorded(id).map_or([].as_slice(), |recorded| recorded.items()))
+        };
+        self.heap
+            .entries(id)
+            .or_else(ordered)
+            .ok_or_else(|| self.malformed(id, format!("{what} is not a dict")))
     }
 
     /// Returns the numbers of a `torch.Size`, a tuple or a list.

@@ -101,6 +101,15 @@ pub enum Error {
         other: String,
         ranks: u64,
     },
+    /// A file is of a kind that is not joined.
+    #[error("{file}: {reason}")]
+    Unsupported { file: String, reason: &'static str },
+    /// A folder has the files of more ranks than one of them says.
+    #[error("{file} is of {ranks} ranks, and the folder has the files of {found}")]
+    ExtraRanks { file: String, ranks: u64, found: u64 },
+    /// The flat weights have another number of elements than the parameters.
+    #[error("{file}: the flat weights have {found} elements, and the parameters {expected}")]
+    Elements { file: String, expected: u64, found: u64 },
     /// Files are of saves with different numbers of ranks.
     #[error("{first} and {second} are of different numbers of ranks: the folder has files of two saves")]
     WorldSizes { first: String, second: String },
@@ -137,12 +146,14 @@ impl Error {
             | Self::OutsideFolder { .. }
             | Self::MissingRank { .. }
             | Self::WorldSizes { .. }
+            | Self::ExtraRanks { .. }
             | Self::MissingInRank { .. }
             | Self::RanksDisagree { .. } => ErrorKind::Input,
             Self::File { reason, .. } | Self::Part { reason, .. } | Self::Assemble(reason) => reason.kind(),
-            Self::Transform { .. } | Self::Shard { .. } => ErrorKind::Unsupported,
+            Self::Transform { .. } | Self::Shard { .. } | Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::Metadata { .. }
+            | Self::Elements { .. }
             | Self::MetadataSize { .. }
             | Self::OutsideFile { .. }
             | Self::NoPlace { .. }

@@ -4,6 +4,7 @@ use crate::TrainerLayout;
 use crate::dcp::Dcp;
 use crate::hf_shards::HfShards;
 use crate::rank_files::RankFiles;
+use crate::zero::Zero;
 
 /// All layouts, in the order in which a folder is compared with them.
-pub const LAYOUTS: &[&dyn TrainerLayout] = &[&Dcp, &RankFiles, &HfShards];
+pub const LAYOUTS: &[&dyn TrainerLayout] = &[&Dcp, &RankFiles, &HfShards, &Zero];

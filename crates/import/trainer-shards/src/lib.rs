@@ -20,6 +20,7 @@
 mod attributes;
 mod dcp;
 mod error;
+mod flat_parts;
 mod folder;
 mod folder_names;
 mod hf_shards;
@@ -29,6 +30,8 @@ mod mesh;
 mod rank_files;
 mod summary;
 mod trainer_layout;
+mod zero;
+mod zero_names;
 
 pub use error::{Error, Result, TrainerRemedy};
 pub use folder::TrainerFolder;

@@ -58,13 +58,6 @@ impl Folder {
             other => panic!("expected a folder without a checkpoint, found {other:?}"),
         }
     }
-
-    fn deepspeed(&self, below: &str) -> checkpoint_files::DeepSpeed {
-        match CheckpointSources::find(&[self.path().join(below)], ShardPolicy::RequireAll) {
-            Err(Error::DeepSpeed { found, .. }) => found,
-            other => panic!("expected a DeepSpeed checkpoint, found {other:?}"),
-        }
-    }
 }
 
 fn names(paths: &[PathBuf]) -> Vec<String> {
@@ -180,37 +173,17 @@ fn files_that_are_not_used_are_noted() {
 }
 
 #[test]
-fn deepspeed_wants_the_folder_with_latest() {
-    let state = "global_step1000/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt";
-    let folder = Folder::with(&[state, "zero_to_fp32.py"]);
-    folder.write("latest", b"global_step1000\n");
-    let expected = checkpoint_files::DeepSpeed {
-        folder: folder.path(),
-        tag: None,
-        script: Some(folder.path().join("zero_to_fp32.py")),
-    };
-    assert_eq!(folder.deepspeed(""), expected);
-    assert_eq!(folder.deepspeed("global_step1000"), expected);
-    assert_eq!(folder.deepspeed("global_step1000/"), expected);
-
-    // An older step than the latest.
-    folder.write("global_step500/zero_pp_rank_0_mp_rank_00_optim_states.pt", b"");
-    assert_eq!(folder.deepspeed("global_step500").tag.as_deref(), Some("global_step500"));
-}
-
-#[test]
-fn deepspeed_is_recognised_without_its_script_or_latest() {
+fn the_newest_step_of_deepspeed_is_read() {
     let folder = Folder::with(&[
         "global_step500/zero_pp_rank_0_mp_rank_00_optim_states.pt",
-        "global_step1000/zero_pp_rank_0_mp_rank_00_optim_states.pt",
+        "global_step500/mp_rank_00_model_states.pt",
+        "global_step1000/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt",
+        "global_step1000/mp_rank_00_model_states.pt",
     ]);
-    let found = folder.deepspeed("");
-    assert_eq!((found.tag.as_deref(), found.script.as_deref()), (Some("global_step1000"), None));
-
-    // Accelerate's name for a step.
-    let folder = Folder::with(&["pytorch_model/zero_pp_rank_0_mp_rank_00_optim_states.pt"]);
-    folder.write("latest", b"pytorch_model");
-    assert_eq!(folder.deepspeed("").tag, None);
+    let step = |folder: &Folder| folder.find().expect("a step").root().to_owned();
+    assert_eq!(step(&folder), folder.path().join("global_step1000"));
+    folder.write("latest", b"global_step500\n");
+    assert_eq!(step(&folder), folder.path().join("global_step500"));
 }
 
 #[test]
