@@ -77,7 +77,7 @@ fn progress_text(counts: &BatchCounts, total: Option<u64>, elapsed: Duration) ->
     let speed = done.saturating_sub(counts.kept) as f64 / elapsed.as_secs_f64().max(1e-9);
     let failed = if counts.failed > 0 { format!(", {} failed", counts.failed) } else { String::new() };
     let Some(total) = total else {
-        return format!("{} done{failed}, {speed:.1} a second", done);
+        return format!("{done} done{failed}, {speed:.1} a second");
     };
     let rest = total.saturating_sub(done);
     let left =
@@ -85,7 +85,7 @@ fn progress_text(counts: &BatchCounts, total: Option<u64>, elapsed: Duration) ->
     let left =
         left.map_or_else(String::new, |left| format!(", about {} left", humantime::format_duration(left)));
     let percent = (u128::from(done) * 100).checked_div(u128::from(total)).unwrap_or(100);
-    format!("{} of {} ({percent} %){failed}, {speed:.1} a second{left}", done, total)
+    format!("{done} of {total} ({percent} %){failed}, {speed:.1} a second{left}")
 }
 
 #[cfg(test)]

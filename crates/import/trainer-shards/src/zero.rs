@@ -389,8 +389,8 @@ impl Partition {
             let is_wanted = |key| heap.text(key).is_some_and(|text| text == wanted);
             heap.entries(dict)?.iter().find(|(key, _)| is_wanted(*key)).map(|(_, value)| *value)
         };
-        let state = find(root, "optimizer_state_dict").ok_or_else(not_zero)?;
-        let stage = find(state, "zero_stage").ok_or_else(not_zero)?;
+        let saved = find(root, "optimizer_state_dict").ok_or_else(not_zero)?;
+        let stage = find(saved, "zero_stage").ok_or_else(not_zero)?;
         // The stage is a number, or an enum that is called with it.
         let stage = match heap.instance(stage).and_then(|instance| heap.items(instance.args)) {
             Some([number]) => objects.number(*number, "zero_stage")?,
@@ -399,7 +399,7 @@ impl Partition {
         if !(1..=3).contains(&stage) {
             return Err(read.malformed(&format!("its ZeRO stage is {stage}")));
         }
-        let ranks = find(state, "partition_count").ok_or_else(not_zero)?;
+        let ranks = find(saved, "partition_count").ok_or_else(not_zero)?;
         let ranks = match heap.items(ranks) {
             Some(list) => {
                 let counts: Vec<u64> =
@@ -415,7 +415,7 @@ impl Partition {
         ZeroFiles::check_ranks(containers, file, ranks)?;
         let key = if stage == 3 { "fp32_flat_groups" } else { "single_partition_of_fp32_groups" };
         let prefix = format!("optimizer_state_dict.{key}.");
-        let count = find(state, key).and_then(|list| heap.items(list)).ok_or_else(not_zero)?.len();
+        let count = find(saved, key).and_then(|list| heap.items(list)).ok_or_else(not_zero)?.len();
         let flat: HashMap<&str, &Tensor> = checkpoint
             .items
             .iter()
