@@ -99,7 +99,20 @@ QUANTIZED = Recipe(
     base="NEWEST",
     sources=("gptqmodel==7.7.0", "autoawq==0.2.9", "nvidia-modelopt==0.47.0", "hqq==0.2.8.post1", "torchao==0.15.0"),
 )
-ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED}
+DEEPSPEED = Recipe(
+    name="deepspeed",  # joins the files of ranks; nothing of it is compiled
+    pythons=(),
+    steps=(("setuptools==80.9.0", "wheel==0.45.1", "hjson==3.1.0", "py-cpuinfo==9.0.0", "psutil==7.2.2", "pydantic==2.12.5", "einops==0.8.2",
+            "msgpack==1.1.2"),
+           ("--no-deps", "--no-build-isolation", "deepspeed==0.19.8")),
+    fallback=(("setuptools<81", "wheel", "hjson", "py-cpuinfo", "psutil", "pydantic", "einops", "msgpack"),
+              ("--no-deps", "--no-build-isolation", "deepspeed==0.19.8")),
+    imports="from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint",
+    gigabytes=1,
+    base="NEWEST",
+)
+ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
+       "DEEPSPEED": DEEPSPEED}
 
 
 class CannotMake(Exception):

@@ -94,7 +94,7 @@ pub enum Error {
     #[error("{}: {reason}", what(tensor))]
     Join { tensor: String, reason: Box<tensor::Error> },
     /// The file of a rank does not exist.
-    #[error("{file} is missing: {other} is of {ranks} ranks")]
+    #[error("{file} is missing: {other} is of {}", ranks_text(*ranks))]
     MissingRank {
         file: String,
         /// File that says how many ranks there are.
@@ -105,7 +105,7 @@ pub enum Error {
     #[error("{file}: {reason}")]
     Unsupported { file: String, reason: &'static str },
     /// A folder has the files of more ranks than one of them says.
-    #[error("{file} is of {ranks} ranks, and the folder has the files of {found}")]
+    #[error("{file} is of {}, and the folder has the files of {found}", ranks_text(*ranks))]
     ExtraRanks { file: String, ranks: u64, found: u64 },
     /// The flat weights have another number of elements than the parameters.
     #[error("{file}: the flat weights have {found} elements, and the parameters {expected}")]
@@ -209,4 +209,9 @@ pub enum TrainerRemedy {
 /// Formats the name of a tensor or value at the start of a message.
 fn what(name: &str) -> String {
     format!("`{}`", name.escape_debug())
+}
+
+/// Formats a number of ranks.
+fn ranks_text(ranks: u64) -> String {
+    if ranks == 1 { "1 rank".to_owned() } else { format!("{ranks} ranks") }
 }

@@ -269,14 +269,16 @@ fn assemble(
             assembly.push_checkpoint(&ItemPath::default(), checkpoint);
             continue;
         }
-        // A placeholder of a parameter that ZeRO-3 has cut is empty.
-        let copies: Vec<(String, Tensor)> = (checkpoint.items.iter())
+        let mut copies: Vec<(String, Tensor)> = (checkpoint.items.iter())
             .filter(|item| item.root_key() == Some(MODULE))
             .filter_map(|item| {
                 Some((item.name.get(MODULE.len().saturating_add(1)..)?.to_owned(), item.tensor()?.clone()))
             })
-            .filter(|(name, tensor)| !states.buffers.contains(name) && tensor.numel() > 0)
             .collect();
+        // ZeRO-3 stores an empty placeholder for each parameter that it has cut, and only buffers are whole.
+        if !copies.iter().any(|(name, tensor)| !states.buffers.contains(name) && tensor.numel() > 0) {
+            copies.clear();
+        }
         let key = if is_taken(MODULE) { "model_states.module" } else { MODULE };
         let keys: Vec<&str> = key.split('.').take(1).collect();
         for (name, tensor) in copies {
