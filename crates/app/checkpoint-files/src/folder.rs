@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use output::file_name;
 
-use crate::deepspeed::DeepSpeed;
+use crate::deepspeed::ZeroCheckpoint;
 use crate::diagnosis::FolderDiagnosis;
 use crate::folder_listing::FolderListing;
 use crate::links::link_target_outside;
@@ -162,7 +162,7 @@ fn preferred_candidate(candidates: &[FolderCandidate]) -> Option<usize> {
 impl FolderListing {
     /// Rejects folders of `DeepSpeed`, which that program converts into one file.
     fn reject_deepspeed(&self) -> Result<()> {
-        let Some(found) = DeepSpeed::find(self) else { return Ok(()) };
+        let Some(found) = ZeroCheckpoint::find(self) else { return Ok(()) };
         // Older versions of `transformers` save empty tensors next to the `ZeRO` state, so the user has to decide.
         let candidates = self.candidates().unwrap_or_default();
         let candidates = candidates.iter().filter(|candidate| candidate.is_whole_model());

@@ -12,7 +12,8 @@ use serde::Serialize;
 
 use crate::resume::BatchOutput;
 use crate::{
-    Conversion, ConvertOptions, ConvertReport, Error, InvalidOption, Observer, Result, Resume, batch_inputs,
+    ConvertOptions, ConvertReport, Error, InvalidOption, Observer, PlannedConversion, Result, Resume,
+    batch_inputs,
 };
 
 /// Version of the fields of [`BatchReport`].
@@ -172,7 +173,7 @@ fn report_in_order(
 /// Conversion that waits for a thread.
 struct Job {
     input: PathBuf,
-    plan: Mutex<Option<Result<Conversion>>>,
+    plan: Mutex<Option<Result<PlannedConversion>>>,
 }
 
 /// Conversions of a batch, which several threads take in order.
@@ -185,7 +186,7 @@ struct JobQueue {
 
 impl JobQueue {
     /// Calls `convert` with the position, the input and the plan of each conversion that no other thread has taken.
-    fn work(&self, convert: impl Fn(usize, &Path, Result<Conversion>)) {
+    fn work(&self, convert: impl Fn(usize, &Path, Result<PlannedConversion>)) {
         while !self.is_stopped.load(Ordering::Relaxed) {
             let place = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = self.jobs.get(place) else { return };
@@ -221,12 +222,12 @@ impl Observer for StoppableObserver<'_> {
 /// was looked at.
 fn convert_one(
     input: &Path,
-    conversion: Conversion,
+    conversion: PlannedConversion,
     records: &Mutex<HashMap<PathBuf, Arc<OutputRecords>>>,
     resume: Resume,
     observer: &dyn Observer,
 ) -> Result<BatchItem> {
-    let conversion = Conversion { checksums: true, ..conversion };
+    let conversion = PlannedConversion { checksums: true, ..conversion };
     let output = BatchOutput::new(&conversion);
     let folder = output.folder();
     let records = {

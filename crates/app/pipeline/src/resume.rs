@@ -9,7 +9,7 @@ use byte_source::{
 };
 use output::{FileRecord, OutputRecord, OutputRecords, file_name, parent_folder};
 
-use crate::{Conversion, Error, Observer, Result, made_from};
+use crate::{Error, Observer, PlannedConversion, Result, made_from};
 
 /// Inputs of a batch that are skipped because their outputs exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(crate) struct WrittenFile {
 
 /// Output of one conversion of a batch, in a folder with records.
 pub(crate) struct BatchOutput<'c> {
-    conversion: &'c Conversion,
+    conversion: &'c PlannedConversion,
     /// File or folder that only this conversion writes.
     path: PathBuf,
     /// Name of the output in the records; `None` if it is not UTF-8, so that the output has no record.
@@ -53,7 +53,7 @@ pub(crate) struct BatchOutput<'c> {
 
 impl<'c> BatchOutput<'c> {
     /// Finds what the output of `conversion` is made from.
-    pub(crate) fn new(conversion: &'c Conversion) -> Self {
+    pub(crate) fn new(conversion: &'c PlannedConversion) -> Self {
         let path = conversion.own_output();
         let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         // An input that cannot be read is reported when it is converted.

@@ -1,11 +1,13 @@
 //! Conversion of a TorchScript archive that keeps its code.
 
-use torch_import::{Container, Format, OmissionReason, Omissions, Risk};
+use torch_import::{Container, ContainerFormat, OmissionReason, Omissions, Risk};
 use torchscript::{Module, OnInvalidInput, ScriptOptions, Uncallable, WrapOutcome};
 
 use crate::back::carton::CartonOptions;
 use crate::back::has_torchscript;
-use crate::{AllowedGlobals, Architecture, ConvertOptions, Error, InvalidOption, Note, OutputKind, Result};
+use crate::{
+    AllowedGlobals, ArchitectureChoice, ConvertOptions, Error, InvalidOption, Note, OutputKind, Result,
+};
 
 /// Decision on the code of the input.
 pub(crate) enum ScriptDecision {
@@ -103,7 +105,7 @@ pub(crate) fn convert_script(
         Ok(records) => records,
         Err(error) => return Err(at(Error::Checkpoint(error))),
     };
-    torchscript::script(records, &container.file_storage(), options, errors)
+    torchscript::wrap_script(records, &container.file_storage(), options, errors)
         .map_err(|error| at(Error::Module(Box::new(error))))
 }
 
@@ -131,7 +133,7 @@ fn check_operators(allowed: AllowedGlobals, container: &Container) -> Result<()>
 
 /// Returns true if the options change no tensors, which the code requires.
 fn keeps_tensors(options: &ConvertOptions, carton: &CartonOptions) -> bool {
-    carton.model.architecture == Architecture::Auto
+    carton.model.architecture == ArchitectureChoice::Auto
         && options.selection.is_empty()
         && options.renames.is_empty()
         && options.casts.is_empty()
@@ -140,7 +142,7 @@ fn keeps_tensors(options: &ConvertOptions, carton: &CartonOptions) -> bool {
 /// Returns the modules that conversions of `container` write with default options, with returned and with raised errors.
 /// There are none if the container has no code that runs.
 pub fn default_scripts(container: &Container) -> impl Iterator<Item = Module> {
-    let is_script = container.format() == Format::TorchScript;
+    let is_script = container.format() == ContainerFormat::TorchScript;
     let usual = [OnInvalidInput::Return, OnInvalidInput::Raise].into_iter().filter(move |_| is_script);
     usual.filter_map(|errors| match convert_script(container, &ScriptOptions::default(), errors) {
         Ok(WrapOutcome::Module(converted)) => Some(converted),

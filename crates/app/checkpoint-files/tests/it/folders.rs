@@ -59,7 +59,7 @@ impl Folder {
         }
     }
 
-    fn deepspeed(&self, below: &str) -> checkpoint_files::DeepSpeed {
+    fn deepspeed(&self, below: &str) -> checkpoint_files::ZeroCheckpoint {
         match CheckpointSources::find(&[self.path().join(below)], ShardPolicy::RequireAll) {
             Err(Error::DeepSpeed { found, .. }) => found,
             other => panic!("expected a DeepSpeed checkpoint, found {other:?}"),
@@ -184,7 +184,7 @@ fn deepspeed_wants_the_folder_with_latest() {
     let state = "global_step1000/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt";
     let folder = Folder::with(&[state, "zero_to_fp32.py"]);
     folder.write("latest", b"global_step1000\n");
-    let expected = checkpoint_files::DeepSpeed {
+    let expected = checkpoint_files::ZeroCheckpoint {
         folder: folder.path(),
         tag: None,
         script: Some(folder.path().join("zero_to_fp32.py")),
