@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use torch2carton::crates::generate::{
-    self, FILE_MAX, GenerateOptions, StopReason, StopTokens, TokenChoice, Tokenizer,
+    self, GenerateOptions, StopReason, StopTokens, TOKENIZER_FILE_MAX, TokenChoice, Tokenizer,
 };
 use torch2carton::{Error, Observer, Result, Runnable};
 
@@ -122,7 +122,7 @@ fn run_model(path: &Path, request: Request, top: usize, observer: &dyn Observer)
 
 /// Returns the tokenizer in the carton.
 fn tokenizer(runnable: &Runnable) -> Result<Tokenizer> {
-    let mut read = |name: &str| Ok::<_, Error>(runnable.misc(name, FILE_MAX)?);
+    let mut read = |name: &str| Ok::<_, Error>(runnable.misc(name, TOKENIZER_FILE_MAX)?);
     Tokenizer::from_files(&mut read)
 }
 
