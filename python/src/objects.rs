@@ -18,7 +18,8 @@ use torch2carton::crates::{checkpoint_files, torch_import::Container};
 use torch2carton::{Error, ErrorKind};
 
 use crate::errors;
-use crate::opened::{Backend, Maps, input_of, open_containers};
+use crate::maps::{Backend, Maps};
+use crate::opened::{input_of, open_containers};
 use crate::storage::Storage;
 
 /// Number of objects between two looks at signals.

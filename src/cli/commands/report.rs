@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use pipeline::format_bytes;
 use report_page::ReportOptions;
 
-use super::inspect::open_carton;
+use super::inspect_values::open_carton;
 use crate::cli::args::Report;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::stdin;
