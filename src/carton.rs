@@ -23,7 +23,7 @@ impl Carton {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let carton = carton_tools::open(path)?;
-        let config = carton.config().map_err(carton_tools::Error::reader(path))?.document;
+        let config = carton.config().map_err(carton_tools::Error::from_reader(path))?.document;
         Ok(Self { carton, config })
     }
 

@@ -92,14 +92,14 @@
 //! [`trace`] writes the instructions of a pickle and what they do:
 //!
 //! ```
-//! use torch2carton::{View, trace};
+//! use torch2carton::{TraceView, trace};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("data.pkl");
 //! # std::fs::write(&path, b"K\x07.")?;
 //! # let mut out = Vec::new();
-//! trace(&path).view(View::Lines).limit(20).run(&mut out)?;
+//! trace(&path).view(TraceView::Lines).limit(20).run(&mut out)?;
 //! # assert!(String::from_utf8(out)?.contains("BININT1"));
 //! # Ok(())
 //! # }
@@ -222,17 +222,17 @@ pub use compare::{
     InputOptions, Rearrangement, RotaryLayout, TensorChange, TensorSummary, ValueDifference,
 };
 pub use pipeline::{
-    AllowedGlobals, Architecture, BatchItem, BatchOptions, BatchReport, CartonFields, CartonOptions,
+    AllowedGlobals, ArchitectureChoice, BatchItem, BatchOptions, BatchReport, CartonFields, CartonOptions,
     CartonReport, Cast, CastFrom, CastReport, ConvertOptions, ConvertReport, CustomClass, DeclaredInput,
     DeclaredOutput, Dim, FileScan, IfExists, InspectOptions, InspectReport, ModelOptions, Note,
     OnInvalidInput as OnError, OutputKind, OutputReport, Overrides, PortReport, Rename, RequiredTorch,
     Resume, RowStatistics, RowView, SafetensorsOptions, SafetensorsReport, ScanOptions, ScanOutcome,
-    ScanSummary, ScannedFile, ScriptOptions, Selection, SelfTestReport, ShardPolicy, Target, TargetLayout,
+    ScanSummary, ScannedFile, ScriptOptions, Selection, ShardPolicy, StoredSelfTest, Target, TargetLayout,
     TensorHash, TensorRow, TieHandling, TorchOptions, TorchReport, Totals, TraceListing, TraceOptions,
-    TritonOptions, TritonReport, Verdict, View, architectures,
+    TraceView, TritonOptions, TritonReport, Verdict, architectures,
 };
 pub use runtime::{
-    Runnable, RunnableKind, RunnablePort, SelfTestOptions, SelfTestReport as TestReport, Session, Tolerance,
+    Runnable, RunnableKind, RunnablePort, SelfTestOptions, SelfTestReport, Session, Tolerance,
 };
 pub use tensor::{Compound, CompoundKind, Dtype, Gathered, Storage, Tensor, TensorEntry, Tensors};
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pipeline::{Observer, Tensor};
-use runtime::{OpenOptions, Runnable, SelfTestOptions, SelfTestReport as TestReport};
+use runtime::{Runnable, RunnableOptions, SelfTestOptions, SelfTestReport};
 
 use crate::{Result, Tensors};
 
@@ -17,7 +17,7 @@ pub fn run(path: impl Into<PathBuf>) -> Run {
 #[must_use = "a carton runs with `run`, or is opened with `open`"]
 pub struct Run {
     path: PathBuf,
-    options: OpenOptions,
+    options: RunnableOptions,
     inputs: Vec<(String, Tensor)>,
     outputs: Option<Vec<String>>,
 }
@@ -25,7 +25,7 @@ pub struct Run {
 impl Run {
     /// Creates a run of the carton at `path` without inputs, which returns all outputs.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), options: OpenOptions::default(), inputs: Vec::new(), outputs: None }
+        Self { path: path.into(), options: RunnableOptions::default(), inputs: Vec::new(), outputs: None }
     }
 
     /// Sets the number of compute threads.
@@ -68,7 +68,7 @@ impl Run {
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and when `observer` stops the work. A test that fails is part of the report.
-    pub fn self_test(&self, options: &SelfTestOptions, observer: &dyn Observer) -> Result<TestReport> {
+    pub fn self_test(&self, options: &SelfTestOptions, observer: &dyn Observer) -> Result<SelfTestReport> {
         Ok(runtime::self_test(&self.open(observer)?, options, observer)?)
     }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use pipeline::{TraceListing, TraceOptions, View};
+use pipeline::{TraceListing, TraceOptions, TraceView};
 
 use crate::Result;
 
@@ -32,7 +32,7 @@ impl Trace {
     }
 
     /// Sets the view of each instruction. Has an effect only on [`TraceListing::Trace`].
-    pub fn view(mut self, view: View) -> Self {
+    pub fn view(mut self, view: TraceView) -> Self {
         if let TraceListing::Trace { view: old, .. } = &mut self.options.listing {
             *old = view;
         }

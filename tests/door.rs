@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use torch2carton::{
     Carton, CartonFields, CartonOptions, CastFrom, Checkpoint, Dtype, Error, ErrorKind, Notice, Observer,
     OutputKind, ProgressUpdate, RunnableKind, SafetensorsOptions, Selection, Storage, Target, Tensor,
-    Tensors, TraceListing, Verdict, View, convert, inspect, pack, run, scan, shrink, trace, unpack, verify,
+    Tensors, TraceListing, TraceView, Verdict, convert, inspect, pack, run, scan, shrink, trace, unpack,
+    verify,
 };
 
 const MIB: usize = 1 << 20;
@@ -109,7 +110,7 @@ fn a_checkpoint_is_inspected_scanned_and_traced() {
         trace.run(&mut out).expect("a checkpoint");
         String::from_utf8(out).expect("text").lines().count()
     };
-    assert!(lines(trace(&path).view(View::Lines).limit(3)) < lines(trace(&path).view(View::Lines)));
+    assert!(lines(trace(&path).view(TraceView::Lines).limit(3)) < lines(trace(&path).view(TraceView::Lines)));
     assert!(lines(trace(&path).listing(TraceListing::Disassembly)) > 1);
 }
 

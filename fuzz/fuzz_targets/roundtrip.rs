@@ -29,7 +29,7 @@ fuzz_target!(|input: &[u8]| -> Corpus {
 
 fn check(tensors: &Tensors, facts: &BTreeMap<String, Facts>, with_carton: bool) {
     // Some dtypes and names cannot be in an archive.
-    let Ok(converted) = torchscript::weights(tensors, torchscript::OnInvalidInput::Return) else { return };
+    let Ok(converted) = torchscript::weights_module(tensors, torchscript::OnInvalidInput::Return) else { return };
     let archive = bytes(&converted.archive).expect("nothing is damaged");
     let input = source(&archive);
     let container = Container::from_source(input).expect("it was just written");

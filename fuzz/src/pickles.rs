@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pickle_vm::trace::{self, ListingOptions, Summary, View};
+use pickle_vm::trace::{self, ListingOptions, PickleSummary, TraceView};
 use pickle_vm::{Heap, Object, PickleLimits, load_with};
 
 /// Enough for every program a fuzzer writes, and little enough that a bug in counting shows.
@@ -40,7 +40,7 @@ impl io::Write for Terminal {
 /// Reads, lists, traces and summarises the bytes, and compares the results.
 pub fn check(bytes: &[u8]) {
     let loaded = load_with(bytes, &LIMITS);
-    let summary = Summary::read(bytes, &LIMITS);
+    let summary = PickleSummary::read(bytes, &LIMITS);
     assert_eq!(loaded.as_ref().err(), summary.as_ref().err());
     if let (Ok(pickle), Ok(summary)) = (&loaded, &summary) {
         assert_eq!(summary.opcodes().map(|(_, count)| count).sum::<u64>(), pickle.opcodes);
@@ -50,7 +50,7 @@ pub fn check(bytes: &[u8]) {
         assert!(pickle.heap.display(pickle.root).to_string().len() < 20_000);
     }
     for (view, full, limit) in
-        [(View::Steps, true, Some(100)), (View::Steps, false, None), (View::Json, false, None)]
+        [(TraceView::Steps, true, Some(100)), (TraceView::Steps, false, None), (TraceView::Json, false, None)]
     {
         let options = ListingOptions { view, full, limit, limits: LIMITS, ..ListingOptions::default() };
         match trace::write(bytes, &options, &mut Terminal { left: 1 << 22 }) {
@@ -70,7 +70,7 @@ fn check_heap(heap: &Heap<'_>) {
     for id in heap.ids() {
         let parts = heap.items(id).unwrap_or_default().iter();
         let pairs = heap.entries(id).unwrap_or_default().iter().flat_map(|&(key, value)| [key, value]);
-        let recorded = heap.recorded(id).into_iter().flat_map(|recorded| {
+        let recorded = heap.recorded_changes(id).into_iter().flat_map(|recorded| {
             let items = recorded.items().iter().flat_map(|&(key, value)| [key, value]);
             items.chain(recorded.appends().iter().copied()).chain(recorded.state().iter().copied())
         });

@@ -3,6 +3,7 @@
 
 mod errors;
 mod index;
+mod maps;
 mod memory;
 mod objects;
 mod opened;

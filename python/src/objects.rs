@@ -18,7 +18,8 @@ use torch2carton::crates::{checkpoint_files, torch_import::Container};
 use torch2carton::{Error, ErrorKind};
 
 use crate::errors;
-use crate::opened::{Backend, Maps, input_of, open_containers};
+use crate::maps::{Backend, Maps};
+use crate::opened::{input_of, open_containers};
 use crate::storage::Storage;
 
 /// Number of objects between two looks at signals.
@@ -187,7 +188,7 @@ impl<'b, 'py> Builder<'b, 'py> {
             open.push(instance.args);
             open.extend(instance.kwargs());
         }
-        if let Some(recorded) = heap.recorded(id) {
+        if let Some(recorded) = heap.recorded_changes(id) {
             open.extend(recorded.items().iter().flat_map(|(key, value)| [*key, *value]));
             open.extend(recorded.appends());
             open.extend(recorded.state());
@@ -406,7 +407,7 @@ impl<'b, 'py> Builder<'b, 'py> {
                 entries.try_for_each(|(key, value)| dict.set_item(self.get(*key)?, self.get(*value)?))
             }
             _ => {
-                if self.heap.recorded(id).is_some() {
+                if self.heap.recorded_changes(id).is_some() {
                     changed.push(id);
                 }
                 Ok(())
@@ -416,13 +417,13 @@ impl<'b, 'py> Builder<'b, 'py> {
 
     /// Applies the changes of several objects, in the order of the pickle: the state of an object may hold other ones.
     fn apply_all_changes(&self, mut changed: Vec<ObjectId>) -> PyResult<()> {
-        changed.sort_by_key(|id| self.heap.changed(*id));
+        changed.sort_by_key(|id| self.heap.last_change(*id));
         changed.into_iter().try_for_each(|id| self.apply_changes(id))
     }
 
     /// Applies SETITEMS, APPENDS and BUILD to the result of a call.
     fn apply_changes(&self, id: ObjectId) -> PyResult<()> {
-        let Some(recorded) = self.heap.recorded(id) else { return Ok(()) };
+        let Some(recorded) = self.heap.recorded_changes(id) else { return Ok(()) };
         let object = self.get(id)?;
         match object.cast::<PyDict>() {
             Ok(dict) => recorded

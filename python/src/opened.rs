@@ -1,10 +1,9 @@
 //! Open checkpoints and cartons: their tensors, and the maps that Python objects share with them.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use pyo3::exceptions::PyKeyError;
@@ -14,74 +13,17 @@ use torch2carton::crates::carton_tools;
 use torch2carton::crates::checkpoint_files::{self, CheckpointSources};
 use torch2carton::crates::pipeline::ShardPolicy;
 use torch2carton::crates::torch_import::{Container, ItemContent, Value};
-use torch2carton::{Carton, Error, ReadError, Region, Result, Source, Storage, Tensors};
+use torch2carton::{Carton, Error, ReadError, Result, Source, Tensors};
 
 use crate::errors;
-use crate::memory::{Memory, PrivateMap};
+use crate::maps::{Backend, Maps};
 use crate::tensor::Tensor;
 
 /// Prefix of the names of values in the metadata of a safetensors file.
 const METADATA: &str = "__metadata__.";
 
-/// How Python objects get the bytes of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Backend {
-    /// As parts of a private map of the file.
-    Map,
-    /// Copied by pread(2).
-    Read,
-}
-
-impl Backend {
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "mmap" => Some(Self::Map),
-            "pread" => Some(Self::Read),
-            _ => None,
-        }
-    }
-}
-
-/// The private maps of files, each made when it is first needed.
-#[derive(Debug)]
-pub(crate) struct Maps {
-    backend: Backend,
-    /// Maps by the addresses of their sources, which the maps' owner keeps. `None` if the system cannot map the file.
-    maps: Mutex<HashMap<usize, MappedSource>>,
-}
-
-/// A source, and its map.
-type MappedSource = (Arc<dyn Source>, Option<Arc<PrivateMap>>);
-
 /// Name, kind, dtype and shape of a compound tensor, and the names of its parts.
 type CompoundRow = (String, String, &'static str, Vec<u64>, Vec<String>);
-
-impl Maps {
-    pub(crate) fn new(backend: Backend) -> Self {
-        Self { backend, maps: Mutex::default() }
-    }
-
-    /// Returns the memory of a range of a storage, in bytes, if a file has these bytes and can be mapped.
-    pub(crate) fn memory(&self, storage: &Storage, range: std::ops::Range<u64>) -> Option<Memory> {
-        if self.backend == Backend::Read {
-            return None;
-        }
-        let region = storage.region()?;
-        let map = self.map(&region)?;
-        let part = region.slice(range)?.range();
-        Memory::mapped(&map, part.start, part.end.checked_sub(part.start)?)
-    }
-
-    fn map(&self, region: &Region) -> Option<Arc<PrivateMap>> {
-        let source = region.source();
-        let file = source.file()?;
-        let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, map) = maps
-            .entry(Arc::as_ptr(source).addr())
-            .or_insert_with(|| (Arc::clone(source), PrivateMap::new(file, source.len()).ok().map(Arc::new)));
-        map.clone()
-    }
-}
 
 /// A file that is read by pread(2) and never mapped.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use torch2carton::{Blob, Dtype, ErrorKind, ReadError};
 
 use crate::errors;
+use crate::maps::Maps;
 use crate::memory::{self, Buffer, Memory};
-use crate::opened::Maps;
 use crate::tensor::{SliceSink, Tensor};
 
 /// The bytes of a storage, read when they are asked for.

@@ -10,8 +10,8 @@ use torch2carton::crates::byte_source::{hex, sha256};
 use torch2carton::{Blob, CompoundKind, Dtype, ErrorKind, ReadError, Sink, Window};
 
 use crate::index;
+use crate::maps::Maps;
 use crate::memory::{self, Buffer, CPU, DlDataType, Memory};
-use crate::opened::Maps;
 use crate::{errors, work};
 
 /// A tensor of an open file: shape and dtype now, elements when they are asked for.

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use pyo3::prelude::*;
 use torch2carton::crates::carton_tools;
-use torch2carton::crates::pipeline::{InspectOptions, ScanOptions, TraceListing, TraceOptions, View};
+use torch2carton::crates::pipeline::{InspectOptions, ScanOptions, TraceListing, TraceOptions, TraceView};
 use torch2carton::crates::serde_json::{self, Value as Json};
 use torch2carton::{Carton, Error, ErrorKind, FileScan};
 
@@ -162,7 +162,7 @@ pub(crate) fn trace(
     let (sender, lines) = sync_channel(STEPS_AHEAD);
     let error = std::sync::Arc::new(Mutex::new(None));
     let mut options = TraceOptions::new(&path);
-    options.listing = TraceListing::Trace { view: View::Json, full, limit };
+    options.listing = TraceListing::Trace { view: TraceView::Json, full, limit };
     options.pickle = pickle;
     let slot = std::sync::Arc::clone(&error);
     let run = move || {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use carton_format::Manifest;
 use sha2::{Digest, Sha256};
-use zip_layout::{CompressedContent, EntryContent, Method, NewZipEntry, ZipWriter};
+use zip_layout::{CompressedContent, CompressionMethod, EntryContent, NewZipEntry, ZipWriter};
 
 use crate::carton_tools::{model, ok, run, scratch, write};
 use crate::program::folder;
@@ -80,7 +80,7 @@ fn linked(name: &str, target: &str) -> Vec<u8> {
 }
 
 /// Like `carton`, with a model that is compressed to `packed`.
-fn compressed(packed: &[u8], method: Method) -> Vec<u8> {
+fn compressed(packed: &[u8], method: CompressionMethod) -> Vec<u8> {
     let (toml, index) = (RUNNER.as_bytes(), b"tensor = []\n");
     let blob = byte_source::OwnedBlob(packed.to_vec());
     let content = EntryContent::Packed(CompressedContent {
@@ -213,11 +213,11 @@ fn hostile() -> Vec<(&'static str, Vec<u8>)> {
         ("a link that is too long", model_link),
         ("a link in misc", linked("misc/l", "w")),
         ("bzip2", method),
-        ("two frames of zstd", compressed(&two_frames, Method::Zstd)),
-        ("bytes behind the frame", compressed(&behind, Method::Zstd)),
-        ("no zstd at all", compressed(b"weights", Method::Zstd)),
-        ("more than was promised", compressed(&zstd(&[0; 1000]), Method::Zstd)),
-        ("other content than was promised", compressed(&zstd(b"WEIGHTS"), Method::Zstd)),
+        ("two frames of zstd", compressed(&two_frames, CompressionMethod::Zstd)),
+        ("bytes behind the frame", compressed(&behind, CompressionMethod::Zstd)),
+        ("no zstd at all", compressed(b"weights", CompressionMethod::Zstd)),
+        ("more than was promised", compressed(&zstd(&[0; 1000]), CompressionMethod::Zstd)),
+        ("other content than was promised", compressed(&zstd(b"WEIGHTS"), CompressionMethod::Zstd)),
     ]
 }
 

@@ -13,7 +13,7 @@ use byte_source::{
 };
 use flate2::write::DeflateEncoder;
 use sha2::{Digest, Sha256};
-use zip_layout::{CompressedContent, EntryContent, Method};
+use zip_layout::{CompressedContent, CompressionMethod, EntryContent};
 
 /// Compression level: Zstandard's own default.
 const ZSTD_LEVEL: i32 = 3;
@@ -43,7 +43,7 @@ pub struct CompressionSpill {
 #[derive(Clone, Debug)]
 pub struct CompressedFile {
     range: Range<u64>,
-    method: Method,
+    method: CompressionMethod,
     len: u64,
     crc: u32,
     sha256: [u8; 32],
@@ -69,19 +69,19 @@ impl CompressionSpill {
         work: ProgressReporter<'_>,
     ) -> Result<Option<CompressedFile>, ReadError> {
         let (method, picky) = match compression {
-            Compression::Deflate => (Method::Deflated, false),
-            Compression::Zstd => (Method::Zstd, false),
-            Compression::ZstdIfSmaller => (Method::Zstd, true),
+            Compression::Deflate => (CompressionMethod::Deflated, false),
+            Compression::Zstd => (CompressionMethod::Zstd, false),
+            Compression::ZstdIfSmaller => (CompressionMethod::Zstd, true),
         };
         let start = self.len;
         // Overwrites the data of a file whose compression was abandoned.
         self.file.set_len(start)?;
         self.file.seek(SeekFrom::Start(start))?;
         let encoder = match method {
-            Method::Deflated => {
+            CompressionMethod::Deflated => {
                 Encoder::Deflate(DeflateEncoder::new(&self.file, flate2::Compression::default()))
             }
-            Method::Zstd => {
+            CompressionMethod::Zstd => {
                 let mut encoder = zstd::stream::write::Encoder::new(&self.file, ZSTD_LEVEL)?;
                 encoder.set_pledged_src_size(Some(blob.len()))?;
                 encoder.include_contentsize(true)?;

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use pickle_vm::trace::{self, ListingOptions, Summary, View};
+use pickle_vm::trace::{self, ListingOptions, PickleSummary, TraceView};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut view = View::Steps;
+    let mut view = TraceView::Steps;
     let (mut dis, mut summary, mut full) = (false, false, false);
     let mut path = None;
     for arg in std::env::args().skip(1) {
@@ -13,8 +13,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "--dis" => dis = true,
             "--summary" => summary = true,
             "--full" => full = true,
-            "--json" => view = View::Json,
-            "--lines" => view = View::Lines,
+            "--json" => view = TraceView::Json,
+            "--lines" => view = TraceView::Lines,
             _ => path = Some(arg),
         }
     }
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if dis {
         trace::dis(&bytes, &mut out)?;
     } else if summary {
-        let summary = Summary::read(&bytes, &pickle_vm::PickleLimits::default())?;
+        let summary = PickleSummary::read(&bytes, &pickle_vm::PickleLimits::default())?;
         summary.write(0, &mut out)?;
     } else {
         trace::write(&bytes, &ListingOptions { view, full, ..ListingOptions::default() }, &mut out)?;

@@ -53,7 +53,7 @@ fn children(heap: &Heap<'_>, id: ObjectId) -> Vec<(String, ObjectId)> {
         _ => heap.items(id).unwrap_or_default().iter().map(|&item| (String::new(), item)).collect(),
     };
     // The changes that SETITEMS, APPENDS and BUILD made to an instance.
-    if let Some(recorded) = heap.recorded(id) {
+    if let Some(recorded) = heap.recorded_changes(id) {
         children.extend(pairs(recorded.items()));
         children.extend(recorded.appends().iter().map(|&item| ("+ ".to_owned(), item)));
         children.extend(recorded.state().iter().map(|&state| ("state ".to_owned(), state)));

@@ -194,7 +194,7 @@ impl<'p> Heap<'p> {
 
     /// Returns the changes that SETITEMS, APPENDS and BUILD made to an instance, a global, a persistent object, an
     /// extension or a bytearray.
-    pub fn recorded(&self, id: ObjectId) -> Option<&RecordedChanges> {
+    pub fn recorded_changes(&self, id: ObjectId) -> Option<&RecordedChanges> {
         match self.get(id) {
             Object::Instance(instance) => instance.recorded.as_deref(),
             _ => self.recorded.get(&id),
@@ -223,17 +223,17 @@ impl<'p> Heap<'p> {
     ///
     /// A call sees an argument in its state at the time of the call: if this offset is greater than the call's
     /// [`offset`](Self::offset), the argument changed after the call.
-    pub fn changed(&self, id: ObjectId) -> Option<u64> {
+    pub fn last_change(&self, id: ObjectId) -> Option<u64> {
         match self.get(id) {
-            Object::List(items) | Object::Set(items) => items.changed(),
-            Object::Dict(entries) => entries.changed(),
-            _ => self.recorded(id)?.changed(),
+            Object::List(items) | Object::Set(items) => items.last_change(),
+            Object::Dict(entries) => entries.last_change(),
+            _ => self.recorded_changes(id)?.last_change(),
         }
     }
 
     /// Returns true if an instruction after `offset` changed the object.
     pub fn changed_after(&self, id: ObjectId, offset: u64) -> bool {
-        self.changed(id).is_some_and(|changed| changed > offset)
+        self.last_change(id).is_some_and(|changed| changed > offset)
     }
 
     fn names<'a>(&'a self, global: &'a Global<'p>) -> Option<(&'a str, &'a str)> {
@@ -338,7 +338,7 @@ impl<'p> Heap<'p> {
         if !is_instance {
             return Some(self.recorded.entry(id).or_default());
         }
-        if self.recorded(id).is_none_or(|recorded| recorded.changed().is_none()) {
+        if self.recorded_changes(id).is_none_or(|recorded| recorded.last_change().is_none()) {
             self.changed.push(id);
         }
         self.recorded_mut(id)

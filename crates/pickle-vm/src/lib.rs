@@ -46,7 +46,7 @@
 //! bytes ([`Object::String`]), extension codes and out-of-band buffers are recorded as such.
 //!
 //! A call sees its arguments in their state at the time of the call, but the heap holds every object in its final
-//! state. Each object therefore has the offset of its last change ([`Heap::changed`]), and each BUILD state the offset
+//! state. Each object therefore has the offset of its last change ([`Heap::last_change`]), and each BUILD state the offset
 //! of its BUILD ([`RecordedChanges::states_with_offsets`]): a caller can tell if an argument changed after the call.
 //!
 //! # Cost of untrusted bytes

@@ -185,7 +185,7 @@ impl ItemList {
     }
 
     /// Returns the offset of the last instruction that added an item; `None` if all items are initial ones.
-    pub fn changed(&self) -> Option<u64> {
+    pub fn last_change(&self) -> Option<u64> {
         self.changed.get()
     }
 
@@ -211,7 +211,7 @@ impl DictEntries {
     }
 
     /// Returns the offset of the last instruction that added an entry; `None` if all entries are initial ones.
-    pub fn changed(&self) -> Option<u64> {
+    pub fn last_change(&self) -> Option<u64> {
         self.changed.get()
     }
 
@@ -339,7 +339,7 @@ impl RecordedChanges {
 
     /// Returns the offset of the last instruction that changed the object; `None` if no instruction did. Keyword
     /// arguments are part of the call and not a change.
-    pub fn changed(&self) -> Option<u64> {
+    pub fn last_change(&self) -> Option<u64> {
         self.changed.get()
     }
 

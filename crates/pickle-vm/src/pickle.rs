@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn build_on_a_global_is_recorded() {
         let pickle = load(b"cm\nf\n}b.").expect("functions have attributes");
-        let recorded = pickle.heap.recorded(pickle.root).expect("BUILD was recorded");
+        let recorded = pickle.heap.recorded_changes(pickle.root).expect("BUILD was recorded");
         assert_eq!(recorded.state().len(), 1);
     }
 
@@ -76,10 +76,10 @@ mod tests {
     fn a_bytearray_records_what_changes_it() {
         // CPython 3.11 returns `bytearray(b'zbcx')`.
         let pickle = load(b"\x96\x03\0\0\0\0\0\0\0abcKxaK\0Kzs.").expect("CPython reads it");
-        let recorded = pickle.heap.recorded(pickle.root).expect("its changes are recorded");
+        let recorded = pickle.heap.recorded_changes(pickle.root).expect("its changes are recorded");
         assert_eq!((recorded.appends().len(), recorded.items().len()), (1, 1));
         assert_eq!(pickle.heap.bytes(pickle.root), None);
-        assert_eq!(pickle.heap.changed(pickle.root), Some(19));
+        assert_eq!(pickle.heap.last_change(pickle.root), Some(19));
         // A bytearray has no `add` and no attributes.
         let error = |bytes| load(bytes).expect_err("CPython refuses it").to_string();
         assert_eq!(
@@ -97,7 +97,7 @@ mod tests {
         let changed = |bytes: &[u8], at: usize| {
             let pickle = load(bytes).expect("CPython's machine can build this");
             let id = pickle.heap.ids().nth(at).expect("the object was made");
-            (pickle.heap.changed(id), pickle.heap.changed_objects().count())
+            (pickle.heap.last_change(id), pickle.heap.changed_objects().count())
         };
         assert_eq!(changed(b"]Na0N.", 0), (Some(2), 0));
         assert_eq!(changed(b"](NNe0N.", 0), (Some(4), 0));
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn each_state_has_the_offset_of_its_build() {
         let pickle = load(b"N)R}b]b}K\x01K\x02sb.").expect("the class may have a `__setstate__`");
-        let recorded = pickle.heap.recorded(pickle.root).expect("BUILD was recorded");
+        let recorded = pickle.heap.recorded_changes(pickle.root).expect("BUILD was recorded");
         let offsets: Vec<u64> = recorded.states_with_offsets().map(|(_, offset)| offset).collect();
         assert_eq!(offsets, [4, 6, 13]);
         let (last, offset) = recorded.states_with_offsets().last().expect("three states");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Heap, ObjectId, Pickle};
-use safetensors_format::METADATA;
+use safetensors_format::METADATA_KEY;
 use self_cell::self_cell;
 use tensor::{Tensor, Tensors};
 
@@ -22,7 +22,7 @@ use crate::limits::CheckpointLimits;
 use crate::omission::Omissions;
 use crate::rebuild::Rebuilder;
 use crate::walk::Walk;
-use crate::{CheckpointNote, Container, Error, Format, Global, Result, wrapper};
+use crate::{CheckpointNote, Container, ContainerFormat, Error, Global, Result, wrapper};
 
 /// The tensors and values of a checkpoint, in the file's order.
 #[derive(Debug, Default)]
@@ -70,9 +70,9 @@ impl Checkpoint {
     /// Lists the metadata and then the tensors of a container whose header names its tensors.
     fn read_named(container: &Container, metadata: &[(String, String)]) -> Result<Self> {
         let mut metadata_key = KeyEnds::NONE;
-        metadata_key.set(0, Some(METADATA.len()));
+        metadata_key.set(0, Some(METADATA_KEY.len()));
         let text = |(key, text): &(String, String)| Item {
-            name: format!("{METADATA}.{key}"),
+            name: format!("{METADATA_KEY}.{key}"),
             content: ItemContent::Value(Value::Text(text.as_str().into())),
             keys: metadata_key,
         };
@@ -88,7 +88,7 @@ impl Checkpoint {
         let pickle = objects.borrow_dependent();
         let heap = &pickle.heap;
         let root = match container.format() {
-            Format::TorchScript => wrapper::unwrap_module(heap, pickle.root).unwrap_or(pickle.root),
+            ContainerFormat::TorchScript => wrapper::unwrap_module(heap, pickle.root).unwrap_or(pickle.root),
             _ => pickle.root,
         };
         let len = usize::try_from(pickle.len).unwrap_or(usize::MAX);

@@ -12,7 +12,7 @@ pub(crate) const LOAD_FROM_BYTES: (&str, &str) = ("torch.storage", "_load_from_b
 /// Returns the bytes of a byte string in any protocol's encoding; `None` for a bytearray that the pickle changes.
 pub(crate) fn decode_bytes<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<Cow<'h, [u8]>> {
     match heap.bytes(id) {
-        Some(bytes) if heap.changed(id).is_none() => Some(Cow::Borrowed(bytes)),
+        Some(bytes) if heap.last_change(id).is_none() => Some(Cow::Borrowed(bytes)),
         _ => EncodedBytes::find(heap, id)?.decode(),
     }
 }
@@ -61,7 +61,7 @@ impl<'h> EncodedBytes<'h> {
     /// Finds the byte string that the call `id` creates; `None` for any other object, and for one that the pickle
     /// changes.
     pub fn find(heap: &'h Heap<'h>, id: ObjectId) -> Option<Self> {
-        if heap.changed(id).is_some() {
+        if heap.last_change(id).is_some() {
             return None;
         }
         if let Some(text) = latin1_text(heap, id) {

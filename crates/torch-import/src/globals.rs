@@ -123,7 +123,7 @@ fn is_unchanged(heap: &Heap<'_>, id: ObjectId) -> bool {
     let inner = heap.instance(id).and_then(|outer| heap.items(outer.args)?.first().copied());
     let mut parts = [Some(id), inner].into_iter().flatten();
     parts.all(|part| {
-        let changes = heap.recorded(part);
+        let changes = heap.recorded_changes(part);
         changes.is_none_or(|changes| {
             changes.items().is_empty() && changes.appends().is_empty() && changes.state().is_empty()
         })
@@ -143,7 +143,7 @@ fn only_called(
     }
     heap.ids().all(|id| {
         let call = heap.instance(id).filter(|instance| is_global(instance.callable));
-        let recorded = heap.recorded(id);
+        let recorded = heap.recorded_changes(id);
         let entries = heap.entries(id).into_iter().chain(recorded.map(RecordedChanges::items)).flatten();
         let items = heap.items(id).into_iter().chain(recorded.map(RecordedChanges::appends));
         let items = items.chain(recorded.map(RecordedChanges::state)).flatten().copied();

@@ -82,7 +82,7 @@ pub(crate) fn referenced_objects<'h>(
     heap: &'h Heap<'_>,
     id: ObjectId,
 ) -> impl Iterator<Item = ObjectId> + 'h {
-    let recorded = heap.recorded(id);
+    let recorded = heap.recorded_changes(id);
     let entries = heap.entries(id).into_iter().chain(recorded.map(RecordedChanges::items)).flatten();
     let items = heap.items(id).into_iter().chain(recorded.map(RecordedChanges::appends));
     let items = items.chain(recorded.map(RecordedChanges::state)).flatten().copied();

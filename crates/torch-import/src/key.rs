@@ -56,7 +56,7 @@ impl<'h> ComparisonKey<'h> {
                 heap.global(id).map_or(Self::Object(id), |(module, name)| Self::Global(module, name))
             }
             // Bytes that protocol 2 writes as a call.
-            Object::Instance(_) if heap.changed(id).is_none() => {
+            Object::Instance(_) if heap.last_change(id).is_none() => {
                 encoded::decode_latin1(heap, id).map_or(Self::Object(id), Self::Bytes)
             }
             _ => Self::Object(id),

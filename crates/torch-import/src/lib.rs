@@ -54,7 +54,7 @@ pub use annotate::annotate;
 pub use assembly::{CheckpointAssembly, ItemPath};
 pub use checkpoint::Checkpoint;
 pub use compound::Compound;
-pub use container::{Container, Format};
+pub use container::{Container, ContainerFormat};
 pub use encoded::EncodedBytes;
 pub use error::{Error, Result, pickle_kind};
 pub use globals::Global;

@@ -44,7 +44,7 @@ impl<'h> StorageRef<'h> {
                 "protocol 0 writes it as text, which PyTorch cannot load either; save it with protocol 2";
             return Err(fail(why.to_owned()));
         }
-        if let Some(changed) = heap.changed(id) {
+        if let Some(changed) = heap.last_change(id) {
             return Err(fail(format!("the pickle changes the storage at offset 0x{changed:x}")));
         }
         // PyTorch accepts only a tuple, which cannot change after the machine took it.
@@ -74,7 +74,7 @@ impl<'h> StorageRef<'h> {
         let view = match view.filter(|view| !heap.is_none(*view)) {
             None => None,
             Some(view) => {
-                if let Some(changed) = heap.changed(view).filter(|changed| *changed > offset) {
+                if let Some(changed) = heap.last_change(view).filter(|changed| *changed > offset) {
                     return Err(fail(format!("its view changes afterwards, at offset 0x{changed:x}")));
                 }
                 let Some(&[key, offset, numel]) = heap.items(view) else {

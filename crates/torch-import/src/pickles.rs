@@ -9,7 +9,7 @@ use byte_source::MappedFile;
 use pickle_vm::{Opcode, PickleLimits, Reader};
 
 use crate::container::{legacy, sniff};
-use crate::{Container, Error, Format, Result};
+use crate::{Container, ContainerFormat, Error, Result};
 
 /// A file that holds pickles.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Pickles {
         if !sniff::starts_with_pickles(file.bytes()) {
             drop(file);
             let container = Box::new(Container::open(path)?);
-            if container.format() == Format::Safetensors {
+            if container.format() == ContainerFormat::Safetensors {
                 return Err(Error::Format {
                     what: "a safetensors file",
                     hint: "it holds tensors and no pickle",

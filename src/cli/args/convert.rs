@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use pipeline::{
-    AllowedGlobals, Architecture, ConvertOptions, Overrides, Rename, Selection, ShardPolicy, TargetLayout,
+    AllowedGlobals, ArchitectureChoice, ConvertOptions, Overrides, Rename, Selection, ShardPolicy,
+    TargetLayout,
 };
 
 use super::ExistingOutputArgs;
@@ -257,7 +258,7 @@ pub(crate) struct ModelArgs {
     /// What to make: a model of this architecture, or a module that returns its weights; auto decides by params.json,
     /// config.json and the tensors' names
     #[arg(long, value_name = "ARCH", default_value = "auto", value_parser = architecture_parser())]
-    pub(crate) arch: Architecture,
+    pub(crate) arch: ArchitectureChoice,
     /// Fail unless the output is a model that runs
     #[arg(long = "require-model")]
     pub(crate) required: bool,
@@ -303,12 +304,12 @@ pub(crate) enum ErrorsArg {
     Raise,
 }
 
-fn architecture_parser() -> impl TypedValueParser<Value = Architecture> {
+fn architecture_parser() -> impl TypedValueParser<Value = ArchitectureChoice> {
     let names = ["auto"].into_iter().chain(pipeline::architectures()).chain(["weights"]);
     PossibleValuesParser::new(names).map(|name| match name.as_str() {
-        "auto" => Architecture::Auto,
-        "weights" => Architecture::Weights,
-        _ => Architecture::Named(name),
+        "auto" => ArchitectureChoice::Auto,
+        "weights" => ArchitectureChoice::Weights,
+        _ => ArchitectureChoice::Named(name),
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use byte_source::Source;
 use clap::Args;
-use output::{Remote, Scheme};
+use output::{RemoteAddress, UrlScheme};
 use remote_source::{Address, RemoteOptions};
 
 #[derive(Args, Clone, Debug)]
@@ -26,9 +26,9 @@ pub(crate) struct RemoteArgs {
 impl RemoteArgs {
     /// Opens the file if it is at an address that can be read; returns `None` for a local path.
     pub(crate) fn open(&self, file: &Path) -> Result<Option<Arc<dyn Source>>> {
-        match Remote::from_path(file) {
+        match RemoteAddress::from_path(file) {
             None => return Ok(None),
-            Some(Remote { scheme: Scheme::Http | Scheme::Https | Scheme::Hf, .. }) => {}
+            Some(RemoteAddress { scheme: UrlScheme::Http | UrlScheme::Https | UrlScheme::Hf, .. }) => {}
             Some(_) => output::refuse_remote(file)?,
         }
         let mut options = RemoteOptions::from_env();

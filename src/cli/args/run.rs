@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use generate::TokenChoice;
-use runtime::{OpenOptions, SelfTestOptions, Tolerance};
+use runtime::{RunnableOptions, SelfTestOptions, Tolerance};
 
 use super::ExistingOutputArgs;
 
@@ -82,9 +82,9 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn open_options(&self) -> OpenOptions {
+    pub(crate) fn open_options(&self) -> RunnableOptions {
         let threads = self.threads.and_then(|threads| usize::try_from(threads).ok());
-        let mut options = OpenOptions::default();
+        let mut options = RunnableOptions::default();
         options.threads = threads;
         options.verify = self.verify;
         options

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use pipeline::{
-    Architecture, CartonFields, CartonOptions, ModelOptions, OnInvalidInput as OnErrors, OutputKind,
+    ArchitectureChoice, CartonFields, CartonOptions, ModelOptions, OnInvalidInput as OnErrors, OutputKind,
     RequiredTorch as Version, SafetensorsOptions, ScriptOptions, Target, TargetLayout as Layout,
     TieHandling as Tied, TorchOptions, TritonOptions,
 };
@@ -127,7 +127,7 @@ impl Convert {
         let model = &self.model;
         let is_model = model.required
             || model.keep_extra
-            || model.arch != Architecture::Auto
+            || model.arch != ArchitectureChoice::Auto
             || model.errors != ErrorsArg::Return;
         [
             rule(

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use carton_tools::ContentsReport;
-use runtime::{OpenOptions, Runnable, RunnableKind};
+use runtime::{Runnable, RunnableKind, RunnableOptions};
 
 use super::detokenizer::Detokenizer;
 use crate::cli::ui::advice::HAS_RESOLVE;
@@ -63,7 +63,7 @@ pub(super) fn of_contents(path: &Path, report: &ContentsReport) -> Vec<CartonCom
     let model = report.files.iter().find(|row| row.path == MODEL_FILE);
     let is_stored = model.is_some_and(|row| row.nbytes == row.packed_nbytes && !row.link);
     let mut commands = match (is_stored, model.is_some()) {
-        (true, _) => match Runnable::open(path, &OpenOptions::default(), &()) {
+        (true, _) => match Runnable::open(path, &RunnableOptions::default(), &()) {
             Ok(runnable) => of_runnable(&runnable),
             Err(runtime::Error::ForeignCode { .. }) => of_foreign_code(path, &run, report),
             Err(_) => Vec::new(),
@@ -81,7 +81,7 @@ pub(super) fn of_contents(path: &Path, report: &ContentsReport) -> Vec<CartonCom
 
 /// Returns the commands for a module whose code cannot run here.
 fn of_foreign_code(path: &Path, run: &str, report: &ContentsReport) -> Vec<CartonCommand> {
-    let folder = if path.is_file() { carton_tools::default_folder(path) } else { path.to_owned() };
+    let folder = if path.is_file() { carton_tools::default_unpack_folder(path) } else { path.to_owned() };
     let model = format!("{:?}", folder.join(MODEL_FILE).display().to_string());
     let load =
         format!("its code runs in PyTorch: `torch.jit.load({model})`; `{run}` says how it runs in Carton");

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use anyhow::anyhow;
 use clap::ValueEnum as _;
 use pipeline::{
-    Architecture, CartonReport, ConvertReport, Error, HyperparameterKind, OutputReport, PortReport,
-    SelfTestReport, TensorListing, TritonReport, format_bytes, format_count, format_things,
+    ArchitectureChoice, CartonReport, ConvertReport, Error, HyperparameterKind, OutputReport, PortReport,
+    StoredSelfTest, TensorListing, TritonReport, format_bytes, format_count, format_things,
 };
 use serde_json::{Value, json};
 
@@ -49,8 +49,8 @@ pub(super) fn with_advice(error: Error, args: &Convert) -> anyhow::Error {
 /// the shapes would make a wrong model.
 fn hyperparameter_flags(args: &Convert, facts: &[HyperparameterKind]) -> String {
     let arch = match &args.model.arch {
-        Architecture::Named(name) => format!(" --arch {name}"),
-        Architecture::Auto | Architecture::Weights => String::new(),
+        ArchitectureChoice::Named(name) => format!(" --arch {name}"),
+        ArchitectureChoice::Auto | ArchitectureChoice::Weights => String::new(),
     };
     let word = |fact| match fact {
         HyperparameterKind::Heads => "N",
@@ -225,7 +225,7 @@ fn signature_text(module: &str, (inputs, outputs): (&[PortReport], &[PortReport]
     }
 }
 
-fn self_test_text(test: &SelfTestReport) -> String {
+fn self_test_text(test: &StoredSelfTest) -> String {
     match test.expected_out.as_slice() {
         [] => format!("{}, without expected outputs", test.inputs.join(", ")),
         outputs => format!("{} -> {}", test.inputs.join(", "), outputs.join(", ")),

@@ -8,7 +8,7 @@ pub(super) use without::{Detokenizer, TokenStream};
 #[cfg(feature = "tokenizer")]
 mod with {
     use anyhow::Result;
-    use generate::{FILE_MAX, Tokenizer};
+    use generate::{TOKENIZER_FILE_MAX, Tokenizer};
     use runtime::Runnable;
 
     use crate::cli::ui::run_advice::unwrap_carton_error;
@@ -20,7 +20,7 @@ mod with {
 
     impl Detokenizer {
         pub(crate) fn required(runnable: &Runnable) -> Result<Self> {
-            let mut read = |name: &str| runnable.misc(name, FILE_MAX).map_err(unwrap_carton_error);
+            let mut read = |name: &str| runnable.misc(name, TOKENIZER_FILE_MAX).map_err(unwrap_carton_error);
             Ok(Self(Tokenizer::from_files::<anyhow::Error>(&mut read)?))
         }
 

@@ -10,7 +10,6 @@ use pipeline::{
     AdapterOverview, InspectReport, RowStatistics, TensorHash, TensorRow, ValueRows, format_bytes,
     format_count, format_things,
 };
-use tensor::Tensors;
 
 use super::{inspect_tree, inspect_values};
 use crate::cli::args::{FailOn, Inspect};
@@ -97,7 +96,7 @@ fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: Option<usize>) 
             return Ok(Vec::new());
         }
         let nbytes = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
-        let tensors = open_carton(file, &progress)?;
+        let tensors = inspect_values::open_carton(file, &progress)?;
         pipeline::inspect_tensors(&args.options(file), tensors, ("carton", nbytes), &progress)?
     } else {
         let mut options = args.options(file);
@@ -124,12 +123,6 @@ fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: Option<usize>) 
         std::mem::forget(report);
     }
     Ok(with_special)
-}
-
-/// Returns the tensors of a carton.
-pub(super) fn open_carton(file: &Path, progress: &Progress) -> Result<Tensors> {
-    let carton = carton_tools::open(file)?;
-    Ok(carton_tools::tensors(&carton, progress)?.into_iter().collect())
 }
 
 /// Returns a text for each tensor that has numbers on which the command fails.

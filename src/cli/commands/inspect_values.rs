@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
 use pipeline::{Error, NamedContent, NamedItem, Tensor, ValueRow};
+use tensor::Tensors;
 
 use crate::cli::args::Inspect;
 use crate::cli::ui::invocation::UsageError;
@@ -24,7 +25,7 @@ pub(super) fn print_named(args: &Inspect, file: &Path, names: &[String], quiet: 
     let source = args.remote.open(file)?;
     let file = &stdin::input_path(file)?;
     let items = if source.is_none() && carton_tools::is_carton(file) {
-        let tensors = super::inspect::open_carton(file, &Progress::new(quiet))?;
+        let tensors = open_carton(file, &Progress::new(quiet))?;
         pipeline::find_named_tensors(file, &tensors, names)?
     } else {
         let mut options = args.options(file);
@@ -132,4 +133,10 @@ fn write_tensor(
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the tensors of a carton.
+pub(super) fn open_carton(file: &Path, progress: &Progress) -> Result<Tensors> {
+    let carton = carton_tools::open(file)?;
+    Ok(carton_tools::tensors(&carton, progress)?.into_iter().collect())
 }

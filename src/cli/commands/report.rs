@@ -10,7 +10,7 @@ use output::IfExists;
 use pipeline::format_bytes;
 use report_page::ReportOptions;
 
-use super::inspect::open_carton;
+use super::inspect_values::open_carton;
 use crate::cli::args::Report;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::stdin;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use carton_tools::SaveOptions;
+use carton_tools::SaveArrayOptions;
 use pipeline::{Observer, ProgressUpdate, format_bytes};
 use runtime::{Runnable, RunnableKind};
 use tensor::Tensors;
@@ -88,7 +88,7 @@ fn save_tensor(
         carton_tools::write_array(name, tensor, &mut out)?;
         return Ok(out.flush()?);
     }
-    let mut options = SaveOptions::new(output);
+    let mut options = SaveArrayOptions::new(output);
     options.if_exists = args.existing.if_exists();
     options.max_expansion = args.max_expansion.unwrap_or(options.max_expansion);
     let report = carton_tools::save_array(&args.file, name, tensor, &options, observer)?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use pipeline::format_things;
-use runtime::{Runnable, TestOutcome, TestRow};
+use runtime::{Runnable, SelfTestOutcome, SelfTestRow};
 
 use crate::cli::args::Run;
 use crate::cli::ui::run_advice::unwrap_carton_error;
@@ -36,12 +36,12 @@ pub(super) fn run(
         }
     }
     out.flush()?;
-    let failed = report.tests.iter().filter(|test| test.outcome == TestOutcome::Failed).count();
+    let failed = report.tests.iter().filter(|test| test.outcome == SelfTestOutcome::Failed).count();
     if failed > 0 {
         bail!("{}: {failed} of {} failed", report.file, format_things(report.tests.len(), "self test"));
     }
     if !quiet && !args.json {
-        let passed = report.tests.iter().filter(|test| test.outcome == TestOutcome::Passed).count();
+        let passed = report.tests.iter().filter(|test| test.outcome == SelfTestOutcome::Passed).count();
         let ran = report.tests.len() - passed;
         let without = if ran > 0 { format!(", {ran} ran without an expected output") } else { String::new() };
         let text = if report.tests.is_empty() {
@@ -55,10 +55,10 @@ pub(super) fn run(
 }
 
 /// Formats one test as `passed  NAME  0.012 s, largest difference 1e-7`.
-fn test_line(test: &TestRow) -> String {
+fn test_line(test: &SelfTestRow) -> String {
     let outcome = match test.outcome {
-        TestOutcome::Passed => "passed",
-        TestOutcome::Ran => "ran   ",
+        SelfTestOutcome::Passed => "passed",
+        SelfTestOutcome::Ran => "ran   ",
         _ => "failed",
     };
     let name = test.name.clone().filter(|name| !name.is_empty());

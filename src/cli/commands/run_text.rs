@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use generate::{GeneratedTokens, StopReason, Stops, TokenCandidate, TokenChoice};
+use generate::{GeneratedTokens, StopReason, StopTokens, TokenCandidate, TokenChoice};
 use runtime::{Runnable, Session};
 use serde::Serialize;
 
@@ -47,7 +47,7 @@ pub(super) fn run(
         }
         None => (Detokenizer::optional(runnable), args.tokens.clone().unwrap_or_default()),
     };
-    let context = ModelContext { tokens: runnable.positions(), is_reported: !(quiet || args.json) };
+    let context = ModelContext { tokens: runnable.max_positions(), is_reported: !(quiet || args.json) };
     context.note_long_prompt(prompt.len());
     let generates = args.max_tokens.is_some() || args.temperature.is_some();
     let lists = args.top.is_some() || (args.text.is_none() && !generates);
@@ -268,7 +268,7 @@ fn run_continuation(
 /// Returns the stop tokens: from the carton's documents, else from the tokenizer's format.
 fn stop_tokens(runnable: &Runnable, words: Option<&Detokenizer>) -> Result<Vec<u32>> {
     let mut read = |name: &str| runnable.misc(name, DOCUMENT_MAX).map_err(unwrap_carton_error);
-    let Stops(stops) = Stops::from_documents::<anyhow::Error>(&mut read)?;
+    let StopTokens(stops) = StopTokens::from_documents::<anyhow::Error>(&mut read)?;
     Ok(if stops.is_empty() { words.map(Detokenizer::stops).unwrap_or_default() } else { stops })
 }
 

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use pipeline::Observer;
-use runtime::{OpenOptions, Runnable};
+use runtime::{Runnable, RunnableOptions};
 use serve::{
-    LoadError, Model, ModelSource, RepositoryFolder, RequestLimits, ServeLimits, ServeOptions, Server,
+    InferModel, LoadError, ModelSource, RepositoryFolder, RequestLimits, ServeLimits, ServeOptions, Server,
     Timeouts,
 };
 
@@ -30,7 +30,7 @@ const MODEL_EXTENSION: &str = "carton";
 pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
     signals::raise_file_limit();
     let options = options(args);
-    let mut open = OpenOptions::default();
+    let mut open = RunnableOptions::default();
     open.threads = args.threads.map(usize::from);
     open.verify = args.verify;
     let (log, observer) = Log::new(args.log_format, quiet)?;
@@ -104,10 +104,15 @@ fn options(args: &Serve) -> ServeOptions {
     }
 }
 
-fn open_models(args: &Serve, open: OpenOptions, limits: RequestLimits, quiet: bool) -> Result<ModelSource> {
+fn open_models(
+    args: &Serve,
+    open: RunnableOptions,
+    limits: RequestLimits,
+    quiet: bool,
+) -> Result<ModelSource> {
     if let Some(folder) = &args.repository {
         let folder = RepositoryFolder { path: folder.clone(), extension: MODEL_EXTENSION.to_owned() };
-        let load = move |path: &Path| -> Result<Arc<dyn Model>, LoadError> {
+        let load = move |path: &Path| -> Result<Arc<dyn InferModel>, LoadError> {
             Ok(open_carton_model(path, &open, &limits, &())?)
         };
         return Ok(ModelSource::Folder { folder, load: Box::new(load) });
@@ -163,11 +168,11 @@ fn cartons_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 fn open_carton_model(
     path: &Path,
-    open: &OpenOptions,
+    open: &RunnableOptions,
     limits: &RequestLimits,
     observer: &dyn Observer,
-) -> Result<Arc<dyn Model>, runtime::Error> {
-    serve::carton(Runnable::open(path, open, observer)?, limits)
+) -> Result<Arc<dyn InferModel>, runtime::Error> {
+    serve::carton_model(Runnable::open(path, open, observer)?, limits)
 }
 
 /// Returns the name of a file without its extension, or the whole name of a folder.

@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pipeline::{TraceListing, TraceOptions, View};
+use pipeline::{TraceListing, TraceOptions, TraceView};
 
 use crate::cli::args::Trace;
 use crate::cli::ui::escapes::EscapingWriter;
@@ -12,9 +12,9 @@ use crate::cli::ui::stdin;
 
 pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
     let view = match (args.json, args.lines) {
-        (true, _) => View::Json,
-        (_, true) => View::Lines,
-        _ => View::Steps,
+        (true, _) => TraceView::Json,
+        (_, true) => TraceView::Lines,
+        _ => TraceView::Steps,
     };
     let listing = match (args.dis, args.summary) {
         (true, _) => TraceListing::Disassembly,

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use byte_source::NotRepresentable;
-use output::{Remote, Scheme, parent_folder};
+use output::{RemoteAddress, UrlScheme, parent_folder};
 use pipeline::{ForeignKind, HyperparameterKind, InvalidOption, ModelChange, Note, format_bytes};
 
 use super::shell::{shell_quoted, shell_quoted_path};
@@ -366,12 +366,12 @@ pub(crate) fn store_text(error: &output::Error) -> String {
 }
 
 /// Returns the shell command that downloads a remote file.
-fn fetch_command(address: &Remote) -> String {
+fn fetch_command(address: &RemoteAddress) -> String {
     let url = shell_quoted(&address.to_string());
     match address.scheme {
-        Scheme::S3 => format!("aws s3 cp {url} ."),
-        Scheme::Gs => format!("gcloud storage cp {url} ."),
-        Scheme::Hf => match address.rest.splitn(3, '/').collect::<Vec<_>>().as_slice() {
+        UrlScheme::S3 => format!("aws s3 cp {url} ."),
+        UrlScheme::Gs => format!("gcloud storage cp {url} ."),
+        UrlScheme::Hf => match address.rest.splitn(3, '/').collect::<Vec<_>>().as_slice() {
             [owner, model, file] if !file.is_empty() => {
                 format!("hf download {} {}", shell_quoted(&format!("{owner}/{model}")), shell_quoted(file))
             }
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn an_address_comes_with_its_command() {
-        let command = |path: &str| Remote::from_path(Path::new(path)).as_ref().map(fetch_command);
+        let command = |path: &str| RemoteAddress::from_path(Path::new(path)).as_ref().map(fetch_command);
         let command = |path| command(path).expect("an address");
         assert_eq!(command("https://a.b/c.pth"), "curl -fLO https://a.b/c.pth");
         assert_eq!(command("https://a.b/c.pth?x&y"), "curl -fLO 'https://a.b/c.pth?x&y'");

@@ -26,7 +26,7 @@ pub(crate) fn run_error_text(error: &Error) -> String {
 
 /// Returns the text of an error about a TorchScript module, with the lines that run it in PyTorch and in Carton.
 fn foreign_code_text(error: &Error, path: &Path) -> String {
-    let folder = carton_tools::default_folder(path);
+    let folder = carton_tools::default_unpack_folder(path);
     let model = folder.join("model/model.pt");
     let is_packed = path.is_file();
     let unpack = if is_packed {

@@ -2,13 +2,13 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use output::Remote;
+use output::RemoteAddress;
 
 /// Returns the text that stands for an input or an output: of a path, the absolute one without `.` and `..`. Links are not
 /// followed, because two links to one file are two inputs. An address stands for itself.
 pub(crate) fn input_key(path: &str) -> String {
     let path = Path::new(path);
-    if Remote::from_path(path).is_some() {
+    if RemoteAddress::from_path(path).is_some() {
         return path.display().to_string();
     }
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

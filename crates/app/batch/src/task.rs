@@ -10,8 +10,8 @@ use checkpoint_files::CheckpointSources;
 use compare::InputOptions;
 use output::{OutputRecord, file_name};
 use pipeline::{
-    BatchOutput, Conversion, ConvertOptions, ExistingOutput, InputContent, InspectOptions, Observer, Resume,
-    ScanOptions, ScanOutcome, ScanSummary, Selection, ShardPolicy, Verdict, inputs_digest,
+    BatchOutput, ConvertOptions, ExistingOutput, InputContent, InspectOptions, Observer, PlannedConversion,
+    Resume, ScanOptions, ScanOutcome, ScanSummary, Selection, ShardPolicy, Verdict, inputs_digest,
 };
 
 use crate::results::{ResultLine, ResultStatus, SCHEMA_VERSION};
@@ -260,13 +260,13 @@ impl PlannedJob {
 }
 
 /// Plans the conversion of a job. The folder of its output is created.
-fn plan_conversion(job: &BatchJob, options: &ConvertOptions) -> Result<Conversion, TaskError> {
+fn plan_conversion(job: &BatchJob, options: &ConvertOptions) -> Result<PlannedConversion, TaskError> {
     let mut options = options.clone();
     options.inputs = vec![PathBuf::from(&job.input)];
     options.output = job.output.as_ref().map(PathBuf::from);
     Ok(match &job.folder {
-        Some(folder) if job.output.is_none() => Conversion::plan_in(folder, options)?,
-        _ => Conversion::plan(&options)?,
+        Some(folder) if job.output.is_none() => PlannedConversion::plan_in(folder, options)?,
+        _ => PlannedConversion::plan(&options)?,
     })
 }
 

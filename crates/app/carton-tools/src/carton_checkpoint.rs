@@ -25,7 +25,7 @@ const VALUES_PATH: &str = "misc/checkpoint.json";
 /// Largest length of that file in bytes. Conversions write at most 16 MiB of values.
 const VALUES_MAX: u64 = 256 << 20;
 
-/// Checkpoint in a carton.
+/// Tensors and values that a conversion wrote into a carton, and the archive that holds them.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct CartonCheckpoint {
@@ -67,7 +67,7 @@ pub fn read_checkpoint(carton: &Carton, observer: &dyn Observer) -> Result<Carto
     let container = open_model(carton, observer)?;
     let mut checkpoint = Checkpoint::read(&container).map_err(|reason| {
         let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
-        Error::reader(carton.path())(reason)
+        Error::from_reader(carton.path())(reason)
     })?;
     let own: HashSet<String> =
         own_tensors(&checkpoint).into_iter().map(|(name, _)| name.into_owned()).collect();

@@ -11,7 +11,7 @@ use checkpoint_files::{CheckpointSources, ShardPolicy};
 use pipeline::{default_modules, default_scripts};
 use serde::Serialize;
 use tensor::{Storage, Tensors};
-use torch_import::{Checkpoint, Container, Format};
+use torch_import::{Checkpoint, Container, ContainerFormat};
 use torchscript::Recognised;
 
 use crate::{CartonNote, Result};
@@ -54,7 +54,7 @@ pub(crate) fn find_original<'c>(
     observer: &dyn Observer,
 ) -> Result<Option<&'c Container>> {
     let [original] = containers else { return Ok(None) };
-    if original.format() != Format::TorchScript || model.format() != Format::TorchScript {
+    if original.format() != ContainerFormat::TorchScript || model.format() != ContainerFormat::TorchScript {
         return Ok(None);
     }
     let (Ok(kept), Ok(found)) = (original.script_records(), model.script_records()) else { return Ok(None) };

@@ -53,7 +53,7 @@ pub(crate) fn compare_model(
     let mut notes: Vec<CartonNote> = notes.map(CartonNote::Checkpoint).collect();
     let found = Checkpoint::read(&model).map_err(|reason| {
         let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
-        Error::reader(carton.path())(reason)
+        Error::from_reader(carton.path())(reason)
     })?;
     let mut by_name: HashMap<Cow<'_, str>, &Tensor> = own_tensors(&found).into_iter().collect();
     let files = containers.iter().fold(carton.len(), |sum, container| sum.saturating_add(container.len()));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use byte_source::{Observer, hex};
 use carton_format::{Config, MODEL_PT, TensorSpec};
-use carton_reader::{Carton, CartonEntry, Method};
+use carton_reader::{Carton, CartonEntry, CompressionMethod};
 use serde::Serialize;
 use tensor::Tensor;
 use torch_import::{Checkpoint, Container};
@@ -29,11 +29,11 @@ pub struct ContentsReport {
     /// Parsed contents of carton.toml.
     pub config: Config,
     /// Files in the carton, sorted by path.
-    pub files: Vec<FileRow>,
+    pub files: Vec<CartonFileRow>,
     /// Files that are not in the carton, with their URLs from LINKS.
-    pub absent: Vec<AbsentRow>,
+    pub absent: Vec<AbsentFileRow>,
     /// Tensors of the model under their own names; empty if `model/model.pt` is absent or holds no tensors.
-    pub tensors: Vec<TensorRow>,
+    pub tensors: Vec<CartonTensorRow>,
     /// Names of the outputs of a wrapped TorchScript module, of which carton.toml cannot say dtypes and shapes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub script_outputs: Vec<String>,
@@ -42,10 +42,10 @@ pub struct ContentsReport {
     pub notes: Vec<CartonNote>,
 }
 
-/// File in a carton.
+/// Size and compression of a file that a carton holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct FileRow {
+pub struct CartonFileRow {
     /// Path of the file in the carton.
     pub path: String,
     /// Decompressed size in bytes.
@@ -61,7 +61,7 @@ pub struct FileRow {
 /// File that MANIFEST lists and the carton leaves out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct AbsentRow {
+pub struct AbsentFileRow {
     /// Path of the file in the carton.
     pub path: String,
     pub sha256: String,
@@ -69,10 +69,10 @@ pub struct AbsentRow {
     pub urls: Vec<String>,
 }
 
-/// Tensor of the model.
+/// Dtype, shape and size of a tensor of the model in a carton.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct TensorRow {
+pub struct CartonTensorRow {
     pub name: String,
     /// PyTorch's name of the dtype.
     pub dtype: &'static str,
@@ -88,8 +88,8 @@ pub struct TensorRow {
 /// Returns an error if the carton cannot be read, the path is not a carton, or a document does not follow the specification.
 pub fn contents(path: &Path) -> Result<ContentsReport> {
     let carton = open(path)?;
-    let config = carton.config().map_err(Error::reader(path))?.document;
-    let index = carton.tensor_index().map_err(Error::reader(path))?.document;
+    let config = carton.config().map_err(Error::from_reader(path))?.document;
+    let index = carton.tensor_index().map_err(Error::from_reader(path))?.document;
     let mut notes = Vec::new();
     // The model of another runner may have another format.
     let model = read_model(&carton, &()).unwrap_or_else(|error| {
@@ -101,7 +101,7 @@ pub fn contents(path: &Path) -> Result<ContentsReport> {
         None => (&[][..], Vec::new()),
     };
     let absent = carton.absent();
-    let absent = absent.iter().map(|(path, sha256)| AbsentRow {
+    let absent = absent.iter().map(|(path, sha256)| AbsentFileRow {
         path: path.clone(),
         sha256: hex(sha256),
         urls: carton.links().urls(sha256).to_vec(),
@@ -121,8 +121,8 @@ pub fn contents(path: &Path) -> Result<ContentsReport> {
     })
 }
 
-fn file_row(entry: &CartonEntry) -> FileRow {
-    FileRow {
+fn file_row(entry: &CartonEntry) -> CartonFileRow {
+    CartonFileRow {
         path: entry.path.clone(),
         nbytes: entry.len,
         packed_nbytes: entry.packed_len,
@@ -131,12 +131,12 @@ fn file_row(entry: &CartonEntry) -> FileRow {
     }
 }
 
-fn compression_name(method: Method) -> String {
+fn compression_name(method: CompressionMethod) -> String {
     match method {
-        Method::Stored => "stored".to_owned(),
-        Method::Deflated => "deflate".to_owned(),
-        Method::Zstd => "zstd".to_owned(),
-        Method::Other(number) => format!("method {number}"),
+        CompressionMethod::Stored => "stored".to_owned(),
+        CompressionMethod::Deflated => "deflate".to_owned(),
+        CompressionMethod::Zstd => "zstd".to_owned(),
+        CompressionMethod::Other(number) => format!("method {number}"),
     }
 }
 
@@ -161,15 +161,15 @@ fn read_model(carton: &Carton, observer: &dyn Observer) -> Result<Option<(Contai
     let model = open_model(carton, observer)?;
     let checkpoint = Checkpoint::read(&model).map_err(|reason| {
         let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
-        Error::reader(carton.path())(reason)
+        Error::from_reader(carton.path())(reason)
     })?;
     let own = own_tensors(&checkpoint).into_iter();
     let tensors = own.map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect();
     Ok(Some((model, tensors)))
 }
 
-fn tensor_row((name, tensor): &(String, Tensor)) -> TensorRow {
-    TensorRow {
+fn tensor_row((name, tensor): &(String, Tensor)) -> CartonTensorRow {
+    CartonTensorRow {
         name: name.clone(),
         dtype: tensor.dtype().name(),
         shape: tensor.shape().to_vec(),

@@ -278,7 +278,7 @@ impl TensorError {
 
 impl Error {
     /// Converts errors of the reader while it reads the carton or the folder at `path`.
-    pub fn reader(path: &Path) -> impl Fn(carton_reader::Error) -> Self + '_ {
+    pub fn from_reader(path: &Path) -> impl Fn(carton_reader::Error) -> Self + '_ {
         use carton_reader::Error::{Changed, Format};
         move |error| match error {
             Changed(changed) => pipeline::Error::Changed(changed).into(),
@@ -299,7 +299,7 @@ impl Error {
             carton_reader::Error::WriteOutput(reason) => {
                 Self::Store(output::Error::Write { path: target.to_owned(), reason })
             }
-            error => Self::reader(path)(error),
+            error => Self::from_reader(path)(error),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use byte_source::{Action, Observer, ProgressReporter};
 use carton_format::{Links, Manifest};
-use carton_reader::{Carton, CartonEntry, Method};
+use carton_reader::{Carton, CartonEntry, CompressionMethod};
 use carton_writer::{CartonMember, EntryContent};
 use tensor::Storage;
 use zip_layout::CompressedContent;
@@ -19,14 +19,14 @@ pub(crate) struct KeptEntry<'c> {
 
 enum KeptKind {
     Stored,
-    Packed(zip_layout::Method, u64, u32),
+    Packed(zip_layout::CompressionMethod, u64, u32),
     Link(Vec<u8>),
 }
 
 impl<'c> KeptEntry<'c> {
     /// Reads the entry. A compressed entry is checked here, a stored one while it is written.
     pub(crate) fn new(carton: &'c Carton, entry: &'c CartonEntry, observer: &dyn Observer) -> Result<Self> {
-        let failed = Error::reader(carton.path());
+        let failed = Error::from_reader(carton.path());
         let path = entry.path.as_str();
         let outside = || carton_reader::Error::Missing { path: path.to_owned() };
         let sha256 = carton.manifest().and_then(|manifest| manifest.hash(path));
@@ -41,10 +41,10 @@ impl<'c> KeptEntry<'c> {
                 carton.link_target(entry).map_err(&failed)?;
                 KeptKind::Link(carton.link_text(entry).map_err(&failed)?.into_bytes())
             }
-            Method::Stored => KeptKind::Stored,
-            Method::Deflated => packed(zip_layout::Method::Deflated)?,
-            Method::Zstd => packed(zip_layout::Method::Zstd)?,
-            Method::Other(method) => {
+            CompressionMethod::Stored => KeptKind::Stored,
+            CompressionMethod::Deflated => packed(zip_layout::CompressionMethod::Deflated)?,
+            CompressionMethod::Zstd => packed(zip_layout::CompressionMethod::Zstd)?,
+            CompressionMethod::Other(method) => {
                 return Err(failed(carton_reader::Error::Method { path: path.to_owned(), method }));
             }
         };

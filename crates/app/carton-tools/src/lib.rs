@@ -52,7 +52,7 @@ mod verify;
 
 pub use carton_checkpoint::{CartonCheckpoint, read_checkpoint};
 pub use code::CodeStatus;
-pub use contents::{AbsentRow, ContentsReport, FileRow, TensorRow, contents, tensors};
+pub use contents::{AbsentFileRow, CartonFileRow, CartonTensorRow, ContentsReport, contents, tensors};
 pub use error::{Error, Result, TensorError};
 pub use note::CartonNote;
 pub use npy::NpyError;
@@ -64,9 +64,9 @@ pub use pack::{PackCompression, PackOptions, PackReport, pack};
 pub use pipeline::{IfExists, Observer, Selection};
 #[cfg(feature = "download")]
 pub use resolve::{ResolveReport, resolve};
-pub use save::{SaveOptions, SaveReport, save_array, write_array};
+pub use save::{SaveArrayOptions, SaveArrayReport, save_array, write_array};
 pub use shrink::{ShrinkOptions, ShrinkReport, shrink};
-pub use unpack::{UnpackOptions, UnpackReport, default_folder, unpack};
+pub use unpack::{UnpackOptions, UnpackReport, default_unpack_folder, unpack};
 pub use verify::{CartonFinding, VerifyReport, verify};
 
 /// Version of the format of every report of this crate.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use byte_source::{Action, MappedFile, Observer, ProgressReporter};
 use carton_format::{Config, MODEL_PT, Manifest};
-use carton_reader::{Carton, Method};
+use carton_reader::{Carton, CompressionMethod};
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use torch_import::Container;
 use zip_index::ZipIndex;
@@ -70,8 +70,8 @@ pub fn open(path: &Path) -> Result<Carton> {
     }
     Carton::open(path).map_err(|error| match error {
         // Nothing was read, so the file's format is unknown.
-        carton_reader::Error::Map(_) | carton_reader::Error::Io { .. } => Error::reader(path)(error),
-        error => not_a_carton(path).unwrap_or_else(|| Error::reader(path)(error)),
+        carton_reader::Error::Map(_) | carton_reader::Error::Io { .. } => Error::from_reader(path)(error),
+        error => not_a_carton(path).unwrap_or_else(|| Error::from_reader(path)(error)),
     })
 }
 
@@ -100,14 +100,14 @@ pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
 /// Returns an error if the checkpoint is not in the carton, is damaged, or holds no tensors; and if `observer` stops the
 /// work.
 pub fn open_model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
-    let failed = Error::reader(carton.path());
+    let failed = Error::from_reader(carton.path());
     let mut entry = carton.entry(MODEL_PT).map_err(&failed)?;
     if entry.is_symbolic_link {
         let target = carton.link_target(entry).map_err(&failed)?;
         entry = carton.entry(&target).map_err(&failed)?;
     }
     let path = entry.path.as_str();
-    if !carton.is_packed() || entry.method == Method::Stored {
+    if !carton.is_packed() || entry.method == CompressionMethod::Stored {
         return carton.model(path).map_err(failed);
     }
     let mut file = tempfile::tempfile().map_err(|error| failed(carton_reader::Error::WriteOutput(error)))?;

@@ -59,7 +59,7 @@ pub enum PackCompression {
     Zstd,
 }
 
-/// Result of packing a folder.
+/// Number of packed files, with the size and the hash of the carton.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PackReport {
@@ -93,7 +93,7 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
     }
     let target = options.output.clone().unwrap_or_else(|| default_output(root));
     check_target(&target, root, options.if_exists)?;
-    let carton = Carton::open_unlisted(root).map_err(Error::reader(root))?;
+    let carton = Carton::open_unlisted(root).map_err(Error::from_reader(root))?;
     let entries = entries_to_pack(root, &carton)?;
     let documents = PackDocuments::read(root, &carton, options)?;
     let sources = plain_files(root, &entries)?;
@@ -174,7 +174,7 @@ fn entries_to_pack<'c>(root: &Path, carton: &'c Carton) -> Result<Vec<&'c Carton
             return Err(Error::NoPlace { folder: root.to_owned(), path: path.to_owned() });
         }
         if entry.is_symbolic_link {
-            carton.link_target(entry).map_err(Error::reader(root))?;
+            carton.link_target(entry).map_err(Error::from_reader(root))?;
         }
         entries.push(entry);
     }
@@ -197,7 +197,7 @@ struct PackDocuments {
 
 impl PackDocuments {
     fn read(root: &Path, carton: &Carton, options: &PackOptions) -> Result<Self> {
-        let failed = Error::reader(root);
+        let failed = Error::from_reader(root);
         let config = carton.config().map_err(&failed)?;
         let (arrays, maps) = arrays::read_arrays(&options.tensors)?;
         let index = carton.tensor_index().map_err(&failed)?;
@@ -253,7 +253,7 @@ fn links(
     observer: &dyn Observer,
 ) -> Result<Vec<PackedLink>> {
     let root = carton.path();
-    let failed = Error::reader(root);
+    let failed = Error::from_reader(root);
     let mut hashes: HashMap<String, [u8; 32]> = HashMap::new();
     let mut links = Vec::new();
     for entry in entries.iter().filter(|entry| entry.is_symbolic_link) {

@@ -10,7 +10,7 @@ use crate::kept_entry::{self, KeptEntry, is_manifest_or_links};
 use crate::open::open_packed;
 use crate::{CartonNote, Error, ResolveOptions, Result, SCHEMA_VERSION};
 
-/// Result of resolving a carton.
+/// Size of the complete carton, and the number of files and bytes that were fetched.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ResolveReport {

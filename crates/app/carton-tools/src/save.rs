@@ -10,10 +10,10 @@ use tensor::Tensor;
 
 use crate::{Error, Result, SCHEMA_VERSION, npy};
 
-/// Options for saving a tensor.
+/// Target of [`save_array`], and the most that it may grow.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct SaveOptions {
+pub struct SaveArrayOptions {
     pub output: PathBuf,
     pub if_exists: IfExists,
     /// Maximum size of the file as a multiple of the tensor's storage, because a view can repeat its bytes. A file that has at
@@ -21,7 +21,7 @@ pub struct SaveOptions {
     pub max_expansion: u64,
 }
 
-impl SaveOptions {
+impl SaveArrayOptions {
     /// Creates options that write to `output`, and replace only a file of this program.
     pub fn new(output: impl Into<PathBuf>) -> Self {
         Self {
@@ -32,10 +32,10 @@ impl SaveOptions {
     }
 }
 
-/// Result of saving a tensor.
+/// Path, size and dtype of the written array.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct SaveReport {
+pub struct SaveArrayReport {
     /// Version of the report's format.
     pub schema_version: u32,
     /// Path of the carton, as the caller gave it.
@@ -66,9 +66,9 @@ pub fn save_array(
     file: &Path,
     name: &str,
     tensor: &Tensor,
-    options: &SaveOptions,
+    options: &SaveArrayOptions,
     observer: &dyn Observer,
-) -> Result<SaveReport> {
+) -> Result<SaveArrayReport> {
     let no_dtype = || Error::NoNumpyDtype { name: name.to_owned(), dtype: tensor.dtype() };
     let (header, dtype) = npy::npy_header(tensor).ok_or_else(no_dtype)?;
     let cast = tensor.cast(dtype).ok_or_else(no_dtype)?;
@@ -90,7 +90,7 @@ pub fn save_array(
     }
     sent.map_err(|reason| Error::elements(name, reason))?;
     output.commit(options.if_exists)?;
-    Ok(SaveReport {
+    Ok(SaveArrayReport {
         schema_version: SCHEMA_VERSION,
         file: file.display().to_string(),
         tensor: name.to_owned(),

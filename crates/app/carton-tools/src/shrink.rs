@@ -50,7 +50,7 @@ impl ShrinkOptions {
     }
 }
 
-/// Result of shrinking a carton.
+/// Size of the smaller carton, and the files that were moved out of it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ShrinkReport {
@@ -97,7 +97,7 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
         }
         let hash = carton.manifest().and_then(|manifest| manifest.hash(&entry.path));
         let unlisted = || carton_reader::Error::Unlisted { path: entry.path.clone() };
-        let hash = hash.ok_or_else(|| Error::reader(file)(unlisted()))?;
+        let hash = hash.ok_or_else(|| Error::from_reader(file)(unlisted()))?;
         let name = hex(&hash);
         let blob = options.blobs.join(&name);
         if write_blob(&carton, entry, &blob, observer)? {
@@ -169,7 +169,7 @@ fn write_blob(carton: &Carton, entry: &CartonEntry, target: &Path, observer: &dy
 
 /// Checks that an existing blob has the bytes of the carton's file.
 fn check_blob(carton: &Carton, entry: &CartonEntry, target: &Path, work: ProgressReporter<'_>) -> Result<()> {
-    let failed = Error::reader(carton.path());
+    let failed = Error::from_reader(carton.path());
     let mut ours = carton.read(&entry.path).map_err(&failed)?;
     let mut theirs = File::open(target).map_err(Error::io(target))?;
     let mut buffer = vec![0; WINDOW];

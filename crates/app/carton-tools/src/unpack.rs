@@ -16,7 +16,7 @@ use crate::{CartonNote, Error, Result, SCHEMA_VERSION};
 #[non_exhaustive]
 pub struct UnpackOptions {
     pub file: PathBuf,
-    /// Folder to write into, which is created if it does not exist; `None` for [`default_folder`], which must be empty
+    /// Folder to write into, which is created if it does not exist; `None` for [`default_unpack_folder`], which must be empty
     /// unless `force` is set.
     pub output: Option<PathBuf>,
     /// Allows existing files to be replaced.
@@ -30,7 +30,7 @@ impl UnpackOptions {
     }
 }
 
-/// Result of unpacking a carton.
+/// Number and size of the unpacked files, and the number of files that the carton lacks.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct UnpackReport {
@@ -63,7 +63,7 @@ pub fn unpack(options: &UnpackOptions, observer: &dyn Observer) -> Result<Unpack
     };
     let entries: Vec<&CartonEntry> = carton.entries().collect();
     for entry in entries.iter().filter(|entry| entry.is_symbolic_link) {
-        carton.link_target(entry).map_err(Error::reader(file))?;
+        carton.link_target(entry).map_err(Error::from_reader(file))?;
     }
     refuse_existing(&root, &entries, options.force)?;
     let total = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
@@ -92,7 +92,7 @@ pub fn unpack(options: &UnpackOptions, observer: &dyn Observer) -> Result<Unpack
 
 /// Returns the folder into which a carton is unpacked by default: next to the carton, with its name. `llama.carton` becomes
 /// `llama`; a name without that extension gets the suffix `.unpacked`.
-pub fn default_folder(carton: &Path) -> PathBuf {
+pub fn default_unpack_folder(carton: &Path) -> PathBuf {
     let name = file_name(carton);
     match name.strip_suffix(".carton") {
         Some(stem) if !stem.is_empty() => carton.with_file_name(stem),
@@ -102,7 +102,7 @@ pub fn default_folder(carton: &Path) -> PathBuf {
 
 /// Returns the default folder if it is empty or files may be replaced.
 fn checked_default_folder(options: &UnpackOptions) -> Result<PathBuf> {
-    let folder = default_folder(&options.file);
+    let folder = default_unpack_folder(&options.file);
     let has_files = folder.read_dir().is_ok_and(|mut items| items.next().is_some());
     if has_files && !options.force { Err(Error::FolderNotEmpty { folder }) } else { Ok(folder) }
 }
@@ -211,7 +211,7 @@ impl FolderWriter<'_> {
     #[cfg(unix)]
     fn link(&self, entry: &CartonEntry, path: &Path) -> Result<()> {
         let failed = |reason| output::Error::Write { path: path.to_owned(), reason };
-        let target = self.carton.link_text(entry).map_err(Error::reader(self.carton.path()))?;
+        let target = self.carton.link_text(entry).map_err(Error::from_reader(self.carton.path()))?;
         if self.force && path.symlink_metadata().is_ok() {
             std::fs::remove_file(path).map_err(failed)?;
         }
@@ -222,8 +222,8 @@ impl FolderWriter<'_> {
     #[cfg(not(unix))]
     fn link(&self, entry: &CartonEntry, path: &Path) -> Result<()> {
         let carton = self.carton;
-        let target = carton.link_target(entry).map_err(Error::reader(carton.path()))?;
-        let len = carton.entry(&target).map_err(Error::reader(carton.path()))?.len;
+        let target = carton.link_target(entry).map_err(Error::from_reader(carton.path()))?;
+        let len = carton.entry(&target).map_err(Error::from_reader(carton.path()))?.len;
         let mut output = Output::create(path, len)?;
         carton.copy(&target, &mut output, self.work).map_err(Error::copying(carton.path(), path))?;
         Ok(output.commit_unsynced(self.if_exists())?)
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn folders_are_named_after_cartons() {
-        let folder = |path: &str| default_folder(Path::new(path)).display().to_string();
+        let folder = |path: &str| default_unpack_folder(Path::new(path)).display().to_string();
         assert_eq!(folder("a/llama.carton"), "a/llama");
         assert_eq!(folder("llama-3.1.carton"), "llama-3.1");
         assert_eq!(folder("a/llama"), "a/llama.unpacked");

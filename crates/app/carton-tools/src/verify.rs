@@ -142,7 +142,7 @@ fn findings_of_open(options: &VerifyOptions, error: ReaderError) -> Result<Vec<C
     let path = options.file.as_path();
     match error {
         // Nothing was read, so nothing is known about the carton.
-        error @ (ReaderError::Map(_) | ReaderError::Io { .. }) => Err(Error::reader(path)(error)),
+        error @ (ReaderError::Map(_) | ReaderError::Io { .. }) => Err(Error::from_reader(path)(error)),
         error => match (not_a_carton(path), error) {
             (Some(reason), _) => Err(reason),
             (None, ReaderError::Format(carton_format::Error::Document(problems))) => {

@@ -15,9 +15,9 @@ const LATEST: &str = "latest";
 /// Maximum number of bytes read from `latest`, which holds one file name.
 const LATEST_MAX: u64 = 256;
 
-/// Arguments for the `zero_to_fp32.py` script of a `DeepSpeed` checkpoint.
+/// `DeepSpeed` checkpoint whose weights only its own script `zero_to_fp32.py` joins, and the arguments for the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeepSpeed {
+pub struct ZeroCheckpoint {
     /// Parent of the step folders, the first argument of the script.
     pub folder: PathBuf,
     /// Name of the step folder, if `latest` does not have it.
@@ -26,7 +26,7 @@ pub struct DeepSpeed {
     pub script: Option<PathBuf>,
 }
 
-impl DeepSpeed {
+impl ZeroCheckpoint {
     /// Returns the `DeepSpeed` checkpoint that the folder is part of: the folder is a step folder, or the parent of step
     /// folders.
     pub(crate) fn find(listing: &FolderListing) -> Option<Self> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use byte_source::ErrorKind;
 
-use crate::deepspeed::DeepSpeed;
+use crate::deepspeed::ZeroCheckpoint;
 use crate::diagnosis::{FolderDiagnosis, enumerate_names};
 use output::{file_name, parent_folder};
 
@@ -111,7 +111,7 @@ pub enum Error {
     DeepSpeed {
         folder: PathBuf,
         /// Arguments for `DeepSpeed`'s own conversion script.
-        found: DeepSpeed,
+        found: ZeroCheckpoint,
         /// Checkpoints of the whole model in the same folder, if the training also wrote some.
         candidates: Vec<CheckpointCandidate>,
     },

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use output::file_name;
 
-use crate::deepspeed::DeepSpeed;
+use crate::deepspeed::ZeroCheckpoint;
 use crate::diagnosis::FolderDiagnosis;
 use crate::folder_listing::FolderListing;
 use crate::links::link_target_outside;
@@ -165,7 +165,7 @@ impl FolderListing {
     /// Finds the newest step of `DeepSpeed` below the folder. Refuses one without the state of an optimizer, and one next to
     /// a whole model.
     fn find_deepspeed(&self) -> Result<Option<TrainerFolder>> {
-        let Some(found) = DeepSpeed::find(self) else { return Ok(None) };
+        let Some(found) = ZeroCheckpoint::find(self) else { return Ok(None) };
         // Older versions of `transformers` save empty tensors next to the `ZeRO` state, so the user has to decide.
         let candidates = self.candidates().unwrap_or_default();
         let candidates = candidates.iter().filter(|candidate| candidate.is_whole_model());

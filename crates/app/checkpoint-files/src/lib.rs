@@ -49,7 +49,7 @@ mod shard_set;
 mod sources;
 
 pub use companions::{Companion, companions, has_tokenizer};
-pub use deepspeed::DeepSpeed;
+pub use deepspeed::ZeroCheckpoint;
 pub use diagnosis::FolderDiagnosis;
 pub use document_cache::{DOCUMENT_MAX, DocumentCache, read_document};
 pub use error::{CheckpointCandidate, Error, Result};

@@ -1,4 +1,4 @@
-//! Conversion of many checkpoints, several at a time.
+//! PlannedConversion of many checkpoints, several at a time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
@@ -9,8 +9,8 @@ use output::{OutputRecord, OutputRecords};
 use serde::Serialize;
 
 use crate::{
-    BatchOutput, Conversion, ConvertOptions, ConvertReport, Error, ExistingOutput, InvalidOption, Observer,
-    Result, Resume, batch_inputs, run_jobs,
+    BatchOutput, ConvertOptions, ConvertReport, Error, ExistingOutput, InvalidOption, Observer,
+    PlannedConversion, Result, Resume, batch_inputs, run_jobs,
 };
 
 /// Version of the fields of [`BatchReport`].
@@ -119,7 +119,7 @@ pub fn convert_each(
         threads,
         observer,
         || jobs.next(),
-        |(place, plan): (usize, Result<Conversion>), observer| {
+        |(place, plan): (usize, Result<PlannedConversion>), observer| {
             let input = names.get(place).map_or(Path::new(""), PathBuf::as_path);
             (place, plan.and_then(|plan| convert_one(input, plan, &records, batch.resume, observer)))
         },
@@ -169,7 +169,7 @@ impl ResultsInOrder<'_> {
 /// was looked at.
 fn convert_one(
     input: &Path,
-    conversion: Conversion,
+    conversion: PlannedConversion,
     records: &Mutex<HashMap<PathBuf, Arc<OutputRecords>>>,
     resume: Resume,
     observer: &dyn Observer,

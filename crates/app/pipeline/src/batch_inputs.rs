@@ -7,7 +7,7 @@ use checkpoint_files::{CheckpointSources, Error as FilesError, ShardPolicy};
 use output::parent_folder;
 
 use crate::input::is_unpacked_carton;
-use crate::{Conversion, ConvertOptions, InvalidOption, Result};
+use crate::{ConvertOptions, InvalidOption, PlannedConversion, Result};
 
 /// Maximum number of folders that are searched for checkpoints below one input.
 const FOLDERS_MAX: usize = 100_000;
@@ -74,7 +74,7 @@ fn subfolders(folder: &Path) -> Vec<PathBuf> {
 /// Plans the conversion of each checkpoint. Checkpoints whose outputs would have the same name keep the folders in which they
 /// are, from the last folder that all of them have in common. An output that is still that of an earlier checkpoint is an
 /// error of its checkpoint.
-pub(crate) fn plan_all(options: &ConvertOptions, inputs: &[Vec<PathBuf>]) -> Vec<Result<Conversion>> {
+pub(crate) fn plan_all(options: &ConvertOptions, inputs: &[Vec<PathBuf>]) -> Vec<Result<PlannedConversion>> {
     let mut planned: Vec<_> =
         inputs.iter().map(|paths| plan_input(options, paths, options.output.as_deref())).collect();
     // A model repository has one level of folders.
@@ -95,16 +95,20 @@ pub(crate) fn plan_all(options: &ConvertOptions, inputs: &[Vec<PathBuf>]) -> Vec
 }
 
 /// Plans the conversion of one checkpoint, into `folder` if there is one.
-fn plan_input(options: &ConvertOptions, paths: &[PathBuf], folder: Option<&Path>) -> Result<Conversion> {
+fn plan_input(
+    options: &ConvertOptions,
+    paths: &[PathBuf],
+    folder: Option<&Path>,
+) -> Result<PlannedConversion> {
     let alone = ConvertOptions { inputs: paths.to_vec(), output: None, ..options.clone() };
     match folder {
-        Some(folder) => Conversion::plan_in(folder, alone),
-        None => Conversion::plan(&alone),
+        Some(folder) => PlannedConversion::plan_in(folder, alone),
+        None => PlannedConversion::plan(&alone),
     }
 }
 
 /// Returns the positions of the conversions whose output another one has, too.
-fn colliding_inputs(planned: &[Result<Conversion>]) -> Vec<usize> {
+fn colliding_inputs(planned: &[Result<PlannedConversion>]) -> Vec<usize> {
     let mut places: HashMap<PathBuf, Vec<usize>> = HashMap::new();
     for (place, conversion) in planned.iter().enumerate() {
         if let Ok(conversion) = conversion {
@@ -143,11 +147,11 @@ fn common_folder(mut paths: impl Iterator<Item = PathBuf>) -> PathBuf {
 /// Replaces each conversion whose output is that of an earlier one by an error.
 fn reject_repeated_outputs(
     inputs: &[Vec<PathBuf>],
-    planned: Vec<Result<Conversion>>,
-) -> Vec<Result<Conversion>> {
+    planned: Vec<Result<PlannedConversion>>,
+) -> Vec<Result<PlannedConversion>> {
     let mut outputs: HashMap<PathBuf, PathBuf> = HashMap::new();
     let name = |paths: &[PathBuf]| paths.first().cloned().unwrap_or_default();
-    let check = |(conversion, paths): (Result<Conversion>, &Vec<PathBuf>)| {
+    let check = |(conversion, paths): (Result<PlannedConversion>, &Vec<PathBuf>)| {
         let conversion = conversion?;
         let output = conversion.own_output();
         if let Some(first) = outputs.get(&output) {

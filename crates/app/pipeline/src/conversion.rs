@@ -10,7 +10,7 @@ use crate::{ConvertOptions, InvalidOption, Result, cast, dequantize, input, outp
 
 /// A conversion that is ready to run: its files are found, but not opened.
 #[derive(Debug)]
-pub struct Conversion {
+pub struct PlannedConversion {
     pub(crate) options: ConvertOptions,
     pub(crate) sources: CheckpointSources,
     /// Name of the model in the output.
@@ -26,7 +26,7 @@ pub struct Conversion {
     pub(crate) quantization: Option<QuantizationDocuments>,
 }
 
-impl Conversion {
+impl PlannedConversion {
     /// Finds the files of the inputs, and names the output. The default output is next to the checkpoint and has its name;
     /// if the input is a folder, the output is next to the folder.
     ///

@@ -16,8 +16,8 @@ use crate::note_collector::NoteCollector;
 use crate::script::{self, ScriptDecision};
 use crate::write::{SelectedTensors, write_output};
 use crate::{
-    Conversion, ConvertOptions, ConvertReport, Error, Note, Observer, OutputKind, Result, dequantize, misc,
-    output_kind, output_path, values,
+    ConvertOptions, ConvertReport, Error, Note, Observer, OutputKind, PlannedConversion, Result, dequantize,
+    misc, output_kind, output_path, values,
 };
 
 /// Converts a checkpoint according to `options`.
@@ -26,10 +26,10 @@ use crate::{
 /// When the inputs cannot be read, are not one checkpoint, or are damaged; when an option does not fit them; when the output
 /// cannot be written; or when `observer` stops the work. In each case no output is left.
 pub fn convert(options: &ConvertOptions, observer: &dyn Observer) -> Result<ConvertReport> {
-    Conversion::plan(options)?.run(observer)
+    PlannedConversion::plan(options)?.run(observer)
 }
 
-impl Conversion {
+impl PlannedConversion {
     /// Reads the checkpoint, and writes the output unless the options ask for a dry run.
     ///
     /// # Errors

@@ -6,15 +6,15 @@ use std::time::Instant;
 use carton_format::MODEL_PT;
 use carton_reader::Carton;
 use decoder::Overrides;
-use torch_import::{Checkpoint, Container, Format, Omissions};
+use torch_import::{Checkpoint, Container, ContainerFormat, Omissions};
 use torchscript::{Recognised, RecognisedModel};
 
 use crate::back::NonTensorParts;
 use crate::note_collector::NoteCollector;
 use crate::write::{SelectedTensors, write_output};
 use crate::{
-    Conversion, ConvertOptions, ConvertReport, Error, InvalidOption, ModelChange, ModelOptions, Observer,
-    OutputKind, Result, Target, cast, input,
+    ConvertOptions, ConvertReport, Error, InvalidOption, ModelChange, ModelOptions, Observer, OutputKind,
+    PlannedConversion, Result, Target, cast, input,
 };
 
 /// Model in a carton or in an archive.
@@ -57,7 +57,7 @@ impl CartonModel {
     fn open_archive(path: &Path, change: Option<ModelChange>) -> Result<Option<Self>> {
         // A file that cannot be opened is reported when it is read as a checkpoint.
         let Ok(container) = Container::open(path) else { return Ok(None) };
-        if container.format() != Format::TorchScript {
+        if container.format() != ContainerFormat::TorchScript {
             return Ok(None);
         }
         match (recognise(&container), change) {
@@ -71,10 +71,10 @@ impl CartonModel {
     /// Converts the model into the output.
     ///
     /// # Errors
-    /// Those of [`Conversion::run`].
+    /// Those of [`PlannedConversion::run`].
     pub(crate) fn convert(
         self,
-        conversion: &Conversion,
+        conversion: &PlannedConversion,
         mut notes: NoteCollector<'_>,
         start: Instant,
         observer: &dyn Observer,

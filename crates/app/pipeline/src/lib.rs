@@ -80,7 +80,7 @@ pub use adapter::{AdapterReport, MergeKind, MergedTensor};
 pub use adapter_overview::AdapterOverview;
 pub use array_text::{ArrayError, array_text, npy_dtype_change, write_npy};
 pub use back::carton::{
-    CartonFields, CartonOptions, CartonReport, RequiredTorch, SelfTestReport, write_carton,
+    CartonFields, CartonOptions, CartonReport, RequiredTorch, StoredSelfTest, write_carton,
 };
 pub use back::ports::PortReport;
 pub use back::safetensors::{SafetensorsOptions, SafetensorsReport, Tie};
@@ -92,7 +92,7 @@ pub use byte_source::{Action, ErrorKind, Notice, Observer, ProgressUpdate};
 pub use cast::CastReport;
 pub use cast_options::{Cast, CastFrom};
 pub use checkpoint_files::ShardPolicy;
-pub use conversion::Conversion;
+pub use conversion::PlannedConversion;
 pub use convert::convert;
 pub use convert_options::{AllowedGlobals, ConvertOptions, DEFAULT_MAX_EXPANSION};
 pub use converted_tensors::{ConvertedTensors, converted_tensors};
@@ -112,13 +112,13 @@ pub use invalid_option::{InvalidOption, ModelChange};
 pub use job_queue::run_jobs;
 pub use made_from::{InputContent, inputs_digest};
 pub use merge::AdapterInput;
-pub use model::{Architecture, ModelOptions, architectures, default_modules};
+pub use model::{ArchitectureChoice, ModelOptions, architectures, default_modules};
 pub use module_tree::{TreeRow, module_tree};
 pub use note::{Note, format_bytes, format_count, format_things};
 pub use output::IfExists;
 pub use output_kind::{ForeignKind, OutputKind};
 pub use output_path::expected_output;
-pub use pickle_vm::trace::View;
+pub use pickle_vm::trace::TraceView;
 pub use rename::Rename;
 pub use report::{ConvertReport, OutputReport, TensorListing};
 pub use resume::{BatchOutput, ExistingOutput, Resume};

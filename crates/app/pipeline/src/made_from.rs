@@ -11,7 +11,7 @@ use byte_source::{Blob, MappedFile, Region, Sha256Sink, Sink, Source, Window, he
 use output::{FileRecord, file_name};
 use zip_index::{Entry, ZipIndex};
 
-use crate::{Conversion, ConvertOptions, Error, Result, input, merge, misc};
+use crate::{ConvertOptions, Error, PlannedConversion, Result, input, merge, misc};
 
 /// Version of the digest.
 const VERSION: u64 = 1;
@@ -22,7 +22,7 @@ const READ_WHOLE_MAX: u64 = 16 << 20;
 ///
 /// # Errors
 /// When an input or a document cannot be read.
-pub(crate) fn made_from_digest(conversion: &Conversion) -> Result<String> {
+pub(crate) fn made_from_digest(conversion: &PlannedConversion) -> Result<String> {
     let mut digest = InputDigest::default();
     digest.number(VERSION);
     digest.text(&options_text(&conversion.options));

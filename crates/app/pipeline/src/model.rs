@@ -12,14 +12,14 @@ use crate::{Error, InvalidOption, Result};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModelOptions {
-    pub architecture: Architecture,
+    pub architecture: ArchitectureChoice,
     /// True to keep tensors that the model does not use.
     pub keep_extra: bool,
 }
 
 impl ModelOptions {
     /// Creates options for this architecture, without unused tensors.
-    pub fn new(architecture: Architecture) -> Self {
+    pub fn new(architecture: ArchitectureChoice) -> Self {
         Self { architecture, keep_extra: false }
     }
 
@@ -32,7 +32,7 @@ impl ModelOptions {
 
 /// Kind of module that the tensors are converted into.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Architecture {
+pub enum ArchitectureChoice {
     /// Model described by the tensor names and the documents; weights if there is none.
     #[default]
     Auto,
@@ -63,9 +63,9 @@ pub(crate) fn convert_to_module(
     tensors: &Tensors,
 ) -> Result<Module> {
     let path = sources.path.as_path();
-    let auto = options.architecture == Architecture::Auto;
+    let auto = options.architecture == ArchitectureChoice::Auto;
     let one_shard = || {
-        torchscript::weights(tensors, errors).map(|weights| Module {
+        torchscript::weights_module(tensors, errors).map(|weights| Module {
             code: ModuleCode::Weights { why: Some(NoModelReason::OneShard) },
             ..weights
         })
@@ -73,13 +73,15 @@ pub(crate) fn convert_to_module(
     let alone = shards == ShardPolicy::ThisFileOnly && sources.is_single();
     let decoder_options = || decoder_options(given, options.keep_extra, sources);
     let converted = match &options.architecture {
-        Architecture::Weights => torchscript::weights(tensors, errors),
-        Architecture::Auto if alone && checkpoint_files::shard_number(path).is_some() => one_shard(),
-        Architecture::Auto => torchscript::detect_module(tensors, &decoder_options()?, errors),
-        Architecture::Named(name) if !architectures().any(|known| known == name) => {
+        ArchitectureChoice::Weights => torchscript::weights_module(tensors, errors),
+        ArchitectureChoice::Auto if alone && checkpoint_files::shard_number(path).is_some() => one_shard(),
+        ArchitectureChoice::Auto => torchscript::detect_module(tensors, &decoder_options()?, errors),
+        ArchitectureChoice::Named(name) if !architectures().any(|known| known == name) => {
             return Err(InvalidOption::Architecture { name: name.clone() }.into());
         }
-        Architecture::Named(name) => torchscript::model(name, tensors, &decoder_options()?, errors),
+        ArchitectureChoice::Named(name) => {
+            torchscript::decoder_module(name, tensors, &decoder_options()?, errors)
+        }
     };
     let converted = match converted {
         Err(torchscript::Error::Decoder(decoder::Error::Shard { .. })) if auto && alone => one_shard(),
@@ -114,7 +116,11 @@ pub fn default_modules(
     sources: &CheckpointSources,
     tensors: &Tensors,
 ) -> impl Iterator<Item = Module> {
-    let usual = [(Architecture::Weights, false), (Architecture::Auto, false), (Architecture::Auto, true)];
+    let usual = [
+        (ArchitectureChoice::Weights, false),
+        (ArchitectureChoice::Auto, false),
+        (ArchitectureChoice::Auto, true),
+    ];
     let usual = [OnInvalidInput::Return, OnInvalidInput::Raise].map(|errors| {
         usual.clone().map(|(architecture, keep_extra)| (ModelOptions { architecture, keep_extra }, errors))
     });

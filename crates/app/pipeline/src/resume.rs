@@ -9,7 +9,7 @@ use byte_source::{
 };
 use output::{FileRecord, OutputRecord, file_name, parent_folder};
 
-use crate::{Conversion, ConvertReport, Error, Observer, Result, made_from};
+use crate::{ConvertReport, Error, Observer, PlannedConversion, Result, made_from};
 
 /// Inputs of a batch that are skipped because their outputs exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) struct WrittenFile {
 /// Output of one conversion of a batch.
 #[derive(Debug)]
 pub struct BatchOutput {
-    conversion: Conversion,
+    conversion: PlannedConversion,
     /// File or folder that only this conversion writes.
     path: PathBuf,
     /// Name of the output in the records; `None` if it is not UTF-8, so that the output has no record.
@@ -64,8 +64,8 @@ pub enum ExistingOutput {
 
 impl BatchOutput {
     /// Finds what the output of `conversion` is made from.
-    pub fn new(conversion: Conversion) -> Self {
-        let conversion = Conversion { checksums: true, ..conversion };
+    pub fn new(conversion: PlannedConversion) -> Self {
+        let conversion = PlannedConversion { checksums: true, ..conversion };
         let path = conversion.own_output();
         let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         // An input that cannot be read is reported when it is converted.
@@ -101,7 +101,7 @@ impl BatchOutput {
     /// Converts the checkpoint, and returns a record of the output if it was written and can be recorded.
     ///
     /// # Errors
-    /// Those of [`Conversion::run`].
+    /// Those of [`PlannedConversion::run`].
     pub fn convert(&self, observer: &dyn Observer) -> Result<(ConvertReport, Option<OutputRecord>)> {
         let report = self.conversion.run(observer)?;
         let record = if report.written { self.record(&report.written_files) } else { None };

@@ -15,7 +15,7 @@ use tensor::{Budget, ElementValue, TensorStatistics, ViewId};
 use crate::decoded_values::{complex, float};
 use crate::{Error, Result, RowView, TensorRow};
 
-/// Statistics of a row.
+/// Statistics of the elements of a row, where they were requested and exist.
 #[derive(Clone, Debug, Default)]
 pub enum RowStatistics {
     /// The options do not ask for statistics.

@@ -1,11 +1,11 @@
 //! Conversion of a TorchScript archive that keeps its code.
 
-use torch_import::{Container, Format, OmissionReason, Omissions, Risk};
+use torch_import::{Container, ContainerFormat, OmissionReason, Omissions, Risk};
 use torchscript::{Module, OnInvalidInput, ScriptOptions, Uncallable, WrapOutcome};
 
 use crate::back::has_torchscript;
 use crate::{
-    AllowedGlobals, Architecture, ConvertOptions, Error, InvalidOption, ModelOptions, Note, OutputKind,
+    AllowedGlobals, ArchitectureChoice, ConvertOptions, Error, InvalidOption, ModelOptions, Note, OutputKind,
     Result, Target,
 };
 
@@ -113,8 +113,8 @@ pub(crate) fn convert_script(
     };
     let whole = container.file_storage();
     let converted = match errors {
-        Some(errors) => torchscript::script(records, &whole, options, errors),
-        None => torchscript::positional_script(records, &whole, options),
+        Some(errors) => torchscript::wrap_script(records, &whole, options, errors),
+        None => torchscript::wrap_positional_script(records, &whole, options),
     };
     converted.map_err(|error| at(Error::Module(Box::new(error))))
 }
@@ -143,7 +143,7 @@ fn check_operators(allowed: AllowedGlobals, container: &Container) -> Result<()>
 
 /// Returns true if the options change no tensors, which the code requires.
 fn keeps_tensors(options: &ConvertOptions, model: &ModelOptions) -> bool {
-    model.architecture == Architecture::Auto
+    model.architecture == ArchitectureChoice::Auto
         && options.selection.is_empty()
         && options.renames.is_empty()
         && options.casts.is_empty()
@@ -152,7 +152,7 @@ fn keeps_tensors(options: &ConvertOptions, model: &ModelOptions) -> bool {
 /// Returns the modules that conversions of `container` write with default options, with returned and with raised errors.
 /// There are none if the container has no code that runs.
 pub fn default_scripts(container: &Container) -> impl Iterator<Item = Module> {
-    let is_script = container.format() == Format::TorchScript;
+    let is_script = container.format() == ContainerFormat::TorchScript;
     let usual = [OnInvalidInput::Return, OnInvalidInput::Raise].into_iter().filter(move |_| is_script);
     usual.filter_map(|errors| match convert_script(container, &ScriptOptions::default(), Some(errors)) {
         Ok(WrapOutcome::Module(converted)) => Some(converted),

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use checkpoint_files::{CheckpointSources, ShardPolicy};
-use pickle_vm::trace::{self, ListingOptions, Summary, TraceError, View};
+use pickle_vm::trace::{self, ListingOptions, PickleSummary, TraceError, TraceView};
 use pickle_vm::{Heap, ObjectId};
 use torch_import::{Pickles, annotate, count_tensors};
 
@@ -34,7 +34,7 @@ pub enum TraceListing {
     /// Instructions of the pickle and their effects.
     Trace {
         /// Form in which each instruction is shown.
-        view: View,
+        view: TraceView,
         /// True to print stack, memo and values in full instead of truncated.
         full: bool,
         /// Number of instructions after which to stop.
@@ -48,7 +48,7 @@ pub enum TraceListing {
 
 impl Default for TraceListing {
     fn default() -> Self {
-        Self::Trace { view: View::Steps, full: false, limit: None }
+        Self::Trace { view: TraceView::Steps, full: false, limit: None }
     }
 }
 
@@ -70,7 +70,7 @@ pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
     match options.listing {
         TraceListing::Disassembly => trace::dis(pickle, out).map_err(|error| trace_error(path, error))?,
         TraceListing::Summary => {
-            let summary = Summary::read(pickle, &pickles.limits());
+            let summary = PickleSummary::read(pickle, &pickles.limits());
             let summary = summary.map_err(|error| Error::at(path)(Error::Pickle(error)))?;
             summary.write(count_tensors(&summary.pickle.heap), out).map_err(Error::Output)?;
         }

@@ -16,7 +16,7 @@ use crate::cast::Casts;
 use crate::digest::digest_tensors;
 use crate::note_collector::NoteCollector;
 use crate::report::TensorListing;
-use crate::{Conversion, ConvertReport, DequantizedReport, Error, Observer, Result, Totals};
+use crate::{ConvertReport, DequantizedReport, Error, Observer, PlannedConversion, Result, Totals};
 
 /// Version of the fields of [`ConvertReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -70,14 +70,14 @@ fn check_expansion(containers: &[Container], misc: &[Companion], nbytes: u64, fa
 /// # Errors
 /// When the format cannot represent the tensors, the output cannot be written, or `observer` stops the work.
 pub(crate) fn write_output(
-    conversion: &Conversion,
+    conversion: &PlannedConversion,
     selected: SelectedTensors<'_>,
     kept: NonTensorParts,
     mut notes: NoteCollector<'_>,
     start: Instant,
     observer: &dyn Observer,
 ) -> Result<ConvertReport> {
-    let Conversion { options, sources, output, .. } = conversion;
+    let PlannedConversion { options, sources, output, .. } = conversion;
     let SelectedTensors {
         containers,
         tensors,

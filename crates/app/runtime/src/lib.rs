@@ -6,10 +6,10 @@
 //! runs the self tests that are stored in a carton.
 //!
 //! ```no_run
-//! use runtime::{OpenOptions, Runnable};
+//! use runtime::{RunnableOptions, Runnable};
 //! use tensor::{Dtype, Storage, Tensor};
 //!
-//! let llama = Runnable::open("llama.carton".as_ref(), &OpenOptions::default(), &())?;
+//! let llama = Runnable::open("llama.carton".as_ref(), &RunnableOptions::default(), &())?;
 //! let tokens = Storage::owned([1_i64, 450, 4996].into_iter().flat_map(i64::to_le_bytes).collect());
 //! let tokens = Tensor::new(Dtype::Int64, vec![1, 3], vec![3, 1], 0, tokens)?;
 //! for (name, tensor) in llama.infer(&[("tokens".to_owned(), tokens)], None)? {
@@ -34,6 +34,8 @@ mod weights;
 pub use compare::Tolerance;
 pub use error::{Error, InputError, PortSide, Result};
 pub use ports::RunnablePort;
-pub use runnable::{OpenOptions, Runnable, RunnableKind, RunningCall};
-pub use self_test::{OutputRow, SelfTestOptions, SelfTestReport, TestOutcome, TestRow, self_test};
+pub use runnable::{Runnable, RunnableKind, RunnableOptions, RunningCall};
+pub use self_test::{
+    SelfTestOptions, SelfTestOutcome, SelfTestOutputRow, SelfTestReport, SelfTestRow, self_test,
+};
 pub use session::Session;

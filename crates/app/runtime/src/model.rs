@@ -7,7 +7,7 @@ use std::sync::Arc;
 use byte_source::Observer;
 use carton_format::{DataType, Dimension, Shape};
 use decoder::interface::{DecoderCall, DecoderPort, InvalidCall, PortDim, PortSizes};
-use forward::{Cache, LogitPositions, Model, Pass};
+use forward::{ForwardModel, ForwardPass, KvCache, LogitPositions};
 use tensor::{Dtype, Tensor};
 
 use crate::numbers::{f32_tensor, read_f64, read_i64};
@@ -30,7 +30,7 @@ pub(crate) fn default_ports(decoder: &decoder::Decoder) -> (Vec<RunnablePort>, V
 
 /// Decoder with the ports that carton.toml declares.
 pub(crate) struct DecoderRun<'r> {
-    pub(crate) model: &'r Arc<Model>,
+    pub(crate) model: &'r Arc<ForwardModel>,
     pub(crate) inputs: &'r [RunnablePort],
     pub(crate) outputs: &'r [RunnablePort],
 }
@@ -38,9 +38,9 @@ pub(crate) struct DecoderRun<'r> {
 /// Call of a decoder whose tokens go through the layers in pieces.
 #[derive(Debug)]
 pub(crate) struct DecoderPass {
-    model: Arc<Model>,
-    cache: Cache,
-    pass: Pass,
+    model: Arc<ForwardModel>,
+    cache: KvCache,
+    pass: ForwardPass,
     rows: LogitPositions,
     batch: u64,
     seq: u64,
@@ -166,7 +166,7 @@ mod tests {
     use tensor::Storage;
 
     use super::*;
-    use crate::{OpenOptions, Runnable};
+    use crate::{Runnable, RunnableOptions};
 
     fn integers(shape: &[u64], values: &[i64]) -> Tensor {
         let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -181,7 +181,7 @@ mod tests {
         let mut options = pipeline::ConvertOptions::new(folder.path());
         options.output = Some(folder.path().join("x.carton"));
         pipeline::convert(&options, &()).expect("it converts");
-        let opened = Runnable::open(&folder.path().join("x.carton"), &OpenOptions::default(), &());
+        let opened = Runnable::open(&folder.path().join("x.carton"), &RunnableOptions::default(), &());
         let llama = opened.expect("a carton of ours");
         let shapes = |switches: &[(DecoderPort, i64)]| {
             let mut inputs = vec![("tokens".to_owned(), integers(&[1, 3], &[1, 2, 3]))];

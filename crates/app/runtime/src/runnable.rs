@@ -26,7 +26,7 @@ const NAMES_SHOWN: usize = 10;
 /// Options for opening a carton.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
-pub struct OpenOptions {
+pub struct RunnableOptions {
     /// Number of compute threads; `None` for `num_threads` of the carton's runner options, or else for the machine's
     /// parallelism.
     pub threads: Option<usize>,
@@ -34,7 +34,7 @@ pub struct OpenOptions {
     pub verify: bool,
 }
 
-impl OpenOptions {
+impl RunnableOptions {
     /// Sets the number of compute threads.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
@@ -65,7 +65,7 @@ pub struct Runnable {
 #[non_exhaustive]
 pub enum RunnableKind {
     /// Decoder, which takes tokens and returns logits.
-    Decoder(Arc<forward::Model>),
+    Decoder(Arc<forward::ForwardModel>),
     /// Module that returns its tensors by name.
     Weights,
 }
@@ -86,12 +86,12 @@ impl Runnable {
     /// # Errors
     /// Returns an error if the carton cannot be read, is not a carton, lacks a file that it needs, needs another runner, or
     /// has code that a conversion does not write; and if `options` ask for verification and the carton is damaged.
-    pub fn open(path: &Path, options: &OpenOptions, observer: &dyn Observer) -> Result<Self> {
+    pub fn open(path: &Path, options: &RunnableOptions, observer: &dyn Observer) -> Result<Self> {
         let carton = carton_tools::open(path)?;
         if options.verify {
             verify(&carton, observer)?;
         }
-        let failed = |error| Error::from(carton_tools::Error::reader(path)(error));
+        let failed = |error| Error::from(carton_tools::Error::from_reader(path)(error));
         let config = carton.config().map_err(failed)?.document;
         let runner = &config.runner.runner_name;
         if runner != TORCHSCRIPT {
@@ -108,7 +108,7 @@ impl Runnable {
             Recognised::Decoder(found) => {
                 let torchscript::RecognisedModel { decoder, assignment, tensors } = *found;
                 let options = forward::ForwardOptions { threads };
-                let made = forward::Model::new(&decoder, &tensors, &assignment, &options)?;
+                let made = forward::ForwardModel::new(&decoder, &tensors, &assignment, &options)?;
                 (RunnableKind::Decoder(Arc::new(made)), Some(model::default_ports(&decoder)), tensors)
             }
             Recognised::Weights { tensors } => (RunnableKind::Weights, None, tensors),
@@ -159,7 +159,7 @@ impl Runnable {
     /// Returns an error if the file is not in the carton although MANIFEST lists it, is too large, or is damaged.
     pub fn misc(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         let path = format!("misc/{name}");
-        let failed = |error| Error::from(carton_tools::Error::reader(self.path())(error));
+        let failed = |error| Error::from(carton_tools::Error::from_reader(self.path())(error));
         let entry = match self.carton.entry(&path) {
             Ok(entry) => entry,
             Err(carton_reader::Error::Missing { .. }) => return Ok(None),
@@ -226,7 +226,7 @@ impl Runnable {
 
     /// Returns the most tokens of a sequence that the model was made for, as its `config.json` or `params.json` in the carton
     /// says; `None` if neither does.
-    pub fn positions(&self) -> Option<u64> {
+    pub fn max_positions(&self) -> Option<u64> {
         let number = |name: &str, keys: &[&str]| {
             let bytes = self.misc(name, POSITIONS_DOCUMENT_MAX).ok()??;
             let document: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
@@ -314,7 +314,7 @@ fn verify(carton: &Carton, observer: &dyn Observer) -> Result<()> {
 }
 
 /// Returns the number of threads that the caller or the carton requests.
-fn threads(path: &Path, config: &Config, options: &OpenOptions) -> Result<Option<usize>> {
+fn threads(path: &Path, config: &Config, options: &RunnableOptions) -> Result<Option<usize>> {
     if options.threads.is_some() {
         return Ok(options.threads);
     }

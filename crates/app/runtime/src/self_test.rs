@@ -44,31 +44,31 @@ pub struct SelfTestReport {
     /// Tolerance that was applied.
     pub tolerance: Tolerance,
     /// Results of the tests, in the order of carton.toml.
-    pub tests: Vec<TestRow>,
+    pub tests: Vec<SelfTestRow>,
 }
 
 /// Result of one self test.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct TestRow {
+pub struct SelfTestRow {
     /// Number of the test, from 0.
     pub index: usize,
     /// Name of the test in carton.toml.
     pub name: Option<String>,
-    pub outcome: TestOutcome,
+    pub outcome: SelfTestOutcome,
     /// Run time of the model, in seconds.
     pub seconds: f64,
     /// Reason for which the test could not run.
     pub error: Option<String>,
     /// Expected outputs, or all outputs if the test expects none.
-    pub outputs: Vec<OutputRow>,
+    pub outputs: Vec<SelfTestOutputRow>,
 }
 
 /// Outcome of a self test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum TestOutcome {
+pub enum SelfTestOutcome {
     /// All outputs are within the tolerance.
     Passed,
     /// An output differs from the expected one, or the test cannot run.
@@ -80,7 +80,7 @@ pub enum TestOutcome {
 /// Result for one output of a test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct OutputRow {
+pub struct SelfTestOutputRow {
     pub name: String,
     /// Largest difference from the expected output; `None` if the two were not compared. NaN (null in JSON) if an element is
     /// NaN.
@@ -99,19 +99,20 @@ pub fn self_test(
     observer: &dyn Observer,
 ) -> Result<SelfTestReport> {
     let index = runnable.carton().tensor_index();
-    let index =
-        index.map_err(|error| Error::from(carton_tools::Error::reader(runnable.path())(error)))?.document;
+    let index = index
+        .map_err(|error| Error::from(carton_tools::Error::from_reader(runnable.path())(error)))?
+        .document;
     let tolerance = options.tolerance.unwrap_or_else(|| match runnable.kind() {
         RunnableKind::Decoder(_) => Tolerance::for_sums(),
         RunnableKind::Weights => Tolerance::default(),
     });
     let runner = SelfTestRunner { runnable, index, tolerance, observer };
     let tests = runnable.config().self_tests.iter().enumerate().map(|(at, test)| runner.run_test(at, test));
-    let tests: Vec<TestRow> = tests.collect::<Result<_>>()?;
+    let tests: Vec<SelfTestRow> = tests.collect::<Result<_>>()?;
     Ok(SelfTestReport {
         schema_version: 1,
         file: runnable.path().display().to_string(),
-        ok: tests.iter().all(|test| test.outcome != TestOutcome::Failed),
+        ok: tests.iter().all(|test| test.outcome != SelfTestOutcome::Failed),
         tolerance,
         tests,
     })
@@ -139,12 +140,12 @@ struct SelfTestRunner<'r> {
 }
 
 impl SelfTestRunner<'_> {
-    fn run_test(&self, index: usize, test: &SelfTest) -> Result<TestRow> {
+    fn run_test(&self, index: usize, test: &SelfTest) -> Result<SelfTestRow> {
         let start = Instant::now();
-        let mut row = TestRow {
+        let mut row = SelfTestRow {
             index,
             name: test.name.clone(),
-            outcome: TestOutcome::Failed,
+            outcome: SelfTestOutcome::Failed,
             seconds: 0.0,
             error: None,
             outputs: Vec::new(),
@@ -160,9 +161,9 @@ impl SelfTestRunner<'_> {
         row.seconds = start.elapsed().as_secs_f64();
         let Some(expected) = &test.expected_out else {
             let names = returned.runs.first().into_iter().flatten().map(|(name, _)| name.clone());
-            let ran = |name| OutputRow { name, largest_difference: None, what: None };
+            let ran = |name| SelfTestOutputRow { name, largest_difference: None, what: None };
             row.outputs = names.map(ran).collect();
-            row.outcome = TestOutcome::Ran;
+            row.outcome = SelfTestOutcome::Ran;
             return Ok(row);
         };
         match self.compare_outputs(expected, &returned) {
@@ -170,7 +171,7 @@ impl SelfTestRunner<'_> {
             Err(error) => row.error = Some(error.to_string()),
         }
         let is_right = row.error.is_none() && row.outputs.iter().all(|output| output.what.is_none());
-        row.outcome = if is_right { TestOutcome::Passed } else { TestOutcome::Failed };
+        row.outcome = if is_right { SelfTestOutcome::Passed } else { SelfTestOutcome::Failed };
         Ok(row)
     }
 
@@ -211,12 +212,16 @@ impl SelfTestRunner<'_> {
         Ok(TestOutputs { runs, is_nested: first.is_some() })
     }
 
-    fn compare_outputs(&self, expected: &References, returned: &TestOutputs) -> Result<Vec<OutputRow>> {
+    fn compare_outputs(
+        &self,
+        expected: &References,
+        returned: &TestOutputs,
+    ) -> Result<Vec<SelfTestOutputRow>> {
         let mut rows = Vec::new();
         for (name, value) in self.resolve_references(expected)? {
             let found = returned.runs.iter().map(|run| run.iter().find(|(known, _)| *known == name));
             let found: Option<Vec<&Tensor>> = found.map(|output| Some(&output?.1)).collect();
-            let mut row = OutputRow { name, largest_difference: None, what: None };
+            let mut row = SelfTestOutputRow { name, largest_difference: None, what: None };
             match (found, value) {
                 (None, _) => row.what = Some("is not returned".to_owned()),
                 (_, ReferencedValue::Strings) => row.what = Some("is numbers, expected strings".to_owned()),
@@ -253,7 +258,7 @@ impl SelfTestRunner<'_> {
     }
 
     /// Compares the parts of an output; a plain output is one part.
-    fn compare(&self, row: &mut OutputRow, found: &[&Tensor], expected: &[Tensor]) -> Result<()> {
+    fn compare(&self, row: &mut SelfTestOutputRow, found: &[&Tensor], expected: &[Tensor]) -> Result<()> {
         let parts = expected.len();
         for (part, (found, expected)) in found.iter().zip(expected).enumerate() {
             let comparison = compare_output(&row.name, found, expected, self.tolerance)?;
@@ -270,7 +275,7 @@ impl SelfTestRunner<'_> {
 
     /// Reads and checks the tensors to which references point.
     fn resolve_references(&self, references: &References) -> Result<Vec<(String, ReferencedValue)>> {
-        let failed = |error| Error::from(carton_tools::Error::reader(self.runnable.path())(error));
+        let failed = |error| Error::from(carton_tools::Error::from_reader(self.runnable.path())(error));
         let read = |name: &str| {
             let missing = || failed(carton_reader::Error::NoTensor { name: name.to_owned() });
             let spec = self.index.find(name).ok_or_else(missing)?;

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use byte_source::Observer;
-use forward::{Cache, LogitPositions, Model};
+use forward::{ForwardModel, KvCache, LogitPositions};
 
 use crate::{Error, Result, Runnable, RunnableKind};
 
 /// Sequence of tokens that grows, with the model's KV cache for it.
 #[derive(Debug)]
 pub struct Session {
-    model: Arc<Model>,
-    cache: Cache,
+    model: Arc<ForwardModel>,
+    cache: KvCache,
 }
 
 impl Runnable {

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kserve::{Datatype, InferRequest, ModelConfig, OutputTensor, Parameter, TensorConfig};
-use serve::{CancelToken, Model, ModelError, ModelSource, ServeOptions, Server};
+use serve::{CancelToken, InferModel, ModelError, ModelSource, ServeOptions, Server};
 
 struct Identity {
     tensors: Vec<(String, String, Datatype)>,
@@ -27,7 +27,7 @@ struct Identity {
     max_batch_size: u32,
 }
 
-impl Model for Identity {
+impl InferModel for Identity {
     fn config(&self) -> ModelConfig {
         let tensor = |name: &String, datatype: Datatype| TensorConfig {
             name: name.clone(),
@@ -83,13 +83,13 @@ impl Model for Identity {
     }
 }
 
-fn models() -> Vec<(String, Arc<dyn Model>)> {
+fn models() -> Vec<(String, Arc<dyn InferModel>)> {
     let one = |datatype| vec![("INPUT0".to_owned(), "OUTPUT0".to_owned(), datatype)];
-    let model = |tensors, dims, max_batch_size| -> Arc<dyn Model> {
+    let model = |tensors, dims, max_batch_size| -> Arc<dyn InferModel> {
         Arc::new(Identity { tensors, dims, max_batch_size })
     };
     let lower = |datatype: Datatype| datatype.name().to_lowercase();
-    let mut models: Vec<(String, Arc<dyn Model>)> = Datatype::all()
+    let mut models: Vec<(String, Arc<dyn InferModel>)> = Datatype::all()
         .map(|datatype| (format!("identity_{}", lower(datatype)), model(one(datatype), 1, 8)))
         .collect();
     models.push(("identity_fp32_unbatched".to_owned(), model(one(Datatype::Fp32), 2, 0)));

@@ -1,7 +1,7 @@
 //! Serves models over HTTP: KServe v2 with Triton's binary tensor data extension.
 //!
 //! [`Server::new`] listens and loads models, [`Server::run`] serves until a [`ServerHandle`] ends it. A model is an implementation
-//! of [`Model`]. A [`ServerObserver`] receives events.
+//! of [`InferModel`]. A [`ServerObserver`] receives events.
 //!
 //! One thread moves the bytes of all connections. Each model has its own thread and a bounded queue. [`ServeLimits`] and
 //! [`Timeouts`] bound every resource that a client can use up.
@@ -38,11 +38,11 @@ mod server;
 mod service;
 mod state;
 
-pub use carton::carton;
+pub use carton::carton_model;
 pub use error::{Error, LoadError, Result};
 pub use folder::{ModelVersion, RepositoryFolder};
-pub use model::{CancelToken, InferTask, Model, ModelError};
+pub use model::{CancelToken, InferModel, InferTask, ModelError};
 pub use observer::{RequestRecord, ServerEvent, ServerObserver};
-pub use options::{RequestLimits, ServeLimits, ServeOptions, Timeouts, UNKNOWN_POSITIONS};
+pub use options::{DEFAULT_MAX_POSITIONS, RequestLimits, ServeLimits, ServeOptions, Timeouts};
 pub use registry::{LoadModel, ModelSource};
 pub use server::{ServeReport, Server, ServerHandle};

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 /// Model that can be served. The server calls [`infer`](Self::infer) from one dedicated thread for each model, one request
 /// after the other, in order of arrival.
-pub trait Model: Send + Sync + 'static {
+pub trait InferModel: Send + Sync + 'static {
     /// Returns the model's configuration. The server calls this once, and replaces `name` by the name under which it serves
     /// the model.
     fn config(&self) -> ModelConfig;
@@ -51,7 +51,7 @@ pub trait Model: Send + Sync + 'static {
 
 /// Request that a model runs in pieces.
 pub trait InferTask {
-    /// Runs the next piece. Returns the outputs after the last one, as [`Model::infer`] does, and `None` before.
+    /// Runs the next piece. Returns the outputs after the last one, as [`InferModel::infer`] does, and `None` before.
     ///
     /// # Errors
     /// Returns an error if the model fails, or if `cancel` reports that nobody waits any more. The task is dropped then.
@@ -64,7 +64,7 @@ struct WholeTask<'m, M: ?Sized> {
     request: InferRequest,
 }
 
-impl<M: Model + ?Sized> InferTask for WholeTask<'_, M> {
+impl<M: InferModel + ?Sized> InferTask for WholeTask<'_, M> {
     fn step(&mut self, cancel: &CancelToken<'_>) -> Result<Option<Vec<OutputTensor>>, ModelError> {
         self.model.infer(&self.request, cancel).map(Some)
     }

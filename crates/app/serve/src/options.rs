@@ -77,12 +77,12 @@ pub struct RequestLimits {
     /// Tokens that a request gives, those of all sequences together.
     pub tokens: u64,
     /// Tokens of a sequence, with those of its past; `None` for the positions that the model was made for, or
-    /// [`UNKNOWN_POSITIONS`] if its carton does not say how many.
+    /// [`DEFAULT_MAX_POSITIONS`] if its carton does not say how many.
     pub positions: Option<u64>,
 }
 
 /// Tokens of a sequence of a model whose carton does not say how many positions it has.
-pub const UNKNOWN_POSITIONS: u64 = 8192;
+pub const DEFAULT_MAX_POSITIONS: u64 = 8192;
 
 impl Default for RequestLimits {
     fn default() -> Self {

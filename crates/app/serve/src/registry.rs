@@ -10,18 +10,18 @@ use tokio::sync::Mutex;
 
 use crate::error::{Error, LoadError, Result};
 use crate::folder::{ModelVersion, RepositoryFolder};
-use crate::model::Model;
+use crate::model::InferModel;
 use crate::observer::{ServerEvent, ServerObserver};
 use crate::route::ModelTarget;
 use crate::served_model::{RunLimits, ServedModel};
 
 /// Function that loads a model from a file.
-pub type LoadModel = dyn Fn(&Path) -> Result<Arc<dyn Model>, LoadError> + Send + Sync;
+pub type LoadModel = dyn Fn(&Path) -> Result<Arc<dyn InferModel>, LoadError> + Send + Sync;
 
 /// Models to serve: a fixed list, or a repository folder.
 pub enum ModelSource {
     /// Models with their names, each served as version 1.
-    Fixed(Vec<(String, Arc<dyn Model>)>),
+    Fixed(Vec<(String, Arc<dyn InferModel>)>),
     /// Every version of every model in a folder. Clients can load and unload them.
     Folder { folder: RepositoryFolder, load: Box<LoadModel> },
 }

@@ -7,14 +7,14 @@ use kserve::OutputTensor;
 use tokio::sync::oneshot;
 
 use crate::budget::Charge;
-use crate::model::{CancelToken, InferTask, Model, ModelError};
+use crate::model::{CancelToken, InferModel, InferTask, ModelError};
 use crate::panics;
 use crate::queue::{Job, JobQueue};
 use crate::reply::{InferFailure, Reply};
 
 /// Runs the requests of a queue until it is closed and empty. Between two pieces of a long request, one short request runs,
 /// so that a short request waits for one piece of the long one, and two requests are in memory at most.
-pub(crate) fn run_jobs(model: &dyn Model, queue: &JobQueue, time: Duration) {
+pub(crate) fn run_jobs(model: &dyn InferModel, queue: &JobQueue, time: Duration) {
     while let Some(job) = queue.next() {
         let Some(mut long) = RunningJob::start(model, job, time) else { continue };
         while long.advance() {
@@ -42,7 +42,7 @@ struct RunningJob<'m> {
 
 impl<'m> RunningJob<'m> {
     /// Starts a request; `None` if its client went away.
-    fn start(model: &'m dyn Model, job: Job, time: Duration) -> Option<Self> {
+    fn start(model: &'m dyn InferModel, job: Job, time: Duration) -> Option<Self> {
         let Job { request, charge, since, reply } = job;
         if reply.is_closed() {
             return None;

@@ -8,7 +8,7 @@ use kserve::{InferRequest, ModelConfig, ModelStatistics, OutputTensor};
 
 use crate::budget::Charge;
 use crate::counts::{Counts, FailureReason};
-use crate::model::Model;
+use crate::model::InferModel;
 use crate::queue::{JobQueue, WaitingClient};
 use crate::running_job::run_jobs;
 
@@ -17,7 +17,7 @@ pub(crate) struct ServedModel {
     pub(crate) name: String,
     pub(crate) version: u64,
     pub(crate) config: Arc<ModelConfig>,
-    model: Arc<dyn Model>,
+    model: Arc<dyn InferModel>,
     queue: Arc<JobQueue>,
     counts: Mutex<Counts>,
 }
@@ -54,7 +54,7 @@ impl ServedModel {
     pub(crate) fn start(
         name: String,
         version: u64,
-        model: Arc<dyn Model>,
+        model: Arc<dyn InferModel>,
         limits: RunLimits,
     ) -> io::Result<Arc<Self>> {
         let config = Arc::new(ModelConfig { name: name.clone(), ..model.config() });

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use byte_source::{Cancelled, ErrorKind};
 
-use crate::Remote;
+use crate::RemoteAddress;
 
 /// Result whose error is this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -22,7 +22,7 @@ pub enum Error {
         /// Path as it was typed.
         path: PathBuf,
         /// Address that the path spells.
-        address: Remote,
+        address: RemoteAddress,
     },
 
     /// A part of the path to an output is a file.

@@ -27,7 +27,7 @@
 //!
 //! With the feature `download`, the function `download` fetches a file whose SHA-256 is known, resumes broken
 //! connections, and refuses private addresses. Paths that are addresses, such as `s3://bucket/model.pth`, are
-//! recognised by [`Remote`] and refused by [`refuse_remote`].
+//! recognised by [`RemoteAddress`] and refused by [`refuse_remote`].
 
 mod abandoned;
 mod error;
@@ -48,5 +48,5 @@ pub use local::{IfExists, Output, Scratch, check_target, free_space, require_fre
 pub use location::{file_name, parent_folder, refuse_remote};
 pub use mark::is_own_output;
 pub use records::{FileRecord, OutputRecord, OutputRecords};
-pub use remote::{Remote, Scheme};
+pub use remote::{RemoteAddress, UrlScheme};
 pub use unfinished::{OutputHalt, remove_unfinished};

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Remote, Result};
+use crate::{Error, RemoteAddress, Result};
 
 /// Checks that `path` is local and not a remote address.
 ///
 /// # Errors
 /// [`Error::Remote`] when the path is an address.
 pub fn refuse_remote(path: &Path) -> Result<()> {
-    match Remote::from_path(path) {
+    match RemoteAddress::from_path(path) {
         Some(address) => Err(Error::Remote { path: PathBuf::from(path), address }),
         None => Ok(()),
     }

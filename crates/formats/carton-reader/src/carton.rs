@@ -12,7 +12,7 @@ use byte_source::{MappedFile, ProgressReporter, ReadError, Region, Source};
 use carton_format::{Config, FileLen, Links, Manifest, Parsed, TensorIndex};
 use sha2::{Digest, Sha256};
 use torch_import::Container;
-use zip_index::{Method, ZipIndex};
+use zip_index::{CompressionMethod, ZipIndex};
 
 use crate::entry::ExpectedSums;
 use crate::link::{MODEL_FOLDER, resolve_link};
@@ -21,7 +21,7 @@ use crate::{CartonEntry, EntryReader, Error, Result};
 
 /// Maximum size of a MANIFEST in bytes: one with 100,000 long paths has a tenth of this.
 const MANIFEST_MAX: u64 = 256 << 20;
-/// Maximum size of any other document in bytes. Parsed TOML takes about fifty times its length.
+/// Maximum size in bytes of carton.toml, LINKS, or another document except MANIFEST. Parsed TOML takes about fifty times its length.
 pub const TOML_MAX: u64 = 16 << 20;
 /// Maximum length of a chain of links, as in Linux.
 const LINK_CHAIN_MAX: usize = 40;
@@ -347,7 +347,7 @@ impl Carton {
         }
         let entry = self.entry(&path)?;
         let source: Arc<dyn Source> = match (&entry.data_and_crc, &self.zip) {
-            (Some((range, _)), Some(zip)) if entry.method == Method::Stored => {
+            (Some((range, _)), Some(zip)) if entry.method == CompressionMethod::Stored => {
                 let region = Region::new(zip, range.clone());
                 Arc::new(region.ok_or_else(|| Error::Missing { path: path.clone() })?)
             }

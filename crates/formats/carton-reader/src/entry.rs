@@ -10,7 +10,7 @@ use std::sync::Arc;
 use byte_source::{ReadError, WINDOW, Window};
 use carton_format::sha256_to_hex;
 use sha2::{Digest, Sha256};
-use zip_index::Method;
+use zip_index::CompressionMethod;
 
 use crate::Error;
 
@@ -24,7 +24,7 @@ pub struct CartonEntry {
     /// Length in bytes as stored in the carton.
     pub packed_len: u64,
     /// Compression method of the stored data.
-    pub method: Method,
+    pub method: CompressionMethod,
     /// True for a symbolic link, whose data is the path of its target.
     pub is_symbolic_link: bool,
     /// Range of the data in the zip file, and its CRC-32; `None` in a folder.
@@ -96,16 +96,18 @@ impl EntryReader {
             taken: 0,
         };
         let source = match entry.method {
-            Method::Stored => EntrySource::Stored(windows),
-            Method::Deflated => {
+            CompressionMethod::Stored => EntrySource::Stored(windows),
+            CompressionMethod::Deflated => {
                 EntrySource::Deflated(Box::new(flate2::bufread::DeflateDecoder::new(windows)))
             }
-            Method::Zstd => {
+            CompressionMethod::Zstd => {
                 let decoder =
                     zstd::stream::read::Decoder::with_buffer(windows).map_err(Error::WriteOutput)?;
                 EntrySource::Zstd(Box::new(decoder.single_frame()))
             }
-            Method::Other(method) => return Err(Error::Method { path: entry.path.clone(), method }),
+            CompressionMethod::Other(method) => {
+                return Err(Error::Method { path: entry.path.clone(), method });
+            }
         };
         Ok(Self::new(entry, source, expected))
     }

@@ -65,4 +65,4 @@ pub use error::{Error, Result};
 pub use link::{MODEL_FOLDER, resolve_link};
 pub use tensors::TensorData;
 pub use verify::{CartonVerification, VerifyFinding};
-pub use zip_index::Method;
+pub use zip_index::CompressionMethod;

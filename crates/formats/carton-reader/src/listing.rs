@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use carton_format::is_valid_carton_path;
-use zip_index::{Method, ZipIndex};
+use zip_index::{CompressionMethod, ZipIndex};
 
 use crate::link::MODEL_FOLDER;
 use crate::{CartonEntry, Error, Result};
@@ -75,7 +75,7 @@ pub(crate) fn folder_entries(root: &Path) -> Result<BTreeMap<String, CartonEntry
             if link && !path.starts_with(MODEL_FOLDER) {
                 return Err(Error::LinkOutsideModel { path });
             }
-            let method = Method::Stored;
+            let method = CompressionMethod::Stored;
             entries.insert(
                 path.clone(),
                 CartonEntry {

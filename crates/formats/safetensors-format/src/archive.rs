@@ -14,7 +14,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use tensor::{Dtype, Tensor};
 
 use crate::dtype::{self, row_by_dtype};
-use crate::{Error, MAX_HEADER, METADATA, Result};
+use crate::{Error, MAX_HEADER, METADATA_KEY, Result};
 
 /// Alignment of the header's length in bytes, so that the tensors are aligned.
 const ALIGNMENT: usize = 8;
@@ -121,7 +121,7 @@ impl Blob for SafetensorsArchive<'_> {
 
 /// Returns the header's entry of a tensor that starts at `end`, and advances `end` past the tensor.
 fn header_entry(name: &str, tensor: &Tensor, end: &mut u64) -> Result<TensorInfo> {
-    if name == METADATA {
+    if name == METADATA_KEY {
         return Err(Error::Reserved);
     }
     let no_dtype = || Error::NoDtype { tensor: name.to_owned(), dtype: tensor.dtype() };
@@ -154,7 +154,7 @@ impl Serialize for HeaderJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         if !self.metadata.is_empty() {
-            map.serialize_entry(METADATA, &MetadataJson(self.metadata))?;
+            map.serialize_entry(METADATA_KEY, &MetadataJson(self.metadata))?;
         }
         let mut end = 0;
         for (name, tensor) in self.tensors {

@@ -5,8 +5,8 @@
 /// Maximum length of the header in bytes.
 pub const MAX_HEADER: u64 = 100_000_000;
 /// Key of the metadata in the header, whose value is not a tensor.
-pub const METADATA: &str = "__metadata__";
+pub const METADATA_KEY: &str = "__metadata__";
 /// Key of the metadata that names the framework of the tensors. `transformers` rejects files without it.
-pub const FORMAT: &str = "format";
-/// Value of [`FORMAT`] for tensors of PyTorch.
+pub const FORMAT_KEY: &str = "format";
+/// Value of [`FORMAT_KEY`] for tensors of PyTorch.
 pub const FORMAT_PYTORCH: &str = "pt";

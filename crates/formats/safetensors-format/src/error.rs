@@ -5,7 +5,7 @@
 use byte_source::ErrorKind;
 use tensor::Dtype;
 
-use crate::{MAX_HEADER, METADATA};
+use crate::{MAX_HEADER, METADATA_KEY};
 
 /// Result of a call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -33,7 +33,7 @@ pub enum Error {
     #[error("tensor `{}` is too large", tensor.escape_debug())]
     TooLarge { tensor: String },
     /// A tensor to be written has the name of the metadata.
-    #[error("a tensor cannot be called `{METADATA}`: the header uses that name for its metadata")]
+    #[error("a tensor cannot be called `{METADATA_KEY}`: the header uses that name for its metadata")]
     Reserved,
     /// A file that ends within its header.
     #[error("it ends within its header of {len} bytes and {missing} of them are missing")]

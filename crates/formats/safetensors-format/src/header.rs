@@ -14,7 +14,7 @@ use tensor::Dtype;
 
 use crate::dtype::{self, DtypeRow};
 use crate::info::HeaderEntry;
-use crate::{EntryError, Error, MAX_HEADER, METADATA, Result};
+use crate::{EntryError, Error, MAX_HEADER, METADATA_KEY, Result};
 
 const LENGTH_FIELD_BYTES: usize = 8;
 
@@ -48,7 +48,7 @@ impl Header {
     }
 
     /// Length in bytes of the header's length field at the start of a file.
-    pub const LENGTH: u64 = LENGTH_FIELD_BYTES as u64;
+    pub const LENGTH_FIELD_LEN: u64 = LENGTH_FIELD_BYTES as u64;
 
     /// Returns the end offset of the header in a file that starts with `start`.
     ///
@@ -56,7 +56,11 @@ impl Header {
     /// When the header is longer than [`MAX_HEADER`].
     pub fn end(start: &[u8]) -> Result<u64> {
         let len = header_len(start).unwrap_or_default();
-        if len > MAX_HEADER { Err(Error::TooLong { len }) } else { Ok(Self::LENGTH.saturating_add(len)) }
+        if len > MAX_HEADER {
+            Err(Error::TooLong { len })
+        } else {
+            Ok(Self::LENGTH_FIELD_LEN.saturating_add(len))
+        }
     }
 
     /// Reads the header of a file of `file_len` bytes. `start` has at least the bytes up to [`end`](Self::end).
@@ -67,7 +71,7 @@ impl Header {
         let end = Self::end(start)?;
         let text = usize::try_from(end).ok().and_then(|end| start.get(LENGTH_FIELD_BYTES..end));
         let Some(text) = text else {
-            let len = end.saturating_sub(Self::LENGTH);
+            let len = end.saturating_sub(Self::LENGTH_FIELD_LEN);
             return Err(Error::TruncatedHeader { len, missing: end.saturating_sub(file_len) });
         };
         let text = std::str::from_utf8(text).map_err(|error| Error::NotText { at: error.valid_up_to() })?;
@@ -181,11 +185,11 @@ impl<'de> Deserialize<'de> for HeaderEntries {
                 let mut header = HeaderEntries { metadata: Vec::new(), tensors: Vec::new() };
                 while let Some(name) = map.next_key::<String>()? {
                     if !seen.insert(name.clone()) {
-                        let what = if name == METADATA { "" } else { "tensor " };
+                        let what = if name == METADATA_KEY { "" } else { "tensor " };
                         let text = format!("{what}`{}` appears twice", name.escape_debug());
                         return Err(serde::de::Error::custom(text));
                     }
-                    if name == METADATA {
+                    if name == METADATA_KEY {
                         header.metadata = map.next_value::<HeaderMetadata>()?.0;
                     } else {
                         let info = map.next_value().map_err(|error| {
@@ -226,7 +230,7 @@ impl<'de> Deserialize<'de> for HeaderMetadata {
                 let mut entries = Vec::new();
                 while let Some((key, value)) = map.next_entry::<String, String>()? {
                     if !seen.insert(key.clone()) {
-                        let text = format!("`{}` appears twice in `{METADATA}`", key.escape_debug());
+                        let text = format!("`{}` appears twice in `{METADATA_KEY}`", key.escape_debug());
                         return Err(serde::de::Error::custom(text));
                     }
                     entries.push((key, value));

@@ -2,13 +2,13 @@
 //! the code calls. Nothing is compiled.
 //!
 //! ```
-//! use torchscript_source::{Sources, Type};
+//! use torchscript_source::{ScriptSources, ScriptType};
 //!
-//! let mut sources = Sources::default();
+//! let mut sources = ScriptSources::default();
 //! sources.add("code/__torch__/net.py", b"class Net(Module):\n  def forward(self: __torch__.net.Net,\n    x: Tensor) -> int:\n")?;
 //! let signature = sources.signature("__torch__.net", "Net", "forward")?;
 //! assert_eq!(signature.arguments[0].name, "x");
-//! assert_eq!(*signature.types.kind(signature.returns), Type::Int);
+//! assert_eq!(*signature.types.kind(signature.returns), ScriptType::Int);
 //! # Ok::<(), torchscript_source::Error>(())
 //! ```
 //!
@@ -24,5 +24,5 @@ mod types;
 
 pub use error::{Error, Result};
 pub use operators::{UnsupportedOperators, unloadable_operator, unsupported_operators};
-pub use signature::{Argument, Signature, Sources, is_code};
-pub use types::{EnumMember, TupleField, Type, TypeId, Types};
+pub use signature::{Argument, ScriptSources, Signature, is_code};
+pub use types::{EnumMember, ScriptType, ScriptTypeId, ScriptTypes, TupleField};

@@ -9,7 +9,7 @@ use std::iter::Peekable;
 use std::ops::Range;
 
 use crate::lexer::{Lexer, Token, TokenKind};
-use crate::types::{EnumMember, TupleField, Type, TypeId, Types};
+use crate::types::{EnumMember, ScriptType, ScriptTypeId, ScriptTypes, TupleField};
 use crate::{Error, Result};
 
 /// Limits on a signature: the nesting depth of one type, and the number of types.
@@ -29,9 +29,9 @@ const EXTENSION: &str = ".py";
 pub struct Signature {
     /// Arguments of the method, without `self`.
     pub arguments: Vec<Argument>,
-    pub returns: TypeId,
+    pub returns: ScriptTypeId,
     /// Table that resolves the type ids of the signature.
-    pub types: Types,
+    pub types: ScriptTypes,
 }
 
 impl std::fmt::Display for Signature {
@@ -52,14 +52,14 @@ impl std::fmt::Display for Signature {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
     pub name: String,
-    pub kind: TypeId,
+    pub kind: ScriptTypeId,
     /// Source text of the default value.
     pub default: Option<String>,
 }
 
 /// Source text of all modules of an archive.
 #[derive(Clone, Debug, Default)]
-pub struct Sources {
+pub struct ScriptSources {
     /// Modules by qualified name, such as `__torch__.net`.
     modules: HashMap<String, SourceModule>,
 }
@@ -82,7 +82,7 @@ fn source_module_path(record: &str) -> Option<&str> {
     record.strip_prefix(FOLDER)?.strip_suffix(EXTENSION)
 }
 
-impl Sources {
+impl ScriptSources {
     /// Adds a record of an archive if it is source code. `record` is its name below the root folder.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl Sources {
                 && token.indent.is_some()
                 && tokens.next_if(|next| next.kind == TokenKind::Name(method)).is_some()
             {
-                let mut parser = Parser { source, tokens, types: Types::default() };
+                let mut parser = Parser { source, tokens, types: ScriptTypes::default() };
                 let (arguments, returns) = parser.parse_signature()?;
                 let mut types = parser.types;
                 self.define_classes(&mut types)?;
@@ -158,7 +158,7 @@ impl Sources {
 
     /// Defines the named tuples and enumerations among `types`: parses their fields and values, and the classes that occur
     /// in their fields.
-    fn define_classes(&self, types: &mut Types) -> Result<()> {
+    fn define_classes(&self, types: &mut ScriptTypes) -> Result<()> {
         let mut next = 0;
         while let Some(id) = types.ids().nth(next) {
             next = next.saturating_add(1);
@@ -168,9 +168,9 @@ impl Sources {
             let tokens = Lexer::new(&source.text, body).peekable();
             let mut parser = Parser { source, tokens, types: std::mem::take(types) };
             let class = match base.as_str() {
-                "NamedTuple" => parser.parse_tuple_fields().map(Type::NamedTuple),
-                "Enum" => parser.parse_enum_members().map(Type::Enum),
-                _ => Ok(Type::Other),
+                "NamedTuple" => parser.parse_tuple_fields().map(ScriptType::NamedTuple),
+                "Enum" => parser.parse_enum_members().map(ScriptType::Enum),
+                _ => Ok(ScriptType::Other),
             };
             *types = parser.types;
             types.define(id, class?);
@@ -210,18 +210,18 @@ fn find_classes(text: &str) -> HashMap<String, (String, Range<usize>)> {
 struct Parser<'t> {
     source: &'t SourceModule,
     tokens: Peekable<Lexer<'t>>,
-    types: Types,
+    types: ScriptTypes,
 }
 
 /// Parameterised type whose arguments are still being parsed.
 struct OpenType<'t> {
     head: &'t str,
-    arguments: Vec<TypeId>,
+    arguments: Vec<ScriptTypeId>,
 }
 
 impl<'t> Parser<'t> {
     /// Parses the argument list and the return type, which follow `def NAME`.
-    fn parse_signature(&mut self) -> Result<(Vec<Argument>, TypeId)> {
+    fn parse_signature(&mut self) -> Result<(Vec<Argument>, ScriptTypeId)> {
         self.expect(b'(', "`(`")?;
         let mut arguments = Vec::new();
         loop {
@@ -286,7 +286,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses a type annotation, with an explicit stack instead of recursion.
-    fn parse_annotation(&mut self) -> Result<TypeId> {
+    fn parse_annotation(&mut self) -> Result<ScriptTypeId> {
         let mut open: Vec<OpenType<'t>> = Vec::new();
         loop {
             let head = self.parse_qualified_name()?;
@@ -414,7 +414,7 @@ def free(x: Tensor) -> Tensor:
 "#;
 
     fn signature(code: &str, method: &str) -> Result<Signature> {
-        let mut sources = Sources::default();
+        let mut sources = ScriptSources::default();
         sources.add("code/__torch__/net.py", code.as_bytes())?;
         sources.signature("__torch__.net", "Net", method)
     }
@@ -427,10 +427,10 @@ def free(x: Tensor) -> Tensor:
             "(x: Tensor, k: int=3, t: Tuple[int, Dict[str, Optional[Tensor]]]=(1, {\"a,b)\": None}), e: Tuple[()]=(), \
              f: float=-inf) -> __torch__.net.Out"
         );
-        let Type::NamedTuple(fields) = found.types.kind(found.returns) else { panic!("it is one") };
+        let ScriptType::NamedTuple(fields) = found.types.kind(found.returns) else { panic!("it is one") };
         assert_eq!(fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>(), ["a", "rest"]);
         assert_eq!(signature(NET, "other").expect("it is there").to_string(), "() -> NoneType");
-        let mut sources = Sources::default();
+        let mut sources = ScriptSources::default();
         let hooked =
             "class A(Module):\n  __forward_pre_hooks__ = [\"a\", ]\n  __forward_hooks__ = [\"b\", \"c\", ]\n";
         sources.add("code/__torch__.py", [hooked, NET].concat().as_bytes()).expect("text");
@@ -443,10 +443,10 @@ def free(x: Tensor) -> Tensor:
         let code = "class Net(Module):\n  def forward(self: T, c: Optional[__torch__.net.C]) -> Union[int, NoneType]:\n\
             class C(Enum):\n  RED = -1\n  BLUE = 2\nclass D(Enum):\n  BAD = [1]\n";
         let found = signature(code, "forward").expect("it is there");
-        let classes: Vec<&Type> = found.types.ids().map(|id| found.types.kind(id)).collect();
+        let classes: Vec<&ScriptType> = found.types.ids().map(|id| found.types.kind(id)).collect();
         let member = |name: &str, value: &str| EnumMember { name: name.to_owned(), value: value.to_owned() };
-        assert!(classes.contains(&&Type::Enum(vec![member("RED", "-1"), member("BLUE", "2")])));
-        assert!(matches!(found.types.kind(found.returns), Type::Union(members) if members.len() == 2));
+        assert!(classes.contains(&&ScriptType::Enum(vec![member("RED", "-1"), member("BLUE", "2")])));
+        assert!(matches!(found.types.kind(found.returns), ScriptType::Union(members) if members.len() == 2));
         let error = signature(&code.replace(".C]", ".D]"), "forward").expect_err("no value").to_string();
         assert_eq!(error, "line 7 of code/__torch__/net.py: expected a number or a text");
     }
@@ -474,7 +474,7 @@ def free(x: Tensor) -> Tensor:
             error(&many, "forward"),
             "a signature in code/__torch__/net.py has more than 2000 arguments"
         );
-        let mut sources = Sources::default();
+        let mut sources = ScriptSources::default();
         let error = sources.add("code/__torch__.py", b"\xff").expect_err("not UTF-8").to_string();
         assert_eq!(error, "the code in code/__torch__.py is not text");
         assert!(!is_code("data/0") && !is_code("code/__torch__.py.debug_pkl"));

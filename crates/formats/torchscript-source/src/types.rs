@@ -1,25 +1,25 @@
 //! TorchScript types, as annotations in source text name them.
 //!
-//! Facts: `Type::annotation_str` in `aten/src/ATen/core/type.cpp` prints them, and `ScriptTypeParser` in
+//! Facts: `ScriptType::annotation_str` in `aten/src/ATen/core/type.cpp` prints them, and `ScriptTypeParser` in
 //! `torch/csrc/jit/frontend/script_type_parser.cpp` reads them.
 
 use std::collections::HashMap;
 
-/// Index of a type in a [`Types`] table.
+/// Index of a type in a [`ScriptTypes`] table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TypeId(usize);
+pub struct ScriptTypeId(usize);
 
-impl TypeId {
+impl ScriptTypeId {
     /// Returns the index in the table.
     pub fn number(self) -> usize {
         self.0
     }
 }
 
-/// TorchScript type; its [`TypeId`]s refer to the table that holds it.
+/// TorchScript type; its [`ScriptTypeId`]s refer to the table that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Type {
+pub enum ScriptType {
     Tensor,
     Int,
     Float,
@@ -29,15 +29,15 @@ pub enum Type {
     Number,
     Str,
     None,
-    Optional(TypeId),
-    List(TypeId),
+    Optional(ScriptTypeId),
+    List(ScriptTypeId),
     /// Key type and value type.
-    Dict(TypeId, TypeId),
-    Tuple(Vec<TypeId>),
+    Dict(ScriptTypeId, ScriptTypeId),
+    Tuple(Vec<ScriptTypeId>),
     /// Tuple class with named fields.
     NamedTuple(Vec<TupleField>),
     /// Union type, with its member types.
-    Union(Vec<TypeId>),
+    Union(Vec<ScriptTypeId>),
     /// Enumeration class, with its named values.
     Enum(Vec<EnumMember>),
     /// Any other type: a class of the archive, `Any`, `Device`, and so on.
@@ -48,7 +48,7 @@ pub enum Type {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TupleField {
     pub name: String,
-    pub kind: TypeId,
+    pub kind: ScriptTypeId,
 }
 
 /// Named value of an enumeration.
@@ -61,25 +61,25 @@ pub struct EnumMember {
 
 /// Table of the distinct types of a signature.
 #[derive(Clone, Debug, Default)]
-pub struct Types {
-    all: Vec<(Type, String)>,
-    by_text: HashMap<String, TypeId>,
+pub struct ScriptTypes {
+    all: Vec<(ScriptType, String)>,
+    by_text: HashMap<String, ScriptTypeId>,
 }
 
-impl Types {
+impl ScriptTypes {
     /// Returns the structure of a type.
-    pub fn kind(&self, id: TypeId) -> &Type {
-        self.all.get(id.0).map_or(&Type::Other, |(kind, _)| kind)
+    pub fn kind(&self, id: ScriptTypeId) -> &ScriptType {
+        self.all.get(id.0).map_or(&ScriptType::Other, |(kind, _)| kind)
     }
 
     /// Returns the annotation text of a type.
-    pub fn annotation_text(&self, id: TypeId) -> &str {
+    pub fn annotation_text(&self, id: ScriptTypeId) -> &str {
         self.all.get(id.0).map_or("Any", |(_, text)| text)
     }
 
     /// Returns the ids of all types in the table.
-    pub fn ids(&self) -> impl Iterator<Item = TypeId> + use<> {
-        (0..self.all.len()).map(TypeId)
+    pub fn ids(&self) -> impl Iterator<Item = ScriptTypeId> + use<> {
+        (0..self.all.len()).map(ScriptTypeId)
     }
 
     /// Returns the number of types in the table.
@@ -93,40 +93,40 @@ impl Types {
     }
 
     /// Returns the direct component types of a type, such as the element type of a list.
-    pub fn component_types(&self, id: TypeId) -> Vec<TypeId> {
+    pub fn component_types(&self, id: ScriptTypeId) -> Vec<ScriptTypeId> {
         match self.kind(id) {
-            Type::Optional(inner) | Type::List(inner) => vec![*inner],
-            Type::Dict(key, value) => vec![*key, *value],
-            Type::Tuple(items) | Type::Union(items) => items.clone(),
-            Type::NamedTuple(fields) => fields.iter().map(|field| field.kind).collect(),
+            ScriptType::Optional(inner) | ScriptType::List(inner) => vec![*inner],
+            ScriptType::Dict(key, value) => vec![*key, *value],
+            ScriptType::Tuple(items) | ScriptType::Union(items) => items.clone(),
+            ScriptType::NamedTuple(fields) => fields.iter().map(|field| field.kind).collect(),
             _ => Vec::new(),
         }
     }
 
     /// Adds the type that `head[arguments]` names, or `head` without arguments, and returns its id.
-    pub(crate) fn add(&mut self, head: &str, arguments: Option<&[TypeId]>) -> TypeId {
+    pub(crate) fn add(&mut self, head: &str, arguments: Option<&[ScriptTypeId]>) -> ScriptTypeId {
         let inside = arguments.map(|arguments| {
             let texts: Vec<&str> = arguments.iter().map(|id| self.annotation_text(*id)).collect();
             if texts.is_empty() { "()".to_owned() } else { texts.join(", ") }
         });
         let text = inside.map_or_else(|| head.to_owned(), |inside| format!("{head}[{inside}]"));
         let kind = match (head, arguments) {
-            ("Tensor", None) => Type::Tensor,
-            ("int", None) => Type::Int,
-            ("float", None) => Type::Float,
-            ("complex", None) => Type::Complex,
-            ("bool", None) => Type::Bool,
-            ("number" | "Scalar", None) => Type::Number,
-            ("str", None) => Type::Str,
-            ("NoneType" | "None", None) => Type::None,
-            ("Optional", Some([inner])) => Type::Optional(*inner),
-            ("List", Some([inner])) => Type::List(*inner),
-            ("Dict", Some([key, value])) => Type::Dict(*key, *value),
-            ("Tuple", Some(items)) => Type::Tuple(items.to_vec()),
-            ("Union", Some(items)) => Type::Union(items.to_vec()),
-            _ => Type::Other,
+            ("Tensor", None) => ScriptType::Tensor,
+            ("int", None) => ScriptType::Int,
+            ("float", None) => ScriptType::Float,
+            ("complex", None) => ScriptType::Complex,
+            ("bool", None) => ScriptType::Bool,
+            ("number" | "Scalar", None) => ScriptType::Number,
+            ("str", None) => ScriptType::Str,
+            ("NoneType" | "None", None) => ScriptType::None,
+            ("Optional", Some([inner])) => ScriptType::Optional(*inner),
+            ("List", Some([inner])) => ScriptType::List(*inner),
+            ("Dict", Some([key, value])) => ScriptType::Dict(*key, *value),
+            ("Tuple", Some(items)) => ScriptType::Tuple(items.to_vec()),
+            ("Union", Some(items)) => ScriptType::Union(items.to_vec()),
+            _ => ScriptType::Other,
         };
-        let next = TypeId(self.all.len());
+        let next = ScriptTypeId(self.all.len());
         let id = *self.by_text.entry(text.clone()).or_insert(next);
         if id == next {
             self.all.push((kind, text));
@@ -135,7 +135,7 @@ impl Types {
     }
 
     /// Defines a class type by its parsed structure.
-    pub(crate) fn define(&mut self, id: TypeId, class: Type) {
+    pub(crate) fn define(&mut self, id: ScriptTypeId, class: ScriptType) {
         if let Some((kind, _)) = self.all.get_mut(id.0) {
             *kind = class;
         }

@@ -209,7 +209,7 @@ mod tests {
     use tensor::{Dtype, Tensor};
 
     use super::*;
-    use crate::{OnInvalidInput, weights};
+    use crate::{OnInvalidInput, weights_module};
 
     fn int16(name: &str, shape: u64, bytes: Vec<u8>) -> (String, Tensor) {
         let storage = Storage::owned(bytes);
@@ -224,7 +224,8 @@ mod tests {
             .iter()
             .map(|len| int16(&len.to_string(), u64::from(*len / 2), vec![*len; usize::from(*len)]))
             .collect();
-        let archive = weights(&tensors.clone().into(), OnInvalidInput::Return).expect("plain names").archive;
+        let archive =
+            weights_module(&tensors.clone().into(), OnInvalidInput::Return).expect("plain names").archive;
         let mut file: Vec<u8> = Vec::new();
         archive.write_to(&mut file).expect("memory takes it");
         assert_eq!(file.len() as u64, archive.len());

@@ -1,10 +1,10 @@
 //! Writer of TorchScript archives without libtorch: turns named tensors into a runnable `model.pt`.
 //!
 //! An archive is a zip file of a pickled module tree (`data.pkl`), the source text of its classes (`code/`), and one record
-//! of bytes for each storage (`data/`). [`weights`] makes a module that returns any checkpoint's tensors by name, [`model`]
+//! of bytes for each storage (`data/`). [`weights_module`] makes a module that returns any checkpoint's tensors by name, [`decoder_module`]
 //! a module that runs a decoder, and [`detect_module`] chooses between the two. Their `forward` takes and returns a dict;
-//! [`positional`] makes a decoder whose `forward` takes and returns tensors. [`script`] wraps the module of an existing
-//! archive so that it can be called by name, [`positional_script`] so that it takes and returns tensors. All of them keep the tensors under their own names with their dtypes, shapes,
+//! [`positional_decoder_module`] makes a decoder whose `forward` takes and returns tensors. [`wrap_script`] wraps the module of an existing
+//! archive so that it can be called by name, [`wrap_positional_script`] so that it takes and returns tensors. All of them keep the tensors under their own names with their dtypes, shapes,
 //! strides and shared storages. The crate `decoder` reads documents and tensor names; this crate writes source text and
 //! archives.
 //!
@@ -14,7 +14,7 @@
 //! let storage = Storage::owned(vec![0; 24]);
 //! let tensor = Tensor::new(Dtype::BFloat16, vec![3, 4], vec![4, 1], 0, storage)?;
 //! let tensors = [("output.weight".to_owned(), tensor)].into();
-//! let converted = torchscript::weights(&tensors, torchscript::OnInvalidInput::Return)?;
+//! let converted = torchscript::weights_module(&tensors, torchscript::OnInvalidInput::Return)?;
 //! let outputs: Vec<_> = converted.outputs.ports(&tensors).collect();
 //! assert_eq!(outputs[0].dtype, Dtype::Float32); // Carton has no bfloat16
 //! assert_eq!(converted.archive.records()[0].name(), "model/data/0");
@@ -37,15 +37,15 @@ mod wrap;
 
 pub use archive::{ArchiveDifference, ScriptArchive};
 pub use code::recognise::{Recognised, RecognisedModel, recognise};
-pub use code::weights::weights;
-pub use code::{detect_module, model, positional};
+pub use code::weights::weights_module;
+pub use code::{decoder_module, detect_module, positional_decoder_module};
 pub use error::{Error, Result};
 pub use export::output_dtype;
 pub use note::{FlatReason, ModuleNote};
 pub use record::{DataRecord, check_loads_in_2_0};
 pub use wrap::{
-    DeclaredInput, DeclaredOutput, ScriptOptions, Uncallable, WrapOutcome, is_kept_record, positional_script,
-    script,
+    DeclaredInput, DeclaredOutput, ScriptOptions, Uncallable, WrapOutcome, is_kept_record,
+    wrap_positional_script, wrap_script,
 };
 
 use decoder::{Decoder, NoModelReason};

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::record::{Header, Method};
+use crate::record::{CompressionMethod, Header};
 use crate::{Error, Result};
 
 /// One file inside a zip file.
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 pub struct Entry {
     /// Path inside the archive.
     pub name: String,
-    pub method: Method,
+    pub method: CompressionMethod,
     /// Byte range of the stored (possibly compressed) data, from the start of the file.
     pub data: Range<u64>,
     /// Length of the decompressed data in bytes.
@@ -108,8 +108,8 @@ fn reject_ambiguous(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
 /// Returns the entry of a central header whose data start at `start`. Fails if the data end after `limit`.
 fn entry_with_data_at(central: &Header<'_>, start: u64, limit: u64) -> Result<Entry> {
     let (name, offset) = (|| central.display_name(), central.local_offset);
-    let method = Method::from(central.method);
-    if method == Method::Stored && central.compressed_len != central.len {
+    let method = CompressionMethod::from(central.method);
+    if method == CompressionMethod::Stored && central.compressed_len != central.len {
         let (central, local) = (central.len, central.compressed_len);
         return Err(Error::HeaderMismatch {
             name: name(),

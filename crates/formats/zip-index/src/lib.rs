@@ -18,5 +18,5 @@ pub use entry::Entry;
 pub use error::{Error, Result};
 pub use flaw::{Flaw, flaws};
 pub use index::ZipIndex;
-pub use record::Method;
+pub use record::CompressionMethod;
 pub use survey::{Oddity, Survey};

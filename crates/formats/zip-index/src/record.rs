@@ -25,7 +25,7 @@ const PATCH: u16 = 1 << 5;
 
 /// Compression method of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum CompressionMethod {
     /// Not compressed: the bytes in the file are the data.
     Stored,
     /// Deflate, zip's method 8.
@@ -36,7 +36,7 @@ pub enum Method {
     Other(u16),
 }
 
-impl From<u16> for Method {
+impl From<u16> for CompressionMethod {
     fn from(number: u16) -> Self {
         match number {
             0 => Self::Stored,

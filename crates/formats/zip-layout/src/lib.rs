@@ -12,5 +12,6 @@ mod record;
 mod writer;
 
 pub use writer::{
-    CompressedContent, EntryContent, LayoutBuilder, Method, NewZipEntry, ZipLayout, ZipWriter, layout,
+    CompressedContent, CompressionMethod, EntryContent, LayoutBuilder, NewZipEntry, ZipLayout, ZipWriter,
+    layout,
 };

@@ -24,7 +24,7 @@ pub enum EntryContent<'b> {
 #[derive(Clone, Copy)]
 pub struct CompressedContent<'b> {
     pub blob: &'b dyn Blob,
-    pub method: Method,
+    pub method: CompressionMethod,
     /// Length before compression, in bytes.
     pub len: u64,
     /// CRC-32 of the bytes before compression.
@@ -33,7 +33,7 @@ pub struct CompressedContent<'b> {
 
 /// Compression method of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum CompressionMethod {
     /// Deflate, zip's method 8.
     Deflated,
     /// One Zstandard frame, zip's method 93.
@@ -85,8 +85,8 @@ impl<'b> NewZipEntry<'b> {
                 record.len = packed.len;
                 record.crc = packed.crc;
                 record.method = match packed.method {
-                    Method::Deflated => 8,
-                    Method::Zstd => ZSTD,
+                    CompressionMethod::Deflated => 8,
+                    CompressionMethod::Zstd => ZSTD,
                 };
             }
             EntryContent::Link(target) => {

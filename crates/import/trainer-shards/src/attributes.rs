@@ -33,7 +33,7 @@ impl<'h> Objects<'h> {
 
     /// Returns the attribute `name` of an object; `None` if BUILD did not set it.
     pub(crate) fn attribute(self, id: ObjectId, name: &str) -> Result<Option<ObjectId>> {
-        let Some(recorded) = self.heap.recorded(id) else { return Ok(None) };
+        let Some(recorded) = self.heap.recorded_changes(id) else { return Ok(None) };
         let mut found = None;
         for (state, built) in recorded.states_with_offsets() {
             let dicts = self.heap.items(state).unwrap_or(std::slice::from_ref(&state));
@@ -79,7 +79,7 @@ impl<'h> Objects<'h> {
     pub(crate) fn entries(self, id: ObjectId, what: &str) -> Result<&'h [(ObjectId, ObjectId)]> {
         let ordered = || {
             (self.class(id)? == ("collections", "OrderedDict"))
-                .then(|| self.heap.recorded(id).map_or([].as_slice(), |recorded| recorded.items()))
+                .then(|| self.heap.recorded_changes(id).map_or([].as_slice(), |recorded| recorded.items()))
         };
         self.heap
             .entries(id)

@@ -5,9 +5,9 @@
 
 use tensor::{Dtype, Tensor, Tensors};
 
-use crate::block::{HeadNorm, NormKind, NormPlace};
+use crate::block::{HeadNormScope, NormKind, NormPlace};
 use crate::layout::{CheckpointLayout, WeightPlace};
-use crate::rope::{Llama3, Scaling};
+use crate::rope::{Llama3, RopeScaling};
 use crate::sizes::Decoder;
 use crate::weight::{LayerPart, Weight};
 use crate::{DecoderNote, Error, Result};
@@ -17,14 +17,14 @@ use crate::{DecoderNote, Error, Result};
 pub struct Assignment {
     /// Assigned weights: the embeddings, the last norm, the output matrix and the bias of the last norm first, then the
     /// layers in order.
-    pub weights: Vec<Assigned>,
+    pub weights: Vec<AssignedWeight>,
     /// Notes about the documents and the tensors.
     pub notes: Vec<DecoderNote>,
 }
 
 /// A weight and the tensor that holds it.
 #[derive(Clone, Debug)]
-pub struct Assigned {
+pub struct AssignedWeight {
     pub weight: Weight,
     /// Index of the tensor. Tied weights, and weights that are views of one tensor, share an index.
     pub index: usize,
@@ -32,7 +32,7 @@ pub struct Assigned {
     pub view: Option<Tensor>,
 }
 
-impl Assigned {
+impl AssignedWeight {
     /// Returns the weight as a tensor. `tensors` must be the collection that was assigned.
     pub fn tensor<'t>(&'t self, tensors: &'t Tensors) -> Option<&'t Tensor> {
         self.view.as_ref().or_else(|| tensors.get_index(self.index).map(|(_, tensor)| tensor))
@@ -53,7 +53,7 @@ impl Decoder {
         let mut used = vec![false; tensors.len()];
         let mut first_use =
             |index: usize| used.get_mut(index).is_some_and(|used| !std::mem::replace(used, true));
-        let mut weights: Vec<Assigned> = Vec::new();
+        let mut weights: Vec<AssignedWeight> = Vec::new();
         let mut embedding = None;
         for weight in self.weights() {
             let mut places = self.layout().places(weight);
@@ -84,7 +84,7 @@ impl Decoder {
                 },
             };
             embedding = embedding.or(Some(index));
-            weights.push(Assigned { weight, index, view });
+            weights.push(AssignedWeight { weight, index, view });
         }
         for (index, (name, tensor)) in tensors.iter().enumerate() {
             if CheckpointLayout::is_frequencies_name(name) && first_use(index) {
@@ -98,7 +98,7 @@ impl Decoder {
             _ if keep_extra => notes.push(DecoderNote::ExtraTensors { names }),
             _ => return Err(Error::UnexpectedTensors { names }),
         }
-        if let Some(Scaling::Llama3(Llama3 { factor, .. })) = self.rope().scaling {
+        if let Some(RopeScaling::Llama3(Llama3 { factor, .. })) = self.rope().scaling {
             notes.push(DecoderNote::ScaledPositions { factor });
         }
         Ok(Assignment { weights, notes })
@@ -123,7 +123,7 @@ impl Decoder {
                 LayerPart::KNorm => self.n_kv_heads(),
                 _ => 0,
             };
-            let each = self.block().head_norm == Some(HeadNorm::EachHead) && heads > 0;
+            let each = self.block().head_norm == Some(HeadNormScope::EachHead) && heads > 0;
             let alone = (!each).then_some(Weight::Layer { layer, part });
             let bias = self.has_bias(part).then_some(Weight::Bias { layer, part });
             let heads = (0..if each { heads } else { 0 }).map(move |head| Weight::Head { layer, part, head });
@@ -337,8 +337,8 @@ enum SizeTerm {
 }
 
 /// Returns the sizes that add up to each dimension of a layer's weight.
-fn shape(part: LayerPart, head_norm: Option<HeadNorm>) -> &'static [&'static [SizeTerm]] {
-    let projection = head_norm == Some(HeadNorm::Projection);
+fn shape(part: LayerPart, head_norm: Option<HeadNormScope>) -> &'static [&'static [SizeTerm]] {
+    let projection = head_norm == Some(HeadNormScope::Projection);
     match part {
         LayerPart::Wq => &[&[SizeTerm::Queries], &[SizeTerm::Dim]],
         LayerPart::Wk | LayerPart::Wv => &[&[SizeTerm::Keys], &[SizeTerm::Dim]],

@@ -16,7 +16,7 @@ pub struct Block {
     /// Position of the norms in a layer.
     pub norms: NormPlace,
     /// Norm of queries and keys, before rotary embeddings.
-    pub head_norm: Option<HeadNorm>,
+    pub head_norm: Option<HeadNormScope>,
     /// Scaling and capping of the attention scores.
     pub scores: Scores,
     /// Activation of the gate in the feed-forward layer.
@@ -56,7 +56,7 @@ pub enum NormPlace {
 
 /// Scope of the norm of queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HeadNorm {
+pub enum HeadNormScope {
     /// One norm per head, with a weight that all heads share: `[head_dim]`.
     Head,
     /// One norm per head, each with a weight of its own: `[head_dim]`.
@@ -126,7 +126,7 @@ pub struct Experts {
     pub per_token: u64,
     /// Width of an expert's feed-forward layer.
     pub hidden: u64,
-    pub softmax: Softmax,
+    pub softmax: RouterSoftmax,
     /// True if the probabilities of the chosen experts are divided by their sum.
     pub renormalised: bool,
     /// True if the router and the experts have biases.
@@ -141,7 +141,7 @@ pub struct Experts {
 
 /// Scope of the router's softmax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Softmax {
+pub enum RouterSoftmax {
     /// Over all experts, before the choice.
     BeforeChoice,
     /// Over the chosen experts only.

@@ -43,9 +43,10 @@ mod validate;
 mod weight;
 
 pub use architecture::Architecture;
-pub use assign::{Assigned, Assignment};
+pub use assign::{AssignedWeight, Assignment};
 pub use block::{
-    Activation, Block, Experts, HeadNorm, NormKind, NormPlace, Scales, Scores, SharedExpert, Softmax,
+    Activation, Block, Experts, HeadNormScope, NormKind, NormPlace, RouterSoftmax, Scales, Scores,
+    SharedExpert,
 };
 pub use decoder_spec::DecoderSpec;
 pub use detect::{DecoderOptions, Detected, ModelDocuments, architectures, build_decoder, detect};
@@ -57,7 +58,7 @@ pub use legacy_attributes::LegacyAttributes;
 pub use no_model_reason::NoModelReason;
 pub use note::DecoderNote;
 pub use overrides::Overrides;
-pub use rope::{Llama3, LongRope, Rope, Scaling, Yarn};
+pub use rope::{Llama3, LongRope, Rope, RopeScaling, Yarn};
 pub use sizes::Decoder;
-pub use translate::{Translated, translate};
+pub use translate::{TranslatedModel, translate};
 pub use weight::{LayerPart, Weight};

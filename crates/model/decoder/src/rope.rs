@@ -13,13 +13,13 @@ pub struct Rope {
     /// Base (theta) of the wavelengths.
     pub theta: f64,
     /// Scaling of the wavelengths; `None` keeps them.
-    pub scaling: Option<Scaling>,
+    pub scaling: Option<RopeScaling>,
 }
 
 /// A method of scaling RoPE wavelengths for longer contexts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub enum Scaling {
+pub enum RopeScaling {
     /// Llama 3.1: stretches long wavelengths.
     Llama3(Llama3),
     /// Stretches all wavelengths by one factor.
@@ -102,7 +102,7 @@ impl Rope {
     pub fn frequencies(&self, rotated: u64, tokens: u64) -> Vec<f64> {
         let mut theta = self.theta;
         let dim = rotated as f64;
-        if let Some(Scaling::Dynamic { factor, old }) = self.scaling {
+        if let Some(RopeScaling::Dynamic { factor, old }) = self.scaling {
             let tokens = (tokens as f64).max(old);
             theta *= (factor * tokens / old - (factor - 1.0)).powf(dim / (dim - 2.0));
         }
@@ -113,17 +113,17 @@ impl Rope {
 
     fn scaled_frequency(&self, pair: usize, f: f64, dim: f64, tokens: f64) -> f64 {
         match &self.scaling {
-            None | Some(Scaling::Dynamic { .. }) => f,
-            Some(Scaling::Linear { factor }) => f / factor,
-            Some(Scaling::Llama3(Llama3 { factor, low, high, old })) => {
+            None | Some(RopeScaling::Dynamic { .. }) => f,
+            Some(RopeScaling::Linear { factor }) => f / factor,
+            Some(RopeScaling::Llama3(Llama3 { factor, low, high, old })) => {
                 let kept = ((old * f / TAU - low) / (high - low)).clamp(0.0, 1.0);
                 (1.0 - kept) * f / factor + kept * f
             }
-            Some(Scaling::Yarn(yarn)) => {
+            Some(RopeScaling::Yarn(yarn)) => {
                 let stretched = yarn.stretch_fraction(pair as f64, dim, self.theta);
                 f / yarn.factor * stretched + f * (1.0 - stretched)
             }
-            Some(Scaling::LongRope(LongRope { short, long, old, .. })) => {
+            Some(RopeScaling::LongRope(LongRope { short, long, old, .. })) => {
                 let factors = if tokens > *old { long } else { short };
                 factors.get(pair).map_or(f, |factor| f / factor)
             }
@@ -133,8 +133,8 @@ impl Rope {
     /// Returns the factor for cosines and sines.
     pub fn magnitude(&self) -> f64 {
         match &self.scaling {
-            Some(Scaling::Yarn(yarn)) => yarn.magnitude,
-            Some(Scaling::LongRope(long)) => long.magnitude,
+            Some(RopeScaling::Yarn(yarn)) => yarn.magnitude,
+            Some(RopeScaling::LongRope(long)) => long.magnitude,
             _ => 1.0,
         }
     }
@@ -142,7 +142,7 @@ impl Rope {
     /// Returns true if frequencies depend on the number of tokens, so that those of earlier tokens change as the sequence
     /// grows.
     pub fn depends_on_length(&self) -> bool {
-        matches!(self.scaling, Some(Scaling::Dynamic { .. } | Scaling::LongRope(_)))
+        matches!(self.scaling, Some(RopeScaling::Dynamic { .. } | RopeScaling::LongRope(_)))
     }
 }
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     /// Compares a rope of 8 rotary dimensions with the frequencies and the magnitude that `transformers` 5.23 computes.
-    fn check(scaling: Scaling, tokens: u64, frequencies: [f64; 4], magnitude: f64) {
+    fn check(scaling: RopeScaling, tokens: u64, frequencies: [f64; 4], magnitude: f64) {
         let rope = Rope { theta: 10_000.0, scaling: Some(scaling) };
         let found = rope.frequencies(8, tokens);
         assert_eq!(found.len(), 4);
@@ -201,32 +201,32 @@ mod tests {
 
     #[test]
     fn scaled_frequencies_are_those_of_transformers() {
-        check(Scaling::Linear { factor: 4.0 }, 0, [0.25, 0.025, 0.0025, 0.000_25], 1.0);
-        let dynamic = || Scaling::Dynamic { factor: 2.0, old: 32.0 };
+        check(RopeScaling::Linear { factor: 4.0 }, 0, [0.25, 0.025, 0.0025, 0.000_25], 1.0);
+        let dynamic = || RopeScaling::Dynamic { factor: 2.0, old: 32.0 };
         let grown = [1.0, 0.057_536_958_266_478_8, 0.003_310_501_566_558_523_6, 0.000_190_476_190_476_190_48];
         check(dynamic(), 100, grown, 1.0);
         check(dynamic(), 20, [1.0, 0.1, 0.01, 0.001], 1.0);
         let yarn = |truncate| {
             let magnitude = 1.5;
-            Scaling::Yarn(Yarn { factor: 4.0, fast: 16.0, slow: 1.0, old: 256.0, magnitude, truncate })
+            RopeScaling::Yarn(Yarn { factor: 4.0, fast: 16.0, slow: 1.0, old: 256.0, magnitude, truncate })
         };
         check(yarn(true), 0, [1.0, 0.0625, 0.0025, 0.000_25], 1.5);
         check(yarn(false), 0, [1.0, 0.062_998_295_793_255_97, 0.0025, 0.000_25], 1.5);
         // The range begins after the first pair: at 1.3 or 1, and ends at 2.8 or 3.
         let later = |truncate| {
             let magnitude = 1.5;
-            Scaling::Yarn(Yarn { factor: 4.0, fast: 32.0, slow: 1.0, old: 4096.0, magnitude, truncate })
+            RopeScaling::Yarn(Yarn { factor: 4.0, fast: 32.0, slow: 1.0, old: 4096.0, magnitude, truncate })
         };
         check(later(true), 0, [1.0, 0.1, 0.00625, 0.000_25], 1.5);
         check(later(false), 0, [1.0, 0.1, 0.006_556_971_521_129_435, 0.000_25], 1.5);
         let long = || {
             let (short, long) = (vec![1.0, 1.5, 2.0, 3.0], vec![1.0, 2.0, 4.0, 8.0]);
-            Scaling::LongRope(LongRope { short, long, old: 32.0, magnitude: 1.25 })
+            RopeScaling::LongRope(LongRope { short, long, old: 32.0, magnitude: 1.25 })
         };
         check(long(), 32, [1.0, 0.066_666_666_666_666_67, 0.005, 0.000_333_333_333_333_333_3], 1.25);
         check(long(), 33, [1.0, 0.05, 0.0025, 0.000_125], 1.25);
         let llama3 = Llama3 { factor: 8.0, low: 1.0, high: 4.0, old: 100.0 };
-        check(Scaling::Llama3(llama3), 0, [1.0, 0.029_753_525_068_469_47, 0.001_25, 0.000_125], 1.0);
+        check(RopeScaling::Llama3(llama3), 0, [1.0, 0.029_753_525_068_469_47, 0.001_25, 0.000_125], 1.0);
     }
 
     #[test]
@@ -234,10 +234,10 @@ mod tests {
         let long = LongRope { short: vec![1.0], long: vec![2.0], old: 32.0, magnitude: 1.0 };
         for (scaling, depends) in [
             (None, false),
-            (Some(Scaling::Linear { factor: 2.0 }), false),
-            (Some(Scaling::Llama3(Llama3::with_factor(8.0))), false),
-            (Some(Scaling::Dynamic { factor: 2.0, old: 32.0 }), true),
-            (Some(Scaling::LongRope(long)), true),
+            (Some(RopeScaling::Linear { factor: 2.0 }), false),
+            (Some(RopeScaling::Llama3(Llama3::with_factor(8.0))), false),
+            (Some(RopeScaling::Dynamic { factor: 2.0, old: 32.0 }), true),
+            (Some(RopeScaling::LongRope(long)), true),
         ] {
             assert_eq!(Rope { theta: 100.0, scaling }.depends_on_length(), depends);
         }

@@ -11,7 +11,7 @@ use std::num::NonZeroU64;
 
 use tensor::{Dtype, Tensor, Tensors, ViewId};
 
-use crate::assign::Assigned;
+use crate::assign::AssignedWeight;
 use crate::detect::{DecoderOptions, Detected, detect};
 use crate::documents::config::{ConfigJson, FREQUENCIES_KEY};
 use crate::documents::layout_document::LayoutDocument;
@@ -22,7 +22,7 @@ use crate::{DecoderNote, Error, Result};
 
 /// A model in the requested layout.
 #[derive(Clone, Debug)]
-pub struct Translated {
+pub struct TranslatedModel {
     /// Tensors with their new names, in the order of the old ones.
     pub tensors: Tensors,
     /// Position of each tensor in the old list; `None` for a tensor that was generated.
@@ -43,14 +43,14 @@ pub fn translate(
     tensors: Tensors,
     options: &DecoderOptions,
     to: &'static CheckpointLayout,
-) -> Result<Translated> {
+) -> Result<TranslatedModel> {
     let decoder = match detect(&tensors, options)? {
         Detected::Model(decoder) => *decoder,
         Detected::Weights { no_model_reason: why, .. } => return Err(Error::NoLayout { why }),
     };
     let architecture = decoder.architecture();
     if decoder.layout().has_owner_of(to) {
-        return Ok(Translated {
+        return Ok(TranslatedModel {
             origins: (0..tensors.len()).map(Some).collect(),
             tensors,
             notes: vec![DecoderNote::SameLayout { owner: to.owner }],
@@ -111,11 +111,11 @@ pub fn translate(
     } else {
         LayoutDocument::config(&decoder, tied, &frequencies)
     };
-    Ok(Translated { tensors: renamed, origins, notes, document: Some(document) })
+    Ok(TranslatedModel { tensors: renamed, origins, notes, document: Some(document) })
 }
 
 /// Returns true if the output matrix is the embeddings: the same tensor, or another view of the same elements.
-fn is_tied(weights: &[Assigned], tensors: &Tensors) -> bool {
+fn is_tied(weights: &[AssignedWeight], tensors: &Tensors) -> bool {
     let tensor = |wanted| {
         let assigned = weights.iter().find(|assigned| assigned.weight == wanted)?;
         assigned.tensor(tensors).map(Tensor::view_id)

@@ -7,10 +7,10 @@ use std::fmt::Display;
 use crate::block::{Activation, Block, Experts, NormPlace};
 use crate::hyperparameters::{AttentionWindows, WindowedLayers};
 use crate::layout::SizeKeys;
-use crate::rope::{Llama3, LongRope, Rope, Scaling, Yarn};
+use crate::rope::{Llama3, LongRope, Rope, RopeScaling, Yarn};
 use crate::{Error, Result};
 
-/// The facts of a decoder that are validated together.
+/// Hyperparameters of a decoder that are validated together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HyperparameterCheck<'f> {
     pub(crate) keys: &'f SizeKeys,
@@ -87,7 +87,7 @@ impl HyperparameterCheck<'_> {
         let magnitude = |magnitude| ("attention_factor", magnitude);
         match &rope.scaling {
             None => Ok(()),
-            Some(Scaling::Llama3(llama3)) => {
+            Some(RopeScaling::Llama3(llama3)) => {
                 let Llama3 { low, high, .. } = *llama3;
                 let numbers = [factor(llama3.factor), ("low_freq_factor", low), ("high_freq_factor", high)];
                 check_positive(wrong, &numbers)?;
@@ -97,8 +97,8 @@ impl HyperparameterCheck<'_> {
                 }
                 Err(wrong("high_freq_factor", &high, format!("more than low_freq_factor {low}")))
             }
-            Some(Scaling::Linear { factor: by }) => check_positive(wrong, &[factor(*by)]),
-            Some(Scaling::Dynamic { factor: by, old: tokens }) => {
+            Some(RopeScaling::Linear { factor: by }) => check_positive(wrong, &[factor(*by)]),
+            Some(RopeScaling::Dynamic { factor: by, old: tokens }) => {
                 if self.rotated == 2 {
                     let expected = "more than 2, because the base grows with rotated / (rotated - 2)";
                     return Err(wrong(self.keys.head_dim, &2, expected.to_owned()));
@@ -109,7 +109,7 @@ impl HyperparameterCheck<'_> {
                 }
                 check_positive(wrong, &[factor(*by), ("max_position_embeddings", *tokens)])
             }
-            Some(Scaling::Yarn(yarn)) => {
+            Some(RopeScaling::Yarn(yarn)) => {
                 let Yarn { fast, slow, .. } = *yarn;
                 let numbers = [factor(yarn.factor), ("beta_fast", fast), ("beta_slow", slow), old(yarn.old)];
                 check_positive(wrong, &numbers)?;
@@ -123,7 +123,7 @@ impl HyperparameterCheck<'_> {
                     "more than 1, because YaRN divides by its logarithm".to_owned(),
                 ))
             }
-            Some(Scaling::LongRope(LongRope { short, long, old: tokens, magnitude: by })) => {
+            Some(RopeScaling::LongRope(LongRope { short, long, old: tokens, magnitude: by })) => {
                 check_positive(wrong, &[old(*tokens), magnitude(*by)])?;
                 let pairs = self.rotated.checked_div(2).unwrap_or(0);
                 for (key, factors) in [("short_factor", short), ("long_factor", long)] {

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::path::Path;
 
 use byte_source::Blob;
-use forward::{Cache, ForwardOptions, LogitPositions, Model};
+use forward::{ForwardModel, ForwardOptions, KvCache, LogitPositions};
 use serde_json::Value;
 use torch_import::Checkpoint;
 use torchscript::Recognised;
@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Recognised::Weights { .. } => return Err("only weights".into()),
         Recognised::Other { record } => return Err(format!("no conversion writes its {record}").into()),
     };
-    let model = Model::new(&found.decoder, &found.tensors, &found.assignment, &ForwardOptions { threads })?;
+    let model =
+        ForwardModel::new(&found.decoder, &found.tensors, &found.assignment, &ForwardOptions { threads })?;
     let calls: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(calls)?)?;
     let folder = Path::new(folder);
     let mut cache = model.cache(1)?;
@@ -47,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn run(model: &Model, call: &Value, cache: &mut Cache) -> Result<Vec<f32>, Box<dyn Error>> {
+fn run(model: &ForwardModel, call: &Value, cache: &mut KvCache) -> Result<Vec<f32>, Box<dyn Error>> {
     let rows = call["tokens"].as_array().ok_or("tokens is not a list of lists")?;
     let ids = rows.iter().flat_map(|row| row.as_array().into_iter().flatten());
     let tokens: Vec<i64> =

@@ -11,7 +11,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-use forward::{ForwardOptions, LogitPositions, Model};
+use forward::{ForwardModel, ForwardOptions, LogitPositions};
 use torch_import::Checkpoint;
 use torchscript::Recognised;
 
@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     else {
         return Err("no decoder".into());
     };
-    let model = Model::new(&found.decoder, &found.tensors, &found.assignment, &ForwardOptions { threads })?;
+    let model =
+        ForwardModel::new(&found.decoder, &found.tensors, &found.assignment, &ForwardOptions { threads })?;
     println!(
         "{} with {} threads, opened in {:.3} s",
         model.kernel(),

@@ -15,9 +15,9 @@ use crate::{Error, Result};
 /// The number of tokens in a block.
 pub(crate) const BLOCK: usize = 64;
 
-/// Keys and values of all tokens that a [`Model`](crate::Model) has processed.
+/// Keys and values of all tokens that a [`ForwardModel`](crate::Model) has processed.
 #[derive(Clone, Debug)]
-pub struct Cache(pub(crate) TypedCache);
+pub struct KvCache(pub(crate) TypedCache);
 
 /// Cached tokens in the number type that the model computes in.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ pub(crate) struct CacheBlock<T> {
     pub(crate) rotated: Vec<T>,
 }
 
-impl Cache {
+impl KvCache {
     /// Returns the number of tokens of each sequence.
     pub fn len(&self) -> usize {
         match &self.0 {

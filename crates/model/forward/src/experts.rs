@@ -2,7 +2,7 @@
 //!
 //! Facts: the formulas of [`decoder::Experts`].
 
-use decoder::{Activation, Softmax};
+use decoder::{Activation, RouterSoftmax};
 
 use crate::Result;
 use crate::feed_forward::{FeedForward, FeedForwardRows};
@@ -21,7 +21,7 @@ pub(crate) struct Experts<T> {
     pub(crate) shared: Option<SharedExpertLayer<T>>,
     /// Number of experts that each token goes through.
     pub(crate) per_token: usize,
-    pub(crate) softmax: Softmax,
+    pub(crate) softmax: RouterSoftmax,
     pub(crate) is_renormalised: bool,
 }
 
@@ -119,7 +119,7 @@ impl<T: Real> Experts<T> {
             self.choose_experts(scores, |expert, weight| choices.push(ExpertRoute { expert, row, weight }));
             let chosen = choices.get_mut(first..).unwrap_or_default();
             let sum = chosen.iter().fold(T::default(), |sum, choice| sum + choice.weight);
-            if self.is_renormalised || self.softmax == Softmax::AfterChoice {
+            if self.is_renormalised || self.softmax == RouterSoftmax::AfterChoice {
                 for choice in chosen {
                     choice.weight = choice.weight / sum;
                 }
@@ -135,8 +135,8 @@ impl<T: Real> Experts<T> {
         let most = scores.iter().copied().fold(T::NEG_INFINITY, |a, b| if b > a { b } else { a });
         let power = |score: T| (score - most).exp();
         let sum = match self.softmax {
-            Softmax::BeforeChoice => scores.iter().fold(T::default(), |sum, score| sum + power(*score)),
-            Softmax::AfterChoice => T::ONE,
+            RouterSoftmax::BeforeChoice => scores.iter().fold(T::default(), |sum, score| sum + power(*score)),
+            RouterSoftmax::AfterChoice => T::ONE,
         };
         let mut left: Vec<Option<T>> = scores.iter().copied().map(Some).collect();
         for _ in 0..self.per_token {

@@ -1,14 +1,14 @@
 //! Forward pass of a decoder on the CPU, over weights that stay in the file they are mapped from.
 //!
-//! [`Model`] runs the decoder that the crate `decoder` describes, with the same results as the TorchScript module that
-//! `torchscript` writes for it: tokens and a [`Cache`] of keys and values in, logits out.
+//! [`ForwardModel`] runs the decoder that the crate `decoder` describes, with the same results as the TorchScript module that
+//! `torchscript` writes for it: tokens and a [`KvCache`] of keys and values in, logits out.
 //!
 //! Weights are never converted up front: a product widens them as it reads them. Sums, norms, positions and attention
 //! are f32, or f64 if the embeddings are. Unlike in PyTorch, a weight is not rounded to the dtype of its factor, so
 //! logits of bfloat16 models are nearer to the exact ones. No result depends on the number of threads.
 //!
 //! Sizes that come from files are checked before they are multiplied: `decoder` refuses a size of 0 and heads that do not
-//! divide each other, [`Model::new`] compares the shape of each weight, so that no size exceeds the memory that is mapped,
+//! divide each other, [`ForwardModel::new`] compares the shape of each weight, so that no size exceeds the memory that is mapped,
 //! and `memory.rs` multiplies them with the number of tokens. An overflow elsewhere is a bug, and a panic in tests.
 //!
 //! `kernel/` has the matrix products, `block.rs` a layer, `attention.rs` the attention over the KV cache of `cache.rs`,
@@ -41,6 +41,6 @@ mod weights;
 #[path = "kernel/tests.rs"]
 mod tests;
 
-pub use cache::Cache;
+pub use cache::KvCache;
 pub use error::{Error, Result};
-pub use model::{ForwardOptions, LogitPositions, Model, Pass};
+pub use model::{ForwardModel, ForwardOptions, ForwardPass, LogitPositions};

@@ -8,7 +8,7 @@ use tensor::{Dtype, Tensor, Tensors};
 
 use crate::attention::Queries;
 use crate::block::LayerState;
-use crate::cache::{Cache, CacheSizes, CachedTokens, TypedCache};
+use crate::cache::{CacheSizes, CachedTokens, KvCache, TypedCache};
 use crate::kernel::{self, Pool};
 use crate::linear::Linear;
 use crate::memory::{checked_product, zeros};
@@ -37,9 +37,9 @@ pub enum LogitPositions {
 
 /// Decoder over weights that stay in the file they are mapped from.
 ///
-/// Several threads can use a model at once, each with its own [`Cache`]; they share its thread pool.
+/// Several threads can use a model at once, each with its own [`KvCache`]; they share its thread pool.
 #[derive(Debug)]
-pub struct Model {
+pub struct ForwardModel {
     dims: DecoderDims,
     pool: Pool,
     weights_nbytes: u64,
@@ -68,7 +68,7 @@ struct TypedNetwork<T> {
 /// results larger.
 const ROWS_AT_ONCE: usize = 512;
 
-impl Model {
+impl ForwardModel {
     /// Creates the model of `decoder` whose weights are the tensors that `assignment` names. It computes in f64 if the
     /// embeddings are f64, else in f32.
     ///
@@ -135,22 +135,22 @@ impl Model {
     ///
     /// # Errors
     /// When the cache cannot be allocated.
-    pub fn cache(&self, batch: usize) -> Result<Cache> {
+    pub fn cache(&self, batch: usize) -> Result<KvCache> {
         let sizes = self.sizes(batch);
-        Ok(Cache(match &self.network {
+        Ok(KvCache(match &self.network {
             Network::F32(_) => TypedCache::F32(CachedTokens::new(sizes)?),
             Network::F64(_) => TypedCache::F64(CachedTokens::new(sizes)?),
         }))
     }
 
     /// Creates a cache of `batch` sequences from f32 tensors of keys and values, each of shape [layers, batch, tokens,
-    /// key-value heads, `head_dim`], as [`Cache::tensors`] returns them.
+    /// key-value heads, `head_dim`], as [`KvCache::tensors`] returns them.
     ///
     /// # Errors
     /// When a tensor has another shape or dtype, cannot be read, or does not fit in memory.
-    pub fn cache_from_tensors(&self, batch: usize, key: &Tensor, value: &Tensor) -> Result<Cache> {
+    pub fn cache_from_tensors(&self, batch: usize, key: &Tensor, value: &Tensor) -> Result<KvCache> {
         let sizes = self.sizes(batch);
-        Ok(Cache(match &self.network {
+        Ok(KvCache(match &self.network {
             Network::F32(_) => TypedCache::F32(CachedTokens::from_tensors(sizes, key, value)?),
             Network::F64(_) => TypedCache::F64(CachedTokens::from_tensors(sizes, key, value)?),
         }))
@@ -171,7 +171,7 @@ impl Model {
         &self,
         tokens: &[i64],
         batch: usize,
-        cache: &mut Cache,
+        cache: &mut KvCache,
         rows: LogitPositions,
         observer: &dyn Observer,
     ) -> Result<Vec<f32>> {
@@ -201,13 +201,13 @@ impl Model {
         batch: usize,
         rows: LogitPositions,
         rows_at_once: usize,
-    ) -> Result<Pass> {
+    ) -> Result<ForwardPass> {
         let ids = self.embedding_ids(tokens, batch)?;
         let seq = ids.len() / batch;
         let returned = if rows == LogitPositions::All { seq } else { 1 };
         let logits = LogitsBuffer { returned, out: Vec::new() };
         let at_once = (rows_at_once.min(ROWS_AT_ONCE) / batch).clamp(1, seq);
-        Ok(Pass { ids, batch, seq, rows, at_once, first: 0, total: None, logits })
+        Ok(ForwardPass { ids, batch, seq, rows, at_once, first: 0, total: None, logits })
     }
 
     /// Computes the next piece of a pass, and adds its tokens to `cache`, which must be the same in all calls. Returns true
@@ -216,7 +216,12 @@ impl Model {
     /// # Errors
     /// When the cache is of another model or batch, a result does not fit in memory, or `observer` stops the work. The pass
     /// and the cache cannot be used after an error.
-    pub fn advance(&self, pass: &mut Pass, cache: &mut Cache, observer: &dyn Observer) -> Result<bool> {
+    pub fn advance(
+        &self,
+        pass: &mut ForwardPass,
+        cache: &mut KvCache,
+        observer: &dyn Observer,
+    ) -> Result<bool> {
         match (&self.network, &mut cache.0) {
             (Network::F32(net), TypedCache::F32(cache)) => self.run_piece(net, pass, cache, observer),
             (Network::F64(net), TypedCache::F64(cache)) => self.run_piece(net, pass, cache, observer),
@@ -237,15 +242,15 @@ impl Model {
         })
     }
 
-    /// Sends the next [`Pass::at_once`] tokens of each sequence through the layers.
+    /// Sends the next [`ForwardPass::at_once`] tokens of each sequence through the layers.
     fn run_piece<T: Real>(
         &self,
         net: &TypedNetwork<T>,
-        pass: &mut Pass,
+        pass: &mut ForwardPass,
         cache: &mut CachedTokens<T>,
         observer: &dyn Observer,
     ) -> Result<bool> {
-        let Pass { batch, seq, first, .. } = *pass;
+        let ForwardPass { batch, seq, first, .. } = *pass;
         if cache.sizes() != self.sizes(batch) {
             return Err(Error::CacheMismatch);
         }
@@ -358,9 +363,9 @@ impl Model {
     }
 }
 
-/// Tokens whose logits are computed in pieces: [`Model::start`] creates it, and [`Model::advance`] computes a piece.
+/// Tokens whose logits are computed in pieces: [`ForwardModel::start`] creates it, and [`ForwardModel::advance`] computes a piece.
 #[derive(Debug)]
-pub struct Pass {
+pub struct ForwardPass {
     /// Indices of embeddings, [batch, seq].
     ids: Vec<usize>,
     batch: usize,
@@ -375,7 +380,7 @@ pub struct Pass {
     logits: LogitsBuffer,
 }
 
-impl Pass {
+impl ForwardPass {
     /// Returns the logits once all pieces are computed: [batch, seq or 1, vocab] in C order.
     pub fn into_logits(self) -> Vec<f32> {
         self.logits.out
@@ -424,6 +429,6 @@ impl<T: Real> TypedNetwork<T> {
 const _: () = {
     const fn is_shared<T: Send + Sync + 'static>() {}
     // A server keeps models, and sends caches to its threads.
-    is_shared::<Model>();
-    is_shared::<Cache>();
+    is_shared::<ForwardModel>();
+    is_shared::<KvCache>();
 };

@@ -1,6 +1,6 @@
 //! Norms before and after the parts of a layer, of queries and keys, and before the output.
 //!
-//! Facts: [`NormKind`](decoder::NormKind) and [`HeadNorm`](decoder::HeadNorm).
+//! Facts: [`NormKind`](decoder::NormKind) and [`HeadNormScope`](decoder::HeadNorm).
 
 use crate::kernel::Pool;
 use crate::number::Real;

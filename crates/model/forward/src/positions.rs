@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use decoder::{Llama3, Rope, Scaling};
+use decoder::{Llama3, Rope, RopeScaling};
 
 use crate::cache::{BLOCK, Head};
 use crate::number::Real;
@@ -49,7 +49,7 @@ impl<T: Real> Frequencies<T> {
     pub(crate) fn new(rope: &Rope, rotated: u64, rotates_halves: bool) -> Self {
         let kind = match rope.scaling {
             None => FrequencyKind::Rounded(unscaled_frequencies(rope.theta, rotated).collect()),
-            Some(Scaling::Llama3(scaling)) => FrequencyKind::Rounded(
+            Some(RopeScaling::Llama3(scaling)) => FrequencyKind::Rounded(
                 unscaled_frequencies(rope.theta, rotated).map(|f| scale_llama3(f, scaling)).collect(),
             ),
             _ if rope.depends_on_length() => FrequencyKind::ByLength(rope.clone(), rotated),

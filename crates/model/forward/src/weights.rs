@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use decoder::{Assigned, Assignment, Decoder, HeadNorm, LayerPart, NormKind, Weight};
+use decoder::{AssignedWeight, Assignment, Decoder, HeadNormScope, LayerPart, NormKind, Weight};
 use tensor::{Budget, Tensor, Tensors};
 
 use crate::attention::ScoreTransform;
@@ -67,7 +67,7 @@ struct WeightLookup<'s> {
     decoder: &'s Decoder,
     dims: DecoderDims,
     tensors: &'s Tensors,
-    assigned: HashMap<Weight, &'s Assigned>,
+    assigned: HashMap<Weight, &'s AssignedWeight>,
     /// Budget for copies of weights that cannot be read in place.
     budget: RefCell<Budget>,
 }
@@ -161,11 +161,11 @@ impl WeightLookup<'_> {
         let whole = Weight::Layer { layer, part };
         let norm = match self.decoder.block().head_norm {
             None => return Ok(None),
-            Some(HeadNorm::Head) => self.norm(&[whole], None, head_dim)?,
-            Some(HeadNorm::Projection) => {
+            Some(HeadNormScope::Head) => self.norm(&[whole], None, head_dim)?,
+            Some(HeadNormScope::Projection) => {
                 self.norm(&[whole], None, checked_product(&[size_in_memory(heads)?, head_dim])?)?
             }
-            Some(HeadNorm::EachHead) => {
+            Some(HeadNormScope::EachHead) => {
                 // If there are more heads than weights, the first missing weight is refused.
                 let heads = heads.min(self.assigned.len() as u64 + 1);
                 let each: Vec<_> = (0..heads).map(|head| Weight::Head { layer, part, head }).collect();

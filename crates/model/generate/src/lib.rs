@@ -2,7 +2,7 @@
 //!
 //! [`generate`] requests logits from a model, one token after another, and [`Sampler`] chooses tokens. With the feature
 //! `tokenizer`, [`Tokenizer`] reads the tokenizer files of models, and [`TokenStream`] decodes tokens to text without ever
-//! splitting a character. [`Stops`] lists the tokens that end a text. The crate does not know cartons, prints nothing, and
+//! splitting a character. [`StopTokens`] lists the tokens that end a text. The crate does not know cartons, prints nothing, and
 //! opens no file.
 //!
 //! ```
@@ -40,10 +40,10 @@ mod tokenizer;
 pub use error::{Error, Result};
 pub use generation::{GenerateOptions, GeneratedTokens, NextLogits, StopReason, generate};
 pub use sample::{Sampler, TokenCandidate, TokenChoice, top_candidates};
-pub use stops::Stops;
+pub use stops::StopTokens;
 
 /// Function that returns a file next to the model by its name, or `None` if there is no such file.
 pub type ReadModelFile<'r, E> = dyn FnMut(&str) -> Result<Option<Vec<u8>>, E> + 'r;
 
 #[cfg(feature = "tokenizer")]
-pub use tokenizer::{FILE_MAX, TokenStream, Tokenizer, is_catching_panics};
+pub use tokenizer::{TOKENIZER_FILE_MAX, TokenStream, Tokenizer, is_catching_panics};

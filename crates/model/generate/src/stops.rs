@@ -9,7 +9,7 @@ use crate::{Error, ReadModelFile, Result};
 
 /// Ids of the stop tokens, which end a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stops(pub Vec<u32>);
+pub struct StopTokens(pub Vec<u32>);
 
 /// Documents that may state the stop tokens, in order of precedence.
 const DOCUMENTS: &[&str] = &["generation_config.json", "config.json"];
@@ -27,7 +27,7 @@ enum EosIds {
     Several(Vec<u32>),
 }
 
-impl Stops {
+impl StopTokens {
     /// Reads the stop tokens from the documents next to a model; empty if no document states any. `read` returns a document
     /// by its name, or `None` if there is no such document.
     ///
@@ -58,7 +58,7 @@ mod tests {
             let found = documents.iter().find(|(known, _)| *known == name);
             Ok(found.map(|(_, text)| text.as_bytes().to_vec()))
         };
-        Stops::from_documents::<Error>(&mut read).map(|stops| stops.0)
+        StopTokens::from_documents::<Error>(&mut read).map(|stops| stops.0)
     }
 
     #[test]

@@ -158,7 +158,7 @@ impl QuantizationConfig {
         self.members.get(key)?.as_u64()
     }
 
-    /// Returns an error that a member has an unknown value.
+    /// Builds the error for an unsupported value of the member `key`.
     pub(crate) fn unsupported(&self, key: &str, expected: &str) -> Error {
         let found = self.members.get(key).map_or_else(|| "missing".to_owned(), ToString::to_string);
         let found =

@@ -138,7 +138,7 @@ impl MachineState<'_> {
     pub(super) fn count_new_changes(&mut self, target: ObjectId) {
         let has_record = match self.heap.get(target) {
             Object::List(_) | Object::Dict(_) | Object::Set(_) => true,
-            _ => self.heap.recorded(target).is_some(),
+            _ => self.heap.recorded_changes(target).is_some(),
         };
         if !has_record {
             self.count_allocated(RECORD);

@@ -11,13 +11,13 @@ use crate::reader::{Arg, Instruction};
 /// An executed instruction and its effect.
 ///
 /// ```
-/// use pickle_vm::trace::{Effect, Event};
+/// use pickle_vm::trace::{Effect, TraceEvent};
 /// use pickle_vm::{PickleLimits, Machine, Reader};
 ///
 /// let mut machine = Machine::new(PickleLimits::default());
 /// let mut popped = Vec::new();
 /// for instruction in Reader::new(b"(K\x01K\x02t.") {
-///     let event = Event::execute(&mut machine, instruction?)?;
+///     let event = TraceEvent::execute(&mut machine, instruction?)?;
 ///     if let Effect::Collect { popped: count, .. } = event.effect {
 ///         popped.push(count);
 ///     }
@@ -26,7 +26,7 @@ use crate::reader::{Arg, Instruction};
 /// # Ok::<(), pickle_vm::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event<'p> {
+pub struct TraceEvent<'p> {
     pub instruction: Instruction<'p>,
     pub effect: Effect,
     /// Number of objects in the current frame after the instruction.
@@ -132,13 +132,13 @@ pub enum Effect {
     Persistent { pid: ObjectId, object: ObjectId },
 }
 
-impl<'p> Event<'p> {
+impl<'p> TraceEvent<'p> {
     /// Executes one instruction, and returns its effect.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`Machine::step`].
-    pub fn execute(machine: &mut Machine<'p>, instruction: Instruction<'p>) -> Result<Event<'p>> {
+    pub fn execute(machine: &mut Machine<'p>, instruction: Instruction<'p>) -> Result<TraceEvent<'p>> {
         let before = StackBefore::new(machine);
         let result = machine.step(instruction.clone())?;
         // The machine has executed the instruction, so its operands existed.
@@ -146,7 +146,7 @@ impl<'p> Event<'p> {
             .effect(&instruction, machine, result)
             .ok_or_else(|| ErrorKind::StackUnderflow.at(instruction.offset, instruction.opcode))?;
         let (stack, metastack) = (machine.stack().len(), machine.metastack().len());
-        Ok(Event { instruction, effect, stack, metastack, memo: machine.memo_len() })
+        Ok(TraceEvent { instruction, effect, stack, metastack, memo: machine.memo_len() })
     }
 
     /// Returns the root object if the instruction was STOP.

@@ -1,7 +1,7 @@
 //! Traces of a pickle's execution: each instruction, its effect, and stack, metastack and memo after it.
 //!
-//! An [`Event`] is one executed instruction as a value. Three printers use it: [`write()`] runs the machine and prints
-//! every step, as text or as JSON lines; [`dis()`] lists the instructions as `python3 -m pickletools` does; [`Summary`]
+//! An [`TraceEvent`] is one executed instruction as a value. Three printers use it: [`write()`] runs the machine and prints
+//! every step, as text or as JSON lines; [`dis()`] lists the instructions as `python3 -m pickletools` does; [`PickleSummary`]
 //! counts opcodes and globals. All of them stream: they keep at most the machine, never the listing. All text from the
 //! pickle is escaped, so that its control characters never reach a terminal.
 //!
@@ -22,9 +22,9 @@ mod steps;
 mod summary;
 
 pub use dis::dis;
-pub use event::{Effect, Event};
-pub use options::{Annotate, ListingOptions, TraceError, View};
+pub use event::{Effect, TraceEvent};
+pub use options::{Annotate, ListingOptions, TraceError, TraceView};
 pub use recording::{MachineState, RecordedStep, Recording, StackChange, record};
-pub use render::Display;
+pub use render::ObjectDisplay;
 pub use steps::write;
-pub use summary::Summary;
+pub use summary::PickleSummary;

@@ -1,6 +1,6 @@
 //! Options of a trace, and its errors.
 //!
-//! `docs/json.md` describes the members of [`View::Json`].
+//! `docs/json.md` describes the members of [`TraceView::Json`].
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ pub type Annotate<'a> = dyn Fn(&Heap<'_>, ObjectId) -> Option<String> + 'a;
 
 /// Output format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum View {
+pub enum TraceView {
     /// The instruction and its effect, then stack, metastack and memo after it.
     #[default]
     Steps,
@@ -37,7 +37,7 @@ pub enum View {
 #[derive(Clone, Copy, Default)]
 pub struct ListingOptions<'a> {
     /// Output format of each instruction.
-    pub view: View,
+    pub view: TraceView,
     /// True to print stack, metastack, memo and values in full instead of truncated. They are truncated nevertheless
     /// once the listing is longer than [`PickleLimits::repeat_budget`] allows for the length of the pickle.
     pub full: bool,
@@ -45,7 +45,7 @@ pub struct ListingOptions<'a> {
     pub limit: Option<u64>,
     /// Limits for reading the pickle.
     pub limits: PickleLimits,
-    /// File name for the member `file` of [`View::Json`].
+    /// File name for the member `file` of [`TraceView::Json`].
     pub file: Option<&'a str>,
     /// Annotator for objects that this crate does not know.
     pub annotate: Option<&'a Annotate<'a>>,

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-use super::event::{Effect, Event};
+use super::event::{Effect, TraceEvent};
 use super::options::Annotate;
 use super::{effect_text, json};
 use crate::error::{Error, ErrorKind, Result};
@@ -202,7 +202,7 @@ pub fn record(
         }
         let is_set_items = instruction.as_ref().is_ok_and(|it| it.opcode == Opcode::SetItems);
         let frame = if is_set_items { machine.stack().to_vec() } else { Vec::new() };
-        let event = match instruction.and_then(|instruction| Event::execute(&mut machine, instruction)) {
+        let event = match instruction.and_then(|instruction| TraceEvent::execute(&mut machine, instruction)) {
             Ok(event) => event,
             Err(error) => return end_of(recording, error, number >= range.start),
         };
@@ -226,7 +226,7 @@ fn end_of(mut recording: Recording, error: Error, is_in_range: bool) -> Result<R
 
 fn step(
     machine: &Machine<'_>,
-    event: &Event<'_>,
+    event: &TraceEvent<'_>,
     frame: &[ObjectId],
     annotate: &Annotate<'_>,
 ) -> RecordedStep {

@@ -55,42 +55,42 @@ impl PrintLimits {
 ///
 /// Large values are truncated with `…`; control characters are escaped.
 #[derive(Clone, Copy)]
-pub struct Display<'h, 'p> {
+pub struct ObjectDisplay<'h, 'p> {
     heap: &'h Heap<'p>,
     id: ObjectId,
     annotate: Option<&'h Annotate<'h>>,
     extent: PrintLimits,
 }
 
-impl<'h> Display<'h, '_> {
+impl<'h> ObjectDisplay<'h, '_> {
     /// Raises the limits to 1000 characters of each string, and 100 objects.
     #[must_use]
     pub fn long(self) -> Self {
-        Display { extent: PrintLimits::LONG, ..self }
+        ObjectDisplay { extent: PrintLimits::LONG, ..self }
     }
 
     /// Prints the annotator's description of an object, if there is one.
     #[must_use]
     pub fn annotated(self, annotate: &'h Annotate<'h>) -> Self {
-        Display { annotate: Some(annotate), ..self }
+        ObjectDisplay { annotate: Some(annotate), ..self }
     }
 }
 
 impl<'p> Heap<'p> {
     /// Returns a printer of an object in Python's notation, truncated if the object is large.
-    pub fn display(&self, id: ObjectId) -> Display<'_, 'p> {
-        Display { heap: self, id, annotate: None, extent: PrintLimits::SHORT }
+    pub fn display(&self, id: ObjectId) -> ObjectDisplay<'_, 'p> {
+        ObjectDisplay { heap: self, id, annotate: None, extent: PrintLimits::SHORT }
     }
 }
 
-impl fmt::Display for Display<'_, '_> {
+impl fmt::Display for ObjectDisplay<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut name = |id| self.annotate.and_then(|annotate| annotate(self.heap, id)).map(Rc::from);
         Renderer::default().render(f, self.heap, self.id, self.extent, &mut name)
     }
 }
 
-impl fmt::Debug for Display<'_, '_> {
+impl fmt::Debug for ObjectDisplay<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -197,7 +197,7 @@ impl Renderer {
         part: ObjectSequence,
         next: usize,
     ) -> (usize, Option<(Option<ObjectId>, ObjectId)>) {
-        let recorded = || heap.recorded(of);
+        let recorded = || heap.recorded_changes(of);
         let single = |items: &[ObjectId]| (items.len(), items.get(next).map(|&item| (None, item)));
         let pairs = |entries: &[(ObjectId, ObjectId)]| {
             (entries.len(), entries.get(next).map(|&(key, value)| (Some(key), value)))
@@ -243,7 +243,7 @@ impl Renderer {
             Object::Bytes(bytes) => repr::bytes(out, bytes, extent.text),
             Object::ByteArray(bytes) => {
                 repr::bytearray(out, bytes, extent.text)?;
-                if heap.recorded(id).is_some() && self.enter(id, extent) {
+                if heap.recorded_changes(id).is_some() && self.enter(id, extent) {
                     self.push_changes(heap, id);
                 }
                 Ok(())
@@ -262,7 +262,7 @@ impl Renderer {
                 repr::name(out, module, extent.name)?;
                 out.write_char('.')?;
                 repr::name(out, name, extent.name)?;
-                if heap.recorded(id).is_some() && self.enter(id, extent) {
+                if heap.recorded_changes(id).is_some() && self.enter(id, extent) {
                     self.push_changes(heap, id);
                 }
                 Ok(())
@@ -356,7 +356,7 @@ impl Renderer {
     /// Pushes the recorded changes of an entered object, and its end, on the work stack.
     fn push_changes(&mut self, heap: &Heap<'_>, id: ObjectId) {
         self.work.push(RenderTask::Leave);
-        let Some(recorded) = heap.recorded(id) else { return };
+        let Some(recorded) = heap.recorded_changes(id) else { return };
         if !recorded.state().is_empty() {
             self.work.push(RenderTask::Parts { of: id, part: ObjectSequence::States, next: 0, close: "" });
             self.work.push(RenderTask::Text(" with state "));

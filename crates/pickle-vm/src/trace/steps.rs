@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::fmt::{self, Write};
 use std::rc::Rc;
 
-use super::event::{Effect, Event};
+use super::event::{Effect, TraceEvent};
 use super::listing_writer::{LimitedWriter, ListingWriter};
-use super::options::{Annotate, ListingOptions, TraceError, View};
+use super::options::{Annotate, ListingOptions, TraceError, TraceView};
 use super::render::{PRINTED_NAME_MAX, PrintLimits, Renderer};
 use super::{effect_text, json, repr};
 use crate::error::{Error, ErrorKind};
@@ -26,7 +26,7 @@ const FRAMES_MAX: usize = 3;
 const FRAME_ITEMS_MAX: usize = 3;
 const MEMO_ENTRIES_MAX: usize = 4;
 
-/// Version of the JSON members of [`View::Json`].
+/// Version of the JSON members of [`TraceView::Json`].
 const SCHEMA_VERSION: u32 = 1;
 
 /// Limits for printing one object of the machine's state.
@@ -60,17 +60,17 @@ fn trace_instructions<'p>(
     let mut printer = Printer::new(options, bytes.len() as u64);
     while let Some(instruction) = reader.next() {
         if options.limit.is_some_and(|limit| machine.opcodes() >= limit) {
-            if options.view != View::Json {
+            if options.view != TraceView::Json {
                 out.write(|out| writeln!(out, "… stopped after {} opcodes", machine.opcodes()))?;
             }
             return Ok(None);
         }
         let instruction = instruction?;
-        let event = match Event::execute(&mut machine, instruction.clone()) {
+        let event = match TraceEvent::execute(&mut machine, instruction.clone()) {
             Ok(event) => event,
             Err(error) => {
                 // The instruction at fault is printed, as pickletools does.
-                if options.view != View::Json {
+                if options.view != TraceView::Json {
                     out.write(|out| {
                         printer.instruction(out, &instruction)?;
                         out.write_char('\n')
@@ -126,7 +126,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn event(&mut self, out: &mut dyn Write, event: &Event<'_>, machine: &Machine<'_>) -> fmt::Result {
+    fn event(&mut self, out: &mut dyn Write, event: &TraceEvent<'_>, machine: &Machine<'_>) -> fmt::Result {
         let heap = machine.heap();
         let mut extent = PrintLimits::SHORT;
         self.values.left = None;
@@ -136,8 +136,8 @@ impl<'a> Printer<'a> {
         }
         let most = self.left.unwrap_or(u64::MAX);
         match self.options.view {
-            View::Json => {
-                let Event { ref instruction, effect, stack, metastack, memo } = *event;
+            TraceView::Json => {
+                let TraceEvent { ref instruction, effect, stack, metastack, memo } = *event;
                 let Instruction { offset, opcode, ref arg } = *instruction;
                 write!(out, "{{\"schema_version\":{SCHEMA_VERSION},")?;
                 if let Some(file) = self.options.file {
@@ -162,7 +162,7 @@ impl<'a> Printer<'a> {
                 }
                 out.write_str("\"}\n")
             }
-            View::Lines | View::Steps => {
+            TraceView::Lines | TraceView::Steps => {
                 let mut capped = LimitedWriter::new(&mut *out, most);
                 let written = self.step(&mut capped, event, machine, extent);
                 if !capped.is_full {
@@ -178,11 +178,11 @@ impl<'a> Printer<'a> {
     fn step(
         &mut self,
         out: &mut dyn Write,
-        event: &Event<'_>,
+        event: &TraceEvent<'_>,
         machine: &Machine<'_>,
         extent: PrintLimits,
     ) -> fmt::Result {
-        let (heap, is_line) = (machine.heap(), self.options.view == View::Lines);
+        let (heap, is_line) = (machine.heap(), self.options.view == TraceView::Lines);
         self.instruction(out, &event.instruction)?;
         out.write_str(if is_line { "; " } else { "\n    " })?;
         let values = &mut self.values;

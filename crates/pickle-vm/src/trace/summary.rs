@@ -15,19 +15,19 @@ use crate::reader::Reader;
 
 /// A pickle and the counts of its opcodes and globals.
 #[derive(Clone, Debug)]
-pub struct Summary<'p> {
+pub struct PickleSummary<'p> {
     pub pickle: Pickle<'p>,
     /// Number of instructions by the opcode's byte.
     counts: Vec<u64>,
 }
 
-impl<'p> Summary<'p> {
+impl<'p> PickleSummary<'p> {
     /// Reads the pickle at the start of `bytes`, and counts its opcodes.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`load_with`](crate::load_with).
-    pub fn read(bytes: &'p [u8], limits: &PickleLimits) -> Result<Summary<'p>> {
+    pub fn read(bytes: &'p [u8], limits: &PickleLimits) -> Result<PickleSummary<'p>> {
         let mut reader = Reader::new(bytes);
         let mut machine = Machine::new(*limits);
         let mut counts = vec![0_u64; 256];
@@ -37,7 +37,7 @@ impl<'p> Summary<'p> {
                 *count = count.saturating_add(1);
             }
             if let Some(root) = machine.step(instruction)? {
-                return Ok(Summary { pickle: machine.finish(root, reader.offset()), counts });
+                return Ok(PickleSummary { pickle: machine.finish(root, reader.offset()), counts });
             }
         }
         Err(Error { kind: ErrorKind::NoStop, offset: reader.offset(), opcode: None })

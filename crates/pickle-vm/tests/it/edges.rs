@@ -34,7 +34,7 @@ fn the_bytes_of_a_bytearray_are_known_until_it_changes() {
 #[test]
 fn a_change_is_not_after_itself() {
     let list = loaded(b"]K\x01a.");
-    assert_eq!(list.heap.changed(list.root), Some(3));
+    assert_eq!(list.heap.last_change(list.root), Some(3));
     assert!(list.heap.changed_after(list.root, 2) && !list.heap.changed_after(list.root, 3));
     assert!(!list.heap.is_empty() && Machine::new(PickleLimits::default()).heap().is_empty());
 }
@@ -168,9 +168,9 @@ fn text_with_surrogates_is_otherwise_utf_8() {
 #[test]
 fn a_state_has_the_offset_of_its_build() {
     let instance = loaded(b"cm\nn\n)RK\x01aK\x02aNbK\x03a}b.");
-    let recorded = instance.heap.recorded(instance.root).expect("it was changed");
+    let recorded = instance.heap.recorded_changes(instance.root).expect("it was changed");
     let offsets: Vec<u64> = recorded.states_with_offsets().map(|(_, offset)| offset).collect();
-    assert_eq!((offsets, recorded.changed()), (vec![14, 19], Some(19)));
+    assert_eq!((offsets, recorded.last_change()), (vec![14, 19], Some(19)));
 }
 
 #[test]

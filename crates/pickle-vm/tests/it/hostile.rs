@@ -2,7 +2,7 @@
 
 #![expect(clippy::arithmetic_side_effects, reason = "an overflow is a failed test")]
 
-use pickle_vm::trace::{self, ListingOptions, Summary, View};
+use pickle_vm::trace::{self, ListingOptions, PickleSummary, TraceView};
 use pickle_vm::{ArgKind, ErrorKind, Heap, Object, Opcode, PickleLimits, Reader, StackItem, load};
 
 /// The opcode with a valid argument.
@@ -108,7 +108,7 @@ fn use_up(bytes: &[u8]) {
     assert!(copy.heap.display(copy.root).to_string().len() < 10_000);
     drop(copy);
     drop(pickle);
-    Summary::read(bytes, &PickleLimits::default()).expect("it was read before");
+    PickleSummary::read(bytes, &PickleLimits::default()).expect("it was read before");
 }
 
 /// Runs every printer that prints each step.
@@ -122,7 +122,7 @@ fn trace_all(bytes: &[u8]) {
         &mut std::io::sink(),
     )
     .expect("it can be read");
-    for view in [View::Steps, View::Lines, View::Json] {
+    for view in [TraceView::Steps, TraceView::Lines, TraceView::Json] {
         trace::write(bytes, &ListingOptions { view, ..ListingOptions::default() }, &mut std::io::sink())
             .expect("it can be read");
     }
@@ -208,7 +208,7 @@ fn listings_are_linear_in_the_pickle() {
     };
     // An annotator's text can hold what is in the pickle.
     let long = |_: &pickle_vm::Heap<'_>, _| Some("a".repeat(10_000));
-    for view in [View::Steps, View::Lines, View::Json] {
+    for view in [TraceView::Steps, TraceView::Lines, TraceView::Json] {
         for pickle in [&stack as &dyn Fn(usize) -> Vec<u8>, &marks, &memo, &items, &text, &global] {
             for options in [
                 ListingOptions { view, ..ListingOptions::default() },
@@ -234,7 +234,7 @@ fn a_full_listing_is_cut_short_where_it_would_repeat_too_much() {
     let stack = [b"N".repeat(5_000), b".".to_vec()].concat();
     let text = [b"X\x00\x20\0\0".to_vec(), b"a".repeat(0x2000), b"2".repeat(1_000), b".".to_vec()].concat();
     for pickle in [&stack, &text] {
-        for view in [View::Steps, View::Lines, View::Json] {
+        for view in [TraceView::Steps, TraceView::Lines, TraceView::Json] {
             let full =
                 listed(pickle, &ListingOptions { view, full: true, limits, ..ListingOptions::default() });
             let short = listed(pickle, &ListingOptions { view, ..ListingOptions::default() });
@@ -259,7 +259,7 @@ fn a_full_listing_is_cut_short_where_it_would_repeat_too_much() {
     let mut out = Vec::new();
     trace::write(
         &text,
-        &ListingOptions { view: View::Json, full: true, limits, ..ListingOptions::default() },
+        &ListingOptions { view: TraceView::Json, full: true, limits, ..ListingOptions::default() },
         &mut out,
     )
     .expect("a pickle");
@@ -279,7 +279,7 @@ fn try_all(bytes: &[u8]) {
     let traced = trace::write(bytes, &options, &mut out);
     assert_eq!(loaded.is_ok(), traced.is_ok());
     trace::dis(bytes, &mut out).ok();
-    trace::write(bytes, &ListingOptions { view: View::Json, ..options }, &mut out).ok();
+    trace::write(bytes, &ListingOptions { view: TraceView::Json, ..options }, &mut out).ok();
     let text = String::from_utf8(out).expect("listings are UTF-8");
     assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "a control character came through");
     if let Ok(pickle) = loaded {

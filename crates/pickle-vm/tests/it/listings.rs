@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use pickle_vm::trace::{self, ListingOptions, View};
+use pickle_vm::trace::{self, ListingOptions, TraceView};
 use pickle_vm::{Heap, ObjectId, load};
 
 /// The listing of a pickle, and whether it was read to its end.
@@ -37,7 +37,7 @@ fn the_instruction_at_fault_is_listed_for_people() {
     let fault = b"N\x85R.";
     let (people, is_read) = listed(fault, &ListingOptions::default());
     assert!(!is_read && people.ends_with("REDUCE\n"), "{people}");
-    let (json, _) = listed(fault, &ListingOptions { view: View::Json, ..ListingOptions::default() });
+    let (json, _) = listed(fault, &ListingOptions { view: TraceView::Json, ..ListingOptions::default() });
     assert!(json.lines().count() == 2 && json.ends_with("}\n"), "{json}");
     let limit = ListingOptions { limit: Some(1), ..ListingOptions::default() };
     assert!(listed(fault, &limit).0.ends_with("… stopped after 1 opcodes\n"));
@@ -107,8 +107,9 @@ fn each_object_has_its_own_description() {
 
 #[test]
 fn long_arguments_are_cut_short() {
-    let argument =
-        |pickle: &[u8]| listed(pickle, &ListingOptions { view: View::Lines, ..ListingOptions::default() }).0;
+    let argument = |pickle: &[u8]| {
+        listed(pickle, &ListingOptions { view: TraceView::Lines, ..ListingOptions::default() }).0
+    };
     assert!(!argument(&long(60)).contains("<integer of"));
     assert!(
         argument(&long(61)).contains("LONG1            <integer of 61 bytes>"),
@@ -139,8 +140,9 @@ fn what_is_next_to_a_value_does_not_count_as_around_it() {
 
 #[test]
 fn json_has_numbers_and_text_that_json_can_express() {
-    let json =
-        |pickle: &[u8]| listed(pickle, &ListingOptions { view: View::Json, ..ListingOptions::default() }).0;
+    let json = |pickle: &[u8]| {
+        listed(pickle, &ListingOptions { view: TraceView::Json, ..ListingOptions::default() }).0
+    };
     assert!(json(b"G\x7f\xf0\0\0\0\0\0\0.").contains("\"arg\":\"inf\","));
     assert!(json(b"G\x3f\xf0\0\0\0\0\0\0.").contains("\"arg\":1.0,"));
     assert!(json(b"X\x03\0\0\0a\rb.").contains("\"arg\":\"a\\rb\","));
@@ -151,10 +153,11 @@ fn a_long_text_is_written_in_its_place() {
     let text = "a".repeat(40_000);
     let pickle = [b"NX", &40_000_u32.to_le_bytes()[..], text.as_bytes(), b"\x86."].concat();
     let (listing, _) =
-        listed(&pickle, &ListingOptions { full: true, view: View::Lines, ..ListingOptions::default() });
+        listed(&pickle, &ListingOptions { full: true, view: TraceView::Lines, ..ListingOptions::default() });
     let at = listing.find("NONE").expect("it is listed");
     assert!(listing[at..].contains(&format!("'{text}'")));
-    let (listing, _) = listed(&pickle, &ListingOptions { view: View::Json, ..ListingOptions::default() });
+    let (listing, _) =
+        listed(&pickle, &ListingOptions { view: TraceView::Json, ..ListingOptions::default() });
     assert!(listing.contains(&format!(",\"arg\":\"{text}\",")));
 }
 

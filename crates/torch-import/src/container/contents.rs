@@ -20,7 +20,7 @@ use crate::{CheckpointNote, Error, Result};
 /// Container formats of checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Format {
+pub enum ContainerFormat {
     /// Zip archive with `data.pkl` and one record per storage: `torch.save` since PyTorch 1.6.
     Zip,
     /// Zip archive with TorchScript code: `torch.jit.save`.
@@ -37,7 +37,7 @@ pub enum Format {
     Parts,
 }
 
-impl Format {
+impl ContainerFormat {
     /// Returns the format's name in listings.
     pub fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl Format {
 #[derive(Debug)]
 pub(crate) struct ContainerContents {
     pub(super) file: Arc<dyn Source>,
-    pub(super) format: Format,
+    pub(super) format: ContainerFormat,
     /// Storages by key; empty if a header names the tensors.
     pub(super) storages: Arc<StorageRecords>,
     /// Records of the archive that are not read.
@@ -158,7 +158,7 @@ impl ContainerContents {
     /// Creates the contents of a container whose tensors a pickle names.
     pub(super) fn pickled(
         file: Arc<dyn Source>,
-        format: Format,
+        format: ContainerFormat,
         mut storages: StorageRecords,
         pickled: PickledTensors,
     ) -> Self {
@@ -168,7 +168,7 @@ impl ContainerContents {
     }
 
     /// Creates the contents of a file that names no tensors itself.
-    pub(super) fn without_names(file: Arc<dyn Source>, format: Format) -> Self {
+    pub(super) fn without_names(file: Arc<dyn Source>, format: ContainerFormat) -> Self {
         let tensor_source = TensorSource::HeaderNames(HeaderTensors::default());
         let storages = Arc::default();
         Self { file, format, storages, unread_records: Vec::new(), notes: Vec::new(), tensor_source }

@@ -6,7 +6,7 @@ use std::ops::{Deref, Range};
 
 use byte_source::{MappedFile, Source, SourceReader, WINDOW, Window, window_ranges};
 use flate2::read::DeflateDecoder;
-use zip_index::{Entry, Method};
+use zip_index::{CompressionMethod, Entry};
 
 use crate::{Error, Result};
 
@@ -36,7 +36,7 @@ struct ExpansionLimit {
 
 impl ExpansionLimit {
     fn check<'e>(&self, what: &str, file: u64, entries: impl Iterator<Item = &'e Entry>) -> Result<()> {
-        let sizes = entries.filter(|entry| entry.method != Method::Stored);
+        let sizes = entries.filter(|entry| entry.method != CompressionMethod::Stored);
         let (stored, found) = sizes.fold((0_u64, 0_u64), |(stored, found), entry| {
             (stored.saturating_add(entry.stored_len()), found.saturating_add(entry.len))
         });
@@ -62,7 +62,7 @@ pub(super) fn counted_len(file: u64, entry: &Entry) -> u64 {
 pub(super) fn check_pickle(file: u64, entry: &Entry) -> Result<()> {
     let counted = counted_len(file, entry);
     let limit = counted.saturating_mul(PICKLE_PER_STORED_BYTE).saturating_add(PICKLE_BASE);
-    if entry.method == Method::Stored || entry.len <= limit {
+    if entry.method == CompressionMethod::Stored || entry.len <= limit {
         return Ok(());
     }
     let what = format!("record `{}`", entry.name.escape_debug());
@@ -140,7 +140,7 @@ pub(super) fn inflate_to_file<'e>(
     entries: impl Iterator<Item = &'e Entry>,
     checksums: bool,
 ) -> Result<Option<MappedFile>> {
-    let mut deflated = entries.filter(|entry| entry.method != Method::Stored).peekable();
+    let mut deflated = entries.filter(|entry| entry.method != CompressionMethod::Stored).peekable();
     if deflated.peek().is_none() {
         return Ok(None);
     }
@@ -174,9 +174,11 @@ pub(super) fn local_copy_of(source: &dyn Source, range: Range<u64>) -> Result<Ma
 fn inflate_into(compressed: impl Read, entry: &Entry, out: &mut dyn Write) -> Result<()> {
     let fail = |reason: String| Error::Inflate { record: entry.name.clone(), reason };
     match entry.method {
-        Method::Deflated | Method::Stored => {}
-        Method::Zstd => return Err(fail("PyTorch's archives do not use zstd".to_owned())),
-        Method::Other(number) => return Err(fail(format!("compression method {number} is not supported"))),
+        CompressionMethod::Deflated | CompressionMethod::Stored => {}
+        CompressionMethod::Zstd => return Err(fail("PyTorch's archives do not use zstd".to_owned())),
+        CompressionMethod::Other(number) => {
+            return Err(fail(format!("compression method {number} is not supported")));
+        }
     }
     let stored = entry.stored_len();
     if entry.len > stored.saturating_mul(DEFLATE_RATIO_MAX).saturating_add(DEFLATE_RATIO_MAX) {

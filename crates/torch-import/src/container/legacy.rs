@@ -14,7 +14,9 @@ use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Arg, Heap, Opcode, Reader};
 use tensor::{Dtype, StorageRecord, StorageRecords};
 
-use super::contents::{ContainerContents, Format, PickleBytes, PickledTensors, in_memory, to_u64_range};
+use super::contents::{
+    ContainerContents, ContainerFormat, PickleBytes, PickledTensors, in_memory, to_u64_range,
+};
 use super::cursor::PickleCursor;
 use crate::persistent::{StorageRef, module_class};
 use crate::{CheckpointNote, Error, Result};
@@ -48,7 +50,10 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     }
     let pickle_record = format!("root object at byte {}", pickle.start);
     let pickled = PickledTensors { pickle_record, ..PickledTensors::new(PickleBytes::Mapped(pickle)) };
-    Ok(ContainerContents { notes, ..ContainerContents::pickled(file, Format::Legacy, storages, pickled) })
+    Ok(ContainerContents {
+        notes,
+        ..ContainerContents::pickled(file, ContainerFormat::Legacy, storages, pickled)
+    })
 }
 
 /// Returns the dtype of the only storage in `bytes` and the range of its elements. A tensor pickled without

@@ -19,9 +19,9 @@ use byte_source::{MappedFile, ReadError, Region, Source};
 use pickle_vm::{Heap, ObjectId, PickleLimits};
 use safetensors_format::TensorLocation;
 use tensor::{ByteOrder, Checksum, Dtype, Storage, StorageRecords, Tensor};
-use zip_index::{Entry, Method};
+use zip_index::{CompressionMethod, Entry};
 
-pub use contents::Format;
+pub use contents::ContainerFormat;
 pub(crate) use contents::{ContainerContents, in_memory};
 use contents::{HeaderTensors, PickledTensors};
 
@@ -66,7 +66,7 @@ impl Container {
 
     /// Reads a file of parts of tensors from a source; see [`open_parts`](Self::open_parts).
     pub fn parts_from_source(source: Arc<dyn Source>) -> Self {
-        Self(Arc::new(ContainerContents::without_names(source, Format::Parts)))
+        Self(Arc::new(ContainerContents::without_names(source, ContainerFormat::Parts)))
     }
 
     /// Returns the bytes of the file.
@@ -83,7 +83,7 @@ impl Container {
     /// objects; `None` if the code cannot be read.
     pub fn runs_code_when_loaded(&self) -> Option<bool> {
         const METHOD: &[u8] = b"__setstate__";
-        if self.format() != Format::TorchScript {
+        if self.format() != ContainerFormat::TorchScript {
             return Some(false);
         }
         let index = self.0.index().ok()?;
@@ -91,13 +91,15 @@ impl Container {
         inflate::check_texts(self.len(), code()).ok()?;
         let mut runs = false;
         for entry in code() {
-            if entry.len > CODE_MAX && (entry.method != Method::Stored || self.0.file.in_memory().is_none()) {
+            if entry.len > CODE_MAX
+                && (entry.method != CompressionMethod::Stored || self.0.file.in_memory().is_none())
+            {
                 return None;
             }
             let stored = self.0.read(&entry.data).ok()?;
             let has_method = |text: &[u8]| text.windows(METHOD.len()).any(|found| found == METHOD);
             runs |= match entry.method {
-                Method::Stored => has_method(&stored),
+                CompressionMethod::Stored => has_method(&stored),
                 _ => has_method(&inflate::inflate_to_memory(&stored, entry).ok()?),
             };
         }
@@ -109,7 +111,7 @@ impl Container {
     /// in memory. Empty for other formats.
     pub fn records_besides_storages(&self) -> Vec<(String, Option<Cow<'_, [u8]>>)> {
         let (file, pickled) = (&self.0.file, self.0.as_pickled());
-        let is_zip = matches!(self.format(), Format::TorchScript | Format::Zip);
+        let is_zip = matches!(self.format(), ContainerFormat::TorchScript | ContainerFormat::Zip);
         let Some(PickledTensors { pickle_record, prefix, .. }) = pickled.filter(|_| is_zip) else {
             return Vec::new();
         };
@@ -118,8 +120,8 @@ impl Container {
         let others = index.entries.iter().filter(|entry| !entry.name.starts_with(prefix.as_str()));
         let named = others.map(|entry| {
             let inner = entry.name.strip_prefix(root).and_then(|name| name.strip_prefix('/'));
-            let is_read =
-                entry.method == Method::Stored && (entry.len <= CODE_MAX || file.in_memory().is_some());
+            let is_read = entry.method == CompressionMethod::Stored
+                && (entry.len <= CODE_MAX || file.in_memory().is_some());
             let stored = is_read.then(|| self.0.read(&entry.data).ok()).flatten();
             (inner.unwrap_or(&entry.name).to_owned(), stored)
         });
@@ -149,7 +151,7 @@ impl Container {
             let key = entry.name.strip_prefix(prefix.as_str());
             let storage = match key.and_then(|key| Storage::record(storages, storages.find(key)?)) {
                 Some(storage) => Some(storage),
-                None if entry.method == Method::Stored => {
+                None if entry.method == CompressionMethod::Stored => {
                     let record = Arc::from(entry.name.as_str());
                     let checksum = checksums.then_some(Checksum { crc: entry.crc, record });
                     Region::new(file, entry.data.clone()).map(|region| Storage::stored(region, checksum))
@@ -176,7 +178,7 @@ impl Container {
     }
 
     /// Returns the container format.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> ContainerFormat {
         self.0.format
     }
 
@@ -311,7 +313,7 @@ impl Container {
         let number = storages.find(key);
         let Some((number, record)) = number.and_then(|number| Some((number, storages.get(number)?))) else {
             return Err(match self.0.format {
-                Format::Zip | Format::TorchScript => {
+                ContainerFormat::Zip | ContainerFormat::TorchScript => {
                     let prefix = self.0.as_pickled().map_or("", |pickled| &pickled.prefix);
                     Error::MissingRecord { record: [prefix, key].concat() }
                 }

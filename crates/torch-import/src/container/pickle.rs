@@ -7,7 +7,7 @@ use pickle_vm::{Instruction, Machine, Opcode, PickleLimits, Reader};
 
 use tensor::StorageRecords;
 
-use super::contents::{ContainerContents, Format, PickleBytes, PickledTensors, in_memory};
+use super::contents::{ContainerContents, ContainerFormat, PickleBytes, PickledTensors, in_memory};
 use crate::CheckpointNote;
 
 /// Number of instructions that must run before bytes count as a pickle. A text or an image fails earlier.
@@ -45,6 +45,6 @@ pub(super) fn open(file: Arc<dyn Source>) -> ContainerContents {
     let pickled = PickledTensors { pickle_record: "pickle".to_owned(), ..PickledTensors::new(pickle) };
     ContainerContents {
         notes,
-        ..ContainerContents::pickled(file, Format::Pickle, StorageRecords::default(), pickled)
+        ..ContainerContents::pickled(file, ContainerFormat::Pickle, StorageRecords::default(), pickled)
     }
 }

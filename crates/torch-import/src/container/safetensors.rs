@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use byte_source::{Region, Source};
 use foldhash::HashMap;
-use safetensors_format::{FORMAT, Header, TensorLocation};
+use safetensors_format::{FORMAT_KEY, Header, TensorLocation};
 use tensor::{Storage, Tensor, contiguous_strides};
 
-use super::contents::{ContainerContents, Format, HeaderTensors, TensorSource};
+use super::contents::{ContainerContents, ContainerFormat, HeaderTensors, TensorSource};
 use crate::Result;
 
 /// Keys and texts of `__metadata__`.
@@ -28,7 +28,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let (ties, metadata) = split_ties(metadata, &tensors);
     Ok(ContainerContents {
         file,
-        format: Format::Safetensors,
+        format: ContainerFormat::Safetensors,
         storages: Arc::default(),
         unread_records: Vec::new(),
         notes: Vec::new(),
@@ -38,7 +38,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
 
 /// Reads the bytes of the header and of its length field.
 fn read_header_bytes(file: &dyn Source) -> Result<Vec<u8>> {
-    let start = file.read_range(0..file.len().min(Header::LENGTH))?;
+    let start = file.read_range(0..file.len().min(Header::LENGTH_FIELD_LEN))?;
     let end = Header::end(&start)?;
     Ok(file.read_range(0..file.len().min(end))?.into())
 }
@@ -46,7 +46,7 @@ fn read_header_bytes(file: &dyn Source) -> Result<Vec<u8>> {
 /// Splits the metadata into further names of tensors, each with the index of its tensor, and the rest. Writers that
 /// keep one of several tensors with the same memory record the dropped ones as `dropped name: kept name`.
 fn split_ties(metadata: Metadata, tensors: &[(String, TensorLocation)]) -> (Vec<(String, usize)>, Metadata) {
-    if metadata.iter().all(|(key, _)| key == FORMAT) {
+    if metadata.iter().all(|(key, _)| key == FORMAT_KEY) {
         return (Vec::new(), metadata);
     }
     let positions = tensors.iter().enumerate().map(|(position, (name, _))| (name.as_str(), position));
@@ -54,7 +54,9 @@ fn split_ties(metadata: Metadata, tensors: &[(String, TensorLocation)]) -> (Vec<
     let (mut ties, mut rest) = (Vec::new(), Vec::new());
     for (key, text) in metadata {
         match positions.get(text.as_str()) {
-            Some(kept) if key != FORMAT && !positions.contains_key(key.as_str()) => ties.push((key, *kept)),
+            Some(kept) if key != FORMAT_KEY && !positions.contains_key(key.as_str()) => {
+                ties.push((key, *kept))
+            }
             _ => rest.push((key, text)),
         }
     }

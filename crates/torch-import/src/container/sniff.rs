@@ -5,7 +5,7 @@ use std::sync::Arc;
 use byte_source::{Prefetched, Source};
 use safetensors_format::is_safetensors;
 
-use super::contents::{ContainerContents, Format, in_memory};
+use super::contents::{ContainerContents, ContainerFormat, in_memory};
 use super::{inflate, legacy, pickle, safetensors, tar, zip};
 use crate::{Error, Result};
 
@@ -16,17 +16,21 @@ const TAIL: u64 = 128 << 10;
 
 /// A container format that this crate reads.
 struct ReadableFormat {
-    format: Format,
+    format: ContainerFormat,
     recognises: fn(&[u8]) -> bool,
     open: fn(Arc<dyn Source>) -> Result<ContainerContents>,
 }
 
 /// Readable formats in the order in which they are tried; the longest signatures come first.
 const FORMATS: &[ReadableFormat] = &[
-    ReadableFormat { format: Format::Zip, recognises: is_zip, open: zip::open },
-    ReadableFormat { format: Format::Legacy, recognises: legacy::recognises, open: legacy::open },
-    ReadableFormat { format: Format::Tar, recognises: tar::recognises, open: tar::open },
-    ReadableFormat { format: Format::Safetensors, recognises: is_safetensors, open: safetensors::open },
+    ReadableFormat { format: ContainerFormat::Zip, recognises: is_zip, open: zip::open },
+    ReadableFormat { format: ContainerFormat::Legacy, recognises: legacy::recognises, open: legacy::open },
+    ReadableFormat { format: ContainerFormat::Tar, recognises: tar::recognises, open: tar::open },
+    ReadableFormat {
+        format: ContainerFormat::Safetensors,
+        recognises: is_safetensors,
+        open: safetensors::open,
+    },
 ];
 
 /// A file format that is recognised but not read.
@@ -198,11 +202,12 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     Err(unknown_format_error(in_memory(&*file)))
 }
 
-/// Determines the format of a file by its content. An archive with TorchScript code counts as [`Format::Zip`].
-pub(crate) fn detect_format(bytes: &[u8]) -> Option<Format> {
+/// Determines the format of a file by its content. An archive with TorchScript code counts as [`ContainerFormat::Zip`].
+pub(crate) fn detect_format(bytes: &[u8]) -> Option<ContainerFormat> {
     let found = FORMATS.iter().find(|format| (format.recognises)(bytes)).map(|found| found.format);
     found.or_else(|| {
-        (reject_unreadable_formats(bytes).is_ok() && pickle::recognises(bytes)).then_some(Format::Pickle)
+        (reject_unreadable_formats(bytes).is_ok() && pickle::recognises(bytes))
+            .then_some(ContainerFormat::Pickle)
     })
 }
 

@@ -18,7 +18,9 @@ use pickle_vm::Heap;
 
 use tensor::{StorageRecord, StorageRecords};
 
-use super::contents::{ContainerContents, Format, PickleBytes, PickledTensors, in_memory, to_u64_range};
+use super::contents::{
+    ContainerContents, ContainerFormat, PickleBytes, PickledTensors, in_memory, to_u64_range,
+};
 use super::cursor::PickleCursor;
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
 use crate::{Error, Result};
@@ -56,7 +58,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
         pickle_record: PICKLE.to_owned(),
         ..PickledTensors::new(PickleBytes::Mapped(pickle))
     };
-    Ok(ContainerContents::pickled(file, Format::Tar, records, pickled))
+    Ok(ContainerContents::pickled(file, ContainerFormat::Tar, records, pickled))
 }
 
 /// The members of the archive and their byte ranges.

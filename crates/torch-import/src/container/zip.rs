@@ -10,9 +10,11 @@ use std::sync::Arc;
 use byte_source::{Prefetched, Source};
 use pickle_vm::PickleLimits;
 use tensor::{ByteOrder, StorageRecord, StorageRecords};
-use zip_index::{Entry, Method, ZipIndex};
+use zip_index::{CompressionMethod, Entry, ZipIndex};
 
-use super::contents::{ContainerContents, Format, PickleBytes, PickledTensors, in_memory, pickle_error};
+use super::contents::{
+    ContainerContents, ContainerFormat, PickleBytes, PickledTensors, in_memory, pickle_error,
+};
 use super::inflate::{self, Inflated};
 use crate::omission::{Omission, OmissionKind, OmissionReason};
 use crate::{CheckpointNote, Error, Result};
@@ -76,7 +78,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let mut storages = StorageRecords::with_capacity(&prefix, index.entries.len());
     let mut next = 0_u64;
     for entry in index.entries.iter().filter(|entry| is_storage(entry)) {
-        let record = if entry.method == Method::Stored {
+        let record = if entry.method == CompressionMethod::Stored {
             StorageRecord::new(entry.data.clone(), checksums.then_some(entry.crc))
         } else {
             // `spill` wrote the inflated records one after the other, in this order.
@@ -87,7 +89,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
         // The index has each name once.
         storages.insert(entry.name.strip_prefix(&prefix).unwrap_or_default(), record);
     }
-    let format = if constants.is_some() { Format::TorchScript } else { Format::Zip };
+    let format = if constants.is_some() { ContainerFormat::TorchScript } else { ContainerFormat::Zip };
     let index = file.in_memory().is_none().then_some(index);
     let pickled = PickledTensors {
         counted_len,
@@ -260,7 +262,7 @@ fn prefetch_small_records(
 
 /// Reads a whole record and compares its checksum.
 fn read_whole(file: &dyn Source, entry: &Entry, checksums: bool) -> Result<PickleBytes> {
-    if entry.method != Method::Stored {
+    if entry.method != CompressionMethod::Stored {
         inflate::check_pickle(file.len(), entry)?;
         return Ok(PickleBytes::Inflated(inflate::inflate_record(file, entry, checksums)?));
     }

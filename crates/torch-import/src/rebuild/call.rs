@@ -46,7 +46,7 @@ impl<'h> CallSnapshot<'h> {
 
     /// Refuses an object that changed after the call took it.
     pub(super) fn refuse_changed(self, id: ObjectId) -> Result<()> {
-        match self.heap.changed(id) {
+        match self.heap.last_change(id) {
             Some(changed) if changed > self.offset => Err(self.call_error(&format!(
                 "its argument from offset 0x{:x} ({}) changes afterwards, at offset 0x{changed:x}",
                 self.heap.offset(id),
@@ -98,7 +98,7 @@ impl<'h> CallSnapshot<'h> {
         let Some(instance) = self.heap.instance(id) else { return Ok(None) };
         let is_one = self.heap.global(instance.callable).is_some_and(|names| functions.contains(&names));
         let Some(&[argument]) = self.heap.items(instance.args).filter(|_| is_one) else { return Ok(None) };
-        if self.heap.changed(id).is_some() {
+        if self.heap.last_change(id).is_some() {
             return Err(self.call_error("the pickle changes one of its arguments"));
         }
         Ok(Some(argument))
@@ -119,7 +119,8 @@ impl<'h> CallSnapshot<'h> {
         let args = self.heap.items(instance.args).unwrap_or_default();
         let is_plain =
             instance.items().is_empty() && instance.appends().is_empty() && instance.kwargs().is_none();
-        let mut built = self.heap.recorded(id).into_iter().flat_map(RecordedChanges::states_with_offsets);
+        let mut built =
+            self.heap.recorded_changes(id).into_iter().flat_map(RecordedChanges::states_with_offsets);
         let state = match (is_plain, built.next(), built.next()) {
             (true, None, _) => None,
             (true, Some((state, offset)), None) => Self { offset, ..self }.items(state)?,
@@ -134,7 +135,7 @@ impl<'h> CallSnapshot<'h> {
         if self.heap.global(instance.callable) != Some(("torch.jit._pickle", "restore_type_tag")) {
             return Ok(None);
         }
-        match self.heap.changed(id) {
+        match self.heap.last_change(id) {
             None => Ok(self.heap.items(instance.args).and_then(|args| args.first().copied())),
             Some(_) => Err(self.call_error("the pickle changes one of its arguments")),
         }
@@ -145,7 +146,7 @@ impl<'h> CallSnapshot<'h> {
         self.refuse_changed(id)?;
         let mut attributes = Vec::new();
         for (state, offset) in
-            self.heap.recorded(id).into_iter().flat_map(RecordedChanges::states_with_offsets)
+            self.heap.recorded_changes(id).into_iter().flat_map(RecordedChanges::states_with_offsets)
         {
             attributes.extend(Self { offset, ..self }.state_attributes(state)?);
         }
@@ -314,7 +315,8 @@ impl<'h> RebuildCall<'h> {
         if let Some((_, change)) = changes.iter().find(|(is_absent, _)| !is_absent) {
             return Err(then.call_error(&format!("the pickle {change}, which is not supported")));
         }
-        let built = then.heap.recorded(then.id).and_then(|recorded| recorded.states_with_offsets().next());
+        let built =
+            then.heap.recorded_changes(then.id).and_then(|recorded| recorded.states_with_offsets().next());
         let state =
             built.map(|(object, offset)| ResultState { object, then: CallSnapshot { offset, ..then } });
         Ok((CallArgs { then, items: then.heap.items(instance.args).unwrap_or_default() }, state))
@@ -370,7 +372,7 @@ impl<'h> ResultState<'h> {
 /// share storages, so the affected tensors are unknown.
 pub(super) fn refuse_shared_changes(heap: &Heap<'_>) -> Result<()> {
     for id in heap.changed_objects() {
-        let at = heap.changed(id).unwrap_or_default();
+        let at = heap.last_change(id).unwrap_or_default();
         if let Some((module, name)) = heap.global(id) {
             return Err(Error::Rebuild {
                 function: format!("{}.{}", module.escape_debug(), name.escape_debug()),
@@ -461,7 +463,9 @@ pub(super) fn needs_change_check(heap: &Heap<'_>, instance: &Instance) -> bool {
 /// copies, or a state, whose attributes BUILD copies.
 pub(super) fn refuse_later_changes(heap: &Heap<'_>, id: ObjectId) -> Result<()> {
     refuse_changed_arguments(heap, id)?;
-    for (state, offset) in heap.recorded(id).into_iter().flat_map(RecordedChanges::states_with_offsets) {
+    for (state, offset) in
+        heap.recorded_changes(id).into_iter().flat_map(RecordedChanges::states_with_offsets)
+    {
         let then = CallSnapshot { offset, ..CallSnapshot::new(heap, id) };
         then.refuse_changed(state)?;
         for (_, value) in then.state_attributes(state)? {

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use flate2::read::DeflateDecoder;
 use pickle_vm::{ErrorKind, Opcode};
-use zip_index::{Entry, Method, Survey};
+use zip_index::{CompressionMethod, Entry, Survey};
 
 use super::scanner::{NPY_MAGIC, ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep, compressed, pickle, script, zip_detection};
@@ -134,7 +134,7 @@ impl<'a> Scanner<'a> {
             return;
         }
         let pickle = is_pickle(&entry.name);
-        if !matches!(entry.method, Method::Stored | Method::Deflated) {
+        if !matches!(entry.method, CompressionMethod::Stored | CompressionMethod::Deflated) {
             return self.add_missed(|| format!("{record}: its compression method is not supported"));
         }
         if sums && !is_cut && (pickle || self.checksums) {
@@ -149,7 +149,7 @@ impl<'a> Scanner<'a> {
             return;
         }
         let content = match entry.method {
-            Method::Stored => stored,
+            CompressionMethod::Stored => stored,
             _ => match self.inflate_entry(&record, entry, &stored, is_cut) {
                 Some(bytes) => Cow::Owned(bytes),
                 None => return,
@@ -183,7 +183,7 @@ impl<'a> Scanner<'a> {
     fn may_have_scannable_format(
         &mut self,
         record: &PicklePlace,
-        (stored, method): (&[u8], Method),
+        (stored, method): (&[u8], CompressionMethod),
         holds_numbers: bool,
     ) -> bool {
         let start = content_start(stored, method);
@@ -210,7 +210,8 @@ impl<'a> Scanner<'a> {
         let ends_early = found.error.is_some_and(|error| {
             matches!(error.kind, ErrorKind::NoStop | ErrorKind::NoNewline | ErrorKind::Truncated { .. })
         });
-        found.may_execute || (method == Method::Deflated && ends_early && start.len() as u64 >= PEEK)
+        found.may_execute
+            || (method == CompressionMethod::Deflated && ends_early && start.len() as u64 >= PEEK)
     }
 
     /// Inflates a record into memory; `None` if the records of the file together exceed the limit.
@@ -257,9 +258,9 @@ impl<'a> Scanner<'a> {
 
     /// Computes the CRC-32 of a record's content, or of the intact part of a damaged record; `None` if the scan is
     /// cancelled.
-    fn crc(&mut self, stored: &[u8], method: Method) -> Option<u32> {
+    fn crc(&mut self, stored: &[u8], method: CompressionMethod) -> Option<u32> {
         let mut sum = crc32fast::Hasher::new();
-        if method == Method::Stored {
+        if method == CompressionMethod::Stored {
             for window in stored.chunks(byte_source::WINDOW) {
                 if self.should_stop() {
                     return None;
@@ -313,8 +314,8 @@ fn is_storage(name: &str) -> bool {
 }
 
 /// Returns the first bytes of a record's content.
-fn content_start(stored: &[u8], method: Method) -> Cow<'_, [u8]> {
-    if method != Method::Deflated {
+fn content_start(stored: &[u8], method: CompressionMethod) -> Cow<'_, [u8]> {
+    if method != CompressionMethod::Deflated {
         return Cow::Borrowed(stored);
     }
     Cow::Owned(inflate_prefix(stored, PEEK))

@@ -14,7 +14,7 @@ use super::budget::ScanBudget;
 use super::scanner::Scanner;
 use super::{PicklePlace, PlaceStep, Scan, archive, pickle, zip_detection};
 use crate::container::sniff;
-use crate::{Container, Format, Result};
+use crate::{Container, ContainerFormat, Result};
 
 /// Length in bytes below which a source is read as a whole.
 const READ_WHOLE_BELOW: u64 = 256 << 10;
@@ -55,12 +55,12 @@ fn scan_safetensors(kept: Prefetched) -> Result<Result<Scan, Prefetched>> {
     if found.may_execute || is_longer || zip_detection::may_end_as_archive(&tail) || !is_sound {
         return Ok(Err(kept));
     }
-    Ok(Ok(Scan { format: Format::Safetensors.name(), ..Scan::default() }))
+    Ok(Ok(Scan { format: ContainerFormat::Safetensors.name(), ..Scan::default() }))
 }
 
 /// Scans the records that are not storages; returns `None` if a local header contradicts the directory.
 fn scan_zip_records(entries: &[Entry], file: &dyn Source, observer: &dyn Observer) -> Result<Option<Scan>> {
-    let mut scanner = Scanner::new(Format::Zip.name(), file.len(), observer);
+    let mut scanner = Scanner::new(ContainerFormat::Zip.name(), file.len(), observer);
     let archive = scanner.report_entries("", entries);
     let prefix = archive::archive_root(entries).map(|root| format!("{root}data/"));
     let is_storage = |entry: &Entry| prefix.as_ref().is_some_and(|prefix| entry.name.starts_with(prefix));

@@ -17,7 +17,7 @@ use super::pickle::{self, NestedBytes};
 use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle, compressed, zip_detection};
 use crate::container::inflate::Inflated;
 use crate::container::{in_memory, legacy, sniff, tar};
-use crate::{CheckpointNote, Container, Error, Format, Result, Risk};
+use crate::{CheckpointNote, Container, ContainerFormat, Error, Result, Risk};
 
 /// Maximum nesting depth of pickles and archives that is scanned.
 const NESTING_DEPTH_MAX: usize = 8;
@@ -56,7 +56,7 @@ pub(super) struct Scanner<'a> {
 
 /// The way in which a file is read.
 enum ScanFormat {
-    Container(Format),
+    Container(ContainerFormat),
     Archive,
     Numpy,
     Packed(&'static CompressionFormat),
@@ -88,10 +88,10 @@ impl ScanFormat {
     fn name(&self) -> &'static str {
         match self {
             Self::Container(format) => format.name(),
-            Self::Archive => Format::Zip.name(),
+            Self::Archive => ContainerFormat::Zip.name(),
             Self::Numpy => "npy",
             Self::Packed(packed) => packed.name,
-            Self::PossiblePickle => Format::Pickle.name(),
+            Self::PossiblePickle => ContainerFormat::Pickle.name(),
         }
     }
 }
@@ -131,7 +131,10 @@ impl<'a> Scanner<'a> {
             return Err(Cancelled.into());
         }
         let format = sniff::detect_format(in_memory(&**file));
-        if matches!(format, Some(Format::Legacy | Format::Tar | Format::Safetensors)) {
+        if matches!(
+            format,
+            Some(ContainerFormat::Legacy | ContainerFormat::Tar | ContainerFormat::Safetensors)
+        ) {
             self.scan_with_checkpoint_reader(file);
         }
         Ok(self.scan)
@@ -168,10 +171,11 @@ impl<'a> Scanner<'a> {
         match kind {
             _ if is_zip => return self.scan_archives(&PicklePlace::default(), bytes, 0),
             // The scan of the pickle includes an archive after it.
-            ScanFormat::Container(Format::Pickle | Format::Legacy) | ScanFormat::PossiblePickle => {
+            ScanFormat::Container(ContainerFormat::Pickle | ContainerFormat::Legacy)
+            | ScanFormat::PossiblePickle => {
                 return self.work.push_back(item("pickle", bytes, true));
             }
-            ScanFormat::Container(Format::Tar) => self.scan_tar(&PicklePlace::default(), bytes, 0),
+            ScanFormat::Container(ContainerFormat::Tar) => self.scan_tar(&PicklePlace::default(), bytes, 0),
             ScanFormat::Numpy => {
                 if let Some((data, has_objects)) = numpy_data(bytes) {
                     self.work.push_back(item("objects", data, has_objects));
@@ -284,8 +288,8 @@ impl<'a> Scanner<'a> {
             return self
                 .add_missed(|| format!("{record}: it is nested deeper than {NESTING_DEPTH_MAX} levels"));
         }
-        let expected =
-            expected || matches!(sniff::detect_format(inner), Some(Format::Pickle | Format::Legacy));
+        let expected = expected
+            || matches!(sniff::detect_format(inner), Some(ContainerFormat::Pickle | ContainerFormat::Legacy));
         self.scan_temporary(&record, inner, depth, expected);
     }
 

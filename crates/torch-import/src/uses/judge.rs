@@ -34,7 +34,7 @@ impl<'h> Analysis<'h, '_> {
                 }
                 Object::Persistent(pid) => self.judge_persistent_id(*pid),
                 Object::Global(_) => {
-                    let changes = self.heap.recorded(id);
+                    let changes = self.heap.recorded_changes(id);
                     if changes.is_some_and(|found| !found.items().is_empty() || !found.appends().is_empty()) {
                         self.add(
                             self.indexes.get(&id).copied(),

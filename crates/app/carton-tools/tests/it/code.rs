@@ -9,7 +9,8 @@ use carton_tools::{
     CodeStatus, IfExists, PackOptions, UnpackOptions, VerifyOptions, VerifyReport, pack, unpack, verify,
 };
 use pipeline::{
-    Architecture, CartonOptions, Cast, CastFrom, ConvertOptions, ModelOptions, OutputKind, Target, convert,
+    ArchitectureChoice, CartonOptions, Cast, CastFrom, ConvertOptions, ModelOptions, OutputKind, Target,
+    convert,
 };
 use tempfile::TempDir;
 use tensor::Dtype;
@@ -18,7 +19,7 @@ const CODE: &str = "model/code/__torch__/torch2carton.py";
 const SET_STATE: &str = "  def __setstate__(self, state: Tensor) -> NoneType:\n    return None\n";
 
 /// A folder with a small model, and the carton that is made from it.
-fn converted(architecture: Architecture, keep_extra: bool) -> (TempDir, PathBuf, PathBuf) {
+fn converted(architecture: ArchitectureChoice, keep_extra: bool) -> (TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let checkpoint = tiny_llama::write(folder.path()).expect("it can be written");
     let mut options = ConvertOptions::new(&checkpoint);
@@ -61,9 +62,11 @@ fn appended<'a>(name: &'a str, text: &'a str) -> impl Fn(&str, &[u8]) -> Vec<(St
 
 #[test]
 fn the_code_of_a_conversion_is_equal() {
-    for (architecture, keep_extra) in
-        [(Architecture::Auto, false), (Architecture::Auto, true), (Architecture::Weights, false)]
-    {
+    for (architecture, keep_extra) in [
+        (ArchitectureChoice::Auto, false),
+        (ArchitectureChoice::Auto, true),
+        (ArchitectureChoice::Weights, false),
+    ] {
         let (_folder, checkpoint, carton) = converted(architecture, keep_extra);
         let report = against(&carton, &checkpoint);
         assert!(report.ok, "{:?}", report.findings);
@@ -77,7 +80,7 @@ fn the_code_of_a_conversion_is_equal() {
 
 #[test]
 fn other_code_is_a_note_that_names_the_record() {
-    for architecture in [Architecture::Auto, Architecture::Weights] {
+    for architecture in [ArchitectureChoice::Auto, ArchitectureChoice::Weights] {
         let (_folder, checkpoint, carton) = converted(architecture, false);
         let original = std::fs::read(&carton).expect("it was written");
         for (record, text) in [
@@ -104,7 +107,7 @@ fn other_code_is_a_note_that_names_the_record() {
 
 #[test]
 fn only_code_of_a_conversion_may_run_when_the_model_is_loaded() {
-    let (folder, checkpoint, _) = converted(Architecture::Auto, false);
+    let (folder, checkpoint, _) = converted(ArchitectureChoice::Auto, false);
     let mut options = ConvertOptions::new(&checkpoint);
     options.output = Some(folder.path().join("half.pth"));
     options.target = Target::from(OutputKind::Torch);
@@ -119,7 +122,7 @@ fn only_code_of_a_conversion_may_run_when_the_model_is_loaded() {
 
 #[test]
 fn a_record_that_no_conversion_writes_is_other_code() {
-    let (_folder, checkpoint, carton) = converted(Architecture::Weights, false);
+    let (_folder, checkpoint, carton) = converted(ArchitectureChoice::Weights, false);
     change(&carton, |name, bytes| {
         let more = (name == CODE).then(|| ("model/extra/a.txt".to_owned(), b"text".to_vec()));
         [(name.to_owned(), bytes.to_vec())].into_iter().chain(more).collect()
@@ -132,7 +135,7 @@ fn a_record_that_no_conversion_writes_is_other_code() {
 
 #[test]
 fn code_that_runs_when_the_model_is_loaded_is_a_finding() {
-    let (_folder, checkpoint, carton) = converted(Architecture::Weights, false);
+    let (_folder, checkpoint, carton) = converted(ArchitectureChoice::Weights, false);
     let original = std::fs::read(&carton).expect("it was written");
     let finding = |report: VerifyReport| {
         assert_eq!((report.ok, report.code), (false, Some(CodeStatus::RunsWhenLoaded)));
@@ -152,7 +155,7 @@ fn code_that_runs_when_the_model_is_loaded_is_a_finding() {
 
 #[test]
 fn without_a_comparison_nothing_is_said_about_code() {
-    let (_folder, _, carton) = converted(Architecture::Weights, false);
+    let (_folder, _, carton) = converted(ArchitectureChoice::Weights, false);
     let report = verify(&VerifyOptions::new(&carton), &()).expect("a carton");
     assert_eq!((report.ok, report.code), (true, None));
     assert!(report.notes.is_empty(), "{:?}", report.notes);

@@ -19,7 +19,7 @@ use checkpoint_files::{CheckpointSources, Companion, ShardPolicy};
 use decoder::{Decoder, Overrides};
 use output::IfExists;
 use tensor::Tensors;
-use torch_import::{CompoundKind, Container, Format as ContainerFormat};
+use torch_import::{CompoundKind, Container, ContainerFormat};
 use torchscript::Module;
 
 use self::commit::OutputFiles;

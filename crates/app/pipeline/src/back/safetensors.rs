@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use safetensors_format::{
-    FORMAT, FORMAT_PYTORCH, INDEX_FILE, SafetensorsArchive, ShardIndex, is_dtype_supported, shard_file_name,
-    split_into_shards,
+    FORMAT_KEY, FORMAT_PYTORCH, INDEX_FILE, SafetensorsArchive, ShardIndex, is_dtype_supported,
+    shard_file_name, split_into_shards,
 };
 use serde::Serialize;
 
@@ -82,7 +82,7 @@ impl OutputFormat for SafetensorsOptions {
         // Meta's code expects every tensor name in the file.
         let handling =
             if self.target_layout == Some(TargetLayout::Meta) { TieHandling::Duplicate } else { self.ties };
-        let tied = TiePlan::find(job.tensors, handling, FORMAT);
+        let tied = TiePlan::find(job.tensors, handling, FORMAT_KEY);
         let name = |position: usize| job.tensors.get_index(position).map_or("", |(name, _)| name);
         if !tied.partial.is_empty() {
             let names = tied.partial.iter().take(SHOWN).map(|it| name(*it).to_owned()).collect();
@@ -156,7 +156,7 @@ fn plan_files<'j>(
     for (number, shard) in shards.iter().enumerate() {
         let positions = shard.iter().filter_map(|it| tied.kept.get(*it));
         let tensors = positions.filter_map(|position| job.tensors.as_slice().get(*position));
-        let mut metadata = vec![(FORMAT.to_owned(), FORMAT_PYTORCH.to_owned())];
+        let mut metadata = vec![(FORMAT_KEY.to_owned(), FORMAT_PYTORCH.to_owned())];
         let in_shard =
             |kept: &usize| tied.kept.binary_search(kept).is_ok_and(|kept| shard.binary_search(&kept).is_ok());
         let names = tied.dropped.iter().filter(|(_, kept)| in_shard(kept));

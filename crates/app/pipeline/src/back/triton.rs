@@ -13,7 +13,7 @@ use super::commit::{OutputFiles, PlannedFile};
 use super::documents::OutputDocuments;
 use super::ports::PortReport;
 use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan, has_torchscript};
-use crate::model::{self, Architecture, ModelOptions};
+use crate::model::{self, ArchitectureChoice, ModelOptions};
 use crate::note_collector::NoteCollector;
 use crate::{Error, InvalidOption, Note, OutputKind, Result};
 
@@ -162,7 +162,7 @@ impl TritonOptions {
             ModuleCode::Weights { why } => why,
             _ => None,
         };
-        let weights = self.model.architecture == Architecture::Weights;
+        let weights = self.model.architecture == ArchitectureChoice::Weights;
         let is_script = !weights && has_torchscript(job.containers);
         Err(job.at_input(if is_script {
             Error::ScriptToServe { why: None }
@@ -173,7 +173,7 @@ impl TritonOptions {
 }
 
 fn positional(job: &OutputJob<'_>, decoder: &Decoder, keep_extra: bool) -> Result<Module> {
-    torchscript::positional(decoder, job.tensors, keep_extra)
+    torchscript::positional_decoder_module(decoder, job.tensors, keep_extra)
         .map_err(|error| job.at_input(Error::Module(Box::new(error))))
 }
 

@@ -8,8 +8,8 @@ use std::sync::Mutex;
 
 use byte_source::MappedFile;
 use pipeline::{
-    CartonOptions, Cast, CastFrom, Conversion, ConvertOptions, Dtype, Error, Note, Notice, Observer,
-    OutputKind, ProgressUpdate, SafetensorsOptions, Target, TargetLayout, TorchOptions, TritonOptions,
+    CartonOptions, Cast, CastFrom, ConvertOptions, Dtype, Error, Note, Notice, Observer, OutputKind,
+    PlannedConversion, ProgressUpdate, SafetensorsOptions, Target, TargetLayout, TorchOptions, TritonOptions,
     convert,
 };
 
@@ -186,7 +186,7 @@ fn a_plan_names_the_output_and_opens_no_input() {
     let output = |target: Target| {
         let mut options = ConvertOptions::new(&input);
         options.target = target;
-        let output = Conversion::plan(&options).expect("there is a file").output().to_owned();
+        let output = PlannedConversion::plan(&options).expect("there is a file").output().to_owned();
         output.strip_prefix(folder.path()).expect("it is next to the input").to_owned()
     };
     for (kind, expected) in [
@@ -199,7 +199,7 @@ fn a_plan_names_the_output_and_opens_no_input() {
     }
     let shards = SafetensorsOptions::default().max_shard_size(1);
     assert_eq!(output(Target::Safetensors(shards)), Path::new("net-safetensors"));
-    let missing = Conversion::plan(&ConvertOptions::new(folder.path().join("missing.pth")));
+    let missing = PlannedConversion::plan(&ConvertOptions::new(folder.path().join("missing.pth")));
     assert!(matches!(missing, Err(Error::InputFiles(_))), "{missing:?}");
 }
 

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use runtime::{OpenOptions, Runnable};
+use runtime::{Runnable, RunnableOptions};
 use tensor::{Dtype, Storage, Tensor};
 
 /// The outputs of a carton around a stored archive.
@@ -17,7 +17,7 @@ fn outputs(archive: &str, inputs: &[(String, Tensor)]) -> Vec<(String, Tensor)> 
     let config = "spec_version = 1\n\n[runner]\nrunner_name = \"torchscript\"\n\
                   required_framework_version = \"=2.0\"\nrunner_compat_version = 1\n";
     std::fs::write(folder.path().join("carton.toml"), config).expect("a temporary folder");
-    let carton = Runnable::open(folder.path(), &OpenOptions::default(), &());
+    let carton = Runnable::open(folder.path(), &RunnableOptions::default(), &());
     let carton = carton.unwrap_or_else(|error| panic!("{archive}: {error}"));
     carton.infer(inputs, None).unwrap_or_else(|error| panic!("{archive}: {error}"))
 }

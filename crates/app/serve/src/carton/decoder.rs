@@ -10,15 +10,15 @@
 //! `use_cache` or the past.
 
 use decoder::interface::{DecoderPort, PortDim, PortSizes};
-use forward::Model as Forward;
+use forward::ForwardModel as Forward;
 use kserve::{Datatype, InferRequest, InputTensor, ModelConfig, OutputTensor, RequestedOutput, TensorConfig};
 use runtime::{Runnable, RunnablePort, RunningCall};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use super::elements::{datatype, gather_elements};
 use super::request_error::{check_memory, classify, failed};
-use crate::model::{CancelToken, InferTask, Model, ModelError};
-use crate::options::{RequestLimits, UNKNOWN_POSITIONS};
+use crate::model::{CancelToken, InferModel, InferTask, ModelError};
+use crate::options::{DEFAULT_MAX_POSITIONS, RequestLimits};
 
 /// Largest batch in the model configuration that clients read. The real bound on a request is its memory.
 const MAX_BATCH: u32 = 1024;
@@ -44,7 +44,8 @@ fn decoder_port(port: &RunnablePort) -> Option<DecoderPort> {
 impl DecoderModel {
     /// Wraps `runnable`, which must be a decoder of these sizes.
     pub(super) fn new(runnable: Runnable, sizes: PortSizes, limits: &RequestLimits) -> Self {
-        let positions = limits.positions.or_else(|| runnable.positions()).unwrap_or(UNKNOWN_POSITIONS);
+        let positions =
+            limits.positions.or_else(|| runnable.max_positions()).unwrap_or(DEFAULT_MAX_POSITIONS);
         Self { runnable, sizes, memory: limits.memory as u64, tokens: limits.tokens, positions }
     }
 
@@ -108,7 +109,7 @@ pub(super) fn sizes(model: &Forward) -> PortSizes {
     }
 }
 
-impl Model for DecoderModel {
+impl InferModel for DecoderModel {
     fn config(&self) -> ModelConfig {
         ModelConfig {
             name: String::new(),

@@ -16,14 +16,17 @@ use std::sync::Arc;
 
 use runtime::{Runnable, RunnableKind};
 
-use crate::model::Model;
+use crate::model::InferModel;
 use crate::options::RequestLimits;
 
 /// Wraps a carton as a model that can be served, whose requests stay within `limits`.
 ///
 /// # Errors
 /// Returns an error if a tensor of the carton has a dtype that KServe cannot express.
-pub fn carton(runnable: Runnable, limits: &RequestLimits) -> Result<Arc<dyn Model>, runtime::Error> {
+pub fn carton_model(
+    runnable: Runnable,
+    limits: &RequestLimits,
+) -> Result<Arc<dyn InferModel>, runtime::Error> {
     let memory = limits.memory as u64;
     Ok(match runnable.kind() {
         RunnableKind::Decoder(model) => {

@@ -12,7 +12,7 @@ use tensor::Tensor;
 
 use super::elements::{datatype, gather_elements, mapped_elements};
 use super::request_error::check_memory;
-use crate::model::{CancelToken, Model, ModelError};
+use crate::model::{CancelToken, InferModel, ModelError};
 
 /// Tensors of a carton, as a model of the server.
 pub(super) struct WeightsModel {
@@ -57,7 +57,7 @@ impl WeightsModel {
     }
 }
 
-impl Model for WeightsModel {
+impl InferModel for WeightsModel {
     fn config(&self) -> ModelConfig {
         let output = |(name, weight): &(String, ServedWeight)| TensorConfig {
             name: name.clone(),

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use byte_source::Blob;
 use bytes::Bytes;
 use kserve::{Datatype, InferRequest, InputTensor, OutputTensor, RequestedOutput};
-use pipeline::{Architecture, CartonOptions, ConvertOptions, ModelOptions, convert};
-use runtime::{OpenOptions, Runnable};
-use serve::{CancelToken, Model, ModelError, RequestLimits};
+use pipeline::{ArchitectureChoice, CartonOptions, ConvertOptions, ModelOptions, convert};
+use runtime::{Runnable, RunnableOptions};
+use serve::{CancelToken, InferModel, ModelError, RequestLimits};
 use tensor::{Dtype, Storage, Tensor};
 
-fn model(carton: &Path, memory: usize) -> Arc<dyn Model> {
+fn model(carton: &Path, memory: usize) -> Arc<dyn InferModel> {
     limited(carton, RequestLimits { memory, ..RequestLimits::default() })
 }
 
-fn limited(carton: &Path, limits: RequestLimits) -> Arc<dyn Model> {
-    let runnable = Runnable::open(carton, &OpenOptions::default(), &()).expect("a carton of ours");
-    serve::carton(runnable, &limits).expect("KServe has its dtypes")
+fn limited(carton: &Path, limits: RequestLimits) -> Arc<dyn InferModel> {
+    let runnable = Runnable::open(carton, &RunnableOptions::default(), &()).expect("a carton of ours");
+    serve::carton_model(runnable, &limits).expect("KServe has its dtypes")
 }
 
 /// The checkpoint of the README as a model, with 2 layers, 4 heads of 16 and 256 tokens.
@@ -43,7 +43,7 @@ fn integers(name: &str, shape: &[u64], values: &[i64]) -> InputTensor {
 
 /// The answer to a request for these outputs; without any, for those that are not optional.
 fn infer(
-    model: &dyn Model,
+    model: &dyn InferModel,
     inputs: Vec<InputTensor>,
     outputs: &[&str],
 ) -> Result<Vec<OutputTensor>, ModelError> {
@@ -190,7 +190,7 @@ fn a_long_prompt_in_pieces_has_the_logits_of_a_whole_one() {
         };
         assert_eq!(model.steps(&request(vec![tokens.clone()])), steps);
         let found = infer(&*model, vec![tokens.clone()], &["logits"]).expect("it runs");
-        let runnable = Runnable::open(&carton, &OpenOptions::default(), &()).expect("a carton of ours");
+        let runnable = Runnable::open(&carton, &RunnableOptions::default(), &()).expect("a carton of ours");
         let (stride, data) = (vec![shape[1], 1], Storage::owned(tokens.data.to_vec()));
         let whole = Tensor::new(Dtype::Int64, shape.to_vec(), stride, 0, data).expect("it fits");
         let whole = runnable.infer(&[("tokens".to_owned(), whole)], None).expect("it runs");
@@ -207,7 +207,7 @@ fn weights_are_sent_from_the_map() {
     let path = folder.path().join("w.carton");
     let mut options = ConvertOptions::new(folder.path());
     options.output = Some(path.clone());
-    let weights = ModelOptions::new(Architecture::Weights);
+    let weights = ModelOptions::new(ArchitectureChoice::Weights);
     options.target = CartonOptions::default().model(weights).into();
     convert(&options, &()).expect("it converts");
     // Nothing needs memory, so none has to be allowed.
@@ -215,7 +215,7 @@ fn weights_are_sent_from_the_map() {
     let config = model.config();
     assert!(config.input.is_empty() && config.max_batch_size == 0);
     assert!(config.output.iter().all(|output| output.datatype == Datatype::Bf16), "{config:?}");
-    let runnable = Runnable::open(&path, &OpenOptions::default(), &()).expect("a carton of ours");
+    let runnable = Runnable::open(&path, &RunnableOptions::default(), &()).expect("a carton of ours");
     let names: Vec<&str> = config.output.iter().map(|output| output.name.as_str()).collect();
     let outputs = infer(&*model, Vec::new(), &names).expect("all of them");
     assert_eq!(model.memory(&outputs), 0);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use kserve::{Datatype, InferRequest, ModelConfig, OutputTensor, Parameter, TensorConfig};
 use serve::{
-    CancelToken, InferTask, Model, ModelError, ModelSource, ServeOptions, ServeReport, Server, ServerEvent,
-    ServerHandle, ServerObserver,
+    CancelToken, InferModel, InferTask, ModelError, ModelSource, ServeOptions, ServeReport, Server,
+    ServerEvent, ServerHandle, ServerObserver,
 };
 
 use crate::client::Client;
@@ -134,7 +134,7 @@ fn echo(request: &InferRequest) -> Vec<OutputTensor> {
     }]
 }
 
-impl Model for Echo {
+impl InferModel for Echo {
     fn config(&self) -> ModelConfig {
         config()
     }
@@ -172,7 +172,7 @@ fn length(request: &InferRequest) -> u64 {
     request.inputs[0].shape[1]
 }
 
-impl Model for InPieces {
+impl InferModel for InPieces {
     fn config(&self) -> ModelConfig {
         config()
     }
@@ -246,7 +246,7 @@ impl Gate {
     }
 }
 
-impl Model for Gated {
+impl InferModel for Gated {
     fn config(&self) -> ModelConfig {
         config()
     }

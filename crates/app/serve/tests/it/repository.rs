@@ -22,7 +22,7 @@ fn models(path: &Path) -> (ModelSource, Opened) {
         if fs::read_to_string(path)? == "broken" {
             return Err(format!("{}: the file is broken", path.display()).into());
         }
-        Ok(Arc::new(Echo) as Arc<dyn serve::Model>)
+        Ok(Arc::new(Echo) as Arc<dyn serve::InferModel>)
     };
     let folder = RepositoryFolder { path: path.to_owned(), extension: "carton".to_owned() };
     (ModelSource::Folder { folder, load: Box::new(load) }, opened)
@@ -110,7 +110,7 @@ fn a_model_that_is_unloaded_answers_what_it_has() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write(folder.path(), "a/1.carton", "");
     let (model, gate) = Gated::new();
-    let model: Arc<dyn serve::Model> = Arc::new(model);
+    let model: Arc<dyn serve::InferModel> = Arc::new(model);
     let source = RepositoryFolder { path: folder.path().to_owned(), extension: "carton".to_owned() };
     let load = { Box::new(move |_: &Path| Ok(model.clone())) };
     let server = Running::with_models(ModelSource::Folder { folder: source, load }, |_| {});
@@ -180,7 +180,7 @@ fn without_a_repository_nothing_is_loaded() {
 fn a_server_does_not_start_with_models_that_it_cannot_serve() {
     let start =
         |models| Server::new(&ServeOptions { port: 0, ..ServeOptions::default() }, models, Arc::new(()));
-    let echo = |name: &str| (name.to_owned(), Arc::new(Echo) as Arc<dyn serve::Model>);
+    let echo = |name: &str| (name.to_owned(), Arc::new(Echo) as Arc<dyn serve::InferModel>);
     let error = start(ModelSource::Fixed(vec![echo("a"), echo("a")])).expect_err("the same name");
     assert!(matches!(&error, Error::SameName { name } if name == "a"), "{error}");
     assert!(matches!(start(ModelSource::Fixed(vec![echo("")])), Err(Error::NoName)));

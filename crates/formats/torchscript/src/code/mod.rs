@@ -17,7 +17,7 @@ use decoder::CallingConvention;
 /// # Errors
 /// Returns the errors of [`decoder::named`](::decoder::build_decoder), and an error if a tensor is missing, is not used, or has the
 /// wrong shape or a dtype that is not a floating-point number.
-pub fn model(
+pub fn decoder_module(
     name: &str,
     tensors: &Tensors,
     options: &DecoderOptions,
@@ -36,8 +36,8 @@ pub fn model(
 /// inputs raise an exception, whose message Triton returns to the client.
 ///
 /// # Errors
-/// Returns the same errors as [`model`].
-pub fn positional(decoder: &Decoder, tensors: &Tensors, keep_extra: bool) -> Result<Module> {
+/// Returns the same errors as [`decoder_module`].
+pub fn positional_decoder_module(decoder: &Decoder, tensors: &Tensors, keep_extra: bool) -> Result<Module> {
     decoder::module(decoder, tensors, keep_extra, CallingConvention::Positional)
 }
 
@@ -45,14 +45,14 @@ pub fn positional(decoder: &Decoder, tensors: &Tensors, keep_extra: bool) -> Res
 /// model.
 ///
 /// # Errors
-/// Returns the errors of [`decoder::detect`](::decoder::detect), [`model`] and [`weights`](crate::weights).
+/// Returns the errors of [`decoder::detect`](::decoder::detect), [`decoder_module`] and [`weights_module`](crate::weights_module).
 pub fn detect_module(tensors: &Tensors, options: &DecoderOptions, errors: OnInvalidInput) -> Result<Module> {
     match ::decoder::detect(tensors, options)? {
         Detected::Model(model) => {
             decoder::module(&model, tensors, options.keep_extra, CallingConvention::Dict(errors))
         }
         Detected::Weights { no_model_reason: why, notes } => {
-            let mut module = weights::weights(tensors, errors)?;
+            let mut module = weights::weights_module(tensors, errors)?;
             module.notes.extend(notes.into_iter().map(ModuleNote::Decoder));
             module.code = ModuleCode::Weights { why: Some(why) };
             Ok(module)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tensor::Dtype;
-use torchscript_source::{Signature, Type, TypeId, Types};
+use torchscript_source::{ScriptType, ScriptTypeId, ScriptTypes, Signature};
 
 use super::support::{EnumValueType, Leaf, TypeSupport, non_none_type};
 use super::{DeclaredInput, DeclaredOutput, ScriptOptions, Uncallable};
@@ -37,7 +37,7 @@ pub(super) struct PassedArgument {
     pub(super) argument: String,
     /// Prefix of the names of its inputs; empty if all inputs belong to this argument.
     pub(super) name: String,
-    pub(super) kind: TypeId,
+    pub(super) kind: ScriptTypeId,
     /// Source text of its default value.
     pub(super) default: Option<String>,
     /// True if the argument is made of inputs; otherwise `None` is passed.
@@ -81,10 +81,10 @@ impl CallPlan {
         let (mut passed, mut fixed) = (Vec::new(), Vec::new());
         for argument in &signature.arguments {
             let is_taken = support.supports_argument(argument.kind);
-            let is_none = |id: &TypeId| *types.kind(*id) == Type::None;
+            let is_none = |id: &ScriptTypeId| *types.kind(*id) == ScriptType::None;
             let is_optional = match types.kind(argument.kind) {
-                Type::Optional(_) | Type::None => true,
-                Type::Union(members) => members.iter().any(is_none),
+                ScriptType::Optional(_) | ScriptType::None => true,
+                ScriptType::Union(members) => members.iter().any(is_none),
                 _ => false,
             };
             if !is_taken {
@@ -216,10 +216,10 @@ impl CallPlan {
 }
 
 /// Returns true if a type is a dict, or an optional dict.
-fn is_dict(types: &Types, id: TypeId) -> bool {
+fn is_dict(types: &ScriptTypes, id: ScriptTypeId) -> bool {
     match types.kind(id) {
-        Type::Optional(inner) => matches!(types.kind(*inner), Type::Dict(..)),
-        kind => matches!(kind, Type::Dict(..)),
+        ScriptType::Optional(inner) => matches!(types.kind(*inner), ScriptType::Dict(..)),
+        kind => matches!(kind, ScriptType::Dict(..)),
     }
 }
 
@@ -230,9 +230,9 @@ pub(super) fn join_names(name: &str, part: &str) -> String {
 
 /// Appends to `found` the inputs or outputs of a value of type `kind`, in order.
 fn list_leaves(
-    types: &Types,
-    leaf: fn(&Types, TypeId) -> Option<Leaf>,
-    kind: TypeId,
+    types: &ScriptTypes,
+    leaf: fn(&ScriptTypes, ScriptTypeId) -> Option<Leaf>,
+    kind: ScriptTypeId,
     name: &str,
     optional: bool,
     found: &mut Vec<NamedLeaf>,
@@ -249,20 +249,20 @@ fn list_leaves(
             continue;
         }
         match types.kind(kind) {
-            Type::Optional(_) | Type::Union(_) => {
+            ScriptType::Optional(_) | ScriptType::Union(_) => {
                 if let Some((inner, is_optional)) = non_none_type(types, kind) {
                     open.push((inner, name, optional || is_optional));
                 }
             }
-            Type::List(_) | Type::Dict(..) => {
+            ScriptType::List(_) | ScriptType::Dict(..) => {
                 let start = if name.is_empty() { name } else { format!("{name}_") };
                 found.push(NamedLeaf { name: start, leaf: Leaf::Tensor, optional, is_collection: true });
             }
-            Type::Tuple(items) => {
+            ScriptType::Tuple(items) => {
                 let items = items.iter().enumerate().rev();
                 open.extend(items.map(|(i, item)| (*item, join_names(&name, &i.to_string()), optional)));
             }
-            Type::NamedTuple(fields) => {
+            ScriptType::NamedTuple(fields) => {
                 let fields = fields.iter().rev();
                 open.extend(fields.map(|field| (field.kind, join_names(&name, &field.name), optional)));
             }
@@ -295,15 +295,15 @@ fn conflicting_arguments<'a>(known: &[NamedLeaf], ends: &[(usize, &'a str)]) -> 
 }
 
 /// Chooses the names of the outputs: those that the user gave, or those of the return type.
-fn choose_output_names(types: &Types, returns: TypeId, names: &[String]) -> Result<OutputNaming> {
+fn choose_output_names(types: &ScriptTypes, returns: ScriptTypeId, names: &[String]) -> Result<OutputNaming> {
     let kind = types.kind(returns);
     let inner = match kind {
-        Type::Optional(inner) => types.kind(*inner),
+        ScriptType::Optional(inner) => types.kind(*inner),
         kind => kind,
     };
     let has_names = match inner {
-        Type::NamedTuple(_) => true,
-        Type::Dict(key, _) => *types.kind(*key) == Type::Str,
+        ScriptType::NamedTuple(_) => true,
+        ScriptType::Dict(key, _) => *types.kind(*key) == ScriptType::Str,
         _ => false,
     };
     if names.is_empty() {
@@ -315,11 +315,13 @@ fn choose_output_names(types: &Types, returns: TypeId, names: &[String]) -> Resu
     }
     let wrong = |expected| Err(Error::OutputNameCount { expected, found: names.len() });
     match kind {
-        Type::Tuple(_) | Type::NamedTuple(_) => {
+        ScriptType::Tuple(_) | ScriptType::NamedTuple(_) => {
             let expected = types.component_types(returns).len();
             if expected == names.len() { Ok(OutputNaming::Items(names.to_vec())) } else { wrong(expected) }
         }
-        Type::List(_) if Leaf::of_result(types, returns).is_none() => Ok(OutputNaming::List(names.to_vec())),
+        ScriptType::List(_) if Leaf::of_result(types, returns).is_none() => {
+            Ok(OutputNaming::List(names.to_vec()))
+        }
         _ if has_names => wrong(0),
         _ => match names {
             [name] => Ok(OutputNaming::Base(name.clone())),

@@ -19,7 +19,7 @@ mod text;
 
 use byte_source::{Blob, OwnedBlob};
 use tensor::{Dtype, Storage};
-use torchscript_source::{Signature, Sources, Type, TypeId, UnsupportedOperators};
+use torchscript_source::{ScriptSources, ScriptType, ScriptTypeId, Signature, UnsupportedOperators};
 
 use crate::archive::ScriptArchive;
 use crate::{
@@ -144,7 +144,7 @@ impl std::fmt::Display for Uncallable {
 /// # Errors
 /// Returns an error if an option does not fit the module, a record is damaged or too large, or the archive has code for
 /// mobile devices only.
-pub fn script(
+pub fn wrap_script(
     records: Vec<(String, Storage)>,
     whole: &Storage,
     options: &ScriptOptions,
@@ -159,7 +159,7 @@ pub fn script(
 ///
 /// # Errors
 /// Those of [`script`], or when the dtype and shape of an input or output are neither in the code nor declared.
-pub fn positional_script(
+pub fn wrap_positional_script(
     records: Vec<(String, Storage)>,
     whole: &Storage,
     options: &ScriptOptions,
@@ -175,7 +175,7 @@ fn wrap(
     errors: Option<OnInvalidInput>,
 ) -> Result<WrapOutcome> {
     let find = |name: &str| records.iter().find(|(record, _)| record == name);
-    let mut sources = Sources::default();
+    let mut sources = ScriptSources::default();
     let mut left = CODE_MAX;
     for (name, storage) in records.iter().filter(|(name, _)| torchscript_source::is_code(name)) {
         let code = read_record(name, storage, left)?;
@@ -345,7 +345,7 @@ fn compatibility_notes(found: UnsupportedOperators, version: &[u8]) -> Vec<Modul
 }
 
 /// Returns a namespace in which the archive has no code.
-fn free_namespace(sources: &Sources) -> String {
+fn free_namespace(sources: &ScriptSources) -> String {
     let names = (1_u32..).map(|number| format!("{}_{number}", crate::module_tree::NAMESPACE));
     let mut names = std::iter::once(crate::module_tree::NAMESPACE.to_owned()).chain(names);
     names.find(|name| !sources.defines_name(name)).unwrap_or_default()
@@ -354,9 +354,9 @@ fn free_namespace(sources: &Sources) -> String {
 /// Returns true if a method takes a `Dict[str, Tensor]`, or anything, and returns a dict, as Carton calls it.
 fn takes_and_returns_dicts(signature: &Signature) -> bool {
     let types = &signature.types;
-    let is_dict = |id: TypeId, values: &[&str]| match types.kind(id) {
-        Type::Dict(key, value) => {
-            *types.kind(*key) == Type::Str && values.contains(&types.annotation_text(*value))
+    let is_dict = |id: ScriptTypeId, values: &[&str]| match types.kind(id) {
+        ScriptType::Dict(key, value) => {
+            *types.kind(*key) == ScriptType::Str && values.contains(&types.annotation_text(*value))
         }
         _ => false,
     };

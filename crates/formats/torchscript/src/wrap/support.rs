@@ -1,6 +1,6 @@
 //! Types of arguments that can be made of tensors, and of results that can become tensors.
 
-use torchscript_source::{EnumMember, Type, TypeId, Types};
+use torchscript_source::{EnumMember, ScriptType, ScriptTypeId, ScriptTypes};
 
 /// Type that corresponds to one input or one output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,21 +32,21 @@ pub(super) enum EnumValueType {
 
 impl Leaf {
     /// Returns the leaf for a result of a type, if it is one output.
-    pub(super) fn of_result(types: &Types, id: TypeId) -> Option<Self> {
-        let scalar = |id: TypeId| match types.kind(id) {
-            Type::Tensor => Some(Self::Tensor),
-            Type::Int => Some(Self::Int),
-            Type::Float => Some(Self::Float),
-            Type::Complex => Some(Self::Complex),
-            Type::Bool => Some(Self::Bool),
-            Type::Number => Some(Self::Number),
-            Type::Str => Some(Self::Str),
-            Type::None => Some(Self::None),
-            Type::Enum(members) => EnumValueType::common_value_type(members).map(Self::Enum),
+    pub(super) fn of_result(types: &ScriptTypes, id: ScriptTypeId) -> Option<Self> {
+        let scalar = |id: ScriptTypeId| match types.kind(id) {
+            ScriptType::Tensor => Some(Self::Tensor),
+            ScriptType::Int => Some(Self::Int),
+            ScriptType::Float => Some(Self::Float),
+            ScriptType::Complex => Some(Self::Complex),
+            ScriptType::Bool => Some(Self::Bool),
+            ScriptType::Number => Some(Self::Number),
+            ScriptType::Str => Some(Self::Str),
+            ScriptType::None => Some(Self::None),
+            ScriptType::Enum(members) => EnumValueType::common_value_type(members).map(Self::Enum),
             _ => None,
         };
         match types.kind(id) {
-            Type::List(inner) => match scalar(*inner)? {
+            ScriptType::List(inner) => match scalar(*inner)? {
                 Self::Int => Some(Self::Ints),
                 Self::Float => Some(Self::Floats),
                 Self::Bool => Some(Self::Bools),
@@ -58,7 +58,7 @@ impl Leaf {
     }
 
     /// Returns the leaf for an argument of a type, if it is one input. A list of texts is not: each text is an input.
-    pub(super) fn of_argument(types: &Types, id: TypeId) -> Option<Self> {
+    pub(super) fn of_argument(types: &ScriptTypes, id: ScriptTypeId) -> Option<Self> {
         Self::of_result(types, id).filter(|leaf| *leaf != Self::Strs)
     }
 }
@@ -78,23 +78,23 @@ impl EnumValueType {
 
 /// Returns the type that inputs provide for an optional type or a union, and true if the value can be `None`. For a union,
 /// that type is always Tensor.
-pub(super) fn non_none_type(types: &Types, id: TypeId) -> Option<(TypeId, bool)> {
+pub(super) fn non_none_type(types: &ScriptTypes, id: ScriptTypeId) -> Option<(ScriptTypeId, bool)> {
     match types.kind(id) {
-        Type::Optional(inner) => Some((*inner, true)),
-        Type::Union(members) => {
-            let find = |kind: &Type| members.iter().find(|member| types.kind(**member) == kind);
-            find(&Type::Tensor).map(|tensor| (*tensor, find(&Type::None).is_some()))
+        ScriptType::Optional(inner) => Some((*inner, true)),
+        ScriptType::Union(members) => {
+            let find = |kind: &ScriptType| members.iter().find(|member| types.kind(**member) == kind);
+            find(&ScriptType::Tensor).map(|tensor| (*tensor, find(&ScriptType::None).is_some()))
         }
         _ => None,
     }
 }
 
 /// Returns the component types whose functions the function of an argument type calls.
-pub(super) fn argument_components(types: &Types, id: TypeId) -> Vec<TypeId> {
+pub(super) fn argument_components(types: &ScriptTypes, id: ScriptTypeId) -> Vec<ScriptTypeId> {
     match types.kind(id) {
         _ if Leaf::of_argument(types, id).is_some() => Vec::new(),
-        Type::Dict(_, value) => vec![*value],
-        Type::Optional(_) | Type::Union(_) => {
+        ScriptType::Dict(_, value) => vec![*value],
+        ScriptType::Optional(_) | ScriptType::Union(_) => {
             non_none_type(types, id).map(|(inner, _)| inner).into_iter().collect()
         }
         _ => types.component_types(id),
@@ -102,10 +102,10 @@ pub(super) fn argument_components(types: &Types, id: TypeId) -> Vec<TypeId> {
 }
 
 /// Returns the component types whose functions the function of a result type calls.
-pub(super) fn result_components(types: &Types, id: TypeId) -> Vec<TypeId> {
+pub(super) fn result_components(types: &ScriptTypes, id: ScriptTypeId) -> Vec<ScriptTypeId> {
     match types.kind(id) {
         _ if Leaf::of_result(types, id).is_some() => Vec::new(),
-        Type::Dict(_, value) => vec![*value],
+        ScriptType::Dict(_, value) => vec![*value],
         _ => types.component_types(id),
     }
 }
@@ -117,7 +117,7 @@ pub(super) struct TypeSupport {
 }
 
 impl TypeSupport {
-    pub(super) fn new(types: &Types) -> Self {
+    pub(super) fn new(types: &ScriptTypes) -> Self {
         let mut all = Self { takes: vec![false; types.len()], returns: vec![false; types.len()] };
         // A type is supported if its components are. A type that contains itself stays unsupported. Each round settles at
         // least one type, until none changes.
@@ -139,31 +139,33 @@ impl TypeSupport {
         }
     }
 
-    pub(super) fn supports_argument(&self, id: TypeId) -> bool {
+    pub(super) fn supports_argument(&self, id: ScriptTypeId) -> bool {
         self.takes.get(id.number()).is_some_and(|takes| *takes)
     }
 
-    pub(super) fn supports_result(&self, id: TypeId) -> bool {
+    pub(super) fn supports_result(&self, id: ScriptTypeId) -> bool {
         self.returns.get(id.number()).is_some_and(|returns| *returns)
     }
 
-    fn can_take(&self, types: &Types, id: TypeId) -> bool {
+    fn can_take(&self, types: &ScriptTypes, id: ScriptTypeId) -> bool {
         if let Some(leaf) = Leaf::of_argument(types, id) {
             return leaf != Leaf::None;
         }
         match types.kind(id) {
             // A list ends at the first index without an input, so its items cannot be optional.
-            Type::List(inner) => {
+            ScriptType::List(inner) => {
                 let is_optional = non_none_type(types, *inner).is_some_and(|(_, is_optional)| is_optional);
                 !is_optional
-                    && !matches!(types.kind(*inner), Type::Dict(..))
+                    && !matches!(types.kind(*inner), ScriptType::Dict(..))
                     && self.supports_argument(*inner)
             }
-            Type::Optional(_) | Type::Union(_) => {
+            ScriptType::Optional(_) | ScriptType::Union(_) => {
                 non_none_type(types, id).is_some_and(|(inner, _)| self.supports_argument(inner))
             }
-            Type::Dict(key, value) => *types.kind(*key) == Type::Str && *types.kind(*value) == Type::Tensor,
-            Type::Tuple(_) | Type::NamedTuple(_) => {
+            ScriptType::Dict(key, value) => {
+                *types.kind(*key) == ScriptType::Str && *types.kind(*value) == ScriptType::Tensor
+            }
+            ScriptType::Tuple(_) | ScriptType::NamedTuple(_) => {
                 let inner = types.component_types(id);
                 !inner.is_empty() && inner.into_iter().all(|id| self.supports_argument(id))
             }
@@ -171,16 +173,16 @@ impl TypeSupport {
         }
     }
 
-    fn can_return(&self, types: &Types, id: TypeId) -> bool {
+    fn can_return(&self, types: &ScriptTypes, id: ScriptTypeId) -> bool {
         if Leaf::of_result(types, id).is_some_and(|leaf| leaf != Leaf::Number) {
             return true;
         }
         match types.kind(id) {
-            Type::Optional(inner) | Type::List(inner) => self.supports_result(*inner),
-            Type::Dict(key, value) => {
-                matches!(types.kind(*key), Type::Str | Type::Int) && self.supports_result(*value)
+            ScriptType::Optional(inner) | ScriptType::List(inner) => self.supports_result(*inner),
+            ScriptType::Dict(key, value) => {
+                matches!(types.kind(*key), ScriptType::Str | ScriptType::Int) && self.supports_result(*value)
             }
-            Type::Tuple(_) | Type::NamedTuple(_) | Type::Union(_) => {
+            ScriptType::Tuple(_) | ScriptType::NamedTuple(_) | ScriptType::Union(_) => {
                 types.component_types(id).into_iter().all(|id| self.supports_result(id))
             }
             _ => false,

@@ -19,7 +19,7 @@ fn net(signature: &str) -> String {
 }
 
 fn scripted(records: Vec<(String, Storage)>, options: &ScriptOptions) -> Result<WrapOutcome> {
-    script(records, &Storage::owned(b"whole".to_vec()), options, OnInvalidInput::Return)
+    wrap_script(records, &Storage::owned(b"whole".to_vec()), options, OnInvalidInput::Return)
 }
 
 fn module(code: &str, more: &[(&str, &[u8])]) -> Module {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use tensor::Dtype;
-use torchscript_source::{EnumMember, Signature, Type, TypeId, Types};
+use torchscript_source::{EnumMember, ScriptType, ScriptTypeId, ScriptTypes, Signature};
 
 use super::functions;
 use super::leaves::{CallPlan, OutputNaming, PassedArgument, carton_dtype, carton_shape, is_complex};
@@ -92,10 +92,10 @@ fn escape_placeholders(text: &str) -> String {
 
 /// Returns the `roots` and all types that they consist of, as given by `parts`.
 fn reachable_types(
-    parts: impl Fn(TypeId) -> Vec<TypeId>,
-    roots: impl Iterator<Item = TypeId>,
-) -> BTreeSet<TypeId> {
-    let mut open: Vec<TypeId> = roots.collect();
+    parts: impl Fn(ScriptTypeId) -> Vec<ScriptTypeId>,
+    roots: impl Iterator<Item = ScriptTypeId>,
+) -> BTreeSet<ScriptTypeId> {
+    let mut open: Vec<ScriptTypeId> = roots.collect();
     let mut found = BTreeSet::new();
     while let Some(id) = open.pop() {
         if found.insert(id) {
@@ -106,9 +106,9 @@ fn reachable_types(
 }
 
 /// Fills in the placeholders of a function's text for one type.
-fn fill_placeholders(text: &str, types: &Types, id: TypeId) -> String {
+fn fill_placeholders(text: &str, types: &ScriptTypes, id: ScriptTypeId) -> String {
     let inner = match types.kind(id) {
-        Type::List(inner) | Type::Dict(_, inner) => Some(*inner),
+        ScriptType::List(inner) | ScriptType::Dict(_, inner) => Some(*inner),
         _ => non_none_type(types, id).map(|(inner, _)| inner),
     };
     let mut text =
@@ -263,7 +263,7 @@ fn write_check(out: &mut String, plan: &CallPlan) -> std::fmt::Result {
 /// Writes the function that makes one argument.
 fn write_argument(
     out: &mut String,
-    types: &Types,
+    types: &ScriptTypes,
     number: usize,
     passed: &PassedArgument,
 ) -> std::fmt::Result {
@@ -273,7 +273,7 @@ fn write_argument(
     match &passed.default {
         _ if !passed.is_from_inputs => writeln!(out, "  return None"),
         None => writeln!(out, "  return {{ns}}.take_{kind}(inputs, {name})"),
-        Some(default) if matches!(types.kind(passed.kind), Type::Union(_)) => write!(
+        Some(default) if matches!(types.kind(passed.kind), ScriptType::Union(_)) => write!(
             out,
             "  if {{ns}}.has_{kind}(inputs, {name}):\n    return {{ns}}.take_{kind}(inputs, {name})\n  else:\n    \
              return {default}\n"
@@ -288,8 +288,8 @@ fn write_argument(
 
 /// Returns the functions that make arguments of a type from inputs.
 fn input_functions(
-    types: &Types,
-    id: TypeId,
+    types: &ScriptTypes,
+    id: ScriptTypeId,
     declared: &[DeclaredInput],
     widens: bool,
 ) -> Result<String, std::fmt::Error> {
@@ -312,7 +312,7 @@ fn input_functions(
         .concat()
     };
     Ok(match (Leaf::of_argument(types, id), types.kind(id)) {
-        (Some(Leaf::Enum(value)), Type::Enum(members)) => {
+        (Some(Leaf::Enum(value)), ScriptType::Enum(members)) => {
             let (check, take) = enum_bodies(members, value)?;
             all(f::HAS_LEAF, f::NAMES_LEAF, &check, &take)
         }
@@ -324,17 +324,17 @@ fn input_functions(
             let (check, take) = f::leaf_input_bodies(leaf);
             all(f::HAS_LEAF, f::NAMES_LEAF, check, take)
         }
-        (None, kind @ (Type::Optional(_) | Type::Union(_))) => {
+        (None, kind @ (ScriptType::Optional(_) | ScriptType::Union(_))) => {
             let is_optional = non_none_type(types, id).is_none_or(|(_, is_optional)| is_optional);
             let (check, take) = match (kind, is_optional) {
-                (Type::Union(_), true) => (f::CHECK_OPTIONAL, f::TAKE_OPTIONAL_UNION),
-                (Type::Union(_), false) => (f::CHECK_UNION, f::TAKE_UNION),
+                (ScriptType::Union(_), true) => (f::CHECK_OPTIONAL, f::TAKE_OPTIONAL_UNION),
+                (ScriptType::Union(_), false) => (f::CHECK_UNION, f::TAKE_UNION),
                 _ => (f::CHECK_OPTIONAL, f::TAKE_OPTIONAL),
             };
             all(f::HAS_OPTIONAL, f::NAMES_OPTIONAL, check, take)
         }
-        (None, Type::List(_)) => all(f::HAS_LIST, f::NAMES_LIST, f::CHECK_LIST, f::TAKE_LIST),
-        (None, Type::Dict(..)) => all(f::HAS_DICT, f::NAMES_DICT, f::CHECK_DICT, f::TAKE_DICT),
+        (None, ScriptType::List(_)) => all(f::HAS_LIST, f::NAMES_LIST, f::CHECK_LIST, f::TAKE_LIST),
+        (None, ScriptType::Dict(..)) => all(f::HAS_DICT, f::NAMES_DICT, f::CHECK_DICT, f::TAKE_DICT),
         (None, _) => {
             let [has, names, check, take] = tuple_bodies(types, id)?;
             all(&has, &names, &check, &take)
@@ -343,9 +343,11 @@ fn input_functions(
 }
 
 /// Returns the name and the type of each item of a tuple.
-fn tuple_items(types: &Types, id: TypeId) -> Vec<(String, TypeId)> {
+fn tuple_items(types: &ScriptTypes, id: ScriptTypeId) -> Vec<(String, ScriptTypeId)> {
     match types.kind(id) {
-        Type::NamedTuple(fields) => fields.iter().map(|field| (field.name.clone(), field.kind)).collect(),
+        ScriptType::NamedTuple(fields) => {
+            fields.iter().map(|field| (field.name.clone(), field.kind)).collect()
+        }
         _ => {
             types.component_types(id).into_iter().enumerate().map(|(i, kind)| (i.to_string(), kind)).collect()
         }
@@ -353,7 +355,7 @@ fn tuple_items(types: &Types, id: TypeId) -> Vec<(String, TypeId)> {
 }
 
 /// Returns the bodies of the functions `has`, `names`, `check` and `take` for a tuple.
-fn tuple_bodies(types: &Types, id: TypeId) -> Result<[String; 4], std::fmt::Error> {
+fn tuple_bodies(types: &ScriptTypes, id: ScriptTypeId) -> Result<[String; 4], std::fmt::Error> {
     let mut has = "  has = False\n".to_owned();
     let mut names = "  names = annotate(List[str], [])\n".to_owned();
     let mut check = "  wrong = \"\"\n".to_owned();
@@ -366,7 +368,7 @@ fn tuple_bodies(types: &Types, id: TypeId) -> Result<[String; 4], std::fmt::Erro
         write!(check, "  if torch.eq(wrong, \"\"):\n    wrong = {{ns}}.check_{inner}{of}\n")?;
         items.push(format!("{{ns}}.take_{inner}{of}"));
     }
-    let class = if matches!(types.kind(id), Type::NamedTuple(_)) { "{type}" } else { "" };
+    let class = if matches!(types.kind(id), ScriptType::NamedTuple(_)) { "{type}" } else { "" };
     let comma = if class.is_empty() { "," } else { "" };
     let take = format!("  return {class}({}{comma})\n", items.join(", "));
     Ok([has + "  return has\n", names + "  return names\n", check + "  return wrong\n", take])
@@ -444,9 +446,9 @@ fn tensor_bodies(declared: &[DeclaredInput], widens: bool) -> Result<(String, St
 }
 
 /// Returns the function that puts a result of a type into the dict of outputs.
-fn result_function(types: &Types, id: TypeId) -> Result<String, std::fmt::Error> {
+fn result_function(types: &ScriptTypes, id: ScriptTypeId) -> Result<String, std::fmt::Error> {
     let body = match (Leaf::of_result(types, id), types.kind(id)) {
-        (None, Type::Union(members)) => {
+        (None, ScriptType::Union(members)) => {
             let mut body = "  wrong = \"\"\n".to_owned();
             // With the `isinstance` call itself as the condition, the type of `value` would change in the statements after
             // it.
@@ -461,9 +463,9 @@ fn result_function(types: &Types, id: TypeId) -> Result<String, std::fmt::Error>
             body + "  return wrong\n"
         }
         (Some(leaf), _) => functions::leaf_put_body(leaf).to_owned(),
-        (None, Type::Optional(_)) => functions::PUT_OPTIONAL.to_owned(),
-        (None, Type::List(_)) => functions::PUT_LIST.to_owned(),
-        (None, Type::Dict(..)) => functions::PUT_DICT.to_owned(),
+        (None, ScriptType::Optional(_)) => functions::PUT_OPTIONAL.to_owned(),
+        (None, ScriptType::List(_)) => functions::PUT_LIST.to_owned(),
+        (None, ScriptType::Dict(..)) => functions::PUT_DICT.to_owned(),
         (None, _) => {
             let parts = tuple_items(types, id);
             let mut body = "  wrong = \"\"\n".to_owned();

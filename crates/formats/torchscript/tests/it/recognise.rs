@@ -5,7 +5,9 @@ use decoder::{DecoderOptions, HUGGING_FACE, LayerPart, META, ModelDocuments};
 use proptest::prelude::*;
 use tensor::Tensor;
 use torch_import::{Checkpoint, Container};
-use torchscript::{Module, OnInvalidInput, Recognised, RecognisedModel, detect_module, recognise, weights};
+use torchscript::{
+    Module, OnInvalidInput, Recognised, RecognisedModel, detect_module, recognise, weights_module,
+};
 
 use crate::fixtures::{tensors, zeros};
 
@@ -105,7 +107,7 @@ fn all_facts_about_a_decoder_come_back() {
     assert!(!model.decoder.layout().rotates_halves);
     assert_eq!(
         model.decoder.rope().scaling,
-        Some(decoder::Scaling::Llama3(decoder::Llama3::with_factor(8.0)))
+        Some(decoder::RopeScaling::Llama3(decoder::Llama3::with_factor(8.0)))
     );
     assert_eq!(model.tensors.len(), tensors_of_meta().len());
 }
@@ -140,7 +142,7 @@ fn weights_are_recognised_in_the_order_of_the_checkpoint() {
     for names in [vec!["b.w", "a.w", "top", "b.0", "__tensors__"], vec!["a.b", "a", "x.training"], vec![]] {
         let all: Vec<_> = names.iter().map(|name| zeros(name, &[2, 3])).collect();
         for errors in [OnInvalidInput::Return, OnInvalidInput::Raise] {
-            let found = written(&weights(&all.clone().into(), errors).expect("plain names"));
+            let found = written(&weights_module(&all.clone().into(), errors).expect("plain names"));
             let Recognised::Weights { tensors } = found else { panic!("{found:?}") };
             assert_eq!(tensors.iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
         }
@@ -207,7 +209,7 @@ fn weights_of_all_versions_are_recognised() {
         let Recognised::Weights { tensors } = found else { panic!("{name}: {found:?}") };
         assert_eq!(tensors.iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
         for errors in [OnInvalidInput::Return, OnInvalidInput::Raise] {
-            let now = weights(&tensors, errors).expect("plain names");
+            let now = weights_module(&tensors, errors).expect("plain names");
             let expected = (written_now != Some(errors)).then_some(CODE);
             assert_eq!(difference(&now, &path).as_deref(), expected, "{name}");
         }
@@ -272,7 +274,7 @@ fn a_changed_archive_is_not_recognised() {
     assert_eq!(other("data.pkl", "\"parallel\"", "\"parallax\""), "data.pkl");
     assert_eq!(other("version", "10", "11"), "version");
     assert_eq!(other("constants.pkl", ")", "N"), "constants.pkl");
-    let returned = weights(&all.clone().into(), OnInvalidInput::Return).expect("plain names");
+    let returned = weights_module(&all.clone().into(), OnInvalidInput::Return).expect("plain names");
     let raises = |name: &str, bytes: &[u8]| {
         if name == CODE {
             swapped(bytes, "torch._set_item(out, \"error\", wrong)", "torch.clear(out)")

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use super::Survey;
-use crate::record::Method;
+use crate::record::CompressionMethod;
 
 /// Maximum bytes of a link's target that are read: the longest path in Linux.
 const TARGET_BYTES_MAX: usize = 4096;
@@ -17,7 +17,9 @@ impl Survey {
         let names: HashSet<&str> = self.entries.iter().map(|entry| entry.name.as_str()).collect();
         let mut lost = Vec::new();
         // The target of a compressed link is not available without decompression.
-        for entry in self.entries.iter().filter(|entry| entry.is_link && entry.method == Method::Stored) {
+        for entry in
+            self.entries.iter().filter(|entry| entry.is_link && entry.method == CompressionMethod::Stored)
+        {
             let target = entry.stored(bytes);
             let target = target.get(..target.len().min(TARGET_BYTES_MAX)).unwrap_or_default();
             let target = String::from_utf8_lossy(target);

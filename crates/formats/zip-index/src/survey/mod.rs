@@ -16,7 +16,7 @@ use std::ops::Range;
 use byte_source::PRODUCER;
 
 use crate::entry::{Entry, entry_from_headers, escapes_folder};
-use crate::record::{EndRecords, Header, Method};
+use crate::record::{CompressionMethod, EndRecords, Header};
 use crate::{Error, Result};
 
 /// Maximum number of collected entries and oddities.
@@ -299,7 +299,7 @@ impl Entry {
         limit: usize,
     ) -> Option<Self> {
         let limit = Some(limit as u64).filter(|limit| start <= *limit)?;
-        let (method, len) = (Method::from(header.method), header.compressed_len);
+        let (method, len) = (CompressionMethod::from(header.method), header.compressed_len);
         // Data of unknown length may extend to the next record.
         let len = if header.has_descriptor() && len == 0 { u64::MAX } else { len };
         Some(Self {

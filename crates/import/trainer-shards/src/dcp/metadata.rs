@@ -238,7 +238,7 @@ fn read_entry(objects: Objects<'_>, id: ObjectId, limit: &mut WorkLimit<'_>) -> 
 
 /// Reads the dtype of `TensorProperties`, whose state is a tuple that begins with the dtype, or a dict.
 fn read_dtype(objects: Objects<'_>, id: ObjectId) -> Result<Dtype> {
-    let state = objects.heap.recorded(id).and_then(|recorded| recorded.state().last().copied());
+    let state = objects.heap.recorded_changes(id).and_then(|recorded| recorded.state().last().copied());
     let in_tuple = state.and_then(|state| objects.heap.items(state)).and_then(|items| items.first().copied());
     let dtype = match in_tuple.filter(|first| objects.heap.global(*first).is_some()) {
         Some(dtype) => dtype,

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use byte_source::Observer;
 use tensor::Tile;
-use torch_import::{CheckpointAssembly, Container, Format, ItemPath, PickledObjects};
+use torch_import::{CheckpointAssembly, Container, ContainerFormat, ItemPath, PickledObjects};
 
 use self::metadata::{DcpEntry, DcpMetadata, TensorEntry};
 use self::parts::PartFiles;
@@ -68,7 +68,7 @@ impl TrainerLayout for Dcp {
         let mut assembly = CheckpointAssembly::new();
         let mut metadata = Vec::new();
         let (parts, described): (Vec<&Container>, Vec<&Container>) =
-            containers.iter().partition(|container| container.format() == Format::Parts);
+            containers.iter().partition(|container| container.format() == ContainerFormat::Parts);
         for container in described {
             metadata.push(read_objects(container)?);
         }

@@ -7,7 +7,7 @@ use super::gemma::GEMMA;
 use super::gemma2::{LAYOUT, apply_gemma2_block};
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::block::{Block, HeadNorm};
+use crate::block::{Block, HeadNormScope};
 use crate::config_defaults::ConfigDefaults;
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Hyperparameters, WindowedLayers};
@@ -64,7 +64,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
         }
         _ => None,
     };
-    let block = Block { head_norm: Some(HeadNorm::Head), ..facts.block };
+    let block = Block { head_norm: Some(HeadNormScope::Head), ..facts.block };
     Ok(Hyperparameters { block, rope, more_ropes: vec![local], rope_of_layer, windows, ..facts })
 }
 

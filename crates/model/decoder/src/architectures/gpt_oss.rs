@@ -4,12 +4,12 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::block::{Activation, Block, Experts, Scores, Softmax};
+use crate::block::{Activation, Block, Experts, RouterSoftmax, Scores};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
 use crate::layout::{CheckpointLayout, HUGGING_FACE, Stack};
-use crate::rope::{Rope, Scaling, Yarn};
+use crate::rope::{Rope, RopeScaling, Yarn};
 use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -77,7 +77,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
         count: config.size("num_experts")?.or(config.size("num_local_experts")?).unwrap_or(128),
         per_token: config.size("num_experts_per_tok")?.unwrap_or(4),
         hidden: base.hidden.unwrap_or(2880),
-        softmax: Softmax::AfterChoice,
+        softmax: RouterSoftmax::AfterChoice,
         renormalised: false,
         biases: true,
         interleaved: true,
@@ -93,7 +93,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
     let windows = config.windows(Some(128), |layer| layer.is_multiple_of(2))?;
     let rope = match config.rope_object()? {
         Some(_) => base.rope,
-        None => Rope { scaling: Some(Scaling::Yarn(YARN)), ..base.rope },
+        None => Rope { scaling: Some(RopeScaling::Yarn(YARN)), ..base.rope },
     };
     Ok(Hyperparameters { rope, windows, biases, block, ..base })
 }

@@ -4,7 +4,7 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::block::{Block, Experts, Softmax};
+use crate::block::{Block, Experts, RouterSoftmax};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{AttentionWindows, Hyperparameters, WindowedLayers};
@@ -65,7 +65,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
         count: config.size("num_experts")?.or(config.size("num_local_experts")?).unwrap_or(8),
         per_token: config.size("num_experts_per_tok")?.unwrap_or(2),
         hidden: base.hidden.unwrap_or(14_336),
-        softmax: Softmax::BeforeChoice,
+        softmax: RouterSoftmax::BeforeChoice,
         renormalised: true,
         biases: false,
         interleaved: false,

@@ -5,7 +5,7 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::block::{Block, HeadNorm, NormPlace};
+use crate::block::{Block, HeadNormScope, NormPlace};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
@@ -27,6 +27,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
-    let block = Block { norms: NormPlace::After, head_norm: Some(HeadNorm::Projection), ..base.block };
+    let block = Block { norms: NormPlace::After, head_norm: Some(HeadNormScope::Projection), ..base.block };
     Ok(Hyperparameters { biases, block, ..base })
 }

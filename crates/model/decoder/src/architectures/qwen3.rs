@@ -4,7 +4,7 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::block::{Block, HeadNorm};
+use crate::block::{Block, HeadNormScope};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
@@ -30,6 +30,6 @@ const OWN_KEYS: &[&str] =
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
-    let block = Block { head_norm: Some(HeadNorm::Head), ..base.block };
+    let block = Block { head_norm: Some(HeadNormScope::Head), ..base.block };
     Ok(Hyperparameters { windows: super::qwen2::windows(config)?, biases, block, ..base })
 }

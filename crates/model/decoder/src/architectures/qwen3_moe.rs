@@ -4,7 +4,7 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::block::{Block, Experts, HeadNorm, Softmax};
+use crate::block::{Block, Experts, HeadNormScope, RouterSoftmax};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, WindowedLayers};
@@ -46,7 +46,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
     // `num_local_experts` is another name of the class for `num_experts`, and replaces it.
     let count = config.size("num_local_experts")?.or(config.size("num_experts")?).unwrap_or(128);
     let experts = experts(config, count, [8, 768])?;
-    let block = Block { head_norm: Some(HeadNorm::Head), experts: Some(experts), ..base.block };
+    let block = Block { head_norm: Some(HeadNormScope::Head), experts: Some(experts), ..base.block };
     Ok(Hyperparameters { windows, biases, block, ..base })
 }
 
@@ -60,7 +60,7 @@ pub(super) fn experts(config: &ConfigJson, count: u64, [per_token, hidden]: [u64
         count,
         per_token: config.size("num_experts_per_tok")?.unwrap_or(per_token),
         hidden: config.size("moe_intermediate_size")?.unwrap_or(hidden),
-        softmax: Softmax::BeforeChoice,
+        softmax: RouterSoftmax::BeforeChoice,
         renormalised: config.flag("norm_topk_prob")?,
         biases: false,
         interleaved: false,

@@ -5,7 +5,7 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::block::{Block, HeadNorm, NormKind};
+use crate::block::{Block, HeadNormScope, NormKind};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
@@ -40,7 +40,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
     let biases = Biases { qkv: config.flag("use_qkv_bias")?, ..Biases::default() };
     let block = Block {
         norm: NormKind::Layer,
-        head_norm: config.flag("qk_layernorm")?.then_some(HeadNorm::EachHead),
+        head_norm: config.flag("qk_layernorm")?.then_some(HeadNormScope::EachHead),
         parallel: config.flag("use_parallel_residual")?,
         ..base.block
     };

@@ -382,7 +382,7 @@ fn truncated_text(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::config_defaults::DEFAULTS;
-    use crate::rope::{Llama3, Rope, Scaling};
+    use crate::rope::{Llama3, Rope, RopeScaling};
 
     #[test]
     fn rope_scaling_and_rope_parameters_mean_the_same() {
@@ -396,7 +396,7 @@ mod tests {
         let older = rope(&format!(r#""rope_theta": 5e5, "rope_scaling": {llama3}}}"#));
         let newer = rope(&format!(r#""rope_parameters": {llama3}, "rope_theta": 5e5}}"#));
         assert_eq!(older, newer);
-        assert_eq!(older.scaling, Some(Scaling::Llama3(Llama3::with_factor(32.0))));
+        assert_eq!(older.scaling, Some(RopeScaling::Llama3(Llama3::with_factor(32.0))));
         assert_eq!(
             rope(r#""rope_scaling": null, "rope_parameters": {"rope_theta": 7, "rope_type": "default"}"#),
             Rope { theta: 7.0, scaling: None }

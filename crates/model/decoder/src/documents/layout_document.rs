@@ -10,7 +10,7 @@ use crate::block::Activation;
 use crate::documents::config::FREQUENCIES_KEY;
 use crate::documents::params::feed_forward_width;
 use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
-use crate::rope::{Llama3, Rope, Scaling};
+use crate::rope::{Llama3, Rope, RopeScaling};
 use crate::sizes::Decoder;
 use crate::{DecoderNote, Error, Result};
 
@@ -171,7 +171,7 @@ fn begin_and_end_ids(decoder: &Decoder) -> Option<(u64, u64)> {
 /// Returns the scaling of Llama 3.1, if the model has it.
 fn llama3_scaling(rope: &Rope) -> Option<Llama3> {
     match rope.scaling {
-        Some(Scaling::Llama3(llama3)) => Some(llama3),
+        Some(RopeScaling::Llama3(llama3)) => Some(llama3),
         _ => None,
     }
 }
@@ -244,7 +244,7 @@ mod tests {
         let length = |theta, scaling| context_length(&Rope { theta, scaling });
         let [code_llama, llama3, llama2] = [1e6, 5e5, 4.9e5].map(|theta| length(theta, None));
         assert_eq!([code_llama, llama3, llama2], [16_384, 8_192, 4_096]);
-        assert_eq!(length(5e5, Some(Scaling::Llama3(Llama3::with_factor(8.0)))), 131_072);
+        assert_eq!(length(5e5, Some(RopeScaling::Llama3(Llama3::with_factor(8.0)))), 131_072);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::block::Block;
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, RotaryDims};
 use crate::layout::META;
 use crate::overrides::{number_text, reconcile};
-use crate::rope::{Llama3, Rope, Scaling, THETA};
+use crate::rope::{Llama3, Rope, RopeScaling, THETA};
 use crate::weight::LayerPart;
 use crate::{DecoderNote, Error, HyperparameterKind, Overrides, Result};
 
@@ -176,7 +176,7 @@ impl Params {
                 scaling: self
                     .use_scaled_rope
                     .unwrap_or(false)
-                    .then(|| Scaling::Llama3(Llama3::with_factor(factor()))),
+                    .then(|| RopeScaling::Llama3(Llama3::with_factor(factor()))),
             },
             tied: true,
             has_document: true,

@@ -8,7 +8,7 @@ use crate::config_defaults::{ConfigDefaults, RopeScalingKind};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::RotaryDims;
 use crate::overrides::{number_text, reconcile};
-use crate::rope::{Llama3, LongRope, Rope, Scaling, Yarn};
+use crate::rope::{Llama3, LongRope, Rope, RopeScaling, Yarn};
 use crate::{Error, HyperparameterKind, Result};
 
 /// Key of [`Llama3::old`] in `config.json`.
@@ -126,7 +126,12 @@ impl ConfigJson {
         Ok((key, self.text(key)?))
     }
 
-    fn rope_scaling(&self, inner: &Self, class: &ConfigDefaults, is_alone: bool) -> Result<Option<Scaling>> {
+    fn rope_scaling(
+        &self,
+        inner: &Self,
+        class: &ConfigDefaults,
+        is_alone: bool,
+    ) -> Result<Option<RopeScaling>> {
         let (key, name) = inner.rope_type()?;
         let Some(name) = name else { return Ok(None) };
         let Some((_, kind)) = class.scalings.iter().find(|(known, _)| *known == name) else {
@@ -145,8 +150,8 @@ impl ConfigJson {
         let context = context.unwrap_or(class.context);
         Ok(Some(match kind {
             RopeScalingKind::Unscaled => return Ok(None),
-            RopeScalingKind::Linear => Scaling::Linear { factor: number("factor")? },
-            RopeScalingKind::Dynamic => Scaling::Dynamic { factor: number("factor")?, old: context },
+            RopeScalingKind::Linear => RopeScaling::Linear { factor: number("factor")? },
+            RopeScalingKind::Dynamic => RopeScaling::Dynamic { factor: number("factor")?, old: context },
             RopeScalingKind::Yarn => {
                 // `null` means the ratio of the context lengths; a missing key is an error.
                 let factor =
@@ -159,7 +164,7 @@ impl ConfigJson {
                         (Some(one), Some(all)) => magnitude(one) / magnitude(all),
                         _ => magnitude(1.0),
                     };
-                Scaling::Yarn(Yarn {
+                RopeScaling::Yarn(Yarn {
                     factor,
                     fast: inner.number("beta_fast")?.unwrap_or(32.0),
                     slow: inner.number("beta_slow")?.unwrap_or(1.0),
@@ -172,14 +177,14 @@ impl ConfigJson {
             RopeScalingKind::LongRope => {
                 let factor = inner.number("factor")?.unwrap_or(context / old);
                 let inferred = if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / old.ln()).sqrt() };
-                Scaling::LongRope(LongRope {
+                RopeScaling::LongRope(LongRope {
                     short: inner.numbers("short_factor")?,
                     long: inner.numbers("long_factor")?,
                     old,
                     magnitude: inner.number("attention_factor")?.unwrap_or(inferred),
                 })
             }
-            RopeScalingKind::Llama3 => Scaling::Llama3(Llama3 {
+            RopeScalingKind::Llama3 => RopeScaling::Llama3(Llama3 {
                 factor: number("factor")?,
                 low: number("low_freq_factor")?,
                 high: number("high_freq_factor")?,

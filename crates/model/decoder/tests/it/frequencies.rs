@@ -1,6 +1,8 @@
 //! Rotary frequency tensors that are left out or restored when a model gets the names of the other layout.
 
-use decoder::{CheckpointLayout, DecoderOptions, HUGGING_FACE, META, ModelDocuments, Translated, translate};
+use decoder::{
+    CheckpointLayout, DecoderOptions, HUGGING_FACE, META, ModelDocuments, TranslatedModel, translate,
+};
 use tensor::{Dtype, Storage, Tensor};
 
 use crate::fixtures::tensors;
@@ -13,7 +15,7 @@ fn documents(params: Option<&str>, config: Option<&str>) -> DecoderOptions {
     DecoderOptions { documents, ..DecoderOptions::default() }
 }
 
-fn notes(translated: &Translated) -> Vec<String> {
+fn notes(translated: &TranslatedModel) -> Vec<String> {
     translated.notes.iter().map(ToString::to_string).collect()
 }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use byte_source::Blob;
 use decoder::{
-    CheckpointLayout, DecoderOptions, Detected, HUGGING_FACE, META, ModelDocuments, Translated, detect,
+    CheckpointLayout, DecoderOptions, Detected, HUGGING_FACE, META, ModelDocuments, TranslatedModel, detect,
     translate,
 };
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn config(text: &str) -> DecoderOptions {
 }
 
 /// The document that is written for the model.
-fn document(translated: &Translated) -> String {
+fn document(translated: &TranslatedModel) -> String {
     let document = translated.document.as_ref().expect("the layout is another one");
     document.text(&translated.tensors)
 }
@@ -54,7 +54,7 @@ fn names(tensors: &[(String, Tensor)]) -> Vec<&str> {
     tensors.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-fn notes(translated: &Translated) -> Vec<String> {
+fn notes(translated: &TranslatedModel) -> Vec<String> {
     translated.notes.iter().map(ToString::to_string).collect()
 }
 

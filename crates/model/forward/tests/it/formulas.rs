@@ -3,7 +3,7 @@
 //! Facts: rotary embeddings (Su et al., 2021), Llama 3.1's, `YaRN`'s (Peng et al., 2023) and `LongRoPE`'s (Ding et al., 2024)
 //! scaling of wavelengths, IEEE 754-2019.
 
-use decoder::{Rope, Scaling};
+use decoder::{Rope, RopeScaling};
 use tensor::Dtype;
 
 /// How far a pair of `rotated` numbers turns from one token to the next in a text of `total` tokens.
@@ -13,12 +13,12 @@ pub(crate) fn frequency(rope: &Rope, pair: usize, rotated: usize, total: usize) 
     let f = plain(rope.theta);
     match &rope.scaling {
         None => f,
-        Some(Scaling::Linear { factor }) => f / factor,
-        Some(Scaling::Dynamic { factor, old }) => {
+        Some(RopeScaling::Linear { factor }) => f / factor,
+        Some(RopeScaling::Dynamic { factor, old }) => {
             let stretch = factor * total.max(*old) / old - (factor - 1.0);
             plain(rope.theta * stretch.powf(d / (d - 2.0)))
         }
-        Some(Scaling::Llama3(scaling)) => {
+        Some(RopeScaling::Llama3(scaling)) => {
             let wavelength = std::f64::consts::TAU / f;
             let smooth = (scaling.old / wavelength - scaling.low) / (scaling.high - scaling.low);
             if wavelength < scaling.old / scaling.high {
@@ -29,7 +29,7 @@ pub(crate) fn frequency(rope: &Rope, pair: usize, rotated: usize, total: usize) 
                 f * ((1.0 - smooth) / scaling.factor + smooth)
             }
         }
-        Some(Scaling::Yarn(yarn)) => {
+        Some(RopeScaling::Yarn(yarn)) => {
             // The pair that turns so often within the old length, if pairs were not whole numbers.
             let turns =
                 |turns: f64| d / 2.0 * (yarn.old / (turns * std::f64::consts::TAU)).ln() / rope.theta.ln();
@@ -37,7 +37,7 @@ pub(crate) fn frequency(rope: &Rope, pair: usize, rotated: usize, total: usize) 
             let ramp = ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
             f / yarn.factor * ramp + f * (1.0 - ramp)
         }
-        Some(Scaling::LongRope(long)) => {
+        Some(RopeScaling::LongRope(long)) => {
             f / if total > long.old { long.long[pair] } else { long.short[pair] }
         }
     }

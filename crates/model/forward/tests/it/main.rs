@@ -17,7 +17,7 @@ mod reference;
 
 use byte_source::Observer;
 use decoder::{HUGGING_FACE, META};
-use forward::{Error, ForwardOptions, LogitPositions, Model};
+use forward::{Error, ForwardModel, ForwardOptions, LogitPositions};
 use proptest::prelude::*;
 use reference::{Random, Shape, VOCAB};
 use tensor::{Dtype, Storage, Tensor};
@@ -65,9 +65,9 @@ fn shapes() -> Vec<Shape> {
     ]
 }
 
-fn model(random: &Random, threads: usize) -> Model {
+fn model(random: &Random, threads: usize) -> ForwardModel {
     let options = ForwardOptions { threads: Some(threads) };
-    Model::new(&random.decoder, &random.tensors.clone().into(), &random.assignment, &options)
+    ForwardModel::new(&random.decoder, &random.tensors.clone().into(), &random.assignment, &options)
         .expect("all is there")
 }
 
@@ -76,7 +76,7 @@ fn tokens(count: usize, seed: usize) -> Vec<i64> {
 }
 
 /// All logits of one sequence.
-fn logits(model: &Model, tokens: &[i64]) -> Vec<f32> {
+fn logits(model: &ForwardModel, tokens: &[i64]) -> Vec<f32> {
     let mut cache = model.cache(1).expect("a few bytes");
     model.forward(tokens, 1, &mut cache, LogitPositions::All, ON).expect("known ids")
 }
@@ -238,7 +238,8 @@ fn a_weight_that_repeats_its_storage_is_not_copied_without_end() {
     *tensor = Tensor::new(Dtype::Float32, vec![1 << 40, 24], vec![0, 1], 0, tensor.storage().clone())
         .expect("in bounds");
     let options = ForwardOptions { threads: Some(1) };
-    let error = Model::new(&random.decoder, &random.tensors.clone().into(), &random.assignment, &options)
-        .expect_err("it is huge");
+    let error =
+        ForwardModel::new(&random.decoder, &random.tensors.clone().into(), &random.assignment, &options)
+            .expect_err("it is huge");
     assert_eq!(error.to_string(), "a weight of shape [1099511627776, 24] does not fit in memory");
 }

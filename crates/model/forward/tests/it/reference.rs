@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use byte_source::{MappedFile, Region, Source};
 use decoder::{
-    Activation, Assigned, Assignment, CheckpointLayout, Decoder, DecoderOptions, Detected, HeadNorm,
-    LayerPart, ModelDocuments, NormKind, NormPlace, Scaling, Softmax, Weight,
+    Activation, AssignedWeight, Assignment, CheckpointLayout, Decoder, DecoderOptions, Detected,
+    HeadNormScope, LayerPart, ModelDocuments, NormKind, NormPlace, RopeScaling, RouterSoftmax, Weight,
 };
 use serde_json::{Value, json};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
@@ -212,7 +212,7 @@ impl Random {
             let storage = Storage::stored(Region::new(&file, range).expect("it is in the file"), None);
             let tensor = Tensor::new(dtype, shape, stride, 0, storage).expect("the bytes suffice");
             tensors.push((format!("{weight:?}"), tensor));
-            weights.push(Assigned { weight, index, view: None });
+            weights.push(AssignedWeight { weight, index, view: None });
         }
         Self { decoder, assignment: Assignment { weights, notes: Vec::new() }, tensors, numbers }
     }
@@ -335,9 +335,9 @@ impl Random {
         let heads = row.chunks_exact(self.decoder.head_dim() as usize);
         match self.decoder.block().head_norm {
             None => row,
-            Some(HeadNorm::Projection) => self.norm(&row, whole(), None),
-            Some(HeadNorm::Head) => heads.flat_map(|head| self.norm(head, whole(), None)).collect(),
-            Some(HeadNorm::EachHead) => {
+            Some(HeadNormScope::Projection) => self.norm(&row, whole(), None),
+            Some(HeadNormScope::Head) => heads.flat_map(|head| self.norm(head, whole(), None)).collect(),
+            Some(HeadNormScope::EachHead) => {
                 let weight = |head| self.of(Weight::Head { layer, part, head });
                 (0..).zip(heads).flat_map(|(number, head)| self.norm(head, weight(number), None)).collect()
             }
@@ -375,11 +375,13 @@ impl Random {
         order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
         order.truncate(experts.per_token as usize);
         let mut weights: Vec<f64> = match experts.softmax {
-            Softmax::BeforeChoice => {
+            RouterSoftmax::BeforeChoice => {
                 let all = softmax(&scores);
                 order.iter().map(|expert| all[*expert]).collect()
             }
-            Softmax::AfterChoice => softmax(&order.iter().map(|expert| scores[*expert]).collect::<Vec<_>>()),
+            RouterSoftmax::AfterChoice => {
+                softmax(&order.iter().map(|expert| scores[*expert]).collect::<Vec<_>>())
+            }
         };
         if experts.renormalised {
             let sum: f64 = weights.iter().sum();
@@ -432,8 +434,8 @@ impl Random {
         };
         let (hd, rotated) = (self.decoder.head_dim() as usize, self.decoder.rotated() as usize);
         let magnitude = match &rope.scaling {
-            Some(Scaling::Yarn(yarn)) => yarn.magnitude,
-            Some(Scaling::LongRope(long)) => long.magnitude,
+            Some(RopeScaling::Yarn(yarn)) => yarn.magnitude,
+            Some(RopeScaling::LongRope(long)) => long.magnitude,
             _ => 1.0,
         };
         for head in row.chunks_exact_mut(hd) {

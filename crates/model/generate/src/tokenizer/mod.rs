@@ -24,7 +24,7 @@ use limits::ExpansionLimits;
 use tiktoken::TiktokenFile;
 
 /// Maximum size of a tokenizer file, in bytes. Gemma's has 33 million, and reading one takes about ten times its length.
-pub const FILE_MAX: u64 = 64 << 20;
+pub const TOKENIZER_FILE_MAX: u64 = 64 << 20;
 
 /// Tokenizer files of models, in order of precedence. The later ones are recognised only to report them.
 const FILES: &[&str] = &[
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Tokenizer {
 
 impl Tokenizer {
     /// Reads the tokenizer among the files next to a model. `read` returns a file by its name, or `None` if there is no such
-    /// file; it need not return more than [`FILE_MAX`] bytes.
+    /// file; it need not return more than [`TOKENIZER_FILE_MAX`] bytes.
     ///
     /// # Errors
     /// Returns the errors of `read` and of [`from_file`](Self::from_file), and an error if no file is a tokenizer.
@@ -73,8 +73,8 @@ impl Tokenizer {
     pub fn from_file(name: &str, bytes: &[u8]) -> Result<Self> {
         let file = || name.to_owned();
         let found = bytes.len() as u64;
-        if found > FILE_MAX {
-            return Err(Error::FileTooLarge { file: file(), found, limit: FILE_MAX });
+        if found > TOKENIZER_FILE_MAX {
+            return Err(Error::FileTooLarge { file: file(), found, limit: TOKENIZER_FILE_MAX });
         }
         let unsupported = |reason| Err(Error::Unsupported { file: file(), reason });
         let is_model = std::path::Path::new(name).extension().is_some_and(|ending| ending == "model");

@@ -127,12 +127,12 @@ impl Describer<'_, '_> {
             Object::Text(text) => return self.hex('s', text.bytes()),
             Object::String(bytes) => return self.hex('b', bytes),
             Object::Bytes(bytes) => return self.hex('b', bytes),
-            Object::ByteArray(bytes) if heap.recorded(id).is_none() => return self.hex('a', bytes),
+            Object::ByteArray(bytes) if heap.recorded_changes(id).is_none() => return self.hex('a', bytes),
             Object::Buffer { index, readonly } => {
                 return self.put(&format!("B{index}{}", if *readonly { "r" } else { "w" }));
             }
             Object::Tuple(_) if heap.items(id) == Some(&[]) => return self.put("()"),
-            Object::Global(_) if heap.recorded(id).is_none() => return self.global(id),
+            Object::Global(_) if heap.recorded_changes(id).is_none() => return self.global(id),
             _ => {}
         }
         let number = self.seen.len();
@@ -173,7 +173,7 @@ impl Describer<'_, '_> {
         if let Some(items) = heap.items(id) {
             return self.many(items);
         }
-        if let Some(recorded) = heap.recorded(id) {
+        if let Some(recorded) = heap.recorded_changes(id) {
             if !recorded.items().is_empty() {
                 self.pairs(recorded.items());
             }

@@ -19,7 +19,7 @@ use torchscript::{Module, ModuleCode};
 
 pub use self::file::write_carton;
 pub use self::options::{CartonFields, CartonOptions, RequiredTorch};
-pub use self::self_test::SelfTestReport;
+pub use self::self_test::StoredSelfTest;
 
 use self::file::CartonFile;
 use self::layout::NonModuleFiles;
@@ -50,7 +50,7 @@ pub struct CartonReport {
     pub outputs: Vec<PortReport>,
     /// Self test, if the options ask for one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub self_test: Option<SelfTestReport>,
+    pub self_test: Option<StoredSelfTest>,
     /// Names of the files in `misc/`.
     pub misc: Vec<String>,
     /// True if one of the files in `misc/` is a tokenizer.

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use carton_format::{DataType, References, SelfTest, TENSOR_REFERENCE, TensorIndex, TensorSpec};
 use decoder::{Assignment, Decoder};
-use forward::{LogitPositions, Model};
+use forward::{ForwardModel, LogitPositions};
 use serde::Serialize;
 use tensor::{Dtype, Tensors};
 use torch_import::Container;
@@ -22,7 +22,7 @@ use crate::{Error, Note, Observer, Result};
 /// Self test that is stored in a carton.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct SelfTestReport {
+pub struct StoredSelfTest {
     /// Names of the test's inputs.
     pub inputs: Vec<String>,
     /// Names of the outputs with expected values; empty if the test only runs the model.
@@ -111,10 +111,10 @@ impl<'j> PlannedSelfTest<'j> {
         References(vec![(port.to_owned(), target)])
     }
 
-    pub(super) fn report(&self) -> SelfTestReport {
+    pub(super) fn report(&self) -> StoredSelfTest {
         let names =
             |References(references): &References| references.iter().map(|(name, _)| name.clone()).collect();
-        SelfTestReport {
+        StoredSelfTest {
             inputs: names(&self.test.inputs),
             expected_out: self.test.expected_out.as_ref().map(names).unwrap_or_default(),
         }
@@ -169,7 +169,7 @@ impl ExpectedLogits<'_> {
     fn compute(&self, observer: &dyn Observer) -> Result<Vec<u8>> {
         let batch = usize::try_from(BATCH).unwrap_or(1);
         let options = forward::ForwardOptions::default();
-        let model = Model::new(&self.decoder, self.tensors, &self.assignment, &options);
+        let model = ForwardModel::new(&self.decoder, self.tensors, &self.assignment, &options);
         let model = model.map_err(|error| self.logits_error(error))?;
         let mut cache = model.cache(batch).map_err(|error| self.logits_error(error))?;
         let tokens = spread_tokens(self.decoder.vocab());

@@ -1,6 +1,6 @@
 //! Flags of a decoder's text, which select the lines of the templates that a module needs.
 
-use decoder::{Activation, Decoder, HeadNorm, NormKind, NormPlace, Softmax};
+use decoder::{Activation, Decoder, HeadNormScope, NormKind, NormPlace, RouterSoftmax};
 
 use super::calling_convention::CallingConvention;
 use super::lists::WeightLists;
@@ -32,7 +32,7 @@ pub(super) enum Flag {
     Rms,
     PlusOne,
     LayerNorm,
-    HeadNorm,
+    HeadNormScope,
     ProjectionNorm,
     LayerHeadNorm,
     // Positions and dtypes.
@@ -83,7 +83,7 @@ const FLAG_NAMES: [(&str, Flag); 43] = [
     ("rms", Flag::Rms),
     ("plus one", Flag::PlusOne),
     ("layer norm", Flag::LayerNorm),
-    ("head norm", Flag::HeadNorm),
+    ("head norm", Flag::HeadNormScope),
     ("projection norm", Flag::ProjectionNorm),
     ("layer head norm", Flag::LayerHeadNorm),
     ("half", Flag::Half),
@@ -143,8 +143,10 @@ impl Flag {
             Self::Rms => block.norm == NormKind::Rms,
             Self::PlusOne => block.norm == NormKind::RmsPlusOne,
             Self::LayerNorm => block.norm == NormKind::Layer,
-            Self::HeadNorm => matches!(block.head_norm, Some(HeadNorm::Head | HeadNorm::EachHead)),
-            Self::ProjectionNorm => block.head_norm == Some(HeadNorm::Projection),
+            Self::HeadNormScope => {
+                matches!(block.head_norm, Some(HeadNormScope::Head | HeadNormScope::EachHead))
+            }
+            Self::ProjectionNorm => block.head_norm == Some(HeadNormScope::Projection),
             Self::LayerHeadNorm => block.norm == NormKind::Layer && block.head_norm.is_some(),
             Self::Half => has_half,
             Self::SeveralRopes => positions.rope_count() > 1,
@@ -171,8 +173,8 @@ impl Flag {
             Self::Clamped => matches!(block.activation, Activation::ClampedSwiglu { .. }),
             Self::FeedForward => !layers.all(|layer| block.has_experts(layer)),
             Self::Experts => layers.any(|layer| block.has_experts(layer)),
-            Self::SoftmaxBefore => experts.is_some_and(|it| it.softmax == Softmax::BeforeChoice),
-            Self::SoftmaxAfter => experts.is_some_and(|it| it.softmax == Softmax::AfterChoice),
+            Self::SoftmaxBefore => experts.is_some_and(|it| it.softmax == RouterSoftmax::BeforeChoice),
+            Self::SoftmaxAfter => experts.is_some_and(|it| it.softmax == RouterSoftmax::AfterChoice),
             Self::Renormalised => experts.is_some_and(|it| it.renormalised),
             Self::Interleaved => experts.is_some_and(|it| it.interleaved),
             Self::Shared => experts.is_some_and(|it| it.shared.is_some()),

@@ -1,6 +1,6 @@
 //! Lists that hold the weights of a module: one for each part of the layers, and one for the weights outside the layers.
 
-use decoder::{Assigned, LayerPart, Weight};
+use decoder::{AssignedWeight, LayerPart, Weight};
 
 use crate::module_tree::{ListItem, TensorId};
 
@@ -8,9 +8,9 @@ use crate::module_tree::{ListItem, TensorId};
 pub(super) type WeightLists = Vec<(String, Vec<ListItem>)>;
 
 /// Groups the weights into the lists that the text reads, in the order of layers.
-pub(super) fn group_weights(weights: &[Assigned]) -> WeightLists {
+pub(super) fn group_weights(weights: &[AssignedWeight]) -> WeightLists {
     let mut lists: WeightLists = Vec::new();
-    for Assigned { weight, index, view } in weights {
+    for AssignedWeight { weight, index, view } in weights {
         let list = match *weight {
             Weight::Embedding | Weight::Norm | Weight::Output => "outer".to_owned(),
             Weight::NormBias => "norm_bias".to_owned(),

@@ -4,7 +4,7 @@
 //! numbers of the module. For frequencies that depend on the number of tokens, the module has a second list for long texts
 //! (`LongRope`), or scales by a growing power (dynamic).
 
-use decoder::{Decoder, Llama3, Rope, Scaling};
+use decoder::{Decoder, Llama3, Rope, RopeScaling};
 
 /// Rotary embeddings of a decoder, and their assignment to layers.
 pub(super) struct RotaryPositions {
@@ -44,7 +44,7 @@ impl RotaryPositions {
     /// Returns the base (theta) if the module computes the frequencies.
     pub(super) fn theta(&self) -> Option<f64> {
         match self.ropes.as_slice() {
-            [Some(Rope { theta, scaling: None | Some(Scaling::Llama3(_)) })] => Some(*theta),
+            [Some(Rope { theta, scaling: None | Some(RopeScaling::Llama3(_)) })] => Some(*theta),
             _ => None,
         }
     }
@@ -52,7 +52,7 @@ impl RotaryPositions {
     /// Returns the llama3 scaling of the frequencies that the module computes, if there is one.
     pub(super) fn llama3(&self) -> Option<Llama3> {
         match self.ropes.as_slice() {
-            [Some(Rope { scaling: Some(Scaling::Llama3(llama3)), .. })] => Some(*llama3),
+            [Some(Rope { scaling: Some(RopeScaling::Llama3(llama3)), .. })] => Some(*llama3),
             _ => None,
         }
     }
@@ -63,21 +63,22 @@ impl RotaryPositions {
     }
 
     pub(super) fn has_length_dependent_rope(&self) -> bool {
-        self.scalings().any(|scaling| matches!(scaling, Scaling::Dynamic { .. } | Scaling::LongRope(_)))
+        self.scalings()
+            .any(|scaling| matches!(scaling, RopeScaling::Dynamic { .. } | RopeScaling::LongRope(_)))
     }
 
     pub(super) fn has_long_rope(&self) -> bool {
-        self.scalings().any(|scaling| matches!(scaling, Scaling::LongRope(_)))
+        self.scalings().any(|scaling| matches!(scaling, RopeScaling::LongRope(_)))
     }
 
     pub(super) fn has_dynamic(&self) -> bool {
-        self.scalings().any(|scaling| matches!(scaling, Scaling::Dynamic { .. }))
+        self.scalings().any(|scaling| matches!(scaling, RopeScaling::Dynamic { .. }))
     }
 
     /// Returns the number of tokens, by frequency, above which the long frequency replaces it; infinite without `LongRope`.
     pub(super) fn long_thresholds(&self) -> Vec<f64> {
         self.flat_map_ropes(|rope| match scaling(rope) {
-            Some(Scaling::LongRope(long)) => self.per_frequency(long.old),
+            Some(RopeScaling::LongRope(long)) => self.per_frequency(long.old),
             _ => self.per_frequency(f64::INFINITY),
         })
     }
@@ -86,11 +87,11 @@ impl RotaryPositions {
     /// offset`.
     pub(super) fn base_growth(&self) -> (Vec<f64>, Vec<f64>) {
         let growth = self.flat_map_ropes(|rope| match scaling(rope) {
-            Some(Scaling::Dynamic { factor, old }) => self.per_frequency(factor / old),
+            Some(RopeScaling::Dynamic { factor, old }) => self.per_frequency(factor / old),
             _ => self.per_frequency(0.0),
         });
         let start = self.flat_map_ropes(|rope| match scaling(rope) {
-            Some(Scaling::Dynamic { factor, .. }) => self.per_frequency(1.0 - factor),
+            Some(RopeScaling::Dynamic { factor, .. }) => self.per_frequency(1.0 - factor),
             _ => self.per_frequency(1.0),
         });
         (growth, start)
@@ -99,7 +100,7 @@ impl RotaryPositions {
     /// Returns the frequencies of all rotary embeddings for a text of `tokens` tokens, without the growth of dynamic bases.
     pub(super) fn frequencies(&self, tokens: u64) -> Vec<f64> {
         self.flat_map_ropes(|rope| match rope {
-            Some(Rope { theta, scaling: Some(Scaling::Dynamic { .. }) }) => {
+            Some(Rope { theta, scaling: Some(RopeScaling::Dynamic { .. }) }) => {
                 Rope { theta: *theta, scaling: None }.frequencies(self.rotated, tokens)
             }
             Some(rope) => rope.frequencies(self.rotated, tokens),
@@ -112,7 +113,7 @@ impl RotaryPositions {
     pub(super) fn exponents(&self) -> Vec<f64> {
         let dim = self.rotated as f64;
         self.flat_map_ropes(|rope| match rope {
-            Some(Rope { scaling: Some(Scaling::Dynamic { .. }), .. }) => {
+            Some(Rope { scaling: Some(RopeScaling::Dynamic { .. }), .. }) => {
                 let pairs = 0..self.rotated.checked_div(2).unwrap_or(0);
                 pairs.map(|pair| -2.0 * pair as f64 / (dim - 2.0)).collect()
             }
@@ -130,7 +131,7 @@ impl RotaryPositions {
         self.magnitudes().iter().any(|magnitude| *magnitude != 1.0)
     }
 
-    fn scalings(&self) -> impl Iterator<Item = &Scaling> {
+    fn scalings(&self) -> impl Iterator<Item = &RopeScaling> {
         self.ropes.iter().filter_map(|rope| scaling(rope.as_ref()))
     }
 
@@ -144,6 +145,6 @@ impl RotaryPositions {
     }
 }
 
-fn scaling(rope: Option<&Rope>) -> Option<&Scaling> {
+fn scaling(rope: Option<&Rope>) -> Option<&RopeScaling> {
     rope?.scaling.as_ref()
 }

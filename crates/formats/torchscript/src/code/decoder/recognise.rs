@@ -4,7 +4,7 @@
 
 use decoder::{
     Assignment, AttentionWindows, Biases, Decoder, DecoderSpec, LayerPart, LegacyAttributes, Llama3, Rope,
-    Scaling, WindowedLayers,
+    RopeScaling, WindowedLayers,
 };
 use tensor::Tensors;
 
@@ -105,7 +105,7 @@ fn read_legacy_attributes(root: &RootAttributes<'_>, end: &str) -> Option<Legacy
         norm_eps: number("norm_eps")?,
         rope: Rope {
             theta: number("rope_theta")?,
-            scaling: root.bool(&named("rope_scaled"))?.then_some(Scaling::Llama3(scaling)),
+            scaling: root.bool(&named("rope_scaled"))?.then_some(RopeScaling::Llama3(scaling)),
         },
         windows: AttentionWindows {
             size: (window > 0).then_some(window),

@@ -6,7 +6,9 @@ pub(super) mod fixtures;
 use decoder::{DecoderOptions, HUGGING_FACE, LayerPart, META, ModelDocuments};
 use tensor::Tensor;
 
-use crate::{Module, ModuleCode, ModulePort, OnInvalidInput, detect_module, model, positional};
+use crate::{
+    Module, ModuleCode, ModulePort, OnInvalidInput, decoder_module, detect_module, positional_decoder_module,
+};
 use fixtures::{tensors, zeros};
 
 fn params() -> DecoderOptions {
@@ -70,7 +72,8 @@ fn hugging_faces_names_rotate_halves() {
         .expect("config and shapes agree");
     assert_eq!((converted.code.name(), converted.notes.len()), ("llama", 1));
     assert!(code(&converted).contains("torch.select(y, -2, 0)"));
-    let named = model("llama", &all.clone().into(), &options, OnInvalidInput::Return).expect("it is one");
+    let named =
+        decoder_module("llama", &all.clone().into(), &options, OnInvalidInput::Return).expect("it is one");
     assert_eq!(code(&named), code(&converted));
 }
 
@@ -79,7 +82,8 @@ fn a_positional_forward_takes_tokens_and_returns_logits() {
     let converted = detect_module(&meta_tensors().clone().into(), &params(), OnInvalidInput::Return)
         .expect("params and shapes agree");
     let ModuleCode::Decoder(decoder) = &converted.code else { panic!("it runs") };
-    let positional = positional(decoder, &meta_tensors().clone().into(), false).expect("it was a model");
+    let positional =
+        positional_decoder_module(decoder, &meta_tensors().clone().into(), false).expect("it was a model");
     let names = |ports: &[ModulePort]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&positional.inputs), ["tokens"]);
     assert_eq!(names(&positional.outputs.ports(&[].to_vec().into()).collect::<Vec<_>>()), ["logits"]);
@@ -121,8 +125,10 @@ fn biases_are_added_to_the_products() {
         }
     }
     let options = config(r#"{"model_type": "qwen2", "num_attention_heads": 4}"#);
-    let code =
-        code(&model("qwen2", &all.clone().into(), &options, OnInvalidInput::Return).expect("all is there"));
+    let code = code(
+        &decoder_module("qwen2", &all.clone().into(), &options, OnInvalidInput::Return)
+            .expect("all is there"),
+    );
     assert_eq!(code.matches(".weight(weights[\"bq\"], i, x)").count(), 2, "{code}");
     assert!(!code.contains("\"bo\""), "{code}");
 }

@@ -23,7 +23,7 @@ use text::{WEIGHTS_TEXTS, WeightsText};
 /// # Errors
 /// Returns an error if two tensors have one name, PyTorch's modules reserve a name, or TorchScript cannot express a tensor's
 /// dtype or size, or the dtypes of tensors that share a storage.
-pub fn weights(tensors: &Tensors, errors: OnInvalidInput) -> Result<Module> {
+pub fn weights_module(tensors: &Tensors, errors: OnInvalidInput) -> Result<Module> {
     let (archive, mut notes) = weights_archive(WeightsText::current_text(errors), tensors)?;
     notes.extend(name_notes(tensors));
     let outputs = ModuleOutputs(OutputPorts::Tensors);
@@ -34,7 +34,7 @@ pub fn weights(tensors: &Tensors, errors: OnInvalidInput) -> Result<Module> {
 /// first difference from the most similar one.
 ///
 /// # Errors
-/// Returns the same errors as [`weights`].
+/// Returns the same errors as [`weights_module`].
 pub(super) fn closest_difference(
     tensors: &Tensors,
     records: &[(String, Option<Cow<'_, [u8]>>)],
@@ -99,8 +99,9 @@ mod tests {
 
     #[test]
     fn own_tensors_come_before_submodules_and_equal_modules_are_one_class() {
-        let converted = weights(&named(&["b.w", "a.w", "top", "c.x.w", "b.0"]), OnInvalidInput::Return)
-            .expect("plain names");
+        let converted =
+            weights_module(&named(&["b.w", "a.w", "top", "c.x.w", "b.0"]), OnInvalidInput::Return)
+                .expect("plain names");
         assert!(converted.notes.is_empty());
         let (classes, _) = code(&converted)
             .split_once("  def forward")
@@ -148,7 +149,7 @@ class Weights(Module):
             (vec!["a..b"], "`a..b` has an empty part"),
             (vec![deep.as_str()], "a name has 100000 dots"),
         ] {
-            let converted = weights(&named(&names), OnInvalidInput::Return).expect("flat holds it");
+            let converted = weights_module(&named(&names), OnInvalidInput::Return).expect("flat holds it");
             let [note] = converted.notes.as_slice() else { panic!("{names:?}: {:?}", converted.notes) };
             let text = note.to_string();
             assert!(text.starts_with(&format!("all tensors are in one module, because {why}; ")), "{text}");
@@ -159,31 +160,35 @@ class Weights(Module):
     #[test]
     fn reserved_names_are_rejected_and_harmless_ones_are_not() {
         for name in ["forward", "_modules", "__parameters__"] {
-            let error =
-                weights(&named(&["a.b", name]), OnInvalidInput::Return).expect_err("reserved").to_string();
+            let error = weights_module(&named(&["a.b", name]), OnInvalidInput::Return)
+                .expect_err("reserved")
+                .to_string();
             assert_eq!(error, format!("tensor `{name}`: TorchScript or PyTorch's modules reserve this name"));
         }
         for name in
             ["", "a.", "a.forward", "_parameters", "class", "self.torch", "__tensors__", "__tensors__.w"]
         {
-            let converted = weights(&named(&[name]), OnInvalidInput::Return).expect(name);
+            let converted = weights_module(&named(&[name]), OnInvalidInput::Return).expect(name);
             assert!(converted.notes.is_empty(), "{:?}", converted.notes);
         }
-        let index = code(&weights(&named(&["__tensors__"]), OnInvalidInput::Return).expect("another index"));
+        let index =
+            code(&weights_module(&named(&["__tensors__"]), OnInvalidInput::Return).expect("another index"));
         assert!(index.contains("index = self.__tensors___\n"), "{index}");
         // In a flat module, the item `w` of the index has the same path as the last tensor.
-        let flat = weights(&named(&["a", "a.b", "w", "__tensors__.w"]), OnInvalidInput::Return)
+        let flat = weights_module(&named(&["a", "a.b", "w", "__tensors__.w"]), OnInvalidInput::Return)
             .expect("another index");
         assert!(code(&flat).contains("index = self.__tensors___\n"), "{}", code(&flat));
-        let training = weights(&named(&["training"]), OnInvalidInput::Return).expect("eval() is the user's");
+        let training =
+            weights_module(&named(&["training"]), OnInvalidInput::Return).expect("eval() is the user's");
         assert_eq!(training.notes, [ModuleNote::Training]);
         assert_eq!(code(&training).matches("training : ").count(), 1);
     }
 
     #[test]
     fn what_torchscript_cannot_express_is_an_error() {
-        let error =
-            |tensors: &Tensors| weights(tensors, OnInvalidInput::Return).expect_err("wrong").to_string();
+        let error = |tensors: &Tensors| {
+            weights_module(tensors, OnInvalidInput::Return).expect_err("wrong").to_string()
+        };
         assert_eq!(error(&named(&["a", "b", "a"])), "two tensors have the name `a`");
         let storage = Storage::owned(vec![0; 8]);
         let view = |dtype, shape: u64, offset| {
@@ -201,7 +206,7 @@ class Weights(Module):
             "tensor `a`: qint8 cannot be a Carton output and has no conversion"
         );
         let newer = [(a.clone(), view(Dtype::UInt16, 4, 0))];
-        assert!(weights(&newer.to_vec().into(), OnInvalidInput::Return).is_ok());
+        assert!(weights_module(&newer.to_vec().into(), OnInvalidInput::Return).is_ok());
         assert_eq!(
             crate::check_loads_in_2_0(&newer.to_vec().into()).expect_err("2.0.1 has no uint16").to_string(),
             "tensor `a`: PyTorch 2.0, which Carton runs, cannot load uint16"
@@ -216,7 +221,7 @@ class Weights(Module):
     #[test]
     fn names_that_carton_cannot_pass_are_noted() {
         let notes = |names: &[&str]| -> Vec<String> {
-            let converted = weights(&named(names), OnInvalidInput::Return).expect("plain names");
+            let converted = weights_module(&named(names), OnInvalidInput::Return).expect("plain names");
             converted.notes.iter().map(ToString::to_string).collect()
         };
         assert_eq!(
@@ -239,7 +244,7 @@ class Weights(Module):
                 Tensor::new(dtype, vec![1], vec![1], 0, storage.clone()).expect("16 bytes are enough");
             let tensors = [("a".to_owned(), tensor)];
             let converted =
-                weights(&tensors.to_vec().into(), OnInvalidInput::Return).expect("a dtype of 2.15");
+                weights_module(&tensors.to_vec().into(), OnInvalidInput::Return).expect("a dtype of 2.15");
             converted
                 .outputs
                 .ports(&tensors.to_vec().into())

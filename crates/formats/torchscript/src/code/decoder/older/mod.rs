@@ -8,7 +8,7 @@ pub(super) mod fourth;
 mod second;
 mod third;
 
-use decoder::{Assignment, Biases, Decoder, LayerPart, Llama3, Scaling};
+use decoder::{Assignment, Biases, Decoder, LayerPart, Llama3, RopeScaling};
 use tensor::Tensors;
 
 use super::lists::{WeightLists, bias_list_name, group_weights, weight_list_name};
@@ -44,7 +44,7 @@ pub(super) fn legacy_archive(
 ) -> Result<(ScriptArchive, Vec<ModuleNote>)> {
     let rope = decoder.rope();
     let scaling = match rope.scaling {
-        Some(Scaling::Llama3(scaling)) => Some(scaling),
+        Some(RopeScaling::Llama3(scaling)) => Some(scaling),
         _ => None,
     };
     let scaled = scaling.unwrap_or(Llama3::with_factor(1.0));

@@ -1,6 +1,6 @@
 //! Expansion of the markers `{linear LIST X}`, `{norm LIST X}` and `{head norm LIST X}` in templates.
 
-use decoder::HeadNorm;
+use decoder::HeadNormScope;
 
 use super::super::flag::{Flag, TextVariant};
 use super::super::lists::{bias_list_name, has_list};
@@ -20,7 +20,7 @@ pub(super) fn linear(variant: TextVariant<'_>, list: &str, operand: &str) -> Str
     format!("torch.linear({x}{}{bias})", weight(list))
 }
 
-/// Returns the text of the norm of LIST over X.
+/// Returns the source text that normalises `x` with the weights of the list `list`.
 pub(super) fn norm(variant: TextVariant<'_>, list: &str, x: &str) -> String {
     let weight = if list == "outer" { "outer[1]".to_owned() } else { format!("(weights[\"{list}\"])[i]") };
     let bias = match list {
@@ -35,7 +35,7 @@ pub(super) fn norm(variant: TextVariant<'_>, list: &str, x: &str) -> String {
 pub(super) fn head_norm(variant: TextVariant<'_>, list: &str, x: &str) -> String {
     let norm = if Flag::LayerHeadNorm.holds(variant) { "head_norm" } else { "norm" };
     let weight = match variant.decoder.block().head_norm {
-        Some(HeadNorm::EachHead) => format!(
+        Some(HeadNormScope::EachHead) => format!(
             "torch.stack(torch.slice(weights[\"{list}\"], torch.mul(i, torch.size({x}, 2)), \
              torch.mul(torch.add(i, 1), torch.size({x}, 2))))"
         ),

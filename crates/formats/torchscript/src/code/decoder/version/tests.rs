@@ -2,7 +2,7 @@
 //! decoder never changes.
 
 use byte_source::{Blob, OwnedBlob, Sha256Sink, hex};
-use decoder::{Assigned, Assignment, CheckpointLayout, Decoder, HUGGING_FACE, META};
+use decoder::{AssignedWeight, Assignment, CheckpointLayout, Decoder, HUGGING_FACE, META};
 use tensor::{Dtype, Storage, Tensor};
 
 use super::super::calling_convention::CallingConvention;
@@ -203,7 +203,7 @@ impl Case {
         for (index, weight) in decoder.weights().enumerate() {
             let tensor = Tensor::new(self.dtype, vec![1], vec![1], 0, Storage::owned(vec![0; 2]));
             tensors.push((format!("w{index}"), tensor.expect("one element")));
-            weights.push(Assigned { weight, index, view: None });
+            weights.push(AssignedWeight { weight, index, view: None });
         }
         let positions = RotaryPositions::new(&decoder);
         CaseModel {

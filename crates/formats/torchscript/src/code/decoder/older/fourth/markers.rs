@@ -1,6 +1,6 @@
 //! Expansion of the markers `{linear LIST X}`, `{norm LIST X}` and `{head norm LIST X}` in templates.
 
-use decoder::HeadNorm;
+use decoder::HeadNormScope;
 
 use crate::code::decoder::flag::{Flag, TextVariant};
 use crate::code::decoder::lists::{bias_list_name, has_list};
@@ -35,7 +35,7 @@ pub(super) fn norm(variant: TextVariant<'_>, list: &str, x: &str) -> String {
 pub(super) fn head_norm(variant: TextVariant<'_>, list: &str, x: &str) -> String {
     let norm = if Flag::LayerHeadNorm.holds(variant) { "head_norm" } else { "norm" };
     let weight = match variant.decoder.block().head_norm {
-        Some(HeadNorm::EachHead) => format!(
+        Some(HeadNormScope::EachHead) => format!(
             "torch.stack(torch.slice(weights[\"{list}\"], torch.mul(i, torch.size({x}, 2)), \
              torch.mul(torch.add(i, 1), torch.size({x}, 2))))"
         ),

@@ -1,0 +1,65 @@
+//! The private maps of files, from which Python objects get their bytes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use torch2carton::{Region, Source, Storage};
+
+use crate::memory::{Memory, PrivateMap};
+
+/// How Python objects get the bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// As parts of a private map of the file.
+    Map,
+    /// Copied by pread(2).
+    Read,
+}
+
+impl Backend {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "mmap" => Some(Self::Map),
+            "pread" => Some(Self::Read),
+            _ => None,
+        }
+    }
+}
+
+/// The private maps of files, each made when it is first needed.
+#[derive(Debug)]
+pub(crate) struct Maps {
+    backend: Backend,
+    /// Maps by the addresses of their sources, which the maps' owner keeps. `None` if the system cannot map the file.
+    maps: Mutex<HashMap<usize, MappedSource>>,
+}
+
+/// A source, and its map.
+type MappedSource = (Arc<dyn Source>, Option<Arc<PrivateMap>>);
+
+impl Maps {
+    pub(crate) fn new(backend: Backend) -> Self {
+        Self { backend, maps: Mutex::default() }
+    }
+
+    /// Returns the memory of a range of a storage, in bytes, if a file has these bytes and can be mapped.
+    pub(crate) fn memory(&self, storage: &Storage, range: std::ops::Range<u64>) -> Option<Memory> {
+        if self.backend == Backend::Read {
+            return None;
+        }
+        let region = storage.region()?;
+        let map = self.map(&region)?;
+        let part = region.slice(range)?.range();
+        Memory::mapped(&map, part.start, part.end.checked_sub(part.start)?)
+    }
+
+    fn map(&self, region: &Region) -> Option<Arc<PrivateMap>> {
+        let source = region.source();
+        let file = source.file()?;
+        let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, map) = maps
+            .entry(Arc::as_ptr(source).addr())
+            .or_insert_with(|| (Arc::clone(source), PrivateMap::new(file, source.len()).ok().map(Arc::new)));
+        map.clone()
+    }
+}
