@@ -1,4 +1,4 @@
-//! PlannedConversion of many checkpoints, several at a time.
+//! Conversion of many checkpoints, several at a time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;

@@ -55,7 +55,7 @@ fn split_ties(metadata: Metadata, tensors: &[(String, TensorLocation)]) -> (Vec<
     for (key, text) in metadata {
         match positions.get(text.as_str()) {
             Some(kept) if key != FORMAT_KEY && !positions.contains_key(key.as_str()) => {
-                ties.push((key, *kept))
+                ties.push((key, *kept));
             }
             _ => rest.push((key, text)),
         }
