@@ -21,6 +21,7 @@ fn modules_statistics_and_names() {
         &["inspect", "-q", "--include", "absent", LLAMA],
         &["inspect", LLAMA, "norm.weight"],
         &["inspect", LLAMA, "norm"],
+        &["inspect", LLAMA, "xyzzy"],
         &["inspect", LLAMA, "norm.weight", "checkpoints/plain.pth"],
         &["inspect", LLAMA, "-o", "x.npy"],
         &["inspect", "--tree", "--depth", "0", LLAMA],

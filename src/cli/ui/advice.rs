@@ -49,6 +49,7 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
                 "several keys hold weights: {keys}; choose one, such as with `--key {first}`, or keep everything with `--key ''`"
             );
         }
+        Error::NoSuchName { similar: None, .. } => names_advice(file),
         Error::AdapterAlone { path, .. } => adapter_advice(path),
         Error::DangerousGlobal { .. } => {
             format!("; `{}` shows what calls it, --allow-dangerous converts without executing it", scan())
@@ -363,6 +364,13 @@ pub(crate) fn store_text(error: &output::Error) -> String {
         _ => String::new(),
     };
     format!("{error}{advice}")
+}
+
+/// Returns the command that lists the names of tensors and values.
+fn names_advice(file: Option<&Path>) -> String {
+    file.map_or_else(String::new, |file| {
+        format!("; `torch2carton inspect --all {}` lists the names", shell_quoted_path(file))
+    })
 }
 
 /// Returns the shell command that downloads a remote file.

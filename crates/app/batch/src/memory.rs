@@ -1,7 +1,7 @@
 //! Limit on the memory that several jobs take together.
 //!
 //! Weights pass in windows, so a job takes memory for the objects of its pickles and for its names: about 24 times their bytes
-//! in the file, measured with checkpoints of 100,000 tensors. A job whose estimate does not fit waits; a job alone never does.
+//! in the file, which holds for a checkpoint of 100,000 tensors. A job whose estimate does not fit waits; a job alone never does.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
