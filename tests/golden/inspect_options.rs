@@ -13,7 +13,7 @@ fn shown(args: &[&str]) -> String {
 
 #[test]
 fn modules_statistics_and_names() {
-    let commands: [&[&str]; 10] = [
+    let commands: [&[&str]; 11] = [
         &["inspect", "-q", "--tree", LLAMA],
         &["inspect", "-q", "--tree", "--depth", "1", LLAMA],
         &["inspect", "-q", "--include", "*norm*", "--exclude", "layers.1.*", "--sort", "size", LLAMA],
