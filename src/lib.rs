@@ -226,10 +226,10 @@ pub use pipeline::{
     CartonReport, Cast, CastFrom, CastReport, ConvertOptions, ConvertReport, CustomClass, DeclaredInput,
     DeclaredOutput, Dim, FileScan, IfExists, InspectOptions, InspectReport, ModelOptions, Note,
     OnInvalidInput as OnError, OutputKind, OutputReport, Overrides, PortReport, Rename, RequiredTorch,
-    Resume, RowStatistics, RowView, SafetensorsOptions, SafetensorsReport, ScanOptions, ScanOutcome,
-    ScanSummary, ScannedFile, ScriptOptions, Selection, ShardPolicy, StoredSelfTest, Target, TargetLayout,
-    TensorHash, TensorRow, TieHandling, TorchOptions, TorchReport, Totals, TraceListing, TraceOptions,
-    TraceView, TritonOptions, TritonReport, Verdict, architectures,
+    Resume, RowStatistics, RowView, SafetensorsOptions, SafetensorsReport, ScanDepth, ScanOptions,
+    ScanOutcome, ScanSummary, ScannedFile, ScriptOptions, Selection, ShardPolicy, StoredSelfTest, Target,
+    TargetLayout, TensorHash, TensorRow, TieHandling, TorchOptions, TorchReport, Totals, TraceListing,
+    TraceOptions, TraceView, TritonOptions, TritonReport, Verdict, architectures,
 };
 pub use runtime::{
     Runnable, RunnableKind, RunnablePort, SelfTestOptions, SelfTestReport, Session, Tolerance,

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use pickle_vm::{Writer, load};
-use torch_import::{Risk, Scan};
+use torch_import::{Risk, Scan, ScanDepth};
 use torch2carton_fuzz::{archive, input::source};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -31,7 +31,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 
 fn scan(bytes: &[u8]) -> Option<Scan> {
     let input = source(bytes);
-    Scan::source(&input, true, &()).ok()
+    Scan::source(&input, ScanDepth::Checksums, &()).ok()
 }
 
 /// A pickle that gives these bytes to `torch.storage._load_from_bytes`.

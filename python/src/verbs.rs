@@ -10,7 +10,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use pyo3::prelude::*;
 use torch2carton::crates::carton_tools;
-use torch2carton::crates::pipeline::{InspectOptions, ScanOptions, TraceListing, TraceOptions, TraceView};
+use torch2carton::crates::pipeline::{
+    InspectOptions, ScanDepth, ScanOptions, TraceListing, TraceOptions, TraceView,
+};
 use torch2carton::crates::serde_json::{self, Value as Json};
 use torch2carton::{Carton, Error, ErrorKind, FileScan};
 
@@ -53,15 +55,20 @@ pub(crate) fn inspect(
 
 /// Returns the reports of `scan` as a JSON list, and the verdict of all.
 #[pyfunction]
-#[pyo3(signature = (paths, *, checksums, progress))]
+#[pyo3(signature = (paths, *, checksums, pickles_only, progress))]
 pub(crate) fn scan(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     checksums: bool,
+    pickles_only: bool,
     progress: Progress<'_, '_>,
 ) -> PyResult<(String, String)> {
     let mut options = ScanOptions::new(paths);
-    options.checksums = checksums;
+    options.depth = match (checksums, pickles_only) {
+        (true, _) => ScanDepth::Checksums,
+        (false, true) => ScanDepth::PicklesOnly,
+        (false, false) => ScanDepth::Everything,
+    };
     let done = work::run(py, progress, |observer| {
         let mut files = Vec::new();
         let mut add = |file: &FileScan| files.push(serde_json::to_value(file));

@@ -337,3 +337,26 @@ fn dangerous_globals_stop_a_conversion() {
     // inspect never refuses.
     assert_eq!(torch2carton(["inspect", file]).status.code(), Some(0));
 }
+
+#[test]
+fn pickles_alone_have_a_verdict_of_their_own() {
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let path = folder.path().join("model.pth");
+    // A storage of 1 MB that begins with a pickle.
+    let mut storage = vec![0; 1_000_000];
+    storage.splice(0..0, *b"\x80\x02cos\nsystem\nX\x02\0\0\0id\x85R.");
+    let pickle = b"\x80\x02}X\x01\0\0\0aK\x01s.".to_vec();
+    let entries: [(&str, Vec<u8>); 3] =
+        [("model/data.pkl", pickle), ("model/version", b"3\n".to_vec()), ("model/data/0", storage)];
+    std::fs::write(&path, test_support::stored_zip(entries)).expect("it is written");
+    let scan = |flags: &[&str]| {
+        let path = path.to_str().expect("UTF-8");
+        transcript(&torch2carton([&["scan"][..], flags, &[path]].concat())).replace(path, "model.pth")
+    };
+    insta::assert_snapshot!(scan(&["--pickles-only"]), @"
+    model.pth: clean (zip, 1 pickle, 0 known globals)
+      note       1 storage of 1000023 bytes, and what is between the records, were not searched for pickles, which PyTorch would not load
+    ");
+    assert!(scan(&[]).starts_with("model.pth: UNSAFE  calls os.system('id')"), "{}", scan(&[]));
+    assert!(scan(&["--pickles-only", "--checksums"]).contains("cannot be used with"));
+}

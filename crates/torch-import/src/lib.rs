@@ -65,7 +65,9 @@ pub use omission::{Omission, OmissionKind, OmissionReason, OmissionTotal, Omissi
 pub use pickles::Pickles;
 pub use rebuild::count_tensors;
 pub use risk::Risk;
-pub use scan::{Finding, GlobalCall, GlobalUse, OmittedCounts, PicklePlace, PlaceStep, Scan, ScannedPickle};
+pub use scan::{
+    Finding, GlobalCall, GlobalUse, OmittedCounts, PicklePlace, PlaceStep, Scan, ScanDepth, ScannedPickle,
+};
 pub use shard_position::{MeshDimension, Placement, ShardPosition};
 pub use shards::{
     MergedCheckpoint, ModelSizes, Shard, WeightMapIndex, merge_model_parallel, merge_whole_tensors,

@@ -158,7 +158,8 @@ class Scan:
 
 
 def scan(
-    paths: Path | Iterable[Path], *, deny_unknown: bool = False, checksums: bool = False, progress: Progress = None
+    paths: Path | Iterable[Path], *, deny_unknown: bool = False, checksums: bool = False, pickles_only: bool = False,
+    progress: Progress = None
 ) -> Scan:
     """Reports what files would execute if Python's unpickler loaded them. Nothing is executed.
 
@@ -166,6 +167,7 @@ def scan(
         paths: a file, a folder whose files are all scanned, or several
         deny_unknown: unknown globals are findings, and `ok` is False for them; for files that you do not trust
         checksums: compare the checksums of all records
+        pickles_only: do not search the storages of archives for hidden pickles
         progress: a callable or a progress bar of tqdm
 
     Raises:
@@ -174,7 +176,7 @@ def scan(
     >>> torch2carton.scan("model.pt").verdict
     'clean'
     """
-    rows, verdict = _native.scan(_paths(paths), checksums=checksums, progress=_progress(progress))
+    rows, verdict = _native.scan(_paths(paths), checksums=checksums, pickles_only=pickles_only, progress=_progress(progress))
     counted = ("dangerous", "unknown", "unreviewed") if deny_unknown else ("dangerous",)
     fine = ("clean", "skipped") if deny_unknown else ("clean", "skipped", "unknown")
     files = tuple(_scanned(row, counted) for row in json.loads(rows))

@@ -186,7 +186,7 @@ impl TaskFlags {
             }
             Command::Scan(scan) => {
                 let mut options = ScanOptions::default();
-                options.checksums = scan.checksums;
+                options.depth = scan.depth();
                 BatchTask::Scan(options)
             }
             Command::Inspect(inspect) => {

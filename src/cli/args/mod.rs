@@ -20,7 +20,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
-use pipeline::IfExists;
+use pipeline::{IfExists, ScanDepth};
 
 pub(crate) use batch::BatchArgs;
 #[cfg(feature = "download")]
@@ -217,8 +217,22 @@ pub(crate) struct Scan {
     /// Compare the checksums of all records, which reads the whole file, instead of only those of pickles
     #[arg(long)]
     pub(crate) checksums: bool,
+    /// Read what PyTorch unpickles and the directory of an archive, and do not search its storages for hidden pickles
+    #[arg(long, conflicts_with = "checksums")]
+    pub(crate) pickles_only: bool,
     #[command(flatten, next_help_heading = "Addresses")]
     pub(crate) remote: RemoteArgs,
+}
+
+impl Scan {
+    /// Returns the parts of each file to read.
+    pub(crate) fn depth(&self) -> ScanDepth {
+        match self {
+            Self { checksums: true, .. } => ScanDepth::Checksums,
+            Self { pickles_only: true, .. } => ScanDepth::PicklesOnly,
+            _ => ScanDepth::Everything,
+        }
+    }
 }
 
 /// What happens to an output that exists.

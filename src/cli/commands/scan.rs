@@ -15,7 +15,7 @@ use crate::cli::ui::terminal::BOLD;
 
 pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
     let mut options = ScanOptions::new(Vec::new());
-    options.checksums = args.checksums;
+    options.depth = args.depth();
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     let mut sarif = SarifResults::default();
     let mut print = |file: &FileScan| {

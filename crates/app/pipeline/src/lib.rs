@@ -133,7 +133,7 @@ pub use target::Target;
 pub use target_layout::TargetLayout;
 pub use tensor::{Dtype, ElementValue, Histogram, Tensor, TensorStatistics};
 pub use torch_import::{
-    GlobalUse, GlobalUseKind, GlobalUseKinds, Omission, OmittedCounts, Risk, Scan as ScannedFile,
+    GlobalUse, GlobalUseKind, GlobalUseKinds, Omission, OmittedCounts, Risk, Scan as ScannedFile, ScanDepth,
 };
 pub use torchscript::{DeclaredInput, DeclaredOutput, Dim, OnInvalidInput, ScriptOptions};
 pub use trace::{TraceListing, TraceOptions, trace};

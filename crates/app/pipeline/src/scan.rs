@@ -8,7 +8,7 @@ use std::sync::Arc;
 use byte_source::Source;
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
-use torch_import::{GlobalUse, GlobalUseKind, OmittedCounts, PlaceStep, Risk, Scan};
+use torch_import::{GlobalUse, GlobalUseKind, OmittedCounts, PlaceStep, Risk, Scan, ScanDepth};
 
 use crate::custom_code::{CustomClass, custom_classes};
 use crate::{Observer, Result, format_things};
@@ -25,8 +25,8 @@ const EXTENSIONS: [&str; 10] =
 pub struct ScanOptions {
     /// Files to scan, and folders whose files are all scanned.
     pub inputs: Vec<PathBuf>,
-    /// True to verify the checksums of all records of an archive, which reads the whole file.
-    pub checksums: bool,
+    /// Parts of each file to read.
+    pub depth: ScanDepth,
 }
 
 impl ScanOptions {
@@ -210,7 +210,7 @@ pub fn scan_source(
     found: &mut dyn FnMut(&FileScan) -> Result<()>,
 ) -> Result<ScanSummary> {
     let mut scanner = Scanner { options, observer, on_file: found, summary: ScanSummary::default() };
-    let scan = Scan::source(source, options.checksums, observer);
+    let scan = Scan::source(source, options.depth, observer);
     scanner.scanned(source.path(), scan, false)?;
     Ok(scanner.summary)
 }
@@ -277,7 +277,7 @@ impl Scanner<'_> {
     }
 
     fn scan_file(&mut self, path: &Path, in_folder: bool) -> Result<()> {
-        let scan = Scan::file(path, self.options.checksums, self.observer);
+        let scan = Scan::file(path, self.options.depth, self.observer);
         self.scanned(path, scan, in_folder)
     }
 

@@ -12,7 +12,7 @@ use zip_index::{Entry, ZipIndex};
 
 use super::budget::ScanBudget;
 use super::scanner::Scanner;
-use super::{PicklePlace, PlaceStep, Scan, archive, pickle, zip_detection};
+use super::{PicklePlace, PlaceStep, Scan, ScanDepth, archive, pickle, zip_detection};
 use crate::container::sniff;
 use crate::{Container, ContainerFormat, Result};
 
@@ -25,6 +25,7 @@ const RECORDS_MAX: u64 = 64 << 20;
 /// with its prefetched bytes if it has to be read as a whole, because it is short, of another format, or irregular.
 pub(super) fn scan_remote(
     source: &Arc<dyn Source>,
+    depth: ScanDepth,
     observer: &dyn Observer,
 ) -> Result<Result<Scan, Prefetched>> {
     let kept = sniff::prefetch_edges(Arc::clone(source))?;
@@ -41,7 +42,7 @@ pub(super) fn scan_remote(
     drop(file);
     let index = index.filter(|(index, _)| !index.entries.iter().any(|entry| entry.is_link));
     let scanned =
-        index.map(|(index, file)| scan_zip_records(&index.entries, &*file, observer)).transpose()?;
+        index.map(|(index, file)| scan_zip_records(&index.entries, &*file, depth, observer)).transpose()?;
     Ok(scanned.flatten().ok_or_else(|| Prefetched::clone(&kept)))
 }
 
@@ -59,7 +60,12 @@ fn scan_safetensors(kept: Prefetched) -> Result<Result<Scan, Prefetched>> {
 }
 
 /// Scans the records that are not storages; returns `None` if a local header contradicts the directory.
-fn scan_zip_records(entries: &[Entry], file: &dyn Source, observer: &dyn Observer) -> Result<Option<Scan>> {
+fn scan_zip_records(
+    entries: &[Entry],
+    file: &dyn Source,
+    depth: ScanDepth,
+    observer: &dyn Observer,
+) -> Result<Option<Scan>> {
     let mut scanner = Scanner::new(ContainerFormat::Zip.name(), file.len(), observer);
     let archive = scanner.report_entries("", entries);
     let prefix = archive::archive_root(entries).map(|root| format!("{root}data/"));
@@ -89,11 +95,17 @@ fn scan_zip_records(entries: &[Entry], file: &dyn Source, observer: &dyn Observe
     }
     let nbytes = storages.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
     let count = storages.len();
-    scanner.add_missed(|| {
+    let s = if count == 1 { "" } else { "s" };
+    let text = || {
         format!(
-            "{count} storages of {nbytes} bytes, and what is between the records, were not searched for \
+            "{count} storage{s} of {nbytes} bytes, and what is between the records, were not searched for \
              pickles, which PyTorch would not load"
         )
-    });
+    };
+    if depth == ScanDepth::PicklesOnly {
+        scanner.add_note(text);
+    } else {
+        scanner.add_missed(text);
+    }
     if scanner.stopped { Err(Cancelled.into()) } else { Ok(Some(scanner.scan)) }
 }

@@ -6,7 +6,7 @@
 
 use std::error::Error;
 
-use torch_import::{Risk, Scan};
+use torch_import::{Risk, Scan, ScanDepth};
 
 const ADVISORIES: &str = include_str!("../gadgets/advisories.txt");
 const REACHES: &str = include_str!("../gadgets/reaches.txt");
@@ -60,7 +60,7 @@ fn a_scan_finds_calls_of_gadgets_under_every_opcode() -> Result {
             ("INST", inst(module, name)),
         ] {
             std::fs::write(&path, pickle)?;
-            let scan = Scan::file(&path, false, &())?;
+            let scan = Scan::file(&path, ScanDepth::Everything, &())?;
             let found =
                 scan.uses().any(|(_, found)| found.risk == Risk::Dangerous && found.global.name == name);
             assert!(found, "{form} {module} {name}");

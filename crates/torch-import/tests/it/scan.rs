@@ -5,14 +5,14 @@
 use std::io::Write;
 
 use test_support::stored_zip;
-use torch_import::{Risk, Scan};
+use torch_import::{Risk, Scan, ScanDepth};
 
 const PAYLOAD: &[u8] = b"\x80\x02cos\nsystem\nX\x04\0\0\0true\x85R.";
 
 fn scan(bytes: &[u8]) -> Scan {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(bytes).expect("it can be written");
-    Scan::file(file.path(), false, &()).expect("it is of a known kind")
+    Scan::file(file.path(), ScanDepth::Everything, &()).expect("it is of a known kind")
 }
 
 fn dangerous(scan: &Scan) -> Vec<String> {

@@ -7,7 +7,7 @@ use std::io::Write;
 
 use byte_source::Observer;
 use test_support::stored_zip;
-use torch_import::{Error, Risk, Scan};
+use torch_import::{Error, Risk, Scan, ScanDepth};
 
 const PAYLOAD: &[u8] = b"\x80\x02cos\nsystem\nX\x04\0\0\0true\x85R.";
 const CLEAN: &[u8] = b"\x80\x02}.";
@@ -19,7 +19,7 @@ fn scan(bytes: &[u8]) -> Scan {
 fn scan_until(bytes: &[u8], observer: &dyn Observer) -> Result<Scan, Error> {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(bytes).expect("it can be written");
-    Scan::file(file.path(), false, observer)
+    Scan::file(file.path(), ScanDepth::Everything, observer)
 }
 
 fn names(scan: &Scan) -> Vec<String> {

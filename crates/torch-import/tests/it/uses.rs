@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use torch_import::{GlobalUseKind, Risk, Scan};
+use torch_import::{GlobalUseKind, Risk, Scan, ScanDepth};
 
 const REVIEWED: &str = include_str!("../../lists/reviewed.txt");
 
@@ -12,7 +12,7 @@ const REVIEWED: &str = include_str!("../../lists/reviewed.txt");
 fn risks(body: &[u8]) -> Vec<(String, Risk, Vec<GlobalUseKind>)> {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(&[b"\x80\x04", body, b"."].concat()).expect("it can be written");
-    let scan = Scan::file(file.path(), false, &()).expect("it is a pickle");
+    let scan = Scan::file(file.path(), ScanDepth::Everything, &()).expect("it is a pickle");
     let found = scan.uses();
     found
         .map(|(_, found)| (found.global.to_string(), found.risk, found.global.findings().iter().collect()))

@@ -14,7 +14,7 @@ use pipeline::{
     Target, convert, inspect,
 };
 use test_support::RemoteSource;
-use torch_import::Scan;
+use torch_import::{Scan, ScanDepth};
 
 /// A file as a source that is not in memory.
 fn of_file(path: &Path) -> RemoteSource {
@@ -156,7 +156,7 @@ fn a_checkpoint_of_140_gb_is_described_by_a_few_ranges() {
     assert_eq!((report.tensors.len(), report.totals.parameters), (724, 724 * 96_700_000));
     expect_little(&file, "inspect");
 
-    let scan = Scan::source(&source, false, &()).expect("it is a checkpoint");
+    let scan = Scan::source(&source, ScanDepth::Everything, &()).expect("it is a checkpoint");
     assert!(scan.findings.is_empty() && scan.count == 1, "{scan:?}");
     let missed = "724 storages of 140021600000 bytes, and what is between the records, were not searched for pickles, \
                   which PyTorch would not load";
@@ -273,11 +273,14 @@ fn an_irregular_archive_is_scanned_as_a_whole() {
         Arc::new(file) as Arc<dyn Source>
     };
     // Nothing that is read contradicts the directory.
-    let scan = Scan::source(&damaged("consolidated/data/1"), false, &()).expect("it is a checkpoint");
+    let scan = Scan::source(&damaged("consolidated/data/1"), ScanDepth::Everything, &())
+        .expect("it is a checkpoint");
     assert!(scan.findings.is_empty() && scan.missed.len() == 1, "{scan:?}");
     // The header of a record that is read does, or checksums are to be compared.
-    for (name, checksums) in [("consolidated/version", false), ("consolidated/data/1", true)] {
-        let scan = Scan::source(&damaged(name), checksums, &()).expect("it is a checkpoint");
+    for (name, depth) in
+        [("consolidated/version", ScanDepth::Everything), ("consolidated/data/1", ScanDepth::Checksums)]
+    {
+        let scan = Scan::source(&damaged(name), depth, &()).expect("it is a checkpoint");
         assert!(scan.findings.iter().any(|finding| finding.text.contains(name)), "{scan:?}");
         assert!(scan.missed.is_empty(), "{scan:?}");
     }
@@ -316,14 +319,17 @@ fn real_files_are_read_the_same_from_a_source() {
             (Err(_), Err(_)) => {}
             (local, remote) => panic!("{}: {local:?} {remote:?}", path.display()),
         }
-        let (local, remote) = (Scan::file(&path, true, &()), Scan::source(&source, true, &()));
+        let (local, remote) =
+            (Scan::file(&path, ScanDepth::Checksums, &()), Scan::source(&source, ScanDepth::Checksums, &()));
         assert_eq!(
             format!("{local:?}"),
             format!("{remote:?}").replace("remote.pth", "x"),
             "{}",
             path.display()
         );
-        if let (Ok(local), Ok(remote)) = (Scan::file(&path, false, &()), Scan::source(&source, false, &())) {
+        if let (Ok(local), Ok(remote)) =
+            (Scan::file(&path, ScanDepth::Everything, &()), Scan::source(&source, ScanDepth::Everything, &()))
+        {
             assert_eq!(
                 (local.count, local.pickles.len(), local.findings.len()),
                 (remote.count, remote.pickles.len(), remote.findings.len()),
