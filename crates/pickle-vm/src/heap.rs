@@ -201,7 +201,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// Returns the objects with [`recorded`](Self::recorded) changes: first the instances, in the order of their first
+    /// Returns the objects with [`recorded_changes`](Self::recorded_changes) changes: first the instances, in the order of their first
     /// change, then all other objects.
     pub fn changed_objects(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.changed.iter().chain(self.recorded.keys()).copied()

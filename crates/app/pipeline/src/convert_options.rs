@@ -18,7 +18,7 @@ pub struct ConvertOptions {
     pub inputs: Vec<PathBuf>,
     /// Byte source of the only input, if it is not on this machine.
     pub source: Option<Arc<dyn Source>>,
-    /// Output file or folder; `None` for a path next to the input, which [`Conversion`](crate::Conversion) chooses.
+    /// Output file or folder; `None` for a path next to the input, which [`PlannedConversion`](crate::PlannedConversion) chooses.
     pub output: Option<PathBuf>,
     /// Output format and its options. The extension of `output` does not change the format; see [`Target::from_path`].
     pub target: Target,

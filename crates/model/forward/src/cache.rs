@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// The number of tokens in a block.
 pub(crate) const BLOCK: usize = 64;
 
-/// Keys and values of all tokens that a [`ForwardModel`](crate::Model) has processed.
+/// Keys and values of all tokens that a [`ForwardModel`](crate::ForwardModel) has processed.
 #[derive(Clone, Debug)]
 pub struct KvCache(pub(crate) TypedCache);
 

@@ -158,7 +158,7 @@ pub fn wrap_script(
 /// Invalid inputs raise an exception.
 ///
 /// # Errors
-/// Those of [`script`], or when the dtype and shape of an input or output are neither in the code nor declared.
+/// Those of [`wrap_script`], or when the dtype and shape of an input or output are neither in the code nor declared.
 pub fn wrap_positional_script(
     records: Vec<(String, Storage)>,
     whole: &Storage,
