@@ -207,7 +207,7 @@ fn a_batch_goes_on_where_it_ended() {
     let (status, text) = resume(root, &[]);
     assert_eq!(status, Some(0), "{text}");
     kept(&text, 2, "a failed input has other content");
-    // A line that was cut, and one of an input that is no longer in the manifest.
+    // A truncated line, and the line of an input that has since left the manifest.
     manifest(root, &all[..2]);
     let mut file =
         std::fs::File::options().append(true).open(root.join("r.jsonl")).expect("there are results");

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use output::RemoteAddress;
 
 /// Returns the text that stands for an input or an output: of a path, the absolute one without `.` and `..`. Links are not
-/// followed, because two links to one file are two inputs. An address stands for itself.
+/// followed, because two links to one file are two inputs. An address is returned unchanged.
 pub(crate) fn input_key(path: &str) -> String {
     let path = Path::new(path);
     if RemoteAddress::from_path(path).is_some() {

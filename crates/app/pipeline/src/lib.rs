@@ -42,6 +42,7 @@ mod decoded_values;
 mod dequantize;
 mod digest;
 mod error;
+mod error_conversions;
 mod error_text;
 mod float_text;
 mod from_carton;

@@ -137,7 +137,7 @@ impl Client {
         }
     }
 
-    /// Sends requests until an answer is no redirect, and accepts that answer.
+    /// Follows redirects, and checks the response that is not one.
     fn connect(&self, target: &RangeTarget, asked: &Asked) -> Result<Accepted, Failure> {
         let (response, commit) = self.follow(target, asked)?;
         let mut accepted = accept(response, asked, &target.address)?;

@@ -11,6 +11,7 @@ use url::Url;
 
 use crate::answer::{Asked, Version};
 use crate::client::{Client, Part, RangeTarget};
+use crate::fetcher::Fetcher;
 use crate::read_ahead::ReadAhead;
 use crate::slot::Slot;
 use crate::{Address, Error, HubAddress, RemoteOptions, RepositoryKind, Result, Traffic};
@@ -30,25 +31,6 @@ pub struct RemoteFile {
     /// Bytes at the start and at the end of the file, by their offset.
     edges: Vec<(u64, Bytes)>,
     ahead: ReadAhead,
-}
-
-/// Requests ranges of one file.
-#[derive(Debug)]
-pub(crate) struct Fetcher {
-    pub(crate) client: Client,
-    target: RangeTarget,
-}
-
-impl Fetcher {
-    pub(crate) fn fetch(&self, range: Range<u64>, version: &Version) -> Result<Bytes> {
-        let len = range.end.saturating_sub(range.start);
-        let part = self.client.fetch(&self.target, &Asked::Range(range), Some(version))?;
-        if part.bytes.len() as u64 != len {
-            let reason = format!("it has {} bytes, expected {len}", part.bytes.len());
-            return Err(Error::Answer { address: self.target.address.clone(), reason });
-        }
-        Ok(part.bytes)
-    }
 }
 
 impl RemoteFile {

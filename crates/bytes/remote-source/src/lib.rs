@@ -29,6 +29,8 @@ mod answer;
 mod client;
 mod error;
 #[cfg(feature = "http")]
+mod fetcher;
+#[cfg(feature = "http")]
 mod file;
 #[cfg(feature = "http")]
 mod guard;

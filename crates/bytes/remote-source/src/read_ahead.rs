@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::Result;
 use crate::answer::Version;
-use crate::file::Fetcher;
+use crate::fetcher::Fetcher;
 use crate::slot::Slot;
 
 /// Number of bytes of the first range that is requested ahead; each further one is twice as long.
