@@ -234,7 +234,7 @@ pub use pipeline::{
 pub use runtime::{
     Runnable, RunnableKind, RunnablePort, SelfTestOptions, SelfTestReport, Session, Tolerance,
 };
-pub use tensor::{Compound, CompoundKind, Dtype, Gathered, Storage, Tensor, TensorEntry, Tensors};
+pub use tensor::{CompoundKind, CompoundTensor, Dtype, Gathered, Storage, Tensor, TensorEntry, Tensors};
 
 /// Tokenizers, sampling of the next token, and text generation.
 pub use generate as text;

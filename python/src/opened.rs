@@ -12,7 +12,7 @@ use torch2carton::crates::byte_source::BufferSource;
 use torch2carton::crates::carton_tools;
 use torch2carton::crates::checkpoint_files::{self, CheckpointSources};
 use torch2carton::crates::pipeline::ShardPolicy;
-use torch2carton::crates::torch_import::{Container, ItemContent, Value};
+use torch2carton::crates::torch_import::{Container, ItemContent, CheckpointValue};
 use torch2carton::{Carton, Error, ReadError, Result, Source, Tensors};
 
 use crate::errors;
@@ -182,7 +182,7 @@ impl Opened {
         let containers = open_containers(&sources, backend)?;
         let (checkpoint, notes) = sources.read::<checkpoint_files::Error>(&containers, &|_, _| Ok(()))?;
         let metadata = checkpoint.items.iter().filter_map(|item| match &item.content {
-            ItemContent::Value(Value::Text(text)) => {
+            ItemContent::Value(CheckpointValue::Text(text)) => {
                 Some((item.name.strip_prefix(METADATA)?.to_owned(), text.to_string()))
             }
             _ => None,
@@ -292,7 +292,7 @@ impl Checkpoint {
     /// Compound tensors: name, kind, dtype, shape and the names of the parts.
     fn compounds(&self) -> Vec<CompoundRow> {
         let tensors = &self.opened.tensors;
-        let row = |compound: &torch2carton::Compound| {
+        let row = |compound: &torch2carton::CompoundTensor| {
             let parts = tensors.parts(compound).iter().map(|(name, _)| name.clone()).collect();
             let kind = crate::tensor::kind_name(&compound.kind);
             (compound.name.clone(), kind, compound.dtype.name(), compound.shape.clone(), parts)

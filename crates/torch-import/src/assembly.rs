@@ -5,7 +5,9 @@ use tensor::Tensor;
 
 use crate::checkpoint::find_duplicate_name;
 use crate::item::KeyEnds;
-use crate::{Checkpoint, Error, Global, Item, ItemContent, PickledObjects, Result, Value};
+use crate::{
+    Checkpoint, CheckpointItem, CheckpointValue, Error, Global, ItemContent, PickledObjects, Result,
+};
 
 /// Name of an item in a checkpoint that is put together, and the ends of its first two parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,7 +68,7 @@ impl CheckpointAssembly {
     /// Adds a tensor.
     pub fn push_tensor(&mut self, path: &ItemPath, tensor: Tensor) {
         let (name, content) = (path.name.clone(), ItemContent::Tensor(tensor));
-        self.checkpoint.items.push(Item { name, content, keys: path.key_ends() });
+        self.checkpoint.items.push(CheckpointItem { name, content, keys: path.key_ends() });
     }
 
     /// Adds the tensors and values of a checkpoint under a path. An item at the root of the checkpoint gets the path
@@ -74,8 +76,8 @@ impl CheckpointAssembly {
     pub fn push_checkpoint(&mut self, path: &ItemPath, checkpoint: Checkpoint) {
         let keys = path.key_ends();
         let first = u32::try_from(self.checkpoint.pickles.len()).unwrap_or(u32::MAX);
-        for Item { name, mut content, keys: own } in checkpoint.items {
-            if let ItemContent::Value(Value::Object { pickle, .. }) = &mut content {
+        for CheckpointItem { name, mut content, keys: own } in checkpoint.items {
+            if let ItemContent::Value(CheckpointValue::Object { pickle, .. }) = &mut content {
                 *pickle = pickle.saturating_add(first);
             }
             let (name, keys) = match (path.name.is_empty(), name.is_empty()) {
@@ -83,7 +85,7 @@ impl CheckpointAssembly {
                 (false, true) => (path.name.clone(), keys),
                 (false, false) => (format!("{}.{name}", path.name), keys),
             };
-            self.checkpoint.items.push(Item { name, content, keys });
+            self.checkpoint.items.push(CheckpointItem { name, content, keys });
         }
         self.checkpoint.pickles.extend(checkpoint.pickles);
         self.checkpoint.left_out.merge(checkpoint.left_out);

@@ -14,10 +14,10 @@ use safetensors_format::METADATA_KEY;
 use self_cell::self_cell;
 use tensor::{Tensor, Tensors};
 
-use crate::compound::Compound;
+use crate::compound::CompoundItem;
 use crate::container::ContainerContents;
 use crate::find_omissions;
-use crate::item::{Item, ItemContent, KeyEnds, Value};
+use crate::item::{CheckpointItem, CheckpointValue, ItemContent, KeyEnds};
 use crate::limits::CheckpointLimits;
 use crate::omission::Omissions;
 use crate::rebuild::Rebuilder;
@@ -28,7 +28,7 @@ use crate::{CheckpointNote, Container, ContainerFormat, Error, Global, Result, w
 #[derive(Debug, Default)]
 pub struct Checkpoint {
     /// Tensors and values, each with its name.
-    pub items: Vec<Item>,
+    pub items: Vec<CheckpointItem>,
     /// Classes and functions that the pickle names.
     pub globals: Vec<Global>,
     /// Tensors, objects, storages and records of the file that `items` does not list.
@@ -71,13 +71,16 @@ impl Checkpoint {
     fn read_named(container: &Container, metadata: &[(String, String)]) -> Result<Self> {
         let mut metadata_key = KeyEnds::NONE;
         metadata_key.set(0, Some(METADATA_KEY.len()));
-        let text = |(key, text): &(String, String)| Item {
+        let text = |(key, text): &(String, String)| CheckpointItem {
             name: format!("{METADATA_KEY}.{key}"),
-            content: ItemContent::Value(Value::Text(text.as_str().into())),
+            content: ItemContent::Value(CheckpointValue::Text(text.as_str().into())),
             keys: metadata_key,
         };
-        let tensor =
-            |(name, tensor)| Item { name, content: ItemContent::Tensor(tensor), keys: KeyEnds::NONE };
+        let tensor = |(name, tensor)| CheckpointItem {
+            name,
+            content: ItemContent::Tensor(tensor),
+            keys: KeyEnds::NONE,
+        };
         let items = metadata.iter().map(text).chain(container.tensors()?.into_iter().map(tensor)).collect();
         let (left_out, notes) = (Omissions::default(), Vec::new());
         Ok(Self { items, left_out, notes, ..Self::default() })
@@ -118,9 +121,9 @@ impl Checkpoint {
         })
     }
 
-    /// Returns the strided tensors of all items; see [`Item::tensors`].
+    /// Returns the strided tensors of all items; see [`CheckpointItem::tensors`].
     pub fn tensors(&self) -> impl Iterator<Item = (Cow<'_, str>, &Tensor)> {
-        self.items.iter().flat_map(Item::tensors)
+        self.items.iter().flat_map(CheckpointItem::tensors)
     }
 
     /// Collects the tensors in one list. The parts of a compound tensor are named `NAME.PART`.
@@ -130,7 +133,7 @@ impl Checkpoint {
             let parts = item.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone()));
             match &item.content {
                 ItemContent::Compound(compound) => {
-                    let Compound { kind, dtype, shape, .. } = compound.as_ref();
+                    let CompoundItem { kind, dtype, shape, .. } = compound.as_ref();
                     let whole = (kind.clone(), *dtype, shape.clone());
                     tensors.push_compound(item.name.clone(), whole, parts);
                 }
@@ -141,7 +144,7 @@ impl Checkpoint {
     }
 
     /// Returns the names and the compound tensors.
-    pub fn compounds(&self) -> impl Iterator<Item = (&str, &Compound)> {
+    pub fn compounds(&self) -> impl Iterator<Item = (&str, &CompoundItem)> {
         self.items.iter().filter_map(|item| match &item.content {
             ItemContent::Compound(compound) => Some((item.name.as_str(), compound.as_ref())),
             _ => None,
@@ -149,7 +152,7 @@ impl Checkpoint {
     }
 
     /// Returns the names and the values.
-    pub fn values(&self) -> impl Iterator<Item = (&str, &Value)> {
+    pub fn values(&self) -> impl Iterator<Item = (&str, &CheckpointValue)> {
         self.items.iter().filter_map(|item| match &item.content {
             ItemContent::Value(value) => Some((item.name.as_str(), value)),
             _ => None,
@@ -157,9 +160,9 @@ impl Checkpoint {
     }
 
     /// Returns the values without the metadata entry `format: pt`, which every safetensors file from PyTorch has.
-    pub fn notable_values(&self) -> impl Iterator<Item = (&str, &Value)> {
+    pub fn notable_values(&self) -> impl Iterator<Item = (&str, &CheckpointValue)> {
         self.values().filter(|(name, value)| {
-            *name != "__metadata__.format" || !matches!(value, Value::Text(text) if **text == *"pt")
+            *name != "__metadata__.format" || !matches!(value, CheckpointValue::Text(text) if **text == *"pt")
         })
     }
 
@@ -169,7 +172,7 @@ impl Checkpoint {
         lengths.fold(0, u64::saturating_add)
     }
 
-    /// Returns the heap of the first pickle, to which the [`Value`]s of a single file refer; `None` if there is no
+    /// Returns the heap of the first pickle, to which the [`CheckpointValue`]s of a single file refer; `None` if there is no
     /// pickle.
     pub fn heap(&self) -> Option<&Heap<'_>> {
         self.heap_of(0)
@@ -180,7 +183,7 @@ impl Checkpoint {
         Some(self.pickles.first()?.borrow_dependent().root)
     }
 
-    /// Returns the heap of pickle number `pickle`, to which [`Value`]s refer. A checkpoint that was joined from parts has
+    /// Returns the heap of pickle number `pickle`, to which [`CheckpointValue`]s refer. A checkpoint that was joined from parts has
     /// one for each part with values.
     pub fn heap_of(&self, pickle: u32) -> Option<&Heap<'_>> {
         Some(&self.pickles.get(pickle as usize)?.borrow_dependent().heap)
@@ -188,7 +191,7 @@ impl Checkpoint {
 }
 
 /// Finds the first name that two tensors share, and the indices of their items.
-pub(crate) fn find_duplicate_name(items: &[Item]) -> Option<(String, [usize; 2])> {
+pub(crate) fn find_duplicate_name(items: &[CheckpointItem]) -> Option<(String, [usize; 2])> {
     // Different hashes prove that names differ, and take an eighth of the memory of a map of the names.
     let state = RandomState::default();
     let names = items.iter().flat_map(|item| {

@@ -9,7 +9,7 @@ use crate::shard_position::ShardPosition;
 
 /// A tensor that is not a single strided view.
 #[derive(Clone, Debug)]
-pub struct Compound {
+pub struct CompoundItem {
     /// Kind of the compound, which determines its parts.
     pub kind: CompoundKind,
     /// Element type that PyTorch reports.

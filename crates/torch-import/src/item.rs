@@ -6,11 +6,11 @@ use std::sync::Arc;
 use pickle_vm::ObjectId;
 use tensor::Tensor;
 
-use crate::compound::Compound;
+use crate::compound::CompoundItem;
 
 /// A tensor or a value of a checkpoint, with its name.
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct CheckpointItem {
     /// Path from the root to the item, its parts joined by dots.
     pub name: String,
     pub content: ItemContent,
@@ -39,21 +39,21 @@ impl KeyEnds {
     }
 }
 
-/// The content of an [`Item`].
+/// Content of a [`CheckpointItem`].
 #[derive(Clone, Debug)]
 pub enum ItemContent {
     /// Strided view of a storage.
     Tensor(Tensor),
     /// Tensor that consists of several strided ones, or has no data.
-    Compound(Arc<Compound>),
+    Compound(Arc<CompoundItem>),
     /// Number, text, configuration or other object.
-    Value(Value),
+    Value(CheckpointValue),
 }
 
 /// A value that is not a tensor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Value {
+pub enum CheckpointValue {
     /// Object of the pickle.
     Object {
         /// Id of the object in the heap of the pickle.
@@ -79,7 +79,7 @@ pub enum ValueExtent {
     Cut,
 }
 
-impl Item {
+impl CheckpointItem {
     /// Creates the item of a tensor whose name has no known keys.
     pub fn from_tensor(name: String, tensor: Tensor) -> Self {
         Self { name, content: ItemContent::Tensor(tensor), keys: KeyEnds::NONE }

@@ -6,7 +6,7 @@ use tensor::{Dtype, Storage, Tensor};
 
 use crate::children::Containers;
 use crate::dicts::{self, Child, ChildStep, Children};
-use crate::item::{Item, ItemContent, KeyEnds, Value, ValueExtent};
+use crate::item::{CheckpointItem, CheckpointValue, ItemContent, KeyEnds, ValueExtent};
 use crate::limits::{CheckpointLimits, LimitBudget, ObjectSet};
 use crate::rebuild::{Rebuilder, Rebuilt};
 use crate::{CheckpointNote, Error, Result, key};
@@ -36,7 +36,7 @@ pub(crate) struct Walk<'h> {
     /// Number of values listed without their contents, and of values beyond the limit.
     truncated_values: usize,
     unlisted_values: usize,
-    pub(crate) found_items: Vec<Item>,
+    pub(crate) found_items: Vec<CheckpointItem>,
     /// Number of tensors found so far.
     tensors: usize,
     named_tensors: ObjectSet,
@@ -238,7 +238,11 @@ impl<'h> Walk<'h> {
         if self.unlisted_values == 0 {
             let before = self.push_step(child.step);
             if self.value_names.try_spend(self.name.len().saturating_add(1)) && self.values.try_spend(1) {
-                self.push_item(ItemContent::Value(Value::Object { object: child.id, pickle: 0, extent }));
+                self.push_item(ItemContent::Value(CheckpointValue::Object {
+                    object: child.id,
+                    pickle: 0,
+                    extent,
+                }));
                 self.truncate_path(before);
                 return;
             }
@@ -251,7 +255,7 @@ impl<'h> Walk<'h> {
         if self.wanted_items.contains(&self.found_items.len()) {
             self.paths.push(self.subscripts());
         }
-        self.found_items.push(Item { name: self.name.clone(), content, keys: self.keys });
+        self.found_items.push(CheckpointItem { name: self.name.clone(), content, keys: self.keys });
     }
 
     /// Appends a step to the path; returns the previous length, for [`truncate_path`](Self::truncate_path).

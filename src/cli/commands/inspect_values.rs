@@ -122,7 +122,7 @@ fn write_tensor(
     } else {
         let if_exists = args.existing.if_exists();
         output::check_target(target, &[file], if_exists)?;
-        let mut out = output::Output::create(target, tensor.nbytes())?;
+        let mut out = output::OutputFile::create(target, tensor.nbytes())?;
         pipeline::write_npy(tensor, &mut io::BufWriter::new(&mut out)).map_err(failed)?;
         out.commit(if_exists).with_context(|| format!("cannot write {}", target.display()))?;
     }

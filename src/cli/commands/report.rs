@@ -78,7 +78,7 @@ impl PageTarget {
             out.write_all(page)?;
             return Ok(out.flush()?);
         }
-        let mut out = output::Output::create(&self.path, page.len() as u64)?;
+        let mut out = output::OutputFile::create(&self.path, page.len() as u64)?;
         out.write_all(page).with_context(|| format!("cannot write {}", self.path.display()))?;
         out.commit(self.if_exists)?;
         if !quiet {

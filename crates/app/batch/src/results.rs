@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read as _, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use output::{FileRecord, IfExists, Output};
+use output::{FileRecord, IfExists, OutputFile};
 use serde::{Deserialize, Serialize};
 
 use crate::index::TextIndex;
@@ -206,7 +206,7 @@ impl ResultsFile {
             return Ok(());
         }
         let len = self.file.metadata().map_err(failed)?.len();
-        let mut replacement = Output::create(&self.path, len)?;
+        let mut replacement = OutputFile::create(&self.path, len)?;
         let mut offset = 0_u64;
         while let Some(line) = read_line(&mut reader).map_err(failed)? {
             if keeps(&line_input(&line), offset)? {

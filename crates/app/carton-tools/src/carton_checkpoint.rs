@@ -14,7 +14,7 @@ use carton_reader::Carton;
 use serde::Deserialize;
 use serde_json::Value as Json;
 use tensor::Dtype;
-use torch_import::{Checkpoint, Compound, CompoundKind, Container, Item, ItemContent};
+use torch_import::{Checkpoint, CheckpointItem, CompoundItem, CompoundKind, Container, ItemContent};
 
 use crate::open::open_model;
 use crate::own_tensors::own_tensors;
@@ -97,7 +97,7 @@ fn read_values(carton: &Carton) -> Result<ValuesDocument, String> {
 }
 
 /// Replaces the parts of each compound tensor by the compound, at the place of the first part.
-fn restore_compounds(items: &mut Vec<Item>, rows: Vec<CompoundRow>) {
+fn restore_compounds(items: &mut Vec<CheckpointItem>, rows: Vec<CompoundRow>) {
     if rows.is_empty() {
         return;
     }
@@ -127,7 +127,7 @@ fn restore_compounds(items: &mut Vec<Item>, rows: Vec<CompoundRow>) {
         }
         if let Some(item) = items.get_mut(*first) {
             item.name = row.name;
-            item.content = ItemContent::Compound(Arc::new(Compound {
+            item.content = ItemContent::Compound(Arc::new(CompoundItem {
                 kind,
                 dtype,
                 shape: row.shape,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use byte_source::{Action, Blob, Observer, ProgressReporter, ReadError, Sink, Window};
-use output::{IfExists, Output, check_target, file_name};
+use output::{IfExists, OutputFile, check_target, file_name};
 use serde::Serialize;
 use tensor::Tensor;
 
@@ -78,7 +78,7 @@ pub fn save_array(
         return Err(Error::Expansion { name: name.to_owned(), stored, nbytes, factor });
     }
     check_target(&options.output, &[file], options.if_exists)?;
-    let mut output = Output::create(&options.output, nbytes)?;
+    let mut output = OutputFile::create(&options.output, nbytes)?;
     let failed = |reason| output::Error::Write { path: options.output.clone(), reason };
     io::Write::write_all(&mut output, &header).map_err(failed)?;
     let name_of_output = file_name(&options.output);

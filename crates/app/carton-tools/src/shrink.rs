@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use byte_source::{Action, Observer, ProgressReporter, WINDOW, hex};
 use carton_format::{Config, TensorIndex};
 use carton_reader::{Carton, CartonEntry};
-use output::Output;
+use output::OutputFile;
 use pipeline::{IfExists, write_carton};
 use serde::Serialize;
 
@@ -161,7 +161,7 @@ fn write_blob(carton: &Carton, entry: &CartonEntry, target: &Path, observer: &dy
         }
         return check_blob(carton, entry, target, work).map(|()| false);
     }
-    let mut output = Output::create(target, entry.len)?;
+    let mut output = OutputFile::create(target, entry.len)?;
     carton.copy(&entry.path, &mut output, work).map_err(Error::reader_or_target(carton.path(), target))?;
     output.commit_unsynced(IfExists::Replace)?;
     Ok(true)

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use byte_source::{Action, Observer, ProgressReporter};
 use carton_reader::{Carton, CartonEntry};
-use output::{Output, file_name};
+use output::{OutputFile, file_name};
 use pipeline::IfExists;
 use serde::Serialize;
 
@@ -168,7 +168,7 @@ impl FolderWriter<'_> {
         // Links come last, so that no file is written through a link.
         for entry in entries.iter().filter(|entry| !entry.is_symbolic_link) {
             let target = self.create_parents(&entry.path)?;
-            let mut output = Output::create(&target, entry.len)?;
+            let mut output = OutputFile::create(&target, entry.len)?;
             let copied = self.carton.copy(&entry.path, &mut output, self.work);
             copied.map_err(Error::reader_or_target(self.carton.path(), &target))?;
             output.commit_unsynced(self.if_exists())?;
@@ -224,7 +224,7 @@ impl FolderWriter<'_> {
         let carton = self.carton;
         let target = carton.link_target(entry).map_err(Error::from_reader(carton.path()))?;
         let len = carton.entry(&target).map_err(Error::from_reader(carton.path()))?.len;
-        let mut output = Output::create(path, len)?;
+        let mut output = OutputFile::create(path, len)?;
         carton.copy(&target, &mut output, self.work).map_err(Error::copying(carton.path(), path))?;
         Ok(output.commit_unsynced(self.if_exists())?)
     }

@@ -3,7 +3,7 @@
 use byte_source::{Action, Observer, ProgressReporter, ReadError};
 use carton_tools::{Error, Result};
 use foldhash::{HashMap, HashMapExt, HashSet};
-use tensor::{Compound, CompoundKind, RecordChecks, Tensor, Tensors, ViewId};
+use tensor::{CompoundKind, CompoundTensor, RecordChecks, Tensor, Tensors, ViewId};
 
 use crate::SCHEMA_VERSION;
 use crate::bytes::first_differences;
@@ -306,7 +306,7 @@ impl Comparison<'_> {
 
 /// Returns true if the elements of both tensors are numbers.
 fn has_numbers(a: &Tensor, b: &Tensor) -> bool {
-    are_comparable(a.dtype(), b.dtype()) && tensor::Conversion::new(a.dtype(), a.dtype()).is_some()
+    are_comparable(a.dtype(), b.dtype()) && tensor::DtypeConversion::new(a.dtype(), a.dtype()).is_some()
 }
 
 fn tensor_at(tensors: &Tensors, position: usize) -> Option<&Tensor> {
@@ -321,7 +321,7 @@ fn without_common_repeats(a: &Tensor, b: &Tensor) -> (Tensor, Tensor) {
 
 /// Compares the compound tensors, whose parts are compared as tensors.
 fn compare_structures(a: &Tensors, b: &Tensors) -> Vec<TensorChange> {
-    let facts = |compound: &Compound| {
+    let facts = |compound: &CompoundTensor| {
         let kind = match &compound.kind {
             CompoundKind::Quantized { scheme, axis: None } => scheme.clone(),
             CompoundKind::Quantized { scheme, axis: Some(axis) } => format!("{scheme} axis {axis}"),

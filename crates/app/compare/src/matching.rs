@@ -5,7 +5,7 @@
 
 use byte_source::{Action, Observer, ProgressReporter};
 use foldhash::{HashMap, HashMapExt, HashSet};
-use tensor::{Conversion, Dtype, RecordChecks, Tensor, Tensors};
+use tensor::{Dtype, DtypeConversion, RecordChecks, Tensor, Tensors};
 
 use crate::fingerprint::{Fingerprint, HashKeys, SizeKey, fingerprints, size_key};
 use crate::numbers::PairNumbers;
@@ -338,7 +338,7 @@ impl Search<'_> {
                         // A cast to integers can fail, and says little.
                         let is_number = *dtype == tensor.dtype()
                             || (dtype.is_floating_point()
-                                && Conversion::new(tensor.dtype(), *dtype).is_some());
+                                && DtypeConversion::new(tensor.dtype(), *dtype).is_some());
                         if let Some(cast) = tensor.cast(*dtype).filter(|_| is_number) {
                             tensors.push(cast);
                             places.push((is_second, *position));

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use byte_source::ProgressReporter;
 use serde::Serialize;
-use tensor::{Conversion, Dtype, ElementReader, RecordChecks, Tensor};
+use tensor::{Dtype, DtypeConversion, ElementReader, RecordChecks, Tensor};
 
 use crate::segments::{Buffers, READ_LEN, Segments, UnreadItem};
 
@@ -94,21 +94,21 @@ impl Sums {
 enum NumberKind {
     Signed64,
     Unsigned64,
-    Converted(Conversion),
+    Converted(DtypeConversion),
     /// Packed numbers and bits, which are only compared.
     Bits,
 }
 
 impl NumberKind {
     fn new(dtype: Dtype) -> Self {
-        let to = if Conversion::new(dtype, Dtype::Complex128)
-            .is_some_and(|_| Conversion::new(dtype, Dtype::Float64).is_none())
+        let to = if DtypeConversion::new(dtype, Dtype::Complex128)
+            .is_some_and(|_| DtypeConversion::new(dtype, Dtype::Float64).is_none())
         {
             Dtype::Complex128
         } else {
             Dtype::Float64
         };
-        match (dtype, Conversion::new(dtype, to)) {
+        match (dtype, DtypeConversion::new(dtype, to)) {
             (Dtype::Int64, _) => Self::Signed64,
             (Dtype::UInt64, _) => Self::Unsigned64,
             (_, Some(conversion)) => Self::Converted(conversion),
@@ -162,7 +162,7 @@ fn format_number(number: f64) -> String {
 
 /// Returns true if the numbers of two dtypes can be compared: equal dtypes always can, complex numbers only with complex ones.
 pub(crate) fn are_comparable(a: Dtype, b: Dtype) -> bool {
-    a == b || Conversion::new(a, b).is_some()
+    a == b || DtypeConversion::new(a, b).is_some()
 }
 
 /// Buffers of a thread.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use byte_source::{Observer, ReadError};
 use serde::Serialize;
 use tensor::{
-    CastNumbers, Conversion, DimsInterner, Dtype, Storage, StorageId, Tensor, Tensors, ViewedRanges,
+    CastNumbers, DimsInterner, Dtype, DtypeConversion, Storage, StorageId, Tensor, Tensors, ViewedRanges,
 };
 use torch_import::CompoundKind;
 
@@ -43,7 +43,7 @@ pub(crate) struct Casts {
 /// Casts from one dtype to another.
 #[derive(Debug)]
 struct CastRow {
-    conversion: Conversion,
+    conversion: DtypeConversion,
     tensors: usize,
     /// Lazily cast storages of the tensors.
     casts: Vec<Arc<CastNumbers>>,
@@ -63,10 +63,12 @@ pub(crate) fn check_casts(casts: &[Cast]) -> Result<()> {
     let mut seen: Vec<CastFrom> = Vec::new();
     for Cast { from, to } in casts {
         let problem = match from {
-            CastFrom::Dtype(from) if Conversion::new(*from, *to).is_none() => {
+            CastFrom::Dtype(from) if DtypeConversion::new(*from, *to).is_none() => {
                 Some(InvalidOption::CannotCast { from: *from, to: *to })
             }
-            CastFrom::FloatingPoint if !to.is_floating_point() || Conversion::new(*to, *to).is_none() => {
+            CastFrom::FloatingPoint
+                if !to.is_floating_point() || DtypeConversion::new(*to, *to).is_none() =>
+            {
                 Some(InvalidOption::NotFloatingPoint { dtype: *to })
             }
             from if seen.contains(from) => Some(InvalidOption::CastTwice { from: *from }),
@@ -104,7 +106,7 @@ pub(crate) fn apply_casts(
         let Some(to) = target_dtype(casts, from).filter(|to| *to != from) else { continue };
         if kept.contains(name) {
             kept_parts = kept_parts.saturating_add(1);
-        } else if Conversion::new(from, to).is_none() {
+        } else if DtypeConversion::new(from, to).is_none() {
             return Err(Error::CannotCast { name: name.clone(), from, to });
         } else {
             groups.add(name, tensor);
@@ -220,7 +222,7 @@ impl CastGroups {
                 from: dtype,
                 to: target_dtype(casts, dtype).unwrap_or(dtype),
             };
-            let conversion = target_dtype(casts, dtype).and_then(|to| Conversion::new(dtype, to));
+            let conversion = target_dtype(casts, dtype).and_then(|to| DtypeConversion::new(dtype, to));
             let conversion = conversion.ok_or_else(|| cannot(&views))?;
             let is_alone = self.dtypes.get(&storage.id()).is_some_and(Option::is_some);
             let range = if is_alone {

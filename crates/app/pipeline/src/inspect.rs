@@ -12,7 +12,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json};
 use tensor::{Dtype, StorageId, Tensor, Tensors};
 use torch_import::{
-    Checkpoint, Compound, CompoundKind, Item, ItemContent, Omission, OmissionReason, Risk, Value, ValueExtent,
+    Checkpoint, CheckpointItem, CheckpointValue, CompoundItem, CompoundKind, ItemContent, Omission,
+    OmissionReason, Risk, ValueExtent,
 };
 
 use crate::inspect_hashes::hash_rows;
@@ -340,7 +341,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         tree: None,
     };
     if options.values {
-        let value = |item: &mut Item| {
+        let value = |item: &mut CheckpointItem| {
             let ItemContent::Value(value) = &item.content else { return None };
             let value = value.clone();
             Some((std::mem::take(&mut item.name), value))
@@ -375,7 +376,8 @@ pub fn inspect_tensors(
     (format, nbytes): (&'static str, u64),
     observer: &dyn Observer,
 ) -> Result<InspectReport> {
-    let mut items = tensors.into_iter().map(|(name, tensor)| Item::from_tensor(name, tensor)).collect();
+    let mut items =
+        tensors.into_iter().map(|(name, tensor)| CheckpointItem::from_tensor(name, tensor)).collect();
     select_items(&mut items, Vec::new(), options)?;
     let mut report = InspectReport {
         schema_version: SCHEMA_VERSION,
@@ -402,7 +404,7 @@ pub fn inspect_tensors(
 /// Adds the rows, totals and statistics of tensors to a report.
 fn add_tensors(
     report: &mut InspectReport,
-    items: Vec<Item>,
+    items: Vec<CheckpointItem>,
     options: &InspectOptions,
     observer: &dyn Observer,
 ) -> Result<()> {
@@ -429,10 +431,10 @@ fn add_tensors(
 /// # Errors
 /// When a pattern is malformed, or no name matches.
 fn select_items(
-    items: &mut Vec<Item>,
-    mut values: Vec<(String, Value)>,
+    items: &mut Vec<CheckpointItem>,
+    mut values: Vec<(String, CheckpointValue)>,
     options: &InspectOptions,
-) -> Result<Vec<(String, Value)>> {
+) -> Result<Vec<(String, CheckpointValue)>> {
     let patterns = NamePatterns::new(&options.include, &options.exclude)?;
     if options.include.is_empty() && options.exclude.is_empty() {
         return Ok(values);
@@ -451,17 +453,20 @@ fn select_items(
 }
 
 /// Returns the attributes of pickled modules that are not tensors, which `state_dict()` does not return, with their names.
-pub(crate) fn module_attributes(checkpoint: &Checkpoint) -> Vec<(String, Value)> {
+pub(crate) fn module_attributes(checkpoint: &Checkpoint) -> Vec<(String, CheckpointValue)> {
     let attribute = |omission: &Omission| {
         let is_attribute = omission.reason == OmissionReason::Attribute && omission.file.is_none();
         let object = omission.object.filter(|_| is_attribute)?;
-        Some((omission.name.clone(), Value::Object { object, pickle: 0, extent: ValueExtent::Whole }))
+        Some((
+            omission.name.clone(),
+            CheckpointValue::Object { object, pickle: 0, extent: ValueExtent::Whole },
+        ))
     };
     checkpoint.left_out.listed.iter().filter_map(attribute).collect()
 }
 
 /// Creates the rows of all items: one for a quantized tensor, one each for a sparse tensor and its parts.
-fn build_rows(items: Vec<Item>) -> Vec<TensorRow> {
+fn build_rows(items: Vec<CheckpointItem>) -> Vec<TensorRow> {
     let room = items.len();
     let mut rows =
         RowBuilder { storages: HashMap::with_capacity(room), finished_rows: Vec::with_capacity(room) };
@@ -481,7 +486,7 @@ fn build_rows(items: Vec<Item>) -> Vec<TensorRow> {
 }
 
 /// Returns the tensors behind the rows of an item that have elements, each with the dtype that the row shows.
-fn row_tensors(item: &Item) -> impl Iterator<Item = (Dtype, &Tensor)> {
+fn row_tensors(item: &CheckpointItem) -> impl Iterator<Item = (Dtype, &Tensor)> {
     let quantized = quantized_integers(&item.content);
     let others = item.tensors().filter(move |_| quantized.is_none());
     quantized.into_iter().chain(others.map(|(_, tensor)| (tensor.dtype(), tensor)))
@@ -519,7 +524,7 @@ impl RowBuilder {
         });
     }
 
-    fn push_compound_row(&mut self, name: &str, compound: &Compound) {
+    fn push_compound_row(&mut self, name: &str, compound: &CompoundItem) {
         if let (CompoundKind::Quantized { scheme, axis }, Some((_, integers))) =
             (&compound.kind, compound.parts.first())
         {

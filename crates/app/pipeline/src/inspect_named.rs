@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use tensor::{Tensor, Tensors};
-use torch_import::{CompoundKind, Item, ItemContent, Value};
+use torch_import::{CheckpointItem, CheckpointValue, CompoundKind, ItemContent};
 
 use crate::inspect::module_attributes;
 use crate::{Error, InspectOptions, Observer, Result, ValueRow, ValueRows};
@@ -62,7 +62,7 @@ pub fn find_named(
                 CompoundKind::Meta { what } => NamedContent::NoData(what.clone()),
                 _ => NamedContent::Parts(
                     item.into_iter()
-                        .flat_map(Item::tensors)
+                        .flat_map(CheckpointItem::tensors)
                         .map(|(name, tensor)| (name.into_owned(), tensor.clone()))
                         .collect(),
                 ),
@@ -118,7 +118,7 @@ pub fn find_named_tensors(path: &Path, tensors: &Tensors, names: &[String]) -> R
     names.iter().map(find).collect()
 }
 
-fn value_rows(checkpoint: torch_import::Checkpoint, values: Vec<(String, Value)>) -> Vec<ValueRow> {
+fn value_rows(checkpoint: torch_import::Checkpoint, values: Vec<(String, CheckpointValue)>) -> Vec<ValueRow> {
     if values.is_empty() { Vec::new() } else { ValueRows::new(checkpoint, values).rows().collect() }
 }
 

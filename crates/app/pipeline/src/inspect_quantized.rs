@@ -4,7 +4,7 @@ use checkpoint_files::CheckpointSources;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use serde::Serialize;
 use tensor::Tensors;
-use torch_import::{Item, ItemContent};
+use torch_import::{CheckpointItem, ItemContent};
 
 use crate::dequantize;
 
@@ -25,7 +25,7 @@ pub struct RowQuantization {
 /// Replaces the stored parts of quantized tensors by the numbers that they stand for. Returns the scheme of each such tensor
 /// by its name; none if the weights are not quantized, or something is missing, so that the stored tensors stay.
 pub(crate) fn replace_stored_parts(
-    items: &mut Vec<Item>,
+    items: &mut Vec<CheckpointItem>,
     sources: &CheckpointSources,
 ) -> HashMap<String, RowQuantization> {
     let mut schemes = HashMap::new();

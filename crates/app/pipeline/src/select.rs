@@ -6,7 +6,7 @@ use std::ops::Range;
 use foldhash::{HashMap, HashMapExt};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use tensor::{StorageId, Tensor, Tensors};
-use torch_import::{Checkpoint, Compound, CompoundKind, Item, ItemContent};
+use torch_import::{Checkpoint, CheckpointItem, CompoundItem, CompoundKind, ItemContent};
 
 use crate::weight_keys::{is_weight_key, key_of_weights};
 use crate::{Error, InvalidOption, Note, Result};
@@ -92,12 +92,13 @@ pub(crate) fn select_with_origins(
     let mut notes = Vec::new();
     let patterns = NamePatterns::new(&selection.include, &selection.exclude)?;
     let optimizer = OptimizerState { keys: &checkpoint.optimizer_keys };
-    let is_copy =
-        |item: &Item| checkpoint.copy_key.is_some() && item.root_key() == checkpoint.copy_key.as_deref();
+    let is_copy = |item: &CheckpointItem| {
+        checkpoint.copy_key.is_some() && item.root_key() == checkpoint.copy_key.as_deref()
+    };
     let found = if selection.key.is_some() {
         None
     } else {
-        let is_wanted = |item: &Item| patterns.may_select(item) && !is_copy(item);
+        let is_wanted = |item: &CheckpointItem| patterns.may_select(item) && !is_copy(item);
         key_of_weights(checkpoint, &is_wanted, &mut notes)?
     };
     let omits_optimizer = selection.key.is_none() && found.is_none();
@@ -110,7 +111,7 @@ pub(crate) fn select_with_origins(
     if omits_optimizer {
         notes.extend(optimizer.note(checkpoint));
     }
-    let is_taken = |item: &&Item| {
+    let is_taken = |item: &&CheckpointItem| {
         rules.key.includes(item) && !(omits_optimizer && (optimizer.includes(item) || is_copy(item)))
     };
     for item in checkpoint.items.iter().filter(is_taken) {
@@ -124,7 +125,7 @@ pub(crate) fn select_with_origins(
         };
         match (&item.content, rules.output_name(item, &item.name)) {
             (ItemContent::Compound(compound), Some(name)) => {
-                let Compound { kind, dtype, shape, .. } = compound.as_ref();
+                let CompoundItem { kind, dtype, shape, .. } = compound.as_ref();
                 if let CompoundKind::Meta { what } = kind {
                     without_data.get_or_insert((name.clone(), what));
                 }
@@ -162,7 +163,7 @@ struct OptimizerState<'c> {
 }
 
 impl OptimizerState<'_> {
-    fn includes(&self, item: &Item) -> bool {
+    fn includes(&self, item: &CheckpointItem) -> bool {
         let below =
             |key: &String| item.name.strip_prefix(key.as_str()).is_some_and(|rest| rest.starts_with('.'));
         self.keys.iter().any(below)
@@ -255,8 +256,8 @@ fn no_tensors_error(selection: &Selection, checkpoint: &Checkpoint) -> Error {
     match &selection.key {
         _ if checkpoint.tensors().next().is_none() => Error::NoTensors,
         Some(key) => {
-            let is_tensor = |item: &&Item| !matches!(item.content, ItemContent::Value(_));
-            let keys = checkpoint.items.iter().filter(is_tensor).filter_map(Item::root_key);
+            let is_tensor = |item: &&CheckpointItem| !matches!(item.content, ItemContent::Value(_));
+            let keys = checkpoint.items.iter().filter(is_tensor).filter_map(CheckpointItem::root_key);
             let mut under: Vec<String> = keys.map(str::to_owned).collect();
             under.dedup();
             under.truncate(SHOWN);
@@ -280,7 +281,8 @@ enum SelectionKey {
 impl SelectionKey {
     /// Interprets a given key: a key of the root dict if there is one, otherwise a path prefix.
     fn from_option(key: &str, checkpoint: &Checkpoint) -> Self {
-        let is_root = |item: &Item| item.root_key() == Some(key) || (item.is_at_root() && item.name == key);
+        let is_root =
+            |item: &CheckpointItem| item.root_key() == Some(key) || (item.is_at_root() && item.name == key);
         if key.is_empty() {
             return Self::All;
         }
@@ -288,11 +290,11 @@ impl SelectionKey {
             return Self::Root(key.to_owned());
         }
         let begins = |root: &&str| key.strip_prefix(root).is_some_and(|rest| rest.starts_with('.'));
-        let roots = checkpoint.items.iter().filter_map(Item::root_key).filter(begins);
+        let roots = checkpoint.items.iter().filter_map(CheckpointItem::root_key).filter(begins);
         Self::Path(key.to_owned(), roots.max_by_key(|root| root.len()).map(str::to_owned))
     }
 
-    fn includes(&self, item: &Item) -> bool {
+    fn includes(&self, item: &CheckpointItem) -> bool {
         match self {
             Self::All | Self::Path(_, None) => true,
             Self::Path(_, Some(root)) => item.root_key() == Some(root),
@@ -304,7 +306,7 @@ impl SelectionKey {
     }
 
     /// Returns the name relative to the key; `None` if the item is not under the key.
-    fn below<'n>(&self, item: &Item, name: &'n str) -> Option<&'n str> {
+    fn below<'n>(&self, item: &CheckpointItem, name: &'n str) -> Option<&'n str> {
         let key = match self {
             Self::All => return Some(name),
             Self::Root(key) | Self::Path(key, _) => key.as_str(),
@@ -338,7 +340,7 @@ impl NamePatterns {
     }
 
     /// Returns true if a tensor of the item may be selected, whichever key holds the weights.
-    fn may_select(&self, item: &Item) -> bool {
+    fn may_select(&self, item: &CheckpointItem) -> bool {
         let below = |key: Option<&str>| item.name.strip_prefix(key?)?.strip_prefix('.');
         let relative = [below(item.root_key()), below(item.second_key())];
         let names: Vec<&str> = [Some(item.name.as_str())].into_iter().chain(relative).flatten().collect();
@@ -355,7 +357,7 @@ struct SelectionRules {
 
 impl SelectionRules {
     /// Returns the name relative to the key; `None` if the tensor is not selected.
-    fn below<'n>(&self, item: &Item, name: &'n str) -> Option<&'n str> {
+    fn below<'n>(&self, item: &CheckpointItem, name: &'n str) -> Option<&'n str> {
         let below = self.key.below(item, name)?;
         // A pattern that matches the name of a compound tensor selects all of its parts.
         let whole = matches!(item.content, ItemContent::Compound(_)).then_some(item.name.as_str());
@@ -366,12 +368,12 @@ impl SelectionRules {
     }
 
     /// Returns true if the tensor is selected and its name begins with the prefix to remove.
-    fn has_stripped_prefix(&self, item: &Item, name: &str) -> bool {
+    fn has_stripped_prefix(&self, item: &CheckpointItem, name: &str) -> bool {
         self.below(item, name).is_some_and(|below| below.starts_with(&self.strip))
     }
 
     /// Returns the name of a tensor in the output; `None` if the tensor is not selected.
-    fn output_name(&self, item: &Item, name: &str) -> Option<String> {
+    fn output_name(&self, item: &CheckpointItem, name: &str) -> Option<String> {
         let below = self.below(item, name)?;
         let stripped = below.strip_prefix(&self.strip).unwrap_or(below);
         Some(if stripped.is_empty() { "tensor".to_owned() } else { stripped.to_owned() })

@@ -7,8 +7,8 @@ use byte_source::hex;
 use pickle_vm::{Heap, Object, ObjectId};
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
-use tensor::{Compound, Tensors};
-use torch_import::{Checkpoint, EncodedBytes, Value, ValueExtent};
+use tensor::{CompoundTensor, Tensors};
+use torch_import::{Checkpoint, CheckpointValue, EncodedBytes, ValueExtent};
 
 use crate::decoded_values::{self, decode_call, decode_global};
 
@@ -35,11 +35,11 @@ pub struct ValueRow {
 #[derive(Clone, Debug)]
 pub struct ValueRows {
     checkpoint: Arc<Checkpoint>,
-    listed: Vec<(String, Value)>,
+    listed: Vec<(String, CheckpointValue)>,
 }
 
 impl ValueRows {
-    pub(crate) fn new(checkpoint: Checkpoint, listed: Vec<(String, Value)>) -> Self {
+    pub(crate) fn new(checkpoint: Checkpoint, listed: Vec<(String, CheckpointValue)>) -> Self {
         Self { checkpoint: Arc::new(checkpoint), listed }
     }
 
@@ -91,13 +91,13 @@ impl<'h> ValueRenderer<'h, 'h> {
     }
 
     /// Renders the row of a value.
-    fn row(&mut self, path: String, value: &Value) -> ValueRow {
+    fn row(&mut self, path: String, value: &CheckpointValue) -> ValueRow {
         let (type_name, value) = match value {
-            Value::Object { object, pickle, extent } => {
+            CheckpointValue::Object { object, pickle, extent } => {
                 self.heap = self.checkpoint.heap_of(*pickle);
                 (self.type_name(*object), self.object(*object, *extent))
             }
-            Value::Text(text) => {
+            CheckpointValue::Text(text) => {
                 let shown = self.spend_bytes(text.len()).map(|()| Json::from(&**text));
                 (Cow::Borrowed("str"), shown.unwrap_or_else(|| json!({ "$more": "str" })))
             }
@@ -290,7 +290,7 @@ pub(crate) fn subclass(kind: &torch_import::CompoundKind) -> Option<Json> {
     Some(subclass)
 }
 
-fn compound(compound: &Compound, tensors: &Tensors) -> Json {
+fn compound(compound: &CompoundTensor, tensors: &Tensors) -> Json {
     use torch_import::CompoundKind;
     let parts: Vec<&str> = tensors.parts(compound).iter().map(|(name, _)| name.as_str()).collect();
     let mut out = json!({ "name": compound.name, "dtype": compound.dtype.name(), "shape": compound.shape, "parts": parts });

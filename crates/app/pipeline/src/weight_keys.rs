@@ -3,7 +3,7 @@
 //! Facts: the keys under which the scripts of torchvision, timm, fairseq, latent diffusion, Lightning and others store weights.
 
 use foldhash::{HashMap, HashMapExt};
-use torch_import::{Checkpoint, Item};
+use torch_import::{Checkpoint, CheckpointItem};
 
 use crate::{Error, Note, Result};
 
@@ -51,7 +51,10 @@ struct KeyTotals<'c> {
 }
 
 impl<'c> KeyTotals<'c> {
-    fn new(items: impl Iterator<Item = &'c Item>, key: impl Fn(&'c Item) -> &'c str) -> Self {
+    fn new(
+        items: impl Iterator<Item = &'c CheckpointItem>,
+        key: impl Fn(&'c CheckpointItem) -> &'c str,
+    ) -> Self {
         let mut totals = Self { keys: Vec::new(), places: HashMap::new() };
         for item in items {
             for (_, tensor) in item.tensors() {
@@ -89,7 +92,7 @@ impl<'c> KeyTotals<'c> {
 /// When several of the usual keys contain tensors.
 pub(crate) fn key_of_weights(
     checkpoint: &Checkpoint,
-    is_wanted: &dyn Fn(&Item) -> bool,
+    is_wanted: &dyn Fn(&CheckpointItem) -> bool,
     notes: &mut Vec<Note>,
 ) -> Result<Option<String>> {
     let wanted = || checkpoint.items.iter().filter(|item| is_wanted(item));
@@ -112,8 +115,9 @@ pub(crate) fn key_of_weights(
     if found.is_empty() {
         let nested = wanted().filter(|item| item.second_key().is_some());
         [found, _] = KeyTotals::new(nested, |item| item.second_key().unwrap_or_default()).split();
-        let is_inside =
-            |item: &&Item| item.second_key().is_some_and(|key| found.iter().any(|(it, ..)| it == key));
+        let is_inside = |item: &&CheckpointItem| {
+            item.second_key().is_some_and(|key| found.iter().any(|(it, ..)| it == key))
+        };
         let outside = wanted().filter(|item| !is_inside(item));
         let [mut weights, rest] =
             KeyTotals::new(outside, |item| item.second_key().or(item.root_key()).unwrap_or_default()).split();

@@ -110,7 +110,7 @@ pub(crate) fn remove_abandoned(_: &Path) {}
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use crate::{IfExists, Output, Scratch};
+    use crate::{IfExists, OutputFile, Scratch};
 
     #[test]
     fn what_no_run_holds_is_removed() {
@@ -128,7 +128,7 @@ mod tests {
         std::fs::write(at(".torch2carton-left/y"), b"y").expect("a temporary folder");
         std::fs::write(at("kept"), b"z").expect("a temporary folder");
         std::os::unix::fs::symlink("kept", at(".torch2carton-link")).expect("a temporary folder");
-        let output = Output::create(at("out"), 0).expect("there is room");
+        let output = OutputFile::create(at("out"), 0).expect("there is room");
         assert_eq!(names().len(), 3, "{:?}", names());
         // Searching another folder makes this one be searched again. Files that this run holds stay.
         let scratch = Scratch::create(folder.path()).expect("there is room");

@@ -1,18 +1,18 @@
 //! Local files that are written atomically, and downloads over HTTP.
 //!
-//! An [`Output`] is written next to its target and replaces the target when it is committed. Until then, the target is
+//! An [`OutputFile`] is written next to its target and replaces the target when it is committed. Until then, the target is
 //! unchanged:
 //!
 //! ```
 //! use std::io::Write;
 //!
-//! use output::{IfExists, Output};
+//! use output::{IfExists, OutputFile};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("weights.bin");
 //! let bytes = b"four";
 //! output::check_target(&path, &[], IfExists::Fail)?;
-//! let mut output = Output::create(&path, bytes.len() as u64)?;
+//! let mut output = OutputFile::create(&path, bytes.len() as u64)?;
 //! output.write_all(bytes)?;
 //! assert!(!path.exists());
 //! output.commit(IfExists::Fail)?;
@@ -22,7 +22,7 @@
 //!
 //! An existing file is replaced only if this program wrote it, unless the caller decides otherwise: see [`IfExists`].
 //!
-//! A dropped [`Output`] leaves nothing behind. A program that ends on a signal calls [`remove_unfinished`] first; this
+//! A dropped [`OutputFile`] leaves nothing behind. A program that ends on a signal calls [`remove_unfinished`] first; this
 //! crate installs no signal handler.
 //!
 //! With the feature `download`, the function `download` fetches a file whose SHA-256 is known, resumes broken
@@ -44,7 +44,7 @@ mod unfinished;
 pub use error::{Error, Result};
 #[cfg(feature = "download")]
 pub use https::{DownloadOptions, download};
-pub use local::{IfExists, Output, Scratch, check_target, free_space, require_free_space, sync_folder};
+pub use local::{IfExists, OutputFile, Scratch, check_target, free_space, require_free_space, sync_folder};
 pub use location::{file_name, parent_folder, refuse_remote};
 pub use mark::is_own_output;
 pub use records::{FileRecord, OutputRecord, OutputRecords};

@@ -66,7 +66,7 @@ pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Res
 /// a signal ends the process. After `kill -9` a file `.torch2carton-*.partial` remains until the next output is created
 /// in its folder.
 #[derive(Debug)]
-pub struct Output {
+pub struct OutputFile {
     // Fields drop in this order, so the file is removed while its path is still registered.
     file: NamedTempFile,
     unfinished: RegisteredPath,
@@ -79,7 +79,7 @@ pub struct Output {
     checksum: Option<Crc32>,
 }
 
-impl Output {
+impl OutputFile {
     /// Creates the temporary file next to `target`, in a folder with at least `needed` bytes free.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ impl Output {
 }
 
 /// Starts writeback every 32 MiB, so that the sync at the end does not wait for most of the file.
-impl io::Write for Output {
+impl io::Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         /// Bytes after which the writeback of new bytes is started.
         const WRITEBACK_CHUNK: u64 = 32 << 20;
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_dropped_output_leaves_nothing() {
         let scratch = scratch();
-        let mut output = Output::create(scratch.path().join("x"), 3).expect("there is room");
+        let mut output = OutputFile::create(scratch.path().join("x"), 3).expect("there is room");
         output.write_all(b"abc").expect("it can be written");
         assert_eq!(names(scratch.path()).len(), 1);
         drop(output);
@@ -336,12 +336,12 @@ mod tests {
         let target = scratch.path().join("x");
         let all = [IfExists::Fail, IfExists::Replace, IfExists::ReplaceOwn];
         for (bytes, if_exists) in [b"one", b"two", b"six"].into_iter().zip(all) {
-            let mut output = Output::create(&target, 3).expect("there is room");
+            let mut output = OutputFile::create(&target, 3).expect("there is room");
             output.write_all(bytes).expect("it can be written");
             output.commit(if_exists).expect("it can be renamed");
             assert_eq!(std::fs::read(&target).expect("it was committed"), bytes);
         }
-        let error = Output::create(&target, 0).and_then(|output| output.commit(IfExists::Fail));
+        let error = OutputFile::create(&target, 0).and_then(|output| output.commit(IfExists::Fail));
         assert!(matches!(error, Err(Error::Exists { .. })), "{error:?}");
         assert_eq!(names(scratch.path()), ["x"]);
     }
@@ -351,7 +351,7 @@ mod tests {
         let scratch = scratch();
         let target = scratch.path().join("x");
         check_target(&target, &[], IfExists::ReplaceOwn).expect("nothing is there");
-        let output = Output::create(&target, 0).expect("there is room");
+        let output = OutputFile::create(&target, 0).expect("there is room");
         std::fs::write(&target, b"theirs").expect("a temporary folder");
         let error = output.commit(IfExists::ReplaceOwn);
         assert!(matches!(error, Err(Error::NotOwnOutput { .. })), "{error:?}");
@@ -367,7 +367,7 @@ mod tests {
         for leads_somewhere in [false, true] {
             let _ = std::fs::remove_file(&link);
             if leads_somewhere {
-                let output = Output::create(&file, 0).expect("there is room");
+                let output = OutputFile::create(&file, 0).expect("there is room");
                 output.commit(IfExists::Fail).expect("it can be renamed");
             }
             std::os::unix::fs::symlink("x", &link).expect("a temporary folder");
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn more_than_the_disk_holds_is_refused() {
         let scratch = scratch();
-        let error = Output::create(scratch.path().join("x"), u64::MAX - 1).map(drop);
+        let error = OutputFile::create(scratch.path().join("x"), u64::MAX - 1).map(drop);
         let expected = if cfg!(unix) { matches!(error, Err(Error::NoSpace { .. })) } else { error.is_ok() };
         assert!(expected, "{error:?}");
     }

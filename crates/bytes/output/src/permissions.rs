@@ -75,7 +75,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
 
-    use crate::{IfExists, Output};
+    use crate::{IfExists, OutputFile};
 
     #[test]
     fn an_output_that_replaces_a_file_keeps_its_mode() {
@@ -88,7 +88,7 @@ mod tests {
             for unsynced in [false, true] {
                 std::fs::write(&target, b"old").expect("a temporary folder");
                 std::fs::set_permissions(&target, std::fs::Permissions::from_mode(old)).expect("it is ours");
-                let mut output = Output::create(&target, 3).expect("there is room");
+                let mut output = OutputFile::create(&target, 3).expect("there is room");
                 let part = folder
                     .path()
                     .read_dir()
@@ -99,7 +99,7 @@ mod tests {
                     part.expect("a temporary file").metadata().expect("it is there").permissions().mode();
                 assert_eq!(part & 0o077 & !kept, 0, "{old:o}: {part:o}");
                 output.write_all(b"new").expect("it can be written");
-                let commit = if unsynced { Output::commit_unsynced } else { Output::commit };
+                let commit = if unsynced { OutputFile::commit_unsynced } else { OutputFile::commit };
                 commit(output, IfExists::Replace).expect("it can be renamed");
                 assert_eq!(mode(), kept, "{old:o}");
                 assert_eq!(std::fs::read(&target).expect("its owner can read it"), b"new");

@@ -12,7 +12,7 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{IfExists, Output};
+use crate::{IfExists, OutputFile};
 
 /// Name of the file with the records. It does not start with the prefix of temporary files, which later runs remove.
 const FILE_NAME: &str = ".torch2carton.outputs";
@@ -144,7 +144,7 @@ impl OutputRecords {
             text.extend(serde_json::to_vec(record).map_err(|error| failed(error.into()))?);
             text.push(b'\n');
         }
-        let mut output = Output::create(&path, text.len() as u64)?;
+        let mut output = OutputFile::create(&path, text.len() as u64)?;
         output.write_all(&text).map_err(failed)?;
         output.commit(IfExists::Replace)
     }

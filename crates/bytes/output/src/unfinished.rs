@@ -10,7 +10,7 @@ fn paths() -> MutexGuard<'static, Vec<PathBuf>> {
     PATHS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes every unfinished [`Output`](crate::Output) and [`Scratch`](crate::Scratch) of this process, for a program
+/// Removes every unfinished [`OutputFile`](crate::OutputFile) and [`Scratch`](crate::Scratch) of this process, for a program
 /// that is about to end on a signal.
 ///
 /// No output can be created while the returned [`OutputHalt`] lives, so hold it until the process exits. Unfinished outputs

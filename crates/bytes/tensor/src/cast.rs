@@ -1,6 +1,6 @@
 //! Storages of numbers that are cast to another dtype when they are read.
 //!
-//! Facts: `Tensor.to(dtype)`; see [`Conversion`].
+//! Facts: `Tensor.to(dtype)`; see [`DtypeConversion`].
 
 use std::io;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use byte_source::{NotRepresentable, Observer, ReadError, WINDOW, Window};
 
 use crate::compute::{Compute, Inputs};
-use crate::{Conversion, Storage};
+use crate::{DtypeConversion, Storage};
 
 /// Largest read, in bytes, that uses a buffer on the stack.
 const STACK_BYTES_MAX: usize = 256;
@@ -65,7 +65,7 @@ pub struct OutOfRange {
 #[derive(Debug)]
 pub struct CastNumbers {
     base: Storage,
-    conversion: Conversion,
+    conversion: DtypeConversion,
     /// Offset of the first converted byte in the base.
     start: usize,
     /// Number of components that are converted.
@@ -88,7 +88,7 @@ impl CastNumbers {
     /// `range` is not inside `base`.
     pub fn new(
         base: &Storage,
-        conversion: Conversion,
+        conversion: DtypeConversion,
         range: &Range<u64>,
         seen: ViewedRanges,
     ) -> Option<Self> {
@@ -266,7 +266,7 @@ mod tests {
         range: Range<u64>,
         ranges: &[(Range<u64>, &str)],
     ) -> Arc<CastNumbers> {
-        let conversion = Conversion::new(Dtype::Float32, to).expect("both are numbers");
+        let conversion = DtypeConversion::new(Dtype::Float32, to).expect("both are numbers");
         Arc::new(CastNumbers::new(base, conversion, &range, seen(ranges)).expect("it is inside"))
     }
 
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn complex_numbers_are_converted_in_parts() {
         let base = floats([0.0, 1.0, 2.0, f32::MAX]);
-        let conversion = Conversion::new(Dtype::Complex64, Dtype::Complex32).expect("both are complex");
+        let conversion = DtypeConversion::new(Dtype::Complex64, Dtype::Complex32).expect("both are complex");
         let half = CastNumbers::new(&base, conversion, &(0..2), seen(&[(1..2, "z")])).expect("inside");
         let half = Arc::new(half);
         let expected = [0_u16, 0x3c00, 0x4000, 0x7c00];

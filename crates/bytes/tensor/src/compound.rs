@@ -1,6 +1,6 @@
 //! Kinds of compound tensors (quantized, sparse, nested, subclasses) and of tensors without data.
 
-/// Kind of a [`Compound`](crate::Compound) tensor.
+/// Kind of a [`CompoundTensor`](crate::CompoundTensor).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompoundKind {
     /// Integers with a scale and a zero point: parts `int_repr`, `scale` and `zero_point`.

@@ -15,13 +15,13 @@ const BLOCK: usize = 512;
 /// Conversion of numbers of one dtype into another.
 ///
 /// ```
-/// use tensor::{Conversion, Dtype};
+/// use tensor::{DtypeConversion, Dtype};
 ///
-/// assert!(Conversion::new(Dtype::Float32, Dtype::BFloat16).is_some());
-/// assert!(Conversion::new(Dtype::Complex64, Dtype::Float32).is_none(), "the imaginary parts would be lost");
+/// assert!(DtypeConversion::new(Dtype::Float32, Dtype::BFloat16).is_some());
+/// assert!(DtypeConversion::new(Dtype::Complex64, Dtype::Float32).is_none(), "the imaginary parts would be lost");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Conversion {
+pub struct DtypeConversion {
     from: Dtype,
     to: Dtype,
 }
@@ -37,7 +37,7 @@ enum ComponentClass {
     Other,
 }
 
-impl Conversion {
+impl DtypeConversion {
     /// Returns the conversion; `None` if a dtype is not one of plain numbers, or only one of the two is complex.
     pub fn new(from: Dtype, to: Dtype) -> Option<Self> {
         let is_one = match (component_class(from), component_class(to)) {
@@ -135,7 +135,7 @@ impl Dtype {
     /// Decodes numbers of a real dtype, little-endian, into float32; 64-bit numbers are rounded. Returns `None` if the
     /// dtype is not one of plain real numbers.
     pub fn decode_f32(self, bytes: &[u8]) -> Option<Vec<f32>> {
-        let conversion = Conversion::new(self, Self::Float32)?;
+        let conversion = DtypeConversion::new(self, Self::Float32)?;
         let size = usize::try_from(self.size()).ok()?;
         let mut floats = vec![0; bytes.len().checked_div(size)?.checked_mul(4)?];
         conversion.convert(bytes, &mut floats);
@@ -255,7 +255,7 @@ fn encode_numbers<N: DecodedNumber>(numbers: &[N], to: Dtype, out: &mut [u8]) ->
         Dtype::UInt16 => encode_integers::<N, 2>(numbers, out, 0, u16::MAX.into()),
         Dtype::UInt8 => encode_integers::<N, 1>(numbers, out, 0, u8::MAX.into()),
         Dtype::Bool => encode_each(numbers, out, |n| ([u8::from(n != N::default())], true)),
-        // `Conversion::new` refuses all other dtypes.
+        // `DtypeConversion::new` refuses all other dtypes.
         _ => false,
     }
 }
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     fn converted<const N: usize>(from: Dtype, to: Dtype, numbers: &[[u8; N]]) -> (Vec<u8>, bool) {
-        let conversion = Conversion::new(from, to).expect("both are numbers");
+        let conversion = DtypeConversion::new(from, to).expect("both are numbers");
         let size = usize::try_from(to.component_size()).expect("it is small");
         let mut out = vec![0xaa; numbers.len().saturating_mul(size)];
         let fits = conversion.convert(numbers.as_flattened(), &mut out);
@@ -441,10 +441,10 @@ mod tests {
 
     #[test]
     fn dtypes_that_are_not_numbers_are_refused() {
-        let castable = Dtype::all().filter(|dtype| Conversion::new(*dtype, *dtype).is_some());
+        let castable = Dtype::all().filter(|dtype| DtypeConversion::new(*dtype, *dtype).is_some());
         assert_eq!(castable.count(), 22);
         for (from, to) in Dtype::all().flat_map(|from| Dtype::all().map(move |to| (from, to))) {
-            let Some(conversion) = Conversion::new(from, to) else { continue };
+            let Some(conversion) = DtypeConversion::new(from, to) else { continue };
             let size = |dtype: Dtype| usize::try_from(dtype.size()).expect("it is small");
             let mut out = vec![0xaa; size(to)];
             // The dtype has no zero.

@@ -7,7 +7,7 @@
 use byte_source::ReadError;
 
 use crate::gather::Gathered;
-use crate::{Conversion, Dtype, Tensor};
+use crate::{Dtype, DtypeConversion, Tensor};
 
 /// Components summed in one loop; a larger range is halved.
 const PAIRWISE_BLOCK: usize = 128;
@@ -139,7 +139,7 @@ struct ComponentReader<'t> {
 
 /// Way in which bytes become float64.
 enum Decoding {
-    Convert(Conversion),
+    Convert(DtypeConversion),
     /// Two numbers of four bits in a byte, the lower one first.
     Float4,
 }
@@ -163,7 +163,7 @@ impl<'t> ComponentReader<'t> {
             Dtype::Float4E2M1FnX2 => (Decoding::Float4, tensor.numel().checked_mul(2)?),
             dtype => {
                 let components = tensor.nbytes().checked_div(dtype.component_size())?;
-                (Decoding::Convert(Conversion::new(dtype, target)?), components)
+                (Decoding::Convert(DtypeConversion::new(dtype, target)?), components)
             }
         };
         let window = if tensor.is_contiguous() { WINDOW_COMPONENTS } else { SCATTERED_WINDOW_COMPONENTS };

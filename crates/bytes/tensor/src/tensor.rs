@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::HashSet;
 
-use crate::{CastNumbers, Conversion, Dtype, Gathered, Storage, ViewedRanges};
+use crate::{CastNumbers, Dtype, DtypeConversion, Gathered, Storage, ViewedRanges};
 
 /// Error of creating, joining or reshaping a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -217,13 +217,13 @@ impl Tensor {
     }
 
     /// Casts the tensor to another dtype; the numbers are converted whenever they are read. Returns `None` if there is
-    /// no such [`Conversion`]. Numbers out of the dtype's range become infinite or wrap around.
+    /// no such [`DtypeConversion`]. Numbers out of the dtype's range become infinite or wrap around.
     #[must_use]
     pub fn cast(&self, dtype: Dtype) -> Option<Self> {
         if self.dtype == dtype {
             return Some(self.clone());
         }
-        let conversion = Conversion::new(self.dtype, dtype)?;
+        let conversion = DtypeConversion::new(self.dtype, dtype)?;
         let elements = self.storage.len().checked_div(self.dtype.size())?;
         let cast = CastNumbers::new(&self.storage, conversion, &(0..elements), ViewedRanges::default())?;
         let storage = Storage::computed(Arc::new(cast));

@@ -11,7 +11,7 @@ use crate::{CompoundKind, Dtype, Tensor};
 
 /// Ordered list of named tensors, with an index of the names.
 ///
-/// A compound tensor is stored as its parts, named `NAME.PART`, at consecutive positions, and as a [`Compound`] that
+/// A compound tensor is stored as its parts, named `NAME.PART`, at consecutive positions, and as a [`CompoundTensor`] that
 /// describes the whole.
 ///
 /// ```
@@ -25,7 +25,7 @@ use crate::{CompoundKind, Dtype, Tensor};
 #[derive(Clone, Debug, Default)]
 pub struct Tensors {
     list: Vec<(String, Tensor)>,
-    compounds: Vec<Compound>,
+    compounds: Vec<CompoundTensor>,
     /// Positions by the hashes of the names, built on the first lookup of a name.
     index: OnceLock<NameIndex>,
 }
@@ -38,7 +38,7 @@ struct NameIndex {
 
 /// Tensor that consists of several tensors: quantized, sparse, nested, or of a class with several attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compound {
+pub struct CompoundTensor {
     pub name: String,
     pub kind: CompoundKind,
     /// Dtype of the elements, as PyTorch reports it.
@@ -56,9 +56,9 @@ pub enum TensorEntry<'t> {
     /// Single strided view and its name.
     Tensor(&'t str, &'t Tensor),
     /// Quantized tensor (integers with scales and zero points) and its parts.
-    Quantized(&'t Compound, &'t [(String, Tensor)]),
+    Quantized(&'t CompoundTensor, &'t [(String, Tensor)]),
     /// Any other compound tensor and its parts.
-    Compound(&'t Compound, &'t [(String, Tensor)]),
+    Compound(&'t CompoundTensor, &'t [(String, Tensor)]),
 }
 
 impl Tensors {
@@ -123,12 +123,12 @@ impl Tensors {
     }
 
     /// Returns the compound tensors of the list.
-    pub fn compounds(&self) -> &[Compound] {
+    pub fn compounds(&self) -> &[CompoundTensor] {
         &self.compounds
     }
 
     /// Returns the parts of a compound tensor of this list.
-    pub fn parts(&self, compound: &Compound) -> &[(String, Tensor)] {
+    pub fn parts(&self, compound: &CompoundTensor) -> &[(String, Tensor)] {
         self.list.get(compound.parts.clone()).unwrap_or_default()
     }
 
@@ -167,7 +167,7 @@ impl Tensors {
         self.index = OnceLock::new();
         let start = self.list.len();
         self.list.extend(parts);
-        self.compounds.push(Compound { name, kind, dtype, shape, parts: start..self.list.len() });
+        self.compounds.push(CompoundTensor { name, kind, dtype, shape, parts: start..self.list.len() });
     }
 
     /// Iterates mutably over the tensors; their names stay.

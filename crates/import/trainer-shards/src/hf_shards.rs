@@ -10,7 +10,7 @@ use byte_source::Observer;
 use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::Deserialize;
 use tensor::{Dtype, Tile};
-use torch_import::{Checkpoint, CheckpointAssembly, Container, ItemPath, Value};
+use torch_import::{Checkpoint, CheckpointAssembly, CheckpointValue, Container, ItemPath};
 
 use crate::folder_names::FolderNames;
 use crate::join::join_tiles;
@@ -126,7 +126,7 @@ impl TrainerLayout for HfShards {
 fn read_starts(checkpoint: &Checkpoint, file: &str) -> Result<HashMap<String, SavedPart>> {
     let malformed = |reason: String| Error::Metadata { file: file.to_owned(), offset: 0, reason };
     let found = checkpoint.values().find(|(name, _)| *name == SHARDING);
-    let Some((_, Value::Text(text))) = found else {
+    let Some((_, CheckpointValue::Text(text))) = found else {
         return Err(malformed("its header does not say where the parts are (DCP_SHARDING_INFO)".to_owned()));
     };
     serde_json::from_str(text).map_err(|error| malformed(format!("DCP_SHARDING_INFO: {error}")))

@@ -10,7 +10,8 @@ use byte_source::Observer;
 use foldhash::{HashMap, HashSet, HashSetExt};
 use tensor::{Dtype, Tensor, Tile};
 use torch_import::{
-    Checkpoint, CheckpointAssembly, CheckpointNote, Compound, Container, ItemContent, ItemPath, ShardPosition,
+    Checkpoint, CheckpointAssembly, CheckpointNote, CompoundItem, Container, ItemContent, ItemPath,
+    ShardPosition,
 };
 
 use crate::folder_names::FolderNames;
@@ -64,7 +65,7 @@ struct RankState {
 /// Tensor of one rank.
 enum RankTensor<'c> {
     Whole(&'c Tensor),
-    Shard(&'c Compound, &'c ShardPosition),
+    Shard(&'c CompoundItem, &'c ShardPosition),
 }
 
 impl TrainerLayout for RankFiles {
@@ -240,7 +241,12 @@ fn join_tensor(name: &str, states: &[RankState], summary: &mut TrainerSummary) -
 }
 
 /// Returns the tiles of one rank.
-fn rank_tiles(name: &str, file: &str, compound: &Compound, position: &ShardPosition) -> Result<Vec<Tile>> {
+fn rank_tiles(
+    name: &str,
+    file: &str,
+    compound: &CompoundItem,
+    position: &ShardPosition,
+) -> Result<Vec<Tile>> {
     let fail = |reason: &str| Error::Shard {
         tensor: name.to_owned(),
         file: file.to_owned(),

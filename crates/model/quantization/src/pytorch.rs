@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use tensor::{Compound, CompoundKind, Dtype, Tensors};
+use tensor::{CompoundKind, CompoundTensor, Dtype, Tensors};
 
 use crate::block_scaled::{BlockScaled, BlockShape, CodeRows};
 use crate::code_values::dtype_values;
@@ -20,7 +20,7 @@ use crate::{Error, Result};
 /// # Errors
 /// When the scheme of a tensor is another one, or its parts have other shapes.
 pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
-    let compounds: Vec<Compound> = survey.tensors.compounds().to_vec();
+    let compounds: Vec<CompoundTensor> = survey.tensors.compounds().to_vec();
     compounds.iter().try_for_each(|compound| add(survey, compound))
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn is_present(tensors: &Tensors) -> bool {
     tensors.compounds().iter().any(|compound| matches!(compound.kind, CompoundKind::Quantized { .. }))
 }
 
-fn add(survey: &mut Survey<'_>, compound: &Compound) -> Result<()> {
+fn add(survey: &mut Survey<'_>, compound: &CompoundTensor) -> Result<()> {
     let CompoundKind::Quantized { scheme, axis } = &compound.kind else { return Ok(()) };
     let content = |problem: String| Error::Content { tensor: compound.name.clone(), problem };
     let codes = match compound.dtype {

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use tensor::{Compound, CompoundKind, Dtype, Tensor, Tensors};
+use tensor::{CompoundKind, CompoundTensor, Dtype, Tensor, Tensors};
 
 use crate::block_scaled::{BlockScaled, BlockShape, CodeRows};
 use crate::code_values::dtype_values;
@@ -39,7 +39,7 @@ const CLASSES: &[(&str, &str, &str)] = &[
 /// # Errors
 /// When a class or layout is not known, or a companion is missing or has another shape or dtype than the scheme.
 pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
-    let compounds: Vec<Compound> = survey.tensors.compounds().to_vec();
+    let compounds: Vec<CompoundTensor> = survey.tensors.compounds().to_vec();
     compounds.iter().try_for_each(|compound| add_subclass(survey, compound))?;
     for module in survey.stems("._weight_qdata") {
         add_parts(survey, &module)?;
@@ -73,7 +73,7 @@ struct SubclassParts {
     dtype: Option<Dtype>,
 }
 
-fn add_subclass(survey: &mut Survey<'_>, compound: &Compound) -> Result<()> {
+fn add_subclass(survey: &mut Survey<'_>, compound: &CompoundTensor) -> Result<()> {
     let CompoundKind::Subclass { class, attributes, .. } = &compound.kind else { return Ok(()) };
     if !class.starts_with("torchao.") {
         return Ok(());

@@ -11,10 +11,10 @@ use tensor::{CompoundKind, Dtype, NegConj, Storage, Tensor};
 use super::call::{CallArgs, CallSnapshot};
 use super::{Rebuilder, dtype};
 use crate::Result;
-use crate::compound::Compound;
+use crate::compound::CompoundItem;
 
 /// Rebuilds a quantized tensor from the arguments `(storage, offset, size, stride, quantizer, …)`.
-pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
+pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<CompoundItem> {
     let then = args.then;
     let bad = |reason: &str| then.call_error(reason);
     let stored =
@@ -64,7 +64,7 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -
     let storage = values.storage().clone();
     let stride = values.stride().to_vec();
     let integers = Tensor::new(plain, shape.clone(), stride, values.storage_offset(), storage)?;
-    Ok(Compound {
+    Ok(CompoundItem {
         kind: CompoundKind::Quantized { scheme: scheme.to_owned(), axis },
         dtype,
         shape,
@@ -113,7 +113,7 @@ fn concat_numbers(numbers: impl ExactSizeIterator<Item = Option<[u8; 8]>>) -> Op
 
 /// Rebuilds a sparse tensor from the arguments `(layout, data)`. `data` ends with the size, and for COO optionally with
 /// a flag for coalesced data. In a TorchScript archive the arguments are `(layout, size, requires_grad, part, …)`.
-pub(super) fn sparse<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
+pub(super) fn sparse<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<CompoundItem> {
     let then = args.then;
     let bad = |reason: &str| then.call_error(reason);
     let (layout, data, size) = match *args.all() {
@@ -142,7 +142,7 @@ pub(super) fn sparse<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> R
     let Some(dtype) = parts.last().map(|(_, values)| values.dtype()) else {
         return Err(bad("it has no values"));
     };
-    Ok(Compound {
+    Ok(CompoundItem {
         kind: CompoundKind::Sparse { layout },
         dtype,
         shape,
@@ -168,7 +168,7 @@ fn layout_name(then: CallSnapshot<'_>, id: ObjectId) -> Result<Option<String>> {
 }
 
 /// Rebuilds a nested tensor from the arguments `(values, sizes, strides, offsets)`.
-pub(super) fn nested<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
+pub(super) fn nested<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<CompoundItem> {
     let mut parts = Vec::new();
     for (name, part) in ["values", "sizes", "strides", "offsets"].into_iter().zip(args.all()) {
         // Early versions of PyTorch wrote the offsets as a list.
@@ -178,11 +178,11 @@ pub(super) fn nested<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> R
         return Err(args.then.call_error("expected values, sizes, strides and offsets"));
     };
     let (dtype, shape) = (values.dtype(), values.shape().to_vec());
-    Ok(Compound { kind: CompoundKind::Nested, dtype, shape, parts: named_parts(parts), shard: None })
+    Ok(CompoundItem { kind: CompoundKind::Nested, dtype, shape, parts: named_parts(parts), shard: None })
 }
 
 /// Rebuilds a jagged nested tensor from the arguments `({'values': …, 'offsets': …, 'lengths': …, …},)`.
-pub(super) fn jagged<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
+pub(super) fn jagged<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<CompoundItem> {
     let then = args.then;
     let arguments =
         args.nth_argument(0).map(|dict| then.entries(dict)).transpose()?.flatten().unwrap_or_default();
@@ -197,16 +197,16 @@ pub(super) fn jagged<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> R
         return Err(then.call_error("expected values and offsets"));
     };
     let (dtype, shape) = (values.dtype(), values.shape().to_vec());
-    Ok(Compound { kind: CompoundKind::Jagged, dtype, shape, parts: named_parts(parts), shard: None })
+    Ok(CompoundItem { kind: CompoundKind::Jagged, dtype, shape, parts: named_parts(parts), shard: None })
 }
 
 /// Rebuilds a tensor without data from the arguments `(dtype, size, stride, requires_grad)`.
-pub(super) fn meta<'h>(rebuilder: &Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
+pub(super) fn meta<'h>(rebuilder: &Rebuilder<'h>, args: CallArgs<'h>) -> Result<CompoundItem> {
     let dtype = dtype(args.then, args.nth_argument(0))?;
     let size = args.nth_argument(1).ok_or_else(|| args.then.call_error("expected a dtype and a size"))?;
     let shape = rebuilder.unsigned_ints(args.then, size, "the size")?;
     let what = "a tensor on the meta device".to_owned();
-    Ok(Compound { kind: CompoundKind::Meta { what }, dtype, shape, parts: Vec::new(), shard: None })
+    Ok(CompoundItem { kind: CompoundKind::Meta { what }, dtype, shape, parts: Vec::new(), shard: None })
 }
 
 /// Applies the conj and neg bits in the metadata of a tensor to its values.

@@ -20,7 +20,7 @@ use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use pickle_vm::{Heap, Object, ObjectId};
 use tensor::{DimsInterner, Dtype, Storage, Tensor};
 
-use crate::compound::Compound;
+use crate::compound::CompoundItem;
 use crate::limits::CheckpointLimits;
 use crate::persistent::{PersistentTensor, StorageRef, module_class};
 use crate::{Container, Error, Result, lists};
@@ -42,7 +42,7 @@ const SIZE_WRAPPERS: &[(&str, &str)] = &[("torch", "Size")];
 pub(crate) enum Rebuilt {
     Strided(Tensor),
     /// Shared, so that a compound tensor with several names is in memory once.
-    Compound(Arc<Compound>),
+    Compound(Arc<CompoundItem>),
 }
 
 /// Rebuilds tensors, each once: tensors of one object share it, and tensors of one storage key share its storage.

@@ -14,10 +14,10 @@ use tensor::{CompoundKind, Tensor};
 use super::call::{CallArgs, CallSnapshot};
 use super::{Rebuilder, Rebuilt, compound, sharded};
 use crate::Result;
-use crate::compound::Compound;
+use crate::compound::CompoundItem;
 
 /// Rebuilds the tensor of `(class, dtype, size, …)` without its attributes, which hold the data.
-pub(super) fn without_attributes<'h>(rebuilder: &Rebuilder<'h>, args: CallArgs<'h>) -> Result<Compound> {
+pub(super) fn without_attributes<'h>(rebuilder: &Rebuilder<'h>, args: CallArgs<'h>) -> Result<CompoundItem> {
     let mut compound = compound::meta(rebuilder, args.skip_to(1))?;
     let what =
         format!("a {}, which keeps its data in its attributes", class_name(args.then, args.nth_argument(0)));
@@ -73,7 +73,7 @@ pub(super) fn with_attributes<'h>(
 }
 
 /// Returns true if a local tensor has all elements of the distributed tensor.
-fn is_whole(local: &Rebuilt, whole: &Compound) -> bool {
+fn is_whole(local: &Rebuilt, whole: &CompoundItem) -> bool {
     let (shape, dtype) = match local {
         Rebuilt::Strided(tensor) => (tensor.shape(), tensor.dtype()),
         Rebuilt::Compound(compound) => (compound.shape.as_slice(), compound.dtype),
@@ -150,7 +150,7 @@ impl SubclassAttributes {
         rebuilder: &Rebuilder<'h>,
         then: CallSnapshot<'h>,
         path: &str,
-        compound: &Compound,
+        compound: &CompoundItem,
     ) -> Result<()> {
         for (part, tensor) in &compound.parts {
             self.add_part(rebuilder, then, format!("{path}.{part}"), tensor.clone())?;

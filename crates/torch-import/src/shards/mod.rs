@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tensor::StorageId;
 
-use crate::{Checkpoint, CheckpointNote, Error, Item, ItemContent, Result};
+use crate::{Checkpoint, CheckpointItem, CheckpointNote, Error, ItemContent, Result};
 
 /// One file of a checkpoint that is split over several.
 #[derive(Debug)]
@@ -169,7 +169,7 @@ impl WeightMapIndex {
     /// Compares the tensors of a file with those that the index lists for it. Of tensors that share a storage, the
     /// index may list only one.
     fn check_file(&self, checkpoint: &Checkpoint, file: &str) -> Result<()> {
-        let is_listed = |item: &&Item| self.files.contains_key(&item.name);
+        let is_listed = |item: &&CheckpointItem| self.files.contains_key(&item.name);
         let mut listed: Option<HashSet<StorageId>> = None;
         for item in &checkpoint.items {
             let (index, tensor) = (self.name.clone(), item.name.clone());

@@ -13,7 +13,7 @@ use tensor::{Budget, Tensor, ViewId};
 
 use super::equal_shards::{EqualShardGroups, without_repeats};
 use super::{MergedCheckpoint, Shard, empty_set_error};
-use crate::{Checkpoint, Error, Item, ItemContent, Result};
+use crate::{Checkpoint, CheckpointItem, Error, ItemContent, Result};
 
 /// The sizes of a model in `params.json`, in elements. Missing sizes are inferred from the shapes.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -134,7 +134,7 @@ pub fn merge_model_parallel(
                 }
             }
         };
-        tensors.push(Item { content: ItemContent::Tensor(tensor), ..item.clone() });
+        tensors.push(CheckpointItem { content: ItemContent::Tensor(tensor), ..item.clone() });
     }
     if let Some((first, second, tensor)) = equal.equal_pair() {
         let file = |shard: usize| shards.get(shard).map(|shard| shard.file.clone()).unwrap_or_default();
@@ -186,7 +186,7 @@ impl<'s> ShardMerge<'s> {
             })
             .collect();
         for shard in shards {
-            let is_new = |item: &&Item| {
+            let is_new = |item: &&CheckpointItem| {
                 let known = names.first().is_some_and(|names| names.contains_key(item.name.as_str()));
                 item.tensor().is_some() && !known
             };

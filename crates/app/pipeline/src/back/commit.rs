@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use byte_source::{Action, Blob, ProgressReporter, ReadError};
-use output::{IfExists, Output};
+use output::{IfExists, OutputFile};
 
 use super::documents::OutputDocuments;
 use super::stream;
@@ -53,7 +53,7 @@ pub(crate) trait FileContent {
     ///
     /// # Errors
     /// When an input cannot be read, the output cannot be written, or the observer stops the work.
-    fn write(&self, output: &mut Output, target: &Path, work: ProgressReporter<'_>) -> Result<()>;
+    fn write(&self, output: &mut OutputFile, target: &Path, work: ProgressReporter<'_>) -> Result<()>;
 
     /// Checks that no input besides the checkpoint's own files changed since it was opened.
     ///
@@ -65,7 +65,7 @@ pub(crate) trait FileContent {
 }
 
 impl<B: Blob + Sync> FileContent for B {
-    fn write(&self, output: &mut Output, target: &Path, work: ProgressReporter<'_>) -> Result<()> {
+    fn write(&self, output: &mut OutputFile, target: &Path, work: ProgressReporter<'_>) -> Result<()> {
         stream::stream_blob(self, (output, target), work)
     }
 }
@@ -117,7 +117,7 @@ pub(crate) fn commit(
     // Declared before the temporary files, so that new folders are empty when they are dropped.
     let folders = files.folders.iter().map(PathBuf::as_path).chain(target.parent());
     let folders = NewFolders::create(folders)?;
-    let mut written: Vec<Output> = Vec::with_capacity(files.weights.len());
+    let mut written: Vec<OutputFile> = Vec::with_capacity(files.weights.len());
     let (total, mut before) = (files.weights_nbytes(), 0_u64);
     for file in &files.weights {
         let mut output = stream::create(&file.path, file.len, files.checksums)?;

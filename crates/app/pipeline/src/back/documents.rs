@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use output::Output;
+use output::OutputFile;
 
 use super::stream::create;
 use crate::{Error, Result};
@@ -45,7 +45,7 @@ impl OutputDocuments {
     }
 
     /// Writes all documents to temporary files, which the caller moves into place.
-    pub(super) fn write(&self, with_checksums: bool) -> Result<Vec<Output>> {
+    pub(super) fn write(&self, with_checksums: bool) -> Result<Vec<OutputFile>> {
         let mut written = Vec::with_capacity(self.copies.len());
         for (from, to) in &self.copies {
             let bytes = std::fs::read(from).map_err(|reason| Error::Io { path: from.clone(), reason })?;
@@ -59,7 +59,7 @@ impl OutputDocuments {
 }
 
 /// Writes a complete temporary file for `path`.
-fn write_temporary(path: &Path, bytes: &[u8], with_checksum: bool) -> Result<Output> {
+fn write_temporary(path: &Path, bytes: &[u8], with_checksum: bool) -> Result<OutputFile> {
     let mut output = create(path, bytes.len() as u64, with_checksum)?;
     output.write_all(bytes).map_err(|reason| Error::Write { path: path.to_owned(), reason })?;
     Ok(output)

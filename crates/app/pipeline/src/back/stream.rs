@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use byte_source::{Blob, ProgressReporter, ReadError, Sink, WINDOW, Window};
-use output::Output;
+use output::OutputFile;
 
 use crate::{Error, Result};
 
 /// Creates the temporary file of `path`, which will have `len` bytes.
-pub(super) fn create(path: &Path, len: u64, with_checksum: bool) -> Result<Output> {
-    let output = Output::create(path, len)?;
+pub(super) fn create(path: &Path, len: u64, with_checksum: bool) -> Result<OutputFile> {
+    let output = OutputFile::create(path, len)?;
     Ok(if with_checksum { output.with_checksum() } else { output })
 }
 
@@ -26,7 +26,7 @@ const JOINED_WINDOWS_BELOW: usize = WINDOW / 16;
 /// When the blob cannot be read, the output cannot be written, or the observer stops the work.
 pub(super) fn stream_blob(
     blob: &(dyn Blob + Sync),
-    (output, target): (&mut Output, &Path),
+    (output, target): (&mut OutputFile, &Path),
     work: ProgressReporter<'_>,
 ) -> Result<()> {
     std::thread::scope(|scope| {

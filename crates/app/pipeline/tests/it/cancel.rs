@@ -341,7 +341,7 @@ fn what_callers_hold_is_static_and_can_be_shared() {
     const fn is_shared<T: 'static + Send + Sync>() {}
     is_shared::<torch_import::Checkpoint>();
     is_shared::<torch_import::Container>();
-    is_shared::<torch_import::Compound>();
+    is_shared::<torch_import::CompoundItem>();
     is_shared::<tensor::Tensor>();
     is_shared::<tensor::Storage>();
     is_shared::<byte_source::MappedFile>();

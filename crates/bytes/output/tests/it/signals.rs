@@ -2,17 +2,17 @@
 
 use std::io::Write;
 
-use output::{IfExists, Output, Scratch};
+use output::{IfExists, OutputFile, Scratch};
 
 #[test]
 fn unfinished_files_and_folders_are_removed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let left = || folder.path().read_dir().expect("it exists").flatten().count();
-    let mut output = Output::create(folder.path().join("x"), 3).expect("there is room");
+    let mut output = OutputFile::create(folder.path().join("x"), 3).expect("there is room");
     output.write_all(b"abc").expect("it can be written");
     let scratch = Scratch::create(folder.path()).expect("it can be created");
     std::fs::write(scratch.path().join("y"), b"y").expect("it can be written");
-    let committed = Output::create(folder.path().join("z"), 0).expect("there is room");
+    let committed = OutputFile::create(folder.path().join("z"), 0).expect("there is room");
     committed.commit(IfExists::Fail).expect("it can be renamed");
     assert_eq!(left(), 3);
     drop(output::remove_unfinished());

@@ -16,7 +16,7 @@ use decoder::{
     translate,
 };
 use proptest::prelude::*;
-use tensor::{CastNumbers, Conversion, Dtype, Storage, Tensor, ViewedRanges, contiguous_strides};
+use tensor::{CastNumbers, Dtype, DtypeConversion, Storage, Tensor, ViewedRanges, contiguous_strides};
 
 use crate::fixtures::{tensors, zeros};
 
@@ -240,7 +240,7 @@ fn frequencies(plan: &Plan, dtype: Dtype) -> Tensor {
     let number = |pair: u64| 1.0 / (plan.theta as f32).powf((2 * pair) as f32 / plan.head_dim as f32);
     let numbers: Vec<u8> = (0..plan.head_dim / 2).flat_map(|pair| number(pair).to_le_bytes()).collect();
     let shape = vec![plan.head_dim / 2];
-    let conversion = Conversion::new(Dtype::Float32, dtype).expect("floats");
+    let conversion = DtypeConversion::new(Dtype::Float32, dtype).expect("floats");
     let cast =
         CastNumbers::new(&Storage::owned(numbers), conversion, &(0..shape[0]), ViewedRanges::default());
     let storage = Storage::computed(std::sync::Arc::new(cast.expect("inside")));

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use byte_source::{ProgressReporter, ReadError};
 use carton_writer::{CartonLayout, WrittenCarton};
-use output::{IfExists, Output, file_name};
+use output::{IfExists, OutputFile, file_name};
 use torchscript::ScriptArchive;
 
 use super::layout::NonModuleFiles;
@@ -45,7 +45,7 @@ impl FileContent for CartonFile<'_> {
         self.layout.prepare(observer)
     }
 
-    fn write(&self, output: &mut Output, target: &Path, work: ProgressReporter<'_>) -> Result<()> {
+    fn write(&self, output: &mut OutputFile, target: &Path, work: ProgressReporter<'_>) -> Result<()> {
         let carton = self.layout.carton(&self.archive);
         BorrowedCarton { carton: &carton, written: &self.written }.write(output, target, work)
     }
@@ -62,7 +62,7 @@ struct BorrowedCarton<'c, 'b> {
 }
 
 impl FileContent for BorrowedCarton<'_, '_> {
-    fn write(&self, output: &mut Output, target: &Path, work: ProgressReporter<'_>) -> Result<()> {
+    fn write(&self, output: &mut OutputFile, target: &Path, work: ProgressReporter<'_>) -> Result<()> {
         let written = self.carton.write(output, work).map_err(|error| carton_write_error(target, error))?;
         // A carton is written once, so the cell is still empty.
         let _ = self.written.set(written);
