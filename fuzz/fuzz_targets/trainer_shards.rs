@@ -24,7 +24,9 @@ fuzz_target!(|input: &[u8]| -> Corpus {
     let names = match number {
         0 => [".metadata", "__0_0.distcp"],
         1 => ["model_world_size_2_rank_0.pt", "model_world_size_2_rank_1.pt"],
-        _ => ["shard-00001-model-00001-of-00001.safetensors", "shard-00002-model-00001-of-00001.safetensors"],
+        2 => ["shard-00001-model-00001-of-00001.safetensors", "shard-00002-model-00001-of-00001.safetensors"],
+        3 => ["zero/w/fp32.pt", "zero_pp_rank_0_mp_rank_00_model_states.pt"],
+        _ => ["zero_pp_rank_0_mp_rank_00_optim_states.pt", "mp_rank_00_model_states.pt"],
     };
     let open = |name: &str, bytes: &[u8]| {
         let source = Arc::new(BufferSource::new(name, bytes.to_vec()));

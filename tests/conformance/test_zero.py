@@ -72,3 +72,34 @@ def test_world_sizes_agree(deepspeed, tmp_path):
     mixed = tmp_path / "2/global_step5" / name
     mixed.write_bytes((tmp_path / "3/global_step5" / name).read_bytes())
     assert name in refuse("inspect", tmp_path / "2").stderr
+
+
+@pytest.mark.parametrize("stage, ranks", [(stage, ranks) for stage in (1, 2, 3) for ranks in (1, 2, 3, 4, 8)])
+def test_universal_checkpoints_have_what_the_writer_wrote(deepspeed, tmp_path, stage, ranks):
+    wanted = deepspeed.ask("universal", folder=str(tmp_path / "run"), stage=stage, ranks=ranks)
+    step, out = tmp_path / "run/global_step5_universal", tmp_path / "out.safetensors"
+    done = succeed(step, "-o", out)
+    assert "DeepSpeed universal checkpoint" in done.stderr
+    assert hashes(out) == wanted["weights"]
+    succeed(step, "--key", "optimizer", "-o", out, "--force")
+    assert hashes(out) == wanted["moments"]
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_a_damaged_universal_checkpoint_is_refused(deepspeed, tmp_path, stage):
+    deepspeed.ask("universal", folder=str(tmp_path / "run"), stage=stage, ranks=2)
+    step = tmp_path / "run/global_step5_universal"
+    path = step / "zero/l.weight/fp32.pt"
+    whole = path.read_bytes()
+    for cut in (0, len(whole) // 2):
+        path.write_bytes(whole[:cut])
+        assert "zero/l.weight/fp32.pt" in refuse("inspect", step).stderr
+    path.unlink()
+    assert "`l.weight`" in refuse("inspect", step).stderr
+    for other in path.parent.iterdir():
+        other.unlink()
+    path.parent.rmdir()
+    assert "zero/l.weight/fp32.pt" in refuse(step, "-o", tmp_path / "out.safetensors").stderr
+    (step / "tmp").mkdir()
+    assert "not complete" in refuse("inspect", step).stderr
+    assert not (tmp_path / "out.safetensors").exists()

@@ -27,7 +27,7 @@ impl TrainerFolder {
     /// # Errors
     /// When the folder cannot be read, or the trainer has not finished it.
     pub fn at(folder: &Path) -> Result<Option<Self>> {
-        Self::compare(&FolderNames::read(folder)?.0)
+        Self::compare(&FolderNames::read(folder)?)
     }
 
     /// Finds the newest checkpoint of a trainer in the sub-folders of `folder`. Returns `None` if there is none.
@@ -35,12 +35,12 @@ impl TrainerFolder {
     /// # Errors
     /// When the folder cannot be read, or the trainer has not finished the newest step.
     pub fn newest_step(folder: &Path) -> Result<Option<Self>> {
-        let mut below = FolderNames::read(folder)?.1;
+        let mut below = FolderNames::read(folder)?.folders;
         below.truncate(STEPS_MAX);
         let mut steps = Vec::new();
         below.sort_by_cached_key(|name| step_order(name));
         for name in below.iter().rev() {
-            let Ok((names, _)) = FolderNames::read(&folder.join(name)) else { continue };
+            let Ok(names) = FolderNames::read(&folder.join(name)) else { continue };
             match Self::compare(&names) {
                 Ok(Some(found)) => steps.push((name.clone(), Ok(found))),
                 Ok(None) => {}

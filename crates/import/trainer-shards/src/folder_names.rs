@@ -5,19 +5,20 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// Names of the regular files in a folder, sorted.
+/// Names of the regular files and of the folders in a folder, sorted.
 #[derive(Debug)]
 pub struct FolderNames {
     pub(crate) folder: PathBuf,
     pub(crate) files: Vec<String>,
+    pub(crate) folders: Vec<String>,
 }
 
 impl FolderNames {
-    /// Reads the names of the files, and those of the folders.
+    /// Reads the names in a folder.
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub(crate) fn read(folder: &Path) -> Result<(Self, Vec<String>)> {
+    pub(crate) fn read(folder: &Path) -> Result<Self> {
         let io = |reason: io::Error| Error::Io { path: folder.to_owned(), reason };
         let (mut files, mut folders) = (Vec::new(), Vec::new());
         for entry in folder.read_dir().map_err(io)? {
@@ -31,7 +32,7 @@ impl FolderNames {
         }
         files.sort_unstable();
         folders.sort_unstable();
-        Ok((Self { folder: folder.to_owned(), files }, folders))
+        Ok(Self { folder: folder.to_owned(), files, folders })
     }
 
     /// Returns true if there is a file of this name.

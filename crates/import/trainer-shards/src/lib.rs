@@ -30,6 +30,7 @@ mod mesh;
 mod rank_files;
 mod summary;
 mod trainer_layout;
+mod universal;
 mod zero;
 mod zero_names;
 

@@ -31,19 +31,19 @@ const FROZEN: &str = "frozen_param_fragments";
 pub(crate) struct Zero;
 
 /// What the model states of a rank say.
-struct ModelStates {
+pub(crate) struct ModelStates {
     /// Parameters of each group with their shapes.
     groups: Vec<Vec<(String, Vec<u64>)>>,
     frozen: Vec<(String, Vec<u64>)>,
     /// Names that were dropped, and those that were kept.
-    shared: Vec<(String, String)>,
+    pub(crate) shared: Vec<(String, String)>,
     buffers: HashSet<String>,
 }
 
 /// One opened file.
-struct ZeroFile {
-    file: String,
-    checkpoint: Checkpoint,
+pub(crate) struct ZeroFile {
+    pub(crate) file: String,
+    pub(crate) checkpoint: Checkpoint,
 }
 
 /// Partition of one rank.
@@ -99,14 +99,9 @@ impl TrainerLayout for Zero {
         }
         let mut summary = TrainerSummary::new(stage_name(stage), ranks);
         let mut joined: Vec<(String, Tensor)> = Vec::new();
-        for (name, tensor) in main.tensors_under(MODULE) {
-            if states.buffers.contains(name) {
-                let is_float = matches!(tensor.dtype(), Dtype::Float16 | Dtype::BFloat16 | Dtype::Float64);
-                let float =
-                    tensor.cast(Dtype::Float32).filter(|_| is_float).unwrap_or_else(|| tensor.clone());
-                summary.count(float.dtype(), 1);
-                joined.push((name.to_owned(), float));
-            }
+        for (name, float) in states.buffers_of(main) {
+            summary.count(float.dtype(), 1);
+            joined.push((name, float));
         }
         join_frozen(&states, stage, &models, &mut summary, &mut joined)?;
         let flat: Vec<(&str, &[Tensor])> =
@@ -175,7 +170,7 @@ fn stage_name(stage: u64) -> &'static str {
 }
 
 /// Adds the parameters that were not trained.
-fn join_frozen(
+pub(crate) fn join_frozen(
     states: &ModelStates,
     stage: u64,
     models: &[ZeroFile],
@@ -337,7 +332,18 @@ impl ZeroFile {
 }
 
 impl ModelStates {
-    fn read(main: &ZeroFile) -> Result<Self> {
+    /// Returns the buffers in a state of the model, of which those of floating-point numbers become float32.
+    pub(crate) fn buffers_of(&self, main: &ZeroFile) -> Vec<(String, Tensor)> {
+        let found = main.tensors_under(MODULE).filter(|(name, _)| self.buffers.contains(*name));
+        let buffer = |(name, tensor): (&str, &Tensor)| {
+            let is_float = matches!(tensor.dtype(), Dtype::Float16 | Dtype::BFloat16 | Dtype::Float64);
+            let float = tensor.cast(Dtype::Float32).filter(|_| is_float);
+            (name.to_owned(), float.unwrap_or_else(|| tensor.clone()))
+        };
+        found.map(buffer).collect()
+    }
+
+    pub(crate) fn read(main: &ZeroFile) -> Result<Self> {
         let not_a_state = || main.malformed("it is not the state of a model that ZeRO trains");
         let (heap, root) = main.checkpoint.heap_of(0).zip(main.checkpoint.root()).ok_or_else(not_a_state)?;
         let objects = Objects { heap, file: &main.file };
