@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::carton_tools::{ok, run, scratch, write};
 use crate::cli::json;
+use crate::program::folder;
 
 /// A safetensors file of float32 tensors whose numbers count up.
 fn floats(path: &Path, tensors: &[(&str, &[usize])]) {
@@ -140,4 +141,17 @@ fn a_folder_without_an_adapter_is_named() {
     let (status, text) = run(root, &["base.safetensors", "--merge", "lora", "-o", "out.safetensors"]);
     assert_eq!(status, Some(1), "{text}");
     assert!(text.contains("lora: no adapter_config.json with adapter_model.safetensors"), "{text}");
+}
+
+/// A module that keeps its code would ignore the adapter.
+#[test]
+fn an_adapter_changes_a_torchscript_module_or_is_refused() {
+    let scratch = scratch();
+    let root = scratch.path();
+    adapt_both(root);
+    std::fs::copy(folder().join("scripts/float16.pt"), root.join("script.pt")).expect("it can be copied");
+    let (status, text) = run(root, &["script.pt", "--merge", "lora", "-o", "out.carton"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("`base_model.model.model.layers.0.q.lora_A.weight` changes"), "{text}");
+    assert!(!root.join("out.carton").exists());
 }

@@ -282,6 +282,8 @@ fn option_text(option: &InvalidOption) -> String {
             let flags = match change {
                 ModelChange::Selection => "--key, --include, --exclude, --strip-prefix",
                 ModelChange::Renames => "--rename",
+                ModelChange::Merge => "--merge",
+                ModelChange::Dequantize => "--dequantize",
                 ModelChange::Model => {
                     "--arch, --keep-extra, --n-heads, --rope-theta, --rope-factor, --norm-eps"
                 }

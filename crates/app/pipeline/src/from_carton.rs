@@ -119,6 +119,8 @@ fn first_change(options: &ConvertOptions, model: &ModelOptions) -> Option<ModelC
     let changes = [
         (ModelChange::Selection, !options.selection.is_empty()),
         (ModelChange::Renames, !options.renames.is_empty()),
+        (ModelChange::Merge, !options.adapters.is_empty()),
+        (ModelChange::Dequantize, options.dequantize),
         (ModelChange::Model, has_facts),
     ];
     changes.into_iter().find(|(_, is_asked)| *is_asked).map(|(change, _)| change)

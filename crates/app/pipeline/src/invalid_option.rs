@@ -95,6 +95,10 @@ pub enum ModelChange {
     Selection,
     /// Names of the tensors.
     Renames,
+    /// Adapters to merge.
+    Merge,
+    /// Numbers of quantized weights.
+    Dequantize,
     /// Architecture or hyperparameters of the model.
     Model,
 }

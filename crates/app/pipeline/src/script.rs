@@ -147,6 +147,8 @@ fn keeps_tensors(options: &ConvertOptions, model: &ModelOptions) -> bool {
         && options.selection.is_empty()
         && options.renames.is_empty()
         && options.casts.is_empty()
+        && options.adapters.is_empty()
+        && !options.dequantize
 }
 
 /// Returns the modules that conversions of `container` write with default options, with returned and with raised errors.
