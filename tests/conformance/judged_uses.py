@@ -23,7 +23,7 @@ LISTS = HERE.parent.parent / "crates/torch-import/lists"
 START, END = "<!-- judged_uses.py writes this table -->\n", "<!-- the end of the table -->\n"
 
 # The use that each letter stands for; see README.md of the lists.
-USES = {"n": "created", "N": "created", "d": "state_dict", "s": "state_slots", "h": "state_hook", "H": "state_hook", "m": "state_hook", "r": "state_hook", "b": "state_hook", "t": "state_hook",
+USES = {"n": "created", "N": "created", "d": "state_dict", "s": "state_slots", "h": "state_hook", "H": "state_hook", "l": "state_hook", "m": "state_hook", "r": "state_hook", "b": "state_hook", "t": "state_hook",
         "a": "appended", "i": "items_set", "j": "items_set", "k": "hashed", "K": "hashed", "p": "read", "e": "call", "x": "exception"}
 # Reviewed names that Python cannot run alone, and why.
 APART = {"torch.storage _load_from_bytes": "loads a checkpoint, which the scan reads", "torch.jit._pickle build_tensor_from_id": "is for the reader in C++",

@@ -157,6 +157,36 @@ def partial_with_keywords(function, keyword, value):
     return call(name("functools:partial"), function) + many(function, many(), mapped(**{keyword: value}), NONE) + b"b"
 
 
+def computed(text):
+    """A text that a call returns, which the interpreter takes for an attribute's name."""
+    return call(name("builtins:str"), short(text))
+
+
+def persistent(*parts):
+    return many(*parts) + b"Q"
+
+
+# An instance whose methods run if a function reads, prints, iterates over it or asks for its truth.
+LOADER = new(name("torch.utils.data.dataloader:DataLoader")) + mapped(dataset=listed(b"K\0"), num_workers=b"K\1") + b"b"
+LINEAR = new(name("torch.nn.modules.linear:Linear"))
+FUNCTION = name("torch.nn.functional:relu")
+ARRAY = call(name("numpy.core.multiarray:_reconstruct"), name("numpy:ndarray"), many(b"K\0"), b"C\1b")
+
+
+def dtype(code, *state):
+    return call(name("numpy:dtype"), code, b"\x89", b"\x88") + many(b"K\3", *state) + b"b"
+
+
+MINUS_ONE = b"J\xff\xff\xff\xff"
+OBJECT = dtype(short("O8"), short("|"), NONE, NONE, NONE, MINUS_ONE, MINUS_ONE, b"K\x3f")
+
+
+def record(offset):
+    """The dtype of a record of 16 bytes with an object at an offset."""
+    fields = b"}" + short("a") + OBJECT + offset + b"\x86s"
+    return dtype(short("V16"), short("|"), NONE, short("a") + b"\x85", fields, b"K\x10", b"K\1", b"K\x1b")
+
+
 # Each of these was once called clean.
 FOUND = {
     "graph_reduce": call(name("torch.ao.quantization.fx._lower_to_native_backend:Graph")),
@@ -183,6 +213,30 @@ FOUND = {
     "reconstruct": call(name("numpy.core.multiarray:_reconstruct"), name("numpy:memmap"), many(b"K\0"), b"C\1b"),
     "wrapper_subclass": call(name("torch._tensor:_rebuild_from_type_v2"), name("numpy:load"), name("torch:Tensor"), many(ARGUMENT), b"}"),
     "build_on_function": name("torch.nn.functional:relu") + mapped(__code__=NONE) + b"b",
+    "computed_setstate": new(name("argparse:Namespace")) + b"}(" + computed("__setstate__") + FUNCTION + b"ub}b",
+    "computed_class": new(name("argparse:ArgumentTypeError")) + b"}(" + computed("__class__") + name("argparse:ArgumentError") + b"ub",
+    "computed_parameters": new(name("torch.nn.modules.conv:Conv2d")) + b"}(" + computed("_parameters") + LOADER + b"ub",
+    "exception_args": new(name("builtins:ValueError")) + mapped(args=LOADER) + b"b",
+    "module_of_a_list": LINEAR + listed(LOADER) + b"b",
+    "module_of_a_tuple": LINEAR + many(LOADER, LOADER) + b"b",
+    "truth_of_a_hook": new(name("torch.nn.modules.module:_WrappedHook")) + mapped(hook=NONE, with_module=LOADER, module=NONE) + b"b",
+    "getattr_of_a_module": call(name("builtins:getattr"), LINEAR + mapped(_parameters=LOADER) + b"b", short("T")),
+    "getattr_of_a_lazy_method": call(name("builtins:getattr"), LINEAR + mapped(_parameters=LOADER) + b"b", short("_infer_parameters")),
+    "newobj_of_a_matrix": call(name("copyreg:__newobj__"), name("numpy:matrix"), short("1 2; 3 4")),
+    "newobj_of_a_dtensor": call(name("copyreg:__newobj__"), name("torch.distributed.tensor:DTensor"), b"K\1", b"K\1"),
+    "class_for_a_generator": call(name("numpy.random._pickle:__generator_ctor"), name("torch.utils._pytree:TreeSpec")),
+    "class_for_a_random_state": call(name("numpy.random._pickle:__randomstate_ctor"), name("collections:UserDict"), name("numpy.random._pickle:__bit_generator_ctor")),
+    # NumPy would take bytes of the file for addresses of objects.
+    "flags_of_fields": dtype(listed(many(short("a"), short("O")), many(short("b"), short("i8"))), short("|"), NONE, NONE, NONE, b"K\x10", b"K\1", b"K\0"),
+    "flags_without_a_list": dtype(short("O8"), short("|"), NONE, NONE, NONE, MINUS_ONE, MINUS_ONE, b"K\1"),
+    "offset_outside": record(b"J\xa0\x86\1\0"),
+    "items_of_a_record": ARRAY + many(b"K\1", b"K\1\x85", record(b"K\0"), b"\x89", listed(LOADER + b"\x85")) + b"b",
+    "persistent_class_is_changed": persistent(short("module"), name("torch.nn.modules.linear:Linear"), NONE, NONE) + many(NONE, mapped(__setstate__=FUNCTION)) + b"b",
+    "persistent_partial_is_called": persistent(short("module"), call(name("functools:partial"), FUNCTION, ARGUMENT), NONE, NONE) + b")R",
+    "persistent_storage_is_set": persistent(short("storage"), name("torch:FloatStorage"), short("0"), short("cpu"), b"K\1") + b"K\0" + LOADER + b"s",
+    "persistent_key_of_a_tuple": persistent(short("storage"), name("torch:FloatStorage"), LOADER + b"\x85", short("cpu"), b"K\1"),
+    "text_of_an_instance": call(name("builtins:str"), call(name("collections:Counter"), listed(short("a")))),
+    "compiled_annotation": call(name("operator:getitem"), name("typing:Optional"), short("__import__('os')")),
     "persistent_id": many(short("storage"), new(name("torch.torch_version:_LazyImport")), short("0"), short("cpu"), b"K\1") + b"Q",
 }
 

@@ -114,11 +114,16 @@ fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     }
     // The target is an instance, and the result a bound method.
     if let Some(names) = instance_class(heap, target) {
-        if names.0.starts_with("torch.nn.") && METHODS_OF_LAZY_MODULES.contains(&&*attribute) {
+        let is_lazy = names.0.starts_with("torch.nn.") && names.1.starts_with("Lazy");
+        if is_lazy && METHODS_OF_LAZY_MODULES.contains(&&*attribute) {
             return Judgement::Harmless;
         }
+        // A name that the class lacks, or a property, would run the class's own code.
+        let (module, name) = lists::resolve_alias(names.0, names.1).unwrap_or(names);
+        let is_listed = lists::is_harmless_core_name(module, &format!("{name}.{attribute}"));
         return match risk(names) {
-            Risk::Known | Risk::Unknown if is_part => Judgement::Harmless,
+            Risk::Known if is_part && is_listed => Judgement::Harmless,
+            Risk::Unknown if is_part => Judgement::Harmless,
             _ => Judgement::Dangerous,
         };
     }
@@ -165,7 +170,13 @@ fn reduce(heap: &Heap<'_>, instance: &Instance) -> Judgement {
 
 /// Judges `getitem(class, item)`, such as `getitem(typing.Union, (int, str))`.
 fn getitem(heap: &Heap<'_>, instance: &Instance) -> Judgement {
-    let &[class, _] = call_args(heap, instance) else { return Judgement::Dangerous };
+    let &[class, item] = call_args(heap, instance) else { return Judgement::Dangerous };
+    // `typing` compiles a text, which stands for the name of a type.
+    let is_literal = heap.global(class).is_some_and(|(_, name)| name == "Literal");
+    let mut items = [item].into_iter().chain(heap.items(item).unwrap_or_default().iter().copied());
+    if !is_literal && items.any(|item| heap.text(item).is_some()) {
+        return Judgement::Dangerous;
+    }
     let is_harmless = heap.global(class).is_some_and(|(module, name)| {
         let (module, name) = lists::resolve_alias(module, name).unwrap_or((module, name));
         let is_annotated =

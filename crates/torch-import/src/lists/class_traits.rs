@@ -17,7 +17,7 @@ impl ClassTraits {
     pub(crate) const STATE_SLOTS: Self = Self(1 << 3);
     /// `h`: `__setstate__` reads a state that is data.
     pub(crate) const HOOK_FOR_DATA: Self = Self(1 << 4);
-    /// `H`: `__setstate__` stores what is in a plain dict, tuple or list.
+    /// `H`: `__setstate__` stores what is in a plain dict, and reads a tuple or list.
     pub(crate) const HOOK_FOR_ANY: Self = Self(1 << 5);
     /// `m`: as `H`, and looks into a module's dicts, or iterates over a list of names.
     pub(crate) const HOOK_OF_MODULE: Self = Self(1 << 6);
@@ -46,7 +46,10 @@ impl ClassTraits {
     /// `t`: `__setstate__` of a dtype, whose flags must fit its fields.
     pub(crate) const HOOK_OF_DTYPE: Self = Self(1 << 18);
 
-    const LETTERS: [(char, Self); 19] = [
+    /// `l`: `__setstate__` stores what is in a tuple or list.
+    pub(crate) const HOOK_FOR_ITEMS: Self = Self(1 << 19);
+
+    const LETTERS: [(char, Self); 20] = [
         ('n', Self::CREATED),
         ('N', Self::CREATED_WITH_ANY),
         ('d', Self::STATE_DICT),
@@ -66,6 +69,7 @@ impl ClassTraits {
         ('c', Self::MADE_BY_FUNCTIONS),
         ('b', Self::HOOK_OF_ARRAY),
         ('t', Self::HOOK_OF_DTYPE),
+        ('l', Self::HOOK_FOR_ITEMS),
     ];
 
     /// Returns the traits of the letters; letters without a trait are ignored.

@@ -18,6 +18,8 @@ pub(crate) struct Reviewed {
 /// A condition for an argument of a reviewed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArgumentRule {
+    /// Numbers, texts, bytes, None, and lists and tuples of these.
+    Plain,
     /// Plain values, and instances of classes that functions read as data.
     Data,
     /// As `Data`, and classes and functions, which the function does not call.
@@ -28,6 +30,8 @@ pub(crate) enum ArgumentRule {
     Text,
     /// A class of which the function makes an empty instance.
     Class,
+    /// A class whose `__new__` only makes an instance.
+    NewClass,
     /// A built-in type such as `object` or `dict`, whose own constructor the function calls.
     BuiltinType,
     /// A reviewed function, which the function calls with the `Applied` argument.
@@ -38,6 +42,8 @@ pub(crate) enum ArgumentRule {
     Attributes,
     /// A class or name of a bit generator of numpy.
     BitGenerator,
+    /// A bit generator of numpy, or its class or name.
+    Generator,
     /// The constructor of bit generators.
     BitGeneratorConstructor,
     /// A storage.
@@ -101,16 +107,19 @@ fn row(line: &'static str) -> Option<((&'static str, &'static str), Reviewed)> {
 
 fn argument_rule(word: &str) -> Option<ArgumentRule> {
     Some(match word {
+        "plain" => ArgumentRule::Plain,
         "data" => ArgumentRule::Data,
         "named" => ArgumentRule::Named,
         "any" => ArgumentRule::Any,
         "text" => ArgumentRule::Text,
         "class" => ArgumentRule::Class,
+        "new" => ArgumentRule::NewClass,
         "type" => ArgumentRule::BuiltinType,
         "function" => ArgumentRule::Function,
         "applied" => ArgumentRule::Applied,
         "attributes" => ArgumentRule::Attributes,
         "bitgenerator" => ArgumentRule::BitGenerator,
+        "generator" => ArgumentRule::Generator,
         "generatorctor" => ArgumentRule::BitGeneratorConstructor,
         "storage" => ArgumentRule::Storage,
         _ => return None,

@@ -317,6 +317,9 @@ impl<'b> GlobalUses<'b> {
                     if !self.spend(given.len().saturating_add(more.len())) {
                         return;
                     }
+                    if is_unfollowed(heap, instance.callable) {
+                        oddities.push(format!("what a persistent id stands for is called at 0x{offset:x}"));
+                    }
                     let given: Vec<ObjectId> = given.chain(more.iter().map(|(_, value)| *value)).collect();
                     let called =
                         self.called_global(heap, instance).map(|callable| (callable, !given.is_empty()));
@@ -330,6 +333,10 @@ impl<'b> GlobalUses<'b> {
                     }
                 }
                 Object::Persistent(pid) => {
+                    if heap.last_change(id).is_some() {
+                        oddities
+                            .push(format!("what the persistent id at 0x{offset:x} stands for is changed"));
+                    }
                     if !self.spend(heap.items(*pid).unwrap_or_default().len()) {
                         return;
                     }
@@ -430,6 +437,13 @@ impl<'b> GlobalUses<'b> {
         self.spend(read);
         named || after.ends_in_a_name
     }
+}
+
+/// Returns true for a persistent object that is not the class of a legacy checkpoint: `('module', class, …)`.
+fn is_unfollowed(heap: &Heap<'_>, callable: ObjectId) -> bool {
+    let Some(pid) = heap.persistent(callable) else { return false };
+    let class = heap.items(pid).and_then(|parts| parts.get(1));
+    class.is_none_or(|class| heap.global(*class).is_none())
 }
 
 /// Collects the byte strings that are pickles or archives, and those that the pickle loads. Returns false if the budget

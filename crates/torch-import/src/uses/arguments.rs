@@ -1,6 +1,6 @@
 //! Judges the arguments of reviewed calls.
 
-use pickle_vm::{Object, ObjectId};
+use pickle_vm::{Instance, Object, ObjectId};
 
 use super::analysis::Analysis;
 use super::callee::{Callee, Package};
@@ -79,6 +79,11 @@ impl Analysis<'_, '_> {
         let heap = self.heap;
         match rule {
             ArgumentRule::Any => true,
+            ArgumentRule::Plain => {
+                let items = heap.items(arg).unwrap_or_default();
+                self.spend(items.len())
+                    && [arg].iter().chain(items).all(|part| is_plain(heap.get(*part), *part == arg))
+            }
             ArgumentRule::Data => self.level(arg) == Level::Data,
             ArgumentRule::Named => self.level(arg) <= Level::Named,
             ArgumentRule::Text => heap.is_none(arg) || heap.text(arg).is_some(),
@@ -87,6 +92,11 @@ impl Analysis<'_, '_> {
                     || [ClassTraits::CREATED, ClassTraits::CREATED_WITH_ANY, ClassTraits::MADE_BY_FUNCTIONS]
                         .into_iter()
                         .any(|judged| class.traits.has(judged))
+            }),
+            ArgumentRule::NewClass => self.callee(arg).is_some_and(|class| {
+                class.package != Package::Core
+                    || class.traits.has(ClassTraits::CREATED)
+                    || class.traits.has(ClassTraits::CREATED_WITH_ANY)
             }),
             ArgumentRule::BuiltinType => heap.global(arg).is_some_and(|(module, name)| {
                 let (module, name) = lists::resolve_alias(module, name).unwrap_or((module, name));
@@ -102,8 +112,16 @@ impl Analysis<'_, '_> {
                 [dict, slots].into_iter().flatten().all(|dict| !states::has_special_name(heap, dict))
             }),
             ArgumentRule::BitGenerator => {
-                let is_class = |(module, _): (&str, &str)| module.starts_with("numpy.random.");
-                heap.text(arg).is_some() || heap.global(arg).is_some_and(is_class)
+                heap.text(arg).is_some() || heap.global(arg).is_some_and(is_bit_generator)
+            }
+            ArgumentRule::Generator => {
+                let is_made = |instance: &Instance| {
+                    heap.global(instance.callable).is_some_and(|(module, name)| {
+                        is_bit_generator((module, name))
+                            || (module.starts_with("numpy.random.") && name == "__bit_generator_ctor")
+                    })
+                };
+                self.fits(ArgumentRule::BitGenerator, arg) || heap.instance(arg).is_some_and(is_made)
             }
             ArgumentRule::BitGeneratorConstructor => {
                 heap.global(arg).is_some_and(|(_, name)| name == "__bit_generator_ctor")
@@ -120,6 +138,29 @@ impl Analysis<'_, '_> {
         let level = levels.level(self.heap, id, &mut |id| self.reading(id));
         self.levels = levels;
         level
+    }
+}
+
+/// Returns true if a global is a class of numpy's bit generators.
+fn is_bit_generator((module, name): (&str, &str)) -> bool {
+    module.starts_with("numpy.random")
+        && matches!(name, "MT19937" | "PCG64" | "PCG64DXSM" | "Philox" | "SFC64")
+}
+
+/// Returns true for a plain value, or for a list or tuple of some if `is_outer`.
+fn is_plain(object: &Object<'_>, is_outer: bool) -> bool {
+    match object {
+        Object::None
+        | Object::Bool(_)
+        | Object::Int(_)
+        | Object::Long(_)
+        | Object::Float(_)
+        | Object::Text(_)
+        | Object::String(_)
+        | Object::Bytes(_)
+        | Object::ByteArray(_) => true,
+        Object::Tuple(_) | Object::List(_) => is_outer,
+        _ => false,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Walks over the objects of a pickle, and judges each call, each change, and each key.
 
+use std::collections::HashSet;
+
 use pickle_vm::{Construction, Instance, Object, ObjectId};
 
 use super::analysis::Analysis;
@@ -120,7 +122,7 @@ impl<'h> Analysis<'h, '_> {
             Value::Instance { traits, global } => (traits, global),
         };
         for state in instance.state() {
-            let (kind, is_judged) = self.judge_state(traits, instance, *state);
+            let (kind, is_judged) = self.judge_state(traits, id, *state);
             self.add_unless(is_judged, global, kind);
         }
         if !instance.appends().is_empty() {
@@ -142,21 +144,20 @@ impl<'h> Analysis<'h, '_> {
     }
 
     /// Returns how BUILD uses the class of an instance, and true if the class was judged for it.
-    fn judge_state(
-        &mut self,
-        traits: ClassTraits,
-        instance: &Instance,
-        state: ObjectId,
-    ) -> (GlobalUseKind, bool) {
+    fn judge_state(&mut self, traits: ClassTraits, id: ObjectId, state: ObjectId) -> (GlobalUseKind, bool) {
         let heap = self.heap;
         if !self.spend(states::entry_count(heap, state)) {
             return (GlobalUseKind::StateHook, false);
         }
         // The next BUILD would call the one, and the other changes which methods run.
         let has_hook = states::sets(heap, state, "__setstate__") || states::sets(heap, state, "__class__");
-        let is_exact =
-            !matches!(heap.get(state), Object::Instance(_) | Object::Persistent(_) | Object::Extension(_));
-        if traits.has(ClassTraits::HOOK_FOR_ANY) && is_exact {
+        if traits.has(ClassTraits::HOOK_FOR_ANY) {
+            // `dict.update` iterates over the items of a list.
+            if states::dicts_of_state(heap, state).is_none() {
+                let is_stored = traits.has(ClassTraits::HOOK_FOR_ITEMS)
+                    && matches!(heap.get(state), Object::Tuple(_) | Object::List(_));
+                return (GlobalUseKind::StateHook, is_stored || self.level(state) <= Level::Named);
+            }
             // Versions without the hook set attributes.
             let slots = states::dicts_of_state(heap, state).and_then(|(_, slots)| slots);
             let is_special = slots.is_some_and(|slots| states::has_special_name(heap, slots));
@@ -179,13 +180,14 @@ impl<'h> Analysis<'h, '_> {
             let parts = heap.items(state).unwrap_or_default();
             let (objects, rest) =
                 parts.split_last().map_or((None, parts), |(last, rest)| (Some(*last), rest));
-            let is_list = objects.is_some_and(|last| matches!(heap.get(last), Object::List(_)));
+            // Only an array of plain objects stores what is in a list; fields convert it.
+            let is_list = objects.is_some_and(|last| matches!(heap.get(last), Object::List(_)))
+                && states::is_array_of_objects(heap, state);
             let data = rest.iter().copied().chain(objects.filter(|_| !is_list));
             return (GlobalUseKind::StateHook, data.into_iter().all(|part| self.level(part) == Level::Data));
         }
         if traits.has(ClassTraits::HOOK_OF_DTYPE) {
-            let is_judged =
-                states::is_state_of_dtype(heap, instance, state) && self.level(state) <= Level::Named;
+            let is_judged = states::is_state_of_dtype(heap, id, state) && self.level(state) <= Level::Named;
             return (GlobalUseKind::StateHook, is_judged);
         }
         if traits.has(ClassTraits::HOOK_FOR_DATA) {
@@ -237,21 +239,26 @@ impl<'h> Analysis<'h, '_> {
         parts.into_iter().all(|part| self.level(part) <= Level::Named)
     }
 
-    /// `torch.load` reads attributes of what a persistent id names.
+    /// `torch.load` reads, hashes and prints what a persistent id is made of.
     fn judge_persistent_id(&mut self, pid: ObjectId) {
-        let parts = self.heap.items(pid).unwrap_or_default();
-        if !self.spend(parts.len()) {
+        let heap = self.heap;
+        if self.level(pid) <= Level::Named {
             return;
         }
-        for part in parts {
-            let Some(instance) = self.heap.instance(*part) else { continue };
-            match self.value(*part, instance) {
-                Value::Instance { traits, global } => {
-                    self.add_unless(traits.has(ClassTraits::DATA), global, GlobalUseKind::Read);
-                }
-                Value::Partial { global } => self.add_unless(false, global, GlobalUseKind::Read),
-                Value::Unknown(global) => self.add(global, GlobalUseKind::Read, Some(Risk::Unreviewed)),
-                Value::Plain | Value::Other => {}
+        let mut waiting = vec![pid];
+        let mut seen = HashSet::new();
+        while let Some(next) = waiting.pop() {
+            if !seen.insert(next) || !self.spend(1) {
+                continue;
+            }
+            waiting.extend(heap.items(next).unwrap_or_default());
+            let entries = heap.entries(next).unwrap_or_default();
+            waiting.extend(entries.iter().flat_map(|(key, value)| [*key, *value]));
+            let Some(instance) = heap.instance(next) else { continue };
+            let global = self.callee(instance.callable).map(|found| found.global);
+            let global = global.or_else(|| self.returned_by(next));
+            if self.level(next) > Level::Named {
+                self.add(global, GlobalUseKind::Read, Some(Risk::Unreviewed));
             }
         }
     }

@@ -77,10 +77,12 @@ fn samples(rule: &str) -> (Vec<u8>, Option<Vec<u8>>) {
     let class = || global("collections", "OrderedDict");
     match rule {
         "data" | "storage" => (number, Some(loader())),
+        "plain" => (number, Some(call(&global("collections", "Counter"), &[]))),
         "named" => (class(), Some(loader())),
         "any" => (loader(), None),
         "text" => (text("a"), Some(loader())),
         "class" => (class(), Some(global("torch.utils.data.dataloader", "_utils"))),
+        "new" => (class(), Some(global("numpy", "matrix"))),
         "type" => (global("builtins", "object"), Some(global("torch.utils.data.dataloader", "DataLoader"))),
         "function" => {
             (global("torch._utils", "_rebuild_parameter"), Some(global("torch.nn.functional", "relu")))
@@ -88,6 +90,10 @@ fn samples(rule: &str) -> (Vec<u8>, Option<Vec<u8>>) {
         "applied" => (tuple(&[number]), Some(tuple(&[loader()]))),
         "attributes" => (dict(&[("a", loader())]), Some(dict(&[("__class__", class())]))),
         "bitgenerator" => (text("MT19937"), Some(global("torch.utils.data.dataloader", "DataLoader"))),
+        "generator" => {
+            let made = call(&global("numpy.random._pickle", "__bit_generator_ctor"), &[text("PCG64")]);
+            (made, Some(global("collections", "UserDict")))
+        }
         "generatorctor" => (global("numpy.random._pickle", "__bit_generator_ctor"), Some(class())),
         _ => panic!("there is no rule {rule}"),
     }
