@@ -102,8 +102,14 @@ impl Groups {
         }
         let groups = config.members.get("config_groups").and_then(Value::as_object);
         let groups = groups.ok_or_else(|| config.unsupported("config_groups", "an object"))?;
-        let groups = groups.values().filter_map(|group| group.as_object()).filter_map(Group::from_json);
-        Ok(Self(groups.collect()))
+        let groups = groups.values().filter_map(|group| group.as_object());
+        let groups = groups.filter_map(|group| Group::from_json(group).transpose());
+        groups.collect::<Result<_, _>>().map(Self).map_err(|target| {
+            // A group without this target would leave its modules to another group.
+            let expected =
+                format!("a regular expression without lookaround instead of `{}`", target.escape_debug());
+            config.unsupported("config_groups", &expected)
+        })
     }
 
     /// Returns the weights of the group of a module: one that names it, else one whose pattern matches it, else one for a
@@ -128,8 +134,12 @@ impl Groups {
 }
 
 impl Group {
-    fn from_json(group: &Map<String, Value>) -> Option<Self> {
-        let weights = group.get("weights")?.as_object()?;
+    /// Returns the group; `None` if it describes no weights.
+    ///
+    /// # Errors
+    /// The target whose regular expression cannot be compiled.
+    fn from_json(group: &Map<String, Value>) -> Result<Option<Self>, &str> {
+        let Some(weights) = group.get("weights").and_then(Value::as_object) else { return Ok(None) };
         let text = |key: &str| weights.get(key).and_then(Value::as_str);
         let block = weights.get("block_structure").and_then(Value::as_array).and_then(|block| {
             let [rows, cols] = block.as_slice() else { return None };
@@ -137,15 +147,15 @@ impl Group {
             (block.rows > 0 && block.cols > 0).then_some(block)
         });
         let targets = group.get("targets").and_then(Value::as_array).into_iter().flatten();
-        let targets = targets.filter_map(Value::as_str).filter_map(|target| {
+        let targets = targets.filter_map(Value::as_str).map(|target| {
             if let Some(pattern) = target.strip_prefix("re:") {
-                return Regex::new(pattern).ok().map(Target::Pattern);
+                return Regex::new(pattern).map(Target::Pattern).map_err(|_| target);
             }
             let is_class = target.starts_with(char::is_uppercase) && !target.contains('.');
-            Some(if is_class { Target::Class } else { Target::Name(target.to_owned()) })
+            Ok(if is_class { Target::Class } else { Target::Name(target.to_owned()) })
         });
-        Some(Self {
-            targets: targets.collect(),
+        Ok(Some(Self {
+            targets: targets.collect::<Result<_, _>>()?,
             weights: Weights {
                 bits: weights
                     .get("num_bits")
@@ -157,7 +167,7 @@ impl Group {
                 group: weights.get("group_size").and_then(Value::as_u64).filter(|size| *size > 0),
                 block: block.filter(|_| text("strategy") == Some("block")),
             },
-        })
+        }))
     }
 }
 

@@ -184,3 +184,10 @@ fn only_the_description_of_the_quantization_is_removed() {
     let plain = QuantizationDocuments { config: Some("{ }".to_owned()), ..documents };
     assert_eq!(plain.config_without_quantization().expect("an object").as_deref(), Some("{ }"));
 }
+
+/// Python compiles it, and modules that it names must not fall to another group.
+#[test]
+fn a_target_that_cannot_be_compiled_is_named() {
+    let text = configured("ct_pack_4_group", r#""Linear""#, r#""re:(?!lm_head).*""#);
+    assert!(text.contains("without lookaround instead of `re:(?!lm_head).*`"), "{text}");
+}
