@@ -12,7 +12,7 @@ use torch2carton::crates::byte_source::BufferSource;
 use torch2carton::crates::carton_tools;
 use torch2carton::crates::checkpoint_files::{self, CheckpointSources};
 use torch2carton::crates::pipeline::ShardPolicy;
-use torch2carton::crates::torch_import::{Container, ItemContent, CheckpointValue};
+use torch2carton::crates::torch_import::{CheckpointValue, Container, ItemContent};
 use torch2carton::{Carton, Error, ReadError, Result, Source, Tensors};
 
 use crate::errors;
