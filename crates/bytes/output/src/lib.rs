@@ -22,8 +22,8 @@
 //!
 //! An existing file is replaced only if this program wrote it, unless the caller decides otherwise: see [`IfExists`].
 //!
-//! A dropped [`OutputFile`] leaves nothing behind. A program that ends on a signal calls [`remove_unfinished`] first; this
-//! crate installs no signal handler.
+//! Dropping an [`OutputFile`] removes its temporary file. This crate installs no signal handler: a program that ends on a
+//! signal calls [`remove_unfinished`] before it exits.
 //!
 //! With the feature `download`, the function `download` fetches a file whose SHA-256 is known, resumes broken
 //! connections, and refuses private addresses. Paths that are addresses, such as `s3://bucket/model.pth`, are
