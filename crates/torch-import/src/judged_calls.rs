@@ -204,7 +204,7 @@ fn ufunc(heap: &Heap<'_>, instance: &Instance) -> Judgement {
 }
 
 /// Returns true if an object is a number, text, bytes or None.
-fn is_plain(heap: &Heap<'_>, id: ObjectId) -> bool {
+pub(crate) fn is_plain(heap: &Heap<'_>, id: ObjectId) -> bool {
     matches!(
         heap.get(id),
         Object::None

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from ._objects import Object as Object
     from ._open import Carton as Carton
     from ._open import Checkpoint as Checkpoint
-    from ._open import Tensor as Tensor
     from ._open import open as open
+    from ._tensor import Tensor as Tensor
     from ._safe_open import safe_open as safe_open
     from ._serialize import TensorSpec as TensorSpec
     from ._serialize import deserialize as deserialize
@@ -71,7 +71,8 @@ _MODULES = {
     ),
     "_load": ("load",),
     "_objects": ("Global", "Object"),
-    "_open": ("Carton", "Checkpoint", "Tensor", "open"),
+    "_open": ("Carton", "Checkpoint", "open"),
+    "_tensor": ("Tensor",),
     "_run": ("Generation", "run"),
     "_safe_open": ("safe_open",),
     "_serialize": ("TensorSpec", "deserialize", "serialize", "serialize_file"),

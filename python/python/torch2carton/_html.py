@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ._open import Checkpoint
+from ._source import format_bytes
+from ._tensor import Tensor
 
 #: Rows that are shown.
 _ROWS = 100
 
 
-def table(checkpoint: Checkpoint) -> str:
+def table(checkpoint: Mapping[str, Tensor]) -> str:
     """Returns a table of the tensors in HTML; names of a file are escaped."""
-    from ._open import format_bytes
-
     def row(name: str) -> str:
         tensor = checkpoint[name]
         shape = " × ".join(map(str, tensor.shape)) or "scalar"

@@ -9,7 +9,8 @@ from typing import Any
 from . import _native
 from ._errors import InputError, NotFoundError, import_torch
 from ._objects import NESTED_MAX, Entry, Global, Hooks, Names, Object
-from ._open import Checkpoint, open, read_source
+from ._open import Checkpoint, open
+from ._source import read_source
 
 #: Functions of `torch._utils` that make tensors of their arguments, and whether they only keep references to them.
 _REBUILD = (

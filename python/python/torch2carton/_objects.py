@@ -13,7 +13,8 @@ from typing import Any
 
 from . import _native
 from ._errors import Error, InputError, UnsupportedError, import_numpy
-from ._open import Tensor, read_source
+from ._source import read_source
+from ._tensor import Tensor
 
 
 class Global:

@@ -5,23 +5,24 @@ use std::sync::Arc;
 
 use byte_source::Source;
 use checkpoint_files::{CheckpointSources, ShardPolicy};
-use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use foldhash::{HashMap, HashMapExt};
 use output::file_name;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json};
-use tensor::{Dtype, StorageId, Tensor, Tensors};
+use tensor::{Tensor, Tensors};
 use torch_import::{
-    Checkpoint, CheckpointItem, CheckpointValue, CompoundItem, CompoundKind, ItemContent, Omission,
-    OmissionReason, Risk, ValueExtent,
+    Checkpoint, CheckpointItem, CheckpointValue, ItemContent, Omission, OmissionReason, Risk, ValueExtent,
 };
 
 use crate::inspect_hashes::hash_rows;
+use crate::inspect_rows::{build_rows, row_tensors};
+use crate::inspect_totals::Totals;
 use crate::row_statistics::{self, RowStatistics};
 use crate::select::NamePatterns;
 use crate::{
     AdapterOverview, Error, Note, Observer, Result, RowQuantization, TreeRow, ValueRows, inspect_quantized,
-    module_tree, values,
+    module_tree,
 };
 
 /// Version of the fields of [`InspectReport`].
@@ -248,52 +249,6 @@ impl Serialize for TensorHash {
     }
 }
 
-/// Totals over tensors. A tensor with several names counts once.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Totals {
-    /// Number of elements of all tensors.
-    pub parameters: u64,
-    /// Bytes of the elements by dtype, in the order in which the dtypes first appear.
-    #[serde(serialize_with = "as_map")]
-    pub bytes_by_dtype: Vec<(&'static str, u64)>,
-}
-
-fn as_map<S: Serializer>(pairs: &[(&'static str, u64)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(pairs.iter().copied())
-}
-
-impl Totals {
-    /// Sums up the elements and bytes of `tensors`.
-    pub fn from_tensors<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Self {
-        Self::from_rows(tensors.map(|tensor| (tensor.dtype(), tensor)))
-    }
-
-    /// Sums up the elements and bytes of tensors, each with the dtype that its row shows.
-    fn from_rows<'t>(tensors: impl Iterator<Item = (Dtype, &'t Tensor)>) -> Self {
-        let mut first_of: HashMap<StorageId, &Tensor> = HashMap::with_capacity(tensors.size_hint().0);
-        let mut seen = HashSet::new();
-        let mut totals = Self::default();
-        for (dtype, tensor) in tensors {
-            // Most storages have one tensor, for which no view has to be hashed.
-            let first = *first_of.entry(tensor.storage().id()).or_insert(tensor);
-            if !std::ptr::eq(first, tensor) {
-                seen.insert(first.view_id());
-                if !seen.insert(tensor.view_id()) {
-                    continue;
-                }
-            }
-            totals.parameters = totals.parameters.saturating_add(tensor.numel());
-            let (dtype, nbytes) = (dtype.name(), tensor.nbytes());
-            match totals.bytes_by_dtype.iter_mut().find(|(name, _)| *name == dtype) {
-                Some((_, sum)) => *sum = sum.saturating_add(nbytes),
-                None => totals.bytes_by_dtype.push((dtype, nbytes)),
-            }
-        }
-        totals
-    }
-}
-
 /// Reads a checkpoint and lists its contents. Reads the elements of tensors only to hash them.
 ///
 /// # Errors
@@ -463,102 +418,4 @@ pub(crate) fn module_attributes(checkpoint: &Checkpoint) -> Vec<(String, Checkpo
         ))
     };
     checkpoint.left_out.listed.iter().filter_map(attribute).collect()
-}
-
-/// Creates the rows of all items: one for a quantized tensor, one each for a sparse tensor and its parts.
-fn build_rows(items: Vec<CheckpointItem>) -> Vec<TensorRow> {
-    let room = items.len();
-    let mut rows =
-        RowBuilder { storages: HashMap::with_capacity(room), finished_rows: Vec::with_capacity(room) };
-    for item in items {
-        match &item.content {
-            ItemContent::Tensor(tensor) => rows.push_strided(item.name, tensor),
-            ItemContent::Compound(compound) => {
-                rows.push_compound_row(&item.name, compound);
-                if !matches!(compound.kind, CompoundKind::Quantized { .. }) {
-                    item.tensors().for_each(|(name, part)| rows.push_strided(name.into_owned(), part));
-                }
-            }
-            ItemContent::Value(_) => {}
-        }
-    }
-    rows.finished_rows
-}
-
-/// Returns the tensors behind the rows of an item that have elements, each with the dtype that the row shows.
-fn row_tensors(item: &CheckpointItem) -> impl Iterator<Item = (Dtype, &Tensor)> {
-    let quantized = quantized_integers(&item.content);
-    let others = item.tensors().filter(move |_| quantized.is_none());
-    quantized.into_iter().chain(others.map(|(_, tensor)| (tensor.dtype(), tensor)))
-}
-
-/// Returns the integer tensor and the dtype of a quantized tensor, which have a common row.
-fn quantized_integers(content: &ItemContent) -> Option<(Dtype, &Tensor)> {
-    let ItemContent::Compound(compound) = content else { return None };
-    let (_, integers) = compound.parts.first()?;
-    matches!(compound.kind, CompoundKind::Quantized { .. }).then_some((compound.dtype, integers))
-}
-
-struct RowBuilder {
-    storages: HashMap<StorageId, usize>,
-    finished_rows: Vec<TensorRow>,
-}
-
-impl RowBuilder {
-    fn push_strided(&mut self, name: String, tensor: &Tensor) {
-        let next = self.storages.len();
-        let storage = *self.storages.entry(tensor.storage().id()).or_insert(next);
-        self.finished_rows.push(TensorRow {
-            name,
-            dtype: tensor.dtype().name(),
-            view: RowView::Strided(tensor.clone()),
-            storage: Some(storage),
-            nbytes: tensor.nbytes(),
-            layout: None,
-            quantizer: None,
-            quantization: None,
-            subclass: None,
-            sha256: TensorHash::NotRequested,
-            statistics: RowStatistics::NotRequested,
-            note: None,
-        });
-    }
-
-    fn push_compound_row(&mut self, name: &str, compound: &CompoundItem) {
-        if let (CompoundKind::Quantized { scheme, axis }, Some((_, integers))) =
-            (&compound.kind, compound.parts.first())
-        {
-            self.push_strided(name.to_owned(), integers);
-            if let Some(row) = self.finished_rows.last_mut() {
-                row.dtype = compound.dtype.name();
-                row.quantizer = Some(Box::new(serde_json::json!({ "scheme": scheme, "axis": axis })));
-            }
-            return;
-        }
-        let (layout, note) = match &compound.kind {
-            CompoundKind::Sparse { layout } => (Some(layout.clone()), None),
-            CompoundKind::Nested => (Some("nested".to_owned()), None),
-            CompoundKind::Jagged => (Some("jagged".to_owned()), None),
-            CompoundKind::Meta { what } => (None, Some(format!("no data: {what}"))),
-            CompoundKind::Subclass { class, shard, .. } => (
-                None,
-                Some(shard.as_ref().map_or_else(|| class.clone(), |shard| format!("{shard} ({class})"))),
-            ),
-            CompoundKind::Quantized { .. } => (None, None),
-        };
-        self.finished_rows.push(TensorRow {
-            name: name.to_owned(),
-            dtype: compound.dtype.name(),
-            view: RowView::Shape(compound.shape.clone()),
-            storage: None,
-            nbytes: compound.parts.iter().fold(0, |sum, (_, part)| part.nbytes().saturating_add(sum)),
-            layout,
-            quantizer: None,
-            quantization: None,
-            subclass: values::subclass(&compound.kind).map(Box::new),
-            sha256: TensorHash::NotRequested,
-            statistics: RowStatistics::NotRequested,
-            note,
-        });
-    }
 }

@@ -52,6 +52,8 @@ mod inspect;
 mod inspect_hashes;
 mod inspect_named;
 mod inspect_quantized;
+mod inspect_rows;
+mod inspect_totals;
 mod invalid_option;
 mod job_queue;
 mod made_from;
@@ -104,11 +106,11 @@ pub use digest::{TensorsDigest, digest_tensors};
 pub use error::{Error, Result};
 pub use error_text::problem_count_text;
 pub use inspect::{
-    InspectOptions, InspectReport, RowView, TensorHash, TensorRow, TensorSort, Totals, inspect,
-    inspect_tensors,
+    InspectOptions, InspectReport, RowView, TensorHash, TensorRow, TensorSort, inspect, inspect_tensors,
 };
 pub use inspect_named::{NamedContent, NamedItem, find_named, find_named_tensors};
 pub use inspect_quantized::RowQuantization;
+pub use inspect_totals::Totals;
 pub use invalid_option::{InvalidOption, ModelChange};
 pub use job_queue::run_jobs;
 pub use made_from::{InputContent, inputs_digest};

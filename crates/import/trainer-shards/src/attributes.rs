@@ -87,6 +87,18 @@ impl<'h> Objects<'h> {
             .ok_or_else(|| self.malformed(id, format!("{what} is not a dict")))
     }
 
+    /// Returns the names and shapes of a dict of shapes.
+    pub(crate) fn shapes(self, id: ObjectId, what: &str) -> Result<Vec<(String, Vec<u64>)>> {
+        let entries = self.entries(id, what)?.iter();
+        entries
+            .map(|(name, shape)| {
+                let name = self.text(*name, "the name of a parameter")?.into_owned();
+                let shape = self.sizes(*shape, &format!("the shape of `{}`", name.escape_debug()))?;
+                Ok((name, shape))
+            })
+            .collect()
+    }
+
     /// Returns the numbers of a `torch.Size`, a tuple or a list.
     pub(crate) fn sizes(self, id: ObjectId, what: &str) -> Result<Vec<u64>> {
         let mut list = id;

@@ -143,11 +143,14 @@ fn add_untrained(
     let mut untrained = states.buffers_of(main);
     join_frozen(&states, stage, models, summary, &mut untrained)?;
     weights.extend(untrained.into_iter().filter(|(name, _)| !known.contains(name)));
-    let tied = |(dropped, kept): &(String, String)| {
-        let found = weights.iter().find(|(name, _)| name == kept).filter(|_| !known.contains(dropped));
-        found.map(|(_, tensor)| (dropped.clone(), tensor.clone()))
-    };
-    let tied: Vec<(String, Tensor)> = states.shared.iter().filter_map(tied).collect();
+    let mut by_name: HashMap<&str, &Tensor> = HashMap::default();
+    for (name, tensor) in &*weights {
+        by_name.entry(name).or_insert(tensor);
+    }
+    let tied = states.shared.iter().filter(|(dropped, _)| !known.contains(dropped));
+    let tied =
+        tied.filter_map(|(dropped, kept)| Some((dropped.clone(), (*by_name.get(kept.as_str())?).clone())));
+    let tied: Vec<(String, Tensor)> = tied.collect();
     weights.extend(tied);
     Ok(())
 }
@@ -197,11 +200,7 @@ fn read_shapes(read: &Checkpoint, file: &str) -> Result<Vec<(String, Vec<u64>)>>
     let groups = heap.items(*groups).unwrap_or(std::slice::from_ref(groups));
     let mut shapes = Vec::new();
     for group in groups {
-        for (name, shape) in objects.entries(*group, "param_shapes")? {
-            let name = objects.text(*name, "the name of a parameter")?.into_owned();
-            let shape = objects.sizes(*shape, &format!("the shape of `{}`", name.escape_debug()))?;
-            shapes.push((name, shape));
-        }
+        shapes.extend(objects.shapes(*group, "param_shapes")?);
     }
     Ok(shapes)
 }

@@ -358,16 +358,7 @@ impl ModelStates {
                 reason: "its experts are partitioned (AutoEP)",
             });
         }
-        let shapes = |dict| -> Result<Vec<(String, Vec<u64>)>> {
-            let entries = objects.entries(dict, "a dict of shapes")?.iter();
-            entries
-                .map(|(name, shape)| {
-                    let name = objects.text(*name, "the name of a parameter")?.into_owned();
-                    let shape = objects.sizes(*shape, &format!("the shape of `{}`", name.escape_debug()))?;
-                    Ok((name, shape))
-                })
-                .collect()
-        };
+        let shapes = |dict| objects.shapes(dict, "a dict of shapes");
         let groups = objects.items(find("param_shapes").ok_or_else(not_a_state)?, "param_shapes")?;
         let groups = groups.iter().map(|group| shapes(*group)).collect::<Result<_>>()?;
         let present = |name: &str| find(name).filter(|id| !heap.is_none(*id));

@@ -12,6 +12,7 @@ mod code;
 mod compressed;
 mod cpython_errors;
 pub(crate) mod joblib;
+mod nested;
 mod operators;
 mod pickle;
 mod remote;

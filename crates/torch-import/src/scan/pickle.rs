@@ -1,7 +1,7 @@
 //! Scans one pickle: the globals that it names, their calls, and the byte strings in it that are pickles.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use pickle_vm::{
     Arg, Error, ErrorKind, Heap, Instance, Instruction, Machine, Object, ObjectId, Opcode, Reader,
@@ -10,11 +10,11 @@ use pickle_vm::{
 use super::budget::{ScanBudget, truncate_name};
 use super::cpython_errors::{self, InstructionsAfterError};
 use super::joblib::{self, ArrayElements};
-use super::{GlobalCall, GlobalUse, zip_detection};
+use super::nested::{NestedBytes, find_nested};
+use super::{GlobalCall, GlobalUse};
 use crate::container::legacy;
-use crate::encoded::LOAD_FROM_BYTES;
 use crate::globals::{RiskContext, is_array_wrapper};
-use crate::{Global, Risk, encoded};
+use crate::{Global, Risk};
 
 /// Maximum number of calls kept per global.
 const CALLS_MAX: usize = 8;
@@ -39,15 +39,6 @@ pub(super) struct PickleFindings<'p> {
     /// True if Python may execute something in the bytes. If false, an error ends them before the first call, in
     /// Python's unpicklers too.
     pub(super) may_execute: bool,
-}
-
-/// A byte string in a pickle.
-pub(super) struct NestedBytes<'p> {
-    /// Offset at which the byte string is created, in bytes from the start of the pickle.
-    pub(super) at: u64,
-    pub(super) bytes: Cow<'p, [u8]>,
-    /// True if the pickle passes the byte string to a function that unpickles it.
-    pub(super) is_loaded: bool,
 }
 
 /// A BUILD instruction: its offset, its target object, and the state.
@@ -318,7 +309,9 @@ impl<'b> GlobalUses<'b> {
                         return;
                     }
                     if is_unfollowed(heap, instance.callable) {
-                        oddities.push(format!("what a persistent id stands for is called at 0x{offset:x}"));
+                        oddities.push(format!(
+                            "an object that a persistent id stands for is called at 0x{offset:x}"
+                        ));
                     }
                     let given: Vec<ObjectId> = given.chain(more.iter().map(|(_, value)| *value)).collect();
                     let called =
@@ -334,8 +327,7 @@ impl<'b> GlobalUses<'b> {
                 }
                 Object::Persistent(pid) => {
                     if heap.last_change(id).is_some() {
-                        oddities
-                            .push(format!("what the persistent id at 0x{offset:x} stands for is changed"));
+                        oddities.push(format!("the object of the persistent id at 0x{offset:x} is changed"));
                     }
                     if !self.spend(heap.items(*pid).unwrap_or_default().len()) {
                         return;
@@ -444,67 +436,4 @@ fn is_unfollowed(heap: &Heap<'_>, callable: ObjectId) -> bool {
     let Some(pid) = heap.persistent(callable) else { return false };
     let class = heap.items(pid).and_then(|parts| parts.get(1));
     class.is_none_or(|class| heap.global(*class).is_none())
-}
-
-/// Collects the byte strings that are pickles or archives, and those that the pickle loads. Returns false if the budget
-/// was exceeded.
-fn find_nested<'p>(heap: &Heap<'p>, budget: &mut ScanBudget, found: &mut Vec<NestedBytes<'p>>) -> bool {
-    // Byte strings that the pickle loads are scanned whatever their content, each once.
-    let mut seen = HashSet::new();
-    for id in heap.ids() {
-        let Some(instance) =
-            heap.instance(id).filter(|call| heap.global(call.callable) == Some(LOAD_FROM_BYTES))
-        else {
-            continue;
-        };
-        let Some(&arg) = heap.items(instance.args).and_then(|args| args.first()) else { continue };
-        let inner = heap.instance(arg).and_then(|outer| heap.items(outer.args)?.first().copied());
-        if !seen.insert(arg) {
-            continue;
-        }
-        // For bytes that cannot be read, the call itself is a finding.
-        let Some(bytes) = encoded::decode_bytes(heap, arg) else { continue };
-        seen.extend(inner);
-        if !budget.spend(bytes.len() as u64) {
-            return false;
-        }
-        found.push(NestedBytes {
-            at: heap.offset(arg),
-            bytes: Cow::Owned(bytes.into_owned()),
-            is_loaded: true,
-        });
-    }
-    let mut texts = HashSet::new();
-    for id in heap.ids().filter(|id| !seen.contains(id)) {
-        let bytes = match heap.get(id) {
-            Object::Bytes(bytes) | Object::ByteArray(bytes) => Cow::Borrowed(*bytes),
-            Object::String(bytes) if is_pickle(bytes) => Cow::Owned(bytes.to_vec()),
-            Object::Instance(instance) => {
-                let arg = heap.items(instance.args).and_then(|args| args.first());
-                let text = arg.and_then(|arg| heap.text(*arg));
-                // Protocols before 3 write bytes as text.
-                if !text.is_some_and(|text| text.starts_with(['\u{80}', 'P', 'L', '\u{8a}']))
-                    || !texts.insert(arg)
-                {
-                    continue;
-                }
-                match encoded::decode_latin1(heap, id) {
-                    Some(bytes) => Cow::Owned(bytes.into_owned()),
-                    None => continue,
-                }
-            }
-            _ => continue,
-        };
-        if is_pickle(&bytes) {
-            if !budget.spend(bytes.len() as u64) {
-                return false;
-            }
-            found.push(NestedBytes { at: heap.offset(id), bytes, is_loaded: false });
-        }
-    }
-    true
-}
-
-fn is_pickle(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x80, 0..=5, ..]) || zip_detection::is_archive(bytes) || legacy::recognises(bytes)
 }

@@ -13,7 +13,8 @@ use byte_source::{Cancelled, Observer, Source};
 
 use super::budget::{ScanBudget, truncate_name};
 use super::compressed::CompressionFormat;
-use super::pickle::{self, NestedBytes};
+use super::nested::NestedBytes;
+use super::pickle;
 use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle, compressed, zip_detection};
 use crate::container::inflate::Inflated;
 use crate::container::{in_memory, legacy, sniff, tar};

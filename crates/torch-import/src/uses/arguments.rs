@@ -7,6 +7,7 @@ use super::callee::{Callee, Package};
 use super::level::Level;
 use super::states;
 use crate::encoded::LOAD_FROM_BYTES;
+use crate::judged_calls;
 use crate::lists::{self, ArgumentRule, ClassTraits};
 
 /// Types whose constructors `copyreg._reconstructor` calls.
@@ -82,7 +83,11 @@ impl Analysis<'_, '_> {
             ArgumentRule::Plain => {
                 let items = heap.items(arg).unwrap_or_default();
                 self.spend(items.len())
-                    && [arg].iter().chain(items).all(|part| is_plain(heap.get(*part), *part == arg))
+                    && [arg].iter().chain(items).all(|part| match heap.get(*part) {
+                        Object::ByteArray(_) => true,
+                        Object::Tuple(_) | Object::List(_) => *part == arg,
+                        _ => judged_calls::is_plain(heap, *part),
+                    })
             }
             ArgumentRule::Data => self.level(arg) == Level::Data,
             ArgumentRule::Named => self.level(arg) <= Level::Named,
@@ -145,23 +150,6 @@ impl Analysis<'_, '_> {
 fn is_bit_generator((module, name): (&str, &str)) -> bool {
     module.starts_with("numpy.random")
         && matches!(name, "MT19937" | "PCG64" | "PCG64DXSM" | "Philox" | "SFC64")
-}
-
-/// Returns true for a plain value, or for a list or tuple of some if `is_outer`.
-fn is_plain(object: &Object<'_>, is_outer: bool) -> bool {
-    match object {
-        Object::None
-        | Object::Bool(_)
-        | Object::Int(_)
-        | Object::Long(_)
-        | Object::Float(_)
-        | Object::Text(_)
-        | Object::String(_)
-        | Object::Bytes(_)
-        | Object::ByteArray(_) => true,
-        Object::Tuple(_) | Object::List(_) => is_outer,
-        _ => false,
-    }
 }
 
 /// Returns the rules for the arguments of a reviewed function.

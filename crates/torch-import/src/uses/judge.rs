@@ -8,8 +8,8 @@ use super::analysis::Analysis;
 use super::callee::Package;
 use super::kind::{GlobalUseKind, UseRisk};
 use super::level::Level;
-use super::states;
 use super::values::Value;
+use super::{dtypes, states};
 use crate::Risk;
 use crate::judged_calls::{self, Judgement};
 use crate::lists::ClassTraits;
@@ -152,14 +152,13 @@ impl<'h> Analysis<'h, '_> {
         // The next BUILD would call the one, and the other changes which methods run.
         let has_hook = states::sets(heap, state, "__setstate__") || states::sets(heap, state, "__class__");
         if traits.has(ClassTraits::HOOK_FOR_ANY) {
-            // `dict.update` iterates over the items of a list.
-            if states::dicts_of_state(heap, state).is_none() {
+            let Some((_, slots)) = states::dicts_of_state(heap, state) else {
+                // `dict.update` iterates over the items of a list.
                 let is_stored = traits.has(ClassTraits::HOOK_FOR_ITEMS)
                     && matches!(heap.get(state), Object::Tuple(_) | Object::List(_));
                 return (GlobalUseKind::StateHook, is_stored || self.level(state) <= Level::Named);
-            }
+            };
             // Versions without the hook set attributes.
-            let slots = states::dicts_of_state(heap, state).and_then(|(_, slots)| slots);
             let is_special = slots.is_some_and(|slots| states::has_special_name(heap, slots));
             return (GlobalUseKind::StateHook, !has_hook && !is_special);
         }
@@ -182,12 +181,12 @@ impl<'h> Analysis<'h, '_> {
                 parts.split_last().map_or((None, parts), |(last, rest)| (Some(*last), rest));
             // Only an array of plain objects stores what is in a list; fields convert it.
             let is_list = objects.is_some_and(|last| matches!(heap.get(last), Object::List(_)))
-                && states::is_array_of_objects(heap, state);
+                && dtypes::is_array_of_objects(heap, state);
             let data = rest.iter().copied().chain(objects.filter(|_| !is_list));
             return (GlobalUseKind::StateHook, data.into_iter().all(|part| self.level(part) == Level::Data));
         }
         if traits.has(ClassTraits::HOOK_OF_DTYPE) {
-            let is_judged = states::is_state_of_dtype(heap, id, state) && self.level(state) <= Level::Named;
+            let is_judged = dtypes::is_state_of_dtype(heap, id, state) && self.level(state) <= Level::Named;
             return (GlobalUseKind::StateHook, is_judged);
         }
         if traits.has(ClassTraits::HOOK_FOR_DATA) {

@@ -10,6 +10,7 @@
 mod analysis;
 mod arguments;
 mod callee;
+mod dtypes;
 mod judge;
 mod kind;
 mod level;

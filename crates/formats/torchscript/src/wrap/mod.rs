@@ -13,6 +13,7 @@ mod leaves;
 mod object;
 mod positional;
 mod support;
+mod template_text;
 #[cfg(test)]
 mod tests;
 mod text;

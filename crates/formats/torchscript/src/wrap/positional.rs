@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::leaves::{CallPlan, NamedLeaf};
 use super::object::{WRAPPED_ATTRIBUTE, WRAPPER_CLASS};
-use super::text::template_literal;
+use super::template_text::template_literal;
 use crate::source_names::is_identifier;
 use crate::{Dim, Error, ModulePort, Result};
 

@@ -11,7 +11,7 @@ use super::leaves::{CallPlan, OutputNaming, PassedArgument, carton_dtype, carton
 use super::object::{ENTRY_ATTRIBUTE, ENTRY_CLASS, WRAPPED_ATTRIBUTE, WRAPPER_CLASS};
 use super::positional::PositionalCall;
 use super::support::{EnumValueType, Leaf, argument_components, non_none_type, result_components};
-use crate::source_names::string_literal;
+use super::template_text::{escape_placeholders, template_literal};
 use crate::{DeclaredInput, Dim, OnInvalidInput};
 
 /// Class of the original module, and how the wrapper holds it.
@@ -78,16 +78,6 @@ fn write_functions(
         out.push_str(&fill_placeholders(&text, types, id));
     }
     out.push_str(functions::HELPER_FUNCTIONS);
-}
-
-/// Formats a text as a string literal, with braces escaped so that it contains no placeholder.
-pub(super) fn template_literal(text: &str) -> String {
-    string_literal(text).replace('{', "\\173").replace("_EMPTY_", "\\137EMPTY_")
-}
-
-/// Escapes placeholders in a literal of the archive.
-fn escape_placeholders(text: &str) -> String {
-    text.replace('{', "\\173").replace("_EMPTY_", "\\137EMPTY_")
 }
 
 /// Returns the `roots` and all types that they consist of, as given by `parts`.

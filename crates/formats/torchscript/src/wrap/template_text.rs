@@ -1,0 +1,13 @@
+//! Texts of a file in the templates of a wrapper's code, in which they must not look like placeholders.
+
+use crate::source_names::string_literal;
+
+/// Formats a text as a string literal without placeholders.
+pub(super) fn template_literal(text: &str) -> String {
+    escape_placeholders(&string_literal(text))
+}
+
+/// Escapes placeholders in a literal.
+pub(super) fn escape_placeholders(literal: &str) -> String {
+    literal.replace('{', "\\173").replace("_EMPTY_", "\\137EMPTY_")
+}
