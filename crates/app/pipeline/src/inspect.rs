@@ -7,22 +7,20 @@ use byte_source::Source;
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use foldhash::{HashMap, HashMapExt};
 use output::file_name;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Map, Value as Json};
-use tensor::{Tensor, Tensors};
+use tensor::Tensors;
 use torch_import::{
     Checkpoint, CheckpointItem, CheckpointValue, ItemContent, Omission, OmissionReason, Risk, ValueExtent,
 };
 
 use crate::inspect_hashes::hash_rows;
-use crate::inspect_rows::{build_rows, row_tensors};
+use crate::inspect_rows::{TensorRow, build_rows, row_tensors};
 use crate::inspect_totals::Totals;
-use crate::row_statistics::{self, RowStatistics};
+use crate::row_statistics;
 use crate::select::NamePatterns;
 use crate::{
-    AdapterOverview, Error, Note, Observer, Result, RowQuantization, TreeRow, ValueRows, inspect_quantized,
-    module_tree,
+    AdapterOverview, Error, Note, Observer, Result, TreeRow, ValueRows, inspect_quantized, module_tree,
 };
 
 /// Version of the fields of [`InspectReport`].
@@ -120,133 +118,6 @@ pub struct InspectReport {
     /// Number of all omissions.
     pub left_out_count: usize,
     pub notes: Vec<Note>,
-}
-
-/// Row of the report for one tensor.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct TensorRow {
-    pub name: String,
-    /// PyTorch's name of the dtype.
-    pub dtype: &'static str,
-    /// Shape, and position of the elements.
-    pub view: RowView,
-    /// Number of the storage, in order of first use: equal for tensors that share memory, `None` for a row without a storage
-    /// of its own.
-    pub storage: Option<usize>,
-    /// Bytes of the elements.
-    pub nbytes: u64,
-    /// Layout of a sparse or nested tensor, whose parts are the next rows.
-    pub layout: Option<String>,
-    /// Scheme and axis of a quantized tensor.
-    pub quantizer: Option<Box<Json>>,
-    /// Scheme of a tensor of numbers that are computed from quantized parts.
-    pub quantization: Option<Box<RowQuantization>>,
-    /// Class, shard and other attributes of a tensor subclass, whose parts are the next rows.
-    pub subclass: Option<Box<Json>>,
-    /// Hash of the elements in C order, little-endian.
-    pub sha256: TensorHash,
-    /// Statistics of the elements.
-    pub statistics: RowStatistics,
-    /// Remark on the tensor, such as the reason of a missing hash.
-    pub note: Option<String>,
-}
-
-/// Position of the elements of a row.
-#[derive(Clone, Debug)]
-pub enum RowView {
-    /// View of a storage; the tensor shares the mapping of the file.
-    Strided(Tensor),
-    /// Shape in elements, for a row whose elements are in the next rows, or that has none.
-    Shape(Vec<u64>),
-}
-
-impl TensorRow {
-    /// Returns the shape in elements.
-    pub fn shape(&self) -> &[u64] {
-        match &self.view {
-            RowView::Strided(tensor) => tensor.shape(),
-            RowView::Shape(shape) => shape,
-        }
-    }
-
-    /// Returns the stride in elements; empty if the row is not a single view.
-    pub fn stride(&self) -> &[u64] {
-        match &self.view {
-            RowView::Strided(tensor) => tensor.stride(),
-            RowView::Shape(_) => &[],
-        }
-    }
-
-    /// Returns the offset of the first element in its storage, in elements.
-    pub fn storage_offset(&self) -> u64 {
-        match &self.view {
-            RowView::Strided(tensor) => tensor.storage_offset(),
-            RowView::Shape(_) => 0,
-        }
-    }
-}
-
-impl Serialize for TensorRow {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut row = serializer.serialize_map(None)?;
-        row.serialize_entry("name", &self.name)?;
-        row.serialize_entry("dtype", self.dtype)?;
-        row.serialize_entry("shape", self.shape())?;
-        row.serialize_entry("stride", self.stride())?;
-        row.serialize_entry("storage_offset", &self.storage_offset())?;
-        row.serialize_entry("storage", &self.storage)?;
-        row.serialize_entry("nbytes", &self.nbytes)?;
-        if let Some(layout) = &self.layout {
-            row.serialize_entry("layout", layout)?;
-        }
-        if let Some(quantizer) = &self.quantizer {
-            row.serialize_entry("quantizer", quantizer)?;
-        }
-        if let Some(quantization) = &self.quantization {
-            row.serialize_entry("quantization", quantization)?;
-        }
-        if let Some(subclass) = &self.subclass {
-            row.serialize_entry("subclass", subclass)?;
-        }
-        if !self.sha256.is_absent() {
-            row.serialize_entry("sha256", &self.sha256)?;
-        }
-        if !matches!(self.statistics, RowStatistics::NotRequested) {
-            row.serialize_entry("stats", &self.statistics)?;
-        }
-        if let Some(note) = &self.note {
-            row.serialize_entry("note", note)?;
-        }
-        row.end()
-    }
-}
-
-/// SHA-256 of a tensor's elements.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TensorHash {
-    /// The options do not ask for hashes.
-    NotRequested,
-    /// The views of the file repeat more bytes of their storages than `PickleLimits` allows, or the row is not one view.
-    /// `null` in JSON.
-    TooLarge,
-    /// Hash in hexadecimal digits.
-    Hex(String),
-}
-
-impl TensorHash {
-    fn is_absent(&self) -> bool {
-        *self == Self::NotRequested
-    }
-}
-
-impl Serialize for TensorHash {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Hex(digits) => serializer.serialize_str(digits),
-            Self::NotRequested | Self::TooLarge => serializer.serialize_none(),
-        }
-    }
 }
 
 /// Reads a checkpoint and lists its contents. Reads the elements of tensors only to hash them.

@@ -105,11 +105,10 @@ pub use dequantize::DequantizedReport;
 pub use digest::{TensorsDigest, digest_tensors};
 pub use error::{Error, Result};
 pub use error_text::problem_count_text;
-pub use inspect::{
-    InspectOptions, InspectReport, RowView, TensorHash, TensorRow, TensorSort, inspect, inspect_tensors,
-};
+pub use inspect::{InspectOptions, InspectReport, TensorSort, inspect, inspect_tensors};
 pub use inspect_named::{NamedContent, NamedItem, find_named, find_named_tensors};
 pub use inspect_quantized::RowQuantization;
+pub use inspect_rows::{RowView, TensorHash, TensorRow};
 pub use inspect_totals::Totals;
 pub use invalid_option::{InvalidOption, ModelChange};
 pub use job_queue::run_jobs;
