@@ -7,6 +7,7 @@ from collections.abc import ItemsView, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _native
+from ._errors import UnsupportedError
 from ._html import table
 from ._source import Source, format_bytes, read_source
 from ._tensor import Tensor

@@ -8,7 +8,8 @@ from typing import Any
 from . import _native
 from ._dtypes import SAFETENSORS
 from ._errors import NotFoundError, SafetensorError, UnsupportedError
-from ._open import Checkpoint, Tensor
+from ._open import Checkpoint
+from ._tensor import Tensor
 
 _FRAMEWORKS = {
     "pt": "pt",
