@@ -11,6 +11,7 @@ mod run;
 mod storage;
 mod tensor;
 mod verbs;
+mod views;
 mod work;
 
 use pyo3::prelude::*;
@@ -31,6 +32,8 @@ mod _native {
     use crate::tensor::Tensor;
     #[pymodule_export]
     use crate::verbs::{TraceLines, convert, diff, digest, inspect, is_carton, main, scan, trace, verify};
+    #[pymodule_export]
+    use crate::views::report;
 
     use pyo3::prelude::*;
 

@@ -11,13 +11,13 @@ use pyo3::prelude::*;
 use torch2carton::crates::byte_source::BufferSource;
 use torch2carton::crates::carton_tools;
 use torch2carton::crates::checkpoint_files::{self, CheckpointSources};
-use torch2carton::crates::pipeline::ShardPolicy;
+use torch2carton::crates::pipeline::{InspectOptions, ShardPolicy};
 use torch2carton::crates::torch_import::{CheckpointValue, Container, ItemContent};
 use torch2carton::{Carton, Error, ReadError, Result, Source, Tensors};
 
-use crate::errors;
 use crate::maps::{Backend, Maps};
 use crate::tensor::Tensor;
+use crate::{errors, views};
 
 /// Prefix of the names of values in the metadata of a safetensors file.
 const METADATA: &str = "__metadata__.";
@@ -298,6 +298,30 @@ impl Checkpoint {
             (compound.name.clone(), kind, compound.dtype.name(), compound.shape.clone(), parts)
         };
         tensors.compounds().iter().map(row).collect()
+    }
+
+    /// The statistics of all tensors as JSON.
+    #[pyo3(signature = (*, histograms, progress))]
+    fn statistics(
+        &self,
+        py: Python<'_>,
+        histograms: bool,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<String> {
+        let set = |options: &mut InspectOptions| {
+            options.statistics = true;
+            options.histograms = histograms;
+        };
+        views::inspected(py, self.opened.tensors.clone(), &self.opened.path, set, progress)
+    }
+
+    /// The rows of the tree of modules as JSON, those of the `depth` outermost levels.
+    fn tree_rows(&self, py: Python<'_>, depth: Option<usize>) -> PyResult<String> {
+        let set = |options: &mut InspectOptions| {
+            options.tree = true;
+            options.depth = depth;
+        };
+        views::inspected(py, self.opened.tensors.clone(), &self.opened.path, set, None)
     }
 
     fn __len__(&self) -> usize {

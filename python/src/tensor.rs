@@ -7,12 +7,13 @@ use pyo3::exceptions::{PyBufferError, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use torch2carton::crates::byte_source::{hex, sha256};
-use torch2carton::{Blob, CompoundKind, Dtype, ErrorKind, ReadError, Sink, Window};
+use torch2carton::crates::pipeline::InspectOptions;
+use torch2carton::{Blob, CompoundKind, Dtype, ErrorKind, ReadError, Sink, Tensors, Window};
 
 use crate::index;
 use crate::maps::Maps;
 use crate::memory::{self, Buffer, CPU, DlDataType, Memory};
-use crate::{errors, work};
+use crate::{errors, views, work};
 
 /// A tensor of an open file: shape and dtype now, elements when they are asked for.
 #[pyclass(frozen, module = "torch2carton._native")]
@@ -162,6 +163,16 @@ impl Tensor {
     fn sha256(&self, py: Python<'_>) -> PyResult<String> {
         let hash = work::run(py, None, |observer| sha256(&self.inner.gathered(), observer))?;
         hash.map(|hash| hex(&hash)).map_err(|error| self.exception(py, error))
+    }
+
+    /// The statistics of the elements as JSON.
+    fn statistics(&self, py: Python<'_>, histograms: bool) -> PyResult<String> {
+        let set = |options: &mut InspectOptions| {
+            options.statistics = true;
+            options.histograms = histograms;
+        };
+        let tensors = Tensors::from([(self.name.clone(), self.inner.clone())]);
+        views::inspected(py, tensors, &self.path, set, None)
     }
 
     /// The elements as a buffer and their strides: the private map of the file, or a copy.

@@ -76,6 +76,58 @@ def test_every_flag_of_convert_is_a_keyword():
     assert flags - known == (of_the_command | of_batches | of_addresses) & flags
 
 
+def test_statistics(place):
+    import math
+    import struct
+
+    checkpoint = torch2carton.open("model.safetensors")
+    weight = checkpoint["weight"].stats(histogram=True)
+    assert (weight.count, weight.min, weight.max, weight.mean, weight.zeros) == (6, 0.0, 5.0, 2.5, 1)
+    assert weight.std == math.sqrt(35 / 12) and weight.nan == weight.inf == 0
+    assert sum(weight.histogram.counts) == 6 and (weight.histogram.min, weight.histogram.max) == (0.0, 5.0)
+    assert checkpoint["weight"][1].stats().mean == 4.0 and checkpoint["weight"][5:].stats().min is None
+    seen = []
+    found = checkpoint.stats(progress=lambda *step: seen.append(step))
+    assert list(found) == ["weight", "bias"] and found["bias"].zeros == 2 and found["weight"].histogram is None
+    data = bytearray((place / "model.safetensors").read_bytes())
+    data[-32:-24] = struct.pack("<2f", math.nan, -math.inf)
+    special = torch2carton.open(bytes(data)).stats()["weight"]
+    assert (special.nan, special.inf) == (1, 1) and math.isnan(special.min) and math.isnan(special.mean)
+    header = b'{"c":{"dtype":"C64","shape":[2],"data_offsets":[0,16]}}'
+    complex64 = torch2carton.open(len(header).to_bytes(8, "little") + header + struct.pack("<4f", 1, 2, 3, 4))
+    assert complex64["c"].stats().mean == 2 + 3j
+
+
+def test_modules(place):
+    assert torch2carton.open("model.safetensors").modules() == "weight: float32 (2, 3), 24 B\nbias: float32 (2,), 8 B"
+    rename = {"^weight$": "layers.0.a.w", "^bias$": "layers.1.a.b"}
+    torch2carton.convert("model.safetensors", "deep.safetensors", rename=rename)
+    lines = torch2carton.open("deep.safetensors").modules().splitlines()
+    assert lines[0] == "layers: float32, 2 tensors, 32 B" and len(lines) == 3
+    assert torch2carton.open("deep.safetensors").modules(depth=1) == lines[0]
+
+
+def test_report_is_a_page(place):
+    page = torch2carton.open("model.safetensors").report(stats=True)
+    assert page.html.startswith("<!doctype html>") and page.title == "model.safetensors"
+    page.save("page.html")
+    assert (place / "page.html").read_text() == page.html
+    shown = page._repr_html_()
+    assert shown.startswith("<iframe sandbox") and "<script" not in shown and shown.count("<") == 2
+    traced = torch2carton.report("data.pkl", trace=range(2, 5))
+    assert traced.html != torch2carton.report("data.pkl").html
+    torch2carton.convert("model.safetensors", "half.safetensors", dtype="float16")
+    assert torch2carton.report("model.safetensors", "half.safetensors").title == "model.safetensors and half.safetensors"
+    with pytest.raises(TypeError):
+        torch2carton.report("model.safetensors", "half.safetensors", stats=True)
+    with pytest.raises(ValueError, match="range"):
+        torch2carton.report("data.pkl", trace=range(0, 9, 2))
+    with pytest.raises(FileNotFoundError):
+        torch2carton.report("absent.pt")
+    with pytest.raises(torch2carton.UnsupportedError):
+        torch2carton.open((place / "model.safetensors").read_bytes()).report()
+
+
 def test_scan(place):
     assert torch2carton.scan("model.safetensors")
     result = torch2carton.scan(["evil.pkl", "model.safetensors"])

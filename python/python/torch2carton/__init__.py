@@ -55,6 +55,10 @@ if TYPE_CHECKING:
     from ._verbs import scan as scan
     from ._verbs import trace as trace
     from ._verbs import verify as verify
+    from ._views import Histogram as Histogram
+    from ._views import Page as Page
+    from ._views import Statistics as Statistics
+    from ._views import report as report
     from ._run import Generation as Generation
     from ._run import run as run
     from .torch import load_file as load_file
@@ -80,16 +84,17 @@ _MODULES = {
         "Conversion", "Difference", "Inspection", "Scan", "Step", "Verification", "convert", "diff", "digest", "inspect",
         "scan", "trace", "verify",
     ),
+    "_views": ("Histogram", "Page", "Statistics", "report"),
     "torch": ("load_file", "save", "save_file"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "CancelledError", "Carton", "ChangedError", "Checkpoint", "Conversion", "DamagedError", "Difference", "Error",
-    "Generation", "Global", "InputError", "Inspection", "InternalError", "IoError", "MissingPackageError", "NotFoundError", "Object",
-    "OptionError", "SafetensorError", "Scan", "Step", "Tensor", "TensorSpec", "UnsupportedError", "Verification",
-    "__version__", "convert", "deserialize", "diff", "digest", "inspect", "load", "load_file", "open", "run", "safe_open", "save",
-    "save_file", "scan", "serialize", "serialize_file", "trace", "verify",
+    "Generation", "Global", "Histogram", "InputError", "Inspection", "InternalError", "IoError", "MissingPackageError",
+    "NotFoundError", "Object", "OptionError", "Page", "SafetensorError", "Scan", "Statistics", "Step", "Tensor", "TensorSpec",
+    "UnsupportedError", "Verification", "__version__", "convert", "deserialize", "diff", "digest", "inspect", "load", "load_file",
+    "open", "report", "run", "safe_open", "save", "save_file", "scan", "serialize", "serialize_file", "trace", "verify",
 ]
 
 

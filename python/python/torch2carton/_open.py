@@ -15,7 +15,8 @@ from ._tensor import Tensor
 if TYPE_CHECKING:
     import torch as _torch
 
-    from ._verbs import Inspection, Verification
+    from ._verbs import Inspection, Progress, Verification
+    from ._views import Page, Statistics
 
 
 class Checkpoint(Mapping[str, Tensor]):
@@ -107,6 +108,41 @@ class Checkpoint(Mapping[str, Tensor]):
         from ._objects import tree
 
         return tree(self.objects, depth)
+
+    def modules(self, *, depth: int | None = None) -> str:
+        """Returns the modules as an indented text, with sums, down to `depth` levels. Modules that differ only in their
+        number have one line.
+
+        >>> print(torch2carton.open("model.pt").modules())
+        weight: float32 (2, 3), 24 B
+        bias: float32 (2,), 8 B
+        """
+        from ._views import modules
+
+        return modules(self._native.tree_rows(depth))
+
+    def stats(self, *, histograms: bool = False, progress: Progress = None) -> dict[str, Statistics | None]:
+        """Computes the statistics of each tensor, on all cores and in little memory; None where the elements are not numbers.
+
+        >>> torch2carton.open("model.pt").stats()["weight"].mean
+        2.5
+        """
+        from ._verbs import _progress
+        from ._views import statistics
+
+        return statistics(self._native.statistics(histograms=histograms, progress=_progress(progress)))
+
+    def report(self, *, stats: bool = False, trace: bool | range = False, progress: Progress = None) -> Page:
+        """Makes a page that shows the checkpoint, as `torch2carton.report` does. A notebook shows the page.
+
+        >>> torch2carton.open("model.pt").report()
+        Page(title='model.pt')
+        """
+        from ._views import report
+
+        if not isinstance(self._source, str):
+            raise UnsupportedError("a report needs a file: pass a path to `open`")
+        return report(self._source, stats=stats, trace=trace, progress=progress)
 
     def close(self) -> None:
         """Does nothing: the files stay open while one of their tensors exists."""

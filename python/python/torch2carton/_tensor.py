@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy as _numpy
     import torch as _torch
 
+    from ._views import Statistics
+
 #: Dtypes of DLPack that every PyTorch takes.
 _DLPACK = frozenset(
     ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
@@ -105,6 +107,17 @@ class Tensor:
         'af5570f5a1810b7a'
         """
         return self._native.sha256()
+
+    def stats(self, *, histogram: bool = False) -> Statistics | None:
+        """Computes the statistics of the elements; None if they are not numbers.
+
+        >>> stats = torch2carton.open("model.pt")["weight"].stats()
+        >>> stats.min, stats.max, stats.zeros
+        (0.0, 5.0, 1)
+        """
+        from ._views import statistics
+
+        return next(iter(statistics(self._native.statistics(histogram)).values()))
 
     def tobytes(self) -> bytes:
         """Returns the elements in C order, little-endian.
