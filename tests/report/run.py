@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Opens reports in a headless Chromium: no errors, and search and steps agree with `inspect` and `trace`.
+"""Opens reports in a headless Chromium: no errors, search and steps agree with `inspect` and `trace`, and axe-core finds nothing.
 
-    python3 tests/report/run.py [--binary PATH] [--screenshots FOLDER] [FILE…]
+    python3 tests/report/run.py [--binary PATH] [--screenshots FOLDER] [--sizes] [--corpus | FILE…]
 
-Needs Chromium (Debian's package `chromium`), and installs playwright into ~/.cache/torch2carton/report. FILEs are reports' inputs
-besides the hostile files that the script makes; without FILEs, the golden checkpoints are used.
+Needs Chromium (Debian's package `chromium`), and installs playwright and axe-core into ~/.cache/torch2carton/report. FILEs are
+reports' inputs besides the hostile files that the script makes; without FILEs, the golden checkpoints are used. `--corpus` takes
+ten real files of ../shared. `--sizes` also makes pages about 100,000 tensors, and checks their sizes.
 """
 import argparse
 import json
 import os
 import pickle
+import random
 import shutil
 import struct
 import subprocess
@@ -20,16 +22,32 @@ import zipfile
 from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[2]
+SHARED = TREE.parent / "shared"
 ENVIRONMENT = Path.home() / ".cache/torch2carton/report"
+#: Real files: TorchScript, checkpoints of trainers, pickled modules, quantized weights, a legacy file, safetensors.
+CORPUS = [
+    "corpus-2/ultralytics__yolov5/yolov5n-7.pt",
+    "corpus-2/saspav__ClearML_Pytorch_Lightning/lightning_logs/signlang_experiment/version_0/checkpoints/epoch=19-step=1080.ckpt",
+    "corpus-2/foundation-model-stack__foundation-model-stack/tests/resources/models/llama/mock.7b/model_state.pth",
+    "corpus-2/dannydenovi__Quantization-Tool-PyTorch/quantized_model.pth",
+    "corpus-2/apple__coremltools/coremltools/converters/torch/test/testdata/DemoNet.pt",
+    "corpus-2/guilhermmeabreu__lab_08/adapter_model.safetensors",
+    "corpus-2/biubug6__Pytorch_Retinaface/weights/Final_Retinaface.pth",
+    "corpus-2/scverse__scvi-tools/tests/model/saved_model/model.pt",
+    "corpus/timesler__facenet-pytorch/data/rnet.pt",
+    "corpus/pytorch__captum/tutorials/models/california_model.pt",
+]
+#: Tensors of the pages whose sizes are bounded.
+MANY = 100_000
 NAMES = ["<script>alert(1)</script>", "</script><img src=x onerror=alert(2)>", "a\"b'c&amp;", "]]><svg onload=alert(3)>", "‮rtl", "x" * 400]
 
 
 def playwright():
     """Runs this script again with the Python that has playwright."""
     python = ENVIRONMENT / "bin/python3"
-    if not python.exists():
+    if not python.exists() or not any(ENVIRONMENT.glob("lib/*/site-packages/axe_playwright_python")):
         venv.create(ENVIRONMENT, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", "playwright>=1.49,<2"], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "playwright>=1.49,<2", "axe-playwright-python>=0.1.4,<1"], check=True)
     os.execv(python, [str(python), "-B", *sys.argv])
 
 
@@ -44,6 +62,26 @@ def hostile(folder):
 
 def succeed(binary, *arguments):
     return subprocess.run([binary, *map(str, arguments)], check=True, capture_output=True, text=True).stdout
+
+
+def check_accessible(page):
+    """Fails if axe-core finds a violation of WCAG 2.2, level AA, or of its best practices."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response
+    violations = [(rule["id"], rule["help"], [node["html"][:200] for node in rule["nodes"][:3]]) for rule in found["violations"]]
+    assert len(found["passes"]) > 10 and not violations, violations
+
+
+def check_columns(page):
+    """Fails if a name or a heading of a table is squeezed into lines of a few letters."""
+    narrow = page.evaluate("""() => [...document.querySelectorAll(".wide td:first-child, th")].filter((cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        const { width, height } = range.getBoundingClientRect();
+        return height > 60 && width < 60;
+    }).map((cell) => cell.textContent)""")
+    assert not narrow, narrow[:5]
 
 
 def check(page, binary, path, report, screenshots):
@@ -96,9 +134,14 @@ def check(page, binary, path, report, screenshots):
             page.fill("#built", built.first.get_attribute("value"))
             page.click("#to-tensor")
             assert "Tensor(" in page.inner_text("#effect") or "Parameter" in page.inner_text("#effect"), page.inner_text("#effect")
+    if screenshots:
+        page.evaluate("scrollTo(0, 0)")
+        page.screenshot(path=screenshots / f"{path.stem[:30].replace('/', '_')}-top.png")
     for summary in page.locator("details > summary").all()[:60]:
         if summary.is_visible():
             summary.click()
+    check_accessible(page)
+    check_columns(page)
     if screenshots:
         page.evaluate("scrollTo(0, 0)")
         page.screenshot(path=screenshots / f"{path.stem[:30].replace('/', '_')}.png", full_page=True)
@@ -145,16 +188,44 @@ def check_diff(page, binary, a, b, report):
     assert page.inner_text("#found").startswith(f"{len(changed)} of {len(rows)} tensors"), page.inner_text("#found")
     for summary in page.locator("details > summary").all():
         summary.click()
+    check_accessible(page)
+    check_columns(page)
     width = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert width <= 0, f"the page is {width} pixels wider than the window"
     assert not errors, errors
     assert [url for url in requests if not url.startswith(("file:", "blob:", "data:"))] == []
 
 
+def check_sizes(page, binary, folder):
+    """Bounds the pages about 100,000 tensors: 3 MB, and 15 MB with statistics. They open, and the search finds one tensor."""
+    path = Path(folder, "many.safetensors")
+    noise = random.Random(1)
+    parts = ("attention.wq", "attention.wk", "attention.wv", "attention.wo", "feed_forward.w1", "feed_forward.w2", "norm", "bias")
+    safetensors(path, {
+        f"model.layers.{at // len(parts)}.{parts[at % len(parts)]}.weight": [noise.gauss(0, 1) for _ in range(16)]
+        for at in range(MANY)
+    })
+    report = Path(folder, "many.html")
+    for flags, bound in (([], 3_000_000), (["--stats"], 15_000_000)):
+        succeed(binary, "report", "--force", *flags, path, "-o", report)
+        size = report.stat().st_size
+        print(f"{MANY:,} tensors {' '.join(flags)}: {size:,} bytes", flush=True)
+        assert size <= bound, (size, bound)
+        errors = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(report.as_uri())
+        page.wait_for_selector("body[data-ready=true]", timeout=120_000)
+        page.fill("#search", "layers.777.attention.wq")
+        assert page.inner_text("#found").startswith(f"1 of {MANY:,} tensors"), page.inner_text("#found")
+        assert not errors, errors
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--binary", type=Path, default=TREE / "target/release/torch2carton")
     arguments.add_argument("--screenshots", type=Path)
+    arguments.add_argument("--sizes", action="store_true")
+    arguments.add_argument("--corpus", action="store_true")
     arguments.add_argument("files", nargs="*", type=Path)
     options = arguments.parse_args()
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -162,17 +233,19 @@ def main():
         print("skipped: Chromium is not installed (apt-get install chromium)")
         return 0
     try:
+        import axe_playwright_python  # noqa: F401
         from playwright.sync_api import sync_playwright
     except ImportError:
         playwright()
     if options.screenshots:
         options.screenshots.mkdir(parents=True, exist_ok=True)
-    files = options.files or sorted((TREE / "tests/golden/checkpoints").glob("*.pt*"))[:12]
+    files = options.files or [SHARED / name for name in CORPUS if options.corpus] or sorted((TREE / "tests/golden/checkpoints").glob("*.pt*"))[:12]
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as tool:
         chromium = tool.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         for number, path in enumerate([hostile(folder), *files]):
             report = Path(folder, f"{number}.html")
-            succeed(options.binary, "report", "--stats", "--trace", path, "-o", report)
+            trace = [] if path.suffix == ".safetensors" else ["--trace"]
+            succeed(options.binary, "report", "--stats", *trace, path, "-o", report)
             for name, settings in (("wide", {"viewport": {"width": 1200, "height": 900}}),
                                    ("phone", {"viewport": {"width": 380, "height": 800}, "color_scheme": "dark"})):
                 page = chromium.new_page(**settings)
@@ -190,6 +263,8 @@ def main():
             check_diff(page, options.binary, a, b, report)
             page.close()
         print(f"{a.name} and {b.name}: {report.stat().st_size:,} bytes, no errors", flush=True)
+        if options.sizes:
+            check_sizes(chromium.new_page(), options.binary, folder)
         chromium.close()
     return 0
 
