@@ -60,8 +60,8 @@ def hostile(folder):
     return path
 
 
-def succeed(binary, *arguments):
-    return subprocess.run([binary, *map(str, arguments)], check=True, capture_output=True, text=True).stdout
+def succeed(binary, *arguments, cwd=None):
+    return subprocess.run([binary, *map(str, arguments)], check=True, capture_output=True, text=True, cwd=cwd).stdout
 
 
 def check_accessible(page):
@@ -245,7 +245,8 @@ def main():
         for number, path in enumerate([hostile(folder), *files]):
             report = Path(folder, f"{number}.html")
             trace = [] if path.suffix == ".safetensors" else ["--trace"]
-            succeed(options.binary, "report", "--stats", *trace, path, "-o", report)
+            # The page names the path as it was given: without folders, it is the same everywhere.
+            succeed(options.binary.resolve(), "report", "--stats", *trace, "./" + path.name, "-o", report, cwd=path.parent)
             for name, settings in (("wide", {"viewport": {"width": 1200, "height": 900}}),
                                    ("phone", {"viewport": {"width": 380, "height": 800}, "color_scheme": "dark"})):
                 page = chromium.new_page(**settings)
