@@ -9,7 +9,7 @@ pub const WINDOW: usize = 1 << 20;
 
 /// Maximum number of free buffers of [`WINDOW`] bytes in the pool: the buffers that one copy has in flight, and some
 /// more.
-const POOL_BUFFERS_MAX: usize = 12;
+const POOL_BUFFERS_MAX: usize = 24;
 /// Maximum length of a buffer, in bytes, that is cheaper to allocate than to keep in the pool.
 const UNPOOLED_MAX: usize = WINDOW / 16;
 

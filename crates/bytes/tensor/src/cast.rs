@@ -215,6 +215,10 @@ impl Compute for CastNumbers {
         self.to as u64
     }
 
+    fn is_costly(&self) -> bool {
+        self.base.is_costly()
+    }
+
     fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut at = start.checked_div(self.to).unwrap_or(0);

@@ -7,7 +7,8 @@ use std::fmt::Debug;
 use std::io;
 use std::ops::Range;
 
-use byte_source::{Crc32, ReadError, WINDOW};
+use byte_source::{Crc32, ReadError, Sink, WINDOW, Window, window_ranges};
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 
 use crate::Storage;
 
@@ -33,6 +34,12 @@ pub trait Compute: Debug + Send + Sync {
     /// # Errors
     /// When an input cannot be read, or a number has no result.
     fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError>;
+
+    /// Returns true if the bytes take longer to compute than to copy, so that several windows are computed side by side.
+    /// [`read_at`](Self::read_at) must not wait for a lock that it holds itself while other threads help it.
+    fn is_costly(&self) -> bool {
+        false
+    }
 
     /// Returns a byte range as a storage of its own, if that reads less than the whole; `None` otherwise.
     fn slice(&self, range: Range<u64>) -> Option<Storage> {
@@ -64,6 +71,59 @@ pub(crate) fn read_unaligned(
     let part = whole.get(from..from.saturating_add(buffer.len())).ok_or(io::ErrorKind::UnexpectedEof)?;
     buffer.copy_from_slice(part);
     Ok(())
+}
+
+/// Largest number of windows that are computed side by side.
+const LANES_MAX: usize = 16;
+/// Smallest number of windows that are computed side by side if there are several threads, so that one thread that is late
+/// delays fewer of the others.
+const LANES_MIN: usize = 4;
+
+/// Sends a range of a computation to `sink` in windows, which `finish` changes before they are sent. Windows of a costly
+/// computation are computed side by side, on all threads of the pool.
+pub(crate) fn send(
+    compute: &dyn Compute,
+    range: Range<u64>,
+    finish: &(dyn Fn(&mut [u8]) + Sync),
+    sink: &mut dyn Sink,
+) -> Result<(), ReadError> {
+    let is_whole = range == (0..compute.len());
+    let threads = if compute.is_costly() { rayon::current_num_threads() } else { 1 };
+    let lanes = if threads > 1 { threads.clamp(LANES_MIN, LANES_MAX) } else { 1 };
+    let mut inputs: Vec<Inputs<'_>> = (0..lanes).map(|_| Inputs::new(compute, is_whole)).collect();
+    let fill = |inputs: &mut Inputs<'_>, window: &Range<u64>| {
+        let len = usize::try_from(window.end.saturating_sub(window.start)).unwrap_or(WINDOW);
+        Window::filled(len, |bytes| {
+            read_unaligned(compute, inputs, bytes, window.start)?;
+            finish(bytes);
+            Ok(())
+        })
+    };
+    let mut ranges = window_ranges(range);
+    loop {
+        let group: Vec<Range<u64>> = ranges.by_ref().take(lanes).collect();
+        match group.as_slice() {
+            [] => break,
+            [window] => {
+                if let Some(inputs) = inputs.first_mut() {
+                    sink.write(fill(inputs, window)?)?;
+                }
+            }
+            several => {
+                let windows: Vec<Result<Window, ReadError>> = inputs
+                    .par_iter_mut()
+                    .zip(several)
+                    .with_max_len(1)
+                    .map(|(inputs, window)| fill(inputs, window))
+                    .collect();
+                if let Some((first, others)) = inputs.split_first_mut() {
+                    others.iter_mut().for_each(|other| first.take_sums(other));
+                }
+                windows.into_iter().try_for_each(|window| sink.write(window?))?;
+            }
+        }
+    }
+    inputs.into_iter().next().map_or(Ok(()), Inputs::verify)
 }
 
 /// Inputs of a computation during its evaluation.
@@ -104,6 +164,18 @@ impl<'i> Inputs<'i> {
                 Ok(())
             }
             _ => input.storage.read_stored(offset, buffer, input.sums.as_mut()),
+        }
+    }
+
+    /// Takes the checksums of ranges that other inputs of the same computation have read.
+    pub(crate) fn take_sums(&mut self, other: &mut Self) {
+        for (input, other) in self.0.iter_mut().zip(&mut other.0) {
+            if let (Some(sums), Some(read)) = (&mut input.sums, &mut other.sums) {
+                sums.merge(read.take());
+            }
+            if let (Some(inputs), Some(others)) = (&mut input.inputs, &mut other.inputs) {
+                inputs.take_sums(others);
+            }
         }
     }
 
@@ -208,6 +280,11 @@ impl RangeChecksums {
         if self.parts.len() > Self::RANGES_MAX {
             self.parts.clear();
         }
+    }
+
+    /// Moves the checksums out, so that none are left.
+    fn take(&mut self) -> Self {
+        Self { whole: self.whole.clone(), parts: std::mem::take(&mut self.parts) }
     }
 
     /// Returns the checksum of the whole record. `add` adds a range of the file to a sum.

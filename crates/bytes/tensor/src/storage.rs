@@ -249,6 +249,11 @@ impl Storage {
         }
     }
 
+    /// Returns true if the bytes are computed, and take longer to compute than to copy.
+    pub(crate) fn is_costly(&self) -> bool {
+        self.compute().is_some_and(Compute::is_costly)
+    }
+
     /// Returns true if the bytes are computed from those of other storages.
     pub fn is_computed(&self) -> bool {
         self.compute().is_some()
@@ -326,18 +331,10 @@ impl Storage {
         if range.end > self.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let is_whole = range == (0..self.len());
         if let Some(compute) = self.compute() {
-            let mut inputs = Inputs::new(compute, is_whole);
-            window_ranges(range).try_for_each(|window| {
-                sink.write(Window::filled(window_len(&window), |bytes| {
-                    compute::read_unaligned(compute, &mut inputs, bytes, window.start)?;
-                    self.swap_bytes(bytes);
-                    Ok(())
-                })?)
-            })?;
-            return inputs.verify();
+            return compute::send(compute, range, &|bytes| self.swap_bytes(bytes), sink);
         }
+        let is_whole = range == (0..self.len());
         let stored = self.in_source().filter(|_| is_whole);
         let Some(StoredRange { source, range: all, sum: Some((_, whole)) }) = stored else {
             return window_ranges(range).try_for_each(|window| {

@@ -86,7 +86,7 @@ pub(crate) const NIBBLES: usize = 16;
 pub(crate) type NibbleTable = [[u8; 2]; NIBBLES];
 
 /// Rounding of numbers as the method's library does it, and their encoding.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Encoder {
     /// Dtype of the result of the method's library, to which each number is rounded first.
     library: Dtype,
@@ -142,9 +142,22 @@ pub(crate) struct Dequantized {
     inputs: Vec<Storage>,
     matrices: Matrices,
     encoder: Encoder,
-    /// Rows that were loaded last, of a kernel whose codes are scattered. Dropped with the last row.
-    panel: Mutex<Option<(Area, Loaded)>>,
+    /// Rows that were loaded last, of a kernel whose codes are scattered. The windows that are computed side by side are in
+    /// at most two panels, if panels are larger than windows.
+    panels: Mutex<Vec<Panel>>,
 }
+
+/// Rows that are loaded together, which several windows are computed from.
+#[derive(Debug)]
+struct Panel {
+    area: Area,
+    loaded: Arc<Loaded>,
+    /// Number of elements that were not computed yet. The panel is dropped with the last one.
+    remaining: u64,
+}
+
+/// Largest number of panels that are kept.
+const PANELS_MAX: usize = 2;
 
 impl Dequantized {
     /// Creates the computation. `library` is the dtype in which the method's library returns the numbers, which are then cast
@@ -158,7 +171,7 @@ impl Dequantized {
         let nbytes = matrices.elements.checked_mul(dtype.size())?;
         i64::try_from(nbytes).ok()?;
         let encoder = Encoder { library, dtype };
-        Some(Self { kernel, inputs, matrices, encoder, panel: Mutex::default() })
+        Some(Self { kernel, inputs, matrices, encoder, panels: Mutex::default() })
     }
 
     /// Returns the area that begins at an element, has at most `count` elements, and is as large as possible, and the number
@@ -203,20 +216,35 @@ impl Dequantized {
         let len = out.len().min(within(left)?);
         let out = out.get_mut(..len).unwrap_or_default();
         let first = within(area.rows.start.saturating_sub(panel.rows.start))?;
-        let mut cached = self.panel.lock().unwrap_or_else(PoisonError::into_inner);
-        if cached.as_ref().is_none_or(|(known, _)| *known != panel) {
-            // The earlier panel is dropped before the next one is loaded.
-            *cached = None;
-            *cached = Some((panel.clone(), self.kernel.load(inputs, &panel)?));
-        }
-        if let Some((_, loaded)) = cached.as_ref() {
-            self.decode(loaded, &panel, (first, within(col)?), out);
-        }
-        let is_last = panel.rows.end == self.matrices.rows && len as u64 == left;
-        if is_last {
-            *cached = None;
-        }
+        let loaded = self.panel(inputs, &panel, (len as u64).checked_div(size).unwrap_or(0))?;
+        self.decode(&loaded, &panel, (first, within(col)?), out);
         Ok(len)
+    }
+
+    /// Returns the rows of a panel, from which `count` elements will be computed, and loads it if it is not there. The lock is
+    /// held meanwhile, so that other windows of the panel do not load it, too.
+    fn panel(&self, inputs: &mut Inputs<'_>, area: &Area, count: u64) -> Result<Arc<Loaded>, ReadError> {
+        let mut panels = self.panels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = panels.iter().position(|panel| panel.area == *area) {
+            let panel = panels.swap_remove(at);
+            let (loaded, remaining) = (Arc::clone(&panel.loaded), panel.remaining.saturating_sub(count));
+            if remaining > 0 {
+                panels.push(Panel { remaining, ..panel });
+            }
+            return Ok(loaded);
+        }
+        // An earlier panel is dropped before the next one is loaded.
+        if panels.len() >= PANELS_MAX {
+            panels.remove(0);
+        }
+        let loaded = Arc::new(self.kernel.load(inputs, area)?);
+        let elements = |range: &Range<u64>| range.end.saturating_sub(range.start);
+        let all = elements(&area.rows).saturating_mul(elements(&area.cols));
+        let remaining = all.saturating_sub(count);
+        if remaining > 0 {
+            panels.push(Panel { area: area.clone(), loaded: Arc::clone(&loaded), remaining });
+        }
+        Ok(loaded)
     }
 
     /// Computes rows of an area, from row `first` on, into `out`, whose first byte is that of the column `skip` of the area.
@@ -339,6 +367,10 @@ impl Compute for Dequantized {
 
     fn granule(&self) -> u64 {
         self.encoder.dtype.size()
+    }
+
+    fn is_costly(&self) -> bool {
+        true
     }
 
     fn read_at(&self, inputs: &mut Inputs<'_>, mut buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {

@@ -6,7 +6,7 @@
 //! result times a power of two in float32.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use byte_source::ReadError;
 use tensor::{Dtype, Inputs};
@@ -52,6 +52,8 @@ struct ExpertBlocks {
     /// Output channels and groups of an expert.
     outputs: u64,
     groups: u64,
+    /// Encoded numbers of all codes by their exponents, for the encoder that asked first.
+    tables: OnceLock<(Encoder, Vec<NibbleTable>)>,
 }
 
 fn add(survey: &mut Survey<'_>, name: &str) -> Result<()> {
@@ -73,6 +75,7 @@ fn add(survey: &mut Survey<'_>, name: &str) -> Result<()> {
         scales: survey.operand(&mut draft, &scales_name)?,
         outputs,
         groups,
+        tables: OnceLock::new(),
     };
     let recognised = Recognised {
         scheme: format!("MXFP4, groups of {GROUP}"),
@@ -91,6 +94,15 @@ impl ExpertBlocks {
     fn groups_of(rows: &Range<u64>) -> Range<u64> {
         rows.start / GROUP..rows.end.div_ceil(GROUP)
     }
+}
+
+/// Returns the encoded numbers of all codes, for each exponent: a number depends only on its code and its exponent.
+fn tables(encoder: Encoder) -> Vec<NibbleTable> {
+    let mut tables: Vec<NibbleTable> = vec![[[0; 2]; NIBBLES]; 256];
+    let exponents = (0..=u8::MAX).map(|exponent| (f32::from(exponent) - 127.0).exp2());
+    let mut numbers: Vec<f32> = exponents.flat_map(|scale| E2M1.map(|value| value * scale)).collect();
+    encoder.encode_tables(&mut numbers, &mut tables);
+    tables
 }
 
 impl Kernel for ExpertBlocks {
@@ -151,11 +163,14 @@ impl Kernel for ExpertBlocks {
         if encoder.size() != 2 {
             return false;
         }
-        // A number depends only on its code and its exponent.
-        let mut tables: Vec<NibbleTable> = vec![[[0; 2]; NIBBLES]; 256];
-        let exponents = (0..=u8::MAX).map(|exponent| (f32::from(exponent) - 127.0).exp2());
-        let mut numbers: Vec<f32> = exponents.flat_map(|scale| E2M1.map(|value| value * scale)).collect();
-        encoder.encode_tables(&mut numbers, &mut tables);
+        let known = self.tables.get_or_init(|| (encoder, tables(encoder)));
+        let other;
+        let tables = if known.0 == encoder {
+            &known.1
+        } else {
+            other = tables(encoder);
+            &other
+        };
         let (blocks, _) = loaded.codes.as_chunks::<16>();
         let mut columns = [([0_u8; 16], 0_u8); PATCH_COLS];
         let mut left = rows;
