@@ -33,6 +33,13 @@ impl Diff {
         self
     }
 
+    /// Takes the numbers that quantized weights stand for in place of their codes.
+    pub fn dequantize(mut self) -> Self {
+        self.options.a.dequantize = true;
+        self.options.b.dequantize = true;
+        self
+    }
+
     /// Treats elements that differ by at most `tolerance` as equal.
     pub fn tolerance(mut self, tolerance: f64) -> Self {
         self.options.tolerance = Some(tolerance);

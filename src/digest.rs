@@ -40,6 +40,12 @@ impl Digest {
         self
     }
 
+    /// Takes the numbers that quantized weights stand for in place of their codes.
+    pub fn dequantize(mut self) -> Self {
+        self.options = self.options.dequantize();
+        self
+    }
+
     /// Treats a file that is one of several shards as a checkpoint.
     pub fn single_shard(mut self) -> Self {
         self.options = self.options.single_shard();

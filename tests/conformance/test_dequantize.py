@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from program import succeed
+from program import succeed, torch2carton
 
 HERE = Path(__file__).resolve().parent
 SEEDS = [1, 2]
@@ -37,4 +37,18 @@ def test_numbers_are_those_of_the_library(models, tmp_path):
         succeed(model, "--dequantize", "-o", output)
         expected = json.loads((model / "expected.json").read_text())
         wrong += [f"{model.name}: {name}" for name in expected if found(output).get(name) != expected[name]]
+    assert not wrong
+
+
+def test_diff_and_digest_see_the_numbers(models, tmp_path):
+    """A quantized model and its numbers have one digest and no difference."""
+    wrong = []
+    for model in sorted(models.iterdir()):
+        output = tmp_path / f"{model.name}.safetensors"
+        succeed(model, "--dequantize", "-o", output)
+        digests = {line.split()[0] for line in succeed("digest", "-q", "--dequantize", model, output).stdout.splitlines()}
+        outcome = torch2carton("diff", "--dequantize", "--no-values", model, output)
+        stored = torch2carton("diff", "--no-values", model, output)
+        if len(digests) != 1 or outcome.status != 0 or stored.status != 1:
+            wrong.append((model.name, digests, outcome.stdout[:200], stored.status))
     assert not wrong

@@ -169,3 +169,37 @@ fn an_output_without_a_place_for_codes_names_the_method_and_the_flag() {
     assert!(status == Some(1) || status == Some(2), "{text}");
     assert!(text.contains("its weights are not quantized; convert it without --dequantize"), "{text}");
 }
+
+#[test]
+fn diff_and_digest_see_the_numbers() {
+    let scratch = scratch();
+    let root = scratch.path();
+    for model in models() {
+        let name = model.file_name().expect("a name").to_str().expect("UTF-8");
+        ok(root, &[arg(&model), "--dequantize", "-o", "x.safetensors", "--force"]);
+        let lines = ok(root, &["digest", "-q", "--dequantize", arg(&model), "x.safetensors"]);
+        let digests: Vec<&str> = lines.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert!(matches!(digests.as_slice(), [a, b] if a == b && a.len() == 64), "{name}: {lines}");
+        let stored = ok(root, &["digest", "-q", arg(&model)]);
+        assert!(!stored.starts_with(digests[0]), "{name}: {stored}");
+        let compare = ["diff", "--no-values", arg(&model), "x.safetensors"];
+        let (status, text) = run(root, &compare);
+        assert_eq!(status, Some(1), "{name}: {text}");
+        let (status, text) = run(root, &[&compare[..], &["--dequantize"]].concat());
+        assert_eq!(status, Some(0), "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_listing_tells_why_it_has_stored_parts() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let shard = model("fp8_block").join("model-00001-of-00003.safetensors");
+    let (status, text) = run(root, &["inspect", arg(&shard)]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("the quantized weights are listed as they are stored: "), "{text}");
+    let report: Value = serde_json::from_str(&ok(root, &["inspect", "--json", arg(&shard)])).expect("JSON");
+    assert!(report["notes"].to_string().contains("a.weight"), "{report}");
+    let (_, text) = run(root, &["inspect", "--packed", arg(&shard)]);
+    assert!(!text.contains("listed as they are stored"), "{text}");
+}

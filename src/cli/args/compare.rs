@@ -50,6 +50,9 @@ pub(crate) struct Diff {
     pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) existing: ExistingOutputArgs,
+    /// Compare the numbers that quantized weights stand for; a file without is compared as it is
+    #[arg(long)]
+    pub(crate) dequantize: bool,
     /// A and B are single shards
     #[arg(long)]
     pub(crate) single: bool,
@@ -96,6 +99,7 @@ impl Diff {
         let side = |path, selection| {
             let mut input = InputOptions::new(path).select(selection);
             input.shards = shard_policy(self.single);
+            input.dequantize = self.dequantize;
             input
         };
         let SideArgs {
@@ -173,6 +177,9 @@ pub(crate) struct Digest {
     /// Print one JSON object per file, each on a line
     #[arg(long)]
     pub(crate) json: bool,
+    /// Hash the numbers that quantized weights stand for, as `convert --dequantize` writes them
+    #[arg(long)]
+    pub(crate) dequantize: bool,
     /// Each file is a single shard
     #[arg(long)]
     pub(crate) single: bool,
@@ -187,6 +194,7 @@ impl Digest {
     pub(crate) fn input(&self, path: PathBuf) -> InputOptions {
         let mut input = InputOptions::new(path).select(self.select.selection());
         input.shards = shard_policy(self.single);
+        input.dequantize = self.dequantize;
         input
     }
 }

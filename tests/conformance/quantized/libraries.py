@@ -1,9 +1,12 @@
 """Functions of libraries that cannot be imported as a whole: of the sources of gptqmodel and autoawq."""
 
 import ast
+import contextlib
+import copy
 import functools
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -87,6 +90,24 @@ def gptq(bits, qweight, qzeros, scales, g_idx, v2):
     for name in ("_wf_device", "_init_wf_unsqueeze_buffers", "_dequantize_from_codes"):
         setattr(layer, name, types.MethodType(code[name], layer))
     return code["dequantize_weight"](layer)
+
+
+@functools.cache
+def gptq_dynamic_get():
+    """gptqmodel's `dynamic_get`, with `re` for `pcre`, without its caches of compiled patterns."""
+    path = source("gptqmodel-*/gptqmodel/quantization/config.py")
+    namespace = {"pcre": re, "copy": copy, "DYNAMIC_FIELD_SYNONYMS": {}, "_DYNAMIC_NO_MATCH": object(), "_DYNAMIC_CACHE_LOCK": contextlib.nullcontext()}
+    namespace |= {"_dynamic_lock_for": lambda _: contextlib.nullcontext(), "_dynamic_cache_key": lambda _: None, "_dynamic_override_cache_for": lambda _: {}}
+    for cache in ("PATTERN", "EXACT_LOOKUP", "ALL_EXACT", "REGEX_PATTERN"):
+        namespace[f"_DYNAMIC_{cache}_CACHE"] = Forgetful()
+    return functions(path, ("dynamic_get", "_resolve_dynamic_override", "_get_dynamic_patterns", "_extract_literal_regex_pattern"), namespace)["dynamic_get"]
+
+
+class Forgetful(dict):
+    """A dict that keeps nothing."""
+
+    def __setitem__(self, key, value):
+        pass
 
 
 def modelopt(file, codes, shape, **arguments):

@@ -2,7 +2,7 @@
 
 import torch
 from cases import Model, case
-from libraries import awq, gptq, hqq, modelopt, torchao_affine
+from libraries import awq, gptq, gptq_dynamic_get, hqq, modelopt, torchao_affine
 
 BLOCK = [128, 128]
 
@@ -136,13 +136,8 @@ def mxfp4(seed):
     return model
 
 
-def gptq_model(seed, bits, v2, scale_dtype=torch.float16, order=False, group=None):
-    group = group or sizes(seed, 32, 64)
-    config = {"quant_method": "gptq", "bits": bits, "group_size": group, "desc_act": order, "sym": False}
-    config["checkpoint_format"] = "gptq_v2" if v2 else "gptq"
-    model = Model(config)
-    cols, rows = sizes(seed, (64, 32), (320, 224))
-    groups = 1 if group == -1 else cols // group
+def gptq_layer(model, name, bits, v2, shape, group, scale_dtype=torch.float16, order=False):
+    (cols, rows), groups = shape, 1 if group == -1 else shape[0] // group
     words = lambda *shape: torch.randint(-(2**31), 2**31, shape, dtype=torch.int64).to(torch.int32)
     qweight, qzeros = words(cols * bits // 32, rows), words(groups, rows * bits // 32)
     scales = (torch.rand(groups, rows) * 0.1).to(scale_dtype)
@@ -150,8 +145,16 @@ def gptq_model(seed, bits, v2, scale_dtype=torch.float16, order=False, group=Non
     if order:
         g_idx = g_idx[torch.randperm(cols)]
     numbers = gptq(bits, qweight, qzeros, scales, g_idx, v2).T
-    model.add("model.layers.0.q_proj", numbers, qweight=qweight, qzeros=qzeros, scales=scales, g_idx=g_idx)
-    model.plain("model.layers.0.q_proj.bias", torch.randn(rows).to(torch.float16))
+    model.add(name, numbers, qweight=qweight, qzeros=qzeros, scales=scales, g_idx=g_idx)
+    model.plain(f"{name}.bias", torch.randn(rows).to(torch.float16))
+
+
+def gptq_model(seed, bits, v2, scale_dtype=torch.float16, order=False, group=None):
+    group = group or sizes(seed, 32, 64)
+    config = {"quant_method": "gptq", "bits": bits, "group_size": group, "desc_act": order, "sym": False}
+    config["checkpoint_format"] = "gptq_v2" if v2 else "gptq"
+    model = Model(config)
+    gptq_layer(model, "model.layers.0.q_proj", bits, v2, sizes(seed, (64, 32), (320, 224)), group, scale_dtype, order)
     model.plain("model.layers.0.o_proj.weight", torch.randn(8, 8).to(torch.float16))
     return model
 
@@ -171,6 +174,19 @@ def gptq_order(seed):
 @case
 def gptq_channel(seed):
     return gptq_model(seed, 8, True, torch.bfloat16, group=-1)
+
+
+@case
+def gptq_dynamic(seed):
+    """Modules with bits and groups of their own; the first rule that matches a name applies, as in gptqmodel's `dynamic_get`."""
+    rules = {r"-:.*o_proj": {}, r".*\.1\..*": {"bits": 8, "group_size": 16}, r"+:^model\.layers\.2\.": {"bits": 2}, r".*k_proj": {"bits": 3}}
+    model = Model({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": False, "checkpoint_format": "gptq", "dynamic": rules})
+    names = [f"model.layers.{layer}.{part}_proj" for layer in range(3) for part in "qk"]
+    for name in names:
+        bits, group = (gptq_dynamic_get()(rules, name, key, default) for key, default in (("bits", 4), ("group_size", 32)))
+        gptq_layer(model, name, bits, False, sizes(seed, (64, 32), (320, 224)), group)
+        model.plain(name[:-6] + "o_proj.weight", torch.randn(8, 8).to(torch.float16))
+    return model
 
 
 @case

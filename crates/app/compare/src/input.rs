@@ -23,6 +23,9 @@ pub struct InputOptions {
     pub shards: ShardPolicy,
     /// Selection of tensors, and of the prefix to remove from their names.
     pub selection: Selection,
+    /// True to take the numbers that quantized weights stand for in place of their codes. An input whose weights are not
+    /// quantized is taken as it is.
+    pub dequantize: bool,
 }
 
 impl InputOptions {
@@ -35,6 +38,12 @@ impl InputOptions {
     #[must_use]
     pub fn select(self, selection: Selection) -> Self {
         Self { selection, ..self }
+    }
+
+    /// Takes the numbers that quantized weights stand for in place of their codes.
+    #[must_use]
+    pub fn dequantize(self) -> Self {
+        Self { dequantize: true, ..self }
     }
 
     /// Treats a file that is one of several shards as a checkpoint.
@@ -83,7 +92,14 @@ impl OpenedInput {
                 return Self::open_carton(options, &conversion, observer);
             }
         }
-        let converted = ConvertedTensors::read(&conversion, observer)?;
+        conversion.dequantize = options.dequantize;
+        let converted = match ConvertedTensors::read(&conversion, observer) {
+            Err(error) if options.dequantize && error.is_not_quantized() => {
+                conversion.dequantize = false;
+                ConvertedTensors::read(&conversion, observer)?
+            }
+            converted => converted?,
+        };
         let (nbytes, allowed_nbytes) = (converted.input_nbytes(), converted.allowed_nbytes(&conversion));
         let ConvertedTensors { tensors, checkpoint, containers, notes, .. } = converted;
         Ok(Self {

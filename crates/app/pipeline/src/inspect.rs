@@ -136,10 +136,11 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         sources.read_with_observer::<Error>(&containers, &|_, _| Ok(()), observer)?;
     let names: Vec<String> = containers.iter().map(|container| file_name(container.path())).collect();
     let mut items = std::mem::take(&mut checkpoint.items);
+    let mut quantization_notes = Vec::new();
     let schemes = if options.packed {
         HashMap::new()
     } else {
-        inspect_quantized::replace_stored_parts(&mut items, &sources)
+        inspect_quantized::replace_stored_parts(&mut items, &sources, &mut quantization_notes)
     };
     let attributes = if options.values { module_attributes(&checkpoint) } else { Vec::new() };
     let attributes = select_items(&mut items, attributes, options)?;
@@ -161,7 +162,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         value_count,
         totals: Totals::default(),
         left_out_count: checkpoint.left_out.count(),
-        notes: notes.into_iter().map(Note::Sources).chain(left_out).collect(),
+        notes: notes.into_iter().map(Note::Sources).chain(left_out).chain(quantization_notes).collect(),
         left_out: std::mem::take(&mut checkpoint.left_out.listed),
         tensors: Vec::new(),
         tree: None,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tensor::Tensors;
 use torch_import::{CheckpointItem, ItemContent};
 
-use crate::dequantize;
+use crate::{Note, dequantize};
 
 /// Scheme of a quantized tensor in a listing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,13 +23,21 @@ pub struct RowQuantization {
 }
 
 /// Replaces the stored parts of quantized tensors by the numbers that they stand for. Returns the scheme of each such tensor
-/// by its name; none if the weights are not quantized, or something is missing, so that the stored tensors stay.
+/// by its name: none if the weights are not quantized. If something is missing or not supported, the stored tensors stay, and
+/// a note tells the reason.
 pub(crate) fn replace_stored_parts(
     items: &mut Vec<CheckpointItem>,
     sources: &CheckpointSources,
+    notes: &mut Vec<Note>,
 ) -> HashMap<String, RowQuantization> {
     let mut schemes = HashMap::new();
-    let Ok(documents) = dequantize::read_documents(sources) else { return schemes };
+    let documents = match dequantize::read_documents(sources) {
+        Ok(documents) => documents,
+        Err(error) => {
+            notes.push(Note::ListedAsStored { why: error.to_string() });
+            return schemes;
+        }
+    };
     let (mut tensors, mut places) = (Tensors::default(), Vec::new());
     for (place, item) in items.iter().enumerate() {
         if let ItemContent::Tensor(tensor) = &item.content {
@@ -37,7 +45,14 @@ pub(crate) fn replace_stored_parts(
             places.push(place);
         }
     }
-    let Ok(Some(model)) = quantization::recognise(&documents, &tensors) else { return schemes };
+    let model = match quantization::recognise(&documents, &tensors) {
+        Ok(Some(model)) => model,
+        Ok(None) => return schemes,
+        Err(error) => {
+            notes.push(Note::ListedAsStored { why: error.to_string() });
+            return schemes;
+        }
+    };
     let configured = documents.dtype();
     let mut replaced = HashMap::new();
     let mut dropped = HashSet::new();

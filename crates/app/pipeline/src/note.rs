@@ -53,6 +53,11 @@ pub enum Note {
     },
     /// No tensor has the dtype that a cast applies to.
     NothingToCast { from: CastFrom },
+    /// Quantized weights are listed as they are stored, because their numbers cannot be computed.
+    ListedAsStored {
+        /// Reason that a conversion would be refused for.
+        why: String,
+    },
     /// Scales, zero points and indices are not cast.
     PartsNotCast {
         /// Number of parts of compound tensors.
@@ -192,6 +197,9 @@ impl fmt::Display for Note {
                 write!(f, "left out {} that {what}", format_things(*values, "value"))
             }
             Self::NothingToCast { from } => write!(f, "nothing to cast: no tensor is {from}"),
+            Self::ListedAsStored { why } => {
+                write!(f, "the quantized weights are listed as they are stored: {why}")
+            }
             Self::PartsNotCast { parts } => write_parts_not_cast(f, *parts),
             Self::OutOfRange { to, count, first } => write_out_of_range(f, *to, *count, first),
             Self::VectorsCast { to, count, first } => {

@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use regex::Regex;
+use serde_json::Value;
 use tensor::{Dtype, Tensor};
 
 use crate::code_values::offset_values;
@@ -24,27 +26,93 @@ pub(crate) const COMPANIONS: &[&str] = &[".qweight", ".qzeros", ".scales", ".g_i
 /// # Errors
 /// When a companion is missing, or has another shape or dtype than the scheme.
 pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
-    let bits = survey.config.number("bits");
-    let bits = bits.and_then(|bits| u32::try_from(bits).ok()).filter(|bits| matches!(bits, 2 | 3 | 4 | 8));
+    let bits = survey.config.members.get("bits").and_then(bits_from);
     let bits = bits.ok_or_else(|| survey.config.unsupported("bits", "2, 3, 4 or 8"))?;
+    let group_size = survey.config.members.get("group_size").and_then(Value::as_i64);
     let format = survey.config.text("checkpoint_format").unwrap_or("gptq");
     let adds_one = match format {
         "gptq" | "" => true,
         "gptq_v2" => false,
         _ => return Err(survey.config.unsupported("checkpoint_format", "`gptq` or `gptq_v2`")),
     };
-    if survey
-        .config
-        .members
-        .get("dynamic")
-        .is_some_and(|value| value.as_object().is_some_and(|it| !it.is_empty()))
-    {
-        return Err(survey.config.unsupported("dynamic", "the same number of bits for all layers"));
-    }
+    let rules = ModuleRule::all(survey)?;
     for module in survey.stems(".qweight") {
-        add(survey, &module, bits, adds_one)?;
+        let rule = rules.iter().find(|rule| rule.pattern.is_match(&module));
+        if rule.is_some_and(|rule| rule.is_excluded) {
+            continue;
+        }
+        let layout = ModuleLayout {
+            bits: rule.and_then(|rule| rule.bits).unwrap_or(bits),
+            group_size: rule.and_then(|rule| rule.group_size).or(group_size),
+            adds_one,
+        };
+        add(survey, &module, layout)?;
     }
     Ok(())
+}
+
+/// Layout of the codes of a module.
+#[derive(Clone, Copy)]
+struct ModuleLayout {
+    bits: u32,
+    /// Input channels in a group; not positive for one group of all.
+    group_size: Option<i64>,
+    /// True if stored zero points are one less than zero points.
+    adds_one: bool,
+}
+
+/// Rule of `dynamic`, gptqmodel's settings for some of the modules. The first one that matches a name applies.
+struct ModuleRule {
+    pattern: Regex,
+    is_excluded: bool,
+    bits: Option<u32>,
+    group_size: Option<i64>,
+}
+
+impl ModuleRule {
+    /// Settings of a rule that change the format of the codes.
+    const FORMAT_KEYS: &[&str] = &["checkpoint_format", "format", "method", "pack_dtype", "quant_method"];
+
+    fn all(survey: &Survey<'_>) -> Result<Vec<Self>> {
+        let rules = match survey.config.members.get("dynamic") {
+            None | Some(Value::Null) => return Ok(Vec::new()),
+            Some(Value::Object(rules)) => rules,
+            Some(_) => return Err(survey.config.unsupported("dynamic", "an object of patterns")),
+        };
+        rules
+            .iter()
+            .map(|(name, settings)| {
+                let unsupported = |expected: &str| {
+                    let error = survey.config.unsupported("dynamic", expected);
+                    if let Error::Unsupported { method, key, expected, .. } = error {
+                        return Error::Unsupported { method, key, found: format!("`{name}`"), expected };
+                    }
+                    error
+                };
+                let is_excluded = name.starts_with("-:");
+                let pattern = name.strip_prefix("-:").or(name.strip_prefix("+:")).unwrap_or(name);
+                let pattern = Regex::new(&format!("^(?:{pattern})"))
+                    .map_err(|_| unsupported("patterns without look-around"))?;
+                if Self::FORMAT_KEYS.iter().any(|key| settings.get(key).is_some_and(|it| !it.is_null())) {
+                    return Err(unsupported("rules for bits and groups alone"));
+                }
+                let bits = match settings.get("bits") {
+                    None | Some(Value::Null) => None,
+                    Some(bits) => {
+                        Some(bits_from(bits).ok_or_else(|| unsupported("rules with 2, 3, 4 or 8 bits"))?)
+                    }
+                };
+                let group_size = settings.get("group_size").and_then(Value::as_i64);
+                Ok(Self { pattern, is_excluded, bits, group_size })
+            })
+            .collect()
+    }
+}
+
+/// Returns a number of bits that codes may have; `None` for any other value.
+fn bits_from(value: &Value) -> Option<u32> {
+    let bits = value.as_u64().and_then(|bits| u32::try_from(bits).ok())?;
+    matches!(bits, 2 | 3 | 4 | 8).then_some(bits)
 }
 
 /// Returns an error that a tensor does not have the shape or dtype that it should.
@@ -60,7 +128,8 @@ pub(crate) fn check(tensor: &Tensor, name: &str, dtype: Dtype, shape: &[u64]) ->
     Ok(())
 }
 
-fn add(survey: &mut Survey<'_>, module: &str, bits: u32, adds_one: bool) -> Result<()> {
+fn add(survey: &mut Survey<'_>, module: &str, layout: ModuleLayout) -> Result<()> {
+    let ModuleLayout { bits, group_size, adds_one } = layout;
     let weight = format!("{module}.weight");
     let [qweight, qzeros, scales, g_idx] = COMPANIONS else { return Ok(()) };
     let part = |suffix: &str| format!("{module}{suffix}");
@@ -89,7 +158,7 @@ fn add(survey: &mut Survey<'_>, module: &str, bits: u32, adds_one: bool) -> Resu
     let zeros_width = rows.saturating_mul(wide).div_ceil(32);
     let zeros = survey.companion(&weight, &part(qzeros))?;
     check(zeros, &part(qzeros), Dtype::Int32, &[groups, zeros_width])?;
-    let group = match survey.config.members.get("group_size").and_then(serde_json::Value::as_i64) {
+    let group = match group_size {
         Some(size) if size > 0 => u64::try_from(size).unwrap_or(cols),
         _ => cols.div_ceil(groups.max(1)),
     };
