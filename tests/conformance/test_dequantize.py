@@ -2,10 +2,13 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+import torch
+from conftest import worker
 from program import succeed, torch2carton
 
 HERE = Path(__file__).resolve().parent
@@ -52,3 +55,56 @@ def test_diff_and_digest_see_the_numbers(models, tmp_path):
         if len(digests) != 1 or outcome.status != 0 or stored.status != 1:
             wrong.append((model.name, digests, outcome.stdout[:200], stored.status))
     assert not wrong
+
+
+@pytest.fixture(scope="module")
+def reference():
+    process = worker("NEWEST", "run_worker.py")
+    yield process
+    process.close()
+
+
+def quantized(folder, target, block):
+    """Copies a model with the projections in FP8 to `target`, and with the numbers that transformers makes of them to `target`/numbers."""
+    from safetensors.torch import load_file, save_file
+    from transformers.integrations.finegrained_fp8 import Fp8Dequantize
+
+    for place in (target, target / "numbers"):
+        shutil.copytree(folder, place, ignore=shutil.ignore_patterns("*.carton"))
+    codes, numbers = {}, load_file(folder / "model.safetensors")
+    for name, tensor in numbers.items():
+        if not name.endswith("_proj.weight"):
+            codes[name] = tensor
+            continue
+        rows, cols = (size // block for size in tensor.shape)
+        blocks = tensor.float().reshape(rows, block, cols, block)
+        scale = blocks.abs().amax(dim=(1, 3)) / 448
+        codes[name] = (blocks / scale[:, None, :, None]).reshape(tensor.shape).to(torch.float8_e4m3fn)
+        codes[f"{name}_scale_inv"] = scale
+        numbers[name] = Fp8Dequantize(None)._dequantize_one(codes[name], scale, output_dtype=tensor.dtype).contiguous()
+    save_file(codes, target / "model.safetensors", metadata={"format": "pt"})
+    save_file(numbers, target / "numbers" / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((target / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [block, block]}
+    (target / "config.json").write_text(json.dumps(config))
+
+
+def test_a_carton_generates_what_transformers_does_with_the_numbers(reference, tmp_path):
+    """The first seed whose choices are not close: the tokens, and the tensors that `run` and `serve` compute with, are the same."""
+    for seed in range(20):
+        folder, target = tmp_path / f"float-{seed}", tmp_path / f"fp8-{seed}"
+        folder.mkdir()
+        reference.ask("make", folder=str(folder), kind="byte level", model_type="llama", seed=seed)
+        quantized(folder, target, 8)
+        wanted = reference.ask("generate", folder=str(target / "numbers"), text="Once upon a time", count=32)
+        if wanted["margin"] >= 1e-3 and wanted["distinct"] >= 8 and wanted["text"] is not None:
+            break
+    else:
+        pytest.fail("no seed gives a text without close choices")
+    ours, theirs = tmp_path / "ours.carton", tmp_path / "theirs.carton"
+    succeed(target, "--dequantize", "-o", ours)
+    succeed(target / "numbers", "-o", theirs)
+    answer = json.loads(succeed("run", "--json", ours, "Once upon a time", "--max-tokens", 32).stdout)
+    assert answer["tokens"] == wanted["tokens"] and answer["text"] == wanted["text"]
+    digests = {line.split()[0] for line in succeed("digest", "-q", ours, theirs).stdout.splitlines()}
+    assert len(digests) == 1
