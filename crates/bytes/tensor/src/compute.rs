@@ -117,7 +117,9 @@ pub(crate) fn send(
                     .map(|(inputs, window)| fill(inputs, window))
                     .collect();
                 if let Some((first, others)) = inputs.split_first_mut() {
-                    others.iter_mut().for_each(|other| first.take_sums(other));
+                    for other in others {
+                        first.take_sums(other);
+                    }
                 }
                 windows.into_iter().try_for_each(|window| sink.write(window?))?;
             }
