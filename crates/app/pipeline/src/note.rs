@@ -197,9 +197,7 @@ impl fmt::Display for Note {
                 write!(f, "left out {} that {what}", format_things(*values, "value"))
             }
             Self::NothingToCast { from } => write!(f, "nothing to cast: no tensor is {from}"),
-            Self::ListedAsStored { why } => {
-                write!(f, "the quantized weights are listed as they are stored: {why}")
-            }
+            Self::ListedAsStored { why } => write_listed_as_stored(f, why),
             Self::PartsNotCast { parts } => write_parts_not_cast(f, *parts),
             Self::OutOfRange { to, count, first } => write_out_of_range(f, *to, *count, first),
             Self::VectorsCast { to, count, first } => {
@@ -315,6 +313,10 @@ fn write_using_key(
 fn write_no_logits(f: &mut fmt::Formatter<'_>, dtype: Dtype) -> fmt::Result {
     write!(f, "the self test has tokens and no expected logits: ")?;
     write!(f, "those of {dtype} weights depend on the program that runs them")
+}
+
+fn write_listed_as_stored(f: &mut fmt::Formatter<'_>, why: &str) -> fmt::Result {
+    write!(f, "the quantized weights are listed as they are stored: {why}")
 }
 
 fn write_parts_not_cast(f: &mut fmt::Formatter<'_>, parts: usize) -> fmt::Result {
