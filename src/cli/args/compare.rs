@@ -26,6 +26,7 @@ Hugging Face's layouts), or in one file only. Contents are found under any name.
 NaN is equal to NaN of the same bits. Those that changed most come first.
 
 Exit status: 0 the same, 1 different, 2 trouble.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Diff {
     /// A checkpoint, a folder with one, or a carton
     #[arg(value_hint = ValueHint::AnyPath)]
@@ -164,6 +165,7 @@ The digest is one SHA-256 for the names, dtypes, shapes and elements of the tens
 that a conversion selects, whatever the format of the file. It is specified in
 docs/digest.md.
 Exit status: 0 done, 1 a file cannot be read or has another digest, 2 bad usage.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Digest {
     /// Checkpoints or cartons, each on its own; a folder stands for the checkpoint in it
     #[arg(required_unless_present = "check", value_name = "FILE", value_hint = ValueHint::AnyPath)]
