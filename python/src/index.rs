@@ -18,7 +18,7 @@ enum Item<'py> {
 /// # Errors
 /// `IndexError` for an index out of range or too many items, `ValueError` for a slice with a step below 1, `TypeError` for
 /// anything else.
-pub(crate) fn view(py: Python<'_>, tensor: &Tensor, key: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+pub(crate) fn view(tensor: &Tensor, key: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let items = match key.cast::<PyTuple>() {
         Ok(tuple) => tuple.iter().map(|item| read(&item)).collect::<PyResult<Vec<_>>>()?,
         Err(_) => vec![read(key)?],
@@ -73,7 +73,6 @@ pub(crate) fn view(py: Python<'_>, tensor: &Tensor, key: &Bound<'_, PyAny>) -> P
         shape.push(size);
         stride.push(step);
     }
-    let _ = py;
     let made = Tensor::new(tensor.dtype(), shape, stride, offset, tensor.storage().clone());
     made.map_err(|error| PyIndexError::new_err(error.to_string()))
 }

@@ -23,7 +23,7 @@ mod _native {
     #[pymodule_export]
     use crate::objects::Objects;
     #[pymodule_export]
-    use crate::opened::Checkpoint;
+    use crate::opened::{Checkpoint, Items};
     #[pymodule_export]
     use crate::run::run;
     #[pymodule_export]

@@ -24,6 +24,13 @@ impl Backend {
             _ => None,
         }
     }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Map => "mmap",
+            Self::Read => "pread",
+        }
+    }
 }
 
 /// The private maps of files, each made when it is first needed.
@@ -40,6 +47,10 @@ type MappedSource = (Arc<dyn Source>, Option<Arc<PrivateMap>>);
 impl Maps {
     pub(crate) fn new(backend: Backend) -> Self {
         Self { backend, maps: Mutex::default() }
+    }
+
+    pub(crate) fn backend(&self) -> Backend {
+        self.backend
     }
 
     /// Returns the memory of a range of a storage, in bytes, if a file has these bytes and can be mapped.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use pyo3::exceptions::PyKeyError;
@@ -100,9 +101,9 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
 
 /// An open checkpoint or carton.
 pub(crate) struct Opened {
-    path: Arc<Path>,
-    maps: Arc<Maps>,
-    tensors: Tensors,
+    pub(crate) path: Arc<Path>,
+    pub(crate) maps: Arc<Maps>,
+    pub(crate) tensors: Tensors,
     containers: Vec<Container>,
     format: &'static str,
     files: Vec<PathBuf>,
@@ -166,10 +167,6 @@ pub(crate) fn open_containers(sources: &CheckpointSources, backend: Backend) -> 
 }
 
 impl Opened {
-    fn tensor(&self, name: &str, tensor: &torch2carton::Tensor) -> Tensor {
-        Tensor::new(&self.maps, &self.path, name, tensor.clone())
-    }
-
     fn open(input: Input, backend: Backend) -> Result<Self> {
         let path = input.path();
         if let Input::Path(path) = &input
@@ -333,15 +330,40 @@ impl Checkpoint {
     }
 
     fn __getitem__(&self, name: &str) -> PyResult<Tensor> {
-        match self.opened.tensors.get(name) {
-            Some(tensor) => Ok(self.opened.tensor(name, tensor)),
-            None => Err(PyKeyError::new_err(name.to_owned())),
-        }
+        let found = self.opened.tensors.position(name);
+        let tensor = found.and_then(|position| Tensor::listed(&self.opened, position));
+        tensor.ok_or_else(|| PyKeyError::new_err(name.to_owned()))
     }
 
     /// All tensors with their names, in the order of the files.
-    fn items(&self) -> Vec<(&str, Tensor)> {
-        let opened = &self.opened;
-        opened.tensors.iter().map(|(name, tensor)| (name.as_str(), opened.tensor(name, tensor))).collect()
+    fn items(&self) -> Items {
+        Items { opened: Arc::clone(&self.opened), next: AtomicUsize::new(0) }
+    }
+
+    /// The bytes of all tensors.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        let sizes = self.opened.tensors.iter().map(|(_, tensor)| tensor.nbytes());
+        sizes.fold(0, u64::saturating_add)
+    }
+}
+
+/// Iterator over the names and tensors of an open checkpoint.
+#[pyclass(frozen, module = "torch2carton._native")]
+pub(crate) struct Items {
+    opened: Arc<Opened>,
+    next: AtomicUsize,
+}
+
+#[pymethods]
+impl Items {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self) -> Option<(&str, Tensor)> {
+        let position = self.next.fetch_add(1, Ordering::Relaxed);
+        let (name, _) = self.opened.tensors.get_index(position)?;
+        Some((name, Tensor::listed(&self.opened, position)?))
     }
 }

@@ -1,11 +1,17 @@
 //! Tensors of open files, read when they are needed.
 
+#![expect(
+    clippy::doc_markdown,
+    clippy::doc_link_with_quotes,
+    reason = "the doc comments are Python's docstrings"
+)]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyBufferError, PyMemoryError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyString, PyTuple};
 use torch2carton::crates::byte_source::{hex, sha256};
 use torch2carton::crates::pipeline::InspectOptions;
 use torch2carton::{Blob, CompoundKind, Dtype, ErrorKind, ReadError, Sink, Tensors, Window};
@@ -13,15 +19,37 @@ use torch2carton::{Blob, CompoundKind, Dtype, ErrorKind, ReadError, Sink, Tensor
 use crate::index;
 use crate::maps::Maps;
 use crate::memory::{self, Buffer, CPU, DlDataType, Memory};
+use crate::opened::Opened;
 use crate::{errors, views, work};
 
-/// A tensor of an open file: shape and dtype now, elements when they are asked for.
-#[pyclass(frozen, module = "torch2carton._native")]
+/// A tensor of an open file. Its shape and dtype are known; its elements are read when they are asked for.
+///
+/// Subscripts return views of a part, of which only the part is read.
+///
+/// >>> weight = torch2carton.open("model.pt")["weight"]
+/// >>> weight.shape, weight.dtype, weight.nbytes
+/// ((2, 3), 'float32', 24)
+/// >>> weight[1, ::2].numpy()
+/// array([3., 5.], dtype=float32)
+#[pyclass(frozen, weakref, module = "torch2carton._tensor")]
 pub(crate) struct Tensor {
+    place: Place,
+}
+
+/// Where a tensor is.
+enum Place {
+    /// Position in the list of an open file. Nothing of the tensor is copied.
+    Listed { opened: Arc<Opened>, position: usize },
+    /// A tensor of its own, such as a part.
+    Own(Box<OwnTensor>),
+}
+
+/// A tensor that is not in the list of an open file.
+struct OwnTensor {
     maps: Arc<Maps>,
     path: Arc<Path>,
     name: String,
-    inner: torch2carton::Tensor,
+    tensor: torch2carton::Tensor,
 }
 
 /// Returns a word for the kind of a compound tensor, such as `sparse_coo`.
@@ -53,13 +81,41 @@ impl Sink for SliceSink<'_> {
 
 impl Tensor {
     pub(crate) fn new(maps: &Arc<Maps>, path: &Arc<Path>, name: &str, tensor: torch2carton::Tensor) -> Self {
-        Self { maps: Arc::clone(maps), path: Arc::clone(path), name: name.to_owned(), inner: tensor }
+        let (maps, path) = (Arc::clone(maps), Arc::clone(path));
+        Self { place: Place::Own(Box::new(OwnTensor { maps, path, name: name.to_owned(), tensor })) }
+    }
+
+    /// Returns the tensor at a position in the list of an open file; `None` if the list is shorter.
+    pub(crate) fn listed(opened: &Arc<Opened>, position: usize) -> Option<Self> {
+        opened.tensors.get_index(position)?;
+        Some(Self { place: Place::Listed { opened: Arc::clone(opened), position } })
+    }
+
+    /// Returns the name and the tensor.
+    fn named(&self) -> (&str, &torch2carton::Tensor) {
+        match &self.place {
+            Place::Listed { opened, position } => {
+                opened.tensors.get_index(*position).expect("`listed` found it, and the list never changes")
+            }
+            Place::Own(own) => (&own.name, &own.tensor),
+        }
+    }
+
+    fn inner(&self) -> &torch2carton::Tensor {
+        self.named().1
+    }
+
+    fn file(&self) -> (&Arc<Maps>, &Arc<Path>) {
+        match &self.place {
+            Place::Listed { opened, .. } => (&opened.maps, &opened.path),
+            Place::Own(own) => (&own.maps, &own.path),
+        }
     }
 
     /// Returns the elements in memory, their strides in elements, and whether they are a copy.
     fn elements(&self, py: Python<'_>, is_copied: bool) -> PyResult<(Memory, Vec<i64>, bool)> {
-        let tensor = &self.inner;
-        let mapped = if is_copied { None } else { self.maps.memory(tensor.storage(), tensor.span()) };
+        let (name, tensor) = self.named();
+        let mapped = if is_copied { None } else { self.file().0.memory(tensor.storage(), tensor.span()) };
         if let Some(memory) = mapped {
             return Ok((memory, signed(tensor.stride()), false));
         }
@@ -67,7 +123,7 @@ impl Tensor {
         let reserved =
             usize::try_from(tensor.nbytes()).ok().and_then(|len| bytes.try_reserve_exact(len).ok());
         if reserved.is_none() {
-            let text = format!("tensor `{}` needs {} bytes of memory", self.name, tensor.nbytes());
+            let text = format!("tensor `{name}` needs {} bytes of memory", tensor.nbytes());
             return Err(PyMemoryError::new_err(text));
         }
         let bytes = py.detach(move || tensor.gathered().write_to(&mut bytes).map(|()| bytes));
@@ -77,7 +133,7 @@ impl Tensor {
     }
 
     fn exception(&self, py: Python<'_>, error: ReadError) -> PyErr {
-        errors::read_exception(py, error, &self.path, &self.name)
+        errors::read_exception(py, error, self.file().1, self.named().0)
     }
 }
 
@@ -88,102 +144,224 @@ fn signed(sizes: &[u64]) -> Vec<i64> {
 
 #[pymethods]
 impl Tensor {
-    /// The name in the file.
+    /// The name in the file, its parts joined by dots.
     #[getter]
     fn name(&self) -> &str {
-        &self.name
+        self.named().0
     }
 
     /// The path of the file or folder.
     #[getter]
     fn path(&self) -> PathBuf {
-        self.path.to_path_buf()
+        self.file().1.to_path_buf()
     }
 
     /// PyTorch's name of the dtype, such as `bfloat16`.
     #[getter]
-    fn dtype(&self) -> &'static str {
-        self.inner.dtype().name()
+    fn dtype<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
+        PyString::intern(py, self.inner().dtype().name())
     }
 
     /// The number of elements along each dimension.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.inner.shape())
+        PyTuple::new(py, self.inner().shape())
     }
 
     /// Elements of the storage from one index to the next, along each dimension.
     #[getter]
     fn stride<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.inner.stride())
+        PyTuple::new(py, self.inner().stride())
     }
 
     /// Elements of the storage before the first one.
     #[getter]
     fn storage_offset(&self) -> u64 {
-        self.inner.storage_offset()
+        self.inner().storage_offset()
+    }
+
+    /// The number of dimensions.
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.inner().shape().len()
     }
 
     /// The number of elements.
     #[getter]
     fn numel(&self) -> u64 {
-        self.inner.numel()
+        self.inner().numel()
     }
 
     /// The size in bytes of the elements in C order.
     #[getter]
     fn nbytes(&self) -> u64 {
-        self.inner.nbytes()
+        self.inner().nbytes()
     }
 
     /// The size of an element in bytes.
     #[getter]
     fn itemsize(&self) -> u64 {
-        self.inner.dtype().size()
+        self.inner().dtype().size()
     }
 
-    /// The offset of the first element in its file, in bytes; `None` if the elements are computed.
+    /// The offset of the first element in its file, in bytes; None if the elements are computed.
     #[getter]
     fn file_offset(&self) -> Option<u64> {
-        let start = self.inner.storage().file_offset()?;
-        start.checked_add(self.inner.span().start)
+        let start = self.inner().storage().file_offset()?;
+        start.checked_add(self.inner().span().start)
     }
 
     /// Whether the elements are in C order without gaps.
     fn is_contiguous(&self) -> bool {
-        self.inner.is_contiguous()
+        self.inner().is_contiguous()
     }
 
-    /// Whether two tensors share a storage.
+    /// Whether two tensors of one open file are views of one storage, as tied weights are.
     fn shares_storage(&self, other: &Self) -> bool {
-        self.inner.storage().id() == other.inner.storage().id()
+        self.inner().storage().id() == other.inner().storage().id()
     }
 
-    /// The SHA-256 of the elements in C order, little-endian.
+    /// The SHA-256 of the elements in C order, little-endian, as 64 hexadecimal digits.
+    ///
+    /// Raises:
+    ///     DamagedError: the bytes do not match the checksum in the file
+    ///     ChangedError: the file changed after it was opened
+    ///
+    /// >>> torch2carton.open("model.pt")["bias"].sha256()[:16]
+    /// 'af5570f5a1810b7a'
     fn sha256(&self, py: Python<'_>) -> PyResult<String> {
-        let hash = work::run(py, None, |observer| sha256(&self.inner.gathered(), observer))?;
+        let hash = work::run(py, None, |observer| sha256(&self.inner().gathered(), observer))?;
         hash.map(|hash| hex(&hash)).map_err(|error| self.exception(py, error))
     }
 
+    /// The statistics of the elements; None if they are not numbers.
+    ///
+    /// >>> stats = torch2carton.open("model.pt")["weight"].stats()
+    /// >>> stats.min, stats.max, stats.zeros
+    /// (0.0, 5.0, 1)
+    #[pyo3(signature = (*, histogram=false))]
+    fn stats(slf: Bound<'_, Self>, histogram: bool) -> PyResult<Bound<'_, PyAny>> {
+        python_function(slf.py(), "to_statistics")?.call1((slf, histogram))
+    }
+
     /// The statistics of the elements as JSON.
-    fn statistics(&self, py: Python<'_>, histograms: bool) -> PyResult<String> {
+    fn _statistics(&self, py: Python<'_>, histograms: bool) -> PyResult<String> {
         let set = |options: &mut InspectOptions| {
             options.statistics = true;
             options.histograms = histograms;
         };
-        let tensors = Tensors::from([(self.name.clone(), self.inner.clone())]);
-        views::inspected(py, tensors, &self.path, set, None)
+        let (name, tensor) = self.named();
+        let tensors = Tensors::from([(name.to_owned(), tensor.clone())]);
+        views::inspected(py, tensors, self.file().1, set, None)
+    }
+
+    /// The elements in C order, little-endian.
+    ///
+    /// >>> torch2carton.open("model.pt")["bias"].tobytes()
+    /// b'\x00\x00\x00\x00\x00\x00\x00\x00'
+    fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let len = usize::try_from(self.inner().nbytes()).unwrap_or(usize::MAX);
+        let mut failed = None;
+        let made = PyBytes::new_with(py, len, |bytes| {
+            let tensor = self.inner();
+            failed = py.detach(|| tensor.gathered().write_to(&mut SliceSink(bytes))).err();
+            Ok(())
+        })?;
+        match failed {
+            Some(error) => Err(self.exception(py, error)),
+            None => Ok(made),
+        }
+    }
+
+    /// The path and the backend.
+    #[getter]
+    fn _source(&self) -> (String, &'static str) {
+        let (maps, path) = self.file();
+        (path.to_string_lossy().into_owned(), maps.backend().name())
+    }
+
+    /// Another view of the tensor's storage. `offset`, `shape` and `stride` count elements.
+    fn _view(&self, py: Python<'_>, shape: Vec<u64>, stride: Vec<u64>, offset: u64) -> PyResult<Self> {
+        let (name, tensor) = self.named();
+        let (maps, path) = self.file();
+        let storage = tensor.storage().clone();
+        let made = torch2carton::Tensor::new(tensor.dtype(), shape, stride, offset, storage);
+        let made = made.map_err(|error| {
+            errors::own(py, ErrorKind::Changed, &format!("{}: tensor `{name}`: {error}", path.display()))
+        })?;
+        Ok(Self::new(maps, path, name, made))
     }
 
     /// The elements as a buffer and their strides: the private map of the file, or a copy.
-    fn buffer(&self, py: Python<'_>, copy: bool) -> PyResult<(Buffer, Vec<i64>)> {
+    fn _buffer(&self, py: Python<'_>, copy: bool) -> PyResult<(Buffer, Vec<i64>)> {
         let (memory, strides, _) = self.elements(py, copy)?;
         Ok((Buffer::new(memory), strides))
     }
 
-    /// Fills a writable buffer of `nbytes` bytes with the elements in C order.
+    /// An array of NumPy with the shape of the tensor: a view of the file, or a copy.
+    ///
+    /// The file is mapped privately. A write into the array copies the page and does not reach the file. The map lives as
+    /// long as one of its arrays. Tensors that are computed, compressed or big-endian are copied.
+    ///
+    /// Raises:
+    ///     MissingPackageError: NumPy is not installed, or `ml_dtypes`, which bfloat16 and float8 need
+    ///     UnsupportedError: NumPy has no such dtype
+    ///     DamagedError: the bytes do not match their checksum, which is compared where they are copied as a whole
+    ///
+    /// >>> torch2carton.open("model.pt")["bias"].numpy()
+    /// array([0., 0.], dtype=float32)
+    #[pyo3(signature = (*, copy=false))]
+    fn numpy<'py>(slf: Bound<'py, Self>, copy: bool) -> PyResult<Bound<'py, PyAny>> {
+        python_function(slf.py(), "to_numpy")?.call1((slf, copy))
+    }
+
+    /// A tensor of PyTorch: a view of the file, or a copy.
+    ///
+    /// On the CPU, the file is mapped privately, as by `torch.load(mmap=True)`: a write does not reach the file.
+    ///
+    /// Raises:
+    ///     MissingPackageError: PyTorch is not installed
+    ///     UnsupportedError: this version of PyTorch has no such dtype
+    ///     DamagedError: the bytes do not match their checksum, which is compared where they are copied as a whole
+    ///
+    /// >>> torch2carton.open("model.pt")["bias"].torch()
+    /// tensor([0., 0.])
+    #[pyo3(signature = (device=None, *, copy=false), text_signature = "($self, device='cpu', *, copy=False)")]
+    fn torch<'py>(
+        slf: Bound<'py, Self>,
+        device: Option<Bound<'py, PyAny>>,
+        copy: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        python_function(slf.py(), "to_torch")?.call1((slf, device, copy))
+    }
+
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        slf: Bound<'py, Self>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        python_function(slf.py(), "to_array")?.call1((slf, dtype, copy))
+    }
+
+    /// The path, the name and the part, from which another process opens the tensor again.
+    fn __reduce__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        python_function(slf.py(), "reduce")?.call1((slf,))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let (name, tensor) = self.named();
+        let space = if name.is_empty() { "" } else { " " };
+        let shape = self.shape(py)?.repr()?;
+        Ok(format!("<Tensor{space}{name}: {} {shape}>", tensor.dtype().name()))
+    }
+
+    /// Fills a writable buffer of `nbytes` bytes, such as a `bytearray` or an array, with the elements in C order.
+    ///
+    /// >>> target = bytearray(8)
+    /// >>> torch2carton.open("model.pt")["bias"].read_into(target)
     fn read_into(&self, target: &Bound<'_, PyAny>) -> PyResult<()> {
-        let tensor = &self.inner;
+        let tensor = self.inner();
         let read = memory::fill_buffer(target, |bytes| {
             if bytes.len() as u64 != tensor.nbytes() {
                 return Err(ReadError::from(std::io::ErrorKind::InvalidInput));
@@ -194,13 +372,14 @@ impl Tensor {
     }
 
     /// A view of a part, by integers, slices with positive steps, `...` and `None`.
-    fn __getitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let tensor = index::view(py, &self.inner, key)?;
-        Ok(Self::new(&self.maps, &self.path, &self.name, tensor))
+    fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let tensor = index::view(self.inner(), key)?;
+        let (maps, path) = self.file();
+        Ok(Self::new(maps, path, self.named().0, tensor))
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        let first = self.inner.shape().first();
+        let first = self.inner().shape().first();
         let len = first.and_then(|len| usize::try_from(*len).ok());
         len.ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("a tensor without dimensions has no len()"))
     }
@@ -220,18 +399,18 @@ impl Tensor {
                 "the tensor is in the memory of the CPU: use `.torch(device)`",
             ));
         }
-        let dtype = self.inner.dtype();
+        let dtype = self.inner().dtype();
         let Some(dl_dtype) = dlpack_dtype(dtype) else {
-            let text = format!("tensor `{}`: DLPack has no {dtype}; use `.torch()`", self.name);
+            let text = format!("tensor `{}`: DLPack has no {dtype}; use `.torch()`", self.named().0);
             return Err(errors::own(py, ErrorKind::Unsupported, &text));
         };
         let (memory, strides, is_copied) = self.elements(py, copy == Some(true))?;
         if is_copied && copy == Some(false) {
-            let text = format!("tensor `{}` is computed when it is read, which makes a copy", self.name);
+            let text = format!("tensor `{}` is computed when it is read, which makes a copy", self.named().0);
             return Err(PyBufferError::new_err(text));
         }
         let is_versioned = max_version.is_some_and(|(major, _)| major >= 1);
-        let dims = (signed(self.inner.shape()), strides);
+        let dims = (signed(self.inner().shape()), strides);
         memory::dlpack_capsule(py, memory, dl_dtype, dims, (is_versioned, is_copied))
     }
 
@@ -240,6 +419,11 @@ impl Tensor {
     fn __dlpack_device__(&self) -> (i32, i32) {
         (CPU, 0)
     }
+}
+
+/// Returns a function of `torch2carton/_tensor.py`.
+fn python_function<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import(pyo3::intern!(py, "torch2carton._tensor"))?.getattr(name)
 }
 
 /// Returns the type code, bits and lanes of a dtype in `dlpack.h`.

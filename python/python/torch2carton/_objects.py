@@ -476,19 +476,19 @@ class LazyHooks(Hooks):
     def tensor(
         self, native: _native.Storage, dtype: str, keys: tuple[str, str], dims: tuple[list[int], list[int], int]
     ) -> Tensor:
-        return Tensor(native.view(dtype, *dims, 0))
+        return native.view(dtype, *dims, 0)
 
 
 def _lazy_tensor(storage: Any, offset: int, size: Any, stride: Any, *rest: Any) -> Any:
     if not isinstance(storage, LazyStorage):
         return Object(Global("torch._utils", "_rebuild_tensor"), (storage, offset, size, stride))
-    return Tensor(storage.native.view(storage.dtype, list(size), list(stride), offset, storage.offset))
+    return storage.native.view(storage.dtype, list(size), list(stride), offset, storage.offset)
 
 
 def _lazy_tensor_v3(storage: Any, offset: int, size: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, *rest: Any) -> Any:
     if not isinstance(storage, LazyStorage) or not isinstance(dtype, Global):
         return Object(Global("torch._utils", "_rebuild_tensor_v3"), (storage, offset, size, stride, grad, hooks, dtype))
-    return Tensor(storage.native.view(dtype.name, list(size), list(stride), offset, storage.offset))
+    return storage.native.view(dtype.name, list(size), list(stride), offset, storage.offset)
 
 
 def _first(data: Any, *rest: Any) -> Any:

@@ -10,7 +10,7 @@ from . import _native
 from ._errors import UnsupportedError
 from ._html import table
 from ._source import Source, format_bytes, read_source
-from ._tensor import Tensor
+from ._tensor import Tensor, to_torch
 
 if TYPE_CHECKING:
     import torch as _torch
@@ -154,7 +154,7 @@ class Checkpoint(Mapping[str, Tensor]):
         self.close()
 
     def __getitem__(self, name: str) -> Tensor:
-        return Tensor(self._native[name])
+        return self._native[name]
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._native
@@ -175,7 +175,7 @@ class Checkpoint(Mapping[str, Tensor]):
         >>> torch2carton.open("model.pt").state_dict()["bias"]
         tensor([0., 0.])
         """
-        return {name: Tensor(tensor).torch(device, copy=copy) for name, tensor in self._native.items()}
+        return {name: to_torch(tensor, device, copy) for name, tensor in self._native.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_reopen, (type(self), self._source, self._backend))
@@ -184,7 +184,7 @@ class Checkpoint(Mapping[str, Tensor]):
         return os.path.basename(self._source.rstrip("/")) if isinstance(self._source, str) else f"{len(self._source)} bytes"
 
     def __repr__(self) -> str:
-        size = format_bytes(sum(tensor.nbytes for _, tensor in self._native.items()))
+        size = format_bytes(self._native.nbytes)
         return f"<{type(self).__name__} {self._title()}: {self.format}, {len(self)} tensors, {size}>"
 
     def _repr_html_(self) -> str:
@@ -192,15 +192,14 @@ class Checkpoint(Mapping[str, Tensor]):
 
 
 class _Items(ItemsView[str, Tensor]):
-    """The names and tensors of a checkpoint, which the native module returns at once."""
+    """The names and tensors of a checkpoint, which the native module makes one by one."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         super().__init__(checkpoint)
         self._native = checkpoint._native
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
-        for name, native in self._native.items():
-            yield name, Tensor(native)
+        return self._native.items()
 
 
 class Carton(Checkpoint):

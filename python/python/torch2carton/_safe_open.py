@@ -9,7 +9,7 @@ from . import _native
 from ._dtypes import SAFETENSORS
 from ._errors import NotFoundError, SafetensorError, UnsupportedError
 from ._open import Checkpoint
-from ._tensor import Tensor
+from ._tensor import to_numpy, to_torch
 
 _FRAMEWORKS = {
     "pt": "pt",
@@ -120,8 +120,8 @@ class safe_open:
     def _convert(self, native: _native.Tensor) -> Any:
         if self._framework == "np":
             # As in safetensors, an array is a copy: it does not keep the file open.
-            return Tensor(native).numpy(copy=True)
-        return Tensor(native).torch(self._device)
+            return to_numpy(native, True)
+        return to_torch(native, self._device, False)
 
     def __enter__(self) -> safe_open:
         return self
@@ -184,11 +184,11 @@ class PySafeSlice:
             if file._framework == "np":
                 if key:
                     raise SafetensorError("Non empty lists are not implemented")
-                return Tensor(native).numpy(copy=False)[:0].copy()
+                return to_numpy(native, False)[:0].copy()
             return file._convert(native)[key]
         if file._framework == "np":
             _check(native.shape, key)
-            return Tensor(native[key]).numpy(copy=True)
+            return to_numpy(native[key], True)
         try:
             part = native[key]
         except (TypeError, ValueError):
