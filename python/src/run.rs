@@ -40,7 +40,7 @@ type Row =
 /// Runs a carton. Returns the tokens of the prompt, the new tokens, their text, why they end, the logits of the token after
 /// the prompt, and the most probable tokens there.
 #[pyfunction]
-#[pyo3(signature = (path, *, text, tokens, max_tokens, temperature, top_k, top_p, seed, top, threads, verify))]
+#[pyo3(signature = (path, *, text, tokens, max_tokens, temperature, top_k, top_p, seed, top, threads, verify, progress))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
 pub(crate) fn run(
     py: Python<'_>,
@@ -55,6 +55,7 @@ pub(crate) fn run(
     top: usize,
     threads: Option<usize>,
     verify: bool,
+    progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Row> {
     let choice = match temperature {
         None => TokenChoice::Greedy,
@@ -62,7 +63,7 @@ pub(crate) fn run(
     };
     let options = GenerateOptions { max_tokens, choice, stops: Vec::new() };
     let request = Request { text, tokens, options, threads, is_verified: verify };
-    let outcome = work::run(py, None, |observer| run_model(&path, request, top, observer))?;
+    let outcome = work::run(py, progress, |observer| run_model(&path, request, top, observer))?;
     let outcome = outcome.map_err(|error| errors::exception(py, &error, Some(&path)))?;
     let Outcome { prompt, tokens, text, ended, logits, candidates } = outcome;
     Ok((prompt, tokens, text, ended, PyBytes::new(py, &logits).unbind(), candidates))

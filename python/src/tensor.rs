@@ -311,7 +311,7 @@ impl Tensor {
     /// >>> torch2carton.open("model.pt")["bias"].numpy()
     /// array([0., 0.], dtype=float32)
     #[pyo3(signature = (*, copy=false))]
-    fn numpy<'py>(slf: Bound<'py, Self>, copy: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn numpy(slf: Bound<'_, Self>, copy: bool) -> PyResult<Bound<'_, PyAny>> {
         python_function(slf.py(), "to_numpy")?.call1((slf, copy))
     }
 
@@ -345,7 +345,7 @@ impl Tensor {
     }
 
     /// The path, the name and the part, from which another process opens the tensor again.
-    fn __reduce__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    fn __reduce__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, PyAny>> {
         python_function(slf.py(), "reduce")?.call1((slf,))
     }
 

@@ -13,7 +13,7 @@ from conftest import needs_torch, np, torch
 import torch2carton
 
 MODULES = [
-    "torch2carton", *(f"torch2carton.{name}" for name in ("_errors", "_load", "_objects", "_open", "_safe_open", "_serialize", "_tensor", "_verbs", "_views")),
+    "torch2carton", *(f"torch2carton.{name}" for name in ("_dtypes", "_errors", "_html", "_load", "_objects", "_open", "_safe_open", "_serialize", "_tensor", "_verbs", "_views")),
     "torch2carton.torch", "torch2carton.numpy",
 ]  # fmt: skip
 

@@ -238,6 +238,32 @@ def test_handles_are_pickled_and_shared_by_threads(place):
     assert len(hashes) == 800 and len(set(hashes)) == 1
 
 
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_tensors_of_files_and_their_parts_are_pickled(place, backend):
+    checkpoint = torch2carton.open("model.safetensors", backend=backend)
+    for tensor in (checkpoint["weight"], checkpoint["weight"][1, ::2], checkpoint["bias"][1:1]):
+        again = pickle.loads(pickle.dumps(tensor))
+        assert repr(again) == repr(tensor) and again.tobytes() == tensor.tobytes()
+    with pytest.raises(torch2carton.UnsupportedError, match="weight"):
+        pickle.dumps(torch2carton.open((place / "model.safetensors").read_bytes())["weight"])
+
+
+def test_items_are_made_one_by_one(place):
+    checkpoint = torch2carton.open("model.safetensors")
+    items = iter(checkpoint.items())
+    assert [(name, tensor.name, tensor.ndim) for name, tensor in items] == [("weight", "weight", 2), ("bias", "bias", 1)]
+    assert next(items, None) is None and len(checkpoint.items()) == 2
+
+
+@needs_torch
+def test_globals_and_omissions_of_bytes_and_file_objects(place):
+    expected = torch2carton.open("model.pt")
+    assert expected.globals
+    for source in ((place / "model.pt").read_bytes(), open("model.pt", "rb")):
+        checkpoint = torch2carton.open(source)
+        assert checkpoint.globals == expected.globals and checkpoint.left_out == expected.left_out
+
+
 def _first_number(checkpoint):
     return checkpoint["weight"].tobytes()[4:8]
 
@@ -284,8 +310,9 @@ def test_import_is_quick_and_light(place):
         "assert not {'numpy', 'torch', 'dataclasses', 'json'} & set(sys.modules), sorted(sys.modules)\n"
         "print(took)"
     )
-    took = float(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
-    assert took < 0.5  # the aim is 0.02 s; a test never fails because of timing alone
+    runs = [subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True) for _ in range(10)]
+    # The shortest of ten: other programs on the machine only make an import longer.
+    assert min(float(run.stdout) for run in runs) < 0.02
 
 
 def test_notebooks_show_a_table(place):

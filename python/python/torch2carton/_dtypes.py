@@ -63,5 +63,9 @@ def numpy_dtype(name: str, what: str) -> numpy.dtype[Any]:
 
 
 def numpy_name(dtype: numpy.dtype[Any]) -> str:
-    """Returns PyTorch's name for NumPy's dtype, such as `bool` for `numpy.bool_`."""
+    """Returns PyTorch's name for NumPy's dtype.
+
+    >>> numpy_name(numpy.dtype("bool"))
+    'bool'
+    """
     return str({"bool_": "bool"}.get(dtype.name, dtype.name))

@@ -14,7 +14,12 @@ _ROWS = 100
 
 
 def table(checkpoint: Mapping[str, Tensor]) -> str:
-    """Returns a table of the tensors in HTML; names of a file are escaped."""
+    """Returns a table of the tensors in HTML; names of a file are escaped.
+
+    >>> table(torch2carton.open("model.pt")).count("<tr>")
+    3
+    """
+
     def row(name: str) -> str:
         tensor = checkpoint[name]
         shape = " × ".join(map(str, tensor.shape)) or "scalar"

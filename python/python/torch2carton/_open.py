@@ -15,7 +15,8 @@ from ._tensor import Tensor, to_torch
 if TYPE_CHECKING:
     import torch as _torch
 
-    from ._verbs import Inspection, Progress, Verification
+    from ._progress import Progress
+    from ._verbs import Inspection, Verification
     from ._views import Page, Statistics
 
 
@@ -33,6 +34,7 @@ class Checkpoint(Mapping[str, Tensor]):
         self._source = read_source(source)
         self._backend = backend
         self._native = _native.Checkpoint(self._source, backend)
+        self._inspected: Inspection | None = None
 
     @property
     def format(self) -> str:
@@ -78,11 +80,20 @@ class Checkpoint(Mapping[str, Tensor]):
         return self._inspection().left_out
 
     def _inspection(self) -> Inspection:
+        """What `inspect` says about the files, found out once."""
         from ._verbs import inspect
 
-        if not isinstance(self._source, str):
-            raise UnsupportedError("globals and left_out need a file: pass a path to `open`")
-        return inspect(self._source)
+        if self._inspected is None:
+            if isinstance(self._source, str):
+                self._inspected = inspect(self._source)
+            else:
+                import tempfile
+
+                with tempfile.NamedTemporaryFile(prefix="torch2carton-") as file:
+                    file.write(self._source)
+                    file.flush()
+                    self._inspected = inspect(file.name)
+        return self._inspected
 
     @property
     def objects(self) -> Any:
@@ -127,10 +138,10 @@ class Checkpoint(Mapping[str, Tensor]):
         >>> torch2carton.open("model.pt").stats()["weight"].mean
         2.5
         """
-        from ._verbs import _progress
+        from ._progress import progress_callable
         from ._views import statistics
 
-        return statistics(self._native.statistics(histograms=histograms, progress=_progress(progress)))
+        return statistics(self._native.statistics(histograms=histograms, progress=progress_callable(progress)))
 
     def report(self, *, stats: bool = False, trace: bool | range = False, progress: Progress = None) -> Page:
         """Makes a page that shows the checkpoint, as `torch2carton.report` does. A notebook shows the page.
@@ -223,9 +234,7 @@ class Carton(Checkpoint):
         return found
 
     def _contents(self) -> dict[str, Any]:
-        from ._verbs import inspect
-
-        return inspect(self._source).report
+        return self._inspection().report
 
     def verify(self, *, against: Any = None) -> Verification:
         """Checks every hash and every rule of the carton: `torch2carton.verify`."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _native
+from ._progress import progress_callable
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ def run(
     top: int = 5,
     threads: int | None = None,
     verify: bool = False,
+    progress: Any = None,
 ) -> Generation:
     """Runs the model of a carton that torch2carton wrote. Its code is not executed, but recognised.
 
@@ -74,6 +76,7 @@ def run(
         top: how many of the most probable next tokens to list
         threads: the number of threads; None takes what the carton says
         verify: check every hash and rule of the carton first
+        progress: a callable or a progress bar of tqdm, for what is verified and computed
 
     Raises:
         InputError: the carton holds no model
@@ -101,6 +104,7 @@ def run(
         top=top,
         threads=threads,
         verify=verify,
+        progress=progress_callable(progress),
     )
     numbers = array("f")
     numbers.frombytes(logits)

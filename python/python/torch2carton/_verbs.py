@@ -7,40 +7,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import _native
+from ._progress import Progress, progress_callable
 
-#: A callable that takes the name of a file, what is done with it, and how many bytes are done and there are in all (or
-#: None), or a progress bar of tqdm, or tqdm's class.
-Progress = Any
 Path = Any
-
-
-def _progress(progress: Progress) -> Callable[[str, str, int, int | None], None] | None:
-    """Returns the callable for the native module."""
-    if progress is None:
-        return None
-    bar = progress
-    if isinstance(progress, type) and hasattr(progress, "update"):
-        bar = progress(unit="B", unit_scale=True)
-    if not hasattr(bar, "update") or not hasattr(bar, "n"):
-        if not callable(progress):
-            raise TypeError(f"progress takes a callable or a progress bar of tqdm, found {type(progress).__name__}")
-        return progress  # type: ignore[no-any-return]
-
-    def update(name: str, action: str, done: int, total: int | None) -> None:
-        if total is not None and bar.total != total:
-            bar.total = total
-        if done < bar.n:
-            # The next file.
-            bar.reset(total=total)
-        bar.set_description(f"{action} {os.path.basename(name)}", refresh=False)
-        bar.update(done - bar.n)
-
-    return update
+#: Seconds between two calls that report the progress of a trace.
+_PERIOD = 0.05
 
 
 def _path(path: Path) -> str:
@@ -106,7 +83,7 @@ def inspect(
     ['weight', 'bias']
     """
     arguments = {"sha256": sha256, "all": all, "packed": packed}
-    report = json.loads(_native.inspect(_path(path), **arguments, progress=_progress(progress)))
+    report = json.loads(_native.inspect(_path(path), **arguments, progress=progress_callable(progress)))
     return Inspection(
         file=report["file"],
         format=report["format"],
@@ -176,7 +153,7 @@ def scan(
     >>> torch2carton.scan("model.pt").verdict
     'clean'
     """
-    rows, verdict = _native.scan(_paths(paths), checksums=checksums, pickles_only=pickles_only, progress=_progress(progress))
+    rows, verdict = _native.scan(_paths(paths), checksums=checksums, pickles_only=pickles_only, progress=progress_callable(progress))
     counted = ("dangerous", "unknown", "unreviewed") if deny_unknown else ("dangerous",)
     fine = ("clean", "skipped") if deny_unknown else ("clean", "skipped", "unknown")
     files = tuple(_scanned(row, counted) for row in json.loads(rows))
@@ -270,7 +247,7 @@ def verify(
         "strip_prefix": strip_prefix, "rename": _pairs(rename), "names": names, "dtype": dtype, "cast": _pairs(cast),
     }  # fmt: skip
     arguments = [*_arguments(flags), "--", _path(path)]
-    report = json.loads(_native.verify(arguments, progress=_progress(progress)))
+    report = json.loads(_native.verify(arguments, progress=progress_callable(progress)))
     return Verification(
         file=report["file"],
         ok=report["ok"],
@@ -354,7 +331,7 @@ def diff(
         "strip_prefix": strip_prefix, "strip_prefix_a": strip_prefix_a, "strip_prefix_b": strip_prefix_b,
     }  # fmt: skip
     arguments = [*_arguments(flags), "--", _path(a), _path(b)]
-    report = json.loads(_native.diff(arguments, progress=_progress(progress)))
+    report = json.loads(_native.diff(arguments, progress=progress_callable(progress)))
     return Difference(
         same=report["same"],
         counts=report["counts"],
@@ -398,7 +375,7 @@ def digest(
         "single": single, "key": key, "include": _texts(include), "exclude": _texts(exclude),
         "strip_prefix": strip_prefix,
     }  # fmt: skip
-    return _native.digest([*_arguments(flags), "--", _path(path)], progress=_progress(progress))
+    return _native.digest([*_arguments(flags), "--", _path(path)], progress=progress_callable(progress))
 
 
 @dataclass(frozen=True)
@@ -420,7 +397,9 @@ class Step:
     report: dict[str, Any] = field(repr=False, compare=False)
 
 
-def trace(path: Path, *, full: bool = False, limit: int | None = None, pickle: int | None = None) -> Iterator[Step]:
+def trace(
+    path: Path, *, full: bool = False, limit: int | None = None, pickle: int | None = None, progress: Progress = None
+) -> Iterator[Step]:
     """Yields the instructions of a pickle, while the pickle machine executes them. Nothing is called.
 
     Args:
@@ -428,6 +407,8 @@ def trace(path: Path, *, full: bool = False, limit: int | None = None, pickle: i
         full: values in full, instead of abbreviated
         limit: stop after this many instructions
         pickle: which pickle to trace, counted from 0, if several follow each other
+        progress: a callable or a progress bar of tqdm, which gets the offset of an instruction about every 50 ms, and of the last
+            one
 
     Raises:
         DamagedError: the pickle is damaged, after its instructions up to there
@@ -435,11 +416,18 @@ def trace(path: Path, *, full: bool = False, limit: int | None = None, pickle: i
     >>> [step.opcode for step in torch2carton.trace("model.pt", limit=2)]
     ['PROTO', 'GLOBAL']
     """
-    for line in _native.trace(_path(path), full=full, limit=limit, pickle=pickle):
+    file, report, told, offset = _path(path), progress_callable(progress), 0.0, 0
+    for line in _native.trace(file, full=full, limit=limit, pickle=pickle):
         row = json.loads(line)
+        offset = row["offset"]
+        if report is not None and (now := time.monotonic()) - told >= _PERIOD:
+            told = now
+            report(file, "trace", offset, None)
         yield Step(
             offset=row["offset"], opcode=row["opcode"], arg=row.get("arg"), effect=row.get("effect"), report=row
         )
+    if report is not None:
+        report(file, "trace", offset, None)
 
 
 @dataclass(frozen=True)
@@ -552,7 +540,7 @@ def convert(
     arguments = _arguments(flags)
     if dst is not None:
         arguments.append(f"--output={_path(dst)}")
-    report = json.loads(_native.convert([*arguments, "--", *_paths(src)], progress=_progress(progress)))
+    report = json.loads(_native.convert([*arguments, "--", *_paths(src)], progress=progress_callable(progress)))
     return Conversion(
         output=report["output"],
         to=report["to"],

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _native
+from ._progress import Progress, progress_callable
 from ._source import format_bytes
-from ._verbs import Path, Progress, _path, _progress
+from ._verbs import Path, _path
 
 #: Height in pixels of a page in a notebook.
 _HEIGHT = 640
@@ -154,7 +155,7 @@ def report(
         steps = (0, 20_000)
     paths = [_path(path)] + ([] if other is None else [_path(other)])
     page = _native.report(
-        paths[0], paths[1] if other is not None else None, stats=stats, steps=steps, progress=_progress(progress)
+        paths[0], paths[1] if other is not None else None, stats=stats, steps=steps, progress=progress_callable(progress)
     )
     title = " and ".join(os.path.basename(path.rstrip("/")) for path in paths)
     return Page(title=title, html=page.decode())
