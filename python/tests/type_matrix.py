@@ -59,6 +59,9 @@ def compare(title, make, write, reader, path) -> str:
         print(f"{title}: {difference}")
         return "DIFFERENT"
     except Exception as error:
+        if isinstance(error, torch2carton.DamagedError) and "of its storage, which has" in str(error):
+            # PyTorch makes such a storage larger: the tensor has numbers that are not in the file.
+            return "torch.load reads beyond a storage"
         print(f"{title}: {type(error).__name__}: {str(error)[:200]}")
         return "FAIL"
     return "equal"
