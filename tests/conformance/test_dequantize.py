@@ -44,9 +44,10 @@ def test_numbers_are_those_of_the_library(models, tmp_path):
 
 
 def test_diff_and_digest_see_the_numbers(models, tmp_path):
-    """A quantized model and its numbers have one digest and no difference."""
+    """A quantized model and its numbers have one digest and no difference. Each seed has half of the models."""
     wrong = []
-    for model in sorted(models.iterdir()):
+    half = int(models.name.removeprefix("seed-")[0]) % 2
+    for model in sorted(models.iterdir())[half::2]:
         output = tmp_path / f"{model.name}.safetensors"
         succeed(model, "--dequantize", "-o", output)
         digests = {line.split()[0] for line in succeed("digest", "-q", "--dequantize", model, output).stdout.splitlines()}
