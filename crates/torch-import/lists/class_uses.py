@@ -20,7 +20,7 @@ MARKERS = {"typing.Generic", "typing.Protocol", "typing_extensions.Protocol", "a
 METACLASSES = {"type", "ABCMeta", "EnumMeta", "EnumType", "_ProtocolMeta", "GenericMeta", "NamedTupleMeta", "_CountedMeta", "_TemplateMetaclass"}
 # Methods that neither the unpickler nor a reviewed function calls.
 NOT_CALLED = set("__init__ __new__ __setstate__ __getstate__ __reduce__ __reduce_ex__ __getnewargs__ __getnewargs_ex__ __getinitargs__ "
-                 "__init_subclass__ __class_getitem__ __copy__ __deepcopy__ __post_init__ __repr__ __dir__ __sizeof__ __subclasshook__ "
+                 "__init_subclass__ __class_getitem__ __copy__ __deepcopy__ __post_init__ __dir__ __sizeof__ __subclasshook__ "
                  "__subclasscheck__ __instancecheck__ __doc__ __replace__ __set_name__ __orig_bases__ __parameters__".split())
 
 
@@ -117,6 +117,10 @@ class Judge(object):
                 continue
             for name, value in vars(base).items():
                 if name in NOT_CALLED or (name.startswith("__") and not callable(value) and not isinstance(value, property)):
+                    continue
+                # Errors print what they are about.
+                if name == "__repr__" and (is_generated(value) or getattr(value, "__module__", "").startswith(("collections", "namedtuple_"))
+                                           and is_named_tuple(base)):
                     continue
                 if (name in reserved or name.startswith("__")) and (is_python(value) or isinstance(value, property)):
                     return False

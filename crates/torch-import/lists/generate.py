@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Writes the lists that risk.rs includes, and the list of callables that run code, from named versions.
 
-    generate.py --keep FOLDER [--add] PYTHON…
+    generate.py --keep FOLDER [--add | --instances] PYTHON…
 
 Each PYTHON is an interpreter. Its standard library is probed, and torch and numpy if it has them. FOLDER keeps the answers, so
 that an interrupted run goes on where it was. With --add, the lists keep what they
-have from other versions, except instances.txt and dangerous.txt. Python 2 is asked only for its modules. README.md says which versions the lists
-are from. Needs Python 3.11.
+have from other versions, except instances.txt and dangerous.txt. With --instances, only instances.txt is written, for the names that
+harmless.txt has already: a few seconds for each interpreter. Python 2 is asked only for its modules. README.md says which versions the
+lists are from. Needs Python 3.11.
 """
 
 import _compat_pickle
@@ -39,12 +40,19 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep", type=Path, required=True)
     parser.add_argument("--add", action="store_true")
+    parser.add_argument("--instances", action="store_true")
     parser.add_argument("pythons", nargs="+")
     args = parser.parse_args()
     args.keep.mkdir(parents=True, exist_ok=True)
     with open(HERE / "rules.toml", "rb") as file:
         rules = tomllib.load(file)
     (args.keep / "rules.json").write_text(json.dumps(rules))
+    if args.instances:
+        (args.keep / "harmless.json").write_text(json.dumps(names_in(HERE / "harmless.txt")))
+        answers = [answer for python in args.pythons for answer in ask(python, args.keep, "harmless.json")]
+        versions = {answer["version"] for answer in answers if "instances" in answer}
+        write_instances(rules, answers, ", ".join(sorted(versions, key=version_key)))
+        return
     answers = [answer for python in args.pythons for answer in ask(python, args.keep)]
     problems = {module: names for answer in answers for module, names in answer.get("uppercase", {}).items()}
     if problems:
@@ -93,8 +101,8 @@ def version_key(version):
     return name, [int(part) for part in number.split("+")[0].split(".")]
 
 
-def ask(python, keep):
-    """The answers of one interpreter, of each package that it has."""
+def ask(python, keep, harmless=None):
+    """The answers of one interpreter, of each package that it has; with a file of harmless names, only about instances."""
     key = python.strip("/").replace("/", "-")
     version = subprocess.run([python, "-c", "import sys; print(sys.version_info[0])"], capture_output=True, text=True, check=True)
     if version.stdout.strip() == "2":
@@ -102,11 +110,11 @@ def ask(python, keep):
         return
     for package in ("stdlib", "numpy", "torch"):
         has = package == "stdlib" or subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode == 0
-        kept = keep / f"{key}-{package}.json"
+        kept = keep / f"{key}-{package}{'-instances' if harmless else ''}.json"
         if has and not kept.exists():
             print(f"probing {package} of {python} …", file=sys.stderr)
             with tempfile.TemporaryDirectory() as scratch:
-                command = [python, "-W", "ignore", HERE / "probe.py", package, keep.resolve() / "rules.json", kept.resolve()]
+                command = [python, "-W", "ignore", HERE / "probe.py", package, keep.resolve() / "rules.json", kept.resolve(), *([keep.resolve() / harmless] if harmless else [])]
                 done = subprocess.run(command, cwd=scratch, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900)
             if done.returncode != 0:
                 sys.exit(f"{python}: {package}: {done.stderr[-2000:]}")
@@ -161,7 +169,7 @@ def write_instances(rules, answers, versions):
             for name, letters in classes.items():
                 letters = set(letters) | set("".join(STRONGER.get(letter, "") for letter in letters))
                 # Without a hook, every state that fits is stored, and every other one is an error.
-                letters |= set("Hmh") if {"d", "s"} <= letters else set()
+                letters |= set("Hmhl") if {"d", "s"} <= letters else set()
                 kept = found.setdefault(module, {})
                 kept[name] = kept[name] & letters if name in kept else letters
     # Another module's class counts under the name of its definition.
@@ -183,7 +191,7 @@ def write_instances(rules, answers, versions):
 
 def shortest(letters):
     """The letters without those that another one includes."""
-    implied = set("".join(STRONGER.get(letter, "") for letter in letters)) | (set("Hmh") if {"d", "s"} <= letters else set())
+    implied = set("".join(STRONGER.get(letter, "") for letter in letters)) | (set("Hmhl") if {"d", "s"} <= letters else set())
     return "".join(sorted(letters - implied))
 
 

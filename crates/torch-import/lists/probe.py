@@ -1,6 +1,8 @@
 """What one Python has: its modules, the names that rules.toml proposes, and the callables that reach a sink.
 
-    probe.py PACKAGE RULES OUTPUT        PACKAGE is stdlib, torch or numpy; RULES and OUTPUT are JSON
+    probe.py PACKAGE RULES OUTPUT [HARMLESS]        PACKAGE is stdlib, torch or numpy; the others are files of JSON
+
+With HARMLESS, the names of harmless.txt, it writes only the uses of instances.
 
 generate.py runs it once for each interpreter. It imports every module that can be imported without an effect. Python 3.6
 and newer.
@@ -49,9 +51,17 @@ def main():
     warnings.simplefilter("ignore")
     with open(rules) as file:
         rules = json.load(file)
+    harmless = None
+    if len(sys.argv) > 4:
+        with open(sys.argv[4]) as file:
+            harmless = json.load(file)
     sys.argv = [sys.argv[0]]
     probe = Probe(package, rules)
     found = {"modules": sorted(stdlib_tops()) if package == "stdlib" else [], "version": version(package)}
+    if harmless is not None:
+        found["instances"] = probe.instances()
+        found["true_names"] = probe.true_names(harmless)
+        write(found, output)
     found["harmless"] = probe.harmless()
     found["dropped"] = probe.dropped
     found["uppercase"] = probe.uppercase
@@ -60,6 +70,11 @@ def main():
     found["reaches"] = probe.reaches()
     found["dangerous"] = probe.dangerous()
     found["aliases"] = probe.aliases() if package == "stdlib" else {}
+    write(found, output)
+
+
+def write(found, output):
+    """Writes the answer, and ends the interpreter."""
     with open(output, "w") as file:
         json.dump(found, file, indent=0, sort_keys=True)
     # Threads that some modules start must not keep the interpreter alive.

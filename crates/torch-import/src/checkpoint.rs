@@ -109,7 +109,11 @@ impl Checkpoint {
         first.rebuilder.refuse_shared_conflicts()?;
         let left_out = find_omissions::find_omissions(&mut first, container, root)?;
         let notes = first.notes();
-        let globals = Global::all(heap);
+        let mut globals = Global::all(heap);
+        let modules = container.script_modules();
+        for global in &mut globals {
+            global.recognise_script_class(&modules);
+        }
         Ok(Self {
             items,
             globals,

@@ -6,6 +6,7 @@ use pickle_vm::{Heap, Instance, ObjectId, RecordedChanges};
 
 use crate::encoded::{self, LOAD_FROM_BYTES};
 use crate::judged_calls::judged_index;
+use crate::script_modules::ScriptModules;
 use crate::uses::{GlobalUseKinds, HeapUses};
 use crate::{Risk, lists};
 
@@ -77,6 +78,13 @@ impl Global {
     pub(crate) fn with_risk(module: &str, name: &str, offset: u64, risk: Risk) -> Self {
         let (uses, findings) = (GlobalUseKinds::default(), GlobalUseKinds::default());
         Self { module: module.to_owned(), name: name.to_owned(), offset, risk, uses, findings }
+    }
+
+    /// Makes a class of the archive's own code known.
+    pub(crate) fn recognise_script_class(&mut self, modules: &ScriptModules) {
+        if self.risk == Risk::Unknown && modules.has_class_of(&self.module) {
+            self.risk = Risk::Known;
+        }
     }
 
     /// Lists the globals of a pickle, each once, in the order in which the pickle first names them.

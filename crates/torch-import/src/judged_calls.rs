@@ -9,7 +9,7 @@
 
 use pickle_vm::{Heap, Instance, Object, ObjectId, RecordedChanges};
 
-use crate::{Risk, lists};
+use crate::{Risk, lists, risk};
 
 /// The verdict on a call of a judged global. A call of its result is judged elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,8 @@ const JUDGED: [(&str, &str, JudgeFn); 8] = [
     ("numpy._core", "_ufunc_reconstruct", ufunc),
 ];
 
+/// Index of `getattr` in [`JUDGED`].
+const GETATTR: usize = 0;
 /// Index of `type` in [`JUDGED`]. Annotations such as `type[int]` pass it on, and as a value it is an ordinary class.
 const TYPE: usize = 1;
 /// Indexes of the functions in [`JUDGED`] that return types.
@@ -68,7 +70,7 @@ pub(crate) fn is_partial_class((module, name): (&str, &str)) -> bool {
 
 /// Returns true if a global is `getattr`.
 pub(crate) fn is_getattr((module, name): (&str, &str)) -> bool {
-    judged_index(module, name) == Some(0)
+    judged_index(module, name) == Some(GETATTR)
 }
 
 /// Returns the index of a global in [`JUDGED`].
@@ -102,12 +104,17 @@ fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let &[target, attribute] = call_args(heap, instance) else { return Judgement::Dangerous };
     let Some(attribute) = heap.text(attribute) else { return Judgement::Dangerous };
     let is_part = !attribute.is_empty() && !attribute.contains('.');
-    let risk = |(module, name): (&str, &str)| {
+    let attribute_risk = |(module, name): (&str, &str)| {
         let (module, name) = lists::resolve_alias(module, name).unwrap_or((module, name));
         Risk::from_names(module, &format!("{name}.{attribute}"))
     };
+    // What a listed class of another package does with a name was not judged.
+    let is_listed = |(module, name): (&str, &str)| risk::is_listed_data(module, name);
+    if heap.global(target).or_else(|| instance_class(heap, target)).is_some_and(is_listed) {
+        return Judgement::Dangerous;
+    }
     if let Some(names) = heap.global(target) {
-        return match risk(names) {
+        return match attribute_risk(names) {
             Risk::Known | Risk::Unknown if is_part => Judgement::Harmless,
             _ => Judgement::Dangerous,
         };
@@ -121,7 +128,7 @@ fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
         // A name that the class lacks, or a property, would run the class's own code.
         let (module, name) = lists::resolve_alias(names.0, names.1).unwrap_or(names);
         let is_listed = lists::is_harmless_core_name(module, &format!("{name}.{attribute}"));
-        return match risk(names) {
+        return match attribute_risk(names) {
             Risk::Known if is_part && is_listed => Judgement::Harmless,
             Risk::Unknown if is_part => Judgement::Harmless,
             _ => Judgement::Dangerous,
@@ -161,30 +168,69 @@ fn partial(heap: &Heap<'_>, instance: &Instance) -> Judgement {
 
 /// Judges `reduce(function, items)`; `reduce(or_, (int, str))` is `int | str`.
 fn reduce(heap: &Heap<'_>, instance: &Instance) -> Judgement {
-    let &[function, _] = call_args(heap, instance) else { return Judgement::Dangerous };
+    let &[function, types] = call_args(heap, instance) else { return Judgement::Dangerous };
     let names = heap
         .global(function)
         .map(|(module, name)| lists::resolve_alias(module, name).unwrap_or((module, name)));
-    if names == Some(("operator", "or_")) { Judgement::Harmless } else { Judgement::Dangerous }
+    let is_harmless = names == Some(("operator", "or_")) && is_annotation(heap, types);
+    if is_harmless { Judgement::Harmless } else { Judgement::Dangerous }
 }
 
 /// Judges `getitem(class, item)`, such as `getitem(typing.Union, (int, str))`.
 fn getitem(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let &[class, item] = call_args(heap, instance) else { return Judgement::Dangerous };
-    // `typing` compiles a text, which stands for the name of a type.
     let is_literal = heap.global(class).is_some_and(|(_, name)| name == "Literal");
-    let mut items = [item].into_iter().chain(heap.items(item).unwrap_or_default().iter().copied());
-    if !is_literal && items.any(|item| heap.text(item).is_some()) {
+    if !is_literal && !is_annotation(heap, item) {
         return Judgement::Dangerous;
     }
     let is_harmless = heap.global(class).is_some_and(|(module, name)| {
         let (module, name) = lists::resolve_alias(module, name).unwrap_or((module, name));
         let is_annotated =
             matches!(module, "typing" | "builtins" | "collections" | "collections.abc" | "types");
-        let is_other = !lists::is_core_module(module) && Risk::from_names(module, name) != Risk::Dangerous;
-        is_other || (is_annotated && Risk::from_names(module, name) == Risk::Known)
+        let risk = Risk::from_names(module, name);
+        let is_other = !lists::is_core_module(module) && risk == Risk::Unknown;
+        is_other || (is_annotated && risk == Risk::Known)
     });
     if is_harmless { Judgement::Harmless } else { Judgement::Dangerous }
+}
+
+/// Maximum number of parts of an annotation that are looked at.
+const ANNOTATION_PARTS_MAX: usize = 256;
+
+/// Returns true if an object is made of types and numbers. `typing` compiles a text, which stands for the name of a type, so
+/// that neither texts nor what may be one are parts of an annotation.
+fn is_annotation(heap: &Heap<'_>, id: ObjectId) -> bool {
+    let mut waiting = vec![id];
+    let mut count = 0_usize;
+    while let Some(next) = waiting.pop() {
+        count = count.saturating_add(1);
+        if count > ANNOTATION_PARTS_MAX {
+            return false;
+        }
+        match heap.get(next) {
+            Object::None | Object::Bool(_) | Object::Int(_) | Object::Global(_) => {}
+            Object::Tuple(_) | Object::List(_) => {
+                let items = heap.items(next).unwrap_or_default();
+                if items.len() > ANNOTATION_PARTS_MAX {
+                    return false;
+                }
+                waiting.extend(items);
+            }
+            Object::Instance(instance) => {
+                let Some((module, name)) = heap.global(instance.callable) else { return false };
+                let is_type = judged_index(module, name).is_some_and(|index| {
+                    // `getattr` names a class inside of a class.
+                    returns_type(index) || index == GETATTR
+                });
+                let is_other = !lists::is_core_module(module) && Risk::from_names(module, name) == Risk::Unknown;
+                if !(is_type || is_other || (module, name) == ("types", "GenericAlias")) {
+                    return false;
+                }
+            }
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// Judges `itemgetter(keys…)`, which only stores plain keys.

@@ -44,6 +44,7 @@ mod rebuild;
 mod risk;
 mod scan;
 mod shard_position;
+mod script_modules;
 mod shards;
 mod unlisted_objects;
 mod uses;

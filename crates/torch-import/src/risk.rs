@@ -53,7 +53,7 @@ impl Risk {
             } else {
                 Self::Unreviewed
             }
-        } else if is_listed_data(module, name) || is_archive_class(module) {
+        } else if is_listed_data(module, name) {
             Self::Known
         } else if is_dangerous_third_party_name(module, name) {
             Self::Dangerous
@@ -66,11 +66,6 @@ impl Risk {
 /// Returns true if a name of another package is listed as making plain data.
 pub(crate) fn is_listed_data(module: &str, name: &str) -> bool {
     DATA_NAMES.contains(&(module, name))
-}
-
-/// Returns true if the module is the code of a TorchScript archive, which Python never imports.
-fn is_archive_class(module: &str) -> bool {
-    module == "__torch__" || module.starts_with("__torch__.")
 }
 
 /// Packages in which everything is dangerous, including submodules.
@@ -303,7 +298,6 @@ mod tests {
             ("_codecs", "encode"),
             ("__builtin__", "set"),
             ("pathlib", "PosixPath"),
-            ("__torch__.net", "Net"),
             ("torch._C", "_VariableFunctionsClass.relu"),
             ("torch._utils", "torch.channels_last"),
             ("torch.nn.functional", "relu"),
@@ -333,6 +327,7 @@ mod tests {
         for (module, name) in [
             ("__main__", "Net"),
             ("mylib", "Config.Inner"),
+            ("__torch__.net", "Net"),
             ("torchvision.models.resnet", "ResNet"),
             ("transformers.training_args", "TrainingArguments"),
             ("osx.system_info", "Osx"),

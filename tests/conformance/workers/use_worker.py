@@ -1,6 +1,6 @@
 """Loads pickles that use one class or function in one way, each under an audit hook.
 
-Reads JSON lines `{"module", "name", "use"}`, imports the module, and forks: the child loads the pickles of the use with Python's
+Reads JSON lines `{"module", "name", "use", "letters"}`, imports the module, and forks: the child loads the pickles of the use with Python's
 own unpickler, and stops at the first event that a harmless use does not raise. Prints a JSON line for each:
 `{"tried", "ran", "stopped": [event…], "errors": [text…], "missing": why}`.
 """
@@ -15,12 +15,20 @@ import signal
 import sys
 import warnings
 
+try:
+    import numpy
+    import torch
+except ImportError:  # only the standard library is judged
+    numpy = torch = None
+
 warnings.simplefilter("ignore")
 PROTO = b"\x80\x04"
 
 # Events of the interpreter that a harmless use raises: it looks names up, and reads attributes.
 QUIET = ("pickle.find_class", "object.__getattr__", "object.__setattr__", "object.__delattr__", "sys._getframe", "builtins.id", "gc.", "array.__new__",
          "cpython.", "sys.unraisablehook", "sys.excepthook", "torch.", "time.sleep")
+# The variable that torch sets when it looks for CUDA.
+QUIET_VARIABLE = b"CUDA_MODULE_LOADING"
 
 
 def short(text):
@@ -84,7 +92,7 @@ ARGUMENTS = {
     "encode": [("a\xff", "latin1"), ("YQ==\n", "utf-8")], "Context": [(28, "ROUND_HALF_EVEN", -999999, 999999, 1, 0, [], [])],
     "Parameter inspect": [("a", call("inspect", "_ParameterKind", 1))], "Signature": [((call("inspect", "Parameter", "a", call("inspect", "_ParameterKind", 1)),),)],
     "struct_time": [((1970, 1, 1, 0, 0, 0, 3, 1, 0),)], "stat_result": [((1,) * 10,)], "GenericAlias": [(LIST, (INT,))], "array": [("d", [1.0])],
-    "_array_reconstructor": [(glob("array", "array"), "d", 17, b"\0" * 8)], "IPv4Network": [("10.0.0.0/8",)], "IPv6Network": [("::/8",)], "_compile": [("a+", 0)],
+    "_array_reconstructor": [(glob("array", "array"), "d", 17, b"\0" * 8)], "IPv4Network": [("10.0.0.0/30",)], "IPv6Network": [("::/126",)], "_compile": [("a+", 0)],
     "ZoneInfo._unpickle": [("UTC", 1)], "repeat": [(1, 2)], "iter": [([1],)], "slice": [(1, 2, None)], "defaultdict": [(LIST,), (LIST, {"a": []})], "UUID": [],
     "_reconstruct": [(glob("numpy", "ndarray"), (0,), b"b")], "scalar": [(DTYPE, b"\0\0\0\0")], "dtype": [("f4", False, True)],
     "_frombuffer": [(bytearray(b"\0\0\0\0"), DTYPE, (1,), "C")], "_convert_to_stringdtype_kwargs": [(True, None), (None, None)],
@@ -108,18 +116,45 @@ STORED = {"_rebuild_tensor": (0, (2,), (1,)), "_rebuild_tensor_v2": (0, (2,), (1
           "_rebuild_qtensor": (0, (2,), (1,), (glob("torch", "per_tensor_affine"), 0.5, 0), False, ORDERED)}
 
 
+def real(module, attribute):
+    """The pickle of an object whose pickling names the class or function, with what it needs; none if the versions have no such object."""
+    makers = {
+        "random Random": lambda: __import__("random").Random(1), "uuid UUID": lambda: __import__("uuid").UUID(int=5),
+        "numpy.ma MaskedArray": lambda: numpy.ma.array([1.0, 2.0], mask=[0, 1]), "numpy matrix": lambda: numpy.matrix([[1.0]]),
+        "numpy recarray": lambda: numpy.rec.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+        "numpy.random.bit_generator __pyx_unpickle_SeedSequence": lambda: numpy.random.SeedSequence(1),
+        "numpy dtype": lambda: numpy.dtype([("a", "i4"), ("b", "O")]), "torch Generator": lambda: torch.Generator(), "torch.nn.utils.rnn PackedSequence": lambda: torch.nn.utils.rnn.pack_sequence([torch.ones(2)]),
+        "torch._utils _rebuild_sparse_tensor": lambda: torch.eye(2).to_sparse(),
+        "torch._utils _rebuild_qtensor": lambda: torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.quint8),
+        "torch._utils _rebuild_nested_tensor": lambda: torch.nested.nested_tensor([torch.ones(2)]),
+        "torch.nested._internal.nested_tensor _rebuild_njt": lambda: torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged),
+    }
+    same = {"numpy.rec recarray": "numpy recarray", "numpy.core.records recarray": "numpy recarray", "numpy._core.records recarray": "numpy recarray",
+            "numpy.ma.core MaskedArray": "numpy.ma MaskedArray", "torch._C Generator": "torch Generator",
+            "torch.nested._internal.nested_tensor NestedTensor": "torch.nested._internal.nested_tensor _rebuild_njt"}
+    key = module + " " + attribute
+    maker = makers.get(same.get(key, key))
+    if maker is None:
+        return []
+    try:
+        data = pickle.dumps(maker(), 4)
+    except Exception:  # these versions have no such object
+        return []
+    return [data[11:-1] if data[2:3] == b"\x95" else data[2:-1]]
+
+
 def arguments(module, attribute):
     if attribute in STORED:
         return [(storage(), *STORED[attribute])]
     return ARGUMENTS.get(attribute + " " + module, ARGUMENTS.get(attribute, ANY))
 
 
-def made(module, attribute, cls):
-    """Pickles that make an instance of a class: NEWOBJ with several arguments, or calls if it is only made by them."""
+def made(module, attribute, cls, letters):
+    """Pickles that make an instance of a class: NEWOBJ with several arguments if that was judged, calls, and a real object."""
     fields = len(getattr(cls, "_fields", ()))
     shapes = [(None,) * fields] if fields else [(), (1,), ("a",), ([],), (TENSOR,), (1, 2), (None, None), (None, None, None)]
-    found = [name(module, attribute) + value(shape) + b"\x81" for shape in shapes]
-    return found + [name(module, attribute) + value(shape) + b"R" for shape in arguments(module, attribute)]
+    found = [name(module, attribute) + value(shape) + b"\x81" for shape in shapes if set(letters) & set("nN")]
+    return found + real(module, attribute) + [name(module, attribute) + value(shape) + b"R" for shape in arguments(module, attribute)]
 
 
 def attributes(cls):
@@ -146,35 +181,38 @@ def states(cls):
     return dicts, tuples
 
 
-def pickles(module, attribute, cls, use):
+def pickles(module, attribute, cls, use, letters):
     """The pickles of a use, each without its header and STOP."""
-    instances = made(module, attribute, cls) if isinstance(cls, type) else []
+    instances = made(module, attribute, cls, letters) if isinstance(cls, type) else real(module, attribute)
     if use not in ("created", "call", "exception"):
         # Two ways of each kind that make an instance are enough for what follows.
         by_kind = [[one for one in instances if one.endswith(kind)] for kind in (b"\x81", b"R")]
-        instances = [one for ones in by_kind for one in list(filter(loads, ones))[:2]]
+        instances = [one for ones in by_kind for one in list(filter(loads, ones))[:2]] + real(module, attribute)
     if use == "call":
         if isinstance(cls, type) and issubclass(cls, enum.Enum):
             return [name(module, attribute) + value((member.value,)) + b"R" for member in list(cls)[:3] if isinstance(member.value, (int, str, tuple, type(None)))]
-        return [name(module, attribute) + value(shape) + b"R" for shape in arguments(module, attribute)]
+        return real(module, attribute) + [name(module, attribute) + value(shape) + b"R" for shape in arguments(module, attribute)]
     if use == "exception":
         return [name(module, attribute) + value(shape) + b"R" for shape in [(), ("a",), (1, "a"), ("utf-8", b"a", 0, 1, "b"), ("a", 0, 1, "b"), ("a", [])]]
     if use == "created":
-        return [one for one in instances if one.endswith(b"\x81")]
+        return [one for one in instances if one.endswith(b"\x81")] + real(module, attribute)
     dicts, others = states(cls)
     if use == "state_dict":
         return [one + value(state) + b"b" for one in instances for state in dicts[:3]]
     if use == "state_slots":
         return [one + value((None, {word: 1})) + b"b" for one in instances for word in attributes(cls)]
     if use == "state_hook":
-        return [one + value(state) + b"b" for one in instances for state in dicts + others]
+        # What C++ believes about a state is only tried with a real one.
+        if "g" in letters:
+            return real(module, attribute)
+        return real(module, attribute) + [one + value(state) + b"b" for one in instances for state in dicts + others]
     if use == "appended":
         return [one + b"(K\1K\2e" for one in instances]
     if use == "items_set":
         return [one + b"(" + short(key) + short("b") + b"u" for one in instances for key in ("a", "comment")]
-    filled = [one + value({word: 1 for word in attributes(cls)}) + b"b" for one in instances]
+    filled = [one + value(state) + b"b" for one in instances for state in ({word: 1 for word in attributes(cls)}, {"int": 5})]
     if isinstance(cls, type) and issubclass(cls, enum.Enum):
-        instances = filled = pickles(module, attribute, cls, "call")
+        instances = filled = pickles(module, attribute, cls, "call", letters)
     if use == "hashed":
         return [b"}" + one + b"K\1s" for one in instances + filled]
     if use == "read":
@@ -207,7 +245,7 @@ def watch(module, stopped):
     state = {"on": True}
 
     def hook(event, args):
-        if not state["on"] or event.startswith(QUIET):
+        if not state["on"] or event.startswith(QUIET) or (event == "os.putenv" and args[0] == QUIET_VARIABLE):
             return
         if event == "import" and args[0].split(".")[0].lstrip("_") in packages:
             return
@@ -238,9 +276,11 @@ def inside_import():
     return False
 
 
-def run(module, attribute, use):
+def run(module, attribute, use, letters):
     cls = resolve(module, attribute)
-    bodies = pickles(module, attribute, cls, use)
+    bodies = pickles(module, attribute, cls, use, letters)
+    if torch is None:
+        bodies = [body for body in bodies if b"torch" not in body and b"numpy" not in body]
     stopped, errors, ran = [], [], 0
     signal.alarm(60)
     state = watch(module, stopped)
@@ -258,8 +298,16 @@ def run(module, attribute, use):
 
 
 def main():
-    import numpy  # noqa: F401
-    import torch  # noqa: F401
+    if torch is not None:
+        prepare()
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        answer(json.loads(line), out)
+
+
+def prepare():
+    """Loads what torch and numpy load only when they are first used."""
     import torch.distributed.checkpoint  # noqa: F401
     import torch.distributed._shard.sharded_tensor  # noqa: F401
     try:
@@ -269,29 +317,29 @@ def main():
     torch.nn.parameter.UninitializedParameter()  # sets a variable of the environment for CUDA
     for body in (TENSOR.data, ARRAY.data, storage().data):  # loads what these need
         pickle.loads(PROTO + body + b".")
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    for line in sys.stdin:
-        task = json.loads(line)
+
+
+def answer(task, out):
+    """Runs the pickles of a task in a child, and prints its answer."""
+    try:
+        resolve(task["module"], task["name"])
+    except BaseException as error:  # noqa: B036
+        print(json.dumps({"missing": str(error)[:100]}), file=out, flush=True)
+        return
+    receive, send = os.pipe()
+    child = os.fork()
+    if child == 0:
         try:
-            resolve(task["module"], task["name"])
+            found = run(task["module"], task["name"], task["use"], task["letters"])
         except BaseException as error:  # noqa: B036
-            print(json.dumps({"missing": str(error)[:100]}), file=out, flush=True)
-            continue
-        receive, send = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                answer = run(task["module"], task["name"], task["use"])
-            except BaseException as error:  # noqa: B036
-                answer = {"tried": 0, "ran": 0, "stopped": [], "errors": ["worker: " + repr(error)[:200]]}
-            os.write(send, json.dumps(answer).encode())
-            os._exit(0)
-        os.close(send)
-        with os.fdopen(receive, "rb") as pipe:
-            data = pipe.read()
-        os.waitpid(child, 0)
-        print(data.decode() or json.dumps({"tried": 0, "ran": 0, "stopped": [], "errors": ["crashed"]}), file=out, flush=True)
+            found = {"tried": 0, "ran": 0, "stopped": [], "errors": ["worker: " + repr(error)[:200]]}
+        os.write(send, json.dumps(found).encode())
+        os._exit(0)
+    os.close(send)
+    with os.fdopen(receive, "rb") as pipe:
+        data = pipe.read()
+    os.waitpid(child, 0)
+    print(data.decode() or json.dumps({"tried": 0, "ran": 0, "stopped": ["the interpreter crashed, or took a minute"], "errors": []}), file=out, flush=True)
 
 
 if __name__ == "__main__":

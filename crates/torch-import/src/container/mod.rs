@@ -27,6 +27,7 @@ use contents::{HeaderTensors, PickledTensors};
 
 use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
+use crate::script_modules::ScriptModules;
 use crate::{CheckpointNote, Error, Result};
 
 /// Largest record of code, in bytes, that is decompressed.
@@ -77,6 +78,16 @@ impl Container {
     /// Returns the contents, for values that outlive this container.
     pub(crate) fn contents(&self) -> &Arc<ContainerContents> {
         &self.0
+    }
+
+    /// Returns the modules of the archive's TorchScript code.
+    pub(crate) fn script_modules(&self) -> ScriptModules {
+        match self.0.index() {
+            Ok(index) if self.format() == ContainerFormat::TorchScript => {
+                ScriptModules::in_records(index.entries.iter().map(|entry| entry.name.as_str()))
+            }
+            _ => ScriptModules::default(),
+        }
     }
 
     /// Returns true if loading the archive runs TorchScript code, a `__setstate__` method that may change the pickle's

@@ -49,7 +49,10 @@ impl ClassTraits {
     /// `l`: `__setstate__` stores what is in a tuple or list.
     pub(crate) const HOOK_FOR_ITEMS: Self = Self(1 << 19);
 
-    const LETTERS: [(char, Self); 20] = [
+    /// `g`: `__setstate__` of a generator of torch, which believes that its state is a tuple of two numbers and a tensor.
+    pub(crate) const HOOK_OF_GENERATOR: Self = Self(1 << 20);
+
+    const LETTERS: [(char, Self); 21] = [
         ('n', Self::CREATED),
         ('N', Self::CREATED_WITH_ANY),
         ('d', Self::STATE_DICT),
@@ -70,6 +73,7 @@ impl ClassTraits {
         ('b', Self::HOOK_OF_ARRAY),
         ('t', Self::HOOK_OF_DTYPE),
         ('l', Self::HOOK_FOR_ITEMS),
+        ('g', Self::HOOK_OF_GENERATOR),
     ];
 
     /// Returns the traits of the letters; letters without a trait are ignored.

@@ -61,7 +61,16 @@ pub(crate) fn is_core_module(module: &str) -> bool {
 /// harmless.
 pub(crate) fn is_harmless_core_name(module: &str, name: &str) -> bool {
     HARMLESS_NAMES.binary_search(&(module, name)).is_ok()
-        || resolve_alias(module, name).is_some_and(|names| HARMLESS_NAMES.binary_search(&names).is_ok())
+        || same_object(module, name).is_some_and(|names| HARMLESS_NAMES.binary_search(&names).is_ok())
+}
+
+/// Modules that implement another one once more: what was judged of that one was not judged of these.
+const OTHER_IMPLEMENTATIONS: [&str; 7] =
+    ["_pydatetime", "_pydecimal", "_pyio", "_pylong", "_sre", "_strptime", "sre_compile"];
+
+/// Resolves an alias of the same object; `None` if the module implements the better-known one anew.
+pub(crate) fn same_object<'n>(module: &'n str, name: &'n str) -> Option<(&'n str, &'n str)> {
+    resolve_alias(module, name).filter(|_| !OTHER_IMPLEMENTATIONS.contains(&module))
 }
 
 /// Returns the uses for which a class was judged; `None` if it is not listed.

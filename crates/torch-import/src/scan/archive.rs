@@ -13,6 +13,7 @@ use crate::Error;
 use crate::container::zip::{is_code, is_python};
 use crate::container::{inflate, tar, zip};
 use crate::scan::budget::ScanBudget;
+use crate::script_modules::ScriptModules;
 
 /// Records that PyTorch itself unpickles, by the suffixes of their names.
 const PICKLES: [&str; 7] = [
@@ -74,6 +75,7 @@ impl<'a> Scanner<'a> {
         if survey.is_incomplete {
             self.add_missed(|| format!("{place}the entries after the limit were not scanned"));
         }
+        self.add_script_modules(record, &survey.entries);
         let archive = ArchiveTraits {
             is_cut: survey.ends_before_directory,
             depth,
@@ -85,6 +87,14 @@ impl<'a> Scanner<'a> {
             }
             let record = record.join_step(PlaceStep::Record(entry.name.clone()));
             self.scan_entry(record, entry, Cow::Borrowed(entry.stored(bytes)), archive);
+        }
+    }
+
+    /// Remembers which modules of TorchScript code an archive has.
+    pub(super) fn add_script_modules(&mut self, record: &PicklePlace, entries: &[Entry]) {
+        if entries.iter().any(|entry| is_code(&entry.name)) {
+            let modules = ScriptModules::in_records(entries.iter().map(|entry| entry.name.as_str()));
+            self.script_modules.insert(record.clone(), modules);
         }
     }
 

@@ -53,6 +53,8 @@ struct PickleRun<'p> {
     reader: Reader<'p>,
     machine: Machine<'p>,
     builds: Vec<BuildInstruction>,
+    /// Offset of a `STACK_GLOBAL` whose module or name a call computes.
+    computed_name: Option<u64>,
     root: Option<ObjectId>,
     error: Option<Error>,
     /// Pickles of object arrays in joblib's files.
@@ -93,6 +95,7 @@ impl<'p> PickleRun<'p> {
             reader: Reader::new(bytes),
             machine: Machine::new(budget.limits()),
             builds: Vec::new(),
+            computed_name: None,
             root: None,
             error: None,
             objects: Vec::new(),
@@ -129,6 +132,15 @@ impl<'p> PickleRun<'p> {
         {
             self.builds.push(BuildInstruction { offset: instruction.offset, target, state });
         }
+        if instruction.opcode == Opcode::StackGlobal
+            && let [.., module, name] = *self.machine.stack()
+            && [module, name].into_iter().any(|part| {
+                let object = self.machine.heap().get(part);
+                matches!(object, Object::Instance(_) | Object::Persistent(_) | Object::Extension(_))
+            })
+        {
+            self.computed_name = Some(instruction.offset);
+        }
         self.machine.step(instruction)
     }
 
@@ -163,7 +175,7 @@ impl<'p> PickleRun<'p> {
     }
 
     fn into_findings(self, bytes: &'p [u8], budget: &mut ScanBudget) -> PickleFindings<'p> {
-        let Self { reader, machine, builds, root, error, objects, mut missed } = self;
+        let Self { reader, machine, builds, computed_name, root, error, objects, mut missed } = self;
         let read = reader.offset();
         // The search for the end of an unterminated line reads all remaining bytes.
         let without_end = error.as_ref().is_some_and(|error| error.kind == ErrorKind::NoNewline);
@@ -177,6 +189,9 @@ impl<'p> PickleRun<'p> {
         }
         let mut names = GlobalUses::in_heap(heap, budget);
         let mut oddities = Vec::new();
+        oddities.extend(computed_name.map(|offset| {
+            format!("STACK_GLOBAL at 0x{offset:x} looks up a name that only the interpreter knows")
+        }));
         names.uses_of_instances(heap, &mut oddities);
         names.uses_of_builds(heap, &builds, &mut oddities);
         let is_extension = |id| matches!(heap.get(id), Object::Extension(_));

@@ -67,6 +67,7 @@ fn scan_zip_records(
     observer: &dyn Observer,
 ) -> Result<Option<Scan>> {
     let mut scanner = Scanner::new(ContainerFormat::Zip.name(), file.len(), observer);
+    scanner.add_script_modules(&PicklePlace::default(), entries);
     let archive = scanner.report_entries("", entries);
     let prefix = archive::archive_root(entries).map(|root| format!("{root}data/"));
     let is_storage = |entry: &Entry| prefix.as_ref().is_some_and(|prefix| entry.name.starts_with(prefix));

@@ -54,11 +54,11 @@ pub struct ScannedPickle {
 }
 
 /// The location of a pickle, as the path to it from the file. The `Display` form is for people.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PicklePlace(pub Vec<PlaceStep>);
 
 /// A step of a [`PicklePlace`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PlaceStep {
     /// Part of the file with a name given by this crate, such as `pickle`.
     Part(&'static str),

@@ -6,7 +6,7 @@
 //! Facts: `torch/serialization.py` of PyTorch 2.15, `numpy/lib/format.py` of NumPy 2.4.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use byte_source::{Cancelled, Observer, Source};
@@ -18,6 +18,7 @@ use super::pickle;
 use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle, compressed, zip_detection};
 use crate::container::inflate::Inflated;
 use crate::container::{in_memory, legacy, sniff, tar};
+use crate::script_modules::ScriptModules;
 use crate::{CheckpointNote, Container, ContainerFormat, Error, Result, Risk};
 
 /// Maximum nesting depth of pickles and archives that is scanned.
@@ -53,6 +54,8 @@ pub(super) struct Scanner<'a> {
     pub(super) stopped: bool,
     /// Number of listed globals of each risk.
     listed_by_risk: [usize; 4],
+    /// Modules of the code of each TorchScript archive, by the place of the archive.
+    pub(super) script_modules: HashMap<PicklePlace, ScriptModules>,
 }
 
 /// The way in which a file is read.
@@ -122,6 +125,7 @@ impl<'a> Scanner<'a> {
             observer,
             stopped: false,
             listed_by_risk: [0; 4],
+            script_modules: HashMap::new(),
         }
     }
 
@@ -218,11 +222,13 @@ impl<'a> Scanner<'a> {
             observer: self.observer,
             stopped: self.stopped,
             listed_by_risk: self.listed_by_risk,
+            script_modules: std::mem::take(&mut self.script_modules),
         };
         inner.scan_bytes(record, bytes, depth, expected);
         inner.scan_queue();
         self.scan = inner.scan;
         self.budget = inner.budget;
+        self.script_modules = inner.script_modules;
         (self.unpack_budget, self.stopped, self.listed_by_risk) =
             (inner.unpack_budget, inner.stopped, inner.listed_by_risk);
     }
@@ -439,7 +445,19 @@ impl<'a> Scanner<'a> {
     ) {
         let all = uses.len();
         let mut kept: Vec<GlobalUse> = Vec::new();
-        for used in uses {
+        let archive = place.0.split_last().map(|(_, archive)| PicklePlace(archive.to_vec()));
+        let modules = archive.and_then(|archive| self.script_modules.get(&archive));
+        for mut used in uses {
+            if let Some(modules) = modules
+                && used.risk == Risk::Unknown
+            {
+                used.global.recognise_script_class(modules);
+                used.risk = used.global.risk();
+                if used.risk == Risk::Known {
+                    used.calls.clear();
+                    used.unlisted_calls = 0;
+                }
+            }
             let [known, unknown, unreviewed, dangerous] = &mut self.listed_by_risk;
             let listed = match used.risk {
                 Risk::Known => known,

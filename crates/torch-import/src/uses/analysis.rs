@@ -65,8 +65,13 @@ impl<'h, 'p> Analysis<'h, 'p> {
     pub(super) fn add(&mut self, global: Option<usize>, kind: GlobalUseKind, risk: Option<Risk>) {
         let Some(facts) = global.and_then(|index| self.globals.get_mut(index)) else { return };
         facts.found.kinds.insert(kind);
-        // A use adds nothing to a global of another package, which is a finding itself.
-        let Some(risk) = risk.filter(|_| facts.callee.package == Package::Core) else { return };
+        let Some(risk) = risk else { return };
+        let risk = match facts.callee.package {
+            Package::Core => risk,
+            // A use adds nothing to a global of another package, which is a finding itself.
+            Package::Other => return,
+            Package::OtherData => Risk::Unknown,
+        };
         facts.found.findings.insert(kind);
         facts.found.risk = facts.found.risk.max(Some(risk));
     }

@@ -72,7 +72,7 @@ impl Analysis<'_, '_> {
         let applied = place(ArgumentRule::Applied).and_then(|id| self.heap.items(id));
         match (rules_of(function), applied) {
             (Some(rules), Some(applied)) => self.all_fit(rules, applied),
-            _ => function.package != Package::Core,
+            _ => function.package == Package::Other,
         }
     }
 
@@ -108,7 +108,7 @@ impl Analysis<'_, '_> {
                 module == "builtins" && BUILTIN_TYPES.contains(&name)
             }),
             ArgumentRule::Function => self.callee(arg).is_some_and(|function| {
-                function.package != Package::Core
+                function.package == Package::Other
                     || rules_of(function).is_some_and(|rules| !rules.contains(&rule))
             }),
             // The caller checks these with the function.

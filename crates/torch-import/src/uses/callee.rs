@@ -41,7 +41,7 @@ pub(super) fn callee_named(module: &str, name: &str, global: usize) -> Callee {
     if package != Package::Core {
         return Callee { global, package, traits: ClassTraits::default(), reviewed: None, judged: None };
     }
-    let familiar = lists::resolve_alias(module, name);
+    let familiar = lists::same_object(module, name);
     let reviewed = lists::reviewed(module, name)
         .or_else(|| familiar.and_then(|(module, name)| lists::reviewed(module, name)))
         // The classes of tensors that PyTorch before 0.2 wrote.

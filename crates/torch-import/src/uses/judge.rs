@@ -68,12 +68,9 @@ impl<'h> Analysis<'h, '_> {
             Package::Core => {}
             Package::Other => return self.add(Some(callee.global), kind, None),
             Package::OtherData => {
-                self.add(Some(callee.global), kind, None);
-                if !is_creation && let Some(facts) = self.globals.get_mut(callee.global) {
-                    facts.found.findings.insert(kind);
-                    facts.found.risk = facts.found.risk.max(Some(Risk::Unknown));
-                }
-                return;
+                let is_bare = self.heap.items(instance.args).is_some_and(<[_]>::is_empty)
+                    && instance.kwargs().is_none();
+                return self.add_unless(is_creation && is_bare, callee.global, kind);
             }
         }
         if let Some(judged) = callee.judged {
@@ -110,6 +107,17 @@ impl<'h> Analysis<'h, '_> {
         }
         let (traits, global) = match self.value(id, instance) {
             Value::Plain | Value::Other => return,
+            Value::OtherData { global } => {
+                let fits = instance.state().iter().all(|state| self.is_state_of_other_data(*state));
+                self.add_unless(fits, global, GlobalUseKind::StateDict);
+                if !instance.appends().is_empty() {
+                    self.add_unless(false, global, GlobalUseKind::Appended);
+                }
+                if !instance.items().is_empty() {
+                    self.add_unless(false, global, GlobalUseKind::ItemsSet);
+                }
+                return;
+            }
             Value::Unknown(global) => {
                 return self.add(global, GlobalUseKind::ResultChanged, Some(Risk::Unreviewed));
             }
@@ -136,11 +144,33 @@ impl<'h> Analysis<'h, '_> {
         if !instance.items().is_empty() {
             let is_judged = traits.has(ClassTraits::ITEMS_SET)
                 || (traits.has(ClassTraits::DATA_ITEMS_SET)
+                    // A state can replace the methods that `__setitem__` calls.
+                    && instance.state().iter().all(|state| self.level(*state) == Level::Data)
                     && instance.items().iter().all(|(key, value)| {
                         self.level(*key) == Level::Data && self.level(*value) == Level::Data
                     }));
             self.add_unless(is_judged, global, GlobalUseKind::ItemsSet);
         }
+    }
+
+    /// Returns true for the state of an instance of a listed class of another package. `__setstate__` of OmegaConf looks up
+    /// attributes of `_metadata`, and joblib computes with what describes an array.
+    fn is_state_of_other_data(&mut self, state: ObjectId) -> bool {
+        let heap = self.heap;
+        if !self.spend(states::entry_count(heap, state)) {
+            return false;
+        }
+        let Some(entries) = heap.entries(state) else { return heap.is_none(state) };
+        if states::has_special_name(heap, state) {
+            return false;
+        }
+        entries.iter().all(|(_, value)| match heap.get(*value) {
+            Object::Instance(instance) => {
+                matches!(self.value(*value, instance), Value::OtherData { .. } | Value::Other)
+                    || self.level(*value) <= Level::Named
+            }
+            _ => !states::is_function(heap, *value) || heap.global(*value).is_some(),
+        })
     }
 
     /// Returns how BUILD uses the class of an instance, and true if the class was judged for it.
@@ -174,6 +204,10 @@ impl<'h> Analysis<'h, '_> {
         }
         if traits.has(ClassTraits::HOOK_OF_HANDLE) {
             return (GlobalUseKind::StateHook, states::is_state_of_handle(heap, state, is_data));
+        }
+        if traits.has(ClassTraits::HOOK_OF_GENERATOR) {
+            let is_judged = states::is_state_of_generator(heap, state) && self.level(state) == Level::Data;
+            return (GlobalUseKind::StateHook, is_judged);
         }
         if traits.has(ClassTraits::HOOK_OF_ARRAY) {
             let parts = heap.items(state).unwrap_or_default();
@@ -221,6 +255,7 @@ impl<'h> Analysis<'h, '_> {
                 Value::Plain | Value::Other | Value::Partial { .. } => {}
                 Value::Unknown(Some(global)) if self.is_found(global) => {}
                 Value::Unknown(global) => self.add(global, GlobalUseKind::Hashed, Some(Risk::Unreviewed)),
+                Value::OtherData { global } => self.add_unless(false, global, GlobalUseKind::Hashed),
                 Value::Instance { traits, global } => {
                     let is_judged = traits.has(ClassTraits::HASHED)
                         || (traits.has(ClassTraits::HASHED_BY_CONTENT) && self.has_plain_content(instance));
@@ -247,7 +282,7 @@ impl<'h> Analysis<'h, '_> {
         let mut waiting = vec![pid];
         let mut seen = HashSet::new();
         while let Some(next) = waiting.pop() {
-            if !seen.insert(next) || !self.spend(1) {
+            if !seen.insert(next) {
                 continue;
             }
             waiting.extend(heap.items(next).unwrap_or_default());

@@ -13,7 +13,7 @@ pub(super) enum Level {
     Active,
 }
 
-/// What the search does with an instance or a global.
+/// What the search does with an instance, a global, or an object that a persistent id stands for.
 pub(super) enum Reading {
     /// The instance is data, made of these objects.
     Content(Vec<ObjectId>),
@@ -34,7 +34,7 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// Returns the level of an object; `reading` judges an instance or a global. After too much work, every object is active.
+    /// Returns the level of an object; `reading` judges an instance, a global, or a persistent object. After too much work, every object is active.
     pub(super) fn level(
         &mut self,
         heap: &Heap<'_>,
@@ -66,7 +66,7 @@ impl Levels {
             *slot = Some(Level::Data);
             visited.push(next);
             match heap.get(next) {
-                Object::Global(_) | Object::Instance(_) => match reading(next) {
+                Object::Global(_) | Object::Instance(_) | Object::Persistent(_) => match reading(next) {
                     Reading::Opaque => {}
                     Reading::Named => found = found.max(Level::Named),
                     Reading::Active => found = Level::Active,

@@ -56,7 +56,31 @@ fn is_computed(heap: &Heap<'_>, key: ObjectId) -> bool {
 pub(super) fn has_function(heap: &Heap<'_>, state: ObjectId) -> bool {
     let parts = heap.items(state).unwrap_or_default().iter().take(2).copied().chain([state]);
     let mut entries = parts.filter_map(|part| heap.entries(part)).flatten();
-    entries.any(|(_, value)| matches!(heap.get(*value), Object::Global(_)))
+    entries.any(|(_, value)| is_function(heap, *value))
+}
+
+/// Returns true if an object is a global, or if a persistent id may stand for one.
+pub(super) fn is_function(heap: &Heap<'_>, id: ObjectId) -> bool {
+    match heap.get(id) {
+        Object::Global(_) | Object::Extension(_) => true,
+        Object::Persistent(pid) => !is_storage_id(heap, *pid),
+        _ => false,
+    }
+}
+
+/// Returns true if a persistent id stands for a storage, not for the class of a module.
+pub(super) fn is_storage_id(heap: &Heap<'_>, pid: ObjectId) -> bool {
+    match (heap.get(pid), heap.items(pid)) {
+        (Object::Tuple(_), Some([kind, ..])) => heap.text(*kind).is_some_and(|kind| kind == "storage"),
+        (Object::Tuple(_), _) => false,
+        _ => true,
+    }
+}
+
+/// Returns true if the dict of a state, or one of its two dicts, has a name such as `__array__`, or one that is not a text.
+pub(super) fn has_special_key(heap: &Heap<'_>, state: ObjectId) -> bool {
+    let mut parts = heap.items(state).unwrap_or_default().iter().take(2).copied().chain([state]);
+    parts.any(|part| has_special_name(heap, part))
 }
 
 /// Returns true if a dict of slots has a name such as `__class__`, whose setter is the interpreter's.
@@ -97,6 +121,21 @@ pub(super) fn is_state_of_handle(
                 Object::None | Object::Tuple(_) | Object::List(_) | Object::Dict(_) | Object::Instance(_)
             ) && is_data(*part)
         })
+}
+
+/// Returns true for `(seed, offset, tensor)`: other objects are taken for these, so that bytes would be addresses.
+pub(super) fn is_state_of_generator(heap: &Heap<'_>, state: ObjectId) -> bool {
+    let is_number = |id: ObjectId| matches!(heap.get(id), Object::Int(_) | Object::Long(_) | Object::None);
+    match (heap.get(state), heap.items(state)) {
+        (Object::Tuple(_), Some(&[seed, offset, tensor])) => {
+            let callable = heap.instance(tensor).and_then(|instance| heap.global(instance.callable));
+            let is_tensor = callable.is_some_and(|(module, name)| {
+                module == "torch._utils" && name.starts_with("_rebuild_tensor")
+            });
+            is_number(seed) && is_number(offset) && is_tensor
+        }
+        _ => false,
+    }
 }
 
 /// Returns true for `(function, arguments, keyword arguments, attributes)` of plain containers, which are only stored.

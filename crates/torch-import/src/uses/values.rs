@@ -23,6 +23,8 @@ pub(super) enum Value {
     Plain,
     /// Instance of a class of another package.
     Other,
+    /// Instance of a class of another package that is listed as data.
+    OtherData { global: usize },
     /// Instance of a class with these traits.
     Instance { traits: ClassTraits, global: usize },
     /// `functools.partial`, which has a state of its own kind.
@@ -97,10 +99,7 @@ impl Analysis<'_, '_> {
         match callee.package {
             Package::Core => {}
             Package::Other => return Value::Other,
-            // Its own methods run if a function reads it.
-            Package::OtherData => {
-                return Value::Instance { traits: ClassTraits::default(), global: callee.global };
-            }
+            Package::OtherData => return Value::OtherData { global: callee.global },
         }
         let traits = callee.traits;
         let itself = Value::Instance { traits, global: callee.global };
@@ -125,7 +124,10 @@ impl Analysis<'_, '_> {
             Some(CallResult::OfArgument(number)) => {
                 let class = self.heap.items(instance.args).and_then(|args| args.get(*number));
                 match class.and_then(|class| self.callee(*class)) {
-                    Some(class) if class.package != Package::Core => Value::Other,
+                    Some(class) if class.package == Package::Other => Value::Other,
+                    Some(class) if class.package == Package::OtherData => {
+                        Value::OtherData { global: class.global }
+                    }
                     Some(class) => Value::Instance { traits: class.traits, global: class.global },
                     None => Value::Unknown(Some(callee.global)),
                 }
@@ -147,6 +149,9 @@ impl Analysis<'_, '_> {
 
     /// Judges what a function may run that reads an instance.
     pub(super) fn reading(&self, id: ObjectId) -> Reading {
+        if let Some(pid) = self.heap.persistent(id) {
+            return if states::is_storage_id(self.heap, pid) { Reading::Opaque } else { Reading::Named };
+        }
         if let Some(names) = self.heap.global(id) {
             return if is_constant(names) { Reading::Opaque } else { Reading::Named };
         }
@@ -157,7 +162,11 @@ impl Analysis<'_, '_> {
             Value::Instance { traits, .. } if traits.has(ClassTraits::DATA) => self.content(traits, instance),
             // What an unreviewed call returned is a finding already.
             Value::Unknown(Some(global)) if self.is_found(global) => Reading::Opaque,
-            Value::Instance { .. } | Value::Partial { .. } | Value::Unknown(_) => Reading::Active,
+            // Its own methods run if a function reads it.
+            Value::OtherData { .. }
+            | Value::Instance { .. }
+            | Value::Partial { .. }
+            | Value::Unknown(_) => Reading::Active,
         }
     }
 
@@ -167,7 +176,7 @@ impl Analysis<'_, '_> {
         let mut parts = Vec::new();
         for arg in self.heap.items(instance.args).unwrap_or_default() {
             let loaded = self.heap.instance(*arg).and_then(|inner| self.heap.global(inner.callable));
-            match self.callee(*arg).filter(|_| self.heap.global(*arg).is_some()) {
+            match self.callee(*arg).filter(|_| self.heap.instance(*arg).is_none()) {
                 // `defaultdict` calls it for a key that it lacks.
                 Some(factory) if self.is_defaultdict(instance) => {
                     if factory.package == Package::Core && factory.reviewed.is_none() {
@@ -179,9 +188,14 @@ impl Analysis<'_, '_> {
                 None => parts.push(*arg),
             }
         }
-        // An attribute that is a function replaces a method of the same name.
+        // An attribute that is a function replaces a method of the same name, and readers look for `__array_interface__`
+        // and the like among the attributes.
         let sets_attributes = traits.has(ClassTraits::STATE_DICT);
-        if sets_attributes && instance.state().iter().any(|state| states::has_function(self.heap, *state)) {
+        if sets_attributes
+            && instance.state().iter().any(|state| {
+                states::has_function(self.heap, *state) || states::has_special_key(self.heap, *state)
+            })
+        {
             return Reading::Active;
         }
         parts.extend(instance.kwargs());
