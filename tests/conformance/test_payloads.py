@@ -4,6 +4,7 @@ import json
 from collections import Counter
 
 import payloads
+from attacks import ATTACKS
 from program import torch2carton
 
 
@@ -20,6 +21,13 @@ def test_composed_payloads_are_found(tmp_path):
     assert missed == {}
     # Most of them also name something that is dangerous by itself.
     assert Counter(found.values())["unsafe"] > 150
+
+
+def test_attacks_by_hand_are_found(tmp_path):
+    for title, body in ATTACKS.items():
+        (tmp_path / f"{title}.pkl").write_bytes(payloads.PROTO + body + b".")
+    missed = {file for file, verdict in verdicts(tmp_path).items() if verdict not in ("unknown", "unsafe")}
+    assert missed == set()
 
 
 def test_unknown_payloads_fail_with_deny_unknown(tmp_path):

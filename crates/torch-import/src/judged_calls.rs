@@ -199,7 +199,7 @@ const ANNOTATION_PARTS_MAX: usize = 256;
 
 /// Returns true if an object is made of types and numbers. `typing` compiles a text, which stands for the name of a type, so
 /// that neither texts nor what may be one are parts of an annotation.
-fn is_annotation(heap: &Heap<'_>, id: ObjectId) -> bool {
+pub(crate) fn is_annotation(heap: &Heap<'_>, id: ObjectId) -> bool {
     let mut waiting = vec![id];
     let mut count = 0_usize;
     while let Some(next) = waiting.pop() {

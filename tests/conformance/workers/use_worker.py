@@ -308,11 +308,11 @@ def main():
 
 def prepare():
     """Loads what torch and numpy load only when they are first used."""
-    import torch.distributed.checkpoint  # noqa: F401
-    import torch.distributed._shard.sharded_tensor  # noqa: F401
     try:
+        import torch.distributed._shard.sharded_tensor  # noqa: F401
+        import torch.distributed.checkpoint  # noqa: F401
         import torch._subclasses.schema_check_mode  # noqa: F401  (torch imports it when it makes the first tensor of some kinds)
-    except ImportError:  # 2.0.1 does not have it
+    except ImportError:  # older versions do not have them
         pass
     torch.nn.parameter.UninitializedParameter()  # sets a variable of the environment for CUDA
     for body in (TENSOR.data, ARRAY.data, storage().data):  # loads what these need

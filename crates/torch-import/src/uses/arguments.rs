@@ -33,11 +33,14 @@ impl Analysis<'_, '_> {
         args: &[ObjectId],
         kwargs: Option<ObjectId>,
     ) -> bool {
+        // Some constructors in C have hidden keywords: `torch.Tensor(cdata=…)` takes an address.
+        if kwargs.is_some_and(|kwargs| self.heap.entries(kwargs).is_none_or(|entries| !entries.is_empty())) {
+            return false;
+        }
         if traits.has(ClassTraits::CREATED_WITH_ANY) {
             return true;
         }
-        traits.has(ClassTraits::CREATED)
-            && args.iter().copied().chain(kwargs).all(|arg| self.level(arg) <= Level::Named)
+        traits.has(ClassTraits::CREATED) && args.iter().all(|arg| self.level(*arg) <= Level::Named)
     }
 
     pub(super) fn may_call(&mut self, callee: Callee, args: &[ObjectId]) -> bool {

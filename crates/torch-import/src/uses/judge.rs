@@ -14,6 +14,9 @@ use crate::Risk;
 use crate::judged_calls::{self, Judgement};
 use crate::lists::ClassTraits;
 
+/// Attributes of OmegaConf's metadata of which `__setstate__` makes annotations.
+const TYPES_OF_OMEGACONF: [&str; 4] = ["ref_type", "object_type", "key_type", "element_type"];
+
 impl<'h> Analysis<'h, '_> {
     /// Judges all uses, and returns them with the names of their globals.
     pub(super) fn into_uses(mut self) -> impl Iterator<Item = (&'h str, &'h str, UseRisk)> {
@@ -164,7 +167,10 @@ impl<'h> Analysis<'h, '_> {
         if states::has_special_name(heap, state) {
             return false;
         }
-        entries.iter().all(|(_, value)| match heap.get(*value) {
+        entries.iter().all(|(key, value)| match heap.get(*value) {
+            _ if heap.text(*key).is_some_and(|key| TYPES_OF_OMEGACONF.contains(&&*key)) => {
+                judged_calls::is_annotation(heap, *value)
+            }
             Object::Instance(instance) => {
                 matches!(self.value(*value, instance), Value::OtherData { .. } | Value::Other)
                     || self.level(*value) <= Level::Named
