@@ -222,7 +222,8 @@ pub(crate) fn is_annotation(heap: &Heap<'_>, id: ObjectId) -> bool {
                     // `getattr` names a class inside of a class.
                     returns_type(index) || index == GETATTR
                 });
-                let is_other = !lists::is_core_module(module) && Risk::from_names(module, name) == Risk::Unknown;
+                let is_other =
+                    !lists::is_core_module(module) && Risk::from_names(module, name) == Risk::Unknown;
                 if !(is_type || is_other || (module, name) == ("types", "GenericAlias")) {
                     return false;
                 }

@@ -41,7 +41,8 @@ mod tests {
 
     #[test]
     fn only_the_classes_of_an_archive_are_its_own() {
-        let names = ["net/data.pkl", "net/code/__torch__/a/b.py", "net/code/__torch__.py", "net/constants.pkl"];
+        let names =
+            ["net/data.pkl", "net/code/__torch__/a/b.py", "net/code/__torch__.py", "net/constants.pkl"];
         let modules = ScriptModules::in_records(names.into_iter());
         for own in ["__torch__.a.b", "__torch__", "__torch__.torch.classes.quantized"] {
             assert!(modules.has_class_of(own), "{own}");

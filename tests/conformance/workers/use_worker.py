@@ -279,8 +279,8 @@ def inside_import():
 def run(module, attribute, use, letters):
     cls = resolve(module, attribute)
     bodies = pickles(module, attribute, cls, use, letters)
-    if torch is None:
-        bodies = [body for body in bodies if b"torch" not in body and b"numpy" not in body]
+    missing = [b"torch", b"numpy"] if torch is None else [part.encode() for part in PARTS if part not in sys.modules]
+    bodies = [body for body in bodies if not any(part in body for part in missing)]
     stopped, errors, ran = [], [], 0
     signal.alarm(60)
     state = watch(module, stopped)
@@ -306,14 +306,17 @@ def main():
         answer(json.loads(line), out)
 
 
+# Modules that not all versions have, or can import in a newer Python.
+PARTS = ("torch.distributed._shard.sharded_tensor.metadata", "torch.distributed.checkpoint.metadata", "torch._subclasses.schema_check_mode")
+
+
 def prepare():
     """Loads what torch and numpy load only when they are first used."""
-    try:
-        import torch.distributed._shard.sharded_tensor  # noqa: F401
-        import torch.distributed.checkpoint  # noqa: F401
-        import torch._subclasses.schema_check_mode  # noqa: F401  (torch imports it when it makes the first tensor of some kinds)
-    except ImportError:  # older versions do not have them
-        pass
+    for module in PARTS:
+        try:
+            importlib.import_module(module)
+        except Exception:
+            pass
     torch.nn.parameter.UninitializedParameter()  # sets a variable of the environment for CUDA
     for body in (TENSOR.data, ARRAY.data, storage().data):  # loads what these need
         pickle.loads(PROTO + body + b".")

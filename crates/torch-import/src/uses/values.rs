@@ -163,10 +163,9 @@ impl Analysis<'_, '_> {
             // What an unreviewed call returned is a finding already.
             Value::Unknown(Some(global)) if self.is_found(global) => Reading::Opaque,
             // Its own methods run if a function reads it.
-            Value::OtherData { .. }
-            | Value::Instance { .. }
-            | Value::Partial { .. }
-            | Value::Unknown(_) => Reading::Active,
+            Value::OtherData { .. } | Value::Instance { .. } | Value::Partial { .. } | Value::Unknown(_) => {
+                Reading::Active
+            }
         }
     }
 
