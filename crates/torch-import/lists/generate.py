@@ -157,6 +157,7 @@ def write_harmless(rules, answers, versions):
     write(HERE / "harmless.txt", "The harmless names of each module: what only makes or computes data.", versions, lines)
 
 
+WITHOUT_HOOKS = ("CPython 2.", "CPython 3.6", "CPython 3.7")
 # Letters of which one includes the other.
 STRONGER = {"N": "n", "H": "mh", "m": "h", "k": "K"}
 
@@ -182,11 +183,24 @@ def write_instances(rules, answers, versions):
     for module, names in rules["refused"].items():
         for name in names.split():
             found.get(module, {}).pop(name, None)
+    # Where no interpreter with audit hooks has a class, nothing can prove its uses.
+    provable = {(module, name) for answer in answers if not answer["version"].startswith(WITHOUT_HOOKS)
+                for table in (answer.get("instances", {}), shown(answer)) for module, names in table.items() for name in names}
+    found = {module: {name: letters for name, letters in classes.items() if (module, name) in provable} for module, classes in found.items()}
     lines = []
     for module, classes in sorted(found.items()):
         words = [f"{name}={text}" for name, letters in sorted(classes.items()) if (text := shortest(letters))]
         lines += wrap([module, *words]) if words else []
     write(HERE / "instances.txt", "The classes of each module, with letters for what a pickle can do with their instances.", versions, lines)
+
+
+def shown(answer):
+    """The other names of classes, by module."""
+    found = {}
+    for name in answer.get("true_names", {}):
+        module, attribute = name.split(" ", 1)
+        found.setdefault(module, []).append(attribute)
+    return found
 
 
 def shortest(letters):

@@ -277,12 +277,12 @@ def inside_import():
 
 
 def run(module, attribute, use, letters):
+    signal.alarm(60)
     cls = resolve(module, attribute)
     bodies = pickles(module, attribute, cls, use, letters)
     missing = [b"torch", b"numpy"] if torch is None else [part.encode() for part in PARTS if part not in sys.modules]
     bodies = [body for body in bodies if not any(part in body for part in missing)]
     stopped, errors, ran = [], [], 0
-    signal.alarm(60)
     state = watch(module, stopped)
     for body in bodies:
         before = len(stopped)
