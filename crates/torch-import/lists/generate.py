@@ -185,7 +185,7 @@ def write_instances(rules, answers, versions):
             found.get(module, {}).pop(name, None)
     # Where no interpreter with audit hooks has a class, nothing can prove its uses.
     provable = {(module, name) for answer in answers if not answer["version"].startswith(WITHOUT_HOOKS)
-                for table in (answer.get("instances", {}), shown(answer)) for module, names in table.items() for name in names}
+                for table in (answer.get("instances", {}), shown_names(answer)) for module, names in table.items() for name in names}
     found = {module: {name: letters for name, letters in classes.items() if (module, name) in provable} for module, classes in found.items()}
     lines = []
     for module, classes in sorted(found.items()):
@@ -194,7 +194,7 @@ def write_instances(rules, answers, versions):
     write(HERE / "instances.txt", "The classes of each module, with letters for what a pickle can do with their instances.", versions, lines)
 
 
-def shown(answer):
+def shown_names(answer):
     """The other names of classes, by module."""
     found = {}
     for name in answer.get("true_names", {}):

@@ -14,7 +14,7 @@ use crate::Risk;
 use crate::judged_calls::{self, Judgement};
 use crate::lists::ClassTraits;
 
-/// Attributes of OmegaConf's metadata of which `__setstate__` makes annotations.
+/// Attributes of the metadata of omegaconf of which `__setstate__` makes annotations.
 const TYPES_OF_OMEGACONF: [&str; 4] = ["ref_type", "object_type", "key_type", "element_type"];
 
 impl<'h> Analysis<'h, '_> {
@@ -156,7 +156,7 @@ impl<'h> Analysis<'h, '_> {
         }
     }
 
-    /// Returns true for the state of an instance of a listed class of another package. `__setstate__` of OmegaConf looks up
+    /// Returns true for the state of an instance of a listed class of another package. `__setstate__` of omegaconf looks up
     /// attributes of `_metadata`, and joblib computes with what describes an array.
     fn is_state_of_other_data(&mut self, state: ObjectId) -> bool {
         let heap = self.heap;
