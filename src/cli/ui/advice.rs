@@ -299,6 +299,19 @@ fn option_text(option: &InvalidOption) -> String {
              `optimum-cli export onnx --model DIR OUT`"
         ),
         InvalidOption::SameOutput { .. } => format!("{option}; convert one of them alone with -o"),
+        InvalidOption::SameInput { .. } => format!("{option}; it is converted once"),
+        InvalidOption::NoScript { changes_tensors } => {
+            let options =
+                "--input, --output-names and --output-type are about the code of a TorchScript module";
+            if *changes_tensors {
+                format!(
+                    "{options}, which is not kept if --dtype, --cast, --key, --include, --exclude, --strip-prefix, --rename, \
+                     --merge, --dequantize or --arch changes the tensors; leave out one or the other"
+                )
+            } else {
+                format!("{options}, and the input is not one")
+            }
+        }
         option => option.to_string(),
     }
 }
