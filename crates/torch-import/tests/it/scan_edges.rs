@@ -123,7 +123,7 @@ fn a_text_is_not_a_pickle_unless_python_may_call_what_it_names() {
         assert!(found.contains("it is a text"), "{}: {found}", text.escape_ascii());
     }
     // Python's own unpickler takes the rest of the bytes as the name, and calls it.
-    for pickle in [&b"(ios\nsystem"[..], b"(Vls\nios\nsystemX", b"(ievil", b"(cevil", b"N\x30ievil"] {
+    for pickle in [&b"(ios\nsystem"[..], b"(Vls\nios\nsystemX", b"\x80\x02cos"] {
         assert_eq!(kind(pickle), Ok("pickle"), "{}", pickle.escape_ascii());
     }
 }
