@@ -209,7 +209,7 @@ fn triton_advice(error: &pipeline::Error, file: Option<&Path>) -> String {
             "; pass the checkpoint that it was made from, with its params.json or config.json".to_owned()
         }
         Error::ForeignModule { .. } => {
-            "; pass the checkpoint or the TorchScript module that it was made from".to_owned()
+            "; pass the TorchScript file that it was made from, with --input and --output-type, or the checkpoint".to_owned()
         }
         _ => String::new(),
     }

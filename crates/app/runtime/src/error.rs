@@ -199,7 +199,7 @@ pub enum InputError {
 
 /// Returns the name of a record in parentheses, if it is source text. The object of a converted module always differs.
 fn differing_code(record: &str) -> String {
-    if record.ends_with(".py") { format!(" (`{}`)", record.escape_debug()) } else { String::new() }
+    if record.starts_with("code/") { format!(" (`{}`)", record.escape_debug()) } else { String::new() }
 }
 
 fn listed(are: &str, names: &[String]) -> String {
