@@ -70,6 +70,33 @@ fn results_for_programs_are_on_standard_output() {
 }
 
 #[test]
+fn what_is_given_twice_is_converted_once() {
+    let scratch = scratch();
+    let root = scratch.path();
+    checkpoints(root);
+    let (status, stdout, stderr) =
+        output(root, &["--each", "-q", "a.pth", "./a.pth", "b.pth", "-o", "out", "--results", "-"]);
+    assert_eq!(status, Some(1));
+    assert_eq!(stderr, "error: ./a.pth is given twice; it is converted once\n");
+    let lines: Vec<Json> =
+        stdout.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let status: Vec<_> = lines.iter().map(|line| line["status"].as_str().unwrap_or_default()).collect();
+    assert_eq!(status, ["ok", "failed", "ok"]);
+    // Two files whose outputs have one name in one folder: the second is an error, the others are converted.
+    std::fs::copy(root.join("a.pth"), root.join("a.pt")).expect("it can be copied");
+    let (status, text) = run(root, &["--each", "-q", "a.pth", "a.pt", "b.pth", "-o", "again"]);
+    assert_eq!(status, Some(1));
+    assert_eq!(
+        text.lines().next(),
+        Some("error: a.pth and a.pt would both become again/a.carton; convert one of them alone with -o")
+    );
+    assert_eq!(names(&root.join("again")), [".torch2carton.outputs", "a.carton", "b.carton"]);
+    let (status, text) = run(root, &["--each", "--files-from", "list"]);
+    assert_eq!(status, Some(1));
+    assert!(text.starts_with("error: cannot read list: No such file"), "{text}");
+}
+
+#[test]
 fn whole_cartons_are_skipped() {
     let scratch = scratch();
     let root = scratch.path();

@@ -1,8 +1,9 @@
 //! Messages about what people type and pass by mistake.
 
-use crate::carton_tools::{run, scratch, write};
+use crate::carton_tools::{ok, run, scratch, write};
 use crate::cli::output;
 use crate::made::{dict, tensor, write_pth};
+use crate::program::folder;
 
 #[test]
 fn files_that_are_no_checkpoints() {
@@ -65,6 +66,31 @@ fn options_of_other_programs() {
     }
     for command in ["info", "list"] {
         texts.push_str(&run(root, &[command, "a.pth"]).1);
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn values_of_options_say_what_is_expected() {
+    let scratch = scratch();
+    let root = scratch.path();
+    tiny_llama::write(root).expect("the checkpoint is written");
+    ok(root, &["consolidated.00.pth", "-q", "-o", "x.carton"]);
+    write_pth(&root.join("a.pth"), &dict(&[("w", tensor(3))]));
+    std::fs::copy(folder().join("scripts/words.pt"), root.join("words.pt")).expect("it can be copied");
+    let input = ["--input", "x=float32[batch,4]"];
+    let mut texts = String::new();
+    for args in [
+        &["--each", "--jobs", "0", "a.pth"][..],
+        &["run", "x.carton", "--tokens", "1,b"],
+        &["run", "x.carton", "--tokens", "1", "--temperature", "1", "--top-k", "0"],
+        &["run", "x.carton", "--tokens", "1,999"],
+        &[&["words.pt", "--dtype", "bfloat16"], &input[..]].concat(),
+        &[&["words.pt", "--arch", "weights"], &input[..]].concat(),
+        &[&["a.pth"], &input[..]].concat(),
+        &["a.pth", "--dtype", "int8"],
+    ] {
+        texts.push_str(&run(root, args).1);
     }
     insta::assert_snapshot!(texts);
 }

@@ -44,13 +44,21 @@ fn several_keys_of_weights_are_named_as_they_are_typed() {
             ]),
         ),
         ("other.pth", dict(&[("last", dict(&[("net", one("w", 1)), ("net_ema", one("w", 2))]))])),
+        (
+            "deepest.pth",
+            dict(&[("run", dict(&[("last", dict(&[("net", one("w", 1)), ("net_ema", one("w", 2))]))]))]),
+        ),
     ] {
         write_pth(&root.join(file), &keys);
     }
     let text = |file: &str| run(root, &[file, "-o", "x.safetensors", "--dry-run"]).1;
     insta::assert_snapshot!(
-        ["flat.pth", "params.pth", "ema.pth", "deep.pth", "other.pth"].map(text).concat()
+        ["flat.pth", "params.pth", "ema.pth", "deep.pth", "other.pth", "deepest.pth"].map(text).concat()
     );
+    assert_eq!(taken(root, &["deepest.pth", "--key", "run.last.net_ema"]).0, ["w"]);
+    // A key that is a part of a path is named as it is typed.
+    let (_, text) = run(root, &["deepest.pth", "--key", "net_ema", "-o", "x.safetensors"]);
+    assert!(text.contains("tensors are under `run.last.net_ema`; check --key"), "{text}");
     assert_eq!(taken(root, &["deep.pth", "--key", "state_dict.model_ema"]).0, ["w"]);
     let (names, notes) = taken(root, &["deeper.pth"]);
     assert_eq!(names, ["w"]);

@@ -250,7 +250,12 @@ fn a_folder_stands_for_its_cartons() {
     std::fs::create_dir(root.join("empty")).expect("a folder");
     let (status, _, text) = output(root, &["serve", "empty", "--port", "0"]);
     assert_eq!(status, Some(1), "{text}");
-    assert!(text.contains("empty"), "{text}");
+    assert_eq!(
+        text,
+        "error: there are no cartons in the folder empty; `torch2carton MODEL -o empty/NAME.carton` puts one there\n"
+    );
+    let (_, _, text) = output(root, &["run", "empty"]);
+    assert_eq!(text, "error: empty is not a carton\n");
 }
 
 #[test]

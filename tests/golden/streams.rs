@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::carton_tools::{ok, scratch};
 use crate::made::{dict, tensor, write_pth};
+use crate::program::folder;
 
 /// Runs the program with these bytes on standard input.
 fn piped(root: &Path, args: &[&str], input: &[u8]) -> Output {
@@ -36,7 +37,23 @@ fn a_checkpoint_can_come_from_a_pipe() {
         let given = piped(root, &[command, "-"], &bytes);
         assert!(given.status.success(), "{command}: {}", text(&given.stderr));
         let named = ok(root, &[command, "a.pth"]);
-        assert_eq!(text(&given.stdout).replace("/dev/stdin", "a.pth"), named, "{command}");
+        assert!(!text(&given.stdout).contains("/dev/stdin"), "{}", text(&given.stdout));
+        assert_eq!(text(&given.stdout).replace("-: clean", "a.pth: clean"), named, "{command}");
+        // In JSON, `file` is what was typed.
+        let given = piped(root, &[command, "--json", "-"], &bytes);
+        assert!(text(&given.stdout).starts_with(r#"{"schema_version":1,"file":"-","#), "{command}");
+    }
+    let unknown = piped(root, &["inspect", "-", "none"], &bytes);
+    assert_eq!(
+        text(&unknown.stderr),
+        "error: standard input: it has no tensor or value named `none`; `torch2carton inspect --all -` lists the names\n"
+    );
+    // Other commands need a file, and say so.
+    for command in ["convert", "run", "verify", "unpack", "serve"] {
+        let given = piped(root, &[command, "-"], &bytes);
+        assert_eq!(given.status.code(), Some(2), "{command}");
+        let expected = format!("error: `{command}` needs a file; `-` is standard input for inspect, scan, ");
+        assert!(text(&given.stderr).starts_with(&expected), "{}", text(&given.stderr));
     }
     let empty = piped(root, &["inspect", "-"], b"");
     assert!(!empty.status.success() && text(&empty.stderr).contains("empty"), "{}", text(&empty.stderr));
@@ -62,9 +79,13 @@ fn without_arguments_a_carton_says_what_it_can_do() {
     ok(root, &["consolidated.00.pth", "-q", "--self-test", "-o", "model.carton"]);
     write_pth(&root.join("a.pth"), &dict(&[("it's", tensor(3))]));
     ok(root, &["a.pth", "-q"]);
-    insta::assert_snapshot!([ok(root, &["run", "model.carton"]), ok(root, &["run", "a.carton"])].concat());
+    // The code of a TorchScript module runs elsewhere.
+    std::fs::copy(folder().join("scripts/words.pt"), root.join("words.pt")).expect("it can be copied");
+    ok(root, &["words.pt", "-q", "--input", "x=float32[batch,4]"]);
+    let overviews = ["model.carton", "a.carton", "words.carton"].map(|carton| ok(root, &["run", carton]));
+    insta::assert_snapshot!(overviews.concat());
     // `inspect` ends with the same commands, for one carton.
-    for carton in ["model.carton", "a.carton"] {
+    for carton in ["model.carton", "a.carton", "words.carton"] {
         let text = ok(root, &["inspect", carton]);
         let overview = ok(root, &["run", carton]);
         let (_, commands) = overview.split_once("\n\n").expect("an empty line");

@@ -17,14 +17,16 @@ pub struct CheckpointItem {
     pub(crate) keys: KeyEnds,
 }
 
-/// Positions in a name at which its first and its second part end, if these are keys of a dict at the root and of a dict in
-/// it.
+/// Number of nested dicts whose keys are known.
+pub(crate) const KEY_LEVELS: usize = 4;
+
+/// Positions in a name at which its first parts end, if these are keys of a dict at the root and of dicts in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KeyEnds([u32; 2]);
+pub(crate) struct KeyEnds([u32; KEY_LEVELS]);
 
 impl KeyEnds {
     /// No part is a key.
-    pub(crate) const NONE: Self = Self([Self::ABSENT; 2]);
+    pub(crate) const NONE: Self = Self([Self::ABSENT; KEY_LEVELS]);
     const ABSENT: u32 = u32::MAX;
 
     /// Sets the end of part number `part`, counted from 0; `None` if the part is not a key.
@@ -94,8 +96,15 @@ impl CheckpointItem {
     /// Returns the path of the dict in a dict of the root under which the item is nested, such as `state_dict.model`;
     /// `None` if the item is not nested in two dicts.
     pub fn second_key(&self) -> Option<&str> {
-        self.root_key()?;
-        self.name_before(self.keys.get(1)?)
+        self.key_at(1)
+    }
+
+    /// Returns the path of the dict that is `level` dicts below the root's key, where 0 stands for [`root_key`](Self::root_key);
+    /// `None` if the item is not nested so deeply, or the level is one of which the keys are not known (4 and more).
+    pub fn key_at(&self, level: usize) -> Option<&str> {
+        // The end of a level may be that of an earlier item if this item has no such level.
+        let mut ends = (0..=level).map(|level| self.name_before(self.keys.get(level)?));
+        ends.try_fold("", |_, key| key)
     }
 
     /// Returns the start of the name, if more of the name follows.

@@ -6,7 +6,7 @@ use tensor::{Dtype, Storage, Tensor};
 
 use crate::children::Containers;
 use crate::dicts::{self, Child, ChildStep, Children};
-use crate::item::{CheckpointItem, CheckpointValue, ItemContent, KeyEnds, ValueExtent};
+use crate::item::{CheckpointItem, CheckpointValue, ItemContent, KEY_LEVELS, KeyEnds, ValueExtent};
 use crate::limits::{CheckpointLimits, LimitBudget, ObjectSet};
 use crate::rebuild::{Rebuilder, Rebuilt};
 use crate::{CheckpointNote, Error, Result, key};
@@ -275,7 +275,7 @@ impl<'h> Walk<'h> {
             self.name.push('.');
         }
         self.name.push_str(&part);
-        if self.parts < 2 {
+        if self.parts < KEY_LEVELS {
             let is_key = self.root_is_dict && matches!(step, ChildStep::Key(_) | ChildStep::Nan(..));
             self.keys.set(self.parts, is_key.then_some(self.name.len()));
         }

@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory, FromArgMatches, ValueEnum, ValueHint};
 use pipeline::{InspectOptions, Resume, ScanOptions};
 use serde_json::{Map, Value as Json};
 
-use super::convert::{ToArg, parse_size};
+use super::convert::{ToArg, parse_count, parse_size};
 use super::{Cli, Command};
 
 #[derive(Args, Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct BatchArgs {
     #[arg(long, value_name = "KIND")]
     pub(crate) to: Option<ToArg>,
     /// Work on N inputs at the same time, which share the cores [default: as many as the machine runs at once, at most 4]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) jobs: Option<NonZeroUsize>,
     /// The memory that the inputs may take together; one waits if it does not fit [default: three quarters of what is free]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

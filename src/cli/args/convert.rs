@@ -95,9 +95,9 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "FILE", requires = "each", value_hint = ValueHint::FilePath)]
     pub(crate) files_from: Option<PathBuf>,
     /// With --each, convert N files at the same time [default: as many as the machine runs at once, at most 4]
-    #[arg(long, value_name = "N", requires = "each")]
+    #[arg(long, value_name = "N", requires = "each", value_parser = parse_count)]
     pub(crate) jobs: Option<NonZeroUsize>,
-    /// With --each, append the JSON object of each input to FILE
+    /// With --each, append the JSON object of each input to FILE; `-` is standard output
     #[arg(long, value_name = "FILE", requires = "each", value_hint = ValueHint::FilePath)]
     pub(crate) results: Option<PathBuf>,
     /// Convert one shard of a checkpoint alone
@@ -311,6 +311,11 @@ fn architecture_parser() -> impl TypedValueParser<Value = ArchitectureChoice> {
         "weights" => ArchitectureChoice::Weights,
         _ => ArchitectureChoice::Named(name),
     })
+}
+
+/// Parses a number of things, of which there is at least one.
+pub(super) fn parse_count(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "expected a whole number above 0".to_owned())
 }
 
 fn parse_positive_integer(text: &str) -> Result<u64, String> {

@@ -19,7 +19,8 @@ Examples:
   torch2carton run weights.carton --get layers.0.wq.weight -o wq.npy
 
 The carton must be one that torch2carton wrote: its code is not executed, but
-compared with what a conversion writes. The text goes to standard output, timing
+compared with what a conversion writes. Hashes are compared only with --verify:
+without it, a damaged weight is used as it is. The text goes to standard output, timing
 to standard error. Without --temperature, the most probable token is always
 chosen. The text ends at a token that misc/generation_config.json names.
 
@@ -33,7 +34,7 @@ pub(crate) struct Run {
     #[arg(conflicts_with_all = ["tokens", "get", "self_test"])]
     pub(crate) text: Option<String>,
     /// The ids of the tokens to continue, separated by commas
-    #[arg(long, value_name = "IDS", value_delimiter = ',', num_args = 1, conflicts_with_all = ["get", "self_test"])]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', num_args = 1, conflicts_with_all = ["get", "self_test"], value_parser = parse_token)]
     pub(crate) tokens: Option<Vec<u32>>,
     /// List the N most probable next tokens instead of generating [default with --tokens: 5]
     #[arg(long, value_name = "N", conflicts_with_all = ["max_tokens", "temperature", "get", "self_test"], value_parser = clap::value_parser!(u32).range(1..))]
@@ -45,7 +46,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "T", conflicts_with_all = ["get", "self_test"])]
     pub(crate) temperature: Option<f64>,
     /// Choose only from the K most probable tokens
-    #[arg(long, value_name = "K", requires = "temperature")]
+    #[arg(long, value_name = "K", requires = "temperature", value_parser = parse_top_k)]
     pub(crate) top_k: Option<NonZeroU32>,
     /// Choose only from the most probable tokens whose probabilities add up to P
     #[arg(long, value_name = "P", requires = "temperature")]
@@ -73,12 +74,24 @@ pub(crate) struct Run {
     /// The number of threads [default: what the carton says, or as many as the machine runs at once]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) threads: Option<u32>,
-    /// Check every hash and rule of the carton first
+    /// Check every hash and rule of the carton first; without it, no hash is compared
     #[arg(long)]
     pub(crate) verify: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn parse_token(text: &str) -> Result<u32, String> {
+    let not_an_id = || {
+        "expected the id of a token, a whole number; a text goes after the carton, without --tokens"
+            .to_owned()
+    };
+    text.trim().parse().map_err(|_| not_an_id())
+}
+
+fn parse_top_k(text: &str) -> Result<NonZeroU32, String> {
+    text.parse().map_err(|_| "expected a whole number above 0".to_owned())
 }
 
 impl Run {

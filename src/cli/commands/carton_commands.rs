@@ -65,7 +65,7 @@ pub(super) fn of_contents(path: &Path, report: &ContentsReport) -> Vec<CartonCom
     let mut commands = match (is_stored, model.is_some()) {
         (true, _) => match Runnable::open(path, &RunnableOptions::default(), &()) {
             Ok(runnable) => of_runnable(&runnable),
-            Err(runtime::Error::ForeignCode { .. }) => of_foreign_code(path, &run, report),
+            Err(runtime::Error::ForeignCode { .. }) => of_foreign_code(path, report),
             Err(_) => Vec::new(),
         },
         (false, true) => vec![(run, "decompresses the model, and says what it can do".to_owned())],
@@ -80,21 +80,20 @@ pub(super) fn of_contents(path: &Path, report: &ContentsReport) -> Vec<CartonCom
 }
 
 /// Returns the commands for a module whose code cannot run here.
-fn of_foreign_code(path: &Path, run: &str, report: &ContentsReport) -> Vec<CartonCommand> {
+pub(super) fn of_foreign_code(path: &Path, report: &ContentsReport) -> Vec<CartonCommand> {
     let folder = if path.is_file() { carton_tools::default_unpack_folder(path) } else { path.to_owned() };
-    let model = format!("{:?}", folder.join(MODEL_FILE).display().to_string());
-    let load =
-        format!("its code runs in PyTorch: `torch.jit.load({model})`; `{run}` says how it runs in Carton");
+    let quoted = |path: &Path| format!("{:?}", path.display().to_string());
     let mut commands = Vec::new();
     if path.is_file() {
-        commands.push((
-            format!("torch2carton unpack {}", shell_quoted_path(path)),
-            format!("writes its files; {load}"),
-        ));
-    } else {
-        commands.push((run.to_owned(), load));
+        let unpack = format!("torch2carton unpack {}", shell_quoted_path(path));
+        commands.push((unpack, "writes its files, for PyTorch".to_owned()));
     }
-    commands.extend(report.tensors.first().map(|tensor| tensor_command(run, &tensor.name)));
+    let load = format!("torch.jit.load({})", quoted(&folder.join(MODEL_FILE)));
+    commands.push((load, "runs the code in PyTorch, in Python".to_owned()));
+    let load = format!("await cartonml.load({})", quoted(path));
+    commands.push((load, "runs the code in Carton's client, in Python".to_owned()));
+    let run = format!("torch2carton run {}", shell_quoted_path(path));
+    commands.extend(report.tensors.first().map(|tensor| tensor_command(&run, &tensor.name)));
     commands
 }
 

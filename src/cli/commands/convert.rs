@@ -11,6 +11,7 @@ use super::convert_report::{error_object, print_report, with_advice};
 use crate::cli::args::Convert;
 use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::progress::Progress;
+use crate::cli::ui::stdin;
 
 pub(crate) fn convert(args: &Convert, quiet: bool) -> Result<ExitCode> {
     if args.output.as_deref() == Some(Path::new("-")) {
@@ -20,6 +21,7 @@ pub(crate) fn convert(args: &Convert, quiet: bool) -> Result<ExitCode> {
         )
         .into());
     }
+    args.files.iter().try_for_each(|file| stdin::reject(file, "convert"))?;
     if args.each {
         return convert_each::convert_each(args, quiet);
     }

@@ -142,13 +142,16 @@ fn path_from_bytes(bytes: &[u8]) -> Result<PathBuf> {
     Ok(PathBuf::from(std::str::from_utf8(bytes).context("--files-from: a path is not UTF-8")?))
 }
 
-/// File to which the object of each input is appended, a line each.
-struct ResultsFile(File);
+/// File, or standard output, to which the object of each input is appended, a line each.
+struct ResultsFile(Box<dyn Write>);
 
 impl ResultsFile {
     fn open(path: &Path) -> Result<Self> {
+        if path == Path::new("-") {
+            return Ok(Self(Box::new(io::stdout())));
+        }
         let file = OpenOptions::new().create(true).append(true).open(path);
-        Ok(Self(file.with_context(|| format!("cannot write {}", path.display()))?))
+        Ok(Self(Box::new(file.with_context(|| format!("cannot write {}", path.display()))?)))
     }
 
     /// Appends one line with a single write, so that an interruption leaves whole lines.

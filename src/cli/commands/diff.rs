@@ -33,7 +33,9 @@ pub(crate) fn diff(args: &Diff, quiet: bool) -> Result<ExitCode> {
     let mut options = args.options(a, b);
     (options.a.source, options.b.source) = (args.remote.open(&args.a)?, args.remote.open(&args.b)?);
     let progress = Progress::new(quiet || args.json);
-    let report = compare::diff(&options, &progress)?;
+    let mut report = compare::diff(&options, &progress)?;
+    stdin::restore_typed_path(&mut report.a.file);
+    stdin::restore_typed_path(&mut report.b.file);
     progress.clear();
     let status = ExitCode::from(u8::from(!report.same));
     if let Some(target) = page {

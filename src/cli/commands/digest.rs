@@ -42,7 +42,8 @@ fn digest_file(args: &Digest, file: &Path, quiet: bool) -> Result<DigestReport> 
     let progress = Progress::new(quiet || args.json);
     let mut input = args.input(stdin::input_path(file)?);
     input.source = args.remote.open(file)?;
-    let report = compare::digest(&input, &progress)?;
+    let mut report = compare::digest(&input, &progress)?;
+    stdin::restore_typed_path(&mut report.file);
     progress.clear();
     if !quiet && !args.json {
         let name = file.display().to_string();

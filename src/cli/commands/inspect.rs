@@ -86,7 +86,7 @@ fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: Option<usize>) 
     let source = args.remote.open(file)?;
     let file = &stdin::input_path(file)?;
     let progress = Progress::new(quiet || !args.stats && args.fail_on.is_empty());
-    let report = if source.is_none() && carton_tools::is_carton(file) {
+    let mut report = if source.is_none() && carton_tools::is_carton(file) {
         if args.sha256 || args.all || args.values {
             let text = "--sha256, --all and --values are about checkpoints; `torch2carton verify` compares a carton's hashes";
             return Err(UsageError(text.to_owned()).into());
@@ -104,6 +104,7 @@ fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: Option<usize>) 
         pipeline::inspect(&options, &progress)?
     };
     progress.clear();
+    stdin::restore_typed_path(&mut report.file);
     if args.json {
         let mut out = io::BufWriter::new(io::stdout().lock());
         super::write_json_line(&mut out, &report)?;

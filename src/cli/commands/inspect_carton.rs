@@ -10,6 +10,7 @@ use pipeline::format_bytes;
 
 use super::carton_commands;
 use crate::cli::ui::carton_advice;
+use crate::cli::ui::stdin;
 use crate::cli::ui::table::{self, Align, truncate_cell};
 use crate::cli::ui::terminal::{self, DIM, escape_hidden};
 
@@ -17,7 +18,8 @@ const ALIGN: [Align; 4] = [Align::Left, Align::Right, Align::Left, Align::Left];
 
 /// Prints the contents of a carton; with `advise`, also the commands for it.
 pub(crate) fn inspect(path: &Path, as_json: bool, quiet: bool, advise: bool) -> Result<()> {
-    let report = carton_tools::contents(path)?;
+    let mut report = carton_tools::contents(path)?;
+    stdin::restore_typed_path(&mut report.file);
     if as_json {
         let mut out = io::BufWriter::new(io::stdout().lock());
         super::write_json_line(&mut out, &report)?;
@@ -29,7 +31,8 @@ pub(crate) fn inspect(path: &Path, as_json: bool, quiet: bool, advise: bool) -> 
         writeln!(out)?;
     }
     print_tables(&mut out, &report)?;
-    if advise && !quiet {
+    // A pipe cannot be named in another command.
+    if advise && !quiet && report.file != "-" {
         writeln!(out)?;
         carton_commands::print_commands(&mut out, &carton_commands::of_contents(path, &report))?;
     }

@@ -16,6 +16,7 @@ use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::run_advice::unwrap_carton_error;
 use crate::cli::ui::signals::{self, INTERRUPTED, Interruption};
+use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
@@ -29,6 +30,7 @@ pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
         ))
         .into());
     }
+    stdin::reject(&args.file, "run")?;
     let interruption = signals::watch_ctrl_c()?;
     match run_carton(args, quiet, &interruption) {
         Err(_) if interruption.is_set() => Ok(ExitCode::from(INTERRUPTED)),
@@ -48,6 +50,12 @@ fn run_carton(args: &Run, quiet: bool, interruption: &Interruption) -> Result<Ex
         let tensors: Tensors = carton_tools::tensors(&carton, &watched)?.into_iter().collect();
         save_tensor(args, quiet, (&tensors, "model"), (name, output), &watched)?;
         progress.clear();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let only_overview = args.text.is_none() && args.tokens.is_none() && !args.self_test && args.get.is_none();
+    if let (Err(runtime::Error::ForeignCode { .. }), true) = (&opened, only_overview) {
+        progress.clear();
+        run_overview::print_overview_of_code(&args.file)?;
         return Ok(ExitCode::SUCCESS);
     }
     let runnable = opened.map_err(unwrap_carton_error)?;

@@ -1,8 +1,10 @@
 //! `torch2carton run CARTON` without more arguments: what the carton can do, and the commands for it.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::Result;
+use carton_format::Port;
 use pipeline::{format_count, format_things};
 use runtime::{Runnable, RunnableKind, RunnablePort};
 
@@ -35,15 +37,46 @@ pub(super) fn print_overview(runnable: &Runnable) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// Prints what a module with code of its own is, which cannot run here, and the commands for it.
+pub(super) fn print_overview_of_code(path: &Path) -> Result<()> {
+    let report = carton_tools::contents(path)?;
+    let mut out = io::BufWriter::new(anstream::stdout().lock());
+    let tensors = format_things(report.tensors.len(), "tensor");
+    let path_text = escape_hidden(path.display());
+    writeln!(out, "{BOLD}{path_text}{BOLD:#}: a TorchScript module with its own code, {tensors}")?;
+    let ports = |ports: &[Port]| ports.iter().map(port_text).collect::<Vec<_>>();
+    let (inputs, mut outputs) = (ports(&report.config.inputs), ports(&report.config.outputs));
+    let is_listed = |name: &String| report.config.outputs.iter().any(|port| port.name == *name);
+    outputs.extend(report.script_outputs.iter().filter(|name| !is_listed(name)).cloned());
+    for (label, ports) in [("inputs", inputs), ("outputs", outputs)] {
+        if !ports.is_empty() {
+            let shown = shortened_list(ports.len(), ports.into_iter());
+            writeln!(out, "  {DIM}{label:<9}{DIM:#}  {}", escape_hidden(shown))?;
+        }
+    }
+    writeln!(out)?;
+    carton_commands::print_commands(&mut out, &carton_commands::of_foreign_code(path, &report))?;
+    Ok(out.flush()?)
+}
+
+fn port_text(port: &Port) -> String {
+    format!("{} {} {}", port.name, port.dtype.name(), port.shape)
+}
+
+/// Joins the first few of `count` texts, and counts the others.
+fn shortened_list(count: usize, texts: impl Iterator<Item = String>) -> String {
+    let shown = texts.take(SHOWN_MAX).collect::<Vec<_>>().join(", ");
+    match count.saturating_sub(SHOWN_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 fn print_ports(out: &mut dyn Write, label: &str, ports: &[RunnablePort]) -> io::Result<()> {
-    let shown = ports.iter().take(SHOWN_MAX).map(|port| {
+    let shown = ports.iter().map(|port| {
         let optional = if port.optional { " (optional)" } else { "" };
         format!("{} {} {}{optional}", port.name, port.dtype.name(), port.shape)
     });
-    let more = match ports.len().saturating_sub(SHOWN_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let shown = shown.collect::<Vec<_>>().join(", ");
-    writeln!(out, "  {DIM}{label:<9}{DIM:#}  {}{more}", escape_hidden(shown))
+    let shown = shortened_list(ports.len(), shown);
+    writeln!(out, "  {DIM}{label:<9}{DIM:#}  {}", escape_hidden(shown))
 }

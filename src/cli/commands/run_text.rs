@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::detokenizer::Detokenizer;
 use crate::cli::args::Run;
+use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::run_advice::unwrap_carton_error;
 use crate::cli::ui::signals::{INTERRUPTED, Interruption};
 use crate::cli::ui::stdin;
@@ -47,6 +48,10 @@ pub(super) fn run(
         }
         None => (Detokenizer::optional(runnable), args.tokens.clone().unwrap_or_default()),
     };
+    if prompt.is_empty() {
+        let text = "there is no token to continue; give a text, or ids with --tokens";
+        return Err(UsageError(text.to_owned()).into());
+    }
     let context = ModelContext { tokens: runnable.max_positions(), is_reported: !(quiet || args.json) };
     context.note_long_prompt(prompt.len());
     let generates = args.max_tokens.is_some() || args.temperature.is_some();

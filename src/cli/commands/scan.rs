@@ -19,6 +19,14 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     let mut sarif = SarifResults::default();
     let mut print = |file: &FileScan| {
+        let mut shown = file.file.display().to_string();
+        stdin::restore_typed_path(&mut shown);
+        let renamed = (shown == "-").then(|| {
+            let mut renamed = file.clone();
+            renamed.file = shown.into();
+            renamed
+        });
+        let file = renamed.as_ref().unwrap_or(file);
         if args.sarif {
             sarif.add(file);
             Ok(())

@@ -23,11 +23,13 @@ use crate::cli::ui::log::Log;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::shell::shell_quoted_path;
 use crate::cli::ui::signals;
+use crate::cli::ui::stdin;
 
 /// File extension of the models in a repository.
 const MODEL_EXTENSION: &str = "carton";
 
 pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
+    args.cartons.iter().try_for_each(|carton| stdin::reject(carton, "serve"))?;
     signals::raise_file_limit();
     let options = options(args);
     let mut open = RunnableOptions::default();
@@ -146,6 +148,12 @@ fn models_at(path: &Path) -> Result<Vec<PathBuf>> {
         let path = shell_quoted_path(path);
         bail!(
             "{path} has its cartons in folders; `torch2carton serve --repository {path}` serves NAME/VERSION.carton"
+        );
+    }
+    if let Err(carton_tools::Error::NotACarton { .. }) = carton_tools::open(path) {
+        let path = shell_quoted_path(path);
+        bail!(
+            "there are no cartons in the folder {path}; `torch2carton MODEL -o {path}/NAME.carton` puts one there"
         );
     }
     // The error of opening it says what the folder is.

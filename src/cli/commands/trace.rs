@@ -1,6 +1,7 @@
 //! `torch2carton trace`: prints the steps of the pickle machine on a checkpoint's pickle.
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -22,6 +23,7 @@ pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
         _ => TraceListing::Trace { view, full: args.full, limit: args.limit },
     };
     let mut options = TraceOptions::new(stdin::input_path(&args.file)?);
+    options.name = (args.file == Path::new("-")).then(|| "-".to_owned());
     options.listing = listing;
     options.pickle = args.pickle;
     let mut out = EscapingWriter::new(io::BufWriter::new(io::stdout().lock()), args.json);

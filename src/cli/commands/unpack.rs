@@ -9,9 +9,11 @@ use pipeline::{format_bytes, format_things};
 use crate::cli::args::Unpack;
 use crate::cli::ui::carton_advice;
 use crate::cli::ui::progress::Progress;
+use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
+    stdin::reject(&args.file, "unpack")?;
     let mut options = UnpackOptions::new(&args.file);
     options.output.clone_from(&args.directory);
     options.force = args.force;

@@ -10,9 +10,11 @@ use pipeline::{format_bytes, format_things, problem_count_text};
 use crate::cli::args::Verify;
 use crate::cli::ui::carton_advice;
 use crate::cli::ui::progress::Progress;
+use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
+    stdin::reject(&args.file, "verify")?;
     let options = args.options();
     let progress = Progress::new(quiet || args.json);
     let report = carton_tools::verify(&options, &progress)?;

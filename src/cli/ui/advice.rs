@@ -209,7 +209,7 @@ fn triton_advice(error: &pipeline::Error, file: Option<&Path>) -> String {
             "; pass the checkpoint that it was made from, with its params.json or config.json".to_owned()
         }
         Error::ForeignModule { .. } => {
-            "; pass the checkpoint or the TorchScript module that it was made from".to_owned()
+            "; pass the TorchScript file that it was made from, with --input and --output-type, or the checkpoint".to_owned()
         }
         _ => String::new(),
     }
@@ -299,6 +299,19 @@ fn option_text(option: &InvalidOption) -> String {
              `optimum-cli export onnx --model DIR OUT`"
         ),
         InvalidOption::SameOutput { .. } => format!("{option}; convert one of them alone with -o"),
+        InvalidOption::SameInput { .. } => format!("{option}; it is converted once"),
+        InvalidOption::NoScript { changes_tensors } => {
+            let options =
+                "--input, --output-names and --output-type are about the code of a TorchScript module";
+            if *changes_tensors {
+                format!(
+                    "{options}, which is not kept if --dtype, --cast, --key, --include, --exclude, --strip-prefix, --rename, \
+                     --merge, --dequantize or --arch changes the tensors; leave out one or the other"
+                )
+            } else {
+                format!("{options}, and the input is not one")
+            }
+        }
         option => option.to_string(),
     }
 }

@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 use super::invocation::UsageError;
 #[cfg(feature = "serve")]
 use super::serve_advice;
+use super::stdin;
 use super::terminal::escape_hidden;
 use super::{advice, carton_advice, checkpoint_advice, remote_advice, run_advice};
 
@@ -17,7 +18,11 @@ const RED: Style = AnsiColor::Red.on_default().bold();
 pub(crate) fn print_error(error: &anyhow::Error) {
     print_problems(error);
     // A closed stderr leaves nothing to do.
-    let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", escape_hidden(error_chain_text(error)));
+    let _ = writeln!(
+        anstream::stderr(),
+        "{RED}error:{RED:#} {}",
+        escape_hidden(stdin::with_name(error_chain_text(error)))
+    );
 }
 
 /// Prints an error of several lines.
@@ -49,7 +54,8 @@ pub(crate) fn error_chain_text(error: &anyhow::Error) -> String {
 /// left.
 fn stdout_error_text(error: &anyhow::Error, cause: &(dyn StdError + 'static)) -> Option<String> {
     let cause = cause.downcast_ref::<std::io::Error>()?;
-    error.is::<std::io::Error>().then(|| format!("cannot write to standard output: {cause}"))
+    let is_alone = error.chain().next().is_some_and(<dyn StdError>::is::<std::io::Error>);
+    is_alone.then(|| format!("cannot write to standard output: {cause}"))
 }
 
 /// Returns the full text of an error of our libraries, with advice if there is any; `None` for other errors.
@@ -152,6 +158,13 @@ mod tests {
         assert_eq!(error_chain_text(&error), "2 files: cannot read a.pth: gone");
         assert_eq!(error_chain_text(&anyhow::anyhow!("full").context("full")), "full");
         assert_eq!(error_chain_text(&anyhow::anyhow!("no .npy file").context("file")), "file: no .npy file");
+    }
+
+    #[test]
+    fn an_io_error_without_context_is_about_standard_output() {
+        let io = || anyhow::Error::new(std::io::Error::from(std::io::ErrorKind::NotFound));
+        assert!(error_chain_text(&io()).starts_with("cannot write to standard output: "));
+        assert_eq!(error_chain_text(&io().context("cannot read list")), "cannot read list: entity not found");
     }
 
     #[test]

@@ -3,10 +3,16 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 
 use super::invocation::UsageError;
+
+/// Path under which standard input is opened as a file.
+const STDIN_PATH: &str = "/dev/stdin";
+/// True once standard input is read as a file.
+static IS_A_FILE: AtomicBool = AtomicBool::new(false);
 
 /// Maximum number of bytes of a file from standard input, which go to a temporary file.
 const FILE_MAX: u64 = 64 << 30;
@@ -40,7 +46,37 @@ pub(crate) fn input_path(path: &Path) -> Result<PathBuf> {
         file.rewind()?;
         replace_stdin(&file)?;
     }
-    Ok(PathBuf::from("/dev/stdin"))
+    IS_A_FILE.store(true, Ordering::Relaxed);
+    Ok(PathBuf::from(STDIN_PATH))
+}
+
+/// Refuses `-` for a command that needs a file with a name, unless there is such a file.
+///
+/// # Errors
+/// When the path is `-` and no file has that name.
+pub(crate) fn reject(path: &Path, command: &str) -> Result<(), UsageError> {
+    if path == Path::new("-") && !path.exists() {
+        return Err(UsageError(format!(
+            "`{command}` needs a file; `-` is standard input for inspect, scan, trace, report, diff and digest, and for the text of run"
+        )));
+    }
+    Ok(())
+}
+
+/// Gives a report on standard input the path that was typed.
+pub(crate) fn restore_typed_path(file: &mut String) {
+    if file == STDIN_PATH && IS_A_FILE.load(Ordering::Relaxed) {
+        "-".clone_into(file);
+    }
+}
+
+/// Returns the text of an error with the name of standard input in place of its path, if it was read as a file.
+pub(crate) fn with_name(text: String) -> String {
+    if !IS_A_FILE.load(Ordering::Relaxed) {
+        return text;
+    }
+    // In a command to type, it is `-`.
+    text.replace(&format!("{STDIN_PATH}: "), "standard input: ").replace(STDIN_PATH, "-")
 }
 
 /// Returns the text on standard input, without the line feed at its end.

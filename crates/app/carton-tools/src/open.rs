@@ -41,6 +41,11 @@ pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
     if let Some(format) = checkpoint_format(path) {
         return Some(Error::IsCheckpoint { path: path.to_owned(), format });
     }
+    if path.is_dir() {
+        // A folder with one of the documents is a carton that lacks the other.
+        let has_document = [Config::PATH, Manifest::PATH].iter().any(|name| path.join(name).exists());
+        return (!has_document).then(|| Error::NotACarton { path: path.to_owned() });
+    }
     if !path.is_file() {
         return None;
     }

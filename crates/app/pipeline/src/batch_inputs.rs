@@ -156,6 +156,11 @@ fn reject_repeated_outputs(
         let output = conversion.own_output();
         if let Some(first) = outputs.get(&output) {
             let (first, second) = (first.clone(), name(paths));
+            if input_folder(std::slice::from_ref(&first)) == input_folder(paths)
+                && first.file_name() == second.file_name()
+            {
+                return Err(InvalidOption::SameInput { path: second }.into());
+            }
             return Err(InvalidOption::SameOutput { output, first, second }.into());
         }
         outputs.insert(output, name(paths));

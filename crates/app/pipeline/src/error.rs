@@ -304,7 +304,7 @@ pub enum Error {
     #[error("its module returns tensors by name, and Triton needs a model that runs")]
     CartonOfWeights,
     /// The module of a carton was not written by this program.
-    #[error("its module is not one that conversions write: the record `{}` differs", record.escape_debug())]
+    #[error("its model is a TorchScript module with its own code, not a decoder{}", differing_code(record))]
     ForeignModule {
         /// Name of a record that differs.
         record: String,
@@ -385,6 +385,16 @@ pub enum Error {
     /// The files do not form a valid carton.
     #[error("{0}")]
     Carton(carton_writer::Error),
+}
+
+/// Returns a clause about the record that differs, if it is source text. The object of a converted module always differs.
+fn differing_code(record: &str) -> String {
+    let is_code = record.starts_with("code/");
+    if is_code {
+        format!(": conversions do not write its record `{}`", record.escape_debug())
+    } else {
+        String::new()
+    }
 }
 
 impl Error {

@@ -17,7 +17,10 @@ pub enum InvalidOption {
     NoInput,
     /// Options for calling a module are given, and there is no module whose code is kept.
     #[error("there is no TorchScript module whose code is kept, so nothing is called")]
-    NoScript,
+    NoScript {
+        /// True if the input is a TorchScript module, and other options change its tensors.
+        changes_tensors: bool,
+    },
     /// The name of a model is empty.
     #[error("the name of a model cannot be empty")]
     EmptyName,
@@ -69,6 +72,9 @@ pub enum InvalidOption {
     /// Two inputs would be converted into the same output.
     #[error("{} and {} would both become {}", first.display(), second.display(), output.display())]
     SameOutput { output: PathBuf, first: PathBuf, second: PathBuf },
+    /// The same input is given twice.
+    #[error("{} is given twice", path.display())]
+    SameInput { path: PathBuf },
     /// The name of a file to keep is not UTF-8.
     #[error("the name of {} is not UTF-8", path.display())]
     MiscName { path: PathBuf },

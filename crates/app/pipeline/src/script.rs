@@ -94,7 +94,8 @@ pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container])
         ScriptDecision::Module(_) => {}
         _ if script.is_none_or(|script| *script == ScriptOptions::default()) => {}
         ScriptDecision::Dropped(Some(why)) => return Err(Error::NotScript { why }),
-        _ => return Err(InvalidOption::NoScript.into()),
+        ScriptDecision::Dropped(None) => return Err(InvalidOption::NoScript { changes_tensors: true }.into()),
+        ScriptDecision::None => return Err(InvalidOption::NoScript { changes_tensors: false }.into()),
     }
     Ok(found)
 }

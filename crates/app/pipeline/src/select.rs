@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use tensor::{StorageId, Tensor, Tensors};
 use torch_import::{Checkpoint, CheckpointItem, CompoundItem, CompoundKind, ItemContent};
@@ -257,9 +257,19 @@ fn no_tensors_error(selection: &Selection, checkpoint: &Checkpoint) -> Error {
         _ if checkpoint.tensors().next().is_none() => Error::NoTensors,
         Some(key) => {
             let is_tensor = |item: &&CheckpointItem| !matches!(item.content, ItemContent::Value(_));
-            let keys = checkpoint.items.iter().filter(is_tensor).filter_map(CheckpointItem::root_key);
-            let mut under: Vec<String> = keys.map(str::to_owned).collect();
-            under.dedup();
+            let tensors = || checkpoint.items.iter().filter(is_tensor);
+            // The key that was given may be below others, such as `model_ema` in `state_dict.model_ema`.
+            let below = format!(".{key}.");
+            let path = |item: &CheckpointItem| {
+                let (before, _) = item.name.split_once(&below)?;
+                Some(format!("{before}.{key}"))
+            };
+            let mut under: Vec<String> = tensors().filter_map(path).collect();
+            if under.is_empty() {
+                under = tensors().filter_map(CheckpointItem::root_key).map(str::to_owned).collect();
+            }
+            let mut seen = HashSet::new();
+            under.retain(|key| seen.insert(key.clone()));
             under.truncate(SHOWN);
             Error::NoTensorsUnderKey { key: key.clone(), under }
         }

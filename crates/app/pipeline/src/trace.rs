@@ -19,6 +19,8 @@ pub struct TraceOptions {
     pub listing: TraceListing,
     /// Index of the pickle, counted from 0, if several follow each other; `None` for the pickle with the root object.
     pub pickle: Option<usize>,
+    /// Name of the input in the listing; `None` for its path.
+    pub name: Option<String>,
 }
 
 impl TraceOptions {
@@ -77,7 +79,7 @@ pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
         TraceListing::Trace { view, full, limit } => {
             let container = pickles.container();
             let annotate = |heap: &Heap<'_>, id: ObjectId| annotate(container, heap, id);
-            let file = path.display().to_string();
+            let file = options.name.clone().unwrap_or_else(|| path.display().to_string());
             let (file, annotate) = (Some(file.as_str()), Some(&annotate as &trace::Annotate<'_>));
             let limits = pickles.limits();
             let options = ListingOptions { view, full, limit, limits, file, annotate };

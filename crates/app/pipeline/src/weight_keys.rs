@@ -22,6 +22,9 @@ const WEIGHT_KEYS: &[&str] = &[
 /// Word that marks an average of the weights (exponential moving average), at either end of a key.
 const AVERAGE: &str = "ema";
 
+/// Level of the innermost dict, counted from 0, in which weights are looked for.
+const DEEPEST_LEVEL: usize = 3;
+
 /// Returns true if training scripts store weights under this key: `state_dict`, `ema`, `model_ema`, `ema_state_dict`.
 pub(crate) fn is_weight_key(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
@@ -86,7 +89,7 @@ impl<'c> KeyTotals<'c> {
 }
 
 /// Returns the path of the dict with the weights, if exactly one of the usual keys contains tensors that `is_wanted`
-/// accepts. The weights may be one level deeper, such as under `state_dict.model_ema`.
+/// accepts. The weights may be some levels deeper, such as under `state_dict.model_ema`.
 ///
 /// # Errors
 /// When several of the usual keys contain tensors.
@@ -112,11 +115,15 @@ pub(crate) fn key_of_weights(
             found = inner;
         }
     }
-    if found.is_empty() {
-        let nested = wanted().filter(|item| item.second_key().is_some());
-        [found, _] = KeyTotals::new(nested, |item| item.second_key().unwrap_or_default()).split();
+    // The outermost level at which there are keys of weights.
+    for level in 1..=DEEPEST_LEVEL {
+        if !found.is_empty() {
+            break;
+        }
+        let nested = wanted().filter(|item| item.key_at(level).is_some());
+        [found, _] = KeyTotals::new(nested, |item| item.key_at(level).unwrap_or_default()).split();
         let is_inside = |item: &&CheckpointItem| {
-            item.second_key().is_some_and(|key| found.iter().any(|(it, ..)| it == key))
+            item.key_at(level).is_some_and(|key| found.iter().any(|(it, ..)| it == key))
         };
         let outside = wanted().filter(|item| !is_inside(item));
         let [mut weights, rest] =

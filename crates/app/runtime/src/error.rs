@@ -26,8 +26,8 @@ pub enum Error {
     },
     /// The code of the model is not what a conversion by this program writes.
     #[error(
-        "{}: the model is a TorchScript module with its own code (`{}`), which cannot run here",
-        path.display(), record.escape_debug()
+        "{}: the model is a TorchScript module with its own code{}, which cannot run here",
+        path.display(), differing_code(record)
     )]
     ForeignCode {
         path: PathBuf,
@@ -195,6 +195,11 @@ pub enum InputError {
         /// Description of the input's elements.
         found: &'static str,
     },
+}
+
+/// Returns the name of a record in parentheses, if it is source text. The object of a converted module always differs.
+fn differing_code(record: &str) -> String {
+    if record.starts_with("code/") { format!(" (`{}`)", record.escape_debug()) } else { String::new() }
 }
 
 fn listed(are: &str, names: &[String]) -> String {

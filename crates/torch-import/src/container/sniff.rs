@@ -270,7 +270,8 @@ fn is_onnx(bytes: &[u8]) -> bool {
 /// Maximum number of bytes at the start of a file that decide whether it is a text.
 const TEXT_PEEK: usize = 512;
 
-fn is_text(bytes: &[u8]) -> bool {
+/// Returns true if the start of a file is ASCII text.
+pub(crate) fn is_text(bytes: &[u8]) -> bool {
     let start = bytes.get(..bytes.len().min(TEXT_PEEK)).unwrap_or_default();
     start.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace())
 }

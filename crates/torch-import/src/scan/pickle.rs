@@ -41,6 +41,20 @@ pub(super) struct PickleFindings<'p> {
     pub(super) may_execute: bool,
 }
 
+impl PickleFindings<'_> {
+    /// Returns true if the bytes end in a GLOBAL or INST whose lines have no end, and which no call can follow: it is the
+    /// first instruction, or its module has a space, which no module's name has. A text of one line that begins with `c` or
+    /// `i` is like that.
+    pub(super) fn ends_in_unusable_name(&self, bytes: &[u8]) -> bool {
+        let Some(error) = self.error.as_ref().filter(|error| error.kind == ErrorKind::NoNewline) else {
+            return false;
+        };
+        let rest = usize::try_from(error.offset).ok().and_then(|offset| bytes.get(offset..));
+        let module = rest.and_then(|rest| rest.split(|byte| *byte == b'\n').next()).unwrap_or_default();
+        self.uses.is_empty() && (error.offset == 0 || module.contains(&b' '))
+    }
+}
+
 /// A BUILD instruction: its offset, its target object, and the state.
 struct BuildInstruction {
     offset: u64,

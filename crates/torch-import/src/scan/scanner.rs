@@ -82,7 +82,8 @@ impl ScanFormat {
         if let Some(packed) = compressed::detect_compression(bytes) {
             return Ok(Self::Packed(packed));
         }
-        if pickle::scan_pickle(bytes, &mut ScanBudget::new(bytes.len() as u64)).may_execute {
+        let found = pickle::scan_pickle(bytes, &mut ScanBudget::new(bytes.len() as u64));
+        if found.may_execute && !(found.ends_in_unusable_name(bytes) && sniff::is_text(bytes)) {
             return Ok(Self::PossiblePickle);
         }
         sniff::reject_unreadable_formats(bytes)?;

@@ -114,6 +114,21 @@ fn bytes_with_an_error_are_a_pickle_if_python_may_do_something_with_them() {
 }
 
 #[test]
+fn a_text_is_not_a_pickle_unless_python_may_call_what_it_names() {
+    let kind =
+        |bytes: &[u8]| scan_until(bytes, &()).map(|scan| scan.format).map_err(|error| error.to_string());
+    for text in [&b"import os\n"[..], b"class", b"config", b"i am a text", b"(it is a text\n", b"Mi is one\n"]
+    {
+        let found = kind(text).expect_err("it is a text");
+        assert!(found.contains("it is a text"), "{}: {found}", text.escape_ascii());
+    }
+    // Python's own unpickler takes the rest of the bytes as the name, and calls it.
+    for pickle in [&b"(ios\nsystem"[..], b"(Vls\nios\nsystemX", b"\x80\x02cos"] {
+        assert_eq!(kind(pickle), Ok("pickle"), "{}", pickle.escape_ascii());
+    }
+}
+
+#[test]
 fn names_after_an_error_are_listed() {
     let cases: [(&[u8], &str); 4] = [
         (b"I0x10\n0cm\nn\n.", "m.n"),
