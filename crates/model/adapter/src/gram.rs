@@ -62,9 +62,12 @@ impl Gram<'_> {
 fn columns_of<const COLUMNS: usize>(rows: &[f32], rank: usize) -> Vec<Vec<[f64; COLUMNS]>> {
     let band = |start: usize| {
         let row = |row: &[f32]| {
+            let row = row.get(start..).unwrap_or_default();
+            if let Some(whole) = row.first_chunk::<COLUMNS>() {
+                return whole.map(f64::from);
+            }
             let mut wide = [0.0; COLUMNS];
-            let numbers = row.iter().skip(start);
-            wide.iter_mut().zip(numbers).for_each(|(wide, number)| *wide = f64::from(*number));
+            wide.iter_mut().zip(row).for_each(|(wide, number)| *wide = f64::from(*number));
             wide
         };
         rows.chunks_exact(rank).map(row).collect()

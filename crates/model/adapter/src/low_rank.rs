@@ -149,7 +149,8 @@ impl LowRankUpdate {
             let (mut row, mut left) = (0, place(segment_end.saturating_sub(at))?);
             // Whole rows, if the segment is not a part of a row.
             let row_len = left.min(place(width)?.saturating_sub(column)).max(1);
-            let rows = TASK.checked_div(row_len).unwrap_or(0).checked_next_multiple_of(TASK_ROWS).unwrap_or(0);
+            let rows =
+                TASK.checked_div(row_len).unwrap_or(0).checked_next_multiple_of(TASK_ROWS).unwrap_or(0);
             while left > 0 {
                 let count = if row_len > TASK { TASK.min(row_len) } else { rows.saturating_mul(row_len) };
                 // A long row is split into parts, which end with the row.

@@ -105,7 +105,8 @@ impl Magnitudes {
             let factor = f64::from(value) / sums.new.sqrt();
             // The square of `(f − 1) · w + f · d`.
             let less = factor - 1.0;
-            squared += less * less * sums.old + 2.0 * factor * less * sums.mixed + factor * factor * sums.change;
+            squared +=
+                less * less * sums.old + 2.0 * factor * less * sums.mixed + factor * factor * sums.change;
             factors.push(factor);
         }
         let _ = self.norm.set(squared.max(0.0).sqrt());

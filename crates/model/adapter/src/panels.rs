@@ -70,7 +70,10 @@ fn nan_or_max(a: f64, b: f64) -> f64 {
 
 /// Returns a float32 that is not below the square root of `square`, which may be a sum with rounding errors.
 pub(crate) fn norm_above(square: f64) -> f32 {
-    #[expect(clippy::cast_possible_truncation, reason = "the factor is larger than the error of the rounding")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the factor is larger than the error of the rounding"
+    )]
     let norm = (square.sqrt() * 1.000_001) as f32;
     if square > 0.0 { norm.max(f32::MIN_POSITIVE) } else { norm }
 }

@@ -80,9 +80,13 @@ mod tests {
 
     #[test]
     fn products_are_those_of_the_definition() {
-        for (rows, rank, width, columns) in
-            [(1, 1, 1, 0..1), (5, 3, 1100, 7..1007), (9, 16, 600, 0..600), (4, 2, 10, 9..10), (13, 5, 77, 40..50)]
-        {
+        for (rows, rank, width, columns) in [
+            (1, 1, 1, 0..1),
+            (5, 3, 1100, 7..1007),
+            (9, 16, 600, 0..600),
+            (4, 2, 10, 9..10),
+            (13, 5, 77, 40..50),
+        ] {
             let number = |n: usize| f32::from(u8::try_from((n * 37 + 11) % 101).expect("small")) / 64.0 - 0.7;
             let left: Vec<f32> = (0..rows * rank).map(number).collect();
             let right: Vec<f32> = (0..rank * width).map(|n| number(n + 5)).collect();
@@ -91,8 +95,9 @@ mod tests {
             add_product(factors, &mut sums, columns.clone());
             for row in 0..rows {
                 for (place, column) in columns.clone().enumerate() {
-                    let products = (0..rank)
-                        .map(|step| f64::from(left[row * rank + step]) * f64::from(right[step * width + column]));
+                    let products = (0..rank).map(|step| {
+                        f64::from(left[row * rank + step]) * f64::from(right[step * width + column])
+                    });
                     let expected = 0.25 + 0.5 * products.sum::<f64>();
                     let found = sums[row * columns.len() + place];
                     assert!((found - expected).abs() < 1e-12, "{row} {column}");

@@ -96,7 +96,11 @@ pub(crate) fn from_f16(bits: u16) -> f64 {
 pub(crate) fn f16_to_f32(bits: u16) -> f32 {
     let magnitude = u32::from(bits & 0x7fff);
     let sign = u32::from(bits & 0x8000) << 16;
-    #[expect(clippy::cast_possible_wrap, clippy::cast_precision_loss, reason = "integers below 2^10 are exact")]
+    #[expect(
+        clippy::cast_possible_wrap,
+        clippy::cast_precision_loss,
+        reason = "integers below 2^10 are exact"
+    )]
     let subnormal = (magnitude as i32 as f32 * (1.0 / (1 << 24) as f32)).to_bits();
     let normal = (magnitude << 13).wrapping_add(112 << 23);
     let special = 0x7f80_0000 | (magnitude & 0x3ff) << 13;
