@@ -11,9 +11,11 @@ use crate::base_names::BaseNames;
 use crate::change::check_dtype;
 use crate::expert_merge::WrappedModule;
 use crate::experts::{containers, parse_expert};
-use crate::low_rank::{Axis, Term, WeightDims};
+use crate::low_rank::WeightDims;
+use crate::magnitudes::Axis;
 use crate::matrix::Matrix;
 use crate::merge_state::{ComputedRows, FactorPair, MergeState};
+use crate::term::Term;
 use crate::used_bytes::UsedBytes;
 use crate::{Error, MergeKind, MergedTensor, Result};
 
@@ -291,11 +293,8 @@ impl<'a> MergeState<'_, 'a> {
                 rows: *tokens,
             });
         }
-        let cast = values
-            .cast(base.dtype())
-            .ok_or_else(|| Error::BaseDtype { base: base_name.clone(), dtype: base.dtype() })?;
         if let Some((changed, cache)) = self.changes.changed(place) {
-            changed.replace_rows(rows, &cast, cache)?;
+            changed.replace_rows(rows, values, cache)?;
         }
         self.used.add_whole(position, values);
         self.rows.push(MergedTensor::new(base_name, MergeKind::Rows { rows: rows.len() }, None));

@@ -6,7 +6,7 @@ use tensor::{Tensor, Tensors, ViewId};
 
 use crate::Result;
 use crate::change::ChangedTensor;
-use crate::low_rank::FactorCache;
+use crate::factor_cache::FactorCache;
 
 /// Tensors of a base, and what changes them.
 pub(crate) struct BaseChanges<'b> {
@@ -47,9 +47,8 @@ impl<'b> BaseChanges<'b> {
     /// When a changed tensor cannot be computed.
     pub(crate) fn into_tensors(self) -> Result<Tensors> {
         let mut results: HashMap<usize, Tensor> = HashMap::new();
-        for (position, mut changed) in self.changed {
-            changed.evaluate(None, &self.cache)?;
-            results.insert(position, changed.tensor().clone());
+        for (position, changed) in self.changed {
+            results.insert(position, changed.finish(&self.cache)?);
         }
         let mut merged = self.base.clone();
         for ((_, tensor), group) in merged.tensors_mut().zip(self.groups) {

@@ -4,29 +4,41 @@ use std::sync::Arc;
 
 use tensor::{Dtype, Storage, Tensor, Tile, contiguous_strides};
 
-use crate::low_rank::{FactorCache, LowRankUpdate, Magnitudes, Term, WeightDims};
+use crate::factor_cache::FactorCache;
+use crate::low_rank::{LowRankUpdate, WeightDims};
+use crate::magnitudes::Magnitudes;
+use crate::term::Term;
 use crate::{Error, Result};
 
 /// Tensor of the base, and the products that are added to it.
 #[derive(Debug)]
 pub(crate) struct ChangedTensor {
     name: String,
+    /// Dtype of the tensor in the base, which the result has.
+    dtype: Dtype,
+    /// The tensor with the earlier changes, in double precision if there are any.
     tensor: Tensor,
     blocks: Vec<Vec<Term>>,
     dims: WeightDims,
+    magnitudes: Option<Magnitudes>,
 }
 
 impl ChangedTensor {
     pub(crate) fn new(name: &str, tensor: &Tensor) -> Self {
         let dims = WeightDims { rows_per_block: 0, columns: 0 };
-        Self { name: name.to_owned(), tensor: tensor.clone(), blocks: Vec::new(), dims }
+        let (tensor, blocks) = (tensor.clone(), Vec::new());
+        Self { name: name.to_owned(), dtype: tensor.dtype(), tensor, blocks, dims, magnitudes: None }
     }
 
-    pub(crate) fn tensor(&self) -> &Tensor {
-        &self.tensor
+    /// Returns the dtype of the tensor in the base.
+    pub(crate) fn dtype(&self) -> Dtype {
+        self.dtype
     }
 
     /// Adds a product to a block. All products are summed before the result is rounded.
+    ///
+    /// # Errors
+    /// When the earlier changes cannot be computed.
     pub(crate) fn add(
         &mut self,
         dims: WeightDims,
@@ -34,9 +46,8 @@ impl ChangedTensor {
         term: Term,
         cache: &FactorCache,
     ) -> Result<()> {
-        let is_other = dims.columns != self.dims.columns || dims.rows_per_block != self.dims.rows_per_block;
-        if is_other && !self.blocks.is_empty() {
-            self.evaluate(None, cache)?;
+        if self.magnitudes.is_some() || (dims != self.dims && !self.blocks.is_empty()) {
+            self.evaluate(Dtype::Float64, cache)?;
         }
         self.dims = dims;
         if self.blocks.len() <= block {
@@ -48,9 +59,26 @@ impl ChangedTensor {
         Ok(())
     }
 
+    /// Rescales the vectors of the tensor, after the changes so far.
+    pub(crate) fn set_magnitudes(&mut self, magnitudes: Magnitudes) {
+        self.magnitudes = Some(magnitudes);
+    }
+
+    /// Computes the products so far before others are added, which are rescaled with the result.
+    ///
+    /// # Errors
+    /// When they cannot be computed.
+    pub(crate) fn finish_products(&mut self, cache: &FactorCache) -> Result<()> {
+        if self.blocks.is_empty() && self.magnitudes.is_none() {
+            return Ok(());
+        }
+        self.evaluate(Dtype::Float64, cache)
+    }
+
     /// Replaces the whole tensor. Earlier changes have no effect on the result.
     pub(crate) fn replace(&mut self, tensor: Tensor) {
         self.blocks.clear();
+        self.magnitudes = None;
         self.tensor = tensor;
     }
 
@@ -59,7 +87,9 @@ impl ChangedTensor {
     /// # Errors
     /// When the rows do not fit the tensor.
     pub(crate) fn replace_rows(&mut self, rows: &[u64], values: &Tensor, cache: &FactorCache) -> Result<()> {
-        self.evaluate(None, cache)?;
+        self.finish_products(cache)?;
+        let dtype = self.tensor.dtype();
+        let values = values.cast(dtype).ok_or_else(|| Error::BaseDtype { base: self.name.clone(), dtype })?;
         let base = |reason| Error::Base { base: self.name.clone(), reason };
         let shape = self.tensor.shape().to_vec();
         let part = |tensor: &Tensor, start: u64, end: u64| {
@@ -89,7 +119,7 @@ impl ChangedTensor {
             if row > at {
                 tiles.push(tile(part(&self.tensor, at, row).map_err(base)?, at));
             }
-            tiles.push(tile(part(values, number, number.saturating_add(1)).map_err(base)?, row));
+            tiles.push(tile(part(&values, number, number.saturating_add(1)).map_err(base)?, row));
             at = row.saturating_add(1);
         }
         let end = shape.first().copied().unwrap_or(0);
@@ -100,35 +130,33 @@ impl ChangedTensor {
         Ok(())
     }
 
-    /// Turns the products into a computed storage, whose vectors have these `magnitudes`. Returns the computation.
+    /// Turns the changes into a computed storage of a dtype.
     ///
     /// # Errors
     /// When the dtype has no sums, or the tensor cannot be made contiguous.
-    pub(crate) fn evaluate(
-        &mut self,
-        magnitudes: Option<Magnitudes>,
-        cache: &FactorCache,
-    ) -> Result<Option<Arc<LowRankUpdate>>> {
-        if self.blocks.is_empty() && magnitudes.is_none() {
-            return Ok(None);
-        }
+    fn evaluate(&mut self, dtype: Dtype, cache: &FactorCache) -> Result<()> {
         let base = |reason| Error::Base { base: self.name.clone(), reason };
-        let dtype = self.tensor.dtype();
-        check_dtype(&self.name, dtype)?;
+        check_dtype(&self.name, self.tensor.dtype())?;
         let shape = self.tensor.shape().to_vec();
-        let blocks = std::mem::take(&mut self.blocks);
-        let update = LowRankUpdate::new(
-            (contiguous_storage(&self.tensor).map_err(base)?, dtype),
-            self.dims,
-            blocks,
-            magnitudes,
-            cache.clone(),
-        );
-        let update = Arc::new(update);
-        let storage = Storage::computed(Arc::clone(&update) as Arc<dyn tensor::Compute>);
+        let (blocks, magnitudes) = (std::mem::take(&mut self.blocks), self.magnitudes.take());
+        let storage = contiguous_storage(&self.tensor).map_err(base)?;
+        let dtypes = (storage, self.tensor.dtype(), dtype);
+        let update = LowRankUpdate::new(dtypes, self.dims, blocks, magnitudes, cache.clone());
+        let storage = Storage::computed(Arc::new(update));
         self.tensor =
             Tensor::new(dtype, shape.clone(), contiguous_strides(&shape), 0, storage).map_err(base)?;
-        Ok(Some(update))
+        Ok(())
+    }
+
+    /// Returns the tensor with all changes, in the dtype that it has in the base.
+    ///
+    /// # Errors
+    /// When the dtype has no sums, or the tensor cannot be made contiguous.
+    pub(crate) fn finish(mut self, cache: &FactorCache) -> Result<Tensor> {
+        if !self.blocks.is_empty() || self.magnitudes.is_some() || self.tensor.dtype() != self.dtype {
+            self.evaluate(self.dtype, cache)?;
+        }
+        Ok(self.tensor)
     }
 }
 
@@ -142,6 +170,9 @@ pub(crate) fn check_dtype(name: &str, dtype: Dtype) -> Result<()> {
 
 /// Returns a storage with the elements of a tensor in C order.
 fn contiguous_storage(tensor: &Tensor) -> std::result::Result<Storage, tensor::Error> {
+    if tensor.is_contiguous() && tensor.span() == (0..tensor.storage().len()) {
+        return Ok(tensor.storage().clone());
+    }
     if tensor.is_contiguous()
         && let Some(storage) = tensor.storage().slice(tensor.span())
     {

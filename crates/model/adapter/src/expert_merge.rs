@@ -4,9 +4,10 @@ use tensor::Tensor;
 
 use crate::adapter_name::{AdapterName, Role};
 use crate::experts::{containers, expert_names, projections, sort_parameters};
-use crate::low_rank::{Term, WeightDims};
+use crate::low_rank::WeightDims;
 use crate::matrix::Matrix;
 use crate::merge_state::{FactorPair, MergeState};
+use crate::term::Term;
 use crate::{Error, Result};
 
 /// Module whose parameters are changed, each by one wrapper around it.

@@ -1,147 +1,76 @@
 //! Weights to which products of low rank are added, and whose rows or columns are rescaled.
 
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-use byte_source::ReadError;
+use byte_source::{ReadError, WINDOW};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use tensor::{Compute, Dtype, Inputs, Storage};
 
-use crate::matrix::Matrix;
+use crate::factor_cache::{FactorCache, LoadedBlock};
+use crate::half_sums;
+use crate::magnitudes::{Magnitudes, VectorSums};
+use crate::numbers::{narrow, widen};
 use crate::product::{Factors, add_product};
-use crate::round;
+use crate::term::Term;
 
-/// Numbers that are computed together, in addition to the rest of a row.
-const SEGMENT: usize = 1 << 14;
+/// Numbers that one thread computes together.
+const TASK: usize = 1 << 16;
+/// Rows that one thread computes together are a multiple of this number, so that no registers are empty.
+const TASK_ROWS: usize = 6;
+/// Numbers below which one thread computes them alone.
+const PARALLEL_MIN: usize = 1 << 15;
 
-/// Product of low rank that is added to some rows of a block.
-#[derive(Clone, Debug)]
-pub(crate) struct Term {
-    /// Rows of the block.
-    pub(crate) rows: Range<u64>,
-    /// One row for each of `rows`.
-    pub(crate) left: Matrix,
-    /// One column for each column of the block.
-    pub(crate) right: Matrix,
-    pub(crate) scale: f64,
-}
-
-impl Term {
-    /// Returns the square of the Frobenius norm of the product, which is the sum of the elementwise product of `LᵀL` and `RRᵀ`.
-    ///
-    /// # Errors
-    /// When a factor cannot be read.
-    pub(crate) fn squared_norm(&self) -> Result<f64, ReadError> {
-        let rank = usize::try_from(self.right.rows()).map_err(|_| std::io::ErrorKind::InvalidData)?;
-        let columns = usize::try_from(self.right.columns()).map_err(|_| std::io::ErrorKind::InvalidData)?;
-        let (left, right) = (self.left.read()?, self.right.read()?);
-        let mut of_left = vec![0.0_f64; rank.saturating_mul(rank)];
-        for row in left.chunks_exact(rank.max(1)) {
-            for (sums, factor) in of_left.chunks_exact_mut(rank).zip(row) {
-                sums.iter_mut()
-                    .zip(row)
-                    .for_each(|(sum, other)| *sum += f64::from(*factor) * f64::from(*other));
-            }
-        }
-        let rows: Vec<&[f32]> = right.chunks_exact(columns.max(1)).collect();
-        let mut squared = 0.0;
-        for (sums, first) in of_left.chunks_exact(rank.max(1)).zip(&rows) {
-            for (sum, second) in sums.iter().zip(&rows) {
-                let products = first.iter().zip(*second).map(|(a, b)| f64::from(*a) * f64::from(*b));
-                squared += sum * products.sum::<f64>();
-            }
-        }
-        Ok(squared.max(0.0) * self.scale * self.scale)
-    }
-}
-
-/// Rescaling of DoRA: each row or column gets a norm that was trained.
-#[derive(Debug)]
-pub(crate) struct Magnitudes {
-    /// One number for each row, or for each column.
-    pub(crate) values: Matrix,
-    pub(crate) axis: Axis,
-}
-
-/// Direction of the vectors that DoRA rescales.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Axis {
-    Rows,
-    Columns,
-}
-
-/// Factors of the blocks that were read last; all weights of a merge share them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FactorCache(Arc<Mutex<Vec<LoadedBlock>>>);
-
-/// Block of a weight with its terms in memory.
-type LoadedBlock = (FactorKey, Arc<Vec<LoadedTerm>>);
-
-/// Number of a weight, and of a block in it.
-type FactorKey = (usize, u64);
-
-impl FactorCache {
-    /// Blocks that are kept: a window can end in one and begin in the next.
-    const KEPT: usize = 2;
-
-    fn get(&self, key: FactorKey, terms: &[Term]) -> Result<Arc<Vec<LoadedTerm>>, ReadError> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, found)) = kept.iter().find(|(known, _)| *known == key) {
-            return Ok(Arc::clone(found));
-        }
-        kept.truncate(Self::KEPT.saturating_sub(1));
-        let loaded: Result<Vec<LoadedTerm>, ReadError> = terms.iter().map(LoadedTerm::read).collect();
-        let loaded = Arc::new(loaded?);
-        kept.insert(0, (key, Arc::clone(&loaded)));
-        Ok(loaded)
-    }
-}
-
-#[derive(Debug)]
-struct LoadedTerm {
-    rows: Range<u64>,
-    left: Vec<f32>,
-    right: Vec<f32>,
-    rank: usize,
-    scale: f64,
-}
-
-impl LoadedTerm {
-    fn read(term: &Term) -> Result<Self, ReadError> {
-        let rank = usize::try_from(term.right.rows()).map_err(|_| std::io::ErrorKind::InvalidData)?;
-        let (left, right) = (term.left.read()?, term.right.read()?);
-        Ok(Self { rows: term.rows.clone(), left, right, rank, scale: term.scale })
-    }
-}
-
-/// Weight with changes of low rank, in the dtype of the weight.
+/// Weight with changes of low rank.
 #[derive(Debug)]
 pub(crate) struct LowRankUpdate {
     number: usize,
     base: Storage,
+    base_dtype: Dtype,
+    /// Dtype of the result.
     dtype: Dtype,
-    rows_per_block: u64,
-    columns: u64,
+    dims: WeightDims,
     blocks: Vec<Vec<Term>>,
     magnitudes: Option<Magnitudes>,
     /// Factors of DoRA, one for each row or column, from the first read on.
     rescales: OnceLock<Vec<f64>>,
     cache: FactorCache,
-    /// Sum of the squares of all changes that were computed, if the weight is rescaled.
-    squared_change: Mutex<f64>,
 }
 
 /// Dimensions of a weight as a list of matrices.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WeightDims {
     pub(crate) rows_per_block: u64,
     pub(crate) columns: u64,
 }
 
+/// Products of the rows of a segment.
+struct SegmentTerms {
+    block: Option<Arc<LoadedBlock>>,
+    /// For each product of the block that changes the rows: its position, rows of its left factor, and how many of those come
+    /// before the segment.
+    lefts: Vec<(usize, Arc<Vec<f32>>, usize)>,
+}
+
+/// Rows of a segment, or a part of a row, with their numbers as bytes: those of the base, and those of the result.
+struct Task<'t> {
+    old: Option<&'t [u8]>,
+    new: &'t mut [u8],
+    terms: Arc<SegmentTerms>,
+    /// First row, in the weight and in the segment.
+    row: usize,
+    row_in_segment: usize,
+    rows: usize,
+    columns: Range<usize>,
+}
+
 impl LowRankUpdate {
-    /// Creates the update of a contiguous weight. `blocks` has the terms of each matrix of the weight.
+    /// Creates the update of a contiguous weight, with results of the dtype `dtype`. `blocks` has the terms of each matrix of
+    /// the weight.
     pub(crate) fn new(
-        (base, dtype): (Storage, Dtype),
+        (base, base_dtype, dtype): (Storage, Dtype, Dtype),
         dims: WeightDims,
         blocks: Vec<Vec<Term>>,
         magnitudes: Option<Magnitudes>,
@@ -151,67 +80,118 @@ impl LowRankUpdate {
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             base,
+            base_dtype,
             dtype,
-            rows_per_block: dims.rows_per_block.max(1),
-            columns: dims.columns.max(1),
+            dims: WeightDims { rows_per_block: dims.rows_per_block.max(1), columns: dims.columns.max(1) },
             blocks,
             magnitudes,
             rescales: OnceLock::new(),
             cache,
-            squared_change: Mutex::new(0.0),
         }
     }
 
-    /// Returns the Frobenius norm of the changes that were computed so far, if the weight is rescaled.
-    pub(crate) fn computed_norm(&self) -> Option<f64> {
-        self.magnitudes.as_ref()?;
-        Some(self.squared_change.lock().unwrap_or_else(PoisonError::into_inner).sqrt())
+    /// Returns the number of elements.
+    fn numel(&self) -> u64 {
+        self.base.len().checked_div(self.base_dtype.size()).unwrap_or(0)
     }
 
-    /// Returns the end of the segment that starts at element `at`: whole rows of one block with the same terms, or the
-    /// rest of a row.
-    fn segment_end(&self, at: u64, end: u64) -> u64 {
-        let row = at.checked_div(self.columns).unwrap_or(0);
-        let row_end = row.saturating_add(1).saturating_mul(self.columns);
-        if !at.is_multiple_of(self.columns) || row_end > end {
-            return row_end.min(end);
-        }
-        let block = row.checked_div(self.rows_per_block).unwrap_or(0);
-        let block_start = block.saturating_mul(self.rows_per_block);
-        let terms = usize::try_from(block).ok().and_then(|block| self.blocks.get(block));
-        let edges = terms.into_iter().flatten().flat_map(|term| [term.rows.start, term.rows.end]);
-        let edges = edges.map(|edge| block_start.saturating_add(edge)).filter(|edge| *edge > row);
-        let next = edges.fold(block_start.saturating_add(self.rows_per_block), u64::min);
-        let most = (SEGMENT as u64).checked_div(self.columns).unwrap_or(0).max(1);
-        let rows_in_window = end.checked_div(self.columns).unwrap_or(0);
-        next.min(row.saturating_add(most)).min(rows_in_window).saturating_mul(self.columns)
-    }
-
-    /// Adds the products to the numbers of a segment that starts at element `at`.
-    fn add_terms(&self, sums: &mut [f64], at: u64) -> Result<(), ReadError> {
-        let invalid = || ReadError::from(std::io::ErrorKind::InvalidData);
-        let (row, column) = (at.checked_div(self.columns), at.checked_rem(self.columns));
-        let (row, column) = row.zip(column).ok_or_else(invalid)?;
-        let block = row.checked_div(self.rows_per_block).ok_or_else(invalid)?;
-        let within = row.checked_rem(self.rows_per_block).ok_or_else(invalid)?;
-        let terms = usize::try_from(block).ok().and_then(|block| self.blocks.get(block));
-        let Some(terms) = terms.filter(|terms| !terms.is_empty()) else { return Ok(()) };
-        let width = usize::try_from(self.columns).map_err(|_| invalid())?;
-        let first = usize::try_from(column).map_err(|_| invalid())?;
-        let columns = width.saturating_sub(first).min(sums.len());
-        let rows = sums.len().checked_div(columns.max(1)).unwrap_or(0);
-        for term in self.cache.get((self.number, block), terms)?.iter() {
-            if !term.rows.contains(&within) {
-                continue;
+    /// Returns the end of the segment that starts at element `at`: whole rows of one block with the same products, or the rest of
+    /// a row; and the products.
+    fn segment(&self, at: u64, end: u64) -> Result<(u64, SegmentTerms), ReadError> {
+        let invalid = || ReadError::from(ErrorKind::InvalidData);
+        let WeightDims { rows_per_block, columns } = self.dims;
+        let row = at.checked_div(columns).ok_or_else(invalid)?;
+        let (number, within) = (row.checked_div(rows_per_block), row.checked_rem(rows_per_block));
+        let (number, within) = number.zip(within).ok_or_else(invalid)?;
+        let terms = usize::try_from(number).ok().and_then(|number| self.blocks.get(number));
+        let mut segment = SegmentTerms { block: None, lefts: Vec::new() };
+        // The end of the rows in the block.
+        let mut edge = rows_per_block;
+        if let Some(terms) = terms.filter(|terms| !terms.is_empty()) {
+            let block = self.cache.get((self.number, number), terms)?;
+            for (position, term) in block.terms.iter().enumerate() {
+                if term.rows.contains(&within) {
+                    let (left, before) = term.left(within)?;
+                    segment.lefts.push((position, left, before));
+                    edge = edge.min(term.chunk_end(within));
+                } else if within < term.rows.start {
+                    edge = edge.min(term.rows.start);
+                }
             }
-            let from = usize::try_from(within.saturating_sub(term.rows.start)).map_err(|_| invalid())?;
-            let from = from.saturating_mul(term.rank);
-            let left = term.left.get(from..from.saturating_add(rows.saturating_mul(term.rank)));
-            let left = left.ok_or_else(invalid)?;
-            let factors = Factors { left, right: &term.right, rank: term.rank, scale: term.scale };
-            add_product(factors, sums, columns, (first, width));
+            segment.block = Some(block);
         }
-        Ok(())
+        let row_end = row.saturating_add(1).saturating_mul(columns);
+        if !at.is_multiple_of(columns) || row_end > end {
+            return Ok((row_end.min(end), segment));
+        }
+        let rows = row.saturating_add(edge.saturating_sub(within)).min(end.checked_div(columns).unwrap_or(0));
+        Ok((rows.saturating_mul(columns), segment))
+    }
+
+    /// Splits the numbers from element `at` on into tasks for threads.
+    fn tasks<'t>(
+        &self,
+        at: u64,
+        mut old: Option<&'t [u8]>,
+        mut new: &'t mut [u8],
+    ) -> Result<Vec<Task<'t>>, ReadError> {
+        let place = |n: u64| usize::try_from(n).map_err(|_| ReadError::from(ErrorKind::InvalidData));
+        let invalid = || ReadError::from(ErrorKind::InvalidInput);
+        let (size, old_size) = (place(self.dtype.size())?, place(self.base_dtype.size())?);
+        let width = self.dims.columns;
+        let (mut tasks, mut at) = (Vec::new(), at);
+        let end = at.saturating_add(new.len().checked_div(size).unwrap_or(0) as u64);
+        while at < end {
+            let (segment_end, terms) = self.segment(at, end)?;
+            let terms = Arc::new(terms);
+            let first_row = at.checked_div(width).ok_or_else(invalid)?;
+            let mut column = place(at.checked_rem(width).ok_or_else(invalid)?)?;
+            let (mut row, mut left) = (0, place(segment_end.saturating_sub(at))?);
+            // Whole rows, if the segment is not a part of a row.
+            let row_len = left.min(place(width)?.saturating_sub(column)).max(1);
+            let rows =
+                TASK.checked_div(row_len).unwrap_or(0).checked_next_multiple_of(TASK_ROWS).unwrap_or(0);
+            while left > 0 {
+                let count = if row_len > TASK { TASK.min(row_len) } else { rows.saturating_mul(row_len) };
+                // A long row is split into parts, which end with the row.
+                let in_row = place(width)?.saturating_sub(column);
+                let count = if row_len > TASK { count.min(in_row) } else { count }.min(left);
+                let (part, rest) =
+                    new.split_at_mut_checked(count.saturating_mul(size)).ok_or_else(invalid)?;
+                let old_part = match old {
+                    Some(bytes) => {
+                        let split = bytes.split_at_checked(count.saturating_mul(old_size));
+                        let (part, rest) = split.ok_or_else(invalid)?;
+                        old = Some(rest);
+                        Some(part)
+                    }
+                    None => None,
+                };
+                let columns = column..column.saturating_add(count.min(row_len));
+                let terms = Arc::clone(&terms);
+                let weight_row = place(first_row)?.saturating_add(row);
+                tasks.push(Task {
+                    old: old_part,
+                    new: part,
+                    terms,
+                    row: weight_row,
+                    row_in_segment: row,
+                    rows: count.checked_div(columns.len()).unwrap_or(0),
+                    columns,
+                });
+                (new, left) = (rest, left.saturating_sub(count));
+                if row_len > TASK {
+                    column = column.saturating_add(count);
+                    if column >= place(width)? {
+                        (column, row) = (0, row.saturating_add(1));
+                    }
+                } else {
+                    row = row.saturating_add(count.checked_div(row_len).unwrap_or(0));
+                }
+            }
+            at = segment_end;
+        }
+        Ok(tasks)
     }
 
     /// Returns the factors of DoRA, after one pass over the weight.
@@ -220,69 +200,104 @@ impl LowRankUpdate {
         if let Some(known) = self.rescales.get() {
             return Ok(Some(known));
         }
-        let values = magnitudes.values.read()?;
-        let mut squares = vec![0.0_f64; values.len()];
-        let size = self.dtype.size();
-        let len = self.base.len().checked_div(size).unwrap_or(0);
-        let columns = usize::try_from(self.columns).map_err(|_| std::io::ErrorKind::InvalidData)?;
-        let (mut at, mut bytes, mut sums) = (0, Vec::new(), Vec::new());
-        while at < len {
-            let end = self.segment_end(at, len);
-            let nbytes = usize::try_from(end.saturating_sub(at).saturating_mul(size));
-            bytes.resize(nbytes.map_err(|_| std::io::ErrorKind::InvalidData)?, 0);
+        let count = usize::try_from(magnitudes.values.columns()).map_err(|_| ErrorKind::InvalidData)?;
+        let mut all = vec![VectorSums::default(); count];
+        let size = self.base_dtype.size();
+        let step = (WINDOW as u64).checked_div(size).unwrap_or(1).max(1);
+        let (mut at, mut bytes, mut new) = (0, Vec::new(), Vec::new());
+        while at < self.numel() {
+            let end = at.saturating_add(step).min(self.numel());
+            let numbers = usize::try_from(end.saturating_sub(at)).map_err(|_| ErrorKind::InvalidData)?;
+            let place = |size: u64| usize::try_from(size).map(|size| size.saturating_mul(numbers));
+            bytes.resize(place(size).map_err(|_| ErrorKind::InvalidData)?, 0);
+            new.resize(place(self.dtype.size()).map_err(|_| ErrorKind::InvalidData)?, 0);
             inputs.read(0, &mut bytes, at.saturating_mul(size))?;
-            widen(self.dtype, &bytes, &mut sums)?;
-            self.add_terms(&mut sums, at)?;
-            let row = at.checked_div(self.columns).and_then(|row| usize::try_from(row).ok());
-            for (index, row_sums) in sums.chunks(columns).enumerate() {
-                match magnitudes.axis {
-                    Axis::Rows => {
-                        let row = row.map(|row| row.saturating_add(index));
-                        if let Some(square) = row.and_then(|row| squares.get_mut(row)) {
-                            *square += row_sums.iter().map(|sum| sum * sum).sum::<f64>();
-                        }
-                    }
-                    Axis::Columns => {
-                        squares.iter_mut().zip(row_sums).for_each(|(square, sum)| *square += sum * sum);
-                    }
-                }
+            let sums = |task: Task<'_>| {
+                let (mut olds, mut changes) = (Vec::new(), Vec::new());
+                widen(self.base_dtype, task.old.unwrap_or_default(), &mut olds)?;
+                changes.resize(olds.len(), 0.0);
+                task.add_products(&mut changes);
+                let sums = magnitudes.sums(&olds, &changes, &task.columns);
+                Ok((task.row, task.columns, sums))
+            };
+            for (row, columns, sums) in run(self.tasks(at, Some(&bytes), &mut new)?, numbers, sums)? {
+                magnitudes.merge_sums(&mut all, (row, &columns), sums);
             }
             at = end;
         }
-        let norms = values.iter().zip(&squares).map(|(value, square)| f64::from(*value) / square.sqrt());
-        Ok(Some(self.rescales.get_or_init(|| norms.collect())))
+        let factors = magnitudes.factors(&all)?;
+        Ok(Some(self.rescales.get_or_init(|| factors)))
     }
 
-    /// Multiplies the numbers of a segment by the factors of DoRA, and adds the squares of their changes.
-    fn rescale(&self, sums: &mut [f64], at: u64, rescales: &[f64], old: &[f64]) {
-        let Some(magnitudes) = &self.magnitudes else { return };
-        let (Some(row), Some(column)) = (at.checked_div(self.columns), at.checked_rem(self.columns)) else {
-            return;
-        };
-        let place = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let columns = place(self.columns).saturating_sub(place(column)).max(1);
-        for (index, row_sums) in sums.chunks_mut(columns).enumerate() {
-            match magnitudes.axis {
-                Axis::Rows => {
-                    let factor = rescales.get(place(row).saturating_add(index)).copied().unwrap_or(f64::NAN);
-                    for sum in row_sums.iter_mut() {
-                        *sum *= factor;
-                    }
-                }
-                Axis::Columns => {
-                    let factors = rescales.get(place(column)..).unwrap_or_default();
-                    row_sums.iter_mut().zip(factors).for_each(|(sum, factor)| *sum *= factor);
-                }
+    /// Computes the numbers of a task.
+    fn compute(&self, task: Task<'_>, rescales: Option<&[f64]>) -> Result<(), ReadError> {
+        if let Some(block) = &task.terms.block
+            && rescales.is_none()
+            && task.old.is_none()
+            && !block.prefers_double()
+        {
+            let factors = task.terms.factors(task.row_in_segment, task.rows);
+            if half_sums::is_supported(self.dtype, factors.iter().map(|factors| factors.scale)) {
+                let (numbers, columns) = (task.new.len() / 2, task.columns.clone());
+                let repeated = half_sums::add_products(self.dtype, &factors, task.new, columns);
+                block.count(numbers, repeated);
+                return Ok(());
             }
         }
-        let change: f64 = sums.iter().zip(old).map(|(new, old)| (new - old) * (new - old)).sum();
-        *self.squared_change.lock().unwrap_or_else(PoisonError::into_inner) += change;
+        if task.terms.lefts.is_empty() && rescales.is_none() && task.old.is_none() {
+            return Ok(());
+        }
+        let mut sums = Vec::new();
+        widen(self.base_dtype, task.old.unwrap_or(task.new), &mut sums)?;
+        task.add_products(&mut sums);
+        if let (Some(magnitudes), Some(rescales)) = (&self.magnitudes, rescales) {
+            magnitudes.rescale(&mut sums, (task.row, &task.columns), rescales);
+        }
+        narrow(self.dtype, &sums, task.new);
+        Ok(())
     }
+}
+
+impl SegmentTerms {
+    /// Returns the factors of the products that change rows of the segment.
+    fn factors(&self, first: usize, rows: usize) -> Vec<Factors<'_>> {
+        let Some(block) = &self.block else { return Vec::new() };
+        let mut factors = Vec::with_capacity(self.lefts.len());
+        for (position, left, before) in &self.lefts {
+            let Some(term) = block.terms.get(*position) else { continue };
+            let rank = term.right.rank();
+            let start = before.saturating_add(first).saturating_mul(rank);
+            let left = left.get(start..start.saturating_add(rows.saturating_mul(rank)));
+            factors.push(Factors { left: left.unwrap_or_default(), right: &term.right, scale: term.scale });
+        }
+        factors
+    }
+}
+
+impl Task<'_> {
+    /// Adds the products to `sums`, which has a number for each of the task.
+    fn add_products(&self, sums: &mut [f64]) {
+        for factors in self.terms.factors(self.row_in_segment, self.rows) {
+            add_product(factors, sums, self.columns.clone());
+        }
+    }
+}
+
+/// Runs tasks with `numbers` numbers together, in threads if those are many.
+fn run<'t, R: Send>(
+    tasks: Vec<Task<'t>>,
+    numbers: usize,
+    compute: impl Fn(Task<'t>) -> Result<R, ReadError> + Send + Sync,
+) -> Result<Vec<R>, ReadError> {
+    if numbers < PARALLEL_MIN {
+        return tasks.into_iter().map(compute).collect();
+    }
+    tasks.into_par_iter().map(compute).collect()
 }
 
 impl Compute for LowRankUpdate {
     fn len(&self) -> u64 {
-        self.base.len()
+        self.numel().saturating_mul(self.dtype.size())
     }
 
     fn inputs(&self) -> &[Storage] {
@@ -294,68 +309,22 @@ impl Compute for LowRankUpdate {
     }
 
     fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
-        let size = self.dtype.size();
-        let invalid = std::io::ErrorKind::InvalidInput;
+        let invalid = ErrorKind::InvalidInput;
         let rescales = self.rescales(inputs)?;
-        inputs.read(0, buffer, offset)?;
-        let start = offset.checked_div(size).ok_or(invalid)?;
-        let end = start.saturating_add((buffer.len() as u64).checked_div(size).ok_or(invalid)?);
-        let (mut at, mut rest, mut sums) = (start, buffer, Vec::new());
-        while at < end {
-            let next = self.segment_end(at, end);
-            let nbytes =
-                usize::try_from(next.saturating_sub(at).saturating_mul(size)).map_err(|_| invalid)?;
-            let (segment, after) = rest.split_at_mut_checked(nbytes).ok_or(invalid)?;
-            widen(self.dtype, segment, &mut sums)?;
-            let old = rescales.map(|_| sums.clone()).unwrap_or_default();
-            self.add_terms(&mut sums, at)?;
-            if let Some(rescales) = rescales {
-                self.rescale(&mut sums, at, rescales, &old);
-            }
-            narrow(self.dtype, &sums, segment);
-            (at, rest) = (next, after);
-        }
+        let start = offset.checked_div(self.dtype.size()).ok_or(invalid)?;
+        let size = usize::try_from(self.dtype.size()).map_err(|_| invalid)?;
+        let numbers = buffer.len().checked_div(size).ok_or(invalid)?;
+        let mut bytes = Vec::new();
+        let old = if self.base_dtype == self.dtype {
+            inputs.read(0, buffer, offset)?;
+            None
+        } else {
+            let size = usize::try_from(self.base_dtype.size()).map_err(|_| invalid)?;
+            bytes.resize(numbers.saturating_mul(size), 0);
+            inputs.read(0, &mut bytes, start.saturating_mul(self.base_dtype.size()))?;
+            Some(bytes.as_slice())
+        };
+        run(self.tasks(start, old, buffer)?, numbers, |task| self.compute(task, rescales))?;
         Ok(())
-    }
-}
-
-/// Widens little-endian floating-point numbers to doubles.
-pub(crate) fn widen(dtype: Dtype, bytes: &[u8], numbers: &mut Vec<f64>) -> Result<(), ReadError> {
-    numbers.clear();
-    let halves = bytes.as_chunks::<2>().0.iter().map(|half| u16::from_le_bytes(*half));
-    match dtype {
-        Dtype::BFloat16 => numbers.extend(halves.map(round::from_bf16)),
-        Dtype::Float16 => numbers.extend(halves.map(round::from_f16)),
-        Dtype::Float32 => {
-            let singles = bytes.as_chunks().0.iter();
-            numbers.extend(singles.map(|single| f64::from(f32::from_le_bytes(*single))));
-        }
-        Dtype::Float64 => {
-            numbers.extend(bytes.as_chunks().0.iter().map(|double| f64::from_le_bytes(*double)));
-        }
-        _ => return Err(std::io::ErrorKind::Unsupported.into()),
-    }
-    Ok(())
-}
-
-/// Rounds doubles to little-endian numbers of a dtype that [`widen`] reads.
-pub(crate) fn narrow(dtype: Dtype, numbers: &[f64], bytes: &mut [u8]) {
-    match dtype {
-        Dtype::BFloat16 => {
-            let halves = bytes.as_chunks_mut::<2>().0.iter_mut().zip(numbers);
-            halves.for_each(|(half, number)| *half = round::to_bf16(*number).to_le_bytes());
-        }
-        Dtype::Float16 => {
-            let halves = bytes.as_chunks_mut::<2>().0.iter_mut().zip(numbers);
-            halves.for_each(|(half, number)| *half = round::to_f16(*number).to_le_bytes());
-        }
-        Dtype::Float32 => {
-            let singles = bytes.as_chunks_mut::<4>().0.iter_mut().zip(numbers);
-            singles.for_each(|(single, number)| *single = round::to_f32(*number).to_le_bytes());
-        }
-        _ => {
-            let doubles = bytes.as_chunks_mut::<8>().0.iter_mut().zip(numbers);
-            doubles.for_each(|(double, number)| *double = number.to_le_bytes());
-        }
     }
 }

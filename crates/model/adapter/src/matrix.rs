@@ -69,6 +69,15 @@ impl Matrix {
         Some((position, TensorPart::new(offset, [(self.rows, row_stride), (self.columns, column_stride)])))
     }
 
+    /// Returns the matrix with rows as columns.
+    pub(crate) fn transposed(&self) -> Option<Self> {
+        let &[row_stride, column_stride] = self.tensor.stride() else { return None };
+        let (offset, storage) = (self.tensor.storage_offset(), self.tensor.storage().clone());
+        let (shape, stride) = (vec![self.columns, self.rows], vec![column_stride, row_stride]);
+        let tensor = Tensor::new(self.tensor.dtype(), shape, stride, offset, storage).ok()?;
+        Some(Self { tensor, rows: self.columns, columns: self.rows, source: self.source })
+    }
+
     /// Returns the matrix of the rows in `range`.
     pub(crate) fn rows_in(&self, range: &std::ops::Range<u64>) -> Option<Self> {
         let rows = range.end.checked_sub(range.start)?;

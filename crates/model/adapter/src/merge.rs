@@ -1,30 +1,29 @@
 //! Merges adapters into the tensors of their base.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tensor::Tensors;
 
 use crate::adapter::Adapter;
 use crate::adapter_merge::merge_adapter;
 use crate::base_changes::BaseChanges;
-use crate::low_rank::LowRankUpdate;
 use crate::{AdapterReport, Result};
 
 /// Report of a merge, complete when the merged tensors have been read.
 #[derive(Debug)]
 pub struct MergeReports {
     reports: Vec<AdapterReport>,
-    /// Computations that know the norm of their change after they were read, with their places in the reports.
-    computed: Vec<(usize, usize, Arc<LowRankUpdate>)>,
+    /// Norms that are known after the tensors were read, with their places in the reports.
+    computed: Vec<(usize, usize, Arc<OnceLock<f64>>)>,
 }
 
 impl MergeReports {
     /// Returns the reports. `is_written` says that all merged tensors were read.
     pub fn into_reports(mut self, is_written: bool) -> Vec<AdapterReport> {
-        for (report, row, update) in self.computed {
+        for (report, row, norm) in self.computed {
             let row = self.reports.get_mut(report).and_then(|report| report.merged.get_mut(row));
             if let Some(row) = row.filter(|_| is_written) {
-                row.norm = update.computed_norm();
+                row.norm = norm.get().copied();
             }
         }
         for report in &mut self.reports {
@@ -44,7 +43,7 @@ pub fn merge(base: &Tensors, adapters: &[Adapter]) -> Result<(Tensors, MergeRepo
     for adapter in adapters {
         let (mut merged, computed) = merge_adapter(adapter, &mut changes)?;
         let report = all.reports.len();
-        all.computed.extend(computed.into_iter().map(|(row, update)| (report, row, update)));
+        all.computed.extend(computed.into_iter().map(|(row, norm)| (report, row, norm)));
         for row in &mut merged {
             row.position = base.position(&row.name).unwrap_or(usize::MAX);
         }

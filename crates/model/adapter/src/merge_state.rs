@@ -1,6 +1,6 @@
 //! State of the merge of one adapter: names, used bytes, rows of the report, and the sums that are added to the base.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tensor::Tensor;
 
@@ -8,13 +8,15 @@ use crate::adapter::{Adapter, AdapterTensor};
 use crate::base_changes::BaseChanges;
 use crate::base_names::BaseNames;
 use crate::change::check_dtype;
-use crate::low_rank::{Axis, LowRankUpdate, Magnitudes, Term, WeightDims};
+use crate::low_rank::WeightDims;
+use crate::magnitudes::{Axis, Magnitudes};
 use crate::matrix::Matrix;
+use crate::term::Term;
 use crate::used_bytes::UsedBytes;
 use crate::{Error, MergeKind, MergedTensor, Result};
 
-/// Rows of a report whose norms the computations know after they were read.
-pub(crate) type ComputedRows = Vec<(usize, Arc<LowRankUpdate>)>;
+/// Rows of a report, and their norms, which are known after the tensors were read.
+pub(crate) type ComputedRows = Vec<(usize, Arc<OnceLock<f64>>)>;
 
 /// State of the merge of one adapter.
 pub(crate) struct MergeState<'m, 'a> {
@@ -96,11 +98,11 @@ impl<'a> MergeState<'_, 'a> {
         magnitude: Option<(usize, Axis)>,
     ) -> Result<()> {
         let Some((changed, cache)) = self.changes.changed(place) else { return Ok(()) };
-        check_dtype(&base_name, changed.tensor().dtype())?;
+        check_dtype(&base_name, changed.dtype())?;
         let read = |reason| Error::Read { tensor: base_name.clone(), reason };
         let (mut squared, mut rank, mut scale) = (0.0, 0, 0.0);
         if magnitude.is_some() {
-            changed.evaluate(None, cache)?;
+            changed.finish_products(cache)?;
         }
         for (block, term) in terms {
             squared += term.squared_norm().map_err(read)?;
@@ -119,8 +121,9 @@ impl<'a> MergeState<'_, 'a> {
                 return Err(source.unusable(format!("it has shape {shape:?}, expected {count} numbers")));
             }
             let values = Matrix::new(source, (1, count), (count, 1), 0)?;
-            let update = changed.evaluate(Some(Magnitudes { values, axis }), cache)?;
-            self.computed.extend(update.map(|update| (self.rows.len(), update)));
+            let norm = Arc::default();
+            self.computed.push((self.rows.len(), Arc::clone(&norm)));
+            changed.set_magnitudes(Magnitudes { values, axis, norm });
             self.used.add_whole(position, tensor);
             MergeKind::Dora { rank, scale }
         } else {

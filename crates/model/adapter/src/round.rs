@@ -28,7 +28,13 @@ pub(crate) fn to_f32(value: f64) -> u32 {
 /// Rounds to bfloat16.
 #[inline(always)]
 pub(crate) fn to_bf16(value: f64) -> u16 {
-    let bits = to_odd_f32(value).to_bits();
+    f32_to_bf16(to_odd_f32(value))
+}
+
+/// Rounds a float32 to bfloat16.
+#[inline(always)]
+pub(crate) fn f32_to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
     let high = bits >> 16;
     let rounded = bits.wrapping_add(0x7fff).wrapping_add(high & 1) >> 16;
     let is_nan = bits & 0x7fff_ffff > 0x7f80_0000;
@@ -40,7 +46,13 @@ pub(crate) fn to_bf16(value: f64) -> u16 {
 /// Rounds to float16.
 #[inline(always)]
 pub(crate) fn to_f16(value: f64) -> u16 {
-    let bits = to_odd_f32(value).to_bits();
+    f32_to_f16(to_odd_f32(value))
+}
+
+/// Rounds a float32 to float16.
+#[inline(always)]
+pub(crate) fn f32_to_f16(value: f32) -> u16 {
+    let bits = value.to_bits();
     let sign = (bits >> 16) & 0x8000;
     let magnitude = bits & 0x7fff_ffff;
     // Above the middle of 65504 and 65536 is infinity; a NaN keeps a bit.
@@ -64,19 +76,42 @@ pub(crate) fn to_f16(value: f64) -> u16 {
 /// Widens a bfloat16.
 #[inline(always)]
 pub(crate) fn from_bf16(bits: u16) -> f64 {
-    f64::from(f32::from_bits(u32::from(bits) << 16))
+    f64::from(bf16_to_f32(bits))
+}
+
+/// Widens a bfloat16 to float32.
+#[inline(always)]
+pub(crate) fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }
 
 /// Widens a float16.
 #[inline(always)]
 pub(crate) fn from_f16(bits: u16) -> f64 {
+    f64::from(f16_to_f32(bits))
+}
+
+/// Widens a float16 to float32.
+#[inline(always)]
+pub(crate) fn f16_to_f32(bits: u16) -> f32 {
     let magnitude = u32::from(bits & 0x7fff);
     let sign = u32::from(bits & 0x8000) << 16;
-    // The exponent is moved by a product, which also normalises subnormal numbers.
-    let scaled = f64::from(f32::from_bits(magnitude << 13)) * f64::from_bits(0x46f0_0000_0000_0000);
-    let special = f64::from(f32::from_bits(0x7f80_0000 | (magnitude & 0x3ff) << 13));
-    let value = if magnitude >= 0x7c00 { special } else { scaled };
-    if sign == 0 { value } else { -value }
+    #[expect(
+        clippy::cast_possible_wrap,
+        clippy::cast_precision_loss,
+        reason = "integers below 2^10 are exact"
+    )]
+    let subnormal = (magnitude as i32 as f32 * (1.0 / (1 << 24) as f32)).to_bits();
+    let normal = (magnitude << 13).wrapping_add(112 << 23);
+    let special = 0x7f80_0000 | (magnitude & 0x3ff) << 13;
+    let widened = if magnitude >= 0x7c00 {
+        special
+    } else if magnitude < 0x400 {
+        subnormal
+    } else {
+        normal
+    };
+    f32::from_bits(widened | sign)
 }
 
 #[cfg(test)]

@@ -1,0 +1,124 @@
+//! Factors of the products that were added last, in memory.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use byte_source::ReadError;
+
+use crate::matrix::Matrix;
+use crate::panels::Panels;
+use crate::term::Term;
+
+/// Numbers of a left factor that are in memory together.
+const CHUNK: u64 = 1 << 20;
+
+/// Factors of the blocks that were read last; all weights of a merge share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FactorCache(Arc<Mutex<Vec<(FactorKey, Arc<LoadedBlock>)>>>);
+
+/// Number of a weight, and of a block in it.
+pub(crate) type FactorKey = (usize, u64);
+
+impl FactorCache {
+    /// Blocks that are kept: a window can end in one and begin in the next.
+    const KEPT: usize = 2;
+
+    /// Returns the block of a key, whose products are `terms`.
+    ///
+    /// # Errors
+    /// When a factor cannot be read.
+    pub(crate) fn get(&self, key: FactorKey, terms: &[Term]) -> Result<Arc<LoadedBlock>, ReadError> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, found)) = kept.iter().find(|(known, _)| *known == key) {
+            return Ok(Arc::clone(found));
+        }
+        kept.truncate(Self::KEPT.saturating_sub(1));
+        let terms: Result<Vec<LoadedTerm>, ReadError> = terms.iter().map(LoadedTerm::read).collect();
+        let loaded = Arc::new(LoadedBlock { terms: terms?, ..LoadedBlock::default() });
+        kept.insert(0, (key, Arc::clone(&loaded)));
+        Ok(loaded)
+    }
+}
+
+/// Products of a block of a weight.
+#[derive(Debug, Default)]
+pub(crate) struct LoadedBlock {
+    pub(crate) terms: Vec<LoadedTerm>,
+    sums: AtomicUsize,
+    /// Sums that single precision left open.
+    repeated: AtomicUsize,
+}
+
+impl LoadedBlock {
+    /// Sums after which the share of repeated ones counts.
+    const SAMPLE: usize = 1 << 14;
+
+    /// Counts sums that were computed in single precision, and those of them that were repeated.
+    pub(crate) fn count(&self, sums: usize, repeated: usize) {
+        self.sums.fetch_add(sums, Ordering::Relaxed);
+        self.repeated.fetch_add(repeated, Ordering::Relaxed);
+    }
+
+    /// Returns true if so many sums had to be repeated that double precision is faster.
+    pub(crate) fn prefers_double(&self) -> bool {
+        let (sums, repeated) = (self.sums.load(Ordering::Relaxed), self.repeated.load(Ordering::Relaxed));
+        sums > Self::SAMPLE && repeated.saturating_mul(16) > sums
+    }
+}
+
+/// Product whose right factor is in memory, and rows of the left one.
+#[derive(Debug)]
+pub(crate) struct LoadedTerm {
+    /// Rows of the block.
+    pub(crate) rows: Range<u64>,
+    pub(crate) right: Panels,
+    pub(crate) scale: f64,
+    left: Matrix,
+    /// Rows of the left factor that were read last, and the first of them.
+    chunk: Mutex<Option<(u64, Arc<Vec<f32>>)>>,
+}
+
+impl LoadedTerm {
+    fn read(term: &Term) -> Result<Self, ReadError> {
+        let rank = usize::try_from(term.right.rows()).map_err(|_| std::io::ErrorKind::InvalidData)?;
+        let right = Panels::pack(&term.right.read()?, rank);
+        let chunk = Mutex::default();
+        Ok(Self { rows: term.rows.clone(), right, scale: term.scale, left: term.left.clone(), chunk })
+    }
+
+    /// Returns the number of rows of the left factor that are in memory together.
+    fn chunk_rows(&self) -> u64 {
+        CHUNK.checked_div(self.left.columns()).unwrap_or(1).max(1)
+    }
+
+    /// Returns the end of the rows of the block that are in memory together with row `row`, which has a product.
+    pub(crate) fn chunk_end(&self, row: u64) -> u64 {
+        let within = row.saturating_sub(self.rows.start);
+        let next = within.checked_next_multiple_of(self.chunk_rows()).unwrap_or(u64::MAX);
+        let next = if next == within { next.saturating_add(self.chunk_rows()) } else { next };
+        self.rows.start.saturating_add(next).min(self.rows.end)
+    }
+
+    /// Returns rows of the left factor, and the number of those before row `row` of the block.
+    ///
+    /// # Errors
+    /// When the factor cannot be read.
+    pub(crate) fn left(&self, row: u64) -> Result<(Arc<Vec<f32>>, usize), ReadError> {
+        let invalid = std::io::ErrorKind::InvalidData;
+        let within = row.checked_sub(self.rows.start).ok_or(invalid)?;
+        let before = within.checked_rem(self.chunk_rows()).ok_or(invalid)?;
+        let first = within.saturating_sub(before);
+        let skipped = usize::try_from(before).map_err(|_| invalid)?;
+        let mut chunk = self.chunk.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, rows)) = chunk.as_ref()
+            && *known == first
+        {
+            return Ok((Arc::clone(rows), skipped));
+        }
+        let end = first.saturating_add(self.chunk_rows()).min(self.left.rows());
+        let rows = Arc::new(self.left.rows_in(&(first..end)).ok_or(invalid)?.read()?);
+        *chunk = Some((first, Arc::clone(&rows)));
+        Ok((rows, skipped))
+    }
+}
