@@ -15,7 +15,9 @@ const CHUNK: u64 = 1 << 20;
 
 /// Factors of the blocks that were read last; all weights of a merge share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FactorCache(Arc<Mutex<Vec<(FactorKey, Arc<LoadedBlock>)>>>);
+pub(crate) struct FactorCache(Arc<Mutex<Vec<KeptBlock>>>);
+
+type KeptBlock = (FactorKey, Arc<LoadedBlock>);
 
 /// Number of a weight, and of a block in it.
 pub(crate) type FactorKey = (usize, u64);

@@ -20,7 +20,7 @@ const UNIT: f64 = 1.0 / (1 << 24) as f64;
 /// Magnitude from which on sums are computed in double precision: below it, no dtype of 16 bits overflows by its rounding alone.
 const LARGE: f32 = 3.3e38;
 /// Part of the magnitude of a sum that covers its last rounding, and that of the bounds themselves: both are half a unit.
-const RELATIVE_SLACK: f32 = 1.25 / (1 << 23) as f32;
+const RELATIVE_SLACK: f32 = 1.25 * f32::EPSILON;
 /// Steps whose products are summed before they are added to the others: errors grow with the number of steps.
 const STEPS: usize = 32;
 /// Scales whose rounding to float32 has a relative error.

@@ -230,7 +230,7 @@ impl LowRankUpdate {
     }
 
     /// Computes the numbers of a task.
-    fn compute(&self, task: Task<'_>, rescales: Option<&[f64]>) -> Result<(), ReadError> {
+    fn compute(&self, task: &mut Task<'_>, rescales: Option<&[f64]>) -> Result<(), ReadError> {
         if let Some(block) = &task.terms.block
             && rescales.is_none()
             && task.old.is_none()
@@ -248,7 +248,7 @@ impl LowRankUpdate {
             return Ok(());
         }
         let mut sums = Vec::new();
-        widen(self.base_dtype, task.old.unwrap_or(task.new), &mut sums)?;
+        widen(self.base_dtype, task.old.unwrap_or(&*task.new), &mut sums)?;
         task.add_products(&mut sums);
         if let (Some(magnitudes), Some(rescales)) = (&self.magnitudes, rescales) {
             magnitudes.rescale(&mut sums, (task.row, &task.columns), rescales);
@@ -324,7 +324,7 @@ impl Compute for LowRankUpdate {
             inputs.read(0, &mut bytes, start.saturating_mul(self.base_dtype.size()))?;
             Some(bytes.as_slice())
         };
-        run(self.tasks(start, old, buffer)?, numbers, |task| self.compute(task, rescales))?;
+        run(self.tasks(start, old, buffer)?, numbers, |mut task| self.compute(&mut task, rescales))?;
         Ok(())
     }
 }
