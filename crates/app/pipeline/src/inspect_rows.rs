@@ -157,7 +157,7 @@ pub(crate) fn build_rows(items: Vec<CheckpointItem>) -> Vec<TensorRow> {
     rows.finished_rows
 }
 
-/// Returns the tensors behind the rows of an item that have elements, each with the dtype that the row shows.
+/// Returns the tensors of an item whose rows have elements, each with the dtype of its row.
 pub(crate) fn row_tensors(item: &CheckpointItem) -> impl Iterator<Item = (Dtype, &Tensor)> {
     let quantized = quantized_integers(&item.content);
     let others = item.tensors().filter(move |_| quantized.is_none());

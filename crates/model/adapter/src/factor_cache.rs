@@ -62,7 +62,7 @@ impl LoadedBlock {
         self.repeated.fetch_add(repeated, Ordering::Relaxed);
     }
 
-    /// Returns true if so many sums had to be repeated that double precision is faster.
+    /// Returns true if double precision is faster because too many sums were computed twice.
     pub(crate) fn prefers_double(&self) -> bool {
         let (sums, repeated) = (self.sums.load(Ordering::Relaxed), self.repeated.load(Ordering::Relaxed));
         sums > Self::SAMPLE && repeated.saturating_mul(16) > sums

@@ -1,4 +1,4 @@
-//! Texts of a file in the templates of a wrapper's code, in which they must not look like placeholders.
+//! Escapes strings from a file so that a template of a wrapper's code does not treat them as placeholders.
 
 use crate::source_names::string_literal;
 
