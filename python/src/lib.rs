@@ -1,6 +1,7 @@
 //! The native part of the Python package `torch2carton`, over the library of the same name. The package in
 //! `python/torch2carton` is the interface; nothing here is public.
 
+mod checkpoint;
 mod errors;
 mod index;
 mod maps;
@@ -10,6 +11,7 @@ mod opened;
 mod run;
 mod storage;
 mod tensor;
+mod unmapped_file;
 mod verbs;
 mod views;
 mod work;
@@ -19,11 +21,11 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]
+    use crate::checkpoint::{Checkpoint, Items};
+    #[pymodule_export]
     use crate::memory::Buffer;
     #[pymodule_export]
     use crate::objects::Objects;
-    #[pymodule_export]
-    use crate::opened::{Checkpoint, Items};
     #[pymodule_export]
     use crate::run::run;
     #[pymodule_export]
