@@ -1,8 +1,8 @@
 //! Products of all pairs of columns of a matrix, in double precision.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Simd;
 
-use crate::vectors::{DOUBLE_PANEL, multiply_tile};
+use crate::vectors::{DOUBLE_PANEL, DoubleTiles, multiply_tile, run_double_tiles};
 
 /// Rows whose copies stay in the first cache.
 const ROWS_TOGETHER: usize = 64;
@@ -10,7 +10,7 @@ const ROWS_TOGETHER: usize = 64;
 /// Adds `MᵀM` to `sums`, of a matrix with rows of `rank` numbers.
 pub(crate) fn add_gram(rows: &[f32], rank: usize, sums: &mut [f64]) {
     if rank > 0 {
-        Arch::new().dispatch(Gram { rows, rank, sums });
+        run_double_tiles(Gram { rows, rank, sums });
     }
 }
 
@@ -20,23 +20,9 @@ struct Gram<'g> {
     sums: &'g mut [f64],
 }
 
-impl WithSimd for Gram<'_> {
-    type Output = ();
-
+impl DoubleTiles for Gram<'_> {
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        match DOUBLE_PANEL.checked_div(S::F64_LANES) {
-            Some(2) => self.add::<S, 6, 2>(simd),
-            Some(4) => self.add::<S, 3, 4>(simd),
-            Some(8) => self.add::<S, 2, 8>(simd),
-            _ => self.add::<S, 1, DOUBLE_PANEL>(simd),
-        }
-    }
-}
-
-impl Gram<'_> {
-    #[inline(always)]
-    fn add<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
+    fn run<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
         let Self { rows, rank, sums } = self;
         let mut tile = [[0.0; DOUBLE_PANEL]; ROWS];
         for rows in rows.chunks(rank.saturating_mul(ROWS_TOGETHER)) {

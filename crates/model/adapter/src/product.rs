@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Simd;
 
 use crate::panels::Panels;
-use crate::vectors::{DOUBLE_PANEL, PANEL, multiply_tile, pack_rows};
+use crate::vectors::{DOUBLE_PANEL, DoubleTiles, PANEL, multiply_tile, pack_rows, run_double_tiles};
 
 /// Product of low rank: rows of the left factor, and all of the right one.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Factors<'f> {
 
 /// Adds `scale · left · right` to `sums`, which has numbers of `columns` for each row.
 pub(crate) fn add_product(factors: Factors<'_>, sums: &mut [f64], columns: Range<usize>) {
-    Arch::new().dispatch(Product { factors, sums, columns });
+    run_double_tiles(Product { factors, sums, columns });
 }
 
 struct Product<'p> {
@@ -27,24 +27,9 @@ struct Product<'p> {
     columns: Range<usize>,
 }
 
-impl WithSimd for Product<'_> {
-    type Output = ();
-
+impl DoubleTiles for Product<'_> {
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        // As many sums as registers hold, with some left for the factors.
-        match DOUBLE_PANEL.checked_div(S::F64_LANES) {
-            Some(2) => self.add::<S, 6, 2>(simd),
-            Some(4) => self.add::<S, 3, 4>(simd),
-            Some(8) => self.add::<S, 2, 8>(simd),
-            _ => self.add::<S, 1, DOUBLE_PANEL>(simd),
-        }
-    }
-}
-
-impl Product<'_> {
-    #[inline(always)]
-    fn add<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
+    fn run<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
         let Self { factors: Factors { left, right, scale }, sums, columns } = self;
         let (rank, width) = (right.rank(), columns.len());
         if rank == 0 || width == 0 {

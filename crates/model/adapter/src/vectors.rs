@@ -2,7 +2,7 @@
 //!
 //! A panel has 128 bytes of each row, so its rows are whole vectors of every processor.
 
-use pulp::Simd;
+use pulp::{Arch, Simd, WithSimd};
 
 /// Columns of a panel of float32.
 pub(crate) const PANEL: usize = 32;
@@ -87,6 +87,33 @@ impl Number for f64 {
     #[inline(always)]
     fn vectors_mut<S: Simd>(numbers: &mut [Self]) -> &mut [S::f64s] {
         S::as_mut_simd_f64s(numbers).0
+    }
+}
+
+/// Work on tiles of doubles.
+pub(crate) trait DoubleTiles {
+    /// Works on tiles of `ROWS` rows, each of `VECTORS` vectors.
+    fn run<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S);
+}
+
+/// Runs the work with tiles as large as the registers of the processor hold, with some left for the factors.
+pub(crate) fn run_double_tiles(work: impl DoubleTiles) {
+    Arch::new().dispatch(WithRegisters(work));
+}
+
+struct WithRegisters<W>(W);
+
+impl<W: DoubleTiles> WithSimd for WithRegisters<W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        match DOUBLE_PANEL.checked_div(S::F64_LANES) {
+            Some(2) => self.0.run::<S, 6, 2>(simd),
+            Some(4) => self.0.run::<S, 3, 4>(simd),
+            Some(8) => self.0.run::<S, 2, 8>(simd),
+            _ => self.0.run::<S, 1, DOUBLE_PANEL>(simd),
+        }
     }
 }
 
