@@ -43,6 +43,7 @@ fn each_dtype_has_a_name_or_an_error_in_each_output() {
             ("safetensors", &["w.pth", "-o", "w.safetensors"][..], "w.safetensors", "\"dtype\""),
             ("carton", &["w.pth", "-o", "w.carton"], "w/carton.toml", "dtype ="),
             ("newest", &["w.pth", "-o", "w.carton", "--torch", "newest"], "w/carton.toml", "dtype ="),
+            ("pth", &["w.pth", "-o", "copy.pth"], "copy.json", "\"dtype\":"),
             ("npy", &["run", "w.carton", "--get", "w", "-o", "w.npy"], "w.npy", "'descr'"),
         ] {
             if output == "npy" && !root.join("w.carton").exists() {
@@ -50,6 +51,9 @@ fn each_dtype_has_a_name_or_an_error_in_each_output() {
             }
             let (status, text) = run(root, args);
             let name = if status == Some(0) {
+                if output == "pth" {
+                    write(root.join("copy.json"), ok(root, &["inspect", "copy.pth", "--json"]));
+                }
                 if path.starts_with("w/") {
                     let _ = std::fs::remove_dir_all(root.join("w"));
                     ok(root, &["unpack", "w.carton"]);

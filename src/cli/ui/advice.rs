@@ -102,16 +102,17 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         Error::NothingRenamed { .. } | Error::EmptyName { .. } | Error::SameName { .. } => {
             "; check --rename".to_owned()
         }
-        Error::NoSafetensors { tensors, .. } => {
+        Error::UnsupportedTensors { torch_can, tensors, .. } => {
             let name = tensors.first().map_or("", |(name, _)| name);
-            let cast = tensors.iter().any(|(_, what)| what == "complex128");
+            let cast = *torch_can && tensors.iter().any(|(_, what)| what == "complex128");
             let cast = if cast { "--cast complex128=complex64 converts elements, " } else { "" };
             let out = shell_quoted(&glob_literal(name));
-            format!("; {cast}--exclude {out} leaves one out, and a carton holds all of them (--to carton)")
-        }
-        Error::NoPlainCheckpoint { tensors, .. } => {
-            let out = shell_quoted(&glob_literal(tensors.first().map_or("", |(name, _)| name)));
-            format!("; --exclude {out} leaves one out, and a carton holds all of them (--to carton)")
+            let other = if *torch_can {
+                "a .pth file holds all of them (--to pth)"
+            } else {
+                "a carton holds their parts (--to carton)"
+            };
+            format!("; {cast}--exclude {out} leaves one out, and {other}")
         }
         Error::OtherModelInFolder { .. } => "; remove it, or choose another folder with -o".to_owned(),
         Error::NotAModel { .. } => "; without --require-model its tensors are converted".to_owned(),

@@ -16,8 +16,8 @@ use crate::note_collector::NoteCollector;
 use crate::script::{self, ScriptDecision};
 use crate::write::{SelectedTensors, write_output};
 use crate::{
-    ConvertOptions, ConvertReport, Error, Note, Observer, OutputKind, PlannedConversion, Result, dequantize,
-    misc, output_kind, output_path, values,
+    ConvertOptions, ConvertReport, Error, Note, Observer, PlannedConversion, Result, dequantize, misc,
+    output_kind, output_path, values,
 };
 
 /// Converts a checkpoint according to `options`.
@@ -85,7 +85,7 @@ impl PlannedConversion {
         if is_for_meta && !misc.iter().any(|(name, _)| name == "tokenizer.model") {
             notes.push(Note::NoMetaTokenizer);
         }
-        let is_tensor_file = matches!(options.target.kind(), OutputKind::Safetensors | OutputKind::Torch);
+        let is_tensor_file = options.target.kind().is_tensor_file();
         // A file that was asked for has no documents anyway.
         let has_room = self.is_folder || options.output.is_none();
         if is_tensor_file && has_room && output_path::is_folder_input(options) {

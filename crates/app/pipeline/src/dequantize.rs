@@ -102,8 +102,7 @@ pub(crate) fn explain_quantized(error: Error, method: Option<String>) -> Error {
         | Error::TritonPort { .. }
         | Error::Module(_)
         | Error::CannotCast { .. }
-        | Error::NoSafetensors { .. }
-        | Error::NoPlainCheckpoint { .. }
+        | Error::UnsupportedTensors { .. }
         | Error::TorchSave(_)
         | Error::NothingToServe { .. }
         | Error::NotAModel { .. } => true,

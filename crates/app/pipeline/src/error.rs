@@ -357,17 +357,13 @@ pub enum Error {
     /// The caller's writer returned an error.
     #[error("cannot write the listing: {0}")]
     Output(#[source] io::Error),
-    /// Safetensors cannot represent some of the tensors.
-    #[error("safetensors cannot hold {}", unsupported_tensors_text(tensors, *count))]
-    NoSafetensors {
-        /// Names of the first tensors, with their dtypes or layouts.
-        tensors: Vec<(String, String)>,
-        /// Number of all such tensors.
-        count: usize,
-    },
-    /// A checkpoint of plain tensors cannot represent some of the tensors.
-    #[error("a checkpoint of plain tensors cannot hold {}", unsupported_tensors_text(tensors, *count))]
-    NoPlainCheckpoint {
+    /// The output's format cannot represent some of the tensors.
+    #[error("{format} cannot hold {}", unsupported_tensors_text(tensors, *count))]
+    UnsupportedTensors {
+        /// Format of the output, as the start of a sentence.
+        format: &'static str,
+        /// True if `torch.save` can write all of these tensors.
+        torch_can: bool,
         /// Names of the first tensors, with their dtypes or layouts.
         tensors: Vec<(String, String)>,
         /// Number of all such tensors.
@@ -459,10 +455,9 @@ impl Error {
             | Self::Document { .. }
             | Self::Toml { .. }
             | Self::OtherModelInFolder { .. } => ErrorKind::Input,
-            Self::TritonPort { .. }
-            | Self::Port { .. }
-            | Self::NoSafetensors { .. }
-            | Self::NoPlainCheckpoint { .. } => ErrorKind::Unsupported,
+            Self::TritonPort { .. } | Self::Port { .. } | Self::UnsupportedTensors { .. } => {
+                ErrorKind::Unsupported
+            }
             Self::Pickle(reason) | Self::Listing(TraceError::Pickle(reason)) => {
                 torch_import::pickle_kind(reason)
             }

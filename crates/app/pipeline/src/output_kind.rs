@@ -18,26 +18,34 @@ pub enum OutputKind {
     Triton,
 }
 
-/// Extensions of each output kind. The first one is the default.
-const EXTENSIONS: &[(OutputKind, &[&str])] = &[
-    (OutputKind::Carton, &["carton"]),
-    (OutputKind::Safetensors, &["safetensors"]),
-    (OutputKind::Torch, &["pth", "pt", "bin", "ckpt"]),
-    (OutputKind::Triton, &["triton"]),
-];
-
 impl OutputKind {
     /// Infers the output kind from the extension of a path.
     pub fn from_path(path: &Path) -> Option<Self> {
-        let extension = extension(path)?;
-        let row = EXTENSIONS.iter().find(|(_, names)| names.contains(&extension.as_str()));
-        row.map(|(kind, _)| *kind)
+        Some(match extension(path)?.as_str() {
+            "carton" => Self::Carton,
+            "safetensors" => Self::Safetensors,
+            "pth" | "pt" | "bin" | "ckpt" => Self::Torch,
+            "triton" => Self::Triton,
+            _ => return None,
+        })
     }
 
-    /// Returns the default extension of the output.
+    /// Returns the default extension of the output, from which [`from_path`](Self::from_path) infers it.
     pub fn extension(self) -> &'static str {
-        let names = EXTENSIONS.iter().find(|(kind, _)| *kind == self).map(|(_, names)| *names);
-        names.and_then(|names| names.first()).copied().unwrap_or_default()
+        match self {
+            Self::Carton => "carton",
+            Self::Safetensors => "safetensors",
+            Self::Torch => "pth",
+            Self::Triton => "triton",
+        }
+    }
+
+    /// Returns true if a file of this kind holds tensors alone, so that the documents of a model lie next to it.
+    pub(crate) fn is_tensor_file(self) -> bool {
+        match self {
+            Self::Safetensors | Self::Torch => true,
+            Self::Carton | Self::Triton => false,
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use checkpoint_files::{CheckpointSources, Companion, ShardPolicy};
 use decoder::{Decoder, Overrides};
 use output::IfExists;
-use tensor::Tensors;
+use tensor::{Dtype, Tensors};
 use torch_import::{CompoundKind, Container, ContainerFormat};
 use torchscript::Module;
 
@@ -148,8 +148,29 @@ impl<'p, R: 'p> OutputPlan<'p, R> {
 }
 
 impl OutputJob<'_> {
+    /// Returns an error that names the tensors of several parts and those of other dtypes than a format of plain tensors has.
+    pub(crate) fn reject_unsupported(
+        &self,
+        format: &'static str,
+        is_supported: impl Fn(Dtype) -> bool,
+    ) -> Result<()> {
+        let dtypes = || self.tensors.iter().map(|(name, tensor)| (name, tensor.dtype()));
+        let other = dtypes().filter(|(_, dtype)| !is_supported(*dtype));
+        let other = other.map(|(name, dtype)| (name.clone(), dtype.to_string()));
+        let mut tensors: Vec<(String, String)> = self.unrepresentable_compounds().chain(other).collect();
+        let count = tensors.len();
+        tensors.truncate(SHOWN);
+        let torch_can = self.unrepresentable_compounds().next().is_none()
+            && !dtypes().any(|(_, dtype)| dtype.is_quantized());
+        if count == 0 {
+            Ok(())
+        } else {
+            Err(self.at_input(Error::UnsupportedTensors { format, torch_can, tensors, count }))
+        }
+    }
+
     /// Returns the name and kind of each compound tensor that a format of plain tensors cannot represent.
-    pub(crate) fn unrepresentable_compounds(&self) -> impl Iterator<Item = (String, String)> {
+    fn unrepresentable_compounds(&self) -> impl Iterator<Item = (String, String)> {
         self.tensors.compounds().iter().filter_map(|compound| {
             let what = match &compound.kind {
                 CompoundKind::Quantized { .. } => "quantized".to_owned(),

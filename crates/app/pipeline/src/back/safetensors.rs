@@ -78,7 +78,7 @@ impl OutputFormat for SafetensorsOptions {
         _: NonTensorParts,
         notes: &mut NoteCollector<'_>,
     ) -> Result<OutputPlan<'p, SafetensorsReport>> {
-        reject_unsupported(job)?;
+        job.reject_unsupported("safetensors", is_dtype_supported)?;
         // Meta's code expects every tensor name in the file.
         let handling =
             if self.target_layout == Some(TargetLayout::Meta) { TieHandling::Duplicate } else { self.ties };
@@ -127,16 +127,6 @@ impl OutputFormat for SafetensorsOptions {
     fn is_complete(&self, output: &Path) -> bool {
         can_open_checkpoint(output)
     }
-}
-
-/// Returns an error for dtypes that the format does not have, and for tensors of several parts.
-fn reject_unsupported(job: &OutputJob<'_>) -> Result<()> {
-    let dtypes = job.tensors.iter().filter(|(_, tensor)| !is_dtype_supported(tensor.dtype()));
-    let dtypes = dtypes.map(|(name, tensor)| (name.clone(), tensor.dtype().to_string()));
-    let mut tensors: Vec<(String, String)> = job.unrepresentable_compounds().chain(dtypes).collect();
-    let count = tensors.len();
-    tensors.truncate(SHOWN);
-    if count == 0 { Ok(()) } else { Err(job.at_input(Error::NoSafetensors { tensors, count })) }
 }
 
 /// Lays out the files: shards first, then the documents and the index.

@@ -46,7 +46,7 @@ impl OutputFormat for TorchOptions {
         _: NonTensorParts,
         notes: &mut NoteCollector<'_>,
     ) -> Result<OutputPlan<'p, TorchReport>> {
-        reject_compounds(job)?;
+        job.reject_unsupported("a checkpoint of plain tensors", |dtype| !dtype.is_quantized())?;
         let archive = TorchSaveArchive::new(job.tensors)
             .map_err(Error::TorchSave)
             .map_err(|error| job.at_input(error))?;
@@ -93,13 +93,4 @@ impl TorchOptions {
             _ => "pytorch_model.bin",
         }
     }
-}
-
-fn reject_compounds(job: &OutputJob<'_>) -> Result<()> {
-    let quantized = job.tensors.iter().filter(|(_, tensor)| tensor.dtype().is_quantized());
-    let quantized = quantized.map(|(name, tensor)| (name.clone(), tensor.dtype().to_string()));
-    let mut tensors: Vec<(String, String)> = job.unrepresentable_compounds().chain(quantized).collect();
-    let count = tensors.len();
-    tensors.truncate(SHOWN);
-    if count == 0 { Ok(()) } else { Err(job.at_input(Error::NoPlainCheckpoint { tensors, count })) }
 }
