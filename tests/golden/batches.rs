@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::carton_tools::{names, ok, run, scratch};
+use crate::carton_tools::{names, ok, run, scratch, write};
 use crate::cli::output;
 use crate::made::{dict, tensor, write_pth};
 use crate::program::folder;
@@ -82,15 +82,19 @@ fn what_is_given_twice_is_converted_once() {
         stdout.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
     let status: Vec<_> = lines.iter().map(|line| line["status"].as_str().unwrap_or_default()).collect();
     assert_eq!(status, ["ok", "failed", "ok"]);
-    // Two files whose outputs have one name in one folder: the second is an error, the others are converted.
+    // Two files in one folder whose names differ in the extension alone keep it.
     std::fs::copy(root.join("a.pth"), root.join("a.pt")).expect("it can be copied");
-    let (status, text) = run(root, &["--each", "-q", "a.pth", "a.pt", "b.pth", "-o", "again"]);
-    assert_eq!(status, Some(1));
+    let (status, text) = run(root, &["--each", "-q", "a.pth", "a.pt", "b.pth", "./a.pt", "-o", "again"]);
     assert_eq!(
-        text.lines().next(),
-        Some("error: a.pth and a.pt would both become again/a.carton; convert one of them alone with -o")
+        (status, text.lines().next()),
+        (Some(1), Some("error: ./a.pt is given twice; it is converted once"))
     );
-    assert_eq!(names(&root.join("again")), [".torch2carton.outputs", "a.carton", "b.carton"]);
+    assert_eq!(
+        names(&root.join("again")),
+        [".torch2carton.outputs", "a.pt.carton", "a.pth.carton", "b.carton"]
+    );
+    ok(root, &["--each", "-q", "a.pth", "a.pt"]);
+    assert!(root.join("a.pth.carton").is_file() && root.join("a.pt.carton").is_file());
     let (status, text) = run(root, &["--each", "--files-from", "list"]);
     assert_eq!(status, Some(1));
     assert!(text.starts_with("error: cannot read list: No such file"), "{text}");
@@ -400,12 +404,20 @@ fn checkpoints_with_one_name_keep_their_folders() {
     for output in ["x/1/model.carton", "x/2/model.carton", "y/3/model.carton", "other.carton"] {
         assert!(root.join("out").join(output).is_file(), "{output}");
     }
-    // A conflict that folders cannot solve stops only the second checkpoint.
-    std::fs::copy(root.join("y/other.pth"), root.join("y/other.pt")).expect("it was written");
-    let (status, text) = run(root, &["--each", "-o", "again", "y/other.pth", "y/other.pt", "x/1/model.pth"]);
+    // Models in a repository have the names of their folders. A conflict stops only the second checkpoint.
+    for path in ["x/llama", "y/llama", "y/other"] {
+        for name in ["consolidated.00.pth", "params.json"] {
+            let from = folder().join("checkpoints/llama_tiny").join(name);
+            write(root.join(path).join(name), std::fs::read(from).expect("it is checked in"));
+        }
+    }
+    let args = ["--each", "--to", "triton", "-o", "models", "x/llama", "y/llama", "y/other"];
+    let (status, text) = run(root, &args);
     assert_eq!(status, Some(1), "{text}");
     assert!(
-        text.contains("error: y/other.pth and y/other.pt would both become again/other.carton"),
+        text.contains(
+            "error: x/llama and y/llama would both become models/llama; convert one of them alone, with"
+        ),
         "{text}"
     );
     assert!(text.contains("2 converted, 1 failed"), "{text}");

@@ -69,6 +69,73 @@ fn a_llama_gets_the_other_layout_and_comes_back() {
 }
 
 #[test]
+fn a_name_of_a_file_gets_a_file() {
+    let scratch = scratch();
+    let root = scratch.path();
+    ok(root, &[&llama(), "--names", "hf", "-o", "hf"]);
+    let mut text = String::new();
+    for args in [
+        &[&llama(), "--names", "hf", "-o", "x.safetensors"][..],
+        &[&llama(), "--names", "hf", "-o", "x.pth"],
+        &["hf", "--names", "meta", "-o", "y.pth"],
+        &["hf", "--names", "meta", "-o", "y.safetensors"],
+        &["hf", "-o", "one.safetensors", "--max-shard-size", "1GB"],
+    ] {
+        writeln!(text, "$ {}\n{}", args.join(" "), made(root, args, &[])).expect("a String grows");
+    }
+    let args = ["hf", "-o", "several.safetensors", "--max-shard-size", "500"];
+    writeln!(text, "$ {}\n{}", args.join(" "), refused(root, &args)).expect("a String grows");
+    insta::assert_snapshot!(text.replace(&llama(), "llama"));
+    for file in ["x.safetensors", "x.pth", "y.pth", "y.safetensors", "one.safetensors"] {
+        assert!(root.join(file).is_file(), "{file}");
+    }
+    assert_eq!(tensors(root, "x.safetensors"), tensors(root, "hf"));
+    assert_eq!(tensors(root, "y.pth"), tensors(root, &llama()));
+    assert!(!root.join("several.safetensors").exists());
+    // A folder of that name gets the documents, too.
+    std::fs::create_dir(root.join("folder.safetensors")).expect("a new folder");
+    ok(root, &[&llama(), "--names", "hf", "-o", "folder.safetensors"]);
+    assert!(root.join("folder.safetensors/config.json").is_file());
+}
+
+#[test]
+fn ids_of_tokens_come_from_the_tokenizer() {
+    let scratch = scratch();
+    let root = scratch.path();
+    std::fs::create_dir(root.join("llama")).expect("a new folder");
+    for name in ["consolidated.00.pth", "params.json"] {
+        std::fs::copy(Path::new(&llama()).join(name), root.join("llama").join(name)).expect("it can be read");
+    }
+    let ids = |out: &str| {
+        let text = std::fs::read_to_string(root.join(out).join("config.json")).expect("it was written");
+        let config: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        format!("{} {}", config["bos_token_id"], config["eos_token_id"])
+    };
+    write(
+        root.join("llama/tokenizer.json"),
+        r#"{"added_tokens": [{"id": 1, "content": "<s>"}, {"id": 2, "content": "</s>"}]}"#,
+    );
+    let text = ok(root, &["llama", "--names", "hf", "-o", "unknown"]);
+    assert!(text.contains("`bos_token_id` and `eos_token_id` are null; no document states them\n"), "{text}");
+    assert_eq!(ids("unknown"), "null null");
+    write(
+        root.join("llama/tokenizer_config.json"),
+        r#"{"bos_token": "<s>", "eos_token": {"content": "</s>"}}"#,
+    );
+    let text = ok(root, &["llama", "--names", "hf", "-o", "known"]);
+    assert!(!text.contains("token_id"), "{text}");
+    assert_eq!(ids("known"), "1 2");
+    write(root.join("llama/generation_config.json"), r#"{"eos_token_id": [2, 3]}"#);
+    write(root.join("llama/tokenizer_config.json"), "{}");
+    let text = ok(root, &["llama", "--names", "hf", "-o", "list"]);
+    assert!(text.contains("`bos_token_id` is null; no document states it\n"), "{text}");
+    assert_eq!(ids("list"), "null [2,3]");
+    write(root.join("llama/generation_config.json"), "<html>");
+    let text = refused(root, &["llama", "--names", "hf", "-o", "broken"]);
+    assert!(text.contains("llama/generation_config.json"), "{text}");
+}
+
+#[test]
 fn what_has_no_other_layout_is_refused() {
     let scratch = scratch();
     let root = scratch.path();

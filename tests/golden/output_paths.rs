@@ -38,7 +38,9 @@ fn a_folder_becomes_a_folder_with_its_documents() {
     // A file is a file, and a note says what it lacks.
     let text = ok(root, &["m", "-o", "x.safetensors"]);
     assert!(
-        text.contains("note: config.json, tokenizer.json are not written with a single file; -o FOLDER"),
+        text.contains(
+            "note: config.json, tokenizer.json are not written with a single file; --to safetensors -o FOLDER"
+        ),
         "{text}"
     );
     assert!(root.join("x.safetensors").is_file());

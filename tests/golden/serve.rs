@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::carton_tools::{ok, scratch};
 use crate::cli::{one_tensor, output};
 use crate::outputs::is_ignored;
+use crate::program::folder;
 
 /// A server that ends with the test.
 struct Serving {
@@ -255,7 +256,33 @@ fn a_folder_stands_for_its_cartons() {
         "error: there are no cartons in the folder empty; `torch2carton MODEL -o empty/NAME.carton` puts one there\n"
     );
     let (_, _, text) = output(root, &["run", "empty"]);
-    assert_eq!(text, "error: empty is not a carton\n");
+    let expected = "error: empty is not a carton; the folder has no carton.toml, as `torch2carton unpack CARTON` writes one\n";
+    assert_eq!(text, expected);
+    let (status, _, text) = output(root, &["verify", "empty"]);
+    assert_eq!((status, text.as_str()), (Some(1), expected));
+}
+
+#[test]
+fn a_script_in_a_folder_does_not_stop_the_others() {
+    let scratch = scratch();
+    let root = scratch.path();
+    weights(root);
+    std::fs::create_dir(root.join("flat")).expect("a folder");
+    let script = folder().join("scripts/attention.pt").display().to_string();
+    ok(root, &[&script, "-q", "-o", "flat/script.carton"]);
+    // A folder of nothing that runs, and a carton that is named, are errors.
+    for args in [&["serve", "flat", "--port", "0"][..], &["serve", "flat/script.carton", "--port", "0"]] {
+        let (status, _, text) = output(root, args);
+        assert_eq!(status, Some(1), "{text}");
+        assert!(text.starts_with("error: flat/script.carton: the model is a TorchScript module"), "{text}");
+    }
+    std::fs::copy(root.join("w.carton"), root.join("flat/w.carton")).expect("a file");
+    let mut serving = Serving::start(root, &["flat"]);
+    serving.wait_for("not served: flat/script.carton: the model is a TorchScript module with its own code");
+    assert!(serving.get("/v2/models/w/ready").starts_with("HTTP/1.1 200"));
+    assert!(serving.get("/v2/models/script/ready").starts_with("HTTP/1.1 4"));
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.end().0, Some(0));
 }
 
 #[test]

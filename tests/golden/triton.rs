@@ -225,3 +225,39 @@ fn what_triton_cannot_serve_is_refused_and_nothing_is_left() {
     assert_eq!(names(root), ["file", "llama", "models", "weights.pth"]);
     assert_eq!(names(&root.join("models/used")), ["config.pbtxt"]);
 }
+
+#[test]
+fn a_carton_of_a_script_becomes_the_model_of_its_script() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let script = folder().join("scripts/attention.pt").display().to_string();
+    ok(root, &[&script, "-q", "-o", "s.carton"]);
+    ok(root, &["unpack", "s.carton", "-q"]);
+    let text = refused(root, &["s.carton", "--to", "triton", "-o", "models"]);
+    assert!(text.contains("; add, with the right ones, --input "), "{text}");
+    let typed = ["--input", "x=float32[4,8]", "--output-type", "output=float32[4,8]", "-q"];
+    for (input, name) in [(script.as_str(), "a"), ("s.carton", "b"), ("s", "c"), ("s/model/model.pt", "d")] {
+        let args = [input, "--to", "triton", "-o", "models", "--name", name];
+        ok(root, &[&args[..], &typed].concat());
+    }
+    let model = |name: &str| {
+        crate::cli::json(root, &["inspect", "--sha256", "--json", &format!("models/{name}/1/model.pt")])
+    };
+    for name in ["b", "c", "d"] {
+        assert_eq!(model(name)["tensors"], model("a")["tensors"], "{name}");
+        let config = |name: &str| {
+            let text = std::fs::read_to_string(root.join("models").join(name).join("config.pbtxt"));
+            text.expect("it was written").lines().skip(1).collect::<Vec<_>>().join("\n")
+        };
+        assert_eq!(config(name), config("a"));
+    }
+    // Options that change tensors drop the code, and say so with their own names.
+    let args = ["s.carton", "--to", "triton", "-o", "models", "--name", "e", "--dtype", "float16"];
+    let text = refused(root, &[&args[..], &typed].concat());
+    assert!(
+        text.contains(
+            "which is not kept if its tensors change (--dtype, --cast); leave out one or the other"
+        ),
+        "{text}"
+    );
+}

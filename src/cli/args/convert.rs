@@ -64,8 +64,8 @@ pub(crate) struct Convert {
     /// A checkpoint, its folder, or all of its shards
     #[arg(required_unless_present = "files_from", value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) files: Vec<PathBuf>,
-    /// The file to write, whose extension chooses what it becomes; with --each, the folder for outputs; with --to or
-    /// --max-shard-size, the folder for a model's files [default: next to the checkpoint, or to its folder]
+    /// The file to write, whose extension chooses what it becomes; with --to, a name without such an extension is the
+    /// folder for a model's files; with --each, the folder for outputs [default: next to the checkpoint, or to its folder]
     #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) output: Option<PathBuf>,
     /// What to write [default: by the extension of the output, else a carton]
@@ -347,7 +347,8 @@ pub(crate) struct RenamingArgs {
     /// order
     #[arg(long, value_name = "REGEX=TO", value_parser = parse_rename)]
     pub(crate) rename: Vec<Rename>,
-    /// Convert a LLaMA into the layout of Hugging Face (with config.json) or of Meta (with params.json); writes a folder
+    /// Convert a LLaMA into the layout of Hugging Face (with config.json) or of Meta (with params.json); writes
+    /// a folder, or only the tensors if -o names a file
     #[arg(long, value_name = "LAYOUT")]
     pub(crate) names: Option<NamesArg>,
 }
@@ -384,7 +385,8 @@ pub(crate) struct SafetensorsArgs {
     /// How safetensors hold tensors that share memory
     #[arg(long, value_name = "HOW", default_value = "drop")]
     pub(crate) ties: TiesArg,
-    /// The maximum size of the tensors in one safetensors file, such as 5GB; writes a folder
+    /// The maximum size of the tensors in one safetensors file, such as 5GB; needs a folder as
+    /// output
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_shard_size: Option<u64>,
 }

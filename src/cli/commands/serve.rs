@@ -18,6 +18,7 @@ use serve::{
 };
 
 use crate::cli::args::Serve;
+use crate::cli::ui::errors::error_chain_text;
 use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::log::Log;
 use crate::cli::ui::progress::Progress;
@@ -41,7 +42,7 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
         tokens: args.max_tokens,
         positions: args.max_positions,
     };
-    let models = open_models(args, open, request, quiet)?;
+    let models = open_models(args, open, request, &log, quiet)?;
     let server = Server::new(&options, models, Arc::new(observer))?;
     let (handle, ended_by) = (server.handle(), Arc::new(AtomicI32::new(0)));
     let signal = ended_by.clone();
@@ -110,6 +111,7 @@ fn open_models(
     args: &Serve,
     open: RunnableOptions,
     limits: RequestLimits,
+    log: &Log,
     quiet: bool,
 ) -> Result<ModelSource> {
     if let Some(folder) = &args.repository {
@@ -119,18 +121,38 @@ fn open_models(
         };
         return Ok(ModelSource::Folder { folder, load: Box::new(load) });
     }
-    let paths = args.cartons.iter().map(|path| models_at(path)).collect::<Result<Vec<_>>>()?.concat();
+    let mut paths = Vec::new();
+    for given in &args.cartons {
+        paths.extend(models_at(given)?.into_iter().map(|path| (path, given)));
+    }
     if args.name.is_some() && paths.len() > 1 {
         bail!(UsageError("--name is for one carton; several have the names of their files".to_owned()));
     }
     let progress = Progress::new(quiet);
     let mut models = Vec::with_capacity(paths.len());
-    for path in &paths {
+    let mut skipped = Vec::new();
+    for (path, given) in &paths {
         let name = args.name.clone().unwrap_or_else(|| model_name_of_path(path));
-        models.push((name, open_carton_model(path, &open, &limits, &progress)?));
+        match open_carton_model(path, &open, &limits, &progress) {
+            Ok(model) => models.push((name, model)),
+            Err(error) if path != *given && needs_another_runner(&error) => skipped.push(error),
+            Err(error) => return Err(error.into()),
+        }
     }
     progress.clear();
+    match skipped.pop() {
+        Some(error) if models.is_empty() => return Err(error.into()),
+        last => skipped.extend(last),
+    }
+    for error in skipped {
+        log.warn(format!("not served: {}", error_chain_text(&error.into())));
+    }
     Ok(ModelSource::Fixed(models))
+}
+
+/// Returns true for a carton that is in order and runs elsewhere, such as a TorchScript module.
+fn needs_another_runner(error: &runtime::Error) -> bool {
+    matches!(error, runtime::Error::ForeignCode { .. } | runtime::Error::Runner { .. })
 }
 
 /// Returns the cartons that a path stands for: those in a folder, or the path itself.

@@ -116,9 +116,8 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         }
         Error::OtherModelInFolder { .. } => "; remove it, or choose another folder with -o".to_owned(),
         Error::NotAModel { .. } => "; without --require-model its tensors are converted".to_owned(),
-        Error::NothingToTest { .. } | Error::ScriptToTest => {
-            "; without --self-test its tensors are converted".to_owned()
-        }
+        Error::NothingToTest { .. } => "; without --self-test its tensors are converted".to_owned(),
+        Error::ScriptToTest => "; without --self-test it is converted with its code".to_owned(),
         Error::Damaged(_) => "; copy the file again".to_owned(),
         Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
         error => quantization_advice(error).map_or_else(|| triton_advice(error, file), str::to_owned),
@@ -219,13 +218,18 @@ fn triton_advice(error: &pipeline::Error, file: Option<&Path>) -> String {
 /// Returns advice on an error about a TorchScript module; empty if there is none.
 fn module_advice(error: &torchscript::Error) -> String {
     use torchscript::Error;
+    /// Number of options that are written out.
+    const SHOWN: usize = 2;
     let add = |flag: &str, names: &[String], example: &str| {
         // The items of a list or a dict have names that the code does not say.
         let name = |name: &'_ String| if name.contains(' ') { "NAME".to_owned() } else { name.clone() };
         let typed = names
             .iter()
+            .take(SHOWN)
             .map(|typed| format!(" {flag} {}", shell_quoted(&format!("{}={example}", name(typed)))));
-        format!("; add, with the right ones,{}", typed.collect::<String>())
+        let others = names.get(SHOWN..).filter(|others| !others.is_empty());
+        let others = others.map(|others| format!(", and the same for {}", others.join(", ")));
+        format!("; add, with the right ones,{}{}", typed.collect::<String>(), others.unwrap_or_default())
     };
     let text = match error {
         Error::UntypedInputs { names } => return add("--input", names, "float32[batch,3,224,224]"),
@@ -273,6 +277,9 @@ fn option_text(option: &InvalidOption) -> String {
         InvalidOption::NotAFolder { .. } => {
             format!("{option}; -o names a file if it ends in .carton, .safetensors or .pth")
         }
+        InvalidOption::ShardsInFile { path, .. } => {
+            format!("{option}; -o {} writes a folder", shell_quoted_path(&path.with_extension("")))
+        }
         InvalidOption::NotARepository { path } => {
             format!(
                 "{option}; -o {} adds a model to it, and --name chooses the model's folder",
@@ -280,16 +287,7 @@ fn option_text(option: &InvalidOption) -> String {
             )
         }
         InvalidOption::AlreadyConverted { change } => {
-            let flags = match change {
-                ModelChange::Selection => "--key, --include, --exclude, --strip-prefix",
-                ModelChange::Renames => "--rename",
-                ModelChange::Merge => "--merge",
-                ModelChange::Dequantize => "--dequantize",
-                ModelChange::Model => {
-                    "--arch, --keep-extra, --n-heads, --rope-theta, --rope-factor, --norm-eps"
-                }
-            };
-            format!("{flags}: {option}")
+            format!("{}: {option}", flags::change_flags(*change))
         }
         InvalidOption::ForeignOutput { kind: ForeignKind::Gguf, .. } => format!(
             "{option}; write a folder with `--to safetensors -o DIR` (for Meta's files with --names hf), then run \
@@ -299,18 +297,24 @@ fn option_text(option: &InvalidOption) -> String {
             "{option}; write a folder with `--to safetensors -o DIR` (for Meta's files with --names hf), then run \
              `optimum-cli export onnx --model DIR OUT`"
         ),
-        InvalidOption::SameOutput { .. } => format!("{option}; convert one of them alone with -o"),
+        InvalidOption::SameOutput { .. } => {
+            format!("{option}; convert one of them alone, with another -o or --name")
+        }
         InvalidOption::SameInput { .. } => format!("{option}; it is converted once"),
-        InvalidOption::NoScript { changes_tensors } => {
+        InvalidOption::NoScript { change } => {
             let options =
                 "--input, --output-names and --output-type are about the code of a TorchScript module";
-            if *changes_tensors {
-                format!(
-                    "{options}, which is not kept if --dtype, --cast, --key, --include, --exclude, --strip-prefix, --rename, \
-                     --merge, --dequantize or --arch changes the tensors; leave out one or the other"
-                )
-            } else {
-                format!("{options}, and the input is not one")
+            match change {
+                Some(ModelChange::Model) => {
+                    format!("{options}, which --arch does not keep; leave out one or the other")
+                }
+                Some(change) => {
+                    let flags = flags::change_flags(*change);
+                    format!(
+                        "{options}, which is not kept if its tensors change ({flags}); leave out one or the other"
+                    )
+                }
+                None => format!("{options}, and the input is not one"),
             }
         }
         option => option.to_string(),
@@ -338,9 +342,13 @@ pub(crate) fn note_text(note: &Note, file: &str) -> String {
         Note::CartonByDefault { .. } => "; --to carton says so".to_owned(),
         Note::CommonPrefix { prefix } => format!("; --strip-prefix {prefix} removes it"),
         Note::GlobalsRecorded { .. } => format!("; `torch2carton scan {}` lists them", shell_quoted(file)),
-        Note::DocumentsLeftOut { .. } => "; -o FOLDER writes them too".to_owned(),
-        Note::ValuesLeftOut { .. } => {
-            format!("; `torch2carton inspect --all {}` lists them", shell_quoted(file))
+        Note::DocumentsLeftOut { names, to } => {
+            let them = if names.len() == 1 { "it" } else { "them" };
+            format!("; --to {} -o FOLDER writes {them} too", to.extension())
+        }
+        Note::ValuesLeftOut { values } => {
+            let them = if *values == 1 { "it" } else { "them" };
+            format!("; `torch2carton inspect --all {}` lists {them}", shell_quoted(file))
         }
         Note::ValuesKept { values } => {
             format!(" (--no-values leaves {} out)", if *values > 1 { "them" } else { "it" })

@@ -21,6 +21,9 @@ pub(crate) fn carton_error_text(error: &Error) -> String {
             format!("; `torch2carton resolve {} -o OUTPUT` fetches it", shell_quoted_path(path))
         }
         Error::IsCheckpoint { path, .. } => format!("; `torch2carton {}` makes one", shell_quoted_path(path)),
+        Error::NotACarton { path } if path.is_dir() => {
+            "; the folder has no carton.toml, as `torch2carton unpack CARTON` writes one".to_owned()
+        }
         Error::IsFolder { path } => {
             format!("; `torch2carton pack {}` makes a carton of it", shell_quoted_path(path))
         }

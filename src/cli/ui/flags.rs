@@ -1,6 +1,6 @@
 //! Command-line flags for hyperparameters and for notes of the libraries, which do not know the flags.
 
-use pipeline::HyperparameterKind;
+use pipeline::{HyperparameterKind, ModelChange};
 use torchscript::ModuleNote;
 
 /// Returns the flag that gives a hyperparameter.
@@ -10,6 +10,18 @@ pub(crate) fn hyperparameter_flag(fact: HyperparameterKind) -> &'static str {
         HyperparameterKind::RopeTheta => "--rope-theta",
         HyperparameterKind::RopeFactor => "--rope-factor",
         HyperparameterKind::NormEps => "--norm-eps",
+    }
+}
+
+/// Returns the flags that ask for a change of a model.
+pub(crate) fn change_flags(change: ModelChange) -> &'static str {
+    match change {
+        ModelChange::Selection => "--key, --include, --exclude, --strip-prefix",
+        ModelChange::Renames => "--rename",
+        ModelChange::Merge => "--merge",
+        ModelChange::Dequantize => "--dequantize",
+        ModelChange::Casts => "--dtype, --cast",
+        ModelChange::Model => "--arch, --keep-extra, --n-heads, --rope-theta, --rope-factor, --norm-eps",
     }
 }
 

@@ -23,7 +23,10 @@ const COMMAND_SYNONYMS: &[(&[&str], &str)] = &[
         &["check", "validate", "test"],
         "`torch2carton verify CARTON` checks a carton, `torch2carton scan FILE` a pickle",
     ),
-    (&["merge", "join", "consolidate"], "`torch2carton DIR` merges the shards in a folder"),
+    (
+        &["merge", "join", "consolidate"],
+        "`torch2carton DIR` merges the shards in a folder, `torch2carton BASE --merge ADAPTER` an adapter",
+    ),
     (&["extract", "unzip"], "`torch2carton unpack CARTON` writes its files"),
     (&["create", "zip", "build"], "`torch2carton pack DIR` makes a carton from a folder"),
     (
@@ -32,9 +35,14 @@ const COMMAND_SYNONYMS: &[(&[&str], &str)] = &[
     ),
     #[cfg(feature = "download")]
     (&["download", "fetch", "pull", "get"], "`torch2carton resolve CARTON` fetches what a carton leaves out"),
+    (&["cast"], "`torch2carton FILE --dtype bfloat16` converts the numbers"),
     (
-        &["quantize", "cast", "prune", "split"],
-        "tensors are converted as they are: change them in PyTorch first",
+        &["split", "shard"],
+        "`torch2carton FILE --to safetensors --max-shard-size 5GB -o DIR` writes several files",
+    ),
+    (
+        &["quantize", "prune"],
+        "weights are not quantized or pruned here; `torch2carton FILE --dtype bfloat16` halves float32",
     ),
     (&["completion"], "`torch2carton completions SHELL` prints a completion script"),
 ];

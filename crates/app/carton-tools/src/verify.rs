@@ -75,6 +75,10 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
         report.compare_output(options, observer)?;
         return Ok(report);
     }
+    // The reader opens any folder.
+    if let Some(error) = Some(file).filter(|file| file.is_dir()).and_then(not_a_carton) {
+        return Err(error);
+    }
     let carton = match Carton::open(file) {
         Ok(carton) => carton,
         Err(error) => {

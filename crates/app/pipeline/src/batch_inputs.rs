@@ -1,12 +1,13 @@
 //! Inputs of a batch: the checkpoints in folders, and the outputs that they get.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Component, Path, PathBuf};
 
 use checkpoint_files::{CheckpointSources, Error as FilesError, ShardPolicy};
 use output::parent_folder;
 
 use crate::input::is_unpacked_carton;
+use crate::output_path::OutputNaming;
 use crate::{ConvertOptions, InvalidOption, PlannedConversion, Result};
 
 /// Maximum number of folders that are searched for checkpoints below one input.
@@ -72,26 +73,49 @@ fn subfolders(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Plans the conversion of each checkpoint. Checkpoints whose outputs would have the same name keep the folders in which they
-/// are, from the last folder that all of them have in common. An output that is still that of an earlier checkpoint is an
-/// error of its checkpoint.
+/// are, from the last folder that all of them have in common; those in one folder keep their extensions. An input that is
+/// given twice is an error, and so is an output that is still that of an earlier checkpoint.
 pub(crate) fn plan_all(options: &ConvertOptions, inputs: &[Vec<PathBuf>]) -> Vec<Result<PlannedConversion>> {
-    let mut planned: Vec<_> =
-        inputs.iter().map(|paths| plan_input(options, paths, options.output.as_deref())).collect();
-    // A model repository has one level of folders.
-    if let Some(folder) = options.output.as_ref().filter(|_| !options.target.format().is_repository()) {
+    let output = options.output.as_deref();
+    let mut seen = HashSet::new();
+    let plan = |paths: &Vec<PathBuf>| {
+        let path = first_path(paths);
+        if seen.insert(clean_absolute(path)) {
+            plan_input(options, paths, output, OutputNaming::Stem)
+        } else {
+            Err(InvalidOption::SameInput { path: path.to_owned() }.into())
+        }
+    };
+    let mut planned: Vec<_> = inputs.iter().map(plan).collect();
+    // A model repository has one level of folders, which are named after the models.
+    if options.target.format().is_repository() {
+        return reject_repeated_outputs(inputs, planned);
+    }
+    if let Some(output) = output {
         let colliding = colliding_inputs(&planned);
         let parents =
             colliding.iter().filter_map(|place| inputs.get(*place)).map(|paths| input_folder(paths));
         let common = common_folder(parents);
         for place in colliding {
             if let (Some(paths), Some(slot)) = (inputs.get(place), planned.get_mut(place)) {
-                let parent = input_folder(paths);
-                let below = parent.strip_prefix(&common).unwrap_or(Path::new(""));
-                *slot = plan_input(options, paths, Some(&folder.join(below)));
+                let folder = folder_below(output, &common, paths);
+                *slot = plan_input(options, paths, Some(&folder), OutputNaming::Stem);
             }
         }
     }
+    for place in colliding_inputs(&planned) {
+        if let (Some(paths), Some(slot)) = (inputs.get(place), planned.get_mut(place)) {
+            let folder = slot.as_ref().ok().map(|it| parent_folder(it.output()).to_owned());
+            *slot = plan_input(options, paths, folder.as_deref(), OutputNaming::FileName);
+        }
+    }
     reject_repeated_outputs(inputs, planned)
+}
+
+/// Returns the folder below `output` that is to `output` what the checkpoint's folder is to `common`.
+fn folder_below(output: &Path, common: &Path, paths: &[PathBuf]) -> PathBuf {
+    let parent = input_folder(paths);
+    output.join(parent.strip_prefix(common).unwrap_or(Path::new("")))
 }
 
 /// Plans the conversion of one checkpoint, into `folder` if there is one.
@@ -99,12 +123,10 @@ fn plan_input(
     options: &ConvertOptions,
     paths: &[PathBuf],
     folder: Option<&Path>,
+    naming: OutputNaming,
 ) -> Result<PlannedConversion> {
     let alone = ConvertOptions { inputs: paths.to_vec(), output: None, ..options.clone() };
-    match folder {
-        Some(folder) => PlannedConversion::plan_in(folder, alone),
-        None => PlannedConversion::plan(&alone),
-    }
+    PlannedConversion::new(alone, folder, naming)
 }
 
 /// Returns the positions of the conversions whose output another one has, too.
@@ -120,10 +142,19 @@ fn colliding_inputs(planned: &[Result<PlannedConversion>]) -> Vec<usize> {
     found
 }
 
-/// Returns the absolute folder of a checkpoint's files, without `.` and `..`.
+/// Returns the first file of a checkpoint.
+fn first_path(paths: &[PathBuf]) -> &Path {
+    paths.first().map_or(Path::new(""), PathBuf::as_path)
+}
+
+/// Returns the absolute folder of a checkpoint's files.
 fn input_folder(paths: &[PathBuf]) -> PathBuf {
-    let folder = paths.first().map_or(Path::new("."), |path| parent_folder(path));
-    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    clean_absolute(parent_folder(first_path(paths)))
+}
+
+/// Returns an absolute path without `.` and `..`.
+fn clean_absolute(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut clean = PathBuf::new();
     for part in absolute.components() {
         match part {
@@ -150,20 +181,14 @@ fn reject_repeated_outputs(
     planned: Vec<Result<PlannedConversion>>,
 ) -> Vec<Result<PlannedConversion>> {
     let mut outputs: HashMap<PathBuf, PathBuf> = HashMap::new();
-    let name = |paths: &[PathBuf]| paths.first().cloned().unwrap_or_default();
     let check = |(conversion, paths): (Result<PlannedConversion>, &Vec<PathBuf>)| {
         let conversion = conversion?;
         let output = conversion.own_output();
         if let Some(first) = outputs.get(&output) {
-            let (first, second) = (first.clone(), name(paths));
-            if input_folder(std::slice::from_ref(&first)) == input_folder(paths)
-                && first.file_name() == second.file_name()
-            {
-                return Err(InvalidOption::SameInput { path: second }.into());
-            }
+            let (first, second) = (first.clone(), first_path(paths).to_owned());
             return Err(InvalidOption::SameOutput { output, first, second }.into());
         }
-        outputs.insert(output, name(paths));
+        outputs.insert(output, first_path(paths).to_owned());
         Ok(conversion)
     };
     planned.into_iter().zip(inputs).map(check).collect()

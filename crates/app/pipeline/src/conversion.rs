@@ -6,6 +6,7 @@ use checkpoint_files::CheckpointSources;
 use output::file_name;
 use quantization::QuantizationDocuments;
 
+use crate::output_path::OutputNaming;
 use crate::{ConvertOptions, InvalidOption, Result, cast, dequantize, input, output_path, rename};
 
 /// A conversion that is ready to run: its files are found, but not opened.
@@ -33,7 +34,7 @@ impl PlannedConversion {
     /// # Errors
     /// When the inputs are not one checkpoint, or an option has a value that it cannot have.
     pub fn plan(options: &ConvertOptions) -> Result<Self> {
-        Self::new(options.clone(), None)
+        Self::new(options.clone(), None, OutputNaming::Stem)
     }
 
     /// Plans a conversion with an output in `folder`, which the caller creates before the conversion runs.
@@ -41,10 +42,14 @@ impl PlannedConversion {
     /// # Errors
     /// Those of [`plan`](Self::plan).
     pub fn plan_in(folder: &Path, options: ConvertOptions) -> Result<Self> {
-        Self::new(options, Some(folder))
+        Self::new(options, Some(folder), OutputNaming::Stem)
     }
 
-    fn new(options: ConvertOptions, folder: Option<&Path>) -> Result<Self> {
+    /// Plans a conversion whose default output has a name of this form, in `folder` if there is one.
+    ///
+    /// # Errors
+    /// Those of [`plan`](Self::plan).
+    pub(crate) fn new(options: ConvertOptions, folder: Option<&Path>, naming: OutputNaming) -> Result<Self> {
         check_options(&options)?;
         let format = options.target.format();
         let mut sources = input::find_sources(&options)?;
@@ -52,8 +57,8 @@ impl PlannedConversion {
             options.dequantize.then(|| dequantize::take_documents(&mut sources)).transpose()?;
         let name = output_path::model_name(&options, &sources);
         let has_documents = output_path::is_folder_input(&options) && has_documents(&sources)?;
-        let default =
-            || output_path::default_output_path(&options, &sources, format.is_folder(None, has_documents));
+        let has_folder = format.is_folder(None, has_documents);
+        let default = || output_path::default_output_path(&options, &sources, has_folder, naming);
         let output = match (folder, &options.output) {
             (Some(folder), _) if format.is_repository() => folder.to_owned(),
             (Some(folder), _) => folder.join(file_name(&default())),
@@ -68,7 +73,7 @@ impl PlannedConversion {
         let given = Some(&output).filter(|_| is_given).map(PathBuf::as_path);
         let is_folder = match folder {
             // In the folder of a batch, an output has the same form as without the folder.
-            Some(_) => format.is_folder(None, has_documents),
+            Some(_) => has_folder,
             None => format.is_folder(given, has_documents),
         };
         Ok(Self { sources, name, output, is_folder, checksums: false, quantization, options })

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use checkpoint_files::CheckpointSources;
+use decoder::LayoutDocument;
 use tensor::Tensors;
 use torch_import::{Checkpoint, Risk};
 
@@ -16,8 +17,8 @@ use crate::note_collector::NoteCollector;
 use crate::script::{self, ScriptDecision};
 use crate::write::{SelectedTensors, write_output};
 use crate::{
-    ConvertOptions, ConvertReport, Error, Note, Observer, PlannedConversion, Result, dequantize, misc,
-    output_kind, output_path, values,
+    ConvertOptions, ConvertReport, Error, Note, Observer, PlannedConversion, Result, TargetLayout, dequantize,
+    misc, output_kind, output_path, values,
 };
 
 /// Converts a checkpoint according to `options`.
@@ -82,7 +83,7 @@ impl PlannedConversion {
             };
         containers.extend(adapter_containers);
         let is_for_meta = document.as_ref().is_some_and(|document| document.file() == decoder::META.file);
-        if is_for_meta && !misc.iter().any(|(name, _)| name == "tokenizer.model") {
+        if is_for_meta && self.is_folder && !misc.iter().any(|(name, _)| name == "tokenizer.model") {
             notes.push(Note::NoMetaTokenizer);
         }
         let is_tensor_file = options.target.kind().is_tensor_file();
@@ -92,10 +93,10 @@ impl PlannedConversion {
             let names = missing_documents(sources, document.is_some(), is_for_meta)?;
             notes.extend((!names.is_empty()).then_some(Note::DocumentsMissing { names }));
         }
-        if is_tensor_file && !self.is_folder && output_path::is_folder_input(options) {
-            let (documents, _) = sources.companions()?;
-            let names: Vec<String> = documents.into_iter().map(|(name, _)| name).collect();
-            notes.extend((!names.is_empty()).then_some(Note::DocumentsLeftOut { names }));
+        if is_tensor_file && !self.is_folder {
+            let names = self.documents_left_out(document.as_ref().map(LayoutDocument::file))?;
+            let to = options.target.kind();
+            notes.extend((!names.is_empty()).then_some(Note::DocumentsLeftOut { names, to }));
         }
         let script = script.into_module();
         let keeps_values = options.target.as_carton().is_some_and(|carton| carton.keep_values) && !keeps_code;
@@ -127,6 +128,23 @@ impl PlannedConversion {
         let method = self.method_not_undone(&tensors);
         write_output(self, selected, kept, notes, start, observer)
             .map_err(|error| dequantize::explain_quantized(error, method))
+    }
+
+    /// Returns the names of the documents that a folder would have, and a single file has not: those next to the checkpoint,
+    /// and the one that a translation into another layout generates.
+    fn documents_left_out(&self, generated: Option<&'static str>) -> Result<Vec<String>> {
+        if generated.is_none() && !output_path::is_folder_input(&self.options) {
+            return Ok(Vec::new());
+        }
+        let (companions, _) = self.sources.companions()?;
+        let layout = self.options.target.format().requested_layout();
+        let replaced = layout.map(TargetLayout::replaced_documents).unwrap_or_default();
+        let kept =
+            companions.into_iter().map(|(name, _)| name).filter(|name| !replaced.contains(&name.as_str()));
+        let mut names: Vec<String> = kept.chain(generated.map(str::to_owned)).collect();
+        names.sort();
+        names.dedup();
+        Ok(names)
     }
 
     /// Returns `config.json` without the description of the quantization, if that is undone.

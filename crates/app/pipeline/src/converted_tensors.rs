@@ -150,9 +150,10 @@ impl PreparedTensors {
             let merged = merge::merge_adapters(&selected.tensors, &options.adapters, &judge, observer)?;
             (merged.tensors, Some(merged.reports), merged.containers)
         };
-        let layout = options.target.format().requested_layout();
-        let translated = if let Some(names) = layout {
-            target_layout::translate_layout(names, options.overrides, sources, tensors, notes)?
+        let format = options.target.format();
+        let translated = if let Some(names) = format.requested_layout() {
+            let is_folder = format.is_folder(options.output.as_deref(), false);
+            target_layout::translate_layout(names, options.overrides, sources, tensors, is_folder, notes)?
         } else {
             let origins = (0..selected_origins.len()).map(Some).collect();
             TranslatedTensors { tensors, origins, document: None }

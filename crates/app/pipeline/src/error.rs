@@ -291,7 +291,7 @@ pub enum Error {
     },
     /// The input is a TorchScript module that keeps its code, and self tests need a decoder.
     #[error(
-        "it is not a model that runs, so there is nothing to test: only decoders have self tests, and it is a TorchScript module"
+        "only decoders have self tests, and it is a TorchScript module, whose code PyTorch or Carton runs"
     )]
     ScriptToTest,
     /// The logits of a self test cannot be computed.

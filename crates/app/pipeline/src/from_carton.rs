@@ -7,10 +7,11 @@ use carton_format::MODEL_PT;
 use carton_reader::Carton;
 use decoder::Overrides;
 use torch_import::{Checkpoint, Container, ContainerFormat, Omissions};
-use torchscript::{Recognised, RecognisedModel};
+use torchscript::{Module, Recognised, RecognisedModel};
 
 use crate::back::NonTensorParts;
 use crate::note_collector::NoteCollector;
+use crate::script::{self, ScriptDecision};
 use crate::write::{SelectedTensors, write_output};
 use crate::{
     ConvertOptions, ConvertReport, Error, InvalidOption, ModelChange, ModelOptions, Observer, OutputKind,
@@ -20,7 +21,13 @@ use crate::{
 /// Model in a carton or in an archive.
 pub(crate) struct CartonModel {
     container: Container,
-    model: Box<RecognisedModel>,
+    model: FoundModel,
+}
+
+enum FoundModel {
+    Decoder(Box<RecognisedModel>),
+    /// Module with its own code, from a carton that was made from a TorchScript file.
+    Script(Box<Module>, Checkpoint),
 }
 
 impl CartonModel {
@@ -49,8 +56,11 @@ impl CartonModel {
             return Err(InvalidOption::AlreadyConverted { change }.into());
         }
         let container = carton.model(MODEL_PT).map_err(at)?;
-        let model = recognise(&container).map_err(Error::at(path))?;
-        Ok(Some(Self { container, model }))
+        let model = match recognise(&container) {
+            Err(Error::ForeignModule { record }) => script_model(options, &container, record),
+            found => found.map(FoundModel::Decoder),
+        };
+        Ok(Some(Self { container, model: model.map_err(Error::at(path))? }))
     }
 
     /// Opens the model in an archive that was part of a carton. Any other archive is treated as a checkpoint.
@@ -62,7 +72,7 @@ impl CartonModel {
         }
         match (recognise(&container), change) {
             (Ok(_), Some(change)) => Err(InvalidOption::AlreadyConverted { change }.into()),
-            (Ok(model), None) => Ok(Some(Self { container, model })),
+            (Ok(model), None) => Ok(Some(Self { container, model: FoundModel::Decoder(model) })),
             (Err(Error::CartonOfWeights), None) => Err(Error::at(path)(Error::CartonOfWeights)),
             (Err(_), _) => Ok(None),
         }
@@ -80,13 +90,17 @@ impl CartonModel {
         observer: &dyn Observer,
     ) -> Result<ConvertReport> {
         let Self { container, model } = self;
+        let (tensors, decoder, script) = match model {
+            FoundModel::Decoder(model) => (model.tensors, Some(model.decoder), None),
+            FoundModel::Script(module, checkpoint) => (checkpoint.to_tensors(), None, Some(module)),
+        };
         let casts = &conversion.options.casts;
-        let (tensors, casts) = cast::apply_casts(casts, model.tensors, &mut notes)
-            .map_err(Error::at(conversion.sources.root()))?;
+        let (tensors, casts) =
+            cast::apply_casts(casts, tensors, &mut notes).map_err(Error::at(conversion.sources.root()))?;
         let selected = SelectedTensors {
             containers: std::slice::from_ref(&container),
             tensors: &tensors,
-            decoder: Some(&model.decoder),
+            decoder: decoder.as_ref(),
             document: None,
             values: 0,
             misc: &[],
@@ -96,7 +110,30 @@ impl CartonModel {
             omitted: Omissions::default(),
             origins: tensors.names().map(|name| Some(name.to_owned())).collect(),
         };
-        write_output(conversion, selected, NonTensorParts::default(), notes, start, observer)
+        let kept = NonTensorParts { script, values: None };
+        write_output(conversion, selected, kept, notes, start, observer)
+    }
+}
+
+/// Converts the module of a carton that was made from a TorchScript file. `record` has code that is not a decoder's.
+fn script_model(options: &ConvertOptions, container: &Container, record: String) -> Result<FoundModel> {
+    let at = |reason| Error::Checkpoint(reason);
+    let records = container.script_records().map_err(at)?;
+    let original = torchscript::unwrap_script(&records).map_err(|reason| Error::Module(Box::new(reason)))?;
+    if original.is_none() {
+        return Err(Error::ForeignModule { record });
+    }
+    let checkpoint = Checkpoint::read(container).map_err(at)?;
+    let decision = script::decide_on_code(options, std::slice::from_ref(container));
+    // The caller adds the path of the carton.
+    let decision = decision.map_err(|error| match error {
+        Error::AtPath { reason, .. } => *reason,
+        error => error,
+    })?;
+    match decision {
+        ScriptDecision::Module(module) => Ok(FoundModel::Script(module, checkpoint)),
+        ScriptDecision::Dropped(why) => Err(Error::ScriptToServe { why }),
+        ScriptDecision::None => Err(Error::ForeignModule { record }),
     }
 }
 

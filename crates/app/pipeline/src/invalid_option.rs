@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tensor::Dtype;
 
-use crate::{CastFrom, ForeignKind};
+use crate::{CastFrom, ForeignKind, format_bytes};
 
 /// Reasons for which the value of an option is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,8 +18,8 @@ pub enum InvalidOption {
     /// Options for calling a module are given, and there is no module whose code is kept.
     #[error("there is no TorchScript module whose code is kept, so nothing is called")]
     NoScript {
-        /// True if the input is a TorchScript module, and other options change its tensors.
-        changes_tensors: bool,
+        /// Change of the tensors, for which the code of a TorchScript module is not kept; `None` for an input without code.
+        change: Option<ModelChange>,
     },
     /// The name of a model is empty.
     #[error("the name of a model cannot be empty")]
@@ -60,6 +60,19 @@ pub enum InvalidOption {
     /// The folder for outputs exists and is not a folder.
     #[error("{} is not a folder", path.display())]
     NotAFolder { path: PathBuf },
+    /// The output is one file, and the tensors need several of the maximum size.
+    #[error(
+        "{} is the name of one file, and the tensors fill {count} of at most {}",
+        path.display(),
+        format_bytes(*size)
+    )]
+    ShardsInFile {
+        path: PathBuf,
+        /// Number of files.
+        count: usize,
+        /// Maximum size of the tensors in a file, in bytes.
+        size: u64,
+    },
     /// The folder for a model repository is the folder of one model.
     #[error("{} is the folder of a model, because it has a config.pbtxt, and not a repository of models", path.display())]
     NotARepository { path: PathBuf },
@@ -105,6 +118,8 @@ pub enum ModelChange {
     Merge,
     /// Numbers of quantized weights.
     Dequantize,
+    /// Dtypes of the tensors.
+    Casts,
     /// Architecture or hyperparameters of the model.
     Model,
 }

@@ -2,7 +2,7 @@
 //! options.
 
 use checkpoint_files::{CheckpointSources, ShardPolicy};
-use decoder::{DecoderOptions, ModelDocuments, NoModelReason, Overrides};
+use decoder::{DecoderOptions, ModelDocuments, NoModelReason, Overrides, TokenDocuments};
 use tensor::Tensors;
 use torchscript::{Module, ModuleCode, OnInvalidInput};
 
@@ -140,6 +140,7 @@ pub(crate) fn decoder_options(
         params: owned(sources.documents.params()?),
         config: owned(sources.documents.config()?),
         adapter: owned(sources.documents.adapter()?),
+        tokens: TokenDocuments::default(),
     };
     Ok(DecoderOptions { documents, overrides: given, keep_extra })
 }

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use tensor::Dtype;
 use torch_import::{Omission, OmissionKind, OmissionReason, OmissionTotal, Omissions, Risk};
 
-use crate::CastFrom;
+use crate::{CastFrom, OutputKind};
 
 /// Remark for the user; its text is one sentence without a full stop.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,6 +102,8 @@ pub enum Note {
     DocumentsLeftOut {
         /// File names of the documents.
         names: Vec<String>,
+        /// Format of the file.
+        to: OutputKind,
     },
     /// A folder with a model lacks documents that programs which load the output need.
     DocumentsMissing {
@@ -209,7 +211,7 @@ impl fmt::Display for Note {
                     if *count == 1 { "becomes" } else { "become" }
                 )
             }
-            Self::DocumentsLeftOut { names } => {
+            Self::DocumentsLeftOut { names, .. } => {
                 let verb = if names.len() == 1 { "is" } else { "are" };
                 write_first_names(f, names, names.len())?;
                 write!(f, " {verb} not written with a single file")

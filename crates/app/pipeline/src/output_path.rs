@@ -27,12 +27,22 @@ const EXTENSIONS: &[&str] = &[
     "carton",
 ];
 
+/// Form of the name of a default output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputNaming {
+    /// Name of the checkpoint without its extension, such as `model.carton`.
+    Stem,
+    /// Whole name of the checkpoint's file, such as `model.pth.carton`.
+    FileName,
+}
+
 /// Returns the default output path of a conversion: next to the checkpoint, with its name; that of a
 /// byte source is in the current folder.
 pub(crate) fn default_output_path(
     options: &ConvertOptions,
     sources: &CheckpointSources,
     is_folder: bool,
+    naming: OutputNaming,
 ) -> PathBuf {
     let extension = options.target.kind().extension();
     // A folder has no extension, and its name must differ from the input's.
@@ -48,6 +58,9 @@ pub(crate) fn default_output_path(
         // A name that is not UTF-8 keeps all of its text, except for the last extension.
         None if sources.path.file_name().is_some_and(|name| name.to_str().is_none()) => {
             sources.path.with_extension(extension)
+        }
+        None if naming == OutputNaming::FileName => {
+            sources.path.with_file_name(file_name(&sources.path) + &ending)
         }
         None => sources.path.with_file_name(checkpoint_stem(&sources.path) + &ending),
     }

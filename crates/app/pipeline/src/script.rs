@@ -5,8 +5,8 @@ use torchscript::{Module, OnInvalidInput, ScriptOptions, Uncallable, WrapOutcome
 
 use crate::back::has_torchscript;
 use crate::{
-    AllowedGlobals, ArchitectureChoice, ConvertOptions, Error, InvalidOption, ModelOptions, Note, OutputKind,
-    Result, Target,
+    AllowedGlobals, ArchitectureChoice, ConvertOptions, Error, InvalidOption, ModelChange, ModelOptions,
+    Note, OutputKind, Result, Target,
 };
 
 /// Decision on the code of the input.
@@ -77,9 +77,10 @@ pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container])
         Target::Triton(triton) => (Some(&triton.model), Some(&triton.script), None),
         Target::Safetensors(_) | Target::Torch(_) => (None, None, None),
     };
+    let change = model.and_then(|model| tensor_change(options, model));
     let found = match (containers, model, script) {
         _ if !has_torchscript(containers) => ScriptDecision::None,
-        ([container], Some(model), Some(script)) if keeps_tensors(options, model) => {
+        ([container], Some(_), Some(script)) if change.is_none() => {
             match convert_script(container, script, errors)? {
                 WrapOutcome::Module(converted) => {
                     check_operators(options.globals, container)?;
@@ -94,8 +95,9 @@ pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container])
         ScriptDecision::Module(_) => {}
         _ if script.is_none_or(|script| *script == ScriptOptions::default()) => {}
         ScriptDecision::Dropped(Some(why)) => return Err(Error::NotScript { why }),
-        ScriptDecision::Dropped(None) => return Err(InvalidOption::NoScript { changes_tensors: true }.into()),
-        ScriptDecision::None => return Err(InvalidOption::NoScript { changes_tensors: false }.into()),
+        ScriptDecision::Dropped(None) | ScriptDecision::None => {
+            return Err(InvalidOption::NoScript { change }.into());
+        }
     }
     Ok(found)
 }
@@ -142,14 +144,17 @@ fn check_operators(allowed: AllowedGlobals, container: &Container) -> Result<()>
     }
 }
 
-/// Returns true if the options change no tensors, which the code requires.
-fn keeps_tensors(options: &ConvertOptions, model: &ModelOptions) -> bool {
-    model.architecture == ArchitectureChoice::Auto
-        && options.selection.is_empty()
-        && options.renames.is_empty()
-        && options.casts.is_empty()
-        && options.adapters.is_empty()
-        && !options.dequantize
+/// Returns the first change that the options make to the tensors, which the code does not allow.
+fn tensor_change(options: &ConvertOptions, model: &ModelOptions) -> Option<ModelChange> {
+    let changes = [
+        (ModelChange::Model, model.architecture != ArchitectureChoice::Auto),
+        (ModelChange::Selection, !options.selection.is_empty()),
+        (ModelChange::Renames, !options.renames.is_empty()),
+        (ModelChange::Casts, !options.casts.is_empty()),
+        (ModelChange::Merge, !options.adapters.is_empty()),
+        (ModelChange::Dequantize, options.dequantize),
+    ];
+    changes.into_iter().find(|(_, is_asked)| *is_asked).map(|(change, _)| change)
 }
 
 /// Returns the modules that conversions of `container` write with default options, with returned and with raised errors.

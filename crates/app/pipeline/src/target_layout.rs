@@ -1,7 +1,7 @@
 //! Translation of a language model between the layouts of Meta and Hugging Face: tensor names and documents.
 
 use checkpoint_files::CheckpointSources;
-use decoder::{HUGGING_FACE, LayoutDocument, META, Overrides, translate};
+use decoder::{DecoderNote, HUGGING_FACE, LayoutDocument, META, Overrides, TokenDocuments, translate};
 use tensor::Tensors;
 
 use crate::note_collector::NoteCollector;
@@ -34,7 +34,8 @@ pub(crate) struct TranslatedTensors {
     pub(crate) document: Option<LayoutDocument>,
 }
 
-/// Translates the tensors into the layout, and generates its document if the model had another layout.
+/// Translates the tensors into the layout, and generates its document if the model had another layout. `writes_document` is
+/// false if the output is a single file, which has no place for it.
 ///
 /// # Errors
 /// When the tensors and their documents are not a model that the layout can represent.
@@ -43,19 +44,36 @@ pub(crate) fn translate_layout(
     given: Overrides,
     sources: &CheckpointSources,
     tensors: Tensors,
+    writes_document: bool,
     notes: &mut NoteCollector<'_>,
 ) -> Result<TranslatedTensors> {
     let layout = match names {
         TargetLayout::HuggingFace => &HUGGING_FACE,
         TargetLayout::Meta => &META,
     };
-    let translated = translate(tensors, &model::decoder_options(given, false, sources)?, layout);
+    let mut options = model::decoder_options(given, false, sources)?;
+    if writes_document {
+        options.documents.tokens = token_documents(sources)?;
+    }
+    let translated = translate(tensors, &options, layout);
     let translated = translated.map_err(|reason| translation_error(reason, sources))?;
-    notes.extend(translated.notes.into_iter().map(Note::LayoutTranslation));
+    let is_relevant = |note: &DecoderNote| writes_document || !note.is_about_new_document();
+    notes.extend(translated.notes.into_iter().filter(is_relevant).map(Note::LayoutTranslation));
     Ok(TranslatedTensors {
         tensors: translated.tensors,
         origins: translated.origins,
         document: translated.document,
+    })
+}
+
+/// Reads the documents of the tokenizer next to a checkpoint.
+fn token_documents(sources: &CheckpointSources) -> Result<TokenDocuments> {
+    let read = |name| sources.documents.read(name);
+    Ok(TokenDocuments {
+        generation_config: read("generation_config.json")?,
+        tokenizer_config: read("tokenizer_config.json")?,
+        special_tokens_map: read("special_tokens_map.json")?,
+        tokenizer: read("tokenizer.json")?,
     })
 }
 

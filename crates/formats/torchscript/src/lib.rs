@@ -44,7 +44,7 @@ pub use export::output_dtype;
 pub use note::{FlatReason, ModuleNote};
 pub use record::{DataRecord, check_loads_in_2_0};
 pub use wrap::{
-    DeclaredInput, DeclaredOutput, ScriptOptions, Uncallable, WrapOutcome, is_kept_record,
+    DeclaredInput, DeclaredOutput, ScriptOptions, Uncallable, WrapOutcome, is_kept_record, unwrap_script,
     wrap_positional_script, wrap_script,
 };
 

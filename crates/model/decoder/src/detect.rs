@@ -10,7 +10,7 @@ use crate::hyperparameters::Hyperparameters;
 use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
 use crate::sizes::{Decoder, head_dim_without_document};
 use crate::weight::LayerPart;
-use crate::{DecoderNote, Error, NoModelReason, Overrides, Result};
+use crate::{DecoderNote, Error, NoModelReason, Overrides, Result, TokenDocuments};
 
 /// Texts of the documents next to a checkpoint.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +21,8 @@ pub struct ModelDocuments {
     pub config: Option<String>,
     /// Text of `adapter_config.json`, which marks the tensors as an adapter for another model.
     pub adapter: Option<String>,
+    /// Documents of the tokenizer, which only a translation into another layout reads.
+    pub tokens: TokenDocuments,
 }
 
 /// Options for building a decoder: the documents next to a checkpoint, overrides, and the handling of unused tensors.

@@ -51,6 +51,7 @@ pub use block::{
 pub use decoder_spec::DecoderSpec;
 pub use detect::{DecoderOptions, Detected, ModelDocuments, architectures, build_decoder, detect};
 pub use documents::layout_document::LayoutDocument;
+pub use documents::token_ids::TokenDocuments;
 pub use error::{Error, HyperparameterKind, Result};
 pub use hyperparameters::{AttentionWindows, Biases, WindowedLayers};
 pub use layout::{CheckpointLayout, HUGGING_FACE, META, SizeKeys};

@@ -51,9 +51,20 @@ pub enum DecoderNote {
     /// A generated document states the size of a head, which Meta's code ignores and computes.
     HeadSize { file: &'static str, head_dim: u64 },
     /// A generated config.json has no ids of the first and the last token, because no document states them.
-    UnknownTokenIds { file: &'static str },
+    UnknownTokenIds {
+        file: &'static str,
+        /// Keys that are `null`, at least one.
+        keys: Vec<&'static str>,
+    },
     /// The checkpoint has the tensor names of a LLaMA, but the facts that a LLaMA needs are missing.
     LlamaNames,
+}
+
+impl DecoderNote {
+    /// Returns true for a note about a document that is generated next to the tensors.
+    pub fn is_about_new_document(&self) -> bool {
+        matches!(self, Self::AssumedValue { .. } | Self::HeadSize { .. } | Self::UnknownTokenIds { .. })
+    }
 }
 
 impl fmt::Display for DecoderNote {
@@ -91,8 +102,9 @@ impl fmt::Display for DecoderNote {
             Self::HeadSize { file, head_dim } => {
                 write!(f, "{file}: `head_dim` is {head_dim}, which Meta's code does not read")
             }
-            Self::UnknownTokenIds { file } => {
-                write!(f, "{file}: `bos_token_id` and `eos_token_id` are null; no document states them")
+            Self::UnknownTokenIds { file, keys } => {
+                let (verb, them) = if keys.len() == 1 { ("is", "it") } else { ("are", "them") };
+                write!(f, "{file}: `{}` {verb} null; no document states {them}", keys.join("` and `"))
             }
             Self::LlamaNames => f.write_str("the tensors have the names of a LLaMA"),
         }

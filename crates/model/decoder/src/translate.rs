@@ -15,6 +15,7 @@ use crate::assign::AssignedWeight;
 use crate::detect::{DecoderOptions, Detected, detect};
 use crate::documents::config::{ConfigJson, FREQUENCIES_KEY};
 use crate::documents::layout_document::LayoutDocument;
+use crate::documents::token_ids::TokenIds;
 use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
 use crate::sizes::Decoder;
 use crate::weight::{LayerPart, Weight};
@@ -105,11 +106,13 @@ pub fn translate(
         renamed.extend(restore_frequencies(&decoder, recorded)?);
     }
     origins.resize(renamed.len(), None);
-    notes.extend(LayoutDocument::layout_notes(&decoder, to));
     let document = if to.has_owner_of(&META) {
+        notes.extend(LayoutDocument::params_notes(&decoder));
         LayoutDocument::params(&decoder)?
     } else {
-        LayoutDocument::config(&decoder, tied, &frequencies)
+        let ids = TokenIds::from_documents(&options.documents.tokens, decoder.vocab())?;
+        notes.extend(LayoutDocument::config_notes(&decoder, &ids));
+        LayoutDocument::config(&decoder, tied, &frequencies, &ids)
     };
     Ok(TranslatedModel { tensors: renamed, origins, notes, document: Some(document) })
 }

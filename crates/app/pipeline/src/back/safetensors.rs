@@ -15,7 +15,7 @@ use super::documents::OutputDocuments;
 use super::ties::{TieHandling, TiePlan};
 use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder};
 use crate::note_collector::NoteCollector;
-use crate::{Error, Note, Result, TargetLayout};
+use crate::{Error, InvalidOption, Note, Result, TargetLayout};
 
 /// Options for writing safetensors files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,9 +115,8 @@ impl OutputFormat for SafetensorsOptions {
     }
 
     fn is_folder(&self, path: Option<&Path>, has_documents: bool) -> bool {
-        self.max_shard_size.is_some()
-            || self.target_layout.is_some()
-            || path.map_or(has_documents, folder::is_folder_path)
+        let needs_folder = self.max_shard_size.is_some() || self.target_layout.is_some();
+        path.map_or(needs_folder || has_documents, folder::is_folder_path)
     }
 
     fn requested_layout(&self) -> Option<TargetLayout> {
@@ -139,6 +138,10 @@ fn plan_files<'j>(
     let sizes: Vec<u64> = kept().map(|(_, tensor)| tensor.nbytes()).collect();
     let shards = split_into_shards(&sizes, max_shard_size.unwrap_or(u64::MAX));
     let count = shards.len();
+    if let (Some(size), false) = (max_shard_size.filter(|_| count > 1), job.is_folder) {
+        let path = job.target.to_owned();
+        return Err(InvalidOption::ShardsInFile { path, count, size }.into());
+    }
     let path = |number| {
         if job.is_folder { job.target.join(shard_file_name(number, count)) } else { job.target.to_owned() }
     };

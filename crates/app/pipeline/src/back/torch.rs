@@ -73,7 +73,7 @@ impl OutputFormat for TorchOptions {
     }
 
     fn is_folder(&self, path: Option<&Path>, has_documents: bool) -> bool {
-        self.target_layout.is_some() || path.map_or(has_documents, folder::is_folder_path)
+        path.map_or(self.target_layout.is_some() || has_documents, folder::is_folder_path)
     }
 
     fn requested_layout(&self) -> Option<TargetLayout> {

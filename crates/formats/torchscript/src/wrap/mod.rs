@@ -155,7 +155,7 @@ pub fn wrap_script(
 }
 
 /// Wraps the module of a TorchScript archive into one whose `forward` takes and returns tensors, as Triton's PyTorch backend
-/// calls it. The inputs are those that the code requires and those that the options declare; the others keep their defaults.
+/// calls it. A wrapper that [`wrap_script`] made is taken off first. The inputs are those that the code requires and those that the options declare; the others keep their defaults.
 /// Invalid inputs raise an exception.
 ///
 /// # Errors
@@ -165,7 +165,23 @@ pub fn wrap_positional_script(
     whole: &Storage,
     options: &ScriptOptions,
 ) -> Result<WrapOutcome> {
-    wrap(records, whole, options, None)
+    let original = unwrap_script(&records)?;
+    wrap(original.unwrap_or(records), whole, options, None)
+}
+
+/// Returns the records of the original archive if `records` are those of a wrapper that [`wrap_script`] made; `None`
+/// otherwise. Records for mobile devices, which no wrapper keeps, are missing.
+///
+/// # Errors
+/// When `data.pkl` is damaged or too large.
+pub fn unwrap_script(records: &[(String, Storage)]) -> Result<Option<Vec<(String, Storage)>>> {
+    let Some((name, storage)) = records.iter().find(|(name, _)| name == DATA) else { return Ok(None) };
+    let pickle = read_record(name, storage, PICKLE_MAX)?;
+    let Some(root) = RootObject::read(&pickle)?.filter(RootObject::is_wrapper) else { return Ok(None) };
+    let Some(inner) = object::wrapped_pickle(&root.module, &pickle)? else { return Ok(None) };
+    let code = code_record(&root.module);
+    let kept = records.iter().filter(|(name, _)| *name != code && name != DATA).cloned();
+    Ok(Some(std::iter::once((DATA.to_owned(), Storage::owned(inner))).chain(kept).collect()))
 }
 
 /// Wraps the module for Carton, with `errors` as its reaction to invalid inputs, or with positional inputs.
@@ -218,9 +234,7 @@ fn wrap(
     let found = torchscript_source::unsupported_operators(sources.texts());
     let has_float16_code = found.has_float16;
     let mut notes = compatibility_notes(found, &version);
-    let is_ours = root.module == crate::module_tree::NAMESPACE
-        || root.module.strip_prefix(crate::module_tree::NAMESPACE).is_some_and(|rest| rest.starts_with('_'));
-    if options.keep_unchanged || (errors.is_some() && is_ours && takes_and_returns_dicts(&signature)) {
+    if options.keep_unchanged || (errors.is_some() && root.is_ours() && takes_and_returns_dicts(&signature)) {
         if !takes_and_returns_dicts(&signature) {
             return Err(Error::NoDictForward { class: root.qualified() });
         }
@@ -281,12 +295,15 @@ fn wrapped_archive(
     code: String,
     data: Vec<u8>,
 ) -> Result<ScriptArchive> {
-    let head = vec![
-        (format!("code/{}.py", namespace.replace('.', "/")), OwnedBlob(code.into_bytes())),
-        (DATA.to_owned(), OwnedBlob(data)),
-    ];
+    let head =
+        vec![(code_record(namespace), OwnedBlob(code.into_bytes())), (DATA.to_owned(), OwnedBlob(data))];
     let kept = records.into_iter().filter(|(name, _)| is_kept_record(name)).collect();
     ScriptArchive::with_kept_records(head, kept)
+}
+
+/// Returns the name of the record with the code of a namespace.
+fn code_record(namespace: &str) -> String {
+    format!("code/{}.py", namespace.replace('.', "/"))
 }
 
 fn wrapped_module(

@@ -11,6 +11,7 @@
 
 use pickle_vm::{Arg, Opcode, Reader};
 
+use crate::module_tree::NAMESPACE;
 use crate::pickler::Pickler;
 use crate::{Error, Result};
 
@@ -57,6 +58,17 @@ impl RootObject {
         format!("{}.{}", self.module, self.class)
     }
 
+    /// Returns true if this program wrote its class.
+    pub(super) fn is_ours(&self) -> bool {
+        let rest = self.module.strip_prefix(NAMESPACE);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    }
+
+    /// Returns true for an object of the wrapper class.
+    pub(super) fn is_wrapper(&self) -> bool {
+        self.is_ours() && self.class == WRAPPER_CLASS
+    }
+
     /// Returns the pickle of a wrapper object in `namespace` that holds this root object, and the object that Python calls,
     /// if there is one.
     pub(super) fn wrapper_pickle(
@@ -65,25 +77,61 @@ impl RootObject {
         pickle: &[u8],
         entry: Option<EntryObject>,
     ) -> Result<Vec<u8>> {
-        let mut before = Pickler::default();
-        before.global(namespace, WRAPPER_CLASS)?;
-        before.empty_tuple();
-        before.newobj();
-        before.empty_dict();
-        before.mark();
-        before.text("training")?;
-        before.bool(false);
-        before.text(WRAPPED_ATTRIBUTE)?;
-        let mut bytes = before.finish();
-        // The wrapper's STOP is removed, as are the PROTO and STOP of the original.
-        bytes.pop();
+        let mut bytes = wrapper_start(namespace)?;
         let inner = pickle.get(PROTO_2.len()..self.len.saturating_sub(1)).unwrap_or_default();
         bytes.extend_from_slice(inner);
-        let Some(EntryObject { has_setstate }) = entry else {
-            bytes.extend([Opcode::SetItems.code(), Opcode::Build.code(), Opcode::Stop.code()]);
-            return Ok(bytes);
+        let entry = match entry {
+            Some(entry) => Some((entry, free_memo_id(pickle)?)),
+            None => None,
         };
-        let memo_id = free_memo_id(pickle)?;
+        bytes.extend(wrapper_end(namespace, entry)?);
+        Ok(bytes)
+    }
+}
+
+/// Returns the pickle of the object inside of a wrapper in `namespace`; `None` if `pickle` is not one that this program
+/// writes.
+pub(super) fn wrapped_pickle(namespace: &str, pickle: &[u8]) -> Result<Option<Vec<u8>>> {
+    let Some(rest) = pickle.strip_prefix(wrapper_start(namespace)?.as_slice()) else { return Ok(None) };
+    // Every end is also an end without an entry, which is therefore the last.
+    let entries = [Some(EntryObject { has_setstate: false }), Some(EntryObject { has_setstate: true }), None];
+    for entry in entries {
+        // The memo id follows the first opcode of the end.
+        let len = wrapper_end(namespace, entry.map(|entry| (entry, 0)))?.len();
+        let Some((inner, end)) = rest.len().checked_sub(len).and_then(|at| rest.split_at_checked(at)) else {
+            continue;
+        };
+        let id = end.get(1..5).and_then(|id| id.try_into().ok()).map_or(0, u32::from_le_bytes);
+        if end == wrapper_end(namespace, entry.map(|entry| (entry, id)))? {
+            return Ok(Some([PROTO_2, inner, &[Opcode::Stop.code()]].concat()));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns what precedes the original object in the pickle of a wrapper.
+fn wrapper_start(namespace: &str) -> Result<Vec<u8>> {
+    let mut start = Pickler::default();
+    start.global(namespace, WRAPPER_CLASS)?;
+    start.empty_tuple();
+    start.newobj();
+    start.empty_dict();
+    start.mark();
+    start.text("training")?;
+    start.bool(false);
+    start.text(WRAPPED_ATTRIBUTE)?;
+    let mut bytes = start.finish();
+    // The wrapper's STOP is removed, as are the PROTO and STOP of the original.
+    bytes.pop();
+    Ok(bytes)
+}
+
+/// Returns what follows the original object: the object that Python calls, if there is one, which takes the original from
+/// the memo by its id, and the end of the wrapper.
+fn wrapper_end(namespace: &str, entry: Option<(EntryObject, u32)>) -> Result<Vec<u8>> {
+    let end = [Opcode::SetItems.code(), Opcode::Build.code()];
+    let mut bytes = Vec::new();
+    if let Some((EntryObject { has_setstate }, memo_id)) = entry {
         bytes.push(Opcode::LongBinPut.code());
         bytes.extend(memo_id.to_le_bytes());
         let mut entry = Pickler::default();
@@ -103,12 +151,11 @@ impl RootObject {
         bytes.extend_from_slice(entry.get(PROTO_2.len()..).unwrap_or_default());
         bytes.push(Opcode::LongBinGet.code());
         bytes.extend(memo_id.to_le_bytes());
-        let end = [Opcode::SetItems.code(), Opcode::Build.code()];
         bytes.extend(if has_setstate { &end[1..] } else { &end });
-        bytes.extend(end);
-        bytes.push(Opcode::Stop.code());
-        Ok(bytes)
     }
+    bytes.extend(end);
+    bytes.push(Opcode::Stop.code());
+    Ok(bytes)
 }
 
 /// Returns the first memo id that a pickle does not use.

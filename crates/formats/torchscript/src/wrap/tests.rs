@@ -54,6 +54,48 @@ fn the_pickle_of_the_original_is_inside_that_of_the_wrapper() {
     assert_eq!(signature, "(x: Tensor) -> Tensor");
 }
 
+#[test]
+fn a_wrapper_is_taken_off() {
+    for (code, more) in
+        [("", "data/0"), ("class Wrapper(Module):\n  pass\n", "code/__torch__/torch2carton.py")]
+    {
+        let original = archive(&net(", x: Tensor) -> Tensor"), &[("data/1", b"12"), (more, code.as_bytes())]);
+        let WrapOutcome::Module(converted) =
+            scripted(original.clone(), &ScriptOptions::default()).expect("whole")
+        else {
+            panic!("it has code")
+        };
+        let head = converted
+            .archive
+            .head_records()
+            .map(|(name, bytes)| (name.to_owned(), Storage::owned(bytes.to_vec())));
+        let wrapped: Vec<_> = head.chain(converted.archive.kept_records().iter().cloned()).collect();
+        let found = unwrap_script(&wrapped).expect("whole").expect("a wrapper");
+        let text = |records: &[(String, Storage)]| {
+            let mut read: Vec<_> = records
+                .iter()
+                .map(|(name, storage)| (name.clone(), read_record(name, storage, 999).expect("small")))
+                .collect();
+            read.sort();
+            read
+        };
+        let expected: Vec<_> = text(&original)
+            .into_iter()
+            .map(|(name, bytes)| {
+                let bytes = if name == DATA {
+                    bytes.strip_suffix(b"trailing").expect("it ends so").to_vec()
+                } else {
+                    bytes
+                };
+                (name, bytes)
+            })
+            .collect();
+        assert_eq!(text(&found), expected);
+    }
+    let original = archive(&net(", x: Tensor) -> Tensor"), &[]);
+    assert!(unwrap_script(&original).expect("whole").is_none());
+}
+
 /// Checks that a wrapper from an earlier version is kept unchanged, whatever its code: it is recognised by its namespace and
 /// signature. `tests/written/wrapper.py` and `wrapper_second.py` are the code that the first and the second version wrote.
 #[test]

@@ -9,6 +9,7 @@ use tensor::{Dtype, Tensors};
 use crate::block::Activation;
 use crate::documents::config::FREQUENCIES_KEY;
 use crate::documents::params::feed_forward_width;
+use crate::documents::token_ids::TokenIds;
 use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
 use crate::rope::{Llama3, Rope, RopeScaling};
 use crate::sizes::Decoder;
@@ -41,8 +42,12 @@ impl LayoutDocument {
 
     /// Builds the `config.json` of a model. `tied` means that the output matrix is the embeddings; `frequencies` are the
     /// names and dtypes of rotary frequency tensors to record.
-    pub(crate) fn config(decoder: &Decoder, tied: bool, frequencies: &[(String, Dtype)]) -> Self {
-        let ids = begin_and_end_ids(decoder);
+    pub(crate) fn config(
+        decoder: &Decoder,
+        tied: bool,
+        frequencies: &[(String, Dtype)],
+        ids: &TokenIds,
+    ) -> Self {
         let (architecture, rope, biases) = (decoder.architecture(), decoder.rope(), decoder.biases());
         let scaling = llama3_scaling(rope).map(|Llama3 { factor, low, high, old }| {
             json!({
@@ -80,9 +85,8 @@ impl LayoutDocument {
             ],
         );
         // Without these keys, `LlamaConfig` would assume the ids of Llama 2.
-        let (first, last) = ids.unzip();
-        document.keys.insert("bos_token_id".to_owned(), first.into());
-        document.keys.insert("eos_token_id".to_owned(), last.into());
+        document.keys.insert("bos_token_id".to_owned(), ids.begin.clone());
+        document.keys.insert("eos_token_id".to_owned(), ids.end.clone());
         document
     }
 
@@ -137,19 +141,21 @@ impl LayoutDocument {
         ))
     }
 
-    /// Returns the notes about the document of the layout `to`.
-    pub(crate) fn layout_notes(decoder: &Decoder, to: &CheckpointLayout) -> Vec<DecoderNote> {
-        let file = to.file;
-        if !to.has_owner_of(&HUGGING_FACE) {
-            let head_dim = explicit_head_dim(decoder);
-            return head_dim.map(|head_dim| DecoderNote::HeadSize { file, head_dim }).into_iter().collect();
-        }
-        let value = context_length(decoder.rope());
+    /// Returns the notes about a generated `config.json`.
+    pub(crate) fn config_notes(decoder: &Decoder, ids: &TokenIds) -> Vec<DecoderNote> {
+        let (file, value) = (HUGGING_FACE.file, context_length(decoder.rope()));
         let mut notes = vec![DecoderNote::AssumedValue { file, key: "max_position_embeddings", value }];
-        if begin_and_end_ids(decoder).is_none() {
-            notes.push(DecoderNote::UnknownTokenIds { file });
+        let keys = ids.unknown_keys();
+        if !keys.is_empty() {
+            notes.push(DecoderNote::UnknownTokenIds { file, keys });
         }
         notes
+    }
+
+    /// Returns the notes about a generated `params.json`.
+    pub(crate) fn params_notes(decoder: &Decoder) -> Vec<DecoderNote> {
+        let head_dim = explicit_head_dim(decoder);
+        head_dim.map(|head_dim| DecoderNote::HeadSize { file: META.file, head_dim }).into_iter().collect()
     }
 
     /// Builds a document of these keys, without those that are `null`.
@@ -157,15 +163,6 @@ impl LayoutDocument {
         let given = keys.iter().filter(|(_, value)| !value.is_null());
         Self { layout, keys: given.map(|(key, value)| ((*key).to_owned(), value.clone())).collect() }
     }
-}
-
-/// Ids of the begin and end tokens in Meta's tokenizers, after the vocabulary size: `(vocab, begin, end)`.
-const BEGIN_AND_END_IDS: &[(u64, u64, u64)] = &[(32_000, 1, 2), (32_016, 1, 2), (128_256, 128_000, 128_001)];
-
-/// Returns the ids of the begin and end tokens, if one of Meta's tokenizers has as many tokens as the model.
-fn begin_and_end_ids(decoder: &Decoder) -> Option<(u64, u64)> {
-    let known = BEGIN_AND_END_IDS.iter().find(|(vocab, ..)| *vocab == decoder.vocab());
-    known.map(|(_, begin, end)| (*begin, *end))
 }
 
 /// Returns the scaling of Llama 3.1, if the model has it.

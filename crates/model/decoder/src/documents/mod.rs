@@ -4,3 +4,4 @@ pub(crate) mod config;
 pub(crate) mod layout_document;
 pub(crate) mod params;
 pub(crate) mod rope_config;
+pub(crate) mod token_ids;
