@@ -17,8 +17,8 @@ use crate::note_collector::NoteCollector;
 use crate::script::{self, ScriptDecision};
 use crate::write::{SelectedTensors, write_output};
 use crate::{
-    ConvertOptions, ConvertReport, Error, Note, Observer, PlannedConversion, Result, TargetLayout, dequantize,
-    misc, output_kind, output_path, values,
+    ConvertOptions, ConvertReport, Error, Note, Observer, PlannedConversion, Result, TargetLayout,
+    dequantize, misc, output_kind, output_path, values,
 };
 
 /// Converts a checkpoint according to `options`.
