@@ -458,4 +458,10 @@ def test_a_model_for_triton_returns_what_the_original_returns(kind, saver, loade
     names = ["x", "times"] if kind.startswith("Int") else ["x"]
     path = str(tmp_path / "models/model/1/model.pt")
     assert loader.ask("positional", original=str(original), path=path, kind=kind) == [names, []]
+    # The carton of the module becomes the same model.
+    carton = tmp_path / "model.carton"
+    succeed(original, "-o", carton)
+    succeed(carton, "--to", "triton", "-o", tmp_path / "models", "--name", "again", *TRITON[kind])
+    path = str(tmp_path / "models/again/1/model.pt")
+    assert loader.ask("positional", original=str(original), path=path, kind=kind) == [names, []]
     refuse(original, "--to", "triton", "-o", tmp_path / "models", *TRITON[kind][:-2])

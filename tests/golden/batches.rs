@@ -444,6 +444,9 @@ fn folders_and_lists_of_files_are_inputs() {
         .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("an object")["file"].clone())
         .collect();
     assert_eq!(files, ["alone.pth", "runs/a/last.pth"]);
+    // A folder that was found with one file is not a model that lacks a configuration.
+    let text = ok(root, &["--each", "--to", "safetensors", "-o", "three", "runs"]);
+    assert!(text.contains("3 converted, 0 failed") && !text.contains("note"), "{text}");
     let (status, text) = run(root, &["--each", "-o", "none", "--files-from", "/dev/null"]);
     assert_eq!((status, text.contains("the list has no files")), (Some(2), true), "{text}");
 }

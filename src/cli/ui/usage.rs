@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use pipeline::Target;
 
 use super::errors;
 use super::invocation::{PROGRAM, UsageError, typed_command};
@@ -138,11 +139,20 @@ pub(crate) fn report(error: &clap::Error, program: &clap::Command) -> ExitCode {
             let lines = text.lines().filter(|line| !line.contains("as a value, use"));
             let text = lines.collect::<Vec<_>>().join("\n").replace("\n\n\n", "\n\n");
             let text = text.trim_start_matches("error: ").trim_end();
-            let help = format!("`{} --help` lists the options", full_command());
+            let foreign = clap_context(error, ContextKind::InvalidValue).filter(|value| is_foreign(value));
+            let hint = foreign
+                .map(|kind| format!("other programs write it: `-o x.{kind}` says how; "))
+                .unwrap_or_default();
+            let help = format!("{hint}`{} --help` lists the options", full_command());
             errors::print_text(&text.replace("For more information, try '--help'.", &help));
         }
     }
     ExitCode::from(2)
+}
+
+/// Returns true for the extension of a format that only other programs write.
+fn is_foreign(kind: &str) -> bool {
+    Target::from_path(Path::new(&format!("x.{kind}"))).is_err()
 }
 
 fn clap_context(error: &clap::Error, kind: ContextKind) -> Option<String> {

@@ -87,8 +87,8 @@ impl PlannedConversion {
             notes.push(Note::NoMetaTokenizer);
         }
         let is_tensor_file = options.target.kind().is_tensor_file();
-        // A file that was asked for has no documents anyway.
-        let has_room = self.is_folder || options.output.is_none();
+        // A file that was asked for has no documents anyway. A batch finds folders by itself, whose outputs may be files.
+        let has_room = self.is_folder || (options.output.is_none() && !self.checksums);
         if is_tensor_file && has_room && output_path::is_folder_input(options) {
             let names = missing_documents(sources, document.is_some(), is_for_meta)?;
             notes.extend((!names.is_empty()).then_some(Note::DocumentsMissing { names }));
