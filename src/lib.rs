@@ -247,6 +247,8 @@ pub use serve;
 /// Re-exports the crates that this one is built on, for types that it does not export by name: details of errors and notes,
 /// and JSON and TOML values in reports. Their APIs change more often than this one.
 pub mod crates {
+    #[cfg(feature = "cli")]
+    pub use batch;
     pub use {
         byte_source, carton_format, carton_reader, carton_tools, checkpoint_files, compare, decoder,
         generate, output, pickle_vm, pipeline, runtime, serde_json, tensor, toml, torch_import, torchscript,

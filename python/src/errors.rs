@@ -24,6 +24,11 @@ pub(crate) fn own(py: Python<'_>, kind: ErrorKind, text: &str) -> PyErr {
     make(py, kind, text, &ErrorLocation::default(), None)
 }
 
+/// Returns an exception of the package about a file, with its own text.
+pub(crate) fn of_file(py: Python<'_>, kind: ErrorKind, text: &str, path: Option<&Path>) -> PyErr {
+    make(py, kind, text, &ErrorLocation::default(), path)
+}
+
 fn make(py: Python<'_>, kind: ErrorKind, text: &str, location: &ErrorLocation, path: Option<&Path>) -> PyErr {
     let path = location.path.as_deref().or(path).map(|path| path.to_string_lossy().into_owned());
     let made = py.import("torch2carton._errors").and_then(|errors| {

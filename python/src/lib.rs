@@ -3,6 +3,7 @@
 
 mod checkpoint;
 mod errors;
+mod fleet;
 mod index;
 mod maps;
 mod memory;
@@ -22,6 +23,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::checkpoint::{Checkpoint, Items};
+    #[pymodule_export]
+    use crate::fleet::{Batch, BatchWorker, failed_job};
     #[pymodule_export]
     use crate::memory::Buffer;
     #[pymodule_export]

@@ -70,6 +70,33 @@ pub fn digest_of_file(
     }
 }
 
+/// Batch that the arguments of the subcommand `batch` describe, as [`conversion`] does for `convert`.
+pub struct BatchPlan {
+    pub settings: batch::BatchSettings,
+    /// Makes the task of a line.
+    pub parse: Box<batch::TaskParser>,
+    /// Makes the text of a result.
+    pub encode: batch::LineEncoder,
+    /// Makes the text of a task's error.
+    pub error_text: fn(carton_tools::Error) -> String,
+}
+
+/// Returns the batch that the arguments of the subcommand `batch` describe.
+///
+/// # Errors
+/// Those of [`conversion`].
+pub fn batch_plan(args: impl IntoIterator<Item = OsString>) -> std::result::Result<BatchPlan, String> {
+    match parse("batch", args)? {
+        Command::Batch(args) => Ok(BatchPlan {
+            settings: args.settings(),
+            parse: commands::batch_parser(&args)?,
+            encode: commands::encode_batch_line,
+            error_text: |error| errors::error_chain_text(&error.into()),
+        }),
+        _ => Err(OTHER_SUBCOMMAND.to_owned()),
+    }
+}
+
 /// Error for arguments that name another subcommand.
 const OTHER_SUBCOMMAND: &str = "these are not arguments of this subcommand";
 

@@ -9,6 +9,8 @@ import torch as _torch  # type: ignore[import-not-found,unused-ignore]
 from ._views import Statistics
 
 __all__ = [
+    "Batch",
+    "BatchWorker",
     "Buffer",
     "Checkpoint",
     "Items",
@@ -20,6 +22,7 @@ __all__ = [
     "convert",
     "diff",
     "digest",
+    "failed_job",
     "inspect",
     "is_carton",
     "main",
@@ -34,6 +37,23 @@ __version__: str
 
 _Progress = Callable[[str, str, int, int | None], object] | None
 _Path = str | os.PathLike[str]
+
+_JobRow = tuple[str, str, int, int]
+
+@final
+class Batch:
+    def __new__(cls, args: list[str], pushed: bool) -> Self: ...
+    @property
+    def total(self) -> int | None: ...
+    def next_job(self) -> _JobRow | None: ...
+    def job_of_line(self, line: str) -> _JobRow | None: ...
+    def add(self, message: str) -> tuple[str, bool]: ...
+    def finish(self) -> tuple[int, int, int]: ...
+
+@final
+class BatchWorker:
+    def __new__(cls, args: list[str]) -> Self: ...
+    def run(self, message: str, cores: int) -> str: ...
 
 @final
 class Buffer:
@@ -162,6 +182,7 @@ def report(
     steps: tuple[int, int] | None,
     progress: _Progress,
 ) -> bytes: ...
+def failed_job(message: str, code: str, error: str) -> str: ...
 def is_carton(path: _Path) -> bool: ...
 def main(args: list[str]) -> int: ...
 def run(

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use batch::{Batch, BatchCounts, Error, JobLimits, JobResult, ManifestProblem, ResultLine};
+use batch::{Batch, BatchCounts, Error, JobLimits, JobResult, ManifestProblem, ResultLine, TaskParser};
 
 use super::convert_each::default_jobs;
 use crate::cli::args::BatchArgs;
@@ -15,11 +15,8 @@ use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::terminal::{self, BOLD};
 
 pub(crate) fn batch(args: &BatchArgs, quiet: bool) -> Result<ExitCode> {
-    let flags = args.task_parser();
-    let parse = move |options: &_, output: Option<&_>| flags.parse(options, output);
-    // Wrong flags are reported as such, not as a wrong first line.
-    parse(&serde_json::Map::new(), None).map_err(UsageError)?;
-    let batch = Batch::open(&args.settings(), Box::new(parse), encode_line).map_err(with_advice)?;
+    let parse = batch_parser(args).map_err(UsageError)?;
+    let batch = Batch::open(&args.settings(), parse, encode_batch_line).map_err(with_advice)?;
     let progress = BatchProgress::new(quiet, batch.total());
     let limits = JobLimits {
         jobs: args.jobs.unwrap_or_else(default_jobs),
@@ -40,6 +37,16 @@ pub(crate) fn batch(args: &BatchArgs, quiet: bool) -> Result<ExitCode> {
     Ok(if counts.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Returns the function that makes tasks of the options of lines.
+///
+/// # Errors
+/// When the flags for all inputs are wrong, so that they are reported as such, not as a wrong first line.
+pub(crate) fn batch_parser(args: &BatchArgs) -> Result<Box<TaskParser>, String> {
+    let flags = args.task_parser();
+    flags.parse(&serde_json::Map::new(), None)?;
+    Ok(Box::new(move |options, output| flags.parse(options, output)))
+}
+
 /// Prints the line of a result, and the error of an input that failed now.
 fn report(result: &JobResult, is_printed: bool) -> io::Result<()> {
     if let (Some(error), false) = (&result.line.error, result.is_kept()) {
@@ -53,7 +60,7 @@ fn report(result: &JobResult, is_printed: bool) -> io::Result<()> {
     Ok(())
 }
 
-fn encode_line(line: &ResultLine) -> io::Result<Vec<u8>> {
+pub(crate) fn encode_batch_line(line: &ResultLine) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut json = serde_json::Serializer::with_formatter(&mut bytes, EscapingJsonFormatter);
     serde::Serialize::serialize(line, &mut json)?;

@@ -38,7 +38,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-pub(crate) use batch::batch;
+pub(crate) use batch::{batch, batch_parser, encode_batch_line};
 pub(crate) use completions::completions;
 pub(crate) use convert::convert;
 pub(crate) use diff::diff;

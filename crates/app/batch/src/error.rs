@@ -54,6 +54,20 @@ fn manifest_name(path: &Path) -> String {
 }
 
 impl Error {
+    /// Returns the file or folder that the error is about.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::OpenManifest { path, .. }
+            | Self::Manifest { path, .. }
+            | Self::Results { path, .. }
+            | Self::ResultsExist { path }
+            | Self::ResultsInUse { path }
+            | Self::NotAResult { path, .. }
+            | Self::CreateFolder { path, .. } => Some(path),
+            Self::Cancelled | Self::ReplaceResults(_) | Self::Output(_) | Self::Index(_) => None,
+        }
+    }
+
     /// Returns the category of the error, by which a caller can react.
     pub fn kind(&self) -> ErrorKind {
         match self {

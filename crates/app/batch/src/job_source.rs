@@ -5,18 +5,14 @@ use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use foldhash::{HashMap, HashMapExt};
 use pipeline::{Resume, expected_output};
-use serde_json::{Map, Value as Json};
 
 use crate::index::TextIndex;
 use crate::input_key::input_key;
 use crate::manifest::ManifestReader;
 use crate::results::EarlierResults;
+use crate::task_table::{TaskParser, TaskTable};
 use crate::{BatchJob, BatchTask, Error, ManifestEntry, ManifestProblem, Result};
-
-/// Number of different options whose tasks are kept.
-const TASKS_MAX: usize = 64;
 
 /// Part of a manifest: the entries whose number, divided by `count`, leaves `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +21,15 @@ pub struct ManifestShard {
     pub count: u64,
 }
 
-/// Function that makes a task of the options of a line, and of the path of its output. Only the extension of the path counts.
-pub type TaskParser = dyn Fn(&Map<String, Json>, Option<&Path>) -> Result<BatchTask, String> + Send;
-
 /// Options of a batch, besides those of its tasks.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BatchSettings {
     /// Path of the manifest; `-` is standard input.
     pub manifest: PathBuf,
+    /// True if the caller gives the lines, with [`Batch::job_of_line`](crate::Batch::job_of_line), and `manifest` is only the
+    /// name of their source.
+    pub has_pushed_lines: bool,
     /// File of results, if there is one.
     pub results: Option<PathBuf>,
     /// Results and outputs of an earlier batch that are kept.
@@ -50,6 +46,7 @@ impl BatchSettings {
     pub fn new(manifest: impl Into<PathBuf>) -> Self {
         Self {
             manifest: manifest.into(),
+            has_pushed_lines: false,
             results: None,
             resume: Resume::ConvertAll,
             folder: None,
@@ -63,9 +60,7 @@ impl BatchSettings {
 pub(crate) struct JobSource {
     settings: BatchSettings,
     reader: ManifestReader<Box<dyn BufRead + Send>>,
-    parse: Box<TaskParser>,
-    /// Tasks by the options and the extension of the output.
-    tasks: HashMap<String, Arc<BatchTask>>,
+    tasks: TaskTable,
     /// Inputs by the number of their line.
     inputs: TextIndex,
     /// Outputs by the number of the first line that writes them.
@@ -91,8 +86,7 @@ impl JobSource {
         let failed = |reason| Error::OpenManifest { path: settings.manifest.clone(), reason };
         let mut source = Self {
             reader: ManifestReader::new(Box::new(io::empty())),
-            parse,
-            tasks: HashMap::new(),
+            tasks: TaskTable::new(parse),
             inputs: TextIndex::default(),
             outputs: TextIndex::default(),
             is_checked: false,
@@ -100,6 +94,9 @@ impl JobSource {
             earlier,
             settings: settings.clone(),
         };
+        if settings.has_pushed_lines {
+            return Ok((source, None));
+        }
         if settings.manifest == Path::new("-") {
             source.reader = ManifestReader::new(Box::new(BufReader::new(io::stdin())));
             return Ok((source, None));
@@ -133,18 +130,19 @@ impl JobSource {
                     Some(earlier) => earlier.find(&entry.input)?,
                     None => None,
                 };
-                return Ok(Some(BatchJob {
-                    input: entry.input,
-                    output: entry.output,
-                    folder: self.settings.folder.clone(),
-                    task,
-                    resume: self.settings.resume,
-                    has_digest: self.settings.has_digest,
-                    earlier,
-                }));
+                return Ok(Some(BatchJob::new(entry, task, earlier, &self.settings)));
             }
         }
         Ok(None)
+    }
+
+    /// Returns the job of the next line of a manifest whose lines the caller gives; `None` if it is empty, or not in the shard.
+    ///
+    /// # Errors
+    /// Those of [`next_job`](Self::next_job).
+    pub(crate) fn job_of_line(&mut self, line: &str) -> Result<Option<BatchJob>> {
+        self.reader.go_on_with(Box::new(io::Cursor::new(line.as_bytes().to_vec())));
+        self.next_job()
     }
 
     /// Returns true if the manifest has the input. All lines have been read.
@@ -159,7 +157,7 @@ impl JobSource {
     fn next_entry(&mut self) -> Result<Option<(ManifestEntry, Arc<BatchTask>, bool)>> {
         let read = self.reader.next_entry().and_then(|entry| {
             let Some(entry) = entry else { return Ok(None) };
-            let task = self.task(&entry)?;
+            let task = self.tasks.task(&entry)?;
             Ok(Some((entry, task)))
         });
         let line = self.reader.line();
@@ -195,27 +193,5 @@ impl JobSource {
         let output = expected_output(&options, folder).display().to_string();
         let first = self.outputs.insert(&input_key(&output), line)?;
         Ok(first.map(|first| ManifestProblem::SameOutput { output, first }))
-    }
-
-    /// Returns the task of an entry.
-    fn task(&mut self, entry: &ManifestEntry) -> Result<Arc<BatchTask>, ManifestProblem> {
-        let output = entry.output.as_deref().map(Path::new);
-        let extension =
-            output.and_then(Path::extension).map(|extension| extension.to_string_lossy().into_owned());
-        let key = format!("{} {} {extension:?}", Json::Object(entry.options.clone()), output.is_some());
-        if let Some(task) = self.tasks.get(&key) {
-            return Ok(Arc::clone(task));
-        }
-        let task = (self.parse)(&entry.options, output).map_err(ManifestProblem::Option)?;
-        if output.is_some() && !matches!(task, BatchTask::Convert(_)) {
-            let text = "`output` is for conversions, and this task writes no file".to_owned();
-            return Err(ManifestProblem::Option(text));
-        }
-        if self.tasks.len() >= TASKS_MAX {
-            self.tasks.clear();
-        }
-        let task = Arc::new(task);
-        self.tasks.insert(key, Arc::clone(&task));
-        Ok(task)
     }
 }

@@ -33,17 +33,21 @@
 mod error;
 mod index;
 mod input_key;
+mod job_message;
 mod job_source;
 mod manifest;
 mod memory;
 mod results;
 mod session;
 mod task;
+mod task_table;
 
 pub use error::{Error, Result};
-pub use job_source::{BatchSettings, ManifestShard, TaskParser};
+pub use job_message::{BatchWorker, JobSize};
+pub use job_source::{BatchSettings, ManifestShard};
 pub use manifest::{ManifestEntry, ManifestProblem};
 pub use memory::default_memory_limit;
 pub use results::{ResultLine, ResultStatus};
 pub use session::{Batch, BatchCounts, JobLimits, LineEncoder};
 pub use task::{BatchJob, BatchTask, JobResult};
+pub use task_table::TaskParser;

@@ -2,14 +2,14 @@
 
 use std::io::{self, BufRead, Read as _};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 /// Maximum length of a line in bytes.
 const LINE_MAX: u64 = 1 << 20;
 
 /// Input of a batch, as a line of a manifest names it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestEntry {
     /// Path of the checkpoint.
@@ -60,6 +60,11 @@ impl<R: BufRead> ManifestReader<R> {
         Self { reader, line: 0 }
     }
 
+    /// Goes on with `reader`, whose first line has the next number.
+    pub(crate) fn go_on_with(&mut self, reader: R) {
+        self.reader = reader;
+    }
+
     /// Returns the number of the last line that was read.
     pub(crate) fn line(&self) -> u64 {
         self.line
@@ -77,6 +82,7 @@ impl<R: BufRead> ManifestReader<R> {
             let mut limited = (&mut self.reader).take(LINE_MAX.saturating_add(1));
             limited.read_until(b'\n', &mut bytes).map_err(ManifestProblem::Read)?;
             if bytes.is_empty() {
+                self.line = self.line.saturating_sub(1);
                 return Ok(None);
             }
             if bytes.len() as u64 > LINE_MAX {

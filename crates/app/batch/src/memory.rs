@@ -46,7 +46,8 @@ impl MemoryBudget {
         jobs: usize,
         observer: &dyn Observer,
     ) -> Option<MemoryShare<'_>> {
-        let bytes = self.estimate(input, jobs as u64);
+        let small = self.limit.checked_div(jobs as u64).unwrap_or(0);
+        let bytes = estimate_memory(input, small.checked_div(FACTOR).unwrap_or(0));
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         while *used > 0 && used.saturating_add(bytes) > self.limit {
             if observer.is_cancelled() {
@@ -57,22 +58,22 @@ impl MemoryBudget {
         *used = used.saturating_add(bytes);
         Some(MemoryShare { budget: self, bytes })
     }
+}
 
-    /// Returns an estimate in bytes. A small file is not opened for it.
-    fn estimate(&self, input: &Path, jobs: u64) -> u64 {
-        let of_names = |names: u64| BASE.saturating_add(names.saturating_mul(FACTOR));
-        let Ok(metadata) = input.metadata() else { return BASE };
-        let most = of_names(metadata.len());
-        if metadata.is_file() && most > self.limit.checked_div(jobs).unwrap_or(0) {
-            return of_names(names_len(input).unwrap_or_else(|| metadata.len().min(PICKLE_MAX))).min(most);
-        }
-        let files = input.read_dir().into_iter().flatten().flatten();
-        let files = files.map(|file| file.path()).filter(|path| path.is_file());
-        files.fold(most, |sum, file| {
-            let len = file.metadata().map_or(0, |metadata| metadata.len());
-            sum.saturating_add(names_len(&file).unwrap_or(0).min(len).saturating_mul(FACTOR))
-        })
+/// Returns an estimate in bytes of the memory of a job. A file of at most `small` bytes is not opened for it.
+pub(crate) fn estimate_memory(input: &Path, small: u64) -> u64 {
+    let of_names = |names: u64| BASE.saturating_add(names.saturating_mul(FACTOR));
+    let Ok(metadata) = input.metadata() else { return BASE };
+    let most = of_names(metadata.len());
+    if metadata.is_file() && metadata.len() > small {
+        return of_names(names_len(input).unwrap_or_else(|| metadata.len().min(PICKLE_MAX))).min(most);
     }
+    let files = input.read_dir().into_iter().flatten().flatten();
+    let files = files.map(|file| file.path()).filter(|path| path.is_file());
+    files.fold(most, |sum, file| {
+        let len = file.metadata().map_or(0, |metadata| metadata.len());
+        sum.saturating_add(names_len(&file).unwrap_or(0).min(len).saturating_mul(FACTOR))
+    })
 }
 
 /// Returns the number of bytes of the pickles in a zip archive, or of the header of a safetensors file.

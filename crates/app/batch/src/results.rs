@@ -54,6 +54,27 @@ pub struct ResultLine {
     pub files: Vec<FileRecord>,
 }
 
+impl ResultLine {
+    /// Creates the line of an input that failed before anything was known about it.
+    pub(crate) fn failed(input: &str, code: &str, error: &str) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            input: input.to_owned(),
+            status: ResultStatus::Failed,
+            error: Some(error.to_owned()),
+            code: Some(code.to_owned()),
+            digest: None,
+            output: None,
+            seconds: 0.0,
+            bytes: 0,
+            verdict: None,
+            tensors: None,
+            made_from: None,
+            files: Vec::new(),
+        }
+    }
+}
+
 /// Whether a task was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use carton_tools::Error as TaskError;
 use pipeline::{Observer, run_jobs};
 
-use crate::job_source::{JobSource, TaskParser};
+use crate::job_source::JobSource;
 use crate::memory::MemoryBudget;
 use crate::results::{ResultStatus, ResultsFile, open_results};
 use crate::task::ResultState;
-use crate::{BatchJob, BatchSettings, Error, JobResult, Result, ResultLine};
+use crate::{BatchJob, BatchSettings, Error, JobResult, Result, ResultLine, TaskParser};
 
 /// Counts of the results of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +93,15 @@ impl Batch {
         self.source.next_job()
     }
 
+    /// Returns the job of the next line of a manifest whose lines the caller gives; `None` if the line is empty, or does not
+    /// belong to the shard.
+    ///
+    /// # Errors
+    /// Those of [`next_job`](Self::next_job).
+    pub fn job_of_line(&mut self, line: &str) -> Result<Option<BatchJob>> {
+        self.source.job_of_line(line)
+    }
+
     /// Adds the result of a job: counts it, and appends its line unless an earlier batch did.
     ///
     /// # Errors
@@ -130,7 +139,7 @@ impl Batch {
             let job = job?;
             let share = budget
                 .as_ref()
-                .map(|budget| budget.reserve(Path::new(&job.input), limits.jobs.get(), observer));
+                .map(|budget| budget.reserve(Path::new(&job.entry.input), limits.jobs.get(), observer));
             if share.as_ref().is_some_and(Option::is_none) {
                 return Err(Error::Cancelled);
             }

@@ -13,8 +13,10 @@ use pipeline::{
     BatchOutput, ConvertOptions, ExistingOutput, InputContent, InspectOptions, Observer, PlannedConversion,
     Resume, ScanOptions, ScanOutcome, ScanSummary, Selection, ShardPolicy, Verdict, inputs_digest,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::results::{ResultLine, ResultStatus, SCHEMA_VERSION};
+use crate::{BatchSettings, ManifestEntry};
 
 /// Codes of failures that have other causes than the input, so that another attempt may succeed.
 const TRANSIENT: [ErrorKind; 3] = [ErrorKind::Io, ErrorKind::Changed, ErrorKind::Cancelled];
@@ -31,10 +33,8 @@ pub enum BatchTask {
 /// Task on one input.
 #[derive(Clone, Debug)]
 pub struct BatchJob {
-    /// Path of the input, as the manifest has it.
-    pub input: String,
-    /// Path of the output; `None` for the default one.
-    pub(crate) output: Option<String>,
+    /// Its line in the manifest.
+    pub entry: ManifestEntry,
     /// Folder of outputs without a path of their own.
     pub(crate) folder: Option<PathBuf>,
     pub(crate) task: Arc<BatchTask>,
@@ -47,7 +47,7 @@ pub struct BatchJob {
 }
 
 /// Result of a job.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobResult {
     pub line: ResultLine,
     /// Relation to the result of an earlier batch.
@@ -55,7 +55,8 @@ pub struct JobResult {
 }
 
 /// Relation of a result to that of an earlier batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum ResultState {
     /// There was none.
     New,
@@ -65,6 +66,12 @@ pub(crate) enum ResultState {
     Kept,
     /// It is the earlier one with other times of the output's files.
     Touched,
+}
+
+impl ResultState {
+    pub(crate) fn of_new_line(has_earlier: bool) -> Self {
+        if has_earlier { Self::Replacing } else { Self::New }
+    }
 }
 
 impl JobResult {
@@ -87,6 +94,22 @@ struct Outcome {
 }
 
 impl BatchJob {
+    pub(crate) fn new(
+        entry: ManifestEntry,
+        task: Arc<BatchTask>,
+        earlier: Option<ResultLine>,
+        settings: &BatchSettings,
+    ) -> Self {
+        Self {
+            entry,
+            folder: settings.folder.clone(),
+            task,
+            resume: settings.resume,
+            has_digest: settings.has_digest,
+            earlier,
+        }
+    }
+
     /// Does the task, or returns the result of an earlier batch that is still valid. `error_text` makes the text of an error.
     /// Returns `None` when `observer` stops the work.
     pub fn run(
@@ -130,7 +153,7 @@ impl BatchJob {
             failure.map_or((None, None), |(text, kind)| (Some(text), Some(kind.name().to_owned())));
         let line = ResultLine {
             schema_version: SCHEMA_VERSION,
-            input: self.input.clone(),
+            input: self.entry.input.clone(),
             status,
             error,
             code,
@@ -143,8 +166,7 @@ impl BatchJob {
             made_from,
             files: outcome.record.map(|record| record.files).unwrap_or_default(),
         };
-        let state = if self.earlier.is_some() { ResultState::Replacing } else { ResultState::New };
-        Some(JobResult { line, state })
+        Some(JobResult { line, state: ResultState::of_new_line(self.earlier.is_some()) })
     }
 }
 
@@ -160,7 +182,7 @@ struct PlannedJob {
 
 impl PlannedJob {
     fn new(job: &BatchJob) -> Result<Self, TaskError> {
-        let path = Path::new(&job.input);
+        let path = Path::new(&job.entry.input);
         output::refuse_remote(path)?;
         let output = match &*job.task {
             BatchTask::Convert(options) => Some(BatchOutput::new(plan_conversion(job, options)?)),
@@ -222,7 +244,7 @@ impl PlannedJob {
     }
 
     fn run(self, job: &BatchJob, observer: &dyn Observer) -> Result<Outcome, TaskError> {
-        let path = Path::new(&job.input);
+        let path = Path::new(&job.entry.input);
         match &*job.task {
             BatchTask::Convert(options) => {
                 let output = self.output.as_ref().expect("a conversion has an output");
@@ -262,10 +284,10 @@ impl PlannedJob {
 /// Plans the conversion of a job. The folder of its output is created.
 fn plan_conversion(job: &BatchJob, options: &ConvertOptions) -> Result<PlannedConversion, TaskError> {
     let mut options = options.clone();
-    options.inputs = vec![PathBuf::from(&job.input)];
-    options.output = job.output.as_ref().map(PathBuf::from);
+    options.inputs = vec![PathBuf::from(&job.entry.input)];
+    options.output = job.entry.output.as_ref().map(PathBuf::from);
     Ok(match &job.folder {
-        Some(folder) if job.output.is_none() => PlannedConversion::plan_in(folder, options)?,
+        Some(folder) if job.entry.output.is_none() => PlannedConversion::plan_in(folder, options)?,
         _ => PlannedConversion::plan(&options)?,
     })
 }
@@ -286,7 +308,7 @@ fn input_files(path: &Path, shards: ShardPolicy) -> Result<Vec<PathBuf>, TaskErr
 }
 
 /// Returns the length of a file, or of all files at the top level of a folder.
-fn nbytes(path: &Path) -> u64 {
+pub(crate) fn nbytes(path: &Path) -> u64 {
     let len = |path: &Path| {
         path.metadata().map_or(0, |metadata| if metadata.is_file() { metadata.len() } else { 0 })
     };
@@ -306,7 +328,7 @@ fn input_digest(
     if !job.has_digest {
         return Ok(None);
     }
-    let mut options = InputOptions::new(&job.input).select(selection.clone());
+    let mut options = InputOptions::new(&job.entry.input).select(selection.clone());
     options.shards = shards;
     match compare::digest(&options, observer) {
         Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
@@ -316,7 +338,7 @@ fn input_digest(
 
 fn scan(job: &BatchJob, options: &ScanOptions, observer: &dyn Observer) -> Result<Outcome, TaskError> {
     let mut options = options.clone();
-    options.inputs = vec![PathBuf::from(&job.input)];
+    options.inputs = vec![PathBuf::from(&job.entry.input)];
     let mut reason = None;
     let summary: ScanSummary = pipeline::scan(&options, observer, &mut |file| {
         if let (ScanOutcome::NotScanned { reason: text }, None) = (&file.outcome, &reason) {
