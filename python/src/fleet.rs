@@ -71,8 +71,8 @@ impl Batch {
 
     /// Writes the result of a worker, and returns its line and whether an earlier batch did the work.
     fn add(&self, py: Python<'_>, message: &str) -> PyResult<(String, bool)> {
-        let result = JobResult::from_message(message).map_err(|error| wrong_message(py, &error))?;
-        self.with(py, |batch| batch.add(&result))?;
+        let mut result = JobResult::from_message(message).map_err(|error| wrong_message(py, &error))?;
+        self.with(py, |batch| batch.add(&mut result))?;
         let line = (self.encode)(&result.line)?;
         Ok((String::from_utf8_lossy(&line).into_owned(), result.is_kept()))
     }

@@ -19,6 +19,10 @@ import matrix as kinds  # noqa: E402
 from deep_equal import Comparison, Difference  # noqa: E402
 
 
+#: Files that PyTorch reads beyond their end: it makes such a storage larger, and the tensor has numbers that are not in the file.
+BEYOND = {"layout slice of columns tar (0.1)", "layout every other tar (0.1)"}
+
+
 def main() -> int:
     warnings.simplefilter("ignore")
     results: Counter[str] = Counter()
@@ -30,7 +34,8 @@ def main() -> int:
                         place = Path(folder) / "file.pt"
                         results[compare(f"{group} {name} {writer}", make, write, reader, place)] += 1
     print(dict(results))
-    return 1 if results["DIFFERENT"] or results["FAIL"] else 0
+    is_wrong = results["DIFFERENT"] or results["FAIL"] or results["torch.load reads beyond a storage"] != len(BEYOND)
+    return 1 if is_wrong else 0
 
 
 def compare(title, make, write, reader, path) -> str:
@@ -59,8 +64,7 @@ def compare(title, make, write, reader, path) -> str:
         print(f"{title}: {difference}")
         return "DIFFERENT"
     except Exception as error:
-        if isinstance(error, torch2carton.DamagedError) and "of its storage, which has" in str(error):
-            # PyTorch makes such a storage larger: the tensor has numbers that are not in the file.
+        if title in BEYOND and isinstance(error, torch2carton.DamagedError):
             return "torch.load reads beyond a storage"
         print(f"{title}: {type(error).__name__}: {str(error)[:200]}")
         return "FAIL"

@@ -73,7 +73,7 @@ fn each_input_has_a_result() {
     let [a, b, broken, missing] = found.as_slice() else { panic!("{found:?}") };
     let whole = json!({
         "schema_version": 1, "input": "a.pth", "status": "ok", "error": null, "code": null, "digest": digest(&["a.pth"]),
-        "output": "out/a.safetensors", "bytes": len("a.pth"), "tensors": 1,
+        "output": "out/a.safetensors", "bytes": len("a.pth"), "tensors": 1, "repeated_bytes": 0,
     });
     assert_eq!(a, &whole);
     assert_eq!(b["digest"], digest(&["b.pth", "--include", "x.*"]));
@@ -233,6 +233,95 @@ fn a_batch_goes_on_where_it_ended() {
     assert_eq!(status, Some(2));
     assert!(text.contains("r.jsonl, line 1: it is not a result of a batch"), "{text}");
     assert_eq!(std::fs::read_to_string(root.join("r.jsonl")).expect("it is there"), "not JSON\n");
+}
+
+/// The files of a folder, with their lengths.
+fn sizes(folder: &Path) -> Vec<(String, u64)> {
+    let len = |name: String| (name.clone(), folder.join(name).metadata().expect("it is there").len());
+    names(folder).into_iter().map(len).collect()
+}
+
+#[test]
+fn equal_files_of_cartons_are_stored_once() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(&root.join("a.pth"), &dict(&[("w", tensor(8192))]));
+    write_pth(&root.join("b.pth"), &dict(&[("w", tensor(8192)), ("x", tensor(10_000))]));
+    std::fs::copy(root.join("a.pth"), root.join("c.pth")).expect("a temporary folder");
+    manifest(root, &["a.pth", "b.pth", "c.pth"].map(|input| json!({ "input": input })));
+    let base = ["--blobs", "blobs", "--base", "https://example.org/x/"];
+    let command = [&["batch", "m.jsonl", "-o", "out", "--results", "r.jsonl", "-q"][..], &base].concat();
+    let resumed = [&command[..], &["--resume"]].concat();
+    ok(root, &command);
+    // The module of `a` and `c` is one blob, and that of `b` is another.
+    let blobs = sizes(&root.join("blobs"));
+    assert!(
+        blobs.len() >= 2 && blobs.iter().all(|(name, len)| name.len() == 64 && *len >= 4096),
+        "{blobs:?}"
+    );
+    ok(root, &["batch", "m.jsonl", "-o", "whole", "-q"]);
+    for name in ["a", "b", "c"] {
+        let (small, whole) = (format!("out/{name}.carton"), format!("whole/{name}.carton"));
+        assert!(
+            root.join(&small).metadata().expect("it is there").len()
+                < root.join(&whole).metadata().expect("it is there").len()
+        );
+        let shrunk = format!("shrunk/{name}.carton");
+        std::fs::create_dir_all(root.join("shrunk")).expect("a temporary folder");
+        ok(root, &["shrink", &whole, "--base", "https://example.org/x", "--blobs", "other", "-o", &shrunk]);
+        let read = |path: &str| std::fs::read(root.join(path)).expect("it is there");
+        assert_eq!(read(&small), read(&shrunk), "it is what `shrink` makes");
+    }
+    assert_eq!(sizes(&root.join("other")), blobs);
+
+    let times = || sizes_and_times(&root.join("out"));
+    let before = times();
+    ok(root, &resumed);
+    assert_eq!(times(), before, "nothing is missing");
+    let (gone, _) = blobs.first().expect("a blob");
+    std::fs::remove_file(root.join("blobs").join(gone)).expect("it is there");
+    ok(root, &resumed);
+    assert_ne!(times(), before);
+    assert_eq!(sizes(&root.join("blobs")), blobs);
+    std::fs::write(root.join("blobs").join(gone), "damaged").expect("it is there");
+    let before = times();
+    ok(root, &resumed);
+    assert_eq!(times(), before, "only --checksum reads a blob");
+    let (status, text) = run(root, &[&resumed[..], &["--checksum"]].concat());
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("is damaged") || text.contains("bytes"), "{text}");
+
+    let refused = |words: &[&str]| {
+        let (status, text) = run(root, words);
+        assert_eq!(status, Some(2), "{text}");
+        text
+    };
+    let text = refused(&[&["batch", "m.jsonl", "--to", "pth"][..], &base].concat());
+    assert!(text.contains("--blobs is for cartons, and this output is none"), "{text}");
+    let text = refused(&["batch", "m.jsonl", "--blobs", "blobs", "--base", "ftp://example.org"]);
+    assert!(text.contains("--base"), "{text}");
+}
+
+/// The files of a folder, with their lengths and the times of their last change.
+fn sizes_and_times(folder: &Path) -> Vec<(String, u64, std::time::SystemTime)> {
+    let time = |name: &str| folder.join(name).metadata().and_then(|metadata| metadata.modified());
+    sizes(folder).into_iter().map(|(name, len)| (name.clone(), len, time(&name).expect("a time"))).collect()
+}
+
+#[test]
+fn repeated_tensors_are_counted() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(&root.join("a.pth"), &dict(&[("w", tensor(8192)), ("small", tensor(4095))]));
+    write_pth(&root.join("b.pth"), &dict(&[("other", tensor(8192)), ("small", tensor(4095))]));
+    manifest(root, &["a.pth", "b.pth"].map(|input| json!({ "input": input })));
+    let digest = ["batch", "m.jsonl", "--task", "digest", "--jobs", "1"];
+    let (status, stdout, stderr) = output(root, &digest);
+    assert_eq!((status, stderr.as_str()), (Some(0), "2 ok, 0 failed; 8.2 kB of tensors are repeated\n"));
+    let repeated: Vec<Json> = lines(&stdout).into_iter().map(|line| line["repeated_bytes"].clone()).collect();
+    assert_eq!(repeated, [0, 8192]);
+    let (_, stdout, _) = output(root, &["batch", "m.jsonl", "--task", "scan", "--no-digest"]);
+    assert!(lines(&stdout).iter().all(|line| line.get("repeated_bytes").is_none()));
 }
 
 #[test]

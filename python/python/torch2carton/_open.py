@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 from collections.abc import ItemsView, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _native
-from ._errors import UnsupportedError
 from ._html import table
 from ._source import Source, format_bytes, read_source
 from ._tensor import Tensor, to_torch
@@ -151,9 +151,16 @@ class Checkpoint(Mapping[str, Tensor]):
         """
         from ._views import report
 
-        if not isinstance(self._source, str):
-            raise UnsupportedError("a report needs a file: pass a path to `open`")
-        return report(self._source, stats=stats, trace=trace, progress=progress)
+        if isinstance(self._source, str):
+            return report(self._source, stats=stats, trace=trace, progress=progress)
+        # The page is made of a file, which has the name that the checkpoint shows.
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="torch2carton-") as folder:
+            path = os.path.join(folder, "bytes")
+            with builtins.open(path, "wb") as file:
+                file.write(self._source)
+            return report(path, stats=stats, trace=trace, progress=progress)
 
     def close(self) -> None:
         """Does nothing: the files stay open while one of their tensors exists."""

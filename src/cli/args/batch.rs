@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use batch::{BatchSettings, BatchTask, ManifestShard};
+use batch::{BatchSettings, BatchTask, BlobFolder, ManifestShard};
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum, ValueHint};
-use pipeline::{InspectOptions, Resume, ScanOptions};
+use pipeline::{InspectOptions, OutputKind, Resume, ScanOptions};
 use serde_json::{Map, Value as Json};
 
 use super::convert::{ToArg, parse_count, parse_size};
@@ -19,6 +19,7 @@ Examples:
   torch2carton batch models.jsonl -o out/ --to safetensors --results results.jsonl --resume
   torch2carton batch models.jsonl --task scan --no-digest | jq -r 'select(.verdict == \"unsafe\") | .input'
   torch2carton batch models.jsonl -o out/ -- --dtype bfloat16 --exclude 'optimizer.*'
+  torch2carton batch models.jsonl -o out/ --blobs blobs/ --base https://example.org/blobs
   find . -name '*.pt' | jq -R '{input: .}' -c | torch2carton batch - --task digest
 
 A line of the manifest is an object with `input`, and if needed `output` (a path) and
@@ -64,6 +65,13 @@ pub(crate) struct BatchArgs {
     /// Do only part I of N of the manifest, counted from 0: for N machines without a scheduler
     #[arg(long, value_name = "I/N", value_parser = parse_shard)]
     pub(crate) shard: Option<ManifestShard>,
+    /// Keep the large files of cartons in DIR, by their SHA-256, so that files that several cartons have are stored once; as
+    /// `torch2carton shrink` does
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "base")]
+    pub(crate) blobs: Option<PathBuf>,
+    /// The URL under which the files of --blobs will be served
+    #[arg(long, value_name = "URL", requires = "blobs", value_parser = parse_base)]
+    pub(crate) base: Option<String>,
     /// Do not compute the digest of inputs whose task does not hash the tensors; it reads each input once more
     #[arg(long)]
     pub(crate) no_digest: bool,
@@ -124,6 +132,10 @@ impl BatchArgs {
         settings.folder.clone_from(&self.output);
         settings.shard = self.shard;
         settings.has_digest = !self.no_digest;
+        settings.blobs = match (&self.blobs, &self.base) {
+            (Some(path), Some(base)) => Some(BlobFolder { path: path.clone(), base: base.clone() }),
+            _ => None,
+        };
         settings.resume = match (self.resume, self.checksum) {
             (false, _) => Resume::ConvertAll,
             (true, false) => Resume::SkipComplete,
@@ -136,7 +148,12 @@ impl BatchArgs {
     pub(crate) fn task_parser(&self) -> TaskFlags {
         let to = self.to.and_then(|to| to.to_possible_value());
         let to = to.map(|to| format!("--to={}", to.get_name()));
-        TaskFlags { task: self.task, words: to.into_iter().chain(self.options.iter().cloned()).collect() }
+        let needs_carton = self.blobs.is_some();
+        TaskFlags {
+            task: self.task,
+            needs_carton,
+            words: to.into_iter().chain(self.options.iter().cloned()).collect(),
+        }
     }
 }
 
@@ -144,6 +161,8 @@ impl BatchArgs {
 #[derive(Clone, Debug)]
 pub(crate) struct TaskFlags {
     task: TaskArg,
+    /// True if outputs must be cartons.
+    needs_carton: bool,
     words: Vec<String>,
 }
 
@@ -158,6 +177,7 @@ impl TaskFlags {
         output: Option<&Path>,
     ) -> Result<BatchTask, String> {
         let subcommand = self.task.subcommand();
+        let no_carton = || Err("--blobs is for cartons, and this output is none".to_owned());
         let mut words: Vec<OsString> =
             ["torch2carton", subcommand, "-"].into_iter().map(OsString::from).collect();
         if self.task == TaskArg::Convert
@@ -182,8 +202,12 @@ impl TaskFlags {
                 convert.files.clear();
                 let options =
                     convert.options().map_err(|error| crate::cli::ui::errors::error_chain_text(&error))?;
+                if self.needs_carton && options.target.kind() != OutputKind::Carton {
+                    return no_carton();
+                }
                 BatchTask::Convert(Box::new(options))
             }
+            _ if self.needs_carton => return no_carton(),
             Command::Scan(scan) => {
                 let mut options = ScanOptions::default();
                 options.depth = scan.depth();
@@ -237,6 +261,10 @@ fn first_line(error: &clap::Error) -> String {
     line.trim_start_matches("error: ").to_owned()
 }
 
+fn parse_base(text: &str) -> Result<String, String> {
+    carton_tools::base_url(text).map(str::to_owned).map_err(|error| error.to_string())
+}
+
 /// Parses `I/N`.
 fn parse_shard(text: &str) -> Result<ManifestShard, String> {
     let numbers =
@@ -252,7 +280,11 @@ mod tests {
     use super::*;
 
     fn parse(task: TaskArg, words: &[&str], options: &str, output: Option<&str>) -> Result<String, String> {
-        let flags = TaskFlags { task, words: words.iter().map(|word| (*word).to_owned()).collect() };
+        let flags = TaskFlags {
+            task,
+            needs_carton: false,
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+        };
         let options = serde_json::from_str(options).expect("an object");
         flags.parse(&options, output.map(Path::new)).map(|task| format!("{task:?}"))
     }

@@ -69,7 +69,11 @@ pub(crate) fn encode_batch_line(line: &ResultLine) -> io::Result<Vec<u8>> {
 
 fn counts_text(counts: &BatchCounts, is_resumed: bool) -> String {
     let kept = if is_resumed { format!(", {} of them from before", counts.kept) } else { String::new() };
-    format!("{} ok, {} failed{kept}", counts.ok, counts.failed)
+    let repeated = match counts.repeated_bytes {
+        0 => String::new(),
+        repeated => format!("; {} of tensors are repeated", pipeline::format_bytes(repeated)),
+    };
+    format!("{} ok, {} failed{kept}{repeated}", counts.ok, counts.failed)
 }
 
 /// Returns the error with the option that helps. A wrong manifest is wrong usage.

@@ -57,7 +57,7 @@ impl BatchJob {
         let JobMessage { entry, earlier } = serde_json::from_str(message)?;
         let mut line = ResultLine::failed(&entry.input, code, error);
         line.bytes = nbytes(entry.input.as_ref());
-        Ok(JobResult { line, state: ResultState::of_new_line(earlier.is_some()) })
+        Ok(JobResult::without_tensors(line, ResultState::of_new_line(earlier.is_some())))
     }
 }
 
@@ -147,9 +147,10 @@ mod tests {
 
             let result =
                 worker.run(&message, &(), &|error| error.to_string()).expect("a job").expect("a result");
-            let result = JobResult::from_message(&result.to_message().expect("a text")).expect("a result");
+            let mut result =
+                JobResult::from_message(&result.to_message().expect("a text")).expect("a result");
             assert_eq!((result.is_kept(), result.line.verdict.as_deref()), (round == 1, Some("clean")));
-            batch.add(&result).expect("a line");
+            batch.add(&mut result).expect("a line");
             batch.finish().expect("an end");
             let lines = std::fs::read_to_string(&results).expect("the results");
             assert_eq!(lines.lines().count(), 1);

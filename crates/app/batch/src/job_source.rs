@@ -12,7 +12,7 @@ use crate::input_key::input_key;
 use crate::manifest::ManifestReader;
 use crate::results::EarlierResults;
 use crate::task_table::{TaskParser, TaskTable};
-use crate::{BatchJob, BatchTask, Error, ManifestEntry, ManifestProblem, Result};
+use crate::{BatchJob, BatchTask, BlobFolder, Error, ManifestEntry, ManifestProblem, Result};
 
 /// Part of a manifest: the entries whose number, divided by `count`, leaves `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct BatchSettings {
     /// Folder of outputs without a path of their own.
     pub folder: Option<PathBuf>,
     pub shard: Option<ManifestShard>,
+    /// Folder for the large files of outputs, which are cartons.
+    pub blobs: Option<BlobFolder>,
     /// True to compute the digest of each input also if the task does not hash its tensors.
     pub has_digest: bool,
 }
@@ -51,6 +53,7 @@ impl BatchSettings {
             resume: Resume::ConvertAll,
             folder: None,
             shard: None,
+            blobs: None,
             has_digest: true,
         }
     }

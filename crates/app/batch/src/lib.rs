@@ -30,6 +30,7 @@
 //! # }
 //! ```
 
+mod blobs;
 mod error;
 mod index;
 mod input_key;
@@ -37,11 +38,13 @@ mod job_message;
 mod job_source;
 mod manifest;
 mod memory;
+mod repeated;
 mod results;
 mod session;
 mod task;
 mod task_table;
 
+pub use blobs::BlobFolder;
 pub use error::{Error, Result};
 pub use job_message::{BatchWorker, JobSize};
 pub use job_source::{BatchSettings, ManifestShard};

@@ -46,6 +46,9 @@ pub struct ResultLine {
     /// Number of tensors of another task than a scan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tensors: Option<usize>,
+    /// Length in bytes of the tensors that an earlier result has, too, as far as they were compared; `None` without a digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeated_bytes: Option<u64>,
     /// Digest of the task, its options and the input, which tells whether the result is still valid; `None` if the input cannot
     /// be read.
     pub made_from: Option<String>,
@@ -69,6 +72,7 @@ impl ResultLine {
             bytes: 0,
             verdict: None,
             tensors: None,
+            repeated_bytes: None,
             made_from: None,
             files: Vec::new(),
         }

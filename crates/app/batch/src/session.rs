@@ -10,6 +10,7 @@ use pipeline::{Observer, run_jobs};
 
 use crate::job_source::JobSource;
 use crate::memory::MemoryBudget;
+use crate::repeated::SeenTensors;
 use crate::results::{ResultStatus, ResultsFile, open_results};
 use crate::task::ResultState;
 use crate::{BatchJob, BatchSettings, Error, JobResult, Result, ResultLine, TaskParser};
@@ -22,6 +23,8 @@ pub struct BatchCounts {
     pub ok: u64,
     /// Number of inputs that failed.
     pub failed: u64,
+    /// Length in bytes of the tensors that an earlier result has, too.
+    pub repeated_bytes: u64,
     /// Number of the others whose result an earlier batch had: they are in `ok` or `failed`, too.
     pub kept: u64,
 }
@@ -52,6 +55,7 @@ pub struct Batch {
     encode: LineEncoder,
     total: Option<u64>,
     counts: BatchCounts,
+    tensors: SeenTensors,
 }
 
 /// Function that makes a line of JSON of a result, without its end.
@@ -72,7 +76,14 @@ impl Batch {
             let failed = |reason| Error::CreateFolder { path: folder.clone(), reason };
             std::fs::create_dir_all(folder).map_err(failed)?;
         }
-        Ok(Self { source, results, encode, total, counts: BatchCounts::default() })
+        Ok(Self {
+            source,
+            results,
+            encode,
+            total,
+            counts: BatchCounts::default(),
+            tensors: SeenTensors::default(),
+        })
     }
 
     /// Returns the number of inputs, if it is known before the manifest is read to its end.
@@ -102,11 +113,12 @@ impl Batch {
         self.source.job_of_line(line)
     }
 
-    /// Adds the result of a job: counts it, and appends its line unless an earlier batch did.
+    /// Adds the result of a job: compares its tensors with those of earlier results, counts it, and appends its line unless an earlier batch did.
     ///
     /// # Errors
     /// When the line cannot be written.
-    pub fn add(&mut self, result: &JobResult) -> Result<()> {
+    pub fn add(&mut self, result: &mut JobResult) -> Result<()> {
+        result.compare_tensors(&mut self.tensors);
         self.counts.add(result);
         append(self.results.as_mut(), self.encode, result)
     }
@@ -147,6 +159,7 @@ impl Batch {
         };
         let source = Mutex::new(&mut self.source);
         let (results, counts, encode) = (&mut self.results, &mut self.counts, self.encode);
+        let tensors = &mut self.tensors;
         // After an error no further line is read.
         let mut is_over = false;
         let next_job = || {
@@ -159,7 +172,8 @@ impl Batch {
             job
         };
         run_jobs(limits.jobs, observer, next_job, run, |result: Result<JobResult>| {
-            let result = result?;
+            let mut result = result?;
+            result.compare_tensors(tensors);
             counts.add(&result);
             append(results.as_mut(), encode, &result)?;
             on_result(&result, counts).map_err(Error::Output)
@@ -172,6 +186,7 @@ impl BatchCounts {
     fn add(&mut self, result: &JobResult) {
         let count = if result.line.status == ResultStatus::Ok { &mut self.ok } else { &mut self.failed };
         *count = count.saturating_add(1);
+        self.repeated_bytes = self.repeated_bytes.saturating_add(result.line.repeated_bytes.unwrap_or(0));
         self.kept = self.kept.saturating_add(u64::from(result.is_kept()));
     }
 }

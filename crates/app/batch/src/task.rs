@@ -7,16 +7,17 @@ use std::time::Instant;
 use byte_source::ErrorKind;
 use carton_tools::{Error as TaskError, is_carton};
 use checkpoint_files::CheckpointSources;
-use compare::InputOptions;
-use output::{OutputRecord, file_name};
+use compare::{DigestReport, InputOptions};
+use output::{FileRecord, OutputRecord, file_name};
 use pipeline::{
     BatchOutput, ConvertOptions, ExistingOutput, InputContent, InspectOptions, Observer, PlannedConversion,
     Resume, ScanOptions, ScanOutcome, ScanSummary, Selection, ShardPolicy, Verdict, inputs_digest,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::repeated::{SeenTensors, TensorKey};
 use crate::results::{ResultLine, ResultStatus, SCHEMA_VERSION};
-use crate::{BatchSettings, ManifestEntry};
+use crate::{BatchSettings, BlobFolder, ManifestEntry};
 
 /// Codes of failures that have other causes than the input, so that another attempt may succeed.
 const TRANSIENT: [ErrorKind; 3] = [ErrorKind::Io, ErrorKind::Changed, ErrorKind::Cancelled];
@@ -42,6 +43,7 @@ pub struct BatchJob {
     pub(crate) resume: Resume,
     /// True if a task that does not hash the tensors computes their digest, too.
     pub(crate) has_digest: bool,
+    pub(crate) blobs: Option<BlobFolder>,
     /// Result of an earlier batch.
     pub(crate) earlier: Option<ResultLine>,
 }
@@ -52,6 +54,8 @@ pub struct JobResult {
     pub line: ResultLine,
     /// Relation to the result of an earlier batch.
     pub(crate) state: ResultState,
+    /// Tensors to compare with those of other results, if the input has a digest.
+    pub(crate) contents: Option<Vec<TensorKey>>,
 }
 
 /// Relation of a result to that of an earlier batch.
@@ -75,18 +79,41 @@ impl ResultState {
 }
 
 impl JobResult {
+    pub(crate) fn without_tensors(line: ResultLine, state: ResultState) -> Self {
+        Self { line, state, contents: None }
+    }
+
     /// Returns true if an earlier batch did the work.
     pub fn is_kept(&self) -> bool {
         matches!(self.state, ResultState::Kept | ResultState::Touched)
+    }
+
+    /// Sets how many bytes of tensors are repeated.
+    pub(crate) fn compare_tensors(&mut self, seen: &mut SeenTensors) {
+        if let Some(contents) = self.contents.take() {
+            self.line.repeated_bytes = Some(seen.repeated_bytes(&contents));
+        }
+    }
+}
+
+/// Digest of an input, and its tensors.
+struct InputDigest {
+    text: String,
+    contents: Vec<TensorKey>,
+}
+
+impl From<DigestReport> for InputDigest {
+    fn from(report: DigestReport) -> Self {
+        Self { contents: TensorKey::of_contents(&report.contents), text: report.digest }
     }
 }
 
 /// Outcome of a task.
 #[derive(Default)]
 struct Outcome {
-    digest: Option<String>,
+    digest: Option<InputDigest>,
     output: Option<PathBuf>,
-    record: Option<OutputRecord>,
+    files: Vec<FileRecord>,
     verdict: Option<Verdict>,
     tensors: Option<usize>,
     /// Text and kind of a failure that is not an error of a library.
@@ -106,6 +133,7 @@ impl BatchJob {
             task,
             resume: settings.resume,
             has_digest: settings.has_digest,
+            blobs: settings.blobs.clone(),
             earlier,
         }
     }
@@ -123,11 +151,11 @@ impl BatchJob {
             match planned.check_earlier(earlier, self.resume, observer) {
                 Err(_) => return None,
                 Ok(Some(ResultState::Kept)) => {
-                    return Some(JobResult { line: earlier.clone(), state: ResultState::Kept });
+                    return Some(JobResult::without_tensors(earlier.clone(), ResultState::Kept));
                 }
                 Ok(Some(state)) => {
                     let line = planned.touched(earlier, self.resume, observer)?;
-                    return Some(JobResult { line, state });
+                    return Some(JobResult::without_tensors(line, state));
                 }
                 Ok(None) => {}
             }
@@ -151,22 +179,24 @@ impl BatchJob {
         let status = if failure.is_some() { ResultStatus::Failed } else { ResultStatus::Ok };
         let (error, code) =
             failure.map_or((None, None), |(text, kind)| (Some(text), Some(kind.name().to_owned())));
+        let (digest, contents) = outcome.digest.map(|digest| (digest.text, digest.contents)).unzip();
         let line = ResultLine {
             schema_version: SCHEMA_VERSION,
             input: self.entry.input.clone(),
             status,
             error,
             code,
-            digest: outcome.digest,
+            digest,
             output: outcome.output.map(|path| path.display().to_string()),
             seconds: start.elapsed().as_secs_f64(),
             bytes,
             verdict: outcome.verdict.map(|verdict| verdict.name().to_owned()),
             tensors: outcome.tensors,
+            repeated_bytes: None,
             made_from,
-            files: outcome.record.map(|record| record.files).unwrap_or_default(),
+            files: outcome.files,
         };
-        Some(JobResult { line, state: ResultState::of_new_line(self.earlier.is_some()) })
+        Some(JobResult { line, state: ResultState::of_new_line(self.earlier.is_some()), contents })
     }
 }
 
@@ -178,6 +208,7 @@ struct PlannedJob {
     bytes: u64,
     /// Output of a conversion.
     output: Option<BatchOutput>,
+    blobs: Option<BlobFolder>,
 }
 
 impl PlannedJob {
@@ -199,12 +230,15 @@ impl PlannedJob {
             inputs_digest(&text, files.iter().map(PathBuf::as_path), content).ok()
         };
         let made_from = match (&output, &*job.task) {
-            (Some(output), _) => output.made_from().map(str::to_owned),
+            (Some(output), _) => match (output.made_from(), &job.blobs) {
+                (Some(made_from), Some(blobs)) => blobs.made_from(made_from),
+                (made_from, _) => made_from.map(str::to_owned),
+            },
             (None, BatchTask::Scan(_)) => files_digest(InputContent::Bytes),
             (None, _) => files_digest(InputContent::Tensors),
         };
         let bytes = files.iter().map(|file| nbytes(file)).fold(0, u64::saturating_add);
-        Ok(Self { made_from, bytes, output })
+        Ok(Self { made_from, bytes, output, blobs: job.blobs.clone() })
     }
 
     /// Compares the result of an earlier batch: `None` if the task has to be done again.
@@ -224,6 +258,11 @@ impl PlannedJob {
         let Some(output) = &self.output else { return Ok(Some(ResultState::Kept)) };
         if earlier.output.as_deref() != Some(&output.path().display().to_string()) {
             return Ok(None);
+        }
+        if let Some(blobs) = &self.blobs {
+            let verify = resume == Resume::SkipVerified;
+            let is_complete = blobs.is_complete(output.path(), &earlier.files, verify, observer);
+            return Ok(is_complete.then_some(ResultState::Kept));
         }
         Ok(match output.check_existing(&earlier_record(output, earlier), resume, observer)? {
             ExistingOutput::Incomplete => None,
@@ -249,10 +288,14 @@ impl PlannedJob {
             BatchTask::Convert(options) => {
                 let output = self.output.as_ref().expect("a conversion has an output");
                 let (report, record) = output.convert(observer)?;
+                let mut files = record.map(|record| record.files).unwrap_or_default();
+                if let (Some(blobs), true) = (&self.blobs, report.written) {
+                    files = blobs.shrink(output.path(), observer)?;
+                }
                 let digest = input_digest(job, (options.shards, &options.selection), observer)?;
                 let tensors = Some(report.tensors);
                 let output = report.written.then(|| output.path().to_owned());
-                Ok(Outcome { digest, output, record, tensors, ..Outcome::default() })
+                Ok(Outcome { digest, output, files, tensors, ..Outcome::default() })
             }
             BatchTask::Scan(options) => scan(job, options, observer),
             BatchTask::Inspect(options) => {
@@ -272,8 +315,8 @@ impl PlannedJob {
                 path.clone_into(&mut options.path);
                 let report = compare::digest(&options, observer)?;
                 Ok(Outcome {
-                    digest: Some(report.digest),
                     tensors: Some(report.tensors),
+                    digest: Some(report.into()),
                     ..Outcome::default()
                 })
             }
@@ -324,7 +367,7 @@ fn input_digest(
     job: &BatchJob,
     (shards, selection): (ShardPolicy, &Selection),
     observer: &dyn Observer,
-) -> Result<Option<String>, TaskError> {
+) -> Result<Option<InputDigest>, TaskError> {
     if !job.has_digest {
         return Ok(None);
     }
@@ -332,7 +375,7 @@ fn input_digest(
     options.shards = shards;
     match compare::digest(&options, observer) {
         Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
-        report => Ok(report.ok().map(|report| report.digest)),
+        report => Ok(report.ok().map(InputDigest::from)),
     }
 }
 

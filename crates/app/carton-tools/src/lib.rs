@@ -65,7 +65,7 @@ pub use pipeline::{IfExists, Observer, Selection};
 #[cfg(feature = "download")]
 pub use resolve::{ResolveReport, resolve};
 pub use save::{SaveArrayOptions, SaveArrayReport, save_array, write_array};
-pub use shrink::{ShrinkOptions, ShrinkReport, shrink};
+pub use shrink::{ShrinkOptions, ShrinkReport, base_url, shrink};
 pub use unpack::{UnpackOptions, UnpackReport, default_unpack_folder, unpack};
 pub use verify::{CartonFinding, VerifyReport, verify};
 

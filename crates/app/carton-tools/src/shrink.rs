@@ -29,6 +29,8 @@ pub struct ShrinkOptions {
     pub blobs: PathBuf,
     /// Size in bytes from which a file is moved.
     pub min_size: u64,
+    /// True if `output` may be `file`, which is then replaced as a whole.
+    pub in_place: bool,
 }
 
 impl ShrinkOptions {
@@ -46,6 +48,7 @@ impl ShrinkOptions {
             base: base.to_owned(),
             blobs: blobs.into(),
             min_size: 4096,
+            in_place: false,
         }
     }
 }
@@ -82,7 +85,8 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
     let base = base_url(&options.base)?;
     let file = options.file.as_path();
     let carton = open_packed(file)?;
-    output::check_target(&options.output, &[file], options.if_exists)?;
+    let inputs = if options.in_place { &[][..] } else { &[file] };
+    output::check_target(&options.output, inputs, options.if_exists)?;
     std::fs::create_dir_all(&options.blobs)
         .map_err(|reason| Error::CreateFolder { path: options.blobs.clone(), reason })?;
     let mut links = carton.links().clone();
@@ -132,8 +136,11 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
     })
 }
 
-/// Validates the base URL and removes trailing slashes.
-fn base_url(text: &str) -> Result<&str> {
+/// Validates the URL below which blobs will be served, and removes trailing slashes.
+///
+/// # Errors
+/// When it is not an http or https URL, or has a query or a fragment.
+pub fn base_url(text: &str) -> Result<&str> {
     let base = text.trim_end_matches('/');
     let fits = url::Url::parse(base).is_ok_and(|url| {
         matches!(url.scheme(), "http" | "https")

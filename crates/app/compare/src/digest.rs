@@ -2,7 +2,7 @@
 
 use carton_tools::{CartonNote, Result};
 use output::file_name;
-use pipeline::{Observer, digest_tensors};
+use pipeline::{Observer, TensorContent, digest_tensors};
 use serde::Serialize;
 
 use crate::SCHEMA_VERSION;
@@ -26,6 +26,9 @@ pub struct DigestReport {
     /// Line of each tensor and of each compound tensor, sorted, without its end.
     #[serde(skip)]
     pub lines: Vec<String>,
+    /// Each tensor by the hash of its elements. Of tensors that share their elements, only the first one is here.
+    #[serde(skip)]
+    pub contents: Vec<TensorContent>,
 }
 
 /// Computes the digest of the tensors that a conversion selects, on all cores.
@@ -46,5 +49,6 @@ pub fn digest(options: &InputOptions, observer: &dyn Observer) -> Result<DigestR
         nbytes: input.tensors.iter().fold(0, |sum, (_, tensor)| tensor.nbytes().saturating_add(sum)),
         notes: input.notes,
         lines: digest.lines,
+        contents: digest.contents,
     })
 }

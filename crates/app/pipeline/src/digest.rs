@@ -18,6 +18,15 @@ pub struct TensorsDigest {
     pub sha256: String,
     /// Line of each tensor and of each compound tensor, sorted, without its end.
     pub lines: Vec<String>,
+    /// Each tensor by the hash of its elements. Of tensors that share their elements, only the first one is here.
+    pub contents: Vec<TensorContent>,
+}
+
+/// Elements of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorContent {
+    pub sha256: [u8; 32],
+    pub nbytes: u64,
 }
 
 /// Computes the digest of tensors on all cores. `name` is the name of the file in progress reports, and `allowed_nbytes` the
@@ -33,8 +42,9 @@ pub fn digest_tensors(
 ) -> Result<TensorsDigest> {
     let list: Vec<&Tensor> = tensors.iter().map(|(_, tensor)| tensor).collect();
     let mut views = HashSet::with_capacity(list.len());
-    let distinct = list.iter().filter(|tensor| views.insert(tensor.view_id()));
-    let nbytes = distinct.fold(0_u64, |sum, tensor| sum.saturating_add(tensor.nbytes()));
+    let distinct: Vec<bool> = list.iter().map(|tensor| views.insert(tensor.view_id())).collect();
+    let sizes = || list.iter().zip(&distinct).map(|(tensor, is_first)| is_first.then(|| tensor.nbytes()));
+    let nbytes = sizes().flatten().fold(0_u64, u64::saturating_add);
     drop(views);
     if nbytes > allowed_nbytes {
         return Err(Error::DigestExpansion { nbytes, allowed: allowed_nbytes });
@@ -44,6 +54,10 @@ pub fn digest_tensors(
         let name = tensors.get_index(position).map_or_else(String::new, |(name, _)| name.to_owned());
         Error::from_read_error(reason.with_tensor(&name), |reason| Error::ReadTensor { name, reason })
     })?;
+    let contents = sizes().zip(&hashes);
+    let contents = contents
+        .filter_map(|(nbytes, sha256)| Some(TensorContent { sha256: *sha256, nbytes: nbytes? }))
+        .collect();
     let plain = tensors
         .iter()
         .zip(&hashes)
@@ -61,7 +75,7 @@ pub fn digest_tensors(
     }
     let sha256 = byte_source::sha256(&OwnedBlob(text), &())
         .map_err(|reason| Error::from_read_error(reason, Error::Output))?;
-    Ok(TensorsDigest { sha256: hex(&sha256), lines })
+    Ok(TensorsDigest { sha256: hex(&sha256), lines, contents })
 }
 
 /// Returns the line of a tensor: a JSON array without spaces, in ASCII.

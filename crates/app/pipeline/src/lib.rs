@@ -102,7 +102,7 @@ pub use converted_tensors::{ConvertedTensors, converted_tensors};
 pub use custom_code::CustomClass;
 pub use decoder::{HyperparameterKind, NoModelReason, Overrides};
 pub use dequantize::DequantizedReport;
-pub use digest::{TensorsDigest, digest_tensors};
+pub use digest::{TensorContent, TensorsDigest, digest_tensors};
 pub use error::{Error, Result};
 pub use error_text::problem_count_text;
 pub use inspect::{InspectOptions, InspectReport, TensorSort, inspect, inspect_tensors};

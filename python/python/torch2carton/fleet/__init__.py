@@ -36,6 +36,8 @@ def run(
     options: Mapping[str, Any] | None = None,
     digest: bool = True,
     checksum: bool = False,
+    blobs: Path = None,
+    base: str | None = None,
     ray_address: str | None = None,
     jobs: int | None = None,
     per_host: int = 8,
@@ -54,6 +56,8 @@ def run(
         options: options of the task for all inputs by their names, such as `{"dtype": "bfloat16"}`
         digest: compute the digest of each input also if the task does not need it
         checksum: read each output of an earlier run as a whole
+        blobs: a folder for the large files of cartons, so that files that several have are stored once
+        base: the URL under which the files in `blobs` will be served
         ray_address: the address of the cluster, such as `auto` or `ray://host:10001`; by default that in `RAY_ADDRESS`, or a
             new cluster on this machine. If this process is connected to Ray, that connection is used
         jobs: most inputs at the same time; by default 4 for each core, of which Ray runs those that have room
@@ -62,7 +66,7 @@ def run(
 
     Yields:
         A dict for each input, with the members of a line of `torch2carton batch`: `input`, `status` (`ok` or `failed`), `error`,
-        `code`, `digest`, `output`, `seconds`, `bytes`, and `verdict` or `tensors`.
+        `code`, `digest`, `output`, `seconds`, `bytes`, `repeated_bytes`, and `verdict` or `tensors`.
 
     Raises:
         MissingPackageError: Ray is not installed
@@ -71,6 +75,7 @@ def run(
         IoError: the manifest or the results cannot be read, or another batch writes to the results
     """
     given = {"task": task, "to": to, "output": output, "results": results, "checksum": checksum, "no-digest": not digest}
+    given |= {"blobs": blobs, "base": base}
     arguments = [word for name, value in given.items() for word in _words(name, value)]
     if results is not None:
         arguments.append("--resume")

@@ -64,6 +64,7 @@ class _Summary:
         self._sizes: Counter[int] = Counter()
         self._size_bytes: Counter[int] = Counter()
         self._seconds = 0.0
+        self._repeated = 0
         slowest: list[tuple[float, int, Any]] = []
         digests: Counter[bytes] = Counter()
         for number, line in enumerate(self._lines()):
@@ -79,6 +80,7 @@ class _Summary:
             self._sizes[magnitude] += 1
             self._size_bytes[magnitude] += line["bytes"]
             self._seconds += line["seconds"]
+            self._repeated += line.get("repeated_bytes") or 0
             heapq.heappush(slowest, (line["seconds"], -number, line))
             if len(slowest) > _ROWS:
                 heapq.heappop(slowest)
@@ -130,6 +132,8 @@ class _Summary:
         yield "<h2>Slowest inputs</h2>"
         yield _table(("input", "#seconds", "#bytes"), ((line["input"], f"{line['seconds']:.3f}", _size(line["bytes"])) for line in self._slowest))
         yield "<h2>Equal models</h2>"
+        if self._repeated:
+            yield f"<p>{_size(self._repeated)} of tensors are also in other inputs, or twice in one.</p>"
         yield from self._equal_models()
         yield "</body></html>\n"
 
