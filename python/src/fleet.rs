@@ -12,8 +12,9 @@ use torch2carton::{ErrorKind, Observer, cli};
 
 use crate::{errors, work};
 
-/// Job of a batch: its input, the text from which a worker makes it again, and the bytes and the memory that it needs.
-type JobRow = (String, String, u64, u64);
+/// Job of a batch: its input, the text from which a worker makes it again, the bytes and the memory that it needs, and the text of
+/// its result if an earlier batch has done it.
+type JobRow = (String, String, u64, u64, Option<String>);
 
 /// A batch that has not ended: gives jobs, and writes each result once.
 #[pyclass(frozen, module = "torch2carton._native")]
@@ -132,9 +133,11 @@ fn plan(py: Python<'_>, args: Vec<OsString>) -> PyResult<cli::BatchPlan> {
 }
 
 fn row(py: Python<'_>, job: &BatchJob) -> PyResult<JobRow> {
-    let size = py.detach(|| job.size());
+    let (kept, size) = py.detach(|| (job.kept(), job.size()));
     let message = job.to_message().map_err(|error| wrong_message(py, &error))?;
-    Ok((job.entry.input.clone(), message, size.bytes, size.memory))
+    let kept = kept.map(|result| result.to_message()).transpose();
+    let kept = kept.map_err(|error| wrong_message(py, &error))?;
+    Ok((job.entry.input.clone(), message, size.bytes, size.memory, kept))
 }
 
 fn wrong_message(py: Python<'_>, error: &serde_json::Error) -> PyErr {

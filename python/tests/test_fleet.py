@@ -109,8 +109,9 @@ def test_a_restart_does_only_what_is_missing(inputs):
     os.unlink("out/1.pth")
     write_safetensors(Path("2.safetensors"), {"number": "changed"})
     before = {name: os.stat(f"out/{name}").st_mtime_ns for name in os.listdir("out")}
-    found, driver, _ = drive(*CONVERT)
+    found, driver, cluster = drive(*CONVERT)
     assert len(found) == len(results()) == 10
+    assert sorted(input for input, *_ in cluster.started) == ["1.safetensors", "2.safetensors"]
     assert (driver.counts.ok, driver.counts.failed, driver.counts.kept) == (8, 2, 8)
     changed = {name for name in os.listdir("out") if os.stat(f"out/{name}").st_mtime_ns != before.get(name)}
     assert changed == {"1.pth", "2.pth"}

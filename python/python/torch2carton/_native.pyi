@@ -38,7 +38,7 @@ __version__: str
 _Progress = Callable[[str, str, int, int | None], object] | None
 _Path = str | os.PathLike[str]
 
-_JobRow = tuple[str, str, int, int]
+_JobRow = tuple[str, str, int, int, str | None]
 
 @final
 class Batch:

@@ -141,6 +141,7 @@ mod tests {
             assert!(batch.job_of_line(" \n").expect("an empty line").is_none());
             let job = batch.job_of_line(&line).expect("a line").expect("a job");
             assert_eq!(job.size().bytes, 3);
+            assert!(job.kept().is_none(), "a scan reads the file");
             let message = job.to_message().expect("a text");
             let error = batch.job_of_line(&line).expect_err("it is there twice");
             assert!(error.to_string().contains("lines, line 3: the input"), "{error}");

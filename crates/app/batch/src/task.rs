@@ -138,6 +138,18 @@ impl BatchJob {
         }
     }
 
+    /// Returns the result of an earlier batch if it is still valid and no file has to be read as a whole to know that. What it
+    /// does not answer, [`run`](Self::run) does.
+    pub fn kept(&self) -> Option<JobResult> {
+        let earlier = self.earlier.as_ref()?;
+        if matches!(*self.task, BatchTask::Scan(_)) || self.resume != Resume::SkipComplete {
+            return None;
+        }
+        let checked = PlannedJob::new(self).ok()?.check_earlier(earlier, self.resume, &NoReading);
+        let is_kept = checked.is_ok_and(|state| state == Some(ResultState::Kept));
+        is_kept.then(|| JobResult::without_tensors(earlier.clone(), ResultState::Kept))
+    }
+
     /// Does the task, or returns the result of an earlier batch that is still valid. `error_text` makes the text of an error.
     /// Returns `None` when `observer` stops the work.
     pub fn run(
@@ -197,6 +209,15 @@ impl BatchJob {
             files: outcome.files,
         };
         Some(JobResult { line, state: ResultState::of_new_line(self.earlier.is_some()), contents })
+    }
+}
+
+/// Observer that stops work before its first window.
+struct NoReading;
+
+impl Observer for NoReading {
+    fn is_cancelled(&self) -> bool {
+        true
     }
 }
 

@@ -116,6 +116,8 @@ class Driver:
     _waiting: deque[Job] = field(default_factory=deque)
     _running: dict[Any, Job] = field(default_factory=dict)
     _busy: Counter[str] = field(default_factory=Counter)
+    #: Results of an earlier run that are still valid.
+    _kept: list[str] = field(default_factory=list)
     _is_read: bool = False
 
     def results(self) -> Iterator[tuple[str, bool]]:
@@ -123,14 +125,15 @@ class Driver:
         try:
             while True:
                 self._start()
-                if not self._running and not self._waiting and self._is_read:
+                for message in self._kept:
+                    yield self.batch.add(message)
+                has_more, self._kept = bool(self._kept), []
+                if not has_more and not self._running and not self._waiting and self._is_read:
                     break
-                for key in self._wait():
-                    message = self._ended(key)
-                    if message is not None:
-                        line, is_kept = self.batch.add(message)
-                        self.counts.kept += is_kept
-                        yield line, is_kept
+                for key in self._wait(has_more):
+                    ended = self._ended(key)
+                    if ended is not None:
+                        yield self.batch.add(ended)
             self.counts.ok, self.counts.failed, self.counts.kept = self.batch.finish()
         finally:
             self.cluster.cancel(list(self._running))
@@ -154,7 +157,7 @@ class Driver:
             if self._may_start(job, now):
                 del self._waiting[place]
                 return job
-        while not self._is_read and len(self._waiting) < _AHEAD:
+        while not self._is_read and len(self._waiting) < _AHEAD and len(self._kept) < _AHEAD:
             read = self._read_job()
             if read is None:
                 return None
@@ -167,22 +170,29 @@ class Driver:
         return job.not_before <= now and all(self._busy[host] < self.per_host for host in job.hosts)
 
     def _read_job(self) -> Job | None:
-        """Returns the next job of the batch; None if there is none now."""
-        while True:
+        """Returns the next job of the batch that was not done by an earlier run; None if there is none now."""
+        while len(self._kept) < _AHEAD:
             if self.lines is None:
                 row = self.batch.next_job()
                 self._is_read = row is None
-                return None if row is None else make_job(*row)
-            line = self.lines.take()
-            if line is None:
-                self._is_read = self.lines.is_over
+            else:
+                line = self.lines.take()
+                self._is_read = line is None and self.lines.is_over
+                row = None if line is None else self.batch.job_of_line(line)
+                if row is None and line is not None:
+                    continue  # an empty line
+            if row is None:
                 return None
-            row = self.batch.job_of_line(line)
-            if row is not None:  # it is None for an empty line
-                return make_job(*row)
+            input, message, nbytes, memory, kept = row
+            if kept is None:
+                return make_job(input, message, nbytes, memory)
+            self._kept.append(kept)
+        return None
 
-    def _wait(self) -> list[Any]:
-        """Returns the keys of jobs that have ended, after at most some seconds."""
+    def _wait(self, has_more: bool) -> list[Any]:
+        """Returns the keys of jobs that have ended, after at most some seconds, or at once if there is more to do."""
+        if has_more:
+            return self.cluster.wait(list(self._running), 0) if self._running else []
         seconds = _WAIT if self.lines is None or self._is_read else _WAIT_FOR_LINES
         now = time.monotonic()
         for job in self._waiting:
