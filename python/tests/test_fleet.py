@@ -257,6 +257,7 @@ def test_report(inputs, capsys):
     with open("page.html", encoding="utf-8") as file:
         page.feed(file.read())
     assert page.tags <= {"html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "table", "thead", "tbody", "tr", "th", "td", "span", "br"}
+    assert "unsafe inputs5.safetensors" in page.text
     assert "12 inputs" in page.text and "unsafe" in page.text and "clean" in page.text
     assert "<script>alert(1)<_script>\\u202e.safetensors" in page.text
     assert "1 groups of inputs have the same tensors; 8 inputs are copies of others" in page.text

@@ -63,6 +63,7 @@ class _Summary:
         self._failures: dict[str, list[Any]] = defaultdict(list)
         self._sizes: Counter[int] = Counter()
         self._size_bytes: Counter[int] = Counter()
+        self._unsafe: list[Any] = []
         self._seconds = 0.0
         self._repeated = 0
         slowest: list[tuple[float, int, Any]] = []
@@ -71,6 +72,8 @@ class _Summary:
             self._statuses[line["status"]] += 1
             if line.get("verdict"):
                 self._verdicts[line["verdict"]] += 1
+                if line["verdict"] == "unsafe" and len(self._unsafe) < _ROWS:
+                    self._unsafe.append(line)
             if line["status"] != "ok":
                 code = line.get("code") or "?"
                 self._codes[code] += 1
@@ -118,6 +121,9 @@ class _Summary:
         yield f"<p>{count:,} inputs with {_size(nbytes)}: {ok:,} ok, {failed:,} failed. They took {self._seconds:,.1f} s of work.</p>"
         if self._verdicts:
             yield "<h2>Verdicts</h2>" + _bars("verdict", self._verdicts.most_common())
+            if self._unsafe:
+                yield _table(("unsafe inputs",), ((line["input"],) for line in self._unsafe))
+                yield _more(self._verdicts["unsafe"] - len(self._unsafe))
         if self._codes:
             yield "<h2>Failures</h2>" + _bars("code", self._codes.most_common())
             for code, count in self._codes.most_common():
