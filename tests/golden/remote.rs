@@ -112,3 +112,47 @@ fn refused_addresses_say_what_helps() {
     exit status 1
     ");
 }
+
+#[test]
+fn a_batch_reads_addresses_and_goes_on() {
+    let out = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| out.path().join(name).to_str().expect("UTF-8").to_owned();
+    let input = "checkpoints/plain.pth";
+    let file = std::fs::read(folder().join(input)).expect("the input is checked in");
+    let (address, requests) = server(file, range);
+    let line =
+        |input: &str| serde_json::json!({ "input": input, "options": {"allow-http": true} }).to_string();
+    let lines = [
+        line(&format!("{address}/plain.pth")),
+        line(&format!("{address}/gone.pth")),
+        line("s3://bucket/a.pth"),
+    ];
+    std::fs::write(path("m.jsonl"), lines.join("\n")).expect("a temporary folder");
+    let batch = |task: &str, more: &[&str]| {
+        let (manifest, results) = (path("m.jsonl"), path(&format!("{task}.jsonl")));
+        let arguments =
+            ["batch", &manifest, "--task", task, "--results", &results, "--resume", "--jobs", "1", "-q"];
+        let text = transcript(&torch2carton([&arguments, more].concat()));
+        assert!(text.ends_with("exit status 1\n"), "{text}");
+        let found = std::fs::read_to_string(results).expect("results");
+        let found = found.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+        found.collect::<Vec<serde_json::Value>>()
+    };
+    for task in ["digest", "inspect", "scan"] {
+        let found = batch(task, &[]);
+        let codes: Vec<_> = found.iter().map(|line| line["code"].as_str()).collect();
+        assert_eq!(codes, [None, Some("io"), Some("input")], "{found:?}");
+        let local = transcript(&torch2carton(["digest", input]));
+        assert!(local.starts_with(found[0]["digest"].as_str().expect("a digest")), "{found:?}");
+        assert_eq!(found[0]["bytes"], folder().join(input).metadata().expect("it is there").len());
+    }
+    let convert = ["-o", &path("out"), "--to", "safetensors"];
+    let first = batch("convert", &convert);
+    let written = path("out/plain.safetensors");
+    assert_eq!(first[0]["output"], written.as_str(), "{first:?}");
+    let (before, asked) =
+        (std::fs::metadata(&written).expect("it was written"), requests.load(Ordering::Relaxed));
+    assert_eq!(batch("convert", &convert)[0], first[0], "it is kept");
+    assert_eq!(std::fs::metadata(&written).expect("it is there").modified().ok(), before.modified().ok());
+    assert!(requests.load(Ordering::Relaxed) - asked <= 4, "only the ends of the file are read");
+}

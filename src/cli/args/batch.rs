@@ -4,13 +4,15 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use batch::{BatchSettings, BatchTask, BlobFolder, ManifestShard};
+use batch::{BatchSettings, BatchTask, BlobFolder, LineTask, ManifestShard};
+use byte_source::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum, ValueHint};
 use pipeline::{InspectOptions, OutputKind, Resume, ScanOptions};
 use serde_json::{Map, Value as Json};
 
 use super::convert::{ToArg, parse_count, parse_size};
 use super::{Cli, Command};
+use crate::cli::ui::errors;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -175,7 +177,7 @@ impl TaskFlags {
         &self,
         options: &Map<String, Json>,
         output: Option<&Path>,
-    ) -> Result<BatchTask, String> {
+    ) -> Result<LineTask, String> {
         let subcommand = self.task.subcommand();
         let no_carton = || Err("--blobs is for cartons, and this output is none".to_owned());
         let mut words: Vec<OsString> =
@@ -194,32 +196,38 @@ impl TaskFlags {
         let command = Cli::command().mut_subcommand(subcommand, |command| command.args_override_self(true));
         let parsed = command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
         let cli = parsed.map_err(|error| first_line(&error))?;
-        Ok(match cli.command {
+        let (task, remote) = match cli.command {
             Command::Convert(mut convert) => {
                 if convert.each || convert.json || convert.output.is_some() && output.is_none() {
                     return Err("--each, --json and --output are not options of one input".to_owned());
                 }
                 convert.files.clear();
-                let options =
-                    convert.options().map_err(|error| crate::cli::ui::errors::error_chain_text(&error))?;
+                let options = convert.options().map_err(|error| errors::error_chain_text(&error))?;
                 if self.needs_carton && options.target.kind() != OutputKind::Carton {
                     return no_carton();
                 }
-                BatchTask::Convert(Box::new(options))
+                (BatchTask::Convert(Box::new(options)), convert.remote)
             }
             _ if self.needs_carton => return no_carton(),
             Command::Scan(scan) => {
                 let mut options = ScanOptions::default();
                 options.depth = scan.depth();
-                BatchTask::Scan(options)
+                (BatchTask::Scan(options), scan.remote)
             }
             Command::Inspect(inspect) => {
                 let options: InspectOptions = inspect.options(Path::new(""));
-                BatchTask::Inspect(Box::new(options))
+                (BatchTask::Inspect(Box::new(options)), inspect.remote)
             }
-            Command::Digest(digest) => BatchTask::Digest(Box::new(digest.input(PathBuf::new()))),
+            Command::Digest(digest) => {
+                (BatchTask::Digest(Box::new(digest.input(PathBuf::new()))), digest.remote)
+            }
             _ => return Err(super::super::OTHER_SUBCOMMAND.to_owned()),
-        })
+        };
+        let open_remote = move |path: &Path| {
+            let opened = remote.open(path);
+            opened.map_err(|error| (remote_kind(&error), errors::error_chain_text(&error)))
+        };
+        Ok(LineTask { task, open_remote: Box::new(open_remote) })
     }
 }
 
@@ -259,6 +267,11 @@ fn first_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let line = text.lines().next().unwrap_or_default();
     line.trim_start_matches("error: ").to_owned()
+}
+
+/// Returns the kind of an error of opening an address.
+fn remote_kind(error: &anyhow::Error) -> ErrorKind {
+    error.downcast_ref::<remote_source::Error>().map_or(ErrorKind::Input, remote_source::Error::kind)
 }
 
 fn parse_base(text: &str) -> Result<String, String> {

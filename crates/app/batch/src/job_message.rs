@@ -118,7 +118,7 @@ mod tests {
     use crate::{Batch, BatchTask};
 
     fn parse() -> Box<TaskParser> {
-        Box::new(|_, _| Ok(BatchTask::Scan(ScanOptions::default())))
+        Box::new(|_, _| Ok(BatchTask::Scan(ScanOptions::default()).into()))
     }
 
     #[test]

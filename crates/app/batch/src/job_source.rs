@@ -12,7 +12,7 @@ use crate::input_key::input_key;
 use crate::manifest::ManifestReader;
 use crate::results::EarlierResults;
 use crate::task_table::{TaskParser, TaskTable};
-use crate::{BatchJob, BatchTask, BlobFolder, Error, ManifestEntry, ManifestProblem, Result};
+use crate::{BatchJob, BatchTask, BlobFolder, Error, LineTask, ManifestEntry, ManifestProblem, Result};
 
 /// Part of a manifest: the entries whose number, divided by `count`, leaves `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ impl JobSource {
     }
 
     /// Returns the next entry with its task; true if it belongs to the shard.
-    fn next_entry(&mut self) -> Result<Option<(ManifestEntry, Arc<BatchTask>, bool)>> {
+    fn next_entry(&mut self) -> Result<Option<(ManifestEntry, Arc<LineTask>, bool)>> {
         let read = self.reader.next_entry().and_then(|entry| {
             let Some(entry) = entry else { return Ok(None) };
             let task = self.tasks.task(&entry)?;
@@ -169,7 +169,7 @@ impl JobSource {
         let number = self.read;
         self.read = self.read.saturating_add(1);
         if !self.is_checked
-            && let Some(problem) = self.find_repeated(&entry, &task, line).map_err(Error::Index)?
+            && let Some(problem) = self.find_repeated(&entry, &task.task, line).map_err(Error::Index)?
         {
             return Err(Error::Manifest { path: self.settings.manifest.clone(), line, problem });
         }

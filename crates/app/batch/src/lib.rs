@@ -18,7 +18,7 @@
 //! # std::fs::write(&manifest, format!("{{\"input\":{:?}}}\n", pickle.display().to_string()))?;
 //! let mut settings = BatchSettings::new(&manifest);
 //! settings.results = Some(manifest.with_file_name("results.jsonl"));
-//! let parse = |_: &_, _: Option<&_>| Ok(BatchTask::Scan(ScanOptions::default()));
+//! let parse = |_: &_, _: Option<&_>| Ok(BatchTask::Scan(ScanOptions::default()).into());
 //! let batch = Batch::open(&settings, Box::new(parse), |line| Ok(serde_json::to_vec(line)?))?;
 //! let limits = JobLimits { jobs: NonZeroUsize::MIN, memory: None };
 //! let counts = batch.run(limits, &(), &|error| error.to_string(), &mut |result, _| {
@@ -36,6 +36,7 @@ mod index;
 mod input_key;
 mod job_message;
 mod job_source;
+mod line_task;
 mod manifest;
 mod memory;
 mod repeated;
@@ -48,6 +49,7 @@ pub use blobs::BlobFolder;
 pub use error::{Error, Result};
 pub use job_message::{BatchWorker, JobSize};
 pub use job_source::{BatchSettings, ManifestShard};
+pub use line_task::{LineTask, RemoteOpener};
 pub use manifest::{ManifestEntry, ManifestProblem};
 pub use memory::default_memory_limit;
 pub use results::{ResultLine, ResultStatus};

@@ -4,20 +4,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use byte_source::ErrorKind;
+use byte_source::{ErrorKind, Source};
 use carton_tools::{Error as TaskError, is_carton};
 use checkpoint_files::CheckpointSources;
 use compare::{DigestReport, InputOptions};
-use output::{FileRecord, OutputRecord, file_name};
+use output::{FileRecord, OutputRecord, RemoteAddress, file_name};
 use pipeline::{
-    BatchOutput, ConvertOptions, ExistingOutput, InputContent, InspectOptions, Observer, PlannedConversion,
-    Resume, ScanOptions, ScanOutcome, ScanSummary, Selection, ShardPolicy, Verdict, inputs_digest,
+    BatchOutput, ConvertOptions, ExistingOutput, FileScan, InputContent, InspectOptions, Observer,
+    PlannedConversion, Resume, ScanOptions, ScanOutcome, ScanSummary, Selection, ShardPolicy, Verdict,
+    inputs_digest,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::line_task::made_from_remote;
 use crate::repeated::{SeenTensors, TensorKey};
 use crate::results::{ResultLine, ResultStatus, SCHEMA_VERSION};
-use crate::{BatchSettings, BlobFolder, ManifestEntry};
+use crate::{BatchSettings, BlobFolder, LineTask, ManifestEntry};
 
 /// Codes of failures that have other causes than the input, so that another attempt may succeed.
 const TRANSIENT: [ErrorKind; 3] = [ErrorKind::Io, ErrorKind::Changed, ErrorKind::Cancelled];
@@ -38,7 +40,7 @@ pub struct BatchJob {
     pub entry: ManifestEntry,
     /// Folder of outputs without a path of their own.
     pub(crate) folder: Option<PathBuf>,
-    pub(crate) task: Arc<BatchTask>,
+    pub(crate) task: Arc<LineTask>,
     /// Outputs that are not made again.
     pub(crate) resume: Resume,
     /// True if a task that does not hash the tensors computes their digest, too.
@@ -123,7 +125,7 @@ struct Outcome {
 impl BatchJob {
     pub(crate) fn new(
         entry: ManifestEntry,
-        task: Arc<BatchTask>,
+        task: Arc<LineTask>,
         earlier: Option<ResultLine>,
         settings: &BatchSettings,
     ) -> Self {
@@ -142,10 +144,12 @@ impl BatchJob {
     /// does not answer, [`run`](Self::run) does.
     pub fn kept(&self) -> Option<JobResult> {
         let earlier = self.earlier.as_ref()?;
-        if matches!(*self.task, BatchTask::Scan(_)) || self.resume != Resume::SkipComplete {
+        if matches!(self.task.task, BatchTask::Scan(_)) || self.resume != Resume::SkipComplete {
             return None;
         }
-        let checked = PlannedJob::new(self).ok()?.check_earlier(earlier, self.resume, &NoReading);
+        let is_remote = RemoteAddress::from_path(self.entry.input.as_ref()).is_some();
+        let planned = if is_remote { None } else { PlannedJob::new(self, None).ok() };
+        let checked = planned?.check_earlier(earlier, self.resume, &NoReading);
         let is_kept = checked.is_ok_and(|state| state == Some(ResultState::Kept));
         is_kept.then(|| JobResult::without_tensors(earlier.clone(), ResultState::Kept))
     }
@@ -158,7 +162,15 @@ impl BatchJob {
         error_text: &dyn Fn(TaskError) -> String,
     ) -> Option<JobResult> {
         let start = Instant::now();
-        let planned = PlannedJob::new(self);
+        let source = match (self.task.open_remote)(self.entry.input.as_ref()) {
+            Ok(source) => source,
+            Err((kind, error)) => {
+                let line = ResultLine::failed(&self.entry.input, kind.name(), &error);
+                let state = ResultState::of_new_line(self.earlier.is_some());
+                return Some(JobResult::without_tensors(line, state));
+            }
+        };
+        let planned = PlannedJob::new(self, source);
         if let (Some(earlier), Ok(planned)) = (&self.earlier, &planned) {
             match planned.check_earlier(earlier, self.resume, observer) {
                 Err(_) => return None,
@@ -230,17 +242,33 @@ struct PlannedJob {
     /// Output of a conversion.
     output: Option<BatchOutput>,
     blobs: Option<BlobFolder>,
+    /// The file, if it is at an address.
+    source: Option<Arc<dyn Source>>,
 }
 
 impl PlannedJob {
-    fn new(job: &BatchJob) -> Result<Self, TaskError> {
+    fn new(job: &BatchJob, source: Option<Arc<dyn Source>>) -> Result<Self, TaskError> {
         let path = Path::new(&job.entry.input);
-        output::refuse_remote(path)?;
-        let output = match &*job.task {
-            BatchTask::Convert(options) => Some(BatchOutput::new(plan_conversion(job, options)?)),
+        if source.is_none() {
+            output::refuse_remote(path)?;
+        }
+        let output = match &job.task.task {
+            BatchTask::Convert(options) => {
+                Some(BatchOutput::new(plan_conversion(job, options, source.as_ref())?))
+            }
             _ => None,
         };
-        let files: Vec<PathBuf> = match (&output, &*job.task) {
+        if let Some(source) = source {
+            let text = format!("{:?} {}", job.task, job.has_digest);
+            let made_from = made_from_remote(&text, &source);
+            let made_from = match (made_from, &job.blobs) {
+                (Some(made_from), Some(blobs)) => blobs.made_from(&made_from),
+                (made_from, _) => made_from,
+            };
+            let (bytes, blobs) = (source.len(), job.blobs.clone());
+            return Ok(Self { made_from, bytes, output, blobs, source: Some(source) });
+        }
+        let files: Vec<PathBuf> = match (&output, &job.task.task) {
             (Some(output), _) => output.inputs().map(Path::to_owned).collect(),
             (None, BatchTask::Inspect(_)) => input_files(path, ShardPolicy::ThisFileOnly)?,
             (None, BatchTask::Digest(options)) => input_files(path, options.shards)?,
@@ -250,7 +278,7 @@ impl PlannedJob {
             let text = format!("{:?} {}", job.task, job.has_digest);
             inputs_digest(&text, files.iter().map(PathBuf::as_path), content).ok()
         };
-        let made_from = match (&output, &*job.task) {
+        let made_from = match (&output, &job.task.task) {
             (Some(output), _) => match (output.made_from(), &job.blobs) {
                 (Some(made_from), Some(blobs)) => blobs.made_from(made_from),
                 (made_from, _) => made_from.map(str::to_owned),
@@ -259,7 +287,7 @@ impl PlannedJob {
             (None, _) => files_digest(InputContent::Tensors),
         };
         let bytes = files.iter().map(|file| nbytes(file)).fold(0, u64::saturating_add);
-        Ok(Self { made_from, bytes, output, blobs: job.blobs.clone() })
+        Ok(Self { made_from, bytes, output, blobs: job.blobs.clone(), source: None })
     }
 
     /// Compares the result of an earlier batch: `None` if the task has to be done again.
@@ -305,7 +333,7 @@ impl PlannedJob {
 
     fn run(self, job: &BatchJob, observer: &dyn Observer) -> Result<Outcome, TaskError> {
         let path = Path::new(&job.entry.input);
-        match &*job.task {
+        match &job.task.task {
             BatchTask::Convert(options) => {
                 let output = self.output.as_ref().expect("a conversion has an output");
                 let (report, record) = output.convert(observer)?;
@@ -313,27 +341,30 @@ impl PlannedJob {
                 if let (Some(blobs), true) = (&self.blobs, report.written) {
                     files = blobs.shrink(output.path(), observer)?;
                 }
-                let digest = input_digest(job, (options.shards, &options.selection), observer)?;
+                let digest = self.digest(job, (options.shards, &options.selection), observer)?;
                 let tensors = Some(report.tensors);
                 let output = report.written.then(|| output.path().to_owned());
                 Ok(Outcome { digest, output, files, tensors, ..Outcome::default() })
             }
-            BatchTask::Scan(options) => scan(job, options, observer),
+            BatchTask::Scan(options) => self.scan(job, options, observer),
             BatchTask::Inspect(options) => {
                 let mut options = (**options).clone();
                 path.clone_into(&mut options.input);
-                let tensors = if is_carton(path) {
+                options.source.clone_from(&self.source);
+                let tensors = if self.source.is_none() && is_carton(path) {
                     let carton = carton_tools::open(path)?;
                     carton_tools::tensors(&carton, observer)?.len()
                 } else {
                     pipeline::inspect(&options, observer)?.tensors.len()
                 };
-                let digest = input_digest(job, (ShardPolicy::ThisFileOnly, &Selection::default()), observer)?;
+                let digest =
+                    self.digest(job, (ShardPolicy::ThisFileOnly, &Selection::default()), observer)?;
                 Ok(Outcome { digest, tensors: Some(tensors), ..Outcome::default() })
             }
             BatchTask::Digest(options) => {
                 let mut options = (**options).clone();
                 path.clone_into(&mut options.path);
+                options.source.clone_from(&self.source);
                 let report = compare::digest(&options, observer)?;
                 Ok(Outcome {
                     tensors: Some(report.tensors),
@@ -343,11 +374,64 @@ impl PlannedJob {
             }
         }
     }
+
+    /// Returns the digest of the tensors, if the batch asks for it and they have one.
+    fn digest(
+        &self,
+        job: &BatchJob,
+        (shards, selection): (ShardPolicy, &Selection),
+        observer: &dyn Observer,
+    ) -> Result<Option<InputDigest>, TaskError> {
+        if !job.has_digest {
+            return Ok(None);
+        }
+        let mut options = InputOptions::new(&job.entry.input).select(selection.clone());
+        options.shards = shards;
+        options.source.clone_from(&self.source);
+        match compare::digest(&options, observer) {
+            Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
+            report => Ok(report.ok().map(InputDigest::from)),
+        }
+    }
+
+    fn scan(
+        &self,
+        job: &BatchJob,
+        options: &ScanOptions,
+        observer: &dyn Observer,
+    ) -> Result<Outcome, TaskError> {
+        let mut options = options.clone();
+        options.inputs = vec![PathBuf::from(&job.entry.input)];
+        let mut reason = None;
+        let mut found = |file: &FileScan| {
+            if let (ScanOutcome::NotScanned { reason: text }, None) = (&file.outcome, &reason) {
+                let kind = if file.verdict == Verdict::Incomplete { ErrorKind::Io } else { ErrorKind::Input };
+                reason = Some((format!("{}: {text}", file.file.display()), kind));
+            }
+            Ok(())
+        };
+        let summary: ScanSummary = match &self.source {
+            Some(source) => pipeline::scan_source(source, &options, observer, &mut found)?,
+            None => pipeline::scan(&options, observer, &mut found)?,
+        };
+        let is_scanned =
+            summary.clean > 0 || summary.unknown > 0 || summary.unsafe_files > 0 || summary.incomplete > 0;
+        let digest = self.digest(job, (ShardPolicy::ThisFileOnly, &Selection::default()), observer)?;
+        // A file in a folder that cannot be scanned does not hide the verdict on the others.
+        let verdict = if is_scanned || reason.is_none() { Some(summary.verdict()) } else { None };
+        let failure = if is_scanned { None } else { reason };
+        Ok(Outcome { digest, verdict, failure, ..Outcome::default() })
+    }
 }
 
 /// Plans the conversion of a job. The folder of its output is created.
-fn plan_conversion(job: &BatchJob, options: &ConvertOptions) -> Result<PlannedConversion, TaskError> {
+fn plan_conversion(
+    job: &BatchJob,
+    options: &ConvertOptions,
+    source: Option<&Arc<dyn Source>>,
+) -> Result<PlannedConversion, TaskError> {
     let mut options = options.clone();
+    options.source = source.cloned();
     options.inputs = vec![PathBuf::from(&job.entry.input)];
     options.output = job.entry.output.as_ref().map(PathBuf::from);
     Ok(match &job.folder {
@@ -359,7 +443,9 @@ fn plan_conversion(job: &BatchJob, options: &ConvertOptions) -> Result<PlannedCo
 /// Returns the record of an output in the result of an earlier batch.
 fn earlier_record(output: &BatchOutput, earlier: &ResultLine) -> OutputRecord {
     let name = file_name(output.path());
-    OutputRecord { output: name, made_from: earlier.made_from.clone(), files: earlier.files.clone() }
+    // That the line is about the same input is known.
+    let made_from = output.made_from().map(str::to_owned);
+    OutputRecord { output: name, made_from, files: earlier.files.clone() }
 }
 
 /// Returns the files of a checkpoint or a carton.
@@ -381,41 +467,4 @@ pub(crate) fn nbytes(path: &Path) -> u64 {
         return entries.map(|entry| len(&entry.path())).fold(0, u64::saturating_add);
     }
     len(path)
-}
-
-/// Returns the digest of the tensors, if the batch asks for it and they have one.
-fn input_digest(
-    job: &BatchJob,
-    (shards, selection): (ShardPolicy, &Selection),
-    observer: &dyn Observer,
-) -> Result<Option<InputDigest>, TaskError> {
-    if !job.has_digest {
-        return Ok(None);
-    }
-    let mut options = InputOptions::new(&job.entry.input).select(selection.clone());
-    options.shards = shards;
-    match compare::digest(&options, observer) {
-        Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
-        report => Ok(report.ok().map(InputDigest::from)),
-    }
-}
-
-fn scan(job: &BatchJob, options: &ScanOptions, observer: &dyn Observer) -> Result<Outcome, TaskError> {
-    let mut options = options.clone();
-    options.inputs = vec![PathBuf::from(&job.entry.input)];
-    let mut reason = None;
-    let summary: ScanSummary = pipeline::scan(&options, observer, &mut |file| {
-        if let (ScanOutcome::NotScanned { reason: text }, None) = (&file.outcome, &reason) {
-            let kind = if file.verdict == Verdict::Incomplete { ErrorKind::Io } else { ErrorKind::Input };
-            reason = Some((format!("{}: {text}", file.file.display()), kind));
-        }
-        Ok(())
-    })?;
-    let is_scanned =
-        summary.clean > 0 || summary.unknown > 0 || summary.unsafe_files > 0 || summary.incomplete > 0;
-    let digest = input_digest(job, (ShardPolicy::ThisFileOnly, &Selection::default()), observer)?;
-    // A file in a folder that cannot be scanned does not hide the verdict on the others.
-    let verdict = if is_scanned || reason.is_none() { Some(summary.verdict()) } else { None };
-    let failure = if is_scanned { None } else { reason };
-    Ok(Outcome { digest, verdict, failure, ..Outcome::default() })
 }
