@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from .._errors import Error
 from . import _open, report
 from ._driver import Driver
+from ._report import visible
 
 _PERIOD = 30.0
 _DESCRIPTION = """\
@@ -55,7 +56,7 @@ def main(words: Sequence[str] | None = None) -> int:
         is_opened = True
         _show(driver, options.results is None, options.quiet)
     except Error as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {visible(str(error))}", file=sys.stderr)
         return 2 if not is_opened or error.kind in ("input", "option") else 1
     except KeyboardInterrupt:
         return 130
@@ -79,7 +80,7 @@ def _show(driver: Driver, is_printed: bool, is_quiet: bool) -> None:
         if not is_kept:
             error = json.loads(line)["error"]
             if error is not None:
-                print(f"error: {error}", file=sys.stderr)
+                print(f"error: {visible(error)}", file=sys.stderr)
         now = time.monotonic()
         if not is_quiet and now - shown >= _PERIOD:
             shown, speed = now, (done - kept) / (now - start)
@@ -99,7 +100,7 @@ def _report(words: list[str]) -> int:
     try:
         report(options.results, options.output)
     except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {visible(str(error))}", file=sys.stderr)
         return 1
     return 0
 

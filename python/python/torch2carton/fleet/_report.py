@@ -183,10 +183,14 @@ def _bars(name: str, counts: list[tuple[str, int]]) -> str:
     return f'<table><thead><tr><th>{name}</th><th class="n">inputs</th><th></th></tr></thead><tbody>{rows}</tbody></table>'
 
 
+def visible(text: str) -> str:
+    """Returns a text in which characters that are not printed, or change the direction of text, are escapes. Ends of lines stay."""
+    return "".join(char if char.isprintable() or char == "\n" else char.encode("unicode_escape", "replace").decode() for char in text)
+
+
 def _text(text: Any) -> str:
-    """Returns a text for a cell. Characters that are not printed, or change the direction of text, are shown as escapes."""
-    shown = "".join(char if char.isprintable() or char == "\n" else char.encode("unicode_escape", "replace").decode() for char in str(text))
-    return escape(shown).replace("\n", "<br>")
+    """Returns a text for a cell."""
+    return escape(visible(str(text))).replace("\n", "<br>")
 
 
 def _more(count: int) -> str:
