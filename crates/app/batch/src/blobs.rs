@@ -20,7 +20,7 @@ pub struct BlobFolder {
 impl BlobFolder {
     /// Returns the digest of what a carton without its large files is made from; `conversion` is that of the whole one.
     pub(crate) fn made_from(&self, conversion: &str) -> Option<String> {
-        let text = format!("{conversion} {:?} {:?}", self.path, self.base);
+        let text = format!("{conversion} {}\n{}", self.path.display(), self.base);
         sha256(&OwnedBlob(text.into_bytes()), &()).ok().map(|hash| hex(&hash))
     }
 

@@ -39,7 +39,7 @@ impl fmt::Debug for LineTask {
 /// Returns the digest of what a result is made from: a task, and a file at an address; `None` if it cannot be read.
 pub(crate) fn made_from_remote(task: &str, source: &Arc<dyn Source>) -> Option<String> {
     let (len, edge) = (source.len(), source.len().min(EDGE));
-    let mut text = format!("{task} {:?} {len} ", source.path()).into_bytes();
+    let mut text = format!("{task} {len} {}\n", source.path().display()).into_bytes();
     let mut bytes = vec![0; usize::try_from(edge).ok()?];
     for offset in [0, len.saturating_sub(edge)] {
         source.read_at(&mut bytes, offset).ok()?;
