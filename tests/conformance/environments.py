@@ -111,8 +111,17 @@ DEEPSPEED = Recipe(
     gigabytes=1,
     base="NEWEST",
 )
+MEGATRON = Recipe(
+    name="megatron",  # writes the checkpoints of its ranks on gloo, without a GPU
+    pythons=(),
+    steps=(("--no-deps", "megatron-core==0.16.1", "psutil==7.2.2"),),
+    fallback=(("--no-deps", "megatron-core==0.16.1", "psutil"),),
+    imports="import megatron.core, psutil",
+    gigabytes=1,
+    base="NEWEST",
+)
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
-       "DEEPSPEED": DEEPSPEED}
+       "DEEPSPEED": DEEPSPEED, "MEGATRON": MEGATRON}
 
 
 class CannotMake(Exception):

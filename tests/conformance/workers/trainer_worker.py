@@ -229,13 +229,16 @@ def work(rank, ranks, out, port, kinds):
     dist.destroy_process_group()
 
 
-def main():
-    ranks, out, *kinds = sys.argv[1:]
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return probe.getsockname()[1]
+
+
+def main():
+    ranks, out, *kinds = sys.argv[1:]
     # Importing torch takes longer than saving, so the processes are forked after it.
-    mp.start_processes(work, (int(ranks), out, port, kinds), nprocs=int(ranks), start_method="fork")
+    mp.start_processes(work, (int(ranks), out, free_port(), kinds), nprocs=int(ranks), start_method="fork")
 
 
 if __name__ == "__main__":

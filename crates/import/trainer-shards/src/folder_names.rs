@@ -35,6 +35,11 @@ impl FolderNames {
         Ok(Self { folder: folder.to_owned(), files, folders })
     }
 
+    /// Reads the names in a folder below this one.
+    pub(crate) fn below(&self, name: &str) -> Result<Self> {
+        Self::read(&self.folder.join(name))
+    }
+
     /// Returns true if there is a file of this name.
     pub(crate) fn contains(&self, name: &str) -> bool {
         self.files.binary_search_by(|file| file.as_str().cmp(name)).is_ok()

@@ -26,6 +26,7 @@ mod folder_names;
 mod hf_shards;
 mod join;
 mod layouts;
+mod megatron;
 mod mesh;
 mod rank_files;
 mod summary;

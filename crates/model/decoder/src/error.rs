@@ -114,6 +114,14 @@ pub enum Error {
         /// Sizes from which the expected shape is computed.
         why: String,
     },
+    /// One of Megatron's tensors does not have the shape that config.json asks for.
+    #[error("tensor `{}`: shape {found:?}, expected {expected}", tensor.escape_debug())]
+    MegatronShape {
+        tensor: String,
+        found: Vec<u64>,
+        /// Description of a valid shape.
+        expected: String,
+    },
     /// The tensors are plain weights, for which no other layout is known.
     #[error("no other names are known for these tensors: {why}")]
     NoLayout { why: NoModelReason },
@@ -192,6 +200,7 @@ impl Error {
             | Self::MissingTensor { .. }
             | Self::UnexpectedTensors { .. }
             | Self::Shape { .. }
+            | Self::MegatronShape { .. }
             | Self::Frequency { .. }
             | Self::InvalidRows { .. } => ErrorKind::Input,
             Self::Contradiction { .. }

@@ -33,6 +33,8 @@ mod hyperparameters;
 pub mod interface;
 mod layout;
 mod legacy_attributes;
+mod megatron;
+mod megatron_names;
 mod no_model_reason;
 mod note;
 mod overrides;

@@ -34,6 +34,14 @@ pub enum DecoderNote {
         /// Organisation that defines the layout, such as Meta.
         owner: &'static str,
     },
+    /// The rows that pad the vocabulary in a trainer's checkpoint are left out.
+    VocabularyCut {
+        tensor: String,
+        /// Number of rows of the tensor.
+        found: u64,
+        /// Number of rows that are kept, which config.json states.
+        kept: u64,
+    },
     /// Rotary frequency tensors are left out, because every forward computes them.
     Frequencies {
         /// Names of the tensors, at least one.
@@ -87,6 +95,13 @@ impl fmt::Display for DecoderNote {
                 write!(f, "positions are scaled by {factor}, as in Llama 3.1 and 3.2")
             }
             Self::SameLayout { owner } => write!(f, "the tensors have {owner}'s names already"),
+            Self::VocabularyCut { tensor, found, kept } => {
+                write!(
+                    f,
+                    "`{}`: {kept} of {found} rows are kept, as config.json says; the others are padding",
+                    tensor.escape_debug()
+                )
+            }
             Self::Frequencies { names, exact } => {
                 let places = if *exact { "" } else { ", up to the last place" };
                 let (verb, they) = if names.len() == 1 { ("is", "it has") } else { ("are", "they have") };

@@ -17,6 +17,7 @@ use crate::documents::config::{ConfigJson, FREQUENCIES_KEY};
 use crate::documents::layout_document::LayoutDocument;
 use crate::documents::token_ids::TokenIds;
 use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
+use crate::megatron::{FromMegatron, is_megatron, translate_megatron};
 use crate::sizes::Decoder;
 use crate::weight::{LayerPart, Weight};
 use crate::{DecoderNote, Error, Result};
@@ -45,6 +46,9 @@ pub fn translate(
     options: &DecoderOptions,
     to: &'static CheckpointLayout,
 ) -> Result<TranslatedModel> {
+    if is_megatron(&tensors) {
+        return translate_from_megatron(&tensors, options, to);
+    }
     let decoder = match detect(&tensors, options)? {
         Detected::Model(decoder) => *decoder,
         Detected::Weights { no_model_reason: why, .. } => return Err(Error::NoLayout { why }),
@@ -115,6 +119,22 @@ pub fn translate(
         LayoutDocument::config(&decoder, tied, &frequencies, &ids)
     };
     Ok(TranslatedModel { tensors: renamed, origins, notes, document: Some(document) })
+}
+
+/// Translates a model with Megatron's names, which must be complete.
+fn translate_from_megatron(
+    tensors: &Tensors,
+    options: &DecoderOptions,
+    to: &'static CheckpointLayout,
+) -> Result<TranslatedModel> {
+    let FromMegatron { tensors, origins, mut notes } = translate_megatron(tensors, options)?;
+    if let Detected::Model(decoder) = detect(&tensors, options)? {
+        decoder.assign(&tensors, false)?;
+    }
+    let TranslatedModel { tensors, origins: next, notes: more, document } = translate(tensors, options, to)?;
+    notes.extend(more.into_iter().filter(|note| !matches!(note, DecoderNote::SameLayout { .. })));
+    let origins = next.into_iter().map(|at| origins.get(at?).copied().flatten()).collect();
+    Ok(TranslatedModel { tensors, origins, notes, document })
 }
 
 /// Returns true if the output matrix is the embeddings: the same tensor, or another view of the same elements.

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use byte_source::Observer;
 use tensor::Tile;
-use torch_import::{CheckpointAssembly, Container, ContainerFormat, ItemPath, PickledObjects};
+use torch_import::{Checkpoint, CheckpointAssembly, Container, ContainerFormat, ItemPath, PickledObjects};
 
 use self::metadata::{DcpEntry, DcpMetadata, TensorEntry};
 use self::parts::PartFiles;
@@ -25,6 +25,8 @@ use crate::{Error, Result, TrainerSummary};
 /// File that a save writes last; `__RANK.metadata` if each rank saves on its own.
 const METADATA: &str = ".metadata";
 const PARTS: &str = ".distcp";
+/// Values that Megatron keeps next to the tensors.
+const COMMON: &str = "common.pt";
 
 /// Layout of `torch.distributed.checkpoint`.
 #[derive(Debug)]
@@ -55,7 +57,8 @@ impl TrainerLayout for Dcp {
         }
         // The metadata of all ranks are the newer save's only if there are no others.
         let metadata = if folder.contains(METADATA) { vec![METADATA] } else { metadata };
-        Ok(Some(parts.into_iter().chain(metadata).map(str::to_owned).collect()))
+        let common = folder.contains(COMMON).then_some(COMMON);
+        Ok(Some(parts.into_iter().chain(metadata).chain(common).map(str::to_owned).collect()))
     }
 
     fn open(&self, path: &Path) -> Result<Container> {
@@ -69,8 +72,14 @@ impl TrainerLayout for Dcp {
         let mut metadata = Vec::new();
         let (parts, described): (Vec<&Container>, Vec<&Container>) =
             containers.iter().partition(|container| container.format() == ContainerFormat::Parts);
+        let mut common = None;
         for container in described {
-            metadata.push(read_objects(container)?);
+            if file_name(container) == COMMON {
+                let fail = |reason| Error::File { file: COMMON.to_owned(), reason: Box::new(reason) };
+                common = Some(Checkpoint::read(container).map_err(fail)?);
+            } else {
+                metadata.push(read_objects(container)?);
+            }
         }
         metadata.sort_by_key(|(file, _)| rank_of(file));
         let mut merged = DcpMetadata::default();
@@ -83,7 +92,8 @@ impl TrainerLayout for Dcp {
         let mut files = PartFiles::new(parts);
         files.decompress(&merged, observer)?;
         let ranks = merged.ranks();
-        let mut summary = TrainerSummary::new(self.trainer(), ranks);
+        let trainer = if common.is_some() { "Megatron-LM torch_dist" } else { self.trainer() };
+        let mut summary = TrainerSummary::new(trainer, ranks);
         let entries = std::mem::take(&mut merged.entries);
         for (name, entry) in &entries {
             observer.check()?;
@@ -99,6 +109,9 @@ impl TrainerLayout for Dcp {
                     assembly.push_tensor(&path, join_tiles(name, tensor.dtype, &tensor.shape, tiles)?);
                 }
             }
+        }
+        if let Some(common) = common {
+            assembly.push_checkpoint(&ItemPath::default(), common);
         }
         assembly.set_optimizer_keys(optimizer_keys(entries.iter().map(|(name, _)| merged.path_of(name))));
         let checkpoint = assembly.finish().map_err(|reason| Error::Assemble(Box::new(reason)))?;
@@ -136,14 +149,17 @@ fn tiles(
 
 /// Reads the objects of a metadata file; returns its name as well.
 fn read_objects(container: &Container) -> Result<(String, PickledObjects)> {
-    let file =
-        container.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let file = file_name(container);
     let objects = PickledObjects::read(container);
     let failed = |reason| Error::File { file: file.clone(), reason: Box::new(reason) };
     match objects.map_err(failed)? {
         Some(objects) => Ok((file, objects)),
         None => Err(Error::Metadata { file, offset: 0, reason: "it is not a pickle".to_owned() }),
     }
+}
+
+fn file_name(container: &Container) -> String {
+    container.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 /// Returns true for `.metadata` and `__RANK.metadata`.

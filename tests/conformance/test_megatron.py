@@ -1,0 +1,122 @@
+"""Checkpoints of Megatron's ranks: the tensors are those that Megatron itself loads in one process, and those of Hugging Face."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from program import listing, refuse, succeed
+
+WORKER = Path(__file__).parent / "workers/megatron_worker.py"
+EXPERTS = {"model": {"num_moe_experts": 4, "moe_router_topk": 2, "qk_layernorm": True},
+           "config": {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "num_experts": 4, "moe_intermediate_size": 48,
+                      "num_experts_per_tok": 2, "head_dim": 8}}
+BIASES = {"model": {"add_qkv_bias": True}, "config": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}}
+NORMS = {"model": {"qk_layernorm": True}, "config": {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": 8}}
+APART = {"metadata": {"singleton_local_shards": True}}
+SETTINGS = {
+    "tp2-pp2": {"tp": 2, "pp": 2},
+    "experts": {"tp": 2, "ep": 2, **EXPERTS},
+}
+if os.environ.get("T2C_OLD"):
+    SETTINGS |= {
+        "one": {}, "tp2": {"tp": 2}, "pp2": {"pp": 2}, "pp4": {"pp": 4}, "tp2-pp4": {"tp": 2, "pp": 4},
+        "tied": {"tp": 2, "pp": 2, "tied": True}, "virtual": {"pp": 2, "vp": 2}, "virtual-tp": {"tp": 2, "pp": 2, "vp": 2, "tied": True},
+        "biases": {"tp": 2, **BIASES}, "norms": {"tp": 2, "pp": 2, **NORMS}, "apart": {"tp": 2, "pp": 2, **APART},
+        "apart-norms": {"pp": 2, **APART, **NORMS}, "apart-experts": {"ep": 2, **APART, **EXPERTS}, "experts-pp": {"pp": 2, "ep": 2, **EXPERTS},
+        "experts-whole": {"tp": 2, "ep": 2, "etp": 1, **EXPERTS}, "experts-one": EXPERTS,
+    }
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """`saved(name)`: the folder with the checkpoints of a setting."""
+    made = {}
+
+    def get(name):
+        if why := os.environ.get("T2C_MISSING_MEGATRON"):
+            pytest.skip(why)
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            command = [os.environ["T2C_MEGATRON"], "-B", "-W", "ignore", WORKER, folder, json.dumps(SETTINGS[name])]
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=600)
+            assert done.returncode == 0, done.stderr[-3000:]
+            made[name] = folder
+        return made[name]
+
+    return get
+
+
+def hashes(path, *flags):
+    rows = json.loads(succeed("inspect", "--json", "--sha256", path, *flags).stdout)["tensors"]
+    return {row["name"]: {"dtype": row["dtype"], "shape": row["shape"], "sha256": row["sha256"]} for row in rows}
+
+
+def wanted(folder, name):
+    return json.loads((folder / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_torch_dist_has_the_tensors_that_torch_loads(saved, name):
+    folder = saved(name)
+    assert hashes(folder / "dist") == wanted(folder, "dist")
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_ranks_are_joined_as_megatron_loads_them_in_one_process(saved, tmp_path, name):
+    folder = saved(name)
+    before = listing(folder / "ranks")
+    out = tmp_path / "out.safetensors"
+    assert "Megatron-LM" in succeed(folder / "ranks", "-o", out).stderr
+    assert hashes(out) == wanted(folder, "whole")
+    assert listing(folder / "ranks") == before, "nothing appears in the folder"
+    succeed(folder / "ranks/iter_0000005", "--key", "optimizer", "-o", out, "--force")
+    assert len(hashes(out)) == len(list((folder / "ranks/iter_0000005").iterdir()))
+
+
+@pytest.mark.parametrize("layout", ["dist", "ranks"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_hugging_face_names_are_those_of_megatrons_tool(saved, tmp_path, name, layout):
+    folder = saved(name)
+    done = succeed(folder / layout, "--to", "safetensors", "--names", "hf", "-o", tmp_path / "out")
+    assert hashes(tmp_path / "out") == wanted(folder, "hf")
+    assert "61 of 64 rows" in done.stderr
+    assert json.loads((tmp_path / "out/config.json").read_text())["vocab_size"] == 61
+
+
+def test_the_newest_step_is_the_one_that_megatron_finished(saved, tmp_path):
+    ranks = shutil.copytree(saved("tp2-pp2") / "ranks", tmp_path / "ranks")
+    shutil.copytree(ranks / "iter_0000005", ranks / "iter_0000009")
+    assert "iter_0000009" in succeed("inspect", ranks).stdout, "the other step is named"
+    (ranks / "iter_0000009/mp_rank_01_001/model_optim_rng.pt").unlink()
+    assert "mp_rank_01_001/model_optim_rng.pt" in refuse("inspect", ranks / "iter_0000009").stderr
+
+
+def test_what_is_missing_or_damaged_is_named(saved, tmp_path):
+    step = shutil.copytree(saved("tp2-pp2") / "ranks/iter_0000005", tmp_path / "step")
+    for folder in sorted(step.iterdir()):
+        path = folder / "model_optim_rng.pt"
+        whole = path.read_bytes()
+        for damaged in (b"", whole[:len(whole) // 2]):
+            path.write_bytes(damaged)
+            assert f"{folder.name}/{path.name}" in refuse("inspect", step).stderr
+        path.unlink()
+        assert f"{folder.name}/{path.name}" in refuse("inspect", step).stderr
+        folder.rmdir()
+        assert folder.name in refuse(step, "-o", tmp_path / "x.safetensors").stderr
+        folder.mkdir()
+        path.write_bytes(whole)
+    assert not (tmp_path / "x.safetensors").exists()
+    succeed("inspect", step)
+
+
+def test_names_need_a_configuration(saved, tmp_path):
+    step = shutil.copytree(saved("tp2-pp2") / "dist/iter_0000005", tmp_path / "alone/step")
+    assert "config.json" in refuse(step, "--to", "safetensors", "--names", "hf", "-o", tmp_path / "out").stderr
+    config = json.loads((saved("tp2-pp2") / "dist/config.json").read_text())
+    for key, value in {"num_attention_heads": 3, "num_key_value_heads": 3, "vocab_size": 65, "model_type": "gemma"}.items():
+        (tmp_path / "alone/config.json").write_text(json.dumps(config | {key: value}))
+        refuse(step, "--to", "safetensors", "--names", "hf", "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
