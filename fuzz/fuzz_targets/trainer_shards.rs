@@ -26,7 +26,8 @@ fuzz_target!(|input: &[u8]| -> Corpus {
         1 => ["model_world_size_2_rank_0.pt", "model_world_size_2_rank_1.pt"],
         2 => ["shard-00001-model-00001-of-00001.safetensors", "shard-00002-model-00001-of-00001.safetensors"],
         3 => ["zero/w/fp32.pt", "zero_pp_rank_0_mp_rank_00_model_states.pt"],
-        _ => ["zero_pp_rank_0_mp_rank_00_optim_states.pt", "mp_rank_00_model_states.pt"],
+        4 => ["zero_pp_rank_0_mp_rank_00_optim_states.pt", "mp_rank_00_model_states.pt"],
+        _ => ["mp_rank_00/model_optim_rng.pt", "mp_rank_01/model_optim_rng.pt"],
     };
     let open = |name: &str, bytes: &[u8]| {
         let source = Arc::new(BufferSource::new(name, bytes.to_vec()));

@@ -67,6 +67,7 @@ def test_torch_dist_has_the_tensors_that_torch_loads(saved, name):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_ranks_are_joined_as_megatron_loads_them_in_one_process(saved, tmp_path, name):
     folder = saved(name)
+    assert "Megatron-LM torch_dist" in succeed("inspect", folder / "dist").stdout
     before = listing(folder / "ranks")
     out = tmp_path / "out.safetensors"
     assert "Megatron-LM" in succeed(folder / "ranks", "-o", out).stderr
@@ -89,7 +90,9 @@ def test_hugging_face_names_are_those_of_megatrons_tool(saved, tmp_path, name, l
 def test_the_newest_step_is_the_one_that_megatron_finished(saved, tmp_path):
     ranks = shutil.copytree(saved("tp2-pp2") / "ranks", tmp_path / "ranks")
     shutil.copytree(ranks / "iter_0000005", ranks / "iter_0000009")
-    assert "iter_0000009" in succeed("inspect", ranks).stdout, "the other step is named"
+    assert "using iter_0000005, not iter_0000009" in succeed("inspect", ranks).stdout
+    (ranks / "latest_checkpointed_iteration.txt").unlink()
+    assert "using iter_0000009, not iter_0000005" in succeed("inspect", ranks).stdout
     (ranks / "iter_0000009/mp_rank_01_001/model_optim_rng.pt").unlink()
     assert "mp_rank_01_001/model_optim_rng.pt" in refuse("inspect", ranks / "iter_0000009").stderr
 
@@ -110,6 +113,14 @@ def test_what_is_missing_or_damaged_is_named(saved, tmp_path):
         path.write_bytes(whole)
     assert not (tmp_path / "x.safetensors").exists()
     succeed("inspect", step)
+
+
+def test_a_rank_alone_is_a_part(saved, tmp_path):
+    rank = saved("tp2-pp2") / "ranks/iter_0000005/mp_rank_01_000"
+    assert "Megatron-LM's ranks" in refuse(rank / "model_optim_rng.pt", "-o", tmp_path / "out.safetensors").stderr
+    for path in (rank, rank / "model_optim_rng.pt"):
+        single = ["--single"] if path.is_file() else []
+        assert "Megatron-LM's ranks" in succeed(path, *single, "-o", tmp_path / "out.safetensors", "--force").stderr
 
 
 def test_names_need_a_configuration(saved, tmp_path):

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use output::{file_name, parent_folder};
-use trainer_shards::RankFile;
+use trainer_shards::{RankFile, TrainerFolder};
 
 use crate::folder_listing::INDEX_SUFFIX;
 use crate::numbering::{NumberedFileName, shard_number};
@@ -51,6 +51,9 @@ impl CheckpointSources {
     }
 }
 
+/// What a folder such as `mp_rank_00` is a part of.
+pub(crate) const RANK_OF_MEGATRON: &str = "a checkpoint that each of Megatron-LM's ranks wrote a folder of";
+
 /// Returns what a file is a part of, with its article, if its name is that of one rank's part.
 fn rank_part(path: &Path) -> Option<&'static str> {
     let name = file_name(path);
@@ -63,6 +66,9 @@ fn rank_part(path: &Path) -> Option<&'static str> {
     }
     if RankFile::parse(&name).is_some_and(|file| file.ranks > 1) {
         return Some("a checkpoint that each rank wrote a file of");
+    }
+    if TrainerFolder::is_one_of_several_ranks(parent_folder(path)) {
+        return Some(RANK_OF_MEGATRON);
     }
     name.ends_with(".distcp").then_some("a checkpoint of torch.distributed.checkpoint")
 }

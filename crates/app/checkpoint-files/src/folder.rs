@@ -6,6 +6,7 @@ use output::file_name;
 
 use crate::deepspeed::ZeroCheckpoint;
 use crate::diagnosis::FolderDiagnosis;
+use crate::find::RANK_OF_MEGATRON;
 use crate::folder_listing::FolderListing;
 use crate::links::link_target_outside;
 use crate::numbering::NumberedFileName;
@@ -75,6 +76,9 @@ pub(crate) fn find(folder: &Path) -> Result<CheckpointSources> {
     let mut candidates = listing.candidates()?;
     let left_alone = listing.unused_files_note(&candidates);
     let mut notes = Vec::new();
+    if TrainerFolder::is_one_of_several_ranks(folder) {
+        notes.push(FilesNote::RankPart { what: RANK_OF_MEGATRON });
+    }
     let chosen = match candidates.as_slice() {
         [] => {
             let step = TrainerFolder::newest_step(folder).map_err(|reason| Error::trainer(folder, reason))?;
@@ -129,7 +133,8 @@ fn trainer_sources(found: TrainerFolder, listing: &FolderListing) -> CheckpointS
     let mut notes = Vec::new();
     let is_step = found.folder != listing.folder;
     if is_step && !found.other_steps.is_empty() {
-        let used = file_name(&found.folder);
+        let below = found.folder.strip_prefix(&listing.folder).unwrap_or(&found.folder);
+        let used = below.to_string_lossy().into_owned();
         notes.push(FilesNote::CandidateChosen { used, unused_candidates: found.other_steps });
     }
     let is_read = |name: &str| !is_step && found.files.iter().any(|path| file_name(path) == name);

@@ -1,13 +1,19 @@
 //! Finds the folder of a trainer's checkpoint: the given folder, or the newest step in it.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::folder_names::FolderNames;
 use crate::layouts::LAYOUTS;
-use crate::{Result, TrainerLayout};
+use crate::megatron::is_rank_folder;
+use crate::{Error, Result, TrainerLayout};
 
 /// Largest number of sub-folders that are searched for steps.
 const STEPS_MAX: usize = 10_000;
+/// File in which Megatron-LM writes the number of the last finished step, and the largest part of it that is read.
+const TRACKER: &str = "latest_checkpointed_iteration.txt";
+const TRACKER_MAX: u64 = 64;
 
 /// Files of a trainer's checkpoint, found but not opened.
 #[derive(Debug)]
@@ -30,20 +36,45 @@ impl TrainerFolder {
         Self::compare(&FolderNames::read(folder)?)
     }
 
-    /// Finds the newest checkpoint of a trainer in the sub-folders of `folder`. Returns `None` if there is none.
+    /// Finds the newest checkpoint of a trainer in the sub-folders of `folder`, or in theirs: `checkpoint-100/` or
+    /// `checkpoint-100/pytorch_model_fsdp_0/`. Returns `None` if there is none.
     ///
     /// # Errors
     /// When the folder cannot be read, or the trainer has not finished the newest step.
     pub fn newest_step(folder: &Path) -> Result<Option<Self>> {
-        let mut below = FolderNames::read(folder)?.folders;
+        let names = FolderNames::read(folder)?;
+        if let Some(found) = Self::newest_of(&names, |below| Self::compare(&FolderNames::read(below)?))? {
+            return Ok(Some(found));
+        }
+        Self::newest_of(&names, |below| {
+            Self::newest_of(&FolderNames::read(below)?, |below| Self::compare(&FolderNames::read(below)?))
+        })
+    }
+
+    /// Returns true if `folder` is that of one of several ranks of Megatron-LM, such as `mp_rank_00`.
+    pub fn is_one_of_several_ranks(folder: &Path) -> bool {
+        let name = folder.file_name().and_then(|name| name.to_str());
+        let parent =
+            folder.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+        let (Some(name), Some(parent)) = (name.filter(|name| is_rank_folder(name)), parent) else {
+            return false;
+        };
+        let others = FolderNames::read(parent).map(|names| names.folders).unwrap_or_default();
+        others.iter().any(|other| other != name && is_rank_folder(other))
+    }
+
+    /// Finds the newest step among the sub-folders of a folder: the one that the trainer recorded as finished, or the one
+    /// with the highest number.
+    fn newest_of(names: &FolderNames, find: impl Fn(&Path) -> Result<Option<Self>>) -> Result<Option<Self>> {
+        let mut below = names.folders.clone();
         below.truncate(STEPS_MAX);
         let mut steps = Vec::new();
-        below.sort_by_cached_key(|name| step_order(name));
+        let recorded = recorded_step(names);
+        below.sort_by_cached_key(|name| (recorded.as_ref() == Some(name), step_order(name)));
         for name in below.iter().rev() {
-            let Ok(names) = FolderNames::read(&folder.join(name)) else { continue };
-            match Self::compare(&names) {
+            match find(&names.folder.join(name)) {
                 Ok(Some(found)) => steps.push((name.clone(), Ok(found))),
-                Ok(None) => {}
+                Ok(None) | Err(Error::Io { .. }) => {}
                 Err(error) => steps.push((name.clone(), Err(error))),
             }
         }
@@ -55,7 +86,7 @@ impl TrainerFolder {
         let chosen = steps.iter().position(|(name, _)| is_model(name)).unwrap_or(0);
         let (_, found) = steps.remove(chosen);
         let mut found = found?;
-        found.other_steps = steps.into_iter().map(|(name, _)| name).collect();
+        found.other_steps.extend(steps.into_iter().map(|(name, _)| name));
         Ok(Some(found))
     }
 
@@ -70,6 +101,21 @@ impl TrainerFolder {
         }
         Ok(None)
     }
+}
+
+/// Returns the name of the step that Megatron-LM finished last, if the folder has it.
+fn recorded_step(names: &FolderNames) -> Option<String> {
+    let path = names.folder.join(TRACKER);
+    let mut text = String::new();
+    if !names.contains(TRACKER) || File::open(path).ok()?.take(TRACKER_MAX).read_to_string(&mut text).is_err()
+    {
+        return None;
+    }
+    let step = match text.trim() {
+        "release" => "release".to_owned(),
+        number => format!("iter_{:07}", number.parse::<u64>().ok()?),
+    };
+    names.folders.contains(&step).then_some(step)
 }
 
 /// Returns a key that orders the names of steps: the last number in the name, then the name.

@@ -25,8 +25,9 @@ use crate::{Error, Result, TrainerSummary};
 /// File that a save writes last; `__RANK.metadata` if each rank saves on its own.
 const METADATA: &str = ".metadata";
 const PARTS: &str = ".distcp";
-/// Values that Megatron keeps next to the tensors.
-const COMMON: &str = "common.pt";
+/// Files with values that Megatron and Lightning keep next to the tensors, and the names of their layouts.
+const COMMON: [(&str, &str); 2] =
+    [("common.pt", "Megatron-LM torch_dist"), ("meta.pt", "Lightning, torch.distributed.checkpoint")];
 
 /// Layout of `torch.distributed.checkpoint`.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl TrainerLayout for Dcp {
         }
         // The metadata of all ranks are the newer save's only if there are no others.
         let metadata = if folder.contains(METADATA) { vec![METADATA] } else { metadata };
-        let common = folder.contains(COMMON).then_some(COMMON);
+        let common = COMMON.into_iter().map(|(name, _)| name).find(|name| folder.contains(name));
         Ok(Some(parts.into_iter().chain(metadata).chain(common).map(str::to_owned).collect()))
     }
 
@@ -74,9 +75,10 @@ impl TrainerLayout for Dcp {
             containers.iter().partition(|container| container.format() == ContainerFormat::Parts);
         let mut common = None;
         for container in described {
-            if file_name(container) == COMMON {
-                let fail = |reason| Error::File { file: COMMON.to_owned(), reason: Box::new(reason) };
-                common = Some(Checkpoint::read(container).map_err(fail)?);
+            let file = file_name(container);
+            if let Some((name, trainer)) = COMMON.into_iter().find(|(name, _)| *name == file) {
+                let fail = |reason| Error::File { file: name.to_owned(), reason: Box::new(reason) };
+                common = Some((trainer, Checkpoint::read(container).map_err(fail)?));
             } else {
                 metadata.push(read_objects(container)?);
             }
@@ -92,7 +94,7 @@ impl TrainerLayout for Dcp {
         let mut files = PartFiles::new(parts);
         files.decompress(&merged, observer)?;
         let ranks = merged.ranks();
-        let trainer = if common.is_some() { "Megatron-LM torch_dist" } else { self.trainer() };
+        let trainer = common.as_ref().map_or(self.trainer(), |(trainer, _)| trainer);
         let mut summary = TrainerSummary::new(trainer, ranks);
         let entries = std::mem::take(&mut merged.entries);
         for (name, entry) in &entries {
@@ -110,7 +112,7 @@ impl TrainerLayout for Dcp {
                 }
             }
         }
-        if let Some(common) = common {
+        if let Some((_, common)) = common {
             assembly.push_checkpoint(&ItemPath::default(), common);
         }
         assembly.set_optimizer_keys(optimizer_keys(entries.iter().map(|(name, _)| merged.path_of(name))));

@@ -95,6 +95,11 @@ impl TrainerLayout for MegatronRanks {
     }
 }
 
+/// Returns true for names such as `mp_rank_00`.
+pub(crate) fn is_rank_folder(name: &str) -> bool {
+    rank_folder::RankFolder::parse(name).is_some()
+}
+
 /// The ranks by their places in the grid of tensors, stages and experts.
 struct Grid<'r> {
     ranks: &'r [MegatronRank],
