@@ -4,9 +4,11 @@ import json
 import os
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
+import torch
 from program import listing, refuse, succeed
 
 WORKER = Path(__file__).parent / "workers/megatron_worker.py"
@@ -121,6 +123,41 @@ def test_a_rank_alone_is_a_part(saved, tmp_path):
     for path in (rank, rank / "model_optim_rng.pt"):
         single = ["--single"] if path.is_file() else []
         assert "Megatron-LM's ranks" in succeed(path, *single, "-o", tmp_path / "out.safetensors", "--force").stderr
+
+
+def archive(path, folder, mode):
+    with tarfile.open(path, mode) as tar:
+        for name in sorted(folder.rglob("*")):
+            tar.add(name, f"./{name.relative_to(folder)}", recursive=False)
+    return path
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_nemo_archives_are_read(saved, tmp_path, mode):
+    folder = saved("tp2-pp2")
+    inside = tmp_path / "inside"
+    shutil.copytree(folder / "dist/iter_0000005", inside / "model_weights")
+    (inside / "model_config.yaml").write_text("tensor_model_parallel_size: 2\n")
+    assert hashes(archive(tmp_path / "dist.nemo", inside, mode)) == wanted(folder, "dist")
+    shutil.rmtree(inside / "model_weights")
+    for rank in (folder / "ranks/iter_0000005").iterdir():
+        model = torch.load(rank / "model_optim_rng.pt", weights_only=False)["model"]
+        (inside / rank.name).mkdir()
+        torch.save({name: value for name, value in model.items() if isinstance(value, torch.Tensor)}, inside / rank.name / "model_weights.ckpt")
+    ranks = archive(tmp_path / "ranks.nemo", inside, mode)
+    before = listing(tmp_path)
+    assert hashes(ranks) == wanted(folder, "whole")
+    assert listing(tmp_path) == before
+    succeed(ranks, "-o", tmp_path / "out.safetensors")
+    assert hashes(tmp_path / "out.safetensors") == wanted(folder, "whole")
+    shutil.copy(inside / "mp_rank_00_000/model_weights.ckpt", inside / "model_weights.ckpt")
+    for rank in inside.glob("mp_rank_*"):
+        shutil.rmtree(rank)
+    assert hashes(archive(tmp_path / "one.nemo", inside, mode)) == hashes(inside / "model_weights.ckpt")
+    whole = ranks.read_bytes()
+    for cut in (0, 1, 600, len(whole) // 2):
+        (tmp_path / "cut.nemo").write_bytes(whole[:cut])
+        assert "cut.nemo" in refuse("inspect", tmp_path / "cut.nemo").stderr
 
 
 def test_names_need_a_configuration(saved, tmp_path):

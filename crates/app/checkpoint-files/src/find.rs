@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use output::{file_name, parent_folder};
-use trainer_shards::{RankFile, TrainerFolder};
+use trainer_shards::{RankFile, TrainerArchive, TrainerFolder};
 
 use crate::folder_listing::INDEX_SUFFIX;
 use crate::numbering::{NumberedFileName, shard_number};
@@ -32,6 +32,7 @@ impl CheckpointSources {
             [path] if !path.exists() && !path.is_symlink() => Err(Error::NotFound { path: path.clone() }),
             [path] if path.to_string_lossy().ends_with(INDEX_SUFFIX) => read_indexed_set(path),
             [path] if file_name(path) == ".metadata" => crate::folder::find(parent_folder(path)),
+            [path] if TrainerArchive::is_one(path) => Self::archive(path),
             [path] if shards == ShardPolicy::RequireAll && rank_part(path).is_some() => {
                 let what = rank_part(path).unwrap_or_default();
                 Err(Error::RankPart { path: path.clone(), what })

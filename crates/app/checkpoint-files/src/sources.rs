@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use byte_source::{Observer, Source};
 use torch_import::{Checkpoint, Container, ModelSizes, Shard, WeightMapIndex};
-use trainer_shards::TrainerLayout;
+use trainer_shards::{TrainerArchive, TrainerLayout};
 
 use crate::companions::{Companion, companions};
 use crate::document_cache::DocumentCache;
@@ -29,6 +29,8 @@ pub struct CheckpointSources {
     documents_next_to: PathBuf,
     /// Byte source of the only file, if the file is not at its path.
     source: Option<Arc<dyn Source>>,
+    /// Archive that has the files of the checkpoint, if `path` is one.
+    archive: Option<TrainerArchive>,
 }
 
 /// Relation of the files to the checkpoint.
@@ -63,13 +65,30 @@ impl CheckpointSources {
             documents: DocumentCache::default(),
             kind: SourcesKind::Single,
             source: Some(source),
+            archive: None,
         }
     }
 
     pub(crate) fn new(files: Vec<PathBuf>, path: PathBuf, kind: SourcesKind) -> Self {
         let documents = DocumentCache::next_to(&path);
         let documents_next_to = path.clone();
-        Self { files, path, notes: Vec::new(), documents, kind, documents_next_to, source: None }
+        Self {
+            files,
+            path,
+            notes: Vec::new(),
+            documents,
+            kind,
+            documents_next_to,
+            source: None,
+            archive: None,
+        }
+    }
+
+    /// Finds the checkpoint in the archive at `path`.
+    pub(crate) fn archive(path: &Path) -> Result<Self> {
+        let archive = TrainerArchive::open(path).map_err(|reason| Error::trainer(path, reason))?;
+        let kind = archive.layout.map_or(SourcesKind::Single, SourcesKind::Trainer);
+        Ok(Self { archive: Some(archive), ..Self::new(vec![path.to_owned()], path.to_owned(), kind) })
     }
 
     /// Creates the sources of a trainer's checkpoint in `folder`.
@@ -98,6 +117,9 @@ impl CheckpointSources {
     /// When one of them cannot be read or is not a checkpoint, or when two of them are the same file.
     pub fn open(&self) -> Result<Vec<Container>> {
         self.reject_duplicate_files()?;
+        if let Some(archive) = &self.archive {
+            return archive.containers().map_err(|reason| Error::trainer(&self.path, reason));
+        }
         let open = |path: &PathBuf| {
             if let SourcesKind::Trainer(layout) = self.kind {
                 return layout.open(path).map_err(|reason| Error::trainer(self.root(), reason));
@@ -211,12 +233,12 @@ impl CheckpointSources {
 
     /// Returns the path that stands for the whole checkpoint in messages: its file, or the folder of its files.
     pub fn root(&self) -> &Path {
-        if self.is_single() { &self.path } else { parent_folder(&self.path) }
+        if self.is_single() || self.archive.is_some() { &self.path } else { parent_folder(&self.path) }
     }
 
     /// Returns the first file of a trainer's checkpoint that has a pickle; `None` for other checkpoints.
     pub fn trainer_pickle(&self) -> Option<&Path> {
-        if !matches!(self.kind, SourcesKind::Trainer(_)) {
+        if !matches!(self.kind, SourcesKind::Trainer(_)) || self.archive.is_some() {
             return None;
         }
         let is_parts = |path: &Path| path.extension().is_some_and(|extension| extension == "distcp");

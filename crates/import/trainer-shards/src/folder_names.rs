@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::{Error, Result};
 
@@ -11,6 +12,8 @@ pub struct FolderNames {
     pub(crate) folder: PathBuf,
     pub(crate) files: Vec<String>,
     pub(crate) folders: Vec<String>,
+    /// For a folder in an archive: the paths of all files of the archive, and the start of those in the folder.
+    archive: Option<(Arc<[String]>, String)>,
 }
 
 impl FolderNames {
@@ -32,12 +35,35 @@ impl FolderNames {
         }
         files.sort_unstable();
         folders.sort_unstable();
-        Ok(Self { folder: folder.to_owned(), files, folders })
+        Ok(Self { folder: folder.to_owned(), files, folders, archive: None })
     }
 
     /// Reads the names in a folder below this one.
     pub(crate) fn below(&self, name: &str) -> Result<Self> {
-        Self::read(&self.folder.join(name))
+        let folder = self.folder.join(name);
+        match &self.archive {
+            Some((paths, prefix)) => Ok(Self::in_archive(folder, &format!("{prefix}{name}/"), paths)),
+            None => Self::read(&folder),
+        }
+    }
+
+    /// Returns the names at the top of the archive at `path`, whose files have these paths.
+    pub(crate) fn of_members(path: &Path, paths: &Arc<[String]>) -> Self {
+        Self::in_archive(path.to_owned(), "", paths)
+    }
+
+    fn in_archive(folder: PathBuf, prefix: &str, paths: &Arc<[String]>) -> Self {
+        let (mut files, mut folders) = (Vec::new(), Vec::new());
+        for path in paths.iter().filter_map(|path| path.strip_prefix(prefix)) {
+            match path.split_once('/') {
+                Some((name, _)) => folders.push(name.to_owned()),
+                None => files.push(path.to_owned()),
+            }
+        }
+        files.sort_unstable();
+        folders.sort_unstable();
+        folders.dedup();
+        Self { folder, files, folders, archive: Some((Arc::clone(paths), prefix.to_owned())) }
     }
 
     /// Returns true if there is a file of this name.

@@ -4,8 +4,6 @@
 //! `DCP_SHARDING_INFO` has the start of each part. The shape of the whole is where the last part ends; neither it nor the
 //! number of ranks is in the files.
 
-use std::path::Path;
-
 use byte_source::Observer;
 use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::Deserialize;
@@ -51,11 +49,6 @@ impl TrainerLayout for HfShards {
         let found: Vec<String> =
             folder.files.iter().filter(|name| rank_of(name).is_some()).cloned().collect();
         Ok((!found.is_empty()).then_some(found))
-    }
-
-    fn open(&self, path: &Path) -> Result<Container> {
-        let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        Container::open(path).map_err(|reason| Error::File { file, reason: Box::new(reason) })
     }
 
     fn join(&self, containers: &[Container], observer: &dyn Observer) -> Result<JoinedCheckpoint> {

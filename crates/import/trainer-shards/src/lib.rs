@@ -17,6 +17,7 @@
 //! # }
 //! ```
 
+mod archive;
 mod attributes;
 mod dcp;
 mod error;
@@ -35,6 +36,7 @@ mod universal;
 mod zero;
 mod zero_names;
 
+pub use archive::TrainerArchive;
 pub use error::{Error, Result, TrainerRemedy};
 pub use folder::TrainerFolder;
 pub use folder_names::FolderNames;

@@ -4,8 +4,6 @@
 //! Facts: the names that verl, `SkyRL` and slime give these files; the classes in `torch/distributed/tensor` and
 //! `torch/distributed/_shard/sharded_tensor` of PyTorch 2.15; files that PyTorch 2.15 wrote with 1 to 8 ranks.
 
-use std::path::Path;
-
 use byte_source::Observer;
 use foldhash::{HashMap, HashSet, HashSetExt};
 use tensor::{Dtype, Tensor, Tile};
@@ -96,11 +94,6 @@ impl TrainerLayout for RankFiles {
             return Err(Error::WorldSizes { first: name.clone(), second: (*extra).clone() });
         }
         Ok(Some(found.into_iter().map(|(name, _)| name.clone()).collect()))
-    }
-
-    fn open(&self, path: &Path) -> Result<Container> {
-        let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        Container::open(path).map_err(|reason| Error::File { file, reason: Box::new(reason) })
     }
 
     fn join(&self, containers: &[Container], observer: &dyn Observer) -> Result<JoinedCheckpoint> {

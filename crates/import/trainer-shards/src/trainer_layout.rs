@@ -2,12 +2,13 @@
 
 use std::fmt::Debug;
 use std::path::Path;
+use std::sync::Arc;
 
-use byte_source::Observer;
+use byte_source::{MappedFile, Observer, Source};
 use torch_import::{Checkpoint, Container};
 
 use crate::folder_names::FolderNames;
-use crate::{Result, TrainerSummary};
+use crate::{Error, Result, TrainerSummary};
 
 /// Files that one trainer writes, and how their parts fit together.
 pub trait TrainerLayout: Debug + Sync {
@@ -20,11 +21,31 @@ pub trait TrainerLayout: Debug + Sync {
     /// When the folder is of this layout, and a file is missing or the trainer is still writing.
     fn files(&self, folder: &FolderNames) -> Result<Option<Vec<String>>>;
 
+    /// Returns the name of one of the files for messages.
+    fn file_name(&self, path: &Path) -> String {
+        path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+
     /// Opens one of the files.
     ///
     /// # Errors
     /// When the file cannot be read or is damaged.
-    fn open(&self, path: &Path) -> Result<Container>;
+    fn open(&self, path: &Path) -> Result<Container> {
+        let fail = |reason: torch_import::Error| Error::File {
+            file: self.file_name(path),
+            reason: Box::new(reason),
+        };
+        self.open_source(Arc::new(MappedFile::open(path).map_err(|reason| fail(reason.into()))?))
+    }
+
+    /// Opens one of the files, which is in another one.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is damaged.
+    fn open_source(&self, source: Arc<dyn Source>) -> Result<Container> {
+        let file = self.file_name(source.path());
+        Container::from_source(source).map_err(|reason| Error::File { file, reason: Box::new(reason) })
+    }
 
     /// Joins the parts in the opened files. Reads descriptions of tensors, but no elements unless they are compressed.
     ///

@@ -43,11 +43,11 @@ impl TrainerLayout for Universal {
         if !has(ZERO) {
             return Ok(None);
         }
-        let parameters = folder.folder.join(ZERO);
+        let parameters = folder.below(ZERO)?;
         let (mut files, mut without) = (Vec::new(), None);
         let mut weights = 0_usize;
-        for name in FolderNames::read(&parameters)?.folders {
-            let names = FolderNames::read(&parameters.join(&name))?;
+        for name in parameters.folders.clone() {
+            let names = parameters.below(&name)?;
             let found = std::iter::once(WEIGHT).chain(MOMENTS).filter(|file| names.contains(file));
             files.extend(found.map(|file| format!("{ZERO}/{name}/{file}")));
             if names.contains(WEIGHT) {
@@ -71,9 +71,8 @@ impl TrainerLayout for Universal {
         Ok(Some(files))
     }
 
-    fn open(&self, path: &Path) -> Result<Container> {
-        let file = file_of(path).0;
-        Container::open(path).map_err(|reason| Error::File { file, reason: Box::new(reason) })
+    fn file_name(&self, path: &Path) -> String {
+        file_of(path).0
     }
 
     fn join(&self, containers: &[Container], observer: &dyn Observer) -> Result<JoinedCheckpoint> {

@@ -5,8 +5,6 @@
 //! group, which are padded at the end; ZeRO-3 cuts each parameter, and pads it. Buffers of floating-point numbers become float32. Frozen parameters
 //! keep their dtype: rank 0 has them whole, and after ZeRO-3 each rank has a part.
 
-use std::path::Path;
-
 use byte_source::Observer;
 use foldhash::{HashMap, HashSet, HashSetExt};
 use tensor::{Dtype, Tensor, Tile, contiguous_strides};
@@ -62,11 +60,6 @@ impl TrainerLayout for Zero {
 
     fn files(&self, folder: &FolderNames) -> Result<Option<Vec<String>>> {
         ZeroFiles::find(&folder.files)
-    }
-
-    fn open(&self, path: &Path) -> Result<Container> {
-        let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        Container::open(path).map_err(|reason| Error::File { file, reason: Box::new(reason) })
     }
 
     fn join(&self, containers: &[Container], observer: &dyn Observer) -> Result<JoinedCheckpoint> {

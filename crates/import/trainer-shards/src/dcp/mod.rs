@@ -9,8 +9,9 @@ mod parts;
 mod zstd;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use byte_source::Observer;
+use byte_source::{Observer, Source};
 use tensor::Tile;
 use torch_import::{Checkpoint, CheckpointAssembly, Container, ContainerFormat, ItemPath, PickledObjects};
 
@@ -62,10 +63,12 @@ impl TrainerLayout for Dcp {
         Ok(Some(parts.into_iter().chain(metadata).chain(common).map(str::to_owned).collect()))
     }
 
-    fn open(&self, path: &Path) -> Result<Container> {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let opened = if name.ends_with(PARTS) { Container::open_parts(path) } else { Container::open(path) };
-        opened.map_err(|reason| Error::File { file: name.to_owned(), reason: Box::new(reason) })
+    fn open_source(&self, source: Arc<dyn Source>) -> Result<Container> {
+        let file = self.file_name(source.path());
+        if file.ends_with(PARTS) {
+            return Ok(Container::parts_from_source(source));
+        }
+        Container::from_source(source).map_err(|reason| Error::File { file, reason: Box::new(reason) })
     }
 
     fn join(&self, containers: &[Container], observer: &dyn Observer) -> Result<JoinedCheckpoint> {

@@ -39,9 +39,8 @@ impl TrainerLayout for MegatronRanks {
         rank_folder::files(folder)
     }
 
-    fn open(&self, path: &Path) -> Result<Container> {
-        let file = rank_folder::file_of(path);
-        Container::open(path).map_err(|reason| Error::File { file, reason: Box::new(reason) })
+    fn file_name(&self, path: &Path) -> String {
+        rank_folder::file_of(path)
     }
 
     fn join(&self, containers: &[Container], observer: &dyn Observer) -> Result<JoinedCheckpoint> {
