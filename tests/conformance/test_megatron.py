@@ -79,7 +79,7 @@ def test_ranks_are_joined_as_megatron_loads_them_in_one_process(saved, tmp_path,
     assert len(hashes(out)) == len(list((folder / "ranks/iter_0000005").iterdir()))
 
 
-@pytest.mark.parametrize("layout", ["dist", "ranks"])
+@pytest.mark.parametrize("layout", ["dist", "ranks", "fsdp"])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_hugging_face_names_are_those_of_megatrons_tool(saved, tmp_path, name, layout):
     folder = saved(name)

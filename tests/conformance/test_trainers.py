@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 from program import listing, refuse, succeed
 
 WORKER = Path(__file__).parent / "workers/trainer_worker.py"
@@ -96,6 +97,20 @@ def test_a_missing_or_truncated_rank_is_named(saved, tmp_path, kind, name):
     (folder / name).unlink()
     assert name in refuse("inspect", folder).stderr
     assert name in refuse(folder, "-o", tmp_path / "out.safetensors").stderr
+
+
+def test_folders_of_lightning_and_accelerate_are_found(saved, tmp_path):
+    source = saved("NEWEST", 2) / "dcp-one"
+    wanted = json.loads((saved("NEWEST", 2) / "dcp-one.json").read_text())
+    last = shutil.copytree(source, tmp_path / "runs/last.ckpt")
+    torch.save({"global_step": 7, "hyper_parameters": {"lr": 0.1}}, last / "meta.pt")
+    assert hashes(last) == hashes(tmp_path / "runs") == wanted
+    assert "Lightning" in succeed("inspect", last).stdout and "global_step" in succeed("inspect", "--all", last).stdout
+    for step in (5, 10):
+        shutil.copytree(source, tmp_path / f"project/checkpoint-{step}/pytorch_model_fsdp_0")
+        shutil.copytree(source, tmp_path / f"project/checkpoint-{step}/optimizer_0")
+    assert hashes(tmp_path / "project") == hashes(tmp_path / "project/checkpoint-5") == wanted
+    assert "using checkpoint-10/pytorch_model_fsdp_0, not" in succeed("inspect", tmp_path / "project").stdout
 
 
 def test_pickles_of_a_folder_are_scanned_and_traced(saved):

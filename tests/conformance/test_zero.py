@@ -65,6 +65,17 @@ def test_what_is_missing_or_damaged_is_named(deepspeed, tmp_path, stage):
     assert "global_step4" in succeed(folder, "--dry-run", "--to", "safetensors").stderr, "the other step is named"
 
 
+@pytest.mark.parametrize("name", ["checkpoint", "pytorch_model"])
+def test_the_steps_of_lightning_and_accelerate_are_found(deepspeed, tmp_path, name):
+    run, out = tmp_path / "last.ckpt", tmp_path / "out.safetensors"
+    wanted = deepspeed.ask("save", folder=str(run), stage=2, ranks=2)
+    (run / "global_step5").rename(run / name)
+    (run / "latest").write_text(name)
+    for place in (run, run / name):
+        succeed(place, "-o", out, "--force")
+        assert hashes(out) == wanted["weights"]
+
+
 def test_world_sizes_agree(deepspeed, tmp_path):
     for ranks in (2, 3):
         deepspeed.ask("save", folder=str(tmp_path / str(ranks)), stage=2, ranks=ranks)

@@ -2,9 +2,10 @@
 
     megatron_worker.py FOLDER SETTING     SETTING is JSON: {"tp": 2, "pp": 1, "ep": 1, "vp": 1, "model": {…}}
 
-The ranks write FOLDER/dist/iter_0000005 (`torch_dist`) and FOLDER/ranks/iter_0000005 (`mp_rank_XX_YYY`). Then a single process
-loads the first with Megatron and writes three maps of names to dtype, shape and SHA-256: FOLDER/dist.json has the tensors as
-`torch_dist` has them, FOLDER/whole.json those of the model in one process, and FOLDER/hf.json those of Hugging Face's model.
+The ranks write FOLDER/dist/iter_0000005 (`torch_dist`) and FOLDER/ranks/iter_0000005 (`mp_rank_XX_YYY`), and three others write
+FOLDER/fsdp/iter_0000005 in the form of `fsdp_dtensor`. A single process loads the first with Megatron and writes three maps of names
+to dtype, shape and SHA-256: FOLDER/dist.json has the tensors as `torch_dist` has them, FOLDER/whole.json those of the model in one
+process, and FOLDER/hf.json those of Hugging Face's model.
 """
 
 import argparse
@@ -175,11 +176,31 @@ def load(_, port, folder, setting):
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": HIDDEN, "intermediate_size": WIDTH, "vocab_size": VOCAB,
               "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": GROUPS, "rms_norm_eps": 1e-5,
               "tie_word_embeddings": setting.get("tied", False), "torch_dtype": "bfloat16"} | setting.get("config", {})
-    for layout in ("dist", "ranks"):
+    torch.save(state, os.path.join(folder, "whole.pt"))
+    os.makedirs(os.path.join(folder, "fsdp"))
+    for layout in ("dist", "ranks", "fsdp"):
         with open(os.path.join(folder, layout, "config.json"), "w") as file:
             json.dump(config, file)
         with open(os.path.join(folder, layout, "latest_checkpointed_iteration.txt"), "w") as file:
             file.write("5")
+    dist.destroy_process_group()
+
+
+def save_fsdp(rank, ranks, port, folder):
+    """`fsdp_dtensor`: a DCP of DTensors with the names of `handle_swiglu_in_state_dict` in fsdp_dtensor_checkpoint.py."""
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": str(ranks)}
+    dist.init_process_group("gloo")
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    on, model = init_device_mesh("cpu", (ranks,)), {}
+    for name, tensor in torch.load(os.path.join(folder, "whole.pt")).items():
+        halves = {"": tensor}
+        if name.endswith("linear_fc1.weight"):
+            halves = dict(zip(("_w", "_v"), tensor.chunk(2)))
+        model |= {f"module.{name}{half}": distribute_tensor(part.contiguous(), on, [Shard(0)]) for half, part in halves.items()}
+    dcp.save({"model": model, "iteration": 5}, checkpoint_id=os.path.join(folder, "fsdp/iter_0000005"))
     dist.destroy_process_group()
 
 
@@ -189,6 +210,7 @@ def main():
     ranks = pp * max(tp, ep * setting.get("etp", tp))
     mp.start_processes(save, (ranks, free_port(), folder, setting), nprocs=ranks, start_method="fork")
     mp.start_processes(load, (free_port(), folder, setting), nprocs=1, start_method="fork")
+    mp.start_processes(save_fsdp, (3, free_port(), folder), nprocs=3, start_method="fork")
 
 
 if __name__ == "__main__":

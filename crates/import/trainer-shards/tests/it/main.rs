@@ -2,5 +2,6 @@
 
 mod dcp;
 mod hf_shards;
+mod megatron;
 mod rank_files;
 mod support;

@@ -34,11 +34,17 @@ pub(crate) fn changed(name: &str, change: impl Fn(&Path)) -> (TempDir, PathBuf) 
     (temporary, folder)
 }
 
-/// Copies the files of the folder `name` of `data`.
+/// Copies the files of the folder `name` of `data`, and those of its sub-folders.
 pub(crate) fn copy(name: &str, folder: &Path) {
     for entry in fs::read_dir(data(name)).expect("the data") {
         let path = entry.expect("an entry").path();
-        fs::copy(&path, folder.join(path.file_name().expect("a name"))).expect("a copy");
+        let file = path.file_name().expect("a name").to_str().expect("UTF-8");
+        if path.is_dir() {
+            fs::create_dir(folder.join(file)).expect("a folder");
+            copy(&format!("{name}/{file}"), &folder.join(file));
+        } else {
+            fs::copy(&path, folder.join(file)).expect("a copy");
+        }
     }
 }
 
