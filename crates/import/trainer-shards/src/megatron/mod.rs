@@ -13,7 +13,7 @@ use std::path::Path;
 
 use byte_source::Observer;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
-use tensor::{Dtype, Tensor, Tile};
+use tensor::{Tensor, Tile};
 use torch_import::{CheckpointAssembly, CheckpointNote, Container, ItemPath};
 
 use self::rank::{MegatronRank, Sizes};
@@ -280,28 +280,28 @@ fn join_parts(
         };
         Split::of(name, gated).ok_or_else(|| unknown_split(new, first_file))?
     };
-    let (dim, halves) = match split {
-        Split::Copies => (usize::MAX, 1),
-        Split::Along(dim) => (dim, 1),
-        Split::Gated => (0, 2),
-    };
     for (file, part) in &parts {
-        let alike = |(at, (ours, theirs)): (usize, (&u64, &u64))| at == dim || ours == theirs;
-        let same = part.shape().len() == first.shape().len()
-            && part.shape().iter().zip(first.shape()).enumerate().all(alike);
-        if part.dtype() != first.dtype() || !same || (dim != usize::MAX && dim >= part.shape().len()) {
+        // Megatron divides a dimension only if its size is a multiple of the number of ranks.
+        if (part.dtype(), part.shape()) != (first.dtype(), first.shape()) {
             return Err(Error::RanksDisagree {
                 tensor: new.to_owned(),
                 first: (*first_file).into(),
-                first_found: describe(first.dtype(), first.shape()).into(),
+                first_found: describe(first).into(),
                 second: (*file).into(),
-                second_found: describe(part.dtype(), part.shape()).into(),
+                second_found: describe(part).into(),
             });
         }
     }
-    if dim == usize::MAX {
-        summary.count(first.dtype(), 1);
-        return Ok((*first).clone());
+    let (dim, halves) = match split {
+        Split::Along(dim) => (dim, 1),
+        Split::Gated => (0, 2),
+        Split::Copies => {
+            summary.count(first.dtype(), 1);
+            return Ok((*first).clone());
+        }
+    };
+    if dim >= first.shape().len() {
+        return Err(unknown_split(new, first_file));
     }
     summary.count(first.dtype(), parts.len());
     let (mut tiles, mut shape, mut at) = (Vec::new(), first.shape().to_vec(), 0_u64);
@@ -335,8 +335,8 @@ fn join_parts(
     join_tiles(new, first.dtype(), &shape, tiles)
 }
 
-fn describe(dtype: Dtype, shape: &[u64]) -> String {
-    format!("{dtype} {shape:?}")
+fn describe(part: &Tensor) -> String {
+    format!("{} {:?}", part.dtype(), part.shape())
 }
 
 fn unknown_split(tensor: &str, file: &str) -> Error {

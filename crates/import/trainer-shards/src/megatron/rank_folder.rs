@@ -48,10 +48,10 @@ impl RankFolder {
 
     /// Returns the folder of another rank of the same training.
     pub(super) fn with_place(&self, sizes: &Sizes, [tensor, stage, expert]: [u64; 3]) -> Self {
-        let others = match (self.others.len(), sizes.stages) {
-            (0, _) => Vec::new(),
-            (1, 1) if sizes.experts > 1 => vec![expert],
-            (1, _) => vec![stage],
+        let others = match (self.others.len(), sizes.stages > 1, sizes.experts > 1) {
+            (0, false, false) => Vec::new(),
+            (0 | 1, false, true) => vec![expert],
+            (0 | 1, _, false) => vec![stage],
             _ => vec![stage, expert],
         };
         Self { tensor, others, of_nemo: self.of_nemo }
