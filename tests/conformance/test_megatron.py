@@ -163,7 +163,12 @@ def test_nemo_archives_are_read(saved, tmp_path, mode):
 def test_names_need_a_configuration(saved, tmp_path):
     step = shutil.copytree(saved("tp2-pp2") / "dist/iter_0000005", tmp_path / "alone/step")
     assert "config.json" in refuse(step, "--to", "safetensors", "--names", "hf", "-o", tmp_path / "out").stderr
-    config = json.loads((saved("tp2-pp2") / "dist/config.json").read_text())
+    given = tmp_path / "given/config.json"
+    given.parent.mkdir()
+    given.write_text(json.dumps(config := json.loads((saved("tp2-pp2") / "dist/config.json").read_text())))
+    succeed(step, "--to", "safetensors", "--names", "hf", "--misc", given, "-o", tmp_path / "given/out")
+    assert hashes(tmp_path / "given/out") == wanted(saved("tp2-pp2"), "hf")
+    assert (tmp_path / "given/out/config.json").read_text() == given.read_text()
     for key, value in {"num_attention_heads": 3, "num_key_value_heads": 3, "vocab_size": 65, "model_type": "gemma"}.items():
         (tmp_path / "alone/config.json").write_text(json.dumps(config | {key: value}))
         refuse(step, "--to", "safetensors", "--names", "hf", "-o", tmp_path / "out")

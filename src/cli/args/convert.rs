@@ -121,7 +121,7 @@ pub(crate) struct Convert {
     /// URL of the model's home page
     #[arg(long, value_name = "URL")]
     pub(crate) homepage: Option<String>,
-    /// A file to keep in misc/; repeatable
+    /// A file to keep in misc/, or next to safetensors in a folder; repeatable
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) misc: Vec<PathBuf>,
     /// Store a self test in the carton: tokens and, if the weights are float32 or float64, the logits that are expected

@@ -78,6 +78,7 @@ impl Convert {
             TiesArg::Duplicate => Tied::Duplicate,
         };
         options.max_shard_size = *max_shard_size;
+        options.misc.clone_from(&self.misc);
         options
     }
 
@@ -149,7 +150,12 @@ impl Convert {
                 "a file of tensors has no name for the model",
             ),
             rule("--config", self.config.is_some(), &[Carton], "only a carton has fields such as a license"),
-            rule("--misc", !self.misc.is_empty(), &[Carton], "only a carton keeps files in misc/"),
+            rule(
+                "--misc",
+                !self.misc.is_empty(),
+                &[Carton, Safetensors],
+                "only cartons and folders of safetensors keep other files",
+            ),
             rule("--self-test", self.self_test, &[Carton], "only a carton has self tests"),
             rule(
                 "--torch",

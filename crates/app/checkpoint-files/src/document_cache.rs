@@ -65,6 +65,11 @@ impl DocumentCache {
         self.config = OnceLock::from(Some(text));
     }
 
+    /// Replaces the text of `params.json`, without writing a file.
+    pub fn replace_params(&mut self, text: String) {
+        self.params = OnceLock::from(Some(text));
+    }
+
     fn read_once<'d>(&self, text: &'d OnceLock<Option<String>>, name: &str) -> Result<Option<&'d str>> {
         if let Some(text) = text.get() {
             return Ok(text.as_deref());

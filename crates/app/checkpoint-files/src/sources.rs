@@ -245,6 +245,11 @@ impl CheckpointSources {
         self.files.iter().map(PathBuf::as_path).find(|path| !is_parts(path))
     }
 
+    /// Returns true if each rank of a training wrote a part of the checkpoint.
+    pub fn is_of_trainer(&self) -> bool {
+        matches!(self.kind, SourcesKind::Trainer(_))
+    }
+
     /// Returns true if the checkpoint is a single file.
     pub fn is_single(&self) -> bool {
         matches!(self.kind, SourcesKind::Single)

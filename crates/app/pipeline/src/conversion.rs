@@ -7,7 +7,7 @@ use output::file_name;
 use quantization::QuantizationDocuments;
 
 use crate::output_path::OutputNaming;
-use crate::{ConvertOptions, InvalidOption, Result, cast, dequantize, input, output_path, rename};
+use crate::{ConvertOptions, InvalidOption, Result, cast, dequantize, input, misc, output_path, rename};
 
 /// A conversion that is ready to run: its files are found, but not opened.
 #[derive(Debug)]
@@ -53,6 +53,7 @@ impl PlannedConversion {
         check_options(&options)?;
         let format = options.target.format();
         let mut sources = input::find_sources(&options)?;
+        misc::take_documents(format.misc(), &mut sources)?;
         let quantization =
             options.dequantize.then(|| dequantize::take_documents(&mut sources)).transpose()?;
         let name = output_path::model_name(&options, &sources);

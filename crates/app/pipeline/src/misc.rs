@@ -2,10 +2,28 @@
 
 use std::path::PathBuf;
 
-use checkpoint_files::{CheckpointSources, Companion};
+use checkpoint_files::{CheckpointSources, Companion, DOCUMENT_MAX, read_document};
 use output::file_name;
 
 use crate::{InvalidOption, Note, Result};
+
+/// Reads the model's documents among the given files. A trainer writes them elsewhere, or not at all.
+///
+/// # Errors
+/// When a document cannot be read or is too large.
+pub(crate) fn take_documents(given: &[PathBuf], sources: &mut CheckpointSources) -> Result<()> {
+    if !sources.is_of_trainer() {
+        return Ok(());
+    }
+    for path in given.iter().filter(|path| path.is_file()) {
+        match file_name(path).as_str() {
+            "config.json" => sources.documents.replace_config(read_document(path, DOCUMENT_MAX)?),
+            "params.json" => sources.documents.replace_params(read_document(path, DOCUMENT_MAX)?),
+            _ => {}
+        }
+    }
+    Ok(())
+}
 
 /// Returns the given files and the companions of the checkpoint, sorted by name, and a note on each companion that is left
 /// out. A given file replaces the companion of the same name.

@@ -27,6 +27,8 @@ pub struct SafetensorsOptions {
     pub ties: TieHandling,
     /// Maximum number of tensor bytes per file; `None` for a single file. A larger tensor gets a file of its own.
     pub max_shard_size: Option<u64>,
+    /// Files to copy into a folder, such as a tokenizer. The `config.json` of a trainer's checkpoint is also read.
+    pub misc: Vec<PathBuf>,
 }
 
 impl SafetensorsOptions {
@@ -40,6 +42,13 @@ impl SafetensorsOptions {
     #[must_use]
     pub fn ties(self, ties: TieHandling) -> Self {
         Self { ties, ..self }
+    }
+
+    /// Adds a file to copy into a folder.
+    #[must_use]
+    pub fn misc(mut self, path: impl Into<PathBuf>) -> Self {
+        self.misc.push(path.into());
+        self
     }
 
     /// Sets the maximum number of tensor bytes per file.
@@ -121,6 +130,10 @@ impl OutputFormat for SafetensorsOptions {
 
     fn requested_layout(&self) -> Option<TargetLayout> {
         self.target_layout
+    }
+
+    fn misc(&self) -> &[PathBuf] {
+        &self.misc
     }
 
     fn is_complete(&self, output: &Path) -> bool {
