@@ -436,9 +436,9 @@ fn folders_and_lists_of_files_are_inputs() {
     let all = ["alone.carton", "b/c/best.carton", "b/c/last.carton"];
     ok(root, &["--each", "-q", "-o", "out", "--files-from", "list", "--jobs", "3"]);
     assert!(root.join("out/alone.carton").is_file() && root.join("out/best.carton").is_file(), "{all:?}");
-    let text = ok(root, &["--each", "-o", "two", "--files-from", "list0", "--results", "results.jsonl"]);
+    let text = ok(root, &["--each", "-o", "two", "--files-from", "list0", "--results", "new/results.jsonl"]);
     assert!(text.contains("2 converted, 0 failed"), "{text}");
-    let results = std::fs::read_to_string(root.join("results.jsonl")).expect("it was written");
+    let results = std::fs::read_to_string(root.join("new/results.jsonl")).expect("it was written");
     let files: Vec<_> = results
         .lines()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("an object")["file"].clone())

@@ -345,3 +345,13 @@ fn the_parts_of_a_manifest_are_the_whole() {
     assert!(found.iter().map(|line| line["input"].as_str().expect("a path")).eq(&inputs));
     assert_eq!(run(root, &["batch", "m.jsonl", "--shard", "3/3"]).0, Some(2));
 }
+
+#[test]
+fn the_folder_of_the_results_is_created() {
+    let scratch = scratch();
+    let root = scratch.path();
+    checkpoints(root);
+    manifest(root, &[json!({"input": "a.pth"})]);
+    ok(root, &["batch", "m.jsonl", "-q", "--task", "scan", "--results", "new/deep/r.jsonl"]);
+    assert!(root.join("new/deep/r.jsonl").is_file());
+}

@@ -150,7 +150,8 @@ impl ResultsFile {
         if path == Path::new("-") {
             return Ok(Self(Box::new(io::stdout())));
         }
-        let file = OpenOptions::new().create(true).append(true).open(path);
+        let open = || OpenOptions::new().create(true).append(true).open(path);
+        let file = std::fs::create_dir_all(output::parent_folder(path)).and_then(|()| open());
         Ok(Self(Box::new(file.with_context(|| format!("cannot write {}", path.display()))?)))
     }
 

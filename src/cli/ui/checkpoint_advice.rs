@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use checkpoint_files::{CheckpointCandidate, FolderDiagnosis, TrainerRemedy};
 use output::{file_name, parent_folder};
 
-use super::invocation::typed_command;
+use super::invocation::{PROGRAM, typed_command};
 use super::shell::{shell_quoted, shell_quoted_path};
 
 /// Returns the text of an error in the search for a checkpoint, with advice if there is any.
@@ -68,7 +68,16 @@ pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
             };
             format!("; first run `python {script} {} out{tag}`{instead}", shell_quoted_path(&found.folder))
         }
-        Error::SeveralCheckpoints { candidates, .. } => format!("; {}", conversion_commands(candidates)),
+        Error::SeveralCheckpoints { folder, candidates } => {
+            let typed = typed_command();
+            // Only conversions take all checkpoints of a folder.
+            let all = if typed == PROGRAM || typed.ends_with(" convert") {
+                format!(", or `{typed} --each {}` for all of them", shell_quoted_path(folder))
+            } else {
+                String::new()
+            };
+            format!("; {}{all}", conversion_commands(candidates))
+        }
         Error::NoCheckpoint { folder, contents } => match contents_advice(folder, contents) {
             Some(advice) => format!("; {advice}"),
             None => String::new(),

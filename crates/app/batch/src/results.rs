@@ -123,6 +123,7 @@ pub(crate) fn open_results(path: &Path, is_resumed: bool) -> Result<(ResultsFile
     if !is_resumed && path.metadata().is_ok_and(|metadata| metadata.len() > 0) {
         return Err(Error::ResultsExist { path: path.to_owned() });
     }
+    std::fs::create_dir_all(output::parent_folder(path)).map_err(failed)?;
     let file = OpenOptions::new().create(true).append(true).read(true).open(path).map_err(failed)?;
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => return Err(Error::ResultsInUse { path: path.to_owned() }),
