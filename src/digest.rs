@@ -30,7 +30,7 @@ impl Digest {
     /// Creates a computation of the digest of a file that is read from `source`.
     pub fn from_source(source: Arc<dyn Source>) -> Self {
         let mut options = InputOptions::new(source.path());
-        options.source = Some(source);
+        options.source = Some(source.into());
         Self { options }
     }
 

@@ -36,6 +36,7 @@ mod pickles;
 mod program;
 mod random_folders;
 mod remote;
+mod remote_folders;
 mod reports;
 mod run;
 mod safetensors;

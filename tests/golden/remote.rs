@@ -103,10 +103,6 @@ fn refused_addresses_say_what_helps() {
     error: hf://a/b/c.pth is remote, and requests are switched off; leave out --offline, and unset HF_HUB_OFFLINE
     exit status 1
     ");
-    insta::assert_snapshot!(refused(&["inspect", "hf://a/b"]), @"
-    error: hf://a/b is a repository, expected a file in it; add the path of a file, such as model.safetensors
-    exit status 1
-    ");
     insta::assert_snapshot!(refused(&["inspect", "https://u:secret@[/c?sig=secret"]), @"
     error: https://[/c is not an address that can be read, expected https://HOST/PATH
     exit status 1

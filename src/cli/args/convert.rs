@@ -220,7 +220,7 @@ impl Convert {
             remote,
         } = self;
         let source = match files.as_slice() {
-            [file] if !*each => remote.open(file)?,
+            [file] if !*each => remote.open_with_documents(file)?,
             _ => None,
         };
         let mut options = ConvertOptions::from_inputs(files.clone());

@@ -1,14 +1,25 @@
 //! Arguments for inputs at addresses.
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use byte_source::Source;
+use byte_source::InputSource;
 use clap::Args;
 use output::{RemoteAddress, UrlScheme};
-use remote_source::{Address, RemoteOptions};
+use remote_source::{Address, Neighbours, RemoteOptions};
+
+/// Documents that say what the tensors of an index mean.
+const READ_DOCUMENTS: &[&str] = &[
+    "adapter_config.json",
+    "config.json",
+    "hf_quant_config.json",
+    "params.json",
+    "quant_config.json",
+    "quantize_config.json",
+    "quanto_qmap.json",
+];
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RemoteArgs {
@@ -24,18 +35,32 @@ pub(crate) struct RemoteArgs {
 }
 
 impl RemoteArgs {
-    /// Opens the file if it is at an address that can be read; returns `None` for a local path.
-    pub(crate) fn open(&self, file: &Path) -> Result<Option<Arc<dyn Source>>> {
-        match RemoteAddress::from_path(file) {
+    /// Opens the input if it is at an address that can be read; returns `None` for a local path.
+    pub(crate) fn open(&self, input: &Path) -> Result<Option<InputSource>> {
+        // The code that a configuration names may be next to it.
+        let of_files = input.to_string_lossy().ends_with("config.json");
+        self.open_with(input, Neighbours { of_files, documents: READ_DOCUMENTS })
+    }
+
+    /// Opens the input like [`open`](Self::open), with the documents that a conversion copies.
+    pub(crate) fn open_with_documents(&self, input: &Path) -> Result<Option<InputSource>> {
+        let copied = checkpoint_files::COMMON_COMPANIONS.iter().chain(READ_DOCUMENTS).copied();
+        let documents: BTreeSet<&str> = copied.collect();
+        let documents: Vec<&str> = documents.into_iter().collect();
+        self.open_with(input, Neighbours { of_files: true, documents: &documents })
+    }
+
+    fn open_with(&self, input: &Path, neighbours: Neighbours<'_>) -> Result<Option<InputSource>> {
+        match RemoteAddress::from_path(input) {
             None => return Ok(None),
             Some(RemoteAddress { scheme: UrlScheme::Http | UrlScheme::Https | UrlScheme::Hf, .. }) => {}
-            Some(_) => output::refuse_remote(file)?,
+            Some(_) => output::refuse_remote(input)?,
         }
         let mut options = RemoteOptions::from_env();
         options.allow_http = self.allow_http;
         options.timeout = Duration::from_secs(self.timeout);
         options.offline |= self.offline;
-        let address = Address::parse(&file.to_string_lossy())?;
-        Ok(Some(remote_source::open(&address, &options)?))
+        let address = Address::parse(&input.to_string_lossy())?;
+        Ok(Some(remote_source::open_input(&address, neighbours, &options)?))
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
     for file in &args.files {
         let progress = Progress::new(true);
         summary += if let Some(source) = args.remote.open(file)? {
-            pipeline::scan_source(&source, &options, &progress, &mut print)?
+            pipeline::scan_input(&source, &options, &progress, &mut print)?
         } else {
             options.inputs = vec![stdin::input_path(file)?];
             pipeline::scan(&options, &progress, &mut print)?

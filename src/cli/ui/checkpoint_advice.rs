@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use byte_source::ReadError;
 use checkpoint_files::{CheckpointCandidate, FolderDiagnosis, TrainerRemedy};
 use output::{file_name, parent_folder};
 
 use super::invocation::{PROGRAM, typed_command};
+use super::remote_advice::remote_text;
 use super::shell::{shell_quoted, shell_quoted_path};
 
 /// Returns the text of an error in the search for a checkpoint, with advice if there is any.
@@ -15,11 +17,9 @@ pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
         Error::NotFound { path } if parent_folder(path).is_dir() => {
             format!("; `ls {}` shows what is there", shell_quoted_path(parent_folder(path)))
         }
-        Error::NotFound { path } if is_model_id(path) => format!(
-            "; if it is a model of Hugging Face, first run `hf download {0} --local-dir {1}`, then pass {1}",
-            path.display(),
-            file_name(path)
-        ),
+        Error::NotFound { path } if is_model_id(path) => {
+            format!("; if it is a model of Hugging Face, pass hf://{}", path.display())
+        }
         Error::NotFound { path } => format!(": the folder {} does not exist", parent_folder(path).display()),
         Error::LoneShard { path, .. } => {
             format!(
@@ -27,6 +27,14 @@ pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
                 typed_command(),
                 shell_quoted_path(parent_folder(path))
             )
+        }
+        Error::RemoteTrainer { .. } => "; download the folder first".to_owned(),
+        Error::Remote { reason, .. } => {
+            let remote = match reason {
+                ReadError::Io(reason) => reason.get_ref().and_then(|inner| inner.downcast_ref()),
+                _ => None,
+            };
+            return remote.map_or_else(|| error.to_string(), remote_text);
         }
         Error::RankPart { path, .. } => format!(
             "; pass its folder {}, or --single for this file's own tensors",

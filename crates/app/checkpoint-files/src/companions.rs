@@ -31,6 +31,22 @@ const COMPANION_NAMES: &[&str] = &[
     "chat_template.jinja",
 ];
 
+/// Names of companions that a server without listings is asked for.
+pub const COMMON_COMPANIONS: &[&str] = &[
+    "LICENSE",
+    "chat_template.jinja",
+    "config.json",
+    "generation_config.json",
+    "merges.txt",
+    "params.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+];
+
 /// File name and path of a file that belongs to a model.
 pub type Companion = (String, PathBuf);
 
@@ -65,7 +81,11 @@ pub fn companions(checkpoint: &Path) -> Result<(Vec<Companion>, Vec<FilesNote>)>
     Ok((found, notes))
 }
 
-fn is_companion_name(name: &str) -> bool {
+/// Returns true for the name of a companion, in no folder below the checkpoint's.
+pub(crate) fn is_companion_name(name: &str) -> bool {
+    if name.contains('/') {
+        return false;
+    }
     COMPANION_NAMES.contains(&name)
         || name.starts_with("LICENSE")
         || (name.starts_with("tokenizer") && Path::new(name).extension().is_some_and(|ext| ext == "json"))

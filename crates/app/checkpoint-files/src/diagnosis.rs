@@ -4,7 +4,7 @@
 //! files.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::folder_listing::{FolderListing, is_training_state};
 
@@ -142,9 +142,9 @@ fn folders_with_checkpoints(listing: &FolderListing) -> Vec<PathBuf> {
         let (mut found, mut next) = (Vec::new(), Vec::new());
         for folder in level {
             // A folder that cannot be listed cannot be passed as an input either.
-            let Ok(listing) = FolderListing::read(&listing.folder.join(&folder)) else { continue };
-            next.extend(listing.folders.iter().map(|name| folder.join(name)));
-            if listing.checkpoints().next().is_some() || listing.indexes().next().is_some() {
+            let Ok(inner) = listing.below(&folder) else { continue };
+            next.extend(inner.folders.iter().map(|name| folder.join(name)));
+            if inner.checkpoints().next().is_some() || inner.indexes().next().is_some() {
                 found.push(folder);
             }
         }
@@ -179,7 +179,7 @@ fn detect_other_framework(listing: &FolderListing) -> Option<(&'static str, Stri
         rows.iter().find_map(|(shows, what)| Some((*what, names.iter().find(|name| shows(name))?.clone())))
     };
     let package = || {
-        let data = FolderListing::read(&listing.folder.join("Data")).ok()?;
+        let data = listing.below(Path::new("Data")).ok()?;
         find(FOLDERS, &data.folders).map(|(what, name)| (what, format!("Data/{name}")))
     };
     find(FILES, &listing.files).or_else(|| find(FOLDERS, &listing.folders)).or_else(package)

@@ -5,7 +5,9 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+
+use byte_source::SourceFolder;
 
 use crate::{Error, Result};
 
@@ -16,6 +18,8 @@ pub const DOCUMENT_MAX: u64 = 64 << 20;
 #[derive(Debug, Default)]
 pub struct DocumentCache {
     checkpoint: Option<PathBuf>,
+    /// The folder, if it is not on this machine.
+    remote: Option<Arc<dyn SourceFolder>>,
     params: OnceLock<Option<String>>,
     config: OnceLock<Option<String>>,
     adapter: OnceLock<Option<String>>,
@@ -25,6 +29,11 @@ impl DocumentCache {
     /// Creates the documents of the folder that contains `path`, without reading them.
     pub fn next_to(path: &Path) -> Self {
         Self { checkpoint: Some(path.to_owned()), ..Self::default() }
+    }
+
+    /// Creates the documents of a folder that is not on this machine, without reading them.
+    pub(crate) fn of_remote(folder: &Arc<dyn SourceFolder>) -> Self {
+        Self { remote: Some(Arc::clone(folder)), ..Self::default() }
     }
 
     /// Returns the text of `params.json`; `None` if the file does not exist.
@@ -56,6 +65,9 @@ impl DocumentCache {
     /// # Errors
     /// When the file cannot be read, or has more than [`DOCUMENT_MAX`] bytes.
     pub fn read(&self, name: &str) -> Result<Option<String>> {
+        if let Some(folder) = self.remote.as_ref().filter(|folder| folder.contains(name)) {
+            return read_remote_document(&**folder, name, DOCUMENT_MAX).map(Some);
+        }
         let path = self.checkpoint.as_ref().map(|checkpoint| checkpoint.with_file_name(name));
         path.filter(|path| path.is_file()).map(|path| read_document(&path, DOCUMENT_MAX)).transpose()
     }
@@ -74,11 +86,19 @@ impl DocumentCache {
         if let Some(text) = text.get() {
             return Ok(text.as_deref());
         }
-        let path = self.checkpoint.as_ref().map(|checkpoint| checkpoint.with_file_name(name));
-        let path = path.filter(|path| path.is_file());
-        let read = path.map(|path| read_document(&path, DOCUMENT_MAX)).transpose()?;
+        let read = self.read(name)?;
         Ok(text.get_or_init(|| read).as_deref())
     }
+}
+
+/// Reads a text file of a folder that is not on this machine.
+pub(crate) fn read_remote_document(folder: &dyn SourceFolder, name: &str, limit: u64) -> Result<String> {
+    let path = folder.path_of(name);
+    let bytes = folder.read(name, limit).map_err(|reason| Error::remote(&path, reason))?;
+    String::from_utf8(bytes.into()).map_err(|_| {
+        let reason = io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8");
+        Error::Io { path, reason }
+    })
 }
 
 /// Reads the text file at `path`, which has at most `limit` bytes.

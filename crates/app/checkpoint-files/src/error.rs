@@ -22,6 +22,12 @@ pub enum Error {
     /// A file or folder cannot be read.
     #[error("{}: {reason}", path.display())]
     Io { path: PathBuf, reason: io::Error },
+    /// A file that is not on this machine cannot be read.
+    #[error("{reason}")]
+    Remote { path: PathBuf, reason: byte_source::ReadError },
+    /// A folder that is not on this machine has the parts of a checkpoint that a trainer wrote.
+    #[error("{} is a checkpoint in parts, such as {file}, which are joined on this machine only", folder.display())]
+    RemoteTrainer { folder: PathBuf, file: String },
     /// A document is larger than the limit, which no real document reaches.
     #[error("{} has {len} bytes, more than the {limit} that are read", path.display())]
     DocumentTooLarge {
@@ -135,6 +141,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { reason, .. } => reason.into(),
+            Self::Remote { reason, .. } => reason.kind(),
             Self::NotFound { .. } | Self::DanglingLink { .. } => ErrorKind::Io,
             Self::Checkpoint { reason, .. } | Self::InconsistentSet { reason, .. } => reason.kind(),
             Self::NoPaths => ErrorKind::Option,
@@ -149,7 +156,9 @@ impl Error {
             | Self::SeveralCheckpoints { .. }
             | Self::NoCheckpoint { .. } => ErrorKind::Input,
             Self::Trainer { reason, .. } => reason.kind(),
-            Self::DocumentTooLarge { .. } | Self::DeepSpeed { .. } => ErrorKind::Unsupported,
+            Self::DocumentTooLarge { .. } | Self::DeepSpeed { .. } | Self::RemoteTrainer { .. } => {
+                ErrorKind::Unsupported
+            }
         }
     }
 }
@@ -157,6 +166,11 @@ impl Error {
 impl Error {
     pub(crate) fn checkpoint(path: &Path, reason: torch_import::Error) -> Self {
         Self::Checkpoint { path: path.to_owned(), reason: Box::new(reason) }
+    }
+
+    /// Creates the error for a file that is not on this machine.
+    pub(crate) fn remote(path: &Path, reason: byte_source::ReadError) -> Self {
+        Self::Remote { path: path.to_owned(), reason }
     }
 
     /// Creates the error for a trainer's folder.

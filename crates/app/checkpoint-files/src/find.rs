@@ -1,12 +1,14 @@
 //! Resolves the paths that the user gives to the files of one checkpoint.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use byte_source::InputSource;
 use output::{file_name, parent_folder};
 use trainer_shards::{RankFile, TrainerArchive, TrainerFolder};
 
 use crate::folder_listing::INDEX_SUFFIX;
-use crate::numbering::{NumberedFileName, shard_number};
+use crate::numbering::{NumberedFileName, shard_number, shard_number_among};
 use crate::shard_set::{check_numbered_set, read_indexed_set};
 use crate::{CheckpointSources, Error, FilesNote, Result};
 
@@ -30,7 +32,7 @@ impl CheckpointSources {
             [path] if path.is_dir() => crate::folder::find(path),
             // A dangling link is reported by the system when it is opened.
             [path] if !path.exists() && !path.is_symlink() => Err(Error::NotFound { path: path.clone() }),
-            [path] if path.to_string_lossy().ends_with(INDEX_SUFFIX) => read_indexed_set(path),
+            [path] if path.to_string_lossy().ends_with(INDEX_SUFFIX) => read_indexed_set(path, None),
             [path] if file_name(path) == ".metadata" => crate::folder::find(parent_folder(path)),
             [path] if TrainerArchive::is_one(path) => Self::archive(path),
             [path] if shards == ShardPolicy::RequireAll && rank_part(path).is_some() => {
@@ -50,13 +52,44 @@ impl CheckpointSources {
             paths => find_shard_set(paths),
         }
     }
+
+    /// Resolves an input that is not on this machine to the files of one checkpoint.
+    ///
+    /// # Errors
+    /// When the input is no checkpoint, or more than one, or its index cannot be read.
+    pub fn find_source(input: &InputSource, shards: ShardPolicy) -> Result<Self> {
+        let (folder, name) = match input {
+            InputSource::File(source) => return Ok(Self::source(Arc::clone(source))),
+            InputSource::Folder { folder, file: None } => return crate::folder::find_remote(folder),
+            InputSource::Folder { folder, file: Some(name) } => (folder, name),
+        };
+        let path = folder.path_of(name);
+        if !folder.contains(name) {
+            return Err(Error::NotFound { path });
+        }
+        if name.ends_with(INDEX_SUFFIX) {
+            return read_indexed_set(&path, Some(folder));
+        }
+        let mut found = Self::file(&path).of(Some(folder));
+        let part = rank_part(&path);
+        if shards == ShardPolicy::RequireAll {
+            if let Some(what) = part {
+                return Err(Error::RankPart { path, what });
+            }
+            if let Some(shard) = shard_number_among(name, folder.files()) {
+                return Err(Error::LoneShard { path, number: shard.number, of: shard.files_in_set });
+            }
+        }
+        found.notes.extend(part.map(|what| FilesNote::RankPart { what }));
+        Ok(found)
+    }
 }
 
 /// What a folder such as `mp_rank_00` is a part of.
 pub(crate) const RANK_OF_MEGATRON: &str = "a checkpoint that each of Megatron-LM's ranks wrote a folder of";
 
 /// Returns what a file is a part of, with its article, if its name is that of one rank's part.
-fn rank_part(path: &Path) -> Option<&'static str> {
+pub(crate) fn rank_part(path: &Path) -> Option<&'static str> {
     let name = file_name(path);
     if name.ends_with("_optim_states.pt") {
         // For example `zero_pp_rank_0_mp_rank_00_optim_states.pt`.

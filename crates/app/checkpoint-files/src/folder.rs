@@ -1,12 +1,14 @@
 //! Selects the files in a folder that hold its checkpoint.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use byte_source::SourceFolder;
 use output::file_name;
 
 use crate::deepspeed::ZeroCheckpoint;
 use crate::diagnosis::FolderDiagnosis;
-use crate::find::RANK_OF_MEGATRON;
+use crate::find::{RANK_OF_MEGATRON, rank_part};
 use crate::folder_listing::FolderListing;
 use crate::links::link_target_outside;
 use crate::numbering::NumberedFileName;
@@ -73,16 +75,34 @@ pub(crate) fn find(folder: &Path) -> Result<CheckpointSources> {
         let target = path.read_link().unwrap_or_default();
         return Err(Error::DanglingLink { path, target });
     }
+    let step = || TrainerFolder::newest_step(folder).map_err(|reason| Error::trainer(folder, reason));
+    choose(listing, &step)
+}
+
+/// Finds the checkpoint at the top level of a folder that is not on this machine.
+pub(crate) fn find_remote(folder: &Arc<dyn SourceFolder>) -> Result<CheckpointSources> {
+    let listing = FolderListing::of_remote(folder, Path::new(""));
+    let is_part = |name: &&String| rank_part(Path::new(name)).is_some() || *name == ".metadata";
+    if let Some(file) = listing.files.iter().find(is_part) {
+        return Err(Error::RemoteTrainer { folder: listing.folder, file: file.clone() });
+    }
+    choose(listing, &|| Ok(None))
+}
+
+/// Chooses the checkpoint of a folder that no trainer wrote; `step` finds one that a trainer wrote below it.
+fn choose(
+    listing: FolderListing,
+    step: &dyn Fn() -> Result<Option<TrainerFolder>>,
+) -> Result<CheckpointSources> {
     let mut candidates = listing.candidates()?;
     let left_alone = listing.unused_files_note(&candidates);
     let mut notes = Vec::new();
-    if TrainerFolder::is_one_of_several_ranks(folder) {
+    if listing.remote.is_none() && TrainerFolder::is_one_of_several_ranks(&listing.folder) {
         notes.push(FilesNote::RankPart { what: RANK_OF_MEGATRON });
     }
     let chosen = match candidates.as_slice() {
         [] => {
-            let step = TrainerFolder::newest_step(folder).map_err(|reason| Error::trainer(folder, reason))?;
-            if let Some(found) = step {
+            if let Some(found) = step()? {
                 return Ok(trainer_sources(found, &listing));
             }
             let contents = FolderDiagnosis::find(&listing);
@@ -110,17 +130,20 @@ pub(crate) fn find(folder: &Path) -> Result<CheckpointSources> {
     let paths = || chosen.members.iter().map(|name| listing.folder.join(name));
     let mut sources = match chosen.kind {
         CandidateKind::Index(_, sources) => *sources,
-        CandidateKind::File => CheckpointSources::file(&paths().collect::<PathBuf>()),
+        CandidateKind::File => {
+            CheckpointSources::file(&paths().collect::<PathBuf>()).of(listing.remote.as_ref())
+        }
         CandidateKind::Set => {
             let members = chosen.members.iter().zip(paths());
             let members =
                 members.filter_map(|(name, path)| Some((NumberedFileName::parse_file_name(name)?, path)));
-            check_numbered_set(members.collect())?
+            check_numbered_set(members.collect())?.of(listing.remote.as_ref())
         }
     };
     notes.extend(left_alone);
-    let outside = sources.files.iter().filter(|path| link_target_outside(path, &listing.folder).is_some());
-    let outside: Vec<String> = outside.map(|path| file_name(path)).collect();
+    let is_outside =
+        |path: &&PathBuf| listing.remote.is_none() && link_target_outside(path, &listing.folder).is_some();
+    let outside: Vec<String> = sources.files.iter().filter(is_outside).map(|path| file_name(path)).collect();
     if !outside.is_empty() {
         notes.push(FilesNote::LinksFollowed { files: outside });
     }
@@ -195,7 +218,7 @@ impl FolderListing {
         let mut listed: Vec<String> = Vec::new();
         for index in self.indexes() {
             let path = self.folder.join(index);
-            let sources = read_indexed_set(&path)?;
+            let sources = read_indexed_set(&path, self.remote.as_ref())?;
             let members: Vec<String> = sources.files.iter().map(|path| file_name(path)).collect();
             listed.extend(members.iter().cloned());
             candidates.push(FolderCandidate { members, kind: CandidateKind::Index(path, Box::new(sources)) });

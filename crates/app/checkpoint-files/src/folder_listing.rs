@@ -2,8 +2,12 @@
 //!
 //! Facts: the names that Hugging Face's `transformers` and `accelerate`, Lightning and `DeepSpeed` give their files.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byte_source::SourceFolder;
 
 /// Suffix of the file name of an index.
 pub(crate) const INDEX_SUFFIX: &str = ".index.json";
@@ -39,6 +43,8 @@ pub(crate) struct FolderListing {
     pub(crate) folders: Vec<String>,
     /// Names of dangling links, sorted.
     pub(crate) dangling_links: Vec<String>,
+    /// The folder, if it is not on this machine.
+    pub(crate) remote: Option<Arc<dyn SourceFolder>>,
 }
 
 impl FolderListing {
@@ -58,7 +64,36 @@ impl FolderListing {
         files.sort();
         folders.sort();
         lost.sort();
-        Ok(Self { folder: folder.to_owned(), files, folders, dangling_links: lost })
+        Ok(Self { folder: folder.to_owned(), files, folders, dangling_links: lost, remote: None })
+    }
+
+    /// Lists what is in `folder`, or in the folder `below` in it.
+    pub(crate) fn of_remote(folder: &Arc<dyn SourceFolder>, below: &Path) -> Self {
+        let (mut files, mut folders) = (Vec::new(), BTreeSet::new());
+        for file in folder.files() {
+            let Ok(rest) = Path::new(file).strip_prefix(below) else { continue };
+            let mut parts = rest.iter().filter_map(|part| part.to_str());
+            match (parts.next(), parts.next()) {
+                (Some(name), None) => files.push(name.to_owned()),
+                (Some(name), Some(_)) => drop(folders.insert(name.to_owned())),
+                (None, _) => {}
+            }
+        }
+        Self {
+            folder: if below == Path::new("") { folder.path().to_owned() } else { folder.path().join(below) },
+            files,
+            folders: folders.into_iter().collect(),
+            dangling_links: Vec::new(),
+            remote: Some(Arc::clone(folder)),
+        }
+    }
+
+    /// Lists a folder below this one.
+    pub(crate) fn below(&self, folder: &Path) -> io::Result<Self> {
+        match &self.remote {
+            Some(remote) => Ok(Self::of_remote(remote, folder)),
+            None => Self::read(&self.folder.join(folder)),
+        }
     }
 
     /// Returns true if there is a file with this name.

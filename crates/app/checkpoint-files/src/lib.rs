@@ -48,7 +48,7 @@ mod numbering;
 mod shard_set;
 mod sources;
 
-pub use companions::{Companion, companions, has_tokenizer};
+pub use companions::{COMMON_COMPANIONS, Companion, companions, has_tokenizer};
 pub use deepspeed::ZeroCheckpoint;
 pub use diagnosis::FolderDiagnosis;
 pub use document_cache::{DOCUMENT_MAX, DocumentCache, read_document};

@@ -18,27 +18,25 @@ pub struct ShardNumber {
 /// Returns the shard that the name of a file stands for, or `None` for a checkpoint of its own. Meta's names do not contain
 /// the number of shards, which is taken from the other files in the folder.
 pub fn shard_number(path: &Path) -> Option<ShardNumber> {
-    let name = file_name(path);
-    let numbering = NumberedFileName::parse_file_name(&name)?;
-    if let Some(of) = numbering.files_in_set {
-        // Some sets count from 0, in which case file 0 exists.
-        let zero = numbering.number == 0 || parent_folder(path).join(numbering.name_of_shard(0)).exists();
-        let number = numbering.number.saturating_add(usize::from(zero));
-        return (of > 1).then_some(ShardNumber { number, files_in_set: of });
-    }
-    let neighbours = parent_folder(path).read_dir().ok()?;
-    let number = |name: &str| {
-        Some(NumberedFileName::parse_file_name(name).filter(|other| other.files_in_set.is_none())?.number)
+    let numbering = NumberedFileName::parse_file_name(&file_name(path))?;
+    let has_zero = || parent_folder(path).join(numbering.name_of_shard(0)).exists();
+    let last = || {
+        let neighbours = parent_folder(path).read_dir().ok()?;
+        neighbours.filter_map(|entry| unsized_number(entry.ok()?.file_name().to_str()?)).max()
     };
-    let last = neighbours
-        .filter_map(|entry| number(entry.ok()?.file_name().to_str()?))
-        .max()
-        .unwrap_or_default()
-        .max(numbering.number);
-    (last > 0).then(|| ShardNumber {
-        number: numbering.number.saturating_add(1),
-        files_in_set: last.saturating_add(1),
-    })
+    numbering.position(has_zero, last)
+}
+
+/// Returns the shard that a name among `names` stands for, like [`shard_number`].
+pub(crate) fn shard_number_among(name: &str, names: &[String]) -> Option<ShardNumber> {
+    let numbering = NumberedFileName::parse_file_name(name)?;
+    let has_zero = || names.contains(&numbering.name_of_shard(0));
+    numbering.position(has_zero, || names.iter().filter_map(|name| unsized_number(name)).max())
+}
+
+/// Returns the number in a name that does not contain the number of shards.
+fn unsized_number(name: &str) -> Option<usize> {
+    Some(NumberedFileName::parse_file_name(name).filter(|other| other.files_in_set.is_none())?.number)
 }
 
 /// Parsed name of a numbered file, such as `consolidated.03.pth` or `pytorch_model-00002-of-00003.bin`.
@@ -70,6 +68,25 @@ impl NumberedFileName {
         let (stem, of) = stem.rsplit_once("-of-")?;
         let (before, number) = stem.rsplit_once('-')?;
         new(&format!("{before}-"), number, Some(parse_digits(of)?), format!("-of-{of}.{extension}"))
+    }
+
+    /// Returns the position in the set. Some sets count from 0, in which case file 0 exists. `last` is the largest number
+    /// of a set whose names do not contain the number of shards.
+    fn position(
+        &self,
+        has_zero: impl FnOnce() -> bool,
+        last: impl FnOnce() -> Option<usize>,
+    ) -> Option<ShardNumber> {
+        if let Some(of) = self.files_in_set {
+            let zero = self.number == 0 || has_zero();
+            let number = self.number.saturating_add(usize::from(zero));
+            return (of > 1).then_some(ShardNumber { number, files_in_set: of });
+        }
+        let last = last()?.max(self.number);
+        (last > 0).then(|| ShardNumber {
+            number: self.number.saturating_add(1),
+            files_in_set: last.saturating_add(1),
+        })
     }
 
     /// Returns a key that is equal for all files of the same set.

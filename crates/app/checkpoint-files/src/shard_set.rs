@@ -1,28 +1,42 @@
 //! Sets of files that hold one checkpoint together: listed by an index, or numbered.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use byte_source::SourceFolder;
 use output::file_name;
 use torch_import::WeightMapIndex;
 
+use crate::document_cache::read_remote_document;
 use crate::folder_listing::INDEX_SUFFIX;
 use crate::numbering::NumberedFileName;
 use crate::sources::SourcesKind;
-use crate::{CheckpointSources, Error, Result, document_cache};
+use crate::{CheckpointSources, DOCUMENT_MAX, Error, Result, read_document};
 
 /// Reads the index at `path`, and returns the files in its folder that it names.
-pub(crate) fn read_indexed_set(path: &Path) -> Result<CheckpointSources> {
+pub(crate) fn read_indexed_set(
+    path: &Path,
+    remote: Option<&Arc<dyn SourceFolder>>,
+) -> Result<CheckpointSources> {
     let name = file_name(path);
+    let text = match remote {
+        Some(folder) => read_remote_document(&**folder, &name, DOCUMENT_MAX)?,
+        None => read_document(path, DOCUMENT_MAX)?,
+    };
     let index =
-        WeightMapIndex::from_json(&name, &document_cache::read_document(path, document_cache::DOCUMENT_MAX)?)
-            .map_err(|reason| Error::inconsistent_set(path, reason))?;
+        WeightMapIndex::from_json(&name, &text).map_err(|reason| Error::inconsistent_set(path, reason))?;
     let files: Vec<PathBuf> = index.files().iter().map(|file| path.with_file_name(file)).collect();
-    if let Some(missing) = files.iter().find(|file| !file.is_file()) {
+    let is_file = |path: &Path| match remote {
+        Some(folder) => folder.contains(&file_name(path)),
+        None => path.is_file(),
+    };
+    if let Some(missing) = files.iter().find(|file| !is_file(file)) {
         return Err(Error::NotInFolder { index: path.to_owned(), file: file_name(missing) });
     }
     // The index `model.safetensors.index.json` stands for `model.safetensors`.
     let whole = path.with_file_name(name.strip_suffix(INDEX_SUFFIX).unwrap_or(&name));
-    Ok(CheckpointSources::new(files, whole, SourcesKind::Indexed { path: path.to_owned(), index }))
+    let kind = SourcesKind::Indexed { path: path.to_owned(), index };
+    Ok(CheckpointSources::new(files, whole, kind).of(remote))
 }
 
 /// Returns the set of numbered files, after checking that each number occurs exactly once.

@@ -1,14 +1,16 @@
 //! The files of one checkpoint: opens them and reads the checkpoint.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use byte_source::{Observer, Source};
+use byte_source::{InputSource, Observer, Source, SourceFolder, SourceReader};
+use tempfile::TempDir;
 use torch_import::{Checkpoint, Container, ModelSizes, Shard, WeightMapIndex};
 use trainer_shards::{TrainerArchive, TrainerLayout};
 
-use crate::companions::{Companion, companions};
+use crate::companions::{Companion, companions, is_companion_name};
 use crate::document_cache::DocumentCache;
 use crate::{Error, FilesNote, Result};
 use output::{file_name, parent_folder};
@@ -27,10 +29,18 @@ pub struct CheckpointSources {
     kind: SourcesKind,
     /// File in whose folder the documents and companions of the model are.
     documents_next_to: PathBuf,
-    /// Byte source of the only file, if the file is not at its path.
-    source: Option<Arc<dyn Source>>,
     /// Archive that has the files of the checkpoint, if `path` is one.
     archive: Option<TrainerArchive>,
+    /// Where the files are, if they are not at their paths.
+    given: Option<GivenFiles>,
+}
+
+/// Files that are not at their paths.
+#[derive(Debug)]
+struct GivenFiles {
+    input: InputSource,
+    /// Companions, copied into a temporary folder when they are asked for.
+    companions: OnceLock<(TempDir, Vec<Companion>)>,
 }
 
 /// Relation of the files to the checkpoint.
@@ -64,9 +74,16 @@ impl CheckpointSources {
             notes: Vec::new(),
             documents: DocumentCache::default(),
             kind: SourcesKind::Single,
-            source: Some(source),
+            given: Some(GivenFiles::new(InputSource::File(source))),
             archive: None,
         }
+    }
+
+    /// Takes the files and documents from a folder that is not on this machine, if there is one.
+    pub(crate) fn of(self, folder: Option<&Arc<dyn SourceFolder>>) -> Self {
+        let Some(folder) = folder else { return self };
+        let input = InputSource::Folder { folder: Arc::clone(folder), file: None };
+        Self { documents: DocumentCache::of_remote(folder), given: Some(GivenFiles::new(input)), ..self }
     }
 
     pub(crate) fn new(files: Vec<PathBuf>, path: PathBuf, kind: SourcesKind) -> Self {
@@ -79,7 +96,7 @@ impl CheckpointSources {
             documents,
             kind,
             documents_next_to,
-            source: None,
+            given: None,
             archive: None,
         }
     }
@@ -100,14 +117,15 @@ impl CheckpointSources {
         Self { documents, documents_next_to, ..Self::new(files, path, kind) }
     }
 
-    /// Returns the paths from which the checkpoint is read: its files, and the index if there is one. A byte source has no
-    /// path.
+    /// Returns the paths from which the checkpoint is read: its files, and the index if there is one. Files that
+    /// are not on this machine have no paths.
     pub fn inputs(&self) -> impl Iterator<Item = &Path> {
         let index = match &self.kind {
             SourcesKind::Indexed { path, .. } => Some(path.as_path()),
             _ => None,
         };
-        let files = if self.source.is_some() { &[] } else { self.files.as_slice() };
+        let index = index.filter(|_| self.given.is_none());
+        let files = if self.given.is_some() { &[] } else { self.files.as_slice() };
         files.iter().map(PathBuf::as_path).chain(index)
     }
 
@@ -116,6 +134,9 @@ impl CheckpointSources {
     /// # Errors
     /// When one of them cannot be read or is not a checkpoint, or when two of them are the same file.
     pub fn open(&self) -> Result<Vec<Container>> {
+        if let Some(given) = &self.given {
+            return given.open(&self.files);
+        }
         self.reject_duplicate_files()?;
         if let Some(archive) = &self.archive {
             return archive.containers().map_err(|reason| Error::trainer(&self.path, reason));
@@ -124,11 +145,7 @@ impl CheckpointSources {
             if let SourcesKind::Trainer(layout) = self.kind {
                 return layout.open(path).map_err(|reason| Error::trainer(self.root(), reason));
             }
-            let container = match &self.source {
-                Some(source) => Container::from_source(Arc::clone(source)),
-                None => Container::open(path),
-            };
-            container.map_err(|reason| Error::checkpoint(path, reason))
+            Container::open(path).map_err(|reason| Error::checkpoint(path, reason))
         };
         self.files.iter().map(open).collect()
     }
@@ -139,8 +156,8 @@ impl CheckpointSources {
     /// # Errors
     /// When the folder cannot be read.
     pub fn companions(&self) -> Result<(Vec<Companion>, Vec<FilesNote>)> {
-        match self.source {
-            Some(_) => Ok(Default::default()),
+        match &self.given {
+            Some(given) => Ok((given.companions()?.to_vec(), Vec::new())),
             None => companions(&self.documents_next_to),
         }
     }
@@ -253,6 +270,50 @@ impl CheckpointSources {
     /// Returns true if the checkpoint is a single file.
     pub fn is_single(&self) -> bool {
         matches!(self.kind, SourcesKind::Single)
+    }
+}
+
+impl GivenFiles {
+    fn new(input: InputSource) -> Self {
+        Self { input, companions: OnceLock::new() }
+    }
+
+    fn open(&self, files: &[PathBuf]) -> Result<Vec<Container>> {
+        let sources = match &self.input {
+            InputSource::File(source) => vec![Arc::clone(source)],
+            InputSource::Folder { folder, .. } => {
+                let names: Vec<String> = files.iter().map(|path| file_name(path)).collect();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                folder.open(&names).map_err(|reason| Error::remote(folder.path(), reason))?
+            }
+        };
+        let open = |(source, path): (Arc<dyn Source>, &PathBuf)| {
+            Container::from_source(source).map_err(|reason| Error::checkpoint(path, reason))
+        };
+        sources.into_iter().zip(files).map(open).collect()
+    }
+
+    /// Copies the companions into a temporary folder: an output reads them when it is written.
+    fn companions(&self) -> Result<&[Companion]> {
+        let InputSource::Folder { folder, .. } = &self.input else { return Ok(&[]) };
+        if let Some((_, companions)) = self.companions.get() {
+            return Ok(companions);
+        }
+        let names: Vec<&str> =
+            folder.files().iter().map(String::as_str).filter(|name| is_companion_name(name)).collect();
+        let remote = |reason| Error::remote(folder.path(), reason);
+        let sources = folder.open(&names).map_err(remote)?;
+        let local = tempfile::tempdir().map_err(|reason| Error::Io { path: std::env::temp_dir(), reason })?;
+        let mut companions = Vec::with_capacity(names.len());
+        for (name, source) in names.into_iter().zip(sources) {
+            let path = local.path().join(name);
+            let io = |reason| Error::Io { path: path.clone(), reason };
+            let mut file = File::create(&path).map_err(io)?;
+            let mut reader = SourceReader::new(&*source, 0..source.len());
+            std::io::copy(&mut reader, &mut file).map_err(|reason| remote(reason.into()))?;
+            companions.push((name.to_owned(), path));
+        }
+        Ok(&self.companions.get_or_init(|| (local, companions)).1)
     }
 }
 

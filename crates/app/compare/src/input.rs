@@ -1,9 +1,8 @@
 //! Opens a checkpoint or a carton as the tensors that a conversion selects from it, and its values.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use byte_source::Source;
+use byte_source::InputSource;
 use carton_tools::{CartonNote, Error, Result, is_carton, read_checkpoint};
 use foldhash::{HashSet, HashSetExt};
 use pipeline::{ConvertOptions, ConvertedTensors, Observer, Selection, ShardPolicy, ValueRows, select};
@@ -17,8 +16,8 @@ use torch_import::Container;
 pub struct InputOptions {
     /// Checkpoint file, folder with a checkpoint, or carton.
     pub path: PathBuf,
-    /// Byte source of the file at `path`, if the file is not on this machine.
-    pub source: Option<Arc<dyn Source>>,
+    /// The input, if it is not on this machine.
+    pub source: Option<InputSource>,
     /// Treatment of an input that is a single shard.
     pub shards: ShardPolicy,
     /// Selection of tensors, and of the prefix to remove from their names.

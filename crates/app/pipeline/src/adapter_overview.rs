@@ -34,8 +34,8 @@ impl AdapterOverview {
     /// # Errors
     /// When the document cannot be read.
     pub(crate) fn read(sources: &CheckpointSources) -> Result<Option<Self>> {
-        let is_adapter = |file: &std::path::Path| ADAPTER_FILES.iter().any(|name| file.ends_with(name));
-        if !sources.inputs().any(is_adapter) {
+        let is_adapter = |file: &std::path::PathBuf| ADAPTER_FILES.iter().any(|name| file.ends_with(name));
+        if !sources.files.iter().any(is_adapter) {
             return Ok(None);
         }
         Ok(sources.documents.adapter()?.and_then(Self::from_json))

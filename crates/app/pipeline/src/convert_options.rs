@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use byte_source::Source;
+use byte_source::{InputSource, Source};
 use checkpoint_files::ShardPolicy;
 use decoder::Overrides;
 use output::IfExists;
@@ -16,8 +16,8 @@ use crate::{AdapterInput, Cast, InvalidOption, Rename, Selection, Target};
 pub struct ConvertOptions {
     /// Checkpoint file, folder with a checkpoint, or all shards of a checkpoint.
     pub inputs: Vec<PathBuf>,
-    /// Byte source of the only input, if it is not on this machine.
-    pub source: Option<Arc<dyn Source>>,
+    /// The input, if it is not on this machine.
+    pub source: Option<InputSource>,
     /// Output file or folder; `None` for a path next to the input, which [`PlannedConversion`](crate::PlannedConversion) chooses.
     pub output: Option<PathBuf>,
     /// Output format and its options. The extension of `output` does not change the format; see [`Target::from_path`].
@@ -82,8 +82,13 @@ impl ConvertOptions {
 
     /// Creates options that convert a file read from `source`.
     pub fn from_source(source: Arc<dyn Source>) -> Self {
-        let path = source.path().to_owned();
-        Self { source: Some(source), ..Self::new(path) }
+        Self::from_input(source.into())
+    }
+
+    /// Creates options that convert an input that is not on this machine.
+    pub fn from_input(input: InputSource) -> Self {
+        let path = input.path();
+        Self { source: Some(input), ..Self::new(path) }
     }
 
     /// Sets the output path, and infers the output format from its extension.

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
+use byte_source::{Source, SourceFolder};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -44,49 +45,68 @@ impl CustomClass {
 /// Returns the classes in Python code that a configuration names, if the code is there or in another repository. Other files
 /// have none.
 pub(crate) fn custom_classes(path: &Path) -> Vec<CustomClass> {
-    let is_config = path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("config.json"));
-    if !is_config {
-        return Vec::new();
-    }
-    let Some(document) = read_document(path) else { return Vec::new() };
+    let read = || {
+        let mut bytes = Vec::new();
+        File::open(path).ok()?.take(CONFIG_MAX).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    };
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
+    classes_of(path, &read, &|file| folder.join(file).is_file())
+}
+
+/// Returns the classes that a configuration names which is not on this machine, in a folder if one is given.
+pub(crate) fn custom_classes_of(source: &dyn Source, folder: Option<&dyn SourceFolder>) -> Vec<CustomClass> {
+    let path = source.path();
+    let read = || Some(source.read_range(0..source.len().min(CONFIG_MAX)).ok()?.to_vec());
+    let has_file = |file: &Path| {
+        let Some(folder) = folder else { return false };
+        let inside = path.parent().and_then(|parent| parent.strip_prefix(folder.path()).ok());
+        inside.is_some_and(|inside| inside.join(file).to_str().is_some_and(|file| folder.contains(file)))
+    };
+    classes_of(path, &read, &has_file)
+}
+
+fn classes_of(
+    path: &Path,
+    read: &dyn Fn() -> Option<Vec<u8>>,
+    has_file: &dyn Fn(&Path) -> bool,
+) -> Vec<CustomClass> {
+    let is_config = path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("config.json"));
+    let document = if is_config { read() } else { None };
+    let document: Option<Json> = document.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let Some(document) = document else { return Vec::new() };
     let mut classes = Vec::new();
     for (key, value) in document.get("auto_map").and_then(Json::as_object).into_iter().flatten() {
         // A tokenizer has a slow and a fast class, one of which may be null.
         let values = value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice);
-        classes.extend(values.iter().filter_map(|value| custom_class(folder, key, value.as_str()?)));
+        classes.extend(values.iter().filter_map(|value| custom_class(has_file, key, value.as_str()?)));
     }
     for (key, value) in document.get("custom_pipelines").and_then(Json::as_object).into_iter().flatten() {
-        classes.extend(value.get("impl").and_then(Json::as_str).and_then(|it| custom_class(folder, key, it)));
+        classes
+            .extend(value.get("impl").and_then(Json::as_str).and_then(|it| custom_class(has_file, key, it)));
     }
     classes.truncate(CLASSES_MAX);
     classes
 }
 
-fn read_document(path: &Path) -> Option<Json> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(CONFIG_MAX).read_to_end(&mut bytes).ok()?;
-    serde_json::from_slice(&bytes).ok()
-}
-
-fn custom_class(folder: &Path, key: &str, reference: &str) -> Option<CustomClass> {
+fn custom_class(has_file: &dyn Fn(&Path) -> bool, key: &str, reference: &str) -> Option<CustomClass> {
     let (repository, class) = match reference.split_once("--") {
         Some((repository, class)) => (Some(repository.to_owned()), class),
         None => (None, reference),
     };
     let file = match repository {
         Some(_) => None,
-        None => Some(python_file(folder, class)?),
+        None => Some(python_file(has_file, class)?),
     };
     Some(CustomClass { key: key.to_owned(), class: class.to_owned(), file, repository })
 }
 
 /// Returns the file of a class next to a configuration; `None` if there is none, or if the name leads elsewhere.
-fn python_file(folder: &Path, class: &str) -> Option<String> {
+fn python_file(has_file: &dyn Fn(&Path) -> bool, class: &str) -> Option<String> {
     let (module, _) = class.rsplit_once('.')?;
     let file = PathBuf::from(format!("{}.py", module.replace('.', "/")));
     let is_inside = file.components().all(|part| matches!(part, Component::Normal(_)));
-    (is_inside && folder.join(&file).is_file()).then(|| file.display().to_string())
+    (is_inside && has_file(&file)).then(|| file.display().to_string())
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Inputs of a conversion: the files of a checkpoint, or a carton.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use carton_format::Config;
 use checkpoint_files::CheckpointSources;
@@ -14,7 +13,7 @@ use crate::{ConvertOptions, Result, Target};
 /// When the inputs are not one checkpoint.
 pub(crate) fn find_sources(options: &ConvertOptions) -> Result<CheckpointSources> {
     if let Some(source) = &options.source {
-        return Ok(CheckpointSources::source(Arc::clone(source)));
+        return Ok(CheckpointSources::find_source(source, options.shards)?);
     }
     Ok(match (options.inputs.as_slice(), &options.target) {
         ([folder], Target::Triton(_)) if is_unpacked_carton(folder) => CheckpointSources::file(folder),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use byte_source::Source;
+use byte_source::{InputSource, Source};
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use foldhash::{HashMap, HashMapExt};
 use output::file_name;
@@ -32,8 +32,8 @@ const SCHEMA_VERSION: u32 = 1;
 pub struct InspectOptions {
     /// Checkpoint file, or folder with a checkpoint. A shard is inspected alone.
     pub input: PathBuf,
-    /// Byte source of the file at `input`, if the file is not on this machine.
-    pub source: Option<Arc<dyn Source>>,
+    /// The input, if it is not on this machine.
+    pub source: Option<InputSource>,
     /// True to hash the elements of each tensor.
     pub sha256: bool,
     /// True to list the values that are not tensors.
@@ -73,8 +73,13 @@ impl InspectOptions {
 
     /// Creates options that list the tensors of a file read from `source`.
     pub fn from_source(source: Arc<dyn Source>) -> Self {
-        let path = source.path().to_owned();
-        Self { source: Some(source), ..Self::new(path) }
+        Self::from_input(source.into())
+    }
+
+    /// Creates options that list the tensors of an input that is not on this machine.
+    pub fn from_input(input: InputSource) -> Self {
+        let path = input.path();
+        Self { source: Some(input), ..Self::new(path) }
     }
 }
 
@@ -126,7 +131,7 @@ pub struct InspectReport {
 /// When the input cannot be read, is not a checkpoint, or is damaged, or `observer` stops the work.
 pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<InspectReport> {
     let sources = if let Some(source) = &options.source {
-        CheckpointSources::source(Arc::clone(source))
+        CheckpointSources::find_source(source, ShardPolicy::ThisFileOnly)?
     } else {
         output::refuse_remote(&options.input)?;
         CheckpointSources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?

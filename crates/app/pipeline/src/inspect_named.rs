@@ -1,7 +1,6 @@
 //! Tensors and values of a checkpoint by name.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use tensor::{Tensor, Tensors};
@@ -47,7 +46,7 @@ pub fn find_named(
     observer: &dyn Observer,
 ) -> Result<Vec<NamedItem>> {
     let sources = match &options.source {
-        Some(source) => CheckpointSources::source(Arc::clone(source)),
+        Some(source) => CheckpointSources::find_source(source, ShardPolicy::ThisFileOnly)?,
         None => CheckpointSources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?,
     };
     let containers = sources.open()?;

@@ -127,7 +127,7 @@ pub use resume::{BatchOutput, ExistingOutput, Resume};
 pub use row_statistics::RowStatistics;
 pub use scan::{
     CUSTOM_CODE_NOTE, FileScan, ScanOptions, ScanOutcome, ScanSummary, Verdict, globals_of_risk,
-    linked_folder_note, scan, scan_source,
+    linked_folder_note, scan, scan_input,
 };
 pub use script::default_scripts;
 pub use select::{Selected, Selection, select};

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use byte_source::InputSource;
 use checkpoint_files::CheckpointSources;
 use output::{file_name, parent_folder};
 
@@ -48,7 +49,8 @@ pub(crate) fn default_output_path(
     // A folder has no extension, and its name must differ from the input's.
     let ending = if is_folder { format!("-{extension}") } else { format!(".{extension}") };
     match input_folder(options) {
-        Some((given, name)) => {
+        Some((None, name)) => PathBuf::from(name + &ending),
+        Some((Some(given), name)) => {
             let name = name + &ending;
             // The paths `.` and `..` have no file name to replace: their output is inside the folder.
             if given.file_name().is_some() { given.with_file_name(name) } else { given.join(name) }
@@ -98,12 +100,17 @@ pub(crate) fn is_folder_input(options: &ConvertOptions) -> bool {
     input_folder(options).is_some()
 }
 
-/// Returns the folder that is the only input, and its name.
-fn input_folder(options: &ConvertOptions) -> Option<(&Path, String)> {
+/// Returns the folder that is the only input, unless it is not on this machine, and its name.
+fn input_folder(options: &ConvertOptions) -> Option<(Option<&Path>, String)> {
+    match &options.source {
+        Some(InputSource::Folder { folder, file: None }) => return Some((None, folder.name())),
+        Some(_) => return None,
+        None => {}
+    }
     let [input] = options.inputs.as_slice() else { return None };
     let whole = if input.is_dir() { std::path::absolute(input).ok()? } else { return None };
     let whole = if input.file_name().is_some() { whole } else { whole.canonicalize().ok()? };
-    Some((input, whole.file_name()?.to_string_lossy().into_owned()))
+    Some((Some(input), whole.file_name()?.to_string_lossy().into_owned()))
 }
 
 /// Returns the file name without the extensions of checkpoints.
@@ -128,8 +135,14 @@ pub(crate) fn model_name(options: &ConvertOptions, sources: &CheckpointSources) 
         return name;
     }
     let stem = checkpoint_stem(&sources.path);
-    let folder = std::path::absolute(parent_folder(&sources.path)).ok();
-    let folder = folder.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let folder = match &options.source {
+        Some(InputSource::Folder { folder, .. }) => Some(folder.name()),
+        Some(InputSource::File(_)) => Some(file_name(parent_folder(&sources.path))),
+        None => {
+            let folder = std::path::absolute(parent_folder(&sources.path)).ok();
+            folder.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned())
+        }
+    };
     match folder {
         Some(folder) if is_generic(&stem) => folder,
         _ => stem,

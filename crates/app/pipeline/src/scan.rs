@@ -5,12 +5,12 @@ use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::Source;
+use byte_source::{InputSource, ReadError, Source, SourceFolder};
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 use torch_import::{GlobalUse, GlobalUseKind, OmittedCounts, PlaceStep, Risk, Scan, ScanDepth};
 
-use crate::custom_code::{CustomClass, custom_classes};
+use crate::custom_code::{CustomClass, custom_classes, custom_classes_of};
 use crate::{Observer, Result, format_things};
 
 /// Version of the JSON fields of [`FileScan`].
@@ -18,6 +18,9 @@ const SCHEMA_VERSION: u32 = 1;
 /// File extensions of checkpoints.
 const EXTENSIONS: [&str; 10] =
     ["pth", "pt", "bin", "ckpt", "pkl", "pickle", "th", "torch", "joblib", "distcp"];
+
+/// Largest number of files that are not on this machine and open at the same time.
+const OPENED_MAX: usize = 8;
 
 /// Options for scanning files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -199,20 +202,35 @@ pub fn scan(
     Ok(scanner.summary)
 }
 
-/// Scans the file that is read from `source`, as [`scan`] scans a file.
+/// Scans an input that is not on this machine, as [`scan`] scans a file or a folder.
 ///
 /// # Errors
-/// When `found` fails, or `observer` stops the work.
-pub fn scan_source(
-    source: &Arc<dyn Source>,
+/// When `found` fails, a file of a folder cannot be opened, or `observer` stops the work.
+pub fn scan_input(
+    input: &InputSource,
     options: &ScanOptions,
     observer: &dyn Observer,
     found: &mut dyn FnMut(&FileScan) -> Result<()>,
 ) -> Result<ScanSummary> {
     let mut scanner = Scanner { options, observer, on_file: found, summary: ScanSummary::default() };
-    let scan = Scan::source(source, options.depth, observer);
-    scanner.scanned(source.path(), scan, false)?;
+    match input {
+        InputSource::File(source) => scanner.scan_source(source, None, false)?,
+        InputSource::Folder { folder, file: Some(file) } => {
+            for source in folder.open(&[file]).map_err(|reason| read_error(&**folder, reason))? {
+                scanner.scan_source(&source, Some(&**folder), false)?;
+            }
+        }
+        InputSource::Folder { folder, file: None } => scanner.scan_remote_folder(&**folder)?,
+    }
     Ok(scanner.summary)
+}
+
+/// Converts the error of a folder that is not on this machine.
+fn read_error(folder: &dyn SourceFolder, reason: ReadError) -> crate::Error {
+    crate::Error::from_read_error(reason, |reason| crate::Error::Io {
+        path: folder.path().to_owned(),
+        reason,
+    })
 }
 
 struct Scanner<'s> {
@@ -239,6 +257,22 @@ impl Scanner<'_> {
                 _ => self.scan_file(&file, true)?,
             }
         }
+        self.report_empty_folder(path, before)
+    }
+
+    fn scan_remote_folder(&mut self, folder: &dyn SourceFolder) -> Result<()> {
+        let before = self.summary;
+        let files: Vec<&str> = folder.files().iter().map(String::as_str).collect();
+        for files in files.chunks(OPENED_MAX) {
+            for source in folder.open(files).map_err(|reason| read_error(folder, reason))? {
+                self.scan_source(&source, Some(folder), true)?;
+            }
+        }
+        self.report_empty_folder(folder.path(), before)
+    }
+
+    /// Reports a folder in which no file was scanned; `before` are the counts before the folder.
+    fn report_empty_folder(&mut self, path: &Path, before: ScanSummary) -> Result<()> {
         if self.summary.files() > before.files() {
             return Ok(());
         }
@@ -278,18 +312,35 @@ impl Scanner<'_> {
 
     fn scan_file(&mut self, path: &Path, in_folder: bool) -> Result<()> {
         let scan = Scan::file(path, self.options.depth, self.observer);
-        self.scanned(path, scan, in_folder)
+        self.scanned(path, scan, in_folder, &|| custom_classes(path))
     }
 
-    /// Judges and reports the scan of a file.
-    fn scanned(&mut self, path: &Path, scan: torch_import::Result<Scan>, in_folder: bool) -> Result<()> {
+    /// Scans a file that is not on this machine. `folder` has the files next to it.
+    fn scan_source(
+        &mut self,
+        source: &Arc<dyn Source>,
+        folder: Option<&dyn SourceFolder>,
+        in_folder: bool,
+    ) -> Result<()> {
+        let scan = Scan::source(source, self.options.depth, self.observer);
+        self.scanned(source.path(), scan, in_folder, &|| custom_classes_of(&**source, folder))
+    }
+
+    /// Judges and reports the scan of a file. `classes` finds the Python code that a configuration names.
+    fn scanned(
+        &mut self,
+        path: &Path,
+        scan: torch_import::Result<Scan>,
+        in_folder: bool,
+        classes: &dyn Fn() -> Vec<CustomClass>,
+    ) -> Result<()> {
         let scan = match scan {
             Ok(scan) => scan,
             Err(torch_import::Error::Cancelled(_)) => return Err(crate::Error::Cancelled),
             // Folders contain other files too, which are skipped. A file with the name of a checkpoint has to be checked by
             // the user.
             Err(error @ torch_import::Error::Format { .. }) if !is_named_as_checkpoint(path) => {
-                let classes = custom_classes(path);
+                let classes = classes();
                 if !classes.is_empty() {
                     self.summary.count(Verdict::Unknown);
                     return self.report_file(path, Verdict::Unknown, ScanOutcome::NamesCode { classes });

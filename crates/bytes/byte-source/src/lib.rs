@@ -18,6 +18,7 @@ mod prefetched;
 mod read_error;
 mod sha256;
 mod source;
+mod source_folder;
 mod stamp;
 
 pub use all_cores::{core_share, on_all_cores, set_core_share};
@@ -33,6 +34,7 @@ pub use prefetched::Prefetched;
 pub use read_error::{NotRepresentable, ReadError, RecordDamaged};
 pub use sha256::{Sha256Sink, hex, sha256};
 pub use source::{BufferSource, Region, Source, SourceReader, slice_range, window_ranges};
+pub use source_folder::{InputSource, SourceFolder};
 pub use stamp::{FileChange, FileChanged};
 
 /// Name of the program, which is the comment of the archives that it writes.

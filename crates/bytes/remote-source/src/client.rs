@@ -137,9 +137,62 @@ impl Client {
         }
     }
 
+    /// Requests a document of unknown length, which has at most `limit` bytes.
+    ///
+    /// # Errors
+    /// When the server refuses, or breaks several connections in a row, or the document is longer.
+    pub(crate) fn document(&self, target: &RangeTarget, limit: u64) -> Result<Vec<u8>> {
+        let mut tries = 0_u32;
+        loop {
+            let outcome = self.follow(target, None).and_then(|(response, _)| {
+                if response.status() != 200 {
+                    let reason = format!("its status is {}", response.status().as_u16());
+                    return Err(Error::Answer { address: target.address.clone(), reason }.into());
+                }
+                Ok(self.receive_document(response, limit, &target.address)?)
+            });
+            let (error, asked_pause) = match outcome {
+                Ok(document) => return Ok(document),
+                Err(Failure { error, .. }) if !error.is_passing() => return Err(error),
+                Err(Failure { error, pause }) => (error, pause),
+            };
+            tries = tries.saturating_add(1);
+            if tries >= TRIES_MAX {
+                return Err(error);
+            }
+            pause(tries, asked_pause, &target.address, &self.options)?;
+        }
+    }
+
+    fn receive_document(&self, response: Response<Body>, limit: u64, address: &str) -> Result<Vec<u8>> {
+        let start = Instant::now();
+        let mut reader = response.into_body().into_reader();
+        let (mut document, mut buffer) = (Vec::new(), vec![0; READ]);
+        loop {
+            let count = reader.read(&mut buffer).map_err(|reason| connection_error(address, &reason))?;
+            let received = document.len() as u64;
+            if count == 0 {
+                return Ok(document);
+            }
+            self.options.counter.add_bytes(count);
+            document.extend_from_slice(buffer.get(..count).unwrap_or_default());
+            if document.len() as u64 > limit {
+                let reason = format!("it has more than {limit} bytes");
+                return Err(Error::Answer { address: address.to_owned(), reason });
+            }
+            let after = start.elapsed();
+            if after > slowest(self.options.timeout, received) {
+                return Err(Error::Slow { address: address.to_owned(), received, expected: limit, after });
+            }
+            if self.options.is_stopped() {
+                return Err(Error::Cancelled(byte_source::Cancelled));
+            }
+        }
+    }
+
     /// Follows redirects, and checks the response that is not one.
     fn connect(&self, target: &RangeTarget, asked: &Asked) -> Result<Accepted, Failure> {
-        let (response, commit) = self.follow(target, asked)?;
+        let (response, commit) = self.follow(target, Some(asked))?;
         let mut accepted = accept(response, asked, &target.address)?;
         accepted.version.commit = commit;
         Ok(accepted)
@@ -149,7 +202,7 @@ impl Client {
     fn follow(
         &self,
         target: &RangeTarget,
-        asked: &Asked,
+        asked: Option<&Asked>,
     ) -> Result<(Response<Body>, Option<String>), Failure> {
         let address = || target.address.clone();
         if self.options.offline {
@@ -195,12 +248,14 @@ impl Client {
         &self,
         agent: &Agent,
         url: &Url,
-        asked: &Asked,
+        asked: Option<&Asked>,
         token: Option<&String>,
     ) -> Result<Response<Body>, Sent> {
         self.options.counter.add_request();
-        let request = agent.get(url.as_str()).header("accept-encoding", "identity");
-        let mut request = request.header("range", asked.header());
+        let mut request = agent.get(url.as_str()).header("accept-encoding", "identity");
+        if let Some(asked) = asked {
+            request = request.header("range", asked.header());
+        }
         if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
@@ -221,8 +276,7 @@ impl Client {
         address: &str,
     ) -> Result<(), Failure> {
         let Some(body) = body else { return Ok(()) };
-        let limit = self.options.timeout.saturating_mul(4);
-        let limit = limit.saturating_add(Duration::from_secs(expected / SLOWEST));
+        let limit = slowest(self.options.timeout, expected);
         let mut reader = body.into_reader();
         let mut buffer = vec![0; READ];
         loop {
@@ -270,6 +324,11 @@ impl From<Error> for Failure {
 enum Sent {
     Private(IpAddr),
     Broken(io::Error),
+}
+
+/// Returns the longest time that a body of `len` bytes may take.
+fn slowest(timeout: Duration, len: u64) -> Duration {
+    timeout.saturating_mul(4).saturating_add(Duration::from_secs(len / SLOWEST))
 }
 
 fn connection_error(address: &str, reason: &io::Error) -> Error {

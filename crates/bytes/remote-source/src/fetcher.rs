@@ -1,6 +1,7 @@
 //! The client of one file, and its requests.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -11,7 +12,7 @@ use crate::{Error, Result};
 /// Requests ranges of one file.
 #[derive(Debug)]
 pub(crate) struct Fetcher {
-    pub(crate) client: Client,
+    pub(crate) client: Arc<Client>,
     pub(crate) target: RangeTarget,
 }
 

@@ -7,18 +7,17 @@ use std::sync::Arc;
 
 use byte_source::{ReadError, Source};
 use bytes::Bytes;
-use url::Url;
 
 use crate::answer::{Asked, Version};
 use crate::client::{Client, Part, RangeTarget};
 use crate::fetcher::Fetcher;
 use crate::read_ahead::ReadAhead;
 use crate::slot::Slot;
-use crate::{Address, Error, HubAddress, RemoteOptions, RepositoryKind, Result, Traffic};
+use crate::{Address, Error, RemoteOptions, Result, Traffic, hub};
 
 /// Bytes that are read at the start and at the end of a file when it is opened. The pickle of a large checkpoint and the
 /// directory of its archive are about 100 kB each.
-const EDGE: u64 = 256 << 10;
+pub(crate) const EDGE: u64 = 256 << 10;
 /// Distance in bytes up to which two ranges are requested as one.
 const JOIN_GAP: u64 = 256 << 10;
 
@@ -39,25 +38,64 @@ impl RemoteFile {
     /// # Errors
     /// When the address names no file, the server refuses it or does not send ranges, or requests are switched off.
     pub fn open(address: &Address, options: &RemoteOptions) -> Result<Self> {
-        let target = target(address, options)?;
-        let fetcher = Arc::new(Fetcher { client: Client::new(options)?, target });
+        Self::open_target(&Arc::new(Client::new(options)?), target(address, options)?, None, EDGE)
+    }
+
+    /// Opens a file, which has `len` bytes if that is known, and reads `edge` bytes at its start and its end.
+    ///
+    /// # Errors
+    /// When the server refuses the file or does not send ranges, or the file has another length.
+    pub(crate) fn open_target(
+        client: &Arc<Client>,
+        target: RangeTarget,
+        len: Option<u64>,
+        edge: u64,
+    ) -> Result<Self> {
+        let path = PathBuf::from(&target.address);
+        // A safetensors file has all that describes it at the start.
+        let has_end = path.extension().is_none_or(|extension| extension != "safetensors");
+        let fetcher = Arc::new(Fetcher { client: Arc::clone(client), target });
+        let options = &client.options;
         let ask = |asked: Asked| {
             let fetcher = Arc::clone(&fetcher);
             Slot::start(move || fetcher.client.fetch(&fetcher.target, &asked, None))
         };
-        let first = ask(Asked::Range(0..EDGE));
-        // A safetensors file has all that describes it at the start.
-        let last = (!address.file_name().ends_with(".safetensors")).then(|| ask(Asked::Last(EDGE)));
-        let first: Part = first.wait(options)?;
-        let mut edges = vec![(first.range.start, first.bytes)];
+        // A short file is read at once, and an empty one has nothing that could be asked for.
+        let first = match len {
+            Some(0) => None,
+            Some(len) if len <= edge.saturating_mul(2) => Some(ask(Asked::Range(0..len))),
+            _ => Some(ask(Asked::Range(0..edge))),
+        };
+        let last = match len {
+            _ if !has_end => None,
+            None => Some(ask(Asked::Last(edge))),
+            Some(len) if len <= edge.saturating_mul(2) => None,
+            Some(len) => Some(ask(Asked::Range(len.saturating_sub(edge)..len))),
+        };
+        let mut version = Version::default();
+        let mut edges = Vec::new();
+        if let Some(first) = first {
+            let first: Part = first.wait(options)?;
+            version = first.version;
+            edges.push((first.range.start, first.bytes));
+        }
+        if let Some(listed) = len.filter(|len| *len != version.len) {
+            let (before, now) = (listed.to_string(), version.len.to_string());
+            return Err(Error::Changed {
+                address: fetcher.target.address.clone(),
+                what: "its length",
+                before,
+                now,
+            });
+        }
         if let Some(last) = last {
             let last = last.wait(options)?;
-            first.version.check(&last.version, &fetcher.target.address)?;
+            version.check(&last.version, &fetcher.target.address)?;
             edges.push((last.range.start, last.bytes));
         }
-        let version = Arc::new(first.version);
+        let version = Arc::new(version);
         let ahead = ReadAhead::new(Arc::clone(&fetcher), Arc::clone(&version));
-        Ok(Self { path: PathBuf::from(address.to_string()), fetcher, version, edges, ahead })
+        Ok(Self { path, fetcher, version, edges, ahead })
     }
 
     /// Returns the requests and bytes so far.
@@ -76,33 +114,13 @@ impl RemoteFile {
 }
 
 /// Returns the URL of a file.
-fn target(address: &Address, options: &RemoteOptions) -> Result<RangeTarget> {
+pub(crate) fn target(address: &Address, options: &RemoteOptions) -> Result<RangeTarget> {
     let shown = address.to_string();
     match address {
         Address::Http(url) => Ok(RangeTarget { url: url.clone(), token: None, address: shown }),
         Address::Hub(hub) if hub.path.is_empty() => Err(Error::Repository { address: shown }),
-        Address::Hub(hub) => {
-            let url = hub_url(hub, &options.hub_endpoint)
-                .ok_or(Error::Address { address: options.hub_endpoint.clone(), expected: "https://HOST" })?;
-            Ok(RangeTarget { url, token: options.hub_token.clone(), address: shown })
-        }
+        Address::Hub(hub) => hub::file_target(hub, hub.revision(), options),
     }
-}
-
-/// Returns the URL that the Hub resolves to a file.
-fn hub_url(hub: &HubAddress, endpoint: &str) -> Option<Url> {
-    let mut url = Url::parse(endpoint).ok()?;
-    {
-        let mut segments = url.path_segments_mut().ok()?;
-        segments.pop_if_empty();
-        if hub.kind != RepositoryKind::Model {
-            segments.push(hub.kind.plural());
-        }
-        segments.extend(hub.repository.split('/'));
-        // A slash in a revision is part of its name: `push` encodes it.
-        segments.push("resolve").push(hub.revision()).extend(hub.path.split('/'));
-    }
-    Some(url)
 }
 
 impl Source for RemoteFile {
@@ -169,23 +187,5 @@ impl Source for RemoteFile {
     /// Returns `Ok`: each answer is compared with the version that was opened.
     fn check_unchanged(&self) -> Result<(), ReadError> {
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_url_of_a_hub_file_encodes_its_revision() {
-        let url = |text: &str| match Address::parse(text).expect("an address") {
-            Address::Hub(hub) => hub_url(&hub, "https://huggingface.co").expect("a URL").to_string(),
-            Address::Http(url) => url.to_string(),
-        };
-        assert_eq!(url("hf://a/b/c d.bin"), "https://huggingface.co/a/b/resolve/main/c%20d.bin");
-        assert_eq!(
-            url("hf://datasets/a/b@refs/pr/1/x/c.bin"),
-            "https://huggingface.co/datasets/a/b/resolve/refs%2Fpr%2F1/x/c.bin"
-        );
     }
 }

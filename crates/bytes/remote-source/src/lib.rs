@@ -33,8 +33,14 @@ mod fetcher;
 #[cfg(feature = "http")]
 mod file;
 #[cfg(feature = "http")]
+mod folder;
+#[cfg(feature = "http")]
 mod guard;
+#[cfg(feature = "http")]
+mod hub;
+mod input;
 mod ip;
+pub mod listing;
 mod options;
 #[cfg(feature = "http")]
 mod read_ahead;
@@ -44,32 +50,13 @@ mod retry;
 mod slot;
 mod traffic;
 
-use std::sync::Arc;
-
-use byte_source::Source;
-
 pub use address::{Address, HubAddress, RepositoryKind};
 pub use error::{Error, Result};
 #[cfg(feature = "http")]
 pub use file::RemoteFile;
+#[cfg(feature = "http")]
+pub use folder::RemoteFolder;
+pub use input::{Neighbours, open_input};
 pub use ip::is_public_address;
 pub use options::RemoteOptions;
 pub use traffic::Traffic;
-
-/// Opens the file at `address`.
-///
-/// # Errors
-/// Those of [`RemoteFile::open`]; [`Error::Disabled`] without the feature `http`.
-#[cfg(feature = "http")]
-pub fn open(address: &Address, options: &RemoteOptions) -> Result<Arc<dyn Source>> {
-    Ok(Arc::new(RemoteFile::open(address, options)?))
-}
-
-/// Refuses the address, because this build sends no requests.
-///
-/// # Errors
-/// [`Error::Disabled`].
-#[cfg(not(feature = "http"))]
-pub fn open(address: &Address, _options: &RemoteOptions) -> Result<Arc<dyn Source>> {
-    Err(Error::Disabled { address: address.to_string() })
-}

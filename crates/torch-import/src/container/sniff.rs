@@ -166,8 +166,13 @@ pub(super) fn prefetch_or_copy(source: Arc<dyn Source>) -> Result<Arc<dyn Source
     if source.in_memory().is_some() {
         return Ok(source);
     }
+    let head = 0..source.len().min(HEAD);
+    if is_safetensors(&source.read_range(head.clone())?) {
+        // The start has all that describes the tensors.
+        return Ok(Arc::new(Prefetched::new(source, &[head])?));
+    }
     let kept = prefetch_edges(source)?;
-    if is_zip(kept.prefetched_start()) || is_safetensors(kept.prefetched_start()) {
+    if is_zip(kept.prefetched_start()) {
         return Ok(Arc::new(kept));
     }
     reject_unreadable_formats(kept.prefetched_start())?;

@@ -101,7 +101,10 @@ impl Scan {
                 match remote::scan_remote(&in_part, depth, observer)? {
                     Ok(scan) => return Ok(scan),
                     Err(_) if is_local => Arc::clone(source),
-                    Err(kept) => Arc::new(inflate::local_copy(&kept)?),
+                    Err(kept) => {
+                        remote::reject_other_formats(&kept)?;
+                        Arc::new(inflate::local_copy(&kept)?)
+                    }
                 }
             }
         };

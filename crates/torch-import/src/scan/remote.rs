@@ -11,7 +11,7 @@ use safetensors_format::is_safetensors;
 use zip_index::{Entry, ZipIndex};
 
 use super::budget::ScanBudget;
-use super::scanner::Scanner;
+use super::scanner::{ScanFormat, Scanner};
 use super::{PicklePlace, PlaceStep, Scan, ScanDepth, archive, pickle, zip_detection};
 use crate::container::sniff;
 use crate::{Container, ContainerFormat, Result};
@@ -47,16 +47,36 @@ pub(super) fn scan_remote(
 }
 
 fn scan_safetensors(kept: Prefetched) -> Result<Result<Scan, Prefetched>> {
-    let found = pickle::scan_pickle(kept.prefetched_start(), &mut ScanBudget::new(0));
-    let is_longer = found.error.is_some_and(|error| {
-        matches!(error.kind, ErrorKind::NoStop | ErrorKind::NoNewline | ErrorKind::Truncated { .. })
-    });
-    let tail = kept.read_range(kept.len().saturating_sub(READ_WHOLE_BELOW / 4)..kept.len())?;
     let is_sound = Container::from_source(Arc::new(Prefetched::clone(&kept))).is_ok();
-    if found.may_execute || is_longer || zip_detection::may_end_as_archive(&tail) || !is_sound {
+    if may_hide_pickle(&kept)? || !is_sound {
         return Ok(Err(kept));
     }
     Ok(Ok(Scan { format: ContainerFormat::Safetensors.name(), ..Scan::default() }))
+}
+
+/// Returns true if the file may be unpickled from its start, or read as an archive from its end.
+fn may_hide_pickle(kept: &Prefetched) -> Result<bool> {
+    let found = pickle::scan_pickle(kept.prefetched_start(), &mut ScanBudget::new(0));
+    let is_longer = found.error.is_none_or(|error| {
+        matches!(error.kind, ErrorKind::NoStop | ErrorKind::NoNewline | ErrorKind::Truncated { .. })
+    });
+    if found.may_execute || is_longer {
+        return Ok(true);
+    }
+    let tail = kept.read_range(kept.len().saturating_sub(READ_WHOLE_BELOW / 4)..kept.len())?;
+    Ok(zip_detection::may_end_as_archive(&tail))
+}
+
+/// Refuses a file of a format without pickles by its first and last bytes: the rest of a long one is not read.
+///
+/// # Errors
+/// [`Error::Format`](crate::Error::Format), as for the whole file.
+pub(super) fn reject_other_formats(kept: &Prefetched) -> Result<()> {
+    let is_long = kept.len() >= READ_WHOLE_BELOW;
+    match ScanFormat::new(kept.prefetched_start()) {
+        Err(error) if is_long && !may_hide_pickle(kept)? => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Scans the records that are not storages; returns `None` if a local header contradicts the directory.

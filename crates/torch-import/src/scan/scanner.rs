@@ -59,7 +59,7 @@ pub(super) struct Scanner<'a> {
 }
 
 /// The way in which a file is read.
-enum ScanFormat {
+pub(super) enum ScanFormat {
     Container(ContainerFormat),
     Archive,
     Numpy,
@@ -69,7 +69,7 @@ enum ScanFormat {
 }
 
 impl ScanFormat {
-    fn new(bytes: &[u8]) -> Result<Self> {
+    pub(super) fn new(bytes: &[u8]) -> Result<Self> {
         if let Some(format) = sniff::detect_format(bytes) {
             return Ok(Self::Container(format));
         }

@@ -1,0 +1,177 @@
+//! A remote folder: files whose addresses and lengths are known.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use byte_source::{ReadError, Source, SourceFolder};
+use url::Url;
+
+use crate::address::shown_url;
+use crate::client::{Client, RangeTarget};
+use crate::file::EDGE;
+use crate::listing::{HubListing, index_files, is_plain_path};
+use crate::slot::Slot;
+use crate::{Error, HubAddress, RemoteFile, RemoteOptions, Result, hub};
+
+/// Bytes that are read at the start and at the end of each file when several are opened: the parts of a model describe
+/// fewer tensors than a whole one.
+const SHARD_EDGE: u64 = 64 << 10;
+/// Largest number of files that are opened at the same time.
+const PARALLEL_MAX: usize = 16;
+/// Largest number of bytes of a listing or an index.
+const LISTING_MAX: u64 = 64 << 20;
+
+/// Folder on the Hub, or the files that an index on a web server names.
+#[derive(Debug)]
+pub struct RemoteFolder {
+    path: PathBuf,
+    name: String,
+    client: Arc<Client>,
+    names: Vec<String>,
+    files: HashMap<String, (RangeTarget, Option<u64>)>,
+    /// Files that were opened to find out whether they exist.
+    opened: Mutex<HashMap<String, Arc<RemoteFile>>>,
+}
+
+impl RemoteFolder {
+    /// Lists a repository on the Hub, or a folder in it, at the commit of its revision.
+    ///
+    /// # Errors
+    /// When the Hub refuses the listing, or requests are switched off.
+    pub(crate) fn on_hub(address: &HubAddress, options: &RemoteOptions) -> Result<Self> {
+        let client = Arc::new(Client::new(options)?);
+        let target = hub::listing_target(address, options)?;
+        let document = client.document(&target, LISTING_MAX)?;
+        let answer = |reason| Error::Answer { address: address.to_string(), reason };
+        let listing = HubListing::from_json(&document).map_err(answer)?;
+        let commit = listing.commit.clone();
+        let mut files = HashMap::new();
+        for (name, len) in listing.below(&address.path).files {
+            let inside =
+                if address.path.is_empty() { name.clone() } else { format!("{}/{name}", address.path) };
+            let file = HubAddress { path: inside, ..address.clone() };
+            files.insert(name, (hub::file_target(&file, &commit, options)?, len));
+        }
+        let last = address.path.rsplit('/').next().filter(|name| !name.is_empty());
+        let name = last.or_else(|| address.repository.rsplit('/').next()).unwrap_or_default().to_owned();
+        Ok(Self::new(address.to_string(), name, client, files, HashMap::new()))
+    }
+
+    /// Reads an index on a web server. Its folder has the index, the shards that it names, and those of `documents` that
+    /// are next to it.
+    ///
+    /// # Errors
+    /// When the index cannot be read, or the server answers otherwise than with a document or that there is none.
+    pub(crate) fn of_index(url: &Url, documents: &[&str], options: &RemoteOptions) -> Result<Self> {
+        let client = Arc::new(Client::new(options)?);
+        let next_to = |name: &str| {
+            let mut url = url.clone();
+            if let Ok(mut parts) = url.path_segments_mut() {
+                parts.pop().push(name);
+            }
+            RangeTarget { address: shown_url(&url), url, token: None }
+        };
+        let index_name = url.path().rsplit('/').next().unwrap_or_default().to_owned();
+        let target = RangeTarget { address: shown_url(url), url: url.clone(), token: None };
+        let index = RemoteFile::open_target(&client, target.clone(), None, EDGE)?;
+        let answer = |reason| Error::Answer { address: target.address.clone(), reason };
+        if index.len() > LISTING_MAX {
+            return Err(answer(format!("it has more than {LISTING_MAX} bytes")));
+        }
+        let text = index.read_range(0..index.len()).map_err(|reason| answer(reason.to_string()))?;
+        let mut files: HashMap<String, (RangeTarget, Option<u64>)> = index_files(&text)
+            .map_err(answer)?
+            .into_iter()
+            .map(|name| (name.clone(), (next_to(&name), None)))
+            .collect();
+        let mut opened = HashMap::from([(index_name.clone(), Arc::new(index))]);
+        files.insert(index_name, (target, None));
+        let open = |name: &&str| {
+            let (client, target) = (Arc::clone(&client), next_to(name));
+            Slot::start(move || match RemoteFile::open_target(&client, target, None, SHARD_EDGE) {
+                Ok(file) => Ok(Some(Arc::new(file))),
+                // A bucket that does not let everybody list it answers 403 for files that are not there.
+                Err(Error::NotFound { .. } | Error::Denied { status: 403, .. }) => Ok(None),
+                Err(error) => Err(error),
+            })
+        };
+        for documents in documents.chunks(PARALLEL_MAX) {
+            let slots: Vec<_> = documents.iter().map(open).collect();
+            for (name, slot) in documents.iter().zip(slots) {
+                if let Some(file) = slot.wait(options)? {
+                    opened.insert((*name).to_owned(), file);
+                    files.insert((*name).to_owned(), (next_to(name), None));
+                }
+            }
+        }
+        let mut folder = url.clone();
+        if let Ok(mut parts) = folder.path_segments_mut() {
+            parts.pop();
+        }
+        let name =
+            folder.path().rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("model").to_owned();
+        Ok(Self::new(shown_url(&folder), name, client, files, opened))
+    }
+
+    /// Returns the folder `name` in this one, at `address`.
+    pub(crate) fn below(self, name: &str, address: &HubAddress) -> Self {
+        let below =
+            |(path, file): (String, _)| Some((path.strip_prefix(name)?.strip_prefix('/')?.to_owned(), file));
+        let files = self.files.into_iter().filter_map(below).collect();
+        Self::new(address.to_string(), name.to_owned(), self.client, files, HashMap::new())
+    }
+
+    fn new(
+        path: String,
+        name: String,
+        client: Arc<Client>,
+        files: HashMap<String, (RangeTarget, Option<u64>)>,
+        opened: HashMap<String, Arc<RemoteFile>>,
+    ) -> Self {
+        let name = if is_plain_path(&name) { name } else { "model".to_owned() };
+        let mut names: Vec<String> = files.keys().cloned().collect();
+        names.sort();
+        Self { path: path.into(), name, client, names, files, opened: Mutex::new(opened) }
+    }
+
+    fn open_one(&self, name: &str, edge: u64) -> Result<Arc<Slot<Arc<RemoteFile>>>> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = opened.remove(name);
+        let (client, file) = (Arc::clone(&self.client), self.files.get(name).cloned());
+        let Some((target, len)) = file else {
+            let address = self.path_of(name).display().to_string();
+            return Err(Error::NotFound { address, message: String::new() });
+        };
+        Ok(Slot::start(move || match opened {
+            Some(file) => Ok(file),
+            None => Ok(Arc::new(RemoteFile::open_target(&client, target, len, edge)?)),
+        }))
+    }
+}
+
+impl SourceFolder for RemoteFolder {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn files(&self) -> &[String] {
+        &self.names
+    }
+
+    fn open(&self, files: &[&str]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
+        let edge = if files.len() > 1 { SHARD_EDGE } else { EDGE };
+        let mut sources: Vec<Arc<dyn Source>> = Vec::with_capacity(files.len());
+        for files in files.chunks(PARALLEL_MAX) {
+            let slots: Vec<_> = files.iter().map(|name| self.open_one(name, edge)).collect::<Result<_>>()?;
+            for slot in slots {
+                sources.push(slot.wait(&self.client.options)?);
+            }
+        }
+        Ok(sources)
+    }
+}

@@ -1,0 +1,85 @@
+//! What an address means: a file, a folder, or a set of shards.
+
+#[cfg(feature = "http")]
+use std::sync::Arc;
+
+use byte_source::InputSource;
+#[cfg(feature = "http")]
+use byte_source::SourceFolder;
+
+use crate::{Address, Error, RemoteOptions, Result};
+#[cfg(feature = "http")]
+use crate::{HubAddress, RemoteFile, RemoteFolder};
+
+/// Suffix of the name of an index.
+#[cfg(feature = "http")]
+const INDEX_SUFFIX: &str = ".index.json";
+
+/// What is looked for next to a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Neighbours<'n> {
+    /// True if the documents next to a single file on the Hub are needed, too.
+    pub of_files: bool,
+    /// Names of documents to ask for next to an index on a web server, which cannot be asked for a listing.
+    pub documents: &'n [&'n str],
+}
+
+/// Refuses the address, because this build sends no requests.
+///
+/// # Errors
+/// [`Error::Disabled`].
+#[cfg(not(feature = "http"))]
+pub fn open_input(address: &Address, _: Neighbours<'_>, _: &RemoteOptions) -> Result<InputSource> {
+    Err(Error::Disabled { address: address.to_string() })
+}
+
+/// Opens the file, folder or set of shards at `address`.
+///
+/// # Errors
+/// When the server refuses it, or does not have it, or requests are switched off.
+#[cfg(feature = "http")]
+pub fn open_input(
+    address: &Address,
+    neighbours: Neighbours<'_>,
+    options: &RemoteOptions,
+) -> Result<InputSource> {
+    let file_name = address.file_name().to_owned();
+    let file = || Ok(InputSource::File(Arc::new(RemoteFile::open(address, options)?)));
+    match address {
+        Address::Http(url) if file_name.ends_with(INDEX_SUFFIX) => {
+            let folder = RemoteFolder::of_index(url, neighbours.documents, options)?;
+            Ok(InputSource::Folder { folder: Arc::new(folder), file: Some(file_name) })
+        }
+        Address::Http(_) => file(),
+        // A name without an extension is rather that of a folder.
+        Address::Hub(hub)
+            if neighbours.of_files || !file_name.contains('.') || file_name.ends_with(INDEX_SUFFIX) =>
+        {
+            open_on_hub(hub, options)
+        }
+        Address::Hub(hub) => match file() {
+            Err(error @ Error::NotFound { .. }) => open_on_hub(hub, options).map_err(|_| error),
+            opened => opened,
+        },
+    }
+}
+
+/// Lists a repository, and returns the folder of an address in it, or the file and its folder.
+#[cfg(feature = "http")]
+fn open_on_hub(hub: &HubAddress, options: &RemoteOptions) -> Result<InputSource> {
+    let (parent, name) = hub.path.rsplit_once('/').unwrap_or(("", &hub.path));
+    let parent = HubAddress { path: parent.to_owned(), ..hub.clone() };
+    let folder = RemoteFolder::on_hub(&parent, options)?;
+    if name.is_empty() {
+        return Ok(InputSource::Folder { folder: Arc::new(folder), file: None });
+    }
+    if folder.contains(name) {
+        return Ok(InputSource::Folder { folder: Arc::new(folder), file: Some(name.to_owned()) });
+    }
+    let folder = folder.below(name, hub);
+    if folder.files().is_empty() {
+        let message = "the repository has no such file or folder".to_owned();
+        return Err(Error::NotFound { address: hub.to_string(), message });
+    }
+    Ok(InputSource::Folder { folder: Arc::new(folder), file: None })
+}
