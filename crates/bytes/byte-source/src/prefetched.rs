@@ -34,6 +34,18 @@ impl Prefetched {
         Ok(Self { source, parts })
     }
 
+    /// Prefetches another range, behind those that are.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Source::read_ranges`].
+    pub fn and(mut self, range: Range<u64>) -> Result<Self, ReadError> {
+        if !range.is_empty() {
+            let bytes = self.source.read_range(range.clone())?;
+            self.parts.push((range.start, bytes));
+        }
+        Ok(self)
+    }
+
     /// Returns the prefetched bytes at the start of the source.
     pub fn prefetched_start(&self) -> &[u8] {
         self.parts.first().filter(|(start, _)| *start == 0).map_or(&[], |(_, bytes)| bytes)

@@ -166,12 +166,14 @@ pub(super) fn prefetch_or_copy(source: Arc<dyn Source>) -> Result<Arc<dyn Source
     if source.in_memory().is_some() {
         return Ok(source);
     }
-    let head = 0..source.len().min(HEAD);
-    if is_safetensors(&source.read_range(head.clone())?) {
+    let len = source.len();
+    let head = len.min(HEAD);
+    let kept = Prefetched::new(source, &[0..head])?;
+    if is_safetensors(kept.prefetched_start()) {
         // The start has all that describes the tensors.
-        return Ok(Arc::new(Prefetched::new(source, &[head])?));
+        return Ok(Arc::new(kept));
     }
-    let kept = prefetch_edges(source)?;
+    let kept = kept.and(len.saturating_sub(TAIL).max(head)..len)?;
     if is_zip(kept.prefetched_start()) {
         return Ok(Arc::new(kept));
     }
