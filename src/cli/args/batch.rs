@@ -224,7 +224,7 @@ impl TaskFlags {
             _ => return Err(super::super::OTHER_SUBCOMMAND.to_owned()),
         };
         let open_remote = move |path: &Path| {
-            let opened = remote.open(path);
+            let opened = remote.open_file(path);
             opened.map_err(|error| (remote_kind(&error), errors::error_chain_text(&error)))
         };
         Ok(LineTask { task, open_remote: Box::new(open_remote) })

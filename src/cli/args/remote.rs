@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use byte_source::InputSource;
+use byte_source::{InputSource, Source};
 use clap::Args;
 use output::{RemoteAddress, UrlScheme};
-use remote_source::{Address, Neighbours, RemoteOptions};
+use remote_source::{Address, Error, Neighbours, RemoteOptions};
 
 /// Documents that say what the tensors of an index mean.
 const READ_DOCUMENTS: &[&str] = &[
@@ -48,6 +49,15 @@ impl RemoteArgs {
         let documents: BTreeSet<&str> = copied.collect();
         let documents: Vec<&str> = documents.into_iter().collect();
         self.open_with(input, Neighbours { of_files: true, documents: &documents })
+    }
+
+    /// Opens one file, like [`open`](Self::open); a folder is refused.
+    pub(crate) fn open_file(&self, input: &Path) -> Result<Option<Arc<dyn Source>>> {
+        let opened = self.open_with(input, Neighbours::default())?;
+        opened.map_or(Ok(None), |opened| match opened {
+            InputSource::File(source) => Ok(Some(source)),
+            opened => Err(Error::Repository { address: opened.path().display().to_string() }.into()),
+        })
     }
 
     fn open_with(&self, input: &Path, neighbours: Neighbours<'_>) -> Result<Option<InputSource>> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use byte_source::{ErrorKind, Source};
+use byte_source::{ErrorKind, InputSource, Source};
 use carton_tools::{Error as TaskError, is_carton};
 use checkpoint_files::CheckpointSources;
 use compare::{DigestReport, InputOptions};
@@ -350,7 +350,7 @@ impl PlannedJob {
             BatchTask::Inspect(options) => {
                 let mut options = (**options).clone();
                 path.clone_into(&mut options.input);
-                options.source.clone_from(&self.source);
+                options.source = self.source.clone().map(InputSource::File);
                 let tensors = if self.source.is_none() && is_carton(path) {
                     let carton = carton_tools::open(path)?;
                     carton_tools::tensors(&carton, observer)?.len()
@@ -364,7 +364,7 @@ impl PlannedJob {
             BatchTask::Digest(options) => {
                 let mut options = (**options).clone();
                 path.clone_into(&mut options.path);
-                options.source.clone_from(&self.source);
+                options.source = self.source.clone().map(InputSource::File);
                 let report = compare::digest(&options, observer)?;
                 Ok(Outcome {
                     tensors: Some(report.tensors),
@@ -387,7 +387,7 @@ impl PlannedJob {
         }
         let mut options = InputOptions::new(&job.entry.input).select(selection.clone());
         options.shards = shards;
-        options.source.clone_from(&self.source);
+        options.source = self.source.clone().map(InputSource::File);
         match compare::digest(&options, observer) {
             Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
             report => Ok(report.ok().map(InputDigest::from)),
@@ -411,7 +411,9 @@ impl PlannedJob {
             Ok(())
         };
         let summary: ScanSummary = match &self.source {
-            Some(source) => pipeline::scan_source(source, &options, observer, &mut found)?,
+            Some(source) => {
+                pipeline::scan_input(&InputSource::File(Arc::clone(source)), &options, observer, &mut found)?
+            }
             None => pipeline::scan(&options, observer, &mut found)?,
         };
         let is_scanned =
@@ -431,7 +433,7 @@ fn plan_conversion(
     source: Option<&Arc<dyn Source>>,
 ) -> Result<PlannedConversion, TaskError> {
     let mut options = options.clone();
-    options.source = source.cloned();
+    options.source = source.cloned().map(InputSource::File);
     options.inputs = vec![PathBuf::from(&job.entry.input)];
     options.output = job.entry.output.as_ref().map(PathBuf::from);
     Ok(match &job.folder {
