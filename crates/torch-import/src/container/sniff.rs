@@ -167,13 +167,13 @@ pub(super) fn prefetch_or_copy(source: Arc<dyn Source>) -> Result<Arc<dyn Source
         return Ok(source);
     }
     let len = source.len();
-    let head = len.min(HEAD);
-    let kept = Prefetched::new(source, &[0..head])?;
+    let head = 0..len.min(HEAD);
+    let kept = Prefetched::new(source, std::slice::from_ref(&head))?;
     if is_safetensors(kept.prefetched_start()) {
         // The start has all that describes the tensors.
         return Ok(Arc::new(kept));
     }
-    let kept = kept.and(len.saturating_sub(TAIL).max(head)..len)?;
+    let kept = kept.and(len.saturating_sub(TAIL).max(head.end)..len)?;
     if is_zip(kept.prefetched_start()) {
         return Ok(Arc::new(kept));
     }
