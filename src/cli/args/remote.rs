@@ -56,7 +56,9 @@ impl RemoteArgs {
         let opened = self.open_with(input, Neighbours::default())?;
         opened.map_or(Ok(None), |opened| match opened {
             InputSource::File(source) => Ok(Some(source)),
-            opened => Err(Error::Repository { address: opened.path().display().to_string() }.into()),
+            opened @ InputSource::Folder { .. } => {
+                Err(Error::Repository { address: opened.path().display().to_string() }.into())
+            }
         })
     }
 
