@@ -153,6 +153,11 @@ def test_jobs_are_limited(inputs):
     assert max(running) == 2
 
 
+def test_the_module_is_found_from_the_package():
+    code = "import sys, torch2carton; assert 'torch2carton.fleet' not in sys.modules; torch2carton.fleet.run; assert 'ray' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_large_inputs_ask_for_more():
     small = _driver.make_job("a", "", 1000, 16 << 20)
     large = _driver.make_job("a", "", 1 << 30, 300 << 20)

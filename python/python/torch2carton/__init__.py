@@ -101,7 +101,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     module = _HOMES.get(name)
     if module is None:
-        if name in ("torch", "numpy"):
+        if name in ("fleet", "numpy", "torch"):
             import importlib
 
             return importlib.import_module(f"{__name__}.{name}")

@@ -73,6 +73,10 @@ def run(
         OptionError: an option is wrong
         InputError: a line of the manifest is wrong
         IoError: the manifest or the results cannot be read, or another batch writes to the results
+
+    >>> tasks = [{"input": "model.pt", "options": {"dtype": "float16"}}, "other.ckpt"]
+    >>> for result in fleet.run(tasks, to="safetensors", output="out", results="results.jsonl"):  # doctest: +SKIP
+    ...     print(result["input"], result["status"])
     """
     given = {"task": task, "to": to, "output": output, "results": results, "checksum": checksum, "no-digest": not digest}
     given |= {"blobs": blobs, "base": base}

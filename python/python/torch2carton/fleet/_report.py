@@ -36,6 +36,8 @@ def write_report(results: Any, page: Any) -> None:
     Raises:
         OSError: a file cannot be read or written
         ValueError: a line is not a result
+
+    >>> fleet.report("results.jsonl", "report.html")  # doctest: +SKIP
     """
     summary = _Summary(os.fspath(results))
     folder = os.path.dirname(os.path.abspath(page))
