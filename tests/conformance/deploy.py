@@ -202,8 +202,10 @@ def kubernetes():
         import yaml
     except ImportError:
         return print("Kubernetes: skipped: Python has no module yaml")
-    kinds = [document["kind"] for document in yaml.safe_load_all((TREE / "deploy/kubernetes.yaml").read_text())]
-    report("Kubernetes: YAML", "" if kinds == ["Deployment", "Service"] else str(kinds))
+    expected = {"kubernetes": ["Deployment", "Service"], "batch-job": ["Job"], "ray-job": ["RayJob"]}
+    for name, kinds in expected.items():
+        found = [document["kind"] for document in yaml.safe_load_all((TREE / f"deploy/{name}.yaml").read_text())]
+        report(f"Kubernetes: YAML of {name}", "" if found == kinds else str(found))
 
 
 def main():
