@@ -226,7 +226,9 @@ def test_progress_of_a_trace_and_of_a_run(place, llama):
     assert seen[0] == ("data.pkl", "trace", 0, None) and seen[-1] == ("data.pkl", "trace", offsets[-1], None)
     seen.clear()
     torch2carton.run(llama, [1, 2, 3], verify=True, progress=lambda *step: seen.append(step))
-    assert all(len(step) == 4 for step in seen)
+    size = os.path.getsize(llama)
+    assert seen and all(step[:2] == ("llama.carton", "verify") for step in seen)
+    assert all(0 < step[2] <= step[3] <= size for step in seen) and seen[-1][2] == seen[-1][3]
     with pytest.raises(TypeError):
         torch2carton.run(llama, [1], progress=3)
 

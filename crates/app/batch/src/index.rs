@@ -15,6 +15,8 @@ const RECENT_MAX: usize = 1 << 18;
 const RUNS_MAX: usize = 8;
 /// Length in bytes of an entry in a file: its key and its number.
 const ENTRY_LEN: u64 = 24;
+/// Number of entries that are read at once. The first key of each such block is in memory.
+const BLOCK: u64 = 128;
 
 /// First half of the SHA-256 of a text, which stands for the text.
 type Key = [u8; 16];
@@ -34,6 +36,8 @@ struct SortedRun {
     file: File,
     /// Number of entries.
     count: u64,
+    /// First key of each block.
+    firsts: Vec<Key>,
 }
 
 impl Default for TextIndex {
@@ -93,30 +97,31 @@ impl TextIndex {
 impl SortedRun {
     fn write(entries: impl Iterator<Item = io::Result<(Key, u64)>>) -> io::Result<Self> {
         let mut out = BufWriter::new(tempfile::tempfile()?);
-        let mut count = 0_u64;
+        let (mut count, mut firsts) = (0_u64, Vec::new());
         for entry in entries {
             let (key, number) = entry?;
+            if count.is_multiple_of(BLOCK) {
+                firsts.push(key);
+            }
             out.write_all(&key)?;
             out.write_all(&number.to_le_bytes())?;
             count = count.saturating_add(1);
         }
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        Ok(Self { file, count })
+        Ok(Self { file, count, firsts })
     }
 
     fn find(&mut self, key: &Key) -> io::Result<Option<u64>> {
-        let (mut low, mut high) = (0, self.count);
-        while low < high {
-            let middle = low.midpoint(high);
-            self.file.seek(SeekFrom::Start(middle.saturating_mul(ENTRY_LEN)))?;
-            let (found, number) = read_entry(&mut self.file)?;
-            match found.cmp(key) {
-                std::cmp::Ordering::Equal => return Ok(Some(number)),
-                std::cmp::Ordering::Less => low = middle.saturating_add(1),
-                std::cmp::Ordering::Greater => high = middle,
-            }
-        }
-        Ok(None)
+        let blocks = self.firsts.partition_point(|first| first <= key) as u64;
+        let Some(block) = blocks.checked_sub(1) else { return Ok(None) };
+        let before = block.saturating_mul(BLOCK);
+        self.file.seek(SeekFrom::Start(before.saturating_mul(ENTRY_LEN)))?;
+        let left = self.count.saturating_sub(before).min(BLOCK);
+        let mut entries = Vec::new();
+        (&self.file).take(left.saturating_mul(ENTRY_LEN)).read_to_end(&mut entries)?;
+        let mut entries = RunEntries { reader: entries.as_slice(), left };
+        let found = entries.find(|entry| !entry.as_ref().is_ok_and(|(found, _)| found < key));
+        Ok(found.transpose()?.and_then(|(found, number)| (found == *key).then_some(number)))
     }
 }
 
