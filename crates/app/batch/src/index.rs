@@ -117,9 +117,9 @@ impl SortedRun {
         let before = block.saturating_mul(BLOCK);
         self.file.seek(SeekFrom::Start(before.saturating_mul(ENTRY_LEN)))?;
         let left = self.count.saturating_sub(before).min(BLOCK);
-        let mut entries = Vec::new();
-        (&self.file).take(left.saturating_mul(ENTRY_LEN)).read_to_end(&mut entries)?;
-        let mut entries = RunEntries { reader: entries.as_slice(), left };
+        let mut bytes = vec![0; usize::try_from(left.saturating_mul(ENTRY_LEN)).unwrap_or(0)];
+        self.file.read_exact(&mut bytes)?;
+        let mut entries = RunEntries { reader: bytes.as_slice(), left };
         let found = entries.find(|entry| !entry.as_ref().is_ok_and(|(found, _)| found < key));
         Ok(found.transpose()?.and_then(|(found, number)| (found == *key).then_some(number)))
     }
