@@ -158,6 +158,31 @@ def test_the_module_is_found_from_the_package():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_the_command_line(inputs, monkeypatch, capsys):
+    opened = []
+
+    def open_fake(arguments, lines, address, **limits):
+        opened.append((arguments, address, limits))
+        return fleet_open(arguments, lines, address, FakeCluster(arguments), **limits)
+
+    fleet_open = fleet._open
+    monkeypatch.setattr("torch2carton.fleet.__main__._open", open_fake)
+    words = ["--task", "convert", "--to=pth", "-o", "out", "--jobs", "3", "--ray-address", "auto", "--results", "r.jsonl", "m.jsonl", "--", "--dtype", "float16"]
+    assert main(words) == 1
+    arguments, address, limits = opened[0]
+    assert arguments[-4:] == ["m.jsonl", "--", "--dtype", "float16"]
+    assert (address, limits) == ("auto", {"jobs": 3, "per_host": 8, "retries": 3})
+    text = capsys.readouterr().err
+    assert "8 ok, 2 failed, 0 of them from before" in text and text.count("error: ") == 2
+    assert len(results()) == 10
+    monkeypatch.setattr(sys, "stdin", [json.dumps({"input": inputs[0]}) + "\n"])
+    assert main(["--task", "digest", "-q", "-"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["input"] == inputs[0] and not printed.err
+    assert main(["--task", "digest", "missing.jsonl"]) == 2
+    assert "missing.jsonl" in capsys.readouterr().err
+
+
 def test_large_inputs_ask_for_more():
     small = _driver.make_job("a", "", 1000, 16 << 20)
     large = _driver.make_job("a", "", 1 << 30, 300 << 20)

@@ -9,14 +9,22 @@ import time
 from collections.abc import Sequence
 
 from .._errors import Error
-from . import _open, report
+from . import _open, _words, report
 from ._driver import Driver
 from ._report import visible
 
 _PERIOD = 30.0
+_BATCH_OPTIONS = (
+    (("--task",), "TASK", "convert, scan, inspect or digest [default: convert]"),
+    (("-o", "--output"), "DIR", "the folder for outputs whose line names none [default: next to each input]"),
+    (("--to",), "KIND", "what `convert` writes [default: by the extension of `output`, else a carton]"),
+    (("--shard",), "I/N", "do only part I of N of the manifest, counted from 0"),
+    (("--blobs",), "DIR", "keep the large files of cartons in DIR, so that files that several have are stored once"),
+    (("--base",), "URL", "the URL under which the files of --blobs will be served"),
+)
 _DESCRIPTION = """\
-Does a task with each input of a manifest on a cluster of Ray, one task of Ray for each. All options of
-`torch2carton batch` but --max-memory are taken: Ray limits the memory.
+Does a task with each input of a manifest on a cluster of Ray, one task of Ray for each. The manifest, the
+options and the results are those of `torch2carton batch`; options of the task follow `--`.
 
 Examples:
   python -m torch2carton.fleet models.jsonl --to safetensors -o out/ --results results.jsonl
@@ -38,6 +46,10 @@ def main(words: Sequence[str] | None = None) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("manifest", metavar="MANIFEST", help="the manifest: a JSON object on each line; `-` is standard input")
+    for flags, metavar, text in _BATCH_OPTIONS:
+        parser.add_argument(*flags, metavar=metavar, help=text)
+    parser.add_argument("--no-digest", action="store_true", help="do not compute digests that the task does not need")
+    parser.add_argument("--checksum", action="store_true", help="read each output of an earlier run as a whole")
     parser.add_argument("--results", metavar="FILE", help="append the results to FILE instead of printing them, and go on from those in it")
     parser.add_argument("--ray-address", metavar="ADDRESS", help="the cluster [default: $RAY_ADDRESS, else a new one on this machine]")
     parser.add_argument("--jobs", type=_count, metavar="N", help="most inputs at the same time [default: as many as keep all cores busy]")
@@ -45,10 +57,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--retries", type=int, default=3, metavar="N", help="how often an input is tried again whose process or node was lost [default: 3]")
     parser.add_argument("-q", "--quiet", action="store_true", help="print no progress and no summary")
     parser.add_argument("--resume", action="store_true", help=argparse.SUPPRESS)
-    options, batch = parser.parse_known_args(mine)
-    if any(word.split("=")[0] == "--max-memory" for word in batch):
-        parser.error("--max-memory is for one machine; Ray limits the memory")
-    arguments = [*batch, *(["--results", options.results, "--resume"] if options.results else []), options.manifest, *others]
+    options = parser.parse_args(mine)
+    names = ("task", "output", "to", "shard", "blobs", "base", "no_digest", "checksum", "results")
+    arguments = [word for name in names for word in _words(name.replace("_", "-"), getattr(options, name))]
+    arguments += [*(["--resume"] if options.results else []), options.manifest, *others]
     is_opened = False
     try:
         lines = iter(sys.stdin) if options.manifest == "-" else None
