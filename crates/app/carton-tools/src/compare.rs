@@ -3,24 +3,30 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use byte_source::{Blob, Observer, ReadError, Sink, Window};
+use byte_source::{Blob, Observer, ReadError, Sink, Source, Window};
 use carton_format::MODEL_PT;
-use carton_reader::Carton;
+use carton_reader::{Carton, EntryTap};
 use checkpoint_files::CheckpointSources;
 use pickle_vm::PickleLimits;
 use pipeline::{ConvertOptions, ConvertedTensors, Selection, converted_tensors, format_bytes};
-use tensor::{Budget, Tensor, ViewId};
+use tensor::{Budget, RecordChecks, Tensor, Tensors, ViewId};
 use torch_import::Checkpoint;
 
 use crate::code::{self, CodeStatus};
-use crate::open::open_model;
+use crate::model_stream::{ModelStream, StreamedPair};
+use crate::open::{model_entry, open_model};
 use crate::own_tensors::own_tensors;
 use crate::{CartonNote, Error, Result, VerifyOptions};
 
 /// Largest number of windows that wait for the comparison.
 const QUEUE: usize = 4;
+
+/// Difference of two tensors of the same dtype and shape.
+const OTHER_ELEMENTS: &str = "differs from the checkpoint in its elements";
 
 /// Result of comparing a model with a checkpoint.
 pub(crate) struct ModelComparison {
@@ -31,18 +37,20 @@ pub(crate) struct ModelComparison {
     pub(crate) notes: Vec<CartonNote>,
 }
 
-/// Compares the model of `carton` with the checkpoint of `options`.
+/// Compares the model of `carton` with the checkpoint of `options`, while `hash` reads the carton and sends the bytes of its
+/// model to the tap. Elements that are not one range of the model are read again.
 pub(crate) fn compare_model(
     carton: &Carton,
     options: &VerifyOptions,
     observer: &dyn Observer,
+    hash: &mut dyn FnMut(&EntryTap<'_>) -> Result<()>,
 ) -> Result<ModelComparison> {
     options.against.iter().try_for_each(|path| output::refuse_remote(path))?;
     let sources = CheckpointSources::find(&options.against, options.shards)?;
     let containers = sources.open()?;
     let (checkpoint, notes) =
         sources.read_with_observer::<checkpoint_files::Error>(&containers, &|_, _| Ok(()), observer)?;
-    let model = open_model(carton, observer)?;
+    let (model, model_entry) = (open_model(carton, observer)?, model_entry(carton)?);
     let original = code::find_original(&model, &containers, observer)?;
     let (mut expected, more) = match original {
         // A module that keeps its code also keeps all tensors.
@@ -59,6 +67,9 @@ pub(crate) fn compare_model(
     let files = containers.iter().fold(carton.len(), |sum, container| sum.saturating_add(container.len()));
     let budget = Budget::new(PickleLimits::default().repeat_budget(files));
     let mut comparer = TensorPairs { budget, known: HashMap::new(), observer };
+    comparer.compare_streamed(model.source(), sources.root(), &expected, &by_name, |receive| {
+        hash(&EntryTap::new(model_entry.path.as_str(), receive))
+    })?;
     let mut differences = Vec::new();
     for (name, tensor) in expected.tensors_mut() {
         let difference = match by_name.remove(name) {
@@ -132,6 +143,42 @@ struct TensorPairs<'o> {
 }
 
 impl TensorPairs<'_> {
+    /// Compares the pairs that need no more than the bytes of the model in order, which `read` sends to its argument.
+    fn compare_streamed(
+        &mut self,
+        model: &Arc<dyn Source>,
+        checkpoint: &Path,
+        expected: &Tensors,
+        found: &HashMap<Cow<'_, str>, &Tensor>,
+        read: impl FnOnce(&mut (dyn FnMut(&[u8]) + Send)) -> Result<()>,
+    ) -> Result<()> {
+        let pairs = expected.iter().filter_map(|(name, ours)| Some((ours, *found.get(name.as_str())?)));
+        let alike =
+            pairs.filter(|(ours, theirs)| ours.dtype() == theirs.dtype() && ours.shape() == theirs.shape());
+        let mut streamed: HashMap<(ViewId, ViewId), StreamedPair> = HashMap::new();
+        for (ours, theirs) in alike {
+            let key = (ours.view_id(), theirs.view_id());
+            if !streamed.contains_key(&key)
+                && let Some(pair) = StreamedPair::new(model, ours, theirs)
+                && self.budget.spend(&pair.expected)
+            {
+                streamed.insert(key, pair);
+            }
+        }
+        let streamed: Vec<StreamedPair> = streamed.into_values().collect();
+        let checks = RecordChecks::new(streamed.iter().map(|pair| &pair.expected));
+        let mut stream = ModelStream::new(streamed, &checks);
+        read(&mut |bytes| stream.take(bytes))?;
+        for (views, result) in stream.finish() {
+            // An error is found once more, with the name of its tensor.
+            if let Ok(equal) = result {
+                self.known.insert(views, (!equal).then(|| OTHER_ELEMENTS.to_owned()));
+            }
+        }
+        let damaged = |reason| pipeline::Error::unread_input(checkpoint, reason).with_tensor(expected).into();
+        checks.verify(self.observer).map_err(damaged)
+    }
+
     /// Describes the difference of two tensors; `None` if every bit is equal.
     fn difference(&mut self, expected: &Tensor, found: &Tensor) -> Result<Option<String>, ReadError> {
         if expected.dtype() != found.dtype() {
@@ -164,7 +211,7 @@ impl TensorPairs<'_> {
             }
         }
         let equal = have_equal_elements(expected, found, self.observer)?;
-        Ok((!equal).then(|| "differs from the checkpoint in its elements".to_owned()))
+        Ok((!equal).then(|| OTHER_ELEMENTS.to_owned()))
     }
 }
 

@@ -36,6 +36,7 @@ mod compare;
 mod contents;
 mod error;
 mod kept_entry;
+mod model_stream;
 mod note;
 mod npy;
 mod open;

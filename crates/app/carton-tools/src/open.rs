@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use byte_source::{Action, MappedFile, Observer, ProgressReporter};
 use carton_format::{Config, MODEL_PT, Manifest};
-use carton_reader::{Carton, CompressionMethod};
+use carton_reader::{Carton, CartonEntry, CompressionMethod};
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use torch_import::Container;
 use zip_index::ZipIndex;
@@ -98,6 +98,16 @@ pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
     Container::open(path).ok().map(|container| container.format().name())
 }
 
+/// Returns the file with the converted checkpoint of a carton, also if a link leads to it.
+pub(crate) fn model_entry(carton: &Carton) -> Result<&CartonEntry> {
+    let failed = Error::from_reader(carton.path());
+    let entry = carton.entry(MODEL_PT).map_err(&failed)?;
+    if !entry.is_symbolic_link {
+        return Ok(entry);
+    }
+    carton.entry(&carton.link_target(entry).map_err(&failed)?).map_err(failed)
+}
+
 /// Opens the converted checkpoint in a carton. A compressed one is decompressed into a temporary file first, which takes
 /// long.
 ///
@@ -106,11 +116,7 @@ pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
 /// work.
 pub fn open_model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
     let failed = Error::from_reader(carton.path());
-    let mut entry = carton.entry(MODEL_PT).map_err(&failed)?;
-    if entry.is_symbolic_link {
-        let target = carton.link_target(entry).map_err(&failed)?;
-        entry = carton.entry(&target).map_err(&failed)?;
-    }
+    let entry = model_entry(carton)?;
     let path = entry.path.as_str();
     if !carton.is_packed() || entry.method == CompressionMethod::Stored {
         return carton.model(path).map_err(failed);

@@ -8,7 +8,7 @@ use carton_reader::{Carton, Error as ReaderError};
 use output::file_name;
 use serde::Serialize;
 
-use crate::compare::{compare_model, compare_output};
+use crate::compare::{ModelComparison, compare_model, compare_output};
 use crate::open::{checkpoint_format, is_carton, not_a_carton};
 use crate::{CartonNote, CodeStatus, Error, Result, SCHEMA_VERSION, VerifyOptions};
 
@@ -89,14 +89,26 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
     report.manifest_sha256 = carton.manifest_hash().map(|hash| hex(&hash));
     let name = file_name(file);
     let total = Some(carton.entries().fold(0_u64, |sum, entry| sum.saturating_add(entry.len)));
-    let verified = carton.verify(ProgressReporter::new(observer, &name, Action::Verify, total))?;
+    let progress = || ProgressReporter::new(observer, &name, Action::Verify, total);
+    let mut verified = None;
+    let comparison = (!options.against.is_empty()).then(|| {
+        compare_model(&carton, options, observer, &mut |tap| {
+            verified = Some(carton.verify_with_tap(progress(), Some(tap))?);
+            Ok(())
+        })
+    });
+    let verified = match verified {
+        Some(verified) => verified,
+        // The comparison failed before it read the model.
+        None => carton.verify(progress())?,
+    };
     report.files = verified.files;
     report.bytes = verified.bytes;
     report.findings =
         verified.findings.into_iter().map(|it| CartonFinding { entry: it.entry, what: it.what }).collect();
     report.notes = verified.notes.into_iter().map(CartonNote::Verify).collect();
-    if !options.against.is_empty() {
-        report.compare(&carton, options, observer)?;
+    if let Some(comparison) = comparison {
+        report.add_comparison(comparison)?;
     }
     report.ok = report.findings.is_empty();
     Ok(report)
@@ -119,9 +131,9 @@ impl VerifyReport {
         Ok(())
     }
 
-    fn compare(&mut self, carton: &Carton, options: &VerifyOptions, observer: &dyn Observer) -> Result<()> {
+    fn add_comparison(&mut self, comparison: Result<ModelComparison>) -> Result<()> {
         let finding = |what| CartonFinding { entry: MODEL_PT.to_owned(), what };
-        match compare_model(carton, options, observer) {
+        match comparison {
             Ok(comparison) => {
                 self.findings.extend(comparison.differences.into_iter().map(finding));
                 self.findings.extend(comparison.code.finding().map(str::to_owned).map(finding));

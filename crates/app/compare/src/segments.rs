@@ -6,7 +6,7 @@ use byte_source::{ProgressReporter, ReadError, on_all_cores};
 use tensor::Tensor;
 
 /// Length of a read in bytes: two of them stay in the cache of a core.
-pub(crate) const READ_LEN: usize = 256 << 10;
+pub(crate) const READ_LEN: usize = 512 << 10;
 /// Length of a segment in bytes, at least. A longer tensor has at most [`SEGMENTS_MAX`] segments.
 const SEGMENT_LEN: u64 = 8 << 20;
 /// Largest number of segments of a tensor, whose results are kept until the tensor is done.

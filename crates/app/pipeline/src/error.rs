@@ -505,7 +505,7 @@ impl Error {
     /// Adds the name of the first tensor that reads the damaged record, if the error is about damage and names no tensor
     /// yet.
     #[must_use]
-    pub(crate) fn with_tensor(self, tensors: &Tensors) -> Self {
+    pub fn with_tensor(self, tensors: &Tensors) -> Self {
         match self {
             Self::Damaged(damaged) if damaged.tensor.is_none() => {
                 let first = tensors.iter().find(|(_, tensor)| tensor.storage().reads_record(&damaged));

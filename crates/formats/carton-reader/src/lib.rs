@@ -64,5 +64,5 @@ pub use entry::{CartonEntry, EntryReader};
 pub use error::{Error, Result};
 pub use link::{MODEL_FOLDER, resolve_link};
 pub use tensors::TensorData;
-pub use verify::{CartonVerification, VerifyFinding};
+pub use verify::{CartonVerification, EntryTap, VerifyFinding};
 pub use zip_index::CompressionMethod;

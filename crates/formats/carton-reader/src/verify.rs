@@ -35,6 +35,26 @@ pub struct CartonVerification {
     pub files: usize,
 }
 
+/// Function that takes the next bytes of a file, on any thread.
+type TakeBytes<'t> = &'t mut (dyn FnMut(&[u8]) + Send);
+
+/// Receiver of the bytes of one file of a carton, in order, while the file is hashed.
+pub struct EntryTap<'t> {
+    path: &'t str,
+    receive: Mutex<TakeBytes<'t>>,
+}
+
+impl<'t> EntryTap<'t> {
+    /// Creates a receiver of the bytes of the file at `path`, which is not a link.
+    pub fn new(path: &'t str, receive: TakeBytes<'t>) -> Self {
+        Self { path, receive: Mutex::new(receive) }
+    }
+
+    fn send(&self, bytes: &[u8]) {
+        self.receive.lock().unwrap_or_else(PoisonError::into_inner)(bytes);
+    }
+}
+
 impl Carton {
     /// Checks the whole carton. Files are hashed in parallel, one per core; `work` is told from any thread how many bytes
     /// are done.
@@ -42,7 +62,20 @@ impl Carton {
     /// # Errors
     /// When the observer stops the work.
     pub fn verify(&self, work: ProgressReporter<'_>) -> Result<CartonVerification, Cancelled> {
-        let mut report = self.check_hashes(work)?;
+        self.verify_with_tap(work, None)
+    }
+
+    /// Checks the whole carton as [`verify`](Self::verify) does, and sends the bytes of one file to `tap`. They end early if
+    /// the file is damaged.
+    ///
+    /// # Errors
+    /// When the observer stops the work.
+    pub fn verify_with_tap(
+        &self,
+        work: ProgressReporter<'_>,
+        tap: Option<&EntryTap<'_>>,
+    ) -> Result<CartonVerification, Cancelled> {
+        let mut report = self.check_hashes(work, tap)?;
         self.check_zip_structure(&mut report);
         self.check_listings(&mut report);
         self.check_documents(&mut report);
@@ -66,7 +99,11 @@ impl Carton {
         }
     }
 
-    fn check_hashes(&self, observed: ProgressReporter<'_>) -> Result<CartonVerification, Cancelled> {
+    fn check_hashes(
+        &self,
+        observed: ProgressReporter<'_>,
+        tap: Option<&EntryTap<'_>>,
+    ) -> Result<CartonVerification, Cancelled> {
         // The largest file comes first, because it determines the total time.
         let mut entries: Vec<&CartonEntry> = self.entries().filter(|entry| !entry.is_symbolic_link).collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.len));
@@ -74,7 +111,8 @@ impl Carton {
         let report = Mutex::new(CartonVerification::default());
         let work = || {
             while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let result = self.check_entry_hash(entry, &done, &|done| {
+                let tap = tap.filter(|tap| tap.path == entry.path);
+                let result = self.check_entry_hash(entry, tap, &done, &|done| {
                     if stopped.load(Ordering::Relaxed) { Err(Cancelled) } else { observed.advance(done) }
                 });
                 if matches!(result, Err(Error::Cancelled(_))) {
@@ -105,14 +143,19 @@ impl Carton {
     fn check_entry_hash(
         &self,
         entry: &CartonEntry,
+        tap: Option<&EntryTap<'_>>,
         done: &AtomicU64,
         advance: &dyn Fn(u64) -> Result<(), Cancelled>,
     ) -> Result<(), Error> {
         let mut reader = self.read(&entry.path)?;
         loop {
-            let len = reader.fill_buf().map_err(|error| self.reader_error(&entry.path, error))?.len();
+            let bytes = reader.fill_buf().map_err(|error| self.reader_error(&entry.path, error))?;
+            let len = bytes.len();
             if len == 0 {
                 return Ok(());
+            }
+            if let Some(tap) = tap {
+                tap.send(bytes);
             }
             reader.consume(len);
             let done = done.fetch_add(len as u64, Ordering::Relaxed).saturating_add(len as u64);
