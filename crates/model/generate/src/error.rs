@@ -94,6 +94,25 @@ pub enum Error {
         /// Maximum number of them.
         limit: u64,
     },
+    /// A regular expression that is not used.
+    #[error("`{file}` has a pattern in its {part} that is not used here: {reason}")]
+    Pattern {
+        file: String,
+        /// Part of the tokenizer, such as `normalizer`.
+        part: &'static str,
+        reason: String,
+    },
+    /// Regular expressions that need more steps for a text than those of any real tokenizer.
+    #[error(
+        "`{file}` needs more than {limit} steps to search for the patterns of its {part} in this text; use a shorter text or another tokenizer"
+    )]
+    PatternWork {
+        file: String,
+        /// Part of the tokenizer, such as `normalizer`.
+        part: &'static str,
+        /// Maximum number of steps for the text.
+        limit: u64,
+    },
     /// A tokenizer that failed on a text or on tokens.
     #[error("the tokenizer `{file}` failed: {reason}")]
     Tokenizer { file: String, reason: String },
@@ -112,6 +131,8 @@ impl Error {
             | Self::LongToken { .. }
             | Self::LongComponent { .. }
             | Self::TokenizerWork { .. }
+            | Self::Pattern { .. }
+            | Self::PatternWork { .. }
             | Self::Tokenizer { .. } => ErrorKind::Unsupported,
             Self::Invalid { .. } => ErrorKind::Damaged,
         }

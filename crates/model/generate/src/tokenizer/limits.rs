@@ -12,6 +12,9 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use super::as_file_error;
+use super::guard::catch_panics;
+use super::pattern::{self, Patterns};
 use super::work::{self, ModelWork};
 use crate::{Error, Result};
 
@@ -61,6 +64,11 @@ impl ExpansionLimits {
         for (part, root) in others {
             work::check_components(file, part, root)?;
         }
+        let [pre_tokenizer, post_processor, decoder] = others;
+        Patterns::check(
+            file,
+            &[("normalizer", &outline.normalizer), pre_tokenizer, post_processor, decoder],
+        )?;
         work::check_added(file, outline.added_tokens.len(), normalizers)?;
         let model = &outline.model;
         let affixes = [&model.continuing_subword_prefix, &model.end_of_word_suffix];
@@ -77,6 +85,9 @@ impl ExpansionLimits {
         // Added tokens are normalized as they are registered.
         let added = added.fold(0_u64, |sum, len| sum.saturating_add(len as u64));
         check_expansion(file, added, normalized)?;
+        let added = outline.added_tokens.iter().map(|token| token.content.as_str());
+        catch_panics(file, || pattern::check_added(file, &outline.normalizer, added))
+            .map_err(|error| as_file_error(file, error))??;
         check_expansion(file, SHORT_TEXT, limits.encoded)?;
         limits.check_tokens(file, 1)?;
         Ok(limits)

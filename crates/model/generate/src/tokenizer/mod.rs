@@ -4,15 +4,17 @@
 //! in place of Oniguruma, which is C. `tests/conformance/test_run.py` compares both, character by character.
 //!
 //! The files are untrusted. `limits.rs` bounds the expansion of a text before a tokenizer is used, `work.rs` bounds the
-//! steps of its components and its model, and `guard.rs` turns panics of the crate, which some damaged files cause, into errors.
+//! steps of its components and its model, `pattern` those of its regular expressions, and `guard.rs` turns panics of the crate, which some damaged files cause, into errors.
 
 mod guard;
 mod limits;
+mod pattern;
 mod stream;
 mod tiktoken;
 mod work;
 
-use tokenizers::tokenizer::Tokenizer as HuggingFace;
+use tokenizers::tokenizer::{Model as _, Tokenizer as HuggingFace};
+use tokenizers::{NormalizedString, Normalizer as _, OffsetType};
 
 use crate::{Error, ReadModelFile, Result};
 
@@ -21,6 +23,7 @@ pub use stream::TokenStream;
 
 use guard::catch_panics;
 use limits::ExpansionLimits;
+use pattern::Patterns;
 use tiktoken::TiktokenFile;
 
 /// Maximum size of a tokenizer file, in bytes. Gemma's has 33 million, and reading one takes about ten times its length.
@@ -41,6 +44,7 @@ pub struct Tokenizer {
     inner: HuggingFace,
     file: String,
     limits: ExpansionLimits,
+    patterns: Patterns,
     /// Stop tokens, if the format defines them.
     stops: Vec<u32>,
 }
@@ -83,7 +87,8 @@ impl Tokenizer {
             _ if is_model && tiktoken::is_tiktoken(bytes) => {
                 let TiktokenFile { tokenizer: inner, stops, longest } = tiktoken::read(name, bytes)?;
                 let limits = ExpansionLimits::of_tiktoken(name, longest)?;
-                Ok(Self { inner, file: file(), limits, stops })
+                let patterns = Patterns::of(name, &inner)?;
+                Ok(Self { inner, file: file(), limits, patterns, stops })
             }
             _ if is_model => unsupported("a SentencePiece model"),
             _ => {
@@ -95,7 +100,13 @@ impl Tokenizer {
                 // padding to any length.
                 inner.with_padding(None);
                 catch_panics(name, || inner.with_truncation(None).map(drop))?;
-                Ok(Self { inner, file: file(), limits, stops: Vec::new() })
+                if catch_panics(name, || strips_itself(&inner))? {
+                    return unsupported(
+                        "an added token is white space, and strips white space around itself",
+                    );
+                }
+                let patterns = Patterns::of(name, &inner)?;
+                Ok(Self { inner, file: file(), limits, patterns, stops: Vec::new() })
             }
         }
     }
@@ -116,8 +127,13 @@ impl Tokenizer {
     /// Returns an error if the tokenizer fails, or if the text is too long for it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         self.limits.check_text(&self.file, text)?;
-        catch_panics(&self.file, || self.limits.work.check(&self.file, &self.inner, text))??;
-        let encoding = catch_panics(&self.file, || self.inner.encode_fast(text, true))?;
+        let mut pieces = catch_panics(&self.file, || self.patterns.split(&self.inner, text))??;
+        self.limits.work.check(&self.file, self.inner.get_model(), &pieces, text.len())?;
+        // The rest of `encode_fast`, which would make the pieces once more.
+        let encoding = catch_panics(&self.file, || {
+            self.inner.get_model().tokenize_in_pretokenized(&mut pieces, None)?;
+            self.inner.post_process(pieces.into_encoding(None, 0, OffsetType::None)?, None, true)
+        })?;
         Ok(encoding.get_ids().to_vec())
     }
 
@@ -127,7 +143,7 @@ impl Tokenizer {
     /// Returns an error if the tokenizer fails, or if the tokens are too many for it.
     pub fn decode(&self, tokens: &[u32]) -> Result<String> {
         self.limits.check_tokens(&self.file, tokens.len())?;
-        catch_panics(&self.file, || self.inner.decode(tokens, true))
+        self.decode_checked(tokens, true)
     }
 
     /// Decodes one token to text, special tokens included; bytes that are not a whole character become `\u{fffd}`.
@@ -136,7 +152,18 @@ impl Tokenizer {
     /// Returns an error if the tokenizer fails.
     pub fn decode_one(&self, token: u32) -> Result<String> {
         self.limits.check_tokens(&self.file, 1)?;
-        catch_panics(&self.file, || self.inner.decode(&[token], false))
+        self.decode_checked(&[token], false)
+    }
+
+    /// Decodes tokens whose number was checked. The steps of regular expressions are counted if there are any.
+    fn decode_checked(&self, tokens: &[u32], skips_special: bool) -> Result<String> {
+        if !self.patterns.counts_decoding() {
+            return catch_panics(&self.file, || self.inner.decode(tokens, skips_special));
+        }
+        let added = self.inner.get_added_vocabulary();
+        let texts = tokens.iter().filter_map(|token| self.inner.id_to_token(*token));
+        let texts = texts.filter(|text| !skips_special || !added.is_special_token(text)).collect();
+        catch_panics(&self.file, || self.patterns.decode(&self.inner, texts))?
     }
 
     /// Creates a streaming decoder for tokens that follow those of `prompt`.
@@ -154,6 +181,24 @@ impl Tokenizer {
         let is_byte = text.len() == 6 && text.starts_with("<0x") && text.ends_with('>');
         (self.limits.joins_bytes && is_byte) || self.inner.get_added_vocabulary().is_special_token(&text)
     }
+}
+
+/// Returns true if an added token, as it is searched for, is white space and strips white space.
+///
+/// Facts: for each such token in a run of white space, `tokenizers` 0.23 copies the rest of the run.
+fn strips_itself(tokenizer: &HuggingFace) -> tokenizers::Result<bool> {
+    for token in tokenizer.get_added_tokens_decoder().values().filter(|token| token.lstrip || token.rstrip) {
+        let mut text = NormalizedString::from(token.content.as_str());
+        if token.normalized
+            && let Some(normalizer) = tokenizer.get_normalizer()
+        {
+            normalizer.normalize(&mut text)?;
+        }
+        if text.get().chars().all(char::is_whitespace) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Converts a failure while reading a file into an error about the file.

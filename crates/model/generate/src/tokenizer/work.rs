@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value};
 use tokenizers::OffsetReferential;
-use tokenizers::tokenizer::{ModelWrapper, OffsetType, PreTokenizer, Tokenizer as HuggingFace};
+use tokenizers::tokenizer::{ModelWrapper, OffsetType, PreTokenizedString};
 
 use crate::{Error, Result};
 
@@ -46,21 +46,15 @@ impl ModelWork {
         Ok(Self { longest: longest as u64, affixes, characters: characters.unwrap_or(DEFAULT_CHARACTERS) })
     }
 
-    /// Checks the work of the model for `text`: its pieces are made, as they are when it is encoded, and their lengths
-    /// determine the number of steps.
+    /// Checks the work of the model for the pieces of a text of `bytes`: their lengths determine the number of steps.
     pub(super) fn check(
         &self,
         file: &str,
-        tokenizer: &HuggingFace,
-        text: &str,
-    ) -> tokenizers::Result<Result<()>> {
-        let added = tokenizer.get_added_vocabulary();
-        let mut pieces = added.extract_and_normalize(tokenizer.get_normalizer(), text);
-        if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
-            pre_tokenizer.pre_tokenize(&mut pieces)?;
-        }
-        let limit = STEPS_BASE.saturating_add(STEPS_PER_BYTE.saturating_mul(text.len() as u64));
-        let model = tokenizer.get_model();
+        model: &ModelWrapper,
+        pieces: &PreTokenizedString,
+        bytes: usize,
+    ) -> Result<()> {
+        let limit = STEPS_BASE.saturating_add(STEPS_PER_BYTE.saturating_mul(bytes as u64));
         let mut steps = 0_u64;
         for (piece, _, tokens) in pieces.get_splits(OffsetReferential::Normalized, OffsetType::None) {
             if tokens.is_none() {
@@ -68,16 +62,10 @@ impl ModelWork {
             }
         }
         if steps <= limit {
-            return Ok(Ok(()));
+            return Ok(());
         }
-        let model = model_name(model);
-        Ok(Err(Error::TokenizerWork {
-            file: file.to_owned(),
-            part: model,
-            what: "steps",
-            found: steps,
-            limit,
-        }))
+        let part = model_name(model);
+        Err(Error::TokenizerWork { file: file.to_owned(), part, what: "steps", found: steps, limit })
     }
 
     /// Returns an upper bound on the steps of the model for a piece.

@@ -257,3 +257,83 @@ fn the_work_of_a_model_is_bounded_before_it_runs() {
     let tokenizer = read(|file| whole(file, unigram(90))).expect("a tokenizer");
     assert!(tokenizer.encode(&"a".repeat(50_000)).is_ok(), "the longest real tokens have about 90 bytes");
 }
+
+fn split(pattern: &str) -> Value {
+    json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false})
+}
+
+fn replace(pattern: &str) -> Value {
+    json!({"type": "Replace", "pattern": {"Regex": pattern}, "content": "b"})
+}
+
+#[test]
+fn the_work_of_patterns_is_bounded_by_the_text() {
+    // Each match looks ahead to the end of the text; each attempt fails there; and each in many ways.
+    for pattern in ["(?<=a)a(?=a*$)", "a(?=a*$)", "a*c|a", "(?:a|aa)+c", "(?:a*)*c", "(?:(?=a)a?){0,10}c"] {
+        let text = "a".repeat(100_000);
+        let part = |error: Error| match error {
+            Error::PatternWork { part, .. } => part,
+            other => panic!("{pattern}: {other:?}"),
+        };
+        let tokenizer = read(|file| file["pre_tokenizer"] = split(pattern)).expect("a tokenizer");
+        assert_eq!(part(tokenizer.encode(&text).expect_err(pattern)), "pre_tokenizer");
+        assert!(tokenizer.encode("aaaa").is_ok(), "{pattern}");
+        let tokenizer = read(|file| file["normalizer"] = replace(pattern)).expect("a tokenizer");
+        assert_eq!(part(tokenizer.encode(&text).expect_err(pattern)), "normalizer");
+        let decoder = json!({"type": "Sequence", "decoders": [{"type": "Fuse"}, replace(pattern)]});
+        let tokenizer = read(|file| file["decoder"] = decoder).expect("a tokenizer");
+        assert_eq!(part(tokenizer.decode(&vec![0; 100_000]).expect_err(pattern)), "decoder");
+        assert!(tokenizer.decode(&[0, 5, 1]).is_ok(), "{pattern}");
+    }
+    // Added tokens are normalized when the file is read.
+    let error = refused(|file| {
+        file["normalizer"] = replace("(?:a|aa)+c");
+        file["added_tokens"][0]["content"] = json!("a".repeat(4000));
+        file["added_tokens"][0]["normalized"] = json!(true);
+    });
+    assert!(matches!(error, Error::PatternWork { part: "normalizer", .. }), "{error:?}");
+}
+
+#[test]
+fn patterns_that_become_large_are_refused() {
+    let refused_for = |component: Value| match refused(|file| file["pre_tokenizer"] = component) {
+        Error::Pattern { part: "pre_tokenizer", reason, .. } => reason,
+        other => panic!("{other:?}"),
+    };
+    let expected = "127552 parts when its repetitions are written out, expected at most 512";
+    assert_eq!(refused_for(split("((a{1,50}){1,50}){1,50}c")), expected);
+    let many = json!({"type": "Sequence", "pretokenizers": vec![split(r"\p{L}{1,300}"); 4]});
+    assert_eq!(refused_for(many), "its patterns have 1200 parts together, expected at most 1024");
+    assert!(refused_for(split(r"(a)\1")).contains("a back reference"));
+}
+
+#[test]
+fn decoders_that_search_decode_as_the_library_does() {
+    let decoder =
+        json!({"type": "Sequence", "decoders": [replace("^\u{120}"), {"type": "Fuse"}, replace("a(?!b)")]});
+    let tokenizer = read(|file| file["decoder"] = decoder).expect("a tokenizer");
+    assert_eq!(tokenizer.decode(&[4, 0, 3, 5]).as_deref(), Ok("bbab"));
+    assert_eq!(tokenizer.decode_one(5).as_deref(), Ok("<s>"));
+}
+
+#[test]
+fn added_tokens_that_strip_themselves_are_refused() {
+    // For each of them in a run of white space, the library would copy the rest of the run.
+    for (content, normalized, side) in
+        [(" ", false, "rstrip"), ("\u{3000}\n", false, "lstrip"), ("x", true, "rstrip")]
+    {
+        let error = refused(|file| {
+            file["normalizer"] = json!({"type": "Replace", "pattern": {"String": "x"}, "content": "\t"});
+            file["added_tokens"][0]["content"] = json!(content);
+            file["added_tokens"][0]["normalized"] = json!(normalized);
+            file["added_tokens"][0][side] = json!(true);
+        });
+        let expected = "an added token is white space, and strips white space around itself";
+        assert!(matches!(error, Error::Unsupported { reason, .. } if reason == expected), "{error:?}");
+    }
+    let tokenizer = read(|file| file["added_tokens"][0]["content"] = json!(" ")).expect("it strips nothing");
+    assert_eq!(tokenizer.encode(&" ".repeat(100_000)).map(|tokens| tokens.len()), Ok(100_000));
+    let tokenizer =
+        read(|file| file["added_tokens"][0]["rstrip"] = json!(true)).expect("it is not white space");
+    assert_eq!(tokenizer.encode("<s>  a"), Ok(vec![5, 0]));
+}
