@@ -34,7 +34,7 @@ impl CheckpointLimits {
             depth: 1000,
             tensor_names: per_byte(16, 64 << 20),
             value_names: per_byte(4, 16 << 20),
-            values: (len / 64).saturating_add(1 << 19),
+            values: (len / 64).saturating_add(1 << 18),
             repeats: (len / 64).saturating_add(1 << 17),
             copied: per_byte(16, 64 << 20),
         }

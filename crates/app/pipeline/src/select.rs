@@ -105,7 +105,9 @@ pub(crate) fn select_with_origins(
     let key = selection.key.as_ref().or(found.as_ref());
     let key = key.map_or(SelectionKey::All, |key| SelectionKey::from_option(key, checkpoint));
     let rules = SelectionRules { key, patterns, strip: selection.strip_prefix.clone().unwrap_or_default() };
-    let mut tensors = Tensors::with_capacity(checkpoint.items.len());
+    // Most items of a hostile file are values, for which nothing is reserved.
+    let mut tensors =
+        Tensors::with_capacity(checkpoint.items.iter().filter(|item| item.tensor().is_some()).count());
     let mut origins = Vec::new();
     let (mut stripped, mut without_data) = (0_usize, None);
     if omits_optimizer {
