@@ -242,7 +242,7 @@ class Stopped(BaseException):
 def watch(module, stopped):
     """Installs the hook. An event that is not quiet is kept, and raises."""
     packages = {module.split(".")[0].lstrip("_"), "encodings"}
-    state = {"on": True}
+    state = {"on": True, "packages": packages}
 
     def hook(event, args):
         if not state["on"] or event.startswith(QUIET) or (event == "os.putenv" and args[0] == QUIET_VARIABLE):
@@ -264,6 +264,13 @@ def watch(module, stopped):
 
     sys.addaudithook(hook)
     return state
+
+
+def names_of(data):
+    """The modules that a pickle names, with those around them."""
+    import pickletools
+    texts = [argument for opcode, argument, _ in pickletools.genops(data) if opcode.name in ("SHORT_BINUNICODE", "GLOBAL") and argument]
+    return {text.split(" ")[0] for text in texts if text.replace(".", "").replace("_", "").isalnum()}
 
 
 def inside_import():

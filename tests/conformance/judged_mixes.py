@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Mixes judged uses: objects inside each other, by a seed. What a scan calls clean is loaded, and must run nothing.
+
+    judged_mixes.py --binary target/release/torch2carton [--count 2000] [--seed 1] PYTHON…
+
+`judged_uses.py` proves each use alone. Here a pickle has up to a dozen objects of the lists: as arguments, attributes, items, keys and
+states of each other, shared, and inside themselves. Among them are canaries: instances of a class that is only judged to be made, whose methods
+are replaced in the interpreter by ones that tell. Each PYTHON loads the clean ones under the audit hook of workers/use_worker.py. The exit
+status is 1 if one raises an event or touches a canary.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from judged_uses import HERE, instances, reviewed
+from payloads import NONE, PROTO, TRUE, many, name, short
+
+# Attributes that Python or a class looks at.
+ATTRIBUTES = ["a", "training", "__setstate__", "__class__", "__dict__", "__reduce_ex__", "append", "extend", "add", "data", "_parameters", "_modules", "_buffers",
+              "param_groups", "state", "defaults", "default_factory", "args", "value", "name", "_value_", "hook", "_hooks", "keys", "items", "__hash__", "__len__", "dtype",
+              "shape", "__array__", "__array_interface__", "__torch_function__", "__iter__", "__getattr__", "__call__", "_flat_weights", "_all_weights", "maxlen"]
+CANARY = "torch.utils.data.dataloader DataLoader"
+
+
+class Mixer(object):
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.made, self.called = {}, []
+        for module, attribute, _, letters in instances():
+            self.made[module, attribute] = letters
+        for module, attribute, use, letters in reviewed():
+            if use == "call":
+                self.called.append((module, attribute))
+            self.made.setdefault((module, attribute), letters)
+        self.names = sorted(self.made)
+        # Few classes in each pickle, so that they meet.
+        self.chosen = []
+
+    def pickle(self):
+        self.memo = 0
+        self.chosen = self.random.sample(self.names, 3)
+        self.functions = self.random.sample(self.called, 3)
+        return PROTO + many(*(self.instance(1) for _ in range(self.random.randrange(1, 4)))) + b"."
+
+    def value(self, depth):
+        ways = [self.plain] * 2 + [self.canary]
+        if depth < 4:
+            ways += [self.listed, self.mapped, self.tuple, self.function] + [self.instance] * 4
+        if self.memo:
+            ways += [self.shared]
+        body = self.random.choice(ways)(depth + 1)
+        return body
+
+    def values(self, depth, most=3):
+        return [self.value(depth) for _ in range(self.random.randrange(most + 1))]
+
+    def plain(self, depth):
+        return self.random.choice([NONE, TRUE, b"K\1", b"K\0", short("a"), short("cpu"), short("__class__"), b"}", b"]", b")", b"C\1b", b"G?\xf0\0\0\0\0\0\0", b"J\xff\xff\xff\xff",
+                                   name("builtins:int"), name("torch:float32"), name("collections:OrderedDict"), short("os")])
+
+    def canary(self, depth):
+        module, attribute = CANARY.split()
+        return name(f"{module}:{attribute}") + b")\x81" + b"}" + short("num_workers") + b"K\0sb"
+
+    def remember(self, body):
+        self.memo += 1
+        return body + b"r" + (self.memo - 1).to_bytes(4, "little")
+
+    def shared(self, depth):
+        return b"j" + self.random.randrange(self.memo).to_bytes(4, "little")
+
+    def listed(self, depth):
+        return self.remember(b"]") + b"(" + b"".join(self.values(depth)) + b"e"
+
+    def mapped(self, depth):
+        return self.remember(b"}") + b"(" + b"".join(self.key(depth) + self.value(depth) for _ in range(self.random.randrange(3))) + b"u"
+
+    def key(self, depth):
+        return self.value(depth) if self.random.random() < 0.5 else short(self.random.choice(ATTRIBUTES))
+
+    def tuple(self, depth):
+        return self.remember(many(*self.values(depth)))
+
+    def function(self, depth):
+        module, attribute = self.random.choice(self.functions)
+        return self.remember(name(f"{module}:{attribute}") + many(*self.values(depth, 4)) + b"R")
+
+    def state(self, depth):
+        return b"}(" + b"".join(short(self.random.choice(ATTRIBUTES)) + self.value(depth) for _ in range(self.random.randrange(4))) + b"u"
+
+    def tuple_state(self, depth):
+        return many(*self.values(depth, 5))
+
+    def instance(self, depth):
+        module, attribute = chosen = self.random.choice(self.chosen)
+        letters = self.made[chosen]
+        cls = name(f"{module}:{attribute}")
+        how = self.random.random()
+        is_called = set(letters) & set("exc") or how < 0.1
+        body = self.remember(cls + (many(*self.values(depth)) if how < 0.4 else b")") + (b"R" if is_called else b"\x81"))
+        own = self.memo - 1
+        for _ in range(self.random.randrange(3)):
+            # Mostly what was judged.
+            use = self.random.choice(letters if self.random.random() < 0.9 else "dsaij")
+            if use in "ds":
+                body += self.state(depth) + b"b" if use == "d" else many(NONE, self.state(depth)) + b"b"
+            elif use in "hHlmrbtg":
+                body += self.random.choice([self.state, self.tuple_state, self.value])(depth) + b"b"
+            elif use in "a":
+                body += b"(" + b"".join(self.values(depth)) + b"e"
+            elif use in "ij":
+                body += b"(" + self.key(depth) + self.value(depth) + b"u"
+            elif use in "kK":
+                # The instance is under the dict, so it is put there from the memo.
+                body += b"0}" + b"j" + own.to_bytes(4, "little") + self.value(depth) + b"s"
+                break
+            elif use == "p":
+                body = name("builtins:" + self.random.choice(["list", "tuple", "set", "dict", "slice", "bytearray", "str", "int"])) + b"(" + body + b"tR"
+                break
+        return body
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", type=Path, required=True)
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("pythons", nargs="+")
+    options = parser.parse_args()
+    mixer, faults = Mixer(f"mixes {options.seed}"), 0
+    with tempfile.TemporaryDirectory() as folder:
+        for index in range(options.count):
+            Path(folder, f"{index:06}.pkl").write_bytes(mixer.pickle())
+        done = subprocess.run([options.binary, "scan", "--json", folder], capture_output=True, text=True)
+        scans = [json.loads(line) for line in done.stdout.splitlines()]
+        print(Counter(scan["verdict"] for scan in scans))
+        clean = [scan["file"] for scan in scans if scan["verdict"] == "clean"]
+        for python in options.pythons:
+            worker = subprocess.run([python, "-B", "-W", "ignore", HERE / "workers/mix_worker.py", *CANARY.split()], input="\n".join(clean) + "\n", capture_output=True, text=True, cwd="/")
+            answers = [json.loads(line) for line in worker.stdout.splitlines()]
+            assert len(answers) == len(clean), worker.stderr[-2000:]
+            print(python, Counter("ran to the end" if answer["error"] is None else "stopped early" for answer in answers))
+            for file, answer in zip(clean, answers, strict=True):
+                if answer["events"]:
+                    faults += 1
+                    print("RUNS", file, answer["events"], Path(file).read_bytes())
+    return int(faults > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
