@@ -128,3 +128,23 @@ fn a_compressed_checkpoint_is_read() {
     let container = Container::open(file.path()).expect("it is a checkpoint");
     assert_eq!(Checkpoint::read(&container).expect("it is whole").tensors().count(), TENSORS);
 }
+
+/// A dict of 400,000 values takes a megabyte of a file: the values that are listed follow the file, too.
+#[test]
+fn a_small_file_lists_some_of_its_values() {
+    const VALUES: u32 = 400_000;
+    let mut pickle = b"\x80\x02}(".to_vec();
+    for index in 0..VALUES {
+        pickle.extend(b"X\x06\0\0\0");
+        pickle.extend(format!("{index:06}N").bytes());
+    }
+    pickle.extend(b"u.");
+    let bytes = archive([(PICKLE, pickle.as_slice())]);
+    let file = file(&bytes);
+    let container = Container::open(file.path()).expect("it is a checkpoint");
+    let checkpoint = Checkpoint::read(&container).expect("it is whole");
+    let most = (1 << 18) + bytes.len() / 64;
+    assert!(checkpoint.items.len() <= most, "{} of {most} items", checkpoint.items.len());
+    let notes = checkpoint.notes.iter().map(ToString::to_string).collect::<String>();
+    assert!(notes.contains("are not listed: there are too many"), "{notes}");
+}

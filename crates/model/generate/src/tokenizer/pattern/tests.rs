@@ -53,7 +53,7 @@ fn matches(pattern: &str, text: &str) -> (Vec<(usize, usize)>, u64) {
     let mut steps = Steps(u64::MAX);
     let mut found = Vec::new();
     find_all(&program, text, &mut steps, |start, end| found.push((start, end))).expect("no limit");
-    (found, u64::MAX - steps.0)
+    (found, u64::MAX.saturating_sub(steps.0))
 }
 
 fn expected(pattern: &str, text: &str) -> Vec<(usize, usize)> {
