@@ -175,7 +175,7 @@ def states(cls):
              {"tag": "a", "_children": [], "attrib": {}, "text": None, "tail": None}]
     encoding = call("torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING", 0)
     sharded = call("torch.distributed._shard.sharded_tensor.metadata", "MEM_FORMAT_ENCODING", 0)
-    tuples = [(0.0, 1.0), [1] * len(names), (1,), (b"a", 0, None), ("a", "\n", 0, None), ({}, 1), ({}, 1, None),
+    tuples = [(0.0, 1.0), [1] * len(names), (1,), (b"a", 0, None), ("a", "\n", 0, None), ({}, 1), ({}, 1, None), (ORDERED, 1), (ORDERED, 1, ()),
               *((glob("torch", "float32"), LAYOUT, False, kind, False) for kind in (encoding, sharded)),
               (1, (0,), DTYPE, False, b""), (TENSOR, 0, (1,), (1,)), (False, False, ORDERED), 0, 1]
     return dicts, tuples
