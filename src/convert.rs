@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use byte_source::Source;
 use pipeline::{
-    AdapterInput, AllowedGlobals, BatchItem, BatchOptions, BatchReport, Cast, CastFrom, ConvertOptions,
+    AllowedGlobals, BatchItem, BatchOptions, BatchReport, Cast, CastFrom, CheckpointSum, ConvertOptions,
     ConvertReport, Dtype, IfExists, Observer, Overrides, Rename, Selection, ShardPolicy, Target,
+    WeightedPath,
 };
 
 use crate::Result;
@@ -94,7 +95,13 @@ impl Convert {
     /// Merges an adapter of peft into the weights, after those of earlier calls. `weight` scales its changes; 1 merges it as it
     /// was trained.
     pub fn merge(mut self, adapter: impl Into<PathBuf>, weight: f64) -> Self {
-        self.options.adapters.push(AdapterInput { path: adapter.into(), weight });
+        self.options.adapters.push(WeightedPath { path: adapter.into(), weight });
+        self
+    }
+
+    /// Sums other checkpoints with the input, before adapters are merged.
+    pub fn sum(mut self, sum: CheckpointSum) -> Self {
+        self.options.sum = Some(sum);
         self
     }
 

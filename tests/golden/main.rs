@@ -47,6 +47,7 @@ mod self_tests;
 mod serve;
 mod shards;
 mod streams;
+mod sums;
 mod torch_save;
 mod transcripts;
 mod triton;

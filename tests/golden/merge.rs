@@ -9,7 +9,7 @@ use crate::cli::json;
 use crate::program::folder;
 
 /// A safetensors file of float32 tensors whose numbers count up.
-fn floats(path: &Path, tensors: &[(&str, &[usize])]) {
+pub(crate) fn floats(path: &Path, tensors: &[(&str, &[usize])]) {
     let (mut header, mut data) = (String::from("{"), Vec::new());
     for (name, shape) in tensors {
         let (comma, start) = (if data.is_empty() { "" } else { "," }, data.len());
@@ -28,7 +28,7 @@ fn floats(path: &Path, tensors: &[(&str, &[usize])]) {
 }
 
 /// Returns the last number of a tensor that is followed by `after` other numbers.
-fn number_before(path: &Path, after: usize) -> f32 {
+pub(crate) fn number_before(path: &Path, after: usize) -> f32 {
     let bytes = std::fs::read(path).expect("it was written");
     let numbers: Vec<[u8; 4]> =
         bytes.rchunks_exact(4).map(|number| number.try_into().expect("four bytes")).collect();

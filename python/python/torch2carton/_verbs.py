@@ -495,6 +495,9 @@ def convert(
     rename: str | Iterable[str] | dict[str, str] | None = None,
     names: str | None = None,
     merge: Path | Iterable[Path] | dict[str, float] | None = None,
+    add: Path | Iterable[Path] | dict[str, float] | None = None,
+    average: Path | Iterable[Path] | None = None,
+    common: bool = False,
     dequantize: bool = False,
     dtype: str | None = None,
     cast: str | Iterable[str] | dict[str, str] | None = None,
@@ -506,7 +509,7 @@ def convert(
     """Converts a checkpoint into a carton, safetensors, a `.pth` file or a model for Triton.
 
     The keywords are the flags of `torch2carton convert`, with `_` for `-`, and mean the same: see its `--help`. A flag that
-    can be repeated takes a list; `rename`, `merge` and `cast` also take a dict.
+    can be repeated takes a list; `rename`, `merge`, `add` and `cast` also take a dict.
 
     Args:
         src: a checkpoint, its folder, or a list of all its shards
@@ -533,7 +536,8 @@ def convert(
         "norm_eps": norm_eps, "keep_extra": keep_extra, "errors": errors, "input": _texts(input),
         "output_type": _texts(output_type), "output_names": _texts(output_names), "no_wrap": no_wrap, "key": key, "include": _texts(include),
         "exclude": _texts(exclude), "strip_prefix": strip_prefix, "rename": _pairs(rename), "names": names,
-        "merge": _adapters(merge), "dequantize": dequantize, "dtype": dtype, "cast": _pairs(cast), "ties": ties,
+        "add": _weighted(add), "average": _paths(average), "common": common,
+        "merge": _weighted(merge), "dequantize": dequantize, "dtype": dtype, "cast": _pairs(cast), "ties": ties,
         "max_shard_size": max_shard_size,
         "max_expansion": max_expansion,
     }  # fmt: skip
@@ -552,13 +556,13 @@ def convert(
     )
 
 
-def _adapters(
-    adapters: Path | Iterable[Path] | dict[str, float] | None,
+def _weighted(
+    files: Path | Iterable[Path] | dict[str, float] | None,
 ) -> list[str]:
-    """Returns the path of each adapter, with its weight if there is one."""
-    if isinstance(adapters, dict):
-        return [f"{path}={weight}" for path, weight in adapters.items()]
-    return _paths(adapters)
+    """Returns each path, with its weight if there is one."""
+    if isinstance(files, dict):
+        return [f"{path}={weight}" for path, weight in files.items()]
+    return _paths(files)
 
 
 def _pairs(pairs: str | Iterable[str] | dict[str, str] | None) -> list[str]:

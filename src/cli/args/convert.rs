@@ -42,6 +42,8 @@ Examples:
   torch2carton model-fp8/ --dequantize --to safetensors -o model-bf16/
   torch2carton x.pth -o x.safetensors --rename '^encoder[.]=layers.'
   torch2carton llama/ --merge lora/ --to safetensors -o merged/
+  torch2carton base/ --add math/=0.5 --add code/=0.3 --to safetensors -o both/
+  torch2carton step-900.pt --average step-950.pt -o mean.safetensors
   torch2carton llama/ --to triton -o models/
 
 A folder stands for the checkpoint at its top level, in one file or in several:
@@ -237,6 +239,7 @@ impl Convert {
         options.overrides = model.overrides();
         options.selection = select.selection();
         options.renames.clone_from(&renaming.rename);
+        options.sum = merging.sum();
         options.adapters.clone_from(&merging.merge);
         options.dequantize = *dequantize;
         options.casts = dtypes.casts();

@@ -188,6 +188,9 @@ fn print_summary(report: &ConvertReport) {
     for (label, value) in fields.into_iter().filter_map(|(label, value)| Some((label, value?))) {
         terminal::summary(format_args!("  {DIM}{label:<10}{DIM:#}{}", truncate_cell(&escape_hidden(value))));
     }
+    for line in report.sum.iter().flat_map(merge_summary::sum_lines) {
+        terminal::summary(format_args!("  {DIM}{:<10}{DIM:#}{}", line.0, escape_hidden(line.1)));
+    }
     for adapter in &report.adapters {
         for (number, line) in merge_summary::adapter_lines(adapter).into_iter().enumerate() {
             let label = if number == 0 { "merged" } else { "" };

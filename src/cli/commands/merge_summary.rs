@@ -1,8 +1,8 @@
-//! Lines of a conversion's summary about merged adapters.
+//! Lines of a conversion's summary about merged adapters and summed checkpoints.
 
 use std::collections::BTreeMap;
 
-use pipeline::{AdapterReport, MergeKind, MergedTensor, format_things};
+use pipeline::{AdapterReport, MergeKind, MergedTensor, SumReport, format_things};
 
 /// Maximum number of lines for one adapter.
 const LINES_MAX: usize = 24;
@@ -13,6 +13,36 @@ struct LayerGroup {
     numbers: Vec<String>,
     smallest: Option<f64>,
     largest: Option<f64>,
+}
+
+/// Describes a sum: for each file a line with its label, and one for what is not summed.
+pub(super) fn sum_lines(report: &SumReport) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    for (number, file) in report.files.iter().enumerate() {
+        let (label, weight) = match file.weight {
+            Some(weight) => ("added", format!(", {weight} times its difference from the input")),
+            None if number == 0 => ("mean of", "the input and ".to_owned()),
+            None => ("", String::new()),
+        };
+        let tensors = format_things(file.tensors, "tensor");
+        let text = match file.weight {
+            Some(_) => format!("{}{weight}: {tensors}", file.file),
+            None => format!("{weight}{}: {tensors}", file.file),
+        };
+        lines.push((label, text));
+        lines.extend(names_line("left out", &file.left_out));
+    }
+    lines.extend(names_line("kept", &report.kept));
+    lines
+}
+
+/// Lists the first names; `None` if there are none.
+fn names_line(label: &'static str, names: &[String]) -> Option<(&'static str, String)> {
+    const SHOWN: usize = 4;
+    let more = names.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    (!names.is_empty()).then(|| (label, format!("{shown}{more}")))
 }
 
 /// Describes what an adapter changed: a line for the adapter, and one for the tensors that have one name in each layer.

@@ -120,7 +120,9 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         Error::ScriptToTest => "; without --self-test it is converted with its code".to_owned(),
         Error::Damaged(_) => "; copy the file again".to_owned(),
         Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
-        error => quantization_advice(error).map_or_else(|| triton_advice(error, file), str::to_owned),
+        error => quantization_advice(error)
+            .or_else(|| sum_advice(error))
+            .map_or_else(|| triton_advice(error, file), str::to_owned),
     };
     format!("{error}{advice}")
 }
@@ -129,6 +131,12 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
 fn adapter_advice(adapter: &Path) -> String {
     let adapter = shell_quoted_path(adapter);
     format!("; `torch2carton BASE --merge {adapter}` merges it into its model, whose path is BASE")
+}
+
+/// Returns advice on checkpoints that cannot be summed because they differ; `None` for any other error.
+fn sum_advice(error: &pipeline::Error) -> Option<&'static str> {
+    let pipeline::Error::Adapter(error) = error else { return None };
+    error.reason.is_difference().then_some("; --common sums what the checkpoints have in common")
 }
 
 /// Returns advice on an error about quantized weights; `None` for any other error.

@@ -18,6 +18,7 @@ pub(crate) fn change_flags(change: ModelChange) -> &'static str {
     match change {
         ModelChange::Selection => "--key, --include, --exclude, --strip-prefix",
         ModelChange::Renames => "--rename",
+        ModelChange::Sum => "--add, --average",
         ModelChange::Merge => "--merge",
         ModelChange::Dequantize => "--dequantize",
         ModelChange::Casts => "--dtype, --cast",

@@ -7,7 +7,10 @@ use output::file_name;
 use quantization::QuantizationDocuments;
 
 use crate::output_path::OutputNaming;
-use crate::{ConvertOptions, InvalidOption, Result, cast, dequantize, input, misc, output_path, rename};
+use crate::{
+    ConvertOptions, InvalidOption, Result, SumTerms, cast, dequantize, input, merge, misc, output_path,
+    rename,
+};
 
 /// A conversion that is ready to run: its files are found, but not opened.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub struct PlannedConversion {
     /// Documents that describe the quantization of the weights, if it is undone. The documents of `sources` describe the
     /// result.
     pub(crate) quantization: Option<QuantizationDocuments>,
+    /// Files of the adapters that are merged, and of the checkpoints that are summed.
+    pub(crate) other_inputs: Vec<PathBuf>,
 }
 
 impl PlannedConversion {
@@ -77,7 +82,8 @@ impl PlannedConversion {
             Some(_) => has_folder,
             None => format.is_folder(given, has_documents),
         };
-        Ok(Self { sources, name, output, is_folder, checksums: false, quantization, options })
+        let other_inputs = merge::other_inputs(&options)?;
+        Ok(Self { sources, name, output, is_folder, checksums: false, quantization, other_inputs, options })
     }
 
     /// Returns the output file or folder of the conversion.
@@ -109,6 +115,13 @@ pub(crate) fn check_options(options: &ConvertOptions) -> Result<()> {
     }
     if options.source.is_none() {
         options.inputs.iter().try_for_each(|input| output::refuse_remote(input))?;
+    }
+    let added = options.sum.as_ref().map(|sum| &sum.terms);
+    let added =
+        added.and_then(|terms| if let SumTerms::Differences(files) = terms { Some(files) } else { None });
+    let weighted = options.adapters.iter().chain(added.into_iter().flatten());
+    if let Some(file) = weighted.into_iter().find(|file| !file.weight.is_finite()) {
+        return Err(InvalidOption::Weight { path: file.path.clone(), weight: file.weight.to_string() }.into());
     }
     cast::check_casts(&options.casts)?;
     rename::check_renames(&options.renames)?;

@@ -1,6 +1,6 @@
 //! Conversion of a checkpoint into a carton, a safetensors file, or another checkpoint.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use checkpoint_files::CheckpointSources;
@@ -73,15 +73,27 @@ impl PlannedConversion {
         notes.extend(script.note());
         let risks = [Risk::Dangerous, Risk::Unreviewed, Risk::Unknown];
         notes.extend(risks.into_iter().filter_map(|risk| recorded_globals_note(&checkpoint, risk)));
-        let PreparedTensors { tensors, origins, document, dequantized, casts, adapters, adapter_containers } =
-            if keeps_code {
-                PreparedTensors::all(&checkpoint)
-            } else {
-                let quantization = self.quantization.as_ref();
-                PreparedTensors::new((options, quantization), sources, &checkpoint, &mut notes, observer)
-                    .map_err(|error| script.explain_no_tensors(options.target.kind(), error))?
-            };
-        containers.extend(adapter_containers);
+        let PreparedTensors {
+            tensors,
+            origins,
+            document,
+            dequantized,
+            casts,
+            sum,
+            adapters,
+            other_containers,
+        } = if keeps_code {
+            PreparedTensors::all(&checkpoint)
+        } else {
+            let quantization = self.quantization.as_ref();
+            PreparedTensors::new((options, quantization), sources, &checkpoint, &mut notes, observer)
+                .map_err(|error| {
+                    let method = self.method_not_undone(&checkpoint.to_tensors());
+                    let error = dequantize::explain_quantized(error, method);
+                    script.explain_no_tensors(options.target.kind(), error)
+                })?
+        };
+        containers.extend(other_containers);
         let is_for_meta = document.as_ref().is_some_and(|document| document.file() == decoder::META.file);
         if is_for_meta && self.is_folder && !misc.iter().any(|(name, _)| name == "tokenizer.model") {
             notes.push(Note::NoMetaTokenizer);
@@ -120,6 +132,7 @@ impl PlannedConversion {
             values,
             misc: &misc,
             casts: &casts,
+            sum,
             adapters,
             dequantized,
             omitted,
@@ -163,7 +176,8 @@ impl PlannedConversion {
 
     /// Rejects an output that must not be written, such as one of the inputs or of the files in `misc`.
     fn check_target<'m>(&'m self, misc: impl Iterator<Item = &'m Path>) -> Result<()> {
-        let inputs: Vec<&Path> = self.sources.inputs().chain(misc).collect();
+        let others = self.other_inputs.iter().map(PathBuf::as_path);
+        let inputs: Vec<&Path> = self.sources.inputs().chain(others).chain(misc).collect();
         Ok(output::check_target(&self.output, &inputs, self.options.if_exists)?)
     }
 }

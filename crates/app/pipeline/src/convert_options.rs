@@ -8,7 +8,7 @@ use checkpoint_files::ShardPolicy;
 use decoder::Overrides;
 use output::IfExists;
 
-use crate::{AdapterInput, Cast, InvalidOption, Rename, Selection, Target};
+use crate::{Cast, CheckpointSum, InvalidOption, Rename, Selection, Target, WeightedPath};
 
 /// Options for converting a checkpoint.
 #[derive(Clone, Debug)]
@@ -34,8 +34,10 @@ pub struct ConvertOptions {
     pub selection: Selection,
     /// Replacements in the names of the selected tensors, applied in order.
     pub renames: Vec<Rename>,
-    /// Adapters to merge into the selected and renamed tensors, one after the other.
-    pub adapters: Vec<AdapterInput>,
+    /// Checkpoints to sum with the selected and renamed tensors.
+    pub sum: Option<CheckpointSum>,
+    /// Adapters to merge into the result, one after the other.
+    pub adapters: Vec<WeightedPath>,
     /// True to compute the numbers of quantized weights, and drop what describes the quantization.
     pub dequantize: bool,
     /// Casts of the selected tensors to other dtypes.
@@ -71,6 +73,7 @@ impl ConvertOptions {
             overrides: Overrides::default(),
             selection: Selection::default(),
             renames: Vec::new(),
+            sum: None,
             adapters: Vec::new(),
             dequantize: false,
             casts: Vec::new(),

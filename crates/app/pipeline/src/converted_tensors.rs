@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use adapter::MergeReports;
+use adapter::{MergeReports, SumReport};
 use checkpoint_files::CheckpointSources;
 use decoder::LayoutDocument;
 use quantization::QuantizationDocuments;
@@ -16,8 +16,8 @@ use crate::note_collector::NoteCollector;
 use crate::target_layout::{self, TranslatedTensors};
 use crate::write::allowed_nbytes;
 use crate::{
-    ConvertOptions, DequantizedReport, Error, Note, Observer, Result, dequantize, input, merge, rename,
-    select,
+    ConvertOptions, DequantizedReport, Error, Note, Observer, Result, checkpoint_sum, dequantize, input,
+    merge,
 };
 
 /// Tensors that a conversion of a checkpoint writes, for callers that read them and write no output.
@@ -109,9 +109,10 @@ pub(crate) struct PreparedTensors {
     pub(crate) document: Option<LayoutDocument>,
     pub(crate) dequantized: Vec<DequantizedReport>,
     pub(crate) casts: Casts,
+    pub(crate) sum: Option<SumReport>,
     pub(crate) adapters: Option<MergeReports>,
-    /// Files of the merged adapters.
-    pub(crate) adapter_containers: Vec<Container>,
+    /// Files of the summed checkpoints and the merged adapters.
+    pub(crate) other_containers: Vec<Container>,
 }
 
 impl PreparedTensors {
@@ -119,8 +120,9 @@ impl PreparedTensors {
     pub(crate) fn all(checkpoint: &Checkpoint) -> Self {
         let tensors = checkpoint.to_tensors();
         let origins = tensors.names().map(|name| Some(name.to_owned())).collect();
-        let (casts, dequantized, adapter_containers) = Default::default();
-        Self { tensors, origins, document: None, dequantized, casts, adapters: None, adapter_containers }
+        let (casts, dequantized, other_containers) = Default::default();
+        let (document, sum, adapters) = (None, None, None);
+        Self { tensors, origins, document, dequantized, casts, sum, adapters, other_containers }
     }
 
     /// Takes the tensors that the options select, with the names and dtypes that they ask for. The documents describe the
@@ -132,24 +134,24 @@ impl PreparedTensors {
         notes: &mut NoteCollector<'_>,
         observer: &dyn Observer,
     ) -> Result<Self> {
-        let (selected, dequantized) = match quantization {
-            Some(documents) => dequantize::select_dequantized(options, documents, checkpoint),
-            None => select::select_with_origins(&options.selection, checkpoint, options.dry_run)
-                .map(|selected| (selected, Vec::new())),
-        }
-        .map_err(Error::at(sources.root()))?;
-        let selected =
-            rename::apply_renames(&options.renames, selected).map_err(Error::at(sources.root()))?;
+        let (selected, dequantized) = checkpoint_sum::select_renamed(options, quantization, checkpoint)
+            .map_err(Error::at(sources.root()))?;
         notes.extend(selected.notes);
         let selected_origins = selected.origins;
-        let (tensors, adapters, adapter_containers) = if options.adapters.is_empty() {
-            (selected.tensors, None, Vec::new())
-        } else {
-            let judge =
-                |file: &Path, checkpoint: &Checkpoint| check_globals(options.globals, file, checkpoint);
-            let merged = merge::merge_adapters(&selected.tensors, &options.adapters, &judge, observer)?;
-            (merged.tensors, Some(merged.reports), merged.containers)
-        };
+        let judge = |file: &Path, checkpoint: &Checkpoint| check_globals(options.globals, file, checkpoint);
+        let (mut tensors, mut other_containers, mut sum, mut adapters) =
+            (selected.tensors, Vec::new(), None, None);
+        if let Some(terms) = &options.sum {
+            let summed = terms.apply(&tensors, options, &judge, observer)?;
+            (tensors, sum) = (summed.tensors, Some(summed.report));
+            other_containers.extend(summed.containers);
+        }
+        if !options.adapters.is_empty() {
+            let adapted = (options.adapters.as_slice(), options.overrides);
+            let merged = merge::merge_adapters(tensors, adapted, sources, &judge, observer)?;
+            (tensors, adapters) = (merged.tensors, Some(merged.reports));
+            other_containers.extend(merged.containers);
+        }
         let format = options.target.format();
         let translated = if let Some(names) = format.requested_layout() {
             let is_folder = format.is_folder(options.output.as_deref(), false);
@@ -166,6 +168,6 @@ impl PreparedTensors {
         } else {
             Vec::new()
         };
-        Ok(Self { tensors, origins, document, dequantized, casts, adapters, adapter_containers })
+        Ok(Self { tensors, origins, document, dequantized, casts, sum, adapters, other_containers })
     }
 }

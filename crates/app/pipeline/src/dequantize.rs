@@ -92,13 +92,14 @@ fn result_dtype(casts: &[Cast], tensor: &QuantizedTensor, configured: Option<Dty
     }
 }
 
-/// Adds the method to an error of an output that has no place for quantized weights.
+/// Adds the method to an error of a merge, or of an output, that has no place for quantized weights.
 pub(crate) fn explain_quantized(error: Error, method: Option<String>) -> Error {
     let is_explained = match error.reason() {
         Error::Model { reason, .. } | Error::LayoutTranslation { reason, .. } => {
             !matches!(**reason, DecoderError::Quantized { .. })
         }
-        Error::Port { .. }
+        Error::Adapter(_)
+        | Error::Port { .. }
         | Error::TritonPort { .. }
         | Error::Module(_)
         | Error::CannotCast { .. }

@@ -76,9 +76,9 @@ pub enum Error {
         overview.base.as_ref().map_or_else(String::new, |base| format!(" for {base}"))
     )]
     AdapterAlone { path: PathBuf, overview: Box<AdapterOverview> },
-    /// An adapter cannot be merged.
-    #[error("{}: {reason}", path.display())]
-    Adapter { path: PathBuf, reason: Box<adapter::Error> },
+    /// An adapter cannot be merged, or a checkpoint cannot be summed.
+    #[error("{0}")]
+    Adapter(#[source] Box<adapter::FileError>),
     /// An input changed while the output was written.
     #[error("{0}")]
     Changed(FileChanged),
@@ -420,7 +420,7 @@ impl Error {
             | Self::Read { reason, .. }
             | Self::ReadTensor { reason, .. }
             | Self::Output(reason) => reason.into(),
-            Self::Adapter { reason, .. } => reason.kind(),
+            Self::Adapter(error) => error.reason.kind(),
             Self::Option(_)
             | Self::NoTensorsUnderKey { .. }
             | Self::NoNameMatches

@@ -106,6 +106,7 @@ impl CartonModel {
             misc: &[],
             casts: &casts,
             adapters: None,
+            sum: None,
             dequantized: Vec::new(),
             omitted: Omissions::default(),
             origins: tensors.names().map(|name| Some(name.to_owned())).collect(),
@@ -156,6 +157,7 @@ fn first_change(options: &ConvertOptions, model: &ModelOptions) -> Option<ModelC
     let changes = [
         (ModelChange::Selection, !options.selection.is_empty()),
         (ModelChange::Renames, !options.renames.is_empty()),
+        (ModelChange::Sum, options.sum.is_some()),
         (ModelChange::Merge, !options.adapters.is_empty()),
         (ModelChange::Dequantize, options.dequantize),
         (ModelChange::Model, has_facts),

@@ -102,6 +102,9 @@ pub enum InvalidOption {
     /// Two casts apply to the same tensors.
     #[error("{from} is given twice")]
     CastTwice { from: CastFrom },
+    /// The weight of an adapter or of a summed checkpoint is infinite or not a number.
+    #[error("the weight of {} is {weight}, expected a finite number", path.display())]
+    Weight { path: PathBuf, weight: String },
     /// The architecture is not supported.
     #[error("the architecture `{name}` is not supported")]
     Architecture { name: String },
@@ -114,6 +117,8 @@ pub enum ModelChange {
     Selection,
     /// Names of the tensors.
     Renames,
+    /// Checkpoints to sum.
+    Sum,
     /// Adapters to merge.
     Merge,
     /// Numbers of quantized weights.

@@ -11,7 +11,7 @@ use byte_source::{Blob, MappedFile, Region, Sha256Sink, Sink, Source, Window, he
 use output::{FileRecord, file_name};
 use zip_index::{Entry, ZipIndex};
 
-use crate::{ConvertOptions, Error, PlannedConversion, Result, input, merge, misc};
+use crate::{ConvertOptions, Error, PlannedConversion, Result, input, misc};
 
 /// Version of the digest.
 const VERSION: u64 = 1;
@@ -47,8 +47,11 @@ pub(crate) fn made_from_digest(conversion: &PlannedConversion) -> Result<String>
     for text in [documents.params()?, documents.config()?, documents.adapter()?] {
         digest.text(text.unwrap_or_default());
     }
-    for adapter in &conversion.options.adapters {
-        digest.adapter(&adapter.path)?;
+    for path in &conversion.other_inputs {
+        // An adapter may have no settings next to it, which is reported when it is merged.
+        if path.is_file() {
+            digest.input(path)?;
+        }
     }
     if conversion.options.dequantize {
         for name in quantization::QUANTIZATION_DOCUMENTS {
@@ -109,6 +112,7 @@ fn options_text(options: &ConvertOptions) -> String {
         overrides,
         selection,
         renames,
+        sum,
         adapters,
         dequantize,
         casts,
@@ -120,8 +124,9 @@ fn options_text(options: &ConvertOptions) -> String {
     let digest = if *digest && target.as_carton().is_some() { " digest" } else { "" };
     let dequantize = if *dequantize { " dequantize" } else { "" };
     let adapters = if adapters.is_empty() { String::new() } else { format!(" {adapters:?}") };
+    let sum = sum.as_ref().map_or_else(String::new, |sum| format!(" {sum:?}"));
     format!(
-        "{target:?} {shards:?} {globals:?} {overrides:?} {selection:?} {renames:?} {casts:?}{digest}{dequantize}{adapters}"
+        "{target:?} {shards:?} {globals:?} {overrides:?} {selection:?} {renames:?} {casts:?}{digest}{dequantize}{adapters}{sum}"
     )
 }
 
@@ -190,14 +195,6 @@ impl InputDigest {
             _ if source.len() <= READ_WHOLE_MAX => self.region(&Region::whole(&source)),
             _ => self.times(path),
         }
-    }
-
-    /// Adds the tensors and the configuration of an adapter.
-    fn adapter(&mut self, path: &Path) -> Result<()> {
-        let file = merge::tensor_file(path)?;
-        let config = file.with_file_name("adapter_config.json");
-        self.input(&file)?;
-        if config.is_file() { self.file(&config) } else { Ok(()) }
     }
 
     fn archive(&mut self, index: &ZipIndex, archive: &Arc<dyn Source>) -> Result<()> {

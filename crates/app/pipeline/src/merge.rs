@@ -2,22 +2,27 @@
 
 use std::path::{Path, PathBuf};
 
-use adapter::{Adapter, MergeReports};
+use adapter::{Adapter, FileError, MergeReports};
 use checkpoint_files::CheckpointSources;
+use decoder::Overrides;
 use tensor::Tensors;
 use torch_import::{Checkpoint, Container};
 
-use crate::{Error, Observer, Result};
+use crate::translated_base::TranslatedBase;
+use crate::{CheckpointSum, ConvertOptions, Error, Observer, Result};
 
 /// File names of an adapter's tensors, the preferred one first.
 pub(crate) const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
 
-/// Adapter to merge, and a factor for all of its changes.
+/// File name of an adapter's settings.
+pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
+
+/// Path of an adapter or a checkpoint, and a factor for what it changes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AdapterInput {
-    /// Folder with `adapter_config.json` and the tensors, or the file of the tensors in such a folder.
+pub struct WeightedPath {
+    /// Of an adapter, the folder with `adapter_config.json` and the tensors, or the file of the tensors in such a folder.
     pub path: PathBuf,
-    /// Factor for all products and biases; 1 for the adapter as it was trained.
+    /// Factor for all changes; 1 for an adapter as it was trained.
     pub weight: f64,
 }
 
@@ -29,36 +34,59 @@ pub(crate) struct MergedAdapters {
     pub(crate) containers: Vec<Container>,
 }
 
-/// Reads the adapters and merges them into `base`, one after the other.
+/// Reads the adapters and merges them into `base`, one after the other. `given` has hyperparameters that are missing from the
+/// documents of the base.
 ///
 /// # Errors
 /// When an adapter cannot be read, or does not fit the base.
 pub(crate) fn merge_adapters(
-    base: &Tensors,
-    inputs: &[AdapterInput],
+    base: Tensors,
+    (inputs, given): (&[WeightedPath], Overrides),
+    base_sources: &CheckpointSources,
     judge: &dyn Fn(&Path, &Checkpoint) -> Result<()>,
     observer: &dyn Observer,
 ) -> Result<MergedAdapters> {
     let (mut adapters, mut containers) = (Vec::with_capacity(inputs.len()), Vec::new());
     for input in inputs {
-        let failed = |reason| Error::Adapter { path: input.path.clone(), reason: Box::new(reason) };
+        let name = input.path.display().to_string();
+        let failed = |reason| Error::Adapter(Box::new(FileError { path: name.clone(), reason }));
         let sources = CheckpointSources::file(&tensor_file(&input.path)?);
         let config = sources.documents.adapter()?;
         let config = config.ok_or_else(|| Error::NoAdapter { path: input.path.clone() })?;
         let opened = sources.open()?;
         let (checkpoint, _) = sources.read_with_observer::<Error>(&opened, judge, observer)?;
-        let name = input.path.display().to_string();
-        adapters.push(Adapter::new(name, config, checkpoint.to_tensors(), input.weight).map_err(failed)?);
+        adapters
+            .push(Adapter::new(name.clone(), config, checkpoint.to_tensors(), input.weight).map_err(failed)?);
         containers.extend(opened);
     }
-    let (tensors, reports) = adapter::merge(base, &adapters).map_err(|reason| {
-        let path = match inputs {
-            [input] => input.path.clone(),
-            _ => PathBuf::from("adapters"),
-        };
-        Error::Adapter { path, reason: Box::new(reason) }
-    })?;
+    let translated = TranslatedBase::new(&base, &adapters, given, base_sources)?;
+    let (tensors, mut reports) =
+        adapter::merge(translated.as_ref().map_or(&base, TranslatedBase::tensors), &adapters)
+            .map_err(Error::Adapter)?;
+    let tensors = match translated {
+        Some(translated) => {
+            reports.rename(|name| translated.old_name(&base, name));
+            translated.restore(base, tensors)?
+        }
+        None => tensors,
+    };
     Ok(MergedAdapters { tensors, reports, containers })
+}
+
+/// Returns the files of the adapters and the summed checkpoints, which an output must not replace.
+///
+/// # Errors
+/// When a path is not that of an adapter or of a checkpoint.
+pub(crate) fn other_inputs(options: &ConvertOptions) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for adapter in &options.adapters {
+        let tensors = tensor_file(&adapter.path)?;
+        files.extend([tensors.with_file_name(ADAPTER_CONFIG), tensors]);
+    }
+    for path in options.sum.iter().flat_map(CheckpointSum::paths) {
+        files.extend(CheckpointSum::find(options, path)?.inputs().map(Path::to_owned));
+    }
+    Ok(files)
 }
 
 /// Returns the file with the tensors of an adapter.

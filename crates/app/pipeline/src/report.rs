@@ -9,7 +9,7 @@ use crate::back::safetensors::SafetensorsReport;
 use crate::back::torch::TorchReport;
 use crate::back::triton::TritonReport;
 use crate::resume::WrittenFile;
-use crate::{AdapterReport, CastReport, DequantizedReport, Note, OutputKind, Totals};
+use crate::{AdapterReport, CastReport, DequantizedReport, Note, OutputKind, SumReport, Totals};
 
 /// Report of a conversion.
 #[derive(Clone, Debug, Serialize)]
@@ -34,6 +34,9 @@ pub struct ConvertReport {
     /// Totals over the tensors.
     #[serde(flatten)]
     pub totals: Totals,
+    /// Checkpoints that were summed with the input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sum: Option<SumReport>,
     /// Adapters that were merged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub adapters: Vec<AdapterReport>,

@@ -151,6 +151,7 @@ fn tensor_change(options: &ConvertOptions, model: &ModelOptions) -> Option<Model
         (ModelChange::Selection, !options.selection.is_empty()),
         (ModelChange::Renames, !options.renames.is_empty()),
         (ModelChange::Casts, !options.casts.is_empty()),
+        (ModelChange::Sum, options.sum.is_some()),
         (ModelChange::Merge, !options.adapters.is_empty()),
         (ModelChange::Dequantize, options.dequantize),
     ];

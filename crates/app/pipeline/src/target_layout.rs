@@ -77,7 +77,7 @@ fn token_documents(sources: &CheckpointSources) -> Result<TokenDocuments> {
     })
 }
 
-fn translation_error(reason: decoder::Error, sources: &CheckpointSources) -> Error {
+pub(crate) fn translation_error(reason: decoder::Error, sources: &CheckpointSources) -> Error {
     if let Some(error) = model::lone_shard(&reason, sources) {
         return error;
     }

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Instant;
 
-use adapter::MergeReports;
+use adapter::{MergeReports, SumReport};
 use checkpoint_files::Companion;
 use decoder::Decoder;
 use tensor::Tensors;
@@ -34,6 +34,8 @@ pub(crate) struct SelectedTensors<'t> {
     /// Files to keep with the tensors.
     pub(crate) misc: &'t [Companion],
     pub(crate) casts: &'t Casts,
+    /// Checkpoints that were summed.
+    pub(crate) sum: Option<SumReport>,
     /// Adapters whose changes the tensors have.
     pub(crate) adapters: Option<MergeReports>,
     /// Quantized tensors whose numbers are computed, by scheme.
@@ -86,6 +88,7 @@ pub(crate) fn write_output(
         values,
         misc,
         casts,
+        sum,
         adapters,
         dequantized,
         omitted,
@@ -94,6 +97,7 @@ pub(crate) fn write_output(
     let digest = options.digest.then(|| Rc::new(OnceCell::new()));
     let job = OutputJob {
         sources,
+        other_inputs: &conversion.other_inputs,
         containers,
         shards: options.shards,
         overrides: options.overrides,
@@ -146,6 +150,7 @@ pub(crate) fn write_output(
         format_report: made,
         tensors: tensors.len(),
         totals: Totals::from_tensors(tensors.iter().map(|(_, tensor)| tensor)),
+        sum,
         adapters: adapters.map(|reports| reports.into_reports(!options.dry_run)).unwrap_or_default(),
         dequantized,
         casts: casts.reports(),

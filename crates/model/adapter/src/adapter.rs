@@ -46,6 +46,11 @@ impl Adapter {
         Ok(Self { path: path.into(), config, tensors, weight })
     }
 
+    /// Returns the names of the tensors.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.names()
+    }
+
     /// Returns the tensor at a position of the list.
     pub(crate) fn tensor(&self, position: usize) -> AdapterTensor<'_> {
         let (name, tensor) = self.tensors.get_index(position).expect("the position comes from this list");

@@ -169,7 +169,7 @@ pub(crate) fn check_dtype(name: &str, dtype: Dtype) -> Result<()> {
 }
 
 /// Returns a storage with the elements of a tensor in C order.
-fn contiguous_storage(tensor: &Tensor) -> std::result::Result<Storage, tensor::Error> {
+pub(crate) fn contiguous_storage(tensor: &Tensor) -> std::result::Result<Storage, tensor::Error> {
     if tensor.is_contiguous() && tensor.span() == (0..tensor.storage().len()) {
         return Ok(tensor.storage().clone());
     }

@@ -68,17 +68,69 @@ pub enum Error {
     /// A tensor cannot be read.
     #[error("`{tensor}`: {reason}")]
     Read { tensor: String, reason: byte_source::ReadError },
+    /// A checkpoint that is summed has tensors that the base does not have.
+    #[error("it has `{tensor}`{}, which the base does not have", more_text(*count))]
+    NotInBase {
+        tensor: String,
+        /// Number of all such tensors.
+        count: usize,
+    },
+    /// A checkpoint that is summed lacks a tensor of the base.
+    #[error("it has no `{tensor}`, which the base has")]
+    NotInFile { tensor: String },
+    /// A checkpoint that is summed has no tensor of the base with its shape.
+    #[error("it has no tensor in common with the base")]
+    NothingInCommon,
+    /// A tensor has another shape in a checkpoint that is summed.
+    #[error("`{tensor}` has shape {found:?}, and {expected:?} in the base")]
+    OtherShape { tensor: String, found: Vec<u64>, expected: Vec<u64> },
+    /// A tensor has another dtype in a checkpoint that is summed.
+    #[error("`{tensor}` has dtype {found}, and {expected} in the base")]
+    OtherDtype { tensor: String, found: tensor::Dtype, expected: tensor::Dtype },
+    /// A tensor differs whose elements have no sums, such as codes of quantized weights.
+    #[error("`{tensor}` differs from the base, and {dtype} has no sums")]
+    NotSummed { tensor: String, dtype: tensor::Dtype },
     /// A tensor of the base cannot be viewed as a matrix.
     #[error("`{base}`: {reason}")]
     Base { base: String, reason: tensor::Error },
 }
 
+/// Error of reading, merging or summing one file.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {reason}")]
+pub struct FileError {
+    /// Path of the file, as given.
+    pub path: String,
+    pub reason: Error,
+}
+
+fn more_text(count: usize) -> String {
+    match count {
+        0 | 1 => String::new(),
+        count => format!(" and {} more", count.saturating_sub(1)),
+    }
+}
+
 impl Error {
+    /// Returns true if checkpoints cannot be summed because they differ.
+    pub fn is_difference(&self) -> bool {
+        matches!(
+            self,
+            Self::NotInBase { .. }
+                | Self::NotInFile { .. }
+                | Self::OtherShape { .. }
+                | Self::OtherDtype { .. }
+                | Self::NotSummed { .. }
+        )
+    }
+
     /// Classifies the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Read { reason, .. } => reason.kind(),
-            Self::Method { .. } | Self::Field { .. } | Self::BaseDtype { .. } => ErrorKind::Unsupported,
+            Self::Method { .. } | Self::Field { .. } | Self::BaseDtype { .. } | Self::NotSummed { .. } => {
+                ErrorKind::Unsupported
+            }
             _ => ErrorKind::Input,
         }
     }

@@ -1,9 +1,9 @@
-//! Adapters as peft saves them, merged into the tensors of their base model.
+//! Adapters as peft saves them, merged into the tensors of their base model, and sums of checkpoints.
 //!
 //! [`Adapter::new`] reads an `adapter_config.json` and the tensors next to it. [`merge`] finds the base tensor that each
 //! adapter tensor changes, and returns the base with computed storages: `W + scale · B · A` is evaluated in double
 //! precision and rounded once, a window at a time, whenever it is read. Every adapter tensor is used completely, or
-//! [`merge`] fails and names it.
+//! [`merge`] fails and names it. [`sum`] computes weighted sums of whole checkpoints in the same way.
 //!
 //! Facts: `peft/tuners/lora/layer.py`, `peft/tuners/lora/variants.py`, `peft/tuners/tuners_utils.py` and
 //! `peft/utils/save_and_load.py` of peft 0.21.
@@ -19,6 +19,7 @@ mod adapter_name;
 mod base_changes;
 mod base_names;
 mod change;
+mod checkpoint_sum;
 mod config;
 mod error;
 mod expert_merge;
@@ -36,12 +37,16 @@ mod panels;
 mod product;
 mod report;
 mod round;
+mod sum_report;
 mod term;
 mod used_bytes;
 mod vectors;
+mod weighted_sum;
 
 pub use adapter::Adapter;
+pub use checkpoint_sum::{SumRule, Summand, sum};
 pub use config::AdapterConfig;
-pub use error::{Error, Result};
+pub use error::{Error, FileError, Result};
 pub use merge::{MergeReports, merge};
 pub use report::{AdapterReport, MergeKind, MergedTensor};
+pub use sum_report::{SumReport, SummedFile};

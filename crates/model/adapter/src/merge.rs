@@ -7,7 +7,7 @@ use tensor::Tensors;
 use crate::adapter::Adapter;
 use crate::adapter_merge::merge_adapter;
 use crate::base_changes::BaseChanges;
-use crate::{AdapterReport, Result};
+use crate::{AdapterReport, FileError, Result};
 
 /// Report of a merge, complete when the merged tensors have been read.
 #[derive(Debug)]
@@ -18,6 +18,15 @@ pub struct MergeReports {
 }
 
 impl MergeReports {
+    /// Replaces the names of tensors of the base.
+    pub fn rename(&mut self, name: impl Fn(&str) -> Option<String>) {
+        for row in self.reports.iter_mut().flat_map(|report| &mut report.merged) {
+            if let Some(new) = name(&row.name) {
+                row.name = new;
+            }
+        }
+    }
+
     /// Returns the reports. `is_written` says that all merged tensors were read.
     pub fn into_reports(mut self, is_written: bool) -> Vec<AdapterReport> {
         for (report, row, norm) in self.computed {
@@ -37,11 +46,12 @@ impl MergeReports {
 ///
 /// # Errors
 /// When a tensor of an adapter has no counterpart in the base, has another shape, is not used completely, or cannot be read.
-pub fn merge(base: &Tensors, adapters: &[Adapter]) -> Result<(Tensors, MergeReports)> {
+pub fn merge(base: &Tensors, adapters: &[Adapter]) -> Result<(Tensors, MergeReports), Box<FileError>> {
     let mut changes = BaseChanges::new(base);
     let mut all = MergeReports { reports: Vec::new(), computed: Vec::new() };
     for adapter in adapters {
-        let (mut merged, computed) = merge_adapter(adapter, &mut changes)?;
+        let failed = |reason| Box::new(FileError { path: adapter.path.clone(), reason });
+        let (mut merged, computed) = merge_adapter(adapter, &mut changes).map_err(failed)?;
         let report = all.reports.len();
         all.computed.extend(computed.into_iter().map(|(row, norm)| (report, row, norm)));
         for row in &mut merged {
@@ -54,5 +64,9 @@ pub fn merge(base: &Tensors, adapters: &[Adapter]) -> Result<(Tensors, MergeRepo
             merged,
         });
     }
-    Ok((changes.into_tensors()?, all))
+    let tensors = changes.into_tensors().map_err(|reason| {
+        let path = adapters.last().map(|adapter| adapter.path.clone()).unwrap_or_default();
+        Box::new(FileError { path, reason })
+    })?;
+    Ok((tensors, all))
 }

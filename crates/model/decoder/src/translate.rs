@@ -32,6 +32,24 @@ pub struct TranslatedModel {
     pub notes: Vec<DecoderNote>,
     /// Document of the new layout; `None` if the model already had that layout, so that its document is still valid.
     pub document: Option<LayoutDocument>,
+    /// For each tensor, the grid whose transposition undoes the permutation of its rows; `None` if they were not permuted.
+    grids: Vec<Option<RowGrid>>,
+}
+
+/// Rows of a matrix as a grid for each head: the number of heads, and of rows in each grid.
+type RowGrid = (u64, NonZeroU64);
+
+impl TranslatedModel {
+    /// Returns `tensor` with its rows in the order of the old layout. It has the shape of the tensor at `position`.
+    ///
+    /// # Errors
+    /// When the shape is another one.
+    pub fn with_old_rows(&self, position: usize, tensor: &Tensor) -> Result<Tensor, tensor::Error> {
+        match self.grids.get(position) {
+            Some(Some((heads, rows))) => tensor.with_grid_transposed(*heads, *rows),
+            _ => Ok(tensor.clone()),
+        }
+    }
 }
 
 /// Translates the model that the names and documents describe into the layout `to`. Tensors that are the same view of a
@@ -60,6 +78,7 @@ pub fn translate(
             tensors,
             notes: vec![DecoderNote::SameLayout { owner: to.owner }],
             document: None,
+            grids: Vec::new(),
         });
     }
     if !architecture.has_layout(to) {
@@ -79,7 +98,7 @@ pub fn translate(
 
     let mut rows = RowPermuter { decoder: &decoder, permuted_tensors: HashMap::new() };
     let mut renamed = Tensors::with_capacity(tensors.len());
-    let mut origins = Vec::with_capacity(tensors.len());
+    let (mut origins, mut grids) = (Vec::with_capacity(tensors.len()), Vec::with_capacity(tensors.len()));
     let (mut frequencies, mut exact) = (Vec::new(), true);
     for (index, (name, tensor)) in tensors.iter().enumerate() {
         let Some(weights) = weights.get(&index) else {
@@ -95,6 +114,10 @@ pub fn translate(
             };
             renamed.push(new, rows.permute_rows(*weight, name, tensor)?);
             origins.push(Some(index));
+            grids.push(rows.grid(*weight).and_then(|(heads, rows)| {
+                let columns = decoder.head_dim().checked_div(rows.get())?;
+                Some((heads, NonZeroU64::new(columns)?))
+            }));
         }
     }
     let names = |named: &[(String, Dtype)]| named.iter().map(|(name, _)| name.clone()).collect();
@@ -118,7 +141,7 @@ pub fn translate(
         notes.extend(LayoutDocument::config_notes(&decoder, &ids));
         LayoutDocument::config(&decoder, tied, &frequencies, &ids)
     };
-    Ok(TranslatedModel { tensors: renamed, origins, notes, document: Some(document) })
+    Ok(TranslatedModel { tensors: renamed, origins, notes, document: Some(document), grids })
 }
 
 /// Translates a model with Megatron's names, which must be complete.
@@ -173,20 +196,25 @@ struct RowPermuter<'d> {
 }
 
 impl RowPermuter<'_> {
-    fn permute_rows(&mut self, weight: Weight, name: &str, tensor: &Tensor) -> Result<Tensor> {
+    /// Returns the grid whose transposition permutes the rows of a weight; `None` if they are not permuted.
+    fn grid(&self, weight: Weight) -> Option<RowGrid> {
         let heads = match weight {
             Weight::Layer { part: LayerPart::Wq, .. } => self.decoder.n_heads(),
             Weight::Layer { part: LayerPart::Wk, .. } => self.decoder.n_kv_heads(),
-            _ => return Ok(tensor.clone()),
+            _ => return None,
         };
+        // A head is pairs of adjacent rows, a grid with two columns, or two halves, a grid with two rows.
+        let halves = self.decoder.layout().rotates_halves;
+        let rows = if halves { Some(2) } else { self.decoder.head_dim().checked_div(2) };
+        Some((heads, rows.and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN)))
+    }
+
+    fn permute_rows(&mut self, weight: Weight, name: &str, tensor: &Tensor) -> Result<Tensor> {
+        let Some((heads, rows)) = self.grid(weight) else { return Ok(tensor.clone()) };
         let key = (tensor.view_id(), heads);
         if let Some(made) = self.permuted_tensors.get(&key) {
             return Ok(made.clone());
         }
-        // A head is pairs of adjacent rows, a grid with two columns, or two halves, a grid with two rows.
-        let halves = self.decoder.layout().rotates_halves;
-        let rows = if halves { Some(2) } else { self.decoder.head_dim().checked_div(2) };
-        let rows = rows.and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN);
         let ordered = tensor.with_grid_transposed(heads, rows);
         let ordered = ordered.map_err(|reason| Error::InvalidRows { tensor: name.to_owned(), reason })?;
         self.permuted_tensors.insert(key, ordered.clone());

@@ -45,7 +45,7 @@ pub(super) fn plan_output_folder(files: &mut OutputFiles<'_>, job: &OutputJob<'_
     if !job.target.is_dir() {
         return Err(InvalidOption::NotAFolder { path: job.target.to_owned() }.into());
     }
-    let inputs: Vec<&Path> = job.sources.inputs().collect();
+    let inputs = job.inputs();
     let mut new = HashSet::new();
     for path in files.paths() {
         output::check_target(path, &inputs, job.if_exists)?;
@@ -57,6 +57,11 @@ pub(super) fn plan_output_folder(files: &mut OutputFiles<'_>, job: &OutputJob<'_
         let path = entry.map_err(io)?.path();
         let name = output::file_name(&path);
         if is_model_file(&name) && !new.contains(&name) {
+            let is_path = |input: &&&Path| same_file::is_same_file(&path, input).unwrap_or(false);
+            if let Some(input) = inputs.iter().find(is_path) {
+                let input = input.to_path_buf();
+                return Err(output::Error::SameFile { output: path, input }.into());
+            }
             if !output::is_own_output(&path) || job.if_exists == IfExists::Fail {
                 return Err(Error::OtherModelInFolder { path });
             }

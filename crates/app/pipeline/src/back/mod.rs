@@ -98,6 +98,8 @@ pub(crate) trait OutputFormat {
 /// Tensors selected for an output, and the context for laying them out.
 pub(crate) struct OutputJob<'j> {
     pub(crate) sources: &'j CheckpointSources,
+    /// Files of the adapters that are merged, and of the checkpoints that are summed.
+    pub(crate) other_inputs: &'j [PathBuf],
     pub(crate) containers: &'j [Container],
     pub(crate) shards: ShardPolicy,
     /// Hyperparameters of the model that are missing from its documents.
@@ -182,6 +184,11 @@ impl OutputJob<'_> {
             };
             Some((compound.name.clone(), what))
         })
+    }
+
+    /// Returns the paths of all inputs, which an output must not replace.
+    pub(crate) fn inputs(&self) -> Vec<&Path> {
+        self.sources.inputs().chain(self.other_inputs.iter().map(PathBuf::as_path)).collect()
     }
 
     /// Returns true if the document next to the checkpoint does not describe the tensors of this output.

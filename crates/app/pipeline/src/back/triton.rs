@@ -190,7 +190,7 @@ fn check(files: &OutputFiles<'_>, job: &OutputJob<'_>) -> Result<()> {
     if let Some(folder) = files.folders.iter().find(|folder| folder.exists() && !folder.is_dir()) {
         return Err(InvalidOption::NotAFolder { path: folder.clone() }.into());
     }
-    let inputs: Vec<&Path> = job.sources.inputs().collect();
+    let inputs = job.inputs();
     for path in files.paths().filter(|path| output::parent_folder(path).is_dir()) {
         output::check_target(path, &inputs, job.if_exists)?;
     }

@@ -1,0 +1,139 @@
+"""`--merge` onto bases of every kind: Meta's names, shards, the parts that trainers wrote, quantized weights. The results are those of
+the same base in one safetensors file, whose numbers `test_merge.py` compares with peft's."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+if why := os.environ.get("T2C_MISSING_PEFT"):
+    pytest.skip(why, allow_module_level=True)
+from conftest import worker
+from program import refuse, succeed
+from test_merge import MODELS, SMALL, exact_and_peft, make, ulp  # first: it finds peft
+import torch
+import torch.distributed.checkpoint
+from safetensors.torch import load_file, save_file
+from test_dequantize import quantized
+
+HEADS, KV_HEADS = SMALL["num_attention_heads"], SMALL["num_key_value_heads"]
+META_PARTS = {"self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk", "self_attn.v_proj": "attention.wv", "self_attn.o_proj": "attention.wo",
+              "mlp.gate_proj": "feed_forward.w1", "mlp.down_proj": "feed_forward.w2", "mlp.up_proj": "feed_forward.w3", "input_layernorm": "attention_norm",
+              "post_attention_layernorm": "ffn_norm", "model.embed_tokens": "tok_embeddings", "model.norm": "norm", "lm_head": "output"}
+
+
+def metas(tensors):
+    """The tensors in Meta's layout: the inverse of `permute` in transformers' convert_llama_weights_to_hf.py."""
+    found = {}
+    for name, tensor in tensors.items():
+        for part, heads in (("q_proj", HEADS), ("k_proj", KV_HEADS)):
+            if part in name:
+                rows, columns = tensor.shape
+                tensor = tensor.view(heads, 2, rows // heads // 2, columns).transpose(1, 2).reshape(rows, columns).contiguous()
+        for theirs, metas in META_PARTS.items():
+            name = name.replace(theirs, metas)
+        found[name.replace("model.layers", "layers")] = tensor
+    return found
+
+
+def merged(base, adapter, *flags):
+    """The tensors of a base with an adapter."""
+    output = adapter.parent / "ours.safetensors"
+    succeed(base, *flags, "--merge", adapter, "-o", output, "--force")
+    return load_file(output)
+
+
+def same(first, second):
+    assert first.keys() == second.keys()
+    assert [name for name in first if not (first[name].dtype == second[name].dtype and torch.equal(first[name], second[name]))] == []
+
+
+@pytest.mark.parametrize("variant", ["plain", "dora", "embedding", "tokens", "head"])
+def test_metas_names(tmp_path, variant):
+    make(tmp_path, "llama", variant, torch.bfloat16, 7)
+    reference = merged(tmp_path / "base", tmp_path / "lora")
+    (tmp_path / "meta").mkdir()
+    torch.save(metas(load_file(tmp_path / "base" / "model.safetensors")), tmp_path / "meta" / "consolidated.00.pth")
+    params = {"dim": 32, "n_layers": 2, "n_heads": HEADS, "n_kv_heads": KV_HEADS, "vocab_size": 96, "multiple_of": 1, "norm_eps": 1e-6, "rope_theta": 10000.0}
+    (tmp_path / "meta" / "params.json").write_text(json.dumps(params))
+    for base in (tmp_path / "meta", tmp_path / "meta" / "consolidated.00.pth"):
+        same(merged(base, tmp_path / "lora"), metas(reference))
+    succeed(tmp_path / "meta", "--merge", tmp_path / "lora", "--names", "hf", "--to", "safetensors", "-o", tmp_path / "hf")
+    same(load_file(tmp_path / "hf" / "model.safetensors"), reference)
+    done = succeed(tmp_path / "meta", "--merge", tmp_path / "lora", "--dry-run", "--json")
+    names = {row["name"] for row in json.loads(done.stdout)["adapters"][0]["merged"]}
+    assert names <= metas(reference).keys(), names
+    succeed(tmp_path / "meta", "--merge", tmp_path / "lora", "--require-model", "-o", tmp_path / "ours.carton")
+    (tmp_path / "meta" / "params.json").unlink()
+    done = refuse(tmp_path / "meta", "--merge", tmp_path / "lora", "-o", tmp_path / "no.safetensors")
+    assert "n_heads" in done.stderr or "--n-heads" in done.stderr
+
+
+def test_shards_and_pickles(tmp_path):
+    make(tmp_path, "llama", "embedding", torch.float16, 8)
+    reference = merged(tmp_path / "base", tmp_path / "lora")
+    model = MODELS["llama"]().half()
+    model.load_state_dict(load_file(tmp_path / "base" / "model.safetensors"))
+    model.save_pretrained(tmp_path / "sharded", max_shard_size="20KB")
+    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 2
+    same(merged(tmp_path / "sharded", tmp_path / "lora"), reference)
+    torch.save({"epoch": 1, "model_state": model.state_dict(), "best": 0.5}, tmp_path / "last.ckpt")
+    same(merged(tmp_path / "last.ckpt", tmp_path / "lora"), reference)
+    torch.save({f"module.{name}": tensor for name, tensor in model.state_dict().items()}, tmp_path / "ddp.pt")
+    same({name.removeprefix("module."): tensor for name, tensor in merged(tmp_path / "ddp.pt", tmp_path / "lora").items()}, reference)
+    succeed(tmp_path / "sharded", "--merge", tmp_path / "lora", "--to", "safetensors", "--max-shard-size", "20KB", "-o", tmp_path / "out")
+    pieces = [load_file(file) for file in (tmp_path / "out").glob("*.safetensors")]
+    assert len(pieces) > 2
+    same({name: tensor for piece in pieces for name, tensor in piece.items()}, reference)
+
+
+def test_a_distributed_checkpoint(tmp_path):
+    make(tmp_path, "qwen2", "bias", torch.bfloat16, 9)
+    reference = merged(tmp_path / "base", tmp_path / "lora")
+    tensors = load_file(tmp_path / "base" / "model.safetensors")
+    for name, state in (("flat", tensors), ("nested", {"model": tensors, "optim": {"step": torch.tensor(3)}})):
+        torch.distributed.checkpoint.save(state, checkpoint_id=tmp_path / name, no_dist=True)
+        same(merged(tmp_path / name, tmp_path / "lora"), reference)
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_zero(tmp_path, stage):
+    """The weights of any names: an adapter for each matrix is made here."""
+    deepspeed = worker("DEEPSPEED", "zero_worker.py")
+    try:
+        deepspeed.ask("save", folder=str(tmp_path / "run"), stage=stage, ranks=3)
+    finally:
+        deepspeed.close()
+    succeed(tmp_path / "run", "-o", tmp_path / "base.safetensors")
+    base, factors, expected = load_file(tmp_path / "base.safetensors"), {}, {}
+    torch.manual_seed(3)
+    for name, tensor in base.items():
+        expected[name] = tensor.double()
+        if tensor.ndim == 2 and name.endswith(".weight") and tensor.is_floating_point():
+            a, b = torch.randn(2, tensor.shape[1]), torch.randn(tensor.shape[0], 2)
+            factors |= {f"base_model.model.{name.removesuffix('.weight')}.lora_{which}.weight": factor for which, factor in (("A", a), ("B", b))}
+            expected[name] = expected[name] + 1.5 * (b.double() @ a.double())
+    assert factors, list(base)
+    (tmp_path / "lora").mkdir()
+    save_file(factors, tmp_path / "lora" / "adapter_model.safetensors")
+    (tmp_path / "lora" / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 2, "lora_alpha": 3}')
+    ours = merged(tmp_path / "run", tmp_path / "lora")
+    assert ours.keys() == expected.keys()
+    for name, tensor in ours.items():
+        assert ((tensor.double() - expected[name]).abs() <= ulp(tensor) / 2 * (1 + 1e-9) + 1e-15).all(), name
+
+
+def test_quantized_weights(tmp_path):
+    make(tmp_path, "llama", "plain", torch.bfloat16, 10)
+    shutil.rmtree(tmp_path / "merged")
+    quantized(tmp_path / "base", tmp_path / "fp8", 8)
+    done = refuse(tmp_path / "fp8", "--merge", tmp_path / "lora", "-o", tmp_path / "ours.safetensors")
+    assert "--dequantize" in done.stderr, done.stderr
+    ours = merged(tmp_path / "fp8", tmp_path / "lora", "--dequantize")
+    same(ours, merged(tmp_path / "fp8" / "numbers", tmp_path / "lora"))
+    (tmp_path / "base").rename(tmp_path / "original")
+    shutil.copytree(tmp_path / "fp8" / "numbers", tmp_path / "base")
+    exact = exact_and_peft(tmp_path, "llama", "plain")
+    for name, tensor in ours.items():
+        assert ((tensor.double() - exact[name]).abs() <= ulp(tensor) / 2 * (1 + 1e-9) + 1e-16).all(), name
