@@ -79,6 +79,7 @@ def main():
     setting |= {f"T2C_MISSING_{key}": why for key, why in missing.items()}
     if options.fast:
         setting.setdefault("T2C_KILLS", "8")
+        setting.setdefault("T2C_LAYOUTS", "28")
     command = [pythons["NEWEST"], "-m", "pytest", "-q", "-rsfE", "-p", "no:cacheprovider", "--rootdir", HERE]
     command += ["-o", "tmp_path_retention_policy=failed", "-o", "tmp_path_retention_count=1"]  # some are gigabytes
     command += [*(files or (FAST if options.fast else [HERE])), *for_pytest]

@@ -69,12 +69,16 @@ CASES = [(model, variant) for model in MODELS for variant in variants(model)]
 def make(folder, model, variant, dtype, seed, adapter_dtype=None, bin_file=False):
     """Saves a base, an adapter and peft's merge of both. Returns the merged state dict of peft."""
     torch.manual_seed(seed)
-    base = MODELS[model]().to(dtype)
+    settings = dict(variants(model)[variant], fan_in_fan_out=model == "gpt2")
+    return save(folder, MODELS[model]().to(dtype), settings, adapter_dtype, bin_file)
+
+
+def save(folder, base, settings, adapter_dtype=None, bin_file=False):
+    """Saves a base, an adapter with random changes and peft's merge of both. Returns the merged state dict of peft."""
     base.save_pretrained(folder / "base")
-    settings = variants(model)[variant]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
-        adapted = get_peft_model(base, LoraConfig(**settings, fan_in_fan_out=model == "gpt2"))
+        adapted = get_peft_model(base, LoraConfig(**settings))
         for name, tensor in adapted.named_parameters():
             if "lora_" in name or "trainable_tokens" in name or (tensor.requires_grad and "magnitude" not in name):
                 tensor.data.add_(torch.randn_like(tensor) * 0.1)
@@ -83,13 +87,13 @@ def make(folder, model, variant, dtype, seed, adapter_dtype=None, bin_file=False
                 if "lora_" in name:
                     tensor.data = tensor.data.to(adapter_dtype)
         adapted.save_pretrained(folder / "lora", safe_serialization=not bin_file)
-        again = AutoModelForCausalLM.from_pretrained(folder / "base", dtype=dtype)
+        again = AutoModelForCausalLM.from_pretrained(folder / "base", dtype=base.dtype)
         merged = PeftModel.from_pretrained(again, folder / "lora").merge_and_unload()
         merged.save_pretrained(folder / "merged")
     return load_file(folder / "merged" / "model.safetensors")
 
 
-def exact_and_peft(folder, model, variant):
+def exact_sums(folder):
     """Returns the base merged by peft in float64, with adapters in float64, as the exact result."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
@@ -122,7 +126,7 @@ def test_numbers(tmp_path, model, variant):
     number = CASES.index((model, variant))
     dtype = (torch.float32, torch.bfloat16, torch.float16)[number % 3]
     peft = make(tmp_path, model, variant, dtype, number, bin_file=number % 4 == 1)
-    exact = exact_and_peft(tmp_path, model, variant)
+    exact = exact_sums(tmp_path)
     succeed(tmp_path / "base", "--merge", tmp_path / "lora", "-o", tmp_path / "ours.safetensors")
     check(load_file(tmp_path / "ours.safetensors"), exact, peft)
 

@@ -118,7 +118,18 @@ fn an_adapter_that_does_not_fit_is_refused_by_the_name_of_its_tensor() {
             &[a, b, ("model.layers.7.q.lora_A.weight", &[1, 2]), ("model.layers.7.q.lora_B.weight", &[3, 1])],
         ),
         refused(CONFIG, &[a, b, ("model.norm.bias", &[2])]),
-        refused(CONFIG, &[a, b, ("model.layers.0.q.lora_magnitude_vector", &[4])]),
+        refused(
+            r#"{"peft_type":"LORA","r":1,"use_dora":true}"#,
+            &[a, b, ("model.layers.0.q.lora_magnitude_vector", &[4])],
+        ),
+        refused(CONFIG, &[a, b, ("model.layers.0.q.lora_magnitude_vector", &[3])]),
+        refused(r#"{"peft_type":"LORA","r":1,"use_dora":true}"#, &[a, b]),
+        refused(r#"{"peft_type":"LORA","r":0}"#, &[a, b]),
+        refused(r#"{"peft_type":"LORA","r":1,"lora_alpha":1e308}"#, &[a, b]),
+        refused(
+            CONFIG,
+            &[("model.blocks.0.q.lora_A.weight", &[1, 2]), ("model.blocks.0.q.lora_B.weight", &[3, 1])],
+        ),
         refused(r#"{"peft_type":"LOHA"}"#, &[a, b]),
     ];
     insta::assert_snapshot!(texts.join("\n"), @"
@@ -128,8 +139,42 @@ fn an_adapter_that_does_not_fit_is_refused_by_the_name_of_its_tensor() {
     error: lora: `base_model.model.model.layers.7.q.lora_A.weight` changes `model.layers.7.q.weight`, which the base does not have
     error: lora: `base_model.model.model.norm.bias` changes `model.norm.bias`, which the base does not have
     error: lora: `base_model.model.model.layers.0.q.lora_magnitude_vector` cannot be used: it has shape [4], expected 3 numbers
+    error: lora: `base_model.model.model.layers.0.q.lora_magnitude_vector` cannot be used: adapter_config.json does not say that the adapter uses DoRA (use_dora)
+    error: lora: `base_model.model.model.layers.0.q.lora_A.weight` has no lora_magnitude_vector next to it
+    error: lora: `base_model.model.model.layers.0.q.lora_A.weight` cannot be used: adapter_config.json says that its rank is 0
+    error: lora: `base_model.model.model.layers.0.q.lora_B.weight` cannot be used: some of its numbers are infinite or not numbers, or those of the factor next to it, or the scale 1e308
+    error: lora: `base_model.model.model.blocks.0.q.lora_A.weight` changes `model.blocks.0.q.weight`, which the base does not have
     error: lora: the adapter is of type LOHA, and only LORA can be merged
     ");
+}
+
+/// Also by another path.
+#[test]
+fn an_adapter_that_is_given_twice_is_refused() {
+    let scratch = scratch();
+    let root = scratch.path();
+    base(root);
+    adapt_both(root);
+    let twice = ["--merge", "lora", "--merge", "./lora/adapter_model.safetensors=0.5"];
+    let args = [&["base.safetensors"], &twice[..], &["-o", "out.safetensors"]].concat();
+    let (status, text) = run(root, &args);
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.contains("./lora/adapter_model.safetensors is given twice; give it once"), "{text}");
+}
+
+/// No flag lets an output replace the adapter.
+#[test]
+fn an_output_over_the_adapter_is_refused() {
+    let scratch = scratch();
+    let root = scratch.path();
+    base(root);
+    adapt_both(root);
+    let file = "lora/adapter_model.safetensors";
+    let before = std::fs::read(root.join(file)).expect("it was written");
+    let (status, text) = run(root, &["base.safetensors", "--merge", "lora", "--force", "-o", file]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("the output lora/adapter_model.safetensors is the input"), "{text}");
+    assert!(before == std::fs::read(root.join(file)).expect("it is still there"));
 }
 
 #[test]

@@ -120,9 +120,7 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         Error::ScriptToTest => "; without --self-test it is converted with its code".to_owned(),
         Error::Damaged(_) => "; copy the file again".to_owned(),
         Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
-        error => quantization_advice(error)
-            .or_else(|| sum_advice(error))
-            .map_or_else(|| triton_advice(error, file), str::to_owned),
+        error => tensor_advice(error).map_or_else(|| triton_advice(error, file), str::to_owned),
     };
     format!("{error}{advice}")
 }
@@ -133,18 +131,15 @@ fn adapter_advice(adapter: &Path) -> String {
     format!("; `torch2carton BASE --merge {adapter}` merges it into its model, whose path is BASE")
 }
 
-/// Returns advice on checkpoints that cannot be summed because they differ; `None` for any other error.
-fn sum_advice(error: &pipeline::Error) -> Option<&'static str> {
-    let pipeline::Error::Adapter(error) = error else { return None };
-    error.reason.is_difference().then_some("; --common sums what the checkpoints have in common")
-}
-
-/// Returns advice on an error about quantized weights; `None` for any other error.
-fn quantization_advice(error: &pipeline::Error) -> Option<&'static str> {
+/// Returns advice on quantized weights, and on checkpoints that cannot be summed because they differ; `None` for any other error.
+fn tensor_advice(error: &pipeline::Error) -> Option<&'static str> {
     match error {
         pipeline::Error::QuantizedInput { .. } => Some(DEQUANTIZE_ADVICE),
         pipeline::Error::Quantization(quantization::Error::NotQuantized) => {
             Some("; convert it without --dequantize")
+        }
+        pipeline::Error::Adapter(error) if error.reason.is_difference() => {
+            Some("; --common sums what the checkpoints have in common")
         }
         _ => None,
     }
@@ -308,6 +303,7 @@ fn option_text(option: &InvalidOption) -> String {
         InvalidOption::SameOutput { .. } => {
             format!("{option}; convert one of them alone, with another -o or --name")
         }
+        InvalidOption::GivenTwice { .. } => format!("{option}; give it once, with its whole weight"),
         InvalidOption::SameInput { .. } => format!("{option}; it is converted once"),
         InvalidOption::NoScript { change } => {
             let options =

@@ -82,7 +82,7 @@ impl PlannedConversion {
             Some(_) => has_folder,
             None => format.is_folder(given, has_documents),
         };
-        let other_inputs = merge::other_inputs(&options)?;
+        let other_inputs = merge::other_inputs(&options, &sources)?;
         Ok(Self { sources, name, output, is_folder, checksums: false, quantization, other_inputs, options })
     }
 

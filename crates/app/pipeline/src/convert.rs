@@ -87,11 +87,8 @@ impl PlannedConversion {
         } else {
             let quantization = self.quantization.as_ref();
             PreparedTensors::new((options, quantization), sources, &checkpoint, &mut notes, observer)
-                .map_err(|error| {
-                    let method = self.method_not_undone(&checkpoint.to_tensors());
-                    let error = dequantize::explain_quantized(error, method);
-                    script.explain_no_tensors(options.target.kind(), error)
-                })?
+                .map_err(|error| self.explain_quantized(error, &checkpoint.to_tensors()))
+                .map_err(|error| script.explain_no_tensors(options.target.kind(), error))?
         };
         containers.extend(other_containers);
         let is_for_meta = document.as_ref().is_some_and(|document| document.file() == decoder::META.file);
@@ -138,9 +135,8 @@ impl PlannedConversion {
             omitted,
             origins,
         };
-        let method = self.method_not_undone(&tensors);
         write_output(self, selected, kept, notes, start, observer)
-            .map_err(|error| dequantize::explain_quantized(error, method))
+            .map_err(|error| self.explain_quantized(error, &tensors))
     }
 
     /// Returns the names of the documents that a folder would have, and a single file has not: those next to the checkpoint,
@@ -166,12 +162,12 @@ impl PlannedConversion {
         Ok(config.flatten().map(|text| ("config.json", text.to_owned())))
     }
 
-    /// Returns the method that quantized the weights, if the options do not undo it.
-    fn method_not_undone(&self, tensors: &Tensors) -> Option<String> {
-        if self.quantization.is_some() {
-            return None;
-        }
-        quantization::method(&dequantize::read_documents(&self.sources).ok()?, tensors)
+    /// Adds the method that quantized the weights to an error that it explains, if the options do not undo it.
+    fn explain_quantized(&self, error: Error, tensors: &Tensors) -> Error {
+        let documents =
+            dequantize::read_documents(&self.sources).ok().filter(|_| self.quantization.is_none());
+        let method = documents.and_then(|documents| quantization::method(&documents, tensors));
+        dequantize::explain_quantized(error, method)
     }
 
     /// Rejects an output that must not be written, such as one of the inputs or of the files in `misc`.

@@ -88,6 +88,9 @@ pub enum InvalidOption {
     /// The same input is given twice.
     #[error("{} is given twice", path.display())]
     SameInput { path: PathBuf },
+    /// An adapter or a checkpoint to sum is given twice, or is the input.
+    #[error("{} is given twice", path.display())]
+    GivenTwice { path: PathBuf },
     /// The name of a file to keep is not UTF-8.
     #[error("the name of {} is not UTF-8", path.display())]
     MiscName { path: PathBuf },

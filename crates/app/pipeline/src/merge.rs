@@ -1,5 +1,6 @@
 //! Merging of adapters into the selected tensors.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use adapter::{Adapter, FileError, MergeReports};
@@ -9,7 +10,7 @@ use tensor::Tensors;
 use torch_import::{Checkpoint, Container};
 
 use crate::translated_base::TranslatedBase;
-use crate::{CheckpointSum, ConvertOptions, Error, Observer, Result};
+use crate::{CheckpointSum, ConvertOptions, Error, InvalidOption, Observer, Result};
 
 /// File names of an adapter's tensors, the preferred one first.
 pub(crate) const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
@@ -73,19 +74,34 @@ pub(crate) fn merge_adapters(
     Ok(MergedAdapters { tensors, reports, containers })
 }
 
-/// Returns the files of the adapters and the summed checkpoints, which an output must not replace.
+/// Returns the files of the adapters and the summed checkpoints, which an output must not replace. `base` are the files of the
+/// input.
 ///
 /// # Errors
-/// When a path is not that of an adapter or of a checkpoint.
-pub(crate) fn other_inputs(options: &ConvertOptions) -> Result<Vec<PathBuf>> {
+/// When a path is not that of an adapter or of a checkpoint, or one of these is given twice.
+pub(crate) fn other_inputs(options: &ConvertOptions, base: &CheckpointSources) -> Result<Vec<PathBuf>> {
+    // A path that cannot be resolved is reported when it is opened.
+    let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut known: HashSet<PathBuf> = base.inputs().map(resolved).collect();
     let mut files = Vec::new();
+    let mut add = |given: &Path, path: PathBuf| {
+        if !known.insert(resolved(&path)) {
+            return Err(InvalidOption::GivenTwice { path: given.to_owned() });
+        }
+        files.push(path);
+        Ok(())
+    };
+    let mut documents = Vec::new();
     for adapter in &options.adapters {
         let tensors = tensor_file(&adapter.path)?;
-        files.extend([tensors.with_file_name(ADAPTER_CONFIG), tensors]);
+        documents.push(tensors.with_file_name(ADAPTER_CONFIG));
+        add(&adapter.path, tensors)?;
     }
     for path in options.sum.iter().flat_map(CheckpointSum::paths) {
-        files.extend(CheckpointSum::find(options, path)?.inputs().map(Path::to_owned));
+        let sources = CheckpointSum::find(options, path)?;
+        sources.inputs().try_for_each(|file| add(path, file.to_owned()))?;
     }
+    files.extend(documents);
     Ok(files)
 }
 

@@ -143,6 +143,19 @@ impl<'a> MergeState<'_, 'a> {
         }
         let pair = |a, b| Some((*parts.get(&a)?, *parts.get(&b)?));
         let magnitude = parts.get(&Role::Magnitude).copied();
+        let needs_magnitude = parts.contains_key(&Role::A) || parts.contains_key(&Role::EmbeddingA);
+        match magnitude {
+            Some(position) if !self.adapter.config.use_dora => {
+                let reason = "adapter_config.json does not say that the adapter uses DoRA (use_dora)";
+                return Err(self.adapter.tensor(position).unusable(reason));
+            }
+            None if self.adapter.config.use_dora && needs_magnitude => {
+                let factor = parts.get(&Role::A).or_else(|| parts.get(&Role::EmbeddingA)).copied();
+                let tensor = self.adapter.tensor(factor.unwrap_or_default()).name.to_owned();
+                return Err(Error::NoPartner { tensor, partner: "lora_magnitude_vector" });
+            }
+            _ => {}
+        }
         if let Some((a, b)) = pair(Role::EmbeddingA, Role::EmbeddingB) {
             let pair = self.factors(module, a, b)?;
             self.change_embedding(module, &pair, magnitude)?;
@@ -256,8 +269,9 @@ impl<'a> MergeState<'_, 'a> {
         let one = Matrix::one().map_err(|reason| Error::Base { base: base_name.clone(), reason })?;
         let left = Matrix::new(source, (rows, 1), (1, 1), 0)?;
         let term = Term { rows: 0..rows, left, right: one, scale };
-        let squared =
-            term.squared_norm().map_err(|reason| Error::Read { tensor: source.name.to_owned(), reason })?;
+        let squared = self
+            .finite_norm(&term)
+            .map_err(|reason| Error::Read { tensor: source.name.to_owned(), reason })??;
         self.used.add_whole(position, bias);
         check_dtype(&base_name, base.dtype())?;
         if let Some((changed, cache)) = self.changes.changed(place) {

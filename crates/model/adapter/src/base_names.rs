@@ -52,6 +52,10 @@ impl<'t> BaseNames<'t> {
         let mut found = Vec::new();
         for start in starts {
             let (dropped, rest) = anchor.split_at(start);
+            // `blocks.0` is not another name of `layers.0`.
+            if start > 0 && !rest.contains('.') {
+                continue;
+            }
             let needle = format!("{rest}.");
             let add = |name: &&str| {
                 let at = name.find(&needle)?;
@@ -132,5 +136,8 @@ mod tests {
             assert_eq!(names.find("lm_head.weight"), Some((1, "lm_head.weight".to_owned())), "{base}");
             assert_eq!(names.find("model.layers.1.q.weight"), None);
         }
+        let tensors = Tensors::from([("model.layers.0.q.weight".to_owned(), tensor)]);
+        let other = "model.blocks.0.q.weight";
+        assert_eq!(BaseNames::new(&tensors, [other].into_iter()).find(other), None);
     }
 }

@@ -20,9 +20,9 @@ pub struct AdapterConfig {
     #[serde(default)]
     pub base_model_name_or_path: Option<String>,
     /// Rank of all modules that `rank_pattern` does not name.
-    #[serde(default)]
+    #[serde(default = "default_rank")]
     pub r: u64,
-    #[serde(default)]
+    #[serde(default = "default_alpha")]
     lora_alpha: f64,
     #[serde(default)]
     use_rslora: bool,
@@ -47,6 +47,16 @@ pub struct AdapterConfig {
     pub(crate) peft_version: Option<String>,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
+}
+
+/// Returns peft's default of `r`.
+fn default_rank() -> u64 {
+    8
+}
+
+/// Returns peft's default of `lora_alpha`.
+fn default_alpha() -> f64 {
+    8.0
 }
 
 /// Indices of the trained rows of embeddings.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use byte_source::ReadError;
 
+use crate::float_parts;
 use crate::matrix::Matrix;
 use crate::panels::Panels;
 use crate::term::Term;
@@ -23,8 +24,8 @@ type KeptBlock = (FactorKey, Arc<LoadedBlock>);
 pub(crate) type FactorKey = (usize, u64);
 
 impl FactorCache {
-    /// Blocks that are kept: a window can end in one and begin in the next.
-    const KEPT: usize = 2;
+    /// Blocks that are kept: windows that are computed side by side can be in different ones.
+    const KEPT: usize = 3;
 
     /// Returns the block of a key, whose products are `terms`.
     ///
@@ -77,6 +78,8 @@ pub(crate) struct LoadedTerm {
     pub(crate) right: Panels,
     pub(crate) scale: f64,
     left: Matrix,
+    /// True if a factor has numbers of float64, so that both are in parts.
+    is_double: bool,
     /// Rows of the left factor that were read last, and the first of them.
     chunk: Mutex<Option<(u64, Arc<Vec<f32>>)>>,
 }
@@ -84,14 +87,20 @@ pub(crate) struct LoadedTerm {
 impl LoadedTerm {
     fn read(term: &Term) -> Result<Self, ReadError> {
         let rank = usize::try_from(term.right.rows()).map_err(|_| std::io::ErrorKind::InvalidData)?;
-        let right = Panels::pack(&term.right.read()?, rank);
-        let chunk = Mutex::default();
-        Ok(Self { rows: term.rows.clone(), right, scale: term.scale, left: term.left.clone(), chunk })
+        let is_double = term.left.is_double() || term.right.is_double();
+        let right = if is_double {
+            let parts = float_parts::split_right(&term.right.read_doubles()?)?;
+            Panels::pack(&parts, rank.saturating_mul(float_parts::PAIRS.len()))
+        } else {
+            Panels::pack(&term.right.read()?, rank)
+        };
+        let (left, chunk) = (term.left.clone(), Mutex::default());
+        Ok(Self { rows: term.rows.clone(), right, scale: term.scale, left, is_double, chunk })
     }
 
     /// Returns the number of rows of the left factor that are in memory together.
     fn chunk_rows(&self) -> u64 {
-        CHUNK.checked_div(self.left.columns()).unwrap_or(1).max(1)
+        CHUNK.checked_div(self.right.rank() as u64).unwrap_or(1).max(1)
     }
 
     /// Returns the end of the rows of the block that are in memory together with row `row`, which has a product.
@@ -119,7 +128,14 @@ impl LoadedTerm {
             return Ok((Arc::clone(rows), skipped));
         }
         let end = first.saturating_add(self.chunk_rows()).min(self.left.rows());
-        let rows = Arc::new(self.left.rows_in(&(first..end)).ok_or(invalid)?.read()?);
+        let rows = self.left.rows_in(&(first..end)).ok_or(invalid)?;
+        let rows = if self.is_double {
+            let rank = usize::try_from(rows.columns()).map_err(|_| invalid)?;
+            float_parts::split_left(&rows.read_doubles()?, rank)?
+        } else {
+            rows.read()?
+        };
+        let rows = Arc::new(rows);
         *chunk = Some((first, Arc::clone(&rows)));
         Ok((rows, skipped))
     }

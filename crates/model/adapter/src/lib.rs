@@ -25,6 +25,7 @@ mod error;
 mod expert_merge;
 mod experts;
 mod factor_cache;
+mod float_parts;
 mod gram;
 mod half_sums;
 mod low_rank;

@@ -308,6 +308,11 @@ impl Compute for LowRankUpdate {
         self.dtype.size()
     }
 
+    fn is_costly(&self) -> bool {
+        // Windows side by side would each compute the factors of DoRA, which need the whole weight.
+        self.magnitudes.is_none()
+    }
+
     fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
         let invalid = ErrorKind::InvalidInput;
         let rescales = self.rescales(inputs)?;

@@ -101,8 +101,8 @@ impl Magnitudes {
     /// When the magnitudes cannot be read.
     pub(crate) fn factors(&self, sums: &[VectorSums]) -> Result<Vec<f64>, ReadError> {
         let (mut squared, mut factors) = (0.0, Vec::with_capacity(sums.len()));
-        for (value, sums) in self.values.read()?.into_iter().zip(sums) {
-            let factor = f64::from(value) / sums.new.sqrt();
+        for (value, sums) in self.values.read_doubles()?.into_iter().zip(sums) {
+            let factor = value / sums.new.sqrt();
             // The square of `(f − 1) · w + f · d`.
             let less = factor - 1.0;
             squared +=

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::adapter::AdapterTensor;
 use crate::used_bytes::TensorPart;
 
-/// Two-dimensional view of floating-point numbers that float32 represents exactly.
+/// Two-dimensional view of floating-point numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Matrix {
     tensor: Tensor,
@@ -21,7 +21,7 @@ impl Matrix {
     /// Creates the matrix of `rows × columns` numbers with these strides, from element `offset` of the tensor on.
     ///
     /// # Errors
-    /// When the numbers are not floating-point numbers of at most 32 bits, or the view is not inside the tensor.
+    /// When the numbers are not floating-point numbers, or the view is not inside the tensor.
     pub(crate) fn new(
         source: AdapterTensor<'_>,
         (rows, columns): (u64, u64),
@@ -29,11 +29,10 @@ impl Matrix {
         offset: u64,
     ) -> Result<Self> {
         let AdapterTensor { position, tensor, .. } = source;
-        if !matches!(tensor.dtype(), Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16) {
-            let dtype = tensor.dtype();
-            return Err(
-                source.unusable(format!("its dtype is {dtype}, expected float32, float16 or bfloat16"))
-            );
+        let dtype = tensor.dtype();
+        if !matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16) {
+            let expected = "float64, float32, float16 or bfloat16";
+            return Err(source.unusable(format!("its dtype is {dtype}, expected {expected}")));
         }
         let start = tensor.storage_offset();
         let offset = start.checked_add(offset).ok_or_else(|| source.unusable("its offset is too large"))?;
@@ -92,14 +91,33 @@ impl Matrix {
         Some(Self { tensor, rows, columns: self.columns, source: self.source })
     }
 
-    /// Reads all numbers in row-major order.
+    /// Returns true if float32 cannot represent the numbers exactly.
+    pub(crate) fn is_double(&self) -> bool {
+        self.tensor.dtype() == Dtype::Float64
+    }
+
+    /// Reads all numbers in row-major order. Those of float64 are rounded.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub(crate) fn read(&self) -> std::result::Result<Vec<f32>, ReadError> {
-        let numbers = self.tensor.cast(Dtype::Float32).ok_or(std::io::ErrorKind::InvalidData)?;
+        let bytes = self.read_as(Dtype::Float32)?;
+        Ok(bytes.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number)).collect())
+    }
+
+    /// Reads all numbers in row-major order.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn read_doubles(&self) -> std::result::Result<Vec<f64>, ReadError> {
+        let bytes = self.read_as(Dtype::Float64)?;
+        Ok(bytes.as_chunks().0.iter().map(|number| f64::from_le_bytes(*number)).collect())
+    }
+
+    fn read_as(&self, dtype: Dtype) -> std::result::Result<Vec<u8>, ReadError> {
+        let numbers = self.tensor.cast(dtype).ok_or(std::io::ErrorKind::InvalidData)?;
         let mut bytes: Vec<u8> = Vec::new();
         numbers.gathered().write_to(&mut bytes)?;
-        Ok(bytes.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number)).collect())
+        Ok(bytes)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use byte_source::ReadError;
 use tensor::Tensor;
 
 use crate::adapter::{Adapter, AdapterTensor};
@@ -17,6 +18,9 @@ use crate::{Error, MergeKind, MergedTensor, Result};
 
 /// Rows of a report, and their norms, which are known after the tensors were read.
 pub(crate) type ComputedRows = Vec<(usize, Arc<OnceLock<f64>>)>;
+
+/// Reason for which numbers of an adapter are not merged.
+const NOT_FINITE: &str = "some of its numbers are infinite or not numbers";
 
 /// State of the merge of one adapter.
 pub(crate) struct MergeState<'m, 'a> {
@@ -64,6 +68,19 @@ impl<'a> MergeState<'_, 'a> {
         Ok(FactorPair { a: self.adapter.tensor(a), b: self.adapter.tensor(b), scale })
     }
 
+    /// Returns the square of the norm of a product; an error if it is not a finite number.
+    pub(crate) fn finite_norm(&self, term: &Term) -> std::result::Result<Result<f64>, ReadError> {
+        let squared = term.squared_norm()?;
+        if squared.is_finite() {
+            return Ok(Ok(squared));
+        }
+        let mut sources = [&term.left, &term.right].into_iter().filter_map(Matrix::source_part);
+        let position = sources.next().map_or(0, |(position, _)| position);
+        let reason =
+            format!("{NOT_FINITE}, or those of the factor next to it, or the scale {:?}", term.scale);
+        Ok(Err(self.adapter.tensor(position).unusable(reason)))
+    }
+
     /// Checks the rows of A: the rank of the configuration for each expert.
     pub(crate) fn check_rank(
         &self,
@@ -81,8 +98,11 @@ impl<'a> MergeState<'_, 'a> {
         if is_right {
             return Ok(());
         }
+        if rank < 1.0 {
+            return Err(source.unusable(format!("adapter_config.json says that its rank is {rank}")));
+        }
         let expected = match experts {
-            1 if rank <= 1.0 => format!("{rank} row, the rank of adapter_config.json,"),
+            1 if rank < 2.0 => format!("{rank} row, the rank of adapter_config.json,"),
             1 => format!("{rank} rows, the rank of adapter_config.json,"),
             _ => format!("{expected} rows, the rank {rank} of adapter_config.json for {experts} experts,"),
         };
@@ -97,15 +117,17 @@ impl<'a> MergeState<'_, 'a> {
         terms: Vec<(usize, Term)>,
         magnitude: Option<(usize, Axis)>,
     ) -> Result<()> {
-        let Some((changed, cache)) = self.changes.changed(place) else { return Ok(()) };
-        check_dtype(&base_name, changed.dtype())?;
         let read = |reason| Error::Read { tensor: base_name.clone(), reason };
         let (mut squared, mut rank, mut scale) = (0.0, 0, 0.0);
+        for (_, term) in &terms {
+            squared += self.finite_norm(term).map_err(read)??;
+        }
+        let Some((changed, cache)) = self.changes.changed(place) else { return Ok(()) };
+        check_dtype(&base_name, changed.dtype())?;
         if magnitude.is_some() {
             changed.finish_products(cache)?;
         }
         for (block, term) in terms {
-            squared += term.squared_norm().map_err(read)?;
             (rank, scale) = (term.right.rows(), term.scale);
             for part in [&term.left, &term.right].into_iter().filter_map(Matrix::source_part) {
                 self.used.add(part.0, part.1);
@@ -121,6 +143,10 @@ impl<'a> MergeState<'_, 'a> {
                 return Err(source.unusable(format!("it has shape {shape:?}, expected {count} numbers")));
             }
             let values = Matrix::new(source, (1, count), (count, 1), 0)?;
+            let numbers = values.read_doubles().map_err(read)?;
+            if numbers.iter().any(|number| !number.is_finite()) {
+                return Err(source.unusable(NOT_FINITE));
+            }
             let norm = Arc::default();
             self.computed.push((self.rows.len(), Arc::clone(&norm)));
             changed.set_magnitudes(Magnitudes { values, axis, norm });

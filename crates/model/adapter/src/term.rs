@@ -31,7 +31,9 @@ impl Term {
         let transposed = self.right.transposed().ok_or(std::io::ErrorKind::InvalidData)?;
         let (left, right) = rayon::join(|| gram(&self.left), || gram(&transposed));
         let squared: f64 = left?.iter().zip(right?).map(|(left, right)| left * right).sum();
-        Ok(squared.max(0.0) * self.scale * self.scale)
+        // Rounding can make the sum of no change negative. A comparison with NaN is false, so that it stays.
+        let squared = if squared < 0.0 { 0.0 } else { squared };
+        Ok(squared * self.scale * self.scale)
     }
 }
 
