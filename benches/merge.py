@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Times `--merge` next to `cp` and `sync`, and next to peft, and reports the peak memory.
+"""Times `--merge` next to `cp` and `fsync`, and next to peft, and reports the peak memory.
 
     merge.py FOLDER [--binary target/release/torch2carton] [--gigabytes 4] [--ranks 16,64] [--rounds 3] [--peft PYTHON]
 
 Writes a LLaMA of random bfloat16 numbers into FOLDER, and for each rank an adapter of all of its linear layers. In each round, `cp` and
-`sync` copy the base, the program merges each adapter into it, and so does peft if PYTHON has it, with the base in the page cache. Each figure
-is that of a whole process; our output is on the disk when it ends, and peft's after a `sync`. The median of the rounds
+`fsync` copy the base, the program merges each adapter into it, and so does peft if PYTHON has it, with the base in the page cache. Each figure
+is that of a whole process until its files are on the disk (`fsync`), and the memory is at most the one given. The median of the rounds
 counts. Needs Python's standard library.
 """
 
@@ -102,13 +102,15 @@ def main():
     def synced(arguments):
         start = time.perf_counter()
         _, mebibytes = timed(arguments)
-        os.sync()
+        for file in out.iterdir():
+            with open(file, "rb") as opened:
+                os.fsync(opened)
         return time.perf_counter() - start, mebibytes
 
-    tasks = {"cp and sync": lambda: synced(["cp", base, out / "model.safetensors"])}
+    tasks = {"cp and fsync": lambda: synced(["cp", base, out / "model.safetensors"])}
     for rank in options.ranks:
         adapter = options.folder / f"rank-{rank}"
-        tasks[f"rank {rank}"] = lambda adapter=adapter: timed([options.binary, base.parent, "--merge", adapter, "-o", out / "model.safetensors"])
+        tasks[f"rank {rank}"] = lambda adapter=adapter: synced([options.binary, base.parent, "--merge", adapter, "-o", out / "model.safetensors"])
         if options.peft:
             tasks[f"peft, rank {rank}"] = lambda adapter=adapter: synced([options.peft, "-W", "ignore", "-c", PEFT, base.parent, adapter, out])
     found = {name: [] for name in tasks}
@@ -121,13 +123,13 @@ def main():
             out.mkdir()
             os.sync()
             found[name].append(task())
-    copy = statistics.median(seconds for seconds, _ in found["cp and sync"])
+    copy = statistics.median(seconds for seconds, _ in found["cp and fsync"])
     for name, runs in found.items():
         seconds, memory = statistics.median(seconds for seconds, _ in runs), max(memory for _, memory in runs)
         spread = f"{min(seconds for seconds, _ in runs):.2f} to {max(seconds for seconds, _ in runs):.2f}"
         rank = int(name.rpartition(" ")[2]) if "rank" in name else 0
         operations = f", {numbers * rank * 2 / seconds / 1e9:.1f} GFLOP/s" if rank else ""
-        print(f"{name}: {seconds:.2f} s ({spread}), {seconds / copy:.2f} of cp and sync, {size / seconds:.2f} GB/s{operations}, {memory:.0f} MiB")
+        print(f"{name}: {seconds:.2f} s ({spread}), {seconds / copy:.2f} of cp and fsync, {size / seconds:.2f} GB/s{operations}, {memory:.0f} MiB")
     shutil.rmtree(out)
 
 

@@ -70,12 +70,11 @@ pub fn sum(
         for (number, (summand, file)) in summands.iter().zip(&mut files).enumerate() {
             let found = summand.tensors.get(name);
             let compared = compare(name, tensor, found, only_common, observer);
-            views.push(None);
+            let mut view = None;
             match (compared.map_err(|error| summand.error(error))?, found) {
                 (Comparison::Summed, Some(other)) => {
                     file.tensors = file.tensors.saturating_add(1);
-                    views.pop();
-                    views.push(Some(other.view_id()));
+                    view = Some(other.view_id());
                     others.push((number, other));
                 }
                 (Comparison::LeftOut, _) => file.left_out.push(name.to_owned()),
@@ -84,6 +83,7 @@ pub fn sum(
                 }
                 _ => {}
             }
+            views.push(view);
         }
         if others.is_empty() || tensor.numel() == 0 {
             continue;
