@@ -11,7 +11,7 @@ use crate::merge::{floats, number_before};
 fn checkpoints(root: &Path) {
     floats(&root.join("base.safetensors"), &[("a", &[2, 3]), ("b", &[3])]);
     let mut tuned = std::fs::read(root.join("base.safetensors")).expect("it was written");
-    tuned.truncate(tuned.len() - 4);
+    tuned.truncate(tuned.len().saturating_sub(4));
     tuned.extend(1.125_f32.to_le_bytes());
     write(root.join("tuned.safetensors"), tuned);
     floats(&root.join("other.safetensors"), &[("a", &[6]), ("b", &[3]), ("c", &[1])]);

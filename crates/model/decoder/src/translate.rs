@@ -154,10 +154,11 @@ fn translate_from_megatron(
     if let Detected::Model(decoder) = detect(&tensors, options)? {
         decoder.assign(&tensors, false)?;
     }
-    let TranslatedModel { tensors, origins: next, notes: more, document } = translate(tensors, options, to)?;
+    let TranslatedModel { tensors, origins: next, notes: more, document, grids } =
+        translate(tensors, options, to)?;
     notes.extend(more.into_iter().filter(|note| !matches!(note, DecoderNote::SameLayout { .. })));
     let origins = next.into_iter().map(|at| origins.get(at?).copied().flatten()).collect();
-    Ok(TranslatedModel { tensors, origins, notes, document })
+    Ok(TranslatedModel { tensors, origins, notes, document, grids })
 }
 
 /// Returns true if the output matrix is the embeddings: the same tensor, or another view of the same elements.
