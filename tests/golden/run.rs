@@ -183,6 +183,20 @@ fn tokenizers_that_are_refused() {
         &[("tokenizer.json", &file(&|_| ())), ("generation_config.json", "{\"eos_token_id\": \"x\"}")],
     );
     refused(&mut texts, root, "stop tokens that are not numbers", &["run", "x.carton", "a"]);
+    let split = |pattern: &str| {
+        let split =
+            json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
+        file(&|file| file["pre_tokenizer"] = split.clone())
+    };
+    model(root, &[("tokenizer.json", &split(r"(a)\1"))]);
+    refused(&mut texts, root, "a pattern with a back reference", &["run", "x.carton", "a"]);
+    model(root, &[("tokenizer.json", &split("(?<=a)a(?=a*$)"))]);
+    refused(
+        &mut texts,
+        root,
+        "a pattern that reads the text for each letter",
+        &["run", "x.carton", &"a".repeat(20_000)],
+    );
     let huge = " ".repeat(65 << 20);
     model(root, &[("tokenizer.json", &huge)]);
     refused(&mut texts, root, "a file of 65 MiB", &["run", "x.carton", "a"]);
