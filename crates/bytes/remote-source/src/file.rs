@@ -18,6 +18,8 @@ use crate::{Address, Error, RemoteOptions, Result, Traffic, hub};
 /// Bytes that are read at the start and at the end of a file when it is opened. The pickle of a large checkpoint and the
 /// directory of its archive are about 100 kB each.
 pub(crate) const EDGE: u64 = 256 << 10;
+/// Smallest number of bytes that are read at the end: the reader of archives asks for as many.
+const END: u64 = 128 << 10;
 /// Distance in bytes up to which two ranges are requested as one.
 const JOIN_GAP: u64 = 256 << 10;
 
@@ -41,7 +43,8 @@ impl RemoteFile {
         Self::open_target(&Arc::new(Client::new(options)?), target(address, options)?, None, EDGE)
     }
 
-    /// Opens a file, which has `len` bytes if that is known, and reads `edge` bytes at its start and its end.
+    /// Opens a file, which has `len` bytes if that is known, and reads `edge` bytes at its start, and as many or
+    /// [`END`] at its end.
     ///
     /// # Errors
     /// When the server refuses the file or does not send ranges, or the file has another length.
@@ -55,7 +58,7 @@ impl RemoteFile {
         // A safetensors file has all that describes it at the start.
         let has_end = path.extension().is_none_or(|extension| extension != "safetensors");
         let fetcher = Arc::new(Fetcher { client: Arc::clone(client), target });
-        let options = &client.options;
+        let (options, end) = (&client.options, edge.max(END));
         let ask = |asked: Asked| {
             let fetcher = Arc::clone(&fetcher);
             Slot::start(move || fetcher.client.fetch(&fetcher.target, &asked, None))
@@ -63,14 +66,14 @@ impl RemoteFile {
         // A short file is read at once, and an empty one has nothing that could be asked for.
         let first = match len {
             Some(0) => None,
-            Some(len) if len <= edge.saturating_mul(2) => Some(ask(Asked::Range(0..len))),
+            Some(len) if len <= edge.saturating_add(end) => Some(ask(Asked::Range(0..len))),
             _ => Some(ask(Asked::Range(0..edge))),
         };
         let last = match len {
             _ if !has_end => None,
-            None => Some(ask(Asked::Last(edge))),
-            Some(len) if len <= edge.saturating_mul(2) => None,
-            Some(len) => Some(ask(Asked::Range(len.saturating_sub(edge)..len))),
+            None => Some(ask(Asked::Last(end))),
+            Some(len) if len <= edge.saturating_add(end) => None,
+            Some(len) => Some(ask(Asked::Range(len.saturating_sub(end)..len))),
         };
         let mut version = Version::default();
         let mut edges = Vec::new();
