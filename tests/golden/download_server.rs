@@ -28,7 +28,8 @@ impl Request<'_> {
     }
 
     pub(crate) fn path(&self) -> &str {
-        self.lines[0].split(' ').nth(1).expect("a path")
+        // A client that ends may leave a connection without a request.
+        self.lines.first().and_then(|line| line.split(' ').nth(1)).unwrap_or_default()
     }
 
     /// Announces `len` bytes and sends `bytes`.

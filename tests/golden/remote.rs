@@ -150,6 +150,6 @@ fn a_batch_reads_addresses_and_goes_on() {
         (std::fs::metadata(&written).expect("it was written"), requests.load(Ordering::Relaxed));
     assert_eq!(batch("convert", &convert)[0], first[0], "it is kept");
     assert_eq!(std::fs::metadata(&written).expect("it is there").modified().ok(), before.modified().ok());
-    // The ends of two files, and the end of the missing one, which the first run may have left on its way.
-    assert!(requests.load(Ordering::Relaxed) - asked <= 5, "only the ends of the file are read");
+    // Four for the ends of two files. Each run may leave one on its way, which is counted later, when the missing file is known.
+    assert!(requests.load(Ordering::Relaxed) - asked <= 6, "only the ends of the file are read");
 }
