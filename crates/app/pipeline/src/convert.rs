@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use checkpoint_files::CheckpointSources;
+use checkpoint_files::{CheckpointSources, Companion};
 use decoder::LayoutDocument;
 use tensor::Tensors;
 use torch_import::{Checkpoint, Risk};
@@ -99,7 +99,7 @@ impl PlannedConversion {
         // A file that was asked for has no documents anyway. A batch finds folders by itself, whose outputs may be files.
         let has_room = self.is_folder || (options.output.is_none() && !self.checksums);
         if is_tensor_file && has_room && output_path::is_folder_input(options) {
-            let names = missing_documents(sources, document.is_some(), is_for_meta)?;
+            let names = missing_documents(sources, &misc, document.is_some(), is_for_meta)?;
             notes.extend((!names.is_empty()).then_some(Note::DocumentsMissing { names }));
         }
         if is_tensor_file && !self.is_folder {
@@ -188,10 +188,10 @@ fn recorded_globals_note(checkpoint: &Checkpoint, risk: Risk) -> Option<Note> {
 /// a configuration; `is_for_meta` if that is Meta's, whose tokenizer has a note of its own.
 fn missing_documents(
     sources: &CheckpointSources,
+    documents: &[Companion],
     has_document: bool,
     is_for_meta: bool,
 ) -> Result<Vec<&'static str>> {
-    let (documents, _) = sources.companions()?;
     let is_config = |name: &str| name == "config.json" || name == "params.json";
     if !has_document && !documents.iter().any(|(name, _)| is_config(name)) {
         return Ok(vec!["config.json"]);
@@ -199,6 +199,6 @@ fn missing_documents(
     // Models of images and sounds have no tokenizer, and no vocabulary.
     let texts = [sources.documents.config()?, sources.documents.params()?];
     let has_vocabulary = texts.into_iter().flatten().any(|text| text.contains("\"vocab_size\""));
-    let needs_tokenizer = has_vocabulary && !is_for_meta && !checkpoint_files::has_tokenizer(&documents);
+    let needs_tokenizer = has_vocabulary && !is_for_meta && !checkpoint_files::has_tokenizer(documents);
     Ok(if needs_tokenizer { vec!["tokenizer"] } else { Vec::new() })
 }

@@ -16,21 +16,20 @@ pub(super) fn is_folder_path(path: &Path) -> bool {
     path.is_dir() || OutputKind::from_path(path).is_none()
 }
 
-/// Plans the documents of an output folder: copies of the companions, and the generated document that replaces one of them.
+/// Plans the documents of an output folder: copies of the companions and of the given files, and the generated document that replaces one of them.
 /// A companion that is already in the folder stays.
-pub(super) fn plan_documents(job: &OutputJob<'_>) -> Result<OutputDocuments> {
-    let (companions, _) = job.sources.companions()?;
+pub(super) fn plan_documents(job: &OutputJob<'_>) -> OutputDocuments {
     let mut documents = OutputDocuments::default();
-    for (name, from) in companions.into_iter().filter(|(name, _)| !job.is_replaced_document(name)) {
+    for (name, from) in job.misc.iter().filter(|(name, _)| !job.is_replaced_document(name)) {
         let to = job.target.join(name);
-        if !same_file::is_same_file(&from, &to).unwrap_or(false) {
-            documents.copy(from, to);
+        if !same_file::is_same_file(from, &to).unwrap_or(false) {
+            documents.copy(from.clone(), to);
         }
     }
     if let Some((name, text)) = &job.document {
         documents.add(job.target.join(name), text.clone());
     }
-    Ok(documents)
+    documents
 }
 
 /// Plans the creation of the output folder, and the removal of the files of an earlier output from it.

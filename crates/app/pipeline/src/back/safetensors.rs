@@ -171,7 +171,7 @@ fn plan_files<'j>(
         }));
         models.push((path(number), SafetensorsArchive::new(tensors, &metadata).map_err(Error::Safetensors)?));
     }
-    let mut documents = if job.is_folder { folder::plan_documents(job)? } else { OutputDocuments::default() };
+    let mut documents = if job.is_folder { folder::plan_documents(job) } else { OutputDocuments::default() };
     if count > 1 {
         documents.add(job.target.join(INDEX_FILE), build_index(&models).to_json());
     }

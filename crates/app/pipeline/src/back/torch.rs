@@ -63,7 +63,7 @@ impl OutputFormat for TorchOptions {
         let mut files = OutputFiles::default();
         if job.is_folder {
             files.weights.push(PlannedFile::new(job.target.join(self.checkpoint_file_name()), archive));
-            files.documents = folder::plan_documents(job)?;
+            files.documents = folder::plan_documents(job);
             folder::plan_output_folder(&mut files, job)?;
         } else {
             files.weights.push(PlannedFile::new(job.target.to_owned(), archive));
