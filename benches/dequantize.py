@@ -12,10 +12,9 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
+
+from whole_process import timed
 
 TREE = Path(__file__).resolve().parent.parent
 
@@ -64,15 +63,6 @@ def models(gigabytes):
         "gptq": ({"quant_method": "gptq", "bits": 4, "group_size": 128, "checkpoint_format": "gptq_v2"}, gptq),
         "mxfp4": ({"quant_method": "mxfp4"}, experts),
     }
-
-
-def timed(arguments):
-    start = time.perf_counter()
-    child = subprocess.Popen([str(argument) for argument in arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    if status != 0:
-        sys.exit(f"{arguments} failed")
-    return time.perf_counter() - start, usage.ru_maxrss / 1024
 
 
 def main():

@@ -14,10 +14,10 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
+
+from whole_process import timed
 
 TREE = Path(__file__).resolve().parent.parent
 HIDDEN, WIDTH, HEADS, KV_HEADS, VOCAB = 4096, 14336, 32, 8, 32000
@@ -73,15 +73,6 @@ def make(folder, gigabytes, ranks):
         names = [name.partition(".")[2] for name in LINEAR]
         (adapter / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": rank, "target_modules": names}))
     return layers * layer
-
-
-def timed(arguments):
-    start = time.perf_counter()
-    child = subprocess.Popen([str(argument) for argument in arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    if status != 0:
-        sys.exit(f"{' '.join(map(str, arguments))} failed")
-    return time.perf_counter() - start, usage.ru_maxrss / 1024
 
 
 def main():

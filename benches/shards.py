@@ -13,9 +13,9 @@ import argparse
 import os
 import shutil
 import subprocess
-import sys
-import time
 from pathlib import Path
+
+from whole_process import timed
 
 TREE = Path(__file__).resolve().parent.parent
 COLUMNS, ROWS = 4096, 14336
@@ -68,15 +68,6 @@ for rank in range(ranks):
               "shared_params": {{}}, "ds_version": "0.19.8", "ds_config": {{}}}}
     torch.save(model, os.path.join(step, f"zero_pp_rank_{{rank}}_mp_rank_00_model_states.pt"))
 """.format(rows=ROWS, columns=COLUMNS)
-
-
-def timed(arguments):
-    start = time.perf_counter()
-    child = subprocess.Popen([str(argument) for argument in arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    if status != 0:
-        sys.exit(f"{arguments} failed")
-    return time.perf_counter() - start, usage.ru_maxrss / 1024
 
 
 def main():

@@ -38,6 +38,7 @@ mod random_folders;
 mod remote;
 mod remote_folders;
 mod reports;
+mod resumed_batches;
 mod run;
 mod safetensors;
 mod scan;

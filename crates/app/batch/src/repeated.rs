@@ -1,6 +1,6 @@
 //! Tensors that several inputs of a batch have.
 
-use foldhash::{HashSet, HashSetExt};
+use foldhash::HashSet;
 use pipeline::TensorContent;
 use serde::{Deserialize, Serialize};
 
@@ -30,15 +30,9 @@ impl TensorKey {
 }
 
 /// Tensors of the results so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SeenTensors {
     hashes: HashSet<u64>,
-}
-
-impl Default for SeenTensors {
-    fn default() -> Self {
-        Self { hashes: HashSet::new() }
-    }
 }
 
 impl SeenTensors {

@@ -258,13 +258,13 @@ impl PlannedJob {
             }
             _ => None,
         };
+        let with_blobs = |made_from: Option<String>| match &job.blobs {
+            Some(blobs) => blobs.made_from(&made_from?),
+            None => made_from,
+        };
         if let Some(source) = source {
             let text = format!("{:?} {}", job.task, job.has_digest);
-            let made_from = made_from_remote(&text, &source);
-            let made_from = match (made_from, &job.blobs) {
-                (Some(made_from), Some(blobs)) => blobs.made_from(&made_from),
-                (made_from, _) => made_from,
-            };
+            let made_from = with_blobs(made_from_remote(&text, &source));
             let (bytes, blobs) = (source.len(), job.blobs.clone());
             return Ok(Self { made_from, bytes, output, blobs, source: Some(source) });
         }
@@ -279,10 +279,7 @@ impl PlannedJob {
             inputs_digest(&text, files.iter().map(PathBuf::as_path), content).ok()
         };
         let made_from = match (&output, &job.task.task) {
-            (Some(output), _) => match (output.made_from(), &job.blobs) {
-                (Some(made_from), Some(blobs)) => blobs.made_from(made_from),
-                (made_from, _) => made_from.map(str::to_owned),
-            },
+            (Some(output), _) => with_blobs(output.made_from().map(str::to_owned)),
             (None, BatchTask::Scan(_)) => files_digest(InputContent::Bytes),
             (None, _) => files_digest(InputContent::Tensors),
         };

@@ -1,14 +1,15 @@
 //! Resolves the paths that the user gives to the files of one checkpoint.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use byte_source::InputSource;
 use output::{file_name, parent_folder};
-use trainer_shards::{RankFile, TrainerArchive, TrainerFolder};
+use trainer_shards::TrainerArchive;
 
 use crate::folder_listing::INDEX_SUFFIX;
 use crate::numbering::{NumberedFileName, shard_number, shard_number_among};
+use crate::rank_part::rank_part;
 use crate::shard_set::{check_numbered_set, read_indexed_set};
 use crate::{CheckpointSources, Error, FilesNote, Result};
 
@@ -56,7 +57,7 @@ impl CheckpointSources {
     /// Resolves an input that is not on this machine to the files of one checkpoint.
     ///
     /// # Errors
-    /// When the input is no checkpoint, or more than one, or its index cannot be read.
+    /// When the input is not exactly one checkpoint, or its index cannot be read.
     pub fn find_source(input: &InputSource, shards: ShardPolicy) -> Result<Self> {
         let (folder, name) = match input {
             InputSource::File(source) => return Ok(Self::source(Arc::clone(source))),
@@ -83,28 +84,6 @@ impl CheckpointSources {
         found.notes.extend(part.map(|what| FilesNote::RankPart { what }));
         Ok(found)
     }
-}
-
-/// What a folder such as `mp_rank_00` is a part of.
-pub(crate) const RANK_OF_MEGATRON: &str = "a checkpoint that each of Megatron-LM's ranks wrote a folder of";
-
-/// Returns what a file is a part of, with its article, if its name is that of one rank's part.
-pub(crate) fn rank_part(path: &Path) -> Option<&'static str> {
-    let name = file_name(path);
-    if name.ends_with("_optim_states.pt") {
-        // For example `zero_pp_rank_0_mp_rank_00_optim_states.pt`.
-        return Some("a DeepSpeed ZeRO optimizer state, not a model");
-    }
-    if name.contains("zero_pp_rank_") && name.ends_with("_model_states.pt") {
-        return Some("a DeepSpeed ZeRO-3 checkpoint");
-    }
-    if RankFile::parse(&name).is_some_and(|file| file.ranks > 1) {
-        return Some("a checkpoint that each rank wrote a file of");
-    }
-    if TrainerFolder::is_one_of_several_ranks(parent_folder(path)) {
-        return Some(RANK_OF_MEGATRON);
-    }
-    name.ends_with(".distcp").then_some("a checkpoint of torch.distributed.checkpoint")
 }
 
 /// Checks that several files belong to the same numbered set, and returns the set.

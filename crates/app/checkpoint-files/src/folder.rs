@@ -8,10 +8,10 @@ use output::file_name;
 
 use crate::deepspeed::ZeroCheckpoint;
 use crate::diagnosis::FolderDiagnosis;
-use crate::find::{RANK_OF_MEGATRON, rank_part};
 use crate::folder_listing::FolderListing;
 use crate::links::link_target_outside;
 use crate::numbering::NumberedFileName;
+use crate::rank_part::{RANK_OF_MEGATRON, rank_part};
 use crate::shard_set::{check_numbered_set, read_indexed_set};
 use crate::{CheckpointSources, Error, FilesNote, Result};
 use trainer_shards::TrainerFolder;

@@ -45,6 +45,7 @@ mod folder_listing;
 mod links;
 mod note;
 mod numbering;
+mod rank_part;
 mod shard_set;
 mod sources;
 

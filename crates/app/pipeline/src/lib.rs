@@ -71,6 +71,7 @@ mod report;
 mod resume;
 mod row_statistics;
 mod scan;
+mod scan_json;
 mod script;
 mod select;
 mod target;

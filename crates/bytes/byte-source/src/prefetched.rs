@@ -34,7 +34,7 @@ impl Prefetched {
         Ok(Self { source, parts })
     }
 
-    /// Prefetches another range, behind those that are.
+    /// Prefetches one more range, after the ranges that are already prefetched.
     ///
     /// # Errors
     /// Returns the errors of [`Source::read_ranges`].

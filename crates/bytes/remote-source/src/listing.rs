@@ -41,7 +41,7 @@ impl HubListing {
     /// When the text is not a listing, or its commit is none.
     pub fn from_json(text: &[u8]) -> Result<Self, String> {
         let document: RepositoryDocument =
-            serde_json::from_slice(text).map_err(|reason| format!("it is no listing: {reason}"))?;
+            serde_json::from_slice(text).map_err(|reason| format!("it is not a listing: {reason}"))?;
         let commit = document.sha;
         if !(40..=64).contains(&commit.len()) || !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err("it names no commit".to_owned());
@@ -69,7 +69,7 @@ impl HubListing {
 /// When the text is not an index.
 pub fn index_files(text: &[u8]) -> Result<BTreeSet<String>, String> {
     let index: IndexDocument =
-        serde_json::from_slice(text).map_err(|reason| format!("it is no index: {reason}"))?;
+        serde_json::from_slice(text).map_err(|reason| format!("it is not an index: {reason}"))?;
     let is_name = |name: &String| is_plain_path(name) && !name.contains('/');
     Ok(index.weight_map.into_values().filter(is_name).collect())
 }

@@ -150,10 +150,11 @@ fn read_members(bytes: &[u8]) -> Result<Vec<(String, Range<u64>)>, torch_import:
         members.push((name, start..end));
     }
     members.sort_by(|(one, _), (other, _)| one.cmp(other));
-    if let Some([(name, _), _]) = members.windows(2).find_map(|pair| match pair {
-        [one, other] if one.0 == other.0 => Some([one, other]),
+    let twice = members.windows(2).find_map(|pair| match pair {
+        [one, other] if one.0 == other.0 => Some(&one.0),
         _ => None,
-    }) {
+    });
+    if let Some(name) = twice {
         return Err(damaged(format!("member `{}` appears twice", name.escape_debug())));
     }
     Ok(members)

@@ -7,6 +7,7 @@
 
 mod rank;
 mod rank_folder;
+mod sizes;
 mod split;
 
 use std::path::Path;
@@ -16,7 +17,8 @@ use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use tensor::{Tensor, Tile};
 use torch_import::{CheckpointAssembly, CheckpointNote, Container, ItemPath};
 
-use self::rank::{MegatronRank, Sizes};
+use self::rank::MegatronRank;
+use self::sizes::Sizes;
 use self::split::{Split, expert_number, layer_number, with_number};
 use crate::folder_names::FolderNames;
 use crate::join::join_tiles;
@@ -112,10 +114,10 @@ impl<'r> Grid<'r> {
             let reason = "there is no folder of a rank";
             return Err(Error::Unsupported { file: String::new(), reason });
         };
-        let sizes = Sizes::of(first, ranks)?;
+        let sizes = first.sizes(ranks)?;
         let grid = Self { ranks, sizes };
         for other in ranks {
-            if Sizes::of(other, ranks)? != sizes {
+            if other.sizes(ranks)? != sizes {
                 return Err(Error::WorldSizes { first: first.file.clone(), second: other.file.clone() });
             }
             let [tensor, stage, expert] = other.place(&sizes);

@@ -8,6 +8,7 @@ use tensor::Tensor;
 use torch_import::{Checkpoint, Container, ItemContent};
 
 use super::rank_folder::{RankFolder, file_of};
+use super::sizes::Sizes;
 use crate::attributes::Objects;
 use crate::{Error, Result};
 
@@ -41,58 +42,6 @@ struct Arguments {
     experts: Option<u64>,
     expert_tensor: Option<u64>,
     tied: bool,
-}
-
-/// Numbers of ranks along which the tensors are divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sizes {
-    pub(super) tensor: u64,
-    pub(super) stages: u64,
-    pub(super) experts: u64,
-    /// Number of ranks among which the tensors of an expert are divided.
-    pub(super) expert_tensor: u64,
-    /// True if the embeddings are also the output matrix.
-    pub(super) tied: bool,
-}
-
-impl Sizes {
-    /// Returns the sizes in the arguments of a rank, or else those that the names of all folders show.
-    pub(super) fn of(rank: &MegatronRank, ranks: &[MegatronRank]) -> Result<Self> {
-        let count = |number: fn(&RankFolder) -> Option<u64>| {
-            let last = ranks.iter().filter_map(|rank| number(&rank.folder)).max();
-            last.map_or(1, |last| last.saturating_add(1))
-        };
-        let named = count(|folder| Some(folder.tensor()));
-        let (second, third) = (count(RankFolder::second), count(RankFolder::third));
-        let given = rank.arguments;
-        let tensor = given.and_then(|it| it.tensor).unwrap_or(named);
-        let stages = given.and_then(|it| it.stages).unwrap_or(second);
-        let experts = given.and_then(|it| it.experts).unwrap_or(third);
-        let expert_tensor = given.and_then(|it| it.expert_tensor).unwrap_or(tensor);
-        let sizes =
-            Self { tensor, stages, experts, expert_tensor, tied: given.is_some_and(|given| given.tied) };
-        let all = [tensor, stages, experts, expert_tensor];
-        // A missing rank is noticed before a list of this length is made.
-        if all.contains(&0) || all.iter().any(|size| *size > 1 << 16) {
-            let reason = format!("its numbers of ranks are {all:?}");
-            return Err(Error::Metadata { file: rank.file.clone(), offset: 0, reason });
-        }
-        if expert_tensor != 1 && expert_tensor != tensor {
-            let reason = "its experts are divided among another number of ranks than its other tensors";
-            return Err(Error::Unsupported { file: rank.file.clone(), reason });
-        }
-        Ok(sizes)
-    }
-
-    /// Returns the number of folders.
-    pub(super) fn ranks(&self) -> u64 {
-        let experts = if self.expert_tensor == self.tensor {
-            self.tensor.saturating_mul(self.experts)
-        } else {
-            self.tensor.max(self.experts)
-        };
-        experts.saturating_mul(self.stages)
-    }
 }
 
 impl MegatronRank {
@@ -136,6 +85,34 @@ impl MegatronRank {
         rest.items = kept;
         let key = if whole || several { "model" } else { "" };
         Ok(Self { folder: folder.unwrap_or_default(), file, key, pieces, arguments, rest })
+    }
+
+    /// Returns the sizes in the arguments of this rank, or else those that the names of all folders show.
+    pub(super) fn sizes(&self, ranks: &[Self]) -> Result<Sizes> {
+        let count = |number: fn(&RankFolder) -> Option<u64>| {
+            let last = ranks.iter().filter_map(|rank| number(&rank.folder)).max();
+            last.map_or(1, |last| last.saturating_add(1))
+        };
+        let named = count(|folder| Some(folder.tensor()));
+        let (second, third) = (count(RankFolder::second), count(RankFolder::third));
+        let given = self.arguments;
+        let tensor = given.and_then(|it| it.tensor).unwrap_or(named);
+        let stages = given.and_then(|it| it.stages).unwrap_or(second);
+        let experts = given.and_then(|it| it.experts).unwrap_or(third);
+        let expert_tensor = given.and_then(|it| it.expert_tensor).unwrap_or(tensor);
+        let sizes =
+            Sizes { tensor, stages, experts, expert_tensor, tied: given.is_some_and(|given| given.tied) };
+        let all = [tensor, stages, experts, expert_tensor];
+        // A missing rank is noticed before a list of this length is made.
+        if all.contains(&0) || all.iter().any(|size| *size > 1 << 16) {
+            let reason = format!("its numbers of ranks are {all:?}");
+            return Err(Error::Metadata { file: self.file.clone(), offset: 0, reason });
+        }
+        if expert_tensor != 1 && expert_tensor != tensor {
+            let reason = "its experts are divided among another number of ranks than its other tensors";
+            return Err(Error::Unsupported { file: self.file.clone(), reason });
+        }
+        Ok(sizes)
     }
 
     pub(super) fn place(&self, sizes: &Sizes) -> [u64; 3] {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::rank::Sizes;
+use super::sizes::Sizes;
 use crate::folder_names::FolderNames;
 use crate::{Error, Result};
 

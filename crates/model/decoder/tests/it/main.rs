@@ -6,5 +6,6 @@ mod fixtures;
 mod frequencies;
 mod models;
 mod names;
+mod plans;
 mod sizes;
 mod views;

@@ -1,13 +1,5 @@
 //! A model in the other layout: names, rows, frequencies and documents, and all of it back again.
 
-#![expect(
-    clippy::arithmetic_side_effects,
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking, and its numbers are small"
-)]
-
 use std::collections::BTreeMap;
 
 use byte_source::Blob;
@@ -16,9 +8,10 @@ use decoder::{
     translate,
 };
 use proptest::prelude::*;
-use tensor::{CastNumbers, Dtype, DtypeConversion, Storage, Tensor, ViewedRanges, contiguous_strides};
+use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use crate::fixtures::{tensors, zeros};
+use crate::plans::{List, Plan, frequencies, plans};
 
 /// The elements in C order.
 fn bytes(tensor: &Tensor) -> Vec<u8> {
@@ -26,8 +19,6 @@ fn bytes(tensor: &Tensor) -> Vec<u8> {
     tensor.gathered().write_to(&mut out).expect("memory can be read");
     out
 }
-
-type List = Vec<(String, Tensor)>;
 
 fn params(text: &str) -> DecoderOptions {
     let documents = ModelDocuments { params: Some(text.to_owned()), ..ModelDocuments::default() };
@@ -56,124 +47,6 @@ fn names(tensors: &[(String, Tensor)]) -> Vec<&str> {
 
 fn notes(translated: &TranslatedModel) -> Vec<String> {
     translated.notes.iter().map(ToString::to_string).collect()
-}
-
-/// How a model of any size is made.
-#[derive(Clone, Debug)]
-struct Plan {
-    kv_heads: u64,
-    group: u64,
-    head_dim: u64,
-    usual_dim: bool,
-    layers: u64,
-    multiple_of: u64,
-    dtype: Dtype,
-    transposed: bool,
-    tied: bool,
-    frequencies: Option<Dtype>,
-    scaled: Option<f64>,
-    theta: f64,
-}
-
-fn plans() -> impl Strategy<Value = Plan> {
-    let floats =
-        || prop::sample::select(vec![Dtype::Float64, Dtype::Float32, Dtype::Float16, Dtype::BFloat16]);
-    let sizes =
-        (1_u64..4, 1_u64..4, 1_u64..5, any::<bool>(), 1_u64..3, prop::sample::select(vec![1_u64, 8, 256]));
-    let kinds = (floats(), any::<bool>(), any::<bool>(), prop::option::of(floats()));
-    let positions = (prop::option::of(1.0_f64..40.0), prop::sample::select(vec![1e4, 5e5, 1e6]));
-    (sizes, kinds, positions).prop_map(|(sizes, kinds, positions)| {
-        let (kv_heads, group, half, usual_dim, layers, multiple_of) = sizes;
-        let ((dtype, transposed, tied, frequencies), (scaled, theta)) = (kinds, positions);
-        let head_dim = 2 * half;
-        Plan {
-            kv_heads,
-            group,
-            head_dim,
-            usual_dim,
-            layers,
-            multiple_of,
-            dtype,
-            transposed,
-            tied,
-            frequencies,
-            scaled,
-            theta,
-        }
-    })
-}
-
-impl Plan {
-    fn heads(&self) -> u64 {
-        self.kv_heads * self.group
-    }
-
-    fn dim(&self) -> u64 {
-        let usual = self.heads() * self.head_dim;
-        if self.usual_dim { usual } else { usual + self.heads() }
-    }
-
-    fn hidden(&self) -> u64 {
-        (self.dim() * 8 / 3).next_multiple_of(self.multiple_of)
-    }
-
-    fn params(&self) -> String {
-        let scaled = self
-            .scaled
-            .map(|factor| format!(r#", "use_scaled_rope": true, "rope_scaling_factor": {factor}"#));
-        format!(
-            r#"{{"dim": {}, "n_layers": {}, "n_heads": {}, "n_kv_heads": {}, "head_dim": {}, "multiple_of": {}, "vocab_size": -1, "norm_eps": 1e-6, "rope_theta": {}{}}}"#,
-            self.dim(),
-            self.layers,
-            self.heads(),
-            self.kv_heads,
-            self.head_dim,
-            self.multiple_of,
-            self.theta,
-            scaled.unwrap_or_default()
-        )
-    }
-
-    /// A matrix or a vector whose bytes are different from those of others.
-    fn tensor(&self, seed: usize, shape: &[u64]) -> Tensor {
-        let numel = shape.iter().product::<u64>() * self.dtype.size();
-        let storage = Storage::owned(
-            (0..numel as usize).map(|n| ((n * 31 + n / 251 + seed * 7) % 256) as u8).collect(),
-        );
-        let stride = match shape {
-            [rows, _] if self.transposed => vec![1, *rows],
-            shape => contiguous_strides(shape),
-        };
-        Tensor::new(self.dtype, shape.to_vec(), stride, 0, storage).expect("inside")
-    }
-
-    /// The model in Meta's layout.
-    fn tensors(&self) -> List {
-        let (dim, hidden) = (self.dim(), self.hidden());
-        let (queries, keys) = (self.heads() * self.head_dim, self.kv_heads * self.head_dim);
-        let mut shapes =
-            vec![("tok_embeddings.weight".to_owned(), vec![13, dim]), ("norm.weight".to_owned(), vec![dim])];
-        for layer in 0..self.layers {
-            for (part, shape) in [
-                ("attention.wq", vec![queries, dim]),
-                ("attention.wk", vec![keys, dim]),
-                ("attention.wv", vec![keys, dim]),
-                ("attention.wo", vec![dim, queries]),
-                ("feed_forward.w1", vec![hidden, dim]),
-                ("feed_forward.w2", vec![dim, hidden]),
-                ("feed_forward.w3", vec![hidden, dim]),
-                ("attention_norm", vec![dim]),
-                ("ffn_norm", vec![dim]),
-            ] {
-                shapes.push((format!("layers.{layer}.{part}.weight"), shape));
-            }
-        }
-        let made = |(seed, (name, shape)): (usize, (String, Vec<u64>))| (name, self.tensor(seed, &shape));
-        let mut all: List = shapes.into_iter().enumerate().map(made).collect();
-        let output = if self.tied { all[0].1.clone() } else { self.tensor(99, &[13, dim]) };
-        all.push(("output.weight".to_owned(), output));
-        all
-    }
 }
 
 /// What a decoder is, without how it was found.
@@ -233,18 +106,6 @@ proptest! {
         prop_assert_eq!(contents(again.tensors.as_slice()), contents(there.tensors.as_slice()));
         prop_assert_eq!(document(&again), text);
     }
-}
-
-/// As `precompute_freqs_cis` computes them.
-fn frequencies(plan: &Plan, dtype: Dtype) -> Tensor {
-    let number = |pair: u64| 1.0 / (plan.theta as f32).powf((2 * pair) as f32 / plan.head_dim as f32);
-    let numbers: Vec<u8> = (0..plan.head_dim / 2).flat_map(|pair| number(pair).to_le_bytes()).collect();
-    let shape = vec![plan.head_dim / 2];
-    let conversion = DtypeConversion::new(Dtype::Float32, dtype).expect("floats");
-    let cast =
-        CastNumbers::new(&Storage::owned(numbers), conversion, &(0..shape[0]), ViewedRanges::default());
-    let storage = Storage::computed(std::sync::Arc::new(cast.expect("inside")));
-    Tensor::new(dtype, shape, vec![1], 0, storage).expect("inside")
 }
 
 const PARAMS: &str =

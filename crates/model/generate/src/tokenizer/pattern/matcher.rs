@@ -102,7 +102,7 @@ impl Machine<'_> {
             };
             match next {
                 Some(next) => (at, place) = next,
-                None => match self.back(steps, self.program.charge)? {
+                None => match self.back(steps)? {
                     Some(next) => (at, place) = next,
                     None => return Ok(None),
                 },
@@ -202,9 +202,9 @@ impl Machine<'_> {
     }
 
     /// Returns to the last open branch.
-    fn back(&mut self, steps: &mut Steps, charge: u64) -> Result<Option<(usize, usize)>, Exhausted> {
+    fn back(&mut self, steps: &mut Steps) -> Result<Option<(usize, usize)>, Exhausted> {
         while let Some(open) = self.open.pop() {
-            steps.take(charge)?;
+            steps.take(self.program.charge)?;
             match open {
                 Open::Branch { at, place } => return Ok(Some((at, place))),
                 Open::Run { at, least, place } => {

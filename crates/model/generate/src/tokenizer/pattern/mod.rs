@@ -80,13 +80,8 @@ impl Patterns {
     /// Compiles the patterns of a tokenizer.
     pub(super) fn of(file: &str, tokenizer: &HuggingFace) -> Result<Self> {
         let mut patterns = Self { file: file.to_owned(), ..Self::default() };
-        for component in tokenizer.get_normalizer().map(normalizers).unwrap_or_default() {
-            let pattern = match component {
-                NormalizerWrapper::Replace(replace) => regex_of(replace),
-                _ => None,
-            };
-            patterns.normalizer.push(compile_some(file, "normalizer", pattern.as_deref())?);
-        }
+        patterns.normalizer =
+            normalizer_patterns(file, &tokenizer.get_normalizer().map(normalizers).unwrap_or_default())?;
         for component in tokenizer.get_pre_tokenizer().map(pre_tokenizers).unwrap_or_default() {
             let pattern = match component {
                 PreTokenizerWrapper::Split(split) => regex_of(split),
@@ -177,17 +172,10 @@ pub(super) fn check_added<'t>(
     }
     let normalizer: NormalizerWrapper = serde_json::from_value(normalizer.clone())?;
     let components = normalizers(&normalizer);
-    let mut patterns = Vec::new();
-    for component in &components {
-        let pattern = match component {
-            NormalizerWrapper::Replace(replace) => regex_of(replace),
-            _ => None,
-        };
-        match compile_some(file, "normalizer", pattern.as_deref()) {
-            Ok(program) => patterns.push(program),
-            Err(error) => return Ok(Err(error)),
-        }
-    }
+    let patterns = match normalizer_patterns(file, &components) {
+        Ok(patterns) => patterns,
+        Err(error) => return Ok(Err(error)),
+    };
     let mut counted =
         CountedNormalizer { components, patterns: &patterns, left: Mutex::new(Ok(Steps(STEPS_BASE))) };
     for token in added {
@@ -237,6 +225,18 @@ impl Normalizer for CountedNormalizer<'_> {
 
 fn limit_of(bytes: usize) -> u64 {
     STEPS_BASE.saturating_add(STEPS_PER_BYTE.saturating_mul(bytes as u64))
+}
+
+/// Compiles the patterns of the components of a normalizer.
+fn normalizer_patterns(file: &str, components: &[&NormalizerWrapper]) -> Result<Vec<Option<Program>>> {
+    let compile = |component: &&NormalizerWrapper| {
+        let pattern = match component {
+            NormalizerWrapper::Replace(replace) => regex_of(replace),
+            _ => None,
+        };
+        compile_some(file, "normalizer", pattern.as_deref())
+    };
+    components.iter().map(compile).collect()
 }
 
 fn compile_some(file: &str, part: &'static str, pattern: Option<&str>) -> Result<Option<Program>> {

@@ -1,0 +1,16 @@
+"""Time and memory of a whole process, for the benchmarks of this folder."""
+
+import os
+import subprocess
+import sys
+import time
+
+
+def timed(arguments):
+    """Runs a command without its output. Returns its seconds and its largest memory in MiB; ends this program if it fails."""
+    start = time.perf_counter()
+    child = subprocess.Popen([str(argument) for argument in arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    if status != 0:
+        sys.exit(f"{' '.join(map(str, arguments))} failed")
+    return time.perf_counter() - start, usage.ru_maxrss / 1024
