@@ -224,7 +224,7 @@ pub enum Error {
         /// Number of files in the set.
         found: u64,
     },
-    /// There are more files than shards of the tensors.
+    /// The set has more files than its tensors have shards.
     #[error("{file} is one shard too many: `{tensor}` was split into {shards} shards")]
     ExtraShard {
         /// Name of the first superfluous file.

@@ -9,6 +9,7 @@ use batch::{Batch, BatchCounts, Error, JobLimits, JobResult, ManifestProblem, Re
 use super::convert_each::default_jobs;
 use crate::cli::args::BatchArgs;
 use crate::cli::ui::batch_progress::BatchProgress;
+use crate::cli::ui::checkpoint_advice::missing_file_text;
 use crate::cli::ui::errors;
 use crate::cli::ui::escapes::EscapingJsonFormatter;
 use crate::cli::ui::invocation::UsageError;
@@ -78,6 +79,11 @@ fn counts_text(counts: &BatchCounts, is_resumed: bool) -> String {
 
 /// Returns the error with the option that helps. A wrong manifest is wrong usage.
 fn with_advice(error: Error) -> anyhow::Error {
+    if let Error::OpenManifest { path, reason } = &error
+        && reason.kind() == io::ErrorKind::NotFound
+    {
+        return UsageError(missing_file_text(path)).into();
+    }
     let advice = match error {
         // The reader of standard output is gone.
         Error::Output(reason) => return reason.into(),

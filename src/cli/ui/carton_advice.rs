@@ -3,11 +3,18 @@
 use carton_tools::{CartonNote, Error, TensorError};
 
 use super::advice;
+use super::checkpoint_advice;
 use super::shell::shell_quoted_path;
 
 /// Returns the text of an error, with advice if there is any. The problems of a document are printed before it, one per
 /// line.
 pub(crate) fn carton_error_text(error: &Error) -> String {
+    if let Error::Map(reason) | Error::Reader { reason: carton_reader::Error::Map(reason), .. } = error
+        && let byte_source::Error::Io { path, reason } = reason
+        && reason.kind() == std::io::ErrorKind::NotFound
+    {
+        return checkpoint_advice::missing_file_text(path);
+    }
     let advice = match error {
         Error::Pipeline(error) => return advice::pipeline_text(error, None),
         Error::Store(error) => return advice::store_text(error),

@@ -10,6 +10,11 @@ use super::invocation::{PROGRAM, typed_command};
 use super::remote_advice::remote_text;
 use super::shell::{shell_quoted, shell_quoted_path};
 
+/// Returns the text of the error that a file does not exist, with advice.
+pub(crate) fn missing_file_text(path: &Path) -> String {
+    sources_text(&checkpoint_files::Error::NotFound { path: path.to_owned() })
+}
+
 /// Returns the text of an error in the search for a checkpoint, with advice if there is any.
 pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
     use checkpoint_files::Error;

@@ -17,6 +17,9 @@ pub(crate) fn remote_text(error: &Error) -> String {
              or take another token"
         }
         Error::NoRanges { .. } => "; download the file first",
+        Error::Connection { .. } => {
+            "; check the network, the name of the server, and HTTPS_PROXY if there is a proxy"
+        }
         Error::Wait { .. } => "; try again later",
         Error::Changed { .. } => "; start again, and name a commit if it is on the Hub",
         _ => "",

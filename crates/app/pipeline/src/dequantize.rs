@@ -1,4 +1,4 @@
-//! Numbers of quantized weights in place of their codes, and the documents without the description of the quantization.
+//! Replaces the codes of quantized weights with the numbers that they stand for, and removes the quantization from the documents.
 
 use checkpoint_files::CheckpointSources;
 use decoder::Error as DecoderError;

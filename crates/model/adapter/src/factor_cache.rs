@@ -70,7 +70,7 @@ impl LoadedBlock {
     }
 }
 
-/// Product whose right factor is in memory, and rows of the left one.
+/// Product of two factors: the whole right one is in memory, and the rows of the left one that were read last.
 #[derive(Debug)]
 pub(crate) struct LoadedTerm {
     /// Rows of the block.

@@ -202,8 +202,8 @@ impl<T: Real> CachedTokens<T> {
         self.len = self.len.min(len);
     }
 
-    /// Returns the number of tokens whose keys are rotated by these frequencies of rotary embedding `rope`, and resets
-    /// it to 0 until [`set_rotated_count`](Self::set_rotated_count) says that all layers have the rotated keys.
+    /// Takes the number of tokens whose keys are already rotated by these frequencies of rotary embedding `rope`. The number
+    /// is 0 from then on, until [`set_rotated_count`](Self::set_rotated_count) sets it for all layers.
     pub(crate) fn take_rotated_count(&mut self, rope: usize, frequencies: &[f64]) -> usize {
         let Some((last, count)) = self.rotated.get_mut(rope) else { return 0 };
         let count = std::mem::take(count);

@@ -36,7 +36,7 @@ pub(crate) enum Packing {
 /// Shift of the code of each of eight rows in a word of AWQ: order 0, 2, 4, 6, 1, 3, 5, 7.
 pub(crate) const AWQ_SHIFTS: [u32; 8] = [0, 16, 4, 20, 8, 24, 12, 28];
 
-/// Rows that are computed together: the words of a cache line have their codes.
+/// Number of rows that are computed together: as many as have their codes in one cache line.
 const BLOCK_ROWS: usize = 16;
 
 /// Kernel that computes `(value − zero) · scale`, where scales and zero points are stored as columns too.

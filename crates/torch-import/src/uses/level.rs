@@ -7,9 +7,9 @@ use pickle_vm::{Heap, Object, ObjectId};
 pub(super) enum Level {
     /// Only plain data.
     Data,
-    /// Also classes and functions.
+    /// Data, classes and functions.
     Named,
-    /// Also instances whose own methods may run.
+    /// Data, classes, functions, and instances whose own methods may run.
     Active,
 }
 
