@@ -251,7 +251,7 @@ def test_outputs_get_the_names_that_are_given(kind, names, found, made, loader):
     ("OneTensor", ["--input", "y=float32[3]"], "there is no input `y`; the inputs are x"),
     ("OneTensor", ["--input", "x=float8_e5m2[3]"], "input `x`: float8_e5m2 cannot be made of what Carton passes"),
     ("OneTensor", ["--no-wrap"], "does not take a Dict[str, Tensor] and return a dict"),
-    ("OneTensor", ["--arch", "weights", "--output-names", "a"], "there is no TorchScript module whose code is kept"),
+    ("OneTensor", ["--arch", "weights", "--output-names", "a"], "about the code of a TorchScript module, which --arch does not keep"),
 ])
 def test_options_that_do_not_fit_are_refused(kind, flags, message, newest_script, tmp_path):
     newest_script.ask("save", kind=kind, path=str(tmp_path / "model.pt"))
@@ -333,7 +333,7 @@ def test_code_that_writes_files_is_refused(newest_script, tmp_path):
     assert "its code in code/__torch__" in refused and "uses `torch.ops.aten.save`, which can read or write files" in refused
     wrapped(original, tmp_path, "--allow-dangerous")
     scan = torch2carton("scan", original)
-    assert scan.status == 1 and re.search(r"dangerous\s+torch\.ops\.aten\.save", scan.stdout), scan
+    assert scan.status == 1 and re.search(r"dangerous\s+torch\.save\(.* of `model/code/", scan.stdout), scan
 
 
 @pytest.mark.parametrize("kind", ["Convolutions", "IntWithDefault", "NamedTupleResult"])
