@@ -64,12 +64,14 @@ pub fn companions(checkpoint: &Path) -> Result<(Vec<Companion>, Vec<FilesNote>)>
     };
     let mut has_tokenizer = false;
     for entry in parent_folder(checkpoint).read_dir().map_err(io)? {
-        let path = entry.map_err(io)?.path();
+        let entry = entry.map_err(io)?;
+        let name = entry.file_name();
         // All companions have UTF-8 names.
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        if is_companion_name(name) && path.is_file() {
+        let Some(name) = name.to_str().filter(|name| is_companion_name(name)) else { continue };
+        let path = entry.path();
+        if path.is_file() {
             has_tokenizer |= name == TOKENIZER;
-            add(name, path.clone(), parent_folder(checkpoint));
+            add(name, path, parent_folder(checkpoint));
         }
     }
     let parent = parent_folder(checkpoint).join("..");
@@ -82,7 +84,7 @@ pub fn companions(checkpoint: &Path) -> Result<(Vec<Companion>, Vec<FilesNote>)>
 }
 
 /// Returns true for the name of a companion, in no folder below the checkpoint's.
-pub(crate) fn is_companion_name(name: &str) -> bool {
+pub fn is_companion_name(name: &str) -> bool {
     if name.contains('/') {
         return false;
     }

@@ -49,7 +49,7 @@ mod rank_part;
 mod shard_set;
 mod sources;
 
-pub use companions::{COMMON_COMPANIONS, Companion, companions, has_tokenizer};
+pub use companions::{COMMON_COMPANIONS, Companion, companions, has_tokenizer, is_companion_name};
 pub use deepspeed::ZeroCheckpoint;
 pub use diagnosis::FolderDiagnosis;
 pub use document_cache::{DOCUMENT_MAX, DocumentCache, read_document};

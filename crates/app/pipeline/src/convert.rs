@@ -45,8 +45,7 @@ impl PlannedConversion {
         }
         refuse_adapter(sources, options.inputs.first())?;
         let mut containers = sources.open()?;
-        let format = options.target.format();
-        let (misc, left_out) = misc::find_misc_files(format.misc(), sources)?;
+        let (misc, left_out) = misc::find_misc_files(self)?;
         if !self.is_folder {
             self.check_target(misc.iter().map(|(_, path)| path.as_path()))?;
         }

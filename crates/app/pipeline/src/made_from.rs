@@ -36,8 +36,7 @@ pub(crate) fn made_from_digest(conversion: &PlannedConversion) -> Result<String>
             digest.input(path)?;
         }
     }
-    let format = conversion.options.target.format();
-    let (documents, _) = misc::find_misc_files(format.misc(), sources)?;
+    let (documents, _) = misc::find_misc_files(conversion)?;
     for (name, path) in documents {
         digest.text(&name);
         digest.file(&path)?;

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use checkpoint_files::{CheckpointSources, Companion, DOCUMENT_MAX, read_document};
+use checkpoint_files::{CheckpointSources, Companion, DOCUMENT_MAX, is_companion_name, read_document};
 use output::file_name;
 
-use crate::{InvalidOption, Note, Result};
+use crate::{InvalidOption, Note, PlannedConversion, Result, output_path};
 
 /// Reads the model's documents among the given files. A trainer writes them elsewhere, or not at all.
 ///
@@ -30,10 +30,9 @@ pub(crate) fn take_documents(given: &[PathBuf], sources: &mut CheckpointSources)
 ///
 /// # Errors
 /// When a given file does not exist, its name is not UTF-8, or two given files have the same name.
-pub(crate) fn find_misc_files(
-    given: &[PathBuf],
-    sources: &CheckpointSources,
-) -> Result<(Vec<Companion>, Vec<Note>)> {
+pub(crate) fn find_misc_files(conversion: &PlannedConversion) -> Result<(Vec<Companion>, Vec<Note>)> {
+    let PlannedConversion { sources, options, .. } = conversion;
+    let given = options.target.format().misc();
     let mut all: Vec<Companion> = Vec::new();
     for path in given {
         if !path.is_file() {
@@ -47,7 +46,8 @@ pub(crate) fn find_misc_files(
         }
         all.push((name.to_owned(), path.clone()));
     }
-    let (mut companions, mut left_out) = sources.companions()?;
+    let (mut companions, mut left_out) =
+        if may_keep_companions(conversion) { sources.companions()? } else { Default::default() };
     let is_given = |name: &str| all.iter().any(|(other, _)| other == name);
     companions.retain(|(name, _)| !is_given(name));
     left_out.retain(|note| match note {
@@ -57,4 +57,13 @@ pub(crate) fn find_misc_files(
     all.extend(companions);
     all.sort();
     Ok((all, left_out.into_iter().map(Note::Sources).collect()))
+}
+
+/// Returns false if the output has no room for companions and its path is none of theirs. They need not be looked up then, which
+/// takes milliseconds in a folder of thousands of checkpoints.
+fn may_keep_companions(conversion: &PlannedConversion) -> bool {
+    conversion.is_folder
+        || conversion.options.target.as_carton().is_some()
+        || output_path::is_folder_input(&conversion.options)
+        || is_companion_name(&file_name(&conversion.output))
 }
