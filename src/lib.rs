@@ -170,6 +170,8 @@
 //! - `serve`: the crate `serve`, an HTTP server for cartons
 //! - `tokenizer`: `Tokenizer` in [`text`], which reads the tokenizers of models
 //! - `download`: `resolve`, which fetches the files that a carton leaves out over HTTPS
+//! - `remote`: inputs at `https://` and `hf://`, which [`remote::open_input`] opens
+//! - `buckets`: inputs at `s3://`, `gs://` and `az://`, too
 
 mod carton;
 mod checkpoint;

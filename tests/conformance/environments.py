@@ -120,8 +120,16 @@ MEGATRON = Recipe(
     gigabytes=1,
     base="NEWEST",
 )
+BUCKETS = Recipe(
+    name="object stores",  # emulators of S3 and of Google's service
+    pythons=(),
+    steps=(("moto[server,s3]==5.2.5", "gcp-storage-emulator==2026.7.19"),),
+    fallback=(("moto[server,s3]", "gcp-storage-emulator"),),
+    imports="import moto.server, boto3, gcp_storage_emulator",
+    gigabytes=1,
+)
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
-       "DEEPSPEED": DEEPSPEED, "MEGATRON": MEGATRON}
+       "DEEPSPEED": DEEPSPEED, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS}
 
 
 class CannotMake(Exception):

@@ -118,11 +118,8 @@ fn a_batch_reads_addresses_and_goes_on() {
     let (address, requests) = server(file, range);
     let line =
         |input: &str| serde_json::json!({ "input": input, "options": {"allow-http": true} }).to_string();
-    let lines = [
-        line(&format!("{address}/plain.pth")),
-        line(&format!("{address}/gone.pth")),
-        line("s3://bucket/a.pth"),
-    ];
+    let lines =
+        [line(&format!("{address}/plain.pth")), line(&format!("{address}/gone.pth")), line("hf://owner")];
     std::fs::write(path("m.jsonl"), lines.join("\n")).expect("a temporary folder");
     let batch = |task: &str, more: &[&str]| {
         let (manifest, results) = (path("m.jsonl"), path(&format!("{task}.jsonl")));

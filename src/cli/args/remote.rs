@@ -1,15 +1,15 @@
 //! Arguments for inputs at addresses.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
 use byte_source::{InputSource, Source};
 use clap::Args;
-use output::{RemoteAddress, UrlScheme};
-use remote_source::{Address, Error, Neighbours, RemoteOptions};
+use output::RemoteAddress;
+use remote_source::{Address, Error, Neighbours, RemoteOptions, Traffic};
 
 /// Documents that say what the tensors of an index mean.
 const READ_DOCUMENTS: &[&str] = &[
@@ -30,9 +30,21 @@ pub(crate) struct RemoteArgs {
     /// Give up a connection that is silent for this long
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub(crate) timeout: u64,
-    /// Send no requests
+    /// Keep what is read of files at addresses in this folder, and take from it what was read before
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache: Option<PathBuf>,
+    /// Send no requests; a file that the folder of --cache has is read from it
     #[arg(long)]
     pub(crate) offline: bool,
+    /// Counts of the requests for all inputs, and what of them was reported.
+    #[arg(skip)]
+    counts: Counts,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    options: RemoteOptions,
+    reported: Arc<Mutex<Traffic>>,
 }
 
 impl RemoteArgs {
@@ -62,16 +74,26 @@ impl RemoteArgs {
         })
     }
 
+    /// Returns the requests and bytes since the last call; `None` if there were none.
+    pub(crate) fn take_traffic(&self) -> Option<Traffic> {
+        let now = self.counts.options.traffic();
+        let mut reported = self.counts.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests = now.requests.saturating_sub(reported.requests);
+        let bytes = now.bytes.saturating_sub(reported.bytes);
+        *reported = now;
+        (requests > 0).then_some(Traffic { requests, bytes })
+    }
+
     fn open_with(&self, input: &Path, neighbours: Neighbours<'_>) -> Result<Option<InputSource>> {
-        match RemoteAddress::from_path(input) {
-            None => return Ok(None),
-            Some(RemoteAddress { scheme: UrlScheme::Http | UrlScheme::Https | UrlScheme::Hf, .. }) => {}
-            Some(_) => output::refuse_remote(input)?,
+        if RemoteAddress::from_path(input).is_none() {
+            return Ok(None);
         }
         let mut options = RemoteOptions::from_env();
         options.allow_http = self.allow_http;
         options.timeout = Duration::from_secs(self.timeout);
         options.offline |= self.offline;
+        options.cache.clone_from(&self.cache);
+        options.count_with(&self.counts.options);
         let address = Address::parse(&input.to_string_lossy())?;
         Ok(Some(remote_source::open_input(&address, neighbours, &options)?))
     }

@@ -37,6 +37,10 @@ pub(crate) fn convert(args: &Convert, quiet: bool) -> Result<ExitCode> {
         }
         Err(error)
     })?;
-    print_report(&report, args.json, quiet)?;
+    if args.json {
+        super::write_report_line(&mut io::stdout().lock(), &report, &args.remote)?;
+    } else {
+        print_report(&report, quiet)?;
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -75,7 +75,7 @@ fn report_item(
         BatchItem::Converted(report) => {
             let object = is_listed.then(|| serde_json::to_value(&report)).transpose()?;
             if !args.json {
-                print_report(&report, false, quiet)?;
+                print_report(&report, quiet)?;
             }
             object
         }

@@ -70,10 +70,7 @@ fn hyperparameter_flags(args: &Convert, facts: &[HyperparameterKind]) -> String 
     format!("{arch}{}{keep}{to}{output}", numbers.collect::<String>())
 }
 
-pub(super) fn print_report(report: &ConvertReport, json: bool, quiet: bool) -> io::Result<()> {
-    if json {
-        return super::write_json_line(&mut io::stdout().lock(), report);
-    }
+pub(super) fn print_report(report: &ConvertReport, quiet: bool) -> io::Result<()> {
     if quiet {
         return Ok(());
     }

@@ -48,7 +48,7 @@ pub(crate) fn diff(args: &Diff, quiet: bool) -> Result<ExitCode> {
     }
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if args.json {
-        super::write_json_line(&mut out, &report)?;
+        super::write_report_line(&mut out, &report, &args.remote)?;
     } else {
         if !quiet {
             report.notes.iter().for_each(|note| {

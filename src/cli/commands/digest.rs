@@ -55,7 +55,7 @@ fn digest_file(args: &Digest, file: &Path, quiet: bool) -> Result<DigestReport> 
 fn print(args: &Digest, file: &Path, report: &DigestReport) -> Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.json {
-        super::write_json_line(&mut out, report)?;
+        super::write_report_line(&mut out, report, &args.remote)?;
     } else if args.lines {
         report.lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     } else {

@@ -107,7 +107,7 @@ fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: Option<usize>) 
     stdin::restore_typed_path(&mut report.file);
     if args.json {
         let mut out = io::BufWriter::new(io::stdout().lock());
-        super::write_json_line(&mut out, &report)?;
+        super::write_report_line(&mut out, &report, &args.remote)?;
         out.flush()?;
     } else {
         let mut out = io::BufWriter::new(anstream::stdout().lock());

@@ -38,6 +38,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::cli::args::RemoteArgs;
+
 pub(crate) use batch::{batch, batch_parser, encode_batch_line};
 pub(crate) use completions::completions;
 pub(crate) use convert::convert;
@@ -68,6 +70,21 @@ fn write_stdout(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Prints a report as one JSON object on a line, with hidden characters escaped.
+/// Writes a report as one line, with the requests for its input if it was read at an address.
+fn write_report_line(out: &mut impl Write, report: &impl Serialize, remote: &RemoteArgs) -> io::Result<()> {
+    /// A report, and the requests for it.
+    #[derive(Serialize)]
+    struct WithTraffic<'r, R> {
+        #[serde(flatten)]
+        report: &'r R,
+        remote: remote_source::Traffic,
+    }
+    match remote.take_traffic() {
+        Some(remote) => write_json_line(out, &WithTraffic { report, remote }),
+        None => write_json_line(out, report),
+    }
+}
+
 fn write_json_line(out: &mut impl Write, report: &impl Serialize) -> io::Result<()> {
     report.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, EscapingJsonFormatter))?;
     writeln!(out)

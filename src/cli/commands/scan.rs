@@ -31,7 +31,7 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
             sarif.add(file);
             Ok(())
         } else if args.json {
-            super::write_json_line(&mut out, file)
+            super::write_report_line(&mut out, file, &args.remote)
         } else if quiet && matches!(file.verdict, Verdict::Clean | Verdict::Skipped) {
             Ok(())
         } else {

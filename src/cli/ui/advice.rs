@@ -407,6 +407,11 @@ fn fetch_command(address: &RemoteAddress) -> String {
     match address.scheme {
         UrlScheme::S3 => format!("aws s3 cp {url} ."),
         UrlScheme::Gs => format!("gcloud storage cp {url} ."),
+        UrlScheme::Az => {
+            let (container, name) = address.rest.split_once('/').unwrap_or((&address.rest, ""));
+            let (container, name) = (shell_quoted(container), shell_quoted(name));
+            format!("az storage blob download -c {container} -n {name} -f {name}")
+        }
         UrlScheme::Hf => match address.rest.splitn(3, '/').collect::<Vec<_>>().as_slice() {
             [owner, model, file] if !file.is_empty() => {
                 format!("hf download {} {}", shell_quoted(&format!("{owner}/{model}")), shell_quoted(file))

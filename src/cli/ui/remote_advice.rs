@@ -8,6 +8,7 @@ pub(crate) fn remote_text(error: &Error) -> String {
         Error::Insecure { .. } | Error::PrivateAddress { .. } => "; --allow-http reads it anyway",
         Error::Repository { .. } => "; add the path of a file, such as model.safetensors",
         Error::Disabled { .. } => "; build the program with the feature `remote`",
+        Error::Cache { .. } => "; name another folder with --cache",
         Error::Offline { .. } => "; leave out --offline, and unset HF_HUB_OFFLINE",
         Error::Denied { address, has_token: false, .. } if address.starts_with("hf://") => {
             "; accept the model's terms on its page if it has any, and set HF_TOKEN to a token that may read it"
@@ -15,6 +16,16 @@ pub(crate) fn remote_text(error: &Error) -> String {
         Error::Denied { address, has_token: true, .. } if address.starts_with("hf://") => {
             "; the token in HF_TOKEN or in the Hub's token file may not read it: accept the model's terms on its page, \
              or take another token"
+        }
+        Error::Denied { address, .. } if address.starts_with("s3://") => {
+            "; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, to credentials that may read it"
+        }
+        Error::Denied { address, .. } if address.starts_with("gs://") => {
+            "; set GOOGLE_APPLICATION_CREDENTIALS to a file with credentials that may read it, or run \
+             `gcloud auth application-default login`"
+        }
+        Error::Denied { address, .. } if address.starts_with("az://") => {
+            "; set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN to credentials that may read it"
         }
         Error::NoRanges { .. } => "; download the file first",
         Error::Connection { .. } => {

@@ -21,6 +21,8 @@ pub enum UrlScheme {
     S3,
     /// `gs://`: Google Cloud Storage.
     Gs,
+    /// `az://`: Azure Blob Storage.
+    Az,
     /// `hf://`: Hugging Face, as `hf://OWNER/MODEL/FILE`.
     Hf,
 }
@@ -44,7 +46,7 @@ impl fmt::Display for RemoteAddress {
 }
 
 impl UrlScheme {
-    const ALL: [Self; 5] = [Self::Http, Self::Https, Self::S3, Self::Gs, Self::Hf];
+    const ALL: [Self; 6] = [Self::Http, Self::Https, Self::S3, Self::Gs, Self::Az, Self::Hf];
 
     /// Returns the scheme as an address spells it, such as `https`.
     pub fn name(self) -> &'static str {
@@ -53,6 +55,7 @@ impl UrlScheme {
             Self::Https => "https",
             Self::S3 => "s3",
             Self::Gs => "gs",
+            Self::Az => "az",
             Self::Hf => "hf",
         }
     }

@@ -4,7 +4,11 @@ use std::fmt;
 
 use url::Url;
 
-use crate::{Error, Result};
+use crate::{BucketAddress, BucketService, Error, Result};
+
+/// Forms of addresses.
+const FORMS: &str =
+    "https://HOST/PATH, hf://OWNER/NAME/PATH, s3://BUCKET/NAME, gs://BUCKET/NAME or az://CONTAINER/NAME";
 
 /// Address of a remote file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +18,8 @@ pub enum Address {
     Http(Url),
     /// `hf://`: a file on the Hugging Face Hub.
     Hub(HubAddress),
+    /// `s3://`, `gs://` or `az://`: an object in a bucket, or a prefix of several.
+    Bucket(BucketAddress),
 }
 
 /// Address of a file in a repository of the Hub.
@@ -57,7 +63,7 @@ impl Address {
     pub fn parse(text: &str) -> Result<Self> {
         let form = |expected| Error::Address { address: redact(text), expected };
         let Some((scheme, rest)) = text.split_once(":/") else {
-            return Err(form("https://HOST/PATH or hf://OWNER/NAME/PATH"));
+            return Err(form(FORMS));
         };
         let rest = rest.trim_start_matches('/');
         match scheme {
@@ -66,7 +72,12 @@ impl Address {
                 Ok(Self::Http(url))
             }
             "hf" => HubAddress::parse(rest).map(Self::Hub).ok_or_else(|| form("hf://OWNER/NAME/PATH")),
-            _ => Err(form("https://HOST/PATH or hf://OWNER/NAME/PATH")),
+            scheme => {
+                let service = BucketService::from_scheme(scheme).ok_or_else(|| form(FORMS))?;
+                BucketAddress::parse(service, rest)
+                    .map(Self::Bucket)
+                    .ok_or_else(|| form("BUCKET/NAME after the scheme"))
+            }
         }
     }
 
@@ -75,6 +86,7 @@ impl Address {
         let path = match self {
             Self::Http(url) => url.path(),
             Self::Hub(address) => &address.path,
+            Self::Bucket(address) => &address.key,
         };
         path.rsplit('/').next().unwrap_or_default()
     }
@@ -131,6 +143,7 @@ impl fmt::Display for Address {
         match self {
             Self::Http(url) => f.write_str(&shown_url(url)),
             Self::Hub(address) => address.fmt(f),
+            Self::Bucket(address) => address.fmt(f),
         }
     }
 }
@@ -182,7 +195,15 @@ mod tests {
         assert_eq!(shown("https:/a.b/c.pth").as_deref(), Some("https://a.b/c.pth"));
         let error = Address::parse("https://u:secret@[/c?sig=secret").expect_err("not a URL");
         assert!(!error.to_string().contains("secret"), "{error}");
-        assert!(shown("s3://bucket/c").is_none() && shown("models/c.pth").is_none());
+        assert!(shown("ftp://host/c").is_none() && shown("models/c.pth").is_none());
+    }
+
+    #[test]
+    fn bucket_addresses_have_a_bucket_and_a_name() {
+        assert_eq!(shown("s3:/bucket/a/c.pth").as_deref(), Some("s3://bucket/a/c.pth"));
+        assert_eq!(shown("gs://bucket/a/").as_deref(), Some("gs://bucket/a"));
+        assert_eq!(shown("az://bucket").as_deref(), Some("az://bucket"));
+        assert!(shown("s3://").is_none() && shown("s3://key:secret@bucket/c").is_none());
     }
 
     #[test]

@@ -25,6 +25,9 @@ use crate::{Error, RemoteOptions, Result};
 const REDIRECTS_MAX: usize = 10;
 /// Slowest rate, in bytes per second, at which a body may come after the first silence.
 const SLOWEST: u64 = 32 << 10;
+/// Time after which there is no service that gives an instance its credentials.
+#[cfg(feature = "buckets")]
+const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes that are read from a connection at a time.
 const READ: usize = 64 << 10;
 /// Longest text of an error that is read and shown, in bytes.
@@ -54,7 +57,10 @@ pub(crate) struct Part {
 pub(crate) struct Client {
     pub(crate) options: RemoteOptions,
     /// Client for addresses that the user typed.
-    typed: Agent,
+    pub(crate) typed: Agent,
+    /// Client for the services that give an instance in a cloud its credentials. Elsewhere, nothing answers.
+    #[cfg(feature = "buckets")]
+    pub(crate) metadata: Agent,
     /// Client for redirects of public hosts.
     public: Agent,
     private_hosts: PrivateHosts,
@@ -72,14 +78,16 @@ impl Client {
     fn with_public_addresses(options: &RemoteOptions, is_public: fn(IpAddr) -> bool) -> Result<Self> {
         let private_hosts = PrivateHosts::default();
         let tls = tls_config(options.certificates.as_deref())?;
-        let agent = |allow_private| {
+        let agent = |allow_private, timeout| {
             let private_hosts = PrivateHosts::clone(&private_hosts);
             let guard = AddressGuard { allow_private, private_hosts, is_public };
-            Agent::with_parts(config(options.timeout, tls.clone()), DefaultConnector::default(), guard)
+            Agent::with_parts(config(timeout, tls.clone()), DefaultConnector::default(), guard)
         };
         Ok(Self {
-            typed: agent(options.allow_http),
-            public: agent(false),
+            typed: agent(options.allow_http, options.timeout),
+            public: agent(false, options.timeout),
+            #[cfg(feature = "buckets")]
+            metadata: agent(true, METADATA_TIMEOUT),
             private_hosts,
             options: options.clone(),
         })
@@ -327,7 +335,7 @@ enum Sent {
 }
 
 /// Returns the longest time that a body of `len` bytes may take.
-fn slowest(timeout: Duration, len: u64) -> Duration {
+pub(crate) fn slowest(timeout: Duration, len: u64) -> Duration {
     timeout.saturating_mul(4).saturating_add(Duration::from_secs(len / SLOWEST))
 }
 

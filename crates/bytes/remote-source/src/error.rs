@@ -67,6 +67,9 @@ pub enum Error {
     /// The certificates of `SSL_CERT_FILE` cannot be read.
     #[error("SSL_CERT_FILE: {path} has no certificates that can be read: {reason}")]
     Certificates { path: String, reason: String },
+    /// A file of the cache cannot be written.
+    #[error("the cache {folder} cannot be written: {reason}")]
+    Cache { folder: String, reason: String },
     /// The caller cancelled the operation.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),

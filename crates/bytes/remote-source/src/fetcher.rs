@@ -1,28 +1,78 @@
-//! The client of one file, and its requests.
+//! Where one file is, and the requests for its ranges.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
 use crate::answer::{Asked, Version};
-use crate::client::{Client, RangeTarget};
+#[cfg(feature = "buckets")]
+use crate::bucket::Bucket;
+use crate::cache::RangeCache;
+use crate::client::{Client, Part, RangeTarget};
 use crate::{Error, Result};
+
+/// Where a file is.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    Url(RangeTarget),
+    #[cfg(feature = "buckets")]
+    Object {
+        bucket: Bucket,
+        key: String,
+    },
+}
+
+impl Place {
+    /// Returns the address of the file, for messages.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::Url(target) => target.address.clone(),
+            #[cfg(feature = "buckets")]
+            Self::Object { bucket, key } => bucket.address_of(key),
+        }
+    }
+
+    /// Returns true if the service sends the last bytes of a file of unknown length.
+    pub(crate) fn has_suffix_ranges(&self) -> bool {
+        match self {
+            Self::Url(_) => true,
+            #[cfg(feature = "buckets")]
+            Self::Object { bucket, .. } => bucket.has_suffix_ranges(),
+        }
+    }
+}
 
 /// Requests ranges of one file.
 #[derive(Debug)]
 pub(crate) struct Fetcher {
     pub(crate) client: Arc<Client>,
-    pub(crate) target: RangeTarget,
+    pub(crate) place: Place,
+    /// Ranges that were read before, once the version is known.
+    pub(crate) cache: OnceLock<RangeCache>,
 }
 
 impl Fetcher {
+    pub(crate) fn fetch_part(&self, asked: &Asked, version: Option<&Version>) -> Result<Part> {
+        match &self.place {
+            Place::Url(target) => self.client.fetch(target, asked, version),
+            #[cfg(feature = "buckets")]
+            Place::Object { bucket, key } => bucket.fetch(key, asked, version),
+        }
+    }
+
     pub(crate) fn fetch(&self, range: Range<u64>, version: &Version) -> Result<Bytes> {
-        let len = range.end.saturating_sub(range.start);
-        let part = self.client.fetch(&self.target, &Asked::Range(range), Some(version))?;
+        if let Some(bytes) = self.cache.get().and_then(|cache| cache.get(&range)) {
+            return Ok(bytes);
+        }
+        let (start, len) = (range.start, range.end.saturating_sub(range.start));
+        let part = self.fetch_part(&Asked::Range(range), Some(version))?;
         if part.bytes.len() as u64 != len {
             let reason = format!("it has {} bytes, expected {len}", part.bytes.len());
-            return Err(Error::Answer { address: self.target.address.clone(), reason });
+            return Err(Error::Answer { address: self.place.address(), reason });
+        }
+        if let Some(cache) = self.cache.get() {
+            cache.put(start, &part.bytes);
         }
         Ok(part.bytes)
     }

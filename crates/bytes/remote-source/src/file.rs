@@ -3,14 +3,17 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use byte_source::{ReadError, Source};
 use bytes::Bytes;
 
 use crate::answer::{Asked, Version};
+#[cfg(feature = "buckets")]
+use crate::bucket::Bucket;
+use crate::cache::RangeCache;
 use crate::client::{Client, Part, RangeTarget};
-use crate::fetcher::Fetcher;
+use crate::fetcher::{Fetcher, Place};
 use crate::read_ahead::ReadAhead;
 use crate::slot::Slot;
 use crate::{Address, Error, RemoteOptions, Result, Traffic, hub};
@@ -40,28 +43,35 @@ impl RemoteFile {
     /// # Errors
     /// When the address names no file, the server refuses it or does not send ranges, or requests are switched off.
     pub fn open(address: &Address, options: &RemoteOptions) -> Result<Self> {
-        Self::open_target(&Arc::new(Client::new(options)?), target(address, options)?, None, EDGE)
+        let client = Arc::new(Client::new(options)?);
+        let place = place(address, &client)?;
+        Self::open_place(&client, place, None, EDGE)
     }
 
-    /// Opens a file, which has `len` bytes if that is known, and reads `edge` bytes at its start, and as many or
+    /// Opens a file, whose listed version may be known, and reads `edge` bytes at its start, and as many or
     /// [`END`] at its end.
     ///
     /// # Errors
     /// When the server refuses the file or does not send ranges, or the file has another length.
-    pub(crate) fn open_target(
+    pub(crate) fn open_place(
         client: &Arc<Client>,
-        target: RangeTarget,
-        len: Option<u64>,
+        place: Place,
+        listed: Option<Version>,
         edge: u64,
     ) -> Result<Self> {
-        let path = PathBuf::from(&target.address);
+        let address = place.address();
+        let path = PathBuf::from(&address);
+        let len = listed.as_ref().map(|version| version.len);
         // A safetensors file has all that describes it at the start.
         let has_end = path.extension().is_none_or(|extension| extension != "safetensors");
-        let fetcher = Arc::new(Fetcher { client: Arc::clone(client), target });
+        let fetcher = Arc::new(Fetcher { client: Arc::clone(client), place, cache: OnceLock::new() });
         let (options, end) = (&client.options, edge.max(END));
+        if options.offline {
+            return Self::open_cached(fetcher, path, has_end, edge);
+        }
         let ask = |asked: Asked| {
             let fetcher = Arc::clone(&fetcher);
-            Slot::start(move || fetcher.client.fetch(&fetcher.target, &asked, None))
+            Slot::start(move || fetcher.fetch_part(&asked, None))
         };
         // A short file is read at once, and an empty one has nothing that could be asked for.
         let first = match len {
@@ -69,12 +79,13 @@ impl RemoteFile {
             Some(len) if len <= edge.saturating_add(end) => Some(ask(Asked::Range(0..len))),
             _ => Some(ask(Asked::Range(0..edge))),
         };
-        let last = match len {
-            _ if !has_end => None,
+        let ask_last = |len: Option<u64>| match len {
             None => Some(ask(Asked::Last(end))),
             Some(len) if len <= edge.saturating_add(end) => None,
             Some(len) => Some(ask(Asked::Range(len.saturating_sub(end)..len))),
         };
+        let is_parallel = len.is_some() || fetcher.place.has_suffix_ranges();
+        let mut last = if has_end && is_parallel { ask_last(len) } else { None };
         let mut version = Version::default();
         let mut edges = Vec::new();
         if let Some(first) = first {
@@ -82,23 +93,55 @@ impl RemoteFile {
             version = first.version;
             edges.push((first.range.start, first.bytes));
         }
-        if let Some(listed) = len.filter(|len| *len != version.len) {
-            let (before, now) = (listed.to_string(), version.len.to_string());
-            return Err(Error::Changed {
-                address: fetcher.target.address.clone(),
-                what: "its length",
-                before,
-                now,
-            });
+        if let Some(listed) = listed {
+            listed.check(&version, &address)?;
+        }
+        if has_end && !is_parallel {
+            let rest = edge.max(version.len.saturating_sub(end))..version.len;
+            last = (!rest.is_empty()).then(|| ask(Asked::Range(rest)));
         }
         if let Some(last) = last {
             let last = last.wait(options)?;
-            version.check(&last.version, &fetcher.target.address)?;
+            version.check(&last.version, &address)?;
             edges.push((last.range.start, last.bytes));
         }
+        if let Some(folder) = &options.cache {
+            let cache = RangeCache::open(folder, &address, &version).map_err(|reason| Error::Cache {
+                folder: folder.display().to_string(),
+                reason: reason.to_string(),
+            })?;
+            if let Some(cache) = cache {
+                for (start, bytes) in &edges {
+                    let range = *start..start.saturating_add(bytes.len() as u64);
+                    if cache.get(&range).is_none() {
+                        cache.put(*start, bytes);
+                    }
+                }
+                let _ = fetcher.cache.set(cache);
+            }
+        }
+        Ok(Self::new(path, fetcher, version, edges))
+    }
+
+    /// Opens the version that is in the cache.
+    fn open_cached(fetcher: Arc<Fetcher>, path: PathBuf, has_end: bool, edge: u64) -> Result<Self> {
+        let address = fetcher.place.address();
+        let folder = fetcher.client.options.cache.as_ref();
+        let Some((cache, version)) = folder.and_then(|folder| RangeCache::open_last(folder, &address)) else {
+            return Err(Error::Offline { address });
+        };
+        let first = 0..edge.min(version.len);
+        let last = has_end.then(|| version.len.saturating_sub(edge.max(END))..version.len);
+        let cached = |range: Range<u64>| Some((range.start, cache.get(&range)?));
+        let edges = std::iter::once(first).chain(last).filter_map(cached).collect();
+        let _ = fetcher.cache.set(cache);
+        Ok(Self::new(path, fetcher, version, edges))
+    }
+
+    fn new(path: PathBuf, fetcher: Arc<Fetcher>, version: Version, edges: Vec<(u64, Bytes)>) -> Self {
         let version = Arc::new(version);
         let ahead = ReadAhead::new(Arc::clone(&fetcher), Arc::clone(&version));
-        Ok(Self { path, fetcher, version, edges, ahead })
+        Self { path, fetcher, version, edges, ahead }
     }
 
     /// Returns the requests and bytes so far.
@@ -116,13 +159,19 @@ impl RemoteFile {
     }
 }
 
-/// Returns the URL of a file.
-pub(crate) fn target(address: &Address, options: &RemoteOptions) -> Result<RangeTarget> {
+/// Returns where a file is.
+fn place(address: &Address, client: &Arc<Client>) -> Result<Place> {
     let shown = address.to_string();
     match address {
-        Address::Http(url) => Ok(RangeTarget { url: url.clone(), token: None, address: shown }),
+        Address::Http(url) => Ok(Place::Url(RangeTarget { url: url.clone(), token: None, address: shown })),
         Address::Hub(hub) if hub.path.is_empty() => Err(Error::Repository { address: shown }),
-        Address::Hub(hub) => hub::file_target(hub, hub.revision(), options),
+        Address::Hub(hub) => Ok(Place::Url(hub::file_target(hub, hub.revision(), &client.options)?)),
+        #[cfg(feature = "buckets")]
+        Address::Bucket(bucket) => {
+            Ok(Place::Object { bucket: Bucket::open(bucket, client)?, key: bucket.key.clone() })
+        }
+        #[cfg(not(feature = "buckets"))]
+        Address::Bucket(_) => Err(Error::Disabled { address: shown }),
     }
 }
 

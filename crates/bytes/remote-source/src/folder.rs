@@ -7,8 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use byte_source::{ReadError, Source, SourceFolder};
 use url::Url;
 
+#[cfg(feature = "buckets")]
+use crate::BucketAddress;
 use crate::address::shown_url;
+use crate::answer::Version;
+#[cfg(feature = "buckets")]
+use crate::bucket::Bucket;
 use crate::client::{Client, RangeTarget};
+use crate::fetcher::Place;
 use crate::file::EDGE;
 use crate::listing::{HubListing, index_files, is_plain_path};
 use crate::slot::Slot;
@@ -22,14 +28,17 @@ const PARALLEL_MAX: usize = 16;
 /// Largest number of bytes of a listing or an index.
 const LISTING_MAX: u64 = 64 << 20;
 
-/// Folder on the Hub, or the files that an index on a web server names.
+/// Where a file is, and its version if it was listed.
+type FolderFile = (Place, Option<Version>);
+
+/// Folder on the Hub or in a bucket, or the files that an index on a web server names.
 #[derive(Debug)]
 pub struct RemoteFolder {
     path: PathBuf,
     name: String,
     client: Arc<Client>,
     names: Vec<String>,
-    files: HashMap<String, (RangeTarget, Option<u64>)>,
+    files: HashMap<String, FolderFile>,
     /// Files that were opened to find out whether they exist.
     opened: Mutex<HashMap<String, Arc<RemoteFile>>>,
 }
@@ -51,11 +60,31 @@ impl RemoteFolder {
             let inside =
                 if address.path.is_empty() { name.clone() } else { format!("{}/{name}", address.path) };
             let file = HubAddress { path: inside, ..address.clone() };
-            files.insert(name, (hub::file_target(&file, &commit, options)?, len));
+            let version = len.map(|len| Version { len, ..Version::default() });
+            files.insert(name, (Place::Url(hub::file_target(&file, &commit, options)?), version));
         }
         let last = address.path.rsplit('/').next().filter(|name| !name.is_empty());
         let name = last.or_else(|| address.repository.rsplit('/').next()).unwrap_or_default().to_owned();
         Ok(Self::new(address.to_string(), name, client, files, HashMap::new()))
+    }
+
+    /// Lists the objects below a prefix of a bucket, or with `is_flat` those in its folder alone.
+    ///
+    /// # Errors
+    /// When the service refuses the listing, or requests are switched off.
+    #[cfg(feature = "buckets")]
+    pub(crate) fn in_bucket(address: &BucketAddress, bucket: &Bucket, is_flat: bool) -> Result<Self> {
+        let place = |name: &str| {
+            let key =
+                if address.key.is_empty() { name.to_owned() } else { format!("{}/{name}", address.key) };
+            Place::Object { bucket: bucket.clone(), key }
+        };
+        let objects = bucket.list(&address.key, is_flat)?.into_iter();
+        let objects = objects.filter(|(name, _)| is_plain_path(name));
+        let files = objects.map(|(name, version)| (name.clone(), (place(&name), Some(version)))).collect();
+        let last = address.key.rsplit('/').next().filter(|name| !name.is_empty());
+        let name = last.unwrap_or(&address.bucket).to_owned();
+        Ok(Self::new(address.to_string(), name, Arc::clone(&bucket.client), files, HashMap::new()))
     }
 
     /// Reads an index on a web server. Its folder has the index, the shards that it names, and those of `documents` that
@@ -74,22 +103,22 @@ impl RemoteFolder {
         };
         let index_name = url.path().rsplit('/').next().unwrap_or_default().to_owned();
         let target = RangeTarget { address: shown_url(url), url: url.clone(), token: None };
-        let index = RemoteFile::open_target(&client, target.clone(), None, EDGE)?;
+        let index = RemoteFile::open_place(&client, Place::Url(target.clone()), None, EDGE)?;
         let answer = |reason| Error::Answer { address: target.address.clone(), reason };
         if index.len() > LISTING_MAX {
             return Err(answer(format!("it has more than {LISTING_MAX} bytes")));
         }
         let text = index.read_range(0..index.len()).map_err(|reason| answer(reason.to_string()))?;
-        let mut files: HashMap<String, (RangeTarget, Option<u64>)> = index_files(&text)
+        let mut files: HashMap<String, FolderFile> = index_files(&text)
             .map_err(answer)?
             .into_iter()
-            .map(|name| (name.clone(), (next_to(&name), None)))
+            .map(|name| (name.clone(), (Place::Url(next_to(&name)), None)))
             .collect();
         let mut opened = HashMap::from([(index_name.clone(), Arc::new(index))]);
-        files.insert(index_name, (target, None));
+        files.insert(index_name, (Place::Url(target), None));
         let open = |name: &&str| {
             let (client, target) = (Arc::clone(&client), next_to(name));
-            Slot::start(move || match RemoteFile::open_target(&client, target, None, SHARD_EDGE) {
+            Slot::start(move || match RemoteFile::open_place(&client, Place::Url(target), None, SHARD_EDGE) {
                 Ok(file) => Ok(Some(Arc::new(file))),
                 // A bucket that does not let everybody list it answers 403 for files that are not there.
                 Err(Error::NotFound { .. } | Error::Denied { status: 403, .. }) => Ok(None),
@@ -101,7 +130,7 @@ impl RemoteFolder {
             for (name, slot) in documents.iter().zip(slots) {
                 if let Some(file) = slot.wait(options)? {
                     opened.insert((*name).to_owned(), file);
-                    files.insert((*name).to_owned(), (next_to(name), None));
+                    files.insert((*name).to_owned(), (Place::Url(next_to(name)), None));
                 }
             }
         }
@@ -126,7 +155,7 @@ impl RemoteFolder {
         path: String,
         name: String,
         client: Arc<Client>,
-        files: HashMap<String, (RangeTarget, Option<u64>)>,
+        files: HashMap<String, FolderFile>,
         opened: HashMap<String, Arc<RemoteFile>>,
     ) -> Self {
         let name = if is_plain_path(&name) { name } else { "model".to_owned() };
@@ -139,13 +168,13 @@ impl RemoteFolder {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = opened.remove(name);
         let (client, file) = (Arc::clone(&self.client), self.files.get(name).cloned());
-        let Some((target, len)) = file else {
+        let Some((place, listed)) = file else {
             let address = self.path_of(name).display().to_string();
             return Err(Error::NotFound { address, message: String::new() });
         };
         Ok(Slot::start(move || match opened {
             Some(file) => Ok(file),
-            None => Ok(Arc::new(RemoteFile::open_target(&client, target, len, edge)?)),
+            None => Ok(Arc::new(RemoteFile::open_place(&client, place, listed, edge)?)),
         }))
     }
 }

@@ -47,7 +47,7 @@ mod tests {
                 let listing = listing_target(&hub, &options).expect("a URL");
                 (file.url.to_string(), listing.url.to_string())
             }
-            Address::Http(url) => (url.to_string(), String::new()),
+            other => (other.to_string(), String::new()),
         };
         assert_eq!(url("hf://a/b/c d.bin").0, "https://huggingface.co/a/b/resolve/main/c%20d.bin");
         let (file, listing) = url("hf://datasets/a/b@refs/pr/1/x/c.bin");

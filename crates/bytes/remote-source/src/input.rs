@@ -7,6 +7,16 @@ use byte_source::InputSource;
 #[cfg(feature = "http")]
 use byte_source::SourceFolder;
 
+#[cfg(feature = "http")]
+use crate::BucketAddress;
+#[cfg(feature = "buckets")]
+use crate::bucket::Bucket;
+#[cfg(feature = "buckets")]
+use crate::client::Client;
+#[cfg(feature = "buckets")]
+use crate::fetcher::Place;
+#[cfg(feature = "buckets")]
+use crate::file::EDGE;
 use crate::{Address, Error, RemoteOptions, Result};
 #[cfg(feature = "http")]
 use crate::{HubAddress, RemoteFile, RemoteFolder};
@@ -57,11 +67,56 @@ pub fn open_input(
         {
             open_on_hub(hub, options)
         }
+        Address::Bucket(address) => open_in_bucket(address, neighbours, options),
         Address::Hub(hub) => match file() {
             Err(error @ Error::NotFound { .. }) => open_on_hub(hub, options).map_err(|_| error),
             opened => opened,
         },
     }
+}
+
+/// Refuses the address, because this build does not read buckets.
+#[cfg(all(feature = "http", not(feature = "buckets")))]
+fn open_in_bucket(address: &BucketAddress, _: Neighbours<'_>, _: &RemoteOptions) -> Result<InputSource> {
+    Err(Error::Disabled { address: address.to_string() })
+}
+
+/// Opens an object, or lists the objects below a prefix.
+#[cfg(feature = "buckets")]
+fn open_in_bucket(
+    address: &BucketAddress,
+    neighbours: Neighbours<'_>,
+    options: &RemoteOptions,
+) -> Result<InputSource> {
+    let client = Arc::new(Client::new(options)?);
+    let bucket = Bucket::open(address, &client)?;
+    let (parent, name) = address.key.rsplit_once('/').unwrap_or(("", &address.key));
+    let is_set = name.ends_with(INDEX_SUFFIX);
+    let is_folder = !name.contains('.');
+    if !is_folder && !is_set && !neighbours.of_files {
+        let place = Place::Object { bucket: bucket.clone(), key: address.key.clone() };
+        match RemoteFile::open_place(&client, place, None, EDGE) {
+            Err(Error::NotFound { .. }) => {}
+            opened => return Ok(InputSource::File(Arc::new(opened?))),
+        }
+    }
+    if !is_folder && (is_set || neighbours.of_files) {
+        let parent = BucketAddress { key: parent.to_owned(), ..address.clone() };
+        let folder = RemoteFolder::in_bucket(&parent, &bucket, true)?;
+        if folder.contains(name) {
+            return Ok(InputSource::Folder { folder: Arc::new(folder), file: Some(name.to_owned()) });
+        }
+    }
+    let folder = RemoteFolder::in_bucket(address, &bucket, false)?;
+    if !folder.files().is_empty() {
+        return Ok(InputSource::Folder { folder: Arc::new(folder), file: None });
+    }
+    if is_folder && !name.is_empty() {
+        // An object may have a name without an extension.
+        let place = Place::Object { bucket, key: address.key.clone() };
+        return Ok(InputSource::File(Arc::new(RemoteFile::open_place(&client, place, None, EDGE)?)));
+    }
+    Err(Error::NotFound { address: address.to_string(), message: "the bucket has no such object".to_owned() })
 }
 
 /// Lists a repository, and returns the folder of an address in it, or the file and its folder.

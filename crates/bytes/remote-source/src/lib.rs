@@ -1,6 +1,6 @@
-//! Files on web servers and the Hugging Face Hub as byte sources.
+//! Files on web servers, on the Hugging Face Hub and in buckets as byte sources.
 //!
-//! [`Address`] parses `https://…` and `hf://…`, and [`RemoteFile::open`] reads the first and the last bytes of a file in
+//! [`Address`] parses `https://…`, `hf://…`, `s3://…`, `gs://…` and `az://…`, and [`RemoteFile::open`] reads the first and the last bytes of a file in
 //! parallel: of most checkpoints, that is all that a listing needs. Other bytes are requested on demand; a sequential
 //! reader gets them from ranges that are requested ahead, in bounded memory.
 //!
@@ -25,8 +25,19 @@
 mod address;
 #[cfg(feature = "http")]
 mod answer;
+#[cfg(feature = "buckets")]
+mod aws_profile;
+#[cfg(feature = "buckets")]
+mod bucket;
+mod bucket_address;
+#[cfg(feature = "http")]
+mod cache;
 #[cfg(feature = "http")]
 mod client;
+#[cfg(feature = "buckets")]
+mod connector;
+#[cfg(feature = "buckets")]
+mod credentials;
 mod error;
 #[cfg(feature = "http")]
 mod fetcher;
@@ -51,6 +62,7 @@ mod slot;
 mod traffic;
 
 pub use address::{Address, HubAddress, RepositoryKind};
+pub use bucket_address::{BucketAddress, BucketService};
 pub use error::{Error, Result};
 #[cfg(feature = "http")]
 pub use file::RemoteFile;

@@ -29,6 +29,8 @@ pub struct RemoteOptions {
     pub hub_token: Option<String>,
     /// File with the certificates to trust instead of the built-in ones.
     pub certificates: Option<PathBuf>,
+    /// Folder that keeps the ranges that are read, and has those that were read before.
+    pub cache: Option<PathBuf>,
     /// Set by the caller to stop all requests.
     pub stop: Arc<AtomicBool>,
     /// Counts of all files that are opened with clones of these options.
@@ -44,6 +46,7 @@ impl Default for RemoteOptions {
             hub_endpoint: HUB.to_owned(),
             hub_token: None,
             certificates: None,
+            cache: None,
             stop: Arc::default(),
             counter: TrafficCounter::default(),
         }
@@ -87,6 +90,11 @@ impl RemoteOptions {
             certificates: set("SSL_CERT_FILE").map(PathBuf::from),
             ..Self::default()
         }
+    }
+
+    /// Counts the requests together with those of `other`.
+    pub fn count_with(&mut self, other: &Self) {
+        self.counter = other.counter.clone();
     }
 
     /// Returns the requests and bytes of all files that were opened with clones of these options.

@@ -11,7 +11,7 @@ pub(crate) const TRIES_MAX: u32 = 5;
 /// Pause before the second try; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause that a server may ask for.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Interval at which a pause looks whether it has been stopped.
 const POLL: Duration = Duration::from_millis(50);
 

@@ -1,0 +1,205 @@
+//! A bucket: reads ranges of its objects, and lists them.
+
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use object_store::path::Path as ObjectPath;
+use object_store::{BackoffConfig, GetOptions, GetRange, ObjectMeta, ObjectStore, RetryConfig};
+
+use crate::answer::{Asked, Version};
+use crate::client::{Client, Part};
+use crate::slot::Slot;
+use crate::{BucketAddress, BucketService, Error, Result, credentials};
+
+/// Largest number of objects of a folder; more are rather a whole data set.
+const OBJECTS_MAX: usize = 100_000;
+
+/// A bucket with the credentials for it.
+#[derive(Clone)]
+pub(crate) struct Bucket {
+    store: Arc<dyn ObjectStore>,
+    pub(crate) client: Arc<Client>,
+    /// The bucket alone, for messages.
+    address: BucketAddress,
+}
+
+impl fmt::Debug for Bucket {
+    /// Writes no credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+/// Objects below a prefix: the length and version of each, by its name relative to the prefix.
+pub(crate) type Objects = HashMap<String, Version>;
+
+impl Bucket {
+    /// Opens the bucket of an address with the credentials of the environment.
+    ///
+    /// # Errors
+    /// When the environment has credentials that are incomplete, or requests are switched off.
+    pub(crate) fn open(address: &BucketAddress, client: &Arc<Client>) -> Result<Self> {
+        let bucket = BucketAddress { key: String::new(), ..address.clone() };
+        if client.options.offline {
+            return Err(Error::Offline { address: address.to_string() });
+        }
+        let (of, shared) = (bucket.clone(), Arc::clone(client));
+        let opened = Slot::start(move || {
+            credentials::open_store(&of, &shared).map_err(|error| convert(&error, &of.to_string()))
+        });
+        let StoreBox(store) = opened.wait(&client.options)?;
+        Ok(Self { store, client: Arc::clone(client), address: bucket })
+    }
+
+    /// Requests a range of an object.
+    ///
+    /// # Errors
+    /// When the service refuses it, sends something else, or has another version of the object.
+    pub(crate) fn fetch(&self, key: &str, asked: &Asked, version: Option<&Version>) -> Result<Part> {
+        let address = BucketAddress { key: key.to_owned(), ..self.address.clone() }.to_string();
+        let range = match asked {
+            Asked::Range(range) => GetRange::Bounded(range.clone()),
+            Asked::Last(count) => GetRange::Suffix(*count),
+        };
+        let options = GetOptions { range: Some(range), ..GetOptions::default() };
+        let path = ObjectPath::parse(key).map_err(|error| convert(&error.into(), &address))?;
+        let (range, meta, bytes) = block_on(&address, async {
+            let found = self.store.get_opts(&path, options).await?;
+            Ok((found.range.clone(), found.meta.clone(), found.bytes().await?))
+        })?;
+        let now = version_of(&meta);
+        if let Some(version) = version {
+            version.check(&now, &address)?;
+        }
+        let expected = asked.within(now.len);
+        let received = range.start.checked_add(bytes.len() as u64);
+        if range != expected || received != Some(expected.end) {
+            let reason = format!("it has the bytes from {} on, {} in all", range.start, bytes.len());
+            return Err(Error::Answer { address, reason });
+        }
+        Ok(Part { range, bytes, version: now })
+    }
+
+    /// Lists the objects below a prefix, or with `is_flat` those in its folder alone.
+    ///
+    /// # Errors
+    /// When the service refuses the listing, or there are too many objects.
+    pub(crate) fn list(&self, prefix: &str, is_flat: bool) -> Result<Objects> {
+        let address = BucketAddress { key: prefix.to_owned(), ..self.address.clone() }.to_string();
+        let path = ObjectPath::parse(prefix).map_err(|error| convert(&error.into(), &address))?;
+        let bucket = self.clone();
+        let shown = address.clone();
+        let listed = Slot::start(move || {
+            block_on(&shown, async {
+                if is_flat {
+                    return Ok(bucket.store.list_with_delimiter(Some(&path)).await?.objects);
+                }
+                let objects = bucket.store.list(Some(&path));
+                objects
+                    .try_fold(Vec::new(), |mut all, object| async move {
+                        if all.len() <= OBJECTS_MAX {
+                            all.push(object);
+                        }
+                        Ok(all)
+                    })
+                    .await
+            })
+        });
+        let objects = listed.wait(&self.client.options)?;
+        if objects.len() > OBJECTS_MAX {
+            let reason = format!("there are more than {OBJECTS_MAX} objects below it");
+            return Err(Error::Answer { address, reason });
+        }
+        let relative = |object: &ObjectMeta| {
+            let key = object.location.as_ref();
+            let name = if prefix.is_empty() { key } else { key.strip_prefix(prefix)?.strip_prefix('/')? };
+            Some((name.to_owned(), version_of(object)))
+        };
+        Ok(objects.iter().filter_map(relative).collect())
+    }
+
+    /// Returns true if the service sends the last bytes of an object of unknown length.
+    pub(crate) fn has_suffix_ranges(&self) -> bool {
+        self.address.service != BucketService::Azure
+    }
+
+    /// Returns the address of an object.
+    pub(crate) fn address_of(&self, key: &str) -> String {
+        BucketAddress { key: key.to_owned(), ..self.address.clone() }.to_string()
+    }
+}
+
+/// Store in a slot, which wants a type that can be cloned.
+#[derive(Clone)]
+pub(crate) struct StoreBox(pub(crate) Arc<dyn ObjectStore>);
+
+/// Returns how often and for how long the store tries again, like [`crate::retry`].
+pub(crate) fn retries() -> RetryConfig {
+    let backoff = BackoffConfig {
+        init_backoff: Duration::from_millis(200),
+        max_backoff: Duration::from_secs(5),
+        base: 2.0,
+    };
+    RetryConfig { backoff, max_retries: 4, retry_timeout: Duration::from_secs(120) }
+}
+
+fn version_of(meta: &ObjectMeta) -> Version {
+    // A listing and an answer show the time with different precision, so it is not compared.
+    let etag = meta.e_tag.as_ref().map(|etag| etag.trim_matches('"').to_owned());
+    Version { len: meta.size, etag, modified: None, commit: None }
+}
+
+/// Runs an operation of a store on this thread.
+pub(crate) fn block_on<T>(address: &str, work: impl Future<Output = object_store::Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.map_err(|reason| Error::Connection {
+        address: address.to_owned(),
+        reason: format!("no runtime can be started: {reason}"),
+    })?;
+    runtime.block_on(work).map_err(|error| convert(&error, address))
+}
+
+/// Converts the error of a store. Our own errors within it stay as they are, but for the address.
+fn convert(error: &object_store::Error, address: &str) -> Error {
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
+    while let Some(next) = cause {
+        if let Some(own) = next.downcast_ref::<Error>() {
+            return own.clone();
+        }
+        cause = next.source();
+    }
+    let address = address.to_owned();
+    match error {
+        object_store::Error::NotFound { .. } => Error::NotFound { address, message: String::new() },
+        object_store::Error::PermissionDenied { .. } => {
+            Error::Denied { address, status: 403, message: String::new(), has_token: false }
+        }
+        object_store::Error::Unauthenticated { .. } => {
+            Error::Denied { address, status: 401, message: String::new(), has_token: false }
+        }
+        error => Error::Connection { address, reason: shorten(&error.to_string()) },
+    }
+}
+
+/// Shortens a message to one line without queries, which may hold signatures.
+fn shorten(text: &str) -> String {
+    let words = text.split_whitespace().map(|word| word.split('?').next().unwrap_or_default());
+    let text: String = words.collect::<Vec<_>>().join(" ");
+    text.chars().filter(|c| !c.is_control()).take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_no_signatures() {
+        let shown = shorten("Error performing GET https://a.b/c?sig=secret in 1 ms\n<Code>x</Code>");
+        assert_eq!(shown, "Error performing GET https://a.b/c in 1 ms <Code>x</Code>");
+    }
+}

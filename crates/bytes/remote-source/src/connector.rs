@@ -1,0 +1,216 @@
+//! Sends the requests of object stores through the client that all other requests take.
+
+use std::fmt;
+use std::future::Future;
+use std::io::Read;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody,
+    HttpService,
+};
+use ureq::http::{HeaderMap, HeaderValue, Method, Response, header};
+use ureq::{Agent, Body};
+use url::Url;
+
+use crate::address::shown_url;
+use crate::client::{Client, slowest};
+use crate::guard::PrivateAddress;
+use crate::retry::PAUSE_MAX;
+use crate::{Error, Result};
+
+/// Hosts of the services that give an instance in a cloud its credentials.
+const METADATA_HOSTS: &[&str] = &[
+    "169.254.169.254",
+    "169.254.170.2",
+    "169.254.170.23",
+    "[fd00:ec2::254]",
+    "metadata.google.internal",
+    "metadata",
+];
+/// Largest body of an answer to a request without a range, such as one page of a listing.
+const ANSWER_MAX: u64 = 64 << 20;
+/// Time of an object of which the service does not say one.
+const NO_TIME: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
+/// Bytes that are read from a connection at a time.
+const READ: usize = 64 << 10;
+
+/// Gives object stores the client of this crate.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    pub(crate) client: Arc<Client>,
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector")
+    }
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+impl HttpService for Connector {
+    /// Sends a request and waits: each caller is a thread of its own.
+    fn call<'s, 'f>(
+        &'s self,
+        request: HttpRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'f>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await?.to_bytes();
+            let request = ureq::http::Request::from_parts(parts, body);
+            let (parts, body) = self.exchange(request).map_err(http_error)?.into_parts();
+            Ok(HttpResponse::from_parts(
+                parts,
+                HttpResponseBody::new(Full::new(body).map_err(|e| match e {})),
+            ))
+        })
+    }
+}
+
+/// Converts an error for the object store, which tries again after some kinds.
+fn http_error(error: Error) -> HttpError {
+    let kind = if error.is_passing() { HttpErrorKind::Interrupted } else { HttpErrorKind::Unknown };
+    HttpError::new(kind, error)
+}
+
+impl Connector {
+    fn exchange(&self, request: ureq::http::Request<Bytes>) -> Result<Response<Bytes>> {
+        let options = &self.client.options;
+        let url = Url::parse(&request.uri().to_string());
+        let url =
+            url.map_err(|_| Error::Address { address: "a bucket".to_owned(), expected: "https://HOST" })?;
+        let address = shown_url(&url);
+        if options.offline {
+            return Err(Error::Offline { address });
+        }
+        let is_metadata = METADATA_HOSTS.contains(&url.host_str().unwrap_or_default());
+        if url.scheme() == "http" && !options.allow_http && !is_metadata {
+            return Err(Error::Insecure { address });
+        }
+        let agent = if is_metadata { &self.client.metadata } else { &self.client.typed };
+        let range = range_len(request.headers());
+        options.counter.add_request();
+        let response = send(agent, request).map_err(|error| {
+            let reason = error.into_io();
+            let refused = reason.get_ref().and_then(|inner| inner.downcast_ref());
+            match refused {
+                Some(PrivateAddress(ip)) => Error::PrivateAddress { address: address.clone(), ip: *ip },
+                None => Error::Connection { address: address.clone(), reason: reason.to_string() },
+            }
+        })?;
+        let (mut parts, body) = response.into_parts();
+        // A store refuses an answer without it, and nothing here needs it.
+        parts.headers.entry(header::LAST_MODIFIED).or_insert(HeaderValue::from_static(NO_TIME));
+        wait_as_asked(parts.status.as_u16(), &parts.headers, &address)?;
+        if range.is_some() && parts.status == 200 {
+            return Err(Error::NoRanges { address });
+        }
+        let limit = range.filter(|_| parts.status == 206).unwrap_or(ANSWER_MAX);
+        let body = self.receive_all(body, limit, &address)?;
+        Ok(Response::from_parts(parts, body))
+    }
+
+    fn receive_all(&self, body: Body, limit: u64, address: &str) -> Result<Bytes> {
+        let options = &self.client.options;
+        let start = Instant::now();
+        let announced = body.content_length();
+        let (mut reader, mut buffer) = (body.into_reader(), vec![0; READ]);
+        let mut received: Vec<u8> = Vec::new();
+        loop {
+            let count = reader.read(&mut buffer).map_err(|reason| Error::Connection {
+                address: address.to_owned(),
+                reason: reason.to_string(),
+            })?;
+            let total = received.len() as u64;
+            if count == 0 {
+                if announced.is_some_and(|len| total < len) {
+                    let reason = format!("the connection ended after {total} bytes");
+                    return Err(Error::Connection { address: address.to_owned(), reason });
+                }
+                return Ok(received.into());
+            }
+            options.counter.add_bytes(count);
+            received.extend_from_slice(buffer.get(..count).unwrap_or_default());
+            if received.len() as u64 > limit {
+                let reason = format!("it has more than the {limit} bytes that were asked for");
+                return Err(Error::Answer { address: address.to_owned(), reason });
+            }
+            let after = start.elapsed();
+            if after > slowest(options.timeout, total) {
+                return Err(Error::Slow {
+                    address: address.to_owned(),
+                    received: total,
+                    expected: limit,
+                    after,
+                });
+            }
+            if options.is_stopped() {
+                return Err(Error::Cancelled(byte_source::Cancelled));
+            }
+        }
+    }
+}
+
+impl Connector {
+    /// Asks Amazon for the region of a bucket; `None` if it does not say.
+    pub(crate) fn region_of(&self, bucket: &str) -> Option<String> {
+        if self.client.options.offline {
+            return None;
+        }
+        self.client.options.counter.add_request();
+        let url = format!("https://s3.amazonaws.com/{bucket}");
+        let response = self.client.typed.head(url).call().ok()?;
+        Some(response.headers().get("x-amz-bucket-region")?.to_str().ok()?.to_owned())
+    }
+}
+
+fn send(agent: &Agent, request: ureq::http::Request<Bytes>) -> Result<Response<Body>, ureq::Error> {
+    if request.body().is_empty() && matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE) {
+        let (parts, _) = request.into_parts();
+        return agent.run(ureq::http::Request::from_parts(parts, ()));
+    }
+    let (parts, body) = request.into_parts();
+    agent.run(ureq::http::Request::from_parts(parts, &body[..]))
+}
+
+/// Returns the number of bytes that a range asks for.
+fn range_len(headers: &HeaderMap) -> Option<u64> {
+    let (first, last) = headers.get(header::RANGE)?.to_str().ok()?.strip_prefix("bytes=")?.split_once('-')?;
+    if first.is_empty() {
+        return last.parse().ok();
+    }
+    last.parse::<u64>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
+}
+
+/// Waits for the time that an answer asks for, before the object store tries again.
+fn wait_as_asked(status: u16, headers: &HeaderMap, address: &str) -> Result<()> {
+    if !matches!(status, 429 | 503) {
+        return Ok(());
+    }
+    let asked =
+        headers.get(header::RETRY_AFTER).and_then(|seconds| seconds.to_str().ok()?.trim().parse().ok());
+    match asked.map(Duration::from_secs) {
+        Some(pause) if pause > PAUSE_MAX => {
+            Err(Error::Wait { address: address.to_owned(), seconds: pause.as_secs() })
+        }
+        Some(pause) => {
+            std::thread::sleep(pause);
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}

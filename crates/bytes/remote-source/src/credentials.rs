@@ -1,0 +1,156 @@
+//! Opens object stores with the credentials of the environment.
+//!
+//! Facts: the environment variables that `object_store` reads, `~/.aws/config` and `~/.aws/credentials`, and
+//! `STORAGE_EMULATOR_HOST` of Google's clients.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::client::{CredentialProvider, StaticCredentialProvider};
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::{Error as StoreError, Result, RetryConfig};
+
+use crate::aws_profile::AwsProfile;
+use crate::bucket::{StoreBox, retries};
+use crate::client::Client;
+use crate::connector::Connector;
+use crate::{BucketAddress, BucketService};
+
+/// Opens the bucket. Without credentials, a public bucket can be read.
+///
+/// # Errors
+/// When the environment has credentials that are incomplete.
+pub(crate) fn open_store(bucket: &BucketAddress, client: &Arc<Client>) -> Result<StoreBox> {
+    let connector = Connector { client: Arc::clone(client) };
+    match bucket.service {
+        BucketService::Amazon => open_amazon(&bucket.bucket, &connector),
+        BucketService::Google => open_google(&bucket.bucket, connector),
+        BucketService::Azure => open_azure(&bucket.bucket, connector),
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn is_set(names: &[&str]) -> bool {
+    names.iter().any(|name| variable(name).is_some())
+}
+
+/// Retries of the question whether an instance has credentials: most machines are none, and do not answer.
+fn no_retries() -> RetryConfig {
+    RetryConfig { max_retries: 0, ..retries() }
+}
+
+fn has_credential<C: Send + Sync>(provider: &dyn CredentialProvider<Credential = C>) -> bool {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.is_ok_and(|runtime| runtime.block_on(provider.get_credential()).is_ok())
+}
+
+fn open_amazon(bucket: &str, connector: &Connector) -> Result<StoreBox> {
+    let mut builder = AmazonS3Builder::from_env()
+        .with_bucket_name(bucket)
+        .with_http_connector(connector.clone())
+        .with_retry(retries());
+    // The variable of one service comes before the one of all.
+    if let Some(endpoint) = variable("AWS_ENDPOINT_URL_S3") {
+        builder = builder.with_endpoint(endpoint);
+    }
+    let is_given = is_set(&["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]) && !is_set(&["AWS_PROFILE"])
+        || is_set(&["AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE"])
+        || is_set(&["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"]);
+    let profile = AwsProfile::read(&variable)
+        .map_err(|reason| StoreError::Generic { store: "S3", source: reason.into() })?;
+    let mut region = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+    let mut is_known = is_given;
+    if let Some(profile) = profile.filter(|_| !is_given) {
+        region = region.or(profile.region);
+        if let Some(endpoint) =
+            profile.endpoint.filter(|_| !is_set(&["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"]))
+        {
+            builder = builder.with_endpoint(endpoint);
+        }
+        if let Some((key_id, secret_key)) = profile.keys {
+            let credential = AwsCredential { key_id, secret_key, token: profile.token };
+            builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(credential)));
+            is_known = true;
+        }
+    }
+    if !is_known {
+        let is_disabled =
+            variable("AWS_EC2_METADATA_DISABLED").is_some_and(|it| it.eq_ignore_ascii_case("true"));
+        let of_instance = || builder.clone().with_retry(no_retries()).build();
+        let is_instance =
+            !is_disabled && of_instance().is_ok_and(|store| has_credential(&**store.credentials()));
+        if !is_instance {
+            builder = builder.with_skip_signature(true);
+        }
+    }
+    if region.is_none() && builder.get_config_value(&AmazonS3ConfigKey::Endpoint).is_none() {
+        region = connector.region_of(bucket);
+    }
+    if let Some(region) = region {
+        builder = builder.with_region(region);
+    }
+    Ok(StoreBox(Arc::new(builder.build()?)))
+}
+
+fn open_google(bucket: &str, connector: Connector) -> Result<StoreBox> {
+    let mut builder = GoogleCloudStorageBuilder::from_env()
+        .with_bucket_name(bucket)
+        .with_http_connector(connector)
+        .with_retry(retries());
+    if let Some(emulator) = variable("STORAGE_EMULATOR_HOST") {
+        let url = if emulator.contains("://") { emulator } else { format!("http://{emulator}") };
+        builder = builder.with_base_url(url.trim_end_matches('/')).with_skip_signature(true);
+        return Ok(StoreBox(Arc::new(builder.build()?)));
+    }
+    let names = ["GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH"];
+    let is_known = is_set(&names)
+        || is_set(&["GOOGLE_SERVICE_ACCOUNT_KEY", "SERVICE_ACCOUNT", "GOOGLE_SKIP_SIGNATURE"])
+        || google_file().is_some_and(|path| path.is_file());
+    if !is_known {
+        let store = builder.clone().with_retry(no_retries()).build();
+        if !store.is_ok_and(|store| has_credential(&**store.credentials())) {
+            builder = builder.with_skip_signature(true);
+        }
+    }
+    Ok(StoreBox(Arc::new(builder.build()?)))
+}
+
+/// Returns the file in which `gcloud` keeps the default credentials.
+fn google_file() -> Option<PathBuf> {
+    let folder = if cfg!(windows) {
+        PathBuf::from(variable("APPDATA")?).join("gcloud")
+    } else {
+        PathBuf::from(variable("HOME")?).join(".config/gcloud")
+    };
+    Some(folder.join("application_default_credentials.json"))
+}
+
+fn open_azure(container: &str, connector: Connector) -> Result<StoreBox> {
+    let mut builder = MicrosoftAzureBuilder::from_env()
+        .with_container_name(container)
+        .with_http_connector(connector)
+        .with_retry(retries());
+    let has = |key: AzureConfigKey| builder.get_config_value(&key).is_some();
+    let is_known = [
+        AzureConfigKey::AccessKey,
+        AzureConfigKey::ClientSecret,
+        AzureConfigKey::SasKey,
+        AzureConfigKey::Token,
+        AzureConfigKey::FederatedTokenFile,
+    ]
+    .into_iter()
+    .any(has);
+    let is_emulator = builder.get_config_value(&AzureConfigKey::UseEmulator).is_some_and(|it| it == "true");
+    if !is_known && !is_emulator {
+        let store = builder.clone().with_retry(no_retries()).build();
+        if !store.is_ok_and(|store| has_credential(&**store.credentials())) {
+            builder = builder.with_skip_signature(true);
+        }
+    }
+    Ok(StoreBox(Arc::new(builder.build()?)))
+}

@@ -1,0 +1,79 @@
+//! Outputs in buckets.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use byte_source::{OutputStore, ReadError, Source, StoredFile, Upload};
+
+use crate::bucket::Bucket;
+use crate::client::Client;
+use crate::fetcher::Place;
+use crate::file::EDGE;
+use crate::upload::BucketUpload;
+use crate::{Address, BucketAddress, Error, RemoteFile, RemoteOptions, Result};
+
+/// Outputs at `s3://`, `gs://` and `az://` addresses. A bucket is opened when it is first used.
+#[derive(Debug)]
+pub struct BucketOutputs {
+    options: RemoteOptions,
+    opened: Mutex<HashMap<BucketAddress, Bucket>>,
+}
+
+impl BucketOutputs {
+    /// Creates a store whose requests have these options.
+    pub fn new(options: RemoteOptions) -> Self {
+        Self { options, opened: Mutex::default() }
+    }
+
+    /// Returns the bucket of an output, and the output's name in it.
+    fn bucket(&self, target: &Path) -> Result<(Bucket, String)> {
+        let BucketAddress { service, bucket, key } = match Address::parse(&target.to_string_lossy())? {
+            Address::Bucket(address) => address,
+            other => return Err(Error::Output { address: other.to_string() }),
+        };
+        let address = BucketAddress { service, bucket, key: String::new() };
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = opened.get(&address) {
+            return Ok((bucket.clone(), key));
+        }
+        let bucket = Bucket::open(&address, &Arc::new(Client::new(&self.options)?))?;
+        opened.insert(address, bucket.clone());
+        Ok((bucket, key))
+    }
+
+    /// Returns the bucket of an output that is an object.
+    fn object(&self, target: &Path) -> Result<(Bucket, String)> {
+        let (bucket, key) = self.bucket(target)?;
+        if key.is_empty() {
+            let address = target.display().to_string();
+            return Err(Error::Address { address, expected: "a name after the bucket" });
+        }
+        Ok((bucket, key))
+    }
+}
+
+impl OutputStore for BucketOutputs {
+    fn find(&self, target: &Path) -> io::Result<Option<StoredFile>> {
+        let (bucket, key) = self.object(target)?;
+        Ok(bucket.find(&key)?.map(|(file, _)| file))
+    }
+
+    fn files_in(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let (bucket, key) = self.bucket(folder)?;
+        Ok(bucket.list(&key, true)?.into_keys().collect())
+    }
+
+    fn open(&self, target: &Path) -> Result<Arc<dyn Source>, ReadError> {
+        let (bucket, key) = self.object(target)?;
+        let client = Arc::clone(&bucket.client);
+        let file = RemoteFile::open_place(&client, Place::Object { bucket, key }, None, EDGE)?;
+        Ok(Arc::new(file))
+    }
+
+    fn create(&self, target: &Path, len: u64) -> io::Result<Box<dyn Upload>> {
+        let (bucket, key) = self.object(target)?;
+        Ok(Box::new(BucketUpload::new(bucket, key, len)?))
+    }
+}

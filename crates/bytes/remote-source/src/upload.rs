@@ -1,0 +1,275 @@
+//! An object that is sent to a bucket: in one request, or in parts by a multipart upload that is completed last.
+//!
+//! Facts: the limits of multipart uploads of Amazon S3 (10,000 parts, each of 5 MiB or more but the last one), of Google's XML
+//! interface, which has the same, and of Azure (50,000 blocks).
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use byte_source::{Replaced, Upload};
+use bytes::Bytes;
+use object_store::path::Path as ObjectPath;
+use object_store::{
+    Attribute, Attributes, MultipartUpload, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    UpdateVersion,
+};
+
+use crate::bucket::{Bucket, block_on};
+use crate::connector::Condition;
+use crate::slot::Slot;
+use crate::{Error, Result};
+
+/// Name in the metadata of an object that this program wrote. Its value is another one for each upload.
+pub(crate) const MARK: &str = "torch2carton";
+/// Largest number of parts of an upload.
+const PARTS_MAX: u64 = 10_000;
+/// Smallest length of a part in bytes.
+const PART_MIN: u64 = 8 << 20;
+/// Granularity of the length of a part in bytes.
+const PART_STEP: u64 = 1 << 20;
+/// Memory for parts, in bytes.
+const BUFFERS: u64 = 96 << 20;
+/// Smallest number of parts in memory: one is filled, and the others are sent.
+const PARALLEL_MIN: u64 = 4;
+/// Largest number of parts in memory.
+const PARALLEL_MAX: u64 = 8;
+
+/// Returns the length of the parts of an object of `len` bytes, and the number of parts to keep in memory.
+fn part_plan(len: u64) -> (usize, usize) {
+    let part = len.div_ceil(PARTS_MAX).next_multiple_of(PART_STEP).max(PART_MIN);
+    let parallel = (BUFFERS / part).clamp(PARALLEL_MIN, PARALLEL_MAX);
+    (usize::try_from(part).unwrap_or(usize::MAX), usize::try_from(parallel).unwrap_or(1))
+}
+
+/// Object that is being sent.
+#[derive(Debug)]
+pub(crate) struct BucketUpload {
+    shared: Arc<Shared>,
+    /// Bytes of the next part.
+    part: Vec<u8>,
+    part_len: usize,
+    /// Parts that are being sent, oldest first.
+    sent: VecDeque<Arc<Slot<()>>>,
+    parallel: usize,
+}
+
+/// What an upload shares with the handle that aborts it.
+struct Shared {
+    bucket: Bucket,
+    path: ObjectPath,
+    address: String,
+    key: String,
+    /// Value of the mark, by which the object is known as the one of this upload.
+    id: String,
+    state: Mutex<State>,
+}
+
+enum State {
+    /// Nothing was sent.
+    New,
+    Started(Box<dyn MultipartUpload>),
+    /// Completed or aborted.
+    Ended,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+impl BucketUpload {
+    /// Prepares an object of `len` bytes. Nothing is sent before a part is full.
+    pub(crate) fn new(bucket: Bucket, key: String, len: u64) -> Result<Self> {
+        let (address, path) = (bucket.address_of(&key), bucket.path_of(&key)?);
+        let (part_len, parallel) = part_plan(len);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let id = format!("{now:x}-{:x}", std::process::id());
+        let shared = Shared { bucket, path, address, key, id, state: Mutex::new(State::New) };
+        Ok(Self {
+            shared: Arc::new(shared),
+            part: Vec::new(),
+            part_len,
+            sent: VecDeque::new(),
+            parallel: parallel.saturating_sub(1),
+        })
+    }
+
+    /// Sends the next part in the background.
+    fn send_part(&mut self) -> Result<()> {
+        while self.sent.len() >= self.parallel {
+            self.wait_for_oldest()?;
+        }
+        let part = std::mem::take(&mut self.part);
+        let slot = self.shared.put_part(part.into())?;
+        self.sent.push_back(slot);
+        Ok(())
+    }
+
+    fn wait_for_oldest(&mut self) -> Result<()> {
+        let Some(oldest) = self.sent.front() else { return Ok(()) };
+        oldest.wait(&self.shared.bucket.client.options)?;
+        self.sent.pop_front();
+        Ok(())
+    }
+
+    fn complete_upload(&mut self, replaced: &Replaced) -> Result<()> {
+        let is_started =
+            matches!(*self.shared.state.lock().unwrap_or_else(PoisonError::into_inner), State::Started(_));
+        let completed = if is_started {
+            if !self.part.is_empty() {
+                self.send_part()?;
+            }
+            while !self.sent.is_empty() {
+                self.wait_for_oldest()?;
+            }
+            self.shared.complete(replaced)
+        } else {
+            self.shared.put_whole(std::mem::take(&mut self.part).into(), replaced)
+        };
+        match completed {
+            // The answer to the first try may be lost: then the object that is in the way is this one.
+            Err(Error::Conflict { .. }) if self.shared.is_there() => Ok(()),
+            completed => completed,
+        }
+    }
+}
+
+impl Write for BucketUpload {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.part.len() >= self.part_len {
+            self.send_part()?;
+        }
+        if self.part.is_empty() && bytes.len() > self.part.capacity() {
+            // A part grows to its length, unless the object ends before.
+            self.part.reserve(bytes.len().min(self.part_len));
+        }
+        let room = self.part_len.saturating_sub(self.part.len());
+        let taken = bytes.get(..room).unwrap_or(bytes);
+        self.part.extend_from_slice(taken);
+        Ok(taken.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Upload for BucketUpload {
+    fn complete(mut self: Box<Self>, replaced: &Replaced) -> io::Result<()> {
+        Ok(self.complete_upload(replaced)?)
+    }
+
+    fn abort_handle(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let shared = Arc::clone(&self.shared);
+        Arc::new(move || shared.abort())
+    }
+}
+
+/// Aborts the upload at the service, unless it was completed.
+impl Drop for BucketUpload {
+    fn drop(&mut self) {
+        // A part that arrives after the abort would stay at the service.
+        for part in &self.sent {
+            let _ = part.wait(&self.shared.bucket.client.options);
+        }
+        self.shared.abort();
+    }
+}
+
+impl Shared {
+    fn attributes(&self) -> Attributes {
+        [(Attribute::Metadata(MARK.into()), self.id.clone())].into_iter().collect()
+    }
+
+    /// Sends a part in the background. The first one starts the upload.
+    fn put_part(&self, bytes: Bytes) -> Result<Arc<Slot<()>>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, State::New) {
+            let options = PutMultipartOptions { attributes: self.attributes(), ..Default::default() };
+            let store = &self.bucket.store;
+            let upload = block_on(&self.address, store.put_multipart_opts(&self.path, options))?;
+            *state = State::Started(upload);
+        }
+        let State::Started(upload) = &mut *state else {
+            return Err(byte_source::Cancelled.into());
+        };
+        let sending = upload.put_part(PutPayload::from(bytes));
+        let address = self.address.clone();
+        Ok(Slot::start(move || block_on(&address, sending)))
+    }
+
+    fn complete(&self, replaced: &Replaced) -> Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State::Started(upload) = &mut *state else { return Err(byte_source::Cancelled.into()) };
+        let condition = match replaced {
+            Replaced::Anything => None,
+            Replaced::Nothing => Some(Condition::Absent),
+            Replaced::Version(file) => {
+                Some(Condition::Version { etag: file.etag.clone(), version: file.version.clone() })
+            }
+        };
+        let _condition = condition.map(Condition::for_this_thread);
+        block_on(&self.address, upload.complete())?;
+        *state = State::Ended;
+        Ok(())
+    }
+
+    /// Sends an object that is shorter than a part.
+    fn put_whole(&self, bytes: Bytes, replaced: &Replaced) -> Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, State::Ended) {
+            return Err(byte_source::Cancelled.into());
+        }
+        let mode = match replaced {
+            Replaced::Anything => PutMode::Overwrite,
+            Replaced::Nothing => PutMode::Create,
+            Replaced::Version(file) => {
+                PutMode::Update(UpdateVersion { e_tag: file.etag.clone(), version: file.version.clone() })
+            }
+        };
+        let options = PutOptions { mode, attributes: self.attributes(), ..Default::default() };
+        let put = self.bucket.store.put_opts(&self.path, PutPayload::from(bytes), options);
+        block_on(&self.address, put)?;
+        *state = State::Ended;
+        Ok(())
+    }
+
+    /// Returns true if the object at the target is the one of this upload.
+    fn is_there(&self) -> bool {
+        let is_there = matches!(self.bucket.find(&self.key), Ok(Some((_, Some(id)))) if id == self.id);
+        if is_there {
+            *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Ended;
+        }
+        is_there
+    }
+
+    fn abort(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let State::Started(mut upload) = std::mem::replace(&mut *state, State::Ended) {
+            // The service removes parts that nobody completes, sooner or later.
+            let _ = block_on(&self.address, upload.abort());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_fit_the_limits() {
+        for (len, part, parallel) in [
+            (0, 8 << 20, 8),
+            (80_000_000_000, 8 << 20, 8),
+            (160_000_000_000, 16 << 20, 6),
+            (1_000_000_000_000, 96 << 20, 4),
+        ] {
+            assert_eq!(part_plan(len), (part, parallel), "{len}");
+            assert!(len <= PARTS_MAX * part as u64, "{len}");
+        }
+    }
+}
