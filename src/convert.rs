@@ -6,7 +6,7 @@ use std::sync::Arc;
 use byte_source::Source;
 use pipeline::{
     AllowedGlobals, BatchItem, BatchOptions, BatchReport, Cast, CastFrom, CheckpointSum, ConvertOptions,
-    ConvertReport, Dtype, IfExists, Observer, Overrides, Rename, Selection, ShardPolicy, Target,
+    ConvertReport, Destination, Dtype, IfExists, Observer, Overrides, Rename, Selection, ShardPolicy, Target,
     WeightedPath,
 };
 
@@ -53,6 +53,12 @@ impl Convert {
     /// Sets the file or folder to write. Without [`to`](Self::to), its extension chooses the kind of output.
     pub fn output(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.output = Some(path.into());
+        self
+    }
+
+    /// Sets where an output at an address goes: to a store, such as that of `remote::BucketOutputs`.
+    pub fn destination(mut self, destination: Destination) -> Self {
+        self.options.destination = destination;
         self
     }
 

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import json
 import os
 import re
 import shutil
@@ -63,7 +64,6 @@ def folder(tmp_path_factory):
     for file, keys in parts.items():
         save_file({key: tensors[key] for key in keys}, shards / file)
     weight_map = {key: file for file, keys in parts.items() for key in keys}
-    import json
     (shards / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
     (shards / "config.json").write_text('{"model_type": "x"}')
     (shards / "tokenizer.json").write_text('{"version": "1.0"}')
@@ -101,7 +101,7 @@ def moto(folder):
         pytest.skip(why)
     python, port = os.environ["T2C_BUCKETS"], free_port()
     with serving([python, WORKER, "s3", port], port):
-        subprocess.run([python, str(WORKER), "put", port, "models", str(folder)], check=True)
+        subprocess.run([python, str(WORKER), "fill", port, "models", str(folder)], check=True)
         yield f"http://127.0.0.1:{port}"
 
 
@@ -136,8 +136,12 @@ def azure(method, port, path, body=b"", headers=()):
     text = f"{method}\n\n\n{len(body) or ''}\n\n{kind}\n\n\n\n\n\n\n{signed}/{ACCOUNT}/{ACCOUNT}{resource}{parameters}"
     digest = base64.b64encode(hmac.digest(base64.b64decode(KEY), text.encode(), hashlib.sha256)).decode()
     headers |= {"authorization": f"SharedKey {ACCOUNT}:{digest}", "content-type": kind}
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/{ACCOUNT}{path}", body, headers, method=method)
-    urllib.request.urlopen(request).read()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/{ACCOUNT}{path}", body or None, headers, method=method)
+    return urllib.request.urlopen(request).read()
+
+
+def downloaded(port, path):
+    return azure("GET", port, path)
 
 
 def test_azure(folder, tmp_path):
@@ -154,6 +158,19 @@ def test_azure(folder, tmp_path):
                 azure("PUT", port, f"/models/{name}", path.read_bytes(), {"x-ms-blob-type": "BlockBlob"})
         env = {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": f"http://127.0.0.1:{port}"}
         same_as_local("az://models", folder, tmp_path, env)
+        source, target = folder / "model.pth", "az://models/out/x.safetensors"
+        # 16 MB, so that the output has several blocks.
+        large = tmp_path / "large.pth"
+        torch.save({"a": torch.arange(4_000_000, dtype=torch.float32)}, large)
+        for source in folder / "model.pth", large:
+            succeed("convert", "--force", source, "-o", tmp_path / "x.safetensors")
+            run = ["convert", "--allow-http", source, "-o", target]
+            succeed(*run, "--force", env=env)
+            assert (tmp_path / "x.safetensors").read_bytes() == downloaded(port, "/models/out/x.safetensors")
+            assert "exists" in refuse(*run, "--no-clobber", env=env).stderr
+            succeed(*run, env=env)
+            new = f"az://models/out/{source.stem}.safetensors"
+            succeed("convert", "--allow-http", "--no-clobber", source, "-o", new, env=env)
 
 
 def test_google(folder, tmp_path):

@@ -96,7 +96,7 @@ fn refused_addresses_say_what_helps() {
     exit status 2
     ");
     insta::assert_snapshot!(refused(&["digest", "--allow-http", &format!("{address}/gone.pth")]), @"
-    error: http://HOST/gone.pth does not exist
+    error: http://HOST/gone.pth does not exist; check the address
     exit status 1
     ");
     insta::assert_snapshot!(refused(&["inspect", "--offline", "hf://a/b/c.pth"]), @"
@@ -149,4 +149,85 @@ fn a_batch_reads_addresses_and_goes_on() {
     assert_eq!(std::fs::metadata(&written).expect("it is there").modified().ok(), before.modified().ok());
     // Four for the ends of two files. Each run may leave one on its way, which is counted later, when the missing file is known.
     assert!(requests.load(Ordering::Relaxed) - asked <= 6, "only the ends of the file are read");
+}
+
+/// Returns a checkpoint in the format before PyTorch 1.6 with one tensor of `len` bytes.
+fn legacy(len: usize) -> Vec<u8> {
+    let text =
+        |text: &str| [&[b'X', u8::try_from(text.len()).expect("short"), 0, 0, 0], text.as_bytes()].concat();
+    let number = |number: usize| [&b"J"[..], &i32::try_from(number).expect("small").to_le_bytes()].concat();
+    let magic = 0x1950_a86a_20f9_469c_fc6c_u128.to_le_bytes();
+    let storage = [
+        b"(",
+        &text("storage")[..],
+        b"ctorch\nByteStorage\n",
+        &text("0"),
+        &text("cpu"),
+        &number(len),
+        b"NtQ",
+    ];
+    let tensor = [
+        b"ctorch._utils\n_rebuild_tensor_v2\n(",
+        &storage.concat()[..],
+        b"K\0",
+        &number(len),
+        b"\x85K\x01\x85\x89",
+    ];
+    let root = [b"\x80\x02}", &text("a")[..], &tensor.concat(), b"ccollections\nOrderedDict\n)RtRs."];
+    let pickles = [
+        b"\x80\x02\x8a\x0a",
+        &magic[..10],
+        b".\x80\x02M\xe9\x03.\x80\x02}.",
+        &root.concat(),
+        b"\x80\x02]",
+        &text("0"),
+        b"a.",
+    ];
+    let elements: Vec<u8> = (0..len).map(|n| (n * n % 251) as u8).collect();
+    [pickles.concat(), len.to_le_bytes().to_vec(), elements].concat()
+}
+
+#[test]
+fn a_legacy_file_is_read_in_part() {
+    let out = tempfile::tempdir().expect("a folder");
+    let local = out.path().join("model.pth").to_str().expect("UTF-8").to_owned();
+    let file = legacy(3_000_000);
+    std::fs::write(&local, &file).expect("a temporary folder");
+    let whole = file.len();
+    let (address, requests) = server(file, range);
+    let remote = format!("{address}/model.pth");
+    for arguments in [&["inspect"][..], &["scan", "--all"], &["digest"]] {
+        let before = requests.load(Ordering::Relaxed);
+        let run = |file: &str| {
+            transcript(&torch2carton([arguments, &["--allow-http", file]].concat())).replace(file, "FILE")
+        };
+        assert_eq!(run(&remote), run(&local), "{arguments:?}");
+        let count = requests.load(Ordering::Relaxed) - before;
+        assert!(arguments == ["digest"] || count == 2, "{arguments:?}: {count} requests");
+    }
+    // A file that ends too early is damaged in the same words.
+    let cut = legacy(3_000_000)[..whole - 1].to_vec();
+    std::fs::write(&local, &cut).expect("a temporary folder");
+    let remote = format!("{}/model.pth", server(cut, range).0);
+    let error =
+        |file: &str| transcript(&torch2carton(["inspect", "--allow-http", file])).replace(file, "FILE");
+    assert_eq!(error(&remote), error(&local));
+}
+
+#[test]
+fn a_carton_is_read_where_it_is() {
+    let out = tempfile::tempdir().expect("a folder");
+    let local = out.path().join("model.carton").to_str().expect("UTF-8").to_owned();
+    assert_eq!(transcript(&torch2carton(["convert", "--quiet", "checkpoints/plain.pth", "-o", &local])), "");
+    let remote = format!("{}/model.carton", server(std::fs::read(&local).expect("it was written"), range).0);
+    for arguments in [&["inspect", "--quiet"][..], &["inspect", "--stats"], &["digest"]] {
+        let run = |file: &str| {
+            transcript(&torch2carton([arguments, &["--allow-http", file]].concat())).replace(file, "FILE")
+        };
+        assert_eq!(run(&remote), run(&local), "{arguments:?}");
+    }
+    assert!(
+        !transcript(&torch2carton(["diff", "--allow-http", &remote, "checkpoints/plain.pth"]))
+            .contains("exit status")
+    );
 }

@@ -223,9 +223,9 @@ fn refused_folders_say_what_helps() {
     .map(|arguments| hub.transcript(arguments))
     .collect();
     insta::assert_snapshot!(texts.concat(), @r"
-    error: hf://o/tiny@gone does not exist (Revision Not Found)
+    error: hf://o/tiny@gone does not exist (Revision Not Found); check the address
     exit status 1
-    error: hf://o/tiny/gone.pth does not exist
+    error: hf://o/tiny/gone.pth does not exist; check the address
     exit status 1
     error: hf://o/ranks is a checkpoint in parts, such as __0_0.distcp, which are joined on this machine only; download the folder first
     exit status 1

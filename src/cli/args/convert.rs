@@ -228,6 +228,7 @@ impl Convert {
         let mut options = ConvertOptions::from_inputs(files.clone());
         options.source = source;
         options.output.clone_from(output);
+        options.destination = remote.destination();
         options.target = self.target()?;
         options.if_exists = existing.if_exists();
         options.shards = shard_policy(*single);

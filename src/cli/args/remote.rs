@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use byte_source::{InputSource, Source};
 use clap::Args;
-use output::RemoteAddress;
+use output::{Destination, RemoteAddress};
 use remote_source::{Address, Error, Neighbours, RemoteOptions, Traffic};
 
 /// Documents that say what the tensors of an index mean.
@@ -88,13 +88,30 @@ impl RemoteArgs {
         if RemoteAddress::from_path(input).is_none() {
             return Ok(None);
         }
+        let address = Address::parse(&input.to_string_lossy())?;
+        Ok(Some(remote_source::open_input(&address, neighbours, &self.options())?))
+    }
+
+    fn options(&self) -> RemoteOptions {
         let mut options = RemoteOptions::from_env();
         options.allow_http = self.allow_http;
         options.timeout = Duration::from_secs(self.timeout);
         options.offline |= self.offline;
         options.cache.clone_from(&self.cache);
         options.count_with(&self.counts.options);
-        let address = Address::parse(&input.to_string_lossy())?;
-        Ok(Some(remote_source::open_input(&address, neighbours, &options)?))
+        options
+    }
+
+    /// Returns where outputs go, also those at addresses.
+    #[cfg(feature = "buckets")]
+    pub(crate) fn destination(&self) -> Destination {
+        Destination::with_store(Arc::new(remote_source::BucketOutputs::new(self.options())))
+    }
+
+    /// Returns where outputs go: this build writes no others than local ones.
+    #[cfg(not(feature = "buckets"))]
+    #[expect(clippy::unused_self, reason = "with the feature `buckets`, requests need the options")]
+    pub(crate) fn destination(&self) -> Destination {
+        Destination::default()
     }
 }

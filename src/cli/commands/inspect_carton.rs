@@ -5,10 +5,12 @@ use std::path::Path;
 
 use anyhow::Result;
 use carton_format::{Port, TensorSpec};
+use carton_reader::Carton;
 use carton_tools::ContentsReport;
 use pipeline::format_bytes;
 
 use super::carton_commands;
+use crate::cli::args::Inspect;
 use crate::cli::ui::carton_advice;
 use crate::cli::ui::stdin;
 use crate::cli::ui::table::{self, Align, truncate_cell};
@@ -17,12 +19,17 @@ use crate::cli::ui::terminal::{self, DIM, escape_hidden};
 const ALIGN: [Align; 4] = [Align::Left, Align::Right, Align::Left, Align::Left];
 
 /// Prints the contents of a carton; with `advise`, also the commands for it.
-pub(crate) fn inspect(path: &Path, as_json: bool, quiet: bool, advise: bool) -> Result<()> {
-    let mut report = carton_tools::contents(path)?;
+pub(crate) fn inspect(
+    (path, carton): (&Path, &Carton),
+    args: &Inspect,
+    quiet: bool,
+    advise: bool,
+) -> Result<()> {
+    let mut report = carton_tools::contents_of(carton)?;
     stdin::restore_typed_path(&mut report.file);
-    if as_json {
+    if args.json {
         let mut out = io::BufWriter::new(io::stdout().lock());
-        super::write_json_line(&mut out, &report)?;
+        super::write_report_line(&mut out, &report, &args.remote)?;
         return Ok(out.flush()?);
     }
     let mut out = io::BufWriter::new(anstream::stdout().lock());

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
+use byte_source::InputSource;
+use carton_reader::Carton;
 use pipeline::{Error, NamedContent, NamedItem, Tensor, ValueRow};
 use tensor::Tensors;
 
@@ -24,8 +26,8 @@ pub(super) fn print_named(args: &Inspect, file: &Path, names: &[String], quiet: 
     }
     let source = args.remote.open(file)?;
     let file = &stdin::input_path(file)?;
-    let items = if source.is_none() && carton_tools::is_carton(file) {
-        let tensors = open_carton(file, &Progress::new(quiet))?;
+    let items = if let Some(carton) = find_carton(file, source.as_ref())? {
+        let tensors = carton_tensors(&carton, &Progress::new(quiet))?;
         pipeline::find_named_tensors(file, &tensors, names)?
     } else {
         let mut options = args.options(file);
@@ -137,6 +139,19 @@ fn write_tensor(
 
 /// Returns the tensors of a carton.
 pub(super) fn open_carton(file: &Path, progress: &Progress) -> Result<Tensors> {
-    let carton = carton_tools::open(file)?;
-    Ok(carton_tools::tensors(&carton, progress)?.into_iter().collect())
+    carton_tensors(&carton_tools::open(file)?, progress)
+}
+
+/// Returns the tensors of an open carton.
+pub(super) fn carton_tensors(carton: &Carton, progress: &Progress) -> Result<Tensors> {
+    Ok(carton_tools::tensors(carton, progress)?.into_iter().collect())
+}
+
+/// Opens the input if it is a carton.
+pub(super) fn find_carton(file: &Path, source: Option<&InputSource>) -> Result<Option<Carton>> {
+    Ok(match source {
+        Some(source) => carton_tools::open_source(source)?,
+        None if carton_tools::is_carton(file) => Some(carton_tools::open(file)?),
+        None => None,
+    })
 }

@@ -2,12 +2,14 @@
 //!
 //! Libraries report the problem. Only the command line knows the options and commands.
 
+use std::io;
 use std::path::Path;
 
 use byte_source::NotRepresentable;
 use output::{RemoteAddress, UrlScheme, parent_folder};
 use pipeline::{ForeignKind, HyperparameterKind, InvalidOption, ModelChange, Note, format_bytes};
 
+use super::remote_advice::{remote_advice, remote_cause, remote_text};
 use super::shell::{shell_quoted, shell_quoted_path};
 use super::{checkpoint_advice, flags};
 
@@ -35,20 +37,12 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         }
         Error::InputFiles(error) => return checkpoint_advice::sources_text(error),
         Error::OutputFile(error) => return store_text(error),
-        Error::Option(option) => return option_text(option),
-        // Sizes are printed with units.
-        Error::SeveralKeys { keys } => {
-            let keys_to_type = keys.first().map(|(key, ..)| shell_quoted(key));
-            let keys = keys.iter().map(|(key, tensors, nbytes)| {
-                let s = if *tensors == 1 { "" } else { "s" };
-                format!("`{key}` ({} tensor{s}, {})", pipeline::format_count(*tensors), format_bytes(*nbytes))
-            });
-            let keys = keys.collect::<Vec<_>>().join(", ");
-            let first = keys_to_type.unwrap_or_default();
-            return format!(
-                "several keys hold weights: {keys}; choose one, such as with `--key {first}`, or keep everything with `--key ''`"
-            );
+        Error::Write { path, reason } => return write_text(path, reason),
+        Error::Read { reason, .. } | Error::Io { reason, .. } => {
+            remote_cause(reason).map_or_else(String::new, |cause| remote_advice(cause).to_owned())
         }
+        Error::Option(option) => return option_text(option),
+        Error::SeveralKeys { keys } => return several_keys_text(keys),
         Error::NoSuchName { similar: None, .. } => names_advice(file),
         Error::AdapterAlone { path, .. } => adapter_advice(path),
         Error::DangerousGlobal { .. } => {
@@ -277,6 +271,12 @@ fn option_text(option: &InvalidOption) -> String {
         InvalidOption::CannotCast { .. } | InvalidOption::CastTwice { .. } => format!("--cast: {option}"),
         InvalidOption::NotFloatingPoint { .. } => format!("--dtype: {option}"),
         InvalidOption::Regex { .. } | InvalidOption::NoGroup { .. } => format!("--rename: {option}"),
+        InvalidOption::TritonAtAddress { .. } => format!("{option}; name a local folder with -o"),
+        InvalidOption::ResumeAtAddress { .. } => {
+            format!(
+                "{option}; `torch2carton batch MANIFEST --results FILE --resume` goes on from the results"
+            )
+        }
         InvalidOption::NotAFolder { .. } => {
             format!("{option}; -o names a file if it ends in .carton, .safetensors or .pth")
         }
@@ -376,6 +376,8 @@ pub(crate) fn store_text(error: &output::Error) -> String {
             );
         }
         Error::Remote { address, .. } => format!("; first run `{}`", fetch_command(address)),
+        Error::Write { path, reason } => return write_text(path, reason),
+        Error::RemoteOutput { .. } => "; write it to a local path, and copy it from there".to_owned(),
         Error::IsFolder { .. } => "; name a file in it".to_owned(),
         Error::NotAFile { .. } => ", and a carton is a file".to_owned(),
         Error::SameFile { .. } => "; choose another path with -o".to_owned(),
@@ -392,6 +394,28 @@ pub(crate) fn store_text(error: &output::Error) -> String {
         _ => String::new(),
     };
     format!("{error}{advice}")
+}
+
+/// Returns the text of an error about several keys with weights, whose sizes are printed with units.
+fn several_keys_text(keys: &[(String, u64, u64)]) -> String {
+    let keys_to_type = keys.first().map(|(key, ..)| shell_quoted(key));
+    let keys = keys.iter().map(|(key, tensors, nbytes)| {
+        let s = if *tensors == 1 { "" } else { "s" };
+        format!("`{key}` ({} tensor{s}, {})", pipeline::format_count(*tensors), format_bytes(*nbytes))
+    });
+    let keys = keys.collect::<Vec<_>>().join(", ");
+    let first = keys_to_type.unwrap_or_default();
+    format!(
+        "several keys hold weights: {keys}; choose one, such as with `--key {first}`, or keep everything with `--key ''`"
+    )
+}
+
+/// Returns the text of an output that cannot be written, with the cause at its address if it is at one.
+fn write_text(path: &Path, reason: &io::Error) -> String {
+    match remote_cause(reason) {
+        Some(cause) => format!("cannot write: {}", remote_text(cause)),
+        None => format!("cannot write {}: {reason}", path.display()),
+    }
 }
 
 /// Returns the command that lists the names of tensors and values.

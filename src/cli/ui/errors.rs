@@ -87,7 +87,9 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
 
 /// Returns true if an argument is wrong, rather than a file.
 pub(crate) fn is_usage_error(error: &anyhow::Error) -> bool {
-    let is_remote = |error: &output::Error| matches!(error, output::Error::Remote { .. });
+    let is_remote = |error: &output::Error| {
+        matches!(error, output::Error::Remote { .. } | output::Error::RemoteOutput { .. })
+    };
     let is_not_a_set =
         |error: &checkpoint_files::Error| matches!(error, checkpoint_files::Error::NotASet { .. });
     error.is::<UsageError>()

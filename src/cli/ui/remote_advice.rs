@@ -1,13 +1,26 @@
 //! Advice on errors of files at addresses.
 
+use std::io;
+
 use remote_source::Error;
 
 /// Returns the text of an error with what helps.
 pub(crate) fn remote_text(error: &Error) -> String {
-    let advice = match error {
+    format!("{error}{}", remote_advice(error))
+}
+
+/// Returns the error of an address that is the cause of an error of the system.
+pub(crate) fn remote_cause(reason: &io::Error) -> Option<&Error> {
+    reason.get_ref()?.downcast_ref()
+}
+
+/// Returns what helps against an error.
+pub(crate) fn remote_advice(error: &Error) -> &'static str {
+    match error {
         Error::Insecure { .. } | Error::PrivateAddress { .. } => "; --allow-http reads it anyway",
         Error::Repository { .. } => "; add the path of a file, such as model.safetensors",
         Error::Disabled { .. } => "; build the program with the feature `remote`",
+        Error::Conflict { .. } => "; start again",
         Error::Cache { .. } => "; name another folder with --cache",
         Error::Offline { .. } => "; leave out --offline, and unset HF_HUB_OFFLINE",
         Error::Denied { address, has_token: false, .. } if address.starts_with("hf://") => {
@@ -27,13 +40,16 @@ pub(crate) fn remote_text(error: &Error) -> String {
         Error::Denied { address, .. } if address.starts_with("az://") => {
             "; set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN to credentials that may read it"
         }
+        Error::Denied { .. } => {
+            "; an https address is read without credentials: check it, or ask for a signed one"
+        }
+        Error::NotFound { .. } => "; check the address",
+        Error::Status { .. } | Error::Slow { .. } | Error::Wait { .. } => "; try again later",
         Error::NoRanges { .. } => "; download the file first",
         Error::Connection { .. } => {
             "; check the network, the name of the server, and HTTPS_PROXY if there is a proxy"
         }
-        Error::Wait { .. } => "; try again later",
         Error::Changed { .. } => "; start again, and name a commit if it is on the Hub",
         _ => "",
-    };
-    format!("{error}{advice}")
+    }
 }

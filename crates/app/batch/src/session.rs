@@ -2,10 +2,11 @@
 
 use std::io;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use carton_tools::Error as TaskError;
+use output::RemoteAddress;
 use pipeline::{Observer, run_jobs};
 
 use crate::job_source::JobSource;
@@ -72,7 +73,8 @@ impl Batch {
         let opened = settings.results.as_deref().map(|path| open_results(path, is_resumed)).transpose()?;
         let (results, earlier) = opened.unzip();
         let (source, total) = JobSource::open(settings, parse, earlier)?;
-        if let Some(folder) = &settings.folder {
+        let is_local = |folder: &&PathBuf| RemoteAddress::from_path(folder).is_none();
+        if let Some(folder) = settings.folder.as_ref().filter(is_local) {
             let failed = |reason| Error::CreateFolder { path: folder.clone(), reason };
             std::fs::create_dir_all(folder).map_err(failed)?;
         }

@@ -258,6 +258,9 @@ impl PlannedJob {
             }
             _ => None,
         };
+        if let (Some(_), Some(output)) = (&job.blobs, &output) {
+            output::refuse_remote(output.path())?;
+        }
         let with_blobs = |made_from: Option<String>| match &job.blobs {
             Some(blobs) => blobs.made_from(&made_from?),
             None => made_from,

@@ -87,12 +87,20 @@ pub struct CartonTensorRow {
 /// # Errors
 /// Returns an error if the carton cannot be read, the path is not a carton, or a document does not follow the specification.
 pub fn contents(path: &Path) -> Result<ContentsReport> {
-    let carton = open(path)?;
+    contents_of(&open(path)?)
+}
+
+/// Reads the metadata, files and tensors of an open carton.
+///
+/// # Errors
+/// Returns an error if the carton cannot be read, or a document does not follow the specification.
+pub fn contents_of(carton: &Carton) -> Result<ContentsReport> {
+    let path = carton.path();
     let config = carton.config().map_err(Error::from_reader(path))?.document;
     let index = carton.tensor_index().map_err(Error::from_reader(path))?.document;
     let mut notes = Vec::new();
     // The model of another runner may have another format.
-    let model = read_model(&carton, &()).unwrap_or_else(|error| {
+    let model = read_model(carton, &()).unwrap_or_else(|error| {
         notes.push(CartonNote::NoTensors { reason: without_path(path, &error) });
         None
     });

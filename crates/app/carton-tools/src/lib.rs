@@ -53,11 +53,13 @@ mod verify;
 
 pub use carton_checkpoint::{CartonCheckpoint, read_checkpoint};
 pub use code::CodeStatus;
-pub use contents::{AbsentFileRow, CartonFileRow, CartonTensorRow, ContentsReport, contents, tensors};
+pub use contents::{
+    AbsentFileRow, CartonFileRow, CartonTensorRow, ContentsReport, contents, contents_of, tensors,
+};
 pub use error::{Error, Result, TensorError};
 pub use note::CartonNote;
 pub use npy::NpyError;
-pub use open::{is_carton, open, open_model};
+pub use open::{is_carton, open, open_model, open_source};
 #[cfg(feature = "download")]
 pub use options::ResolveOptions;
 pub use options::VerifyOptions;

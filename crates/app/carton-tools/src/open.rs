@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Action, MappedFile, Observer, ProgressReporter};
+use byte_source::{Action, InputSource, MappedFile, Observer, ProgressReporter};
 use carton_format::{Config, MODEL_PT, Manifest};
 use carton_reader::{Carton, CartonEntry, CompressionMethod};
 use checkpoint_files::{CheckpointSources, ShardPolicy};
@@ -12,6 +12,8 @@ use zip_index::ZipIndex;
 
 use crate::{Error, Result};
 
+/// Extension of packed cartons. One at an address is known by it, because its contents would be read twice.
+const EXTENSION: &str = "carton";
 /// Length of the file's tail in which entry names of a damaged zip file are searched, in bytes.
 const TAIL_LEN: usize = 1 << 20;
 
@@ -78,6 +80,27 @@ pub fn open(path: &Path) -> Result<Carton> {
         carton_reader::Error::Map(_) | carton_reader::Error::Io { .. } => Error::from_reader(path)(error),
         error => not_a_carton(path).unwrap_or_else(|| Error::from_reader(path)(error)),
     })
+}
+
+/// Opens an input that is not on this machine, if its name is that of a packed carton.
+///
+/// # Errors
+/// Returns an error if the file cannot be read, or is not a carton.
+pub fn open_source(source: &InputSource) -> Result<Option<Carton>> {
+    let path = source.path();
+    if path.extension().is_none_or(|extension| extension != EXTENSION) {
+        return Ok(None);
+    }
+    let file = match source {
+        InputSource::File(file) => Arc::clone(file),
+        InputSource::Folder { file: None, .. } => return Ok(None),
+        InputSource::Folder { folder, file: Some(file) } => {
+            let opened = folder.open(&[file]).map_err(Error::read)?;
+            let Some(file) = opened.into_iter().next() else { return Ok(None) };
+            file
+        }
+    };
+    Carton::from_source(file).map(Some).map_err(Error::from_reader(&path))
 }
 
 /// Opens a packed carton; a folder is an error.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use byte_source::InputSource;
+use carton_reader::Carton;
 use carton_tools::{CartonNote, Error, Result, is_carton, read_checkpoint};
 use foldhash::{HashSet, HashSetExt};
 use pipeline::{ConvertOptions, ConvertedTensors, Observer, Selection, ShardPolicy, ValueRows, select};
@@ -85,11 +86,14 @@ impl OpenedInput {
         conversion.source.clone_from(&options.source);
         conversion.shards = options.shards;
         conversion.selection.clone_from(&options.selection);
-        if options.source.is_none() {
+        let carton = if let Some(source) = &options.source {
+            carton_tools::open_source(source)?
+        } else {
             output::refuse_remote(&options.path)?;
-            if is_carton(&options.path) {
-                return Self::open_carton(options, &conversion, observer);
-            }
+            is_carton(&options.path).then(|| carton_tools::open(&options.path)).transpose()?
+        };
+        if let Some(carton) = carton {
+            return Self::of_carton(&carton, (options, &conversion), observer);
         }
         conversion.dequantize = options.dequantize;
         let converted = match ConvertedTensors::read(&conversion, observer) {
@@ -113,14 +117,13 @@ impl OpenedInput {
         })
     }
 
-    fn open_carton(
-        options: &InputOptions,
-        conversion: &ConvertOptions,
+    fn of_carton(
+        carton: &Carton,
+        (options, conversion): (&InputOptions, &ConvertOptions),
         observer: &dyn Observer,
     ) -> Result<Self> {
         let path: &Path = &options.path;
-        let carton = carton_tools::open(path)?;
-        let model = read_checkpoint(&carton, observer)?;
+        let model = read_checkpoint(carton, observer)?;
         let selected = select(&options.selection, &model.checkpoint).map_err(pipeline::Error::at(path))?;
         Ok(Self {
             tensors: selected.tensors,

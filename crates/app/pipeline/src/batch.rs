@@ -99,11 +99,17 @@ pub fn convert_each(
     let inputs = batch_inputs::expand_inputs(&options.inputs, options.shards);
     let planned = batch_inputs::plan_all(options, &inputs);
     if let Some(folder) = options.output.as_ref().filter(|_| !options.dry_run) {
-        if folder.exists() && !folder.is_dir() {
-            return Err(InvalidOption::NotAFolder { path: folder.clone() }.into());
+        if options.destination.store_of(folder)?.is_some() {
+            if batch.resume != Resume::ConvertAll {
+                return Err(InvalidOption::ResumeAtAddress { path: folder.clone() }.into());
+            }
+        } else {
+            if folder.exists() && !folder.is_dir() {
+                return Err(InvalidOption::NotAFolder { path: folder.clone() }.into());
+            }
+            std::fs::create_dir_all(folder)
+                .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
         }
-        std::fs::create_dir_all(folder)
-            .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
     }
     let names: Vec<PathBuf> = inputs.iter().map(|paths| paths.first().cloned().unwrap_or_default()).collect();
     let threads = batch.jobs.min(NonZeroUsize::new(names.len()).unwrap_or(NonZeroUsize::MIN));

@@ -69,7 +69,10 @@ impl PlannedConversion {
             (Some(folder), _) if format.is_repository() => folder.to_owned(),
             (Some(folder), _) => folder.join(file_name(&default())),
             // Of a format that is a file, an existing folder gets the file with its default name.
-            (None, Some(output)) if output.is_dir() && !format.is_folder(Some(output), has_documents) => {
+            (None, Some(output))
+                if options.destination.is_folder(output)
+                    && !format.is_folder(Some(output), has_documents) =>
+            {
                 output.join(file_name(&default()))
             }
             (None, Some(output)) => output.clone(),

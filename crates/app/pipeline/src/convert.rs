@@ -172,8 +172,10 @@ impl PlannedConversion {
     /// Rejects an output that must not be written, such as one of the inputs or of the files in `misc`.
     fn check_target<'m>(&'m self, misc: impl Iterator<Item = &'m Path>) -> Result<()> {
         let others = self.other_inputs.iter().map(PathBuf::as_path);
-        let inputs: Vec<&Path> = self.sources.inputs().chain(others).chain(misc).collect();
-        Ok(output::check_target(&self.output, &inputs, self.options.if_exists)?)
+        // An input at an address is not one of the files.
+        let given = self.options.inputs.iter().map(PathBuf::as_path);
+        let inputs: Vec<&Path> = self.sources.inputs().chain(others).chain(misc).chain(given).collect();
+        Ok(self.options.destination.check_target(&self.output, &inputs, self.options.if_exists)?)
     }
 }
 

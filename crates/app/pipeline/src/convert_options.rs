@@ -6,7 +6,7 @@ use std::sync::Arc;
 use byte_source::{InputSource, Source};
 use checkpoint_files::ShardPolicy;
 use decoder::Overrides;
-use output::IfExists;
+use output::{Destination, IfExists};
 
 use crate::{Cast, CheckpointSum, InvalidOption, Rename, Selection, Target, WeightedPath};
 
@@ -20,6 +20,8 @@ pub struct ConvertOptions {
     pub source: Option<InputSource>,
     /// Output file or folder; `None` for a path next to the input, which [`PlannedConversion`](crate::PlannedConversion) chooses.
     pub output: Option<PathBuf>,
+    /// Where the output goes if its path is an address; see [`Destination`].
+    pub destination: Destination,
     /// Output format and its options. The extension of `output` does not change the format; see [`Target::from_path`].
     pub target: Target,
     /// Treatment of an existing file at the output path.
@@ -66,6 +68,7 @@ impl ConvertOptions {
             inputs,
             source: None,
             output: None,
+            destination: Destination::default(),
             target: Target::default(),
             if_exists: IfExists::default(),
             shards: ShardPolicy::default(),

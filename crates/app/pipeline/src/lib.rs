@@ -121,7 +121,7 @@ pub use merge::WeightedPath;
 pub use model::{ArchitectureChoice, ModelOptions, architectures, default_modules};
 pub use module_tree::{TreeRow, module_tree};
 pub use note::{Note, format_bytes, format_count, format_things};
-pub use output::IfExists;
+pub use output::{Destination, IfExists};
 pub use output_kind::{ForeignKind, OutputKind};
 pub use output_path::expected_output;
 pub use pickle_vm::trace::TraceView;

@@ -104,6 +104,7 @@ fn options_text(options: &ConvertOptions) -> String {
         inputs: _,
         source: _,
         output: _,
+        destination: _,
         target,
         if_exists: _,
         shards,

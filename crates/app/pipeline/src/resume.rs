@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{
-    Action, Blob, Crc32, MappedFile, ProgressReporter, ReadError, Region, Sink, Source, Window,
+    Action, Blob, Crc32, MappedFile, OutputStore, ProgressReporter, ReadError, Region, Sink, Source, Window,
 };
 use output::{FileRecord, OutputRecord, file_name, parent_folder};
 
@@ -121,6 +121,14 @@ impl BatchOutput {
     ) -> Result<ExistingOutput> {
         let is_same = self.made_from.is_some() && record.made_from == self.made_from;
         let is_here = self.name.as_ref() == Some(&record.output);
+        if let Some(store) = self.conversion.options.destination.store_of(&self.path)? {
+            let store = store.as_ref();
+            return if is_same && is_here {
+                self.check_stored(store, record, resume, observer)
+            } else {
+                Ok(ExistingOutput::Incomplete)
+            };
+        }
         let files = if is_same && is_here { self.existing_files(record) } else { None };
         let Some(files) = files else { return Ok(ExistingOutput::Incomplete) };
         let format = self.conversion.options.target.format();
@@ -139,7 +147,8 @@ impl BatchOutput {
         let work = ProgressReporter::new(observer, &name, Action::Verify, Some(total));
         let mut before = 0_u64;
         for (file, path, _) in &files {
-            if file.crc32.is_none() || checksum(path, work.resumed_at(before))? != file.crc32 {
+            let source = MappedFile::open(path).ok().map(|file| Arc::new(file) as Arc<dyn Source>);
+            if file.crc32.is_none() || checksum(source, work.resumed_at(before))? != file.crc32 {
                 return Ok(ExistingOutput::Incomplete);
             }
             before = before.saturating_add(file.len);
@@ -154,6 +163,39 @@ impl BatchOutput {
         Ok(ExistingOutput::Touched(OutputRecord { files, ..record.clone() }))
     }
 
+    /// Compares an output in a store with its record. There are no times to compare: an object that another program wrote lacks
+    /// the mark of this one.
+    fn check_stored(
+        &self,
+        store: &dyn OutputStore,
+        record: &OutputRecord,
+        resume: Resume,
+        observer: &dyn Observer,
+    ) -> Result<ExistingOutput> {
+        let path_of = |file: &FileRecord| self.folder().join(&file.path);
+        let is_there = |file: &FileRecord| {
+            let found = store.find(&path_of(file)).ok().flatten();
+            is_inside(record, file) && found.is_some_and(|found| found.is_own && found.len == file.len)
+        };
+        if record.files.is_empty() || !record.files.iter().all(is_there) {
+            return Ok(ExistingOutput::Incomplete);
+        }
+        if resume == Resume::SkipVerified {
+            let total = record.files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.len));
+            let name = file_name(&self.path);
+            let work = ProgressReporter::new(observer, &name, Action::Verify, Some(total));
+            let mut before = 0_u64;
+            for file in &record.files {
+                let source = store.open(&path_of(file)).ok();
+                if file.crc32.is_none() || checksum(source, work.resumed_at(before))? != file.crc32 {
+                    return Ok(ExistingOutput::Incomplete);
+                }
+                before = before.saturating_add(file.len);
+            }
+        }
+        Ok(ExistingOutput::Complete)
+    }
+
     /// Returns the files of the output with their paths and their current metadata; `None` if one is missing, or has another
     /// length than in the record.
     fn existing_files<'r>(
@@ -161,12 +203,9 @@ impl BatchOutput {
         record: &'r OutputRecord,
     ) -> Option<Vec<(&'r FileRecord, PathBuf, Metadata)>> {
         let found = |file: &'r FileRecord| {
-            let relative = Path::new(&file.path);
-            let is_inside = relative.starts_with(&record.output)
-                && relative.components().all(|part| matches!(part, Component::Normal(_)));
-            let path = self.folder().join(relative);
+            let path = self.folder().join(&file.path);
             let metadata = path.symlink_metadata().ok()?;
-            let is_as_written = is_inside && metadata.is_file() && metadata.len() == file.len;
+            let is_as_written = is_inside(record, file) && metadata.is_file() && metadata.len() == file.len;
             is_as_written.then_some((file, path, metadata))
         };
         let files: Option<Vec<_>> = record.files.iter().map(found).collect();
@@ -189,7 +228,13 @@ impl BatchOutput {
             let inside = file.path.strip_prefix(&self.path).ok()?;
             let path =
                 if inside == Path::new("") { PathBuf::from(name) } else { Path::new(name).join(inside) };
-            Some(FileRecord::new(path.to_str()?, &file.path.symlink_metadata().ok()?, file.crc32))
+            let path = path.to_str()?;
+            if let Some(store) = self.conversion.options.destination.store_of(&file.path).ok()? {
+                let len = store.find(&file.path).ok()??.len;
+                let path = path.to_owned();
+                return Some(FileRecord { path, len, modified: None, changed: None, crc32: file.crc32 });
+            }
+            Some(FileRecord::new(path, &file.path.symlink_metadata().ok()?, file.crc32))
         };
         let files = written.iter().map(record).collect::<Option<Vec<_>>>()?;
         let made_from = Some(self.made_from.clone()?);
@@ -197,13 +242,19 @@ impl BatchOutput {
     }
 }
 
-/// Computes the CRC-32 of the bytes of a file; `None` if it cannot be read.
+/// Returns true if the path of a file in a record is that of its output, or below it.
+fn is_inside(record: &OutputRecord, file: &FileRecord) -> bool {
+    let relative = Path::new(&file.path);
+    relative.starts_with(&record.output)
+        && relative.components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// Computes the CRC-32 of all bytes of a source; `None` if they cannot be read.
 ///
 /// # Errors
 /// When `work` is to be stopped.
-fn checksum(path: &Path, work: ProgressReporter<'_>) -> Result<Option<u32>> {
-    let Ok(file) = MappedFile::open(path) else { return Ok(None) };
-    let source: Arc<dyn Source> = Arc::new(file);
+fn checksum(source: Option<Arc<dyn Source>>, work: ProgressReporter<'_>) -> Result<Option<u32>> {
+    let Some(source) = source else { return Ok(None) };
     let mut sink = ChecksumSink { sum: Crc32::default(), done: 0, work };
     match Region::whole(&source).write_to(&mut sink) {
         Ok(()) => Ok(Some(sink.sum.sum())),

@@ -10,7 +10,7 @@ use decoder::Decoder;
 use tensor::Tensors;
 use torch_import::{Container, Omissions};
 
-use crate::back::commit::commit;
+use crate::back::commit::{CommitTarget, commit};
 use crate::back::{NonTensorParts, OutputJob, OutputPlan};
 use crate::cast::Casts;
 use crate::digest::digest_tensors;
@@ -104,6 +104,7 @@ pub(crate) fn write_output(
         target: output,
         is_folder: conversion.is_folder,
         if_exists: options.if_exists,
+        destination: &options.destination,
         name: &conversion.name,
         misc,
         tensors,
@@ -132,8 +133,9 @@ pub(crate) fn write_output(
             casts.count_out_of_range(observer)?;
             containers.iter().try_for_each(Container::check_unchanged)
         };
-        commit(files, (output, options.if_exists), &check_inputs, observer)
-            .map_err(|error| error.with_tensor(tensors))?
+        let target =
+            CommitTarget { path: output, if_exists: options.if_exists, destination: &options.destination };
+        commit(files, target, &check_inputs, observer).map_err(|error| error.with_tensor(tensors))?
     };
     let made = report();
     notes.extend(casts.notes());

@@ -25,6 +25,9 @@ pub enum Error {
         address: RemoteAddress,
     },
 
+    /// The path of an output is an address, and outputs at addresses are not written.
+    #[error("cannot write {}: it is not a local path", path.display())]
+    RemoteOutput { path: PathBuf },
     /// A part of the path to an output is a file.
     #[error("cannot write {}: {} is not a folder", path.display(), folder.display())]
     NoFolder { path: PathBuf, folder: PathBuf },
@@ -181,6 +184,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Remote { .. }
+            | Self::RemoteOutput { .. }
             | Self::NotAUrl { .. }
             | Self::NotHttps { .. }
             | Self::Insecure { .. }

@@ -25,28 +25,34 @@
 //! Dropping an [`OutputFile`] removes its temporary file. This crate installs no signal handler: a program that ends on a
 //! signal calls [`remove_unfinished`] before it exits.
 //!
+//! A [`Destination`] also writes outputs at addresses, into a store such as a bucket, which are seen there when they are complete.
+//!
 //! With the feature `download`, the function `download` fetches a file whose SHA-256 is known, resumes broken
 //! connections, and refuses private addresses. Paths that are addresses, such as `s3://bucket/model.pth`, are
 //! recognised by [`RemoteAddress`] and refused by [`refuse_remote`].
 
 mod abandoned;
+mod destination;
 mod error;
 #[cfg(feature = "download")]
 mod https;
 mod local;
 mod location;
 mod mark;
+mod output_file;
 mod permissions;
 mod records;
 mod remote;
 mod unfinished;
 
+pub use destination::Destination;
 pub use error::{Error, Result};
 #[cfg(feature = "download")]
 pub use https::{DownloadOptions, download};
-pub use local::{IfExists, OutputFile, Scratch, check_target, free_space, require_free_space, sync_folder};
+pub use local::{IfExists, Scratch, check_target, free_space, require_free_space, sync_folder};
 pub use location::{file_name, parent_folder, refuse_remote};
 pub use mark::is_own_output;
+pub use output_file::OutputFile;
 pub use records::{FileRecord, OutputRecord, OutputRecords};
 pub use remote::{RemoteAddress, UrlScheme};
 pub use unfinished::{OutputHalt, remove_unfinished};

@@ -6,14 +6,13 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::Crc32;
 use tempfile::{Builder, NamedTempFile, TempDir};
 
 use crate::abandoned::{TEMPORARY_PREFIX, create_locked, remove_abandoned};
 use crate::mark::{is_own_output, mark_own_output, record_own_output};
 use crate::permissions::{self, Permissions};
 use crate::unfinished::RegisteredPath;
-use crate::{Error, Result, parent_folder};
+use crate::{Error, RemoteAddress, Result, parent_folder};
 
 /// Policy for a file that already exists at the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,10 +30,13 @@ pub enum IfExists {
 /// file that `if_exists` keeps.
 ///
 /// # Errors
-/// [`Error::NoFolder`], [`Error::IsFolder`], [`Error::SameFile`], [`Error::NotAFile`], [`Error::Exists`] or
+/// [`Error::RemoteOutput`], [`Error::NoFolder`], [`Error::IsFolder`], [`Error::SameFile`], [`Error::NotAFile`], [`Error::Exists`] or
 /// [`Error::NotOwnOutput`].
 pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Result<()> {
     let path = || target.to_owned();
+    if RemoteAddress::from_path(target).is_some() {
+        return Err(Error::RemoteOutput { path: path() });
+    }
     // Folders that do not exist are created with the output.
     let existing = target.ancestors().skip(1).find(|folder| folder.exists());
     if let Some(folder) = existing.filter(|folder| !folder.is_dir()) {
@@ -60,13 +62,8 @@ pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Res
 }
 
 /// Temporary file next to its target, renamed to the target when it is committed.
-///
-/// [`commit`](Self::commit) renames the temporary file to the target. An output that is dropped before that removes its
-/// temporary file, so stopping early needs no cleanup. [`remove_unfinished`](crate::remove_unfinished) removes it when
-/// a signal ends the process. After `kill -9` a file `.torch2carton-*.partial` remains until the next output is created
-/// in its folder.
 #[derive(Debug)]
-pub struct OutputFile {
+pub(crate) struct LocalOutput {
     // Fields drop in this order, so the file is removed while its path is still registered.
     file: NamedTempFile,
     unfinished: RegisteredPath,
@@ -75,17 +72,14 @@ pub struct OutputFile {
     written: u64,
     /// Bytes whose writeback was already started.
     writeback_started: u64,
-    /// CRC-32 of the bytes written so far, if it is computed.
-    checksum: Option<Crc32>,
 }
 
-impl OutputFile {
+impl LocalOutput {
     /// Creates the temporary file next to `target`, in a folder with at least `needed` bytes free.
     ///
     /// # Errors
     /// [`Error::NoSpace`], or [`Error::CreateIn`] when the folder cannot be written.
-    pub fn create(target: impl Into<PathBuf>, needed: u64) -> Result<Self> {
-        let target = target.into();
+    pub(crate) fn create(target: PathBuf, needed: u64) -> Result<Self> {
         let parent = parent_folder(&target);
         std::fs::create_dir_all(parent).map_err(|error| cannot_create(parent, &error))?;
         remove_abandoned(parent);
@@ -100,18 +94,7 @@ impl OutputFile {
             .map_err(|error| cannot_create(parent, &error))?;
         // The lock belongs to the open file description, which `file` shares.
         drop(held);
-        Ok(Self { file, unfinished, target, written: 0, writeback_started: 0, checksum: None })
-    }
-
-    /// Computes the CRC-32 of all bytes that are written from now on.
-    #[must_use]
-    pub fn with_checksum(self) -> Self {
-        Self { checksum: Some(Crc32::default()), ..self }
-    }
-
-    /// Returns the CRC-32 of the bytes written so far, if it [is computed](Self::with_checksum).
-    pub fn checksum(&self) -> Option<u32> {
-        self.checksum.clone().map(Crc32::sum)
+        Ok(Self { file, unfinished, target, written: 0, writeback_started: 0 })
     }
 
     /// Syncs the file, renames it to the target and syncs the folder. A file that is replaced passes its permissions on.
@@ -119,7 +102,7 @@ impl OutputFile {
     /// # Errors
     /// [`Error::Write`] when the file cannot be synced or renamed, [`Error::Exists`] or [`Error::NotOwnOutput`] when the
     /// target exists by now and `if_exists` does not allow to replace it.
-    pub fn commit(self, if_exists: IfExists) -> Result<()> {
+    pub(crate) fn commit(self, if_exists: IfExists) -> Result<()> {
         let is_marked = self.finish();
         let synced = self.file.as_file().sync_all();
         synced.map_err(|reason| Error::Write { path: self.target.clone(), reason })?;
@@ -141,7 +124,7 @@ impl OutputFile {
     ///
     /// # Errors
     /// The errors of [`commit`](Self::commit).
-    pub fn commit_unsynced(self, if_exists: IfExists) -> Result<()> {
+    pub(crate) fn commit_unsynced(self, if_exists: IfExists) -> Result<()> {
         self.finish();
         self.rename_to_target(if_exists)
     }
@@ -186,14 +169,11 @@ impl OutputFile {
 }
 
 /// Starts writeback every 32 MiB, so that the sync at the end does not wait for most of the file.
-impl io::Write for OutputFile {
+impl io::Write for LocalOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         /// Bytes after which the writeback of new bytes is started.
         const WRITEBACK_CHUNK: u64 = 32 << 20;
         let count = self.file.as_file_mut().write(bytes)?;
-        if let Some(checksum) = &mut self.checksum {
-            checksum.add_bytes(bytes.get(..count).unwrap_or_default());
-        }
         self.written = self.written.saturating_add(count as u64);
         let waiting = self.written.saturating_sub(self.writeback_started);
         if waiting >= WRITEBACK_CHUNK {
@@ -323,7 +303,7 @@ mod tests {
     #[test]
     fn a_dropped_output_leaves_nothing() {
         let scratch = scratch();
-        let mut output = OutputFile::create(scratch.path().join("x"), 3).expect("there is room");
+        let mut output = LocalOutput::create(scratch.path().join("x"), 3).expect("there is room");
         output.write_all(b"abc").expect("it can be written");
         assert_eq!(names(scratch.path()).len(), 1);
         drop(output);
@@ -336,12 +316,12 @@ mod tests {
         let target = scratch.path().join("x");
         let all = [IfExists::Fail, IfExists::Replace, IfExists::ReplaceOwn];
         for (bytes, if_exists) in [b"one", b"two", b"six"].into_iter().zip(all) {
-            let mut output = OutputFile::create(&target, 3).expect("there is room");
+            let mut output = LocalOutput::create(target.clone(), 3).expect("there is room");
             output.write_all(bytes).expect("it can be written");
             output.commit(if_exists).expect("it can be renamed");
             assert_eq!(std::fs::read(&target).expect("it was committed"), bytes);
         }
-        let error = OutputFile::create(&target, 0).and_then(|output| output.commit(IfExists::Fail));
+        let error = LocalOutput::create(target.clone(), 0).and_then(|output| output.commit(IfExists::Fail));
         assert!(matches!(error, Err(Error::Exists { .. })), "{error:?}");
         assert_eq!(names(scratch.path()), ["x"]);
     }
@@ -351,7 +331,7 @@ mod tests {
         let scratch = scratch();
         let target = scratch.path().join("x");
         check_target(&target, &[], IfExists::ReplaceOwn).expect("nothing is there");
-        let output = OutputFile::create(&target, 0).expect("there is room");
+        let output = LocalOutput::create(target.clone(), 0).expect("there is room");
         std::fs::write(&target, b"theirs").expect("a temporary folder");
         let error = output.commit(IfExists::ReplaceOwn);
         assert!(matches!(error, Err(Error::NotOwnOutput { .. })), "{error:?}");
@@ -367,7 +347,7 @@ mod tests {
         for leads_somewhere in [false, true] {
             let _ = std::fs::remove_file(&link);
             if leads_somewhere {
-                let output = OutputFile::create(&file, 0).expect("there is room");
+                let output = LocalOutput::create(file.clone(), 0).expect("there is room");
                 output.commit(IfExists::Fail).expect("it can be renamed");
             }
             std::os::unix::fs::symlink("x", &link).expect("a temporary folder");
@@ -396,7 +376,7 @@ mod tests {
     #[test]
     fn more_than_the_disk_holds_is_refused() {
         let scratch = scratch();
-        let error = OutputFile::create(scratch.path().join("x"), u64::MAX - 1).map(drop);
+        let error = LocalOutput::create(scratch.path().join("x"), u64::MAX - 1).map(drop);
         let expected = if cfg!(unix) { matches!(error, Err(Error::NoSpace { .. })) } else { error.is_ok() };
         assert!(expected, "{error:?}");
     }

@@ -7,13 +7,16 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use byte_source::StoredFile;
 use futures_util::TryStreamExt;
 use object_store::path::Path as ObjectPath;
-use object_store::{BackoffConfig, GetOptions, GetRange, ObjectMeta, ObjectStore, RetryConfig};
+use object_store::{Attribute, BackoffConfig, GetOptions, GetRange, ObjectMeta, ObjectStore, RetryConfig};
 
 use crate::answer::{Asked, Version};
 use crate::client::{Client, Part};
+use crate::connector::NO_ETAG;
 use crate::slot::Slot;
+use crate::upload::MARK;
 use crate::{BucketAddress, BucketService, Error, Result, credentials};
 
 /// Largest number of objects of a folder; more are rather a whole data set.
@@ -22,7 +25,7 @@ const OBJECTS_MAX: usize = 100_000;
 /// A bucket with the credentials for it.
 #[derive(Clone)]
 pub(crate) struct Bucket {
-    store: Arc<dyn ObjectStore>,
+    pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) client: Arc<Client>,
     /// The bucket alone, for messages.
     address: BucketAddress,
@@ -67,7 +70,7 @@ impl Bucket {
             Asked::Last(count) => GetRange::Suffix(*count),
         };
         let options = GetOptions { range: Some(range), ..GetOptions::default() };
-        let path = ObjectPath::parse(key).map_err(|error| convert(&error.into(), &address))?;
+        let path = self.path_of(key)?;
         let (range, meta, bytes) = block_on(&address, async {
             let found = self.store.get_opts(&path, options).await?;
             Ok((found.range.clone(), found.meta.clone(), found.bytes().await?))
@@ -85,13 +88,30 @@ impl Bucket {
         Ok(Part { range, bytes, version: now })
     }
 
+    /// Returns what an object is, and the mark of the upload that made it; `None` if there is no such object.
+    ///
+    /// # Errors
+    /// When the service refuses access.
+    pub(crate) fn find(&self, key: &str) -> Result<Option<(StoredFile, Option<String>)>> {
+        let (address, path) = (self.address_of(key), self.path_of(key)?);
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        let found = match block_on(&address, self.store.get_opts(&path, options)) {
+            Err(Error::NotFound { .. }) => return Ok(None),
+            found => found?,
+        };
+        let mark = found.attributes.get(&Attribute::Metadata(MARK.into())).map(|mark| (**mark).to_owned());
+        let ObjectMeta { size, e_tag, version, .. } = found.meta;
+        let etag = e_tag.filter(|etag| etag != NO_ETAG);
+        Ok(Some((StoredFile { len: size, is_own: mark.is_some(), etag, version }, mark)))
+    }
+
     /// Lists the objects below a prefix, or with `is_flat` those in its folder alone.
     ///
     /// # Errors
     /// When the service refuses the listing, or there are too many objects.
     pub(crate) fn list(&self, prefix: &str, is_flat: bool) -> Result<Objects> {
         let address = BucketAddress { key: prefix.to_owned(), ..self.address.clone() }.to_string();
-        let path = ObjectPath::parse(prefix).map_err(|error| convert(&error.into(), &address))?;
+        let path = self.path_of(prefix)?;
         let bucket = self.clone();
         let shown = address.clone();
         let listed = Slot::start(move || {
@@ -128,6 +148,14 @@ impl Bucket {
         self.address.service != BucketService::Azure
     }
 
+    /// Returns the path of an object for the store.
+    ///
+    /// # Errors
+    /// When a part of it is one that no object can have, such as `..`.
+    pub(crate) fn path_of(&self, key: &str) -> Result<ObjectPath> {
+        ObjectPath::parse(key).map_err(|error| convert(&error.into(), &self.address_of(key)))
+    }
+
     /// Returns the address of an object.
     pub(crate) fn address_of(&self, key: &str) -> String {
         BucketAddress { key: key.to_owned(), ..self.address.clone() }.to_string()
@@ -150,7 +178,8 @@ pub(crate) fn retries() -> RetryConfig {
 
 fn version_of(meta: &ObjectMeta) -> Version {
     // A listing and an answer show the time with different precision, so it is not compared.
-    let etag = meta.e_tag.as_ref().map(|etag| etag.trim_matches('"').to_owned());
+    let etag = meta.e_tag.as_ref().filter(|etag| *etag != NO_ETAG);
+    let etag = etag.map(|etag| etag.trim_matches('"').to_owned());
     Version { len: meta.size, etag, modified: None, commit: None }
 }
 
@@ -175,6 +204,9 @@ fn convert(error: &object_store::Error, address: &str) -> Error {
     }
     let address = address.to_owned();
     match error {
+        object_store::Error::AlreadyExists { .. }
+        | object_store::Error::Precondition { .. }
+        | object_store::Error::NotModified { .. } => Error::Conflict { address },
         object_store::Error::NotFound { .. } => Error::NotFound { address, message: String::new() },
         object_store::Error::PermissionDenied { .. } => {
             Error::Denied { address, status: 403, message: String::new(), has_token: false }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Address of an object, or of all objects below a prefix.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BucketAddress {
     pub service: BucketService,
     /// Bucket, or container at Azure.
@@ -13,7 +13,7 @@ pub struct BucketAddress {
 }
 
 /// Service that has a bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BucketService {
     /// `s3://`: Amazon S3 and services that speak as it does.
     Amazon,

@@ -18,7 +18,7 @@ use crate::address::shown_url;
 use crate::answer::{Accepted, Asked, Version, accept, header};
 use crate::guard::{AddressGuard, PrivateAddress, PrivateHosts};
 use crate::ip::is_public_address;
-use crate::retry::{TRIES_MAX, pause};
+use crate::retry::{TRIES_MAX, pause, retry_after};
 use crate::{Error, RemoteOptions, Result};
 
 /// Largest number of redirects to follow; browsers follow as many or more.
@@ -349,7 +349,7 @@ fn check_status(response: Response<Body>, target: &RangeTarget) -> Result<Respon
     if matches!(status, 200 | 206 | 416) {
         return Ok(response);
     }
-    let pause = header(&response, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
+    let pause = header(&response, "retry-after").and_then(retry_after);
     let message = message(response);
     let address = target.address.clone();
     let error = match status {

@@ -1,28 +1,30 @@
 //! Sends the requests of object stores through the client that all other requests take.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::io::Read;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use object_store::ClientOptions;
+use object_store::azure::{AzureAuthorizer, AzureCredentialProvider};
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody,
     HttpService,
 };
-use ureq::http::{HeaderMap, HeaderValue, Method, Response, header};
+use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
 use ureq::{Agent, Body};
 use url::Url;
 
 use crate::address::shown_url;
 use crate::client::{Client, slowest};
 use crate::guard::PrivateAddress;
-use crate::retry::PAUSE_MAX;
-use crate::{Error, Result};
+use crate::retry::{PAUSE_MAX, retry_after};
+use crate::{BucketService, Error, Result};
 
 /// Hosts of the services that give an instance in a cloud its credentials.
 const METADATA_HOSTS: &[&str] = &[
@@ -37,13 +39,63 @@ const METADATA_HOSTS: &[&str] = &[
 const ANSWER_MAX: u64 = 64 << 20;
 /// Time of an object of which the service does not say one.
 const NO_TIME: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
+/// Entity tag of an object of which the service does not say one.
+pub(crate) const NO_ETAG: &str = "\"no-etag\"";
 /// Bytes that are read from a connection at a time.
 const READ: usize = 64 << 10;
+
+/// What must be at the target of a multipart upload when it is completed. `object_store` has no option for that.
+#[derive(Clone, Debug)]
+pub(crate) enum Condition {
+    /// Nothing.
+    Absent,
+    /// This version of an object.
+    Version { etag: Option<String>, version: Option<String> },
+}
+
+thread_local! {
+    /// Condition of the upload that this thread completes: a store sends its requests on the thread that waits for them.
+    static CONDITION: RefCell<Option<Condition>> = const { RefCell::new(None) };
+}
+
+/// Ends the condition of this thread when it is dropped.
+pub(crate) struct ConditionGuard(());
+
+impl Drop for ConditionGuard {
+    fn drop(&mut self) {
+        CONDITION.set(None);
+    }
+}
+
+impl Condition {
+    /// Adds the condition to the requests by which this thread completes an upload, until the guard is dropped.
+    pub(crate) fn for_this_thread(self) -> ConditionGuard {
+        CONDITION.set(Some(self));
+        ConditionGuard(())
+    }
+
+    /// Returns the header that asks a service for the condition; `None` if it does not tell versions apart.
+    fn header(&self, service: BucketService) -> Option<(HeaderName, HeaderValue)> {
+        let value = |text: &Option<String>| HeaderValue::from_str(text.as_ref()?).ok();
+        let generation = HeaderName::from_static("x-goog-if-generation-match");
+        match (service, self) {
+            (BucketService::Google, Self::Absent) => Some((generation, HeaderValue::from_static("0"))),
+            (BucketService::Google, Self::Version { version, .. }) => Some((generation, value(version)?)),
+            (_, Self::Absent) => Some((header::IF_NONE_MATCH, HeaderValue::from_static("*"))),
+            (_, Self::Version { etag, .. }) => Some((header::IF_MATCH, value(etag)?)),
+        }
+    }
+}
+
+/// Credentials and account of an Azure container, whose signatures cover the headers of conditions.
+pub(crate) type AzureSigner = Arc<OnceLock<(AzureCredentialProvider, String)>>;
 
 /// Gives object stores the client of this crate.
 #[derive(Clone)]
 pub(crate) struct Connector {
     pub(crate) client: Arc<Client>,
+    pub(crate) service: BucketService,
+    pub(crate) azure: AzureSigner,
 }
 
 impl fmt::Debug for Connector {
@@ -69,10 +121,12 @@ impl HttpService for Connector {
         Self: 'f,
     {
         Box::pin(async move {
+            let (request, is_conditional) = self.add_condition(request).await.map_err(http_error)?;
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
             let request = ureq::http::Request::from_parts(parts, body);
-            let (parts, body) = self.exchange(request).map_err(http_error)?.into_parts();
+            let answer = self.exchange(request, is_conditional);
+            let (parts, body) = answer.map_err(http_error)?.into_parts();
             Ok(HttpResponse::from_parts(
                 parts,
                 HttpResponseBody::new(Full::new(body).map_err(|e| match e {})),
@@ -88,7 +142,35 @@ fn http_error(error: Error) -> HttpError {
 }
 
 impl Connector {
-    fn exchange(&self, request: ureq::http::Request<Bytes>) -> Result<Response<Bytes>> {
+    /// Adds the condition of this thread to the request that completes an upload. Returns true if it has one.
+    async fn add_condition(&self, mut request: HttpRequest) -> Result<(HttpRequest, bool)> {
+        let query = request.uri().query().unwrap_or_default();
+        let has = |part: &str| query.split('&').any(|it| it.starts_with(part));
+        let completes = match *request.method() {
+            Method::POST => has("uploadId="),
+            Method::PUT => has("comp=blocklist"),
+            _ => false,
+        };
+        let condition = CONDITION.with_borrow(Clone::clone).filter(|_| completes);
+        let Some((name, value)) = condition.and_then(|condition| condition.header(self.service)) else {
+            return Ok((request, false));
+        };
+        request.headers_mut().insert(name, value);
+        let signature = request.headers().get(header::AUTHORIZATION);
+        let is_signed = signature.is_some_and(|text| text.as_bytes().starts_with(b"SharedKey "));
+        if let (true, Some((credentials, account))) = (is_signed, self.azure.get()) {
+            let failed = |error: object_store::Error| Error::Connection {
+                address: "az://".to_owned(),
+                reason: error.to_string(),
+            };
+            let credential = credentials.get_credential().await.map_err(failed)?;
+            request.headers_mut().remove(header::AUTHORIZATION);
+            AzureAuthorizer::new(&credential, account).try_authorize(&mut request).map_err(failed)?;
+        }
+        Ok((request, true))
+    }
+
+    fn exchange(&self, request: ureq::http::Request<Bytes>, is_conditional: bool) -> Result<Response<Bytes>> {
         let options = &self.client.options;
         let url = Url::parse(&request.uri().to_string());
         let url =
@@ -103,8 +185,9 @@ impl Connector {
         }
         let agent = if is_metadata { &self.client.metadata } else { &self.client.typed };
         let range = range_len(request.headers());
+        let has_body = request.method() != Method::HEAD;
         options.counter.add_request();
-        let response = send(agent, request).map_err(|error| {
+        let response = send(agent, request, options.timeout).map_err(|error| {
             let reason = error.into_io();
             let refused = reason.get_ref().and_then(|inner| inner.downcast_ref());
             match refused {
@@ -113,11 +196,18 @@ impl Connector {
             }
         })?;
         let (mut parts, body) = response.into_parts();
-        // A store refuses an answer without it, and nothing here needs it.
+        // A store refuses an answer without these, and nothing here needs them.
         parts.headers.entry(header::LAST_MODIFIED).or_insert(HeaderValue::from_static(NO_TIME));
+        parts.headers.entry(header::ETAG).or_insert(HeaderValue::from_static(NO_ETAG));
         wait_as_asked(parts.status.as_u16(), &parts.headers, &address)?;
         if range.is_some() && parts.status == 200 {
             return Err(Error::NoRanges { address });
+        }
+        if is_conditional && matches!(parts.status.as_u16(), 409 | 412) {
+            return Err(Error::Conflict { address });
+        }
+        if !has_body {
+            return Ok(Response::from_parts(parts, Bytes::new()));
         }
         let limit = range.filter(|_| parts.status == 206).unwrap_or(ANSWER_MAX);
         let body = self.receive_all(body, limit, &address)?;
@@ -178,13 +268,19 @@ impl Connector {
     }
 }
 
-fn send(agent: &Agent, request: ureq::http::Request<Bytes>) -> Result<Response<Body>, ureq::Error> {
+fn send(
+    agent: &Agent,
+    request: ureq::http::Request<Bytes>,
+    timeout: Duration,
+) -> Result<Response<Body>, ureq::Error> {
     if request.body().is_empty() && matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE) {
         let (parts, _) = request.into_parts();
         return agent.run(ureq::http::Request::from_parts(parts, ()));
     }
     let (parts, body) = request.into_parts();
-    agent.run(ureq::http::Request::from_parts(parts, &body[..]))
+    let limit = slowest(timeout, body.len() as u64);
+    let request = ureq::http::Request::from_parts(parts, &body[..]);
+    agent.run(agent.configure_request(request).timeout_send_body(Some(limit)).build())
 }
 
 /// Returns the number of bytes that a range asks for.
@@ -201,8 +297,7 @@ fn wait_as_asked(status: u16, headers: &HeaderMap, address: &str) -> Result<()> 
     if !matches!(status, 429 | 503) {
         return Ok(());
     }
-    let asked =
-        headers.get(header::RETRY_AFTER).and_then(|seconds| seconds.to_str().ok()?.trim().parse().ok());
+    let asked = headers.get(header::RETRY_AFTER).and_then(|seconds| retry_after(seconds.to_str().ok()?));
     match asked.map(Duration::from_secs) {
         Some(pause) if pause > PAUSE_MAX => {
             Err(Error::Wait { address: address.to_owned(), seconds: pause.as_secs() })

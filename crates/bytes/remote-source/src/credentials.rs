@@ -9,7 +9,7 @@ use std::sync::Arc;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::client::{CredentialProvider, StaticCredentialProvider};
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use object_store::{Error as StoreError, Result, RetryConfig};
 
 use crate::aws_profile::AwsProfile;
@@ -23,13 +23,16 @@ use crate::{BucketAddress, BucketService};
 /// # Errors
 /// When the environment has credentials that are incomplete.
 pub(crate) fn open_store(bucket: &BucketAddress, client: &Arc<Client>) -> Result<StoreBox> {
-    let connector = Connector { client: Arc::clone(client) };
+    let connector = Connector { client: Arc::clone(client), service: bucket.service, azure: Arc::default() };
     match bucket.service {
         BucketService::Amazon => open_amazon(&bucket.bucket, &connector),
         BucketService::Google => open_google(&bucket.bucket, connector),
-        BucketService::Azure => open_azure(&bucket.bucket, connector),
+        BucketService::Azure => open_azure(&bucket.bucket, &connector),
     }
 }
+
+/// Account of the emulator, if the environment names no other.
+const EMULATOR_ACCOUNT: &str = "devstoreaccount1";
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -104,7 +107,7 @@ fn open_google(bucket: &str, connector: Connector) -> Result<StoreBox> {
         .with_retry(retries());
     if let Some(emulator) = variable("STORAGE_EMULATOR_HOST") {
         let url = if emulator.contains("://") { emulator } else { format!("http://{emulator}") };
-        builder = builder.with_base_url(url.trim_end_matches('/')).with_skip_signature(true);
+        builder = unsigned(builder.with_base_url(url.trim_end_matches('/')));
         return Ok(StoreBox(Arc::new(builder.build()?)));
     }
     let names = ["GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH"];
@@ -114,10 +117,16 @@ fn open_google(bucket: &str, connector: Connector) -> Result<StoreBox> {
     if !is_known {
         let store = builder.clone().with_retry(no_retries()).build();
         if !store.is_ok_and(|store| has_credential(&**store.credentials())) {
-            builder = builder.with_skip_signature(true);
+            builder = unsigned(builder);
         }
     }
     Ok(StoreBox(Arc::new(builder.build()?)))
+}
+
+/// Sends requests without a signature. Those that write would ask for a token nevertheless, so they get an empty one.
+fn unsigned(builder: GoogleCloudStorageBuilder) -> GoogleCloudStorageBuilder {
+    let none = StaticCredentialProvider::new(GcpCredential { bearer: String::new() });
+    builder.with_skip_signature(true).with_credentials(Arc::new(none))
 }
 
 /// Returns the file in which `gcloud` keeps the default credentials.
@@ -130,10 +139,10 @@ fn google_file() -> Option<PathBuf> {
     Some(folder.join("application_default_credentials.json"))
 }
 
-fn open_azure(container: &str, connector: Connector) -> Result<StoreBox> {
+fn open_azure(container: &str, connector: &Connector) -> Result<StoreBox> {
     let mut builder = MicrosoftAzureBuilder::from_env()
         .with_container_name(container)
-        .with_http_connector(connector)
+        .with_http_connector(connector.clone())
         .with_retry(retries());
     let has = |key: AzureConfigKey| builder.get_config_value(&key).is_some();
     let is_known = [
@@ -152,5 +161,9 @@ fn open_azure(container: &str, connector: Connector) -> Result<StoreBox> {
             builder = builder.with_skip_signature(true);
         }
     }
-    Ok(StoreBox(Arc::new(builder.build()?)))
+    let account = builder.get_config_value(&AzureConfigKey::AccountName);
+    let account = account.unwrap_or_else(|| EMULATOR_ACCOUNT.to_owned());
+    let store = builder.build()?;
+    let _ = connector.azure.set((Arc::clone(store.credentials()), account));
+    Ok(StoreBox(Arc::new(store)))
 }

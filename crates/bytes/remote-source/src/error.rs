@@ -67,6 +67,12 @@ pub enum Error {
     /// The certificates of `SSL_CERT_FILE` cannot be read.
     #[error("SSL_CERT_FILE: {path} has no certificates that can be read: {reason}")]
     Certificates { path: String, reason: String },
+    /// Nothing can be written at the address.
+    #[error("{address} cannot be written, expected a local path, s3://, gs:// or az://")]
+    Output { address: String },
+    /// What is at the address of an output is not what was there before.
+    #[error("{address} was written by another program meanwhile")]
+    Conflict { address: String },
     /// A file of the cache cannot be written.
     #[error("the cache {folder} cannot be written: {reason}")]
     Cache { folder: String, reason: String },
@@ -84,7 +90,7 @@ impl Error {
     /// Returns the error's kind for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Address { .. } | Self::Repository { .. } => ErrorKind::Input,
+            Self::Address { .. } | Self::Repository { .. } | Self::Output { .. } => ErrorKind::Input,
             Self::Changed { .. } => ErrorKind::Changed,
             Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::NoRanges { .. } | Self::Disabled { .. } => ErrorKind::Unsupported,
@@ -109,5 +115,15 @@ impl From<Error> for ReadError {
             Error::Cancelled(cancelled) => cancelled.into(),
             error => Self::Io(io::Error::other(error)),
         }
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match error {
+            Error::Conflict { .. } => io::ErrorKind::AlreadyExists,
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
     }
 }

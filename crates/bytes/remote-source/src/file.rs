@@ -101,7 +101,13 @@ impl RemoteFile {
             last = (!rest.is_empty()).then(|| ask(Asked::Range(rest)));
         }
         if let Some(last) = last {
-            let last = last.wait(options)?;
+            let last = match last.wait(options) {
+                // Some servers send ranges from the start only.
+                Err(Error::NoRanges { .. }) if len.is_none() => {
+                    ask(Asked::Range(version.len.saturating_sub(end)..version.len)).wait(options)?
+                }
+                last => last?,
+            };
             version.check(&last.version, &address)?;
             edges.push((last.range.start, last.bytes));
         }

@@ -53,6 +53,8 @@ mod input;
 mod ip;
 pub mod listing;
 mod options;
+#[cfg(feature = "buckets")]
+mod outputs;
 #[cfg(feature = "http")]
 mod read_ahead;
 #[cfg(feature = "http")]
@@ -60,6 +62,8 @@ mod retry;
 #[cfg(feature = "http")]
 mod slot;
 mod traffic;
+#[cfg(feature = "buckets")]
+mod upload;
 
 pub use address::{Address, HubAddress, RepositoryKind};
 pub use bucket_address::{BucketAddress, BucketService};
@@ -71,4 +75,6 @@ pub use folder::RemoteFolder;
 pub use input::{Neighbours, open_input};
 pub use ip::is_public_address;
 pub use options::RemoteOptions;
+#[cfg(feature = "buckets")]
+pub use outputs::BucketOutputs;
 pub use traffic::Traffic;

@@ -1,6 +1,6 @@
 //! Pauses between tries.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use byte_source::Cancelled;
 
@@ -14,6 +14,16 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Interval at which a pause looks whether it has been stopped.
 const POLL: Duration = Duration::from_millis(50);
+
+/// Parses the time in seconds that a server asks to wait: a number, or a date.
+pub(crate) fn retry_after(text: &str) -> Option<u64> {
+    let text = text.trim();
+    text.parse().ok().or_else(|| {
+        let date = httpdate::parse_http_date(text).ok()?;
+        // A date that has passed is a clock that differs.
+        Some(date.duration_since(SystemTime::now()).map_or(0, |left| left.as_secs()))
+    })
+}
 
 /// Waits before try number `tries`, as long as the server asked for.
 ///
@@ -35,4 +45,17 @@ pub(crate) fn pause(tries: u32, asked: Option<u64>, address: &str, options: &Rem
         std::thread::sleep(POLL.min(pause));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_a_number_or_a_date() {
+        assert_eq!(retry_after(" 3600 "), Some(3600));
+        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(0));
+        assert!(retry_after("Fri, 31 Dec 9999 23:59:59 GMT").is_some_and(|seconds| seconds > 3600));
+        assert_eq!(retry_after("soon"), None);
+    }
 }

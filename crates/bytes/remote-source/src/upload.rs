@@ -35,12 +35,12 @@ const BUFFERS: u64 = 96 << 20;
 /// Smallest number of parts in memory: one is filled, and the others are sent.
 const PARALLEL_MIN: u64 = 4;
 /// Largest number of parts in memory.
-const PARALLEL_MAX: u64 = 8;
+const PARALLEL_MAX: u64 = 6;
 
 /// Returns the length of the parts of an object of `len` bytes, and the number of parts to keep in memory.
 fn part_plan(len: u64) -> (usize, usize) {
     let part = len.div_ceil(PARTS_MAX).next_multiple_of(PART_STEP).max(PART_MIN);
-    let parallel = (BUFFERS / part).clamp(PARALLEL_MIN, PARALLEL_MAX);
+    let parallel = BUFFERS.checked_div(part).unwrap_or_default().clamp(PARALLEL_MIN, PARALLEL_MAX);
     (usize::try_from(part).unwrap_or(usize::MAX), usize::try_from(parallel).unwrap_or(1))
 }
 
@@ -51,6 +51,8 @@ pub(crate) struct BucketUpload {
     /// Bytes of the next part.
     part: Vec<u8>,
     part_len: usize,
+    /// Bytes of the object that are still to come.
+    left: u64,
     /// Parts that are being sent, oldest first.
     sent: VecDeque<Arc<Slot<()>>>,
     parallel: usize,
@@ -93,6 +95,7 @@ impl BucketUpload {
             shared: Arc::new(shared),
             part: Vec::new(),
             part_len,
+            left: len,
             sent: VecDeque::new(),
             parallel: parallel.saturating_sub(1),
         })
@@ -143,13 +146,14 @@ impl Write for BucketUpload {
         if self.part.len() >= self.part_len {
             self.send_part()?;
         }
-        if self.part.is_empty() && bytes.len() > self.part.capacity() {
-            // A part grows to its length, unless the object ends before.
-            self.part.reserve(bytes.len().min(self.part_len));
+        if self.part.is_empty() {
+            let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+            self.part.reserve_exact(left.min(self.part_len));
         }
         let room = self.part_len.saturating_sub(self.part.len());
         let taken = bytes.get(..room).unwrap_or(bytes);
         self.part.extend_from_slice(taken);
+        self.left = self.left.saturating_sub(taken.len() as u64);
         Ok(taken.len())
     }
 
@@ -263,8 +267,8 @@ mod tests {
     #[test]
     fn parts_fit_the_limits() {
         for (len, part, parallel) in [
-            (0, 8 << 20, 8),
-            (80_000_000_000, 8 << 20, 8),
+            (0, 8 << 20, 6),
+            (80_000_000_000, 8 << 20, 6),
             (160_000_000_000, 16 << 20, 6),
             (1_000_000_000_000, 96 << 20, 4),
         ] {

@@ -14,6 +14,10 @@ pub(super) struct PickleCursor<'b> {
     /// File offset of `bytes`, for messages.
     start: usize,
     cursor_offset: usize,
+    /// Number of bytes of the file after `bytes` that were not read.
+    unread: u64,
+    /// True if a pickle goes on in the bytes that were not read.
+    needs_more: bool,
     /// True if `bytes` extend to the end of the file.
     ends_at_file_end: bool,
     /// Name of the byte range, for messages.
@@ -28,7 +32,26 @@ impl<'b> PickleCursor<'b> {
         let start = range.start;
         let to_the_end = range.end == file.len();
         let bytes = file.get(range).unwrap_or_default();
-        Self { bytes, start, cursor_offset: 0, ends_at_file_end: to_the_end, record, pickles: Vec::new() }
+        Self {
+            bytes,
+            start,
+            cursor_offset: 0,
+            unread: 0,
+            needs_more: false,
+            ends_at_file_end: to_the_end,
+            record,
+            pickles: Vec::new(),
+        }
+    }
+
+    /// Starts at the first byte of a file, of which `unread` bytes after `bytes` were not read.
+    pub(super) fn at_start(bytes: &'b [u8], unread: u64, record: &'b str) -> Self {
+        Self { unread, ..Self::new(bytes, 0..bytes.len(), record) }
+    }
+
+    /// Returns true if a pickle goes on in the bytes that were not read.
+    pub(super) fn needs_more(&self) -> bool {
+        self.needs_more
     }
 
     /// Returns the cursor's offset in the file, in bytes.
@@ -42,7 +65,8 @@ impl<'b> PickleCursor<'b> {
 
     /// Returns the number of bytes left.
     pub(super) fn bytes_left(&self) -> u64 {
-        self.rest().len() as u64
+        let end = (self.bytes.len() as u64).saturating_add(self.unread);
+        end.saturating_sub(self.cursor_offset as u64)
     }
 
     /// Reads the pickle at the cursor; `what` names it in errors.
@@ -50,6 +74,7 @@ impl<'b> PickleCursor<'b> {
         let limits = PickleLimits::for_stored(self.bytes.len() as u64);
         let pickle = pickle_vm::load_with(self.rest(), &limits).map_err(|reason| {
             if matches!(reason.kind, ErrorKind::NoStop | ErrorKind::Truncated { .. } | ErrorKind::NoNewline) {
+                self.needs_more = self.unread > 0;
                 self.truncation_error(what, None)
             } else {
                 let record = format!("{what}, from byte {} on", self.offset());
@@ -85,6 +110,15 @@ impl<'b> PickleCursor<'b> {
         })
     }
 
+    /// Reads a count like [`read_count`](Self::read_count), and skips one that was not read.
+    pub(super) fn read_known_count(&mut self, what: &str) -> Result<Option<u64>> {
+        if self.unread == 0 || self.rest().len() >= size_of::<u64>() {
+            return self.read_count(what).map(Some);
+        }
+        self.take_range(size_of::<u64>() as u64, what)?;
+        Ok(None)
+    }
+
     /// Consumes the next `len` bytes and returns their range in the file; `what` names them in errors.
     pub(super) fn take_range(&mut self, len: u64, what: &str) -> Result<Range<usize>> {
         let left = self.bytes_left();
@@ -106,7 +140,7 @@ impl<'b> PickleCursor<'b> {
     /// Builds the error for bytes that end before the end of `what`.
     pub(super) fn truncation_error(&self, what: &str, missing: Option<u64>) -> Error {
         let missing = missing.map_or_else(String::new, |missing| format!(" and {missing} bytes are missing"));
-        let end = self.start.saturating_add(self.bytes.len());
+        let end = (self.start.saturating_add(self.bytes.len()) as u64).saturating_add(self.unread);
         if self.ends_at_file_end {
             Error::TruncatedFile {
                 reason: format!("{} ends at byte {end}, within {what}{missing}", self.record),

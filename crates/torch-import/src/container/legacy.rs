@@ -18,6 +18,7 @@ use super::contents::{
     ContainerContents, ContainerFormat, PickleBytes, PickledTensors, in_memory, to_u64_range,
 };
 use super::cursor::PickleCursor;
+use super::inflate::{self, Inflated};
 use crate::persistent::{StorageRef, module_class};
 use crate::{CheckpointNote, Error, Result};
 
@@ -25,6 +26,10 @@ pub(crate) const LEGACY_MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;
 const LEGACY_VERSION: i64 = 1001;
 /// Index of the root object's pickle, after the magic number, the protocol version and the system information.
 pub(crate) const ROOT_INDEX: usize = 3;
+/// Bytes of a file that is not in memory that are read first.
+const FIRST_PART: u64 = 64 << 10;
+/// Largest length in bytes of pickles that are read without the storages.
+const PICKLES_MAX: u64 = 256 << 20;
 /// Number of pickles in the file; the list of storage keys is the last.
 pub(crate) const LEGACY_PICKLES: usize = 5;
 
@@ -43,17 +48,72 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
 
 pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let mut chain = PickleCursor::new(in_memory(&*file), 0..in_memory(&*file).len(), "the file");
-    let LegacyParts { pickle, storages } = read_legacy_parts(&mut chain)?;
+    let parts = read_legacy_parts(&mut chain)?;
+    let pickle = PickleBytes::Mapped(parts.pickle.clone());
+    let left = chain.bytes_left();
+    Ok(contents(file, parts, pickle, left))
+}
+
+/// Opens a file that is not in memory, of which only the pickles are read, or all if they are very long. The numbers of elements
+/// in front of storages that are not read are not compared.
+///
+/// # Errors
+/// When the file cannot be read, or is damaged.
+pub(super) fn open_in_part(file: Arc<dyn Source>) -> Result<ContainerContents> {
+    let mut len = file.len().min(FIRST_PART);
+    while len <= PICKLES_MAX {
+        let bytes = file.read_range(0..len)?;
+        let mut chain = PickleCursor::at_start(&bytes, file.len().saturating_sub(len), "the file");
+        let parts = read_legacy_parts(&mut chain);
+        if chain.needs_more() {
+            len = len.saturating_mul(4).min(file.len());
+            continue;
+        }
+        let parts = parts?;
+        let root = bytes.get(parts.pickle.clone()).unwrap_or_default().to_vec();
+        let left = chain.bytes_left();
+        return Ok(contents(file, parts, PickleBytes::Inflated(Inflated::Memory(root)), left));
+    }
+    open(Arc::new(inflate::local_copy(&*file)?))
+}
+
+/// Returns the pickles of a file that is not in memory: all bytes before the storages; `None` if they are damaged or too long.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(crate) fn read_pickles(file: &dyn Source) -> Result<Option<Vec<u8>>> {
+    let mut len = file.len().min(FIRST_PART);
+    while len <= PICKLES_MAX {
+        let bytes = file.read_range(0..len)?;
+        let mut chain = PickleCursor::at_start(&bytes, file.len().saturating_sub(len), "the file");
+        let is_read = (0..LEGACY_PICKLES).all(|_| chain.load_next_pickle("a pickle").is_ok());
+        if is_read {
+            return Ok(bytes.get(..chain.offset()).map(<[u8]>::to_vec));
+        }
+        if !chain.needs_more() {
+            return Ok(None);
+        }
+        len = len.saturating_mul(4).min(file.len());
+    }
+    Ok(None)
+}
+
+fn contents(
+    file: Arc<dyn Source>,
+    LegacyParts { pickle, storages }: LegacyParts,
+    bytes: PickleBytes,
+    left: u64,
+) -> ContainerContents {
     let mut notes = Vec::new();
-    if chain.bytes_left() > 0 {
-        notes.push(CheckpointNote::TrailingAfterStorages { bytes: chain.bytes_left() });
+    if left > 0 {
+        notes.push(CheckpointNote::TrailingAfterStorages { bytes: left });
     }
     let pickle_record = format!("root object at byte {}", pickle.start);
-    let pickled = PickledTensors { pickle_record, ..PickledTensors::new(PickleBytes::Mapped(pickle)) };
-    Ok(ContainerContents {
+    let pickled = PickledTensors { pickle_record, ..PickledTensors::new(bytes) };
+    ContainerContents {
         notes,
         ..ContainerContents::pickled(file, ContainerFormat::Legacy, storages, pickled)
-    })
+    }
 }
 
 /// Returns the dtype of the only storage in `bytes` and the range of its elements. A tensor pickled without
@@ -165,8 +225,9 @@ fn read_legacy_storages(
     for reference in references {
         let key = reference.key.as_ref();
         let what = format!("the number of elements of storage `{}`", key.escape_debug());
-        let numel = chain.read_count(&what)?;
-        if numel != reference.numel {
+        if let Some(numel) = chain.read_known_count(&what)?
+            && numel != reference.numel
+        {
             let expected = reference.numel;
             return Err(
                 chain.layout_error(format!("{what} is {numel}, but its persistent id has {expected}"))

@@ -47,8 +47,8 @@ impl Container {
     }
 
     /// Reads a checkpoint from a source: a whole file, a range of a file (such as the model in a carton), or a buffer.
-    /// If the source is not in memory, the tensor descriptions of a zip archive or a safetensors file are read now, in
-    /// a few ranges, and the elements on demand; any other format is copied into an unlinked temporary file.
+    /// If the source is not in memory, the tensor descriptions of a zip archive, a safetensors file or a legacy file are read now,
+    /// in a few ranges, and the elements on demand; any other format is copied into an unlinked temporary file.
     ///
     /// # Errors
     /// When the source cannot be read, is of another format, or its container is damaged.

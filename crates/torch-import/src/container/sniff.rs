@@ -161,7 +161,7 @@ const UNREADABLE_FORMATS: &[UnreadableFormat] = &[
 ];
 
 /// Returns a source that [`open`] can read: the source itself if it is in memory; the source with its first and last
-/// bytes prefetched if it is a zip archive or a safetensors file; otherwise a copy in an unlinked temporary file.
+/// bytes prefetched if it is a zip archive, a safetensors file or a legacy file; otherwise a copy in an unlinked temporary file.
 pub(super) fn prefetch_or_copy(source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
     if source.in_memory().is_some() {
         return Ok(source);
@@ -175,6 +175,9 @@ pub(super) fn prefetch_or_copy(source: Arc<dyn Source>) -> Result<Arc<dyn Source
     }
     let kept = kept.and(len.saturating_sub(TAIL).max(head.end)..len)?;
     if is_zip(kept.prefetched_start()) {
+        return Ok(Arc::new(kept));
+    }
+    if legacy::recognises(kept.prefetched_start()) {
         return Ok(Arc::new(kept));
     }
     reject_unreadable_formats(kept.prefetched_start())?;
@@ -196,7 +199,11 @@ pub(crate) fn prefetch_edges(source: Arc<dyn Source>) -> Result<Prefetched> {
 pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     if file.in_memory().is_none() {
         let head = file.read_range(0..file.len().min(HEAD))?;
-        return if is_zip(&head) { zip::open(file) } else { safetensors::open(file) };
+        return match &head {
+            head if is_zip(head) => zip::open(file),
+            head if legacy::recognises(head) => legacy::open_in_part(file),
+            _ => safetensors::open(file),
+        };
     }
     if let Some(format) = FORMATS.iter().find(|format| (format.recognises)(in_memory(&*file))) {
         return (format.open)(file);

@@ -13,7 +13,7 @@ use zip_index::{Entry, ZipIndex};
 use super::budget::ScanBudget;
 use super::scanner::{ScanFormat, Scanner};
 use super::{PicklePlace, PlaceStep, Scan, ScanDepth, archive, pickle, zip_detection};
-use crate::container::sniff;
+use crate::container::{legacy, sniff};
 use crate::{Container, ContainerFormat, Result};
 
 /// Length in bytes below which a source is read as a whole.
@@ -35,6 +35,9 @@ pub(super) fn scan_remote(
     if is_safetensors(kept.prefetched_start()) {
         return scan_safetensors(kept);
     }
+    if legacy::recognises(kept.prefetched_start()) {
+        return scan_legacy(kept, observer);
+    }
     let kept = Arc::new(kept);
     let file: Arc<dyn Source> = Arc::<Prefetched>::clone(&kept);
     let index =
@@ -44,6 +47,20 @@ pub(super) fn scan_remote(
     let scanned =
         index.map(|(index, file)| scan_zip_records(&index.entries, &*file, depth, observer)).transpose()?;
     Ok(scanned.flatten().ok_or_else(|| Prefetched::clone(&kept)))
+}
+
+/// Scans the pickles of a legacy file. Its storages are not searched, as those of a local one are not.
+fn scan_legacy(kept: Prefetched, observer: &dyn Observer) -> Result<Result<Scan, Prefetched>> {
+    let tail = kept.read_range(kept.len().saturating_sub(READ_WHOLE_BELOW / 4)..kept.len())?;
+    let Some(pickles) = legacy::read_pickles(&kept)?.filter(|_| !zip_detection::may_end_as_archive(&tail))
+    else {
+        return Ok(Err(kept));
+    };
+    let mut scanner = Scanner::new(ContainerFormat::Legacy.name(), kept.len(), observer);
+    scanner.scan_file_start(&pickles);
+    let file: Arc<dyn Source> = Arc::new(kept);
+    scanner.scan_with_checkpoint_reader(&file);
+    if scanner.stopped { Err(Cancelled.into()) } else { Ok(Ok(scanner.scan)) }
 }
 
 fn scan_safetensors(kept: Prefetched) -> Result<Result<Scan, Prefetched>> {

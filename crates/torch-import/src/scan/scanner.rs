@@ -199,6 +199,11 @@ impl<'a> Scanner<'a> {
         self.work.push_back(item("pickle", bytes, false));
     }
 
+    /// Scans the pickles at the start of a file of pickles, and what is nested in them.
+    pub(super) fn scan_file_start(&mut self, bytes: &[u8]) {
+        self.scan_temporary(&PicklePlace(vec![PlaceStep::Part("pickle")]), bytes, 0, true);
+    }
+
     fn scan_item(&mut self, item: ScanItem<'a>) {
         let ScanItem { record, bytes, depth, is_pickle_expected: expected } = item;
         if depth > NESTING_DEPTH_MAX {
@@ -376,7 +381,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Adds the findings of the checkpoint reader in the rest of the file.
-    fn scan_with_checkpoint_reader(&mut self, file: &Arc<dyn Source>) {
+    pub(super) fn scan_with_checkpoint_reader(&mut self, file: &Arc<dyn Source>) {
         match Container::from_source(Arc::clone(file)) {
             Ok(container) => {
                 for (record, range) in container.more_pickles() {

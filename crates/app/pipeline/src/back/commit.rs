@@ -1,12 +1,12 @@
 //! Writes all files of an output, or none.
 //!
-//! Each file is a temporary file until all files are complete and no input has changed. Documents are moved into place last,
+//! Each file is a temporary file, or an upload, until all files are complete and no input has changed. Documents are moved into place last,
 //! because other programs look for them first.
 
 use std::path::{Path, PathBuf};
 
 use byte_source::{Action, Blob, ProgressReporter, ReadError};
-use output::{IfExists, OutputFile};
+use output::{Destination, IfExists, OutputFile};
 
 use super::documents::OutputDocuments;
 use super::stream;
@@ -101,6 +101,15 @@ impl OutputFiles<'_> {
     }
 }
 
+/// Output that is committed.
+#[derive(Clone, Copy)]
+pub(crate) struct CommitTarget<'t> {
+    /// Output file or folder.
+    pub(crate) path: &'t Path,
+    pub(crate) if_exists: IfExists,
+    pub(crate) destination: &'t Destination,
+}
+
 /// Writes the files of the output `target`, and returns their paths and checksums. `check_inputs` is called once everything is written, and fails if one of the
 /// inputs changed meanwhile.
 ///
@@ -109,24 +118,28 @@ impl OutputFiles<'_> {
 /// no file and no new folder is left.
 pub(crate) fn commit(
     mut files: OutputFiles<'_>,
-    (target, if_exists): (&Path, IfExists),
+    target: CommitTarget<'_>,
     check_inputs: &dyn Fn() -> Result<(), ReadError>,
     observer: &dyn Observer,
 ) -> Result<Vec<WrittenFile>> {
+    let CommitTarget { path: target, if_exists, destination } = target;
     files.weights.iter_mut().try_for_each(|file| file.content.prepare(observer))?;
     // Declared before the temporary files, so that new folders are empty when they are dropped.
     let folders = files.folders.iter().map(PathBuf::as_path).chain(target.parent());
+    // A store has no folders.
+    let is_local = destination.store_of(target)?.is_none();
+    let folders = folders.filter(|_| is_local);
     let folders = NewFolders::create(folders)?;
     let mut written: Vec<OutputFile> = Vec::with_capacity(files.weights.len());
     let (total, mut before) = (files.weights_nbytes(), 0_u64);
     for file in &files.weights {
-        let mut output = stream::create(&file.path, file.len, files.checksums)?;
+        let mut output = stream::create(destination, (&file.path, file.len), files.checksums)?;
         let work = ProgressReporter::new(observer, &file.name, Action::Write, Some(total)).resumed_at(before);
         file.content.write(&mut output, &file.path, work)?;
         before = before.saturating_add(file.len);
         written.push(output);
     }
-    written.extend(files.documents.write(files.checksums)?);
+    written.extend(files.documents.write(destination, files.checksums)?);
     let unchanged = || files.weights.iter().try_for_each(|file| file.content.check_unchanged());
     check_inputs().and_then(|()| unchanged()).map_err(|reason| stream::read_error(target, reason))?;
     let mut committed = Vec::with_capacity(written.len());

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use output::OutputFile;
+use output::{Destination, OutputFile};
 
 use super::stream::create;
 use crate::{Error, Result};
@@ -44,23 +44,27 @@ impl OutputDocuments {
         Ok(self.texts.iter().fold(sum, |sum, (_, text)| sum.saturating_add(text.len() as u64)))
     }
 
-    /// Writes all documents to temporary files, which the caller moves into place.
-    pub(super) fn write(&self, with_checksums: bool) -> Result<Vec<OutputFile>> {
+    /// Writes all documents to temporary files, which the caller moves into place, or to uploads.
+    pub(super) fn write(&self, destination: &Destination, with_checksums: bool) -> Result<Vec<OutputFile>> {
         let mut written = Vec::with_capacity(self.copies.len());
         for (from, to) in &self.copies {
             let bytes = std::fs::read(from).map_err(|reason| Error::Io { path: from.clone(), reason })?;
-            written.push(write_temporary(to, &bytes, with_checksums)?);
+            written.push(write_temporary(destination, (to, &bytes), with_checksums)?);
         }
         for (path, text) in &self.texts {
-            written.push(write_temporary(path, text.as_bytes(), with_checksums)?);
+            written.push(write_temporary(destination, (path, text.as_bytes()), with_checksums)?);
         }
         Ok(written)
     }
 }
 
 /// Writes a complete temporary file for `path`.
-fn write_temporary(path: &Path, bytes: &[u8], with_checksum: bool) -> Result<OutputFile> {
-    let mut output = create(path, bytes.len() as u64, with_checksum)?;
+fn write_temporary(
+    destination: &Destination,
+    (path, bytes): (&Path, &[u8]),
+    with_checksum: bool,
+) -> Result<OutputFile> {
+    let mut output = create(destination, (path, bytes.len() as u64), with_checksum)?;
     output.write_all(bytes).map_err(|reason| Error::Write { path: path.to_owned(), reason })?;
     Ok(output)
 }

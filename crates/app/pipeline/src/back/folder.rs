@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use byte_source::OutputStore;
 use output::IfExists;
 use safetensors_format::is_model_file;
 
@@ -37,6 +38,9 @@ pub(super) fn plan_documents(job: &OutputJob<'_>) -> OutputDocuments {
 /// # Errors
 /// When the folder, or one of its files, cannot be written, or the folder contains files of another model.
 pub(super) fn plan_output_folder(files: &mut OutputFiles<'_>, job: &OutputJob<'_>) -> Result<()> {
+    if let Some(store) = job.destination.store_of(job.target)? {
+        return check_stored_folder(store.as_ref(), files, job);
+    }
     files.folders = vec![job.target.to_owned()];
     if !job.target.exists() {
         return Ok(());
@@ -68,4 +72,23 @@ pub(super) fn plan_output_folder(files: &mut OutputFiles<'_>, job: &OutputJob<'_
         }
     }
     Ok(())
+}
+
+/// Checks that the files of an output folder may be written into a store. Files of an earlier output are not removed there, so
+/// those that would be mistaken for a part of this output are refused.
+///
+/// # Errors
+/// When a file may not be replaced, the folder contains files of another model, or the store does not answer.
+fn check_stored_folder(store: &dyn OutputStore, files: &OutputFiles<'_>, job: &OutputJob<'_>) -> Result<()> {
+    let mut new = HashSet::new();
+    for path in files.paths() {
+        job.destination.check_target(path, &job.inputs(), job.if_exists)?;
+        new.insert(output::file_name(path));
+    }
+    let names = store.files_in(job.target);
+    let names = names.map_err(|reason| Error::Io { path: job.target.to_owned(), reason })?;
+    match names.into_iter().find(|name| is_model_file(name) && !new.contains(name)) {
+        Some(name) => Err(Error::OtherModelInFolder { path: job.target.join(name) }),
+        None => Ok(()),
+    }
 }

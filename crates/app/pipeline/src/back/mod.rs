@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use checkpoint_files::{CheckpointSources, Companion, ShardPolicy};
 use decoder::{Decoder, Overrides};
-use output::IfExists;
+use output::{Destination, IfExists};
 use tensor::{Dtype, Tensors};
 use torch_import::{CompoundKind, Container, ContainerFormat};
 use torchscript::Module;
@@ -108,6 +108,7 @@ pub(crate) struct OutputJob<'j> {
     pub(crate) target: &'j Path,
     pub(crate) is_folder: bool,
     pub(crate) if_exists: IfExists,
+    pub(crate) destination: &'j Destination,
     /// Name of the model in the output.
     pub(crate) name: &'j str,
     /// Files to keep: companions of the checkpoint, and files given in the options.

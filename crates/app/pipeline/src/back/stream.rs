@@ -5,13 +5,17 @@ use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use byte_source::{Blob, ProgressReporter, ReadError, Sink, WINDOW, Window};
-use output::OutputFile;
+use output::{Destination, OutputFile};
 
 use crate::{Error, Result};
 
-/// Creates the temporary file of `path`, which will have `len` bytes.
-pub(super) fn create(path: &Path, len: u64, with_checksum: bool) -> Result<OutputFile> {
-    let output = OutputFile::create(path, len)?;
+/// Starts the output `path`, which will have `len` bytes.
+pub(super) fn create(
+    destination: &Destination,
+    (path, len): (&Path, u64),
+    with_checksum: bool,
+) -> Result<OutputFile> {
+    let output = destination.create(path, len)?;
     Ok(if with_checksum { output.with_checksum() } else { output })
 }
 

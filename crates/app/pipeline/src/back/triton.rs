@@ -77,6 +77,9 @@ impl OutputFormat for TritonOptions {
         kept: NonTensorParts,
         notes: &mut NoteCollector<'_>,
     ) -> Result<OutputPlan<'p, TritonReport>> {
+        if job.destination.store_of(job.target)?.is_some() {
+            return Err(InvalidOption::TritonAtAddress { path: job.target.to_owned() }.into());
+        }
         let converted = match kept.script {
             Some(script) => *script,
             None => self.positional_module(job)?,

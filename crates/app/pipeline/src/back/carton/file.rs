@@ -6,11 +6,11 @@ use std::rc::Rc;
 
 use byte_source::{ProgressReporter, ReadError};
 use carton_writer::{CartonLayout, WrittenCarton};
-use output::{IfExists, OutputFile, file_name};
+use output::{Destination, IfExists, OutputFile, file_name};
 use torchscript::ScriptArchive;
 
 use super::layout::NonModuleFiles;
-use crate::back::commit::{FileContent, OutputFiles, PlannedFile, commit};
+use crate::back::commit::{CommitTarget, FileContent, OutputFiles, PlannedFile, commit};
 use crate::back::stream;
 use crate::{Error, Observer, Result};
 
@@ -87,7 +87,8 @@ pub fn write_carton(
     let content = Box::new(BorrowedCarton { carton, written: &written });
     let planned = PlannedFile { path: target.to_owned(), name: file_name(target), len, content };
     let files = OutputFiles { weights: vec![planned], ..OutputFiles::default() };
-    commit(files, (target, if_exists), check_inputs, observer)?;
+    let target = CommitTarget { path: target, if_exists, destination: &Destination::default() };
+    commit(files, target, check_inputs, observer)?;
     Ok(written.into_inner().expect("a commit writes each file"))
 }
 

@@ -1,0 +1,100 @@
+//! Where outputs go: into folders of this machine, and to addresses of a store.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byte_source::{OutputStore, Replaced};
+
+use crate::{Error, IfExists, OutputFile, RemoteAddress, Result, check_target};
+
+/// Where outputs go: a local path into its folder, and an address to the store, if there is one.
+#[derive(Clone, Default)]
+pub struct Destination {
+    store: Option<Arc<dyn OutputStore>>,
+}
+
+impl fmt::Debug for Destination {
+    /// Writes the same text for every store: it does not change what is written.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Destination")
+    }
+}
+
+impl Destination {
+    /// Creates a destination that writes outputs at addresses into `store`.
+    pub fn with_store(store: Arc<dyn OutputStore>) -> Self {
+        Self { store: Some(store) }
+    }
+
+    /// Returns the store of a target; `None` for a local path.
+    ///
+    /// # Errors
+    /// [`Error::RemoteOutput`] when the target is an address and there is no store.
+    pub fn store_of(&self, target: &Path) -> Result<Option<&Arc<dyn OutputStore>>> {
+        if RemoteAddress::from_path(target).is_none() {
+            return Ok(None);
+        }
+        let store = self.store.as_ref();
+        store.map(Some).ok_or_else(|| Error::RemoteOutput { path: target.to_owned() })
+    }
+
+    /// Returns true if a target is a folder: one of this machine that exists, or an address that ends with a slash.
+    pub fn is_folder(&self, target: &Path) -> bool {
+        let is_address = RemoteAddress::from_path(target).is_some();
+        if is_address { target.to_string_lossy().ends_with('/') } else { target.is_dir() }
+    }
+
+    /// Checks that `target` may be written, as [`check_target`] does, or that what is there in the store may be replaced.
+    ///
+    /// # Errors
+    /// Those of [`check_target`], and [`Error::Write`] when the store does not answer.
+    pub fn check_target(&self, target: &Path, inputs: &[&Path], if_exists: IfExists) -> Result<()> {
+        let Some(store) = self.store_of(target)? else { return check_target(target, inputs, if_exists) };
+        let address = RemoteAddress::from_path(target);
+        if let Some(input) = inputs.iter().find(|input| RemoteAddress::from_path(input) == address) {
+            return Err(Error::SameFile { output: target.to_owned(), input: input.to_path_buf() });
+        }
+        replaced(store.as_ref(), target, if_exists).map(|_| ())
+    }
+
+    /// Starts an output of `needed` bytes: a temporary file next to `target`, or an upload.
+    ///
+    /// # Errors
+    /// Those of [`OutputFile::create`], and [`Error::Write`] when the store refuses it.
+    pub fn create(&self, target: impl Into<PathBuf>, needed: u64) -> Result<OutputFile> {
+        let target = target.into();
+        let Some(store) = self.store_of(&target)? else { return OutputFile::create(target, needed) };
+        let upload = store.create(&target, needed);
+        let upload = upload.map_err(|reason| Error::Write { path: target.clone(), reason })?;
+        Ok(OutputFile::from_upload(target, Arc::clone(store), upload))
+    }
+}
+
+/// Returns what an output at `target` may replace in a store.
+///
+/// # Errors
+/// [`Error::Exists`] or [`Error::NotOwnOutput`], and [`Error::Write`] when the store does not answer.
+pub(crate) fn replaced(store: &dyn OutputStore, target: &Path, if_exists: IfExists) -> Result<Replaced> {
+    let path = || target.to_owned();
+    if if_exists == IfExists::Replace {
+        return Ok(Replaced::Anything);
+    }
+    let found = store.find(target).map_err(|reason| Error::Write { path: path(), reason })?;
+    match (found, if_exists) {
+        (None, _) => Ok(Replaced::Nothing),
+        (Some(_), IfExists::Fail) => Err(Error::Exists { path: path() }),
+        (Some(file), _) if file.is_own => Ok(Replaced::Version(file)),
+        (Some(_), _) => Err(Error::NotOwnOutput { path: path() }),
+    }
+}
+
+/// Converts the error of completing an upload.
+pub(crate) fn upload_error(target: PathBuf, if_exists: IfExists, reason: io::Error) -> Error {
+    match (reason.kind(), if_exists) {
+        (io::ErrorKind::AlreadyExists, IfExists::Fail) => Error::Exists { path: target },
+        (io::ErrorKind::AlreadyExists, IfExists::ReplaceOwn) => Error::NotOwnOutput { path: target },
+        _ => Error::Write { path: target, reason },
+    }
+}

@@ -1,0 +1,284 @@
+"""Outputs in buckets: they are what is written to a disk, whole or not there, and nothing is left after an error."""
+
+import http.server
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.parse
+import zipfile
+
+import pytest
+import torch
+from program import BINARY, CLEAN, refuse, succeed
+from test_remote import SECRET, WORKER, folder, free_port, moto, serving  # noqa: F401  (fixtures)
+
+# Beyond one part of 8 MiB, so that an upload has several.
+LARGE, SMALL = 5_000_000, 1000
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    root = tmp_path_factory.mktemp("checkpoints")
+    torch.manual_seed(30)
+    for name, numel in ("large", LARGE), ("small", SMALL):
+        torch.save({"a.weight": torch.randn(numel), "b.weight": torch.randn(7, 3)}, root / f"{name}.pth")
+    with zipfile.ZipFile(root / "large.pth") as archive:
+        start = archive.getinfo("large/data/0").header_offset
+    damaged = bytearray((root / "large.pth").read_bytes())
+    damaged[start + 15_000_000] ^= 1
+    (root / "damaged.pth").write_bytes(damaged)
+    return root
+
+
+class Store:
+    """A bucket, seen by the service's own client."""
+
+    def __init__(self, address, env, worker):
+        self.address, self.env, self.worker = address, env, worker
+
+    def __call__(self, *arguments):
+        return json.loads(self.worker(*arguments))
+
+    def get(self, name):
+        return bytes.fromhex(self("get", name))
+
+
+@pytest.fixture
+def store(moto, tmp_path):  # noqa: F811
+    port = moto.rpartition(":")[2]
+    bucket = f"out-{time.monotonic_ns()}"
+
+    def worker(*arguments):
+        command = [os.environ["T2C_BUCKETS"], WORKER, *arguments[:1], port, bucket, *arguments[1:]]
+        return subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
+
+    worker("create")
+    env = {"AWS_ENDPOINT_URL": moto, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
+    return Store(f"s3://{bucket}", env, worker)
+
+
+@pytest.mark.parametrize("name", ["small", "large"])
+@pytest.mark.parametrize("output", ["x.safetensors", "x.pth", "x.carton"])
+def test_an_output_is_the_local_one(store, checkpoints, tmp_path, name, output):
+    source = checkpoints / f"{name}.pth"
+    succeed("convert", source, "-o", tmp_path / output)
+    succeed("convert", source, "-o", f"{store.address}/a/{output}", "--allow-http", env=store.env)
+    assert store.get(f"a/{output}") == (tmp_path / output).read_bytes()
+    # It is replaced, because it has the mark of this program.
+    succeed("convert", source, "-o", f"{store.address}/a/{output}", "--allow-http", env=store.env)
+    assert store("list") == [f"a/{output}"] and store("uploads") == []
+
+
+@pytest.mark.parametrize("name", ["small", "large"])
+def test_what_others_wrote_stays(store, checkpoints, name):
+    source, target = checkpoints / f"{name}.pth", f"{store.address}/x.safetensors"
+    store("put", "x.safetensors", "theirs")
+    run = ["convert", source, "-o", target, "--allow-http"]
+    assert "was not written by torch2carton" in refuse(*run, env=store.env).stderr
+    assert "exists" in refuse(*run, "--no-clobber", env=store.env).stderr
+    assert store.get("x.safetensors") == b"theirs"
+    succeed(*run, "--force", env=store.env)
+    assert len(store.get("x.safetensors")) > 4 * SMALL
+    assert "exists" in refuse(*run, "--no-clobber", env=store.env).stderr
+    assert store("uploads") == []
+
+
+def test_a_damaged_input_leaves_nothing(store, checkpoints):
+    target = f"{store.address}/x.safetensors"
+    refuse("convert", checkpoints / "damaged.pth", "-o", target, "--allow-http", env=store.env)
+    assert store("list") == [] and store("uploads") == []
+
+
+class Stalling(http.server.BaseHTTPRequestHandler):
+    """Sends ranges of a file, but of its middle only after `go` is set."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        body, first, last = self.server.body, *self.headers["range"].removeprefix("bytes=").split("-")
+        start = int(first) if first else len(body) - int(last)
+        end = min(int(last) + 1, len(body)) if first else len(body)
+        if 12_000_000 < end < len(body):
+            self.server.reached.set()
+            self.server.go.wait(60)
+        self.send_response(206)
+        for header in f"Content-Range: bytes {start}-{end - 1}/{len(body)}", f"Content-Length: {end - start}", "ETag: \"1\"":
+            self.send_header(*header.split(": ", 1))
+        self.end_headers()
+        self.wfile.write(body[start:end])
+
+
+@pytest.fixture
+def stalling(checkpoints):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stalling)
+    server.body, server.go, server.reached = (checkpoints / "large.pth").read_bytes(), threading.Event(), threading.Event()
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.go.set()
+    server.shutdown()
+
+
+def start(store, stalling, *flags):
+    source, target = f"http://127.0.0.1:{stalling.server_address[1]}/large.pth", f"{store.address}/x.safetensors"
+    command = [BINARY, "convert", "--allow-http", source, "-o", target, *flags]
+    process = subprocess.Popen(list(map(str, command)), env=CLEAN | store.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True)
+    assert stalling.reached.wait(60)
+    return process
+
+
+def wait_for_upload(store):
+    for _ in range(100):
+        if store("uploads"):
+            return
+        time.sleep(0.1)
+    raise AssertionError("no upload was started")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_ctrl_c_leaves_nothing(store, stalling):
+    process = start(store, stalling)
+    wait_for_upload(store)
+    before = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.wait(10)
+    assert time.monotonic() - before < 2
+    assert store("list") == [] and store("uploads") == []
+
+
+@pytest.mark.parametrize("flag", [[], ["--no-clobber"]])
+def test_what_comes_meanwhile_stays(store, stalling, flag):
+    process = start(store, stalling, *flag)
+    store("put", "x.safetensors", "theirs")
+    stalling.go.set()
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 1 and "x.safetensors" in error, error
+    assert store.get("x.safetensors") == b"theirs" and store("uploads") == []
+
+
+def test_folders_and_batches(store, checkpoints, tmp_path):
+    split = ["--max-shard-size", "8MB", "--allow-http"]
+    succeed("convert", checkpoints / "large.pth", "-o", tmp_path / "folder", *split)
+    succeed("convert", checkpoints / "large.pth", "-o", f"{store.address}/folder", *split, env=store.env)
+    for path in (tmp_path / "folder").iterdir():
+        assert store.get(f"folder/{path.name}") == path.read_bytes()
+    other = refuse("convert", checkpoints / "small.pth", "-o", f"{store.address}/folder", "--to", "safetensors", "--allow-http", env=store.env)
+    assert "model-0000" in other.stderr, other
+    inputs = [checkpoints / "large.pth", checkpoints / "small.pth"]
+    succeed("convert", "--each", *inputs, "-o", f"{store.address}/each/", "--to", "pth", "--allow-http", env=store.env)
+    assert {"each/large.pth", "each/small.pth"} <= set(store("list"))
+    lines = [json.dumps({"input": str(path), "options": {"allow-http": True}}) for path in inputs]
+    (tmp_path / "m.jsonl").write_text("\n".join(lines))
+    results = tmp_path / "results.jsonl"
+    run = ["batch", tmp_path / "m.jsonl", "-o", f"{store.address}/batch", "--to", "safetensors", "--results", results]
+    succeed(*run, env=store.env)
+    first = results.read_text()
+    outputs = [json.loads(line)["output"] for line in first.splitlines()]
+    assert sorted(outputs) == [f"{store.address}/batch/{name}.safetensors" for name in ("large", "small")]
+    succeed(*run, "--resume", "--checksum", env=store.env)
+    assert results.read_text() == first
+    store("delete", "batch/small.safetensors")
+    succeed(*run, "--resume", env=store.env)
+    assert "batch/small.safetensors" in store("list") and len(results.read_text().splitlines()) == 2
+
+
+class Google(http.server.BaseHTTPRequestHandler):
+    """Multipart uploads of Google's XML interface, as far as they are used here."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body=b"", **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def handle_request(self):
+        url = urllib.parse.urlsplit(self.path)
+        path = urllib.parse.unquote(url.path)
+        query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        objects, uploads = self.server.objects, self.server.uploads
+        self.server.requests.append((self.command, sorted(query)))
+        existing = objects.get(path)
+        wanted = self.headers.get("x-goog-if-generation-match")
+        is_refused = wanted is not None and wanted != (str(existing["generation"]) if existing else "0")
+        metadata = {k.lower(): v for k, v in self.headers.items() if k.lower().startswith("x-goog-meta-")}
+
+        def store(data, metadata):
+            generation = len(self.server.requests)
+            objects[path] = {"data": data, "generation": generation, "metadata": metadata}
+            return {"ETag": f'"{generation}"', "x_goog_generation": str(generation)}
+
+        if self.command in ("GET", "HEAD"):
+            if existing is None:
+                return self.answer(404)
+            return self.answer(200, existing["data"], ETag=f'"{existing["generation"]}"', x_goog_generation=str(existing["generation"]),
+                               Last_Modified="Thu, 01 Jan 2026 00:00:00 GMT", **existing["metadata"])
+        if self.command == "POST" and "uploads" in query:
+            upload = f"u{len(self.server.requests)}"
+            uploads[upload] = {"parts": {}, "metadata": metadata}
+            return self.answer(200, f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>".encode())
+        if self.command == "PUT" and "partNumber" in query:
+            if self.server.fails:
+                return self.answer(403)
+            uploads[query["uploadId"]]["parts"][int(query["partNumber"])] = body
+            return self.answer(200, ETag=f'"p{query["partNumber"]}"')
+        if is_refused:
+            return self.answer(412)
+        if self.command == "POST":
+            upload = uploads.pop(query["uploadId"])
+            numbers = list(map(int, re.findall(rb"<PartNumber>(\d+)", body)))
+            assert numbers == sorted(upload["parts"])
+            headers = store(b"".join(upload["parts"][number] for number in numbers), upload["metadata"])
+            answer = f"<CompleteMultipartUploadResult><ETag>{headers['ETag']}</ETag></CompleteMultipartUploadResult>"
+            return self.answer(200, answer.encode(), **headers)
+        if self.command == "PUT":
+            return self.answer(200, **store(body, metadata))
+        if self.command == "DELETE":
+            uploads.pop(query["uploadId"])
+            return self.answer(204)
+        return self.answer(400)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_request
+
+
+@pytest.fixture
+def google():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Google)
+    server.objects, server.uploads, server.requests, server.fails = {}, {}, [], False
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+
+
+def test_google(google, checkpoints, tmp_path):
+    env = {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{google.server_address[1]}"}
+    for name in "small", "large":
+        source, target = checkpoints / f"{name}.pth", f"gs://models/{name}.safetensors"
+        succeed("convert", source, "-o", tmp_path / f"{name}.safetensors")
+        run = ["convert", source, "-o", target, "--allow-http"]
+        succeed(*run, "--no-clobber", env=env)
+        assert google.objects[f"/models/{name}.safetensors"]["data"] == (tmp_path / f"{name}.safetensors").read_bytes()
+        assert "exists" in refuse(*run, "--no-clobber", env=env).stderr
+        succeed(*run, env=env)
+    assert google.uploads == {}
+    google.fails = True
+    error = refuse("convert", checkpoints / "large.pth", "-o", "gs://models/new.pth", "--allow-http", env=env).stderr
+    assert "GOOGLE_APPLICATION_CREDENTIALS" in error, error
+    assert google.uploads == {} and "/models/new.pth" not in google.objects
