@@ -60,7 +60,7 @@ impl Checkpoint {
         let containers = sources.open()?;
         let (checkpoint, notes) = sources.read::<checkpoint_files::Error>(&containers, &|_, _| Ok(()))?;
         Ok(Self {
-            tensors: checkpoint.to_tensors(),
+            tensors: checkpoint.into_tensors(),
             format: containers.first().map_or("", |container| container.format().name()),
             files: sources.files,
             notes,

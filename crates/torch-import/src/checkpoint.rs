@@ -132,19 +132,14 @@ impl Checkpoint {
 
     /// Collects the tensors in one list. The parts of a compound tensor are named `NAME.PART`.
     pub fn to_tensors(&self) -> Tensors {
-        let mut tensors = Tensors::with_capacity(self.items.len());
-        for item in &self.items {
-            let parts = item.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone()));
-            match &item.content {
-                ItemContent::Compound(compound) => {
-                    let CompoundItem { kind, dtype, shape, .. } = compound.as_ref();
-                    let whole = (kind.clone(), *dtype, shape.clone());
-                    tensors.push_compound(item.name.clone(), whole, parts);
-                }
-                ItemContent::Tensor(_) | ItemContent::Value(_) => tensors.extend(parts),
-            }
-        }
-        tensors
+        let is_value = |item: &CheckpointItem| matches!(item.content, ItemContent::Value(_));
+        collect_tensors(self.items.iter().filter(|item| !is_value(item)).cloned(), self.items.len())
+    }
+
+    /// As [`to_tensors`](Self::to_tensors), without copies of the names and shapes.
+    pub fn into_tensors(self) -> Tensors {
+        let room = self.items.len();
+        collect_tensors(self.items.into_iter(), room)
     }
 
     /// Returns the names and the compound tensors.
@@ -192,6 +187,20 @@ impl Checkpoint {
     pub fn heap_of(&self, pickle: u32) -> Option<&Heap<'_>> {
         Some(&self.pickles.get(pickle as usize)?.borrow_dependent().heap)
     }
+}
+
+fn collect_tensors(items: impl Iterator<Item = CheckpointItem>, room: usize) -> Tensors {
+    let mut tensors = Tensors::with_capacity(room);
+    for item in items {
+        if let ItemContent::Compound(compound) = &item.content {
+            let CompoundItem { kind, dtype, shape, .. } = compound.as_ref();
+            let parts = item.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone()));
+            tensors.push_compound(item.name.clone(), (kind.clone(), *dtype, shape.clone()), parts);
+        } else if let ItemContent::Tensor(tensor) = item.content {
+            tensors.push(item.name, tensor);
+        }
+    }
+    tensors
 }
 
 /// Finds the first name that two tensors share, and the indices of their items.

@@ -7,8 +7,11 @@
 //! that appears twice is an error, even if both values are the same.
 
 use std::fmt;
+use std::hash::BuildHasher;
 use std::ops::Range;
 
+use foldhash::fast::RandomState;
+use foldhash::{HashSet, HashSetExt};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use tensor::Dtype;
 
@@ -135,7 +138,7 @@ fn check_layout(tensors: &[(String, HeaderEntry)], available: u64) -> Result<()>
 fn checked_location(info: HeaderEntry, start: u64) -> Result<TensorLocation, EntryError> {
     let HeaderEntry { dtype, shape, data_offsets: (first, last) } = info;
     let Some(DtypeRow { torch, pack_factor: packed, .. }) = dtype::row_by_name(&dtype) else {
-        return Err(EntryError::Dtype { dtype });
+        return Err(EntryError::Dtype { dtype: dtype.into_owned() });
     };
     if shape.iter().any(|size| i64::try_from(*size).is_err()) {
         return Err(EntryError::Dimension { shape });
@@ -146,7 +149,7 @@ fn checked_location(info: HeaderEntry, start: u64) -> Result<TensorLocation, Ent
             Some(last) if last.is_multiple_of(*packed) => {
                 *last = last.checked_div(*packed).unwrap_or_default();
             }
-            _ => return Err(EntryError::HalfByte { shape, dtype }),
+            _ => return Err(EntryError::HalfByte { shape, dtype: dtype.into_owned() }),
         }
     }
     // As in the official reader, the elements are counted first, and a size of 0 ends the multiplication.
@@ -154,7 +157,7 @@ fn checked_location(info: HeaderEntry, start: u64) -> Result<TensorLocation, Ent
     let needed = numel.and_then(|numel| numel.checked_mul(torch.size()));
     let found = last.saturating_sub(first);
     if needed != Some(found) {
-        return Err(EntryError::Size { shape, dtype, needed, found });
+        return Err(EntryError::Size { shape, dtype: dtype.into_owned(), needed, found });
     }
     // `check_layout` proved that both offsets are inside the file.
     let range = start.saturating_add(first)..start.saturating_add(last);
@@ -181,10 +184,18 @@ impl<'de> Deserialize<'de> for HeaderEntries {
                 self,
                 mut map: A,
             ) -> std::result::Result<HeaderEntries, A::Error> {
-                let mut seen = std::collections::HashSet::new();
+                // Different hashes prove that names differ, and need no copies of the names.
+                let (state, mut hashes) = (RandomState::default(), HashSet::new());
+                let mut has_metadata = false;
                 let mut header = HeaderEntries { metadata: Vec::new(), tensors: Vec::new() };
                 while let Some(name) = map.next_key::<String>()? {
-                    if !seen.insert(name.clone()) {
+                    let is_second = if name == METADATA_KEY {
+                        std::mem::replace(&mut has_metadata, true)
+                    } else {
+                        !hashes.insert(state.hash_one(&name))
+                            && header.tensors.iter().any(|(known, _)| *known == name)
+                    };
+                    if is_second {
                         let what = if name == METADATA_KEY { "" } else { "tensor " };
                         let text = format!("{what}`{}` appears twice", name.escape_debug());
                         return Err(serde::de::Error::custom(text));

@@ -3,13 +3,17 @@
 //! Facts: `TensorInfo` and `Dtype` in `safetensors/src/tensor.rs` 0.8 and the code that serde derives for them: an entry can
 //! also be an array, and a dtype an object. Fields of other names are parsed and ignored.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
+use crate::dtype::row_by_name;
+
 /// Header entry of a tensor.
 pub(crate) struct HeaderEntry {
-    pub(crate) dtype: String,
+    /// Borrowed if the format has the dtype.
+    pub(crate) dtype: Cow<'static, str>,
     /// Shape in elements of the format's dtype.
     pub(crate) shape: Vec<u64>,
     /// Start and end offsets of the data, from the end of the header.
@@ -28,12 +32,12 @@ impl<'de> Deserialize<'de> for HeaderEntry {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<HeaderEntry, A::Error> {
                 let (mut dtype, mut shape, mut data_offsets) = (None, None, None);
-                while let Some(name) = map.next_key::<String>()? {
-                    match name.as_str() {
-                        "dtype" => read_field_once(&mut dtype, "dtype", &mut map)?,
-                        "shape" => read_field_once(&mut shape, "shape", &mut map)?,
-                        "data_offsets" => read_field_once(&mut data_offsets, "data_offsets", &mut map)?,
-                        _ => {
+                while let Some(field) = map.next_key::<Field>()? {
+                    match field {
+                        Field::Dtype => read_field_once(&mut dtype, "dtype", &mut map)?,
+                        Field::Shape => read_field_once(&mut shape, "shape", &mut map)?,
+                        Field::DataOffsets => read_field_once(&mut data_offsets, "data_offsets", &mut map)?,
+                        Field::Other => {
                             map.next_value::<ParsedAndIgnored>()?;
                         }
                     }
@@ -63,6 +67,37 @@ impl<'de> Deserialize<'de> for HeaderEntry {
     }
 }
 
+/// Name of a field.
+enum Field {
+    Dtype,
+    Shape,
+    DataOffsets,
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Field {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldVisitor;
+        impl Visitor<'_> for FieldVisitor {
+            type Value = Field;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a field")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<Field, E> {
+                Ok(match name {
+                    "dtype" => Field::Dtype,
+                    "shape" => Field::Shape,
+                    "data_offsets" => Field::DataOffsets,
+                    _ => Field::Other,
+                })
+            }
+        }
+        deserializer.deserialize_str(FieldVisitor)
+    }
+}
+
 /// Reads a field, and fails if it appears twice.
 fn read_field_once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     field: &mut Option<T>,
@@ -77,7 +112,13 @@ fn read_field_once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
 }
 
 /// Name of a dtype: a text, or an object with the name as its key and a null value.
-struct DtypeName(String);
+struct DtypeName(Cow<'static, str>);
+
+impl From<&str> for DtypeName {
+    fn from(name: &str) -> Self {
+        Self(row_by_name(name).map_or_else(|| Cow::Owned(name.to_owned()), |row| Cow::Borrowed(row.name)))
+    }
+}
 
 impl<'de> Deserialize<'de> for DtypeName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -90,7 +131,7 @@ impl<'de> Deserialize<'de> for DtypeName {
             }
 
             fn visit_str<E>(self, name: &str) -> Result<DtypeName, E> {
-                Ok(DtypeName(name.to_owned()))
+                Ok(name.into())
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<DtypeName, A::Error> {
@@ -100,7 +141,7 @@ impl<'de> Deserialize<'de> for DtypeName {
                 else {
                     return Err(no_name(2));
                 };
-                Ok(DtypeName(name))
+                Ok(name.as_str().into())
             }
         }
         fn no_name<E: Error>(count: usize) -> E {

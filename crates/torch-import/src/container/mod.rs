@@ -19,7 +19,7 @@ use byte_source::{MappedFile, ReadError, Region, Source};
 use pickle_vm::{Heap, ObjectId, PickleLimits};
 use safetensors_format::TensorLocation;
 use tensor::{ByteOrder, Checksum, Dtype, Storage, StorageRecords, Tensor};
-use zip_index::{CompressionMethod, Entry};
+use zip_index::{CompressionMethod, Entry, ZipIndex};
 
 pub use contents::ContainerFormat;
 pub(crate) use contents::{ContainerContents, in_memory};
@@ -82,12 +82,13 @@ impl Container {
 
     /// Returns the modules of the archive's TorchScript code.
     pub(crate) fn script_modules(&self) -> ScriptModules {
-        match self.0.index() {
-            Ok(index) if self.format() == ContainerFormat::TorchScript => {
-                ScriptModules::in_records(index.entries.iter().map(|entry| entry.name.as_str()))
-            }
-            _ => ScriptModules::default(),
+        if self.format() != ContainerFormat::TorchScript {
+            return ScriptModules::default();
         }
+        let names = |index: &ZipIndex| {
+            ScriptModules::in_records(index.entries.iter().map(|entry| entry.name.as_str()))
+        };
+        self.0.index().map_or_else(|_| ScriptModules::default(), |index| names(&index))
     }
 
     /// Returns true if loading the archive runs TorchScript code, a `__setstate__` method that may change the pickle's
