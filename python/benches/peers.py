@@ -1,11 +1,13 @@
 """Measures torch2carton, `torch.load(mmap=True)` and safetensors on the same tensors: `python benches/peers.py`.
 
-Each figure is the best of several runs in this process, with the files in the page cache.
+Each figure is the best of several runs in this process, with the files in the page cache. The largest file needs 4 GB of space in the
+folder of temporary files, and `load` of it 8 GB of memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import time
 import warnings
@@ -56,63 +58,33 @@ def one_safetensors(path, name, opener):
         return file.get_tensor(name)
 
 
-def compare(title, folder, tensors, runs):
-    """Measures the tensors as a file of `torch.save` and as safetensors."""
-    pth, st = str(folder / "x.pth"), str(folder / "x.safetensors")
-    torch.save(tensors, pth)
-    safetensors.torch.save_file(tensors, st)
+def each(paths, work):
+    """Returns work on all of the paths."""
+    return lambda: [work(path) for path in paths]
+
+
+def compare(title, folder, count, tensors, runs):
+    """Measures `count` files of these tensors, by `torch.save` and then by safetensors. One of the two kinds exists at a time."""
     name = list(tensors)[len(tensors) // 2]
     print(f"\n{title}")
-    mapped = {"torch.load(mmap=True)": lambda: torch.load(pth, mmap=True, weights_only=False)}
-    row(".pth: open and list", lambda: listing(pth), mapped, runs)
-    row(".pth: one tensor", lambda: torch2carton.open(pth)[name].torch(), mapped, runs)
-    row(".pth: all, load(mmap=True)", lambda: torch2carton.load(pth, mmap=True), mapped, runs)
-    row(".pth: all, state_dict()", lambda: torch2carton.open(pth).state_dict(), mapped, runs)
-    copied = {"torch.load": lambda: torch.load(pth, weights_only=False)}
-    row(".pth: all, load()", lambda: torch2carton.load(pth), copied, max(1, runs // 2))
-    row("safetensors: open and list", lambda: listing(st), {"safe_open": lambda: listing_safetensors(st)}, runs)
-    row(
-        "safetensors: one tensor",
-        lambda: one_safetensors(st, name, torch2carton.safe_open),
-        {"safe_open": lambda: one_safetensors(st, name, safetensors.safe_open)},
-        runs,
-    )
-    row(
-        "safetensors: all, load_file",
-        lambda: torch2carton.load_file(st),
-        {"load_file": lambda: safetensors.torch.load_file(st)},
-        runs,
-    )
-
-
-def many_files(folder, count, runs):
-    """Measures the first tensor of many small files."""
-    tensors = {f"layer.{number}": torch.zeros(64, 64) for number in range(20)}
-    pths, sts = [], []
-    for number in range(count):
-        pths.append(str(folder / f"{number}.pth"))
-        sts.append(str(folder / f"{number}.safetensors"))
-        torch.save(tensors, pths[-1])
-        safetensors.torch.save_file(tensors, sts[-1])
-    print(f"\n{count} files of 20 tensors")
-    row(
-        ".pth: open and list",
-        lambda: [listing(path) for path in pths],
-        {"torch.load(mmap=True)": lambda: [torch.load(path, mmap=True, weights_only=False) for path in pths]},
-        runs,
-    )
-    row(
-        "safetensors: open and list",
-        lambda: [listing(path) for path in sts],
-        {"safe_open": lambda: [listing_safetensors(path) for path in sts]},
-        runs,
-    )
-    row(
-        "safetensors: all, load_file",
-        lambda: [torch2carton.load_file(path) for path in sts],
-        {"load_file": lambda: [safetensors.torch.load_file(path) for path in sts]},
-        runs,
-    )
+    paths = [str(folder / f"{number}.pth") for number in range(count)]
+    each(paths, lambda path: torch.save(tensors, path))()
+    mapped = {"torch.load(mmap=True)": each(paths, lambda path: torch.load(path, mmap=True, weights_only=False))}
+    row(".pth: open and list", each(paths, listing), mapped, runs)
+    row(".pth: one tensor", each(paths, lambda path: torch2carton.open(path)[name].torch()), mapped, runs)
+    row(".pth: all, load(mmap=True)", each(paths, lambda path: torch2carton.load(path, mmap=True)), mapped, runs)
+    row(".pth: all, state_dict()", each(paths, lambda path: torch2carton.open(path).state_dict()), mapped, runs)
+    copied = {"torch.load": each(paths, lambda path: torch.load(path, weights_only=False))}
+    row(".pth: all, load()", each(paths, torch2carton.load), copied, runs)
+    each(paths, os.unlink)()
+    each(paths, lambda path: safetensors.torch.save_file(tensors, path))()
+    theirs = {"safe_open": each(paths, listing_safetensors)}
+    row("safetensors: open and list", each(paths, listing), theirs, runs)
+    theirs = {"safe_open": each(paths, lambda path: one_safetensors(path, name, safetensors.safe_open))}
+    row("safetensors: one tensor", each(paths, lambda path: one_safetensors(path, name, torch2carton.safe_open)), theirs, runs)
+    theirs = {"load_file": each(paths, safetensors.torch.load_file)}
+    row("safetensors: all, load_file", each(paths, torch2carton.load_file), theirs, runs)
+    each(paths, os.unlink)()
 
 
 def main():
@@ -120,16 +92,17 @@ def main():
     parser.add_argument("--tensors", type=int, default=100_000, help="number of small tensors (default: 100000)")
     parser.add_argument("--gigabytes", type=float, default=4.0, help="size of the large file (default: 4)")
     parser.add_argument("--files", type=int, default=200, help="number of files (default: 200)")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each, of which the best counts (default: 3)")
     arguments = parser.parse_args()
     print(f"torch2carton {torch2carton.__version__}, torch {torch.__version__}, safetensors {safetensors.__version__}")
     with tempfile.TemporaryDirectory() as place:
-        tensors = {f"model.layers.{number}.weight": torch.zeros(4) for number in range(arguments.tensors)}
-        compare(f"{len(tensors)} tensors of 16 bytes", Path(place), tensors, 3)
-    with tempfile.TemporaryDirectory() as place:
-        tensors = {f"model.layers.{number}.weight": torch.zeros(1000, 1000) for number in range(int(arguments.gigabytes * 250))}
-        compare(f"{sum(t.nbytes for t in tensors.values()) / 1e9:.2f} GB in {len(tensors)} tensors", Path(place), tensors, 3)
-    with tempfile.TemporaryDirectory() as place:
-        many_files(Path(place), arguments.files, 3)
+        small = {f"model.layers.{number}.weight": torch.zeros(4) for number in range(arguments.tensors)}
+        compare(f"{len(small)} tensors of 16 bytes", Path(place), 1, small, arguments.runs)
+        large = {f"model.layers.{number}.weight": torch.zeros(1000, 1000) for number in range(int(arguments.gigabytes * 250))}
+        size = sum(tensor.nbytes for tensor in large.values()) / 1e9
+        compare(f"{size:.2f} GB in {len(large)} tensors", Path(place), 1, large, arguments.runs)
+        tensors = {f"layer.{number}": torch.zeros(64, 64) for number in range(20)}
+        compare(f"{arguments.files} files of 20 tensors", Path(place), arguments.files, tensors, arguments.runs)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ pub(crate) fn of_file(py: Python<'_>, kind: ErrorKind, text: &str, path: Option<
 }
 
 fn make(py: Python<'_>, kind: ErrorKind, text: &str, location: &ErrorLocation, path: Option<&Path>) -> PyErr {
-    let path = location.path.as_deref().or(path).map(|path| path.to_string_lossy().into_owned());
+    let path = location.path.as_deref().or(path).map(Path::as_os_str);
     let made = py.import("torch2carton._errors").and_then(|errors| {
         let arguments = (kind.name(), text, path, location.tensor.as_deref(), location.offset);
         errors.call_method1("make", arguments)

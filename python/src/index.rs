@@ -92,8 +92,11 @@ fn read<'py>(item: &Bound<'py, PyAny>) -> PyResult<Item<'py>> {
             "a tensor of a file cannot be indexed by a bool; call `.torch()` first",
         ));
     }
+    // A PyTorch tensor with one element has `__index__`, but only a scalar that is not a bool selects what an integer does.
+    let is_array = item.getattr("ndim").is_ok_and(|ndim| !ndim.eq(0).unwrap_or(false));
+    let dtype = item.getattr("dtype").map(|dtype| dtype.to_string()).unwrap_or_default();
     let integer = item.call_method0("__index__").and_then(|index| index.extract());
-    integer.map(Item::Integer).map_err(|_| {
+    integer.ok().filter(|_| !is_array && !dtype.ends_with("bool")).map(Item::Integer).ok_or_else(|| {
         let name = item.get_type().name().map_or_else(|_| "this".to_owned(), |name| name.to_string());
         PyTypeError::new_err(format!(
             "a tensor of a file takes integers, slices, `...` and None as indices, not {name}; call `.torch()` first"

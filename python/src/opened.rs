@@ -4,7 +4,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
 use torch2carton::crates::byte_source::BufferSource;
 use torch2carton::crates::carton_tools;
 use torch2carton::crates::checkpoint_files::{self, CheckpointSources};
@@ -32,18 +35,19 @@ pub(crate) struct Opened {
 
 /// Returns false for a file that does not begin as a zip archive, which needs no closer look.
 fn may_be_carton(path: &Path) -> bool {
-    let mut start = [0; 2];
-    match File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut start)) {
-        Ok(()) => start == *b"PK",
-        // A folder, or a file that cannot be read.
-        Err(_) => path.is_dir(),
+    if !path.is_file() {
+        // Opening a named pipe would wait for a writer.
+        return path.is_dir();
     }
+    let mut start = [0; 2];
+    let read = File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut start));
+    read.is_ok() && start == *b"PK"
 }
 
 /// Where a checkpoint is read from.
 pub(crate) enum Input {
     Path(PathBuf),
-    Bytes(Vec<u8>),
+    Bytes(Bytes),
 }
 
 impl Input {
@@ -105,7 +109,7 @@ impl Opened {
         });
         Ok(Self {
             metadata: metadata.collect(),
-            tensors: checkpoint.to_tensors(),
+            tensors: checkpoint.into_tensors(),
             format: containers.first().map_or("", |container| container.format().name()),
             files: sources.files,
             notes: notes.iter().map(ToString::to_string).collect(),
@@ -132,8 +136,8 @@ impl Opened {
 
 /// Takes a path, or the bytes of a file.
 pub(crate) fn input_of(source: &Bound<'_, PyAny>) -> PyResult<Input> {
-    if let Ok(bytes) = source.cast::<pyo3::types::PyBytes>() {
-        return Ok(Input::Bytes(bytes.as_bytes().to_vec()));
+    if let Ok(bytes) = source.cast::<PyBytes>() {
+        return Ok(Input::Bytes(Bytes::from_owner(PyBackedBytes::from(bytes.clone()))));
     }
     Ok(Input::Path(source.extract()?))
 }

@@ -6,6 +6,7 @@
     reason = "the doc comments are Python's docstrings"
 )]
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -275,9 +276,9 @@ impl Tensor {
 
     /// The path and the backend.
     #[getter]
-    fn _source(&self) -> (String, &'static str) {
+    fn _source(&self) -> (&OsStr, &'static str) {
         let (maps, path) = self.file();
-        (path.to_string_lossy().into_owned(), maps.backend().name())
+        (path.as_os_str(), maps.backend().name())
     }
 
     /// Another view of the tensor's storage. `offset`, `shape` and `stride` count elements.

@@ -213,6 +213,14 @@ def test_damaged_bytes_are_found(place):
         torch2carton.load(bytes(data))
 
 
+def test_a_default_device_changes_nothing(place):
+    torch.save({"f8": torch.ones(2).to(torch.float8_e5m2), "weight": torch.ones(2)}, "value.pt")
+    with torch.device("meta"):
+        loaded = [torch2carton.load("value.pt", mmap=mmap) for mmap in (False, True)]
+        loaded.append(torch2carton.open("value.pt").state_dict())
+    assert all(tensor.device.type == "cpu" and tensor.float().sum() == 2 for state in loaded for tensor in state.values())
+
+
 def test_storages_can_be_resized(place):
     weight = torch2carton.load("model.pt")["weight"]
     weight.resize_(100)

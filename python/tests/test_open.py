@@ -214,6 +214,29 @@ def test_errors_have_kinds_and_places(place):
     assert str(again) == str(caught.value) and again.offset == 7
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
+def test_a_named_pipe_is_refused_and_not_waited_for(place):
+    import os
+
+    os.mkfifo("pipe")
+    for call in (torch2carton.open, torch2carton.inspect):
+        with pytest.raises(torch2carton.InputError, match="named pipe"):
+            call("pipe")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have names of Unicode only")
+def test_names_of_files_need_not_be_unicode(place):
+    import os
+
+    name = os.fsdecode(b"\xff\xfe.safetensors")
+    write_safetensors(place / name)
+    tensor = pickle.loads(pickle.dumps(torch2carton.open(name)["bias"]))
+    assert tensor.tobytes() == bytes(8) and torch2carton.open(name).files == [name]
+    with pytest.raises(torch2carton.NotFoundError) as caught:
+        torch2carton.open(name + "x")
+    assert caught.value.path == name + "x"
+
+
 def test_truncated_files_are_errors(place):
     data = (place / "model.safetensors").read_bytes()
     for length in range(0, len(data), 7):

@@ -72,6 +72,46 @@ def test_tensors_are_what_safetensors_writes(place):
     assert not (place / "x.safetensors").exists()
 
 
+@needs_numpy
+def test_subscripts_that_arrays_do_not_take_are_errors_of_safetensors(place):
+    part = torch2carton.safe_open("model.safetensors", "np").get_slice("weight")
+    assert part[:, -2:].tolist() == [[1, 2], [4, 5]]
+    for key in (slice(None, None, -1), np.int64(2), (0, [1]), (..., ...), "x", 1.5, (np.array([0, 1]), ...)):
+        with pytest.raises(torch2carton.SafetensorError):
+            part[key]
+
+
+@needs_torch
+def test_subscripts_are_those_of_torch(place):
+    weight = torch.arange(6.0).reshape(2, 3)
+    for backend in ("mmap", "pread"):
+        part = torch2carton.safe_open("model.safetensors", "pt", backend=backend).get_slice("weight")
+        for key in ((..., ...), ([1, 0], 0), torch.tensor([1]), torch.tensor(1), torch.tensor(True), weight > 2, (slice(None), [2, -1]), (True, 1), None):
+            assert torch.equal(part[key], weight[key])
+        for key, error in ((2, IndexError), (slice(None, None, -1), ValueError), ((0, 0, 0), IndexError), ("x", TypeError)):
+            with pytest.raises(error):
+                weight[key]
+            with pytest.raises(error):
+                part[key]
+
+
+@needs_torch
+def test_a_path_of_bytes_is_a_path(place):
+    assert torch2carton.safe_open(b"model.safetensors", "pt").keys() == ["bias", "weight"]
+    assert torch2carton.load_file(b"model.safetensors").keys() == {"bias", "weight"}
+
+
+@needs_torch
+def test_deserialized_tensors_are_those_of_safetensors(place):
+    safetensors = pytest.importorskip("safetensors")
+    names = [name for name in ("float4_e2m1fn_x2", "float8_e8m0fnu", "uint16") if hasattr(torch, name)]
+    data = torch2carton.torch.save({name: torch.arange(8, dtype=torch.uint8).view(getattr(torch, name)) for name in names})
+    assert sorted(torch2carton.deserialize(data)) == sorted(safetensors.deserialize(data))
+    torch.save({"c": torch.zeros(2, dtype=torch.complex128)}, "complex.pt")
+    with pytest.raises(torch2carton.UnsupportedError, match="complex128"):
+        torch2carton.deserialize((place / "complex.pt").read_bytes())
+
+
 @needs_torch
 def test_tied_names_are_as_in_safetensors(place):
     safetensors = pytest.importorskip("safetensors")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ._errors import UnsupportedError, import_ml_dtypes, import_numpy
@@ -46,6 +47,22 @@ _NUMPY = frozenset(
 _ML_DTYPES = frozenset(
     ("bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz")
 )
+
+
+def safetensors_name(name: str, what: str) -> str:
+    """Returns safetensors' name for PyTorch's name; `what` is the tensor in messages."""
+    found = SAFETENSORS.get(name)
+    if found is None:
+        raise UnsupportedError(f"{what}: safetensors has no {name}")
+    return found
+
+
+def safetensors_shape(code: str, shape: Iterable[int]) -> list[int]:
+    """Returns safetensors' shape for PyTorch's shape. PyTorch counts pairs of float4, safetensors single numbers."""
+    sizes = [int(size) for size in shape]
+    if code == "F4" and sizes:
+        sizes[-1] *= 2
+    return sizes
 
 
 def numpy_dtype(name: str, what: str) -> numpy.dtype[Any]:

@@ -158,7 +158,7 @@ class TorchHooks(Hooks):
         def make(*args: Any) -> Any:
             if args:
                 raise InputError(f"expected no arguments, found {len(args)}")
-            return self._torch.empty((0,), dtype=dtype)
+            return self._torch.empty((0,), dtype=dtype, device="cpu")
 
         return make
 
@@ -206,7 +206,7 @@ class TorchHooks(Hooks):
         untyped = storage._untyped_storage
         if metadata or untyped.device.type != "cpu":
             return torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks, metadata)
-        tensor = torch.empty((0,), dtype=storage.dtype).set_(untyped, offset, size, stride)
+        tensor = torch.empty((0,), dtype=storage.dtype, device="cpu").set_(untyped, offset, size, stride)
         tensor.requires_grad = requires_grad
         tensor._backward_hooks = hooks
         return tensor

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from . import _native
-from ._dtypes import SAFETENSORS
-from ._errors import NotFoundError, SafetensorError, UnsupportedError
+from ._dtypes import safetensors_name
+from ._errors import InputError, NotFoundError, SafetensorError
 from ._open import Checkpoint
 from ._tensor import to_numpy, to_torch
 
@@ -48,7 +48,7 @@ class safe_open:
         *,
         backend: str = "mmap",
     ) -> None:
-        path = os.fspath(filename)
+        path = os.fsdecode(filename)
         if not os.path.exists(path):
             raise NotFoundError(f"No such file or directory: {path}", kind="io", path=path)
         self._setup(path, framework, device, backend)
@@ -173,10 +173,7 @@ class PySafeSlice:
         Raises:
             UnsupportedError: safetensors has no such dtype
         """
-        found = SAFETENSORS.get(self._native.dtype)
-        if found is None:
-            raise UnsupportedError(f"tensor `{self._native.name}`: safetensors has no {self._native.dtype}")
-        return found
+        return safetensors_name(self._native.dtype, f"tensor `{self._native.name}`")
 
     def __getitem__(self, key: Any) -> Any:
         file, native = self._file, self._native
@@ -186,13 +183,14 @@ class PySafeSlice:
                     raise SafetensorError("Non empty lists are not implemented")
                 return to_numpy(native, False)[:0].copy()
             return file._convert(native)[key]
-        if file._framework == "np":
-            _check(native.shape, key)
-            return to_numpy(native[key], True)
         try:
+            if file._framework == "np":
+                _check(native.shape, key)
             part = native[key]
-        except (TypeError, ValueError):
-            # An index of PyTorch's own, such as a mask.
+        except (IndexError, TypeError, ValueError) as error:
+            if file._framework == "np":
+                raise InputError(f"tensor `{native.name}`: {error}", tensor=native.name) from error
+            # An index of PyTorch's own, such as a mask, or its error.
             return file._convert(native)[key]
         return file._convert(part)
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ._dtypes import ORDER, SAFETENSORS
+from ._dtypes import ORDER, SAFETENSORS, safetensors_name, safetensors_shape
 from ._errors import SafetensorError
 from ._open import Checkpoint
 
@@ -34,11 +34,8 @@ class TensorSpec:
         code = SAFETENSORS.get({"bool_": "bool"}.get(dtype, dtype))
         if code is None:
             raise SafetensorError(f"dtype {dtype} is not covered by safetensors", kind="unsupported")
-        sizes = [int(size) for size in shape]
-        if code == "F4" and sizes:
-            sizes[-1] *= 2
         self.dtype = code
-        self.shape = sizes
+        self.shape = safetensors_shape(code, shape)
         self.data_ptr = data_ptr
         self.data_len = data_len
 
@@ -136,8 +133,8 @@ def deserialize(data: bytes) -> list[tuple[str, dict[str, Any]]]:
     found = []
     for name, tensor in native.items():
         if name not in tied:
-            row = {"shape": list(tensor.shape), "dtype": SAFETENSORS[tensor.dtype], "data": bytearray(tensor.nbytes)}
-            if tensor.nbytes:
-                tensor.read_into(row["data"])
-            found.append((name, row))
+            code, elements = safetensors_name(tensor.dtype, f"tensor `{name}`"), bytearray(tensor.nbytes)
+            if elements:
+                tensor.read_into(elements)
+            found.append((name, {"shape": safetensors_shape(code, tensor.shape), "dtype": code, "data": elements}))
     return found

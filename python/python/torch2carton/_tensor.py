@@ -58,7 +58,7 @@ def to_torch(tensor: Tensor, device: Any, copy: bool) -> _torch.Tensor:
     else:
         buffer, strides = tensor._buffer(copy)
         storage = pt.frombuffer(buffer, dtype=pt.uint8).untyped_storage()
-        made = pt.empty((0,), dtype=dtype).set_(storage, 0, tensor.shape, strides)
+        made = pt.empty((0,), dtype=dtype, device="cpu").set_(storage, 0, tensor.shape, strides)
     return made if device is None or device == "cpu" else made.to(device)
 
 
