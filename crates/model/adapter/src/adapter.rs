@@ -26,12 +26,14 @@ impl Adapter {
     /// Creates an adapter of the text of `adapter_config.json` and its tensors. `path` names it in reports.
     ///
     /// # Errors
-    /// When the document is not one of a LoRA adapter, there are no tensors, or elements of a tensor share their bytes.
+    /// When the document is not one of a LoRA adapter or has too many patterns, there are no tensors, or elements of a tensor share
+    /// their bytes.
     pub fn new(path: impl Into<String>, config: &str, mut tensors: Tensors, weight: f64) -> Result<Self> {
         if tensors.is_empty() {
             return Err(Error::Empty);
         }
         let config = AdapterConfig::from_json(config)?;
+        config.check_comparisons(tensors.len())?;
         for (name, tensor) in tensors.tensors_mut() {
             let invalid = |reason: String| Error::Factor { tensor: name.to_owned(), reason };
             if tensor.nbytes() > tensor.storage().len() {

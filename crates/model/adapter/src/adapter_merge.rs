@@ -157,7 +157,7 @@ impl<'a> MergeState<'_, 'a> {
             _ => {}
         }
         if let Some((a, b)) = pair(Role::EmbeddingA, Role::EmbeddingB) {
-            let pair = self.factors(module, a, b)?;
+            let pair = self.factors(module, a, b);
             self.change_embedding(module, &pair, magnitude)?;
         }
         let Some((a, b)) = pair(Role::A, Role::B) else {
@@ -171,14 +171,14 @@ impl<'a> MergeState<'_, 'a> {
             self.add_bias(module, *position)?;
         }
         if self.names.find(&format!("{module}.weight")).is_some() {
-            let pair = self.factors(module, a, b)?;
+            let pair = self.factors(module, a, b);
             return self.change_weight(module, &pair, magnitude);
         }
         if let Some((container, expert, projection)) = parse_expert(module) {
             let (parameter, group) = projection.fused();
             let mut names = containers(container).map(|container| format!("{container}.{parameter}"));
             if let Some(name) = names.find(|name| self.names.find(name).is_some()) {
-                let pair = self.factors(module, a, b)?;
+                let pair = self.factors(module, a, b);
                 return self.change_one_expert(&name, (expert, group), &pair);
             }
         }
@@ -264,7 +264,7 @@ impl<'a> MergeState<'_, 'a> {
         if bias.shape() != base.shape() {
             return Err(source.shape_error("the same shape", &base_name, base));
         }
-        let (_, scale) = self.adapter.config.rank_and_scale(module)?;
+        let (_, scale) = self.adapter.config.rank_and_scale(module);
         let scale = scale * self.adapter.weight;
         let one = Matrix::one().map_err(|reason| Error::Base { base: base_name.clone(), reason })?;
         let left = Matrix::new(source, (rows, 1), (1, 1), 0)?;

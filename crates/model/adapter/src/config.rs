@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -33,8 +33,12 @@ pub struct AdapterConfig {
     pub(crate) fan_in_fan_out: bool,
     #[serde(default)]
     rank_pattern: Option<Map<String, Value>>,
+    #[serde(skip)]
+    ranks: Vec<ModulePattern>,
     #[serde(default)]
     alpha_pattern: Option<Map<String, Value>>,
+    #[serde(skip)]
+    alphas: Vec<ModulePattern>,
     #[serde(default)]
     target_modules: Value,
     #[serde(default)]
@@ -48,6 +52,20 @@ pub struct AdapterConfig {
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
 }
+
+/// The number of the modules whose names match a regular expression.
+#[derive(Clone, Debug)]
+struct ModulePattern {
+    regex: Regex,
+    value: f64,
+}
+
+/// Maximum number of patterns of an adapter. Adapters have one for each module at most.
+const PATTERNS_MAX: usize = 2048;
+/// Maximum number of comparisons of a tensor's name with a pattern.
+const COMPARISONS_MAX: usize = 1 << 22;
+/// Maximum size in bytes of a compiled pattern, and of what its search keeps.
+const PATTERN_SIZE_MAX: usize = 1 << 16;
 
 /// Returns peft's default of `r`.
 fn default_rank() -> u64 {
@@ -90,7 +108,7 @@ impl AdapterConfig {
     /// # Errors
     /// When the text is not such a document, or has settings that cannot be merged.
     pub fn from_json(text: &str) -> Result<Self> {
-        let config: Self = serde_json::from_str(text)?;
+        let mut config: Self = serde_json::from_str(text)?;
         if config.peft_type != "LORA" {
             return Err(Error::Method { method: config.peft_type });
         }
@@ -105,9 +123,24 @@ impl AdapterConfig {
             let reason = "it was trained on changed base weights; save it with path_initial_model_for_weight_conversion";
             return Err(Error::Field { field: "init_lora_weights", value: init.clone(), reason });
         }
-        Self::patterns("rank_pattern", config.rank_pattern.as_ref())?;
-        Self::patterns("alpha_pattern", config.alpha_pattern.as_ref())?;
+        let (ranks, alphas) = (config.rank_pattern.take(), config.alpha_pattern.take());
+        let count = [&ranks, &alphas].into_iter().flatten().map(Map::len).sum();
+        if count > PATTERNS_MAX {
+            return Err(Error::Patterns { count, limit: PATTERNS_MAX });
+        }
+        config.ranks = Self::patterns("rank_pattern", ranks)?;
+        config.alphas = Self::patterns("alpha_pattern", alphas)?;
         Ok(config)
+    }
+
+    /// Checks that the patterns are few enough to be compared with the names of `tensor_count` tensors.
+    ///
+    /// # Errors
+    /// When the comparisons would take seconds.
+    pub(crate) fn check_comparisons(&self, tensor_count: usize) -> Result<()> {
+        let count = self.ranks.len().saturating_add(self.alphas.len());
+        let limit = COMPARISONS_MAX.checked_div(tensor_count).unwrap_or(COMPARISONS_MAX);
+        if count > limit { Err(Error::Patterns { count, limit }) } else { Ok(()) }
     }
 
     /// Returns the names of the modules that the adapter targets, as the document has them.
@@ -123,40 +156,37 @@ impl AdapterConfig {
         targets
     }
 
-    fn patterns(field: &'static str, patterns: Option<&Map<String, Value>>) -> Result<Vec<(Regex, f64)>> {
-        let compile = |(pattern, value): (&String, &Value)| {
+    fn patterns(field: &'static str, patterns: Option<Map<String, Value>>) -> Result<Vec<ModulePattern>> {
+        let compile = |(pattern, value): (String, Value)| {
             let invalid = |reason: String| Error::Pattern { field, pattern: pattern.clone(), reason };
-            let regex = Regex::new(&format!(r"^(?:.*\.)?(?:{pattern})$"));
+            let mut builder = RegexBuilder::new(&format!(r"^(?:.*\.)?(?:{pattern})$"));
+            let regex = builder.size_limit(PATTERN_SIZE_MAX).dfa_size_limit(PATTERN_SIZE_MAX).build();
             let regex = regex.map_err(|error| {
                 invalid(error.to_string().lines().last().unwrap_or_default().replace("error: ", ""))
             })?;
             let value =
                 value.as_f64().ok_or_else(|| invalid(format!("its value is {value}, expected a number")))?;
-            Ok((regex, value))
+            Ok(ModulePattern { regex, value })
         };
         patterns.into_iter().flatten().map(compile).collect()
     }
 
     /// Returns the rank and the scale of a module, or of a parameter with its name.
-    ///
-    /// # Errors
-    /// When a pattern is not a regular expression.
-    pub(crate) fn rank_and_scale(&self, module: &str) -> Result<(f64, f64)> {
-        let first = |field, patterns: &Option<Map<String, Value>>| -> Result<Option<f64>> {
-            let patterns = Self::patterns(field, patterns.as_ref())?;
-            Ok(patterns.iter().find(|(regex, _)| regex.is_match(module)).map(|(_, value)| *value))
+    pub(crate) fn rank_and_scale(&self, module: &str) -> (f64, f64) {
+        let first = |patterns: &[ModulePattern]| {
+            patterns.iter().find(|found| found.regex.is_match(module)).map(|found| found.value)
         };
         #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
-        let rank = first("rank_pattern", &self.rank_pattern)?.unwrap_or(self.r as f64);
-        let alpha = first("alpha_pattern", &self.alpha_pattern)?.unwrap_or(self.lora_alpha);
-        Ok((rank, alpha / if self.use_rslora { rank.sqrt() } else { rank }))
+        let rank = first(&self.ranks).unwrap_or(self.r as f64);
+        let alpha = first(&self.alphas).unwrap_or(self.lora_alpha);
+        (rank, alpha / if self.use_rslora { rank.sqrt() } else { rank })
     }
 
     /// Returns true if the module of this tensor was trained and saved as a whole.
     pub(crate) fn saves_module(&self, tensor: &str) -> bool {
         let module = tensor.rsplit_once('.').map_or(tensor, |(module, _)| module);
         let mut saved = self.modules_to_save.iter().flatten();
-        saved.any(|name| module == name || module.ends_with(&format!(".{name}")))
+        saved.any(|name| is_name_of(name, module))
     }
 
     /// Returns the trained rows of the embedding `module`.
@@ -164,11 +194,15 @@ impl AdapterConfig {
         match self.trainable_token_indices.as_ref()? {
             TokenIndices::Input(rows) => Some(rows),
             TokenIndices::ByModule(by_module) => {
-                let ends = |name: &str| module == name || module.ends_with(&format!(".{name}"));
-                by_module.iter().find(|(name, _)| ends(name)).map(|(_, rows)| rows.as_slice())
+                by_module.iter().find(|(name, _)| is_name_of(name, module)).map(|(_, rows)| rows.as_slice())
             }
         }
     }
+}
+
+/// Returns true if a module has the name, or the name at the end of a path.
+fn is_name_of(name: &str, module: &str) -> bool {
+    module.strip_suffix(name).is_some_and(|path| path.is_empty() || path.ends_with('.'))
 }
 
 fn is_set(value: &Value) -> bool {
@@ -186,11 +220,45 @@ mod tests {
                 "alpha_pattern":{"q_proj":32}}"#,
         )
         .expect("valid");
-        let found = |module| config.rank_and_scale(module).expect("valid patterns");
+        let found = |module| config.rank_and_scale(module);
         assert_eq!(found("model.layers.0.self_attn.q_proj"), (4.0, 8.0));
         assert_eq!(found("model.layers.0.self_attn.xq_proj"), (8.0, 2.0));
         assert_eq!(found("model.layers.0.mlp"), (2.0, 8.0));
         assert_eq!(found("model.x"), (3.0, 16.0 / 3.0));
+    }
+
+    #[test]
+    fn patterns_are_few_enough_to_be_compared_with_each_tensor() {
+        let with = |count: usize| {
+            let patterns: Vec<String> = (0..count).map(|i| format!(r#""m{i}":1"#)).collect();
+            let text = format!(
+                r#"{{"peft_type":"LORA","rank_pattern":{{{}}},"alpha_pattern":{{"a":1}}}}"#,
+                patterns.join(",")
+            );
+            AdapterConfig::from_json(&text)
+        };
+        let most = with(PATTERNS_MAX - 1).expect("few enough");
+        assert!(
+            with(PATTERNS_MAX)
+                .expect_err("too many")
+                .to_string()
+                .contains("have 2049 patterns together, more than 2048")
+        );
+        most.check_comparisons(COMPARISONS_MAX / PATTERNS_MAX).expect("few enough");
+        let error = most.check_comparisons(COMPARISONS_MAX / PATTERNS_MAX + 1).expect_err("too many");
+        assert!(error.to_string().contains("have 2048 patterns together, more than 2047"), "{error}");
+        let large = AdapterConfig::from_json(r#"{"peft_type":"LORA","rank_pattern":{"a{60000}":1}}"#);
+        assert!(large.expect_err("too large").to_string().contains("not a regular expression"));
+    }
+
+    #[test]
+    fn the_name_of_a_module_is_a_whole_part_of_its_path() {
+        assert!(
+            is_name_of("head", "head")
+                && is_name_of("head", "model.head")
+                && is_name_of("a.head", "model.a.head")
+        );
+        assert!(!is_name_of("head", "model.ahead") && !is_name_of("head", "model.head.a"));
     }
 
     #[test]

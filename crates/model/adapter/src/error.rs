@@ -26,6 +26,12 @@ pub enum Error {
         "adapter_config.json: {field} has the pattern `{pattern}`, which is not a regular expression: {reason}"
     )]
     Pattern { field: &'static str, pattern: String, reason: String },
+    /// To compare the patterns with the names of all tensors would take seconds.
+    #[error(
+        "adapter_config.json: rank_pattern and alpha_pattern have {count} patterns together, more than {limit}, \
+         the limit for an adapter with this number of tensors"
+    )]
+    Patterns { count: usize, limit: usize },
     /// A tensor of the adapter has no counterpart.
     #[error("`{tensor}` has no {partner} next to it")]
     NoPartner { tensor: String, partner: &'static str },

@@ -60,7 +60,7 @@ impl<'a> MergeState<'_, 'a> {
     ) -> Result<()> {
         let module = wrapped.name;
         let parameter = self.parameter(wrapped, self.adapter.tensor(a).name)?;
-        let pair = self.factors(&format!("{module}.{parameter}"), a, b)?;
+        let pair = self.factors(&format!("{module}.{parameter}"), a, b);
         let (a, b) = (pair.a, pair.b);
         let (&[a_rows, _], &[_, b_columns]) = (a.tensor.shape(), b.tensor.shape()) else {
             return Err(a.unusable("it has not two dimensions"));

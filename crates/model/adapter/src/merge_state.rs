@@ -62,10 +62,10 @@ impl<'a> MergeState<'_, 'a> {
     }
 
     /// Returns the factors of a module, or of a parameter with its name.
-    pub(crate) fn factors(&self, target: &str, a: usize, b: usize) -> Result<FactorPair<'a>> {
-        let (_, scale) = self.adapter.config.rank_and_scale(target)?;
+    pub(crate) fn factors(&self, target: &str, a: usize, b: usize) -> FactorPair<'a> {
+        let (_, scale) = self.adapter.config.rank_and_scale(target);
         let scale = scale * self.adapter.weight;
-        Ok(FactorPair { a: self.adapter.tensor(a), b: self.adapter.tensor(b), scale })
+        FactorPair { a: self.adapter.tensor(a), b: self.adapter.tensor(b), scale }
     }
 
     /// Returns the square of the norm of a product; an error if it is not a finite number.
@@ -90,7 +90,7 @@ impl<'a> MergeState<'_, 'a> {
         experts: u64,
         (base_name, base): (&str, &Tensor),
     ) -> Result<()> {
-        let (rank, _) = self.adapter.config.rank_and_scale(target)?;
+        let (rank, _) = self.adapter.config.rank_and_scale(target);
         #[expect(clippy::cast_precision_loss, reason = "sizes of tensors are below 2^53")]
         let expected = rank * experts as f64;
         #[expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "both are whole numbers")]
