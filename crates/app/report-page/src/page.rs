@@ -1,6 +1,6 @@
 //! The page around the data: HTML, style sheet and program in one file.
 
-use std::io::Write;
+use std::io::{BufWriter, Write};
 
 use askama::Template;
 use base64::Engine as _;
@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use pipeline::{Error, Result};
-use serde_json::Value as Json;
+use serde::Serialize;
 
 /// Template of a page. Only the constants are markup; the title is escaped, and the data are base64.
 #[derive(Template)]
@@ -33,11 +33,13 @@ struct Page<'d> {
 pub(crate) fn write_page(
     (title, kind): (&str, &'static str),
     sections: &'static str,
-    data: &Json,
+    data: &impl Serialize,
     mut out: &mut dyn Write,
 ) -> Result<()> {
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(9));
+    // The encoder prepares its whole buffer at each call, and JSON is written a few bytes at a time.
+    let mut encoder = BufWriter::with_capacity(64 << 10, ZlibEncoder::new(Vec::new(), Compression::new(9)));
     serde_json::to_writer(&mut encoder, data).map_err(|error| Error::Output(error.into()))?;
+    let encoder = encoder.into_inner().map_err(|error| Error::Output(error.into_error()))?;
     let data = STANDARD.encode(encoder.finish().map_err(Error::Output)?);
     let page = Page {
         title,

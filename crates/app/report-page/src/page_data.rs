@@ -2,17 +2,89 @@
 
 use byte_source::Observer;
 use pipeline::{InspectOptions, InspectReport, Result, RowView, ScanOptions, TensorRow, TreeRow, ValueRows};
-use serde_json::{Value as Json, json};
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value as Json, json};
 use tensor::Tensors;
 
 use crate::{ReportOptions, file_layout, steps};
+
+/// Data of a report. Its long lists become JSON row by row, because a file of a few megabytes can list a million rows.
+pub(crate) struct PageData {
+    /// Everything but the lists of tensors, modules and values.
+    short: Map<String, Json>,
+    report: InspectReport,
+}
+
+/// List whose rows are created while they are written.
+struct Rows<F>(F);
+
+impl<F: Fn() -> I, I: Iterator<Item: Serialize>> Serialize for Rows<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
+    }
+}
+
+/// Rows of tensors by column, because equal columns deflate well.
+struct TensorColumns<'r>(&'r [TensorRow]);
+
+impl Serialize for TensorColumns<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let rows = self.0;
+        let offset = |row: &TensorRow| match &row.view {
+            RowView::Strided(tensor) => {
+                let start = tensor.storage().file_offset();
+                start.map(|start| start.saturating_add(tensor.span().start))
+            }
+            RowView::Shape(_) => None,
+        };
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", &Rows(|| rows.iter().map(|row| &row.name)))?;
+        map.serialize_entry("dtype", &Rows(|| rows.iter().map(|row| &row.dtype)))?;
+        map.serialize_entry("shape", &Rows(|| rows.iter().map(TensorRow::shape)))?;
+        map.serialize_entry("nbytes", &Rows(|| rows.iter().map(|row| row.nbytes)))?;
+        map.serialize_entry("storage", &Rows(|| rows.iter().map(|row| &row.storage)))?;
+        map.serialize_entry("offset", &Rows(|| rows.iter().map(offset)))?;
+        map.serialize_entry(
+            "note",
+            &Rows(|| rows.iter().map(|row| row.layout.as_ref().or(row.note.as_ref()))),
+        )?;
+        if rows.iter().any(|row| row.statistics.known().is_some()) {
+            map.serialize_entry("stats", &Rows(|| rows.iter().map(|row| &row.statistics)))?;
+        } else {
+            map.serialize_entry("stats", &())?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for PageData {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let values = || self.report.values.iter().flat_map(ValueRows::rows);
+        let mut map = serializer.serialize_map(None)?;
+        for (key, value) in &self.short {
+            map.serialize_entry(key, value)?;
+        }
+        map.serialize_entry("tensors", &TensorColumns(&self.report.tensors))?;
+        map.serialize_entry("tree", &Rows(|| self.report.tree.iter().flatten().map(tree_row)))?;
+        map.serialize_entry("values", &Rows(|| values().map(|row| (row.path, row.type_name, row.value))))?;
+        map.end()
+    }
+}
 
 /// Collects the data of a report.
 pub(crate) fn page_data(
     options: &ReportOptions,
     carton_tensors: Option<Tensors>,
     observer: &dyn Observer,
-) -> Result<Json> {
+) -> Result<PageData> {
+    // Before the tensors are read, because both hold the objects of the pickle.
+    let mut scans = Vec::new();
+    let mut add = |file: &pipeline::FileScan| {
+        scans.push(json!(file));
+        Ok(())
+    };
+    pipeline::scan(&ScanOptions::new(vec![options.input.clone()]), observer, &mut add)?;
     let mut inspect = InspectOptions::new(&options.input);
     inspect.values = true;
     inspect.tree = true;
@@ -25,61 +97,27 @@ pub(crate) fn page_data(
         }
         None => pipeline::inspect(&inspect, observer)?,
     };
-    let mut scans = Vec::new();
-    let mut add = |file: &pipeline::FileScan| {
-        scans.push(json!(file));
-        Ok(())
-    };
-    pipeline::scan(&ScanOptions::new(vec![options.input.clone()]), observer, &mut add)?;
     let trace = match &options.steps {
         Some(range) => Some(steps::steps(&options.input, range.clone())?),
         None => None,
     };
-    let values = report.values.iter().flat_map(ValueRows::rows);
-    let values: Vec<Json> = values.map(|row| json!([row.path, row.type_name, row.value])).collect();
-    Ok(json!({
-        "program": concat!("torch2carton ", env!("CARGO_PKG_VERSION")),
-        "file": report.file,
-        "format": report.format,
-        "files": report.files,
-        "nbytes": report.nbytes,
-        "parameters": report.totals.parameters,
-        "dtypes": report.totals.bytes_by_dtype,
-        "notes": report.notes.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "tensors": tensor_columns(&report),
-        "tree": report.tree.iter().flatten().map(tree_row).collect::<Vec<_>>(),
-        "layout": file_layout::file_layout(&report, &options.input),
-        "left_out": report.left_out,
-        "left_out_count": report.left_out_count,
-        "values": values,
-        "risks": report.risks,
-        "scans": scans,
-        "trace": trace,
-    }))
-}
-
-/// Returns the rows of tensors by column, because equal columns deflate well.
-fn tensor_columns(report: &InspectReport) -> Json {
-    let rows = &report.tensors;
-    let column = |value: &dyn Fn(&TensorRow) -> Json| rows.iter().map(value).collect::<Vec<Json>>();
-    let has_statistics = rows.iter().any(|row| row.statistics.known().is_some());
-    let offset = |row: &TensorRow| match &row.view {
-        RowView::Strided(tensor) => {
-            let start = tensor.storage().file_offset();
-            json!(start.map(|start| start.saturating_add(tensor.span().start)))
-        }
-        RowView::Shape(_) => Json::Null,
-    };
-    json!({
-        "name": column(&|row| json!(row.name)),
-        "dtype": column(&|row| json!(row.dtype)),
-        "shape": column(&|row| json!(row.shape())),
-        "nbytes": column(&|row| json!(row.nbytes)),
-        "storage": column(&|row| json!(row.storage)),
-        "offset": column(&offset),
-        "note": column(&|row| json!(row.layout.as_ref().or(row.note.as_ref()))),
-        "stats": has_statistics.then(|| column(&|row| json!(row.statistics))),
-    })
+    let short = [
+        ("program", json!(concat!("torch2carton ", env!("CARGO_PKG_VERSION")))),
+        ("file", json!(report.file)),
+        ("format", json!(report.format)),
+        ("files", json!(report.files)),
+        ("nbytes", json!(report.nbytes)),
+        ("parameters", json!(report.totals.parameters)),
+        ("dtypes", json!(report.totals.bytes_by_dtype)),
+        ("notes", json!(report.notes.iter().map(ToString::to_string).collect::<Vec<_>>())),
+        ("layout", file_layout::file_layout(&report, &options.input)),
+        ("left_out", json!(report.left_out)),
+        ("left_out_count", json!(report.left_out_count)),
+        ("risks", json!(report.risks)),
+        ("scans", json!(scans)),
+        ("trace", json!(trace)),
+    ];
+    Ok(PageData { short: short.map(|(key, value)| (key.to_owned(), value)).into_iter().collect(), report })
 }
 
 fn tree_row(row: &TreeRow) -> Json {
