@@ -9,8 +9,11 @@ a command needs too much memory, panics, or takes more than a minute of processo
 """
 
 import argparse
+import bz2
+import gzip
 import io
 import json
+import lzma
 import os
 import random
 import resource
@@ -18,8 +21,10 @@ import shutil
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 
 SIZE, MEMORY, SECONDS, STOP, DISK = 5_000_000, 300_000_000, 5.0, 60, 1_500_000_000
@@ -188,23 +193,222 @@ def carton(rng):
     return "a.carton", archive(records, rng.random() < 0.7, root="")
 
 
-KINDS = [bare, stored, deflated, deflated, deflated, padded, legacy, views, views, zeros, entries, script, safetensors, carton]
+def tar_of(members):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:", format=tarfile.PAX_FORMAT) as file:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            file.addfile(info, io.BytesIO(data))
+    return out.getvalue()
 
-ANY = [["inspect"], ["inspect", "--json", "--sha256"], ["inspect", "--all"], ["scan"], ["scan", "--json"], ["trace"], ["trace", "--summary"],
-       ["trace", "--dis"], ["trace", "--full"], ["convert", "--arch", "weights", "-o", "OUT/o.carton"], ["convert", "-o", "OUT/o.safetensors"],
-       ["convert", "-o", "OUT/o.pth"], ["convert", "--arch", "weights", "--allow-dangerous", "--json", "-o", "OUT/o.carton"]]
-CARTONS = [["verify"], ["inspect"], ["unpack", "-C", "OUT/u"], ["run", "--top", "1", "--tokens", "1"], ["run", "--self-test"], ["scan"]]
+
+def tar(rng):
+    """A checkpoint of PyTorch 0.1 with much of something, or an archive of NeMo."""
+    empty = b"\x80\x02]."
+    kind = rng.randrange(5)
+    if kind == 0:
+        count = rng.randrange(1000, 60_000)
+        storages = b"".join(b"\x80\x02(" + text(b"%d" % i) + text(b"cpu") + b"ctorch\nFloatStorage\nt." + bytes(8) for i in range(count))
+        members = [("storages", b"\x80\x02" + number(count) + b"." + storages + empty), ("tensors", b"\x80\x02K\0."), ("pickle", b"\x80\x02}.")]
+    elif kind == 1:
+        members = [(f"{i}", b"") for i in range(rng.randrange(100, 9000))]
+    elif kind == 2:
+        members = [("model_config.yaml", b"a: [" * 100_000), ("model_weights.ckpt", archive([("data.pkl", objects(rng, 4_000_000)), ("version", b"3\n")], True))]
+    elif kind == 3:
+        members = [("pickle", objects(rng, 2_000_000)), ("sys_info", objects(rng, 500_000)), ("storages", b"\x80\x02K\0." + empty), ("tensors", b"\x80\x02K\0.")]
+    else:
+        members = [("a/" * rng.randrange(1, 40_000) + "b", b"x") for _ in range(rng.randrange(1, 50))]
+    data = tar_of(members)
+    if rng.random() < 0.5:
+        return rng.choice(["a.nemo", "a.tar.gz"]), gzip.compress(data, 1)
+    return rng.choice(["a.pth", "a.nemo", "a.tar"]), data
+
+
+def compressed(rng):
+    """A pickle or zeros, compressed once or twice."""
+    data = objects(rng, int(1000 * 10 ** rng.uniform(1, 5))) if rng.random() < 0.7 else bytes(200_000_000)
+    how = rng.choice([lambda x: gzip.compress(x, 1), lambda x: zlib.compress(x, 6), lambda x: bz2.compress(x[:20_000_000]), lambda x: lzma.compress(x[:20_000_000], preset=0),
+                      lambda x: gzip.compress(gzip.compress(x, 1)), lambda x: archive([("data.pkl", gzip.compress(x, 1))], True)])
+    return rng.choice(["a.pkl.gz", "a.joblib", "a.bin"]), how(data)
+
+
+def magic(rng):
+    """The start of some format, and noise or a pickle after it."""
+    start = rng.choice([b"GGUF\3\0\0\0", b"GGUF" + b"\xff" * 20, b"\x89HDF\r\n\x1a\n", b"\x93NUMPY\1\0", b"\x93NUMPY\3\0\xff\xff\xff\x7f", b"7z\xbc\xaf\x27\x1c", b"\x28\xb5\x2f\xfd",
+                        b"\xfd7zXZ\0", b"BZh9", b"\x04\x22\x4d\x18", b"PK\5\6", b"PK\3\4", b"PAR1", b"\x1f\x8b\x08", b"ustar", b"lmgg", b"\x08\x07", b"\x80\x04\x95" + b"\xff" * 7 + b"\x7f",
+                        struct.pack("<Q", 4_000_000), MAGIC, MAGIC + b"\x80\x02M\xe9\x03.\x80\x02}."])
+    size = rng.randrange(100, SIZE - 100)
+    rest = rng.choice([lambda: rng.randbytes(size), lambda: objects(rng, size), lambda: bytes(size), lambda: b"[" * size, lambda: b"PK\1\2" * (size // 4), lambda: b"(" * size])()
+    return rng.choice(["a.pth", "a.bin", "a.gguf", "a.safetensors", "a.npy", "a.pkl", "a.carton"]), (start + rest)[:SIZE]
+
+
+def npy(rng):
+    """Arrays with long or deep headers, of objects, and archives of many."""
+    header = rng.choice([lambda: b"{'descr': '<f4', 'fortran_order': False, 'shape': (" + b"1," * 30_000 + b"), }",
+                         lambda: b"{'descr': [" + b"".join(b"('f%d', '<f4')," % i for i in range(3000)) + b"], 'fortran_order': False, 'shape': (1,), }",
+                         lambda: b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }",
+                         lambda: b"(" * 60_000, lambda: b"{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807,), }"])()
+    array = b"\x93NUMPY\2\0" + struct.pack("<I", len(header)) + header + objects(rng, rng.randrange(1000, 3_000_000))
+    if rng.random() < 0.5:
+        return "a.npy", array
+    count = rng.choice([1, 100, 20_000])
+    return "a.npz", archive([(f"arr_{i}.npy", array if i == 0 else array[:100]) for i in range(count)], rng.random() < 0.5, root="")
+
+
+def directory(rng):
+    """As many entries as the bytes of a directory allow, some of them over each other."""
+    kind, count = rng.randrange(3), rng.randrange(10_000, 65_535)
+    if kind == 0:
+        data = archive([(f"{i}", b"") for i in range(min(count, 50_000))], False, root="")
+    else:
+        name = b"archive/data.pkl" if kind == 1 else b"a"
+        local = struct.pack("<4s5H3I2H", b"PK\3\4", 20, 0, 0, 0, 0, 0, 0, 0, len(name), 0) + name
+        entry = struct.pack("<4s6H3I5H2I", b"PK\1\2", 20, 20, 0, 0, 0, 0, 0, 0, 0, len(name), 0, 0, 0, 0, 0, 0) + name
+        count = min(count, (SIZE - 100_000) // len(entry))
+        end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, count, count, count * len(entry), len(local), 65_535)
+        data = local + entry * count + end + b"PK\5\6" * 16_383 + b"PK\5"
+    return rng.choice(["a.pth", "a.carton", "a.npz"]), data
+
+
+TREE = Path(__file__).resolve().parent.parent.parent
+FIXTURES = ("crates/model/quantization/tests/models", "crates/model/decoder/tests/models", "crates/import/trainer-shards/tests/data")
+
+
+def grown(rng, value, room):
+    """A JSON value with a part of it made large, deep, negative or of another kind."""
+    if isinstance(value, dict) and value and rng.random() < 0.95:
+        key = rng.choice(sorted(value))
+        return {**value, key: grown(rng, value[key], room)}
+    if isinstance(value, list) and value and rng.random() < 0.5:
+        return value * min(room // max(len(json.dumps(value)), 1), 1_000_000)
+    return rng.choice([lambda: 10 ** rng.randrange(1, 30), lambda: -1, lambda: 0, lambda: 1e308, lambda: None, lambda: "x" * room, lambda: ["a"] * (room // 5), lambda: [[]] * (room // 4),
+                       lambda: {str(i): i for i in range(room // 16)}, lambda: [f"re:.*a{i}.*" for i in range(room // 15)], lambda: "(a*)*" * (room // 5), lambda: True])()
+
+
+def documents(rng):
+    """A folder of the fixtures of other tests, with a document that has grown."""
+    folder = TREE / rng.choice(FIXTURES[:2])
+    chosen = rng.choice(sorted(folder.iterdir()))
+    if chosen.is_file():
+        config = json.loads(chosen.read_bytes())
+        files = {"config.json": json.dumps(config.get("config", config)).encode(), "model.safetensors": tensors(rng, rng.randrange(10, 40_000), lambda i: f"model.layers.{i // 9}.{i}.weight")}
+    else:
+        files = {file.name: file.read_bytes() for file in chosen.iterdir() if file.name != "expected.json"}
+    room = int(10 ** rng.uniform(1, 6))
+    config = json.loads(files["config.json"])
+    for _ in range(rng.randrange(1, 4)):
+        config = grown(rng, config, room)
+    files["config.json"] = json.dumps(config).encode()
+    if rng.random() < 0.3:
+        files["tokenizer.json"] = json.dumps(grown(rng, {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None, "decoder": None,
+                                                         "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}}, room)).encode()
+    return "model", files
+
+
+def tensors(rng, count, name):
+    """A safetensors file of tiny tensors."""
+    header = {name(i): {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(count)}
+    data = json.dumps(header).encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def index(rng):
+    """A folder with an index that names many tensors and shards."""
+    count, shards_ = rng.choice([10, 10_000, 40_000]), rng.choice([1, 3, 1000])
+    names = {f"layers.{i}.w": f"model-{i % shards_:05}-of-{shards_:05}.safetensors" for i in range(count)}
+    if rng.random() < 0.2:
+        names |= {f"x{i}": rng.choice(["../a", "/dev/zero", "model-00000-of-00001.safetensors/", "a" * 5000]) for i in range(100)}
+    files = {"model.safetensors.index.json": json.dumps({"metadata": {"total_size": -1}, "weight_map": names}).encode(), "config.json": b"{}"}
+    for shard in range(min(shards_, 1000)):
+        held = [i for i in range(shard, count, shards_)]
+        files[f"model-{shard:05}-of-{shards_:05}.safetensors"] = tensors(rng, len(held), lambda at, held=held: f"layers.{held[at]}.w")
+    return "model", files
+
+
+def adapter(rng):
+    """A base and an adapter with thousands of tensors, patterns or names of modules."""
+    count = rng.choice([10, 1000, 10_000])
+    size = int(10 ** rng.uniform(0, 4.5))
+    settings = {"peft_type": "LORA", "r": rng.choice([1, 0, -1, 10**9]), "lora_alpha": rng.choice([1, 1e308]), "target_modules": rng.choice([[f"m{i}" for i in range(size)], ".*(a|aa)+b", "x" * size]),
+                "rank_pattern": {f"^m{i}.*a+a+a+$": 1 for i in range(rng.choice([0, size // 10]))}, "alpha_pattern": {f"m{i}": 1 for i in range(rng.choice([0, size // 10]))},
+                "modules_to_save": [f"s{i}" for i in range(rng.choice([0, size]))]}
+    factors = [f"base_model.model.m{i // 2}.lora_{'AB'[i % 2]}.weight" for i in range(2 * count)]
+    header, at = {}, 0
+    for name in factors:
+        header[name] = {"dtype": "F32", "shape": [1, 1], "data_offsets": [at, at + 4]}
+        at += 4
+    data = json.dumps(header).encode()
+    base = {f"m{i}.weight": {"dtype": "F32", "shape": [1, 1], "data_offsets": [4 * i, 4 * i + 4]} for i in range(count)}
+    base_data = json.dumps(base).encode()
+    return "model", {"model.safetensors": struct.pack("<Q", len(base_data)) + base_data + bytes(4 * count), "adapter/adapter_config.json": json.dumps(settings).encode(),
+                     "adapter/adapter_model.safetensors": struct.pack("<Q", len(data)) + data + bytes(at)}
+
+
+def made(cls, **state):
+    """An instance with a state."""
+    return b"c" + cls.encode() + b"\n)\x81}(" + b"".join(text(key.encode()) + value for key, value in state.items()) + b"ub"
+
+
+def distributed(rng):
+    """A folder of `torch.distributed.checkpoint` with many tensors or many parts of one."""
+    metadata = "torch.distributed.checkpoint.metadata\n"
+    size = lambda *dims: b"ctorch\nSize\n(" + b"".join(map(number, dims)) + b"t\x85R"  # noqa: E731
+    parts, count = rng.choice([(1, 3000), (10_000, 1), (20, 200), (1, 1)])
+    dim = rng.choice([1, 1 << 40, 0])
+    properties = made(metadata + "TensorProperties", dtype=b"ctorch\nfloat32\n", requires_grad=b"\x89", pin_memory=b"\x89")
+    state, storage = [], []
+    for at in range(count):
+        chunks = b"](" + b"".join(made(metadata + "ChunkStorageMetadata", offsets=size(part), sizes=size(dim)) for part in range(parts)) + b"e"
+        state.append(text(b"t%d" % at) + made(metadata + "TensorStorageMetadata", properties=properties, size=size(parts), chunks=chunks))
+        place = made(metadata + "MetadataIndex", fqn=text(b"t%d" % at), offset=size(0), index=b"K\0")
+        storage.append(place + made("torch.distributed.checkpoint.filesystem\n_StorageInfo", relative_path=text(rng.choice([b"__0_0.distcp", b"../x"])), offset=b"K\0", length=b"K\1"))
+    body = made(metadata + "Metadata", state_dict_metadata=b"}(" + b"".join(state) + b"u", planner_data=b"}", storage_data=b"}(" + b"".join(storage) + b"u")
+    body = b"\x80\x02" + body + b"." if rng.random() < 0.7 else objects(rng, rng.randrange(1000, SIZE // 2))
+    return "model", {".metadata": body[: SIZE - 10_000], "__0_0.distcp": objects(rng, 3000)}
+
+
+def fixtures(rng):
+    """The files of a trainer's ranks, of which some are cut, doubled, or another hostile file."""
+    folder = TREE / FIXTURES[2]
+    chosen = rng.choice(sorted(path for path in folder.iterdir() if path.is_dir()))
+    files = {str(path.relative_to(chosen)): path.read_bytes() for path in sorted(chosen.rglob("*")) if path.is_file()}
+    for name in rng.sample(sorted(files), min(2, len(files))):
+        data = files[name]
+        files[name] = rng.choice([lambda: data[: rng.randrange(len(data) + 1)], lambda: data + data, lambda: objects(rng, 1_000_000), lambda: deflated(rng)[1]])()
+    return "model", files
+
+
+def packed(rng):
+    """A folder that `pack` reads, with a long document."""
+    _, data = carton(rng)
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        names = [name for name in file.namelist() if name != "MANIFEST"]
+        return "model", {name: file.read(name) for name in names[:2000] + names[-1:]}
+
+
+KINDS = [bare, stored, deflated, deflated, deflated, padded, legacy, views, views, zeros, entries, script, safetensors, carton,
+         tar, compressed, magic, npy, directory, documents, documents, index, adapter, distributed, fixtures, packed]
+
+ANY = [["inspect"], ["inspect", "--json", "--sha256"], ["inspect", "--all"], ["inspect", "--tree", "--stats"], ["scan"], ["scan", "--json"], ["trace"],
+       ["trace", "--summary"], ["trace", "--dis"], ["trace", "--full"], ["convert", "--arch", "weights", "-o", "OUT/o.carton"], ["convert", "-o", "OUT/o.safetensors"],
+       ["convert", "-o", "OUT/o.pth"], ["convert", "--arch", "weights", "--allow-dangerous", "--json", "-o", "OUT/o.carton"], ["convert", "--dequantize", "-o", "OUT/o.safetensors"],
+       ["report", "--stats", "-o", "OUT/o.html"], ["diff", "FILE"], ["digest"], ["digest", "--dequantize", "--lines"]]
+CARTONS = [["verify"], ["inspect"], ["unpack", "-C", "OUT/u"], ["run", "--top", "1", "--tokens", "1"], ["run", "--self-test"], ["scan"], ["shrink", "-o", "OUT/s.carton"]]
+MODELS = [["convert", "-o", "OUT/o.carton"], ["convert", "--names", "meta", "-o", "OUT/o"], ["convert", "--dequantize", "-o", "OUT/o"], ["pack", "-o", "OUT/o.carton"], ["scan"]]
+ADAPTERS = [["convert", "--merge", "FILE/adapter", "-o", "OUT/o.safetensors"]] * 8
 
 
 def make(seed, index):
-    """The kind, the name and the bytes of a file, and the commands for it."""
+    """The kind of a file or folder, its name, its bytes or files, and the commands for it."""
     rng = random.Random(f"{seed}/{index}")
     kind = rng.choice(KINDS)
     name, data = kind(rng)
-    if len(data) > SIZE:
-        data = data[:SIZE]
-    commands = ANY + CARTONS if kind is carton else ANY
-    return kind.__name__, name, data, commands, rng.choice(commands)
+    files = data if isinstance(data, dict) else {"": data[:SIZE]}
+    if sum(map(len, files.values())) > SIZE:
+        files = {name: data[: SIZE // len(files)] for name, data in files.items()}
+    commands = ANY + (CARTONS if name.endswith(".carton") else []) + (MODELS * 2 if isinstance(data, dict) else []) + (ADAPTERS if kind is adapter else [])
+    return kind.__name__, name, files, commands, rng.choice(commands)
 
 
 def limit():
@@ -215,7 +419,7 @@ def limit():
 def run(binary, command, path, out):
     """The exit status, peak memory, processor time and errors of a command."""
     out.mkdir()
-    arguments = [part.replace("OUT", str(out)) for part in command]
+    arguments = [part.replace("OUT", str(out)).replace("FILE", str(path)) for part in command]
     place = 1
     arguments.insert(place, str(path))
     with tempfile.TemporaryFile() as errors:
@@ -243,15 +447,19 @@ def main():
     faults, slow, runs, most_memory, most_seconds = 0, 0, 0, (0, ""), (0.0, "")
     with tempfile.TemporaryDirectory() as folder:
         for index in range(options.first, options.first + options.count):
-            kind, name, data, commands, chosen = make(options.seed, index)
+            kind, name, files, commands, chosen = make(options.seed, index)
             path = Path(options.keep or folder, f"{index}-{name}")
-            path.write_bytes(data)
-            del data
+            for inner, data in files.items():
+                place = path / inner if inner else path
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(data)
+            size = sum(map(len, files.values()))
+            del files, data
             if options.keep:
                 continue
             for command in commands if options.all_commands else [chosen]:
                 status, peak, seconds, stderr = run(options.binary, command, path, Path(folder, "out"))
-                what = f"{index} {kind} {path.stat().st_size} bytes, {' '.join(command)}: {peak / 1e6:.0f} MB, {seconds:.1f} s, exit status {status}"
+                what = f"{index} {kind} {size} bytes, {' '.join(command)}: {peak / 1e6:.0f} MB, {seconds:.1f} s, exit status {status}"
                 runs += 1
                 most_memory = max(most_memory, (peak, what))
                 is_slow = seconds > SECONDS and command[0] != "trace"
@@ -261,7 +469,7 @@ def main():
                 slow += is_slow
                 if is_fault or is_slow or options.verbose:
                     print(what, *stderr.strip().splitlines()[:2], sep="\n    ", flush=True)
-            path.unlink()
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     print(f"{runs} runs: {faults} faults, {slow} above {SECONDS} s\nmost memory: {most_memory[1]}\nmost time: {most_seconds[1]}")
     return int(faults > 0)
 
