@@ -1,7 +1,11 @@
 """Attacks on the verdict of a scan, by hand: each uses a class or function in a way that nobody has judged, and was once called clean,
 or is near to one that was. A scan must call none of them clean. `payloads.py` composes others by a seed."""
 
-from payloads import FUNCTION, LINEAR, LOADER, NONE, call, listed, many, mapped, name, new, persistent, short
+import io
+import struct
+import tarfile
+
+from payloads import ARGUMENT, ARRAY, FUNCTION, LINEAR, LOADER, NONE, OBJECT, PROTO, call, listed, many, mapped, name, new, persistent, short
 
 PRINT = name("builtins:print")
 
@@ -38,6 +42,8 @@ ATTACKS = {
     "dictconfig_appended": instance("omegaconf.listconfig:ListConfig") + b"K\1a",
     "dictconfig_key": b"}" + instance(DICT_CONFIG) + b"K\1s",
     "dictconfig_metadata_lazy": built(instance(DICT_CONFIG), mapped(_metadata=built(instance("argparse:Namespace"), mapped(key_type=NONE)))),
+    "dictconfig_metadata_config": built(instance(DICT_CONFIG), mapped(_metadata=built(instance(DICT_CONFIG), mapped(_content=mapped(key_type=short("${oc.env:HOME}")))))),
+    "dictconfig_metadata_node": built(instance(DICT_CONFIG), mapped(_metadata=instance("omegaconf.nodes:AnyNode"))),
     "dictconfig_newobj_args": instance(DICT_CONFIG, mapped(a=short("${oc.env:HOME}"))),
     "metadata_newobj_args": instance("omegaconf.base:ContainerMetadata", LOADER),
     "dictconfig_reconstructor": call(name("copyreg:_reconstructor"), name(DICT_CONFIG), name("builtins:dict"), mapped(a=LOADER)),
@@ -117,4 +123,234 @@ ATTACKS = {
     "simple_namespace_build": built(built(instance("types:SimpleNamespace"), mapped(a=FUNCTION)), mapped(__setstate__=FUNCTION)) + b"}b",
     "tensor_state_loader": built(instance("torch:Tensor"), many(LOADER, b"K\0", b"K\1\x85", b"K\1\x85")),
     "ns_then_class": built(instance("argparse:Namespace"), mapped(__class__=name("torch.fx.graph:Graph"))),
+}
+
+PARTIAL = call(name("functools:partial"), PRINT, short("ran"))
+# Its `__eq__` calls methods of what is in the attributes.
+HEADER = built(instance("email.header:Header"), mapped(_chunks=listed(many(built(instance("argparse:Namespace"), mapped(encode=PARTIAL)), NONE)), _charset=NONE))
+OBJECTS = built(ARRAY, many(b"K\1", b"K\1\x85", OBJECT, b"\x89", listed(HEADER)))
+STORAGE = persistent(short("storage"), name("torch:FloatStorage"), short("0"), short("cpu"), b"K\1")
+MAGIC = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
+# A legacy checkpoint whose root runs a program, and the bytes of it.
+LEGACY = MAGIC + b"\x80\x02M\xe9\x03.\x80\x02}." + PROTO + call(name("os:system"), ARGUMENT) + b".\x80\x02]."
+LOAD = name("torch.storage:_load_from_bytes")
+
+
+def bytes_of(data):
+    return b"B" + struct.pack("<I", len(data)) + data
+
+
+def text_of(data):
+    return b"X" + struct.pack("<I", len(data.encode())) + data.encode()
+
+
+def numbers(data):
+    return listed(*(b"K" + bytes([byte]) for byte in data))
+
+
+def rebuilt(*more):
+    return call(name("torch._utils:_rebuild_tensor_v2"), STORAGE, b"K\0", b"K\1\x85", b"K\1\x85", b"\x89", *more)
+
+
+def from_type(function, args, state=b"}", cls="torch.nn.parameter:Parameter"):
+    return call(name("torch._tensor:_rebuild_from_type_v2"), name(function), name(cls), args, state)
+
+
+SHAPE = b"K\1\x85"
+TENSOR_ARGS = many(STORAGE, b"K\0", SHAPE, SHAPE, b"\x89", b"}")
+UBYTES = many(b"K\1", b"M" + struct.pack("<H", len(LEGACY)) + b"\x85", call(name("numpy:dtype"), short("u1")), b"\x89", bytes_of(LEGACY))
+
+# A module's hook looks for names in these, `in` compares with everything in a list, and a comparison calls what attributes hold.
+SEARCHED = {
+    "list": listed(HEADER), "tuple": many(HEADER), "set": b"\x8f(" + HEADER + b"\x90", "frozenset": b"(" + HEADER + b"\x91", "array": OBJECTS, "loader": LOADER,
+    "called_list": call(name("builtins:list")) + HEADER + b"a", "new_list": instance("builtins:list") + HEADER + b"a", "deque": call(name("collections:deque")) + HEADER + b"a",
+    "nested_tuple": many(many(HEADER)), "size": instance("torch:Size", many(HEADER)), "namespace": instance("argparse:Namespace"), "persistent": MODULE,
+}
+ATTACKS |= {f"{cls}_{attribute}_{kind}": built(instance(f"torch.nn.modules.{module}"), mapped(**{attribute: value}))
+            for kind, value in SEARCHED.items() if kind != "persistent"
+            for cls, module, attribute in (("conv", "conv:Conv2d", "_parameters"), ("softmax", "activation:Softmax", "_modules"), ("encoder", "transformer:TransformerEncoderLayer", "_buffers"))}
+ATTACKS |= {f"mesh_names_{kind}": built(instance("torch.distributed.device_mesh:DeviceMesh"), mapped(_dim_group_names=value)) for kind, value in SEARCHED.items()
+            if kind not in ("persistent", "namespace", "size")}
+
+# `__hash__` of these reads attributes.
+ATTACKS |= {f"key_{cls}_{attribute}": b"}" + built(instance(f"ipaddress:{cls}"), mapped(**{attribute: value})) + b"K\1s" for cls in ("IPv4Network", "IPv4Interface", "IPv6Interface")
+            for attribute, value in (("network", LOADER), ("network_address", HEADER), ("_ip", LOADER))}
+ATTACKS |= {f"key_called_{cls}": b"}" + built(call(name(f"ipaddress:{cls}"), short("::" if "6" in cls else "1.2.3.4")), mapped(network_address=LOADER)) + b"K\1s"
+            for cls in ("IPv4Network", "IPv6Network", "IPv4Interface")}
+ATTACKS |= {f"key_path_{cls}": b"}" + built(call(name(f"pathlib:{cls}"), short("a")), slots(_parts=LOADER, _drv=LOADER, _root=LOADER)) + b"K\1s" for cls in ("PurePath", "PosixPath")}
+ATTACKS["key_mesh"] = b"}" + built(instance("torch.distributed.device_mesh:DeviceMesh"), mapped(_layout=HEADER)) + b"K\1s"
+ATTACKS["key_of_header"] = b"}" + HEADER + b"K\1s"
+
+# `torch.load` compares the first object with a number; `__ne__` of some classes is `not self.__eq__(other)`.
+ATTACKS |= {
+    "root_header": HEADER,
+    "root_array": OBJECTS,
+    "root_charset": built(instance("email.charset:Charset"), mapped(input_charset=built(instance("argparse:Namespace"), mapped(lower=PARTIAL)))),
+    "root_torch_version": built(instance("torch.torch_version:TorchVersion", short("1.0")), mapped(_convert_to_version=PARTIAL)),
+    "root_entry_point": built(instance("importlib.metadata:EntryPoint", short("a"), short("b"), short("c")), mapped(_key=PARTIAL)),
+}
+ATTACKS |= {f"{method}_of_{cls.rpartition(':')[2]}": built(instance(cls), mapped(**{method: value})) for method, value in (("__eq__", PARTIAL), ("__ne__", PRINT), ("__call__", LOADER))
+            for cls in ("numpy:poly1d", "numpy.polynomial:Polynomial", "torch.distributions.transforms:AffineTransform", "torch.distributions:SigmoidTransform")}
+
+# Bytes for a nested `torch.load`, in every form that it reads.
+ATTACKS |= {f"load_{kind}": call(LOAD, value) for kind, value in {
+    "bytes": bytes_of(LEGACY), "bytearray": b"\x96" + struct.pack("<Q", len(LEGACY)) + LEGACY, "called_bytearray": call(name("builtins:bytearray"), bytes_of(LEGACY)),
+    "latin1": call(name("_codecs:encode"), text_of(LEGACY.decode("latin1")), short("latin1")), "iso8859": call(name("_codecs:encode"), text_of(LEGACY.decode("latin1")), short("iso-8859-1")),
+    "cp437": call(name("_codecs:encode"), text_of(LEGACY.decode("cp437")), short("cp437")), "numbers": call(name("builtins:bytes"), numbers(LEGACY)),
+    "copied": call(name("builtins:bytes"), bytes_of(LEGACY)), "encoded": call(name("builtins:bytes"), text_of(LEGACY.decode("latin1")), short("latin1")),
+    "array": call(name("array:array"), short("B"), bytes_of(LEGACY)), "made_array": call(name("array:_array_reconstructor"), name("array:array"), short("B"), b"K\0", bytes_of(LEGACY)),
+    "numpy_buffer": call(name("numpy.core.numeric:_frombuffer"), bytes_of(LEGACY), call(name("numpy:dtype"), short("u1")), b"M" + struct.pack("<H", len(LEGACY)) + b"\x85", short("C")),
+    "numpy_scalar": call(name("numpy.core.multiarray:scalar"), call(name("numpy:dtype"), short(f"S{len(LEGACY)}")), bytes_of(LEGACY)), "numpy_array": built(ARRAY, UBYTES),
+    "appended": call(name("builtins:bytearray"), bytes_of(LEGACY[:5])) + b"(" + numbers(LEGACY[5:])[2:], "filled": call(name("builtins:bytearray")) + b"(" + numbers(LEGACY)[2:],
+    "new_bytes": instance("builtins:bytes", bytes_of(LEGACY)), "numpy_bytes": call(name("numpy:bytes_"), bytes_of(LEGACY)), "string": b"S" + repr(LEGACY)[1:].encode() + b"\n",
+    "reversed": call(name("builtins:bytes"), call(name("builtins:reversed"), numbers(LEGACY[::-1]))), "chained": call(name("builtins:bytes"), call(name("itertools:chain"), numbers(LEGACY))),
+    "reconstructed": call(name("copyreg:_reconstructor"), name("builtins:bytes"), name("builtins:bytes"), bytes_of(LEGACY)),
+    "decoded_and_encoded": call(name("_codecs:encode"), call(name("builtins:str"), bytes_of(LEGACY), short("latin1")), short("latin1")),
+    "rotated": call(name("_codecs:encode"), short("bf.flfgrz"), short("rot13")), "stream": built(instance("io:BytesIO"), many(bytes_of(LEGACY), b"K\0", NONE)),
+}.items()}
+ATTACKS |= {
+    "load_new": LOAD + many(bytes_of(LEGACY)) + b"\x81",
+    "load_obj": b"(" + LOAD + bytes_of(LEGACY) + b"o",
+    "load_partial": call(call(name("functools:partial"), LOAD, bytes_of(LEGACY))),
+    "load_from_type": from_type("torch.storage:_load_from_bytes", many(call(name("array:array"), short("B"), bytes_of(LEGACY))), cls="torch:Tensor"),
+    "load_alias": call(name("torch:storage._load_from_bytes"), call(name("array:array"), short("B"), bytes_of(LEGACY))),
+    "load_factory": call(name("operator:getitem"), call(name("collections:defaultdict"), LOAD), bytes_of(LEGACY)),
+    "load_by_persistent_id": persistent(short("module"), LOAD, NONE, NONE) + many(call(name("array:array"), short("B"), bytes_of(LEGACY))) + b"R",
+}
+
+# Storages and arrays of files.
+FILES = ["torch:FloatStorage.from_file", "torch:FloatStorage._new_shared_filename_cpu", "torch:UntypedStorage.from_file", "torch:UntypedStorage._new_shared_filename_cpu",
+         "torch.storage:UntypedStorage._new_shared_fd_cpu", "torch.storage:TypedStorage.from_file", "torch.cuda:FloatStorage.from_file", "torch._C:StorageBase.from_file", "torch:from_file",
+         "torch:FloatStorage._set_from_file", "numpy:memmap", "numpy.core.memmap:memmap", "numpy:core.memmap.memmap", "numpy.lib.format:open_memmap", "numpy.lib.npyio:NpzFile", "numpy:DataSource",
+         "numpy.lib._datasource:open", "numpy.rec:fromfile", "numpy.core.records:fromfile", "numpy:rec.array", "numpy.ma.mrecords:fromtextfile", "numpy.core.multiarray:fromfile",
+         "numpy.ctypeslib:load_library", "torch.serialization:_open_file_like", "torch.serialization:torch.from_file", "tarfile:open", "zipfile:ZipFile", "shelve:open", "mmap:mmap"]
+PATH = short("/etc/passwd")
+ATTACKS |= {f"file_{way}_{file.replace(':', '.')}": body for file in FILES for way, body in (
+    ("called", call(name(file), PATH, b"\x89", b"K\1")), ("new", instance(file, PATH, b"\x89", b"K\1")),
+    ("from_type", from_type(file, many(PATH), cls="torch:Tensor")), ("partial", call(call(name("functools:partial"), name(file), PATH))))}
+ATTACKS |= {f"array_of_{file}": call(name("numpy.core.multiarray:_reconstruct"), name(file), many(b"K\0"), b"C\1b") for file in ("numpy:memmap", "numpy.core.memmap:memmap", "torch:FloatStorage")}
+
+# Rebuild functions with objects whose methods run, or with functions that nobody has reviewed.
+ATTACKS |= {
+    "rebuild_of_loader": call(name("torch._utils:_rebuild_tensor_v2"), LOADER, b"K\0", SHAPE, SHAPE, b"\x89", b"}"),
+    "rebuild_of_module": call(name("torch._utils:_rebuild_tensor_v2"), LINEAR, b"K\0", SHAPE, SHAPE, b"\x89", b"}"),
+    "rebuild_sizes": call(name("torch._utils:_rebuild_tensor_v2"), STORAGE, b"K\0", LOADER, LOADER, b"\x89", b"}"),
+    "rebuild_metadata": rebuilt(b"}", mapped(conj=FUNCTION, neg=LOADER)),
+    "rebuild_v3_dtype": call(name("torch._utils:_rebuild_tensor_v3"), STORAGE, b"K\0", SHAPE, SHAPE, b"\x89", b"}", LOADER),
+    "parameter_of_loader": call(name("torch._utils:_rebuild_parameter"), LOADER, b"\x88", b"}"),
+    "parameter_of_a_dict_that_detaches": call(name("torch._utils:_rebuild_parameter"), ordered(detach=PARTIAL), b"\x88", b"}"),
+    "parameter_of_a_namespace_that_detaches": call(name("torch._utils:_rebuild_parameter"), built(instance("types:SimpleNamespace"), mapped(detach=PARTIAL)), b"\x88", b"}"),
+    "parameter_class_of_a_dict_that_detaches": call(name("torch.nn.parameter:Parameter"), ordered(detach=PARTIAL)),
+    "parameter_state_class": call(name("torch._utils:_rebuild_parameter_with_state"), rebuilt(b"}"), b"\x88", b"}", slots(__class__=name("torch.utils.data.dataloader:DataLoader"))),
+    "parameter_state_hook": built(call(name("torch._utils:_rebuild_parameter_with_state"), rebuilt(b"}"), b"\x88", b"}", mapped(__setstate__=FUNCTION)), b"}"),
+    "from_type_hook": built(from_type("torch._utils:_rebuild_tensor_v2", TENSOR_ARGS, mapped(__setstate__=FUNCTION)), b"}"),
+    "from_type_class": from_type("torch._utils:_rebuild_tensor_v2", TENSOR_ARGS, slots(__class__=name("torch.fx.graph:Graph"))),
+    "from_type_memmap": from_type("torch._utils:_rebuild_tensor_v2", TENSOR_ARGS, cls="numpy:memmap"),
+    "from_type_loader_as_args": from_type("torch._utils:_rebuild_parameter", LOADER),
+    "from_type_list_of_args": from_type("torch._utils:_rebuild_parameter", listed(LOADER)),
+    "from_type_twice": from_type("torch._tensor:_rebuild_from_type_v2", many(name("numpy:load"), name("torch:Tensor"), many(ARGUMENT), b"}")),
+    "from_type_getattr": from_type("builtins:getattr", many(name("torch:Tensor"), short("numpy"))),
+    "from_type_list": from_type("builtins:list", many(LOADER)),
+    "device_tensor_of_loader": call(name("torch._utils:_rebuild_device_tensor_from_numpy"), LOADER, name("torch:float32"), short("cpu"), b"\x89"),
+    "device_tensor_of_a_dict": call(name("torch._utils:_rebuild_device_tensor_from_cpu_tensor"), ordered(to=PARTIAL), name("torch:float32"), short("cpu"), b"\x89"),
+    "sparse_of_loader": call(name("torch._utils:_rebuild_sparse_tensor"), name("torch:sparse_coo"), LOADER),
+    "sparse_of_loaders": call(name("torch._utils:_rebuild_sparse_tensor"), name("torch:sparse_coo"), many(LOADER, LOADER, LOADER)),
+    "quantized_by_loader": call(name("torch._utils:_rebuild_qtensor"), STORAGE, b"K\0", SHAPE, SHAPE, many(name("torch:per_tensor_affine"), LOADER, LOADER), b"\x89", b"}"),
+    "nested_of_loaders": call(name("torch._utils:_rebuild_nested_tensor"), LOADER, LOADER, LOADER, LOADER),
+    "jagged_of_loaders": call(name("torch.nested._internal.nested_tensor:_rebuild_njt"), mapped(offsets=LOADER, values=LOADER)),
+    "wrapper_of_function": call(name("torch._utils:_rebuild_wrapper_subclass"), FUNCTION, name("torch:float32"), SHAPE, SHAPE, b"K\0", name("torch:strided"), short("cpu"), b"\x89"),
+    "wrapper_of_sizes": call(name("torch._utils:_rebuild_wrapper_subclass"), name("torch.distributed.tensor:DTensor"), name("torch:float32"), LOADER, SHAPE, b"K\0", name("torch:strided"), short("cpu"), b"\x89"),
+    "meta_tensor_of_loader": call(name("torch._utils:_rebuild_meta_tensor_no_storage"), LOADER, SHAPE, SHAPE, b"\x89"),
+}
+
+# Arguments that are not a plain tuple, extensions, and registries.
+TABLE = name("copyreg:_inverted_registry")
+ATTACKS |= {
+    "reduce_dict": name("builtins:list") + ordered(a=LOADER) + b"R",
+    "reduce_size": name("builtins:list") + instance("torch:Size", LOADER) + b"R",
+    "reduce_struct_time": name("builtins:str") + instance("time:struct_time", many(LOADER)) + b"R",
+    "reduce_computed_tuple": name("builtins:list") + call(name("builtins:tuple"), listed(LOADER)) + b"R",
+    "partial_of_computed_tuple": name("functools:partial") + call(name("builtins:tuple"), listed(name("os:system"))) + b"R",
+    "new_computed_tuple": name("numpy:matrix") + call(name("builtins:tuple"), listed(short("1 2"))) + b"\x81",
+    "new_chain": name("builtins:list") + call(name("itertools:chain"), listed(LOADER)) + b"\x81",
+    "newobj_ex_methods": name("collections:OrderedDict") + b")" + mapped(keys=FUNCTION) + b"\x92",
+    "newobj_ex_dict": name("builtins:list") + b")" + ordered(a=FUNCTION) + b"\x92",
+    "newobj_ex_function": call(name("copyreg:__newobj_ex__"), name("torch.utils.data.dataloader:DataLoader"), many(listed()), b"}"),
+    "extension": b"\x82\x01",
+    "extension_called": b"\x83\x01\x00" + many(ARGUMENT) + b"R",
+    "extension_new": b"\x84\x01\0\0\0)\x81",
+    "extension_cache": name("copyreg:_extension_cache") + b"K\1" + name("os:path") + b"s0\x82\1" + many(ARGUMENT) + b"R",
+    "extension_registry": TABLE + b"K\1" + many(short("os"), short("system")) + b"s0\x82\1" + many(ARGUMENT) + b"R",
+    "dispatch_table": name("copyreg:dispatch_table") + name("builtins:dict") + FUNCTION + b"s",
+    "copyreg_reduce": call(name("copyreg:_reduce_ex"), LOADER, b"K\0"),
+    "copyreg_slots": call(name("copyreg:_slotnames"), name("torch.utils.data.dataloader:DataLoader")),
+    "copyreg_pickle": call(name("copyreg:pickle"), name("builtins:dict"), FUNCTION, FUNCTION),
+}
+
+# Persistent ids that are not what they seem.
+SHOWN = name("torch.utils.data.dataloader:DataLoader")
+ATTACKS |= {f"persistent_{kind}": body for kind, body in {
+    "computed_kind_called": persistent(call(name("builtins:str"), short("module")), SHOWN, NONE, NONE) + many(listed()) + b"R",
+    "bytes_kind_called": persistent(b"C\x06module", SHOWN, NONE, NONE) + many(listed()) + b"R",
+    "first_class_called": persistent(SHOWN, NONE, NONE) + many(listed()) + b"R",
+    "class_and_class_called": persistent(SHOWN, PRINT, NONE) + many(listed()) + b"R",
+    "storage_called": STORAGE + b")R",
+    "text_called": b"P0\n)R",
+    "nested_called": persistent(short("module"), persistent(short("module"), SHOWN, NONE, NONE), NONE, NONE) + many(listed()) + b"R",
+    "function_called": persistent(short("module"), PRINT, NONE, NONE) + many(ARGUMENT) + b"R",
+    "getattr_called": persistent(short("module"), name("builtins:getattr"), NONE, NONE) + many(name("os:path"), short("join")) + b"R",
+    "number": LOADER + b"Q",
+    "truth": persistent(name("torch.nn.modules.linear:Linear"), LOADER, NONE),
+    "numel": persistent(short("storage"), name("torch:FloatStorage"), short("0"), short("cpu"), LOADER),
+    "view": persistent(short("storage"), name("torch:FloatStorage"), short("0"), short("cpu"), b"K\1", many(short("k"), LOADER, b"K\1")),
+    "location_methods": persistent(short("storage"), name("torch:FloatStorage"), short("0"), built(instance("argparse:Namespace"), mapped(startswith=PARTIAL)), b"K\1"),
+    "class_methods": persistent(short("storage"), built(instance("argparse:Namespace"), mapped(dtype=PARTIAL)), short("0"), short("cpu"), b"K\1"),
+}.items()}
+
+
+def pickled(body):
+    return PROTO + body + b"."
+
+
+def tar_of(**changed):
+    """A checkpoint of PyTorch 0.1 with other members."""
+    number = lambda value: pickled(b"K" + bytes([value]))  # noqa: E731
+    members = {"sys_info": pickled(b"}"), "pickle": pickled(b"}"), "tensors": number(0), "storages": number(0) + pickled(b"]")} | changed
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:", format=tarfile.PAX_FORMAT) as file:
+        for member, data in members.items():
+            info = tarfile.TarInfo(member)
+            if isinstance(data, tuple):
+                info.type, info.linkname = data
+                file.addfile(info)
+            else:
+                info.size = len(data)
+                file.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def legacy_of(protocol=b"M\xe9\x03", system=b"}", root=b"}", keys=b"]"):
+    return MAGIC + b"".join(map(pickled, (protocol, system, root, keys)))
+
+
+def one_storage(description):
+    return pickled(b"K\1") + pickled(description) + struct.pack("<q", 0) + pickled(b"]")
+
+
+# What `torch.load` compares, iterates over, or calls methods of, between the pickles of a file.
+METHODS = built(instance("argparse:Namespace"), mapped(startswith=PARTIAL))
+CHECKPOINTS = {
+    "legacy_keys_loader": legacy_of(keys=LOADER), "legacy_keys_of_header": legacy_of(keys=listed(HEADER)), "legacy_keys_module": legacy_of(keys=LINEAR),
+    "legacy_keys_dict": legacy_of(keys=b"}" + HEADER + b"K\1s"), "legacy_protocol_header": legacy_of(protocol=HEADER), "legacy_protocol_array": legacy_of(protocol=OBJECTS),
+    "legacy_root_payload": legacy_of(root=call(name("os:system"), ARGUMENT)), "legacy_system_payload": legacy_of(system=call(name("os:system"), ARGUMENT)),
+    "legacy_location": legacy_of(root=persistent(short("storage"), name("torch:FloatStorage"), short("0"), METHODS, b"K\1", NONE)),
+    "legacy_class_called": legacy_of(root=persistent(b"C\x06module", SHOWN, NONE, NONE) + many(listed()) + b"R"),
+    "tar_storage_count": tar_of(storages=pickled(LOADER) + pickled(b"]")), "tar_storage_loader": tar_of(storages=one_storage(LOADER)),
+    "tar_storage_key": tar_of(storages=one_storage(many(HEADER, short("cpu"), name("torch:FloatStorage")))),
+    "tar_storage_location": tar_of(storages=one_storage(many(short("0"), METHODS, name("torch:FloatStorage")))),
+    "tar_storage_class": tar_of(storages=one_storage(many(short("0"), short("cpu"), METHODS))), "tar_views_loader": tar_of(storages=pickled(b"K\0") + pickled(LOADER)),
+    "tar_view_loader": tar_of(storages=pickled(b"K\0") + pickled(listed(LOADER))), "tar_tensor_count": tar_of(tensors=pickled(LOADER)),
+    "tar_tensor_loader": tar_of(tensors=pickled(b"K\1") + pickled(LOADER)), "tar_class_called": tar_of(pickle=pickled(persistent(SHOWN, PRINT, NONE) + many(listed()) + b"R")),
+    "tar_number": tar_of(pickle=pickled(LOADER + b"Q")), "tar_link": tar_of(storages=(tarfile.SYMTYPE, "/etc/passwd")), "tar_hard_link": tar_of(storages=(tarfile.LNKTYPE, "pickle")),
+    "tar_second_pickle": tar_of(**{"./pickle": pickled(call(name("os:system"), ARGUMENT))}), "tar_folder": tar_of(**{"pickle/": pickled(call(name("os:system"), ARGUMENT))}),
 }

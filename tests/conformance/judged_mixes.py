@@ -22,7 +22,7 @@ from judged_uses import HERE, instances, reviewed
 from payloads import NONE, PROTO, TRUE, many, name, short
 
 # Attributes that Python or a class looks at.
-ATTRIBUTES = ["a", "training", "__setstate__", "__class__", "__dict__", "__reduce_ex__", "append", "extend", "add", "data", "_parameters", "_modules", "_buffers",
+ATTRIBUTES = ["a", "training", "__setstate__", "__class__", "__dict__", "__reduce_ex__", "append", "extend", "add", "data", "_parameters", "_modules", "_buffers", "__eq__", "_hash", "_dim_group_names", "with_module", "network_address",
               "param_groups", "state", "defaults", "default_factory", "args", "value", "name", "_value_", "hook", "_hooks", "keys", "items", "__hash__", "__len__", "dtype",
               "shape", "__array__", "__array_interface__", "__torch_function__", "__iter__", "__getattr__", "__call__", "_flat_weights", "_all_weights", "maxlen"]
 CANARY = "torch.utils.data.dataloader DataLoader"
@@ -39,12 +39,14 @@ class Mixer(object):
                 self.called.append((module, attribute))
             self.made.setdefault((module, attribute), letters)
         self.names = sorted(self.made)
+        # Most classes only store their states.
+        self.hooked = [key for key in self.names if set(self.made[key]) & set("hHlmrbtgaijcK")]
         # Few classes in each pickle, so that they meet.
         self.chosen = []
 
     def pickle(self):
         self.memo = 0
-        self.chosen = self.random.sample(self.names, 3)
+        self.chosen = self.random.sample(self.random.choice([self.names, self.hooked]), 3)
         self.functions = self.random.sample(self.called, 3)
         return PROTO + many(*(self.instance(1) for _ in range(self.random.randrange(1, 4)))) + b"."
 

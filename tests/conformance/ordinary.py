@@ -210,6 +210,7 @@ def torch_training():
     # Optimizers of newer versions, which their package shows under its own name.
     found += try_all([lambda name=name: getattr(optim, name)([torch.nn.Parameter(torch.ones(2, 2))]) for name in ("Adafactor", "Muon")])
     found += try_all([lambda: torch.amp.GradScaler("cpu").state_dict(), lambda: torch.amp.GradScaler("cpu"), lambda: torch.optim.swa_utils.AveragedModel(torch.nn.Linear(1, 1))])
+    found += [optim.swa_utils.SWALR(optimizer, 0.1, anneal_strategy=strategy).state_dict() for strategy in ("cos", "linear")]
     data = torch.utils.data
     sets = data.TensorDataset(torch.ones(3))
     found += [sets, data.Subset(sets, [0]), data.ConcatDataset([sets, sets]), data.RandomSampler(sets), data.BatchSampler(data.SequentialSampler(sets), 2, False), data.DataLoader(sets)]
@@ -372,6 +373,7 @@ def write(folder, name, made, protocol):
     if "torch" in sys.modules and protocol == 2:
         import torch
         torch.save(kept, str(folder / (name + ".pt")))
+        torch.save(kept, str(folder / (name + "_legacy.pt")), _use_new_zipfile_serialization=False)
     if "sklearn" in sys.modules and name == "scikit_learn":
         import joblib
         joblib.dump(kept, str(folder / "{}_{}.joblib".format(name, protocol)), protocol=protocol)

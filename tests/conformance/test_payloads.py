@@ -4,7 +4,7 @@ import json
 from collections import Counter
 
 import payloads
-from attacks import ATTACKS
+from attacks import ATTACKS, CHECKPOINTS
 from program import torch2carton
 
 
@@ -26,8 +26,15 @@ def test_composed_payloads_are_found(tmp_path):
 def test_attacks_by_hand_are_found(tmp_path):
     for title, body in ATTACKS.items():
         (tmp_path / f"{title}.pkl").write_bytes(payloads.PROTO + body + b".")
-    missed = {file for file, verdict in verdicts(tmp_path).items() if verdict not in ("unknown", "unsafe")}
-    assert missed == set()
+    missed = {file: verdict for file, verdict in verdicts(tmp_path).items() if verdict not in ("unknown", "unsafe")}
+    assert missed == {}
+
+
+def test_checkpoints_by_hand_are_found_or_not_read(tmp_path):
+    for title, data in CHECKPOINTS.items():
+        (tmp_path / f"{title}.pth").write_bytes(data)
+    missed = {file: verdict for file, verdict in verdicts(tmp_path).items() if verdict not in ("unknown", "unsafe", "incomplete")}
+    assert missed == {}
 
 
 def test_unknown_payloads_fail_with_deny_unknown(tmp_path):

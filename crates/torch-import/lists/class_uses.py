@@ -27,6 +27,7 @@ NOT_CALLED = set("__init__ __new__ __setstate__ __getstate__ __reduce__ __reduce
 class Judge(object):
     def __init__(self, rules, has_source):
         self.hooks = {name: letter for letter, names in rules.get("hooks", {}).items() for name in names.split()}
+        self.comparisons = set(name for names in rules.get("comparisons", {}).values() for name in names.split())
         self.constructors = {name: letter for letter, names in rules.get("constructors", {}).items() for name in names.split()}
         self.has_source = has_source
 
@@ -77,7 +78,8 @@ class Judge(object):
 
     def state_letters(self, cls):
         setters = self.in_python(cls, "__setattr__") or any(has_python_setter(value) for base in cls.__mro__ for value in vars(base).values())
-        if isinstance(self.lookup(cls, "__dict__"), property):
+        # `torch.load` compares what it loads with a number.
+        if isinstance(self.lookup(cls, "__dict__"), property) or not self.is_compared_plainly(cls):
             return ""
         hook = self.lookup(cls, "__setstate__")
         if hook is None:
@@ -89,6 +91,11 @@ class Judge(object):
             return self.hooks.get("{}.{}".format(function.__module__, function.__qualname__), "")
         # The state of an exception is set attribute by attribute, in C, where `args` reads its value.
         return "h" if issubclass(cls, BaseException) and not setters else ""
+
+    def is_compared_plainly(self, cls):
+        """Whether a comparison calls nothing that a state has put into the attributes."""
+        parts = [getattr(part, "__func__", part) for part in (self.lookup(cls, "__eq__"), self.lookup(cls, "__ne__"))]
+        return all(not is_python(part) or is_generated(part) or "{}.{}".format(part.__module__, part.__qualname__) in self.comparisons for part in parts)
 
     def is_plain_exception(self, cls):
         return not (self.in_python(cls, "__init__") or self.in_python(cls, "__new__") or self.in_python(cls, "__setattr__"))

@@ -272,9 +272,13 @@ class Probe(object):
             if name.startswith(INTERNAL) or not isinstance(name, str):
                 continue
             for attribute, value in sorted(vars(module).items()):
-                if isinstance(value, type) and value.__module__ == name and value.__qualname__ == attribute and (
-                        is_plain_kind(value) or covers(self.rules["classes"], name)) and not attribute.startswith("__"):
+                if not isinstance(value, type) or value.__module__ != name or value.__qualname__ != attribute or attribute.startswith("__"):
+                    continue
+                if is_plain_kind(value) or covers(self.rules["classes"], name):
                     self.judge_class(judge, name, value, found)
+                else:
+                    # It may be a plain kind in another version.
+                    found.setdefault(name, {})[attribute] = ""
         return found
 
     def judge_class(self, judge, module, cls, found):

@@ -6,6 +6,7 @@ use pickle_vm::{Heap, Instance, ObjectId, RecordedChanges};
 
 use crate::encoded::{self, LOAD_FROM_BYTES};
 use crate::judged_calls::judged_index;
+use crate::risk::is_array_wrapper;
 use crate::script_modules::ScriptModules;
 use crate::uses::{GlobalUseKinds, HeapUses};
 use crate::{Risk, lists};
@@ -158,11 +159,4 @@ fn only_called(
         let mut parts = entries.flat_map(|(key, value)| [*key, *value]).chain(items);
         call.is_none_or(fine) && !parts.any(is_global)
     })
-}
-
-/// Returns true if a global is the class with which joblib describes an array. scikit-learn bundled a copy of joblib
-/// until 0.22.
-pub(crate) fn is_array_wrapper((module, name): (&str, &str)) -> bool {
-    name == "NumpyArrayWrapper"
-        && matches!(module, "joblib.numpy_pickle" | "sklearn.externals.joblib.numpy_pickle")
 }

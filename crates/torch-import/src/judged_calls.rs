@@ -9,6 +9,7 @@
 
 use pickle_vm::{Heap, Instance, Object, ObjectId, RecordedChanges};
 
+use crate::persistent::class_of_persistent_id;
 use crate::{Risk, lists, risk};
 
 /// The verdict on a call of a judged global. A call of its result is judged elsewhere.
@@ -142,8 +143,12 @@ fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
 /// Returns the class of an instance.
 fn instance_class<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<(&'h str, &'h str)> {
     let instance = heap.instance(id)?;
-    match heap.global(instance.callable)? {
-        ("copyreg" | "copy_reg", _) => heap.global(*call_args(heap, instance).first()?),
+    let names = |class: ObjectId| match heap.persistent(class) {
+        Some(pid) => heap.global(class_of_persistent_id(heap, pid)?),
+        None => heap.global(class),
+    };
+    match names(instance.callable)? {
+        ("copyreg" | "copy_reg", _) => names(*call_args(heap, instance).first()?),
         names => Some(names),
     }
 }

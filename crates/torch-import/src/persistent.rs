@@ -127,6 +127,15 @@ impl<'h> StorageRef<'h> {
     }
 }
 
+/// Returns the class that a persistent id stands for, if no call computes its fields: `('module', class, path, source)`, and
+/// `(class, path, source)` in PyTorch 0.1.
+pub(crate) fn class_of_persistent_id(heap: &Heap<'_>, pid: ObjectId) -> Option<ObjectId> {
+    let Object::Tuple(_) = heap.get(pid) else { return None };
+    let &[kind, ref rest @ ..] = heap.items(pid)? else { return None };
+    let class = if heap.text(kind).is_some_and(|kind| kind == "module") { *rest.first()? } else { kind };
+    heap.global(class).is_some().then_some(class)
+}
+
 /// Returns the dtype of a storage class; `None` for an `UntypedStorage`.
 pub(crate) fn storage_dtype(heap: &Heap<'_>, class: ObjectId) -> Result<Option<Dtype>, String> {
     let Some((module, class)) = heap.global(class) else {

@@ -68,6 +68,13 @@ pub(crate) fn is_listed_data(module: &str, name: &str) -> bool {
     DATA_NAMES.contains(&(module, name))
 }
 
+/// Returns true if a global is the class with which joblib describes an array. scikit-learn bundled a copy of joblib
+/// until 0.22.
+pub(crate) fn is_array_wrapper((module, name): (&str, &str)) -> bool {
+    name == "NumpyArrayWrapper"
+        && matches!(module, "joblib.numpy_pickle" | "sklearn.externals.joblib.numpy_pickle")
+}
+
 /// Packages in which everything is dangerous, including submodules.
 const PACKAGES: &str = "\
     IPython aiohttp asteval boto3 cffi cloudpickle conda dill fabric fickling fsspec gdown httpx huggingface_hub invoke \

@@ -12,14 +12,14 @@ import sys
 
 import use_worker
 
-# Methods that a pickle may reach: an instance is made, gets attributes, and is a key by its identity.
+# Methods that a pickle may reach: an instance is made, gets attributes, and is hashed as a key.
 SPARED = ("__new__", "__init__", "__class__", "__dict__", "__weakref__", "__doc__", "__module__", "__slots__", "__getattribute__", "__del__", "__setattr__",
-          "__init_subclass__", "__subclasshook__", "__class_getitem__", "__reduce__", "__reduce_ex__", "__hash__", "__eq__", "__orig_bases__", "__parameters__", "__annotations__", "__dir__")
+          "__init_subclass__", "__subclasshook__", "__class_getitem__", "__reduce__", "__reduce_ex__", "__hash__", "__orig_bases__", "__parameters__", "__annotations__", "__dir__")
 
 
 def tell(cls, touched):
     """Replaces the methods of a class, also those that it does not have."""
-    more = "__iter__ __len__ __bool__ __call__ __repr__ __str__ __int__ __index__ __float__ __getitem__ __contains__ __next__ __array__ __bytes__ __lt__ __add__ __or__ __radd__ keys items append".split()
+    more = "__iter__ __len__ __bool__ __call__ __repr__ __str__ __int__ __index__ __float__ __getitem__ __contains__ __next__ __array__ __bytes__ __eq__ __ne__ __lt__ __add__ __or__ __radd__ keys items append".split()
     for method in sorted(set(vars(cls)) | set(more)):
         if method in SPARED or (not callable(vars(cls).get(method)) and method in vars(cls)):
             continue

@@ -128,9 +128,13 @@ fn read_storages(chain: &mut PickleCursor<'_>) -> Result<TarStorages> {
     for _ in 0..count {
         let pickle = chain.load_next_pickle("the description of a storage")?;
         let heap = &pickle.heap;
-        let Some(&[key, _location, class]) = heap.items(pickle.root) else {
+        let Some(&[key, location, class]) = heap.items(pickle.root) else {
             return Err(chain.layout_error("a storage's description is not a tuple of 3".to_owned()));
         };
+        // PyTorch calls the location's methods.
+        if heap.text(location).is_none() {
+            return Err(chain.layout_error("a storage's location is not a text".to_owned()));
+        }
         let key = chain.read_key(heap, key)?;
         let dtype = storage_dtype(heap, class).map_err(|reason| chain.layout_error(reason))?;
         let shown = key.escape_debug().to_string();

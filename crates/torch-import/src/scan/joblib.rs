@@ -5,7 +5,7 @@
 
 use pickle_vm::{Heap, ObjectId};
 
-use crate::globals::is_array_wrapper;
+use crate::risk::is_array_wrapper;
 
 /// The data that follow the BUILD of an array's description.
 pub(super) enum ArrayElements {

@@ -13,7 +13,9 @@ use super::joblib::{self, ArrayElements};
 use super::nested::{NestedBytes, find_nested};
 use super::{GlobalCall, GlobalUse};
 use crate::container::legacy;
-use crate::globals::{RiskContext, is_array_wrapper};
+use crate::globals::RiskContext;
+use crate::persistent::class_of_persistent_id;
+use crate::risk::is_array_wrapper;
 use crate::{Global, Risk};
 
 /// Maximum number of calls kept per global.
@@ -460,9 +462,7 @@ impl<'b> GlobalUses<'b> {
     }
 }
 
-/// Returns true for a persistent object that is not the class of a legacy checkpoint: `('module', class, …)`.
+/// Returns true for a persistent object that is not known to be a class.
 fn is_unfollowed(heap: &Heap<'_>, callable: ObjectId) -> bool {
-    let Some(pid) = heap.persistent(callable) else { return false };
-    let class = heap.items(pid).and_then(|parts| parts.get(1));
-    class.is_none_or(|class| heap.global(*class).is_none())
+    heap.persistent(callable).is_some_and(|pid| class_of_persistent_id(heap, pid).is_none())
 }

@@ -88,6 +88,11 @@ fn claimed_layout(heap: &Heap<'_>, dtype: ObjectId) -> Option<(u64, bool)> {
     Some((u64::try_from(size).ok()?, has_object))
 }
 
+/// Returns true if the elements of a dtype are numbers or texts.
+pub(super) fn holds_no_objects(heap: &Heap<'_>, dtype: ObjectId) -> bool {
+    claimed_layout(heap, dtype).is_some_and(|(_, has_object)| !has_object)
+}
+
 /// Returns true if the dtype in the state of an array is that of plain objects, which the array only stores.
 pub(super) fn is_array_of_objects(heap: &Heap<'_>, array_state: ObjectId) -> bool {
     let dtype = heap.items(array_state).and_then(|parts| heap.instance(*parts.get(2)?));

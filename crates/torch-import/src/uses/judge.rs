@@ -171,6 +171,15 @@ impl<'h> Analysis<'h, '_> {
             _ if heap.text(*key).is_some_and(|key| TYPES_OF_OMEGACONF.contains(&&*key)) => {
                 judged_calls::is_annotation(heap, *value)
             }
+            // An attribute of a config would be looked up, and its interpolations resolved.
+            Object::Instance(instance) if heap.text(*key).is_some_and(|key| key == "_metadata") => {
+                match self.value(*value, instance) {
+                    Value::OtherData { global } => {
+                        self.globals.get(global).is_some_and(|facts| facts.name.ends_with("Metadata"))
+                    }
+                    _ => false,
+                }
+            }
             Object::Instance(instance) => {
                 matches!(self.value(*value, instance), Value::OtherData { .. } | Value::Other)
                     || self.level(*value) <= Level::Named
@@ -185,8 +194,7 @@ impl<'h> Analysis<'h, '_> {
         if !self.spend(states::entry_count(heap, state)) {
             return (GlobalUseKind::StateHook, false);
         }
-        // The next BUILD would call the one, and the other changes which methods run.
-        let has_hook = states::sets(heap, state, "__setstate__") || states::sets(heap, state, "__class__");
+        let has_hook = states::sets_special_method(heap, state);
         if traits.has(ClassTraits::HOOK_FOR_ANY) {
             let Some((_, slots)) = states::dicts_of_state(heap, state) else {
                 // `dict.update` iterates over the items of a list.
@@ -205,7 +213,7 @@ impl<'h> Analysis<'h, '_> {
             })
         };
         if traits.has(ClassTraits::HOOK_OF_MODULE) {
-            let is_judged = !has_hook && states::is_state_of_module(heap, state, is_data);
+            let is_judged = !has_hook && states::is_state_of_module(heap, state, |id| self.is_searchable(id));
             return (GlobalUseKind::StateHook, is_judged);
         }
         if traits.has(ClassTraits::HOOK_OF_HANDLE) {
@@ -243,6 +251,24 @@ impl<'h> Analysis<'h, '_> {
             );
         }
         (GlobalUseKind::StateDict, traits.has(ClassTraits::STATE_DICT) && !has_hook)
+    }
+
+    /// Returns true if `in` compares only data: a dict compares its keys, which are judged, and a list everything in it.
+    fn is_searchable(&mut self, id: ObjectId) -> bool {
+        let heap = self.heap;
+        match heap.get(id) {
+            Object::Dict(_) => true,
+            Object::Instance(instance) => match self.value(id, instance) {
+                Value::Instance { traits, .. } => {
+                    traits.has(ClassTraits::DATA)
+                        && instance.appends().is_empty()
+                        && (instance.state().is_empty() || traits.has(ClassTraits::STATE_DICT))
+                        && self.level(instance.args) <= Level::Named
+                }
+                _ => false,
+            },
+            _ => self.level(id) == Level::Data,
+        }
     }
 
     /// Judges the `__hash__` and `__eq__` of a key.

@@ -36,10 +36,20 @@ pub(super) fn entry_count(heap: &Heap<'_>, state: ObjectId) -> usize {
 
 /// Returns true if a state has an attribute of the name, or of a name that a call computes, that is not a plain value.
 pub(super) fn sets(heap: &Heap<'_>, state: ObjectId, name: &str) -> bool {
+    sets_any(heap, state, |key| key == name)
+}
+
+/// Returns true if a state has an attribute that replaces a special method: BUILD looks for `__setstate__`, and code in Python
+/// may call others, such as `self.__eq__(other)`.
+pub(super) fn sets_special_method(heap: &Heap<'_>, state: ObjectId) -> bool {
+    sets_any(heap, state, |key| key.starts_with("__") && key.ends_with("__") && key != "__orig_class__")
+}
+
+fn sets_any(heap: &Heap<'_>, state: ObjectId, is_name: impl Fn(&str) -> bool) -> bool {
     let parts = heap.items(state).unwrap_or_default().iter().take(2).copied().chain([state]);
     let mut entries = parts.filter_map(|part| heap.entries(part)).flatten();
     entries.any(|(key, value)| {
-        (is_computed(heap, *key) || heap.text(*key).is_some_and(|key| key == name))
+        (is_computed(heap, *key) || heap.text(*key).is_some_and(|key| is_name(&key)))
             && matches!(
                 heap.get(*value),
                 Object::Global(_) | Object::Instance(_) | Object::Persistent(_) | Object::Extension(_)
@@ -93,16 +103,16 @@ pub(super) fn has_special_name(heap: &Heap<'_>, slots: ObjectId) -> bool {
 const READ_BY_MODULES: [&str; 5] = ["_parameters", "_buffers", "_modules", "_dim_group_names", "with_module"];
 
 /// Returns true for the state of a module whose dicts of parameters, buffers and modules are dicts, or of a mesh whose
-/// names are a list; `is_data` tells whether an object is one.
+/// names are a list; `is_searchable` tells whether a search in an object runs none of its contents' methods.
 pub(super) fn is_state_of_module(
     heap: &Heap<'_>,
     state: ObjectId,
-    is_data: impl Fn(ObjectId) -> bool,
+    mut is_searchable: impl FnMut(ObjectId) -> bool,
 ) -> bool {
     let Some(entries) = heap.entries(state) else { return false };
     entries.iter().all(|(key, value)| {
         !(is_computed(heap, *key) || heap.text(*key).is_some_and(|key| READ_BY_MODULES.contains(&&*key)))
-            || is_data(*value)
+            || is_searchable(*value)
     })
 }
 

@@ -8,10 +8,12 @@ use super::analysis::Analysis;
 use super::callee::{Callee, NAME_LEN_MAX, Package, callee_named};
 use super::kind::GlobalUseKind;
 use super::level::Reading;
-use super::states;
+use super::{dtypes, states};
 use crate::encoded::LOAD_FROM_BYTES;
 use crate::judged_calls;
 use crate::lists::{CallResult, ClassTraits};
+use crate::persistent::class_of_persistent_id;
+use crate::risk::is_array_wrapper;
 
 /// Maximum depth to which the function is searched that returned what is called or changed.
 const DEPTH_MAX: usize = 8;
@@ -57,16 +59,7 @@ impl Analysis<'_, '_> {
                 let found = callee_named(module, &[name, ".", &attribute].concat(), owner.global);
                 (!found.traits.is_empty() || found.reviewed.is_some()).then_some(found)
             }
-            // Legacy checkpoints name a module's class with its source: `('module', class, path, source)`.
-            Object::Persistent(pid) => match self.heap.items(*pid)? {
-                [kind, class, ..]
-                    if self.heap.text(*kind).is_some_and(|kind| kind == "module")
-                        && self.heap.global(*class).is_some() =>
-                {
-                    self.callee(*class)
-                }
-                _ => None,
-            },
+            Object::Persistent(pid) => self.callee(class_of_persistent_id(self.heap, *pid)?),
             _ => None,
         }
     }
@@ -162,6 +155,10 @@ impl Analysis<'_, '_> {
             Value::Instance { traits, .. } if traits.has(ClassTraits::DATA) => self.content(traits, instance),
             // What an unreviewed call returned is a finding already.
             Value::Unknown(Some(global)) if self.is_found(global) => Reading::Opaque,
+            Value::OtherData { .. } if self.is_wrapper(instance) => match self.content_of_wrapper(instance) {
+                Some(parts) => Reading::Content(parts),
+                None => Reading::Active,
+            },
             // Its own methods run if a function reads it.
             Value::OtherData { .. } | Value::Instance { .. } | Value::Partial { .. } | Value::Unknown(_) => {
                 Reading::Active
@@ -201,6 +198,26 @@ impl Analysis<'_, '_> {
         parts.extend(instance.items().iter().flat_map(|(key, value)| [*key, *value]));
         parts.extend(instance.appends().iter().chain(instance.state()));
         Reading::Content(parts)
+    }
+
+    fn is_wrapper(&self, instance: &Instance) -> bool {
+        self.heap.global(instance.callable).is_some_and(is_array_wrapper)
+    }
+
+    /// Returns what joblib's description of an array is made of, in whose place joblib puts the array; `None` if the array may hold
+    /// objects, or if an attribute is not joblib's.
+    fn content_of_wrapper(&self, instance: &Instance) -> Option<Vec<ObjectId>> {
+        let &[state] = instance.state() else { return None };
+        let mut parts = Vec::new();
+        for (key, value) in self.heap.entries(state)? {
+            match &*self.heap.text(*key)? {
+                "subclass" if self.heap.global(*value) == Some(("numpy", "ndarray")) => {}
+                "dtype" if dtypes::holds_no_objects(self.heap, *value) => parts.push(*value),
+                "shape" | "order" | "allow_mmap" | "numpy_array_alignment_bytes" => parts.push(*value),
+                _ => return None,
+            }
+        }
+        Some(parts)
     }
 
     pub(super) fn is_defaultdict(&self, instance: &Instance) -> bool {

@@ -8,11 +8,16 @@ use torch_import::{GlobalUseKind, Risk, Scan, ScanDepth};
 
 const REVIEWED: &str = include_str!("../../lists/reviewed.txt");
 
-/// Returns the risk of each global of a pickle of protocol 4, with the uses that were not judged.
-fn risks(body: &[u8]) -> Vec<(String, Risk, Vec<GlobalUseKind>)> {
+/// Scans a pickle of protocol 4.
+fn scan_of(body: &[u8]) -> Scan {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(&[b"\x80\x04", body, b"."].concat()).expect("it can be written");
-    let scan = Scan::file(file.path(), ScanDepth::Everything, &()).expect("it is a pickle");
+    Scan::file(file.path(), ScanDepth::Everything, &()).expect("it is a pickle")
+}
+
+/// Returns the risk of each global of a pickle, with the uses that were not judged.
+fn risks(body: &[u8]) -> Vec<(String, Risk, Vec<GlobalUseKind>)> {
+    let scan = scan_of(body);
     let found = scan.uses();
     found
         .map(|(_, found)| (found.global.to_string(), found.risk, found.global.findings().iter().collect()))
@@ -228,6 +233,141 @@ fn states_cannot_replace_methods() {
     let conv = new(&global("torch.nn.modules.conv", "Conv2d"), &[]);
     assert_eq!(findings(&build(&conv, &modules), "torch.nn.modules.conv.Conv2d"), [GlobalUseKind::StateHook]);
     assert_eq!(worst(&build(&conv, &dict(&[("_modules", dict(&[("a", loader())]))]))), Risk::Known);
+}
+
+#[test]
+fn a_hook_searches_only_dicts_and_data() {
+    // `Conv2d.__setstate__` looks for a name in `_parameters`, and a list compares the name with everything in it.
+    let conv = |parameters: Vec<u8>| {
+        build(&new(&global("torch.nn.modules.conv", "Conv2d"), &[]), &dict(&[("_parameters", parameters)]))
+    };
+    let ordered = || call(&global("collections", "OrderedDict"), &[]);
+    let empty_array = call(
+        &global("numpy.core.multiarray", "_reconstruct"),
+        &[global("numpy", "ndarray"), tuple(&[b"K\x00".to_vec()]), text("b")],
+    );
+    let object = call(&global("numpy", "dtype"), &[text("O8"), b"\x89".to_vec(), b"\x88".to_vec()]);
+    let array_of = |item: Vec<u8>| {
+        let shape = tuple(&[b"K\x01".to_vec()]);
+        build(
+            &empty_array,
+            &tuple(&[b"K\x01".to_vec(), shape, object.clone(), b"\x89".to_vec(), list(&[item])]),
+        )
+    };
+    let with_item = |object: Vec<u8>, item: Vec<u8>| [object, text("w"), item, b"s".to_vec()].concat();
+    let appended = |object: Vec<u8>, item: Vec<u8>| [object, b"(".to_vec(), item, b"e".to_vec()].concat();
+    for (parameters, risk) in [
+        (dict(&[("w", loader())]), Risk::Known),
+        (with_item(ordered(), loader()), Risk::Known),
+        (b"N".to_vec(), Risk::Known),
+        (list(&[text("w")]), Risk::Known),
+        (list(&[loader()]), Risk::Unreviewed),
+        (tuple(&[tuple(&[loader()])]), Risk::Unreviewed),
+        (appended(call(&global("builtins", "list"), &[]), loader()), Risk::Unreviewed),
+        (appended(call(&global("collections", "deque"), &[]), loader()), Risk::Unreviewed),
+        (array_of(loader()), Risk::Unreviewed),
+        (loader(), Risk::Unreviewed),
+    ] {
+        assert_eq!(worst(&conv(parameters.clone())), risk, "{parameters:?}");
+    }
+    let mesh = |names: Vec<u8>| {
+        let class = global("torch.distributed.device_mesh", "DeviceMesh");
+        worst(&build(&new(&class, &[]), &dict(&[("_dim_group_names", names)])))
+    };
+    assert_eq!(mesh(list(&[text("a")])), Risk::Known);
+    assert_eq!(mesh(list(&[loader()])), Risk::Unreviewed);
+}
+
+#[test]
+fn what_a_key_is_made_of_counts_if_its_class_reads_attributes() {
+    let key = |key: Vec<u8>| worst(&[b"}".to_vec(), key, b"K\x02s".to_vec()].concat());
+    let network = || new(&global("ipaddress", "IPv4Network"), &[]);
+    assert_eq!(key(call(&global("ipaddress", "IPv4Network"), &[text("10.0.0.0/8")])), Risk::Known);
+    assert_eq!(key(build(&network(), &dict(&[("netmask", b"K\x01".to_vec())]))), Risk::Known);
+    assert_eq!(key(build(&network(), &dict(&[("netmask", loader())]))), Risk::Unreviewed);
+    let mesh = new(&global("torch.distributed.device_mesh", "DeviceMesh"), &[]);
+    assert_eq!(key(build(&mesh, &dict(&[("_layout", loader())]))), Risk::Unreviewed);
+}
+
+#[test]
+fn comparisons_call_no_attribute() {
+    // `torch.load` compares the first object of a file with a number.
+    let header = new(&global("email.header", "Header"), &[]);
+    assert_eq!(
+        findings(&build(&header, &dict(&[("_chunks", list(&[loader()]))])), "email.header.Header"),
+        [GlobalUseKind::StateDict]
+    );
+    // `poly1d.__ne__` is `not self.__eq__(other)`.
+    let poly = new(&global("numpy", "poly1d"), &[]);
+    let relu = global("torch.nn.functional", "relu");
+    assert_eq!(
+        findings(&build(&poly, &dict(&[("__eq__", relu.clone())])), "numpy.poly1d"),
+        [GlobalUseKind::StateDict]
+    );
+    assert_eq!(worst(&build(&poly, &dict(&[("coeffs", relu.clone())]))), Risk::Known);
+    // An instance of a generic class keeps the annotation that made it.
+    let namespace = new(&global("argparse", "Namespace"), &[]);
+    assert_eq!(worst(&build(&namespace, &dict(&[("__orig_class__", relu)]))), Risk::Known);
+}
+
+#[test]
+fn a_persistent_class_has_the_methods_of_its_class() {
+    // A lazy module of a legacy checkpoint keeps two methods as hooks.
+    let class = |name: &str| {
+        let none = || b"N".to_vec();
+        let fields = [text("module"), global("torch.nn.modules.linear", name), none(), none()];
+        [tuple(&fields), b"Q".to_vec()].concat()
+    };
+    let method = |name: &str| {
+        call(&global("builtins", "getattr"), &[new(&class(name), &[]), text("_infer_parameters")])
+    };
+    assert_eq!(worst(&method("LazyLinear")), Risk::Known);
+    assert_eq!(worst(&method("Linear")), Risk::Dangerous);
+}
+
+#[test]
+fn an_array_of_joblib_is_data_unless_it_may_hold_objects() {
+    let dtype =
+        |code: &str| call(&global("numpy", "dtype"), &[text(code), b"\x89".to_vec(), b"\x88".to_vec()]);
+    let wrapper = |more: (&str, Vec<u8>)| {
+        let state =
+            [("subclass", global("numpy", "ndarray")), ("dtype", dtype("u4")), ("shape", tuple(&[])), more];
+        build(&new(&global("joblib.numpy_pickle", "NumpyArrayWrapper"), &[]), &dict(&state))
+    };
+    let found = |array: Vec<u8>| {
+        let seeds = call(&global("numpy.random._pickle", "__randomstate_ctor"), &[text("MT19937")]);
+        let built = build(&seeds, &dict(&[("key", array)]));
+        findings(&built, "numpy.random._pickle.__randomstate_ctor")
+    };
+    assert_eq!(found(wrapper(("order", text("C")))), []);
+    assert_eq!(found(wrapper(("dtype", dtype("O")))), [GlobalUseKind::StateHook]);
+    assert_eq!(found(wrapper(("detach", text("C")))), [GlobalUseKind::StateHook]);
+    assert_eq!(found(wrapper(("order", loader()))), [GlobalUseKind::StateHook]);
+    assert_eq!(found(wrapper(("subclass", global("numpy", "memmap")))), [GlobalUseKind::StateHook]);
+}
+
+#[test]
+fn a_persistent_id_is_a_class_only_if_its_fields_say_so() {
+    let loader = global("torch.utils.data.dataloader", "DataLoader");
+    let none = || b"N".to_vec();
+    let called = |fields: &[Vec<u8>]| scan_of(&[tuple(fields), b"Q)R".to_vec()].concat());
+    let name = "torch.utils.data.dataloader.DataLoader";
+    let computed = call(&global("builtins", "str"), &[text("module")]);
+    for (fields, is_followed) in [
+        (vec![text("module"), loader.clone(), none(), none()], true),
+        (vec![loader.clone(), none(), none()], true),
+        (vec![loader.clone(), global("builtins", "print"), none()], true),
+        (vec![computed, loader.clone(), none(), none()], false),
+        (vec![b"C\x06module".to_vec(), loader.clone(), none(), none()], true),
+        (vec![text("storage"), loader.clone(), none(), none()], false),
+    ] {
+        let scan = called(&fields);
+        let is_found = scan.uses().any(|(_, found)| {
+            found.global.to_string() == name && found.global.findings().contains(GlobalUseKind::Called)
+        });
+        assert_eq!(is_found, is_followed, "{fields:?}");
+        assert_eq!(scan.findings.is_empty(), is_followed, "{fields:?}");
+    }
 }
 
 #[test]
