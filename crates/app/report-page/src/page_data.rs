@@ -85,6 +85,7 @@ pub(crate) fn page_data(
         Ok(())
     };
     pipeline::scan(&ScanOptions::new(vec![options.input.clone()]), observer, &mut add)?;
+    byte_source::report_memory_freed();
     let mut inspect = InspectOptions::new(&options.input);
     inspect.values = true;
     inspect.tree = true;
