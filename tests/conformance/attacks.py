@@ -263,6 +263,10 @@ ATTACKS |= {
     "meta_tensor_of_loader": call(name("torch._utils:_rebuild_meta_tensor_no_storage"), LOADER, SHAPE, SHAPE, b"\x89"),
 }
 
+# The import of these starts programs, whatever is named in them.
+ATTACKS |= {f"imported_{module}_{attribute}": name(f"{module}:torch.{attribute}") for attribute in ("Size", "float32", "channels_last") for module in (
+    "torch.utils.cpp_extension", "torch.hub", "torch.testing._internal.common_utils", "torch.distributed.run", "torch.utils.bottleneck.__main__", "torch.utils.collect_env")}
+
 # Arguments that are not a plain tuple, extensions, and registries.
 TABLE = name("copyreg:_inverted_registry")
 ATTACKS |= {

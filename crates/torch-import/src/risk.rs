@@ -239,8 +239,20 @@ fn is_known_core_name(module: &str, name: &str) -> bool {
         // A constant of a harmless class, such as a member of an enumeration.
         || name.rsplit_once('.').is_some_and(|(class, constant)| is_constant(constant) && lists::is_harmless_core_name(module, class))
         // Python finds some objects of torch through the first module that has imported torch.
-        || (module.starts_with("torch.") && name.strip_prefix("torch.").is_some_and(|name| lists::is_harmless_core_name("torch", name)))
+        || (MODULES_WITH_TORCH.contains(&module) && name.strip_prefix("torch.").is_some_and(|name| lists::is_harmless_core_name("torch", name)))
 }
+
+/// Modules that have `torch` as an attribute, and that `import torch` imports itself: the import of another one may start programs.
+const MODULES_WITH_TORCH: [&str; 8] = [
+    "torch._tensor",
+    "torch._utils",
+    "torch._utils_internal",
+    "torch.functional",
+    "torch.overrides",
+    "torch.serialization",
+    "torch.storage",
+    "torch.tensor",
+];
 
 /// Returns true if a name is in the style of Python's constants. No harmless class has a callable with such a name.
 fn is_constant(name: &str) -> bool {
@@ -283,6 +295,9 @@ mod tests {
             ("mylib", "torch.load"),
             ("builtins", "?.eval"),
             ("exceptions", "_"),
+            // The import looks for compilers, and starts them.
+            ("torch.utils.cpp_extension", "torch.Size"),
+            ("torch.testing._internal.common_utils", "torch.float32"),
         ] {
             assert_eq!(Risk::from_names(module, name), Risk::Dangerous, "{module} {name}");
         }
