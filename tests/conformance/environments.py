@@ -111,6 +111,15 @@ DEEPSPEED = Recipe(
     gigabytes=1,
     base="NEWEST",
 )
+TRAINERS = Recipe(
+    name="lightning and accelerate",  # save checkpoints of torch.distributed in their own ways
+    pythons=(),
+    steps=(("--no-deps", "lightning==2.6.6", "torchmetrics==1.9.0", "lightning-utilities==0.15.3", "accelerate==1.15.0", "psutil==7.2.2",
+            "zstandard==0.25.0"),),
+    imports="import lightning.pytorch, accelerate, zstandard",
+    gigabytes=1,
+    base="NEWEST",
+)
 MEGATRON = Recipe(
     name="megatron",  # writes the checkpoints of its ranks on gloo, without a GPU
     pythons=(),
@@ -129,7 +138,7 @@ BUCKETS = Recipe(
     gigabytes=1,
 )
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
-       "DEEPSPEED": DEEPSPEED, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS}
+       "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS}
 
 
 class CannotMake(Exception):

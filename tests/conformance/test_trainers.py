@@ -22,6 +22,7 @@ ALL = {
         4: "dcp-one dcp-two dcp-strided dcp-fsdp2 items-one local-two safetensors-two files-one files-two files-strided".split(),
         8: "dcp-one dcp-two dcp-strided local-one files-one files-two files-strided".split(),
     },
+    "TRAINERS": {1: ["accelerate-files"], 2: "accelerate-dcp accelerate-files lightning-fsdp lightning-mesh zstd-one".split(), 3: ["accelerate-files", "zstd-one"]},
     "OLD": {2: ["old"], 3: ["old"], 4: ["old"]},
 }
 KINDS = ALL if os.environ.get("T2C_OLD") else FAST
@@ -57,6 +58,20 @@ def test_the_tensors_are_those_of_the_trainer(saved, key, ranks, kind):
     folder = saved(key, ranks)
     wanted = json.loads((folder / f"{kind}.json").read_text())
     assert hashes(folder / kind) == wanted
+
+
+def test_files_of_accelerate_are_parts(saved, tmp_path):
+    """Their names do not say how many there are: a missing one in the middle is named, and a missing last one leaves a hole."""
+    folder = saved("NEWEST", 3) / "files-one"
+    for rank in range(3):
+        shutil.copy(folder / f"model_world_size_3_rank_{rank}.pt", tmp_path / f"pytorch_model_fsdp_0_rank{rank}.bin")
+    assert hashes(tmp_path) == json.loads((folder.parent / "files-one.json").read_text())
+    assert "one rank's part" in refuse(tmp_path / "pytorch_model_fsdp_0_rank1.bin").stderr
+    (tmp_path / "pytorch_model_fsdp_0_rank2.bin").unlink()
+    assert "layers.0.w" in refuse(tmp_path).stderr
+    shutil.copy(folder / "model_world_size_3_rank_2.pt", tmp_path / "pytorch_model_fsdp_0_rank2.bin")
+    (tmp_path / "pytorch_model_fsdp_0_rank1.bin").unlink()
+    assert "pytorch_model_fsdp_0_rank1.bin" in refuse(tmp_path).stderr
 
 
 @pytest.mark.parametrize("kind", ["dcp-one", "files-one"])

@@ -155,6 +155,33 @@ def fsdp1_files(rank, ranks, out, path):
             json.dump(whole_model, file)
 
 
+def saved_by_a_trainer(kind, rank, ranks, out, path):
+    """A model and its optimizer, as the strategies of Lightning and `save_fsdp_model` of Accelerate write them."""
+    from types import SimpleNamespace
+
+    state = fsdp2(rank, ranks)
+    weights = dict(state["model"])
+    if kind.startswith("lightning"):
+        from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
+
+        kind, settings, key = {"lightning-fsdp": (FSDPStrategy, {"_state_dict_type": "sharded"}, "model"),
+                               "lightning-mesh": (ModelParallelStrategy, {"_save_distributed_checkpoint": True}, "state_dict")}[kind]
+        strategy = SimpleNamespace(broadcast=lambda value: value, global_rank=rank, **settings)
+        kind.save_checkpoint(strategy, {"epoch": 1, "state_dict": dict(weights), "optimizer_states": [state["optimizer"]], "hyper_parameters": {"lr": 0.1}}, out)
+        return truth({key: weights, "optimizer_0": state["optimizer"]}, path)
+    import accelerate.utils.fsdp_utils as accelerate
+    from torch.distributed.fsdp import StateDictType
+
+    # What a launcher starts is replaced: only the model's state and the numbers of the processes are asked for.
+    accelerate.logger = SimpleNamespace(info=lambda text: None)
+    accelerate._get_model_state_dict = lambda *_, **__: weights
+    plugin = SimpleNamespace(state_dict_type=StateDictType.SHARDED_STATE_DICT, fsdp_version=2, state_dict_config=SimpleNamespace())
+    process = SimpleNamespace(process_index=rank, num_processes=ranks, wait_for_everyone=dist.barrier)
+    with_dcp = kind == "accelerate-dcp"
+    accelerate.save_fsdp_model(plugin, process, None, out, use_dcp=with_dcp)
+    truth({"model": weights} if with_dcp else weights, path)
+
+
 STATES = {"one": one_dim, "two": two_dim, "strided": strided, "fsdp2": fsdp2, "plain": plain}
 
 
@@ -178,6 +205,8 @@ def old_sharded(rank, ranks, out, path):
 
 
 def save(kind, rank, ranks, out, path):
+    if kind.startswith(("accelerate", "lightning")):
+        return saved_by_a_trainer(kind, rank, ranks, out, path)
     layout, _, kind = kind.partition("-")
     if layout == "files":
         return fsdp1_files(rank, ranks, out, path) if kind == "fsdp1" else rank_files(rank, ranks, kind, out, path)

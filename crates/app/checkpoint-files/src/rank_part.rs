@@ -18,7 +18,7 @@ pub(crate) fn rank_part(path: &Path) -> Option<&'static str> {
     if name.contains("zero_pp_rank_") && name.ends_with("_model_states.pt") {
         return Some("a DeepSpeed ZeRO-3 checkpoint");
     }
-    if RankFile::parse(&name).is_some_and(|file| file.ranks > 1) {
+    if RankFile::parse(&name).is_some_and(|file| file.ranks != Some(1)) {
         return Some("a checkpoint that each rank wrote a file of");
     }
     if TrainerFolder::is_one_of_several_ranks(parent_folder(path)) {

@@ -1,7 +1,8 @@
-//! A file for each rank, `model_world_size_4_rank_0.pt` to `model_world_size_4_rank_3.pt`: the rank's state dict, whose
-//! tensors are shards of the class `DTensor` or `ShardedTensor`, or whole.
+//! A file for each rank, `model_world_size_4_rank_0.pt` to `model_world_size_4_rank_3.pt` or `pytorch_model_fsdp_0_rank0.bin`
+//! and so on: the rank's state dict, whose tensors are shards of the class `DTensor` or `ShardedTensor`, or whole.
 //!
-//! Facts: the names that verl, `SkyRL` and slime give these files; the classes in `torch/distributed/tensor` and
+//! Facts: the names that verl, `SkyRL` and slime give these files, and `save_fsdp_model` of Accelerate 1.15 with `use_dcp=False`;
+//! the classes in `torch/distributed/tensor` and
 //! `torch/distributed/_shard/sharded_tensor` of PyTorch 2.15; files that PyTorch 2.15 wrote with 1 to 8 ranks.
 
 use byte_source::Observer;
@@ -20,6 +21,8 @@ use crate::{Error, Result, TrainerSummary};
 
 /// Start of the names of the files with weights, not optimizers.
 const MODEL: &str = "model_";
+/// The same in Accelerate, before the number of the model.
+const ACCELERATE: &str = "pytorch_model_fsdp_";
 
 /// Layout of files of ranks.
 #[derive(Debug)]
@@ -29,26 +32,39 @@ pub(crate) struct RankFiles;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RankFile {
-    /// Name before the numbers: `model_` for weights, `optim_` for the state of an optimizer.
+    /// Name before the numbers: `model_` or `pytorch_model_fsdp_0_` for weights, `optim_` for the state of an optimizer.
     pub prefix: String,
-    /// Number of ranks.
-    pub ranks: u64,
+    /// Number of ranks, if the name has it. Accelerate's have not.
+    pub ranks: Option<u64>,
     /// Number of the rank, from 0.
     pub rank: u64,
 }
 
 impl RankFile {
-    /// Parses a name such as `model_world_size_8_rank_3.pt`; returns `None` for any other name.
+    /// Parses a name such as `model_world_size_8_rank_3.pt` or `pytorch_model_fsdp_0_rank3.bin`; returns `None` for any other
+    /// name.
     pub fn parse(name: &str) -> Option<Self> {
-        let (prefix, rest) = name.strip_suffix(".pt")?.split_once("world_size_")?;
-        let (ranks, rank) = rest.split_once("_rank_")?;
         let number =
             |digits: &str| digits.parse().ok().filter(|_| digits.bytes().all(|it| it.is_ascii_digit()));
-        Some(Self { prefix: prefix.to_owned(), ranks: number(ranks)?, rank: number(rank)? })
+        if let Some((prefix, rank)) = name.strip_suffix(".bin").and_then(|name| name.rsplit_once("rank")) {
+            let model = prefix.strip_prefix(ACCELERATE)?.strip_suffix('_');
+            model.map_or(prefix == ACCELERATE, |model| number(model).is_some()).then_some(())?;
+            return Some(Self { prefix: prefix.to_owned(), ranks: None, rank: number(rank)? });
+        }
+        let (prefix, rest) = name.strip_suffix(".pt")?.split_once("world_size_")?;
+        let (ranks, rank) = rest.split_once("_rank_")?;
+        Some(Self { prefix: prefix.to_owned(), ranks: Some(number(ranks)?), rank: number(rank)? })
+    }
+
+    fn is_of_weights(&self) -> bool {
+        self.prefix == MODEL || self.ranks.is_none()
     }
 
     fn name_of(&self, rank: u64) -> String {
-        format!("{}world_size_{}_rank_{rank}.pt", self.prefix, self.ranks)
+        match self.ranks {
+            Some(ranks) => format!("{}world_size_{ranks}_rank_{rank}.pt", self.prefix),
+            None => format!("{}rank{rank}.bin", self.prefix),
+        }
     }
 }
 
@@ -73,9 +89,13 @@ impl TrainerLayout for RankFiles {
 
     fn files(&self, folder: &FolderNames) -> Result<Option<Vec<String>>> {
         let parsed = folder.files.iter().filter_map(|name| Some((name, RankFile::parse(name)?)));
-        let mut found: Vec<(&String, RankFile)> = parsed.filter(|(_, file)| file.prefix == MODEL).collect();
+        let mut found: Vec<(&String, RankFile)> = parsed.filter(|(_, file)| file.is_of_weights()).collect();
         found.sort_by_key(|(_, file)| file.rank);
         let Some((name, first)) = found.first().cloned() else { return Ok(None) };
+        if found.iter().any(|(_, file)| file.prefix != first.prefix) {
+            // The files of several models.
+            return Ok(None);
+        }
         if let Some((second, _)) = found.iter().find(|(_, file)| file.ranks != first.ranks) {
             return Err(Error::WorldSizes { first: name.clone(), second: (*second).clone() });
         }
@@ -86,11 +106,13 @@ impl TrainerLayout for RankFiles {
             }
             rank = rank.saturating_add(1);
         }
-        if rank < first.ranks {
-            let (file, other) = (first.name_of(rank), name.clone());
-            return Err(Error::MissingRank { file, other, ranks: first.ranks });
+        // Where the names do not say how many ranks there were, a missing last one leaves a hole in the tensors.
+        let last = found.last().map_or(0, |(_, file)| file.rank.saturating_add(1));
+        let ranks = first.ranks.unwrap_or(last);
+        if rank < ranks {
+            return Err(Error::MissingRank { file: first.name_of(rank), other: name.clone(), ranks });
         }
-        if let Some((extra, _)) = found.iter().find(|(_, file)| file.rank >= first.ranks) {
+        if let Some((extra, _)) = found.iter().find(|(_, file)| file.rank >= ranks) {
             return Err(Error::WorldSizes { first: name.clone(), second: (*extra).clone() });
         }
         Ok(Some(found.into_iter().map(|(name, _)| name.clone()).collect()))
@@ -296,8 +318,19 @@ mod tests {
     #[test]
     fn names_of_ranks_are_parsed() {
         let parse = |name: &str| RankFile::parse(name).map(|file| (file.prefix, file.ranks, file.rank));
-        assert_eq!(parse("model_world_size_8_rank_3.pt"), Some(("model_".to_owned(), 8, 3)));
-        assert_eq!(parse("optim_world_size_2_rank_0.pt"), Some(("optim_".to_owned(), 2, 0)));
+        assert_eq!(parse("model_world_size_8_rank_3.pt"), Some(("model_".to_owned(), Some(8), 3)));
+        assert_eq!(parse("optim_world_size_2_rank_0.pt"), Some(("optim_".to_owned(), Some(2), 0)));
+        let accelerate = |prefix: &str, rank| Some((prefix.to_owned(), None, rank));
+        assert_eq!(parse("pytorch_model_fsdp_0_rank11.bin"), accelerate("pytorch_model_fsdp_0_", 11));
+        assert_eq!(parse("pytorch_model_fsdp_rank0.bin"), accelerate("pytorch_model_fsdp_", 0));
+        for other in [
+            "pytorch_model_fsdp_rank.bin",
+            "pytorch_model_fsdp_x_rank0.bin",
+            "pytorch_model_fsdp_0rank0.bin",
+            "rank0.bin",
+        ] {
+            assert_eq!(parse(other), None, "{other}");
+        }
         assert_eq!(parse("model_world_size_x_rank_0.pt"), None);
         assert_eq!(parse("model_world_size_2_rank_+1.pt"), None);
     }
