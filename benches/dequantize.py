@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Times `--dequantize` against `cp` of its output, and reports the peak memory.
 
-    dequantize.py FOLDER [--binary target/release/torch2carton] [--gigabytes 4] [--rounds 3]
+    dequantize.py FOLDER [--binary target/release/torch2carton] [--gigabytes 4] [--rounds 3] [--anamnesis AMN]
 
 Writes models of random codes into FOLDER: FP8 in blocks of 128 × 128, GPTQ of 4 bits in groups of 128, and the experts of gpt-oss in
 MXFP4. The output of each has the given number of gigabytes in bfloat16. In each round, `cp` copies the output and the program makes it, with the
-input in the page cache; the fastest round of each counts. Needs Python's standard library.
+input in the page cache; the fastest round of each counts. AMN is the program of the crate anamnesis, which reads FP8 and GPTQ: `cargo install anamnesis --version 0.7.10
+--features cli,gptq`. Needs Python's standard library.
 """
 
 import argparse
@@ -71,12 +72,14 @@ def main():
     arguments.add_argument("--binary", type=Path, default=TREE / "target/release/torch2carton")
     arguments.add_argument("--gigabytes", type=float, default=4)
     arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--anamnesis", metavar="AMN")
     options = arguments.parse_args()
     for name, (config, tensors) in models(options.gigabytes).items():
         folder = options.folder / name
         write(folder, config, tensors)
         out, copy = options.folder / f"{name}.safetensors", options.folder / "copy.safetensors"
-        times, copies, memory = [], [], []
+        peer = options.anamnesis if name != "mxfp4" else None
+        times, copies, memory, peers = [], [], [], []
         for _ in range(options.rounds):
             out.unlink(missing_ok=True)
             seconds, mebibytes = timed([options.binary, folder, "--dequantize", "-o", out])
@@ -84,9 +87,14 @@ def main():
             memory.append(mebibytes)
             copy.unlink(missing_ok=True)
             copies.append(timed(["cp", out, copy])[0])
+            if peer:
+                copy.unlink()
+                peers.append(timed([peer, "remember", folder / "model.safetensors", "--to", "bf16", "-o", copy]))
         size = out.stat().st_size / 1e9
         print(f"{name}: {size:.2f} GB in {min(times):.2f} s ({size / min(times):.2f} GB/s), cp {min(copies):.2f} s "
               f"({size / min(copies):.2f} GB/s), {min(copies) / min(times):.2f} of cp, {max(memory):.0f} MiB")  # fmt: skip
+        if peer:
+            print(f"  anamnesis: {min(peers)[0]:.2f} s, {max(memory for _, memory in peers):.0f} MiB")
         shutil.rmtree(folder)
         out.unlink()
         copy.unlink()
