@@ -1,6 +1,5 @@
 //! Checkpoints that are put together from tensors and values of several files, as the trainers of large models write them.
 
-use foldhash::{HashSet, HashSetExt};
 use tensor::Tensor;
 
 use crate::checkpoint::find_duplicate_name;
@@ -21,7 +20,6 @@ pub struct ItemPath {
 #[derive(Debug, Default)]
 pub struct CheckpointAssembly {
     checkpoint: Checkpoint,
-    globals: HashSet<(String, String)>,
 }
 
 impl ItemPath {
@@ -62,7 +60,7 @@ impl ItemPath {
 impl CheckpointAssembly {
     /// Creates an empty checkpoint.
     pub fn new() -> Self {
-        Self { checkpoint: Checkpoint::default(), globals: HashSet::new() }
+        Self { checkpoint: Checkpoint::default() }
     }
 
     /// Adds a tensor.
@@ -75,6 +73,7 @@ impl CheckpointAssembly {
     /// itself as its name. Under the empty path, the items keep their names.
     pub fn push_checkpoint(&mut self, path: &ItemPath, checkpoint: Checkpoint) {
         let keys = path.key_ends();
+        let globals = checkpoint.globals().to_vec();
         let first = u32::try_from(self.checkpoint.pickles.len()).unwrap_or(u32::MAX);
         for CheckpointItem { name, mut content, keys: own } in checkpoint.items {
             if let ItemContent::Value(CheckpointValue::Object { pickle, .. }) = &mut content {
@@ -87,6 +86,7 @@ impl CheckpointAssembly {
             };
             self.checkpoint.items.push(CheckpointItem { name, content, keys });
         }
+        self.checkpoint.add_globals(globals);
         self.checkpoint.pickles.extend(checkpoint.pickles);
         self.checkpoint.left_out.merge(checkpoint.left_out);
         for note in checkpoint.notes {
@@ -94,17 +94,11 @@ impl CheckpointAssembly {
                 self.checkpoint.notes.push(note);
             }
         }
-        self.add_globals(checkpoint.globals);
     }
 
     /// Adds the globals of a pickle whose objects are not items.
     pub fn add_globals_of(&mut self, objects: &PickledObjects) {
-        self.add_globals(Global::all(objects.heap()));
-    }
-
-    fn add_globals(&mut self, globals: Vec<Global>) {
-        let is_new = |global: &Global| self.globals.insert((global.module.clone(), global.name.clone()));
-        self.checkpoint.globals.extend(globals.into_iter().filter(is_new));
+        self.checkpoint.add_globals(Global::all(objects.heap()));
     }
 
     /// Sets the keys under which the trainer keeps the state of its optimizer.

@@ -5,10 +5,10 @@
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::RandomState;
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use pickle_vm::{Heap, ObjectId, Pickle};
 use safetensors_format::METADATA_KEY;
 use self_cell::self_cell;
@@ -29,8 +29,8 @@ use crate::{CheckpointNote, Container, ContainerFormat, Error, Global, Result, w
 pub struct Checkpoint {
     /// Tensors and values, each with its name.
     pub items: Vec<CheckpointItem>,
-    /// Classes and functions that the pickle names.
-    pub globals: Vec<Global>,
+    /// Classes and functions that the pickle names, judged when they are first asked for.
+    globals: OnceLock<Vec<Global>>,
     /// Tensors, objects, storages and records of the file that `items` does not list.
     pub left_out: Omissions,
     /// Irregularities of the pickle's objects.
@@ -53,6 +53,15 @@ self_cell!(
 
     impl { Debug }
 );
+
+impl LoadedPickle {
+    fn globals(&self) -> Vec<Global> {
+        let mut globals = Global::all(&self.borrow_dependent().heap);
+        let modules = self.borrow_owner().script_modules();
+        globals.iter_mut().for_each(|global| global.recognise_script_class(&modules));
+        globals
+    }
+}
 
 impl Checkpoint {
     /// Reads the pickle of `container` and rebuilds its tensors as views of the storages.
@@ -109,20 +118,21 @@ impl Checkpoint {
         first.rebuilder.refuse_shared_conflicts()?;
         let left_out = find_omissions::find_omissions(&mut first, container, root)?;
         let notes = first.notes();
-        let mut globals = Global::all(heap);
-        let modules = container.script_modules();
-        for global in &mut globals {
-            global.recognise_script_class(&modules);
-        }
-        Ok(Self {
-            items,
-            globals,
-            left_out,
-            notes,
-            optimizer_keys: Vec::new(),
-            copy_key: None,
-            pickles: vec![objects],
-        })
+        Ok(Self { items, left_out, notes, pickles: vec![objects], ..Self::default() })
+    }
+
+    /// Returns the classes and functions that the pickle names.
+    pub fn globals(&self) -> &[Global] {
+        self.globals.get_or_init(|| self.pickles.first().map(LoadedPickle::globals).unwrap_or_default())
+    }
+
+    /// Adds the globals of another pickle, each unless there is one of its name.
+    pub(crate) fn add_globals(&mut self, more: impl IntoIterator<Item = Global>) {
+        self.globals();
+        let Some(globals) = self.globals.get_mut() else { return };
+        let name = |global: &Global| (global.module.clone(), global.name.clone());
+        let known: HashSet<_> = globals.iter().map(name).collect();
+        globals.extend(more.into_iter().filter(|global| !known.contains(&name(global))));
     }
 
     /// Returns the strided tensors of all items; see [`CheckpointItem::tensors`].

@@ -180,7 +180,7 @@ impl PlannedConversion {
 }
 
 fn recorded_globals_note(checkpoint: &Checkpoint, risk: Risk) -> Option<Note> {
-    let names = checkpoint.globals.iter().filter(|global| global.risk() == risk);
+    let names = checkpoint.globals().iter().filter(|global| global.risk() == risk);
     let names: Vec<String> = names.map(ToString::to_string).collect();
     (!names.is_empty()).then_some(Note::GlobalsRecorded { risk, names })
 }

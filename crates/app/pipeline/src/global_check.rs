@@ -9,7 +9,7 @@ use crate::{AllowedGlobals, Error, Result};
 /// Rejects a checkpoint that names globals which are not allowed. Nothing is executed here, but the user should know about
 /// such a file.
 pub(crate) fn check_globals(allowed: AllowedGlobals, file: &Path, checkpoint: &Checkpoint) -> Result<()> {
-    let first = |risk: Risk| checkpoint.globals.iter().find(|global| global.risk() == risk);
+    let first = |risk: Risk| checkpoint.globals().iter().find(|global| global.risk() == risk);
     let dangerous = first(Risk::Dangerous).filter(|_| allowed != AllowedGlobals::All);
     if let Some(global) = dangerous {
         let error = Error::DangerousGlobal { global: global.name_with_alias(), offset: global.offset };

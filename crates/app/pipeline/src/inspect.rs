@@ -153,7 +153,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     let left_out = Note::omission_notes(&checkpoint.left_out);
     let risk = |risk: Risk| Json::from(risk.name());
     let nbytes = containers.iter().fold(0_u64, |sum, container| sum.saturating_add(container.len()));
-    let globals = checkpoint.globals.iter();
+    let globals = checkpoint.globals().iter();
     let mut report = InspectReport {
         schema_version: SCHEMA_VERSION,
         file: options.input.display().to_string(),

@@ -30,7 +30,7 @@ pub use error_kind::ErrorKind;
 pub use file::{Error, MappedFile, special_file_kind};
 pub use freed_memory::{on_memory_freed, release_freed, report_memory_freed};
 pub use lazy_file::LazyFile;
-pub use observer::{Action, Cancelled, Notice, Observer, ProgressReporter, ProgressUpdate};
+pub use observer::{Action, CancellableSink, Cancelled, Notice, Observer, ProgressReporter, ProgressUpdate};
 pub use output_store::{OutputStore, Replaced, StoredFile, Upload};
 pub use prefetched::Prefetched;
 pub use read_error::{NotRepresentable, ReadError, RecordDamaged};

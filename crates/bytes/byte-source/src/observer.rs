@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::fmt;
 
+use crate::{ReadError, Sink, Window};
+
 /// Error of an operation that the caller cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stopped")]
@@ -38,6 +40,19 @@ pub trait Observer: Sync {
 }
 
 impl Observer for () {}
+
+/// Sink that passes windows to another sink until an observer cancels the operation.
+pub struct CancellableSink<'s> {
+    pub sink: &'s mut dyn Sink,
+    pub observer: &'s dyn Observer,
+}
+
+impl Sink for CancellableSink<'_> {
+    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+        self.observer.check()?;
+        self.sink.write(window)
+    }
+}
 
 /// A note of any crate. A caller that knows the crate can downcast it with [`Any`].
 pub trait Notice: Any + fmt::Debug + fmt::Display {}

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-use crate::{Blob, Observer, ReadError, Sink, Window};
+use crate::{Blob, CancellableSink, Observer, ReadError, Sink, Window};
 
 /// Sink that computes the SHA-256 of a [`Blob`].
 ///
@@ -40,21 +40,9 @@ impl Sink for Sha256Sink {
 /// # Errors
 /// Returns an error if the blob cannot be read, or `observer` cancels the operation.
 pub fn sha256(blob: &dyn Blob, observer: &dyn Observer) -> Result<[u8; 32], ReadError> {
-    let mut sink = CancellableSink { sink: Sha256Sink::default(), observer };
-    blob.write_to(&mut sink)?;
-    Ok(sink.sink.digest())
-}
-
-struct CancellableSink<'o> {
-    sink: Sha256Sink,
-    observer: &'o dyn Observer,
-}
-
-impl Sink for CancellableSink<'_> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
-        self.observer.check()?;
-        self.sink.write(window)
-    }
+    let mut sink = Sha256Sink::default();
+    blob.write_to(&mut CancellableSink { sink: &mut sink, observer })?;
+    Ok(sink.digest())
 }
 
 /// Formats bytes as lower-case hexadecimal digits, two per byte.

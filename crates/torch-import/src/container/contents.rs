@@ -15,6 +15,7 @@ use zip_index::ZipIndex;
 use super::inflate::Inflated;
 use crate::omission::Omission;
 use crate::persistent::PersistentTensor;
+use crate::script_modules::ScriptModules;
 use crate::{CheckpointNote, Error, Result};
 
 /// Container formats of checkpoints.
@@ -200,6 +201,17 @@ impl ContainerContents {
             Some(index) => Ok(Cow::Borrowed(index)),
             None => ZipIndex::read(&*self.file).map(Cow::Owned).map_err(Error::Zip),
         }
+    }
+
+    /// Returns the modules of the archive's TorchScript code.
+    pub(crate) fn script_modules(&self) -> ScriptModules {
+        if self.format != ContainerFormat::TorchScript {
+            return ScriptModules::default();
+        }
+        let names = |index: &ZipIndex| {
+            ScriptModules::in_records(index.entries.iter().map(|entry| entry.name.as_str()))
+        };
+        self.index().map_or_else(|_| ScriptModules::default(), |index| names(&index))
     }
 
     /// Returns bytes of the file, copied if the file is not in memory.

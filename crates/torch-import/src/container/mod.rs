@@ -19,7 +19,7 @@ use byte_source::{MappedFile, ReadError, Region, Source};
 use pickle_vm::{Heap, ObjectId, PickleLimits};
 use safetensors_format::TensorLocation;
 use tensor::{ByteOrder, Checksum, Dtype, Storage, StorageRecords, Tensor};
-use zip_index::{CompressionMethod, Entry, ZipIndex};
+use zip_index::{CompressionMethod, Entry};
 
 pub use contents::ContainerFormat;
 pub(crate) use contents::{ContainerContents, in_memory};
@@ -27,7 +27,6 @@ use contents::{HeaderTensors, PickledTensors};
 
 use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
-use crate::script_modules::ScriptModules;
 use crate::{CheckpointNote, Error, Result};
 
 /// Largest record of code, in bytes, that is decompressed.
@@ -78,17 +77,6 @@ impl Container {
     /// Returns the contents, for values that outlive this container.
     pub(crate) fn contents(&self) -> &Arc<ContainerContents> {
         &self.0
-    }
-
-    /// Returns the modules of the archive's TorchScript code.
-    pub(crate) fn script_modules(&self) -> ScriptModules {
-        if self.format() != ContainerFormat::TorchScript {
-            return ScriptModules::default();
-        }
-        let names = |index: &ZipIndex| {
-            ScriptModules::in_records(index.entries.iter().map(|entry| entry.name.as_str()))
-        };
-        self.0.index().map_or_else(|_| ScriptModules::default(), |index| names(&index))
     }
 
     /// Returns true if loading the archive runs TorchScript code, a `__setstate__` method that may change the pickle's

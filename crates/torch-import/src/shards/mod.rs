@@ -92,12 +92,7 @@ impl MergedCheckpoint {
     fn add(&mut self, file: &str, other: Checkpoint) {
         let values = other.notable_values().count();
         let merged = &mut self.checkpoint;
-        let known: HashSet<(String, String)> =
-            merged.globals.iter().map(|global| (global.module.clone(), global.name.clone())).collect();
-        let more = other.globals.into_iter();
-        merged
-            .globals
-            .extend(more.filter(|global| !known.contains(&(global.module.clone(), global.name.clone()))));
+        merged.add_globals(other.globals().iter().cloned());
         merged.left_out.merge(other.left_out);
         match (values, self.notes.last_mut()) {
             (0, _) => {}
