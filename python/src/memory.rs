@@ -17,6 +17,9 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
+use torch2carton::ErrorKind;
+
+use crate::errors;
 
 /// A whole file, mapped privately: a write copies the page and is visible in this process only.
 #[derive(Debug)]
@@ -139,31 +142,28 @@ impl Buffer {
     }
 }
 
-/// Calls `fill` with the bytes of a writable, contiguous Python buffer, without the interpreter's lock.
-pub(crate) fn fill_buffer<T: Send>(
+/// Calls `fill` with the bytes of a writable, contiguous Python buffer, which must have `len` bytes.
+pub(crate) fn fill_buffer(
     target: &Bound<'_, PyAny>,
-    fill: impl FnOnce(&mut [u8]) -> T + Send,
-) -> PyResult<T> {
+    len: u64,
+    fill: impl FnOnce(&mut [u8]) -> PyResult<()>,
+) -> PyResult<()> {
     // The cast makes bytes of elements of any type, and refuses what is not contiguous.
     let bytes = PyMemoryView::from(target)?.call_method1("cast", ("B",))?;
     let buffer: PyBuffer<u8> = PyBuffer::get(&bytes)?;
     if buffer.readonly() || !buffer.is_c_contiguous() {
         return Err(PyValueError::new_err("expected a writable buffer of contiguous bytes"));
     }
-    let (address, len) = (SendPointer(buffer.buf_ptr().cast::<u8>()), buffer.len_bytes());
-    target.py().detach(move || {
-        let address = address;
-        let address = if len == 0 { NonNull::dangling().as_ptr() } else { address.0 };
-        // SAFETY: the exporter keeps the memory, and its size, while `buffer` exists. Other threads of Python that use the
-        // object meanwhile see parts of the bytes, as with `readinto` of Python's own files.
-        Ok(fill(unsafe { std::slice::from_raw_parts_mut(address, len) }))
-    })
+    let found = buffer.len_bytes();
+    if found as u64 != len {
+        let text = format!("expected a buffer of {len} bytes, found {found}");
+        return Err(errors::own(target.py(), ErrorKind::Input, &text));
+    }
+    let address = if found == 0 { NonNull::dangling().as_ptr() } else { buffer.buf_ptr().cast::<u8>() };
+    // SAFETY: the exporter keeps the memory, and its size, while `buffer` exists. Other threads of Python that use the
+    // object meanwhile see parts of the bytes, as with `readinto` of Python's own files.
+    fill(unsafe { std::slice::from_raw_parts_mut(address, found) })
 }
-
-struct SendPointer(*mut u8);
-
-// SAFETY: it is the address of memory that one thread at a time fills.
-unsafe impl Send for SendPointer {}
 
 /// `DLDevice` of `dlpack.h`.
 #[repr(C)]

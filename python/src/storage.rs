@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
-use torch2carton::{Blob, Dtype, ErrorKind, ReadError};
+use torch2carton::{Dtype, ErrorKind, ReadError};
 
-use crate::errors;
 use crate::maps::Maps;
 use crate::memory::{self, Buffer, Memory};
 use crate::tensor::{SliceSink, Tensor};
+use crate::{errors, work};
 
 /// The bytes of a storage, read when they are asked for.
 #[pyclass(frozen, module = "torch2carton._native")]
@@ -47,8 +47,8 @@ impl Storage {
         let mut bytes = Vec::new();
         let reserved = usize::try_from(len).ok().and_then(|len| bytes.try_reserve_exact(len).ok());
         reserved.ok_or_else(|| PyMemoryError::new_err(format!("a storage needs {len} bytes of memory")))?;
-        let read = py.detach(|| self.inner.write_to(&mut bytes).map(|()| bytes));
-        Ok(Buffer::new(Memory::owned(read.map_err(|error| self.exception(py, error))?)))
+        work::send(py, &self.inner, &mut bytes)?.map_err(|error| self.exception(py, error))?;
+        Ok(Buffer::new(Memory::owned(bytes)))
     }
 
     /// A tensor over the bytes from `start` on. `offset`, `shape` and `stride` count elements.
@@ -72,13 +72,9 @@ impl Storage {
 
     /// Fills a writable buffer of `nbytes` bytes, and compares the checksum in the file if there is one.
     fn read_into(&self, target: &Bound<'_, PyAny>) -> PyResult<()> {
-        let storage = &self.inner;
-        let read = memory::fill_buffer(target, |bytes| {
-            if bytes.len() as u64 != storage.len() {
-                return Err(ReadError::from(std::io::ErrorKind::InvalidInput));
-            }
-            storage.write_to(&mut SliceSink(bytes))
-        })?;
-        read.map_err(|error| self.exception(target.py(), error))
+        let (py, storage) = (target.py(), &self.inner);
+        memory::fill_buffer(target, storage.len(), |bytes| {
+            work::send(py, storage, &mut SliceSink(bytes))?.map_err(|error| self.exception(py, error))
+        })
     }
 }

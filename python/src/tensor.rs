@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 use torch2carton::crates::byte_source::{hex, sha256};
 use torch2carton::crates::pipeline::InspectOptions;
-use torch2carton::{Blob, CompoundKind, Dtype, ErrorKind, ReadError, Sink, Tensors, Window};
+use torch2carton::{CompoundKind, Dtype, ErrorKind, ReadError, Sink, Tensors, Window};
 
 use crate::index;
 use crate::maps::Maps;
@@ -127,8 +127,7 @@ impl Tensor {
             let text = format!("tensor `{name}` needs {} bytes of memory", tensor.nbytes());
             return Err(PyMemoryError::new_err(text));
         }
-        let bytes = py.detach(move || tensor.gathered().write_to(&mut bytes).map(|()| bytes));
-        let bytes = bytes.map_err(|error| self.exception(py, error))?;
+        work::send(py, &tensor.gathered(), &mut bytes)?.map_err(|error| self.exception(py, error))?;
         let strides = signed(&torch2carton::crates::tensor::contiguous_strides(tensor.shape()));
         Ok((Memory::owned(bytes), strides, true))
     }
@@ -262,16 +261,10 @@ impl Tensor {
     /// b'\x00\x00\x00\x00\x00\x00\x00\x00'
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let len = usize::try_from(self.inner().nbytes()).unwrap_or(usize::MAX);
-        let mut failed = None;
-        let made = PyBytes::new_with(py, len, |bytes| {
-            let tensor = self.inner();
-            failed = py.detach(|| tensor.gathered().write_to(&mut SliceSink(bytes))).err();
-            Ok(())
-        })?;
-        match failed {
-            Some(error) => Err(self.exception(py, error)),
-            None => Ok(made),
-        }
+        PyBytes::new_with(py, len, |bytes| {
+            let sent = work::send(py, &self.inner().gathered(), &mut SliceSink(bytes))?;
+            sent.map_err(|error| self.exception(py, error))
+        })
     }
 
     /// The path and the backend.
@@ -362,14 +355,11 @@ impl Tensor {
     /// >>> target = bytearray(8)
     /// >>> torch2carton.open("model.pt")["bias"].read_into(target)
     fn read_into(&self, target: &Bound<'_, PyAny>) -> PyResult<()> {
-        let tensor = self.inner();
-        let read = memory::fill_buffer(target, |bytes| {
-            if bytes.len() as u64 != tensor.nbytes() {
-                return Err(ReadError::from(std::io::ErrorKind::InvalidInput));
-            }
-            tensor.gathered().write_to(&mut SliceSink(bytes))
-        })?;
-        read.map_err(|error| self.exception(target.py(), error))
+        let (py, tensor) = (target.py(), self.inner());
+        memory::fill_buffer(target, tensor.nbytes(), |bytes| {
+            let sent = work::send(py, &tensor.gathered(), &mut SliceSink(bytes))?;
+            sent.map_err(|error| self.exception(py, error))
+        })
     }
 
     /// A view of a part, by integers, slices with positive steps, `...` and `None`.

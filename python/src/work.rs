@@ -6,12 +6,16 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use torch2carton::{Action, Observer, ProgressUpdate};
+use torch2carton::crates::byte_source::CancellableSink;
+use torch2carton::{Action, Blob, Observer, ProgressUpdate, ReadError, Sink};
 
 use crate::errors;
 
 /// Time between two looks at signals and progress.
 const PERIOD: Duration = Duration::from_millis(50);
+
+/// Number of bytes that are sent in less than a period.
+const SMALL: u64 = 16 << 20;
 
 /// The latest progress of a piece of work, and the wish to stop it.
 #[derive(Default)]
@@ -92,6 +96,18 @@ pub(crate) fn run<T: Send>(
         (None, Ok(result)) => Ok(result),
         (None, Err(panic)) => Err(errors::panic_exception(py, &*panic)),
     }
+}
+
+/// Sends the bytes of a blob to a sink without the interpreter's lock. Ctrl-C stops a large blob before its next window.
+pub(crate) fn send(
+    py: Python<'_>,
+    blob: &(impl Blob + Sync),
+    sink: &mut (impl Sink + Send),
+) -> PyResult<Result<(), ReadError>> {
+    if blob.len() <= SMALL {
+        return Ok(py.detach(|| blob.write_to(sink)));
+    }
+    run(py, None, |observer| blob.write_to(&mut CancellableSink { sink, observer }))
 }
 
 fn deliver(callable: Option<&Bound<'_, PyAny>>, watch: &Watch) -> PyResult<()> {

@@ -35,7 +35,7 @@ def test_bytes_and_hashes_need_no_numpy(place, backend):
     target = bytearray(24)
     weight.read_into(target)
     assert target == raw
-    with pytest.raises(torch2carton.Error):
+    with pytest.raises(torch2carton.InputError, match="24 bytes, found 23"):
         weight.read_into(bytearray(23))
 
 

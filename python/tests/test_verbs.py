@@ -246,6 +246,34 @@ def test_ctrl_c_cancels_and_leaves_nothing(place):
     assert set(os.listdir()) - {"out.safetensors"} == before
 
 
+def test_ctrl_c_stops_a_copy(place):
+    path = big(place, 1000)
+    with open(path, "r+b") as file:
+        for place_of_byte in (os.path.getsize(path) - (1000 << 20), os.path.getsize(path) - 1):
+            file.seek(place_of_byte)
+            file.write(b"\1")
+    weight = torch2carton.open(path)["w"]
+
+    def interrupt(target):
+        while not target[0]:
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    # The copy may end before the signal comes, but not each time.
+    for _ in range(10):
+        target = bytearray(weight.nbytes)
+        thread = threading.Thread(target=interrupt, args=(target,))
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            weight.read_into(target)
+            thread.join()
+            time.sleep(1)
+        thread.join()
+        if not target[-1]:
+            return
+    raise AssertionError("each copy went on to its end")
+
+
 def test_other_threads_run_during_work(place):
     path = big(place, 300)
     count, done = 0, threading.Event()

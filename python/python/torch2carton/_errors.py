@@ -147,5 +147,7 @@ def import_ml_dtypes(what: str) -> Any:
 def _import(name: str, missing: str) -> Any:
     try:
         return importlib.import_module(name)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
         raise MissingPackageError(missing) from error
