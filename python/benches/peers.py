@@ -1,6 +1,6 @@
 """Measures torch2carton, `torch.load(mmap=True)` and safetensors on the same tensors: `python benches/peers.py`.
 
-Each figure is the best of several runs in this process, with the files in the page cache. The largest file needs 4 GB of space in the
+Each figure is the best of several runs in this process, in turns, with the files in the page cache. The largest file needs 4 GB of space in the
 folder of temporary files, and `load` of it 8 GB of memory.
 """
 
@@ -22,25 +22,23 @@ import torch2carton
 warnings.simplefilter("ignore")
 
 
-def best(work, runs):
-    """Returns the shortest duration of `work` in seconds."""
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        kept = work()
-        times.append(time.perf_counter() - start)
-        del kept
-    return min(times)
+def duration(work):
+    """Returns how long `work` takes, in seconds."""
+    start = time.perf_counter()
+    kept = work()
+    took = time.perf_counter() - start
+    del kept
+    return took
 
 
 def row(title, ours, theirs, runs):
-    """Prints a row: the durations in milliseconds, and how many times faster torch2carton is."""
-    mine = best(ours, runs)
-    cells = [f"{title:44} {mine * 1e3:10.2f} ms"]
-    for name, work in theirs.items():
-        other = best(work, runs)
-        cells.append(f"{name} {other * 1e3:10.2f} ms ({other / mine:6.1f} x)")
-    print(" | ".join(cells), flush=True)
+    """Prints a row: the shortest durations in milliseconds, and how many times faster torch2carton is. The two take turns."""
+    (name, work), mine, other = next(iter(theirs.items())), [], []
+    for _ in range(runs):
+        mine.append(duration(ours))
+        other.append(duration(work))
+    ratio = min(other) / min(mine)
+    print(f"{title:28} {min(mine) * 1e3:10.2f} ms | {name:21} {min(other) * 1e3:10.2f} ms ({ratio:5.1f} x)", flush=True)
 
 
 def listing(path):

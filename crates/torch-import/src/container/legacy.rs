@@ -33,10 +33,15 @@ const PICKLES_MAX: u64 = 256 << 20;
 /// Number of pickles in the file; the list of storage keys is the last.
 pub(crate) const LEGACY_PICKLES: usize = 5;
 
+/// Bytes of a file in which the magic number is looked for. A file of another format may start with the byte of an opcode
+/// whose argument ends far behind.
+const RECOGNISED_LEN: usize = 64 << 10;
+
 /// Returns true if a file starts with a pickle of the magic number, in any protocol.
 pub(crate) fn recognises(bytes: &[u8]) -> bool {
+    let start = bytes.get(..RECOGNISED_LEN).unwrap_or(bytes);
     // The longest first pickle is PROTO, FRAME, LONG1 and STOP.
-    for instruction in Reader::new(bytes).take(4) {
+    for instruction in Reader::new(start).take(4) {
         match instruction.map(|instruction| (instruction.opcode, instruction.arg)) {
             Ok((Opcode::Proto | Opcode::Frame, _)) => {}
             Ok((_, Arg::Long(number))) => return number.to_i128() == Some(LEGACY_MAGIC),
