@@ -73,7 +73,7 @@ def test_every_flag_of_convert_is_a_keyword():
     known = set(inspect.signature(torch2carton.convert).parameters)
     of_the_command = {"output", "json", "quiet", "color", "help"}
     of_batches = {"each", "resume", "checksum", "jobs", "results", "files_from"}
-    of_addresses = {"allow_http", "offline", "timeout"}  # the package reads local files
+    of_addresses = {"allow_http", "cache", "offline", "timeout"}  # the package reads local files
     assert flags - known == (of_the_command | of_batches | of_addresses) & flags
 
 
