@@ -128,6 +128,12 @@ impl<'a> Scanner<'a> {
                 });
             }
         }
+        let libraries = entries.iter().filter(|entry| is_native_library(entry)).count();
+        if libraries > 0 {
+            self.add_missed(|| {
+                format!("{place}native code ({libraries} records), which runs when the compiled model is loaded, is not scanned")
+            });
+        }
         ArchiveTraits { is_checkpoint, has_checksums: sums, is_cut: false, depth: 0 }
     }
 
@@ -309,6 +315,12 @@ fn is_named(entry: &str, name: &str) -> bool {
     at.and_then(|at| entry.split_at_checked(at)).is_some_and(|(root, end)| {
         end.eq_ignore_ascii_case(name) && (root.is_empty() || root.ends_with('/') || name.starts_with('.'))
     })
+}
+
+/// Returns true for a shared library, such as those in the `.pt2` archives of AOTInductor.
+fn is_native_library(entry: &Entry) -> bool {
+    let extension = entry.name.rsplit_once('.').map_or("", |(_, extension)| extension);
+    ["so", "dylib", "dll", "pyd"].iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
 /// Returns true if an entry is Python code packed with `torch.package`.

@@ -274,6 +274,17 @@ fn the_python_code_of_a_package_is_not_scanned() {
 }
 
 #[test]
+fn the_native_code_of_a_compiled_model_is_not_scanned() {
+    let with = |name: &str| scan(&stored_zip([("archive_format", &b"pt2"[..]), (name, b"\x7fELF")]));
+    for name in ["data/aotinductor/model/a.wrapper.so", "m/a.PYD", "a.dylib", "a/b.dll"] {
+        let found = with(name);
+        assert!(found.missed[0].contains("native code (1 records)"), "{name}: {found:?}");
+    }
+    assert!(with("data/aotinductor/model/a.json").is_fully_read());
+    assert!(with("so").is_fully_read());
+}
+
+#[test]
 fn a_checkpoint_of_torch_0_1_in_another_file_is_not_scanned() {
     let old: &[(&str, &[u8])] =
         &[("sys_info", CLEAN), ("pickle", CLEAN), ("storages", PAYLOAD), ("tensors", b"")];
