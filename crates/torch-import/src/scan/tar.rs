@@ -1,8 +1,14 @@
-//! Scans tar archives: checkpoints of PyTorch 0.1, and archives of other files.
+//! Scans tar archives: checkpoints of PyTorch 0.1, those of NeMo, and archives of other files.
+//!
+//! Facts: `hydra.utils.instantiate`, with which NeMo makes the objects of its `model_config.yaml`, calls what `_target_` names.
 
 use super::scanner::{ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep};
+use crate::Risk;
 use crate::container::tar;
+
+/// Bytes of a document in which `_target_` is looked for.
+const DOCUMENT_LEN_MAX: usize = 4 << 20;
 
 impl<'a> Scanner<'a> {
     /// Scans the members of a tar archive. If the archive is the whole file, the checkpoint reader finds the pickles
@@ -15,6 +21,9 @@ impl<'a> Scanner<'a> {
         let has_pickle = members.iter().any(|(name, _)| without_dot_slash(name) == "pickle");
         for (name, range) in members {
             let bytes = bytes.get(range).unwrap_or_default();
+            if name.ends_with(".yaml") || name.ends_with(".yml") {
+                self.find_dangerous_targets(&name, bytes);
+            }
             let between_numbers = has_pickle && matches!(without_dot_slash(&name), "storages" | "tensors");
             let expected = matches!(without_dot_slash(&name), "pickle" | "sys_info");
             let record = record.join_step(PlaceStep::Record(name));
@@ -28,6 +37,30 @@ impl<'a> Scanner<'a> {
                     bytes: bytes.into(),
                     depth: depth.saturating_add(1),
                     is_pickle_expected: expected,
+                });
+            }
+        }
+    }
+}
+
+impl Scanner<'_> {
+    /// Reports the callables of a document that are dangerous.
+    fn find_dangerous_targets(&mut self, document: &str, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes.get(..DOCUMENT_LEN_MAX).unwrap_or(bytes));
+        for after in text.split("_target_").skip(1) {
+            let is_quote = |c: char| c.is_whitespace() || matches!(c, ':' | '"' | '\'');
+            let value = after.trim_start_matches(is_quote);
+            let end =
+                value.find(|c: char| is_quote(c) || matches!(c, ',' | '}' | '#')).unwrap_or(value.len());
+            let target = value.get(..end).unwrap_or_default();
+            let Some((module, name)) = target.rsplit_once('.') else { continue };
+            if Risk::from_names(module, name) == Risk::Dangerous {
+                self.add_finding("target", || {
+                    format!(
+                        "`{}` has `_target_: {}`, which a program calls that builds a model from it",
+                        document.escape_debug(),
+                        target.escape_debug()
+                    )
                 });
             }
         }
