@@ -267,6 +267,8 @@ ATTACKS |= {
 ATTACKS |= {f"imported_{module}_{attribute}": name(f"{module}:torch.{attribute}") for attribute in ("Size", "float32", "channels_last") for module in (
     "torch.utils.cpp_extension", "torch.hub", "torch.testing._internal.common_utils", "torch.distributed.run", "torch.utils.bottleneck.__main__", "torch.utils.collect_env")}
 
+ATTACKS["imported_hipify"] = name("torch.utils.hipify.hipify_python:CurrentState")
+
 # Arguments that are not a plain tuple, extensions, and registries.
 TABLE = name("copyreg:_inverted_registry")
 ATTACKS |= {
