@@ -24,6 +24,8 @@ pub(crate) enum ArgumentRule {
     Data,
     /// As `Data`, and classes and functions, which the function does not call.
     Named,
+    /// As `Named`, or a list of pairs of such a key and anything, which the function only stores.
+    Pairs,
     /// Anything: the function only stores it.
     Any,
     /// A text, or nothing.
@@ -110,6 +112,7 @@ fn argument_rule(word: &str) -> Option<ArgumentRule> {
         "plain" => ArgumentRule::Plain,
         "data" => ArgumentRule::Data,
         "named" => ArgumentRule::Named,
+        "pairs" => ArgumentRule::Pairs,
         "any" => ArgumentRule::Any,
         "text" => ArgumentRule::Text,
         "class" => ArgumentRule::Class,

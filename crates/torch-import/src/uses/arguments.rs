@@ -94,6 +94,7 @@ impl Analysis<'_, '_> {
             }
             ArgumentRule::Data => self.level(arg) == Level::Data,
             ArgumentRule::Named => self.level(arg) <= Level::Named,
+            ArgumentRule::Pairs => self.level(arg) <= Level::Named || self.is_list_of_pairs(arg),
             ArgumentRule::Text => heap.is_none(arg) || heap.text(arg).is_some(),
             ArgumentRule::Class => self.callee(arg).is_some_and(|class| {
                 class.package != Package::Core
@@ -139,6 +140,20 @@ impl Analysis<'_, '_> {
                 loaded == Some(LOAD_FROM_BYTES) || self.level(arg) <= Level::Named
             }
         }
+    }
+
+    /// Returns true for the items of a dict as Python 2 pickles an `OrderedDict`: `[[key, value], …]`.
+    fn is_list_of_pairs(&mut self, arg: ObjectId) -> bool {
+        let heap = self.heap;
+        let items_of = |id: ObjectId| match heap.get(id) {
+            Object::List(_) | Object::Tuple(_) => heap.items(id),
+            _ => None,
+        };
+        let Some(pairs) = items_of(arg).filter(|pairs| self.spend(pairs.len())) else { return false };
+        pairs.iter().all(|pair| match items_of(*pair) {
+            Some(&[key, _]) => self.level(key) <= Level::Named,
+            _ => false,
+        })
     }
 
     pub(super) fn level(&mut self, id: ObjectId) -> Level {

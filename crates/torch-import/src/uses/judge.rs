@@ -12,7 +12,7 @@ use super::values::Value;
 use super::{dtypes, states};
 use crate::Risk;
 use crate::judged_calls::{self, Judgement};
-use crate::lists::ClassTraits;
+use crate::lists::{ArgumentRule, ClassTraits};
 
 /// Attributes of the metadata of omegaconf of which `__setstate__` makes annotations.
 const TYPES_OF_OMEGACONF: [&str; 4] = ["ref_type", "object_type", "key_type", "element_type"];
@@ -263,7 +263,9 @@ impl<'h> Analysis<'h, '_> {
                     traits.has(ClassTraits::DATA)
                         && instance.appends().is_empty()
                         && (instance.state().is_empty() || traits.has(ClassTraits::STATE_DICT))
-                        && self.level(instance.args) <= Level::Named
+                        && heap
+                            .items(instance.args)
+                            .is_some_and(|args| args.iter().all(|arg| self.fits(ArgumentRule::Pairs, *arg)))
                 }
                 _ => false,
             },

@@ -84,6 +84,7 @@ fn samples(rule: &str) -> (Vec<u8>, Option<Vec<u8>>) {
         "data" | "storage" => (number, Some(loader())),
         "plain" => (number, Some(call(&global("collections", "Counter"), &[]))),
         "named" => (class(), Some(loader())),
+        "pairs" => (list(&[tuple(&[text("k"), loader()])]), Some(list(&[tuple(&[loader(), text("k")])]))),
         "any" => (loader(), None),
         "text" => (text("a"), Some(loader())),
         "class" => (class(), Some(global("torch.utils.data.dataloader", "_utils"))),
@@ -204,11 +205,9 @@ fn functions_read_only_data() {
         let read = call(&global(module, name), &[loader()]);
         assert_eq!(findings(&read, &format!("{module}.{name}")), [GlobalUseKind::Called], "{module} {name}");
         let inside = call(&global(module, name), &[list(&[tuple(&[text("k"), loader()])])]);
-        assert_eq!(
-            findings(&inside, &format!("{module}.{name}")),
-            [GlobalUseKind::Called],
-            "{module} {name}"
-        );
+        // An `OrderedDict` only stores its values.
+        let expected: &[_] = if name == "OrderedDict" { &[] } else { &[GlobalUseKind::Called] };
+        assert_eq!(findings(&inside, &format!("{module}.{name}")), expected, "{module} {name}");
     }
     // The factory of a dict is called for a key that the dict lacks.
     let dict_of = |factory: Vec<u8>| call(&global("collections", "defaultdict"), &[factory]);
@@ -259,6 +258,12 @@ fn a_hook_searches_only_dicts_and_data() {
     for (parameters, risk) in [
         (dict(&[("w", loader())]), Risk::Known),
         (with_item(ordered(), loader()), Risk::Known),
+        // As Python 2 pickles it.
+        (call(&global("collections", "OrderedDict"), &[list(&[list(&[text("w"), loader()])])]), Risk::Known),
+        (
+            call(&global("collections", "OrderedDict"), &[list(&[list(&[loader(), text("w")])])]),
+            Risk::Unreviewed,
+        ),
         (b"N".to_vec(), Risk::Known),
         (list(&[text("w")]), Risk::Known),
         (list(&[loader()]), Risk::Unreviewed),
