@@ -317,7 +317,7 @@ fn is_named(entry: &str, name: &str) -> bool {
     })
 }
 
-/// Returns true for a shared library, such as those in the `.pt2` archives of AOTInductor.
+/// Returns true for a shared library, such as those in the `.pt2` archives of `AOTInductor`.
 fn is_native_library(entry: &Entry) -> bool {
     let extension = entry.name.rsplit_once('.').map_or("", |(_, extension)| extension);
     ["so", "dylib", "dll", "pyd"].iter().any(|known| extension.eq_ignore_ascii_case(known))

@@ -1,6 +1,6 @@
-//! Scans tar archives: checkpoints of PyTorch 0.1, those of NeMo, and archives of other files.
+//! Scans tar archives: checkpoints of PyTorch 0.1, those of `NeMo`, and archives of other files.
 //!
-//! Facts: `hydra.utils.instantiate`, with which NeMo makes the objects of its `model_config.yaml`, calls what `_target_` names.
+//! Facts: `hydra.utils.instantiate`, with which `NeMo` makes the objects of its `model_config.yaml`, calls what `_target_` names.
 
 use super::scanner::{ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep};
@@ -21,7 +21,8 @@ impl<'a> Scanner<'a> {
         let has_pickle = members.iter().any(|(name, _)| without_dot_slash(name) == "pickle");
         for (name, range) in members {
             let bytes = bytes.get(range).unwrap_or_default();
-            if name.ends_with(".yaml") || name.ends_with(".yml") {
+            let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+            if ["yaml", "yml"].iter().any(|known| extension.eq_ignore_ascii_case(known)) {
                 self.find_dangerous_targets(&name, bytes);
             }
             let between_numbers = has_pickle && matches!(without_dot_slash(&name), "storages" | "tensors");
