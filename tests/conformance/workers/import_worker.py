@@ -23,11 +23,14 @@ except ImportError:  # only the standard library is imported
 guard.IMPORTS = set()  # an import may import any module
 # PyTorch copies functions of its own, and names the folder in which its compiler would keep files.
 HARMLESS = ("code.__new__", "function.__new__", "os.putenv")
+# Python's `ctypes` opens the program itself, torch.distributed.checkpoint the C library, and `uuid` of Python 3.8 a null device.
+OPENED = {("ctypes.dlopen", None), ("ctypes.dlopen", "libc.so.6"), ("open", os.devnull)}
 
 
 class Quiet(guard.Guard):
     def forbids(self, event, arguments):
-        return event not in HARMLESS and super().forbids(event, arguments)
+        is_harmless = event in HARMLESS or (event, *arguments[:1]) in OPENED
+        return not is_harmless and super().forbids(event, arguments)
 
 
 def imported(module, answers):
