@@ -58,7 +58,9 @@ impl LoadedPickle {
     fn globals(&self) -> Vec<Global> {
         let mut globals = Global::all(&self.borrow_dependent().heap);
         let modules = self.borrow_owner().script_modules();
-        globals.iter_mut().for_each(|global| global.recognise_script_class(&modules));
+        for global in &mut globals {
+            global.recognise_script_class(&modules);
+        }
         globals
     }
 }

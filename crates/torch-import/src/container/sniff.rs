@@ -343,7 +343,7 @@ mod tests {
         let digits = b"L119547037146038801333356L\n.";
         let long1 = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
         assert!(legacy::recognises(digits));
-        assert!(!legacy::recognises(&[&b"L"[..], &[b'0'; 100_000], &digits[1..]].concat()));
+        assert!(!legacy::recognises(&[&b"L"[..], &vec![b'0'; 100_000], &digits[1..]].concat()));
         assert!(legacy::recognises(&[&b"\x80\x03"[..], long1].concat()));
         assert!(legacy::recognises(&[&b"\x80\x05\x95\x0d\0\0\0\0\0\0\0"[..], long1].concat()));
         assert!(!legacy::recognises(b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x18."));
