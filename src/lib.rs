@@ -171,7 +171,7 @@
 //! - `tokenizer`: `Tokenizer` in [`text`], which reads the tokenizers of models
 //! - `download`: `resolve`, which fetches the files that a carton leaves out over HTTPS
 //! - `remote`: inputs at `https://` and `hf://`, which [`remote::open_input`] opens
-//! - `buckets`: inputs at `s3://`, `gs://` and `az://`, too
+//! - `buckets`: inputs at `s3://`, `gs://` and `az://`, too, and outputs there: a [`Destination`] with a `remote::BucketOutputs`
 
 mod carton;
 mod checkpoint;

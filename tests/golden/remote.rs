@@ -183,7 +183,7 @@ fn legacy(len: usize) -> Vec<u8> {
         &text("0"),
         b"a.",
     ];
-    let elements: Vec<u8> = (0..len).map(|n| (n * n % 251) as u8).collect();
+    let elements: Vec<u8> = (0..=250).cycle().take(len).collect();
     [pickles.concat(), len.to_le_bytes().to_vec(), elements].concat()
 }
 
@@ -230,4 +230,22 @@ fn a_carton_is_read_where_it_is() {
         !transcript(&torch2carton(["diff", "--allow-http", &remote, "checkpoints/plain.pth"]))
             .contains("exit status")
     );
+}
+
+#[test]
+fn the_model_in_a_carton_is_scanned_in_part() {
+    let out = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| out.path().join(name).to_str().expect("UTF-8").to_owned();
+    std::fs::write(path("model.pth"), legacy(3_000_000)).expect("a temporary folder");
+    let convert = ["convert", "--quiet", &path("model.pth"), "-o", &path("model.carton")];
+    assert_eq!(transcript(&torch2carton(convert)), "");
+    let file = std::fs::read(path("model.carton")).expect("it was written");
+    let (address, requests) = server(file, range);
+    let scan = |file: &str| {
+        transcript(&torch2carton(["scan", "--pickles-only", "--allow-http", file])).replace(file, "FILE")
+    };
+    let remote = scan(&format!("{address}/model.carton"));
+    assert!(remote.starts_with("FILE: clean"), "{remote}");
+    assert!(remote.contains("`model/model.pt`: 1 storage of 3000000 bytes"), "{remote}");
+    assert!(requests.load(Ordering::Relaxed) <= 3, "{}", requests.load(Ordering::Relaxed));
 }

@@ -50,7 +50,7 @@ pub(crate) enum Condition {
     /// Nothing.
     Absent,
     /// This version of an object.
-    Version { etag: Option<String>, version: Option<String> },
+    Version { etag: Option<String> },
 }
 
 thread_local! {
@@ -74,15 +74,15 @@ impl Condition {
         ConditionGuard(())
     }
 
-    /// Returns the header that asks a service for the condition; `None` if it does not tell versions apart.
+    /// Returns the header that asks a service for the condition; `None` for Google, which refuses conditions of multipart uploads,
+    /// and for an object without an entity tag.
     fn header(&self, service: BucketService) -> Option<(HeaderName, HeaderValue)> {
-        let value = |text: &Option<String>| HeaderValue::from_str(text.as_ref()?).ok();
-        let generation = HeaderName::from_static("x-goog-if-generation-match");
         match (service, self) {
-            (BucketService::Google, Self::Absent) => Some((generation, HeaderValue::from_static("0"))),
-            (BucketService::Google, Self::Version { version, .. }) => Some((generation, value(version)?)),
+            (BucketService::Google, _) => None,
             (_, Self::Absent) => Some((header::IF_NONE_MATCH, HeaderValue::from_static("*"))),
-            (_, Self::Version { etag, .. }) => Some((header::IF_MATCH, value(etag)?)),
+            (_, Self::Version { etag }) => {
+                Some((header::IF_MATCH, HeaderValue::from_str(etag.as_ref()?).ok()?))
+            }
         }
     }
 }

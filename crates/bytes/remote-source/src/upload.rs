@@ -28,6 +28,8 @@ pub(crate) const MARK: &str = "torch2carton";
 const PARTS_MAX: u64 = 10_000;
 /// Smallest length of a part in bytes.
 const PART_MIN: u64 = 8 << 20;
+/// Largest length in bytes of an object that is kept in memory and sent in one request.
+const WHOLE_MAX: usize = 1 << 20;
 /// Granularity of the length of a part in bytes.
 const PART_STEP: u64 = 1 << 20;
 /// Memory for parts, in bytes.
@@ -119,16 +121,19 @@ impl BucketUpload {
         Ok(())
     }
 
+    fn wait_for_all(&mut self) -> Result<()> {
+        while !self.sent.is_empty() {
+            self.wait_for_oldest()?;
+        }
+        Ok(())
+    }
+
     fn complete_upload(&mut self, replaced: &Replaced) -> Result<()> {
-        let is_started =
-            matches!(*self.shared.state.lock().unwrap_or_else(PoisonError::into_inner), State::Started(_));
-        let completed = if is_started {
+        let completed = if self.shared.is_started() {
             if !self.part.is_empty() {
                 self.send_part()?;
             }
-            while !self.sent.is_empty() {
-                self.wait_for_oldest()?;
-            }
+            self.wait_for_all()?;
             self.shared.complete(replaced)
         } else {
             self.shared.put_whole(std::mem::take(&mut self.part).into(), replaced)
@@ -154,6 +159,11 @@ impl Write for BucketUpload {
         let taken = bytes.get(..room).unwrap_or(bytes);
         self.part.extend_from_slice(taken);
         self.left = self.left.saturating_sub(taken.len() as u64);
+        if self.left == 0 && (self.part.len() > WHOLE_MAX || self.shared.is_started()) {
+            // Other files of the output may follow, whose parts need the memory.
+            self.send_part()?;
+            self.wait_for_all()?;
+        }
         Ok(taken.len())
     }
 
@@ -189,6 +199,10 @@ impl Shared {
         [(Attribute::Metadata(MARK.into()), self.id.clone())].into_iter().collect()
     }
 
+    fn is_started(&self) -> bool {
+        matches!(*self.state.lock().unwrap_or_else(PoisonError::into_inner), State::Started(_))
+    }
+
     /// Sends a part in the background. The first one starts the upload.
     fn put_part(&self, bytes: Bytes) -> Result<Arc<Slot<()>>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -212,9 +226,7 @@ impl Shared {
         let condition = match replaced {
             Replaced::Anything => None,
             Replaced::Nothing => Some(Condition::Absent),
-            Replaced::Version(file) => {
-                Some(Condition::Version { etag: file.etag.clone(), version: file.version.clone() })
-            }
+            Replaced::Version(file) => Some(Condition::Version { etag: file.etag.clone() }),
         };
         let _condition = condition.map(Condition::for_this_thread);
         block_on(&self.address, upload.complete())?;
@@ -222,7 +234,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Sends an object that is shorter than a part.
+    /// Sends a whole object.
     fn put_whole(&self, bytes: Bytes, replaced: &Replaced) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*state, State::Ended) {

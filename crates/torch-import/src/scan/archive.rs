@@ -44,6 +44,13 @@ pub(super) struct ArchiveTraits {
     depth: usize,
 }
 
+impl ArchiveTraits {
+    /// Returns the traits of the archive if it is in `depth` others.
+    pub(super) fn at_depth(self, depth: usize) -> Self {
+        Self { depth, ..self }
+    }
+}
+
 impl<'a> Scanner<'a> {
     /// Scans an archive, or a sequence of archives as in the `.distcp` files of `torch.distributed.checkpoint`.
     pub(super) fn scan_archives(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize) {

@@ -5,10 +5,10 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{Cancelled, Observer, Prefetched, ReadError, Source};
+use byte_source::{Cancelled, Observer, Prefetched, ReadError, Region, Source};
 use pickle_vm::ErrorKind;
 use safetensors_format::is_safetensors;
-use zip_index::{Entry, ZipIndex};
+use zip_index::{CompressionMethod, Entry, ZipIndex};
 
 use super::budget::ScanBudget;
 use super::scanner::{ScanFormat, Scanner};
@@ -45,7 +45,7 @@ pub(super) fn scan_remote(
     drop(file);
     let index = index.filter(|(index, _)| !index.entries.iter().any(|entry| entry.is_link));
     let scanned =
-        index.map(|(index, file)| scan_zip_records(&index.entries, &*file, depth, observer)).transpose()?;
+        index.map(|(index, file)| scan_zip_records(&index.entries, &file, depth, observer)).transpose()?;
     Ok(scanned.flatten().ok_or_else(|| Prefetched::clone(&kept)))
 }
 
@@ -99,16 +99,31 @@ pub(super) fn reject_other_formats(kept: &Prefetched) -> Result<()> {
 /// Scans the records that are not storages; returns `None` if a local header contradicts the directory.
 fn scan_zip_records(
     entries: &[Entry],
-    file: &dyn Source,
+    file: &Arc<dyn Source>,
     depth: ScanDepth,
     observer: &dyn Observer,
 ) -> Result<Option<Scan>> {
     let mut scanner = Scanner::new(ContainerFormat::Zip.name(), file.len(), observer);
-    scanner.add_script_modules(&PicklePlace::default(), entries);
-    let archive = scanner.report_entries("", entries);
+    let is_sound = add_records(&mut scanner, (&PicklePlace::default(), 0), entries, file, depth)?;
+    if scanner.stopped { Err(Cancelled.into()) } else { Ok(is_sound.then_some(scanner.scan)) }
+}
+
+/// Scans the records of an archive at `place`, in `level` other archives, that are not storages. Returns false if a local header
+/// contradicts the directory.
+fn add_records(
+    scanner: &mut Scanner<'_>,
+    (place, level): (&PicklePlace, usize),
+    entries: &[Entry],
+    file: &Arc<dyn Source>,
+    depth: ScanDepth,
+) -> Result<bool> {
+    scanner.add_script_modules(place, entries);
+    let shown = if place.0.is_empty() { String::new() } else { format!("{place}: ") };
+    let archive = scanner.report_entries(&shown, entries).at_depth(level);
     let prefix = archive::archive_root(entries).map(|root| format!("{root}data/"));
     let is_storage = |entry: &Entry| prefix.as_ref().is_some_and(|prefix| entry.name.starts_with(prefix));
     let (storages, records): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(|entry| is_storage(entry));
+    let (archives, records) = if level == 0 { find_archives(records, file) } else { (Vec::new(), records) };
     let mut left = RECORDS_MAX;
     let (read, long): (Vec<&Entry>, Vec<&Entry>) = records.into_iter().partition(|entry| {
         let rest = left.checked_sub(entry.stored_len());
@@ -117,27 +132,35 @@ fn scan_zip_records(
     });
     let ranges: Vec<Range<u64>> = read.iter().map(|entry| entry.data.clone()).collect();
     let bytes = match file.read_ranges(&ranges) {
-        Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => return Ok(None),
+        Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => return Ok(false),
         bytes => bytes?,
     };
+    let record = |entry: &Entry| place.join_step(PlaceStep::Record(entry.name.clone()));
     for (entry, bytes) in read.into_iter().zip(bytes) {
-        let record = PicklePlace::default().join_step(PlaceStep::Record(entry.name.clone()));
-        scanner.scan_entry(record, entry, Cow::Owned(bytes.into()), archive);
+        scanner.scan_entry(record(entry), entry, Cow::Owned(bytes.into()), archive);
         scanner.scan_queue();
+    }
+    for (entry, index, inner) in archives {
+        if !add_records(scanner, (&record(entry), level.saturating_add(1)), &index.entries, &inner, depth)? {
+            return Ok(false);
+        }
     }
     for entry in long {
         let name = entry.name.escape_debug();
         scanner.add_missed(|| {
-            format!("`{name}` has {} bytes, which were not read; scan a local copy", entry.len)
+            format!("{shown}`{name}` has {} bytes, which were not read; scan a local copy", entry.len)
         });
     }
     let nbytes = storages.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
     let count = storages.len();
     let s = if count == 1 { "" } else { "s" };
     let text = || {
+        let (storages, were) = match count {
+            0 => (String::new(), " was"),
+            count => (format!("{count} storage{s} of {nbytes} bytes, and "), ", were"),
+        };
         format!(
-            "{count} storage{s} of {nbytes} bytes, and what is between the records, were not searched for \
-             pickles, which PyTorch would not load"
+            "{shown}{storages}what is between the records{were} not searched for pickles, which PyTorch would not load"
         )
     };
     if depth == ScanDepth::PicklesOnly {
@@ -145,5 +168,33 @@ fn scan_zip_records(
     } else {
         scanner.add_missed(text);
     }
-    if scanner.stopped { Err(Cancelled.into()) } else { Ok(Some(scanner.scan)) }
+    Ok(true)
+}
+
+/// Archive in a record: the record, its directory, and its bytes.
+type InnerArchive<'e> = (&'e Entry, ZipIndex, Arc<dyn Source>);
+
+/// Splits records into long ones that are archives, such as the model in a carton, and all others. One that cannot be read is not an
+/// archive.
+fn find_archives<'e>(
+    records: Vec<&'e Entry>,
+    file: &Arc<dyn Source>,
+) -> (Vec<InnerArchive<'e>>, Vec<&'e Entry>) {
+    let (mut archives, mut others) = (Vec::new(), Vec::new());
+    for entry in records {
+        let is_long = entry.method == CompressionMethod::Stored && entry.len >= READ_WHOLE_BELOW;
+        let inner = Region::new(file, entry.data.clone()).filter(|_| is_long);
+        let starts_as_zip =
+            |region: &Region| region.read_range(0..4).is_ok_and(|start| sniff::is_zip(&start));
+        let inner = inner.filter(starts_as_zip);
+        let inner = inner.and_then(|region| sniff::prefetch_edges(Arc::new(region)).ok());
+        let inner: Option<Arc<dyn Source>> = inner.map(|inner| Arc::new(inner) as Arc<dyn Source>);
+        match inner.and_then(|inner| ZipIndex::read_directory(&inner).ok()) {
+            Some((index, source)) if !index.entries.iter().any(|entry| entry.is_link) => {
+                archives.push((entry, index, source));
+            }
+            _ => others.push(entry),
+        }
+    }
+    (archives, others)
 }
