@@ -19,7 +19,10 @@ pub(crate) fn remote_advice(error: &Error) -> &'static str {
     match error {
         Error::Insecure { .. } | Error::PrivateAddress { .. } => "; --allow-http reads it anyway",
         Error::Repository { .. } => "; add the path of a file, such as model.safetensors",
-        Error::Disabled { .. } => "; build the program with the feature `remote`",
+        Error::Disabled { address } if address.starts_with("http") || address.starts_with("hf:") => {
+            "; build the program with the feature `remote`"
+        }
+        Error::Disabled { .. } => "; build the program, or the Python package, with the feature `buckets`",
         Error::Conflict { .. } => "; start again",
         Error::Cache { .. } => "; name another folder with --cache",
         Error::Offline { .. } => "; leave out --offline, and unset HF_HUB_OFFLINE",
