@@ -26,6 +26,9 @@ const END: u64 = 128 << 10;
 /// Distance in bytes up to which two ranges are requested as one.
 const JOIN_GAP: u64 = 256 << 10;
 
+/// Largest length in bytes of a range that may be one of a sequence, such as the start of a record.
+const IN_SEQUENCE_MAX: u64 = 8 << 20;
+
 /// File on a web server or on the Hub.
 #[derive(Debug)]
 pub struct RemoteFile {
@@ -155,6 +158,14 @@ impl RemoteFile {
         self.fetcher.client.options.traffic()
     }
 
+    /// Reads a range, and requests what follows if the ranges before it were next to each other.
+    fn read_in_sequence(&self, range: &Range<u64>) -> Result<Bytes> {
+        let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; len];
+        self.ahead.read_at(&mut bytes, range.start)?;
+        Ok(bytes.into())
+    }
+
     /// Returns the bytes of a range if they were read when the file was opened.
     fn edge_bytes(&self, range: &Range<u64>) -> Option<Bytes> {
         self.edges.iter().find_map(|(start, bytes)| {
@@ -220,7 +231,13 @@ impl Source for RemoteFile {
                 _ => joined.push(range),
             }
         }
-        let fetched = self.ahead.fetch_all(&joined)?;
+        let fetched = match joined.as_slice() {
+            // One range after the other, as of the records of an archive, is a sequence.
+            [only] if only.end.saturating_sub(only.start) <= IN_SEQUENCE_MAX => {
+                vec![self.read_in_sequence(only)?]
+            }
+            joined => self.ahead.fetch_all(joined)?,
+        };
         let find = |range: &Range<u64>| {
             if range.is_empty() {
                 return Some(Bytes::new());

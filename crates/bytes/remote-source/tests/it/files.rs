@@ -45,6 +45,23 @@ fn the_edges_are_read_once_and_in_parallel() {
 }
 
 #[test]
+fn short_records_one_after_the_other_are_requested_together() {
+    let file = bytes(12_000_000);
+    let server = Server::of_file(file.clone());
+    let source = open(&format!("{}/a.pth", server.url), &options()).expect("it answers");
+    let mut at = 300_000;
+    while at < 11_000_000 {
+        let read = source.read_range(at..at + 50_000).expect("inside");
+        assert!(read[..] == file[usize::try_from(at).expect("small")..][..50_000], "{at}");
+        // The next header and its padding.
+        at += 50_100;
+    }
+    let traffic = source.traffic();
+    assert!(traffic.requests < 12, "{traffic:?} for 213 records");
+    assert!(traffic.bytes <= 12_000_000 + 2 * (256 << 10), "each byte is read once: {traffic:?}");
+}
+
+#[test]
 fn a_safetensors_file_is_read_at_its_start() {
     let server = Server::of_file(bytes(3_000_000));
     let source = open(&format!("{}/a.safetensors", server.url), &options()).expect("it answers");
