@@ -143,13 +143,17 @@ fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
 /// Returns the class of an instance.
 fn instance_class<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<(&'h str, &'h str)> {
     let instance = heap.instance(id)?;
-    let names = |class: ObjectId| match heap.persistent(class) {
-        Some(pid) => heap.global(class_of_persistent_id(heap, pid)?),
-        None => heap.global(class),
-    };
-    match names(instance.callable)? {
-        ("copyreg" | "copy_reg", _) => names(*call_args(heap, instance).first()?),
+    match names_of(heap, instance.callable)? {
+        ("copyreg" | "copy_reg", _) => names_of(heap, *call_args(heap, instance).first()?),
         names => Some(names),
+    }
+}
+
+/// Returns the names of a global, or of the class that a persistent id stands for.
+fn names_of<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<(&'h str, &'h str)> {
+    match heap.persistent(id) {
+        Some(pid) => heap.global(class_of_persistent_id(heap, pid)?),
+        None => heap.global(id),
     }
 }
 
@@ -163,7 +167,7 @@ fn type_of(heap: &Heap<'_>, instance: &Instance) -> Judgement {
 /// Judges `partial(function, …)`, which is as risky as the function; the function is judged as well.
 fn partial(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let Some(function) = call_args(heap, instance).first() else { return Judgement::Dangerous };
-    match heap.global(*function) {
+    match names_of(heap, *function) {
         Some((module, name)) if Risk::from_names(module, name) != Risk::Dangerous => Judgement::Harmless,
         // An object, such as a module, or a function named by `getattr`.
         None if heap.instance(*function).is_some() => Judgement::Harmless,

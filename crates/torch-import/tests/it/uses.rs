@@ -328,6 +328,11 @@ fn a_persistent_class_has_the_methods_of_its_class() {
     };
     assert_eq!(worst(&method("LazyLinear")), Risk::Known);
     assert_eq!(worst(&method("Linear")), Risk::Dangerous);
+    let partial = |function: Vec<u8>| call(&global("functools", "partial"), &[function]);
+    assert_eq!(worst(&partial(class("Linear"))), Risk::Known);
+    assert_eq!(worst(&call(&partial(class("Linear")), &[])), Risk::Dangerous);
+    let system = [tuple(&[text("module"), global("os", "system")]), b"Q".to_vec()].concat();
+    assert_eq!(worst(&partial(system)), Risk::Dangerous);
 }
 
 #[test]
