@@ -72,7 +72,7 @@ impl AwsProfile {
             if keys.is_none() && take(key).is_some() {
                 return Err(format!(
                     "the AWS profile `{name}` gets its keys by {key}, which is not supported; put them into the \
-                     environment with `aws configure export-credentials --format env`"
+                     environment, as `aws configure export-credentials` prints them"
                 ));
             }
         }

@@ -99,30 +99,36 @@ pub(crate) fn send(
             Ok(())
         })
     };
+    let compute_side_by_side = |inputs: &mut Vec<Inputs<'_>>, group: &[Range<u64>]| {
+        let windows = inputs.par_iter_mut().zip(group).with_max_len(1);
+        let windows: Vec<_> = windows.map(|(inputs, window)| fill(inputs, window)).collect();
+        if let Some((first, others)) = inputs.split_first_mut() {
+            for other in others {
+                first.take_sums(other);
+            }
+        }
+        windows
+    };
     let mut ranges = window_ranges(range);
-    loop {
-        let group: Vec<Range<u64>> = ranges.by_ref().take(lanes).collect();
-        match group.as_slice() {
-            [] => break,
-            [window] => {
-                if let Some(inputs) = inputs.first_mut() {
-                    sink.write(fill(inputs, window)?)?;
-                }
+    let mut group: Vec<Range<u64>> = ranges.by_ref().take(lanes).collect();
+    if lanes == 1 || group.len() < 2 {
+        if let Some(inputs) = inputs.first_mut() {
+            for window in group.into_iter().chain(ranges) {
+                sink.write(fill(inputs, &window)?)?;
             }
-            several => {
-                let windows: Vec<Result<Window, ReadError>> = inputs
-                    .par_iter_mut()
-                    .zip(several)
-                    .with_max_len(1)
-                    .map(|(inputs, window)| fill(inputs, window))
-                    .collect();
-                if let Some((first, others)) = inputs.split_first_mut() {
-                    for other in others {
-                        first.take_sums(other);
-                    }
+        }
+    } else {
+        let mut computed = compute_side_by_side(&mut inputs, &group);
+        while !computed.is_empty() {
+            group = ranges.by_ref().take(lanes).collect();
+            let ready = std::mem::take(&mut computed);
+            // The next group is computed while this one is written.
+            rayon::in_place_scope(|scope| {
+                if !group.is_empty() {
+                    scope.spawn(|_| computed = compute_side_by_side(&mut inputs, &group));
                 }
-                windows.into_iter().try_for_each(|window| sink.write(window?))?;
-            }
+                ready.into_iter().try_for_each(|window| sink.write(window?))
+            })?;
         }
     }
     inputs.into_iter().next().map_or(Ok(()), Inputs::verify)
