@@ -74,7 +74,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("safetensors", &["max_shard_size", "ties"]),
-    ("Addresses", &["allow_http", "timeout", "offline"]),
+    ("Addresses", &["allow_http", "timeout", "offline", "cache"]),
     ("Files that are not trusted", &["deny_unknown", "allow_dangerous", "max_expansion"]),
 ];
 
