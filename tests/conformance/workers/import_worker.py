@@ -29,7 +29,7 @@ OPENED = {("ctypes.dlopen", None), ("ctypes.dlopen", "libc.so.6"), ("open", os.d
 
 class Quiet(guard.Guard):
     def forbids(self, event, arguments):
-        is_harmless = event in HARMLESS or (event, *arguments[:1]) in OPENED
+        is_harmless = event in HARMLESS or (event, *arguments[:1]) in OPENED or (event == "os.mkdir" and arguments[0] == os.environ["TORCHINDUCTOR_CACHE_DIR"])
         return not is_harmless and super().forbids(event, arguments)
 
 
@@ -39,6 +39,8 @@ def imported(module, answers):
         os.chdir(folder)
         tempfile.tempdir = os.path.join(folder, "own")
         os.mkdir(tempfile.tempdir)
+        # PyTorch makes the folder of its compiler when modules that compile functions are imported.
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "inductor")
         watch = Quiet(lambda event, arguments: events.append(f"{event}({', '.join(map(repr, arguments))})"[:300]))
         watch.on(folder)
         try:
