@@ -4,8 +4,6 @@
 
 use std::collections::HashSet;
 
-use crate::container::zip::is_code;
-
 /// Records that only a TorchScript archive has, besides its code.
 const RECORDS: [&str; 2] = ["constants.pkl", "attributes.pkl"];
 /// Package of the custom classes of C++, which have no code in an archive.
@@ -33,6 +31,17 @@ impl ScriptModules {
     pub(crate) fn has_class_of(&self, module: &str) -> bool {
         self.0.contains(module) || (!self.0.is_empty() && module.starts_with(CUSTOM_CLASSES))
     }
+}
+
+/// Returns true if a record is TorchScript code.
+pub(crate) fn is_code(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    is_python(&name) && (name.starts_with("code/") || name.contains("/code/"))
+}
+
+/// Returns true if a record is Python code.
+pub(crate) fn is_python(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("py"))
 }
 
 #[cfg(test)]

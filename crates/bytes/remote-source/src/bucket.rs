@@ -5,19 +5,21 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use byte_source::StoredFile;
 use futures_util::TryStreamExt;
 use object_store::path::Path as ObjectPath;
-use object_store::{Attribute, BackoffConfig, GetOptions, GetRange, ObjectMeta, ObjectStore, RetryConfig};
+use object_store::{Attribute, GetOptions, GetRange, ObjectMeta, ObjectStore};
 
 use crate::answer::{Asked, Version};
 use crate::client::{Client, Part};
 use crate::connector::NO_ETAG;
+use crate::credentials::{self, StoreBox};
 use crate::slot::Slot;
-use crate::upload::MARK;
-use crate::{BucketAddress, BucketService, Error, Result, credentials};
+use crate::{BucketAddress, BucketService, Error, Result};
+
+/// Name in the metadata of an object that this program wrote. Its value is another one for each upload.
+pub(crate) const MARK: &str = "torch2carton";
 
 /// Largest number of objects of a folder; more are rather a whole data set.
 const OBJECTS_MAX: usize = 100_000;
@@ -160,20 +162,6 @@ impl Bucket {
     pub(crate) fn address_of(&self, key: &str) -> String {
         BucketAddress { key: key.to_owned(), ..self.address.clone() }.to_string()
     }
-}
-
-/// Store in a slot, which wants a type that can be cloned.
-#[derive(Clone)]
-pub(crate) struct StoreBox(pub(crate) Arc<dyn ObjectStore>);
-
-/// Returns how often and for how long the store tries again, like [`crate::retry`].
-pub(crate) fn retries() -> RetryConfig {
-    let backoff = BackoffConfig {
-        init_backoff: Duration::from_millis(200),
-        max_backoff: Duration::from_secs(5),
-        base: 2.0,
-    };
-    RetryConfig { backoff, max_retries: 4, retry_timeout: Duration::from_secs(120) }
 }
 
 fn version_of(meta: &ObjectMeta) -> Version {

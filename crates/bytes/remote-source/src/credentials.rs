@@ -5,15 +5,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::client::{CredentialProvider, StaticCredentialProvider};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
-use object_store::{Error as StoreError, Result, RetryConfig};
+use object_store::{BackoffConfig, Error as StoreError, ObjectStore, Result, RetryConfig};
 
 use crate::aws_profile::AwsProfile;
-use crate::bucket::{StoreBox, retries};
 use crate::client::Client;
 use crate::connector::Connector;
 use crate::{BucketAddress, BucketService};
@@ -166,4 +166,18 @@ fn open_azure(container: &str, connector: &Connector) -> Result<StoreBox> {
     let store = builder.build()?;
     let _ = connector.azure.set((Arc::clone(store.credentials()), account));
     Ok(StoreBox(Arc::new(store)))
+}
+
+/// Store in a slot, which wants a type that can be cloned.
+#[derive(Clone)]
+pub(crate) struct StoreBox(pub(crate) Arc<dyn ObjectStore>);
+
+/// Returns how often and for how long the store tries again, like [`crate::retry`].
+fn retries() -> RetryConfig {
+    let backoff = BackoffConfig {
+        init_backoff: Duration::from_millis(200),
+        max_backoff: Duration::from_secs(5),
+        base: 2.0,
+    };
+    RetryConfig { backoff, max_retries: 4, retry_timeout: Duration::from_secs(120) }
 }

@@ -17,13 +17,11 @@ use object_store::{
     UpdateVersion,
 };
 
-use crate::bucket::{Bucket, block_on};
+use crate::bucket::{Bucket, MARK, block_on};
 use crate::connector::Condition;
 use crate::slot::Slot;
 use crate::{Error, Result};
 
-/// Name in the metadata of an object that this program wrote. Its value is another one for each upload.
-pub(crate) const MARK: &str = "torch2carton";
 /// Largest number of parts of an upload.
 const PARTS_MAX: u64 = 10_000;
 /// Smallest length of a part in bytes.

@@ -33,8 +33,8 @@ const PICKLES_MAX: u64 = 256 << 20;
 /// Number of pickles in the file; the list of storage keys is the last.
 pub(crate) const LEGACY_PICKLES: usize = 5;
 
-/// Bytes of a file in which the magic number is looked for. A file of another format may start with the byte of an opcode
-/// whose argument ends far behind.
+/// Number of bytes at the start of a file in which the magic number is searched for. The first byte of another format may be that of
+/// an opcode whose argument would extend to the end of the file.
 const RECOGNISED_LEN: usize = 64 << 10;
 
 /// Returns true if a file starts with a pickle of the magic number, in any protocol.

@@ -87,7 +87,7 @@ impl Container {
             return Some(false);
         }
         let index = self.0.index().ok()?;
-        let code = || index.entries.iter().filter(|entry| zip::is_code(&entry.name));
+        let code = || index.entries.iter().filter(|entry| crate::script_modules::is_code(&entry.name));
         inflate::check_texts(self.len(), code()).ok()?;
         let mut runs = false;
         for entry in code() {

@@ -297,14 +297,3 @@ fn parse_byte_order(bytes: &[u8]) -> Result<ByteOrder> {
         }
     }
 }
-
-/// Returns true if a record is TorchScript code.
-pub(crate) fn is_code(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    is_python(&name) && (name.starts_with("code/") || name.contains("/code/"))
-}
-
-/// Returns true if a record is Python code.
-pub(crate) fn is_python(name: &str) -> bool {
-    name.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("py"))
-}

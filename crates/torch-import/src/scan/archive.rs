@@ -10,10 +10,10 @@ use zip_index::{CompressionMethod, Entry, Survey};
 use super::scanner::{NPY_MAGIC, ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep, compressed, pickle, script, zip_detection};
 use crate::Error;
-use crate::container::zip::{is_code, is_python};
 use crate::container::{inflate, tar, zip};
 use crate::scan::budget::ScanBudget;
 use crate::script_modules::ScriptModules;
+use crate::script_modules::{is_code, is_python};
 
 /// Records that PyTorch itself unpickles, by the suffixes of their names.
 const PICKLES: [&str; 7] = [

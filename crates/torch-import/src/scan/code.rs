@@ -4,7 +4,7 @@ use byte_source::Blob;
 
 use super::budget::ScanBudget;
 use super::script;
-use crate::container::zip::is_code;
+use crate::script_modules::is_code;
 use crate::{Container, Error, Global, Result};
 
 impl Container {

@@ -190,7 +190,7 @@ impl Program {
                 other => std::slice::from_ref(other),
             };
             self.add_alternatives(alternatives, |program, child| {
-                let back = length(child).ok_or_else(|| unused("a look-behind of variable length"))?;
+                let back = length(child).ok_or_else(|| unused("a variable-length look-behind"))?;
                 program.steps.push(Step::Back(back));
                 program.add(child)
             })?;

@@ -114,7 +114,7 @@ fn real_patterns_take_few_steps_for_any_text() {
 fn what_no_tokenizer_uses_is_refused() {
     for (pattern, reason) in [
         (r"(a)\1", "a back reference"),
-        (r"(?<=a*)b", "a look-behind of variable length"),
+        (r"(?<=a*)b", "a variable-length look-behind"),
         (r"a\Kb", r"`\K`"),
         (r"\Ga", r"`\G`"),
         (r"(a)?(?(1)b|c)", "a condition"),
