@@ -4,9 +4,15 @@
 //! dtypes is a float of 16 or 8 bits (`c10/util/TypeCast.h`). The conversion of a float that is out of the integer's
 //! range, which C++ leaves undefined, is refused here.
 
+#![expect(
+    clippy::inline_always,
+    reason = "a loop is only compiled for the vectors of the processor within its caller"
+)]
+
 use crate::Dtype;
 use crate::small_float::{
-    BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E4M3FNUZ, FLOAT8_E5M2, FLOAT8_E5M2FNUZ, FLOAT16, decode_e8m0, encode_e8m0,
+    BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E4M3FNUZ, FLOAT8_E5M2, FLOAT8_E5M2FNUZ, FLOAT16, SmallFloat, decode_e8m0,
+    encode_e8m0,
 };
 
 /// Numbers decoded at a time, few enough to stay in the L1 cache.
@@ -145,7 +151,12 @@ impl Dtype {
     /// Encodes numbers as this dtype, little-endian, rounded as by `Tensor.to(dtype)`. Numbers out of range become
     /// infinite, the largest number, or wrap around. `out` has the size of the numbers.
     pub fn encode_f32(self, numbers: &[f32], out: &mut [u8]) {
-        encode_numbers(numbers, component_dtype(self), out);
+        let (to, arch) = (component_dtype(self), pulp::Arch::new());
+        match to {
+            Dtype::Float16 => arch.dispatch(|| encode_wide(FLOAT16, numbers, out)),
+            Dtype::BFloat16 => arch.dispatch(|| encode_wide(BFLOAT16, numbers, out)),
+            _ => encode_numbers(numbers, to, out),
+        };
     }
 
     /// Returns true if the elements are real floating-point numbers, as `torch.dtype.is_floating_point` says.
@@ -204,10 +215,6 @@ fn component_dtype(dtype: Dtype) -> Dtype {
 
 /// Encodes numbers; returns true if all are in the range of `to`.
 fn encode_numbers<N: DecodedNumber>(numbers: &[N], to: Dtype, out: &mut [u8]) -> bool {
-    let wide = |code: u32, fits| {
-        let [low, high, ..] = code.to_le_bytes();
-        ([low, high], fits)
-    };
     let small = |code: u32, fits| {
         let [low, ..] = code.to_le_bytes();
         ([low], fits)
@@ -218,14 +225,8 @@ fn encode_numbers<N: DecodedNumber>(numbers: &[N], to: Dtype, out: &mut [u8]) ->
             let number = n.to_f32();
             (number.to_le_bytes(), !number.is_infinite() || !n.is_finite())
         }),
-        Dtype::Float16 => encode_each(numbers, out, |n| {
-            let (code, fits) = FLOAT16.encode(n.to_f32());
-            wide(code, fits && n.stays_finite())
-        }),
-        Dtype::BFloat16 => encode_each(numbers, out, |n| {
-            let (code, fits) = BFLOAT16.encode(n.to_f32());
-            wide(code, fits && n.stays_finite())
-        }),
+        Dtype::Float16 => encode_wide(FLOAT16, numbers, out),
+        Dtype::BFloat16 => encode_wide(BFLOAT16, numbers, out),
         Dtype::Float8E4M3Fn => encode_each(numbers, out, |n| {
             let (code, fits) = FLOAT8_E4M3FN.encode(n.to_f32());
             small(code, fits)
@@ -260,7 +261,18 @@ fn encode_numbers<N: DecodedNumber>(numbers: &[N], to: Dtype, out: &mut [u8]) ->
     }
 }
 
+/// Encodes numbers as a format of 16 bits; returns true if all fit.
+#[inline(always)]
+fn encode_wide<N: DecodedNumber>(format: SmallFloat, numbers: &[N], out: &mut [u8]) -> bool {
+    encode_each(numbers, out, |number| {
+        let (code, fits) = format.encode(number.to_f32());
+        let [low, high, ..] = code.to_le_bytes();
+        ([low, high], fits && number.stays_finite())
+    })
+}
+
 /// Encodes each number with `encode`; returns true if all fit.
+#[inline(always)]
 fn encode_each<N: DecodedNumber, const SIZE: usize>(
     numbers: &[N],
     out: &mut [u8],

@@ -5,7 +5,8 @@ use std::ops::Range;
 use byte_source::ReadError;
 use tensor::Inputs;
 
-use crate::dequantized::{Area, Kernel, Loaded, Matrices, round_to};
+use crate::dequantized::{Area, Encoder, Kernel, Loaded, Matrices, round_to};
+use crate::nibbles::RowPart;
 use crate::operand::{ByteRows, Operand};
 use crate::packed::{CodeOrder, unpack};
 use crate::scales::ScaleGrid;
@@ -35,6 +36,11 @@ pub(crate) struct BlockScaled {
     /// Constant that each product is multiplied by, after it is rounded to float32.
     pub(crate) factor: f32,
 }
+
+/// Number of codes of eight bits.
+const CODES: usize = 256;
+/// Numbers of a block from which on a table of all codes is faster than the arithmetic.
+const TABLE_MIN: u64 = 4 * CODES as u64;
 
 /// Number of rows and columns that have a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +167,54 @@ impl Kernel for BlockScaled {
             (out, codes) = (later, later_codes);
             len = within(self.block.cols).min(out.len());
         }
+    }
+
+    fn decode_by_table(
+        &self,
+        loaded: &Loaded,
+        area: &Area,
+        place: (usize, usize),
+        encoder: Encoder,
+        out: &mut [u8],
+    ) -> bool {
+        let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let cols = within(area.cols.end.saturating_sub(area.cols.start));
+        let block_size = self.block.rows.saturating_mul(self.block.cols.min(cols as u64));
+        if encoder.size() != 2 || self.codes.bits != 8 || self.groups.is_some() || block_size < TABLE_MIN {
+            return false;
+        }
+        let first_row_block = self.block.row_blocks(&area.rows).start;
+        let col_blocks = self.block.col_blocks(&area.cols);
+        let grid_width = within(col_blocks.end.saturating_sub(col_blocks.start));
+        let row_block = |part: &RowPart<'_>| {
+            let row = area.rows.start.saturating_add(part.row as u64);
+            within(row.checked_div(self.block.rows).unwrap_or(0).saturating_sub(first_row_block))
+        };
+        let mut table = [[[0; 2]; CODES]];
+        for rows in
+            RowPart::split(place, cols, out).chunk_by_mut(|one, other| row_block(one) == row_block(other))
+        {
+            let grid_row = rows.first().map_or(0, row_block).saturating_mul(grid_width);
+            for (at, block) in (grid_row..).zip(col_blocks.clone()).take(grid_width) {
+                let scale = loaded.scales.get(at).copied().unwrap_or(f32::NAN);
+                let zero = loaded.zeros.get(at).copied().unwrap_or_default();
+                let mut numbers = self.codes.values.map(|value| (value - zero) * scale * self.factor);
+                encoder.encode_tables(&mut numbers, &mut table);
+                let [table] = &table;
+                let column = |col: u64| within(col.saturating_sub(area.cols.start)).min(cols);
+                let first = block.saturating_mul(self.block.cols);
+                let columns = column(first)..column(first.saturating_add(self.block.cols));
+                for row in &mut *rows {
+                    let before = row.row.saturating_mul(cols);
+                    let (col, out) = row.columns(&columns);
+                    let codes = loaded.codes.get(before.saturating_add(col)..).unwrap_or_default();
+                    for (out, code) in out.iter_mut().zip(codes) {
+                        *out = table.get(usize::from(*code)).copied().unwrap_or_default();
+                    }
+                }
+            }
+        }
+        true
     }
 }
 

@@ -1,12 +1,20 @@
 //! Codes in words that run along the columns of the result, so that a row of the result is a column of the stored matrix:
 //! GPTQ, AWQ and the experts of gpt-oss.
 
+#![expect(
+    clippy::inline_always,
+    reason = "a function for vectors is only compiled for them within its caller"
+)]
+
 use std::ops::Range;
 
 use byte_source::ReadError;
 use tensor::Inputs;
 
-use crate::dequantized::{Area, Encoder, Kernel, Loaded, NIBBLES, NibbleTable};
+use crate::dequantized::{Area, Encoder, Kernel, Loaded};
+use crate::nibbles::{
+    Instructions, NIBBLES, NibbleTable, Number, RUN_BYTES, RowPart, Work, copy_from, with_vectors,
+};
 use crate::operand::{ByteRows, Operand};
 use crate::scales::ScaleGrid;
 
@@ -201,38 +209,49 @@ impl ColumnCodes {
 }
 
 impl ColumnCodes {
-    /// Looks up the codes of a part of a row, whose first column is a multiple of 8, in a table of encoded numbers.
-    fn look_up(
+    /// Looks up the codes of a part of a row in a table of encoded numbers.
+    #[inline(always)]
+    fn look_up<I: Instructions>(
         &self,
+        instructions: I,
         words: &[[u8; 4]],
-        (row, first_col, width): (usize, usize, usize),
+        (row, col, width): (usize, usize, usize),
         table: &NibbleTable,
-        out: &mut [u8],
+        out: &mut [Number],
     ) {
-        let (out, _) = out.as_chunks_mut::<2>();
-        let find = |code: u32| table.get((code & 15) as usize).copied().unwrap_or_default();
         match self.packing {
             Packing::AlongColumns { .. } => {
-                let first = (first_col / 8).saturating_mul(width).saturating_add(row);
-                let column = words.get(first..).unwrap_or_default().iter().step_by(width);
-                for (out, word) in out.as_chunks_mut::<8>().0.iter_mut().zip(column) {
-                    let word = u32::from_le_bytes(*word);
-                    *out = [
-                        find(word),
-                        find(word >> 4),
-                        find(word >> 8),
-                        find(word >> 12),
-                        find(word >> 16),
-                        find(word >> 20),
-                        find(word >> 24),
-                        find(word >> 28),
-                    ];
+                let first = (col / 8).saturating_mul(width).saturating_add(row);
+                let mut column = words.get(first..).unwrap_or_default().iter().step_by(width);
+                let (mut left, mut skipped) = (out, col % 8);
+                while !left.is_empty() {
+                    let count = left.len().min(64_usize.saturating_sub(skipped));
+                    let (out, later) =
+                        std::mem::take(&mut left).split_at_mut_checked(count).unwrap_or_default();
+                    let mut codes = [[[0; 4]; RUN_BYTES / 4]; 2];
+                    let codes_needed = skipped.saturating_add(count).div_ceil(8);
+                    for (place, word) in
+                        codes.as_flattened_mut().iter_mut().zip(column.by_ref().take(codes_needed))
+                    {
+                        *place = *word;
+                    }
+                    let codes = codes.map(|words| {
+                        let mut bytes = [0; RUN_BYTES];
+                        bytes.copy_from_slice(words.as_flattened());
+                        bytes
+                    });
+                    let numbers: [[Number; 32]; 2] = instructions.look_up([table, table], codes);
+                    let mut joined = [[0; 2]; 64];
+                    joined.as_chunks_mut().0.copy_from_slice(&numbers);
+                    copy_from(&joined, skipped, out);
+                    (left, skipped) = (later, 0);
                 }
             }
             Packing::AlongRows => {
+                let find = |code: u32| table.get((code & 15) as usize).copied().unwrap_or_default();
                 let width = width.div_ceil(8).max(1);
                 let shift = AWQ_SHIFTS.get(row % 8).copied().unwrap_or_default();
-                let first = first_col.saturating_mul(width).saturating_add(row / 8);
+                let first = col.saturating_mul(width).saturating_add(row / 8);
                 let column = words.get(first..).unwrap_or_default().iter().step_by(width);
                 for (out, word) in out.iter_mut().zip(column) {
                     *out = find(u32::from_le_bytes(*word) >> (shift & 31));
@@ -305,7 +324,7 @@ impl Kernel for ColumnScaled {
         &self,
         loaded: &Loaded,
         area: &Area,
-        rows: Range<usize>,
+        place: (usize, usize),
         encoder: Encoder,
         out: &mut [u8],
     ) -> bool {
@@ -324,37 +343,51 @@ impl Kernel for ColumnScaled {
         if encoder.size() != 2 || self.groups.is_some() || !is_suited || !is_whole {
             return false;
         }
+        let parts = RowPart::split(place, cols, out);
+        with_vectors(RowBlocks { kernel: self, loaded, width, group, encoder, parts });
+        true
+    }
+}
+
+/// Computation of rows of numbers by tables of each group.
+struct RowBlocks<'b> {
+    kernel: &'b ColumnScaled,
+    loaded: &'b Loaded,
+    /// Rows that were loaded.
+    width: usize,
+    /// Columns of a group.
+    group: usize,
+    encoder: Encoder,
+    parts: Vec<RowPart<'b>>,
+}
+
+impl Work for RowBlocks<'_> {
+    #[inline(always)]
+    fn run<I: Instructions>(self, instructions: I) {
+        let Self { kernel, loaded, width, group, encoder, mut parts } = self;
         let words = loaded.codes.as_chunks::<4>().0;
-        let mut left = rows;
-        let row_bytes = cols.saturating_mul(2);
-        for out in out.chunks_mut(row_bytes.saturating_mul(BLOCK_ROWS)) {
-            let count = left.len().min(BLOCK_ROWS);
-            let block = left.start..left.start.saturating_add(count);
-            left.start = block.end;
+        for block in parts.chunks_mut(BLOCK_ROWS) {
+            let first = block.first().map_or(0, |part| part.row);
+            let rows = first..first.saturating_add(block.len());
             let mut tables = [[[0; 2]; NIBBLES]; BLOCK_ROWS];
-            let mut first_col = 0_usize;
+            let mut columns = 0..group;
             for (scales, zeros) in loaded.scales.chunks(width).zip(loaded.zeros.chunks(width)) {
-                let scales = scales.get(block.clone()).unwrap_or_default();
-                let zeros = zeros.get(block.clone()).unwrap_or_default();
-                let mut numbers = [0.0; NIBBLES * BLOCK_ROWS];
-                for ((numbers, scale), zero) in
-                    numbers.as_chunks_mut::<NIBBLES>().0.iter_mut().zip(scales).zip(zeros)
-                {
-                    for (number, value) in numbers.iter_mut().zip(self.codes.values.iter()) {
+                let scales = scales.get(rows.clone()).unwrap_or_default();
+                let zeros = zeros.get(rows.clone()).unwrap_or_default();
+                let mut numbers = [[0.0; NIBBLES]; BLOCK_ROWS];
+                for ((numbers, scale), zero) in numbers.iter_mut().zip(scales).zip(zeros) {
+                    for (number, value) in numbers.iter_mut().zip(kernel.codes.values.iter()) {
                         *number = (value - zero) * scale;
                     }
                 }
-                encoder.encode_tables(&mut numbers, &mut tables);
-                let last_col = first_col.saturating_add(group).min(cols);
-                let bytes = first_col.saturating_mul(2)..last_col.saturating_mul(2);
-                for ((out, row), table) in out.chunks_mut(row_bytes).zip(block.clone()).zip(&tables) {
-                    let out = out.get_mut(bytes.clone()).unwrap_or_default();
-                    let place = (row, first_col, width);
-                    self.codes.look_up(words, place, table, out);
+                encoder.encode_tables(numbers.as_flattened_mut(), &mut tables);
+                for (part, table) in block.iter_mut().zip(&tables) {
+                    let row = part.row;
+                    let (col, out) = part.columns(&columns);
+                    kernel.codes.look_up(instructions, words, (row, col, width), table, out);
                 }
-                first_col = last_col;
+                columns = columns.end..columns.end.saturating_add(group);
             }
         }
-        true
     }
 }

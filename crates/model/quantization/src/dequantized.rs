@@ -1,27 +1,26 @@
 //! Computation of the numbers of a quantized tensor: a window at a time, on all cores, in one pass over the codes.
 
+#![expect(
+    clippy::inline_always,
+    reason = "a loop is only compiled for the vectors of the processor within its caller"
+)]
+
 use std::fmt::Debug;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use byte_source::ReadError;
-use rayon::iter::{IndexedParallelIterator, ParallelIterator};
-use rayon::slice::ParallelSliceMut;
 use tensor::{Compute, Dtype, Inputs, Storage};
+
+use crate::nibbles::Number;
 
 /// Largest number of elements that are loaded together.
 const AREA_MAX: u64 = 1 << 19;
-/// Number of elements below which one thread computes them alone.
-const PARALLEL_MIN: usize = 1 << 15;
 /// Bytes of the codes that are loaded together if the codes of a row are far apart.
 const PANEL_BYTES: u64 = 10 << 20;
 /// Rows of a panel are a multiple of this number, which divides the words of all schemes.
 const PANEL_GRANULE: u64 = 32;
-/// Number of elements of a task of one thread.
-const TASK_ELEMENTS: usize = 1 << 15;
-/// Smallest number of rows of a task if the codes of a row are far apart: a cache line has words of eight rows or more.
-const TASK_ROWS: usize = 8;
 
 /// Rows and columns of one of the matrices that a tensor consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,24 +65,19 @@ pub(crate) trait Kernel: Debug + Send + Sync {
     /// are not rounded to the dtype of the result yet.
     fn decode(&self, loaded: &Loaded, area: &Area, row: usize, out: &mut [f32]);
 
-    /// Computes rows of the area as encoded numbers of two bytes, if tables of them are faster than [`decode`](Self::decode);
-    /// returns false otherwise, and leaves `out` as it is. `out` has whole rows of the area.
+    /// Computes consecutive numbers of the area, from a row and column of it on, as encoded numbers of two bytes, if tables of
+    /// them are faster than [`decode`](Self::decode); returns false otherwise, and leaves `out` as it is.
     fn decode_by_table(
         &self,
         _loaded: &Loaded,
         _area: &Area,
-        _rows: Range<usize>,
+        _place: (usize, usize),
         _encoder: Encoder,
         _out: &mut [u8],
     ) -> bool {
         false
     }
 }
-
-/// Number of codes of four bits.
-pub(crate) const NIBBLES: usize = 16;
-/// Encoded number for each code of four bits.
-pub(crate) type NibbleTable = [[u8; 2]; NIBBLES];
 
 /// Rounding of numbers as the method's library does it, and their encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +102,11 @@ impl Encoder {
     }
 
     /// Encodes tables of numbers, joined.
-    pub(crate) fn encode_tables(self, numbers: &mut [f32], tables: &mut [NibbleTable]) {
+    pub(crate) fn encode_tables<const CODES: usize>(
+        self,
+        numbers: &mut [f32],
+        tables: &mut [[Number; CODES]],
+    ) {
         self.encode(numbers, tables.as_flattened_mut().as_flattened_mut());
     }
 }
@@ -249,58 +247,21 @@ impl Dequantized {
 
     /// Computes rows of an area, from row `first` on, into `out`, whose first byte is that of the column `skip` of the area.
     fn decode(&self, loaded: &Loaded, area: &Area, (first_row, skip): (usize, usize), out: &mut [u8]) {
-        let width = usize::try_from(area.cols.end.saturating_sub(area.cols.start)).unwrap_or(0);
         let size = self.encoder.size();
-        let whole_row = width.saturating_mul(size);
-        let row_bytes = whole_row.saturating_sub(skip.saturating_mul(size)).max(1);
-        let rows_per_task = TASK_ELEMENTS.checked_div(width).unwrap_or(1);
-        let rows_per_task =
-            rows_per_task.max(if self.kernel.scattered_bits().is_some() { TASK_ROWS } else { 1 });
-        let decode_rows = |(task, out): (usize, &mut [u8])| {
-            let first = task.saturating_mul(rows_per_task).saturating_add(first_row);
-            let whole_rows = if skip == 0 { out.len().checked_div(whole_row).unwrap_or(0) } else { 0 };
-            let rows = first..first.saturating_add(whole_rows);
-            let (whole, rest) =
-                out.split_at_mut_checked(whole_rows.saturating_mul(whole_row)).unwrap_or_default();
-            if !whole.is_empty()
-                && !self.kernel.decode_by_table(loaded, area, rows.clone(), self.encoder, whole)
-            {
-                self.decode_numbers(loaded, area, (first, 0), whole);
-            }
-            // A part of a row: its row is computed, and the part is copied.
-            if !rest.is_empty() {
-                let mut row = vec![0; whole_row];
-                let place = rows.end..rows.end.saturating_add(1);
-                let from = skip.saturating_mul(size);
-                if rest.len() <= row_bytes
-                    && self.kernel.decode_by_table(loaded, area, place, self.encoder, &mut row)
-                    && let Some(part) = row.get(from..from.saturating_add(rest.len()))
-                {
-                    rest.copy_from_slice(part);
-                } else {
-                    self.decode_numbers(loaded, area, (rows.end, skip), rest);
-                }
-            }
-        };
-        let tasks = row_bytes.saturating_mul(rows_per_task);
-        if out.len() < PARALLEL_MIN.saturating_mul(size) {
-            out.chunks_mut(tasks).enumerate().for_each(decode_rows);
-        } else {
-            out.par_chunks_mut(tasks).enumerate().for_each(decode_rows);
+        if self.kernel.decode_by_table(loaded, area, (first_row, skip), self.encoder, out) {
+            return;
         }
-    }
-
-    /// Computes rows of an area as numbers, and encodes them.
-    fn decode_numbers(&self, loaded: &Loaded, area: &Area, (first, skip): (usize, usize), out: &mut [u8]) {
         let width = usize::try_from(area.cols.end.saturating_sub(area.cols.start)).unwrap_or(0);
-        let size = self.encoder.size();
         let mut numbers = vec![0.0; width];
-        let row_bytes = width.saturating_sub(skip).saturating_mul(size).max(1);
-        for (row, out) in out.chunks_mut(row_bytes).enumerate() {
-            self.kernel.decode(loaded, area, first.saturating_add(row), &mut numbers);
-            let count = out.len().checked_div(size).unwrap_or(0);
-            let kept = numbers.get_mut(skip..skip.saturating_add(count)).unwrap_or_default();
+        let (mut left, mut row, mut skip) = (out, first_row, skip);
+        while !left.is_empty() {
+            self.kernel.decode(loaded, area, row, &mut numbers);
+            let kept = numbers.get_mut(skip..).unwrap_or_default();
+            let len = kept.len().saturating_mul(size).min(left.len());
+            let (out, later) = std::mem::take(&mut left).split_at_mut_checked(len).unwrap_or_default();
+            let kept = kept.get_mut(..len.checked_div(size).unwrap_or(0)).unwrap_or_default();
             self.encoder.encode(kept, out);
+            (left, row, skip) = (if len == 0 { &mut [] } else { later }, row.saturating_add(1), 0);
         }
     }
 }
@@ -311,23 +272,25 @@ pub(crate) fn round_to(dtype: Dtype, numbers: &mut [f32]) {
         return;
     }
     // The encoding decides which NaN a NaN becomes.
-    let has_nan = numbers.iter().any(|number| number.is_nan());
+    let has_nan = numbers.iter().fold(false, |has_nan, number| has_nan | number.is_nan());
     match dtype {
-        Dtype::Float16 if !has_nan => {
-            for number in numbers {
-                *number = nearest_float16(*number);
-            }
-        }
-        Dtype::BFloat16 if !has_nan => {
-            for number in numbers {
-                *number = nearest_bfloat16(*number);
-            }
-        }
+        Dtype::Float16 if !has_nan => round_each(numbers, nearest_float16),
+        Dtype::BFloat16 if !has_nan => round_each(numbers, nearest_bfloat16),
         _ => round_by_encoding(dtype, numbers),
     }
 }
 
+/// Rounds numbers with the vectors of the processor.
+fn round_each(numbers: &mut [f32], nearest: impl Fn(f32) -> f32) {
+    pulp::Arch::new().dispatch(|| {
+        for number in numbers {
+            *number = nearest(*number);
+        }
+    });
+}
+
 /// Rounds a number that is not NaN to the nearest float16.
+#[inline(always)]
 fn nearest_float16(number: f32) -> f32 {
     let bits = number.to_bits();
     let odd = (bits >> 13) & 1;
@@ -339,6 +302,7 @@ fn nearest_float16(number: f32) -> f32 {
 }
 
 /// Rounds a number that is not NaN to the nearest bfloat16.
+#[inline(always)]
 fn nearest_bfloat16(number: f32) -> f32 {
     let bits = number.to_bits();
     let odd = (bits >> 16) & 1;

@@ -36,6 +36,7 @@ mod gptq;
 mod hqq;
 mod modelopt;
 mod mxfp4;
+mod nibbles;
 mod operand;
 mod packed;
 mod pytorch;

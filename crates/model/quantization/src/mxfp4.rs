@@ -5,6 +5,11 @@
 //! numbers are `[experts, in, out]`, the layout of the parameter in the model. A number is a table entry in the dtype of the
 //! result times a power of two in float32.
 
+#![expect(
+    clippy::inline_always,
+    reason = "a function for vectors is only compiled for them within its caller"
+)]
+
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -12,8 +17,11 @@ use byte_source::ReadError;
 use tensor::{Dtype, Inputs};
 
 use crate::code_values::E2M1;
-use crate::dequantized::{Area, Encoder, Kernel, Loaded, Matrices, NIBBLES, NibbleTable};
+use crate::dequantized::{Area, Encoder, Kernel, Loaded, Matrices};
 use crate::gptq::check;
+use crate::nibbles::{
+    Instructions, NIBBLES, NibbleTable, Number, RUNS, RowPart, Work, copy_from, with_vectors,
+};
 use crate::operand::{ByteRows, Operand};
 use crate::survey::{Draft, Recognised, Survey};
 use crate::{Error, Result};
@@ -21,11 +29,12 @@ use crate::{Error, Result};
 /// Suffixes of tensors that mean nothing without codes.
 pub(crate) const COMPANIONS: &[&str] = &["_blocks", "_scales"];
 /// Input channels with one exponent.
-const GROUP: u64 = 32;
+const GROUP: u64 = GROUP_CHANNELS as u64;
+const GROUP_CHANNELS: usize = 32;
 /// Bytes of the codes of a group.
 const GROUP_BYTES: u64 = 16;
-/// Output channels that are computed together, so that their codes stay in the cache for all input channels of a group.
-const PATCH_COLS: usize = 64;
+/// Output channels that are computed together: as many as fill a cache line.
+const PATCH_COLS: usize = 32;
 
 /// Adds all experts with `_blocks` and `_scales`.
 ///
@@ -52,6 +61,8 @@ struct ExpertBlocks {
     /// Output channels and groups of an expert.
     outputs: u64,
     groups: u64,
+    /// Power of two that each exponent stands for.
+    powers: Box<[f32; 256]>,
     /// Encoded numbers of all codes by their exponents, for the encoder that asked first.
     tables: OnceLock<(Encoder, Vec<NibbleTable>)>,
 }
@@ -75,6 +86,7 @@ fn add(survey: &mut Survey<'_>, name: &str) -> Result<()> {
         scales: survey.operand(&mut draft, &scales_name)?,
         outputs,
         groups,
+        powers: powers(),
         tables: OnceLock::new(),
     };
     let recognised = Recognised {
@@ -96,13 +108,24 @@ impl ExpertBlocks {
     }
 }
 
-/// Returns the encoded numbers of all codes, for each exponent: a number depends only on its code and its exponent.
-fn tables(encoder: Encoder) -> Vec<NibbleTable> {
-    let mut tables: Vec<NibbleTable> = vec![[[0; 2]; NIBBLES]; 256];
-    let exponents = (0..=u8::MAX).map(|exponent| (f32::from(exponent) - 127.0).exp2());
-    let mut numbers: Vec<f32> = exponents.flat_map(|scale| E2M1.map(|value| value * scale)).collect();
-    encoder.encode_tables(&mut numbers, &mut tables);
-    tables
+/// Returns the power of two that each exponent stands for.
+fn powers() -> Box<[f32; 256]> {
+    let mut powers = Box::new([0.0; 256]);
+    for (power, exponent) in powers.iter_mut().zip(0..=u8::MAX) {
+        *power = (f32::from(exponent) - 127.0).exp2();
+    }
+    powers
+}
+
+impl ExpertBlocks {
+    /// Returns the encoded numbers of all codes, for each exponent: a number depends only on its code and its exponent.
+    fn encoded_numbers(&self, encoder: Encoder) -> Vec<NibbleTable> {
+        let mut tables: Vec<NibbleTable> = vec![[[0; 2]; NIBBLES]; 256];
+        let mut numbers: Vec<f32> =
+            self.powers.iter().flat_map(|power| E2M1.map(|value| value * power)).collect();
+        encoder.encode_tables(&mut numbers, &mut tables);
+        tables
+    }
 }
 
 impl Kernel for ExpertBlocks {
@@ -128,8 +151,7 @@ impl Kernel for ExpertBlocks {
         };
         let codes = self.blocks.read_rows(inputs, &part(GROUP_BYTES))?;
         let exponents = self.scales.read_rows(inputs, &part(1))?;
-        let scales = exponents.iter().map(|exponent| (f32::from(*exponent) - 127.0).exp2()).collect();
-        Ok(Loaded { codes, scales, exponents, ..Loaded::default() })
+        Ok(Loaded { codes, exponents, ..Loaded::default() })
     }
 
     fn decode(&self, loaded: &Loaded, area: &Area, row: usize, out: &mut [f32]) {
@@ -142,10 +164,11 @@ impl Kernel for ExpertBlocks {
         let byte = group.saturating_mul(16).saturating_add(in_group / 2);
         let shift: u32 = if in_group.is_multiple_of(2) { 0 } else { 4 };
         let codes = loaded.codes.iter().skip(byte).step_by(width.saturating_mul(16));
-        let scales = loaded.scales.iter().skip(group).step_by(width);
-        for ((out, code), scale) in out.iter_mut().zip(codes).zip(scales) {
+        let exponents = loaded.exponents.iter().skip(group).step_by(width);
+        for ((out, code), exponent) in out.iter_mut().zip(codes).zip(exponents) {
             let value = E2M1.get(usize::from(code.checked_shr(shift).unwrap_or(0) & 15)).copied();
-            *out = value.unwrap_or_default() * scale;
+            let scale = self.powers.get(usize::from(*exponent)).copied();
+            *out = value.unwrap_or_default() * scale.unwrap_or_default();
         }
     }
 
@@ -153,7 +176,7 @@ impl Kernel for ExpertBlocks {
         &self,
         loaded: &Loaded,
         area: &Area,
-        rows: Range<usize>,
+        place: (usize, usize),
         encoder: Encoder,
         out: &mut [u8],
     ) -> bool {
@@ -163,49 +186,95 @@ impl Kernel for ExpertBlocks {
         if encoder.size() != 2 {
             return false;
         }
-        let known = self.tables.get_or_init(|| (encoder, tables(encoder)));
+        let known = self.tables.get_or_init(|| (encoder, self.encoded_numbers(encoder)));
         let other;
         let tables = if known.0 == encoder {
             &known.1
         } else {
-            other = tables(encoder);
+            other = self.encoded_numbers(encoder);
             &other
         };
-        let (blocks, _) = loaded.codes.as_chunks::<16>();
-        let mut columns = [([0_u8; 16], 0_u8); PATCH_COLS];
-        let mut left = rows;
-        let mut out = out;
-        while !left.is_empty() && !out.is_empty() {
-            let channel = area.rows.start.saturating_add(left.start as u64);
-            let group = within((channel / GROUP).saturating_sub(groups.start));
-            let in_group = within(channel % GROUP);
-            let count = left.len().min(within(GROUP).saturating_sub(in_group));
-            left.start = left.start.saturating_add(count);
-            let bytes = count.saturating_mul(cols).saturating_mul(2).min(out.len());
-            let (now, later) = std::mem::take(&mut out).split_at_mut_checked(bytes).unwrap_or_default();
-            out = later;
-            for first in (0..cols).step_by(PATCH_COLS) {
-                let len = PATCH_COLS.min(cols.saturating_sub(first));
-                let skipped = first.saturating_mul(width).saturating_add(group);
-                let codes = blocks.get(skipped..).unwrap_or_default().iter().step_by(width);
-                let exponents = loaded.exponents.get(skipped..).unwrap_or_default().iter().step_by(width);
-                for (column, (codes, exponent)) in columns.iter_mut().zip(codes.zip(exponents)) {
-                    *column = (*codes, *exponent);
-                }
-                let columns = columns.get(..len).unwrap_or_default();
-                for (row, out) in now.chunks_mut(cols.saturating_mul(2)).enumerate() {
-                    let out = out.get_mut(first.saturating_mul(2)..).unwrap_or_default();
-                    let place = in_group.saturating_add(row);
-                    let (at, shift) = ((place / 2) % 16, if place.is_multiple_of(2) { 0 } else { 4 });
-                    for (out, (codes, exponent)) in out.as_chunks_mut::<2>().0.iter_mut().zip(columns) {
-                        let code = (codes.get(at).copied().unwrap_or_default() >> shift) & 15;
-                        *out = tables.get(usize::from(*exponent)).map_or([0; 2], |table| {
-                            table.get(usize::from(code)).copied().unwrap_or_default()
-                        });
-                    }
+        let patches = Patches {
+            tables,
+            blocks: loaded.codes.as_chunks().0,
+            exponents: &loaded.exponents,
+            groups: width,
+            cols,
+            before: within(area.rows.start % GROUP),
+            parts: RowPart::split(place, cols, out),
+        };
+        with_vectors(patches);
+        true
+    }
+}
+
+/// Computation of numbers by tables, in patches of 32 input and 32 output channels.
+struct Patches<'p> {
+    tables: &'p [NibbleTable],
+    /// Codes and exponents of the loaded groups, output channel by output channel.
+    blocks: &'p [[u8; 16]],
+    exponents: &'p [u8],
+    /// Loaded groups of an output channel.
+    groups: usize,
+    cols: usize,
+    /// Input channels of the first group that come before the loaded ones.
+    before: usize,
+    parts: Vec<RowPart<'p>>,
+}
+
+impl Work for Patches<'_> {
+    #[inline(always)]
+    fn run<I: Instructions>(mut self, instructions: I) {
+        let mut parts = std::mem::take(&mut self.parts);
+        let group = |part: &RowPart<'_>| part.row.saturating_add(self.before) / GROUP_CHANNELS;
+        for rows in parts.chunk_by_mut(|one, other| group(one) == group(other)) {
+            let Some(group) = rows.first().map(group) else { continue };
+            for first in (0..self.cols).step_by(PATCH_COLS) {
+                let patch = self.patch(instructions, group, first);
+                let columns = first..first.saturating_add(PATCH_COLS);
+                for row in &mut *rows {
+                    let channel = row.row.saturating_add(self.before) % GROUP_CHANNELS;
+                    let (from, out) = row.columns(&columns);
+                    let Some(numbers) = patch.get(channel) else { continue };
+                    let mut joined = [[0; 2]; PATCH_COLS];
+                    joined.as_chunks_mut().0.copy_from_slice(numbers);
+                    copy_from(&joined, from.saturating_sub(first), out);
                 }
             }
         }
-        true
+    }
+}
+
+impl Patches<'_> {
+    /// Computes the numbers of a group of input channels, for output channels from `first` on.
+    #[inline(always)]
+    fn patch<I: Instructions>(
+        &self,
+        instructions: I,
+        group: usize,
+        first: usize,
+    ) -> [[[Number; RUNS]; PATCH_COLS / RUNS]; GROUP_CHANNELS] {
+        let skipped = first.saturating_mul(self.groups).saturating_add(group);
+        let blocks = self.blocks.get(skipped..).unwrap_or_default().iter().step_by(self.groups.max(1));
+        let exponents = self.exponents.get(skipped..).unwrap_or_default().iter().step_by(self.groups.max(1));
+        let mut columns = blocks.zip(exponents);
+        let mut patch = [[[[0; 2]; RUNS]; PATCH_COLS / RUNS]; GROUP_CHANNELS];
+        for part in 0..PATCH_COLS / RUNS {
+            let mut runs = [[[0; 2]; 32]; RUNS];
+            for pair in runs.as_chunks_mut::<2>().0 {
+                let mut column = || {
+                    let (codes, exponent) = columns.next().unwrap_or((&[0; 16], &0));
+                    (*codes, self.tables.get(usize::from(*exponent)).unwrap_or(&[[0; 2]; NIBBLES]))
+                };
+                let ((first, first_table), (second, second_table)) = (column(), column());
+                *pair = instructions.look_up([first_table, second_table], [first, second]);
+            }
+            for (row, numbers) in patch.iter_mut().zip(instructions.transpose(&runs)) {
+                if let Some(place) = row.get_mut(part) {
+                    *place = numbers;
+                }
+            }
+        }
+        patch
     }
 }
