@@ -10,6 +10,7 @@ use pipeline::{
 
 use super::scan_headline::{call_text, headline, list_of_names, unread_rows};
 use crate::cli::args::Scan;
+use crate::cli::ui::checkpoint_advice::model_advice;
 use crate::cli::ui::terminal::{BOLD, DIM, escape_hidden};
 
 /// Maximum number of lines of each kind without `--all`.
@@ -46,7 +47,9 @@ pub(super) fn print_file_scan(args: &Scan, file: &FileScan, out: &mut dyn Write)
             print_rows(args, "note", vec![CUSTOM_CODE_NOTE.to_owned()], 0, out)
         }
         ScanOutcome::NotScanned { reason } => {
-            writeln!(out, "{BOLD}{path}{BOLD:#}: {style}{verdict}{style:#}: {}", escape_hidden(reason))
+            let reason = escape_hidden(reason);
+            let advice = if file.file.exists() { None } else { model_advice(&file.file) }.unwrap_or_default();
+            writeln!(out, "{BOLD}{path}{BOLD:#}: {style}{verdict}{style:#}: {reason}{advice}")
         }
         ScanOutcome::LinkedFolder { target } => {
             let note = escape_hidden(linked_folder_note(target));

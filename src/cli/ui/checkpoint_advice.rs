@@ -22,10 +22,8 @@ pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
         Error::NotFound { path } if parent_folder(path).is_dir() => {
             format!("; `ls {}` shows what is there", shell_quoted_path(parent_folder(path)))
         }
-        Error::NotFound { path } if is_model_id(path) => {
-            format!("; if it is a model of Hugging Face, pass hf://{}", path.display())
-        }
-        Error::NotFound { path } => format!(": the folder {} does not exist", parent_folder(path).display()),
+        Error::NotFound { path } => model_advice(path)
+            .unwrap_or_else(|| format!(": the folder {} does not exist", parent_folder(path).display())),
         Error::LoneShard { path, .. } => {
             format!(
                 ": run `{} {}`, or --single for this file alone",
@@ -100,16 +98,28 @@ pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
     format!("{error}{advice}")
 }
 
-/// Returns true if a path looks like the id of a model, such as `meta-llama/Llama-3.1-8B`.
-fn is_model_id(path: &Path) -> bool {
+/// Returns advice on a file that does not exist, if its path may be that of a model on the Hub.
+pub(crate) fn model_advice(path: &Path) -> Option<String> {
+    (!parent_folder(path).is_dir() && is_on_hub(path))
+        .then(|| format!("; if it is a model of Hugging Face, pass hf://{}", path.display()))
+}
+
+/// Returns true for `OWNER/MODEL`, with or without a revision, and for the path of a file in it.
+fn is_on_hub(path: &Path) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let parts: Vec<_> = path.iter().filter_map(|part| part.to_str()).collect();
+    let is_name = |part: &str| part.chars().all(is_word) && !matches!(part, "." | "..");
     let is_checkpoint = path.extension().is_some_and(|extension| {
         ["pth", "pt", "bin", "ckpt", "safetensors", "carton", "pkl"].iter().any(|known| extension == *known)
     });
-    matches!(parts.as_slice(), [owner, model] if *owner != "." && *owner != ".."
-        && [owner, model].iter().all(|part| part.chars().all(is_word)))
-        && !is_checkpoint
+    let parts: Option<Vec<&str>> = path.iter().map(|part| part.to_str()).collect();
+    match parts.as_deref() {
+        Some([owner, model]) => {
+            let model = model.split_once('@').map_or(*model, |(model, _)| model);
+            is_name(owner) && is_name(model) && !is_checkpoint
+        }
+        Some([owner, model, file]) => is_checkpoint && [owner, model, file].iter().all(|part| is_name(part)),
+        _ => false,
+    }
 }
 
 /// Returns advice on a folder in which no checkpoint was found.
