@@ -98,7 +98,7 @@ impl RemoteArgs {
         options.timeout = Duration::from_secs(self.timeout);
         options.offline |= self.offline;
         options.cache.clone_from(&self.cache);
-        options.count_with(&self.counts.options);
+        options.share_with(&self.counts.options);
         options
     }
 

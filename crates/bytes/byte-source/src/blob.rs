@@ -3,6 +3,8 @@
 use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
+
 use crate::buffer::{Buffer, WINDOW};
 use crate::{ReadError, Source};
 
@@ -13,27 +15,43 @@ pub struct Window(Arc<WindowBytes>);
 
 #[derive(Debug)]
 struct WindowBytes {
-    buffer: Buffer,
+    content: WindowContent,
     /// CRC-32 of the bytes, computed on first use.
     crc: OnceLock<u32>,
 }
 
+#[derive(Debug)]
+enum WindowContent {
+    Buffer(Buffer),
+    /// Part of the bytes that a source keeps in memory.
+    Part(Bytes),
+}
+
 impl From<Buffer> for Window {
     fn from(buffer: Buffer) -> Self {
-        Self(Arc::new(WindowBytes { buffer, crc: OnceLock::new() }))
+        Self::new(WindowContent::Buffer(buffer))
+    }
+}
+
+/// Shares the bytes.
+impl From<Bytes> for Window {
+    fn from(bytes: Bytes) -> Self {
+        Self::new(WindowContent::Part(bytes))
     }
 }
 
 impl Window {
+    fn new(content: WindowContent) -> Self {
+        Self(Arc::new(WindowBytes { content, crc: OnceLock::new() }))
+    }
+
     /// Reads the bytes of `range` in `source` at their position, not through a map.
     ///
     /// # Errors
     /// Returns an error if `range` is not inside the source, the source cannot be read, or the source was truncated
     /// after it was opened.
     pub fn read(source: &dyn Source, range: Range<u64>) -> Result<Self, ReadError> {
-        let len = range.end.saturating_sub(range.start);
-        let len = usize::try_from(len).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-        Self::filled(len, |bytes| source.read_at(bytes, range.start))
+        source.read_window(range)
     }
 
     /// Creates a window of `len` bytes and lets `fill` set them. `fill` must set all bytes: the buffer has the bytes of
@@ -65,7 +83,10 @@ impl Deref for Window {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0.buffer
+        match &self.0.content {
+            WindowContent::Buffer(buffer) => buffer,
+            WindowContent::Part(bytes) => bytes,
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! Source that keeps some byte ranges of another source in memory.
 
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{ReadError, Source};
+use crate::{ReadError, Source, Window};
 
 /// A source with prefetched ranges, which are not read again.
 #[derive(Clone, Debug)]
@@ -132,6 +133,19 @@ impl Source for Prefetched {
             }
         });
         Ok(joined.collect())
+    }
+
+    fn read_window(&self, range: Range<u64>) -> Result<Window, ReadError> {
+        let pieces = self.pieces(range.clone());
+        match pieces.as_slice() {
+            [PrefetchedPiece::Kept(bytes)] => Ok(bytes.clone().into()),
+            [] | [PrefetchedPiece::Missing(_)] => self.source.read_window(range),
+            _ => {
+                let len = range.end.saturating_sub(range.start);
+                let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+                Window::filled(len, |bytes| self.read_at(bytes, range.start))
+            }
+        }
     }
 
     fn in_memory(&self) -> Option<&[u8]> {

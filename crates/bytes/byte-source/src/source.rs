@@ -80,6 +80,17 @@ pub trait Source: Debug + Send + Sync {
         Ok(parts)
     }
 
+    /// Reads the bytes of a range as one window, at their position and not through a map. A source that has received the
+    /// bytes already shares them.
+    ///
+    /// # Errors
+    /// Returns an error if the range is not inside the source, cannot be read, or the source changed.
+    fn read_window(&self, range: Range<u64>) -> Result<Window, ReadError> {
+        let len = range.end.saturating_sub(range.start);
+        let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+        Window::filled(len, |bytes| self.read_at(bytes, range.start))
+    }
+
     /// Returns all bytes without a copy, if they are in memory or mapped.
     fn in_memory(&self) -> Option<&[u8]>;
 
@@ -228,6 +239,10 @@ impl Source for Region {
         let of = |range: &Range<u64>| self.slice(range.clone()).map(|part| part.range());
         let ranges: Option<Vec<Range<u64>>> = ranges.iter().map(of).collect();
         self.source.read_ranges(&ranges.ok_or(io::ErrorKind::UnexpectedEof)?)
+    }
+
+    fn read_window(&self, range: Range<u64>) -> Result<Window, ReadError> {
+        self.source.read_window(self.slice(range).ok_or(io::ErrorKind::UnexpectedEof)?.range())
     }
 
     fn in_memory(&self) -> Option<&[u8]> {

@@ -1,6 +1,6 @@
 //! A bucket: reads ranges of its objects, and lists them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
@@ -41,7 +41,7 @@ impl fmt::Debug for Bucket {
 }
 
 /// Objects below a prefix: the length and version of each, by its name relative to the prefix.
-pub(crate) type Objects = HashMap<String, Version>;
+pub(crate) type Objects = BTreeMap<String, Version>;
 
 impl Bucket {
     /// Opens the bucket of an address with the credentials of the environment.

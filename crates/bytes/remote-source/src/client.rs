@@ -11,13 +11,15 @@ use bytes::Bytes;
 use ureq::http::Response;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::unversioned::transport::DefaultConnector;
-use ureq::{Agent, Body, Proxy};
+use ureq::{Agent, Body};
 use url::Url;
 
 use crate::address::shown_url;
 use crate::answer::{Accepted, Asked, Version, accept, header};
 use crate::guard::{AddressGuard, PrivateAddress, PrivateHosts};
 use crate::ip::is_public_address;
+use crate::proxies::Proxies;
+use crate::range_buffers::{RangeBuffer, RangeBuffers};
 use crate::retry::{TRIES_MAX, pause, retry_after};
 use crate::{Error, RemoteOptions, Result};
 
@@ -28,8 +30,12 @@ const SLOWEST: u64 = 32 << 10;
 /// Time after which there is no service that gives an instance its credentials.
 #[cfg(feature = "buckets")]
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bytes that are read from a connection at a time.
+/// Bytes that are read from a document at a time.
 const READ: usize = 64 << 10;
+/// Bytes that are taken from a connection at a time.
+const RECEIVED: usize = 256 << 10;
+/// Longest body of a redirect that is read, in bytes.
+const UNNEEDED_MAX: u64 = 16 << 10;
 /// Longest text of an error that is read and shown, in bytes.
 const MESSAGE_MAX: u64 = 2000;
 const MESSAGE_SHOWN: usize = 200;
@@ -64,6 +70,8 @@ pub(crate) struct Client {
     /// Client for redirects of public hosts.
     public: Agent,
     private_hosts: PrivateHosts,
+    pub(crate) proxies: Proxies,
+    pub(crate) buffers: RangeBuffers,
 }
 
 impl Client {
@@ -89,6 +97,8 @@ impl Client {
             #[cfg(feature = "buckets")]
             metadata: agent(true, METADATA_TIMEOUT),
             private_hosts,
+            proxies: Proxies::from_env(),
+            buffers: RangeBuffers::default(),
             options: options.clone(),
         })
     }
@@ -106,11 +116,11 @@ impl Client {
     ) -> Result<Part> {
         let start = Instant::now();
         let mut version = version.cloned();
-        let (mut range, mut received) = (None::<Range<u64>>, Vec::new());
+        let (mut range, mut received) = (None::<Range<u64>>, self.buffers.take(0));
         let mut tries = 0_u32;
         loop {
             let rest = match &range {
-                Some(range) => Asked::Range(range.start.saturating_add(received.len() as u64)..range.end),
+                Some(range) => Asked::Range(range.start.saturating_add(received.len())..range.end),
                 None => asked.clone(),
             };
             let before = received.len();
@@ -118,10 +128,12 @@ impl Client {
                 if let Some(version) = &version {
                     version.check(&accepted.version, &target.address)?;
                 }
-                let whole = range.get_or_insert_with(|| accepted.range.clone()).clone();
-                version.get_or_insert_with(|| accepted.version.clone());
-                let expected = whole.end.saturating_sub(whole.start);
-                self.receive(accepted.body, &mut received, expected, start, &target.address)
+                if range.is_none() {
+                    received = self.buffers.take(accepted.range.end.saturating_sub(accepted.range.start));
+                    range = Some(accepted.range);
+                }
+                version.get_or_insert(accepted.version);
+                self.receive(accepted.body, &mut received, start, &target.address)
             });
             let (error, asked_pause) = match outcome {
                 Ok(()) => {
@@ -248,6 +260,7 @@ impl Client {
                 address: address(),
                 reason: format!("it redirects to no URL: {reason}"),
             })?;
+            finish(response);
         }
         Err(Error::Redirects { address: address(), limit: REDIRECTS_MAX }.into())
     }
@@ -260,7 +273,9 @@ impl Client {
         token: Option<&String>,
     ) -> Result<Response<Body>, Sent> {
         self.options.counter.add_request();
-        let mut request = agent.get(url.as_str()).header("accept-encoding", "identity");
+        let proxy = self.proxies.for_url(url);
+        let request = agent.get(url.as_str()).config().proxy(proxy).build();
+        let mut request = request.header("accept-encoding", "identity");
         if let Some(asked) = asked {
             request = request.header("range", asked.header());
         }
@@ -274,32 +289,38 @@ impl Client {
         })
     }
 
-    /// Reads a body up to `expected` bytes in all.
+    /// Reads a body to its end, which is when the buffer is full.
     fn receive(
         &self,
         body: Option<Body>,
-        received: &mut Vec<u8>,
-        expected: u64,
+        received: &mut RangeBuffer,
         start: Instant,
         address: &str,
     ) -> Result<(), Failure> {
         let Some(body) = body else { return Ok(()) };
+        let expected = received.expected();
         let limit = slowest(self.options.timeout, expected);
         let mut reader = body.into_reader();
-        let mut buffer = vec![0; READ];
+        let mut beyond = [0];
         loop {
-            let count = reader.read(&mut buffer).map_err(|reason| connection_error(address, &reason))?;
-            let bytes = buffer.get(..count).unwrap_or_default();
-            self.options.counter.add_bytes(count);
-            received.extend_from_slice(bytes);
-            let total = received.len() as u64;
-            if total > expected {
+            let room = received.room();
+            let is_full = room.is_empty();
+            // The end is read, too: only then can the next request use the connection.
+            let count = reader.read(if is_full { &mut beyond } else { room });
+            let count = match count {
+                Err(_) if is_full => return Ok(()),
+                count => count.map_err(|reason| connection_error(address, &reason))?,
+            };
+            if is_full {
+                if count == 0 {
+                    return Ok(());
+                }
                 let reason = format!("it has more than the {expected} bytes that were asked for");
                 return Err(Error::Answer { address: address.to_owned(), reason }.into());
             }
-            if total == expected {
-                return Ok(());
-            }
+            self.options.counter.add_bytes(count);
+            received.add(count);
+            let total = received.len();
             if count == 0 {
                 let reason = format!("the connection ended after {total} of {expected} bytes");
                 return Err(Error::Connection { address: address.to_owned(), reason }.into());
@@ -332,6 +353,15 @@ impl From<Error> for Failure {
 enum Sent {
     Private(IpAddr),
     Broken(io::Error),
+}
+
+/// Reads the body of an answer that is not needed if it is short: only then can the next request use the connection.
+fn finish(response: Response<Body>) {
+    let len = header(&response, "content-length").and_then(|len| len.parse::<u64>().ok());
+    if len.is_some_and(|len| len <= UNNEEDED_MAX) {
+        // If this fails, the next request opens a connection.
+        let _ = io::copy(&mut response.into_body().into_reader(), &mut io::sink());
+    }
 }
 
 /// Returns the longest time that a body of `len` bytes may take.
@@ -398,12 +428,13 @@ fn config(timeout: Duration, tls: TlsConfig) -> ureq::config::Config {
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
-        .proxy(Proxy::try_from_env())
+        .proxy(None)
         .tls_config(tls)
         .timeout_resolve(Some(timeout))
         .timeout_connect(Some(timeout))
         .timeout_recv_response(Some(timeout))
         .timeout_per_read(Some(timeout))
+        .input_buffer_size(RECEIVED)
         .max_idle_connections_per_host(16)
         .max_idle_connections(32)
         .user_agent(concat!("torch2carton/", env!("CARGO_PKG_VERSION")))

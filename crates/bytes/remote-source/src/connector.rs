@@ -17,12 +17,13 @@ use object_store::client::{
     HttpService,
 };
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, header};
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, Proxy};
 use url::Url;
 
 use crate::address::shown_url;
 use crate::client::{Client, slowest};
 use crate::guard::PrivateAddress;
+use crate::range_buffers::RangeBuffers;
 use crate::retry::{PAUSE_MAX, retry_after};
 use crate::{BucketService, Error, Result};
 
@@ -35,14 +36,23 @@ const METADATA_HOSTS: &[&str] = &[
     "metadata.google.internal",
     "metadata",
 ];
+/// Variables that name other services of this kind, by a URL or a host.
+const METADATA_VARIABLES: &[&str] = &[
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+    "AWS_METADATA_ENDPOINT",
+    "AZURE_MSI_ENDPOINT",
+    "GCE_METADATA_HOST",
+    "GCE_METADATA_IP",
+    "GCE_METADATA_ROOT",
+    "IDENTITY_ENDPOINT",
+];
 /// Largest body of an answer to a request without a range, such as one page of a listing.
 const ANSWER_MAX: u64 = 64 << 20;
 /// Time of an object of which the service does not say one.
 const NO_TIME: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
 /// Entity tag of an object of which the service does not say one.
 pub(crate) const NO_ETAG: &str = "\"no-etag\"";
-/// Bytes that are read from a connection at a time.
-const READ: usize = 64 << 10;
 
 /// What must be at the target of a multipart upload when it is completed. `object_store` has no option for that.
 #[derive(Clone, Debug)]
@@ -179,7 +189,7 @@ impl Connector {
         if options.offline {
             return Err(Error::Offline { address });
         }
-        let is_metadata = METADATA_HOSTS.contains(&url.host_str().unwrap_or_default());
+        let is_metadata = is_metadata(&url, &|name| std::env::var(name).ok());
         if url.scheme() == "http" && !options.allow_http && !is_metadata {
             return Err(Error::Insecure { address });
         }
@@ -187,7 +197,8 @@ impl Connector {
         let range = range_len(request.headers());
         let has_body = request.method() != Method::HEAD;
         options.counter.add_request();
-        let response = send(agent, request, options.timeout).map_err(|error| {
+        let proxy = self.client.proxies.for_url(&url).filter(|_| !is_metadata);
+        let response = send(agent, request, options.timeout, proxy).map_err(|error| {
             let reason = error.into_io();
             let refused = reason.get_ref().and_then(|inner| inner.downcast_ref());
             match refused {
@@ -218,14 +229,21 @@ impl Connector {
         let options = &self.client.options;
         let start = Instant::now();
         let announced = body.content_length();
-        let (mut reader, mut buffer) = (body.into_reader(), vec![0; READ]);
-        let mut received: Vec<u8> = Vec::new();
+        let mut reader = body.into_reader();
+        let mut received = match announced {
+            Some(len) => self.client.buffers.take(len.min(limit)),
+            None => RangeBuffers::take_up_to(limit),
+        };
+        let mut beyond = [0];
         loop {
-            let count = reader.read(&mut buffer).map_err(|reason| Error::Connection {
+            let room = received.room();
+            let is_full = room.is_empty();
+            let count = reader.read(if is_full { &mut beyond } else { room });
+            let count = count.map_err(|reason| Error::Connection {
                 address: address.to_owned(),
                 reason: reason.to_string(),
             })?;
-            let total = received.len() as u64;
+            let total = received.len();
             if count == 0 {
                 if announced.is_some_and(|len| total < len) {
                     let reason = format!("the connection ended after {total} bytes");
@@ -233,12 +251,12 @@ impl Connector {
                 }
                 return Ok(received.into());
             }
-            options.counter.add_bytes(count);
-            received.extend_from_slice(buffer.get(..count).unwrap_or_default());
-            if received.len() as u64 > limit {
+            if is_full {
                 let reason = format!("it has more than the {limit} bytes that were asked for");
                 return Err(Error::Answer { address: address.to_owned(), reason });
             }
+            options.counter.add_bytes(count);
+            received.add(count);
             let after = start.elapsed();
             if after > slowest(options.timeout, total) {
                 return Err(Error::Slow {
@@ -263,24 +281,40 @@ impl Connector {
         }
         self.client.options.counter.add_request();
         let url = format!("https://s3.amazonaws.com/{bucket}");
-        let response = self.client.typed.head(url).call().ok()?;
+        let proxy = self.client.proxies.for_url(&Url::parse(&url).ok()?);
+        let response = self.client.typed.head(url).config().proxy(proxy).build().call().ok()?;
         Some(response.headers().get("x-amz-bucket-region")?.to_str().ok()?.to_owned())
     }
+}
+
+/// Returns true for a URL of a service that gives an instance or a container its credentials, which sends them without
+/// encryption, since it is on the same machine.
+fn is_metadata(url: &Url, variable: &dyn Fn(&str) -> Option<String>) -> bool {
+    let place = |url: &Url| Some((url.host_str()?.to_owned(), url.port_or_known_default()?));
+    let named = |name: &&str| {
+        let text = variable(name)?;
+        let text = if text.contains("://") { text } else { format!("http://{text}") };
+        place(&Url::parse(&text).ok()?)
+    };
+    METADATA_HOSTS.contains(&url.host_str().unwrap_or_default())
+        || METADATA_VARIABLES.iter().filter_map(named).any(|named| Some(named) == place(url))
 }
 
 fn send(
     agent: &Agent,
     request: ureq::http::Request<Bytes>,
     timeout: Duration,
+    proxy: Option<Proxy>,
 ) -> Result<Response<Body>, ureq::Error> {
     if request.body().is_empty() && matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE) {
         let (parts, _) = request.into_parts();
-        return agent.run(ureq::http::Request::from_parts(parts, ()));
+        let request = ureq::http::Request::from_parts(parts, ());
+        return agent.run(agent.configure_request(request).proxy(proxy).build());
     }
     let (parts, body) = request.into_parts();
     let limit = slowest(timeout, body.len() as u64);
     let request = ureq::http::Request::from_parts(parts, &body[..]);
-    agent.run(agent.configure_request(request).timeout_send_body(Some(limit)).build())
+    agent.run(agent.configure_request(request).proxy(proxy).timeout_send_body(Some(limit)).build())
 }
 
 /// Returns the number of bytes that a range asks for.

@@ -4,7 +4,7 @@
 //! `STORAGE_EMULATOR_HOST` of Google's clients.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential};
@@ -12,10 +12,12 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::client::{CredentialProvider, StaticCredentialProvider};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use object_store::{BackoffConfig, Error as StoreError, ObjectStore, Result, RetryConfig};
+use url::{Host, Url};
 
 use crate::aws_profile::AwsProfile;
 use crate::client::Client;
 use crate::connector::Connector;
+use crate::container_credentials::ContainerCredentials;
 use crate::{BucketAddress, BucketService};
 
 /// Opens the bucket. Without credentials, a public bucket can be read.
@@ -61,6 +63,13 @@ fn open_amazon(bucket: &str, connector: &Connector) -> Result<StoreBox> {
     if let Some(endpoint) = variable("AWS_ENDPOINT_URL_S3") {
         builder = builder.with_endpoint(endpoint);
     }
+    let metadata = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT").or_else(|| {
+        let mode = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE")?;
+        mode.eq_ignore_ascii_case("ipv6").then(|| "http://[fd00:ec2::254]".to_owned())
+    });
+    if let Some(endpoint) = metadata {
+        builder = builder.with_metadata_endpoint(endpoint.trim_end_matches('/'));
+    }
     let is_given = is_set(&["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]) && !is_set(&["AWS_PROFILE"])
         || is_set(&["AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE"])
         || is_set(&["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"]);
@@ -81,6 +90,13 @@ fn open_amazon(bucket: &str, connector: &Connector) -> Result<StoreBox> {
             is_known = true;
         }
     }
+    if let Some(url) = variable("AWS_CONTAINER_CREDENTIALS_FULL_URI").filter(|_| is_container()) {
+        let token = variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+        let client = Arc::clone(&connector.client);
+        let provider =
+            ContainerCredentials { client, url: container_url(&url)?, token, kept: Mutex::default() };
+        builder = builder.with_credentials(Arc::new(provider));
+    }
     if !is_known {
         let is_disabled =
             variable("AWS_EC2_METADATA_DISABLED").is_some_and(|it| it.eq_ignore_ascii_case("true"));
@@ -98,6 +114,33 @@ fn open_amazon(bucket: &str, connector: &Connector) -> Result<StoreBox> {
         builder = builder.with_region(region);
     }
     Ok(StoreBox(Arc::new(builder.build()?)))
+}
+
+/// Returns true if a container's credentials are what the environment names, and `object_store` does not ask for them.
+fn is_container() -> bool {
+    let has_keys = is_set(&["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]) || is_set(&["AWS_PROFILE"]);
+    !has_keys
+        && !is_set(&["AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE"])
+        && !is_set(&["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"])
+}
+
+/// Returns the URL of the service for containers if a token may be sent there: by https, or within the machine.
+fn container_url(text: &str) -> Result<String> {
+    let refused = |reason: &str| StoreError::Generic {
+        store: "S3",
+        source: format!("AWS_CONTAINER_CREDENTIALS_FULL_URI: {reason}").into(),
+    };
+    let url = Url::parse(text).map_err(|_| refused("it is not a URL"))?;
+    let is_near = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback() || ip.is_link_local(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback() || ip.is_unique_local(),
+        None => false,
+    };
+    if url.scheme() == "https" || url.scheme() == "http" && is_near {
+        return Ok(text.to_owned());
+    }
+    Err(refused("it is not encrypted"))
 }
 
 fn open_google(bucket: &str, connector: Connector) -> Result<StoreBox> {

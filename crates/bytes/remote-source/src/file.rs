@@ -5,12 +5,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use byte_source::{ReadError, Source};
+use byte_source::{ReadError, Source, Window};
 use bytes::Bytes;
 
 use crate::answer::{Asked, Version};
-#[cfg(feature = "buckets")]
-use crate::bucket::Bucket;
 use crate::cache::RangeCache;
 use crate::client::{Client, Part, RangeTarget};
 use crate::fetcher::{Fetcher, Place};
@@ -46,8 +44,8 @@ impl RemoteFile {
     /// # Errors
     /// When the address names no file, the server refuses it or does not send ranges, or requests are switched off.
     pub fn open(address: &Address, options: &RemoteOptions) -> Result<Self> {
-        let client = Arc::new(Client::new(options)?);
-        let place = place(address, &client)?;
+        let client = options.client()?;
+        let place = place(address, options)?;
         Self::open_place(&client, place, None, EDGE)
     }
 
@@ -160,6 +158,9 @@ impl RemoteFile {
 
     /// Reads a range, and requests what follows if the ranges before it were next to each other.
     fn read_in_sequence(&self, range: &Range<u64>) -> Result<Bytes> {
+        if let Some(bytes) = self.ahead.part_at(range)? {
+            return Ok(bytes);
+        }
         let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; len];
         self.ahead.read_at(&mut bytes, range.start)?;
@@ -177,15 +178,15 @@ impl RemoteFile {
 }
 
 /// Returns where a file is.
-fn place(address: &Address, client: &Arc<Client>) -> Result<Place> {
+fn place(address: &Address, options: &RemoteOptions) -> Result<Place> {
     let shown = address.to_string();
     match address {
         Address::Http(url) => Ok(Place::Url(RangeTarget { url: url.clone(), token: None, address: shown })),
         Address::Hub(hub) if hub.path.is_empty() => Err(Error::Repository { address: shown }),
-        Address::Hub(hub) => Ok(Place::Url(hub::file_target(hub, hub.revision(), &client.options)?)),
+        Address::Hub(hub) => Ok(Place::Url(hub::file_target(hub, hub.revision(), options)?)),
         #[cfg(feature = "buckets")]
         Address::Bucket(bucket) => {
-            Ok(Place::Object { bucket: Bucket::open(bucket, client)?, key: bucket.key.clone() })
+            Ok(Place::Object { bucket: options.bucket(bucket)?, key: bucket.key.clone() })
         }
         #[cfg(not(feature = "buckets"))]
         Address::Bucket(_) => Err(Error::Disabled { address: shown }),
@@ -209,6 +210,22 @@ impl Source for RemoteFile {
             return Ok(());
         }
         Ok(self.ahead.read_at(buffer, offset)?)
+    }
+
+    fn read_window(&self, range: Range<u64>) -> Result<Window, ReadError> {
+        if range.start > range.end || range.end > self.version.len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let kept = match self.edge_bytes(&range) {
+            Some(bytes) => Some(bytes),
+            None => self.ahead.part_at(&range)?,
+        };
+        if let Some(bytes) = kept {
+            return Ok(bytes.into());
+        }
+        let len = usize::try_from(range.end.saturating_sub(range.start));
+        let len = len.map_err(|_| io::ErrorKind::InvalidInput)?;
+        Window::filled(len, |bytes| Ok(self.ahead.read_at(bytes, range.start)?))
     }
 
     /// Requests the ranges in parallel; neighbouring ones as one.

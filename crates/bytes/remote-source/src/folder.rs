@@ -49,7 +49,7 @@ impl RemoteFolder {
     /// # Errors
     /// When the Hub refuses the listing, or requests are switched off.
     pub(crate) fn on_hub(address: &HubAddress, options: &RemoteOptions) -> Result<Self> {
-        let client = Arc::new(Client::new(options)?);
+        let client = options.client()?;
         let target = hub::listing_target(address, options)?;
         let document = client.document(&target, LISTING_MAX)?;
         let answer = |reason| Error::Answer { address: address.to_string(), reason };
@@ -93,7 +93,7 @@ impl RemoteFolder {
     /// # Errors
     /// When the index cannot be read, or the server answers otherwise than with a document or that there is none.
     pub(crate) fn of_index(url: &Url, documents: &[&str], options: &RemoteOptions) -> Result<Self> {
-        let client = Arc::new(Client::new(options)?);
+        let client = options.client()?;
         let next_to = |name: &str| {
             let mut url = url.clone();
             if let Ok(mut parts) = url.path_segments_mut() {

@@ -10,10 +10,6 @@ use byte_source::SourceFolder;
 #[cfg(feature = "http")]
 use crate::BucketAddress;
 #[cfg(feature = "buckets")]
-use crate::bucket::Bucket;
-#[cfg(feature = "buckets")]
-use crate::client::Client;
-#[cfg(feature = "buckets")]
 use crate::fetcher::Place;
 #[cfg(feature = "buckets")]
 use crate::file::EDGE;
@@ -88,8 +84,8 @@ fn open_in_bucket(
     neighbours: Neighbours<'_>,
     options: &RemoteOptions,
 ) -> Result<InputSource> {
-    let client = Arc::new(Client::new(options)?);
-    let bucket = Bucket::open(address, &client)?;
+    let bucket = options.bucket(address)?;
+    let client = Arc::clone(&bucket.client);
     let (parent, name) = address.key.rsplit_once('/').unwrap_or(("", &address.key));
     let is_set = name.ends_with(INDEX_SUFFIX);
     let is_folder = !name.contains('.');

@@ -34,8 +34,12 @@ mod bucket_address;
 mod cache;
 #[cfg(feature = "http")]
 mod client;
+#[cfg(feature = "http")]
+mod client_pool;
 #[cfg(feature = "buckets")]
 mod connector;
+#[cfg(feature = "buckets")]
+mod container_credentials;
 #[cfg(feature = "buckets")]
 mod credentials;
 mod error;
@@ -55,6 +59,10 @@ pub mod listing;
 mod options;
 #[cfg(feature = "buckets")]
 mod outputs;
+#[cfg(feature = "http")]
+mod proxies;
+#[cfg(feature = "http")]
+mod range_buffers;
 #[cfg(feature = "http")]
 mod read_ahead;
 #[cfg(feature = "http")]

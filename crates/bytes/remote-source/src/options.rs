@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 #[cfg(feature = "http")]
 use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use crate::Traffic;
+#[cfg(feature = "http")]
+use crate::client_pool::ClientPool;
 use crate::traffic::TrafficCounter;
 
 /// Endpoint of the Hub.
@@ -35,6 +37,11 @@ pub struct RemoteOptions {
     pub stop: Arc<AtomicBool>,
     /// Counts of all files that are opened with clones of these options.
     pub(crate) counter: TrafficCounter,
+    /// Memory in bytes of the parts of outputs that are being sent. What is left is for ranges that are read ahead.
+    pub(crate) upload_memory: Arc<AtomicU64>,
+    /// Clients that were created with clones of these options.
+    #[cfg(feature = "http")]
+    pub(crate) clients: ClientPool,
 }
 
 impl Default for RemoteOptions {
@@ -49,6 +56,9 @@ impl Default for RemoteOptions {
             cache: None,
             stop: Arc::default(),
             counter: TrafficCounter::default(),
+            upload_memory: Arc::default(),
+            #[cfg(feature = "http")]
+            clients: ClientPool::default(),
         }
     }
 }
@@ -92,9 +102,13 @@ impl RemoteOptions {
         }
     }
 
-    /// Counts the requests together with those of `other`.
-    pub fn count_with(&mut self, other: &Self) {
+    /// Shares the connections of `other`, its counts of requests, its memory for ranges and parts, and what stops it.
+    pub fn share_with(&mut self, other: &Self) {
+        #[cfg(feature = "http")]
+        self.clients.clone_from(&other.clients);
         self.counter = other.counter.clone();
+        self.stop = Arc::clone(&other.stop);
+        self.upload_memory = Arc::clone(&other.upload_memory);
     }
 
     /// Returns the requests and bytes of all files that were opened with clones of these options.

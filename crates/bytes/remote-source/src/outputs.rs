@@ -1,46 +1,35 @@
 //! Outputs in buckets.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use byte_source::{OutputStore, ReadError, Source, StoredFile, Upload};
 
 use crate::bucket::Bucket;
-use crate::client::Client;
 use crate::fetcher::Place;
 use crate::file::EDGE;
 use crate::upload::BucketUpload;
-use crate::{Address, BucketAddress, Error, RemoteFile, RemoteOptions, Result};
+use crate::{Address, Error, RemoteFile, RemoteOptions, Result};
 
 /// Outputs at `s3://`, `gs://` and `az://` addresses. A bucket is opened when it is first used.
 #[derive(Debug)]
 pub struct BucketOutputs {
     options: RemoteOptions,
-    opened: Mutex<HashMap<BucketAddress, Bucket>>,
 }
 
 impl BucketOutputs {
     /// Creates a store whose requests have these options.
     pub fn new(options: RemoteOptions) -> Self {
-        Self { options, opened: Mutex::default() }
+        Self { options }
     }
 
     /// Returns the bucket of an output, and the output's name in it.
     fn bucket(&self, target: &Path) -> Result<(Bucket, String)> {
-        let BucketAddress { service, bucket, key } = match Address::parse(&target.to_string_lossy())? {
-            Address::Bucket(address) => address,
-            other => return Err(Error::Output { address: other.to_string() }),
-        };
-        let address = BucketAddress { service, bucket, key: String::new() };
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bucket) = opened.get(&address) {
-            return Ok((bucket.clone(), key));
+        match Address::parse(&target.to_string_lossy())? {
+            Address::Bucket(address) => Ok((self.options.bucket(&address)?, address.key)),
+            other => Err(Error::Output { address: other.to_string() }),
         }
-        let bucket = Bucket::open(&address, &Arc::new(Client::new(&self.options)?))?;
-        opened.insert(address, bucket.clone());
-        Ok((bucket, key))
     }
 
     /// Returns the bucket of an output that is an object.

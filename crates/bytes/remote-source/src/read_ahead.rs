@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -14,9 +15,13 @@ use crate::slot::Slot;
 /// Number of bytes of the first range that is requested ahead; each further one is twice as long.
 const FIRST: u64 = 1 << 20;
 /// Largest number of bytes of a range that is requested ahead.
-const CHUNK: u64 = 8 << 20;
+pub(crate) const CHUNK: u64 = 8 << 20;
 /// Largest number of bytes that all streams request ahead or keep.
-const BUDGET: u64 = 48 << 20;
+const BUDGET: u64 = 40 << 20;
+/// The same, with the parts of outputs that are uploaded at the same time.
+const SHARED_BUDGET: u64 = 48 << 20;
+/// Smallest number of bytes that remains for the streams.
+const BUDGET_MIN: u64 = 2 * CHUNK;
 /// Largest number of streams; a reader in another place takes the oldest one.
 const STREAMS_MAX: usize = 4;
 /// Distance up to which a reader that skips bytes continues its stream: a record's header and padding.
@@ -72,6 +77,19 @@ impl ReadAhead {
         Ok(())
     }
 
+    /// Returns the bytes of a range if one chunk has all of them, and requests what follows if the reader is sequential.
+    pub(crate) fn part_at(&self, wanted: &Range<u64>) -> Result<Option<Bytes>> {
+        let len = wanted.end.saturating_sub(wanted.start);
+        let (range, slot) = self.chunk_at(wanted.start, len);
+        if wanted.end > range.end {
+            return Ok(None);
+        }
+        let bytes = slot.wait(&self.fetcher.client.options)?;
+        let at = |offset: u64| usize::try_from(offset.saturating_sub(range.start)).ok();
+        let part = at(wanted.start).zip(at(wanted.end)).filter(|(_, to)| *to <= bytes.len());
+        Ok(part.map(|(from, to)| bytes.slice(from..to)))
+    }
+
     /// Requests exactly these ranges in parallel.
     pub(crate) fn fetch_all(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let mut parts = Vec::with_capacity(ranges.len());
@@ -117,10 +135,15 @@ impl ReadAhead {
         let others: u64 =
             streams.iter().flat_map(|stream| &stream.chunks).map(len).fold(0, u64::saturating_add);
         let mut kept = stream.chunks.iter().map(len).fold(others, u64::saturating_add);
-        while stream.end < self.version.len && (stream.chunks.is_empty() || kept < BUDGET) {
+        let uploaded = self.fetcher.client.options.upload_memory.load(Ordering::Relaxed);
+        let budget = SHARED_BUDGET.saturating_sub(uploaded).clamp(BUDGET_MIN, BUDGET);
+        while stream.end < self.version.len {
             let end = stream.end.saturating_add(stream.next_len).min(self.version.len);
             let range = stream.end..end;
             kept = kept.saturating_add(end.saturating_sub(stream.end));
+            if kept > budget && !stream.chunks.is_empty() {
+                break;
+            }
             stream.chunks.push_back(Chunk { slot: self.request(range.clone()), range });
             (stream.end, stream.next_len) = (end, stream.next_len.saturating_mul(2).min(CHUNK));
             // Request more only once the first ranges show that they are read.

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,6 +20,7 @@ use object_store::{
 
 use crate::bucket::{Bucket, MARK, block_on};
 use crate::connector::Condition;
+use crate::range_buffers::RangeBuffer;
 use crate::slot::Slot;
 use crate::{Error, Result};
 
@@ -27,20 +29,21 @@ const PARTS_MAX: u64 = 10_000;
 /// Smallest length of a part in bytes.
 const PART_MIN: u64 = 8 << 20;
 /// Largest length in bytes of an object that is kept in memory and sent in one request.
-const WHOLE_MAX: usize = 1 << 20;
+const WHOLE_MAX: u64 = 1 << 20;
 /// Granularity of the length of a part in bytes.
 const PART_STEP: u64 = 1 << 20;
 /// Memory for parts, in bytes.
-const BUFFERS: u64 = 96 << 20;
-/// Smallest number of parts in memory: one is filled, and the others are sent.
-const PARALLEL_MIN: u64 = 4;
-/// Largest number of parts in memory.
-const PARALLEL_MAX: u64 = 6;
+const BUFFERS: u64 = 48 << 20;
+/// Largest number of parts in memory: one is filled, and the others are sent. Parts of more than [`LONG_PART`] have as many.
+const PARALLEL: u64 = 4;
+/// Length in bytes of the parts of an object of 160 GB.
+const LONG_PART: u64 = 16 << 20;
 
 /// Returns the length of the parts of an object of `len` bytes, and the number of parts to keep in memory.
 fn part_plan(len: u64) -> (usize, usize) {
     let part = len.div_ceil(PARTS_MAX).next_multiple_of(PART_STEP).max(PART_MIN);
-    let parallel = BUFFERS.checked_div(part).unwrap_or_default().clamp(PARALLEL_MIN, PARALLEL_MAX);
+    let fitting = BUFFERS.checked_div(part).unwrap_or_default();
+    let parallel = if part > LONG_PART { PARALLEL } else { fitting.min(PARALLEL) };
     (usize::try_from(part).unwrap_or(usize::MAX), usize::try_from(parallel).unwrap_or(1))
 }
 
@@ -49,13 +52,15 @@ fn part_plan(len: u64) -> (usize, usize) {
 pub(crate) struct BucketUpload {
     shared: Arc<Shared>,
     /// Bytes of the next part.
-    part: Vec<u8>,
+    part: RangeBuffer,
     part_len: usize,
     /// Bytes of the object that are still to come.
     left: u64,
     /// Parts that are being sent, oldest first.
     sent: VecDeque<Arc<Slot<()>>>,
     parallel: usize,
+    /// Memory for the parts that was taken from what ranges that are read ahead may have.
+    taken: u64,
 }
 
 /// What an upload shares with the handle that aborts it.
@@ -90,15 +95,19 @@ impl BucketUpload {
         let (part_len, parallel) = part_plan(len);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let id = format!("{now:x}-{:x}", std::process::id());
+        let part = bucket.client.buffers.take(0);
         let shared = Shared { bucket, path, address, key, id, state: Mutex::new(State::New) };
-        Ok(Self {
+        let mut upload = Self {
             shared: Arc::new(shared),
-            part: Vec::new(),
+            part,
             part_len,
             left: len,
             sent: VecDeque::new(),
             parallel: parallel.saturating_sub(1),
-        })
+            taken: 0,
+        };
+        upload.take_memory();
+        Ok(upload)
     }
 
     /// Sends the next part in the background.
@@ -106,10 +115,30 @@ impl BucketUpload {
         while self.sent.len() >= self.parallel {
             self.wait_for_oldest()?;
         }
-        let part = std::mem::take(&mut self.part);
+        let part = self.take_part();
         let slot = self.shared.put_part(part.into())?;
         self.sent.push_back(slot);
         Ok(())
+    }
+
+    /// Returns the bytes of the next part.
+    fn take_part(&mut self) -> RangeBuffer {
+        let empty = self.shared.bucket.client.buffers.take(0);
+        std::mem::replace(&mut self.part, empty)
+    }
+
+    /// Takes the memory for all parts, if there are several.
+    fn take_memory(&mut self) {
+        if self.taken == 0 && self.left > self.part_len as u64 {
+            let parts = self.parallel.saturating_add(1) as u64;
+            self.taken = parts.saturating_mul(self.part_len as u64);
+            self.shared.bucket.client.options.upload_memory.fetch_add(self.taken, Ordering::Relaxed);
+        }
+    }
+
+    fn give_memory_back(&mut self) {
+        let taken = std::mem::take(&mut self.taken);
+        self.shared.bucket.client.options.upload_memory.fetch_sub(taken, Ordering::Relaxed);
     }
 
     fn wait_for_oldest(&mut self) -> Result<()> {
@@ -128,13 +157,14 @@ impl BucketUpload {
 
     fn complete_upload(&mut self, replaced: &Replaced) -> Result<()> {
         let completed = if self.shared.is_started() {
-            if !self.part.is_empty() {
+            if self.part.len() > 0 {
                 self.send_part()?;
             }
             self.wait_for_all()?;
             self.shared.complete(replaced)
         } else {
-            self.shared.put_whole(std::mem::take(&mut self.part).into(), replaced)
+            let part = self.take_part();
+            self.shared.put_whole(part.into(), replaced)
         };
         match completed {
             // The answer to the first try may be lost: then the object that is in the way is this one.
@@ -146,23 +176,23 @@ impl BucketUpload {
 
 impl Write for BucketUpload {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.part.len() >= self.part_len {
+        if self.part.len() >= self.part_len as u64 {
             self.send_part()?;
         }
-        if self.part.is_empty() {
-            let left = usize::try_from(self.left).unwrap_or(usize::MAX);
-            self.part.reserve_exact(left.min(self.part_len));
+        if self.part.len() == 0 {
+            let part_len = self.part_len as u64;
+            let len = if self.left == 0 { part_len } else { self.left.min(part_len) };
+            self.part = self.shared.bucket.client.buffers.take(len);
         }
-        let room = self.part_len.saturating_sub(self.part.len());
-        let taken = bytes.get(..room).unwrap_or(bytes);
-        self.part.extend_from_slice(taken);
-        self.left = self.left.saturating_sub(taken.len() as u64);
+        let taken = self.part.extend(bytes);
+        self.left = self.left.saturating_sub(taken as u64);
         if self.left == 0 && (self.part.len() > WHOLE_MAX || self.shared.is_started()) {
             // Other files of the output may follow, whose parts need the memory.
             self.send_part()?;
             self.wait_for_all()?;
+            self.give_memory_back();
         }
-        Ok(taken.len())
+        Ok(taken)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -189,6 +219,7 @@ impl Drop for BucketUpload {
             let _ = part.wait(&self.shared.bucket.client.options);
         }
         self.shared.abort();
+        self.give_memory_back();
     }
 }
 
@@ -277,9 +308,9 @@ mod tests {
     #[test]
     fn parts_fit_the_limits() {
         for (len, part, parallel) in [
-            (0, 8 << 20, 6),
-            (80_000_000_000, 8 << 20, 6),
-            (160_000_000_000, 16 << 20, 6),
+            (0, 8 << 20, 4),
+            (80_000_000_000, 8 << 20, 4),
+            (160_000_000_000, 16 << 20, 3),
             (1_000_000_000_000, 96 << 20, 4),
         ] {
             assert_eq!(part_plan(len), (part, parallel), "{len}");

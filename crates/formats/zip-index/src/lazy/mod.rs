@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use byte_source::{ReadError, Source};
+use byte_source::{ReadError, Source, Window};
 use bytes::Bytes;
 
 use crate::entry::{Entry, compare_headers};
@@ -232,6 +232,27 @@ impl Source for LazyHeaders {
         let bytes = self.read_range(offset..end)?;
         buffer.copy_from_slice(bytes.get(..buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
+    }
+
+    fn read_window(&self, range: Range<u64>) -> Result<Window, ReadError> {
+        let Some(place) = self.entry_containing(range.start) else { return self.file.read_window(range) };
+        if range.end > place.data.end {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match place.found.get() {
+            Some(LocatedEntry { extra, surplus_offset, surplus })
+                if range.start >= surplus_offset.saturating_add(surplus.len() as u64) =>
+            {
+                let at = |offset: u64| offset.saturating_add(*extra);
+                self.file.read_window(at(range.start)..at(range.end))
+            }
+            Some(found) => {
+                let len = usize::try_from(range.end.saturating_sub(range.start));
+                let len = len.map_err(|_| io::ErrorKind::InvalidInput)?;
+                Window::filled(len, |bytes| self.read_located(found, bytes, range.start))
+            }
+            None => Ok(self.read_range(range)?.into()),
+        }
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
