@@ -25,6 +25,14 @@ impl Asked {
         }
     }
 
+    /// Returns the largest number of bytes of the answer.
+    pub(crate) fn len_max(&self) -> u64 {
+        match self {
+            Self::Range(range) => range.end.saturating_sub(range.start),
+            Self::Last(count) => *count,
+        }
+    }
+
     /// Returns the range in a file of `len` bytes.
     pub(crate) fn within(&self, len: u64) -> Range<u64> {
         match self {
@@ -54,14 +62,15 @@ impl Version {
         if self.len != now.len {
             return changed("its length", &self.len.to_string(), &now.len.to_string());
         }
-        // `If-Match` never accepts a weak validator, so they are compared here.
+        // `If-Match` never accepts a weak validator, so they are compared here, without what says that they are weak: a server may
+        // say it of some answers only.
         for (what, before, now) in [
             ("its ETag", &self.etag, &now.etag),
             ("its commit", &self.commit, &now.commit),
             ("its time", &self.modified, &now.modified),
         ] {
             if let (Some(before), Some(now)) = (before, now)
-                && before != now
+                && before.trim_start_matches("W/") != now.trim_start_matches("W/")
             {
                 return changed(what, before, now);
             }

@@ -34,6 +34,10 @@ const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 const READ: usize = 64 << 10;
 /// Bytes that are taken from a connection at a time.
 const RECEIVED: usize = 256 << 10;
+/// Number of bytes of a document, such as a listing, that decides how long it may take.
+pub(crate) const DOCUMENT_LEN: u64 = 4 << 20;
+/// Longest time for a body that is not needed, or that only explains an error.
+const BRIEF: Duration = Duration::from_secs(2);
 /// Longest body of a redirect that is read, in bytes.
 const UNNEEDED_MAX: u64 = 16 << 10;
 /// Longest text of an error that is read and shown, in bytes.
@@ -255,7 +259,10 @@ impl Client {
             // Only a host in a private network may redirect into one.
             let hosts = self.private_hosts.lock().unwrap_or_else(PoisonError::into_inner);
             allow_private = allow_private && hosts.contains(url.host_str().unwrap_or_default());
-            let location = header(&response, "location").unwrap_or_default();
+            let Some(location) = header(&response, "location") else {
+                let reason = format!("its status is {}, and it names no URL", response.status().as_u16());
+                return Err(Error::Answer { address: address(), reason }.into());
+            };
             url = url.join(location).map_err(|reason| Error::Answer {
                 address: address(),
                 reason: format!("it redirects to no URL: {reason}"),
@@ -274,7 +281,10 @@ impl Client {
     ) -> Result<Response<Body>, Sent> {
         self.options.counter.add_request();
         let proxy = self.proxies.for_url(url);
-        let request = agent.get(url.as_str()).config().proxy(proxy).build();
+        let len = asked.map_or(DOCUMENT_LEN, Asked::len_max);
+        let limit = slowest(self.options.timeout, len);
+        let config = agent.get(url.as_str()).config().proxy(proxy);
+        let request = config.timeout_recv_body(Some(limit)).build();
         let mut request = request.header("accept-encoding", "identity");
         if let Some(asked) = asked {
             request = request.header("range", asked.header());
@@ -307,8 +317,14 @@ impl Client {
             let is_full = room.is_empty();
             // The end is read, too: only then can the next request use the connection.
             let count = reader.read(if is_full { &mut beyond } else { room });
+            let after = start.elapsed();
             let count = match count {
                 Err(_) if is_full => return Ok(()),
+                // What drips may not be bytes of the file.
+                Err(_) if after > limit => {
+                    let (address, received) = (address.to_owned(), received.len());
+                    return Err(Error::Slow { address, received, expected, after }.into());
+                }
                 count => count.map_err(|reason| connection_error(address, &reason))?,
             };
             if is_full {
@@ -325,9 +341,8 @@ impl Client {
                 let reason = format!("the connection ended after {total} of {expected} bytes");
                 return Err(Error::Connection { address: address.to_owned(), reason }.into());
             }
-            if start.elapsed() > limit {
+            if after > limit {
                 let address = address.to_owned();
-                let after = start.elapsed();
                 return Err(Error::Slow { address, received: total, expected, after }.into());
             }
             if self.options.is_stopped() {
@@ -360,8 +375,22 @@ fn finish(response: Response<Body>) {
     let len = header(&response, "content-length").and_then(|len| len.parse::<u64>().ok());
     if len.is_some_and(|len| len <= UNNEEDED_MAX) {
         // If this fails, the next request opens a connection.
-        let _ = io::copy(&mut response.into_body().into_reader(), &mut io::sink());
+        read_briefly(response, UNNEEDED_MAX);
     }
+}
+
+/// Returns the first `limit` bytes of a body, or those that came without a long wait.
+fn read_briefly(response: Response<Body>, limit: u64) -> Vec<u8> {
+    let start = Instant::now();
+    let mut reader = response.into_body().into_reader().take(limit);
+    let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
+    while start.elapsed() < BRIEF {
+        match reader.read(&mut buffer) {
+            Ok(count) if count > 0 => received.extend_from_slice(buffer.get(..count).unwrap_or_default()),
+            _ => break,
+        }
+    }
+    received
 }
 
 /// Returns the longest time that a body of `len` bytes may take.
@@ -396,10 +425,7 @@ fn message(response: Response<Body>) -> String {
         return clean(message);
     }
     let is_text = header(&response, "content-type").is_some_and(|kind| kind.starts_with("text/plain"));
-    let mut text = Vec::new();
-    if !is_text || response.into_body().into_reader().take(MESSAGE_MAX).read_to_end(&mut text).is_err() {
-        return String::new();
-    }
+    let text = if is_text { read_briefly(response, MESSAGE_MAX) } else { Vec::new() };
     clean(String::from_utf8_lossy(&text).trim().lines().next().unwrap_or_default())
 }
 

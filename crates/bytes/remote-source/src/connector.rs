@@ -21,7 +21,7 @@ use ureq::{Agent, Body, Proxy};
 use url::Url;
 
 use crate::address::shown_url;
-use crate::client::{Client, slowest};
+use crate::client::{Client, DOCUMENT_LEN, slowest};
 use crate::guard::PrivateAddress;
 use crate::range_buffers::RangeBuffers;
 use crate::retry::{PAUSE_MAX, retry_after};
@@ -198,14 +198,15 @@ impl Connector {
         let has_body = request.method() != Method::HEAD;
         options.counter.add_request();
         let proxy = self.client.proxies.for_url(&url).filter(|_| !is_metadata);
-        let response = send(agent, request, options.timeout, proxy).map_err(|error| {
-            let reason = error.into_io();
-            let refused = reason.get_ref().and_then(|inner| inner.downcast_ref());
-            match refused {
-                Some(PrivateAddress(ip)) => Error::PrivateAddress { address: address.clone(), ip: *ip },
-                None => Error::Connection { address: address.clone(), reason: reason.to_string() },
-            }
-        })?;
+        let response =
+            send(agent, request, options.timeout, range.unwrap_or(DOCUMENT_LEN), proxy).map_err(|error| {
+                let reason = error.into_io();
+                let refused = reason.get_ref().and_then(|inner| inner.downcast_ref());
+                match refused {
+                    Some(PrivateAddress(ip)) => Error::PrivateAddress { address: address.clone(), ip: *ip },
+                    None => Error::Connection { address: address.clone(), reason: reason.to_string() },
+                }
+            })?;
         let (mut parts, body) = response.into_parts();
         // A store refuses an answer without these, and nothing here needs them.
         parts.headers.entry(header::LAST_MODIFIED).or_insert(HeaderValue::from_static(NO_TIME));
@@ -220,8 +221,17 @@ impl Connector {
         if !has_body {
             return Ok(Response::from_parts(parts, Bytes::new()));
         }
+        let encoding = parts.headers.get(header::CONTENT_ENCODING).and_then(|text| text.to_str().ok());
+        // Amazon keeps `aws-chunked` if the program that wrote an object said so.
+        let is_plain = |text: &str| matches!(text.trim(), "" | "identity" | "aws-chunked");
+        if let Some(encoding) = encoding.filter(|text| range.is_some() && !text.split(',').all(is_plain)) {
+            let reason = format!("it is encoded as {encoding}, which was not asked for");
+            return Err(Error::Answer { address, reason });
+        }
         let limit = range.filter(|_| parts.status == 206).unwrap_or(ANSWER_MAX);
         let body = self.receive_all(body, limit, &address)?;
+        // A store refuses an answer without its length.
+        parts.headers.entry(header::CONTENT_LENGTH).or_insert(HeaderValue::from(body.len()));
         Ok(Response::from_parts(parts, body))
     }
 
@@ -239,11 +249,14 @@ impl Connector {
             let room = received.room();
             let is_full = room.is_empty();
             let count = reader.read(if is_full { &mut beyond } else { room });
-            let count = count.map_err(|reason| Error::Connection {
-                address: address.to_owned(),
-                reason: reason.to_string(),
+            let (total, after) = (received.len(), start.elapsed());
+            let count = count.map_err(|reason| {
+                let address = address.to_owned();
+                if after > slowest(options.timeout, total) {
+                    return Error::Slow { address, received: total, expected: limit, after };
+                }
+                Error::Connection { address, reason: reason.to_string() }
             })?;
-            let total = received.len();
             if count == 0 {
                 if announced.is_some_and(|len| total < len) {
                     let reason = format!("the connection ended after {total} bytes");
@@ -257,7 +270,6 @@ impl Connector {
             }
             options.counter.add_bytes(count);
             received.add(count);
-            let after = start.elapsed();
             if after > slowest(options.timeout, total) {
                 return Err(Error::Slow {
                     address: address.to_owned(),
@@ -304,17 +316,26 @@ fn send(
     agent: &Agent,
     request: ureq::http::Request<Bytes>,
     timeout: Duration,
+    len: u64,
     proxy: Option<Proxy>,
 ) -> Result<Response<Body>, ureq::Error> {
     if request.body().is_empty() && matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE) {
         let (parts, _) = request.into_parts();
         let request = ureq::http::Request::from_parts(parts, ());
-        return agent.run(agent.configure_request(request).proxy(proxy).build());
+        let config = agent.configure_request(request).proxy(proxy);
+        return agent.run(config.timeout_recv_body(Some(slowest(timeout, len))).build());
     }
     let (parts, body) = request.into_parts();
     let limit = slowest(timeout, body.len() as u64);
     let request = ureq::http::Request::from_parts(parts, &body[..]);
-    agent.run(agent.configure_request(request).proxy(proxy).timeout_send_body(Some(limit)).build())
+    agent.run(
+        agent
+            .configure_request(request)
+            .proxy(proxy)
+            .timeout_send_body(Some(limit))
+            .timeout_recv_body(Some(slowest(timeout, len)))
+            .build(),
+    )
 }
 
 /// Returns the number of bytes that a range asks for.

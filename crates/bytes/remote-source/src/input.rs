@@ -89,10 +89,11 @@ fn open_in_bucket(
     let (parent, name) = address.key.rsplit_once('/').unwrap_or(("", &address.key));
     let is_set = name.ends_with(INDEX_SUFFIX);
     let is_folder = !name.contains('.');
+    let mut missing = None;
     if !is_folder && !is_set && !neighbours.of_files {
         let place = Place::Object { bucket: bucket.clone(), key: address.key.clone() };
         match RemoteFile::open_place(&client, place, None, EDGE) {
-            Err(Error::NotFound { .. }) => {}
+            Err(error @ Error::NotFound { .. }) => missing = Some(error),
             opened => return Ok(InputSource::File(Arc::new(opened?))),
         }
     }
@@ -103,7 +104,11 @@ fn open_in_bucket(
             return Ok(InputSource::Folder { folder: Arc::new(folder), file: Some(name.to_owned()) });
         }
     }
-    let folder = RemoteFolder::in_bucket(address, &bucket, false)?;
+    let folder = match RemoteFolder::in_bucket(address, &bucket, false) {
+        // Whoever may read an object need not be allowed to list others.
+        Err(error) if !matches!(error, Error::Cancelled(_)) => return Err(missing.unwrap_or(error)),
+        folder => folder?,
+    };
     if !folder.files().is_empty() {
         return Ok(InputSource::Folder { folder: Arc::new(folder), file: None });
     }

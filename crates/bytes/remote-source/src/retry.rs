@@ -18,11 +18,12 @@ const POLL: Duration = Duration::from_millis(50);
 /// Parses the time in seconds that a server asks to wait: a number, or a date.
 pub(crate) fn retry_after(text: &str) -> Option<u64> {
     let text = text.trim();
-    text.parse().ok().or_else(|| {
-        let date = httpdate::parse_http_date(text).ok()?;
-        // A date that has passed is a clock that differs.
-        Some(date.duration_since(SystemTime::now()).map_or(0, |left| left.as_secs()))
-    })
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some(text.parse().unwrap_or(u64::MAX));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    // A date that has passed is a clock that differs.
+    Some(date.duration_since(SystemTime::now()).map_or(0, |left| left.as_secs()))
 }
 
 /// Waits before try number `tries`, as long as the server asked for.
@@ -56,6 +57,7 @@ mod tests {
         assert_eq!(retry_after(" 3600 "), Some(3600));
         assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(0));
         assert!(retry_after("Fri, 31 Dec 9999 23:59:59 GMT").is_some_and(|seconds| seconds > 3600));
-        assert_eq!(retry_after("soon"), None);
+        assert_eq!(retry_after("99999999999999999999999"), Some(u64::MAX));
+        assert_eq!((retry_after("soon"), retry_after("-1"), retry_after("")), (None, None, None));
     }
 }

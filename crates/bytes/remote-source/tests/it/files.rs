@@ -207,6 +207,12 @@ fn wrong_answers_are_errors() {
             "asks to wait for 3600 s",
         ),
         ("loop", |_, stream| send_status(stream, "302 Found", "Location: /a\r\n"), "redirects more than 10"),
+        ("nowhere", |_, stream| send_status(stream, "302 Found", ""), "names no URL"),
+        (
+            "a long time",
+            |_, stream| send_status(stream, "503 Busy", "Retry-After: 99999999999999999999999\r\n"),
+            "asks to wait",
+        ),
         ("errors", |_, stream| send_status(stream, "500 Oops", ""), "answers 500"),
         (
             "scheme",
@@ -230,10 +236,28 @@ fn a_file_that_changes_is_an_error() {
     let error = opened.expect("the first answer is right").read_range(1_000_000..1_000_001);
     let error = error.expect_err("the next one has another ETag").to_string();
     assert!(error.contains("its ETag was W/\"a\", and is W/\"b\""), "{error}");
+    let file = bytes(3_000_000);
+    let (_, opened) = misbehaving(move |number, request, stream| {
+        send_range(stream, request, &file, if number == 0 { "W/\"a\"" } else { "\"a\"" })
+    });
+    let same = opened.expect("the answers are right").read_range(1_000_000..1_000_001);
+    same.expect("a weak tag says nothing else");
 }
 
 #[test]
 fn a_stall_and_a_drip_end() {
+    // What drips are no bytes of the file, but the head of a chunk.
+    let (_, opened) = misbehaving(|_, _, stream| {
+        let head = "Content-Range: bytes 0-999/1000\r\nTransfer-Encoding: chunked\r\n";
+        write!(stream, "HTTP/1.1 206 P\r\n{head}\r\n9;")?;
+        loop {
+            stream.write_all(b"x")?;
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    let error = opened.expect_err("no byte comes").to_string();
+    assert!(error.contains("too slow"), "{error}");
+
     let start = Instant::now();
     let (_, opened) = misbehaving(|_, request, stream| {
         stream.write_all(head(&request.range(1000).expect("a range"), 1000, "\"v\"").as_bytes())?;
