@@ -17,6 +17,7 @@ import urllib.parse
 
 import pytest
 import torch
+from conftest import GOLDEN
 from program import BINARY, CLEAN, refuse, succeed
 
 # A host that no resolver knows: only the proxy reaches it.
@@ -333,3 +334,34 @@ def test_ctrl_c_while_an_upload_stalls(model, stalls, seconds):
         server.go.set()
         assert taken < 1.5 and status == 130, (taken, status, error)
         assert server.uploads == set() and server.objects == set()
+
+
+def test_an_old_archive_is_read_in_part(tmp_path, monkeypatch):
+    """The tar archive of PyTorch 0.1: its storages are not read for a listing, and nothing is copied."""
+    monkeypatch.syspath_prepend(str(GOLDEN))
+    import other_containers
+    plain = {"a": ("FloatStorage", "F32", (4000, 2500), os.urandom(40_000_000)), "b": ("LongStorage", "I64", (3,), bytes(24)),
+             "c": ("HalfStorage", "F16", (1_000_000,), os.urandom(2_000_000))}
+    monkeypatch.setattr(other_containers, "PLAIN", plain)
+    path = tmp_path / "old.pth"
+    path.write_bytes(other_containers.tar())
+    with running(Files, files={"old.pth": path.read_bytes()}) as server:
+        address = f"http://127.0.0.1:{server.port}/old.pth"
+        ours = json.loads(succeed("inspect", "--json", "--allow-http", address).stdout)
+        traffic = ours.pop("remote")
+        assert traffic["bytes"] < 4_000_000 and traffic["requests"] < 10, traffic
+        theirs = json.loads(succeed("inspect", "--json", path).stdout)
+        assert json.dumps(ours).replace(address, "FILE") == json.dumps(theirs).replace(str(path), "FILE")
+        for output in "x.safetensors", "x.pth":
+            succeed("convert", "--allow-http", address, "-o", tmp_path / output)
+            succeed("convert", path, "-o", tmp_path / f"local-{output}")
+            assert (tmp_path / output).read_bytes() == (tmp_path / f"local-{output}").read_bytes()
+        for name in "tar.pth", "tar_view.pth":
+            data = (GOLDEN / "checkpoints" / name).read_bytes()
+            server.files[name] = data
+            remote = f"http://127.0.0.1:{server.port}/{name}"
+            assert succeed("digest", "--allow-http", remote).stdout.split()[0] == succeed("digest", GOLDEN / "checkpoints" / name).stdout.split()[0]
+        for damaged in sorted((GOLDEN / "hostile").glob("tar_*.pth")):
+            server.files[damaged.name] = damaged.read_bytes()
+            refuse("inspect", damaged)
+            refuse("inspect", "--allow-http", f"http://127.0.0.1:{server.port}/{damaged.name}")

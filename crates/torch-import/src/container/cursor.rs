@@ -49,6 +49,11 @@ impl<'b> PickleCursor<'b> {
         Self { unread, ..Self::new(bytes, 0..bytes.len(), record) }
     }
 
+    /// Starts at byte `start` of a file that was read in part: `unread` bytes of the record follow after `bytes`.
+    pub(super) fn in_part(bytes: &'b [u8], start: usize, unread: u64, record: &'b str) -> Self {
+        Self { start, unread, ends_at_file_end: false, ..Self::new(bytes, 0..bytes.len(), record) }
+    }
+
     /// Returns true if a pickle goes on in the bytes that were not read.
     pub(super) fn needs_more(&self) -> bool {
         self.needs_more

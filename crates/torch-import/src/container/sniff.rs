@@ -161,7 +161,7 @@ const UNREADABLE_FORMATS: &[UnreadableFormat] = &[
 ];
 
 /// Returns a source that [`open`] can read: the source itself if it is in memory; the source with its first and last
-/// bytes prefetched if it is a zip archive, a safetensors file or a legacy file; otherwise a copy in an unlinked temporary file.
+/// bytes prefetched if it is a zip archive, a safetensors file, a legacy file or a tar archive; otherwise a copy in an unlinked temporary file.
 pub(super) fn prefetch_or_copy(source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
     if source.in_memory().is_some() {
         return Ok(source);
@@ -177,7 +177,7 @@ pub(super) fn prefetch_or_copy(source: Arc<dyn Source>) -> Result<Arc<dyn Source
     if is_zip(kept.prefetched_start()) {
         return Ok(Arc::new(kept));
     }
-    if legacy::recognises(kept.prefetched_start()) {
+    if legacy::recognises(kept.prefetched_start()) || tar::recognises(kept.prefetched_start()) {
         return Ok(Arc::new(kept));
     }
     reject_unreadable_formats(kept.prefetched_start())?;
@@ -202,6 +202,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
         return match &head {
             head if is_zip(head) => zip::open(file),
             head if legacy::recognises(head) => legacy::open_in_part(file),
+            head if tar::recognises(head) => tar::open_in_part(file),
             _ => safetensors::open(file),
         };
     }

@@ -8,11 +8,11 @@
 //! shape, stride and storage offset. The pickle's persistent ids are keys.
 
 use std::borrow::Cow;
-use std::io::Cursor;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::Source;
+use byte_source::{ReadError, Source};
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::Heap;
 
@@ -22,12 +22,18 @@ use super::contents::{
     ContainerContents, ContainerFormat, PickleBytes, PickledTensors, in_memory, to_u64_range,
 };
 use super::cursor::PickleCursor;
+use super::inflate::{self, Inflated};
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
 use crate::{Error, Result};
 
 const PICKLE: &str = "pickle";
 const STORAGES: &str = "storages";
 const TENSORS: &str = "tensors";
+const STORAGE_COUNT: &str = "the number of storages";
+/// Bytes of a file that is not in memory that are read for the description of a storage.
+const FIRST_PART: u64 = 4 << 10;
+/// Largest length in bytes of a description or of the pickle that is read without the storages.
+const PART_MAX: u64 = 256 << 20;
 /// Largest accepted number of dimensions; PyTorch's own limit is 64.
 const MAX_DIMS: i64 = 1 << 10;
 
@@ -61,22 +67,83 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     Ok(ContainerContents::pickled(file, ContainerFormat::Tar, records, pickled))
 }
 
+/// Opens a file that is not in memory. Of its storages, only the descriptions are read.
+pub(super) fn open_in_part(file: Arc<dyn Source>) -> Result<ContainerContents> {
+    let members = TarMembers::read_from(SeekableSource { source: &*file, at: 0 }, file.len())?;
+    let Some(pickle) = members.find(PICKLE) else { return Err(members.not_a_checkpoint()) };
+    let member =
+        |name: &str| members.find(name).ok_or_else(|| Error::MissingRecord { record: name.to_owned() });
+    let (storages, tensors) = (member(STORAGES)?, member(TENSORS)?);
+    if [&pickle, &tensors].into_iter().any(|member| member.len() as u64 > PART_MAX) {
+        return open(Arc::new(inflate::local_copy(&*file)?));
+    }
+    let (records, references) = read_storages_in_part(&*file, &storages)?;
+    let [pickle, tensor_bytes] = [&pickle, &tensors].map(|member| file.read_range(to_u64_range(member)));
+    let tensor_bytes = tensor_bytes?;
+    let mut chain = PickleCursor::in_part(&tensor_bytes, tensors.start, 0, TENSORS);
+    let described = read_tensors(&mut chain, &references)?;
+    let pickle = PickleBytes::Inflated(Inflated::Memory(pickle?.to_vec()));
+    let pickled = PickledTensors {
+        persistent_tensors: described,
+        pickle_record: PICKLE.to_owned(),
+        ..PickledTensors::new(pickle)
+    };
+    Ok(ContainerContents::pickled(file, ContainerFormat::Tar, records, pickled))
+}
+
+/// Reader of a source that can go to any offset.
+struct SeekableSource<'s> {
+    source: &'s dyn Source,
+    at: u64,
+}
+
+impl Read for SeekableSource<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.source.len().saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let count = buffer.len().min(left);
+        let Some(part) = buffer.get_mut(..count).filter(|part| !part.is_empty()) else { return Ok(0) };
+        self.source.read_at(part, self.at).map_err(|error| match error {
+            ReadError::Io(error) => error,
+            error => io::Error::other(error),
+        })?;
+        self.at = self.at.saturating_add(count as u64);
+        Ok(count)
+    }
+}
+
+impl Seek for SeekableSource<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::End(offset) => self.source.len().checked_add_signed(offset),
+            SeekFrom::Current(offset) => self.at.checked_add_signed(offset),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
+
 /// The members of the archive and their byte ranges.
 pub(crate) struct TarMembers(pub(crate) Vec<(String, Range<usize>)>);
 
 impl TarMembers {
     pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
+        Self::read_from(Cursor::new(bytes), bytes.len() as u64)
+    }
+
+    /// Reads the headers of an archive of `len` bytes.
+    fn read_from(reader: impl Read + Seek, len: u64) -> Result<Self> {
         let damaged = |error: std::io::Error| Error::Tar(error.to_string());
         let mut members: Vec<(String, Range<usize>)> = Vec::new();
-        let mut archive = ::tar::Archive::new(Cursor::new(bytes));
+        let mut archive = ::tar::Archive::new(reader);
         for entry in archive.entries_with_seek().map_err(damaged)? {
             let entry = entry.map_err(damaged)?;
             let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
             let end = entry.raw_file_position().checked_add(entry.size());
             let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
             let range = at(entry.raw_file_position())..at(end.unwrap_or(u64::MAX));
-            if range.end > bytes.len() {
-                let missing = (range.end as u64).saturating_sub(bytes.len() as u64);
+            if range.end as u64 > len {
+                let missing = (range.end as u64).saturating_sub(len);
                 return Err(Error::TruncatedFile {
                     reason: format!(
                         "it ends within member `{}` and {missing} bytes are missing",
@@ -123,30 +190,98 @@ impl TarMembers {
 type TarStorages = (StorageRecords, HashMap<String, StorageRef<'static>>);
 
 fn read_storages(chain: &mut PickleCursor<'_>) -> Result<TarStorages> {
-    let (mut records, mut references) = (StorageRecords::default(), HashMap::new());
-    let count = count(chain, "the number of storages")?;
-    for _ in 0..count {
-        let pickle = chain.load_next_pickle("the description of a storage")?;
-        let heap = &pickle.heap;
-        let Some(&[key, location, class]) = heap.items(pickle.root) else {
-            return Err(chain.layout_error("a storage's description is not a tuple of 3".to_owned()));
-        };
-        // PyTorch calls the location's methods.
-        if heap.text(location).is_none() {
-            return Err(chain.layout_error("a storage's location is not a text".to_owned()));
-        }
-        let key = chain.read_key(heap, key)?;
-        let dtype = storage_dtype(heap, class).map_err(|reason| chain.layout_error(reason))?;
+    let mut found = TarStorages::default();
+    for _ in 0..count(chain, STORAGE_COUNT)? {
+        let (key, storage) = read_storage(chain)?;
         let shown = key.escape_debug().to_string();
-        let numel = chain.read_count(&format!("the number of elements of storage `{shown}`"))?;
-        let storage = StorageRef { dtype, key: Cow::Owned(key.clone()), numel, view: None };
         let range = chain.take_range(storage.nbytes().unwrap_or(u64::MAX), &format!("storage `{shown}`"))?;
-        if !records.insert(&key, StorageRecord::new(to_u64_range(&range), None))
-            || references.insert(key, storage).is_some()
-        {
-            return Err(chain.layout_error(format!("storage `{shown}` appears twice")));
-        }
+        add_storage(&mut found, key, storage, to_u64_range(&range))?;
     }
+    read_views(chain, &mut found.1)?;
+    Ok(found)
+}
+
+/// Reads the member with the storages, but not their bytes.
+fn read_storages_in_part(file: &dyn Source, member: &Range<usize>) -> Result<TarStorages> {
+    let member = to_u64_range(member);
+    let mut found = TarStorages::default();
+    let (storages, mut at) =
+        read_part(file, member.clone(), STORAGES, &mut |chain| count(chain, STORAGE_COUNT))?;
+    for _ in 0..storages {
+        let ((key, storage), start) = read_part(file, at..member.end, STORAGES, &mut read_storage)?;
+        let end = storage.nbytes().and_then(|nbytes| start.checked_add(nbytes));
+        at = end.filter(|end| *end <= member.end).ok_or_else(|| Error::Layout {
+            record: STORAGES.to_owned(),
+            reason: format!("it ends at byte {}, within storage `{}`", member.end, key.escape_debug()),
+        })?;
+        add_storage(&mut found, key, storage, start..at)?;
+    }
+    read_part(file, at..member.end, STORAGES, &mut |chain| read_views(chain, &mut found.1))?;
+    Ok(found)
+}
+
+/// Reads a part at the start of a range with `read`, and returns its end in the file. `read` is called again with more bytes if
+/// there were too few, before it changes something.
+fn read_part<T>(
+    file: &dyn Source,
+    range: Range<u64>,
+    record: &'static str,
+    read: &mut dyn FnMut(&mut PickleCursor<'_>) -> Result<T>,
+) -> Result<(T, u64)> {
+    let all = range.end.saturating_sub(range.start);
+    let mut len = all.min(FIRST_PART);
+    loop {
+        let bytes = file.read_range(range.start..range.start.saturating_add(len))?;
+        let start = usize::try_from(range.start).unwrap_or(usize::MAX);
+        let mut chain = PickleCursor::in_part(&bytes, start, all.saturating_sub(len), record);
+        let outcome = read(&mut chain);
+        let end = chain.offset() as u64;
+        let is_read = end <= range.start.saturating_add(len) && !chain.needs_more();
+        if is_read || len == all || len >= PART_MAX {
+            return Ok((outcome?, end));
+        }
+        len = len.saturating_mul(4).min(all).min(PART_MAX);
+    }
+}
+
+fn read_storage(chain: &mut PickleCursor<'_>) -> Result<(String, StorageRef<'static>)> {
+    let pickle = chain.load_next_pickle("the description of a storage")?;
+    let heap = &pickle.heap;
+    let Some(&[key, location, class]) = heap.items(pickle.root) else {
+        return Err(chain.layout_error("a storage's description is not a tuple of 3".to_owned()));
+    };
+    // PyTorch calls the location's methods.
+    if heap.text(location).is_none() {
+        return Err(chain.layout_error("a storage's location is not a text".to_owned()));
+    }
+    let key = chain.read_key(heap, key)?;
+    let dtype = storage_dtype(heap, class).map_err(|reason| chain.layout_error(reason))?;
+    let shown = key.escape_debug().to_string();
+    let numel = chain.read_count(&format!("the number of elements of storage `{shown}`"))?;
+    Ok((key.clone(), StorageRef { dtype, key: Cow::Owned(key), numel, view: None }))
+}
+
+fn add_storage(
+    (records, references): &mut TarStorages,
+    key: String,
+    storage: StorageRef<'static>,
+    range: Range<u64>,
+) -> Result<()> {
+    let shown = key.escape_debug().to_string();
+    if !records.insert(&key, StorageRecord::new(range, None)) || references.insert(key, storage).is_some() {
+        return Err(Error::Layout {
+            record: STORAGES.to_owned(),
+            reason: format!("storage `{shown}` appears twice"),
+        });
+    }
+    Ok(())
+}
+
+/// Reads the views, and adds them to the storages.
+fn read_views(
+    chain: &mut PickleCursor<'_>,
+    references: &mut HashMap<String, StorageRef<'static>>,
+) -> Result<()> {
     let views = chain.load_next_pickle("the list of storage views")?;
     let heap = &views.heap;
     let Some(items) = heap.items(views.root) else {
@@ -181,7 +316,7 @@ fn read_storages(chain: &mut PickleCursor<'_>) -> Result<TarStorages> {
             return Err(chain.layout_error(format!("storage `{shown}` appears twice")));
         }
     }
-    Ok((records, references))
+    Ok(())
 }
 
 fn read_tensors(
