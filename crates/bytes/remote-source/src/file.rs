@@ -147,7 +147,10 @@ impl RemoteFile {
 
     fn new(path: PathBuf, fetcher: Arc<Fetcher>, version: Version, edges: Vec<(u64, Bytes)>) -> Self {
         let version = Arc::new(version);
-        let ahead = ReadAhead::new(Arc::clone(&fetcher), Arc::clone(&version));
+        let end_of = |(start, bytes): &(u64, Bytes)| start.saturating_add(bytes.len() as u64);
+        let last = edges.iter().filter(|edge| end_of(edge) == version.len).map(|(start, _)| *start).min();
+        let end = last.unwrap_or(version.len);
+        let ahead = ReadAhead::new(Arc::clone(&fetcher), Arc::clone(&version), end);
         Self { path, fetcher, version, edges, ahead }
     }
 
@@ -158,13 +161,42 @@ impl RemoteFile {
 
     /// Reads a range, and requests what follows if the ranges before it were next to each other.
     fn read_in_sequence(&self, range: &Range<u64>) -> Result<Bytes> {
-        if let Some(bytes) = self.ahead.part_at(range)? {
+        if !self.has_edge_of(range)
+            && let Some(bytes) = self.ahead.part_at(range)?
+        {
             return Ok(bytes);
         }
         let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; len];
-        self.ahead.read_at(&mut bytes, range.start)?;
+        self.fill(&mut bytes, range.start)?;
         Ok(bytes.into())
+    }
+
+    /// Fills `buffer` with the bytes that were read when the file was opened, and requests the others.
+    fn fill(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let (mut rest, mut at) = (buffer, offset);
+        while !rest.is_empty() {
+            let left = rest.len() as u64;
+            let is_later = |(start, _): &&(u64, Bytes)| *start > at;
+            let next = self.edges.iter().filter(is_later).map(|(start, _)| start.saturating_sub(at)).min();
+            let end_of = |(start, bytes): &(u64, Bytes)| start.saturating_add(bytes.len() as u64);
+            let edge = self.edges.iter().find(|edge| edge.0 <= at && at < end_of(edge));
+            let kept = edge.map(|edge| end_of(edge).saturating_sub(at));
+            let len = kept.or(next).unwrap_or(left).min(left);
+            let (now, later) = rest.split_at_mut(usize::try_from(len).unwrap_or(usize::MAX));
+            match self.edge_bytes(&(at..at.saturating_add(len))) {
+                Some(bytes) => now.copy_from_slice(&bytes),
+                None => self.ahead.read_at(now, at)?,
+            }
+            (rest, at) = (later, at.saturating_add(len));
+        }
+        Ok(())
+    }
+
+    /// Returns true if some bytes of a range were read when the file was opened.
+    fn has_edge_of(&self, range: &Range<u64>) -> bool {
+        let end_of = |(start, bytes): &(u64, Bytes)| start.saturating_add(bytes.len() as u64);
+        self.edges.iter().any(|edge| edge.0 < range.end && range.start < end_of(edge))
     }
 
     /// Returns the bytes of a range if they were read when the file was opened.
@@ -209,7 +241,7 @@ impl Source for RemoteFile {
             buffer.copy_from_slice(&bytes);
             return Ok(());
         }
-        Ok(self.ahead.read_at(buffer, offset)?)
+        Ok(self.fill(buffer, offset)?)
     }
 
     fn read_window(&self, range: Range<u64>) -> Result<Window, ReadError> {
@@ -218,6 +250,7 @@ impl Source for RemoteFile {
         }
         let kept = match self.edge_bytes(&range) {
             Some(bytes) => Some(bytes),
+            None if self.has_edge_of(&range) => None,
             None => self.ahead.part_at(&range)?,
         };
         if let Some(bytes) = kept {
@@ -225,7 +258,7 @@ impl Source for RemoteFile {
         }
         let len = usize::try_from(range.end.saturating_sub(range.start));
         let len = len.map_err(|_| io::ErrorKind::InvalidInput)?;
-        Window::filled(len, |bytes| Ok(self.ahead.read_at(bytes, range.start)?))
+        Window::filled(len, |bytes| Ok(self.fill(bytes, range.start)?))
     }
 
     /// Requests the ranges in parallel; neighbouring ones as one.

@@ -51,12 +51,14 @@ struct Stream {
 pub(crate) struct ReadAhead {
     fetcher: Arc<Fetcher>,
     version: Arc<Version>,
+    /// End of what is requested ahead: the last bytes of the file are known.
+    end: u64,
     streams: Mutex<Vec<Stream>>,
 }
 
 impl ReadAhead {
-    pub(crate) fn new(fetcher: Arc<Fetcher>, version: Arc<Version>) -> Self {
-        Self { fetcher, version, streams: Mutex::default() }
+    pub(crate) fn new(fetcher: Arc<Fetcher>, version: Arc<Version>, end: u64) -> Self {
+        Self { fetcher, version, end, streams: Mutex::default() }
     }
 
     /// Fills `buffer`, and requests what follows if the reader is sequential.
@@ -137,8 +139,8 @@ impl ReadAhead {
         let mut kept = stream.chunks.iter().map(len).fold(others, u64::saturating_add);
         let uploaded = self.fetcher.client.options.upload_memory.load(Ordering::Relaxed);
         let budget = SHARED_BUDGET.saturating_sub(uploaded).clamp(BUDGET_MIN, BUDGET);
-        while stream.end < self.version.len {
-            let end = stream.end.saturating_add(stream.next_len).min(self.version.len);
+        while stream.end < self.end {
+            let end = stream.end.saturating_add(stream.next_len).min(self.end);
             let range = stream.end..end;
             kept = kept.saturating_add(end.saturating_sub(stream.end));
             if kept > budget && !stream.chunks.is_empty() {
