@@ -1,6 +1,6 @@
 //! Requests the ranges that sequential readers will ask for, in bounded memory.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +24,8 @@ const SHARED_BUDGET: u64 = 48 << 20;
 const BUDGET_MIN: u64 = 2 * CHUNK;
 /// Largest number of streams; a reader in another place takes the oldest one.
 const STREAMS_MAX: usize = 4;
+/// Largest number of places where streams began that are known.
+const STARTS_MAX: usize = 10_000;
 /// Distance up to which a reader that skips bytes continues its stream: a record's header and padding.
 const SKIP_MAX: u64 = 64 << 10;
 /// Largest number of ranges that are requested at the same time by [`ReadAhead::fetch_all`].
@@ -46,14 +48,23 @@ struct Stream {
     next_len: u64,
 }
 
-/// Streams of one file, the last used one at the end.
+/// Streams of one file.
+#[derive(Debug, Default)]
+struct Streams {
+    /// The last used one is at the end.
+    open: Vec<Stream>,
+    /// Where streams began. Others do not read ahead into what is there, which is read already.
+    starts: BTreeSet<u64>,
+}
+
+/// Requests what sequential readers of one file will ask for.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
     fetcher: Arc<Fetcher>,
     version: Arc<Version>,
     /// End of what is requested ahead: the last bytes of the file are known.
     end: u64,
-    streams: Mutex<Vec<Stream>>,
+    streams: Mutex<Streams>,
 }
 
 impl ReadAhead {
@@ -112,6 +123,7 @@ impl ReadAhead {
     /// Returns the chunk that has the byte at `at`, of which the reader wants `wanted` bytes.
     fn chunk_at(&self, at: u64, wanted: u64) -> (Range<u64>, Arc<Slot>) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let Streams { open: streams, starts } = &mut *streams;
         let continues = |stream: &Stream| {
             let start = stream.chunks.front().map_or(stream.end, |chunk| chunk.range.start);
             start <= at && at <= stream.end.saturating_add(SKIP_MAX)
@@ -120,6 +132,10 @@ impl ReadAhead {
             if streams.len() >= STREAMS_MAX {
                 streams.remove(0);
             }
+            if starts.len() >= STARTS_MAX {
+                starts.clear();
+            }
+            starts.insert(at);
             // Nothing shows yet that the reader is sequential.
             let range = at..at.saturating_add(wanted).min(self.version.len);
             let slot = self.request(range.clone());
@@ -140,10 +156,15 @@ impl ReadAhead {
         let uploaded = self.fetcher.client.options.upload_memory.load(Ordering::Relaxed);
         let budget = SHARED_BUDGET.saturating_sub(uploaded).clamp(BUDGET_MIN, BUDGET);
         while stream.end < self.end {
-            let end = stream.end.saturating_add(stream.next_len).min(self.end);
+            let has_chunks = !stream.chunks.is_empty();
+            if has_chunks && starts.contains(&stream.end) {
+                break;
+            }
+            let known = starts.range(stream.end.saturating_add(1)..).next().copied();
+            let end = stream.end.saturating_add(stream.next_len).min(known.unwrap_or(self.end)).min(self.end);
             let range = stream.end..end;
             kept = kept.saturating_add(end.saturating_sub(stream.end));
-            if kept > budget && !stream.chunks.is_empty() {
+            if kept > budget && has_chunks {
                 break;
             }
             stream.chunks.push_back(Chunk { slot: self.request(range.clone()), range });

@@ -108,6 +108,22 @@ fn a_sequential_reader_gets_each_byte_once() {
 }
 
 #[test]
+fn a_reader_that_goes_back_gets_each_byte_once() {
+    let file = bytes(12_000_000);
+    let server = Server::of_file(file.clone());
+    let source = open(&server.url, &options()).expect("it answers");
+    let mut buffer = vec![0; 500_000];
+    // The storages of an old file may be in another order than its tensors.
+    for storage in [8_000_000..12_000_000, 3_000_000..8_000_000, 0..3_000_000] {
+        for at in storage.step_by(buffer.len()) {
+            source.read_at(&mut buffer, at as u64).expect("inside");
+            assert!(buffer[..] == file[at..at + buffer.len()], "at {at}");
+        }
+    }
+    assert_eq!(source.traffic().bytes, file.len() as u64);
+}
+
+#[test]
 fn readers_in_several_places_do_not_disturb_one_another() {
     let file = Arc::new(bytes(12_000_000));
     let server = Server::of_file(file.to_vec());
