@@ -4,8 +4,8 @@
     dequantize.py FOLDER [--binary target/release/torch2carton] [--gigabytes 4] [--rounds 3] [--anamnesis AMN]
 
 Writes models of random codes into FOLDER: FP8 in blocks of 128 × 128, GPTQ of 4 bits in groups of 128, and the experts of gpt-oss in
-MXFP4. The output of each has the given number of gigabytes in bfloat16. In each round, `cp` copies the output and the program makes it, with the
-input in the page cache; the fastest round of each counts. AMN is the program of the crate anamnesis, which reads FP8 and GPTQ: `cargo install anamnesis --version 0.7.10
+MXFP4. The output of each has the given number of gigabytes in bfloat16. In each round, the program makes the output and `cp` copies it, without
+and with `fsync`, with the input in the page cache; the fastest round of each counts. AMN is the program of the crate anamnesis, which reads FP8 and GPTQ: `cargo install anamnesis --version 0.7.10
 --features cli,gptq`. Needs Python's standard library.
 """
 
@@ -15,7 +15,7 @@ import os
 import shutil
 from pathlib import Path
 
-from whole_process import timed
+from whole_process import timed, touch
 
 TREE = Path(__file__).resolve().parent.parent
 
@@ -79,20 +79,26 @@ def main():
         write(folder, config, tensors)
         out, copy = options.folder / f"{name}.safetensors", options.folder / "copy.safetensors"
         peer = options.anamnesis if name != "mxfp4" else None
-        times, copies, memory, peers = [], [], [], []
+        size = int(options.gigabytes * 1e9)
+        times, copies, synced, memory, peers = [], [], [], [], []
         for _ in range(options.rounds):
             out.unlink(missing_ok=True)
+            touch(size)
             seconds, mebibytes = timed([options.binary, folder, "--dequantize", "-o", out])
             times.append(seconds)
             memory.append(mebibytes)
-            copy.unlink(missing_ok=True)
-            copies.append(timed(["cp", out, copy])[0])
+            for found, command in (copies, "cp $0 $1"), (synced, "cp $0 $1 && sync $1"):
+                copy.unlink(missing_ok=True)
+                touch(size)
+                found.append(timed(["sh", "-c", command, out, copy])[0])
             if peer:
                 copy.unlink()
+                touch(size)
                 peers.append(timed([peer, "remember", folder / "model.safetensors", "--to", "bf16", "-o", copy]))
         size = out.stat().st_size / 1e9
-        print(f"{name}: {size:.2f} GB in {min(times):.2f} s ({size / min(times):.2f} GB/s), cp {min(copies):.2f} s "
-              f"({size / min(copies):.2f} GB/s), {min(copies) / min(times):.2f} of cp, {max(memory):.0f} MiB")  # fmt: skip
+        best, copied, on_disk = min(times), min(copies), min(synced)
+        print(f"{name}: {size:.2f} GB in {best:.2f} s ({size / best:.2f} GB/s), cp {copied:.2f} s, cp and sync {on_disk:.2f} s, "
+              f"{copied / best:.2f} and {on_disk / best:.2f} of their rates, {max(memory):.0f} MiB")  # fmt: skip
         if peer:
             print(f"  anamnesis: {min(peers)[0]:.2f} s, {max(memory for _, memory in peers):.0f} MiB")
         shutil.rmtree(folder)

@@ -4,6 +4,7 @@ the same base in one safetensors file, whose numbers `test_merge.py` compares wi
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -138,3 +139,29 @@ def test_quantized_weights(tmp_path):
     exact = exact_sums(tmp_path)
     for name, tensor in ours.items():
         assert ((tensor.double() - exact[name]).abs() <= ulp(tensor) / 2 * (1 + 1e-9) + 1e-16).all(), name
+
+
+MODELS_OF_SCHEMES = Path(__file__).parents[2] / "crates/model/quantization/tests/models"
+
+
+@pytest.mark.parametrize("model", sorted(MODELS_OF_SCHEMES.iterdir()), ids=lambda path: path.name)
+def test_every_scheme_of_quantized_weights(tmp_path, model):
+    """An adapter of all linear layers is merged into the numbers that the codes stand for."""
+    numbers = tmp_path / "numbers.safetensors"
+    succeed(model, "--dequantize", "-o", numbers)
+    generator = torch.Generator().manual_seed(11)
+    adapter = {}
+    for name, tensor in load_file(numbers).items():
+        if tensor.ndim == 2 and name.endswith(".weight"):
+            module = "base_model.model." + name.removesuffix(".weight")
+            adapter[module + ".lora_A.weight"] = torch.randn(3, tensor.shape[1], generator=generator) * 0.1
+            adapter[module + ".lora_B.weight"] = torch.randn(tensor.shape[0], 3, generator=generator) * 0.1
+    if not adapter:
+        pytest.skip("the model has no linear layers, only fused experts")
+    (tmp_path / "lora").mkdir()
+    save_file(adapter, tmp_path / "lora" / "adapter_model.safetensors")
+    (tmp_path / "lora" / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 3, "lora_alpha": 6}')
+    ours = merged(model, tmp_path / "lora", "--dequantize")
+    same(ours, merged(numbers, tmp_path / "lora"))
+    changed = [name for name, tensor in load_file(numbers).items() if not torch.equal(tensor, ours[name])]
+    assert len(changed) == len(adapter) // 2
