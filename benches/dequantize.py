@@ -79,7 +79,7 @@ def main():
         write(folder, config, tensors)
         out, copy = options.folder / f"{name}.safetensors", options.folder / "copy.safetensors"
         peer = options.anamnesis if name != "mxfp4" else None
-        size = int(options.gigabytes * 1e9)
+        size = 2 * int(options.gigabytes * 1e9)
         times, copies, synced, memory, peers = [], [], [], [], []
         for _ in range(options.rounds):
             out.unlink(missing_ok=True)

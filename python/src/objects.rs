@@ -13,7 +13,7 @@ use pyo3::types::{
     PyByteArray, PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple,
 };
 use torch2carton::crates::pickle_vm::{Heap, Object, ObjectId};
-use torch2carton::crates::torch_import::{self, PersistentObject, PickledObjects};
+use torch2carton::crates::torch_import::{self, CheckpointNote, PersistentObject, PickledObjects};
 use torch2carton::crates::{checkpoint_files, torch_import::Container};
 use torch2carton::{Error, ErrorKind};
 
@@ -56,6 +56,16 @@ impl Objects {
     #[getter]
     fn format(&self) -> &'static str {
         self.container.format().name()
+    }
+
+    /// The bytes after the last storage of a file in the format before PyTorch 1.6, in which another object may follow.
+    #[getter]
+    fn trailing_bytes(&self) -> u64 {
+        let trailing = self.container.notes().iter().find_map(|note| match note {
+            CheckpointNote::TrailingAfterStorages { bytes } => Some(*bytes),
+            _ => None,
+        });
+        trailing.unwrap_or(0)
     }
 
     /// Builds the root object with the functions of `hooks`, a `torch2carton._objects.Hooks`.

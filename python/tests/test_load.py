@@ -257,3 +257,14 @@ def test_matches_on_state_dicts_of_training(place):
     optimizer.step()
     save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "rng": torch.get_rng_state()})
     assert compare("value.pt")["tensors"] > 10
+
+
+def test_objects_after_each_other_in_an_open_file():
+    values = [{"a": torch.arange(5.0)}, [torch.ones(3, 2, dtype=torch.int16)], {"b": torch.zeros(0)}]
+    file = io.BytesIO()
+    for value in values:
+        torch.save(value, file, _use_new_zipfile_serialization=False)
+    file.seek(0)
+    for value in values:
+        Comparison().run(value, torch2carton.load(file))
+    assert file.read() == b""

@@ -107,6 +107,9 @@ def test_deserialized_tensors_are_those_of_safetensors(place):
     names = [name for name in ("float4_e2m1fn_x2", "float8_e8m0fnu", "uint16") if hasattr(torch, name)]
     data = torch2carton.torch.save({name: torch.arange(8, dtype=torch.uint8).view(getattr(torch, name)) for name in names})
     assert sorted(torch2carton.deserialize(data)) == sorted(safetensors.deserialize(data))
+    (place / "small.safetensors").write_bytes(data)
+    with torch2carton.safe_open("small.safetensors", "pt") as one, safetensors.safe_open("small.safetensors", "pt") as two:
+        assert [one.get_slice(name).get_shape() for name in names] == [two.get_slice(name).get_shape() for name in names]
     torch.save({"c": torch.zeros(2, dtype=torch.complex128)}, "complex.pt")
     with pytest.raises(torch2carton.UnsupportedError, match="complex128"):
         torch2carton.deserialize((place / "complex.pt").read_bytes())

@@ -97,6 +97,9 @@ def load(
         if os.path.isdir(source) or native.is_carton(source):
             return _state_dict(torch, open(source), map_location, mmap)
     objects = _native.Objects(source, "mmap")
+    if objects.trailing_bytes and hasattr(f, "seek"):
+        # `torch.load` reads one object, and the next call reads the next one.
+        f.seek(-objects.trailing_bytes, os.SEEK_CUR)
     if objects.format == "safetensors":
         return _state_dict(torch, Checkpoint(source), map_location, mmap)
     hooks = TorchHooks(torch, map_location, bool(mmap), encoding=ignored.get("encoding", "utf-8"))

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from . import _native
-from ._dtypes import safetensors_name
+from ._dtypes import safetensors_name, safetensors_shape
 from ._errors import InputError, NotFoundError, SafetensorError
 from ._open import Checkpoint
 from ._tensor import to_numpy, to_torch
@@ -164,8 +164,8 @@ class PySafeSlice:
         self._native = native
 
     def get_shape(self) -> list[int]:
-        """Returns the number of elements along each dimension."""
-        return list(self._native.shape)
+        """Returns the number of elements along each dimension, each float4 of a pair as one, as safetensors counts them."""
+        return safetensors_shape("F4" if self._native.dtype == "float4_e2m1fn_x2" else "", self._native.shape)
 
     def get_dtype(self) -> str:
         """Returns safetensors' name of the dtype, such as `F32`.
