@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Times `--dequantize` against `cp` of its output, and reports the peak memory.
 
-    dequantize.py FOLDER [--binary target/release/torch2carton] [--gigabytes 4] [--rounds 3] [--anamnesis AMN]
+    dequantize.py FOLDER [--binary target/release/torch2carton] [--gigabytes 4] [--rounds 3] [--schemes fp8,gptq,mxfp4]
+                  [--anamnesis AMN]
 
 Writes models of random codes into FOLDER: FP8 in blocks of 128 × 128, GPTQ of 4 bits in groups of 128, and the experts of gpt-oss in
 MXFP4. The output of each has the given number of gigabytes in bfloat16. In each round, the program makes the output and `cp` copies it, without
@@ -72,9 +73,12 @@ def main():
     arguments.add_argument("--binary", type=Path, default=TREE / "target/release/torch2carton")
     arguments.add_argument("--gigabytes", type=float, default=4)
     arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--schemes", default="fp8,gptq,mxfp4", help="separated by commas")
     arguments.add_argument("--anamnesis", metavar="AMN")
     options = arguments.parse_args()
-    for name, (config, tensors) in models(options.gigabytes).items():
+    every = models(options.gigabytes)
+    for name in options.schemes.split(","):
+        config, tensors = every[name]
         folder = options.folder / name
         write(folder, config, tensors)
         out, copy = options.folder / f"{name}.safetensors", options.folder / "copy.safetensors"

@@ -368,6 +368,9 @@ def pytorch(seed):
     stored = {
         "tensor": torch.quantize_per_tensor(numbers, 0.0173, 100, torch.quint8),
         "channel": torch.quantize_per_channel(numbers, torch.rand(len(numbers)) + 0.01, torch.randint(-9, 9, (len(numbers),)), 0, torch.qint8),
+        "dimension": torch.quantize_per_channel(numbers, torch.rand(numbers.shape[1]) + 0.01, torch.randint(-9, 9, (numbers.shape[1],)), 1, torch.qint8),
+        "columns": torch.quantize_per_channel(numbers, torch.rand(numbers.shape[3]) + 0.01, torch.randint(0, 99, (numbers.shape[3],)), 3, torch.quint8),
+        "float_zero_points": torch.quantize_per_channel(numbers, torch.rand(len(numbers)) + 0.01, torch.rand(len(numbers)) * 9, 0, torch.quint8),
     }
     model.pickled = {name: tensor for name, tensor in stored.items()} | {"bias": torch.ones(3)}
     model.expected |= {name: tensor.dequantize() for name, tensor in stored.items()} | {"bias": torch.ones(3)}
@@ -484,6 +487,57 @@ def torchao_safetensors(seed):
     layers = dict(torchao_layers(seed))
     model.stored, _ = flatten_tensor_state_dict({f"{name}.weight": layer.weight.data for name, layer in layers.items()})
     model.expected = {f"{name}.weight": layer.weight.dequantize().detach().contiguous() for name, layer in layers.items()}
+    return model
+
+
+def torchao_small(seed):
+    """Microscaled tensors and NF4, by name: with scales in rows and in tiles, and one with a scale for each expert."""
+    from torchao.prototype.mx_formats.mx_tensor import MXTensor
+    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
+
+    rows, cols = sizes(seed, (40, 96), (256, 416))
+    elements = {"mxfp8": torch.float8_e4m3fn, "mxfp8_e5m2": torch.float8_e5m2, "mxfp4": torch.float4_e2m1fn_x2}
+    for dtype in (torch.bfloat16, torch.float32):
+        short = str(dtype).removeprefix("torch.")
+        for is_tiled in (False, True):
+            weight = torch.randn(rows, cols).to(dtype)
+            where = f"{short}_tiled" if is_tiled else short
+            for name, element in elements.items():
+                yield f"{name}_{where}.weight", MXTensor.to_mx(weight, element, 32, is_swizzled_scales=is_tiled)
+            scale = weight.abs().max().float() / (448 * 6)
+            yield f"nvfp4_{where}.weight", NVFP4Tensor.to_nvfp4(weight, per_tensor_scale=scale, is_swizzled_scales=is_tiled)
+            yield f"nvfp4_block_{where}.weight", NVFP4Tensor.to_nvfp4(weight, is_swizzled_scales=is_tiled)
+    experts = torch.randn(3, 128, 64).to(torch.bfloat16)
+    scales = experts.abs().amax(dim=(1, 2), keepdim=True).float() / (448 * 6)
+    yield "experts.weight", NVFP4Tensor.to_nvfp4(experts, per_tensor_scale=scales, is_swizzled_scales=bool(seed))
+
+
+@case
+def torchao_small_pickled(seed):
+    from torchao.prototype.mx_formats.mx_tensor import MXTensor
+    from torchao.quantization.quantize_.workflows.nf4.nf4_tensor import to_nf4
+
+    model = Model({"quant_method": "torchao"})
+    del model.config["torch_dtype"]
+    model.pickled = dict(torchao_small(seed))
+    for element in ("fp6_e2m3", "fp6_e3m2"):
+        model.pickled[f"{element}.weight"] = MXTensor.to_mx(torch.randn(24, 64), element, 64 if seed else 32)
+    for dtype in (torch.bfloat16, torch.float32, torch.float16):
+        name = f"nf4_{dtype}.weight".replace("torch.", "")
+        model.pickled[name] = to_nf4(torch.randn(48, 32 + 32 * (seed % 2)).to(dtype), block_size=32, scaler_block_size=16)
+    numbers = lambda tensor: tensor.get_original_weight() if hasattr(tensor, "get_original_weight") else tensor.dequantize()
+    model.expected = {name: numbers(tensor).contiguous() for name, tensor in model.pickled.items()}
+    return model
+
+
+@case
+def torchao_small_safetensors(seed):
+    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
+
+    model = Model({"quant_method": "torchao"})
+    tensors = dict(torchao_small(seed))
+    model.stored, _ = flatten_tensor_state_dict(tensors)
+    model.expected = {name: tensor.dequantize().to(model.dtype).contiguous() for name, tensor in tensors.items()}
     return model
 
 

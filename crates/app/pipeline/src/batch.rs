@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use output::{OutputRecord, OutputRecords};
@@ -115,6 +116,8 @@ pub fn convert_each(
     let threads = batch.jobs.min(NonZeroUsize::new(names.len()).unwrap_or(NonZeroUsize::MIN));
     let mut jobs = planned.into_iter().enumerate();
     let records = Mutex::new(HashMap::new());
+    // The thread that was cancelled takes no other input until its result has arrived.
+    let is_cancelled = AtomicBool::new(false);
     let mut in_order = ResultsInOrder {
         inputs: &names,
         waiting: BTreeMap::new(),
@@ -124,10 +127,14 @@ pub fn convert_each(
     run_jobs(
         threads,
         observer,
-        || jobs.next(),
+        || if is_cancelled.load(Ordering::Relaxed) { None } else { jobs.next() },
         |(place, plan): (usize, Result<PlannedConversion>), observer| {
             let input = names.get(place).map_or(Path::new(""), PathBuf::as_path);
-            (place, plan.and_then(|plan| convert_one(input, plan, &records, batch.resume, observer)))
+            let item = plan.and_then(|plan| convert_one(input, plan, &records, batch.resume, observer));
+            if matches!(item, Err(Error::Cancelled)) {
+                is_cancelled.store(true, Ordering::Relaxed);
+            }
+            (place, item)
         },
         |(place, item)| in_order.add(place, item, done),
     )?;

@@ -14,6 +14,7 @@ use tensor::{Dtype, Tensor, Tensors};
 use crate::block_scaled::{BlockScaled, BlockShape, CodeRows};
 use crate::code_values::{dtype_values, nibble_values};
 use crate::dequantized::Matrices;
+use crate::operand::Operand;
 use crate::packed::CodeOrder;
 use crate::scales::{NestedScales, ScaleEncoding, ScaleGrid};
 use crate::survey::{Draft, Recognised, Survey};
@@ -108,70 +109,112 @@ fn add_4bit(survey: &mut Survey<'_>, name: &str, (suffix, format): (&str, &str))
     let mut draft = Draft::new(name);
     let part = |suffix: &str| format!("{name}{suffix}");
     let state = State::read(survey.companion(name, &part(suffix))?, &part(suffix))?;
-    let codes = survey.companion(name, name)?;
-    let elements = Matrices::from_shape(&state.shape).map_or(0, |it| it.elements);
-    if elements == 0 || codes.nbytes() != elements.div_ceil(2) {
-        let expected = format!("{} bytes for the shape {:?}", elements.div_ceil(2), state.shape);
-        return Err(Error::Shape { tensor: name.to_owned(), found: codes.shape().to_vec(), expected });
-    }
-    let blocks = elements.div_ceil(state.block);
-    let check_len = |companion: &str, len: u64| -> Result<()> {
-        let tensor = survey.companion(name, companion)?;
-        if tensor.numel() == len {
-            return Ok(());
-        }
-        let (found, expected) = (tensor.shape().to_vec(), format!("[{len}]"));
-        Err(Error::Shape { tensor: companion.to_owned(), found, expected })
-    };
-    check_len(&part(".absmax"), blocks)?;
-    check_len(&part(".quant_map"), 16)?;
-    let operand = survey.operand(&mut draft, name)?;
+    let flat = FlatBlocks::new(survey, (name, name), &state.shape, state.block)?;
+    check_len(survey, name, &part(".absmax"), flat.blocks())?;
+    check_len(survey, name, &part(".quant_map"), 16)?;
+    let codes = survey.operand(&mut draft, name)?;
     let absmax = survey.operand(&mut draft, &part(".absmax"))?;
     let table = read_table(survey.companion(name, &part(".quant_map"))?, &part(".quant_map"))?;
     survey.operand(&mut draft, &part(".quant_map"))?;
     survey.operand(&mut draft, &part(suffix))?;
-    let mut scales = ScaleGrid::plain(absmax, (blocks.div_ceil(BLOCKS_PER_ROW), BLOCKS_PER_ROW));
+    let mut encoding = ScaleEncoding::Numbers;
     if let Some((block, offset)) = state.nested {
-        check_len(&part(".nested_absmax"), blocks.div_ceil(block))?;
-        check_len(&part(".nested_quant_map"), 256)?;
-        let scale = survey.operand(&mut draft, &part(".nested_absmax"))?;
+        check_len(survey, name, &part(".nested_absmax"), flat.blocks().div_ceil(block))?;
+        check_len(survey, name, &part(".nested_quant_map"), 256)?;
+        let scales = survey.operand(&mut draft, &part(".nested_absmax"))?;
         let table = survey.operand(&mut draft, &part(".nested_quant_map"))?;
-        scales.encoding =
-            ScaleEncoding::Nested(Box::new(NestedScales { table, scales: scale, block, offset }));
+        encoding = ScaleEncoding::Nested(Box::new(NestedScales { table, scales, block, offset }));
     }
-    // The list is computed in rows of many blocks, of which the last one may be incomplete.
-    let cols = state.block.saturating_mul(BLOCKS_PER_ROW);
-    let matrices = Matrices { rows: elements.div_ceil(cols), cols, elements };
-    let kernel = BlockScaled {
-        codes: CodeRows {
-            operand,
-            bits: 4,
-            order: CodeOrder::HighFirst,
-            pitch: cols / 2,
-            values: nibble_values(&table),
-        },
-        scales: ScaleGrid { elements: Some(blocks), ..scales },
-        zeros: None,
-        block: BlockShape { rows: 1, cols: state.block },
-        matrices,
-        groups: None,
-        factor: 1.0,
-    };
     let doubly = if state.nested.is_some() { ", double quantization" } else { "" };
-    let recognised = Recognised {
-        scheme: format!("{format}, blocks of {}{doubly}", state.block),
-        shape: state.shape,
-        library_dtype: state.dtype,
-        default_dtype: state.dtype,
-        kernel: Arc::new(kernel),
-        matrices,
-    };
-    survey.add(draft, recognised);
+    let scheme = format!("{format}, blocks of {}{doubly}", state.block);
+    survey.add(draft, flat.recognised(scheme, (codes, &table), (absmax, encoding), state.dtype));
     Ok(())
 }
 
+/// Checks that a companion has `len` elements.
+pub(crate) fn check_len(survey: &Survey<'_>, name: &str, companion: &str, len: u64) -> Result<()> {
+    let tensor = survey.companion(name, companion)?;
+    if tensor.numel() == len {
+        return Ok(());
+    }
+    let (found, expected) = (tensor.shape().to_vec(), format!("[{len}]"));
+    Err(Error::Shape { tensor: companion.to_owned(), found, expected })
+}
+
+/// Flat list of codes of four bits, the high one of a byte first, in blocks with a scale.
+///
+/// It is computed in rows of many blocks, of which the last one may be incomplete.
+pub(crate) struct FlatBlocks {
+    shape: Vec<u64>,
+    block: u64,
+    matrices: Matrices,
+}
+
+impl FlatBlocks {
+    /// Creates the list of a tensor, whose codes are `codes`.
+    ///
+    /// # Errors
+    /// When it has no elements, or another number of codes.
+    pub(crate) fn new(
+        survey: &Survey<'_>,
+        (name, codes): (&str, &str),
+        shape: &[u64],
+        block: u64,
+    ) -> Result<Self> {
+        let stored = survey.companion(name, codes)?;
+        let elements = Matrices::from_shape(shape).map_or(0, |it| it.elements);
+        if elements == 0 || block == 0 || stored.nbytes() != elements.div_ceil(2) {
+            let expected = format!("{} bytes for the shape {shape:?}", elements.div_ceil(2));
+            return Err(Error::Shape { tensor: codes.to_owned(), found: stored.shape().to_vec(), expected });
+        }
+        let cols = block.saturating_mul(BLOCKS_PER_ROW);
+        let matrices = Matrices { rows: elements.div_ceil(cols), cols, elements };
+        Ok(Self { shape: shape.to_vec(), block, matrices })
+    }
+
+    /// Returns the number of blocks.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.matrices.elements.div_ceil(self.block)
+    }
+
+    /// Returns the tensor of these codes and scales, in the dtype that the library rounds to.
+    pub(crate) fn recognised(
+        self,
+        scheme: String,
+        (codes, table): (Operand, &[f32; 16]),
+        (scales, encoding): (Operand, ScaleEncoding),
+        dtype: Dtype,
+    ) -> Recognised {
+        let blocks = self.blocks();
+        let scales = ScaleGrid::plain(scales, (blocks.div_ceil(BLOCKS_PER_ROW), BLOCKS_PER_ROW));
+        let kernel = BlockScaled {
+            codes: CodeRows {
+                operand: codes,
+                bits: 4,
+                order: CodeOrder::HighFirst,
+                pitch: self.matrices.cols / 2,
+                values: nibble_values(table),
+            },
+            scales: ScaleGrid { elements: Some(blocks), encoding, ..scales },
+            zeros: None,
+            block: BlockShape { rows: 1, cols: self.block },
+            matrices: self.matrices,
+            groups: None,
+            factor: 1.0,
+        };
+        Recognised {
+            scheme,
+            shape: self.shape,
+            library_dtype: dtype,
+            default_dtype: dtype,
+            kernel: Arc::new(kernel),
+            matrices: self.matrices,
+        }
+    }
+}
+
 /// Reads the numbers of the sixteen codes.
-fn read_table(tensor: &Tensor, name: &str) -> Result<[f32; 16]> {
+pub(crate) fn read_table(tensor: &Tensor, name: &str) -> Result<[f32; 16]> {
     let mut bytes: Vec<u8> = Vec::new();
     tensor.gathered().write_to(&mut bytes)?;
     let numbers = tensor.dtype().decode_f32(&bytes).and_then(|numbers| numbers.try_into().ok());

@@ -32,3 +32,19 @@ pub(crate) fn offset_values(offset: f32) -> Box<[f32; 256]> {
     }
     table
 }
+
+/// Returns the numbers of FP6 in a byte, with two or three bits of exponent and the rest of mantissa.
+pub(crate) fn float6_values(exponent: u32) -> Box<[f32; 256]> {
+    let mantissa = 5_u32.saturating_sub(exponent);
+    let bias = if exponent == 2 { 1 } else { 3 };
+    let mask = (1_u8 << mantissa).wrapping_sub(1);
+    let mut table = Box::new([0.0; 256]);
+    for (entry, code) in table.iter_mut().zip(0_u8..=u8::MAX) {
+        let exponent_bits = (code & 0x1F) >> mantissa;
+        let fraction = f32::from(code & mask) / f32::from(1_u8 << mantissa);
+        let (whole, power) = if exponent_bits == 0 { (0.0, 1) } else { (1.0, i32::from(exponent_bits)) };
+        let number = (whole + fraction) * 2_f32.powi(power.saturating_sub(bias));
+        *entry = if code & 0x20 == 0 { number } else { -number };
+    }
+    table
+}

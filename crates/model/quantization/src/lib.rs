@@ -47,6 +47,8 @@ mod scheme;
 mod stacked;
 mod survey;
 mod torchao;
+mod torchao_mx;
+mod torchao_nf4;
 
 pub use config::{QUANTIZATION_DOCUMENTS, QuantizationDocuments};
 pub use error::{Error, Result};

@@ -37,37 +37,33 @@ fn add(survey: &mut Survey<'_>, compound: &CompoundTensor) -> Result<()> {
         Dtype::QUInt8 => Dtype::UInt8,
         dtype => return Err(content(format!("its dtype is {dtype}, expected qint8 or quint8"))),
     };
-    let is_affine = matches!(scheme.as_str(), "per_tensor_affine" | "per_channel_affine");
-    if !is_affine || axis.is_some_and(|axis| axis != 0) {
-        let axis = axis.map(|axis| format!(" along dimension {axis}")).unwrap_or_default();
-        let expected = "per_tensor_affine, or per_channel_affine along dimension 0";
-        return Err(content(format!("its scheme is {scheme}{axis}, expected {expected}")));
+    let is_of_channels = matches!(scheme.as_str(), "per_channel_affine" | "per_channel_affine_float_qparams");
+    if !(is_of_channels || scheme == "per_tensor_affine") {
+        let expected = "per_tensor_affine, per_channel_affine or per_channel_affine_float_qparams";
+        return Err(content(format!("its scheme is {scheme}, expected {expected}")));
     }
-    let first = compound.shape.first().copied().unwrap_or(1);
-    let elements = Matrices::from_shape(&compound.shape).map(|it| it.elements).filter(|it| *it > 0);
-    let elements = elements.ok_or_else(|| content("it has no elements".to_owned()))?;
-    let matrices = Matrices { rows: first, cols: elements.checked_div(first).unwrap_or(1), elements };
+    let grid =
+        ChannelGrid::new(&compound.shape, *axis).ok_or_else(|| content("it has no elements".to_owned()))?;
     let part = |part: &str| format!("{}.{part}", compound.name);
     let mut draft = Draft::new(&compound.name);
     let operand = survey.operand(&mut draft, &part("int_repr"))?;
-    let channels = if axis.is_some() { first } else { 1 };
     for name in ["scale", "zero_point"] {
         let tensor = survey.companion(&compound.name, &part(name))?;
-        if tensor.numel() != channels {
-            let (found, expected) = (tensor.shape().to_vec(), format!("[{channels}]"));
+        if tensor.numel() != grid.channels {
+            let (found, expected) = (tensor.shape().to_vec(), format!("[{}]", grid.channels));
             return Err(Error::Shape { tensor: part(name), found, expected });
         }
     }
     let scales = survey.operand(&mut draft, &part("scale"))?;
     let zeros = survey.operand(&mut draft, &part("zero_point"))?;
+    let plain = |operand| ScaleGrid { is_shared: true, ..ScaleGrid::plain(operand, grid.size) };
     let values = dtype_values(codes);
-    let rows = if axis.is_some() { 1 } else { first };
     let kernel = BlockScaled {
-        codes: CodeRows { operand, bits: 8, order: CodeOrder::LowFirst, pitch: matrices.cols, values },
-        scales: ScaleGrid::plain(scales, (channels, 1)),
-        zeros: Some(ScaleGrid::plain(zeros, (channels, 1))),
-        block: BlockShape { rows, cols: matrices.cols },
-        matrices,
+        codes: CodeRows { operand, bits: 8, order: CodeOrder::LowFirst, pitch: grid.matrices.cols, values },
+        scales: plain(scales),
+        zeros: Some(plain(zeros)),
+        block: grid.block,
+        matrices: grid.matrices,
         groups: None,
         factor: 1.0,
     };
@@ -77,8 +73,41 @@ fn add(survey: &mut Survey<'_>, compound: &CompoundTensor) -> Result<()> {
         library_dtype: Dtype::Float32,
         default_dtype: Dtype::Float32,
         kernel: Arc::new(kernel),
-        matrices,
+        matrices: grid.matrices,
     };
     survey.add(draft, recognised);
     Ok(())
+}
+
+/// Scales of the whole tensor, or of the indices of a dimension.
+struct ChannelGrid {
+    channels: u64,
+    /// Rows and columns of the scales.
+    size: (u64, u64),
+    block: BlockShape,
+    matrices: Matrices,
+}
+
+impl ChannelGrid {
+    /// Returns the grid for scales along `axis`; `None` if the tensor has no elements.
+    fn new(shape: &[u64], axis: Option<u64>) -> Option<Self> {
+        let elements = Matrices::from_shape(shape)?.elements;
+        let channels = match axis {
+            None => 1,
+            Some(axis) => *shape.get(usize::try_from(axis).ok()?)?,
+        };
+        let after = axis.map_or(0, |axis| usize::try_from(axis).map_or(0, |axis| axis.saturating_add(1)));
+        let inner: u64 = shape.iter().skip(after).product();
+        let matrices = |rows, cols| Matrices { rows, cols, elements };
+        let rows = elements.checked_div(inner)?;
+        Some(if channels == 1 || inner > 1 {
+            let rows = if channels == 1 { rows } else { channels };
+            let block = BlockShape { rows: rows.checked_div(channels)?, cols: inner };
+            Self { channels, size: (channels, 1), block, matrices: matrices(rows, inner) }
+        } else {
+            let rows = elements.checked_div(channels)?;
+            let block = BlockShape { rows, cols: 1 };
+            Self { channels, size: (1, channels), block, matrices: matrices(rows, channels) }
+        })
+    }
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use byte_source::ReadError;
 use tensor::{Dtype, Inputs};
 
+use crate::dequantized::round_to;
 use crate::operand::{ByteRows, Operand};
 use crate::packed::{CodeOrder, unpack};
 
@@ -36,6 +37,11 @@ pub(crate) enum ScaleEncoding {
     PackedRows { bits: u32, offset: f32 },
     /// Codes for values of a table, times the number of their block, plus an offset.
     Nested(Box<NestedScales>),
+    /// Integers, divided by the number of their block, plus a mean.
+    Quotients(Box<QuotientScales>),
+    /// Numbers in the order of tensor cores: tiles of 128 rows and 4 columns, each as 32 rows of four rows' columns, which
+    /// are 32 rows apart.
+    Tiled,
 }
 
 /// Scales that are quantized in blocks themselves, as bitsandbytes does.
@@ -46,6 +52,21 @@ pub(crate) struct NestedScales {
     pub(crate) block: u64,
     pub(crate) offset: f32,
 }
+
+/// Scales that are quantized in blocks themselves, as torchao's `NF4Tensor` does.
+#[derive(Debug)]
+pub(crate) struct QuotientScales {
+    pub(crate) divisors: Operand,
+    pub(crate) block: u64,
+    pub(crate) mean: Operand,
+    /// Dtype in which the library has the quotient and the sum.
+    pub(crate) rounding: Dtype,
+}
+
+/// Rows and columns of a tile, and its elements.
+const TILE_ROWS: u64 = 128;
+const TILE_COLS: u64 = 4;
+const TILE: u64 = TILE_ROWS * TILE_COLS;
 
 /// Scale of a whole matrix or tensor that applies to the scales of its blocks.
 #[derive(Debug)]
@@ -103,6 +124,10 @@ impl ScaleGrid {
                 self.read_packed(inputs, (rows, cols), (*bits, *offset))
             }
             ScaleEncoding::Nested(nested) => nested.read(inputs, &self.operand, self.flat(&rows, &cols)),
+            ScaleEncoding::Quotients(quotients) => {
+                quotients.read(inputs, &self.operand, self.flat(&rows, &cols))
+            }
+            ScaleEncoding::Tiled => self.read_tiled(inputs, rows, cols),
         }
     }
 
@@ -111,6 +136,37 @@ impl ScaleGrid {
         let at = |row: u64, col: u64| row.saturating_mul(self.cols).saturating_add(col);
         let end = at(rows.end.saturating_sub(1), cols.end).min(self.elements.unwrap_or(u64::MAX));
         at(rows.start, cols.start).min(end)..end
+    }
+
+    /// Reads numbers in tiles; whole rows of tiles are read at once.
+    fn read_tiled(
+        &self,
+        inputs: &mut Inputs<'_>,
+        rows: Range<u64>,
+        cols: Range<u64>,
+    ) -> Result<Vec<f32>, ReadError> {
+        let tiles = cols.start / TILE_COLS..cols.end.div_ceil(TILE_COLS);
+        let mut numbers = Vec::new();
+        let mut row = rows.start;
+        while row < rows.end {
+            let above = row / TILE_ROWS;
+            let at = |tile: u64| {
+                above.saturating_mul(self.cols.div_ceil(TILE_COLS)).saturating_add(tile).saturating_mul(TILE)
+            };
+            let read = self.operand.read_floats(inputs, at(tiles.start)..at(tiles.end))?;
+            let end = rows.end.min(above.saturating_add(1).saturating_mul(TILE_ROWS));
+            for row in row..end {
+                let within =
+                    (row % 32).saturating_mul(16).saturating_add((row % TILE_ROWS / 32).saturating_mul(4));
+                numbers.extend(cols.clone().map(|col| {
+                    let tile = (col / TILE_COLS).saturating_sub(tiles.start);
+                    let at = tile.saturating_mul(TILE).saturating_add(within).saturating_add(col % TILE_COLS);
+                    usize::try_from(at).ok().and_then(|at| read.get(at)).copied().unwrap_or(f32::NAN)
+                }));
+            }
+            row = end;
+        }
+        Ok(numbers)
     }
 
     /// Reads integers that are packed along the rows of the grid.
@@ -145,6 +201,36 @@ impl ScaleGrid {
                 *number = f32::from(*code) + offset;
             }
         }
+        Ok(numbers)
+    }
+}
+
+/// Returns the number of elements of a tiled grid, the incomplete tiles filled up.
+pub(crate) fn tiled_len(rows: u64, cols: u64) -> Option<u64> {
+    rows.div_ceil(TILE_ROWS).checked_mul(cols.div_ceil(TILE_COLS))?.checked_mul(TILE)
+}
+
+impl QuotientScales {
+    fn read(
+        &self,
+        inputs: &mut Inputs<'_>,
+        codes: &Operand,
+        range: Range<u64>,
+    ) -> Result<Vec<f32>, ReadError> {
+        let mut numbers = codes.read_floats(inputs, range.clone())?;
+        let first = range.start.checked_div(self.block).unwrap_or(0);
+        let divisors = self.divisors.read_floats(inputs, first..range.end.div_ceil(self.block.max(1)))?;
+        let mean = self.mean.read_floats(inputs, 0..1)?.first().copied().unwrap_or(f32::NAN);
+        for (element, number) in range.zip(&mut numbers) {
+            let at = element.checked_div(self.block).unwrap_or(0).saturating_sub(first);
+            let divisor = usize::try_from(at).ok().and_then(|at| divisors.get(at));
+            *number /= divisor.copied().unwrap_or(f32::NAN);
+        }
+        round_to(self.rounding, &mut numbers);
+        for number in &mut numbers {
+            *number += mean;
+        }
+        round_to(self.rounding, &mut numbers);
         Ok(numbers)
     }
 }

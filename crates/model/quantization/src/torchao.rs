@@ -1,6 +1,8 @@
 //! torchao: integers and FP8 with a scale, and perhaps a zero point, for each block, as pickled subclasses of tensors or as their
 //! parts in safetensors.
 //!
+//! `MXTensor` and `NVFP4Tensor` are in `torchao_mx`, `NF4Tensor` in `torchao_nf4`.
+//!
 //! Facts: `Int8Tensor`, `IntxUnpackedToInt8Tensor` and `Float8Tensor` of torchao 0.18.0, `AffineQuantizedTensor` with the layouts
 //! `PlainLayout`, `QDQLayout` and `Float8Layout` of 0.15.0, and `flatten_tensor_state_dict`, which stores the part `qdata` of
 //! `NAME.weight` as `NAME._weight_qdata`. FP8 is multiplied in float32; integers are multiplied in the dtype of the scales,
@@ -17,13 +19,20 @@ use crate::float8::{Grid, is_float8};
 use crate::packed::CodeOrder;
 use crate::scales::ScaleGrid;
 use crate::survey::{Draft, Recognised, Survey};
-use crate::{Error, Result};
+use crate::torchao_mx::{Microscaled, is_microscaled};
+use crate::{Error, Result, torchao_mx, torchao_nf4};
 
 /// Suffixes of tensors that mean nothing without codes.
-pub(crate) const COMPANIONS: &[&str] =
-    &["._weight_qdata", "._weight_scale", "._weight_zero_point", "._weight_act_pre_scale"];
+pub(crate) const COMPANIONS: &[&str] = &[
+    "._weight_qdata",
+    "._weight_scale",
+    "._weight_zero_point",
+    "._weight_act_pre_scale",
+    "._weight_per_tensor_scale",
+];
 /// Suffixes of the scales of activations in safetensors.
-const ACTIVATIONS: &[&str] = &["._weight_act_quant_scale", "._weight_act_quant_zero_point"];
+const ACTIVATIONS: &[&str] =
+    &["._weight_act_quant_scale", "._weight_act_quant_zero_point", "._weight_act_per_tensor_scale"];
 /// Classes whose tensors have one code in a byte, with the names of the codes and of the start of all names.
 const CLASSES: &[(&str, &str, &str)] = &[
     ("Int8Tensor", "", "qdata"),
@@ -94,8 +103,35 @@ fn add_subclass(survey: &mut Survey<'_>, compound: &CompoundTensor) -> Result<()
     };
     let short = layout.rsplit('.').next().unwrap_or(layout);
     let unknown = |problem: String| Error::Content { tensor: compound.name.clone(), problem };
+    let number =
+        |key: &str| attribute(&format!("{outer}{key}")).and_then(|it| it.parse().ok()).filter(|it| *it > 0);
+    let part = |part: &str| format!("{}.{outer}{part}", compound.name);
+    match short {
+        "MXTensor" | "NVFP4Tensor" => {
+            let block =
+                number("block_size").ok_or_else(|| unknown("torchao: `block_size` is missing".to_owned()))?;
+            survey.mark(&part("act_per_tensor_scale"));
+            let parts = Microscaled {
+                name: compound.name.clone(),
+                codes: part("qdata"),
+                scale: part("scale"),
+                scale_of_scales: part("per_tensor_scale"),
+                block,
+                element: attribute(&format!("{outer}elem_dtype")),
+                dtype: Some(compound.dtype),
+            };
+            return torchao_mx::add(survey, &parts);
+        }
+        "NF4Tensor" => {
+            let blocks = number("block_size").zip(number("scaler_block_size"));
+            let blocks = blocks.ok_or_else(|| unknown("torchao: `block_size` is missing".to_owned()))?;
+            return torchao_nf4::add(survey, &compound.name, blocks, (&compound.shape, compound.dtype));
+        }
+        _ => {}
+    }
     let row = CLASSES.iter().find(|row| row.0 == short).ok_or_else(|| {
-        let known: Vec<&str> = CLASSES.iter().map(|row| row.0).collect();
+        let known = CLASSES.iter().map(|row| row.0).chain(["MXTensor", "NVFP4Tensor", "NF4Tensor"]);
+        let known: Vec<&str> = known.collect();
         unknown(format!(
             "torchao: its layout is `{}`, expected one of {}",
             layout.escape_debug(),
@@ -124,6 +160,19 @@ fn add_subclass(survey: &mut Survey<'_>, compound: &CompoundTensor) -> Result<()
 
 fn add_parts(survey: &mut Survey<'_>, module: &str) -> Result<()> {
     let part = |part: &str| format!("{module}._weight_{part}");
+    let codes = survey.get(&part("qdata")).map_or(Dtype::Int8, Tensor::dtype);
+    if let Some(scale) = survey.get(&part("scale")).filter(|scale| is_microscaled(codes, scale.dtype())) {
+        let parts = Microscaled {
+            name: format!("{module}.weight"),
+            codes: part("qdata"),
+            scale: part("scale"),
+            scale_of_scales: part("per_tensor_scale"),
+            block: if scale.dtype() == Dtype::Float8E8M0FnU { 32 } else { 16 },
+            element: None,
+            dtype: None,
+        };
+        return torchao_mx::add(survey, &parts);
+    }
     let shape = survey.get(&part("qdata")).map(|codes| codes.shape().to_vec()).unwrap_or_default();
     let parts = SubclassParts {
         name: format!("{module}.weight"),
@@ -152,7 +201,7 @@ fn add(survey: &mut Survey<'_>, parts: &SubclassParts, shape: &[u64]) -> Result<
         return Err(Error::Dtype { tensor: parts.codes.clone(), found: codes.dtype(), expected });
     }
     if codes.dtype() == Dtype::UInt8 && parts.dtype.is_none() {
-        let problem = "torchao: its codes are uint8, as in `Int4Tensor`, `MXTensor` and `NVFP4Tensor`, expected int8 or \
+        let problem = "torchao: its codes are uint8, as in `Int4Tensor`, which torchao computes on a GPU only, expected int8 or \
                        float8"
             .to_owned();
         return Err(Error::Content { tensor: parts.codes.clone(), problem });

@@ -116,6 +116,19 @@ fn unknown_layouts_are_named() {
         text.starts_with("tensor `x._weight_qdata`: torchao: its codes are uint8, as in `Int4Tensor`"),
         "{text}"
     );
+    let text =
+        with("torchao_small_safetensors", "mxfp8_float32._weight_scale", Dtype::Float8E8M0FnU, &[40, 4]);
+    assert!(
+        text.ends_with(
+            "has the shape [40, 4], expected [40, 3], or whole tiles of 128 rows and 4 columns of it"
+        ),
+        "{text}"
+    );
+    let text = with("torchao_small_safetensors", "mxfp4_float32._weight_qdata", Dtype::UInt8, &[40, 96]);
+    assert!(text.contains("the bytes may be FP6 of either kind"), "{text}");
+    let text =
+        with("torchao_small_safetensors", "nvfp4_float32._weight_per_tensor_scale", Dtype::Float32, &[2]);
+    assert!(text.ends_with("has the shape [2], expected one float32, or one for each matrix"), "{text}");
     let text = with("hqq_4_axis_1", "model.layers.0.q_proj.packing", Dtype::UInt8, &[1]);
     assert!(text.contains("expected one of 8bit_u8, 4bit_u8"), "{text}");
     let text = with("hqq_4_axis_1", "model.layers.0.q_proj.W_q", Dtype::UInt8, &[3]);
