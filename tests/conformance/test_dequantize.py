@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import worker
-from program import succeed, torch2carton
+from program import BINARY, succeed, torch2carton
+from served import Server
 
 HERE = Path(__file__).resolve().parent
 SEEDS = [1, 2]
@@ -109,3 +110,14 @@ def test_a_carton_generates_what_transformers_does_with_the_numbers(reference, t
     assert answer["tokens"] == wanted["tokens"] and answer["text"] == wanted["text"]
     digests = {line.split()[0] for line in succeed("digest", "-q", ours, theirs).stdout.splitlines()}
     assert len(digests) == 1
+    server = Server(BINARY, "serve", "--port", "0", ours, "--name", "model")
+    try:
+        # The logits at each place choose the next token.
+        tokens = [*answer["prompt_tokens"], *wanted["tokens"]]
+        body = json.dumps({"inputs": [{"name": "tokens", "shape": [1, len(tokens)], "datatype": "INT64", "data": tokens}]})
+        response = server.request("POST", "/v2/models/model/infer", body.encode())
+        (output,) = (it for it in json.loads(response.body)["outputs"] if it["name"] == "logits")
+        logits = torch.tensor(output["data"]).reshape(output["shape"])[0]
+        assert logits[len(answer["prompt_tokens"]) - 1 : -1].argmax(-1).tolist() == wanted["tokens"]
+    finally:
+        server.close()

@@ -208,6 +208,9 @@ impl Kernel for ExpertBlocks {
     }
 }
 
+/// Numbers of 32 input channels, each with 32 output channels in runs.
+type Patch = [[[Number; RUNS]; PATCH_COLS / RUNS]; GROUP_CHANNELS];
+
 /// Computation of numbers by tables, in patches of 32 input and 32 output channels.
 struct Patches<'p> {
     tables: &'p [NibbleTable],
@@ -227,18 +230,20 @@ impl Work for Patches<'_> {
     fn run<I: Instructions>(mut self, instructions: I) {
         let mut parts = std::mem::take(&mut self.parts);
         let group = |part: &RowPart<'_>| part.row.saturating_add(self.before) / GROUP_CHANNELS;
+        // Each patch overwrites the one before.
+        let mut patch: Patch = [[[[0; 2]; RUNS]; PATCH_COLS / RUNS]; GROUP_CHANNELS];
         for rows in parts.chunk_by_mut(|one, other| group(one) == group(other)) {
             let Some(group) = rows.first().map(group) else { continue };
             for first in (0..self.cols).step_by(PATCH_COLS) {
-                let patch = self.patch(instructions, group, first);
+                self.compute_patch(instructions, (group, first), &mut patch);
                 let columns = first..first.saturating_add(PATCH_COLS);
                 for row in &mut *rows {
                     let channel = row.row.saturating_add(self.before) % GROUP_CHANNELS;
                     let (from, out) = row.columns(&columns);
                     let Some(numbers) = patch.get(channel) else { continue };
-                    let mut joined = [[0; 2]; PATCH_COLS];
-                    joined.as_chunks_mut().0.copy_from_slice(numbers);
-                    copy_from(&joined, from.saturating_sub(first), out);
+                    if let Ok(numbers) = <&[Number; PATCH_COLS]>::try_from(numbers.as_flattened()) {
+                        copy_from(numbers, from.saturating_sub(first), out);
+                    }
                 }
             }
         }
@@ -248,19 +253,18 @@ impl Work for Patches<'_> {
 impl Patches<'_> {
     /// Computes the numbers of a group of input channels, for output channels from `first` on.
     #[inline(always)]
-    fn patch<I: Instructions>(
+    fn compute_patch<I: Instructions>(
         &self,
         instructions: I,
-        group: usize,
-        first: usize,
-    ) -> [[[Number; RUNS]; PATCH_COLS / RUNS]; GROUP_CHANNELS] {
+        (group, first): (usize, usize),
+        patch: &mut Patch,
+    ) {
         let skipped = first.saturating_mul(self.groups).saturating_add(group);
         let blocks = self.blocks.get(skipped..).unwrap_or_default().iter().step_by(self.groups.max(1));
         let exponents = self.exponents.get(skipped..).unwrap_or_default().iter().step_by(self.groups.max(1));
         let mut columns = blocks.zip(exponents);
-        let mut patch = [[[[0; 2]; RUNS]; PATCH_COLS / RUNS]; GROUP_CHANNELS];
+        let mut runs = [[[0; 2]; 32]; RUNS];
         for part in 0..PATCH_COLS / RUNS {
-            let mut runs = [[[0; 2]; 32]; RUNS];
             for pair in runs.as_chunks_mut::<2>().0 {
                 let mut column = || {
                     let (codes, exponent) = columns.next().unwrap_or((&[0; 16], &0));
@@ -275,6 +279,5 @@ impl Patches<'_> {
                 }
             }
         }
-        patch
     }
 }
