@@ -360,3 +360,42 @@ CHECKPOINTS = {
     "tar_number": tar_of(pickle=pickled(LOADER + b"Q")), "tar_link": tar_of(storages=(tarfile.SYMTYPE, "/etc/passwd")), "tar_hard_link": tar_of(storages=(tarfile.LNKTYPE, "pickle")),
     "tar_second_pickle": tar_of(**{"./pickle": pickled(call(name("os:system"), ARGUMENT))}), "tar_folder": tar_of(**{"pickle/": pickled(call(name("os:system"), ARGUMENT))}),
 }
+
+
+# A call of an annotation calls its class, or the function that stands for it.
+def annotation(function):
+    return call(name("types:GenericAlias"), function, name("builtins:int"))
+
+
+LIST_OF_INT = call(name("operator:getitem"), name("typing:List"), name("builtins:int"))
+COUNTER_OF_INT = call(name("operator:getitem"), name("collections:Counter"), name("builtins:int"))
+CALLABLES = {"function": FUNCTION, "annotation": annotation(FUNCTION), "list_of_int": LIST_OF_INT, "counter_of_int": COUNTER_OF_INT}
+
+
+def buffer(state):
+    return from_type("torch._utils:_rebuild_tensor_v2", TENSOR_ARGS, state, cls="torch.nn.parameter:Buffer")
+
+
+def with_state(state):
+    return call(name("torch._utils:_rebuild_parameter_with_state"), rebuilt(b"}"), b"\x88", b"}", state)
+
+
+def moved(data):
+    return call(name("torch._utils:_rebuild_device_tensor_from_cpu_tensor"), data, name("torch:float32"), short("cpu"), b"\x89")
+
+
+DETACHED = name("torch._utils:_rebuild_parameter")
+for kind, function in CALLABLES.items():
+    ATTACKS |= {f"{kind}_{place}": body for place, body in {
+        "keys_of_dict": call(name("builtins:dict"), ordered(keys=function)), "keys_of_slots": call(name("builtins:dict"), built(instance("collections:OrderedDict"), slots(keys=function))),
+        "items_of_counter": call(name("collections:Counter"), ordered(items=function)), "dtype": call(name("numpy:dtype"), ordered(names=NONE, keys=function)),
+        "setdefault_of_adam": built(instance("torch.optim.adam:Adam"), mapped(param_groups=listed(ordered(setdefault=function)), state=b"}", defaults=b"}")),
+        "close_of_bytes": built(instance("io:BytesIO"), many(b"C\1a", b"K\0", mapped(close=function))),
+        "close_of_text": built(instance("io:StringIO"), many(short("a"), short("\n"), b"K\0", mapped(close=function))),
+        "factory": call(name("numpy:dtype"), call(name("collections:defaultdict"), function)) if kind in ("function", "annotation") else call(name("builtins:iter"), function, NONE),
+        "of_from_type": call(name("builtins:dict"), from_type("collections:OrderedDict", many(), mapped(keys=function), cls="collections:OrderedDict")),
+        "factory_of_from_type": call(name("numpy:dtype"), from_type("collections:defaultdict", many(function), b"}", cls="collections:defaultdict")),
+        "detach_of_buffer": call(DETACHED, buffer(mapped(detach=function)), b"\x88", b"}"), "detach_of_slots": call(DETACHED, buffer(slots(detach=function)), b"\x88", b"}"),
+        "detach_of_parameter": call(name("torch.nn.parameter:Parameter"), with_state(mapped(detach=function))), "to_of_buffer": moved(buffer(mapped(to=function))),
+        "to_of_parameter": moved(with_state(slots(to=function))), "unbind": call(name("builtins:list"), with_state(mapped(dim=function, unbind=function))),
+        "state_of_module": built(LINEAR, function)}.items()}

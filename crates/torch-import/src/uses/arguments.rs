@@ -111,9 +111,12 @@ impl Analysis<'_, '_> {
                 let (module, name) = lists::resolve_alias(module, name).unwrap_or((module, name));
                 module == "builtins" && BUILTIN_TYPES.contains(&name)
             }),
+            // What others return, such as a dict, would get attributes that replace its methods.
             ArgumentRule::Function => self.callee(arg).is_some_and(|function| {
+                let name = self.globals.get(function.global).map(|facts| facts.name);
                 function.package == Package::Other
-                    || rules_of(function).is_some_and(|rules| !rules.contains(&rule))
+                    || (name.is_some_and(|name| name.starts_with("_rebuild_"))
+                        && rules_of(function).is_some_and(|rules| !rules.contains(&rule)))
             }),
             // The caller checks these with the function.
             ArgumentRule::Applied => matches!(heap.get(arg), Object::Tuple(_)),

@@ -200,7 +200,8 @@ impl<'h> Analysis<'h, '_> {
                 // `dict.update` iterates over the items of a list.
                 let is_stored = traits.has(ClassTraits::HOOK_FOR_ITEMS)
                     && matches!(heap.get(state), Object::Tuple(_) | Object::List(_));
-                return (GlobalUseKind::StateHook, is_stored || self.level(state) <= Level::Named);
+                let is_named = self.level(state) <= Level::Named && !self.may_be_called(state);
+                return (GlobalUseKind::StateHook, is_stored || is_named);
             };
             // Versions without the hook set attributes.
             let is_special = slots.is_some_and(|slots| states::has_special_name(heap, slots));

@@ -62,11 +62,11 @@ fn is_computed(heap: &Heap<'_>, key: ObjectId) -> bool {
     matches!(heap.get(key), Object::Instance(_) | Object::Persistent(_) | Object::Extension(_))
 }
 
-/// Returns true if the dict of a state, or one of its two dicts, has a class or a function as a value.
-pub(super) fn has_function(heap: &Heap<'_>, state: ObjectId) -> bool {
+/// Returns true if the dict of a state, or one of its two dicts, has a value for which `is_value` holds.
+pub(super) fn has_value(heap: &Heap<'_>, state: ObjectId, is_value: impl Fn(ObjectId) -> bool) -> bool {
     let parts = heap.items(state).unwrap_or_default().iter().take(2).copied().chain([state]);
     let mut entries = parts.filter_map(|part| heap.entries(part)).flatten();
-    entries.any(|(_, value)| is_function(heap, *value))
+    entries.any(|(_, value)| is_value(*value))
 }
 
 /// Returns true if an object is a global, or if a persistent id may stand for one.

@@ -5,15 +5,16 @@ use pickle_vm::{Construction, Instance, Object, ObjectId};
 use tensor::Dtype;
 
 use super::analysis::Analysis;
+use super::arguments::rules_of;
 use super::callee::{Callee, NAME_LEN_MAX, Package, callee_named};
 use super::kind::GlobalUseKind;
 use super::level::Reading;
 use super::{dtypes, states};
 use crate::encoded::LOAD_FROM_BYTES;
-use crate::judged_calls;
-use crate::lists::{CallResult, ClassTraits};
+use crate::lists::{ArgumentRule, CallResult, ClassTraits};
 use crate::persistent::class_of_persistent_id;
 use crate::risk::is_array_wrapper;
+use crate::{judged_calls, lists};
 
 /// Maximum depth to which the function is searched that returned what is called or changed.
 const DEPTH_MAX: usize = 8;
@@ -170,7 +171,11 @@ impl Analysis<'_, '_> {
     /// have judged, and what the pickle adds to it.
     pub(super) fn content(&self, traits: ClassTraits, instance: &Instance) -> Reading {
         let mut parts = Vec::new();
-        for arg in self.heap.items(instance.args).unwrap_or_default() {
+        if self.is_annotation(instance) {
+            // A class or function, which a call of the annotation calls.
+            parts.push(instance.callable);
+        }
+        for (at, arg) in self.heap.items(instance.args).unwrap_or_default().iter().enumerate() {
             let loaded = self.heap.instance(*arg).and_then(|inner| self.heap.global(inner.callable));
             match self.callee(*arg).filter(|_| self.heap.instance(*arg).is_none()) {
                 // `defaultdict` calls it for a key that it lacks.
@@ -179,6 +184,9 @@ impl Analysis<'_, '_> {
                         return Reading::Active;
                     }
                 }
+                None if at == 0 && self.is_defaultdict(instance) && self.may_be_called(*arg) => {
+                    return Reading::Active;
+                }
                 Some(_) => {}
                 None if loaded == Some(LOAD_FROM_BYTES) => {}
                 None => parts.push(*arg),
@@ -186,18 +194,53 @@ impl Analysis<'_, '_> {
         }
         // An attribute that is a function replaces a method of the same name, and readers look for `__array_interface__`
         // and the like among the attributes.
-        let sets_attributes = traits.has(ClassTraits::STATE_DICT);
-        if sets_attributes
-            && instance.state().iter().any(|state| {
-                states::has_function(self.heap, *state) || states::has_special_key(self.heap, *state)
-            })
-        {
+        let states = if traits.has(ClassTraits::STATE_DICT) { instance.state() } else { &[] };
+        let mut states = states.iter().copied().chain(self.attributes_in_args(instance));
+        if states.any(|state| {
+            states::has_value(self.heap, state, |value| self.may_be_called(value))
+                || states::has_special_key(self.heap, state)
+        }) {
             return Reading::Active;
         }
         parts.extend(instance.kwargs());
         parts.extend(instance.items().iter().flat_map(|(key, value)| [*key, *value]));
         parts.extend(instance.appends().iter().chain(instance.state()));
         Reading::Content(parts)
+    }
+
+    /// Returns true for a class or function, or an annotation of one such as `list[int]`, whose call is one of the class.
+    pub(super) fn may_be_called(&self, id: ObjectId) -> bool {
+        states::is_function(self.heap, id)
+            || self.heap.instance(id).is_some_and(|instance| self.is_annotation(instance))
+    }
+
+    /// Returns true for what `operator.getitem(typing.Optional, int)` or `types.GenericAlias` makes.
+    fn is_annotation(&self, instance: &Instance) -> bool {
+        let Some(callee) = self.callee(instance.callable) else { return false };
+        let names = self.globals.get(callee.global).map(|facts| (facts.module, facts.name));
+        callee.judged.is_some_and(judged_calls::returns_type)
+            || names.is_some_and(|(module, name)| {
+                lists::resolve_alias(module, name).unwrap_or((module, name)) == ("types", "GenericAlias")
+            })
+    }
+
+    /// Returns the states that a reviewed function gives to what it returns, by itself or by the function that it calls.
+    fn attributes_in_args(&self, instance: &Instance) -> Vec<ObjectId> {
+        let mut found = Vec::new();
+        let mut next = self.callee(instance.callable).map(|callee| (callee, instance.args));
+        while let Some((callee, args)) = next.take() {
+            let rules = rules_of(callee).unwrap_or_default();
+            let args = self.heap.items(args).unwrap_or_default();
+            let arg_for = |rule| args.get(rules.iter().position(|found| *found == rule)?).copied();
+            if let Some(first) = rules.iter().position(|rule| *rule == ArgumentRule::Attributes) {
+                found.extend(args.iter().skip(first).copied());
+            }
+            // The rules of a function that is applied have no function.
+            next = arg_for(ArgumentRule::Function)
+                .and_then(|function| self.callee(function))
+                .zip(arg_for(ArgumentRule::Applied));
+        }
+        found
     }
 
     fn is_wrapper(&self, instance: &Instance) -> bool {

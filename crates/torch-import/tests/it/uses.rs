@@ -395,6 +395,82 @@ fn attributes_of_data_cannot_replace_methods() {
     assert_eq!(findings(&function, "torch.optim.adam.Adam"), [GlobalUseKind::StateHook]);
 }
 
+/// Returns `types.GenericAlias(function, int)`, whose call calls the function.
+fn annotation(function: &str) -> Vec<u8> {
+    let int = global("builtins", "int");
+    call(&global("types", "GenericAlias"), &[global("torch.nn.functional", function), int])
+}
+
+#[test]
+fn an_annotation_in_the_place_of_a_method_may_be_called() {
+    let ordered = |method: Vec<u8>| {
+        build(&call(&global("collections", "OrderedDict"), &[]), &dict(&[("keys", method)]))
+    };
+    let list = call(&global("operator", "getitem"), &[global("typing", "List"), global("builtins", "int")]);
+    for method in [annotation("relu"), list.clone()] {
+        let read = call(&global("builtins", "dict"), &[ordered(method.clone())]);
+        assert_eq!(findings(&read, "builtins.dict"), [GlobalUseKind::Called]);
+        // `io.BytesIO` closes itself when it goes away.
+        let state = tuple(&[b"C\x01a".to_vec(), b"K\0".to_vec(), dict(&[("close", method)])]);
+        let stream = build(&new(&global("io", "BytesIO"), &[]), &state);
+        assert_eq!(findings(&stream, "io.BytesIO"), [GlobalUseKind::StateHook]);
+    }
+    // As data, it is a class.
+    assert_eq!(worst(&call(&global("builtins", "set"), &[tuple(std::slice::from_ref(&list))])), Risk::Known);
+    assert_eq!(findings(&call(&global("torch", "Size"), &[list]), "torch.Size"), [GlobalUseKind::Called]);
+}
+
+#[test]
+fn the_factory_of_a_defaultdict_may_be_called() {
+    // NumPy looks for keys.
+    let read = |factory: Vec<u8>| {
+        call(&global("numpy", "dtype"), &[call(&global("collections", "defaultdict"), &[factory])])
+    };
+    assert_eq!(worst(&read(global("builtins", "list"))), Risk::Known);
+    assert_eq!(
+        findings(&read(global("torch.nn.functional", "relu")), "numpy.dtype"),
+        [GlobalUseKind::Called]
+    );
+    assert_eq!(findings(&read(annotation("relu")), "numpy.dtype"), [GlobalUseKind::Called]);
+}
+
+#[test]
+fn attributes_that_a_function_sets_cannot_replace_methods() {
+    let none = || b"N".to_vec();
+    let function = || global("torch.nn.functional", "relu");
+    let storage = [
+        tuple(&[text("storage"), global("torch", "FloatStorage"), text("0"), text("cpu"), b"K\x01".to_vec()]),
+        b"Q".to_vec(),
+    ];
+    let one = || b"K\x01\x85".to_vec();
+    let tensor = [storage.concat(), b"K\0".to_vec(), one(), one(), b"\x89".to_vec(), b"}".to_vec()];
+    let buffer = |state: Vec<u8>| {
+        let made = [
+            global("torch._utils", "_rebuild_tensor_v2"),
+            global("torch.nn.parameter", "Buffer"),
+            tuple(&tensor),
+            state,
+        ];
+        call(&global("torch._tensor", "_rebuild_from_type_v2"), &made)
+    };
+    // `Parameter(data)` calls `data.detach()`.
+    let parameter = |data: Vec<u8>| {
+        call(&global("torch._utils", "_rebuild_parameter"), &[data, b"\x88".to_vec(), b"}".to_vec()])
+    };
+    let name = "torch._utils._rebuild_parameter";
+    assert_eq!(worst(&buffer(dict(&[("detach", function())]))), Risk::Known);
+    assert_eq!(worst(&parameter(buffer(dict(&[("a", text("b"))])))), Risk::Known);
+    for state in [dict(&[("detach", function())]), tuple(&[none(), dict(&[("detach", annotation("relu"))])])]
+    {
+        assert_eq!(findings(&parameter(buffer(state)), name), [GlobalUseKind::Called]);
+    }
+    // A function that makes something else would give attributes to it.
+    let ordered = global("collections", "OrderedDict");
+    let made = [ordered.clone(), ordered, tuple(&[]), dict(&[("keys", function())])];
+    let made = call(&global("torch._tensor", "_rebuild_from_type_v2"), &made);
+    assert_eq!(findings(&made, "torch._tensor._rebuild_from_type_v2"), [GlobalUseKind::Called]);
+}
+
 #[test]
 fn flags_of_a_dtype_fit_its_code() {
     let dtype = |code: &str, flags: u8| {
