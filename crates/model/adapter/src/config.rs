@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::module_patterns::{EXPRESSIONS_MAX, ModulePatterns};
 use crate::{Error, Result};
 
 /// Settings of an adapter.
@@ -34,11 +34,11 @@ pub struct AdapterConfig {
     #[serde(default)]
     rank_pattern: Option<Map<String, Value>>,
     #[serde(skip)]
-    ranks: Vec<ModulePattern>,
+    ranks: ModulePatterns,
     #[serde(default)]
     alpha_pattern: Option<Map<String, Value>>,
     #[serde(skip)]
-    alphas: Vec<ModulePattern>,
+    alphas: ModulePatterns,
     #[serde(default)]
     target_modules: Value,
     #[serde(default)]
@@ -53,19 +53,12 @@ pub struct AdapterConfig {
     rest: BTreeMap<String, Value>,
 }
 
-/// The number of the modules whose names match a regular expression.
-#[derive(Clone, Debug)]
-struct ModulePattern {
-    regex: Regex,
-    value: f64,
-}
-
-/// Maximum number of patterns of an adapter. Adapters have one for each module at most.
-const PATTERNS_MAX: usize = 2048;
-/// Maximum number of comparisons of a tensor's name with a pattern.
+/// Maximum number of patterns of an adapter. Adapters have one for each module at most, which can be an expert.
+const PATTERNS_MAX: usize = 1 << 18;
+/// Maximum number of comparisons of a tensor's name with a regular expression.
 const COMPARISONS_MAX: usize = 1 << 22;
-/// Maximum size in bytes of a compiled pattern, and of what its search keeps.
-const PATTERN_SIZE_MAX: usize = 1 << 16;
+/// Maximum number of searches for a tensor's name among the names of a length that have their dots in the same places.
+const SEARCHES_MAX: usize = 1 << 24;
 
 /// Returns peft's default of `r`.
 fn default_rank() -> u64 {
@@ -126,10 +119,11 @@ impl AdapterConfig {
         let (ranks, alphas) = (config.rank_pattern.take(), config.alpha_pattern.take());
         let count = [&ranks, &alphas].into_iter().flatten().map(Map::len).sum();
         if count > PATTERNS_MAX {
-            return Err(Error::Patterns { count, limit: PATTERNS_MAX });
+            return Err(Error::Patterns { count, what: "patterns", limit: PATTERNS_MAX });
         }
-        config.ranks = Self::patterns("rank_pattern", ranks)?;
-        config.alphas = Self::patterns("alpha_pattern", alphas)?;
+        config.ranks = ModulePatterns::from_json("rank_pattern", ranks)?;
+        config.alphas = ModulePatterns::from_json("alpha_pattern", alphas)?;
+        config.check_count(ModulePatterns::expression_count, "regular expressions", EXPRESSIONS_MAX)?;
         Ok(config)
     }
 
@@ -138,9 +132,19 @@ impl AdapterConfig {
     /// # Errors
     /// When the comparisons would take seconds.
     pub(crate) fn check_comparisons(&self, tensor_count: usize) -> Result<()> {
-        let count = self.ranks.len().saturating_add(self.alphas.len());
-        let limit = COMPARISONS_MAX.checked_div(tensor_count).unwrap_or(COMPARISONS_MAX);
-        if count > limit { Err(Error::Patterns { count, limit }) } else { Ok(()) }
+        let limit = |most: usize| most.checked_div(tensor_count).unwrap_or(most);
+        self.check_count(ModulePatterns::expression_count, "regular expressions", limit(COMPARISONS_MAX))?;
+        self.check_count(ModulePatterns::name_kind_count, "kinds of names", limit(SEARCHES_MAX))
+    }
+
+    fn check_count(
+        &self,
+        count: impl Fn(&ModulePatterns) -> usize,
+        what: &'static str,
+        limit: usize,
+    ) -> Result<()> {
+        let count = count(&self.ranks).saturating_add(count(&self.alphas));
+        if count > limit { Err(Error::Patterns { count, what, limit }) } else { Ok(()) }
     }
 
     /// Returns the names of the modules that the adapter targets, as the document has them.
@@ -156,29 +160,11 @@ impl AdapterConfig {
         targets
     }
 
-    fn patterns(field: &'static str, patterns: Option<Map<String, Value>>) -> Result<Vec<ModulePattern>> {
-        let compile = |(pattern, value): (String, Value)| {
-            let invalid = |reason: String| Error::Pattern { field, pattern: pattern.clone(), reason };
-            let mut builder = RegexBuilder::new(&format!(r"^(?:.*\.)?(?:{pattern})$"));
-            let regex = builder.size_limit(PATTERN_SIZE_MAX).dfa_size_limit(PATTERN_SIZE_MAX).build();
-            let regex = regex.map_err(|error| {
-                invalid(error.to_string().lines().last().unwrap_or_default().replace("error: ", ""))
-            })?;
-            let value =
-                value.as_f64().ok_or_else(|| invalid(format!("its value is {value}, expected a number")))?;
-            Ok(ModulePattern { regex, value })
-        };
-        patterns.into_iter().flatten().map(compile).collect()
-    }
-
     /// Returns the rank and the scale of a module, or of a parameter with its name.
     pub(crate) fn rank_and_scale(&self, module: &str) -> (f64, f64) {
-        let first = |patterns: &[ModulePattern]| {
-            patterns.iter().find(|found| found.regex.is_match(module)).map(|found| found.value)
-        };
         #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
-        let rank = first(&self.ranks).unwrap_or(self.r as f64);
-        let alpha = first(&self.alphas).unwrap_or(self.lora_alpha);
+        let rank = self.ranks.number(module).unwrap_or(self.r as f64);
+        let alpha = self.alphas.number(module).unwrap_or(self.lora_alpha);
         (rank, alpha / if self.use_rslora { rank.sqrt() } else { rank })
     }
 
@@ -229,24 +215,34 @@ mod tests {
 
     #[test]
     fn patterns_are_few_enough_to_be_compared_with_each_tensor() {
-        let with = |count: usize| {
-            let patterns: Vec<String> = (0..count).map(|i| format!(r#""m{i}":1"#)).collect();
+        let with = |count: usize, end: &str| {
+            let patterns: Vec<String> = (0..count).map(|i| format!(r#""m{i:06}{end}":1"#)).collect();
             let text = format!(
-                r#"{{"peft_type":"LORA","rank_pattern":{{{}}},"alpha_pattern":{{"a":1}}}}"#,
+                r#"{{"peft_type":"LORA","rank_pattern":{{{}}},"alpha_pattern":{{"a+":1}}}}"#,
                 patterns.join(",")
             );
             AdapterConfig::from_json(&text)
         };
-        let most = with(PATTERNS_MAX - 1).expect("few enough");
+        let text = |found: Result<AdapterConfig>| found.expect_err("too many").to_string();
+        let most = with(EXPRESSIONS_MAX - 1, "+").expect("few enough");
         assert!(
-            with(PATTERNS_MAX)
-                .expect_err("too many")
-                .to_string()
-                .contains("have 2049 patterns together, more than 2048")
+            text(with(EXPRESSIONS_MAX, "+"))
+                .contains("have 2049 regular expressions together, more than 2048")
         );
-        most.check_comparisons(COMPARISONS_MAX / PATTERNS_MAX).expect("few enough");
-        let error = most.check_comparisons(COMPARISONS_MAX / PATTERNS_MAX + 1).expect_err("too many");
-        assert!(error.to_string().contains("have 2048 patterns together, more than 2047"), "{error}");
+        most.check_comparisons(COMPARISONS_MAX / EXPRESSIONS_MAX).expect("few enough");
+        let error =
+            most.check_comparisons(COMPARISONS_MAX / EXPRESSIONS_MAX + 1).expect_err("too many").to_string();
+        assert!(error.contains("have 2048 regular expressions together, more than 2047"), "{error}");
+        assert!(text(with(PATTERNS_MAX, "")).contains("have 262145 patterns together, more than 262144"));
+        // All of these names are of one kind.
+        let names = with(100_000, "").expect("few enough");
+        names.check_comparisons(1 << 22).expect("few enough");
+        let kinds: Vec<String> = (0..200).map(|i| format!(r#""{}.a":1"#, "m".repeat(i))).collect();
+        let kinds = format!(r#"{{"peft_type":"LORA","rank_pattern":{{{}}}}}"#, kinds.join(","));
+        let kinds = AdapterConfig::from_json(&kinds).expect("few enough");
+        kinds.check_comparisons(SEARCHES_MAX / 200).expect("few enough");
+        let error = kinds.check_comparisons(SEARCHES_MAX / 200 + 1).expect_err("too many").to_string();
+        assert!(error.contains("have 200 kinds of names together, more than 199"), "{error}");
         let large = AdapterConfig::from_json(r#"{"peft_type":"LORA","rank_pattern":{"a{60000}":1}}"#);
         assert!(large.expect_err("too large").to_string().contains("not a regular expression"));
     }

@@ -28,10 +28,10 @@ pub enum Error {
     Pattern { field: &'static str, pattern: String, reason: String },
     /// To compare the patterns with the names of all tensors would take seconds.
     #[error(
-        "adapter_config.json: rank_pattern and alpha_pattern have {count} patterns together, more than {limit}, \
+        "adapter_config.json: rank_pattern and alpha_pattern have {count} {what} together, more than {limit}, \
          the limit for an adapter with this number of tensors"
     )]
-    Patterns { count: usize, limit: usize },
+    Patterns { count: usize, what: &'static str, limit: usize },
     /// A tensor of the adapter has no counterpart.
     #[error("`{tensor}` has no {partner} next to it")]
     NoPartner { tensor: String, partner: &'static str },

@@ -33,6 +33,7 @@ mod magnitudes;
 mod matrix;
 mod merge;
 mod merge_state;
+mod module_patterns;
 mod numbers;
 mod panels;
 mod product;
