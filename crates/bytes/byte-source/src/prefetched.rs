@@ -148,6 +148,13 @@ impl Source for Prefetched {
         }
     }
 
+    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
+        match self.pieces(range.clone()).as_slice() {
+            [PrefetchedPiece::Missing(_)] => self.source.read_first(range),
+            _ => self.read_window(range),
+        }
+    }
+
     fn in_memory(&self) -> Option<&[u8]> {
         self.source.in_memory()
     }

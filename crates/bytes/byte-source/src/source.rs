@@ -91,6 +91,15 @@ pub trait Source: Debug + Send + Sync {
         Window::filled(len, |bytes| self.read_at(bytes, range.start))
     }
 
+    /// Reads the first bytes of a range as one window: all of them, or fewer, but at least one, if the source shares these without a
+    /// copy.
+    ///
+    /// # Errors
+    /// Those of [`read_window`](Self::read_window).
+    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
+        self.read_window(range)
+    }
+
     /// Returns all bytes without a copy, if they are in memory or mapped.
     fn in_memory(&self) -> Option<&[u8]>;
 
@@ -245,6 +254,10 @@ impl Source for Region {
         self.source.read_window(self.slice(range).ok_or(io::ErrorKind::UnexpectedEof)?.range())
     }
 
+    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
+        self.source.read_first(self.slice(range).ok_or(io::ErrorKind::UnexpectedEof)?.range())
+    }
+
     fn in_memory(&self) -> Option<&[u8]> {
         slice_range(self.source.in_memory()?, &self.range)
     }
@@ -282,7 +295,28 @@ impl Blob for Arc<MappedFile> {
 
 /// Sends the bytes of a range to `sink`, window by window.
 fn send_windows(source: &dyn Source, range: Range<u64>, sink: &mut dyn Sink) -> Result<(), ReadError> {
-    window_ranges(range).try_for_each(|window| sink.write(Window::read(source, window)?))
+    each_window(source, range, |window| sink.write(window))
+}
+
+/// Reads the bytes of a range in windows of at most [`WINDOW`] bytes, and hands over each.
+///
+/// # Errors
+/// Those of [`Source::read_first`] and of `take`.
+pub fn each_window(
+    source: &dyn Source,
+    range: Range<u64>,
+    mut take: impl FnMut(Window) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    let mut at = range.start;
+    while at < range.end {
+        let window = source.read_first(at..at.saturating_add(WINDOW as u64).min(range.end))?;
+        if window.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        at = at.saturating_add(window.len() as u64);
+        take(window)?;
+    }
+    Ok(())
 }
 
 /// Sequential reader of a byte range of a source, which does not touch a map.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use byte_source::{Cancelled, ErrorKind};
 
-use crate::RemoteAddress;
+use crate::{RemoteAddress, shown_path};
 
 /// Result whose error is this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -17,7 +17,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A path is the address of a remote file.
-    #[error("{} is not a local path", path.display())]
+    #[error("{} is not a local path", shown_path(path).display())]
     Remote {
         /// Path as it was typed.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum Error {
     },
 
     /// The path of an output is an address, and outputs at addresses are not written.
-    #[error("cannot write {}: it is not a local path", path.display())]
+    #[error("cannot write {}: it is not a local path", shown_path(path).display())]
     RemoteOutput { path: PathBuf },
     /// A part of the path to an output is a file.
     #[error("cannot write {}: {} is not a folder", path.display(), folder.display())]

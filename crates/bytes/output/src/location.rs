@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Error, RemoteAddress, Result};
+use crate::{Error, RemoteAddress, Result, UrlScheme};
 
 /// Checks that `path` is local and not a remote address.
 ///
@@ -13,6 +13,19 @@ pub fn refuse_remote(path: &Path) -> Result<()> {
         Some(address) => Err(Error::Remote { path: PathBuf::from(path), address }),
         None => Ok(()),
     }
+}
+
+/// Returns a path as messages show it: of a web address, without user, password, query and fragment, which may be secret.
+pub fn shown_path(path: &Path) -> PathBuf {
+    let Some(address) = RemoteAddress::from_path(path) else { return path.to_owned() };
+    if !matches!(address.scheme, UrlScheme::Http | UrlScheme::Https) {
+        return path.to_owned();
+    }
+    let rest = address.rest.split(['?', '#']).next().unwrap_or_default();
+    let (host, file) = rest.split_once('/').map_or((rest, None), |(host, file)| (host, Some(file)));
+    let host = host.rsplit('@').next().unwrap_or_default();
+    let file = file.map_or_else(String::new, |file| format!("/{file}"));
+    PathBuf::from(format!("{}://{host}{file}", address.scheme.name()))
 }
 
 /// Returns the parent folder of a path, as typed; `.` for a bare name. Symbolic links are not resolved: the files next
@@ -38,6 +51,18 @@ mod tests {
         let error = refuse_remote(Path::new("gs:/bucket/c.pth")).expect_err("an address");
         assert_eq!(error.to_string(), "gs:/bucket/c.pth is not a local path");
         assert!(refuse_remote(Path::new("c.pth")).is_ok());
+    }
+
+    #[test]
+    fn messages_have_no_secrets() {
+        let shown = |path: &str| shown_path(Path::new(path)).display().to_string();
+        assert_eq!(shown("https://u:secret@a.b:1/c/d.pth?sig=secret#x"), "https://a.b:1/c/d.pth");
+        assert_eq!(shown("https:/a.b?sig=secret"), "https://a.b");
+        for path in ["https://a.b/x@y/c.pth", "hf://a/b@c/d?e", "s3://a/b#c", "a?b@c", "-"] {
+            assert_eq!(shown(path), path);
+        }
+        let error = refuse_remote(Path::new("https://a.b/c?sig=secret")).expect_err("an address");
+        assert!(!error.to_string().contains("secret"), "{error}");
     }
 
     #[test]

@@ -98,17 +98,25 @@ pub(crate) fn accept(response: Response<Body>, asked: &Asked, address: &str) -> 
     let (range, len) = match response.status().as_u16() {
         206 => {
             let text = header(&response, "content-range").unwrap_or_default();
+            if response.headers().get_all("content-range").iter().any(|other| other != text) {
+                return wrong("it has two Content-Ranges".to_owned());
+            }
             let Some((range, len)) = parse_content_range(text) else {
                 return wrong(format!("its Content-Range is `{text}`"));
             };
             let expected = asked.within(len);
             if range != expected {
                 let Range { start, end } = expected;
-                return wrong(format!("it has the bytes {text}, expected {start}-{}", end.saturating_sub(1)));
+                let end = end.saturating_sub(1);
+                return wrong(format!("its Content-Range is `{text}`, expected bytes {start}-{end}"));
             }
             (range, len)
         }
         200 => {
+            let text = header(&response, "content-range").unwrap_or_default();
+            if !text.is_empty() && parse_content_range(text).is_none_or(|(range, len)| range != (0..len)) {
+                return wrong(format!("its status is 200, and its Content-Range is `{text}`"));
+            }
             let Some(len) = length.filter(|len| asked.within(*len) == (0..*len)) else {
                 return Err(Error::NoRanges { address: address.to_owned() });
             };
@@ -117,8 +125,10 @@ pub(crate) fn accept(response: Response<Body>, asked: &Asked, address: &str) -> 
         416 => {
             let text = header(&response, "content-range").unwrap_or_default();
             let len = text.strip_prefix("bytes */").and_then(|len| len.parse().ok());
-            match len {
-                Some(len) if asked.within(len).is_empty() => (0..0, len),
+            match (len, asked) {
+                (Some(len), _) if asked.within(len).is_empty() => (0..0, len),
+                // Some servers do not know ranges at the end.
+                (_, Asked::Last(_)) => return Err(Error::NoRanges { address: address.to_owned() }),
                 _ => return wrong(format!("it refuses the bytes {}", asked.header())),
             }
         }
@@ -135,7 +145,7 @@ pub(crate) fn accept(response: Response<Body>, asked: &Asked, address: &str) -> 
 }
 
 /// Parses `bytes FIRST-LAST/LENGTH`.
-fn parse_content_range(text: &str) -> Option<(Range<u64>, u64)> {
+pub(crate) fn parse_content_range(text: &str) -> Option<(Range<u64>, u64)> {
     let (range, len) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
     let (first, last, len) = (first.parse().ok()?, last.parse::<u64>().ok()?, len.parse().ok()?);

@@ -15,6 +15,7 @@ use crate::answer::{Asked, Version};
 use crate::client::{Client, Part};
 use crate::connector::NO_ETAG;
 use crate::credentials::{self, StoreBox};
+use crate::retry::pause;
 use crate::slot::Slot;
 use crate::{BucketAddress, BucketService, Error, Result};
 
@@ -61,31 +62,54 @@ impl Bucket {
         Ok(Self { store, client: Arc::clone(client), address: bucket })
     }
 
-    /// Requests a range of an object.
+    /// Requests a range of an object. When a connection breaks within a body, the next one goes on from there.
     ///
     /// # Errors
     /// When the service refuses it, sends something else, or has another version of the object.
     pub(crate) fn fetch(&self, key: &str, asked: &Asked, version: Option<&Version>) -> Result<Part> {
         let address = BucketAddress { key: key.to_owned(), ..self.address.clone() }.to_string();
+        let mut part = self.fetch_once(key, asked, version, &address)?;
+        let end = asked.within(part.version.len).end;
+        let missing = |part: &Part| part.range.start.saturating_add(part.bytes.len() as u64)..end;
+        if missing(&part).is_empty() {
+            return Ok(part);
+        }
+        let mut received = self.client.buffers.take(end.saturating_sub(part.range.start));
+        received.extend(&part.bytes);
+        while part.range.start.saturating_add(received.len()) < end {
+            pause(1, None, &address, &self.client.options)?;
+            let rest = Asked::Range(part.range.start.saturating_add(received.len())..end);
+            let next = self.fetch_once(key, &rest, Some(&part.version), &address)?;
+            received.extend(&next.bytes);
+        }
+        part.range.end = end;
+        part.bytes = received.into();
+        Ok(part)
+    }
+
+    /// Requests a range of an object. Of a body that broke off, the part has the first bytes, at least one.
+    fn fetch_once(&self, key: &str, asked: &Asked, version: Option<&Version>, address: &str) -> Result<Part> {
         let range = match asked {
             Asked::Range(range) => GetRange::Bounded(range.clone()),
             Asked::Last(count) => GetRange::Suffix(*count),
         };
         let options = GetOptions { range: Some(range), ..GetOptions::default() };
         let path = self.path_of(key)?;
-        let (range, meta, bytes) = block_on(&address, async {
+        let (range, meta, bytes) = block_on(address, async {
             let found = self.store.get_opts(&path, options).await?;
             Ok((found.range.clone(), found.meta.clone(), found.bytes().await?))
         })?;
         let now = version_of(&meta);
         if let Some(version) = version {
-            version.check(&now, &address)?;
+            version.check(&now, address)?;
         }
         let expected = asked.within(now.len);
         let received = range.start.checked_add(bytes.len() as u64);
-        if range != expected || received != Some(expected.end) {
+        let is_part =
+            bytes.is_empty() == expected.is_empty() && received.is_some_and(|end| end <= expected.end);
+        if range != expected || !is_part {
             let reason = format!("it has the bytes from {} on, {} in all", range.start, bytes.len());
-            return Err(Error::Answer { address, reason });
+            return Err(Error::Answer { address: address.to_owned(), reason });
         }
         Ok(Part { range, bytes, version: now })
     }

@@ -50,6 +50,8 @@ pub(crate) struct RangeTarget {
     pub(crate) url: Url,
     /// Token for the host of the URL.
     pub(crate) token: Option<String>,
+    /// True if the host redirects each request for a range to another address.
+    pub(crate) is_resolved: bool,
     /// Address in messages.
     pub(crate) address: String,
 }
@@ -137,7 +139,8 @@ impl Client {
                     range = Some(accepted.range);
                 }
                 version.get_or_insert(accepted.version);
-                self.receive(accepted.body, &mut received, start, &target.address)
+                let Some(body) = accepted.body else { return Ok(()) };
+                self.receive(&mut body.into_reader(), &mut received, true, start, &target.address)
             });
             let (error, asked_pause) = match outcome {
                 Ok(()) => {
@@ -159,6 +162,63 @@ impl Client {
             }
             pause(tries, asked_pause, &target.address, &self.options)?;
         }
+    }
+
+    /// Requests consecutive ranges of a file by one request, and hands over each when it is complete. `next` is called with the
+    /// number of a range before bytes of it are received, and ends the request if it returns false.
+    ///
+    /// # Errors
+    /// Those of [`fetch`](Self::fetch). The ranges before the error were handed over.
+    pub(crate) fn fetch_run(
+        &self,
+        target: &RangeTarget,
+        ranges: &[Range<u64>],
+        version: &Version,
+        next: &mut dyn FnMut(usize) -> bool,
+        done: &mut dyn FnMut(usize, Bytes),
+    ) -> Result<()> {
+        let end = ranges.last().map_or(0, |last| last.end);
+        let mut number = 0_usize;
+        let mut received = None::<RangeBuffer>;
+        let mut tries = 0_u32;
+        while let Some(range) = ranges.get(number) {
+            let before = (number, received.as_ref().map_or(0, RangeBuffer::len));
+            let rest = range.start.saturating_add(before.1)..end;
+            let outcome = self.connect(target, &Asked::Range(rest.clone())).and_then(|accepted| {
+                version.check(&accepted.version, &target.address)?;
+                let mut reader = accepted.body.map(Body::into_reader);
+                while let (Some(range), Some(reader)) = (ranges.get(number), &mut reader) {
+                    if received.is_none() && !next(number) {
+                        return Err(Error::Cancelled(byte_source::Cancelled).into());
+                    }
+                    let len = range.end.saturating_sub(range.start);
+                    let buffer = received.get_or_insert_with(|| self.buffers.take(len));
+                    let is_last = range.end == end;
+                    self.receive(reader, buffer, is_last, Instant::now(), &target.address)?;
+                    done(number, received.take().map_or_else(Bytes::new, Bytes::from));
+                    number = number.saturating_add(1);
+                }
+                Ok(())
+            });
+            let (error, asked_pause) = match outcome {
+                Ok(()) if number >= ranges.len() => return Ok(()),
+                Ok(()) => {
+                    let reason = format!("it has no body, expected the bytes from {} on", rest.start);
+                    return Err(Error::Answer { address: target.address.clone(), reason });
+                }
+                Err(Failure { error, .. }) if !error.is_passing() => return Err(error),
+                Err(Failure { error, pause }) => (error, pause),
+            };
+            if (number, received.as_ref().map_or(0, RangeBuffer::len)) != before {
+                tries = 0;
+            }
+            tries = tries.saturating_add(1);
+            if tries >= TRIES_MAX {
+                return Err(error);
+            }
+            pause(tries, asked_pause, &target.address, &self.options)?;
+        }
+        Ok(())
     }
 
     /// Requests a document of unknown length, which has at most `limit` bytes.
@@ -299,22 +359,24 @@ impl Client {
         })
     }
 
-    /// Reads a body to its end, which is when the buffer is full.
+    /// Reads a body until the buffer is full, which is at its end if `is_last`.
     fn receive(
         &self,
-        body: Option<Body>,
+        reader: &mut dyn Read,
         received: &mut RangeBuffer,
+        is_last: bool,
         start: Instant,
         address: &str,
     ) -> Result<(), Failure> {
-        let Some(body) = body else { return Ok(()) };
         let expected = received.expected();
         let limit = slowest(self.options.timeout, expected);
-        let mut reader = body.into_reader();
         let mut beyond = [0];
         loop {
             let room = received.room();
             let is_full = room.is_empty();
+            if is_full && !is_last {
+                return Ok(());
+            }
             // The end is read, too: only then can the next request use the connection.
             let count = reader.read(if is_full { &mut beyond } else { room });
             let after = start.elapsed();

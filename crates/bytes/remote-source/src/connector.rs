@@ -21,6 +21,7 @@ use ureq::{Agent, Body, Proxy};
 use url::Url;
 
 use crate::address::shown_url;
+use crate::answer::parse_content_range;
 use crate::client::{Client, DOCUMENT_LEN, slowest};
 use crate::guard::PrivateAddress;
 use crate::range_buffers::RangeBuffers;
@@ -229,13 +230,17 @@ impl Connector {
             return Err(Error::Answer { address, reason });
         }
         let limit = range.filter(|_| parts.status == 206).unwrap_or(ANSWER_MAX);
-        let body = self.receive_all(body, limit, &address)?;
+        let is_range = range.is_some() && parts.status == 206;
+        check_length(&parts.headers, body.content_length().filter(|_| is_range), &address)?;
+        let body = self.receive_all(body, limit, is_range, &address)?;
         // A store refuses an answer without its length.
         parts.headers.entry(header::CONTENT_LENGTH).or_insert(HeaderValue::from(body.len()));
         Ok(Response::from_parts(parts, body))
     }
 
-    fn receive_all(&self, body: Body, limit: u64, address: &str) -> Result<Bytes> {
+    /// Receives a body of at most `limit` bytes. Of a range whose connection breaks, what came is returned, because the rest is
+    /// requested from there.
+    fn receive_all(&self, body: Body, limit: u64, is_range: bool, address: &str) -> Result<Bytes> {
         let options = &self.client.options;
         let start = Instant::now();
         let announced = body.content_length();
@@ -250,6 +255,11 @@ impl Connector {
             let is_full = room.is_empty();
             let count = reader.read(if is_full { &mut beyond } else { room });
             let (total, after) = (received.len(), start.elapsed());
+            let breaks = !matches!(count, Ok(1..)) && announced.is_none_or(|len| total < len)
+                || is_full && count.is_err();
+            if is_range && breaks && total > 0 && after <= slowest(options.timeout, total) {
+                return Ok(received.into());
+            }
             let count = count.map_err(|reason| {
                 let address = address.to_owned();
                 if after > slowest(options.timeout, total) {
@@ -336,6 +346,19 @@ fn send(
             .timeout_recv_body(Some(slowest(timeout, len)))
             .build(),
     )
+}
+
+/// Checks that the length of a body is the one of its Content-Range.
+fn check_length(headers: &HeaderMap, length: Option<u64>, address: &str) -> Result<()> {
+    let text = headers.get(header::CONTENT_RANGE).and_then(|text| text.to_str().ok());
+    let range = text.and_then(parse_content_range).map(|(range, _)| range.end.saturating_sub(range.start));
+    match range.zip(length) {
+        Some((expected, found)) if expected != found => {
+            let reason = format!("its Content-Length is {found}, expected {expected}");
+            Err(Error::Answer { address: address.to_owned(), reason })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns the number of bytes that a range asks for.

@@ -10,7 +10,11 @@ use crate::answer::{Asked, Version};
 use crate::bucket::Bucket;
 use crate::cache::RangeCache;
 use crate::client::{Client, Part, RangeTarget};
+use crate::read_ahead::CHUNK;
 use crate::{Error, Result};
+
+/// Number of bytes of a file on the Hub that are requested at once.
+const HUB_RUN: u64 = 4 * CHUNK;
 
 /// Where a file is.
 #[derive(Clone, Debug)]
@@ -59,6 +63,49 @@ impl Fetcher {
             #[cfg(feature = "buckets")]
             Place::Object { bucket, key } => bucket.fetch(key, asked, version),
         }
+    }
+
+    /// Returns the number of bytes that are requested at once of a long file: each request to the Hub is counted against a limit, and
+    /// is redirected to an address for exactly this range.
+    pub(crate) fn run_len(&self) -> u64 {
+        match &self.place {
+            Place::Url(target) if target.is_resolved => HUB_RUN,
+            _ => CHUNK,
+        }
+    }
+
+    /// Returns true if a long range arrives in pieces. An object store hands over a range as a whole.
+    pub(crate) fn has_pieces(&self) -> bool {
+        matches!(self.place, Place::Url(_))
+    }
+
+    /// Fetches consecutive ranges by one request if none of them is in the cache, and hands over each; see [`Client::fetch_run`].
+    pub(crate) fn fetch_run(
+        &self,
+        ranges: &[Range<u64>],
+        version: &Version,
+        next: &mut dyn FnMut(usize) -> bool,
+        done: &mut dyn FnMut(usize, Bytes),
+    ) -> Result<()> {
+        let is_cached = |range: &Range<u64>| self.cache.get().is_some_and(|cache| cache.get(range).is_some());
+        let target = match &self.place {
+            Place::Url(target) if !ranges.iter().any(is_cached) => target,
+            _ => {
+                for (number, range) in ranges.iter().enumerate() {
+                    if !next(number) {
+                        return Err(byte_source::Cancelled.into());
+                    }
+                    done(number, self.fetch(range.clone(), version)?);
+                }
+                return Ok(());
+            }
+        };
+        self.client.fetch_run(target, ranges, version, next, &mut |number, bytes| {
+            if let (Some(cache), Some(range)) = (self.cache.get(), ranges.get(number)) {
+                cache.put(range.start, &bytes);
+            }
+            done(number, bytes);
+        })
     }
 
     pub(crate) fn fetch(&self, range: Range<u64>, version: &Version) -> Result<Bytes> {

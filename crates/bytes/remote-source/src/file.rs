@@ -213,7 +213,10 @@ impl RemoteFile {
 fn place(address: &Address, options: &RemoteOptions) -> Result<Place> {
     let shown = address.to_string();
     match address {
-        Address::Http(url) => Ok(Place::Url(RangeTarget { url: url.clone(), token: None, address: shown })),
+        Address::Http(url) => {
+            let (url, address) = (url.clone(), shown);
+            Ok(Place::Url(RangeTarget { url, token: None, is_resolved: false, address }))
+        }
         Address::Hub(hub) if hub.path.is_empty() => Err(Error::Repository { address: shown }),
         Address::Hub(hub) => Ok(Place::Url(hub::file_target(hub, hub.revision(), options)?)),
         #[cfg(feature = "buckets")]
@@ -259,6 +262,13 @@ impl Source for RemoteFile {
         let len = usize::try_from(range.end.saturating_sub(range.start));
         let len = len.map_err(|_| io::ErrorKind::InvalidInput)?;
         Window::filled(len, |bytes| Ok(self.fill(bytes, range.start)?))
+    }
+
+    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
+        if range.is_empty() || range.end > self.version.len || self.has_edge_of(&range) {
+            return self.read_window(range);
+        }
+        Ok(self.ahead.first_of(&range)?.into())
     }
 
     /// Requests the ranges in parallel; neighbouring ones as one.

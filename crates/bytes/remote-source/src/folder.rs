@@ -99,10 +99,10 @@ impl RemoteFolder {
             if let Ok(mut parts) = url.path_segments_mut() {
                 parts.pop().push(name);
             }
-            RangeTarget { address: shown_url(&url), url, token: None }
+            RangeTarget { address: shown_url(&url), url, token: None, is_resolved: false }
         };
         let index_name = url.path().rsplit('/').next().unwrap_or_default().to_owned();
-        let target = RangeTarget { address: shown_url(url), url: url.clone(), token: None };
+        let target = next_to(&index_name);
         let index = RemoteFile::open_place(&client, Place::Url(target.clone()), None, EDGE)?;
         let answer = |reason| Error::Answer { address: target.address.clone(), reason };
         if index.len() > LISTING_MAX {

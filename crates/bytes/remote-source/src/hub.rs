@@ -30,7 +30,7 @@ fn target(parts: &[&str], address: String, options: &RemoteOptions) -> Result<Ra
     let wrong = || Error::Address { address: options.hub_endpoint.clone(), expected: "https://HOST" };
     let mut url = Url::parse(&options.hub_endpoint).map_err(|_| wrong())?;
     url.path_segments_mut().map_err(|()| wrong())?.pop_if_empty().extend(parts);
-    Ok(RangeTarget { url, token: options.hub_token.clone(), address })
+    Ok(RangeTarget { url, token: options.hub_token.clone(), is_resolved: true, address })
 }
 
 #[cfg(test)]

@@ -56,6 +56,8 @@ mod hub;
 mod input;
 mod ip;
 pub mod listing;
+#[cfg(feature = "http")]
+mod memory_gate;
 mod options;
 #[cfg(feature = "buckets")]
 mod outputs;

@@ -5,19 +5,31 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
 
-use crate::read_ahead::CHUNK;
+use crate::read_ahead::{CHUNK, PIECE};
 
 /// Length in bytes from which a buffer is kept for the next range.
 const KEPT_MIN: usize = 1 << 20;
 /// First length in bytes of a buffer for an unknown number of bytes.
 #[cfg(feature = "buckets")]
 const SHORT: usize = 16 << 10;
-/// Largest number of free buffers.
+/// Largest number of free buffers of each length.
 const FREE_MAX: usize = 8;
 
-/// Free buffers of [`CHUNK`] bytes.
+/// Free buffers of [`PIECE`] and of [`CHUNK`] bytes. The one that was free last is taken first: it may be in the processor's caches.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RangeBuffers(Arc<Mutex<Vec<Vec<u8>>>>);
+pub(crate) struct RangeBuffers(Arc<Mutex<FreeBuffers>>);
+
+#[derive(Debug, Default)]
+struct FreeBuffers {
+    pieces: Vec<Vec<u8>>,
+    chunks: Vec<Vec<u8>>,
+}
+
+impl FreeBuffers {
+    fn of_len(&mut self, len: usize) -> &mut Vec<Vec<u8>> {
+        if len as u64 <= PIECE { &mut self.pieces } else { &mut self.chunks }
+    }
+}
 
 /// Bytes of a range or part, which arrive one after the other.
 #[derive(Debug)]
@@ -27,7 +39,7 @@ pub(crate) struct RangeBuffer {
     filled: usize,
     /// Number of bytes of the range or part.
     expected: usize,
-    free: Weak<Mutex<Vec<Vec<u8>>>>,
+    free: Weak<Mutex<FreeBuffers>>,
 }
 
 impl RangeBuffers {
@@ -37,8 +49,10 @@ impl RangeBuffers {
         let chunk = usize::try_from(CHUNK).unwrap_or(usize::MAX);
         let free = if (KEPT_MIN..=chunk).contains(&expected) { Arc::downgrade(&self.0) } else { Weak::new() };
         let kept = if free.strong_count() > 0 {
-            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            kept.unwrap_or_else(|| vec![0; chunk])
+            let len = if expected as u64 <= PIECE { PIECE } else { CHUNK };
+            let len = usize::try_from(len).unwrap_or(usize::MAX);
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).of_len(len).pop();
+            kept.unwrap_or_else(|| vec![0; len])
         } else {
             vec![0; expected.min(chunk)]
         };
@@ -115,6 +129,7 @@ impl Drop for RangeBuffer {
     fn drop(&mut self) {
         let Some(free) = self.free.upgrade() else { return };
         let mut free = free.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = free.of_len(self.bytes.len());
         if free.len() < FREE_MAX {
             free.push(std::mem::take(&mut self.bytes));
         }
@@ -142,9 +157,13 @@ mod tests {
             assert_eq!(buffer.len(), expected);
             assert!(Bytes::from(buffer) == arrived, "{expected}");
         }
-        assert_eq!(buffers.0.lock().expect("no test panicked").len(), 1, "one buffer was enough");
+        let free = |buffers: &RangeBuffers| {
+            let free = buffers.0.lock().expect("no test panicked");
+            (free.pieces.len(), free.chunks.len())
+        };
+        assert_eq!(free(&buffers), (1, 1), "one buffer of each length was enough");
         let many: Vec<_> = (0..2 * FREE_MAX).map(|_| buffers.take(CHUNK)).collect();
         drop(many);
-        assert_eq!(buffers.0.lock().expect("no test panicked").len(), FREE_MAX);
+        assert_eq!(free(&buffers), (1, FREE_MAX));
     }
 }

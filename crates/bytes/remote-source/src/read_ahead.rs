@@ -2,22 +2,32 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use crate::Result;
 use crate::answer::Version;
+use crate::client::Client;
 use crate::fetcher::Fetcher;
-use crate::slot::Slot;
+use crate::memory_gate::MemoryGate;
+use crate::slot::{Slot, start_thread};
 
 /// Number of bytes of the first range that is requested ahead; each further one is twice as long.
 const FIRST: u64 = 1 << 20;
-/// Largest number of bytes of a range that is requested ahead.
+/// Largest number of bytes of a range that is requested ahead, but for files of the Hub.
 pub(crate) const CHUNK: u64 = 8 << 20;
-/// Largest number of bytes that all streams request ahead or keep.
+/// Number of bytes of a long range that a reader gets at a time: few enough that they are still in the processor's caches.
+pub(crate) const PIECE: u64 = 2 << 20;
+/// Largest number of bytes that all streams receive ahead or keep.
 const BUDGET: u64 = 40 << 20;
+/// Number of bytes that a stream requests ahead at first. More are requested once the reader waits for bytes, since it is then
+/// faster than one connection; a reader that does not wait would only push what it needs out of the processor's caches.
+const AHEAD_MIN: u64 = 2 * CHUNK;
+/// Time in which a reader waits that is worth more requests at a time.
+const LONG_WAIT: Duration = Duration::from_millis(5);
 /// The same, with the parts of outputs that are uploaded at the same time.
 const SHARED_BUDGET: u64 = 48 << 20;
 /// Smallest number of bytes that remains for the streams.
@@ -65,11 +75,22 @@ pub(crate) struct ReadAhead {
     /// End of what is requested ahead: the last bytes of the file are known.
     end: u64,
     streams: Mutex<Streams>,
+    /// Number of bytes that a stream requests ahead.
+    ahead: AtomicU64,
+    /// Memory of the pieces of long ranges.
+    gate: Arc<MemoryGate>,
 }
 
 impl ReadAhead {
     pub(crate) fn new(fetcher: Arc<Fetcher>, version: Arc<Version>, end: u64) -> Self {
-        Self { fetcher, version, end, streams: Mutex::default() }
+        Self {
+            fetcher,
+            version,
+            end,
+            streams: Mutex::default(),
+            ahead: AtomicU64::new(AHEAD_MIN),
+            gate: Arc::default(),
+        }
     }
 
     /// Fills `buffer`, and requests what follows if the reader is sequential.
@@ -78,7 +99,7 @@ impl ReadAhead {
         let mut at = offset;
         while !rest.is_empty() {
             let (range, slot) = self.chunk_at(at, rest.len() as u64);
-            let bytes = slot.wait(&self.fetcher.client.options)?;
+            let bytes = self.wait(&range, &slot)?;
             let from = usize::try_from(at.saturating_sub(range.start)).unwrap_or(usize::MAX);
             let bytes = bytes.get(from..).unwrap_or_default();
             let len = bytes.len().min(rest.len());
@@ -97,10 +118,20 @@ impl ReadAhead {
         if wanted.end > range.end {
             return Ok(None);
         }
-        let bytes = slot.wait(&self.fetcher.client.options)?;
+        let bytes = self.wait(&range, &slot)?;
         let at = |offset: u64| usize::try_from(offset.saturating_sub(range.start)).ok();
         let part = at(wanted.start).zip(at(wanted.end)).filter(|(_, to)| *to <= bytes.len());
         Ok(part.map(|(from, to)| bytes.slice(from..to)))
+    }
+
+    /// Returns the first bytes of a range, as far as a chunk has them, and requests what follows if the reader is sequential.
+    pub(crate) fn first_of(&self, wanted: &Range<u64>) -> Result<Bytes> {
+        let len = wanted.end.saturating_sub(wanted.start);
+        let (range, slot) = self.chunk_at(wanted.start, len);
+        let bytes = self.wait(&range, &slot)?;
+        let at = |offset: u64| usize::try_from(offset.saturating_sub(range.start)).unwrap_or(usize::MAX);
+        let (from, to) = (at(wanted.start), at(wanted.end).min(bytes.len()));
+        Ok(if from < to { bytes.slice(from..to) } else { Bytes::new() })
     }
 
     /// Requests exactly these ranges in parallel.
@@ -113,6 +144,61 @@ impl ReadAhead {
             }
         }
         Ok(parts)
+    }
+
+    /// Waits for a chunk. If that takes long, more is requested at a time.
+    fn wait(&self, range: &Range<u64>, slot: &Slot) -> Result<Bytes> {
+        let start = Instant::now();
+        slot.want();
+        self.gate.notify();
+        let bytes = slot.wait(&self.fetcher.client.options)?;
+        if range.end.saturating_sub(range.start) >= PIECE && start.elapsed() > LONG_WAIT {
+            let more = self.ahead.load(Ordering::Relaxed).saturating_add(CHUNK).min(BUDGET);
+            self.ahead.store(more, Ordering::Relaxed);
+        }
+        Ok(bytes)
+    }
+
+    /// Returns the number of bytes that may be received ahead or kept, besides the parts of outputs that are uploaded.
+    fn budget(client: &Client) -> u64 {
+        let uploaded = client.options.upload_memory.load(Ordering::Relaxed);
+        SHARED_BUDGET.saturating_sub(uploaded).clamp(BUDGET_MIN, BUDGET)
+    }
+
+    /// Requests consecutive pieces by one request. Bytes of one are received once there is memory for it, or a reader waits for it.
+    fn request_run(&self, ranges: Vec<Range<u64>>) -> Vec<Chunk> {
+        let chunk = |range: &Range<u64>| Chunk { range: range.clone(), slot: Arc::new(Slot::empty()) };
+        let chunks: Vec<Chunk> = ranges.iter().map(chunk).collect();
+        let slots: Vec<Arc<Slot>> = chunks.iter().map(|chunk| Arc::clone(&chunk.slot)).collect();
+        let (fetcher, version) = (Arc::clone(&self.fetcher), Arc::clone(&self.version));
+        let (gate, to_fill) = (Arc::clone(&self.gate), slots.clone());
+        let started = start_thread(move || {
+            let (slots, client) = (to_fill, Arc::clone(&fetcher.client));
+            let is_stopped = || client.options.is_stopped();
+            let mut may_receive = |number: usize| match (slots.get(number), ranges.get(number)) {
+                (Some(slot), Some(range)) => {
+                    let count = range.end.saturating_sub(range.start);
+                    gate.enter(count, slot, &|| Self::budget(&client), &is_stopped)
+                }
+                _ => false,
+            };
+            let mut done = |number: usize, bytes: Bytes| {
+                if let Some(slot) = slots.get(number) {
+                    slot.fill(Ok(gate.hold(bytes)));
+                }
+            };
+            if let Err(error) = fetcher.fetch_run(&ranges, &version, &mut may_receive, &mut done) {
+                for slot in &slots {
+                    slot.fill(Err(error.clone()));
+                }
+            }
+        });
+        if let Err(error) = started {
+            for slot in &slots {
+                slot.fill(Err(error.clone()));
+            }
+        }
+        chunks
     }
 
     fn request(&self, range: Range<u64>) -> Arc<Slot> {
@@ -153,22 +239,33 @@ impl ReadAhead {
         let others: u64 =
             streams.iter().flat_map(|stream| &stream.chunks).map(len).fold(0, u64::saturating_add);
         let mut kept = stream.chunks.iter().map(len).fold(others, u64::saturating_add);
-        let uploaded = self.fetcher.client.options.upload_memory.load(Ordering::Relaxed);
-        let budget = SHARED_BUDGET.saturating_sub(uploaded).clamp(BUDGET_MIN, BUDGET);
+        let run_len = self.fetcher.run_len();
+        let ahead = if run_len > CHUNK {
+            // Pieces wait for memory, so two ranges are requested.
+            run_len.saturating_mul(2)
+        } else {
+            self.ahead.load(Ordering::Relaxed).min(Self::budget(&self.fetcher.client))
+        };
         while stream.end < self.end {
             let has_chunks = !stream.chunks.is_empty();
             if has_chunks && starts.contains(&stream.end) {
                 break;
             }
             let known = starts.range(stream.end.saturating_add(1)..).next().copied();
-            let end = stream.end.saturating_add(stream.next_len).min(known.unwrap_or(self.end)).min(self.end);
-            let range = stream.end..end;
-            kept = kept.saturating_add(end.saturating_sub(stream.end));
-            if kept > budget && has_chunks {
+            let limit = known.unwrap_or(self.end).min(self.end);
+            let len = if stream.next_len < CHUNK { stream.next_len } else { run_len };
+            let range = stream.end..stream.end.saturating_add(len).min(limit);
+            kept = kept.saturating_add(range.end.saturating_sub(range.start));
+            if kept > ahead && has_chunks {
                 break;
             }
-            stream.chunks.push_back(Chunk { slot: self.request(range.clone()), range });
-            (stream.end, stream.next_len) = (end, stream.next_len.saturating_mul(2).min(CHUNK));
+            stream.end = range.end;
+            if len >= CHUNK && self.fetcher.has_pieces() {
+                stream.chunks.extend(self.request_run(pieces_of(range)));
+            } else {
+                stream.chunks.push_back(Chunk { slot: self.request(range.clone()), range });
+            }
+            stream.next_len = stream.next_len.saturating_mul(2).min(CHUNK);
             // Request more only once the first ranges show that they are read.
             if stream.next_len < CHUNK {
                 break;
@@ -181,6 +278,18 @@ impl ReadAhead {
             (range.clone(), self.request(range))
         })
     }
+}
+
+/// Splits a range into pieces.
+fn pieces_of(range: Range<u64>) -> Vec<Range<u64>> {
+    let mut pieces = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let end = at.saturating_add(PIECE).min(range.end);
+        pieces.push(at..end);
+        at = end;
+    }
+    pieces
 }
 
 fn len(chunk: &Chunk) -> u64 {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use byte_source::{
-    Blob, Crc32, ReadError, RecordDamaged, Region, Sink, Source, WINDOW, Window, window_ranges,
+    Blob, Crc32, ReadError, RecordDamaged, Region, Sink, Source, WINDOW, Window, each_window, window_ranges,
 };
 
 use crate::compute::{self, Compute, Inputs, RangeChecksums};
@@ -337,14 +337,19 @@ impl Storage {
         let is_whole = range == (0..self.len());
         let stored = self.in_source().filter(|_| is_whole);
         let Some(StoredRange { source, range: all, sum: Some((_, whole)) }) = stored else {
+            if let Some(StoredRange { source, range: all, .. }) =
+                self.in_source().filter(|_| self.swap_size == 1)
+            {
+                let at = |offset: u64| all.start.saturating_add(offset);
+                return each_window(&**source, at(range.start)..at(range.end), |window| sink.write(window));
+            }
             return window_ranges(range).try_for_each(|window| {
                 sink.write(Window::filled(window_len(&window), |bytes| self.read(window.start, bytes))?)
             });
         };
         let mut sum = Crc32::default();
         add_range_checksum(&**source, whole.start..all.start, &mut sum)?;
-        for window in window_ranges(all.clone()) {
-            let mut window = Window::read(&**source, window)?;
+        let mut send = |mut window: Window| {
             // A zip file needs the same CRC-32 of the bytes that are sent, so each window is summed only once.
             sum.add(&window);
             if self.swap_size > 1 {
@@ -354,7 +359,13 @@ impl Storage {
                     Ok(())
                 })?;
             }
-            sink.write(window)?;
+            sink.write(window)
+        };
+        if self.swap_size > 1 {
+            // A window ends at a component.
+            window_ranges(all.clone()).try_for_each(|window| send(Window::read(&**source, window)?))?;
+        } else {
+            each_window(&**source, all.clone(), send)?;
         }
         add_range_checksum(&**source, all.end..whole.end, &mut sum)?;
         self.compare_crc(sum.sum())

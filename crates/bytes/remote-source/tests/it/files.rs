@@ -107,6 +107,91 @@ fn a_sequential_reader_gets_each_byte_once() {
     assert!(source.traffic().requests < 15, "{:?}", source.traffic());
 }
 
+/// Answers as the Hub does: each range is redirected to another address, which is good for it alone.
+fn hub(
+    number: usize,
+    request: &Request,
+    stream: &mut TcpStream,
+    file: &[u8],
+    cut: usize,
+) -> std::io::Result<()> {
+    let asked = request.header("range").expect("a range").to_owned();
+    let Some(signed) = request.path.strip_prefix("/signed/") else {
+        return send_status(
+            stream,
+            "302 Found",
+            &format!("Location: /signed/{}\r\n", asked.replace('=', "-")),
+        );
+    };
+    assert_eq!(signed, asked.replace('=', "-"), "an address is good for its range alone");
+    let range = request.range(file.len()).expect("a range");
+    if range.len() > cut && number.is_multiple_of(3) {
+        stream.write_all(head(&range, file.len(), "\"v1\"").as_bytes())?;
+        stream.write_all(file.get(range.start..).and_then(|rest| rest.get(..cut)).unwrap_or_default())?;
+        return Err(IoError::other("cut"));
+    }
+    send_range(stream, request, file, "\"v1\"")
+}
+
+#[test]
+fn a_long_file_on_the_hub_takes_few_requests() {
+    let file = Arc::new(bytes(120_000_000));
+    for cut in [usize::MAX, 13_000_000] {
+        let sent = Arc::clone(&file);
+        let server = Server::start("127.0.0.1", move |number, request, stream| {
+            hub(number, request, stream, &sent, cut)
+        });
+        let mut options = options();
+        options.hub_endpoint.clone_from(&server.url);
+        let source = open("hf://o/m/a.pth", &options).expect("it answers");
+        let mut at = 0;
+        while at < file.len() {
+            let end = (at + (1 << 20)).min(file.len());
+            let window = source.read_window(at as u64..end as u64).expect("inside");
+            assert!(window[..] == file[at..end], "at {at}");
+            at = end;
+        }
+        let resolved =
+            server.requests().iter().filter(|request| !request.path.starts_with("/signed")).count();
+        // Two edges, four short ranges, and 32 MiB at a time; after a break, the rest is requested.
+        let most = if cut == usize::MAX { 10 } else { 16 };
+        assert!(resolved <= most, "{resolved} requests");
+        if cut == usize::MAX {
+            assert_eq!(source.traffic().bytes, file.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn a_slow_reader_of_the_hub_holds_little_memory() {
+    let file = Arc::new(bytes(120_000_000));
+    let sent = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let (of_server, counted) = (Arc::clone(&file), Arc::clone(&sent));
+    let server = Server::start("127.0.0.1", move |_, request, stream| {
+        if !request.path.starts_with("/signed/") {
+            return hub(1, request, stream, &of_server, usize::MAX);
+        }
+        let range = request.range(of_server.len()).expect("a range");
+        stream.write_all(head(&range, of_server.len(), "\"v1\"").as_bytes())?;
+        for part in of_server[range].chunks(1 << 16) {
+            stream.write_all(part)?;
+            counted.fetch_add(part.len(), Ordering::Relaxed);
+        }
+        Ok(())
+    });
+    let mut options = options();
+    options.hub_endpoint.clone_from(&server.url);
+    let source = open("hf://o/m/a.pth", &options).expect("it answers");
+    let mut at = 0;
+    while at < 20 << 20 {
+        source.read_window(at..at + (1 << 20)).expect("inside");
+        at += 1 << 20;
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    // What the reader has not asked for is in 48 MiB of buffers, and in those of the system.
+    assert!(sent.load(Ordering::Relaxed) < (20 << 20) + (60 << 20), "{}", sent.load(Ordering::Relaxed));
+}
+
 #[test]
 fn a_reader_that_goes_back_gets_each_byte_once() {
     let file = bytes(12_000_000);
@@ -202,7 +287,25 @@ fn wrong_answers_are_errors() {
             |_, stream| {
                 write!(stream, "HTTP/1.1 206 P\r\nContent-Range: bytes 1-3/9\r\nContent-Length: 3\r\n\r\nabc")
             },
-            "expected 0-8",
+            "expected bytes 0-8",
+        ),
+        (
+            "two ranges",
+            |_, stream| {
+                let ranges = "Content-Range: bytes 0-2/3\r\nContent-Range: bytes 0-2/9\r\n";
+                write!(stream, "HTTP/1.1 206 P\r\n{ranges}Content-Length: 3\r\n\r\nabc")
+            },
+            "it has two Content-Ranges",
+        ),
+        (
+            "a range with the status of a whole file",
+            |_, stream| {
+                write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\nContent-Range: bytes 0-2/9\r\nContent-Length: 3\r\n\r\nabc"
+                )
+            },
+            "its status is 200, and its Content-Range is `bytes 0-2/9`",
         ),
         (
             "another length",
@@ -241,6 +344,21 @@ fn wrong_answers_are_errors() {
         let error = opened.map(|file| file.len()).expect_err(name).to_string();
         assert!(error.contains(wanted), "{name}: {error}");
     }
+}
+
+#[test]
+fn a_server_may_refuse_ranges_at_the_end() {
+    let file = bytes(3_000_000);
+    let sent = file.clone();
+    let server = Server::start("127.0.0.1", move |_, request, stream| {
+        if request.header("range").is_some_and(|range| range.starts_with("bytes=-")) {
+            return send_status(stream, "416 Range Not Satisfiable", "Content-Range: bytes */3000000\r\n");
+        }
+        send_range(stream, request, &sent, "\"v\"")
+    });
+    let source = open(&format!("{}/a.pth", server.url), &options()).expect("it answers");
+    assert_eq!(source.traffic().requests, 3);
+    assert_eq!(source.read_range(2_999_990..3_000_000).expect("inside"), file[2_999_990..]);
 }
 
 #[test]

@@ -211,6 +211,18 @@ impl LazyEntry {
     }
 }
 
+impl LazyHeaders {
+    /// Returns the range of the file that has the bytes of a range of an entry whose local header was read; `None` if it was not, or
+    /// some of the bytes were read with it.
+    fn range_in_file(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let place = self.entry_containing(range.start).filter(|place| range.end <= place.data.end)?;
+        let LocatedEntry { extra, surplus_offset, surplus } = place.found.get()?;
+        let is_behind = range.start >= surplus_offset.saturating_add(surplus.len() as u64);
+        let at = |offset: u64| offset.saturating_add(*extra);
+        is_behind.then(|| at(range.start)..at(range.end))
+    }
+}
+
 impl Source for LazyHeaders {
     fn path(&self) -> &Path {
         self.file.path()
@@ -235,23 +247,27 @@ impl Source for LazyHeaders {
     }
 
     fn read_window(&self, range: Range<u64>) -> Result<Window, ReadError> {
+        if let Some(range) = self.range_in_file(&range) {
+            return self.file.read_window(range);
+        }
         let Some(place) = self.entry_containing(range.start) else { return self.file.read_window(range) };
         if range.end > place.data.end {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match place.found.get() {
-            Some(LocatedEntry { extra, surplus_offset, surplus })
-                if range.start >= surplus_offset.saturating_add(surplus.len() as u64) =>
-            {
-                let at = |offset: u64| offset.saturating_add(*extra);
-                self.file.read_window(at(range.start)..at(range.end))
-            }
             Some(found) => {
                 let len = usize::try_from(range.end.saturating_sub(range.start));
                 let len = len.map_err(|_| io::ErrorKind::InvalidInput)?;
                 Window::filled(len, |bytes| self.read_located(found, bytes, range.start))
             }
             None => Ok(self.read_range(range)?.into()),
+        }
+    }
+
+    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
+        match self.range_in_file(&range) {
+            Some(range) => self.file.read_first(range),
+            None => self.read_window(range),
         }
     }
 
