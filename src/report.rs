@@ -58,8 +58,12 @@ impl Report {
     /// `observer` stops the work.
     pub fn write(&self, out: &mut dyn Write, observer: &dyn Observer) -> Result<()> {
         let path = &self.options.input;
-        let carton =
-            if carton_tools::is_carton(path) { Some(Carton::open(path)?.tensors(observer)?) } else { None };
+        let carton = if carton_tools::is_carton(path) {
+            let nbytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+            Some((Carton::open(path)?.tensors(observer)?, nbytes))
+        } else {
+            None
+        };
         Ok(report_page::write_report(&self.options, carton, out, observer)?)
     }
 }

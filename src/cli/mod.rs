@@ -37,7 +37,9 @@ pub fn conversion(args: impl IntoIterator<Item = OsString>) -> std::result::Resu
 /// Those of [`conversion`].
 pub fn verification(args: impl IntoIterator<Item = OsString>) -> std::result::Result<crate::Verify, String> {
     match parse("verify", args)? {
-        Command::Verify(verify) => Ok(verify.options().into()),
+        Command::Verify(verify) => {
+            Ok(verify.options().map_err(|error| ui::errors::error_chain_text(&error))?.into())
+        }
         _ => Err(OTHER_SUBCOMMAND.to_owned()),
     }
 }

@@ -11,9 +11,11 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 import urllib.parse
+from pathlib import Path
 
 import pytest
 import torch
@@ -228,6 +230,17 @@ def test_credentials_of_an_instance(model, tmp_path):
         # With credentials that the service refuses, none are left out.
         refused = refuse("inspect", "--allow-http", "s3://b/model.pth", env=container | {"AWS_CONTAINER_AUTHORIZATION_TOKEN": SECRET})
         assert SECRET not in refused.stderr and "AWS_CONTAINER_CREDENTIALS_FULL_URI" in refused.stderr, refused
+
+
+def test_credentials_of_a_container_at_a_relative_address(model):
+    alone = ["unshare", "--map-root-user", "--net"]
+    if not shutil.which("unshare") or subprocess.run([*alone, "ip", "link"], capture_output=True).returncode:
+        pytest.skip("the system gives no network namespace")
+    worker = Path(__file__).resolve().parent / "workers" / "container_worker.py"
+    done = subprocess.run([*alone, sys.executable, worker, BINARY, model], capture_output=True, text=True, check=True, timeout=60)
+    found = json.loads(done.stdout)
+    assert found["status"] == 0 and found["service"] == ["/v2/credentials/x"], found
+    assert found["store"] and all("Credential=AKRELATIVE/" in text for text in found["store"]), found
 
 
 def stall(server, part):

@@ -78,10 +78,13 @@ fn values_are_the_same_in_every_container() {
 
 #[test]
 fn addresses_are_refused_with_a_command() {
-    for subcommand in ["trace", "verify"] {
-        let output = torch2carton([subcommand, "s3://bucket/model.pth"]);
-        assert_eq!(output.status.code(), Some(2));
+    for subcommand in ["serve", "pack"] {
+        let output = torch2carton([subcommand, "s3://bucket/model.carton"]);
+        assert_eq!(output.status.code(), Some(if subcommand == "pack" { 2 } else { 1 }));
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(text.contains("s3://bucket/model.pth is not a local path; first run `aws s3 cp"), "{text}");
+        assert!(
+            text.contains("s3://bucket/model.carton is not a local path; first run `aws s3 cp"),
+            "{text}"
+        );
     }
 }

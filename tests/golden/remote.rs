@@ -10,7 +10,7 @@ use crate::program::{folder, torch2carton, transcript};
 
 /// Sends the range that was asked for.
 fn range(request: Request<'_>) -> Result<()> {
-    if request.path() == "/gone.pth" {
+    if request.path().starts_with("/gone.pth") {
         return request.send("404 Not Found", "", 0, b"");
     }
     let (file, len) = (request.file, request.file.len());
@@ -248,4 +248,144 @@ fn the_model_in_a_carton_is_scanned_in_part() {
     assert!(remote.starts_with("FILE: clean"), "{remote}");
     assert!(remote.contains("`model/model.pt`: 1 storage of 3000000 bytes"), "{remote}");
     assert!(requests.load(Ordering::Relaxed) <= 3, "{}", requests.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_pickle_is_traced_and_reported_where_it_is() {
+    let page = |file: &str| {
+        let shown = transcript(&torch2carton(["report", "--allow-http", "--trace", file, "-o", "-"]));
+        assert!(shown.contains("</html>") && !shown.contains("exit status"), "{file}");
+    };
+    for input in ["checkpoints/plain.pth", "checkpoints/legacy_protocol_0.pth", "pickles/bytes_2.pkl"] {
+        let address = format!("{}/{input}?signature=secret", serve(input));
+        let shown = address.trim_end_matches("?signature=secret");
+        for options in [&["--lines"][..], &["--summary"], &["--dis"], &["--json", "--limit", "9"]] {
+            // Where a storage begins is known once its local header is read.
+            let run = |file: &str, shown: &str| {
+                let text = transcript(&torch2carton([&["trace", "--allow-http", file], options].concat()));
+                let mut parts = text.split(", at byte ");
+                let first = parts.next().unwrap_or_default().to_owned();
+                let rest = parts.map(|part| part.split_once(" of the file").map_or(part, |(_, rest)| rest));
+                rest.fold(first, |text, rest| text + rest).replace(shown, "FILE")
+            };
+            let remote = run(&address, shown);
+            assert!(
+                remote == run(input, input),
+                "{options:?} of {input}: {}",
+                &remote[..remote.len().min(900)]
+            );
+            assert!(!remote.contains("secret"), "{remote}");
+        }
+        if !input.starts_with("pickles/") {
+            page(&address);
+        }
+    }
+    let advice = transcript(&torch2carton(["trace", "owner/model"]));
+    assert!(advice.contains("pass hf://owner/model"), "{advice}");
+}
+
+#[test]
+fn a_carton_is_verified_unpacked_and_run_where_it_is() {
+    let out = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| out.path().join(name).to_str().expect("UTF-8").to_owned();
+    let local = path("model.carton");
+    let original = "checkpoints/plain.pth";
+    assert_eq!(transcript(&torch2carton(["convert", "--quiet", original, "-o", &local])), "");
+    let file = std::fs::read(&local).expect("it was written");
+    let remote = format!("{}/model.carton", server(file.clone(), range).0);
+    let original_at = format!("{}/plain.pth", serve(original));
+    let run = |arguments: &[&str], file: &str| {
+        transcript(&torch2carton([arguments, &["--allow-http", file]].concat())).replace(file, "FILE")
+    };
+    for arguments in [&["verify"][..], &["verify", "--against", original], &["run"]] {
+        assert_eq!(run(arguments, &remote), run(arguments, &local), "{arguments:?}");
+    }
+    assert_eq!(
+        run(&["verify", "--against", &original_at], &remote),
+        run(&["verify", "--against", original], &local)
+    );
+    let name = transcript(&torch2carton(["digest", "--lines", &local]));
+    let name = name.lines().find_map(|line| line.split_whitespace().next_back()).unwrap_or_default();
+    assert!(!name.is_empty());
+    for (kind, file) in [("remote", &remote), ("local", &local)] {
+        assert_eq!(run(&["unpack", "--quiet", "-C", &path(kind)], file), "");
+        let array = path(&format!("{kind}.npy"));
+        run(&["run", "--quiet", "--get", name, "-o", &array], file);
+    }
+    let manifest = |kind: &str| std::fs::read(out.path().join(kind).join("MANIFEST")).expect("a file");
+    assert_eq!(manifest("remote"), manifest("local"));
+    assert_eq!(std::fs::read(path("remote.npy")).ok(), std::fs::read(path("local.npy")).ok());
+    let mut damaged = file;
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    let damaged = format!("{}/model.carton", server(damaged, range).0);
+    assert!(run(&["verify"], &damaged).contains("exit status"), "it was damaged");
+    let other = run(&["verify"], &original_at);
+    assert!(other.contains("FILE is a checkpoint"), "{other}");
+    let folder = transcript(&torch2carton(["pack", "https://a.b/model?signature=secret"]));
+    assert!(
+        folder.contains("https://a.b/model is not a local path") && !folder.contains("secret"),
+        "{folder}"
+    );
+}
+
+#[test]
+fn checkpoints_at_addresses_are_summed() {
+    let out = tempfile::tempdir().expect("a folder");
+    let input = "checkpoints/plain.pth";
+    let address = format!("{}/{input}", serve(input));
+    let convert = |flag: &str, other: &str| {
+        let path = out.path().join("model.safetensors");
+        let output = path.to_str().expect("UTF-8");
+        let arguments = ["convert", "--quiet", "--force", "--allow-http", input, flag, other, "-o", output];
+        let shown = transcript(&torch2carton(arguments));
+        (shown.replace(other, "OTHER"), std::fs::read(path).unwrap_or_default())
+    };
+    let copy = out.path().join("plain.pth");
+    std::fs::copy(folder().join(input), &copy).expect("a folder");
+    let copy = copy.to_str().expect("UTF-8");
+    for flag in ["--average", "--add"] {
+        let (remote, local) = (convert(flag, &address), convert(flag, copy));
+        assert!(!remote.1.is_empty() && remote == local, "{flag}: {}", remote.0);
+    }
+    let adapter = convert("--merge", &address).0;
+    assert!(adapter.contains("adapter_config.json"), "{adapter}");
+}
+
+#[test]
+fn nothing_secret_in_an_address_is_printed() {
+    let input = "checkpoints/plain.pth";
+    let server = serve(input);
+    let host = server.trim_start_matches("http://");
+    let address = |path: &str| format!("http://user:secret@{host}/{path}?signature=secret#secret");
+    let (found, gone) = (address(input), address("gone.pth"));
+    let (found, gone) = (found.as_str(), gone.as_str());
+    for arguments in [
+        &["inspect", "--json", found][..],
+        &["inspect", "--json", gone],
+        &["inspect", found, "no.such.tensor"],
+        &["scan", "--json", found],
+        &["scan", "--sarif", found],
+        &["digest", found],
+        &["diff", "--json", found, found],
+        &["trace", "--limit", "3", found],
+        &["report", "-o", "-", found],
+        &["convert", "--json", "--dry-run", found],
+        &["convert", "--json", found, "-o", "/no/such/folder/x.safetensors"],
+        &["convert", "--json", gone, "-o", "/no/such/folder/x.safetensors"],
+        &["convert", found, found],
+        &["convert", "--dry-run", input, "--add", found],
+        &["convert", "--dry-run", input, "--merge", found],
+        &["verify", "--json", found],
+        &["verify", "--json", input, "--against", found],
+        &["unpack", found],
+        &["run", found],
+        &["serve", found],
+        &["pack", found],
+    ] {
+        let has_flag = !matches!(arguments[0], "serve" | "pack");
+        let flag = if has_flag { &["--allow-http"][..] } else { &[] };
+        let shown = transcript(&torch2carton([arguments, flag].concat()));
+        assert!(!shown.contains("secret"), "{arguments:?}: {shown}");
+    }
 }

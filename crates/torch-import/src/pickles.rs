@@ -4,11 +4,12 @@
 //! Facts: `_legacy_load` in `torch/serialization.py` for the order of the pickles before PyTorch 1.6.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use byte_source::MappedFile;
+use byte_source::{BufferSource, MappedFile, Source};
 use pickle_vm::{Opcode, PickleLimits, Reader};
 
-use crate::container::{legacy, sniff};
+use crate::container::{in_memory, inflate, legacy, sniff};
 use crate::{Container, ContainerFormat, Error, Result};
 
 /// A file that holds pickles.
@@ -21,8 +22,9 @@ pub struct Pickles {
 #[derive(Debug)]
 enum PickleSource {
     Container(Box<Container>),
-    /// Mapped file that starts with pickles, readable even if the container is damaged or absent.
-    PickleSequence(MappedFile, Option<Box<Container>>),
+    /// File that starts with pickles, readable even if the container is damaged or absent. Its bytes are in memory, or those
+    /// of its pickles are.
+    PickleSequence(Arc<dyn Source>, Option<Box<Container>>),
 }
 
 impl Pickles {
@@ -31,10 +33,20 @@ impl Pickles {
     /// # Errors
     /// When the file cannot be read, its container is damaged, or it holds no pickle.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = MappedFile::open(path)?;
-        if !sniff::starts_with_pickles(file.bytes()) {
-            drop(file);
-            let container = Box::new(Container::open(path)?);
+        Self::from_source(Arc::new(MappedFile::open(path)?))
+    }
+
+    /// Reads a checkpoint or a bare pickle from a source. Of one that is not in memory, only the pickles are read; a bare pickle
+    /// is copied into an unlinked temporary file.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
+        let is_mapped = source.in_memory().is_some();
+        let head = if is_mapped { None } else { Some(sniff::read_head(&*source)?) };
+        let head = head.as_deref().unwrap_or_else(|| in_memory(&*source));
+        if !sniff::starts_with_pickles(head) {
+            let container = Box::new(Container::from_source(source)?);
             if container.format() == ContainerFormat::Safetensors {
                 return Err(Error::Format {
                     what: "a safetensors file",
@@ -44,15 +56,23 @@ impl Pickles {
             }
             return Ok(Self { source: PickleSource::Container(container), root: 0 });
         }
-        if legacy::recognises(file.bytes()) {
-            let container = Container::open(path).ok().map(Box::new);
+        if legacy::recognises(head) {
+            let pickles = if is_mapped { None } else { legacy::read_pickles(&*source)? };
+            let container = Container::from_source(Arc::clone(&source));
+            let sequence = match pickles {
+                Some(pickles) => Arc::new(BufferSource::new(source.path(), pickles)),
+                None if is_mapped => source,
+                // What is damaged cannot be told from what is missing.
+                None => return Err(container.err().unwrap_or_else(|| sniff::unknown_format_error(head))),
+            };
             return Ok(Self {
-                source: PickleSource::PickleSequence(file, container),
+                source: PickleSource::PickleSequence(sequence, container.ok().map(Box::new)),
                 root: legacy::ROOT_INDEX,
             });
         }
-        sniff::reject_unreadable_formats(file.bytes())?;
-        Ok(Self { source: PickleSource::PickleSequence(file, None), root: 0 })
+        sniff::reject_unreadable_formats(head)?;
+        let sequence = if is_mapped { source } else { Arc::new(inflate::local_copy(&*source)?) };
+        Ok(Self { source: PickleSource::PickleSequence(sequence, None), root: 0 })
     }
 
     /// Returns the checkpoint whose storages the pickle refers to.
@@ -67,7 +87,9 @@ impl Pickles {
     pub fn limits(&self) -> PickleLimits {
         match &self.source {
             PickleSource::Container(container) => container.pickle_limits(),
-            PickleSource::PickleSequence(file, _) => PickleLimits::for_stored(file.bytes().len() as u64),
+            PickleSource::PickleSequence(file, _) => {
+                PickleLimits::for_stored(in_memory(&**file).len() as u64)
+            }
         }
     }
 
@@ -87,7 +109,7 @@ impl Pickles {
     pub fn pickle(&self, index: Option<usize>) -> Result<&[u8]> {
         let mut bytes = match &self.source {
             PickleSource::Container(container) => container.pickle(),
-            PickleSource::PickleSequence(file, _) => file.bytes(),
+            PickleSource::PickleSequence(file, _) => in_memory(&**file),
         };
         let index = index.unwrap_or(self.root);
         let none = |count| Error::NoPickle { record: self.record(), count };

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use carton_tools::VerifyOptions;
 use clap::{Args, ValueHint};
 
-use super::ExistingOutputArgs;
 use super::convert::{RenamingArgs, SelectArgs, shard_policy};
 use super::dtypes::DtypeArgs;
+use super::{ExistingOutputArgs, RemoteArgs};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -78,19 +78,28 @@ pub(crate) struct Verify {
     pub(crate) renaming: RenamingArgs,
     #[command(flatten)]
     pub(crate) dtypes: DtypeArgs,
+    #[command(flatten, next_help_heading = "Addresses")]
+    pub(crate) remote: RemoteArgs,
 }
 
 impl Verify {
     /// Returns the check for the library.
-    pub(crate) fn options(&self) -> VerifyOptions {
-        let mut options = VerifyOptions::new(&self.file);
-        options.against.clone_from(&self.against);
+    ///
+    /// # Errors
+    /// When the carton or the checkpoint is at an address that cannot be read.
+    pub(crate) fn options(&self) -> anyhow::Result<VerifyOptions> {
+        let mut options = VerifyOptions::new(output::shown_path(&self.file));
+        options.source = self.remote.open(&self.file)?;
+        options.against = self.against.iter().map(|path| output::shown_path(path)).collect();
+        if let [against] = self.against.as_slice() {
+            options.against_source = self.remote.open(against)?;
+        }
         options.shards = shard_policy(self.single);
         options.selection = self.select.selection();
         options.renames.clone_from(&self.renaming.rename);
         options.casts = self.dtypes.casts();
         options.target_layout = self.renaming.layout();
-        options
+        Ok(options)
     }
 }
 
@@ -109,6 +118,8 @@ pub(crate) struct Unpack {
     /// Replace files that exist
     #[arg(long)]
     pub(crate) force: bool,
+    #[command(flatten, next_help_heading = "Addresses")]
+    pub(crate) remote: RemoteArgs,
 }
 
 #[derive(Args, Debug)]
@@ -136,6 +147,8 @@ pub(crate) struct Shrink {
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) existing: ExistingOutputArgs,
+    #[command(flatten, next_help_heading = "Addresses")]
+    pub(crate) remote: RemoteArgs,
 }
 
 #[cfg(feature = "download")]

@@ -225,7 +225,8 @@ impl Convert {
             [file] if !*each => remote.open_with_documents(file)?,
             _ => None,
         };
-        let mut options = ConvertOptions::from_inputs(files.clone());
+        let mut options =
+            ConvertOptions::from_inputs(files.iter().map(|file| output::shown_path(file)).collect());
         options.source = source;
         options.output.clone_from(output);
         options.destination = remote.destination();
@@ -242,6 +243,11 @@ impl Convert {
         options.renames.clone_from(&renaming.rename);
         options.sum = merging.sum();
         options.adapters.clone_from(&merging.merge);
+        for path in merging.paths() {
+            if let Some(source) = remote.open_with_documents(path)? {
+                options.given.add(path, source);
+            }
+        }
         options.dequantize = *dequantize;
         options.casts = dtypes.casts();
         options.dry_run = *dry_run;

@@ -26,6 +26,12 @@ pub(crate) struct MergeArgs {
 }
 
 impl MergeArgs {
+    /// Returns the paths of the adapters and of the checkpoints.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let weighted = self.merge.iter().chain(&self.add).map(|file| file.path.as_path());
+        weighted.chain(self.average.iter().map(PathBuf::as_path))
+    }
+
     /// Returns the sum for the library.
     pub(crate) fn sum(&self) -> Option<CheckpointSum> {
         let terms = match (self.add.as_slice(), self.average.as_slice()) {
@@ -40,7 +46,8 @@ impl MergeArgs {
 /// Parses `PATH` or `PATH=WEIGHT`. A path that exists is taken as it is.
 fn parse_weighted(text: &str) -> Result<WeightedPath, String> {
     let whole = || WeightedPath { path: PathBuf::from(text), weight: 1.0 };
-    if Path::new(text).exists() {
+    // The query of an address has equals signs of its own.
+    if Path::new(text).exists() || (text.contains("://") && text.contains('?')) {
         return Ok(whole());
     }
     let Some((path, number)) = text.rsplit_once('=') else { return Ok(whole()) };
@@ -68,6 +75,8 @@ mod tests {
         assert_eq!(parsed("lora=-2e-1"), ("lora".to_owned(), -0.2));
         assert_eq!(parsed("r=8/lora"), ("r=8/lora".to_owned(), 1.0));
         assert_eq!(parsed("r=8=2"), ("r=8".to_owned(), 2.0));
+        assert_eq!(parsed("hf://a/b=0.5"), ("hf://a/b".to_owned(), 0.5));
+        assert_eq!(parsed("https://a/b?c=2"), ("https://a/b?c=2".to_owned(), 1.0));
         assert!(parse_weighted("lora=inf").is_err() && parse_weighted("=1").is_err());
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("alpha=16");

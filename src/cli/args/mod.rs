@@ -166,6 +166,8 @@ pub(crate) struct Trace {
     /// Which pickle to trace, counted from 0, if several follow each other
     #[arg(long, value_name = "N")]
     pub(crate) pickle: Option<usize>,
+    #[command(flatten, next_help_heading = "Addresses")]
+    pub(crate) remote: RemoteArgs,
 }
 
 #[derive(Args, Debug)]

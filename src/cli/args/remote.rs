@@ -48,6 +48,12 @@ struct Counts {
 }
 
 impl RemoteArgs {
+    /// Creates the arguments of a command that has the same options itself.
+    #[cfg(feature = "download")]
+    pub(crate) fn new(allow_http: bool, timeout: u64, cache: Option<PathBuf>) -> Self {
+        Self { allow_http, timeout, cache, offline: false, counts: Counts::default() }
+    }
+
     /// Opens the input if it is at an address that can be read; returns `None` for a local path.
     pub(crate) fn open(&self, input: &Path) -> Result<Option<InputSource>> {
         // The code that a configuration names may be next to it.

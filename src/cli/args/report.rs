@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::ExistingOutputArgs;
+use super::{ExistingOutputArgs, RemoteArgs};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -36,6 +36,8 @@ pub(crate) struct Report {
     pub(crate) trace: Option<Range<u64>>,
     #[command(flatten)]
     pub(crate) existing: ExistingOutputArgs,
+    #[command(flatten, next_help_heading = "Addresses")]
+    pub(crate) remote: RemoteArgs,
 }
 
 /// Parses a range of steps.

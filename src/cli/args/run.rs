@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use generate::TokenChoice;
 use runtime::{RunnableOptions, SelfTestOptions, Tolerance};
 
-use super::ExistingOutputArgs;
+use super::{ExistingOutputArgs, RemoteArgs};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -27,7 +27,7 @@ chosen. The text ends at a token that misc/generation_config.json names.
 Exit status: 0 done, 1 the carton does not run or a self test failed, 2 bad
 usage, 130 stopped by Ctrl-C.")]
 pub(crate) struct Run {
-    /// The carton, or an unpacked folder
+    /// The carton, or an unpacked folder; one at an address is copied into a temporary file first
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) file: PathBuf,
     /// The text to continue, or `-` for standard input; needs a tokenizer in misc/: tokenizer.json, or Llama 3's tokenizer.model
@@ -80,6 +80,8 @@ pub(crate) struct Run {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten, next_help_heading = "Addresses")]
+    pub(crate) remote: RemoteArgs,
 }
 
 fn parse_token(text: &str) -> Result<u32, String> {

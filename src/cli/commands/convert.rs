@@ -31,7 +31,8 @@ pub(crate) fn convert(args: &Convert, quiet: bool) -> Result<ExitCode> {
     let report = converted.or_else(|error| {
         let (code, error) = (error.kind().name(), with_advice(error, args));
         if args.json {
-            let files: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+            let files: Vec<String> =
+                args.files.iter().map(|file| output::shown_path(file).display().to_string()).collect();
             let object = error_object(&files.join(", "), code, &error);
             super::write_json_line(&mut io::stdout().lock(), &object)?;
         }

@@ -46,7 +46,7 @@ fn digest_file(args: &Digest, file: &Path, quiet: bool) -> Result<DigestReport> 
     stdin::restore_typed_path(&mut report.file);
     progress.clear();
     if !quiet && !args.json {
-        let name = file.display().to_string();
+        let name = output::shown_path(file).display().to_string();
         report.notes.iter().for_each(|note| terminal::note(carton_advice::carton_note_text(note, &name)));
     }
     Ok(report)
@@ -59,7 +59,7 @@ fn print(args: &Digest, file: &Path, report: &DigestReport) -> Result<()> {
     } else if args.lines {
         report.lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     } else {
-        let (escaped, name) = escape_path(&file.display().to_string());
+        let (escaped, name) = escape_path(&output::shown_path(file).display().to_string());
         writeln!(out, "{escaped}{}  {}", report.digest, escape_hidden(name))?;
     }
     Ok(out.flush()?)

@@ -137,11 +137,6 @@ fn write_tensor(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the tensors of a carton.
-pub(super) fn open_carton(file: &Path, progress: &Progress) -> Result<Tensors> {
-    carton_tensors(&carton_tools::open(file)?, progress)
-}
-
 /// Returns the tensors of an open carton.
 pub(super) fn carton_tensors(carton: &Carton, progress: &Progress) -> Result<Tensors> {
     Ok(carton_tools::tensors(carton, progress)?.into_iter().collect())

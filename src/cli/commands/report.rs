@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use byte_source::InputSource;
 use compare::{DiffOptions, InputOptions};
 use output::IfExists;
 use pipeline::format_bytes;
 use report_page::ReportOptions;
 
-use super::inspect_values::open_carton;
+use super::inspect_values::{carton_tensors, find_carton};
 use crate::cli::args::Report;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::stdin;
@@ -18,32 +19,34 @@ use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn report(args: &Report, quiet: bool) -> Result<ExitCode> {
     let progress = Progress::new(quiet);
-    let inputs: Vec<PathBuf> = [Some(&args.file), args.other.as_ref()]
-        .into_iter()
-        .flatten()
-        .map(|file| {
-            output::refuse_remote(file)?;
-            stdin::input_path(file)
-        })
-        .collect::<Result<_>>()?;
+    let given: Vec<&PathBuf> = [Some(&args.file), args.other.as_ref()].into_iter().flatten().collect();
+    let sources: Vec<Option<InputSource>> =
+        given.iter().map(|file| args.remote.open(file)).collect::<Result<_>>()?;
+    let inputs: Vec<PathBuf> = given.iter().map(|file| stdin::input_path(file)).collect::<Result<_>>()?;
     let target = PageTarget {
-        path: args.output.clone().unwrap_or_else(|| default_output(args)),
+        path: args.output.clone().unwrap_or_else(|| default_output(&given, &sources)),
         if_exists: args.existing.if_exists(),
     };
     target.check(&inputs)?;
     let mut page = Vec::new();
-    match &inputs[..] {
-        [a, b] => {
-            let options = DiffOptions::new(InputOptions::new(a), InputOptions::new(b));
+    match (&inputs[..], &sources[..]) {
+        ([a, b], [source_a, source_b]) => {
+            let mut options = DiffOptions::new(InputOptions::new(a), InputOptions::new(b));
+            (options.a.source, options.b.source) = (source_a.clone(), source_b.clone());
             report_page::write_diff_page(&compare::diff(&options, &progress)?, &mut page)?;
         }
-        inputs => {
+        (inputs, sources) => {
             let file = inputs.first().unwrap_or(&args.file);
             let mut options = ReportOptions::new(file);
+            options.source = sources.first().cloned().flatten();
             options.statistics = args.stats;
             options.steps.clone_from(&args.trace);
-            let carton = carton_tools::is_carton(file).then(|| open_carton(file, &progress)).transpose()?;
-            report_page::write_report(&options, carton, &mut page, &progress)?;
+            let carton = find_carton(file, options.source.as_ref())?;
+            let carton = carton.map(|carton| {
+                let nbytes = std::fs::metadata(file).map_or_else(|_| carton.len(), |metadata| metadata.len());
+                anyhow::Ok((carton_tensors(&carton, &progress)?, nbytes))
+            });
+            report_page::write_report(&options, carton.transpose()?, &mut page, &progress)?;
         }
     }
     progress.clear();
@@ -89,11 +92,12 @@ impl PageTarget {
     }
 }
 
-/// Returns the path of the page next to its last input.
-fn default_output(args: &Report) -> PathBuf {
-    let (file, extension) = match &args.other {
-        Some(other) => (other, "diff.html"),
-        None => (&args.file, "report.html"),
-    };
-    if file == Path::new("-") { PathBuf::from("-") } else { file.with_extension(extension) }
+/// Returns the path of the page next to its last input, or in the current folder if that is at an address.
+fn default_output(given: &[&PathBuf], sources: &[Option<InputSource>]) -> PathBuf {
+    let extension = if given.len() > 1 { "diff.html" } else { "report.html" };
+    match (given.last(), sources.last()) {
+        (_, Some(Some(source))) => Path::new(&output::file_name(&source.path())).with_extension(extension),
+        (Some(file), _) if file.as_path() != Path::new("-") => file.with_extension(extension),
+        _ => PathBuf::from("-"),
+    }
 }

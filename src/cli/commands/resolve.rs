@@ -7,13 +7,15 @@ use anyhow::Result;
 use carton_tools::ResolveOptions;
 use pipeline::{format_bytes, format_things};
 
-use crate::cli::args::Resolve;
+use crate::cli::args::{RemoteArgs, Resolve};
 use crate::cli::ui::carton_advice;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn resolve(args: &Resolve, quiet: bool) -> Result<ExitCode> {
-    let mut options = ResolveOptions::new(&args.file, &args.output);
+    let mut options = ResolveOptions::new(output::shown_path(&args.file), &args.output);
+    let remote = RemoteArgs::new(args.allow_http, args.timeout, args.cache.clone());
+    options.source = remote.open(&args.file)?;
     options.if_exists = args.existing.if_exists();
     options.cache.clone_from(&args.cache);
     options.allow_http = args.allow_http;

@@ -41,12 +41,27 @@ pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
 fn run_carton(args: &Run, quiet: bool, interruption: &Interruption) -> Result<ExitCode> {
     let progress = Progress::new(quiet || args.json);
     let watched = CancellableProgress { progress: &progress, interruption };
-    let opened = Runnable::open(&args.file, &args.open_options(), &watched);
+    let (file, source) = (output::shown_path(&args.file), args.remote.open(&args.file)?);
+    if let (Some(_), false, Some(name), Some(output)) = (&source, args.verify, &args.get, &args.output) {
+        // Of a carton at an address, only the bytes of the tensor are requested.
+        let carton = carton_tools::open_input(&file, source.as_ref())?;
+        let tensors: Tensors = carton_tools::tensors(&carton, &watched)?.into_iter().collect();
+        save_tensor(args, quiet, (&tensors, "carton"), (name, output), &watched)?;
+        progress.clear();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let opened = match &source {
+        Some(source) => {
+            let copied = carton_tools::copy_carton(&file, source, &watched)?;
+            Runnable::from_carton(copied, &args.open_options(), &watched)
+        }
+        None => Runnable::open(&args.file, &args.open_options(), &watched),
+    };
     if let (Err(runtime::Error::ForeignCode { .. }), Some(name), Some(output)) =
         (&opened, &args.get, &args.output)
     {
         // The tensors of a module can be read although its code cannot run.
-        let carton = carton_tools::open(&args.file)?;
+        let carton = carton_tools::open_input(&file, source.as_ref())?;
         let tensors: Tensors = carton_tools::tensors(&carton, &watched)?.into_iter().collect();
         save_tensor(args, quiet, (&tensors, "model"), (name, output), &watched)?;
         progress.clear();
@@ -55,7 +70,7 @@ fn run_carton(args: &Run, quiet: bool, interruption: &Interruption) -> Result<Ex
     let only_overview = args.text.is_none() && args.tokens.is_none() && !args.self_test && args.get.is_none();
     if let (Err(runtime::Error::ForeignCode { .. }), true) = (&opened, only_overview) {
         progress.clear();
-        run_overview::print_overview_of_code(&args.file)?;
+        run_overview::print_overview_of_code(&carton_tools::open_input(&file, source.as_ref())?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let runnable = opened.map_err(unwrap_carton_error)?;
@@ -90,7 +105,8 @@ fn save_tensor(
     (name, output): (&String, &Path),
     observer: &dyn Observer,
 ) -> Result<()> {
-    let tensor = tensors.get(name).ok_or_else(|| unknown_tensor(&args.file, what, name))?;
+    let tensor =
+        tensors.get(name).ok_or_else(|| unknown_tensor(&output::shown_path(&args.file), what, name))?;
     if output == Path::new("-") {
         let mut out = io::BufWriter::new(io::stdout().lock());
         carton_tools::write_array(name, tensor, &mut out)?;
@@ -99,7 +115,7 @@ fn save_tensor(
     let mut options = SaveArrayOptions::new(output);
     options.if_exists = args.existing.if_exists();
     options.max_expansion = args.max_expansion.unwrap_or(options.max_expansion);
-    let report = carton_tools::save_array(&args.file, name, tensor, &options, observer)?;
+    let report = carton_tools::save_array(&output::shown_path(&args.file), name, tensor, &options, observer)?;
     if args.json {
         return Ok(super::write_json_line(&mut io::stdout().lock(), &report)?);
     }

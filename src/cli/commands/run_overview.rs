@@ -1,10 +1,10 @@
 //! `torch2carton run CARTON` without more arguments: what the carton can do, and the commands for it.
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use anyhow::Result;
 use carton_format::Port;
+use carton_reader::Carton;
 use pipeline::{format_count, format_things};
 use runtime::{Runnable, RunnableKind, RunnablePort};
 
@@ -38,8 +38,8 @@ pub(super) fn print_overview(runnable: &Runnable) -> Result<()> {
 }
 
 /// Prints what a module with code of its own is, which cannot run here, and the commands for it.
-pub(super) fn print_overview_of_code(path: &Path) -> Result<()> {
-    let report = carton_tools::contents(path)?;
+pub(super) fn print_overview_of_code(carton: &Carton) -> Result<()> {
+    let (path, report) = (carton.path(), carton_tools::contents_of(carton)?);
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     let tensors = format_things(report.tensors.len(), "tensor");
     let path_text = escape_hidden(path.display());

@@ -11,7 +11,9 @@ use crate::cli::ui::progress::Progress;
 use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
-    let mut options = ShrinkOptions::new(&args.file, &args.output, &args.base, &args.blobs);
+    let mut options =
+        ShrinkOptions::new(output::shown_path(&args.file), &args.output, &args.base, &args.blobs);
+    options.source = args.remote.open(&args.file)?;
     options.if_exists = args.existing.if_exists();
     options.min_size = args.min_size;
     let progress = Progress::new(quiet);

@@ -22,7 +22,9 @@ pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
         (_, true) => TraceListing::Summary,
         _ => TraceListing::Trace { view, full: args.full, limit: args.limit },
     };
+    let source = args.remote.open(&args.file)?;
     let mut options = TraceOptions::new(stdin::input_path(&args.file)?);
+    options.source = source;
     options.name = (args.file == Path::new("-")).then(|| "-".to_owned());
     options.listing = listing;
     options.pickle = args.pickle;

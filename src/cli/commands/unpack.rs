@@ -14,7 +14,8 @@ use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
     stdin::reject(&args.file, "unpack")?;
-    let mut options = UnpackOptions::new(&args.file);
+    let mut options = UnpackOptions::new(output::shown_path(&args.file));
+    options.source = args.remote.open(&args.file)?;
     options.output.clone_from(&args.directory);
     options.force = args.force;
     let progress = Progress::new(quiet);

@@ -15,13 +15,13 @@ use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
     stdin::reject(&args.file, "verify")?;
-    let options = args.options();
+    let options = args.options()?;
     let progress = Progress::new(quiet || args.json);
     let report = carton_tools::verify(&options, &progress)?;
     progress.clear();
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.json {
-        super::write_json_line(&mut out, &report)?;
+        super::write_report_line(&mut out, &report, &args.remote)?;
     } else {
         for finding in &report.findings {
             writeln!(out, "{}", escape_hidden(&finding.what))?;

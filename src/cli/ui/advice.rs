@@ -375,7 +375,10 @@ pub(crate) fn store_text(error: &output::Error) -> String {
                 format_bytes(*free)
             );
         }
-        Error::Remote { address, .. } => format!("; first run `{}`", fetch_command(address)),
+        Error::Remote { path, .. } => match RemoteAddress::from_path(&output::shown_path(path)) {
+            Some(address) => format!("; first run `{}`", fetch_command(&address)),
+            None => String::new(),
+        },
         Error::Write { path, reason } => return write_text(path, reason),
         Error::RemoteOutput { .. } => "; write it to a local path, and copy it from there".to_owned(),
         Error::IsFolder { .. } => "; name a file in it".to_owned(),

@@ -19,7 +19,8 @@ const FILE_MAX: u64 = 64 << 30;
 /// Maximum number of bytes of a text from standard input.
 const TEXT_MAX: u64 = 16 << 20;
 
-/// Returns a path to the file that an argument names: standard input for `-`, the path itself otherwise.
+/// Returns a path to the file that an argument names: standard input for `-`, the path itself otherwise, or an address without what
+/// may be secret in it.
 ///
 /// A pipe cannot be read at any position, so its bytes go to a temporary file without a name, which replaces standard input.
 ///
@@ -27,7 +28,7 @@ const TEXT_MAX: u64 = 16 << 20;
 /// When standard input is a terminal, or cannot be read, or the temporary file cannot be written.
 pub(crate) fn input_path(path: &Path) -> Result<PathBuf> {
     if path != Path::new("-") {
-        return Ok(path.to_owned());
+        return Ok(output::shown_path(path));
     }
     reject_terminal("a file")?;
     let stdin = io::stdin();

@@ -45,8 +45,12 @@ pub(crate) fn compare_model(
     observer: &dyn Observer,
     hash: &mut dyn FnMut(&EntryTap<'_>) -> Result<()>,
 ) -> Result<ModelComparison> {
-    options.against.iter().try_for_each(|path| output::refuse_remote(path))?;
-    let sources = CheckpointSources::find(&options.against, options.shards)?;
+    let sources = if let Some(source) = &options.against_source {
+        CheckpointSources::find_source(source, options.shards)?
+    } else {
+        options.against.iter().try_for_each(|path| output::refuse_remote(path))?;
+        CheckpointSources::find(&options.against, options.shards)?
+    };
     let containers = sources.open()?;
     let (checkpoint, notes) =
         sources.read_with_observer::<checkpoint_files::Error>(&containers, &|_, _| Ok(()), observer)?;
@@ -105,9 +109,12 @@ pub(crate) struct OutputComparison {
 
 /// Compares the tensors of the safetensors file, checkpoint or folder of `options` with its checkpoint. Each byte is read once.
 pub(crate) fn compare_output(options: &VerifyOptions, observer: &dyn Observer) -> Result<OutputComparison> {
-    options.against.iter().try_for_each(|path| output::refuse_remote(path))?;
+    if options.against_source.is_none() {
+        options.against.iter().try_for_each(|path| output::refuse_remote(path))?;
+    }
     // An output has all of its tensors under their own names.
     let mut whole = ConvertOptions::new(&options.file);
+    whole.source.clone_from(&options.source);
     whole.selection = Selection::default().key("");
     let found = ConvertedTensors::read(&whole, observer)?;
     let expected = ConvertedTensors::read(&options.conversion(), observer)?;

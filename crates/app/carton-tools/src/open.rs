@@ -1,9 +1,10 @@
 //! Opens cartons, and recognises files that are not cartons.
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Action, InputSource, MappedFile, Observer, ProgressReporter};
+use byte_source::{Action, InputSource, MappedFile, Observer, ProgressReporter, Source};
 use carton_format::{Config, MODEL_PT, Manifest};
 use carton_reader::{Carton, CartonEntry, CompressionMethod};
 use checkpoint_files::{CheckpointSources, ShardPolicy};
@@ -87,25 +88,81 @@ pub fn open(path: &Path) -> Result<Carton> {
 /// # Errors
 /// Returns an error if the file cannot be read, or is not a carton.
 pub fn open_source(source: &InputSource) -> Result<Option<Carton>> {
-    let path = source.path();
-    if path.extension().is_none_or(|extension| extension != EXTENSION) {
+    if source.path().extension().is_none_or(|extension| extension != EXTENSION) {
         return Ok(None);
     }
-    let file = match source {
-        InputSource::File(file) => Arc::clone(file),
-        InputSource::Folder { file: None, .. } => return Ok(None),
+    let Some(file) = file_of(source)? else { return Ok(None) };
+    Carton::from_source(file).map(Some).map_err(Error::from_reader(&source.path()))
+}
+
+/// Opens a packed or unpacked carton, or a packed one that is not on this machine.
+///
+/// # Errors
+/// Returns an error if the input cannot be read, or is not a carton. A folder that is not on this machine is not one.
+pub fn open_input(path: &Path, source: Option<&InputSource>) -> Result<Carton> {
+    let Some(source) = source else { return open(path) };
+    let file = file_of(source)?.ok_or_else(|| Error::NotACarton { path: path.to_owned() })?;
+    Carton::from_source(Arc::clone(&file)).map_err(|error| match error {
+        carton_reader::Error::Io { .. } => Error::from_reader(path)(error),
+        error => other_source(&file).unwrap_or_else(|| Error::from_reader(path)(error)),
+    })
+}
+
+/// Copies a carton that is not on this machine into an unlinked temporary file, because a model computes with weights that are in
+/// memory or mapped.
+///
+/// # Errors
+/// Returns an error if the carton cannot be read, there is too little space for temporary files, or `observer` stops the work.
+pub fn copy_carton(path: &Path, source: &InputSource, observer: &dyn Observer) -> Result<Carton> {
+    let carton = open_input(path, Some(source))?;
+    let Some(file) = file_of(source)? else { return Ok(carton) };
+    Carton::from_source(copy_file(&file, observer)?).map_err(Error::from_reader(path))
+}
+
+/// Copies a file that is not on this machine into an unlinked temporary file.
+pub(crate) fn copy_file(file: &Arc<dyn Source>, observer: &dyn Observer) -> Result<Arc<dyn Source>> {
+    let path = file.path();
+    output::require_free_space(file.len(), &std::env::temp_dir())?;
+    let name = output::file_name(file.path());
+    let work = ProgressReporter::new(observer, &name, Action::Download, Some(file.len()));
+    let write = |reason| Error::from_reader(path)(carton_reader::Error::WriteOutput(reason));
+    let mut copy = tempfile::tempfile().map_err(write)?;
+    let mut done = 0_u64;
+    for range in byte_source::window_ranges(0..file.len()) {
+        let window = file.read_window(range).map_err(Error::read)?;
+        copy.write_all(&window).map_err(write)?;
+        done = done.saturating_add(window.len() as u64);
+        work.advance(done)?;
+    }
+    let copy = MappedFile::from_file(&copy, path).map_err(Error::Map)?;
+    Ok(Arc::new(copy))
+}
+
+/// Returns the file of an input; `None` for a folder.
+pub(crate) fn file_of(source: &InputSource) -> Result<Option<Arc<dyn Source>>> {
+    Ok(match source {
+        InputSource::File(file) => Some(Arc::clone(file)),
+        InputSource::Folder { file: None, .. } => None,
         InputSource::Folder { folder, file: Some(file) } => {
-            let opened = folder.open(&[file]).map_err(Error::read)?;
-            let Some(file) = opened.into_iter().next() else { return Ok(None) };
-            file
+            folder.open(&[file]).map_err(Error::read)?.into_iter().next()
         }
-    };
-    Carton::from_source(file).map(Some).map_err(Error::from_reader(&path))
+    })
+}
+
+/// Returns an error if a file that is not on this machine, which the reader refuses, is a checkpoint or another file, rather than
+/// a damaged carton.
+pub(crate) fn other_source(file: &Arc<dyn Source>) -> Option<Error> {
+    let path = file.path().to_owned();
+    if let Ok(container) = Container::from_source(Arc::clone(file)) {
+        return Some(Error::IsCheckpoint { path, format: container.format().name() });
+    }
+    let start = file.read_range(0..file.len().min(2)).ok()?;
+    (*start != *b"PK").then_some(Error::NotACarton { path })
 }
 
 /// Opens a packed carton; a folder is an error.
-pub(crate) fn open_packed(path: &Path) -> Result<Carton> {
-    let carton = open(path)?;
+pub(crate) fn open_packed(path: &Path, source: Option<&InputSource>) -> Result<Carton> {
+    let carton = open_input(path, source)?;
     if carton.is_packed() { Ok(carton) } else { Err(Error::IsFolder { path: path.to_owned() }) }
 }
 

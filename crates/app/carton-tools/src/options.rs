@@ -4,6 +4,7 @@ use std::path::PathBuf;
 #[cfg(feature = "download")]
 use std::time::Duration;
 
+use byte_source::InputSource;
 use checkpoint_files::ShardPolicy;
 #[cfg(feature = "download")]
 use pipeline::IfExists;
@@ -15,6 +16,8 @@ use pipeline::{Cast, ConvertOptions, Rename, SafetensorsOptions, Selection, Targ
 #[non_exhaustive]
 pub struct ResolveOptions {
     pub file: PathBuf,
+    /// The carton, if it is not on this machine.
+    pub source: Option<InputSource>,
     /// Path of the complete carton.
     pub output: PathBuf,
     pub if_exists: IfExists,
@@ -35,6 +38,7 @@ impl ResolveOptions {
     pub fn new(file: impl Into<PathBuf>, output: impl Into<PathBuf>) -> Self {
         Self {
             file: file.into(),
+            source: None,
             output: output.into(),
             if_exists: IfExists::default(),
             cache: None,
@@ -51,8 +55,12 @@ impl ResolveOptions {
 pub struct VerifyOptions {
     /// Carton, unpacked folder or, with a checkpoint to compare with, any other output of a conversion.
     pub file: PathBuf,
+    /// The carton or output, if it is not on this machine.
+    pub source: Option<InputSource>,
     /// Checkpoint to compare each tensor with: a file, a folder, or its shards. Empty for no comparison.
     pub against: Vec<PathBuf>,
+    /// The checkpoint, if it is not on this machine.
+    pub against_source: Option<InputSource>,
     /// Tells a complete checkpoint from a single shard that was converted alone.
     pub shards: ShardPolicy,
     /// Tensors that the conversion selected from the checkpoint.
@@ -74,6 +82,7 @@ impl VerifyOptions {
     /// Returns the options of the conversion that made the output, as far as they change the tensors.
     pub(crate) fn conversion(&self) -> ConvertOptions {
         let mut conversion = ConvertOptions::from_inputs(self.against.clone());
+        conversion.source.clone_from(&self.against_source);
         conversion.shards = self.shards;
         conversion.selection.clone_from(&self.selection);
         conversion.renames.clone_from(&self.renames);

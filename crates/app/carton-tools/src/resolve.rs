@@ -38,7 +38,7 @@ pub struct ResolveReport {
 /// `observer` stops the work. No output is left then. A cache folder keeps the downloads.
 pub fn resolve(options: &ResolveOptions, observer: &dyn Observer) -> Result<ResolveReport> {
     let file = options.file.as_path();
-    let carton = open_packed(file)?;
+    let carton = open_packed(file, options.source.as_ref())?;
     output::check_target(&options.output, &[file], options.if_exists)?;
     let absent = kept_entry::absent_files(&carton)?;
     let cache = DownloadCache::open(options, observer)?;

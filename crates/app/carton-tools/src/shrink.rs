@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Observer, ProgressReporter, WINDOW, hex};
+use byte_source::{Action, InputSource, Observer, ProgressReporter, WINDOW, hex};
 use carton_format::{Config, TensorIndex};
 use carton_reader::{Carton, CartonEntry};
 use output::OutputFile;
@@ -20,6 +20,8 @@ use crate::{Error, Result, SCHEMA_VERSION};
 #[non_exhaustive]
 pub struct ShrinkOptions {
     pub file: PathBuf,
+    /// The carton, if it is not on this machine.
+    pub source: Option<InputSource>,
     /// Path of the smaller carton.
     pub output: PathBuf,
     pub if_exists: IfExists,
@@ -43,6 +45,7 @@ impl ShrinkOptions {
     ) -> Self {
         Self {
             file: file.into(),
+            source: None,
             output: output.into(),
             if_exists: IfExists::default(),
             base: base.to_owned(),
@@ -84,7 +87,7 @@ pub struct ShrinkReport {
 pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<ShrinkReport> {
     let base = base_url(&options.base)?;
     let file = options.file.as_path();
-    let carton = open_packed(file)?;
+    let carton = open_packed(file, options.source.as_ref())?;
     let inputs = if options.in_place { &[][..] } else { &[file] };
     output::check_target(&options.output, inputs, options.if_exists)?;
     std::fs::create_dir_all(&options.blobs)

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Observer, ProgressReporter};
+use byte_source::{Action, InputSource, Observer, ProgressReporter};
 use carton_reader::{Carton, CartonEntry};
 use output::{OutputFile, file_name};
 use pipeline::IfExists;
@@ -16,6 +16,8 @@ use crate::{CartonNote, Error, Result, SCHEMA_VERSION};
 #[non_exhaustive]
 pub struct UnpackOptions {
     pub file: PathBuf,
+    /// The carton, if it is not on this machine. It is unpacked into the current folder by default.
+    pub source: Option<InputSource>,
     /// Folder to write into, which is created if it does not exist; `None` for [`default_unpack_folder`], which must be empty
     /// unless `force` is set.
     pub output: Option<PathBuf>,
@@ -26,7 +28,7 @@ pub struct UnpackOptions {
 impl UnpackOptions {
     /// Creates options that unpack `file` into the default folder.
     pub fn new(file: impl Into<PathBuf>) -> Self {
-        Self { file: file.into(), output: None, force: false }
+        Self { file: file.into(), source: None, output: None, force: false }
     }
 }
 
@@ -56,7 +58,7 @@ pub struct UnpackReport {
 /// The files written so far are then removed, unless `force` is set: in that case, files replaced so far are lost.
 pub fn unpack(options: &UnpackOptions, observer: &dyn Observer) -> Result<UnpackReport> {
     let file = options.file.as_path();
-    let carton = open_packed(file)?;
+    let carton = open_packed(file, options.source.as_ref())?;
     let root = match &options.output {
         Some(output) => output.clone(),
         None => checked_default_folder(options)?,
@@ -102,7 +104,10 @@ pub fn default_unpack_folder(carton: &Path) -> PathBuf {
 
 /// Returns the default folder if it is empty or files may be replaced.
 fn checked_default_folder(options: &UnpackOptions) -> Result<PathBuf> {
-    let folder = default_unpack_folder(&options.file);
+    let mut folder = default_unpack_folder(&options.file);
+    if options.source.is_some() {
+        folder = file_name(&folder).into();
+    }
     let has_files = folder.read_dir().is_ok_and(|mut items| items.next().is_some());
     if has_files && !options.force { Err(Error::FolderNotEmpty { folder }) } else { Ok(folder) }
 }

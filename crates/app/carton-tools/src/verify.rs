@@ -1,15 +1,17 @@
 //! Checks every hash, every checksum and every rule of a carton, and optionally every bit of its tensors.
 
-use std::path::Path;
+use std::sync::Arc;
 
-use byte_source::{Action, Observer, ProgressReporter, hex};
+use byte_source::{Action, Observer, ProgressReporter, Source, hex};
 use carton_format::MODEL_PT;
 use carton_reader::{Carton, Error as ReaderError};
+use checkpoint_files::CheckpointSources;
 use output::file_name;
 use serde::Serialize;
+use torch_import::Container;
 
 use crate::compare::{ModelComparison, compare_model, compare_output};
-use crate::open::{checkpoint_format, is_carton, not_a_carton};
+use crate::open::{checkpoint_format, copy_file, file_of, is_carton, not_a_carton, other_source};
 use crate::{CartonNote, CodeStatus, Error, Result, SCHEMA_VERSION, VerifyOptions};
 
 /// Result of verifying a carton, or of comparing another output with its checkpoint.
@@ -55,7 +57,9 @@ pub struct CartonFinding {
 /// `observer` stops the work.
 pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<VerifyReport> {
     let file = options.file.as_path();
-    output::refuse_remote(file)?;
+    if options.source.is_none() {
+        output::refuse_remote(file)?;
+    }
     if options.against.is_empty() && options.has_changes() {
         return Err(Error::NoCheckpoint);
     }
@@ -71,18 +75,29 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
         findings: Vec::new(),
         notes: Vec::new(),
     };
-    if !options.against.is_empty() && is_other_output(file) {
+    let given = options.source.as_ref().map_or(Ok(None), file_of)?;
+    if !options.against.is_empty() && is_other_output(options, given.as_ref()) {
         report.compare_output(options, observer)?;
         return Ok(report);
     }
     // The reader opens any folder.
-    if let Some(error) = Some(file).filter(|file| file.is_dir()).and_then(not_a_carton) {
+    let no_carton = match (&options.source, &given) {
+        (Some(_), None) => Some(Error::NotACarton { path: file.to_owned() }),
+        (None, _) if file.is_dir() => not_a_carton(file),
+        _ => None,
+    };
+    if let Some(error) = no_carton {
         return Err(error);
     }
-    let carton = match Carton::open(file) {
+    let opened = match &given {
+        // All of it is read, also what is between its files.
+        Some(source) => Carton::from_source(copy_file(source, observer)?),
+        None => Carton::open(file),
+    };
+    let carton = match opened {
         Ok(carton) => carton,
         Err(error) => {
-            report.findings = findings_of_open(options, error)?;
+            report.findings = findings_of_open(options, given.as_ref(), error)?;
             return Ok(report);
         }
     };
@@ -114,9 +129,13 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
     Ok(report)
 }
 
-/// Returns true if the path has a checkpoint, which may be the output of a conversion.
-fn is_other_output(path: &Path) -> bool {
-    !is_carton(path) && checkpoint_format(path).is_some()
+/// Returns true if the path or the given file has a checkpoint, which may be the output of a conversion.
+fn is_other_output(options: &VerifyOptions, given: Option<&Arc<dyn Source>>) -> bool {
+    match (given, &options.source) {
+        (Some(file), _) => Container::from_source(Arc::clone(file)).is_ok(),
+        (None, Some(folder)) => CheckpointSources::find_source(folder, options.shards).is_ok(),
+        (None, None) => !is_carton(&options.file) && checkpoint_format(&options.file).is_some(),
+    }
 }
 
 impl VerifyReport {
@@ -154,12 +173,17 @@ impl VerifyReport {
 }
 
 /// Converts the reader's error of opening a carton to findings, unless the file is unreadable or no carton.
-fn findings_of_open(options: &VerifyOptions, error: ReaderError) -> Result<Vec<CartonFinding>> {
+fn findings_of_open(
+    options: &VerifyOptions,
+    given: Option<&Arc<dyn Source>>,
+    error: ReaderError,
+) -> Result<Vec<CartonFinding>> {
     let path = options.file.as_path();
+    let other = || given.map_or_else(|| not_a_carton(path), other_source);
     match error {
         // Nothing was read, so nothing is known about the carton.
         error @ (ReaderError::Map(_) | ReaderError::Io { .. }) => Err(Error::from_reader(path)(error)),
-        error => match (not_a_carton(path), error) {
+        error => match (other(), error) {
             (Some(reason), _) => Err(reason),
             (None, ReaderError::Format(carton_format::Error::Document(problems))) => {
                 let finding = |problem: &carton_format::Problem| CartonFinding {

@@ -54,8 +54,11 @@ impl CheckpointSum {
     /// When they are not one checkpoint, or are an adapter.
     pub(crate) fn find(options: &ConvertOptions, path: &Path) -> Result<CheckpointSources> {
         let path = path.to_owned();
-        let sources = CheckpointSources::find(std::slice::from_ref(&path), options.shards)?;
-        refuse_adapter(&sources, Some(&path))?;
+        let sources = match options.given.find(&path) {
+            Some(source) => CheckpointSources::find_source(source, options.shards)?,
+            None => CheckpointSources::find(std::slice::from_ref(&path), options.shards)?,
+        };
+        refuse_adapter(&sources, Some(&output::shown_path(&path)))?;
         Ok(sources)
     }
 
@@ -84,7 +87,10 @@ impl CheckpointSum {
                 selected => selected,
             };
             let (selected, _) = selected.map_err(Error::at(sources.root()))?;
-            summands.push(Summand { path: path.display().to_string(), tensors: selected.tensors });
+            summands.push(Summand {
+                path: output::shown_path(path).display().to_string(),
+                tensors: selected.tensors,
+            });
             containers.extend(opened);
         }
         let rule = match &self.terms {

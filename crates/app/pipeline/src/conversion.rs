@@ -119,6 +119,8 @@ pub(crate) fn check_options(options: &ConvertOptions) -> Result<()> {
     if options.source.is_none() {
         options.inputs.iter().try_for_each(|input| output::refuse_remote(input))?;
     }
+    let is_local = |path: &&Path| options.given.find(path).is_none();
+    options.other_paths().filter(is_local).try_for_each(output::refuse_remote)?;
     let added = options.sum.as_ref().map(|sum| &sum.terms);
     let added =
         added.and_then(|terms| if let SumTerms::Differences(files) = terms { Some(files) } else { None });

@@ -1,6 +1,6 @@
 //! Options of a conversion that do not depend on the output format.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{InputSource, Source};
@@ -8,7 +8,7 @@ use checkpoint_files::ShardPolicy;
 use decoder::Overrides;
 use output::{Destination, IfExists};
 
-use crate::{Cast, CheckpointSum, InvalidOption, Rename, Selection, Target, WeightedPath};
+use crate::{Cast, CheckpointSum, GivenInputs, InvalidOption, Rename, Selection, Target, WeightedPath};
 
 /// Options for converting a checkpoint.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub struct ConvertOptions {
     pub sum: Option<CheckpointSum>,
     /// Adapters to merge into the result, one after the other.
     pub adapters: Vec<WeightedPath>,
+    /// The summed checkpoints and the adapters that are not on this machine.
+    pub given: GivenInputs,
     /// True to compute the numbers of quantized weights, and drop what describes the quantization.
     pub dequantize: bool,
     /// Casts of the selected tensors to other dtypes.
@@ -78,6 +80,7 @@ impl ConvertOptions {
             renames: Vec::new(),
             sum: None,
             adapters: Vec::new(),
+            given: GivenInputs::default(),
             dequantize: false,
             casts: Vec::new(),
             max_expansion: DEFAULT_MAX_EXPANSION,
@@ -95,6 +98,12 @@ impl ConvertOptions {
     pub fn from_input(input: InputSource) -> Self {
         let path = input.path();
         Self { source: Some(input), ..Self::new(path) }
+    }
+
+    /// Returns the paths of the adapters and of the summed checkpoints.
+    pub(crate) fn other_paths(&self) -> impl Iterator<Item = &Path> {
+        let adapters = self.adapters.iter().map(|adapter| adapter.path.as_path());
+        adapters.chain(self.sum.iter().flat_map(CheckpointSum::paths))
     }
 
     /// Sets the output path, and infers the output format from its extension.

@@ -147,7 +147,7 @@ impl PreparedTensors {
             other_containers.extend(summed.containers);
         }
         if !options.adapters.is_empty() {
-            let adapted = (options.adapters.as_slice(), options.overrides);
+            let adapted = (options.adapters.as_slice(), &options.given, options.overrides);
             let merged = merge::merge_adapters(tensors, adapted, sources, &judge, observer)?;
             (tensors, adapters) = (merged.tensors, Some(merged.reports));
             other_containers.extend(merged.containers);

@@ -33,6 +33,9 @@ pub enum InvalidOption {
     /// A batch is to go on from the records in a folder, which an address has not.
     #[error("{} is not a local path, so there are no records of the outputs in it", path.display())]
     ResumeAtAddress { path: PathBuf },
+    /// The pickle of a checkpoint in several files is asked for.
+    #[error("{} is a checkpoint of several files, expected one of them, such as {}", path.display(), first.display())]
+    SeveralPickles { path: PathBuf, first: PathBuf },
     /// The short description is longer than Carton allows.
     #[error("{0}")]
     ShortDescription(String),

@@ -47,6 +47,7 @@ mod error_conversions;
 mod error_text;
 mod float_text;
 mod from_carton;
+mod given_inputs;
 mod global_check;
 mod input;
 mod inspect;
@@ -109,6 +110,7 @@ pub use dequantize::DequantizedReport;
 pub use digest::{TensorContent, TensorsDigest, digest_tensors};
 pub use error::{Error, Result};
 pub use error_text::problem_count_text;
+pub use given_inputs::GivenInputs;
 pub use inspect::{InspectOptions, InspectReport, TensorSort, inspect, inspect_tensors};
 pub use inspect_named::{NamedContent, NamedItem, find_named, find_named_tensors};
 pub use inspect_quantized::RowQuantization;
@@ -142,6 +144,6 @@ pub use torch_import::{
     GlobalUse, GlobalUseKind, GlobalUseKinds, Omission, OmittedCounts, Risk, Scan as ScannedFile, ScanDepth,
 };
 pub use torchscript::{DeclaredInput, DeclaredOutput, Dim, OnInvalidInput, ScriptOptions};
-pub use trace::{TraceListing, TraceOptions, trace};
+pub use trace::{TraceListing, TraceOptions, open_pickles, trace};
 pub use values::{ValueRow, ValueRows};
 pub use write::allowed_nbytes;

@@ -7,7 +7,7 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{Blob, MappedFile, Region, Sha256Sink, Sink, Source, Window, hex};
+use byte_source::{Blob, InputSource, MappedFile, Region, Sha256Sink, Sink, Source, Window, hex};
 use output::{FileRecord, file_name};
 use zip_index::{Entry, ZipIndex};
 
@@ -17,6 +17,9 @@ use crate::{ConvertOptions, Error, PlannedConversion, Result, input, misc};
 const VERSION: u64 = 1;
 /// Largest length in bytes of a file without checksums that is read as a whole.
 const READ_WHOLE_MAX: u64 = 16 << 20;
+
+/// Number of bytes at the start and at the end of a file that is not on this machine by which a change is noticed.
+const GIVEN_EDGE: u64 = 64 << 10;
 
 /// Computes the digest, in hexadecimal, of all that the output of `conversion` is made from.
 ///
@@ -45,6 +48,9 @@ pub(crate) fn made_from_digest(conversion: &PlannedConversion) -> Result<String>
     let documents = &sources.documents;
     for text in [documents.params()?, documents.config()?, documents.adapter()?] {
         digest.text(text.unwrap_or_default());
+    }
+    for source in conversion.options.other_paths().filter_map(|path| conversion.options.given.find(path)) {
+        digest.given(source)?;
     }
     for path in &conversion.other_inputs {
         // An adapter may have no settings next to it, which is reported when it is merged.
@@ -114,6 +120,7 @@ fn options_text(options: &ConvertOptions) -> String {
         renames,
         sum,
         adapters,
+        given: _,
         dequantize,
         casts,
         digest,
@@ -195,6 +202,30 @@ impl InputDigest {
             _ if source.len() <= READ_WHOLE_MAX => self.region(&Region::whole(&source)),
             _ => self.times(path),
         }
+    }
+
+    /// Adds the length, the first and the last bytes of each file of an input that is not on this machine.
+    fn given(&mut self, input: &InputSource) -> Result<()> {
+        let sources = match input {
+            InputSource::File(source) => vec![Arc::clone(source)],
+            InputSource::Folder { folder, file } => {
+                let files: Vec<&str> = match file {
+                    Some(file) => vec![file],
+                    None => folder.files().iter().map(String::as_str).collect(),
+                };
+                folder.open(&files).map_err(|reason| Error::unread_input(folder.path(), reason))?
+            }
+        };
+        for source in sources {
+            self.text(&source.path().to_string_lossy());
+            let (len, edge) = (source.len(), source.len().min(GIVEN_EDGE));
+            self.number(len);
+            for range in [0..edge, len.saturating_sub(edge)..len] {
+                let bytes = source.read_range(range);
+                self.bytes(bytes.map_err(|reason| Error::unread_input(source.path(), reason))?.to_vec());
+            }
+        }
+        Ok(())
     }
 
     fn archive(&mut self, index: &ZipIndex, archive: &Arc<dyn Source>) -> Result<()> {

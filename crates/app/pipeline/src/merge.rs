@@ -2,15 +2,17 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use adapter::{Adapter, FileError, MergeReports};
-use checkpoint_files::CheckpointSources;
+use byte_source::InputSource;
+use checkpoint_files::{CheckpointSources, ShardPolicy};
 use decoder::Overrides;
 use tensor::Tensors;
 use torch_import::{Checkpoint, Container};
 
 use crate::translated_base::TranslatedBase;
-use crate::{CheckpointSum, ConvertOptions, Error, InvalidOption, Observer, Result};
+use crate::{CheckpointSum, ConvertOptions, Error, GivenInputs, InvalidOption, Observer, Result};
 
 /// File names of an adapter's tensors, the preferred one first.
 pub(crate) const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
@@ -35,32 +37,35 @@ pub(crate) struct MergedAdapters {
     pub(crate) containers: Vec<Container>,
 }
 
-/// Reads the adapters and merges them into `base`, one after the other. `given` has hyperparameters that are missing from the
-/// documents of the base.
+/// Reads the adapters and merges them into `base`, one after the other. `given` has those that are not on this machine, and
+/// `overrides` the hyperparameters that are missing from the documents of the base.
 ///
 /// # Errors
 /// When an adapter cannot be read, or does not fit the base.
 pub(crate) fn merge_adapters(
     base: Tensors,
-    (inputs, given): (&[WeightedPath], Overrides),
+    (inputs, given, overrides): (&[WeightedPath], &GivenInputs, Overrides),
     base_sources: &CheckpointSources,
     judge: &dyn Fn(&Path, &Checkpoint) -> Result<()>,
     observer: &dyn Observer,
 ) -> Result<MergedAdapters> {
     let (mut adapters, mut containers) = (Vec::with_capacity(inputs.len()), Vec::new());
     for input in inputs {
-        let name = input.path.display().to_string();
+        let name = output::shown_path(&input.path).display().to_string();
         let failed = |reason| Error::Adapter(Box::new(FileError { path: name.clone(), reason }));
-        let sources = CheckpointSources::file(&tensor_file(&input.path)?);
+        let sources = match given.find(&input.path) {
+            Some(source) => given_adapter(&output::shown_path(&input.path), source)?,
+            None => CheckpointSources::file(&tensor_file(&input.path)?),
+        };
         let config = sources.documents.adapter()?;
-        let config = config.ok_or_else(|| Error::NoAdapter { path: input.path.clone() })?;
+        let config = config.ok_or_else(|| Error::NoAdapter { path: output::shown_path(&input.path) })?;
         let opened = sources.open()?;
         let (checkpoint, _) = sources.read_with_observer::<Error>(&opened, judge, observer)?;
         adapters
             .push(Adapter::new(name.clone(), config, checkpoint.to_tensors(), input.weight).map_err(failed)?);
         containers.extend(opened);
     }
-    let translated = TranslatedBase::new(&base, &adapters, given, base_sources)?;
+    let translated = TranslatedBase::new(&base, &adapters, overrides, base_sources)?;
     let (tensors, mut reports) =
         adapter::merge(translated.as_ref().map_or(&base, TranslatedBase::tensors), &adapters)
             .map_err(Error::Adapter)?;
@@ -86,23 +91,43 @@ pub(crate) fn other_inputs(options: &ConvertOptions, base: &CheckpointSources) -
     let mut files = Vec::new();
     let mut add = |given: &Path, path: PathBuf| {
         if !known.insert(resolved(&path)) {
-            return Err(InvalidOption::GivenTwice { path: given.to_owned() });
+            return Err(InvalidOption::GivenTwice { path: output::shown_path(given) });
         }
         files.push(path);
         Ok(())
     };
     let mut documents = Vec::new();
-    for adapter in &options.adapters {
+    for path in options.other_paths().filter(|path| options.given.find(path).is_some()) {
+        add(path, path.to_owned())?;
+    }
+    let is_local = |path: &&Path| options.given.find(path).is_none();
+    for adapter in options.adapters.iter().filter(|adapter| is_local(&adapter.path.as_path())) {
         let tensors = tensor_file(&adapter.path)?;
         documents.push(tensors.with_file_name(ADAPTER_CONFIG));
         add(&adapter.path, tensors)?;
     }
-    for path in options.sum.iter().flat_map(CheckpointSum::paths) {
+    for path in options.sum.iter().flat_map(CheckpointSum::paths).filter(is_local) {
         let sources = CheckpointSum::find(options, path)?;
         sources.inputs().try_for_each(|file| add(path, file.to_owned()))?;
     }
     files.extend(documents);
     Ok(files)
+}
+
+/// Finds the tensors and the settings of an adapter that is not on this machine.
+///
+/// # Errors
+/// When a folder has no such tensors.
+fn given_adapter(path: &Path, source: &InputSource) -> Result<CheckpointSources> {
+    let found = match source {
+        InputSource::Folder { folder, file: None } => {
+            let file = ADAPTER_FILES.iter().find(|name| folder.contains(name));
+            let file = file.ok_or_else(|| Error::NoAdapter { path: path.to_owned() })?;
+            InputSource::Folder { folder: Arc::clone(folder), file: Some((*file).to_owned()) }
+        }
+        file => file.clone(),
+    };
+    Ok(CheckpointSources::find_source(&found, ShardPolicy::ThisFileOnly)?)
 }
 
 /// Returns the file with the tensors of an adapter.

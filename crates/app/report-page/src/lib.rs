@@ -29,7 +29,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use byte_source::Observer;
+use byte_source::{InputSource, Observer};
 pub use diff_page::write_diff_page;
 use pipeline::Result;
 use tensor::Tensors;
@@ -43,6 +43,8 @@ pub const DEFAULT_STEPS: u64 = 20_000;
 pub struct ReportOptions {
     /// Checkpoint, folder, shard or carton.
     pub input: PathBuf,
+    /// The input, if it is not on this machine.
+    pub source: Option<InputSource>,
     /// True to add statistics and a histogram of each tensor, which reads all of them.
     pub statistics: bool,
     /// Steps of the pickle to add, counted from 0; `None` for none.
@@ -56,17 +58,17 @@ impl ReportOptions {
     }
 }
 
-/// Writes the report. `carton_tensors` are the tensors of a carton; without them, the input is a checkpoint.
+/// Writes the report. `carton` has the tensors of a carton and its length in bytes; without it, the input is a checkpoint.
 ///
 /// # Errors
 /// When the input cannot be read, `observer` stops the work, or `out` cannot be written.
 pub fn write_report(
     options: &ReportOptions,
-    carton_tensors: Option<Tensors>,
+    carton: Option<(Tensors, u64)>,
     out: &mut dyn Write,
     observer: &dyn Observer,
 ) -> Result<()> {
-    let data = page_data::page_data(options, carton_tensors, observer)?;
+    let data = page_data::page_data(options, carton, observer)?;
     let sections = include_str!("../templates/report.js");
     page::write_page((&output::file_name(&options.input), "report"), sections, &data, out)
 }

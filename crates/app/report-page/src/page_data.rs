@@ -75,7 +75,7 @@ impl Serialize for PageData {
 /// Collects the data of a report.
 pub(crate) fn page_data(
     options: &ReportOptions,
-    carton_tensors: Option<Tensors>,
+    carton: Option<(Tensors, u64)>,
     observer: &dyn Observer,
 ) -> Result<PageData> {
     // Before the tensors are read, because both hold the objects of the pickle.
@@ -84,22 +84,26 @@ pub(crate) fn page_data(
         scans.push(json!(file));
         Ok(())
     };
-    pipeline::scan(&ScanOptions::new(vec![options.input.clone()]), observer, &mut add)?;
+    let scan = ScanOptions::new(vec![options.input.clone()]);
+    match &options.source {
+        Some(source) => pipeline::scan_input(source, &scan, observer, &mut add)?,
+        None => pipeline::scan(&scan, observer, &mut add)?,
+    };
     byte_source::report_memory_freed();
     let mut inspect = InspectOptions::new(&options.input);
+    inspect.source.clone_from(&options.source);
     inspect.values = true;
     inspect.tree = true;
     inspect.statistics = options.statistics;
     inspect.histograms = options.statistics;
-    let report = match carton_tensors {
-        Some(tensors) => {
-            let nbytes = std::fs::metadata(&options.input).map_or(0, |metadata| metadata.len());
+    let report = match carton {
+        Some((tensors, nbytes)) => {
             pipeline::inspect_tensors(&inspect, tensors, ("carton", nbytes), observer)?
         }
         None => pipeline::inspect(&inspect, observer)?,
     };
     let trace = match &options.steps {
-        Some(range) => Some(steps::steps(&options.input, range.clone())?),
+        Some(range) => Some(steps::steps(options, range.clone())?),
         None => None,
     };
     let short = [

@@ -2,21 +2,22 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
 
 use pickle_vm::ObjectId;
 use pickle_vm::trace::{MachineState, Recording, StackChange, record};
 use pipeline::{Error, Result};
 use serde_json::{Value as Json, json};
-use torch_import::{Pickles, annotate};
+use torch_import::annotate;
+
+use crate::ReportOptions;
 
 /// Returns the steps of the pickle with the root object.
 ///
 /// # Errors
 /// When the file has no pickle, or the pickle is malformed before the range.
-pub(crate) fn steps(path: &Path, range: Range<u64>) -> Result<Json> {
-    let at = |reason| Error::AtPath { path: path.to_owned(), reason: Box::new(reason) };
-    let pickles = Pickles::open(path).map_err(|error| at(Error::Checkpoint(error)))?;
+pub(crate) fn steps(options: &ReportOptions, range: Range<u64>) -> Result<Json> {
+    let (path, pickles) = pipeline::open_pickles(&options.input, options.source.as_ref())?;
+    let at = |reason| Error::AtPath { path: path.clone(), reason: Box::new(reason) };
     let pickle = pickles.pickle(None).map_err(|error| at(Error::Checkpoint(error)))?;
     let annotate = |heap: &pickle_vm::Heap<'_>, id: ObjectId| annotate(pickles.container(), heap, id);
     let recording =

@@ -87,10 +87,19 @@ impl Runnable {
     /// Returns an error if the carton cannot be read, is not a carton, lacks a file that it needs, needs another runner, or
     /// has code that a conversion does not write; and if `options` ask for verification and the carton is damaged.
     pub fn open(path: &Path, options: &RunnableOptions, observer: &dyn Observer) -> Result<Self> {
-        let carton = carton_tools::open(path)?;
+        Self::from_carton(carton_tools::open(path)?, options, observer)
+    }
+
+    /// Runs a carton that is open. Its file is in memory or mapped, as [`carton_tools::copy_carton`] does it for one that is not
+    /// on this machine.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn from_carton(carton: Carton, options: &RunnableOptions, observer: &dyn Observer) -> Result<Self> {
         if options.verify {
             verify(&carton, observer)?;
         }
+        let path = &carton.path().to_owned();
         let failed = |error| Error::from(carton_tools::Error::from_reader(path)(error));
         let config = carton.config().map_err(failed)?.document;
         let runner = &config.runner.runner_name;

@@ -166,14 +166,12 @@ pub(super) fn prefetch_or_copy(source: Arc<dyn Source>) -> Result<Arc<dyn Source
     if source.in_memory().is_some() {
         return Ok(source);
     }
-    let len = source.len();
-    let head = 0..len.min(HEAD);
-    let kept = Prefetched::new(source, std::slice::from_ref(&head))?;
+    let kept = prefetch_start(source)?;
     if is_safetensors(kept.prefetched_start()) {
         // The start has all that describes the tensors.
         return Ok(Arc::new(kept));
     }
-    let kept = kept.and(len.saturating_sub(TAIL).max(head.end)..len)?;
+    let kept = prefetch_end(kept)?;
     if is_zip(kept.prefetched_start()) {
         return Ok(Arc::new(kept));
     }
@@ -186,10 +184,24 @@ pub(super) fn prefetch_or_copy(source: Arc<dyn Source>) -> Result<Arc<dyn Source
 
 /// Prefetches the first and last bytes of a source.
 pub(crate) fn prefetch_edges(source: Arc<dyn Source>) -> Result<Prefetched> {
-    let len = source.len();
-    let head = len.min(HEAD);
-    let edges = [0..head, len.saturating_sub(TAIL).max(head)..len];
-    Ok(Prefetched::new(source, &edges)?)
+    prefetch_end(prefetch_start(source)?)
+}
+
+/// Prefetches the first bytes of a source.
+pub(crate) fn prefetch_start(source: Arc<dyn Source>) -> Result<Prefetched> {
+    let head = 0..source.len().min(HEAD);
+    Ok(Prefetched::new(source, std::slice::from_ref(&head))?)
+}
+
+/// Prefetches the last bytes of a source, too.
+pub(crate) fn prefetch_end(kept: Prefetched) -> Result<Prefetched> {
+    let len = kept.len();
+    Ok(kept.and(len.saturating_sub(TAIL).max(len.min(HEAD))..len)?)
+}
+
+/// Reads the bytes at the start of a source by which its format is recognised.
+pub(crate) fn read_head(source: &dyn Source) -> Result<Vec<u8>> {
+    Ok(source.read_range(0..source.len().min(HEAD))?.to_vec())
 }
 
 /// Opens `file` with the reader of its format.

@@ -98,7 +98,7 @@ impl Scan {
             ScanDepth::Everything | ScanDepth::Checksums if is_local => Arc::clone(source),
             ScanDepth::Checksums => Arc::new(inflate::local_copy(&**source)?),
             ScanDepth::Everything | ScanDepth::PicklesOnly => {
-                match remote::scan_remote(&in_part, depth, observer)? {
+                match remote::scan_remote(&in_part, depth, is_local, observer)? {
                     Ok(scan) => return Ok(scan),
                     Err(_) if is_local => Arc::clone(source),
                     Err(kept) => {

@@ -18,6 +18,8 @@ use crate::{Container, ContainerFormat, Result};
 
 /// Length in bytes below which a source is read as a whole.
 const READ_WHOLE_BELOW: u64 = 256 << 10;
+/// Note on a safetensors file of which only the header was read.
+const NOT_SEARCHED: &str = "the bytes of the tensors were not searched for pickles, which neither PyTorch nor safetensors would load";
 /// Maximum number of bytes of records that are read at once.
 const RECORDS_MAX: u64 = 64 << 20;
 
@@ -26,14 +28,17 @@ const RECORDS_MAX: u64 = 64 << 20;
 pub(super) fn scan_remote(
     source: &Arc<dyn Source>,
     depth: ScanDepth,
+    is_local: bool,
     observer: &dyn Observer,
 ) -> Result<Result<Scan, Prefetched>> {
-    let kept = sniff::prefetch_edges(Arc::clone(source))?;
-    if kept.len() < READ_WHOLE_BELOW {
-        return Ok(Err(kept));
+    let kept = sniff::prefetch_start(Arc::clone(source))?;
+    let is_long = kept.len() >= READ_WHOLE_BELOW;
+    if is_long && is_safetensors(kept.prefetched_start()) {
+        return scan_safetensors(kept, is_local || depth != ScanDepth::PicklesOnly);
     }
-    if is_safetensors(kept.prefetched_start()) {
-        return scan_safetensors(kept);
+    let kept = sniff::prefetch_end(kept)?;
+    if !is_long {
+        return Ok(Err(kept));
     }
     if legacy::recognises(kept.prefetched_start()) {
         return scan_legacy(kept, observer);
@@ -63,23 +68,37 @@ fn scan_legacy(kept: Prefetched, observer: &dyn Observer) -> Result<Result<Scan,
     if scanner.stopped { Err(Cancelled.into()) } else { Ok(Ok(scanner.scan)) }
 }
 
-fn scan_safetensors(kept: Prefetched) -> Result<Result<Scan, Prefetched>> {
+/// Scans the start of a safetensors file, and its end if `reads_end`.
+fn scan_safetensors(kept: Prefetched, reads_end: bool) -> Result<Result<Scan, Prefetched>> {
+    // The header says where the last tensor ends, so a file that is sound has no bytes behind it.
     let is_sound = Container::from_source(Arc::new(Prefetched::clone(&kept))).is_ok();
-    if may_hide_pickle(&kept)? || !is_sound {
+    let may_hide = may_start_as_pickle(&kept) || reads_end && may_end_as_archive(&kept)?;
+    if may_hide || !is_sound {
         return Ok(Err(kept));
     }
-    Ok(Ok(Scan { format: ContainerFormat::Safetensors.name(), ..Scan::default() }))
+    let mut scan = Scan { format: ContainerFormat::Safetensors.name(), ..Scan::default() };
+    if !reads_end {
+        scan.notes.push(NOT_SEARCHED.to_owned());
+    }
+    Ok(Ok(scan))
 }
 
 /// Returns true if the file may be unpickled from its start, or read as an archive from its end.
 fn may_hide_pickle(kept: &Prefetched) -> Result<bool> {
+    Ok(may_start_as_pickle(kept) || may_end_as_archive(kept)?)
+}
+
+/// Returns true if the file may be unpickled from its start.
+fn may_start_as_pickle(kept: &Prefetched) -> bool {
     let found = pickle::scan_pickle(kept.prefetched_start(), &mut ScanBudget::new(0));
     let is_longer = found.error.is_none_or(|error| {
         matches!(error.kind, ErrorKind::NoStop | ErrorKind::NoNewline | ErrorKind::Truncated { .. })
     });
-    if found.may_execute || is_longer {
-        return Ok(true);
-    }
+    found.may_execute || is_longer
+}
+
+/// Returns true if the file may be read as an archive from its end.
+fn may_end_as_archive(kept: &Prefetched) -> Result<bool> {
     let tail = kept.read_range(kept.len().saturating_sub(READ_WHOLE_BELOW / 4)..kept.len())?;
     Ok(zip_detection::may_end_as_archive(&tail))
 }
