@@ -333,6 +333,10 @@ def adapter(rng):
     settings = {"peft_type": "LORA", "r": rng.choice([1, 0, -1, 10**9]), "lora_alpha": rng.choice([1, 1e308]), "target_modules": rng.choice([[f"m{i}" for i in range(size)], ".*(a|aa)+b", "x" * size]),
                 "rank_pattern": {f"^m{i}.*a+a+a+$": 1 for i in range(rng.choice([0, size // 10]))}, "alpha_pattern": {f"m{i}": 1 for i in range(rng.choice([0, size // 10]))},
                 "modules_to_save": [f"s{i}" for i in range(rng.choice([0, size]))]}
+    if rng.random() < 0.3:
+        # Names that differ in the places of their dots, each of which stands for any character.
+        letters = lambda: "".join("." if rng.random() < 0.1 else "a" for _ in range(rng.choice([20, 100, 250])))  # noqa: E731
+        settings["alpha_pattern"] = {letters(): 1 for _ in range(size // 20)}
     factors = [f"base_model.model.m{i // 2}.lora_{'AB'[i % 2]}.weight" for i in range(2 * count)]
     header, at = {}, 0
     for name in factors:

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Proves the lists of judged uses: loads pickles of every use, in several shapes, under an audit hook.
 
-    judged_uses.py [--sample N | --reviewed] [--write] PYTHON…
+    judged_uses.py [--sample N | --reviewed] [--write] [--keep FOLDER] PYTHON…
 
 PYTHON are interpreters with torch and numpy, such as the newest torch and 2.0.1, and others without, of version 3.8 and newer. For each
 name of lists/reviewed.txt and instances.txt and each of its uses, workers/use_worker.py loads pickles. A use must not write, start a
 program, open a socket, execute code, or import from outside of its package; it is proved if at least one pickle ran to the end in one
 interpreter, and none did any of that in another. --write drops from instances.txt what is not proved, and writes the table of
 lists/README.md. A use of reviewed.txt that is not proved must be in lists/unproved.txt, with the reason why it was judged all the same.
+--keep keeps the answers of each interpreter in a folder, so that the interpreters can be run one after another.
 """
 
 import argparse
+import hashlib
 import json
 import random
 import subprocess
@@ -82,6 +84,17 @@ def run(python, tasks):
     return answers
 
 
+def kept(folder, python, tasks):
+    """The answers of an interpreter, from a file if an earlier run asked it for the same uses."""
+    if folder is None:
+        return run(python, tasks)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / (hashlib.sha256(json.dumps([python, tasks]).encode()).hexdigest()[:16] + ".json")
+    if not path.exists():
+        path.write_text(json.dumps(run(python, tasks)))
+    return json.loads(path.read_text())
+
+
 def plain(python):
     """Whether the interpreter has no torch."""
     return subprocess.run([python, "-c", "import torch"], capture_output=True).returncode != 0
@@ -92,6 +105,7 @@ def main():
     parser.add_argument("--sample", type=int, help="check only this many uses, chosen by a seed")
     parser.add_argument("--reviewed", action="store_true", help="only what reviewed.txt has")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--keep", type=Path)
     parser.add_argument("pythons", nargs="+")
     args = parser.parse_args()
     by_hand = list(reviewed())
@@ -103,7 +117,7 @@ def main():
         assert all(stopped), f"{python}: the hook does not stop {list(zip(CONTROLS, stopped))}"
     # Two interpreters at a time.
     with ThreadPoolExecutor(2) as pool:
-        answers = list(pool.map(lambda python: run(python, tasks), args.pythons))
+        answers = list(pool.map(lambda python: kept(args.keep, python, tasks), args.pythons))
     hands = {task[:3] for task in by_hand}
     table, violations, unproved = defaultdict(Counter), [], []
     for (*task, _), *found in zip(tasks, *answers):

@@ -1,11 +1,13 @@
 //! `rank_pattern` and `alpha_pattern` of an adapter: numbers for the modules whose names match regular expressions.
 //!
 //! An adapter may have a pattern for each of its modules, which are tens of thousands in a mixture of experts. Nearly all are names, in
-//! which only the dots have a meaning. They are looked up by their length, the places of their dots, and their other characters.
+//! which only the dots have a meaning. They are looked up by their length, the places of their dots, and a sum of keys of their other
+//! characters, so that a search among those with other dots costs a few additions.
 //!
 //! Facts: `get_pattern_key` in `peft/utils/other.py` of peft 0.21.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
@@ -18,8 +20,6 @@ pub(crate) const EXPRESSIONS_MAX: usize = 2048;
 const NAME_LEN_MAX: usize = 256;
 /// Maximum size in bytes of a compiled pattern, and of what its search keeps.
 const PATTERN_SIZE_MAX: usize = 1 << 16;
-/// Character in the place of a dot, which no pattern that is a name has.
-const ANY: char = '\0';
 
 /// Numbers for modules by patterns, of which the first that matches counts.
 #[derive(Clone, Debug, Default)]
@@ -33,10 +33,11 @@ pub(crate) struct ModulePatterns {
 
 #[derive(Clone, Debug, Default)]
 struct NamePatterns {
-    /// Places of the dots in the names of each length, counted in characters.
+    /// Places of the dots in the names of each length, counted in characters from the end.
     dots_by_len: HashMap<usize, Vec<Vec<usize>>>,
-    /// Position among all patterns and number of each name, with [`ANY`] in the place of its dots.
-    numbers: HashMap<String, (usize, f64)>,
+    /// Names by the sum of the keys of their characters without the dots, with their position among all patterns and their number.
+    by_sum: HashMap<u64, Vec<(String, usize, f64)>>,
+    keys: RandomState,
 }
 
 impl ModulePatterns {
@@ -71,22 +72,21 @@ impl ModulePatterns {
     pub(crate) fn number(&self, module: &str) -> Option<f64> {
         let expression = self.expressions.iter().find(|(_, regex, _)| regex.is_match(module));
         let mut found = expression.map(|(at, _, number)| (*at, *number));
-        let chars: Vec<char> = module.chars().collect();
         let mut keep_first = |next: Option<(usize, f64)>| {
             if next.is_some_and(|(at, _)| found.is_none_or(|(first, _)| at < first)) {
                 found = next;
             }
         };
-        keep_first(self.whole_names.first(&chars));
-        let mut rest = chars.as_slice();
+        keep_first(self.whole_names.search(module).first(module));
+        let search = self.names.search(module);
+        let mut rest = module;
         loop {
-            keep_first(self.names.first(rest));
-            let Some(dot) = rest.iter().position(|char| *char == '.') else { break };
+            keep_first(search.first(rest));
             // The part before the last dot, `.*` in the expression, has no line feed.
-            if rest.iter().take(dot).any(|char| *char == '\n') {
-                break;
+            match rest.split_once('.') {
+                Some((part, after)) if !part.contains('\n') => rest = after,
+                _ => break,
             }
-            rest = rest.get(dot.saturating_add(1)..).unwrap_or_default();
         }
         found.map(|(_, number)| number)
     }
@@ -105,30 +105,64 @@ impl ModulePatterns {
 
 impl NamePatterns {
     fn insert(&mut self, name: &str, at: usize, number: f64) {
-        let chars: Vec<char> = name.chars().collect();
         let dots: Vec<usize> =
-            chars.iter().enumerate().filter(|(_, char)| **char == '.').map(|(at, _)| at).collect();
-        self.numbers.entry(masked(&chars, &dots)).or_insert((at, number));
-        let kinds = self.dots_by_len.entry(chars.len()).or_default();
+            name.chars().rev().enumerate().filter(|(_, char)| *char == '.').map(|(place, _)| place).collect();
+        let sums = self.search(name);
+        let sum = sums.sum_without(name.chars().count(), &dots);
+        self.by_sum.entry(sum).or_default().push((name.to_owned(), at, number));
+        let kinds = self.dots_by_len.entry(name.chars().count()).or_default();
         if let Err(place) = kinds.binary_search(&dots) {
             kinds.insert(place, dots);
         }
     }
 
-    /// Returns the first of the names that match, in which a dot stands for any character but a line feed.
-    fn first(&self, name: &[char]) -> Option<(usize, f64)> {
-        let kinds = self.dots_by_len.get(&name.len()).into_iter().flatten();
-        let fits = |dots: &&Vec<usize>| dots.iter().all(|dot| name.get(*dot) != Some(&'\n'));
-        let found = kinds.filter(fits).filter_map(|dots| self.numbers.get(&masked(name, dots)));
-        found.min_by_key(|(at, _)| *at).copied()
+    /// Prepares a search for a name and all of its ends.
+    fn search(&self, name: &str) -> NameSearch<'_> {
+        let chars = name.chars().rev().take(NAME_LEN_MAX);
+        let keys: Vec<u64> = chars.enumerate().map(|place| self.keys.hash_one(place)).collect();
+        let ends = keys.iter().scan(0_u64, |sum, key| {
+            *sum = sum.wrapping_add(*key);
+            Some(*sum)
+        });
+        let sums = std::iter::once(0).chain(ends).collect();
+        NameSearch { names: self, keys, sums }
     }
 }
 
-/// Returns a name with [`ANY`] at these places.
-fn masked(name: &[char], dots: &[usize]) -> String {
-    let mut dots = dots.iter().peekable();
-    let char_at = |(at, char): (usize, &char)| if dots.next_if_eq(&&at).is_some() { ANY } else { *char };
-    name.iter().enumerate().map(char_at).collect()
+/// A search for a name and its ends.
+struct NameSearch<'n> {
+    names: &'n NamePatterns,
+    /// Keys of the characters at their places, from the end.
+    keys: Vec<u64>,
+    /// Sums of the keys of the last characters, by their number.
+    sums: Vec<u64>,
+}
+
+impl NameSearch<'_> {
+    /// Returns the sum of the keys of the last `len` characters without those at these places.
+    fn sum_without(&self, len: usize, dots: &[usize]) -> u64 {
+        let sum = self.sums.get(len).copied().unwrap_or_default();
+        let keys = dots.iter().filter_map(|dot| self.keys.get(*dot));
+        keys.fold(sum, |sum, key| sum.wrapping_sub(*key))
+    }
+
+    /// Returns the first of the names that match an end of the name, in which a dot stands for any character but a line feed.
+    fn first(&self, end: &str) -> Option<(usize, f64)> {
+        if self.names.by_sum.is_empty() {
+            return None;
+        }
+        let len = end.chars().take(NAME_LEN_MAX.saturating_add(1)).count();
+        let kinds = self.names.dots_by_len.get(&len)?;
+        let found = kinds.iter().filter_map(|dots| self.names.by_sum.get(&self.sum_without(len, dots)));
+        let found = found.flatten().filter(|(name, ..)| matches_name(name, end));
+        found.min_by_key(|(_, at, _)| *at).map(|(_, at, number)| (*at, *number))
+    }
+}
+
+/// Returns true if a pattern that is a name matches the whole of a module's name.
+fn matches_name(pattern: &str, name: &str) -> bool {
+    let fits = |(pattern, char): (char, char)| if pattern == '.' { char != '\n' } else { pattern == char };
+    pattern.chars().count() == name.chars().count() && pattern.chars().zip(name.chars()).all(fits)
 }
 
 /// Returns true for a regular expression that is a name: only its dots have a meaning.
