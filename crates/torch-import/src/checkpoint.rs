@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
 
+use byte_source::Observer;
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt, HashSet};
 use pickle_vm::{Heap, ObjectId, Pickle};
@@ -72,9 +73,17 @@ impl Checkpoint {
     /// When the pickle is damaged, a tensor cannot be rebuilt or does not fit its storage, or two
     /// tensors have the same name.
     pub fn read(container: &Container) -> Result<Self> {
+        Self::read_with_observer(container, &())
+    }
+
+    /// Reads the pickle like [`read`](Self::read), with an observer that can stop it.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read), and [`Error::Cancelled`].
+    pub fn read_with_observer(container: &Container, observer: &dyn Observer) -> Result<Self> {
         match container.contents().as_named() {
             Some(named) => Self::read_named(container, &named.metadata),
-            None => Self::read_pickled(container),
+            None => Self::read_pickled(container, observer),
         }
     }
 
@@ -97,8 +106,9 @@ impl Checkpoint {
         Ok(Self { items, left_out, notes, ..Self::default() })
     }
 
-    fn read_pickled(container: &Container) -> Result<Self> {
-        let objects = LoadedPickle::try_new(Arc::clone(container.contents()), |contents| contents.load())?;
+    fn read_pickled(container: &Container, observer: &dyn Observer) -> Result<Self> {
+        let contents = Arc::clone(container.contents());
+        let objects = LoadedPickle::try_new(contents, |contents| contents.load(observer))?;
         let pickle = objects.borrow_dependent();
         let heap = &pickle.heap;
         let root = match container.format() {
@@ -107,7 +117,8 @@ impl Checkpoint {
         };
         let len = usize::try_from(pickle.len).unwrap_or(usize::MAX);
         let limits = CheckpointLimits::for_pickle(len.min(container.counted_pickle_len()));
-        let walk = || Walk::new(heap, Rebuilder::new(container, heap), &limits, container.storages_len());
+        let rebuilder = || Rebuilder::new(container, heap);
+        let walk = || Walk::new(heap, rebuilder(), observer, &limits, container.storages_len());
         let mut first = walk();
         first.run(root)?;
         let items = std::mem::take(&mut first.found_items);

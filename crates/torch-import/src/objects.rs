@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use byte_source::Observer;
 use pickle_vm::{Heap, ObjectId, Pickle};
 use self_cell::self_cell;
 use tensor::{Dtype, Storage, Tensor};
@@ -82,10 +83,19 @@ impl PickledObjects {
     /// # Errors
     /// When the pickle is damaged.
     pub fn read(container: &Container) -> Result<Option<Self>> {
+        Self::read_with_observer(container, &())
+    }
+
+    /// Reads the objects like [`read`](Self::read), with an observer that can stop it.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read), and [`Error::Cancelled`](crate::Error::Cancelled).
+    pub fn read_with_observer(container: &Container, observer: &dyn Observer) -> Result<Option<Self>> {
         if container.contents().as_named().is_some() {
             return Ok(None);
         }
-        let pickle = OwnedPickle::try_new(Arc::clone(container.contents()), |contents| contents.load())?;
+        let contents = Arc::clone(container.contents());
+        let pickle = OwnedPickle::try_new(contents, |contents| contents.load(observer))?;
         Ok(Some(Self { container: container.clone(), pickle }))
     }
 

@@ -1,5 +1,6 @@
 //! Walks from the root object to the tensors and values, and names them by their paths.
 
+use byte_source::Observer;
 use foldhash::{HashSet, HashSetExt};
 use pickle_vm::{Heap, Object, ObjectId};
 use tensor::{Dtype, Storage, Tensor};
@@ -11,10 +12,14 @@ use crate::limits::{CheckpointLimits, LimitBudget, ObjectSet};
 use crate::rebuild::{Rebuilder, Rebuilt};
 use crate::{CheckpointNote, Error, Result, key};
 
+/// Number of visits between two looks at the observer.
+const VISITS_PER_CHECK: u32 = 1 << 14;
+
 /// A depth-first walk over the objects of a pickle, with its results.
 pub(crate) struct Walk<'h> {
     heap: &'h Heap<'h>,
     pub(crate) rebuilder: Rebuilder<'h>,
+    observer: &'h dyn Observer,
     pub(crate) containers: Containers<'h>,
     levels: Vec<PathLevel<'h>>,
     /// Path to the current object, its parts joined by dots.
@@ -67,6 +72,7 @@ impl<'h> Walk<'h> {
     pub(crate) fn new(
         heap: &'h Heap<'h>,
         rebuilder: Rebuilder<'h>,
+        observer: &'h dyn Observer,
         limits: &CheckpointLimits,
         room: usize,
     ) -> Self {
@@ -74,6 +80,7 @@ impl<'h> Walk<'h> {
         Self {
             heap,
             rebuilder,
+            observer,
             containers: Containers::new(heap, limits.steps),
             levels: Vec::new(),
             name: String::new(),
@@ -103,11 +110,16 @@ impl<'h> Walk<'h> {
     /// Runs the walk depth first, in the file's order, with an explicit stack.
     ///
     /// # Errors
-    /// When a tensor cannot be rebuilt, or a limit is exceeded.
+    /// When a tensor cannot be rebuilt, a limit is exceeded, or the observer stops the walk.
     pub(crate) fn run(&mut self, root: ObjectId) -> Result<()> {
         self.root_is_dict = dicts::is_dict(self.heap, root);
         self.visit(Child::new(ChildStep::OnlyChild, root))?;
+        let mut visits = 0_u32;
         while let Some(level) = self.levels.last_mut() {
+            visits = visits.wrapping_add(1);
+            if visits.is_multiple_of(VISITS_PER_CHECK) {
+                self.observer.check()?;
+            }
             let Some(child) = level.children.get(level.next) else {
                 self.leave();
                 continue;
@@ -324,6 +336,7 @@ fn number_tensor(heap: &Heap<'_>, id: ObjectId) -> Result<Option<Tensor>> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::Container;
@@ -335,7 +348,7 @@ mod tests {
         let container = Container::open(file.path()).expect("it is a pickle");
         let pickle = pickle_vm::load(container.pickle()).expect("it is a pickle");
         let limits = CheckpointLimits::for_pickle(container.pickle().len());
-        let mut walk = Walk::new(&pickle.heap, Rebuilder::new(&container, &pickle.heap), &limits, 0);
+        let mut walk = Walk::new(&pickle.heap, Rebuilder::new(&container, &pickle.heap), &(), &limits, 0);
         walk.run(pickle.root).expect("there are only values");
         (walk.containers.dicts.steps.spent(), walk.found_items.len())
     }
@@ -382,6 +395,32 @@ mod tests {
         let names: Vec<&str> = checkpoint.items.iter().map(|item| item.name.as_str()).collect();
         assert_eq!(names, [r"0.a\udfff\ud800", "0.b", r"1.a\udfff\ud800", "1.b", r"2.\ud800"]);
         assert_eq!(checkpoint.notes, [CheckpointNote::Surrogates { keys: 2, first: 0xdfff }]);
+    }
+
+    /// Observer that stops the work after a number of looks.
+    struct StopAt(AtomicUsize);
+
+    impl Observer for StopAt {
+        fn is_cancelled(&self) -> bool {
+            let looks = |left: usize| Some(left.saturating_sub(1));
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, looks) == Ok(0)
+        }
+    }
+
+    #[test]
+    fn an_observer_stops_the_machine_and_the_walk() {
+        let mut file = tempfile::NamedTempFile::new().expect("the temporary folder is writable");
+        file.write_all(&shared(1, 600_000)).expect("the temporary folder is writable");
+        let container = Container::open(file.path()).expect("it is a pickle");
+        let read = |looks| {
+            let observer = StopAt(AtomicUsize::new(looks));
+            (crate::Checkpoint::read_with_observer(&container, &observer), observer.0.into_inner())
+        };
+        // The machine looks after the first mebibyte of the pickle, and the walk after that.
+        assert!(matches!(read(0), (Err(Error::Cancelled(_)), 0)));
+        assert!(matches!(read(1), (Err(Error::Cancelled(_)), 0)));
+        let (checkpoint, left) = read(1000);
+        assert!(checkpoint.is_ok() && left < 999 - 600_000 / 16_384, "{left} looks are left");
     }
 
     #[test]

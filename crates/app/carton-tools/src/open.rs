@@ -16,25 +16,32 @@ use crate::{Error, Result};
 /// Extension of packed cartons. One at an address is known by it, because its contents would be read twice.
 const EXTENSION: &str = "carton";
 /// Length of the file's tail in which entry names of a damaged zip file are searched, in bytes.
-const TAIL_LEN: usize = 1 << 20;
+const TAIL_LEN: u64 = 1 << 20;
 
 /// Returns true if the file or folder at `path` is a carton, judged by its content. A damaged carton counts.
 pub fn is_carton(path: &Path) -> bool {
     if path.is_dir() {
         return path.join(Config::PATH).is_file();
     }
-    let Ok(file) = MappedFile::open(path) else { return false };
-    file.bytes().starts_with(b"PK") && lists_documents(&file)
+    MappedFile::open(path).is_ok_and(|file| is_carton_file(&file))
+}
+
+/// Returns true if an open file is a carton, judged by its content. A damaged carton counts.
+pub fn is_carton_file(file: &dyn Source) -> bool {
+    let starts_as_zip = match file.in_memory() {
+        Some(bytes) => bytes.starts_with(b"PK"),
+        None => file.read_range(0..file.len().min(2)).is_ok_and(|start| *start == *b"PK"),
+    };
+    starts_as_zip && lists_documents(file)
 }
 
 /// Returns true if the central directory of a zip file, which may be damaged, lists the documents of a carton.
-fn lists_documents(file: &MappedFile) -> bool {
+fn lists_documents(file: &dyn Source) -> bool {
     if let Some(has_both) = ZipIndex::directory_lists(file, &[Config::PATH, Manifest::PATH]) {
         return has_both;
     }
     // With a damaged directory, both names in the tail make the file a damaged carton, which the reader diagnoses.
-    let bytes = file.bytes();
-    let tail = bytes.get(bytes.len().saturating_sub(TAIL_LEN)..).unwrap_or_default();
+    let Ok(tail) = file.read_range(file.len().saturating_sub(TAIL_LEN)..file.len()) else { return false };
     let names = |name: &str| tail.windows(name.len()).any(|found| found == name.as_bytes());
     names(Config::PATH) && names(Manifest::PATH)
 }

@@ -29,10 +29,13 @@ impl CheckpointSources {
     /// # Errors
     /// When the paths lead to no checkpoint, or to more than one.
     pub fn find(paths: &[PathBuf], shards: ShardPolicy) -> Result<Self> {
+        let found = paths.first().map(|path| path.metadata());
+        let exists = matches!(&found, Some(Ok(_)));
+        let is_folder = matches!(&found, Some(Ok(metadata)) if metadata.is_dir());
         match paths {
-            [path] if path.is_dir() => crate::folder::find(path),
+            [path] if is_folder => crate::folder::find(path),
             // A dangling link is reported by the system when it is opened.
-            [path] if !path.exists() && !path.is_symlink() => Err(Error::NotFound { path: path.clone() }),
+            [path] if !exists && !path.is_symlink() => Err(Error::NotFound { path: path.clone() }),
             [path] if path.to_string_lossy().ends_with(INDEX_SUFFIX) => read_indexed_set(path, None),
             [path] if file_name(path) == ".metadata" => crate::folder::find(parent_folder(path)),
             [path] if TrainerArchive::is_one(path) => Self::archive(path),

@@ -134,6 +134,18 @@ impl CheckpointSources {
     /// # Errors
     /// When one of them cannot be read or is not a checkpoint, or when two of them are the same file.
     pub fn open(&self) -> Result<Vec<Container>> {
+        self.open_with(Container::open)
+    }
+
+    /// Opens all files as containers, those of a plain file or shard with `open_file`, for a caller that has the file open or
+    /// reads it in its own way.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and of `open_file`.
+    pub fn open_with(
+        &self,
+        open_file: impl Fn(&Path) -> torch_import::Result<Container>,
+    ) -> Result<Vec<Container>> {
         if let Some(given) = &self.given {
             return given.open(&self.files);
         }
@@ -145,7 +157,7 @@ impl CheckpointSources {
             if let SourcesKind::Trainer(layout) = self.kind {
                 return layout.open(path).map_err(|reason| Error::trainer(self.root(), reason));
             }
-            Container::open(path).map_err(|reason| Error::checkpoint(path, reason))
+            open_file(path).map_err(|reason| Error::checkpoint(path, reason))
         };
         self.files.iter().map(open).collect()
     }
@@ -191,10 +203,11 @@ impl CheckpointSources {
         self.read_with_observer(containers, judge, &())
     }
 
-    /// Reads the opened files like [`read`](Self::read), with an observer that can stop the comparison of shards.
+    /// Reads the opened files like [`read`](Self::read), with an observer that can stop the reading and the comparison of shards.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read), and [`torch_import::Error::Cancelled`] within [`Error::InconsistentSet`].
+    /// Those of [`read`](Self::read), and [`torch_import::Error::Cancelled`] within [`Error::Checkpoint`] or
+    /// [`Error::InconsistentSet`].
     pub fn read_with_observer<E: From<Error>>(
         &self,
         containers: &[Container],
@@ -218,8 +231,8 @@ impl CheckpointSources {
         for container in containers {
             let path = container.path();
             let file = file_name(path);
-            let mut checkpoint =
-                Checkpoint::read(container).map_err(|reason| Error::checkpoint(path, reason))?;
+            let mut checkpoint = Checkpoint::read_with_observer(container, observer)
+                .map_err(|reason| Error::checkpoint(path, reason))?;
             judge(path, &checkpoint)?;
             if several {
                 checkpoint.left_out.name_file(&file);

@@ -59,7 +59,13 @@ impl ZipIndex {
     /// Returns true if the directory of `file` lists all of these names, and `None` if it cannot be read. Local
     /// headers, which would take most of the time, are not read.
     pub fn directory_lists(file: &dyn Source, names: &[&str]) -> Option<bool> {
-        let bytes = Tail::from(file.in_memory()?);
+        let read;
+        let bytes = if let Some(bytes) = file.in_memory() {
+            Tail::from(bytes)
+        } else {
+            read = TailBytes::read(file).ok()?;
+            read.tail()
+        };
         let end = EndRecords::read(bytes).ok()?;
         let (mut offset, mut missing) = (end.directory_offset, names.to_vec());
         while offset < end.offset && !missing.is_empty() {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{ReadError, Region, Source};
+use byte_source::{Observer, ReadError, Region, Source};
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{ErrorKind, Machine, Pickle, PickleLimits, Reader};
 use safetensors_format::TensorLocation;
@@ -145,6 +145,9 @@ pub(crate) fn to_u64_range(range: &Range<usize>) -> Range<u64> {
     range.start as u64..range.end as u64
 }
 
+/// Bytes of a pickle between two looks at the observer.
+const CHECKED_AT_ONCE: u64 = 1 << 20;
+
 /// Bytes of a mapped pickle that may stay in memory after the machine has read them.
 const RELEASED_AT_ONCE: u64 = 8 << 20;
 
@@ -238,14 +241,11 @@ impl ContainerContents {
     /// Reads the pickle into inert objects.
     ///
     /// # Errors
-    /// When the pickle is damaged.
-    pub(crate) fn load(&self) -> Result<Pickle<'_>> {
-        let loaded = self.run_pickle();
+    /// When the pickle is damaged, or `observer` stops the machine.
+    pub(crate) fn load(&self, observer: &dyn Observer) -> Result<Pickle<'_>> {
+        let loaded = self.run_pickle(observer);
         self.release_pickle();
-        loaded.map_err(|reason| {
-            let record = self.as_pickled().map_or_else(String::new, |it| it.pickle_record.clone());
-            pickle_error(record, reason, self.counted_len(), self.pickle().len() as u64)
-        })
+        loaded
     }
 
     /// Returns the limits for reading the pickle.
@@ -259,20 +259,29 @@ impl ContainerContents {
     }
 
     /// Runs the machine over the pickle, and releases the pages that it has read.
-    fn run_pickle(&self) -> pickle_vm::Result<Pickle<'_>> {
+    fn run_pickle(&self, observer: &dyn Observer) -> Result<Pickle<'_>> {
+        let damaged = |reason| {
+            let record = self.as_pickled().map_or_else(String::new, |it| it.pickle_record.clone());
+            pickle_error(record, reason, self.counted_len(), self.pickle().len() as u64)
+        };
         let mut reader = Reader::new(self.pickle());
         let mut machine = Machine::new(self.pickle_limits());
-        let mut released = 0;
+        let (mut checked, mut released) = (0, 0);
         while let Some(instruction) = reader.next() {
-            if let Some(root) = machine.step(instruction?)? {
+            if let Some(root) = instruction.and_then(|it| machine.step(it)).map_err(damaged)? {
                 return Ok(machine.finish(root, reader.offset()));
             }
-            if reader.offset().saturating_sub(released) >= RELEASED_AT_ONCE {
-                self.release_in_pickle(released..reader.offset());
-                released = reader.offset();
+            if reader.offset().saturating_sub(checked) >= CHECKED_AT_ONCE {
+                observer.check()?;
+                checked = reader.offset();
+                if checked.saturating_sub(released) >= RELEASED_AT_ONCE {
+                    self.release_in_pickle(released..checked);
+                    released = checked;
+                }
             }
         }
-        Err(pickle_vm::Error { kind: ErrorKind::NoStop, offset: reader.offset(), opcode: None })
+        let offset = reader.offset();
+        Err(damaged(pickle_vm::Error { kind: ErrorKind::NoStop, offset, opcode: None }))
     }
 
     /// Releases the pages of a range of the pickle.
