@@ -13,7 +13,7 @@ use torch2carton::crates::torch_import::Container;
 use crate::maps::Backend;
 use crate::opened::{Opened, input_of};
 use crate::tensor::Tensor;
-use crate::{errors, views};
+use crate::{errors, views, work};
 
 /// Name, kind, dtype and shape of a compound tensor, and the names of its parts.
 type CompoundRow = (String, String, &'static str, Vec<u64>, Vec<String>);
@@ -34,7 +34,7 @@ impl Checkpoint {
             let text = format!("backend `{backend}` is unknown, expected `mmap` or `pread`");
             errors::own(py, torch2carton::ErrorKind::Option, &text)
         })?;
-        let opened = py.detach(|| Opened::open(input, backend));
+        let opened = work::run_short(py, |observer| Opened::open(input, backend, observer))?;
         let opened = opened.map_err(|error: Error| errors::exception(py, &error, Some(&path)))?;
         Ok(Self { opened: Arc::new(opened) })
     }

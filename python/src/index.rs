@@ -1,4 +1,4 @@
-//! Views of tensors by Python's subscripts: integers, slices, `...` and `None`, as NumPy's basic indexing.
+//! Views of tensors by Python's subscripts: integers, slices, `...`, `None` and a bool, as NumPy indexes arrays.
 
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -10,7 +10,11 @@ enum Item<'py> {
     Integer(i64),
     Slice(Bound<'py, PySlice>),
     Ellipsis,
-    NewDimension,
+    /// None or True, which add a dimension of size 1, or False, which adds one of size 0.
+    NewDimension {
+        size: u64,
+        is_bool: bool,
+    },
 }
 
 /// Returns the view of `tensor` that a subscript selects. It shares the storage.
@@ -31,12 +35,17 @@ pub(crate) fn view(tensor: &Tensor, key: &Bound<'_, PyAny>) -> PyResult<Tensor> 
     if items.iter().filter(|item| matches!(item, Item::Ellipsis)).count() > 1 {
         return Err(PyIndexError::new_err("an index can only have a single ellipsis ('...')"));
     }
+    let bools = items.iter().filter(|item| matches!(item, Item::NewDimension { is_bool: true, .. })).count();
+    if bools > 1 || (bools == 1 && items.iter().any(|item| matches!(item, Item::Integer(_)))) {
+        let text = "a tensor of a file takes one bool as an index, without integers; call `.torch()` first";
+        return Err(PyTypeError::new_err(text));
+    }
     let (mut shape, mut stride, mut offset) = (Vec::new(), Vec::new(), tensor.storage_offset());
     let mut dims = tensor.shape().iter().copied().zip(tensor.stride().iter().copied()).enumerate();
     for item in &items {
         match item {
-            Item::NewDimension => {
-                shape.push(1);
+            Item::NewDimension { size, .. } => {
+                shape.push(*size);
                 stride.push(0);
             }
             Item::Ellipsis => {
@@ -79,7 +88,7 @@ pub(crate) fn view(tensor: &Tensor, key: &Bound<'_, PyAny>) -> PyResult<Tensor> 
 
 fn read<'py>(item: &Bound<'py, PyAny>) -> PyResult<Item<'py>> {
     if item.is_none() {
-        return Ok(Item::NewDimension);
+        return Ok(Item::NewDimension { size: 1, is_bool: false });
     }
     if item.is_instance_of::<PyEllipsis>() {
         return Ok(Item::Ellipsis);
@@ -87,10 +96,8 @@ fn read<'py>(item: &Bound<'py, PyAny>) -> PyResult<Item<'py>> {
     if let Ok(slice) = item.cast::<PySlice>() {
         return Ok(Item::Slice(slice.clone()));
     }
-    if item.is_instance_of::<PyBool>() {
-        return Err(PyTypeError::new_err(
-            "a tensor of a file cannot be indexed by a bool; call `.torch()` first",
-        ));
+    if let Ok(is_kept) = item.cast::<PyBool>() {
+        return Ok(Item::NewDimension { size: u64::from(is_kept.is_true()), is_bool: true });
     }
     // A PyTorch tensor with one element has `__index__`, but only a scalar that is not a bool selects what an integer does.
     let is_array = item.getattr("ndim").is_ok_and(|ndim| !ndim.eq(0).unwrap_or(false));

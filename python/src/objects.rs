@@ -15,12 +15,12 @@ use pyo3::types::{
 use torch2carton::crates::pickle_vm::{Heap, Object, ObjectId};
 use torch2carton::crates::torch_import::{self, CheckpointNote, PersistentObject, PickledObjects};
 use torch2carton::crates::{checkpoint_files, torch_import::Container};
-use torch2carton::{Error, ErrorKind};
+use torch2carton::{Error, ErrorKind, Source};
 
-use crate::errors;
 use crate::maps::{Backend, Maps};
-use crate::opened::{input_of, open_containers};
+use crate::opened::{Input, input_of, open_containers};
 use crate::storage::Storage;
+use crate::{errors, work};
 
 /// Number of objects between two looks at signals.
 const OBJECTS_PER_CHECK: usize = 1 << 14;
@@ -37,19 +37,22 @@ pub(crate) struct Objects {
 impl Objects {
     #[new]
     fn new(py: Python<'_>, source: &Bound<'_, PyAny>, backend: &str) -> PyResult<Self> {
-        let input = input_of(source)?;
-        let path = input.path();
         let backend = Backend::from_name(backend).unwrap_or(Backend::Map);
-        let opened = py.detach(|| {
-            let sources = input.sources()?;
-            open_containers(&sources, backend)
+        let input = input_of(source)?;
+        let file = py.detach(|| input.open(backend));
+        Self::read(py, input, file, backend)
+    }
+
+    /// Opens a file that may be a carton; None if it is one.
+    #[staticmethod]
+    fn unless_carton(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let input = input_of(source)?;
+        let (file, is_carton) = py.detach(|| {
+            let file = input.open(Backend::Map);
+            let is_carton = input.is_carton(file.as_ref());
+            (file, is_carton)
         });
-        let containers = opened.map_err(|error| errors::exception(py, &error, Some(&path)))?;
-        let [container] = containers.as_slice() else {
-            let text = format!("{}: {} files are not one object", path.display(), containers.len());
-            return Err(errors::own(py, ErrorKind::Input, &text));
-        };
-        Ok(Self { path, container: container.clone(), maps: Arc::new(Maps::new(backend)) })
+        if is_carton { Ok(None) } else { Self::read(py, input, file, Backend::Map).map(Some) }
     }
 
     /// The format of the file, such as `zip`.
@@ -70,7 +73,8 @@ impl Objects {
 
     /// Builds the root object with the functions of `hooks`, a `torch2carton._objects.Hooks`.
     fn build<'py>(&self, py: Python<'py>, hooks: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let read = py.detach(|| PickledObjects::read(&self.container));
+        let container = &self.container;
+        let read = work::run_short(py, |observer| PickledObjects::read_with_observer(container, observer))?;
         let objects = read.map_err(|error| self.exception(py, error))?;
         let Some(objects) = objects else {
             let text = format!("{} has no pickle, but a header", self.path.display());
@@ -84,6 +88,20 @@ impl Objects {
 }
 
 impl Objects {
+    fn read(py: Python<'_>, input: Input, file: Option<Arc<dyn Source>>, backend: Backend) -> PyResult<Self> {
+        let path = input.path();
+        let opened = py.detach(|| {
+            let sources = input.sources(file.as_ref())?;
+            open_containers(&sources, file.as_ref(), backend)
+        });
+        let containers = opened.map_err(|error| errors::exception(py, &error, Some(&path)))?;
+        let [container] = containers.as_slice() else {
+            let text = format!("{}: {} files are not one object", path.display(), containers.len());
+            return Err(errors::own(py, ErrorKind::Input, &text));
+        };
+        Ok(Self { path, container: container.clone(), maps: Arc::new(Maps::new(backend)) })
+    }
+
     fn exception(&self, py: Python<'_>, reason: torch_import::Error) -> PyErr {
         let error = checkpoint_files::Error::Checkpoint { path: self.path.clone(), reason: Box::new(reason) };
         errors::exception(py, &Error::from(error), Some(&self.path))

@@ -1,6 +1,5 @@
 //! Open checkpoints and cartons: their tensors, and the maps that Python objects share with them.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,12 +7,12 @@ use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use torch2carton::crates::byte_source::BufferSource;
+use torch2carton::crates::byte_source::{self, BufferSource, MappedFile};
 use torch2carton::crates::carton_tools;
 use torch2carton::crates::checkpoint_files::{self, CheckpointSources};
 use torch2carton::crates::pipeline::ShardPolicy;
 use torch2carton::crates::torch_import::{CheckpointValue, Container, ItemContent};
-use torch2carton::{Carton, Result, Tensors};
+use torch2carton::{Carton, Observer, Result, Source, Tensors};
 
 use crate::maps::{Backend, Maps};
 use crate::unmapped_file::UnmappedFile;
@@ -33,17 +32,6 @@ pub(crate) struct Opened {
     pub(crate) notes: Vec<String>,
 }
 
-/// Returns false for a file that does not begin as a zip archive, which needs no closer look.
-fn may_be_carton(path: &Path) -> bool {
-    if !path.is_file() {
-        // Opening a named pipe would wait for a writer.
-        return path.is_dir();
-    }
-    let mut start = [0; 2];
-    let read = File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut start));
-    read.is_ok() && start == *b"PK"
-}
-
 /// Where a checkpoint is read from.
 pub(crate) enum Input {
     Path(PathBuf),
@@ -59,48 +47,70 @@ impl Input {
         }
     }
 
-    /// Finds the files of the checkpoint. One shard of several counts as a whole checkpoint.
-    pub(crate) fn sources(self) -> Result<CheckpointSources> {
+    /// Opens the file, which is looked at more than once. Returns `None` for a folder, and for a file that cannot be opened,
+    /// which is reported by what reads it.
+    pub(crate) fn open(&self, backend: Backend) -> Option<Arc<dyn Source>> {
         match self {
-            Self::Path(path) => {
-                let shards = if path.is_dir() { ShardPolicy::RequireAll } else { ShardPolicy::ThisFileOnly };
+            Self::Path(path) => open_file(path, backend).ok(),
+            Self::Bytes(bytes) => Some(Arc::new(BufferSource::new("<bytes>", bytes.clone()))),
+        }
+    }
+
+    /// Returns true for a carton. `file` is what [`open`](Self::open) returned.
+    pub(crate) fn is_carton(&self, file: Option<&Arc<dyn Source>>) -> bool {
+        match (self, file) {
+            (Self::Path(_), Some(file)) => carton_tools::is_carton_file(&**file),
+            (Self::Path(path), None) => carton_tools::is_carton(path),
+            (Self::Bytes(_), _) => false,
+        }
+    }
+
+    /// Finds the files of the checkpoint. One shard of several counts as a whole checkpoint.
+    pub(crate) fn sources(self, file: Option<&Arc<dyn Source>>) -> Result<CheckpointSources> {
+        match (self, file) {
+            (Self::Bytes(_), Some(file)) => Ok(CheckpointSources::source(Arc::clone(file))),
+            (input, file) => {
+                let path = input.path();
+                let is_folder = file.is_none() && path.is_dir();
+                let shards = if is_folder { ShardPolicy::RequireAll } else { ShardPolicy::ThisFileOnly };
                 Ok(CheckpointSources::find(&[path], shards)?)
-            }
-            Self::Bytes(bytes) => {
-                Ok(CheckpointSources::source(Arc::new(BufferSource::new("<bytes>", bytes))))
             }
         }
     }
 }
 
-/// Opens the files of a checkpoint as containers.
-pub(crate) fn open_containers(sources: &CheckpointSources, backend: Backend) -> Result<Vec<Container>> {
-    // A trainer's layout opens its own files.
-    if backend == Backend::Map || sources.inputs().next().is_none() || sources.trainer_pickle().is_some() {
-        return Ok(sources.open()?);
-    }
-    let open = |path: &PathBuf| {
-        let file = UnmappedFile::open(path)
-            .map_err(|reason| checkpoint_files::Error::Io { path: path.clone(), reason })?;
-        Container::from_source(Arc::new(file)).map_err(|reason| {
-            checkpoint_files::Error::Checkpoint { path: path.clone(), reason: Box::new(reason) }.into()
-        })
-    };
-    sources.files.iter().map(open).collect()
+fn open_file(path: &Path, backend: Backend) -> Result<Arc<dyn Source>, byte_source::Error> {
+    Ok(match backend {
+        Backend::Map => Arc::new(MappedFile::open(path)?),
+        Backend::Read => Arc::new(UnmappedFile::open(path)?),
+    })
+}
+
+/// Opens the files of a checkpoint as containers. `opened` is the one that is already open.
+pub(crate) fn open_containers(
+    sources: &CheckpointSources,
+    opened: Option<&Arc<dyn Source>>,
+    backend: Backend,
+) -> Result<Vec<Container>> {
+    let containers = sources.open_with(|path| {
+        let opened = opened.filter(|file| file.path() == path).cloned();
+        Container::from_source(opened.map_or_else(|| open_file(path, backend), Ok)?)
+    });
+    Ok(containers?)
 }
 
 impl Opened {
-    pub(crate) fn open(input: Input, backend: Backend) -> Result<Self> {
+    pub(crate) fn open(input: Input, backend: Backend, observer: &dyn Observer) -> Result<Self> {
         let path = input.path();
-        if let Input::Path(path) = &input
-            && may_be_carton(path)
-            && carton_tools::is_carton(path)
-        {
-            return Self::open_carton(path, backend);
+        let file = input.open(backend);
+        if input.is_carton(file.as_ref()) {
+            return Self::open_carton(&path, backend, observer);
         }
-        let sources = input.sources()?;
-        let containers = open_containers(&sources, backend)?;
-        let (checkpoint, notes) = sources.read::<checkpoint_files::Error>(&containers, &|_, _| Ok(()))?;
+        let sources = input.sources(file.as_ref())?;
+        let containers = open_containers(&sources, file.as_ref(), backend)?;
+        drop(file);
+        let (checkpoint, notes) =
+            sources.read_with_observer::<checkpoint_files::Error>(&containers, &|_, _| Ok(()), observer)?;
         let metadata = checkpoint.items.iter().filter_map(|item| match &item.content {
             ItemContent::Value(CheckpointValue::Text(text)) => {
                 Some((item.name.strip_prefix(METADATA)?.to_owned(), text.to_string()))
@@ -119,12 +129,12 @@ impl Opened {
         })
     }
 
-    fn open_carton(path: &Path, backend: Backend) -> Result<Self> {
+    fn open_carton(path: &Path, backend: Backend, observer: &dyn Observer) -> Result<Self> {
         let carton = Carton::open(path)?;
         Ok(Self {
             path: path.into(),
             maps: Arc::new(Maps::new(backend)),
-            tensors: carton.tensors(&())?,
+            tensors: carton.tensors(observer)?,
             containers: Vec::new(),
             format: "carton",
             files: vec![path.to_owned()],

@@ -38,6 +38,12 @@ impl Storage {
         self.inner.len()
     }
 
+    /// The offset of the first byte in the file; None if the bytes are computed or were compressed.
+    #[getter]
+    fn file_offset(&self) -> Option<u64> {
+        self.inner.file_offset()
+    }
+
     /// The bytes: the private map of the file, or a copy where no file has them as they are.
     fn buffer(&self, py: Python<'_>) -> PyResult<Buffer> {
         let len = self.inner.len();

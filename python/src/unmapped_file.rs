@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use torch2carton::crates::byte_source;
 use torch2carton::{ReadError, Result, Source};
 
 /// A file that is read by pread(2) and never mapped.
@@ -17,12 +18,20 @@ pub(crate) struct UnmappedFile {
 }
 
 impl UnmappedFile {
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+    /// Opens the file at `path`.
+    ///
+    /// # Errors
+    /// When the path cannot be opened, or is not a regular file.
+    pub(crate) fn open(path: &Path) -> Result<Self, byte_source::Error> {
+        let io = |reason| byte_source::Error::Io { path: path.to_owned(), reason };
+        // The file type is checked first, because opening a named pipe would wait for a writer.
+        let kind = std::fs::metadata(path).map_err(io)?;
+        if !kind.is_file() {
+            let what = byte_source::special_file_kind(&kind);
+            return Err(byte_source::Error::NotAFile { path: path.to_owned(), what });
         }
+        let file = File::open(path).map_err(io)?;
+        let metadata = file.metadata().map_err(io)?;
         Ok(Self { path: path.to_owned(), file, len: metadata.len(), modified: metadata.modified().ok() })
     }
 }

@@ -98,6 +98,38 @@ pub(crate) fn run<T: Send>(
     }
 }
 
+/// Observer that looks at signals on the caller's thread, which does the work without the interpreter's lock.
+#[derive(Default)]
+struct SignalCheck {
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl Observer for SignalCheck {
+    fn is_cancelled(&self) -> bool {
+        // Python runs signal handlers on its main thread only, and this does nothing on another.
+        let raised = Python::attach(|py| py.check_signals().err());
+        let mut kept = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_none() {
+            *kept = raised;
+        }
+        kept.is_some()
+    }
+}
+
+/// Runs `work`, which is usually short, on this thread without the interpreter's lock. An exception in a signal handler stops
+/// it, and is raised.
+pub(crate) fn run_short<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&dyn Observer) -> T + Send,
+) -> PyResult<T> {
+    let signals = SignalCheck::default();
+    let result = py.detach(|| work(&signals));
+    match signals.raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(result),
+    }
+}
+
 /// Sends the bytes of a blob to a sink without the interpreter's lock. Ctrl-C stops a large blob before its next window.
 pub(crate) fn send(
     py: Python<'_>,

@@ -268,3 +268,23 @@ def test_objects_after_each_other_in_an_open_file():
     for value in values:
         Comparison().run(value, torch2carton.load(file))
     assert file.read() == b""
+
+
+def test_nothing_is_read_where_pytorch_reads_nothing(place):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def meta(module, **options):
+        return module.load("model.pt", map_location="meta", **options)["weight"]
+
+    def fake(module, **options):
+        with FakeTensorMode():
+            return module.load("model.pt", **options)["weight"]
+
+    for load in (meta, fake):
+        mine, theirs = load(torch2carton), load(torch, weights_only=False)
+        assert type(mine) is type(theirs) and mine.shape == theirs.shape and mine.device == theirs.device
+        offsets = [getattr(tensor.untyped_storage(), "_checkpoint_offset", None) for tensor in (mine, theirs)]
+        assert offsets[0] == offsets[1]
+    if hasattr(torch.serialization, "skip_data"):
+        with torch.serialization.skip_data():
+            assert torch2carton.load("model.pt")["weight"].shape == (2, 3)

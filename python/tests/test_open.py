@@ -5,10 +5,14 @@ from __future__ import annotations
 import gc
 import hashlib
 import multiprocessing
+import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 from conftest import needs_numpy, needs_torch, np, torch, write_safetensors
@@ -55,7 +59,7 @@ def test_subscripts_are_views(place):
     assert weight[1, ::2].tobytes() == weight.tobytes()[12:16] + weight.tobytes()[20:24]
     for key, error in (
         (2, IndexError), ((0, 3), IndexError), ((0, 0, 0), IndexError), (slice(None, None, -1), ValueError),
-        ("x", TypeError), (True, TypeError), ((..., ...), IndexError),
+        ("x", TypeError), ((True, 0), TypeError), ((..., ...), IndexError),
     ):  # fmt: skip
         with pytest.raises(error):
             weight[key]
@@ -350,3 +354,39 @@ def test_the_version_is_that_of_the_native_module():
         assert getattr(torch2carton, name) is not None
     with pytest.raises(AttributeError):
         torch2carton.absent
+
+
+def test_ctrl_c_stops_the_reading_of_a_pickle(place):
+    (place / "large.pkl").write_bytes(pickle.dumps([(number, str(number)) for number in range(1_000_000)], 2))
+    for work in (torch2carton.open, torch2carton.inspect, lambda path: torch2carton.open(path).objects):
+        start = time.perf_counter()
+        work("large.pkl")
+        whole = time.perf_counter() - start
+        timer = threading.Timer(whole / 10, lambda: os.kill(os.getpid(), signal.SIGINT))
+        start = time.perf_counter()
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            work("large.pkl")
+        assert time.perf_counter() - start < 0.7 * whole
+        timer.join()
+
+
+@needs_numpy
+def test_a_bool_is_an_index_as_in_numpy(place):
+    for tensor in (torch2carton.open("model.safetensors")["weight"], torch2carton.open("model.safetensors")["bias"][0]):
+        for key in (True, False, (True,), (True, ...), (..., False), (slice(None, 1), True) if tensor.ndim else True):
+            part, expected = tensor[key].numpy(), tensor.numpy()[key]
+            assert part.shape == expected.shape and part.tolist() == expected.tolist()
+        for key in ((True, True), (0, True)):
+            with pytest.raises(TypeError, match="one bool"):
+                tensor[key if tensor.ndim else (True, True)]
+
+
+def test_pread_maps_nothing(place):
+    for path in ("model.safetensors", "data.pkl", *(["model.pt"] if torch else [])):
+        checkpoint = torch2carton.open(path, backend="pread")
+        values = [tensor.tobytes() for tensor in checkpoint.values()]
+        assert str(place / path) not in Path("/proc/self/maps").read_text() and values is not None
+    os.mkfifo("pipe")
+    with pytest.raises(torch2carton.Error, match="named pipe"):
+        torch2carton.open("pipe", backend="pread")

@@ -151,3 +151,18 @@ def test_safetensors_own_tests_pass(tmp_path):
     done = safetensors_suite.run(tests, tmp_path)
     print(done.stdout[-5000:])
     assert done.returncode == 0, done.stdout[-5000:]
+
+
+@needs_numpy
+def test_arrays_are_sliced_by_what_stands_for_an_integer(place):
+    class Number:
+        def __index__(self):
+            return 1
+
+    part = torch2carton.safe_open("model.safetensors", "np").get_slice("weight")
+    for key in (True, np.int64(1), Number(), (Number(), ...)):
+        assert part[key].tolist() == [3, 4, 5]
+    assert part[..., True].tolist() == [1, 4] and part[False, Number()] == 1
+    for key in ("x", 1.0, np.array([0, 1]), np.bool_(True)):
+        with pytest.raises(torch2carton.SafetensorError):
+            part[key]

@@ -92,11 +92,11 @@ def load(
     if isinstance(source, str):
         if not os.path.exists(source):
             raise NotFoundError(f"No such file or directory: {source}", kind="io", path=source)
-        from . import _native as native
-
-        if os.path.isdir(source) or native.is_carton(source):
+        if os.path.isdir(source):
             return _state_dict(torch, open(source), map_location, mmap)
-    objects = _native.Objects(source, "mmap")
+    objects = _native.Objects.unless_carton(source)
+    if objects is None:
+        return _state_dict(torch, open(source), map_location, mmap)
     if objects.trailing_bytes and hasattr(f, "seek"):
         # `torch.load` reads one object, and the next call reads the next one.
         f.seek(-objects.trailing_bytes, os.SEEK_CUR)
@@ -120,6 +120,11 @@ class TorchHooks(Hooks):
         self._torch = torch
         self._map_location = map_location
         self._is_mapped = is_mapped
+        self._is_meta = isinstance(map_location, (str, torch.device)) and str(map_location).split(":")[0] == "meta"
+        detect = getattr(getattr(torch, "_guards", None), "detect_fake_mode", None)
+        self._is_fake = detect is not None and detect(None) is not None
+        state = getattr(torch.serialization, "_serialization_tls", None)
+        self._is_skipped = bool(getattr(state, "skip_data", False))
         self._restore: Callable[[Any, str], Any] = torch.serialization._get_restore_location(map_location)
         #: Storages by their keys, and parts of storages by theirs.
         self._storages: dict[str, Any] = {}
@@ -289,7 +294,13 @@ class TorchHooks(Hooks):
         return torch.storage.TypedStorage(wrap_storage=untyped, dtype=found, _internal=True)
 
     def _place(self, native: _native.Storage, location: str) -> Any:
-        """Reads a storage and moves it to its device."""
+        """Reads a storage and moves it to its device. Where PyTorch reads no bytes, none are read."""
+        if self._is_meta or self._is_fake:
+            place = self._torch.UntypedStorage(native.nbytes, device="meta")
+            place._checkpoint_offset = native.file_offset
+            if not self._is_meta:
+                place._fake_device = location
+            return place
         untyped = self._read(native)
         if location == "cpu" and self._map_location is None:
             return untyped
@@ -303,6 +314,8 @@ class TorchHooks(Hooks):
 
     def _read(self, native: _native.Storage) -> Any:
         torch, nbytes = self._torch, native.nbytes
+        if self._is_skipped:
+            return torch.UntypedStorage(nbytes)
         if self._is_mapped and nbytes:
             return torch.frombuffer(native.buffer(), dtype=torch.uint8).untyped_storage()
         untyped = torch.UntypedStorage(nbytes)

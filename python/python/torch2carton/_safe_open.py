@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from typing import Any
 
@@ -181,10 +182,13 @@ class PySafeSlice:
             if file._framework == "np":
                 if key:
                     raise SafetensorError("Non empty lists are not implemented")
+                if not native.shape:
+                    raise SafetensorError("Error during slicing [0:0] with shape []: more indices than dimensions")
                 return to_numpy(native, False)[:0].copy()
             return file._convert(native)[key]
         try:
             if file._framework == "np":
+                key = tuple(map(_integer, key)) if isinstance(key, tuple) else _integer(key)
                 _check(native.shape, key)
             part = native[key]
         except (IndexError, TypeError, ValueError) as error:
@@ -193,6 +197,14 @@ class PySafeSlice:
             # An index of PyTorch's own, such as a mask, or its error.
             return file._convert(native)[key]
         return file._convert(part)
+
+
+def _integer(item: Any) -> Any:
+    """Returns the integer that an index stands for, as safetensors takes it: True and a tensor of one element are integers, too."""
+    try:
+        return operator.index(item)
+    except TypeError:
+        return item
 
 
 def _check(shape: tuple[int, ...], key: Any) -> None:
