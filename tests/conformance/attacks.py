@@ -384,6 +384,10 @@ def moved(data):
     return call(name("torch._utils:_rebuild_device_tensor_from_cpu_tensor"), data, name("torch:float32"), short("cpu"), b"\x89")
 
 
+# The leaf of all trees is one object, and a state would change it for the whole process.
+LEAF = call(name("torch.utils._pytree:treespec_leaf"))
+ATTACKS |= {"state_of_the_leaf": built(LEAF, listed(FUNCTION, NONE, NONE)), "dict_of_the_leaf": built(LEAF, mapped(type=FUNCTION))}
+
 DETACHED = name("torch._utils:_rebuild_parameter")
 for kind, function in CALLABLES.items():
     ATTACKS |= {f"{kind}_{place}": body for place, body in {
