@@ -388,6 +388,8 @@ def moved(data):
 LEAF = call(name("torch.utils._pytree:treespec_leaf"))
 ATTACKS |= {"state_of_the_leaf": built(LEAF, listed(FUNCTION, NONE, NONE)), "dict_of_the_leaf": built(LEAF, mapped(type=FUNCTION))}
 
+# `Tensor.__setstate__` gives these to `set_`.
+FOUR = many(b"K\1", b"K\2", b"K\3", b"K\4")
 DETACHED = name("torch._utils:_rebuild_parameter")
 for kind, function in CALLABLES.items():
     ATTACKS |= {f"{kind}_{place}": body for place, body in {
@@ -402,4 +404,5 @@ for kind, function in CALLABLES.items():
         "detach_of_buffer": call(DETACHED, buffer(mapped(detach=function)), b"\x88", b"}"), "detach_of_slots": call(DETACHED, buffer(slots(detach=function)), b"\x88", b"}"),
         "detach_of_parameter": call(name("torch.nn.parameter:Parameter"), with_state(mapped(detach=function))), "to_of_buffer": moved(buffer(mapped(to=function))),
         "to_of_parameter": moved(with_state(slots(to=function))), "unbind": call(name("builtins:list"), with_state(mapped(dim=function, unbind=function))),
+        "set_of_buffer": built(buffer(mapped(set_=function)), FOUR), "set_of_slots": built(buffer(slots(set_=function)), FOUR), "set_of_parameter": built(with_state(mapped(set_=function)), FOUR),
         "state_of_module": built(LINEAR, function)}.items()}

@@ -132,9 +132,11 @@ impl<'h> Analysis<'h, '_> {
             }
             Value::Instance { traits, global } => (traits, global),
         };
+        // `Tensor.__setstate__` calls `self.set_`, which a function can have replaced that made the tensor.
+        let is_replaced = self.attributes_in_args(instance).iter().any(|state| self.sets_callable(*state));
         for state in instance.state() {
             let (kind, is_judged) = self.judge_state(traits, id, *state);
-            self.add_unless(is_judged, global, kind);
+            self.add_unless(is_judged && !is_replaced, global, kind);
         }
         if !instance.appends().is_empty() {
             // A state can replace the method that appends.

@@ -196,10 +196,7 @@ impl Analysis<'_, '_> {
         // and the like among the attributes.
         let states = if traits.has(ClassTraits::STATE_DICT) { instance.state() } else { &[] };
         let mut states = states.iter().copied().chain(self.attributes_in_args(instance));
-        if states.any(|state| {
-            states::has_value(self.heap, state, |value| self.may_be_called(value))
-                || states::has_special_key(self.heap, state)
-        }) {
+        if states.any(|state| self.sets_callable(state) || states::has_special_key(self.heap, state)) {
             return Reading::Active;
         }
         parts.extend(instance.kwargs());
@@ -214,6 +211,11 @@ impl Analysis<'_, '_> {
             || self.heap.instance(id).is_some_and(|instance| self.is_annotation(instance))
     }
 
+    /// Returns true if a state has an attribute that may be called.
+    pub(super) fn sets_callable(&self, state: ObjectId) -> bool {
+        states::has_value(self.heap, state, |value| self.may_be_called(value))
+    }
+
     /// Returns true for what `operator.getitem(typing.Optional, int)` or `types.GenericAlias` makes.
     fn is_annotation(&self, instance: &Instance) -> bool {
         let Some(callee) = self.callee(instance.callable) else { return false };
@@ -225,7 +227,7 @@ impl Analysis<'_, '_> {
     }
 
     /// Returns the states that a reviewed function gives to what it returns, by itself or by the function that it calls.
-    fn attributes_in_args(&self, instance: &Instance) -> Vec<ObjectId> {
+    pub(super) fn attributes_in_args(&self, instance: &Instance) -> Vec<ObjectId> {
         let mut found = Vec::new();
         let mut next = self.callee(instance.callable).map(|callee| (callee, instance.args));
         while let Some((callee, args)) = next.take() {

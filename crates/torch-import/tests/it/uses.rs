@@ -464,6 +464,11 @@ fn attributes_that_a_function_sets_cannot_replace_methods() {
     {
         assert_eq!(findings(&parameter(buffer(state)), name), [GlobalUseKind::Called]);
     }
+    // `Tensor.__setstate__` calls `self.set_` with the items of a tuple of four.
+    let four = || tuple(&[b"K\x01".to_vec(), b"K\x01".to_vec(), b"K\x01".to_vec(), b"K\x01".to_vec()]);
+    let set = |method: Vec<u8>| build(&buffer(dict(&[("set_", method)])), &four());
+    assert_eq!(worst(&set(text("a"))), Risk::Known);
+    assert_eq!(findings(&set(function()), "torch.nn.parameter.Buffer"), [GlobalUseKind::StateHook]);
     // A function that makes something else would give attributes to it.
     let ordered = global("collections", "OrderedDict");
     let made = [ordered.clone(), ordered, tuple(&[]), dict(&[("keys", function())])];
