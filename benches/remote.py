@@ -263,28 +263,32 @@ def row(server, options, env, names, command):
 
 
 def convert(server, options, env):
-    """Compares conversions of a file of random bytes: into safetensors, from a warm cache."""
-    source, output, copy = server.root / "converted.pth", server.root / "out.safetensors", server.root / "copy.pth"
+    """Compares conversions of a file of random bytes, from a warm cache."""
+    source, copy = server.root / "converted.pth", server.root / "copy.pth"
     write_zip(source, tensors(200, options.megabytes * 1_000_000), filled=True)
     address = f"http://127.0.0.1:{server.server_address[1]}/converted.pth"
-    words = [options.binary, "convert", "--quiet", "--force", "--allow-http", "-o", output]
-    runs = {
-        "local": [[*words, source]],
-        "from the address": [[*words, address]],
-        "`curl -o`, then local": [["curl", "-s", "-o", copy, address], [*words, copy]],
-    }
-    times, peaks = {name: [] for name in runs}, dict.fromkeys(runs, 0.0)
-    for _ in range(options.runs):
-        for name, commands in runs.items():
-            output.unlink(missing_ok=True)
-            copy.unlink(missing_ok=True)
-            measured = [measure(command, env) for command in commands]
-            times[name].append(sum(seconds for seconds, _ in measured))
-            peaks[name] = max(peaks[name], measured[-1][1])
-    print(f"\n| {options.megabytes} MB into safetensors | seconds | peak of memory |\n|---|--:|--:|")
-    for name in runs:
-        print(f"| {name} | {statistics.median(times[name]):.2f} | {peaks[name]:.0f} MiB |")
-    for path in source, output, copy:
+    print(f"\n| {options.megabytes} MB | seconds | peak of memory |\n|---|--:|--:|")
+    for extension in "safetensors", "carton":
+        output = server.root / f"out.{extension}"
+        words = [options.binary, "convert", "--quiet", "--force", "--allow-http", "-o", output]
+        runs = {
+            f"local, into {extension}": [[*words, source]],
+            f"from the address, into {extension}": [[*words, address]],
+            f"`curl -o`, then local, into {extension}": [["curl", "-s", "-o", copy, address], [*words, copy]],
+            "`curl -o /dev/null`": [["curl", "-s", "-o", "/dev/null", address]],
+        }
+        times, peaks = {name: [] for name in runs}, dict.fromkeys(runs, 0.0)
+        for _ in range(options.runs):
+            for name, commands in runs.items():
+                output.unlink(missing_ok=True)
+                copy.unlink(missing_ok=True)
+                measured = [measure(command, env) for command in commands]
+                times[name].append(sum(seconds for seconds, _ in measured))
+                peaks[name] = max(peaks[name], measured[-1][1])
+        for name in runs:
+            print(f"| {name} | {statistics.median(times[name]):.2f} | {peaks[name]:.0f} MiB |", flush=True)
+        output.unlink(missing_ok=True)
+    for path in source, copy:
         path.unlink(missing_ok=True)
 
 

@@ -205,12 +205,12 @@ pub(crate) fn block_on<T>(address: &str, work: impl Future<Output = object_store
     runtime.block_on(work).map_err(|error| convert(&error, address))
 }
 
-/// Converts the error of a store. Our own errors within it stay as they are, but for the address.
+/// Converts the error of a store. Our own errors within it get the address of the object.
 fn convert(error: &object_store::Error, address: &str) -> Error {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
     while let Some(next) = cause {
         if let Some(own) = next.downcast_ref::<Error>() {
-            return own.clone();
+            return own.clone().of_object(address);
         }
         cause = next.source();
     }

@@ -1,6 +1,6 @@
 //! Keeps ranges of remote files in a folder: an interrupted conversion goes on from them.
 //!
-//! For each address there is a file `HASH.head` with the version that was read last. For each version there is a file
+//! For each address there is a file `HASH.head` with the version that was read last, or `HASH.document` with a listing. For each version there is a file
 //! `HASH.data`, which has the ranges at their offsets, and a file `HASH.ranges` with a line `START END CRC32` for each.
 
 use std::fs::{self, File, OpenOptions};
@@ -106,6 +106,20 @@ impl RangeCache {
             files.entries.push(Entry { range: start..end, crc, is_checked: true });
         }
     }
+}
+
+/// Keeps a document, such as a listing, by its address. A full disk leaves the cache as it is.
+pub(crate) fn put_document(folder: &Path, address: &str, document: &[u8]) {
+    let (path, part) = (file(folder, address, "document"), file(folder, address, "part"));
+    let written = fs::create_dir_all(folder).and_then(|()| fs::write(&part, document));
+    if written.and_then(|()| fs::rename(&part, path)).is_err() {
+        let _ = fs::remove_file(part);
+    }
+}
+
+/// Returns the document that was kept last for an address.
+pub(crate) fn get_document(folder: &Path, address: &str) -> Option<Vec<u8>> {
+    fs::read(file(folder, address, "document")).ok()
 }
 
 impl Files {

@@ -180,6 +180,8 @@ impl Client {
         let end = ranges.last().map_or(0, |last| last.end);
         let mut number = 0_usize;
         let mut received = None::<RangeBuffer>;
+        // Of the range that is received; a connection that breaks does not give it more time.
+        let mut start = Instant::now();
         let mut tries = 0_u32;
         while let Some(range) = ranges.get(number) {
             let before = (number, received.as_ref().map_or(0, RangeBuffer::len));
@@ -188,13 +190,16 @@ impl Client {
                 version.check(&accepted.version, &target.address)?;
                 let mut reader = accepted.body.map(Body::into_reader);
                 while let (Some(range), Some(reader)) = (ranges.get(number), &mut reader) {
-                    if received.is_none() && !next(number) {
-                        return Err(Error::Cancelled(byte_source::Cancelled).into());
+                    if received.is_none() {
+                        if !next(number) {
+                            return Err(Error::Cancelled(byte_source::Cancelled).into());
+                        }
+                        start = Instant::now();
                     }
                     let len = range.end.saturating_sub(range.start);
                     let buffer = received.get_or_insert_with(|| self.buffers.take(len));
                     let is_last = range.end == end;
-                    self.receive(reader, buffer, is_last, Instant::now(), &target.address)?;
+                    self.receive(reader, buffer, is_last, start, &target.address)?;
                     done(number, received.take().map_or_else(Bytes::new, Bytes::from));
                     number = number.saturating_add(1);
                 }

@@ -231,7 +231,9 @@ impl Connector {
         }
         let limit = range.filter(|_| parts.status == 206).unwrap_or(ANSWER_MAX);
         let is_range = range.is_some() && parts.status == 206;
-        check_length(&parts.headers, body.content_length().filter(|_| is_range), &address)?;
+        if is_range {
+            check_range(&parts.headers, body.content_length(), &address)?;
+        }
         let body = self.receive_all(body, limit, is_range, &address)?;
         // A store refuses an answer without its length.
         parts.headers.entry(header::CONTENT_LENGTH).or_insert(HeaderValue::from(body.len()));
@@ -268,7 +270,7 @@ impl Connector {
                 Error::Connection { address, reason: reason.to_string() }
             })?;
             if count == 0 {
-                if announced.is_some_and(|len| total < len) {
+                if announced.is_some_and(|len| total < len) || is_range && total == 0 {
                     let reason = format!("the connection ended after {total} bytes");
                     return Err(Error::Connection { address: address.to_owned(), reason });
                 }
@@ -348,14 +350,18 @@ fn send(
     )
 }
 
-/// Checks that the length of a body is the one of its Content-Range.
-fn check_length(headers: &HeaderMap, length: Option<u64>, address: &str) -> Result<()> {
-    let text = headers.get(header::CONTENT_RANGE).and_then(|text| text.to_str().ok());
-    let range = text.and_then(parse_content_range).map(|(range, _)| range.end.saturating_sub(range.start));
-    match range.zip(length) {
+/// Checks that an answer has one Content-Range, whose length is the one of the body.
+fn check_range(headers: &HeaderMap, length: Option<u64>, address: &str) -> Result<()> {
+    let wrong = |reason| Err(Error::Answer { address: address.to_owned(), reason });
+    let Some(text) = headers.get(header::CONTENT_RANGE) else { return Ok(()) };
+    if headers.get_all(header::CONTENT_RANGE).iter().any(|other| other != text) {
+        return wrong("it has two Content-Ranges".to_owned());
+    }
+    // What the store cannot parse, it refuses.
+    let range = text.to_str().ok().and_then(parse_content_range);
+    match range.map(|(range, _)| range.end.saturating_sub(range.start)).zip(length) {
         Some((expected, found)) if expected != found => {
-            let reason = format!("its Content-Length is {found}, expected {expected}");
-            Err(Error::Answer { address: address.to_owned(), reason })
+            wrong(format!("its Content-Length is {found}, expected {expected}"))
         }
         _ => Ok(()),
     }

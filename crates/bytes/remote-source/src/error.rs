@@ -98,6 +98,28 @@ impl Error {
         }
     }
 
+    /// Returns the error with the address of an object in a bucket instead of the URL of the service, unless it is about the URL.
+    #[cfg(feature = "buckets")]
+    pub(crate) fn of_object(mut self, object: &str) -> Self {
+        match &mut self {
+            Self::Connection { address, reason } if address != object => {
+                *reason = format!("{address}: {reason}");
+                object.clone_into(address);
+            }
+            Self::Denied { address, .. }
+            | Self::NotFound { address, .. }
+            | Self::Status { address, .. }
+            | Self::Wait { address, .. }
+            | Self::NoRanges { address }
+            | Self::Answer { address, .. }
+            | Self::Changed { address, .. }
+            | Self::Slow { address, .. }
+            | Self::Conflict { address } => object.clone_into(address),
+            _ => {}
+        }
+        self
+    }
+
     /// Returns true if another try may succeed.
     #[cfg(feature = "http")]
     pub(crate) fn is_passing(&self) -> bool {

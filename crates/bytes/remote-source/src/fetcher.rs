@@ -68,15 +68,25 @@ impl Fetcher {
     /// Returns the number of bytes that are requested at once of a long file: each request to the Hub is counted against a limit, and
     /// is redirected to an address for exactly this range.
     pub(crate) fn run_len(&self) -> u64 {
-        match &self.place {
-            Place::Url(target) if target.is_resolved => HUB_RUN,
-            _ => CHUNK,
-        }
+        if self.target().is_some_and(|target| target.is_resolved) { HUB_RUN } else { CHUNK }
     }
 
     /// Returns true if a long range arrives in pieces. An object store hands over a range as a whole.
     pub(crate) fn has_pieces(&self) -> bool {
-        matches!(self.place, Place::Url(_))
+        self.target().is_some()
+    }
+
+    /// Returns the URL of a file that is not in a bucket.
+    #[cfg_attr(
+        not(feature = "buckets"),
+        expect(clippy::unnecessary_wraps, reason = "without buckets, each file has one")
+    )]
+    fn target(&self) -> Option<&RangeTarget> {
+        match &self.place {
+            Place::Url(target) => Some(target),
+            #[cfg(feature = "buckets")]
+            Place::Object { .. } => None,
+        }
     }
 
     /// Fetches consecutive ranges by one request if none of them is in the cache, and hands over each; see [`Client::fetch_run`].
@@ -88,17 +98,14 @@ impl Fetcher {
         done: &mut dyn FnMut(usize, Bytes),
     ) -> Result<()> {
         let is_cached = |range: &Range<u64>| self.cache.get().is_some_and(|cache| cache.get(range).is_some());
-        let target = match &self.place {
-            Place::Url(target) if !ranges.iter().any(is_cached) => target,
-            _ => {
-                for (number, range) in ranges.iter().enumerate() {
-                    if !next(number) {
-                        return Err(byte_source::Cancelled.into());
-                    }
-                    done(number, self.fetch(range.clone(), version)?);
+        let Some(target) = self.target().filter(|_| !ranges.iter().any(is_cached)) else {
+            for (number, range) in ranges.iter().enumerate() {
+                if !next(number) {
+                    return Err(byte_source::Cancelled.into());
                 }
-                return Ok(());
+                done(number, self.fetch(range.clone(), version)?);
             }
+            return Ok(());
         };
         self.client.fetch_run(target, ranges, version, next, &mut |number, bytes| {
             if let (Some(cache), Some(range)) = (self.cache.get(), ranges.get(number)) {

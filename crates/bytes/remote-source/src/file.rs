@@ -68,7 +68,7 @@ impl RemoteFile {
         let fetcher = Arc::new(Fetcher { client: Arc::clone(client), place, cache: OnceLock::new() });
         let (options, end) = (&client.options, edge.max(END));
         if options.offline {
-            return Self::open_cached(fetcher, path, has_end, edge);
+            return Self::open_cached(fetcher, path, listed.as_ref(), has_end, edge);
         }
         let ask = |asked: Asked| {
             let fetcher = Arc::clone(&fetcher);
@@ -131,12 +131,26 @@ impl RemoteFile {
     }
 
     /// Opens the version that is in the cache.
-    fn open_cached(fetcher: Arc<Fetcher>, path: PathBuf, has_end: bool, edge: u64) -> Result<Self> {
+    fn open_cached(
+        fetcher: Arc<Fetcher>,
+        path: PathBuf,
+        listed: Option<&Version>,
+        has_end: bool,
+        edge: u64,
+    ) -> Result<Self> {
         let address = fetcher.place.address();
         let folder = fetcher.client.options.cache.as_ref();
         let Some((cache, version)) = folder.and_then(|folder| RangeCache::open_last(folder, &address)) else {
             return Err(Error::Offline { address });
         };
+        // Of a file with a commit, that is what the cache tells versions apart by.
+        let is_commit = |tag: &&String| tag.len() >= 40 && tag.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let commit = version.etag.as_ref().filter(is_commit).cloned();
+        if listed
+            .is_some_and(|listed| listed.check(&Version { commit, ..version.clone() }, &address).is_err())
+        {
+            return Err(Error::Offline { address });
+        }
         let first = 0..edge.min(version.len);
         let last = has_end.then(|| version.len.saturating_sub(edge.max(END))..version.len);
         let cached = |range: Range<u64>| Some((range.start, cache.get(&range)?));

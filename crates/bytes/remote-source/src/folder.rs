@@ -13,6 +13,7 @@ use crate::address::shown_url;
 use crate::answer::Version;
 #[cfg(feature = "buckets")]
 use crate::bucket::Bucket;
+use crate::cache::{get_document, put_document};
 use crate::client::{Client, RangeTarget};
 use crate::fetcher::Place;
 use crate::file::EDGE;
@@ -51,7 +52,15 @@ impl RemoteFolder {
     pub(crate) fn on_hub(address: &HubAddress, options: &RemoteOptions) -> Result<Self> {
         let client = options.client()?;
         let target = hub::listing_target(address, options)?;
-        let document = client.document(&target, LISTING_MAX)?;
+        let cache = options.cache.as_deref();
+        let kept = cache.filter(|_| options.offline).and_then(|cache| get_document(cache, &target.address));
+        let document = match kept {
+            Some(document) => document,
+            None => client.document(&target, LISTING_MAX)?,
+        };
+        if let Some(cache) = cache.filter(|_| !options.offline) {
+            put_document(cache, &target.address, &document);
+        }
         let answer = |reason| Error::Answer { address: address.to_string(), reason };
         let listing = HubListing::from_json(&document).map_err(answer)?;
         let commit = listing.commit.clone();
@@ -60,7 +69,8 @@ impl RemoteFolder {
             let inside =
                 if address.path.is_empty() { name.clone() } else { format!("{}/{name}", address.path) };
             let file = HubAddress { path: inside, ..address.clone() };
-            let version = len.map(|len| Version { len, ..Version::default() });
+            let listed = |len| Version { len, commit: Some(commit.clone()), ..Version::default() };
+            let version = len.map(listed);
             files.insert(name, (Place::Url(hub::file_target(&file, &commit, options)?), version));
         }
         let last = address.path.rsplit('/').next().filter(|name| !name.is_empty());
@@ -121,7 +131,9 @@ impl RemoteFolder {
             Slot::start(move || match RemoteFile::open_place(&client, Place::Url(target), None, SHARD_EDGE) {
                 Ok(file) => Ok(Some(Arc::new(file))),
                 // A bucket that does not let everybody list it answers 403 for files that are not there.
-                Err(Error::NotFound { .. } | Error::Denied { status: 403, .. }) => Ok(None),
+                Err(Error::NotFound { .. } | Error::Denied { status: 403, .. } | Error::Offline { .. }) => {
+                    Ok(None)
+                }
                 Err(error) => Err(error),
             })
         };

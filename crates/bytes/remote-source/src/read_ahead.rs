@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -23,11 +22,6 @@ pub(crate) const CHUNK: u64 = 8 << 20;
 pub(crate) const PIECE: u64 = 2 << 20;
 /// Largest number of bytes that all streams receive ahead or keep.
 const BUDGET: u64 = 40 << 20;
-/// Number of bytes that a stream requests ahead at first. More are requested once the reader waits for bytes, since it is then
-/// faster than one connection; a reader that does not wait would only push what it needs out of the processor's caches.
-const AHEAD_MIN: u64 = 2 * CHUNK;
-/// Time in which a reader waits that is worth more requests at a time.
-const LONG_WAIT: Duration = Duration::from_millis(5);
 /// The same, with the parts of outputs that are uploaded at the same time.
 const SHARED_BUDGET: u64 = 48 << 20;
 /// Smallest number of bytes that remains for the streams.
@@ -75,22 +69,13 @@ pub(crate) struct ReadAhead {
     /// End of what is requested ahead: the last bytes of the file are known.
     end: u64,
     streams: Mutex<Streams>,
-    /// Number of bytes that a stream requests ahead.
-    ahead: AtomicU64,
     /// Memory of the pieces of long ranges.
     gate: Arc<MemoryGate>,
 }
 
 impl ReadAhead {
     pub(crate) fn new(fetcher: Arc<Fetcher>, version: Arc<Version>, end: u64) -> Self {
-        Self {
-            fetcher,
-            version,
-            end,
-            streams: Mutex::default(),
-            ahead: AtomicU64::new(AHEAD_MIN),
-            gate: Arc::default(),
-        }
+        Self { fetcher, version, end, streams: Mutex::default(), gate: Arc::default() }
     }
 
     /// Fills `buffer`, and requests what follows if the reader is sequential.
@@ -99,7 +84,7 @@ impl ReadAhead {
         let mut at = offset;
         while !rest.is_empty() {
             let (range, slot) = self.chunk_at(at, rest.len() as u64);
-            let bytes = self.wait(&range, &slot)?;
+            let bytes = self.wait(&slot)?;
             let from = usize::try_from(at.saturating_sub(range.start)).unwrap_or(usize::MAX);
             let bytes = bytes.get(from..).unwrap_or_default();
             let len = bytes.len().min(rest.len());
@@ -118,7 +103,7 @@ impl ReadAhead {
         if wanted.end > range.end {
             return Ok(None);
         }
-        let bytes = self.wait(&range, &slot)?;
+        let bytes = self.wait(&slot)?;
         let at = |offset: u64| usize::try_from(offset.saturating_sub(range.start)).ok();
         let part = at(wanted.start).zip(at(wanted.end)).filter(|(_, to)| *to <= bytes.len());
         Ok(part.map(|(from, to)| bytes.slice(from..to)))
@@ -128,7 +113,7 @@ impl ReadAhead {
     pub(crate) fn first_of(&self, wanted: &Range<u64>) -> Result<Bytes> {
         let len = wanted.end.saturating_sub(wanted.start);
         let (range, slot) = self.chunk_at(wanted.start, len);
-        let bytes = self.wait(&range, &slot)?;
+        let bytes = self.wait(&slot)?;
         let at = |offset: u64| usize::try_from(offset.saturating_sub(range.start)).unwrap_or(usize::MAX);
         let (from, to) = (at(wanted.start), at(wanted.end).min(bytes.len()));
         Ok(if from < to { bytes.slice(from..to) } else { Bytes::new() })
@@ -146,17 +131,11 @@ impl ReadAhead {
         Ok(parts)
     }
 
-    /// Waits for a chunk. If that takes long, more is requested at a time.
-    fn wait(&self, range: &Range<u64>, slot: &Slot) -> Result<Bytes> {
-        let start = Instant::now();
+    /// Waits for a chunk.
+    fn wait(&self, slot: &Slot) -> Result<Bytes> {
         slot.want();
         self.gate.notify();
-        let bytes = slot.wait(&self.fetcher.client.options)?;
-        if range.end.saturating_sub(range.start) >= PIECE && start.elapsed() > LONG_WAIT {
-            let more = self.ahead.load(Ordering::Relaxed).saturating_add(CHUNK).min(BUDGET);
-            self.ahead.store(more, Ordering::Relaxed);
-        }
-        Ok(bytes)
+        slot.wait(&self.fetcher.client.options)
     }
 
     /// Returns the number of bytes that may be received ahead or kept, besides the parts of outputs that are uploaded.
@@ -244,7 +223,7 @@ impl ReadAhead {
             // Pieces wait for memory, so two ranges are requested.
             run_len.saturating_mul(2)
         } else {
-            self.ahead.load(Ordering::Relaxed).min(Self::budget(&self.fetcher.client))
+            Self::budget(&self.fetcher.client)
         };
         while stream.end < self.end {
             let has_chunks = !stream.chunks.is_empty();

@@ -460,3 +460,41 @@ fn a_stopped_reader_returns_at_once() {
     assert!(matches!(ReadError::from(error), ReadError::Cancelled(_)));
     assert!(start.elapsed() < Duration::from_secs(10));
 }
+
+#[test]
+fn a_repository_is_read_from_the_cache_alone() {
+    const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+    let cache = tempfile::tempdir().expect("a folder");
+    let file = bytes(1_000_000);
+    let sent = file.clone();
+    let server = Server::start("127.0.0.1", move |_, request, stream| {
+        if request.path.starts_with("/api/") {
+            let siblings =
+                r#"[{"rfilename": "a.safetensors", "size": 1000000}, {"rfilename": "b", "size": 5}]"#;
+            let listing = format!(r#"{{"sha": "{COMMIT}", "siblings": {siblings}}}"#);
+            return write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{listing}", listing.len());
+        }
+        let range = request.range(sent.len()).expect("a range");
+        let head =
+            head(&range, sent.len(), "\"v\"").replace("ETag", &format!("X-Repo-Commit: {COMMIT}\r\nETag"));
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(sent.get(range).unwrap_or_default())
+    });
+    let mut options = options();
+    options.hub_endpoint.clone_from(&server.url);
+    options.cache = Some(cache.path().to_owned());
+    let read = |options: &RemoteOptions| {
+        let address = Address::parse("hf://o/m").expect("an address");
+        let input = remote_source::open_input(&address, remote_source::Neighbours::default(), options)?;
+        let byte_source::InputSource::Folder { folder, .. } = input else { panic!("a repository") };
+        let source = folder.open(&["a.safetensors"]).expect("it was listed").remove(0);
+        Ok::<_, Error>(source.read_range(0..1_000_000).expect("it was read before"))
+    };
+    assert_eq!(read(&options).expect("it answers"), file);
+    let requests = server.requests().len();
+    options.offline = true;
+    assert_eq!(read(&options).expect("it is in the cache"), file);
+    assert_eq!(server.requests().len(), requests);
+    options.cache = None;
+    assert!(matches!(read(&options), Err(Error::Offline { .. })));
+}
