@@ -200,12 +200,6 @@ impl TraceLines {
     }
 }
 
-/// Whether the file or folder is a carton.
-#[pyfunction]
-pub(crate) fn is_carton(py: Python<'_>, path: PathBuf) -> bool {
-    py.detach(|| carton_tools::is_carton(&path))
-}
-
 /// Runs the command line and returns its exit status.
 #[pyfunction]
 pub(crate) fn main(py: Python<'_>, args: Vec<OsString>) -> u8 {

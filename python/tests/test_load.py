@@ -288,3 +288,15 @@ def test_nothing_is_read_where_pytorch_reads_nothing(place):
     if hasattr(torch.serialization, "skip_data"):
         with torch.serialization.skip_data():
             assert torch2carton.load("model.pt")["weight"].shape == (2, 3)
+
+
+def test_an_empty_storage_may_have_several_dtypes(place):
+    base = torch.ones(0, dtype=torch.complex128)
+    check([base.imag, base, base.conj()])
+    check([base, base.imag], _use_new_zipfile_serialization=False)
+
+
+def test_random_objects(place):
+    import random_objects
+
+    assert sum(random_objects.compare(seed) for seed in (*range(10), 52)) > 60

@@ -274,11 +274,14 @@ class TorchHooks(Hooks):
         self, native: _native.Storage, dtype: str | None, key: str, location: str, view: tuple[str, int, int] | None
     ) -> Any:
         """Returns the storage of a key, always the same one, or a part of it."""
-        torch = self._torch
         typed = self._storages.get(key)
         if typed is None:
             typed = self._typed(self._place(native, location), dtype)
             self._storages[key] = typed
+        elif typed.dtype != self._dtype(dtype):
+            # Tensors of several dtypes may share a storage without bytes, or one that was on the device `meta`.
+            same = typed._untyped_storage.nbytes() == native.nbytes
+            typed = self._typed(typed._untyped_storage if same else self._place(native, location), dtype)
         if view is None:
             return typed
         own, start, end = view
@@ -289,9 +292,10 @@ class TorchHooks(Hooks):
         return part
 
     def _typed(self, untyped: Any, dtype: str | None) -> Any:
-        torch = self._torch
-        found = torch.uint8 if dtype is None else getattr(torch, dtype)
-        return torch.storage.TypedStorage(wrap_storage=untyped, dtype=found, _internal=True)
+        return self._torch.storage.TypedStorage(wrap_storage=untyped, dtype=self._dtype(dtype), _internal=True)
+
+    def _dtype(self, dtype: str | None) -> Any:
+        return self._torch.uint8 if dtype is None else getattr(self._torch, dtype)
 
     def _place(self, native: _native.Storage, location: str) -> Any:
         """Reads a storage and moves it to its device. Where PyTorch reads no bytes, none are read."""

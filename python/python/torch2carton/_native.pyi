@@ -24,7 +24,6 @@ __all__ = [
     "digest",
     "failed_job",
     "inspect",
-    "is_carton",
     "main",
     "report",
     "run",
@@ -189,7 +188,6 @@ def report(
     progress: _Progress,
 ) -> bytes: ...
 def failed_job(message: str, code: str, error: str) -> str: ...
-def is_carton(path: _Path) -> bool: ...
 def main(args: list[str]) -> int: ...
 def run(
     path: _Path,
