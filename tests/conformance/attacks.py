@@ -405,4 +405,5 @@ for kind, function in CALLABLES.items():
         "detach_of_parameter": call(name("torch.nn.parameter:Parameter"), with_state(mapped(detach=function))), "to_of_buffer": moved(buffer(mapped(to=function))),
         "to_of_parameter": moved(with_state(slots(to=function))), "unbind": call(name("builtins:list"), with_state(mapped(dim=function, unbind=function))),
         "set_of_buffer": built(buffer(mapped(set_=function)), FOUR), "set_of_slots": built(buffer(slots(set_=function)), FOUR), "set_of_parameter": built(with_state(mapped(set_=function)), FOUR),
+        "as_subclass": from_type("torch._utils:_rebuild_parameter_with_state", many(rebuilt(b"}"), b"\x88", b"}", mapped(as_subclass=function)), cls="torch.nn.parameter:Buffer"),
         "state_of_module": built(LINEAR, function)}.items()}

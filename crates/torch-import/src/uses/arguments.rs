@@ -74,7 +74,12 @@ impl Analysis<'_, '_> {
         };
         let applied = place(ArgumentRule::Applied).and_then(|id| self.heap.items(id));
         match (rules_of(function), applied) {
-            (Some(rules), Some(applied)) => self.all_fit(rules, applied),
+            (Some(rules), Some(applied)) => {
+                // The caller calls methods of what comes back, such as `as_subclass`.
+                let first = rules.iter().position(|rule| *rule == ArgumentRule::Attributes);
+                let mut states = applied.iter().skip(first.unwrap_or(applied.len()));
+                self.all_fit(rules, applied) && !states.any(|state| self.sets_callable(*state))
+            }
             _ => function.package == Package::Other,
         }
     }

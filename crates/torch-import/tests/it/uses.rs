@@ -469,6 +469,21 @@ fn attributes_that_a_function_sets_cannot_replace_methods() {
     let set = |method: Vec<u8>| build(&buffer(dict(&[("set_", method)])), &four());
     assert_eq!(worst(&set(text("a"))), Risk::Known);
     assert_eq!(findings(&set(function()), "torch.nn.parameter.Buffer"), [GlobalUseKind::StateHook]);
+    // `_rebuild_from_type_v2` calls `as_subclass` of what the other function returned.
+    let subclass = |method: Vec<u8>| {
+        let plain = call(&global("torch._utils", "_rebuild_tensor_v2"), &tensor);
+        let args = [plain, b"\x88".to_vec(), b"}".to_vec(), dict(&[("as_subclass", method)])];
+        let made = [
+            global("torch._utils", "_rebuild_parameter_with_state"),
+            global("torch.nn.parameter", "Buffer"),
+            tuple(&args),
+            dict(&[]),
+        ];
+        call(&global("torch._tensor", "_rebuild_from_type_v2"), &made)
+    };
+    assert_eq!(worst(&subclass(text("a"))), Risk::Known);
+    let name = "torch._tensor._rebuild_from_type_v2";
+    assert_eq!(findings(&subclass(function()), name), [GlobalUseKind::Called]);
     // A function that makes something else would give attributes to it.
     let ordered = global("collections", "OrderedDict");
     let made = [ordered.clone(), ordered, tuple(&[]), dict(&[("keys", function())])];
