@@ -101,10 +101,13 @@ class Mixer(object):
     def fitting_args(self, names, depth):
         """Arguments that mostly fit a function."""
         wanted = list(self.rules.get(names, []))
+        if names[1] == "_rebuild_parameter_with_state" and self.random.random() < 0.8:
+            return [name("torch._utils:_rebuild_tensor_v2") + many(*REBUILT["_rebuild_tensor_v2"]) + b"R", TRUE, b"}", self.methods(depth)]
         if names[1] in REBUILT and self.random.random() < 0.8:
             return REBUILT[names[1]]
         if "function" in wanted:
-            inner = self.random.choice([key for key in self.rules if key[1].startswith("_rebuild_") and "function" not in self.rules[key]])
+            inner = self.random.choice([("torch._utils", "_rebuild_tensor_v2"), ("torch._utils", "_rebuild_parameter_with_state"), *(
+                key for key in self.rules if key[1].startswith("_rebuild_") and "function" not in self.rules[key])])
             return [name(":".join(inner)), self.a_class(depth), many(*self.fitting_args(inner, depth + 1)), self.methods(depth)]
         if wanted:
             wanted += [wanted[-1]] * self.random.randrange(4)
@@ -136,7 +139,9 @@ class Mixer(object):
             return self.remember(name("torch._utils:_rebuild_tensor_v2") + many(*REBUILT["_rebuild_tensor_v2"]) + b"R")
         names = self.random.choice([("torch._tensor", "_rebuild_from_type_v2"), ("torch._utils", "_rebuild_parameter_with_state")])
         args = self.fitting_args(names, depth) if names[0] == "torch._tensor" else [self.tensor(depth + 1) if depth < 4 else NONE, TRUE, b"}", self.methods(depth)]
-        return self.remember(name(":".join(names)) + many(*args) + b"R")
+        # `Tensor.__setstate__` reads tuples of four and five.
+        state = many(*[self.plain(depth)] * 4) + b"b" if self.random.random() < 0.2 else b""
+        return self.remember(name(":".join(names)) + many(*args) + b"R") + state
 
     def remember(self, body):
         self.memo += 1
