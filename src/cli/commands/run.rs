@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
+use byte_source::InputSource;
+use carton_reader::Carton;
 use carton_tools::SaveArrayOptions;
 use pipeline::{Observer, ProgressUpdate, format_bytes};
 use runtime::{Runnable, RunnableKind};
@@ -31,37 +33,45 @@ pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
         .into());
     }
     stdin::reject(&args.file, "run")?;
+    // Until the bytes at an address are here, Ctrl-C ends the program at once: a server may be silent.
+    let source = args.remote.open(&args.file)?;
+    let file = output::shown_path(&args.file);
+    let progress = Progress::new(quiet || args.json);
+    if let (Some(_), false, Some(name), Some(output)) = (&source, args.verify, &args.get, &args.output) {
+        // Only the bytes of the tensor are requested.
+        let carton = carton_tools::open_input(&file, source.as_ref())?;
+        let tensors: Tensors = carton_tools::tensors(&carton, &progress)?.into_iter().collect();
+        save_tensor(args, quiet, (&tensors, "carton"), (name, output), &progress)?;
+        progress.clear();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let copied = source.as_ref().map(|source| carton_tools::copy_carton(&file, source, &progress));
+    let copied = copied.transpose()?;
+    progress.clear();
     let interruption = signals::watch_ctrl_c()?;
-    match run_carton(args, quiet, &interruption) {
+    match run_carton(args, (&file, source.as_ref(), copied), quiet, &interruption) {
         Err(_) if interruption.is_set() => Ok(ExitCode::from(INTERRUPTED)),
         other => other,
     }
 }
 
-fn run_carton(args: &Run, quiet: bool, interruption: &Interruption) -> Result<ExitCode> {
+fn run_carton(
+    args: &Run,
+    (file, source, copied): (&Path, Option<&InputSource>, Option<Carton>),
+    quiet: bool,
+    interruption: &Interruption,
+) -> Result<ExitCode> {
     let progress = Progress::new(quiet || args.json);
     let watched = CancellableProgress { progress: &progress, interruption };
-    let (file, source) = (output::shown_path(&args.file), args.remote.open(&args.file)?);
-    if let (Some(_), false, Some(name), Some(output)) = (&source, args.verify, &args.get, &args.output) {
-        // Of a carton at an address, only the bytes of the tensor are requested.
-        let carton = carton_tools::open_input(&file, source.as_ref())?;
-        let tensors: Tensors = carton_tools::tensors(&carton, &watched)?.into_iter().collect();
-        save_tensor(args, quiet, (&tensors, "carton"), (name, output), &watched)?;
-        progress.clear();
-        return Ok(ExitCode::SUCCESS);
-    }
-    let opened = match &source {
-        Some(source) => {
-            let copied = carton_tools::copy_carton(&file, source, &watched)?;
-            Runnable::from_carton(copied, &args.open_options(), &watched)
-        }
+    let opened = match copied {
+        Some(copied) => Runnable::from_carton(copied, &args.open_options(), &watched),
         None => Runnable::open(&args.file, &args.open_options(), &watched),
     };
     if let (Err(runtime::Error::ForeignCode { .. }), Some(name), Some(output)) =
         (&opened, &args.get, &args.output)
     {
         // The tensors of a module can be read although its code cannot run.
-        let carton = carton_tools::open_input(&file, source.as_ref())?;
+        let carton = carton_tools::open_input(file, source)?;
         let tensors: Tensors = carton_tools::tensors(&carton, &watched)?.into_iter().collect();
         save_tensor(args, quiet, (&tensors, "model"), (name, output), &watched)?;
         progress.clear();
@@ -70,7 +80,7 @@ fn run_carton(args: &Run, quiet: bool, interruption: &Interruption) -> Result<Ex
     let only_overview = args.text.is_none() && args.tokens.is_none() && !args.self_test && args.get.is_none();
     if let (Err(runtime::Error::ForeignCode { .. }), true) = (&opened, only_overview) {
         progress.clear();
-        run_overview::print_overview_of_code(&carton_tools::open_input(&file, source.as_ref())?)?;
+        run_overview::print_overview_of_code(&carton_tools::open_input(file, source)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let runnable = opened.map_err(unwrap_carton_error)?;
