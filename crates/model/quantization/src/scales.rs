@@ -210,6 +210,21 @@ pub(crate) fn tiled_len(rows: u64, cols: u64) -> Option<u64> {
     rows.div_ceil(TILE_ROWS).checked_mul(cols.div_ceil(TILE_COLS))?.checked_mul(TILE)
 }
 
+/// Reads the numbers of the blocks that a range of elements is in, and returns a function from an element to that of its block.
+fn number_of_block(
+    numbers: &Operand,
+    block: u64,
+    inputs: &mut Inputs<'_>,
+    elements: &Range<u64>,
+) -> Result<impl Fn(u64) -> f32 + use<>, ReadError> {
+    let first = elements.start.checked_div(block).unwrap_or(0);
+    let numbers = numbers.read_floats(inputs, first..elements.end.div_ceil(block.max(1)))?;
+    Ok(move |element: u64| {
+        let at = element.checked_div(block).unwrap_or(0).saturating_sub(first);
+        usize::try_from(at).ok().and_then(|at| numbers.get(at)).copied().unwrap_or(f32::NAN)
+    })
+}
+
 impl QuotientScales {
     fn read(
         &self,
@@ -218,14 +233,11 @@ impl QuotientScales {
         range: Range<u64>,
     ) -> Result<Vec<f32>, ReadError> {
         let mut numbers = codes.read_floats(inputs, range.clone())?;
-        let first = range.start.checked_div(self.block).unwrap_or(0);
-        let divisors = self.divisors.read_floats(inputs, first..range.end.div_ceil(self.block.max(1)))?;
-        let mean = self.mean.read_floats(inputs, 0..1)?.first().copied().unwrap_or(f32::NAN);
+        let divisor_of = number_of_block(&self.divisors, self.block, inputs, &range)?;
         for (element, number) in range.zip(&mut numbers) {
-            let at = element.checked_div(self.block).unwrap_or(0).saturating_sub(first);
-            let divisor = usize::try_from(at).ok().and_then(|at| divisors.get(at));
-            *number /= divisor.copied().unwrap_or(f32::NAN);
+            *number /= divisor_of(element);
         }
+        let mean = self.mean.read_floats(inputs, 0..1)?.first().copied().unwrap_or(f32::NAN);
         round_to(self.rounding, &mut numbers);
         for number in &mut numbers {
             *number += mean;
@@ -244,12 +256,7 @@ impl NestedScales {
     ) -> Result<Vec<f32>, ReadError> {
         let numbers = codes.read_floats(inputs, range.clone())?;
         let table = self.table.read_floats(inputs, 0..256)?;
-        let first = range.start.checked_div(self.block).unwrap_or(0);
-        let scales = self.scales.read_floats(inputs, first..range.end.div_ceil(self.block.max(1)))?;
-        let scale_of = |element: u64| {
-            let at = element.checked_div(self.block).unwrap_or(0).saturating_sub(first);
-            usize::try_from(at).ok().and_then(|at| scales.get(at)).copied().unwrap_or(f32::NAN)
-        };
+        let scale_of = number_of_block(&self.scales, self.block, inputs, &range)?;
         let number = |(element, code): (u64, &f32)| {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a byte")]
             let value = table.get(*code as usize).copied().unwrap_or(f32::NAN);

@@ -70,7 +70,7 @@ fn scan_legacy(kept: Prefetched, observer: &dyn Observer) -> Result<Result<Scan,
 
 /// Scans the start of a safetensors file, and its end if `reads_end`.
 fn scan_safetensors(kept: Prefetched, reads_end: bool) -> Result<Result<Scan, Prefetched>> {
-    // The header says where the last tensor ends, so a file that is sound has no bytes behind it.
+    // The header says where the last tensor ends, so nothing follows it in an intact file.
     let is_sound = Container::from_source(Arc::new(Prefetched::clone(&kept))).is_ok();
     let may_hide = may_start_as_pickle(&kept) || reads_end && may_end_as_archive(&kept)?;
     if may_hide || !is_sound {
