@@ -3,12 +3,14 @@
 //! Computations nest, and are evaluated a window at a time. Each computation reads its inputs through [`Inputs`], which
 //! compares checksums on the way, so that a storage is read once.
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
 use std::ops::Range;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 
-use byte_source::{Crc32, ReadError, Sink, WINDOW, Window, window_ranges};
-use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
+use byte_source::{Crc32, ReadError, Sink, WINDOW, Window};
+use rayon::Yield;
 
 use crate::Storage;
 
@@ -39,6 +41,12 @@ pub trait Compute: Debug + Send + Sync {
     /// [`read_at`](Self::read_at) must not wait for a lock that it holds itself while other threads help it.
     fn is_costly(&self) -> bool {
         false
+    }
+
+    /// Returns the number of bytes, at most [`WINDOW`], at whose multiples the windows of a whole computation end. A
+    /// computation of blocks gives a multiple of theirs, so that none is computed for two windows.
+    fn window(&self) -> u64 {
+        WINDOW as u64
     }
 
     /// Returns a byte range as a storage of its own, if that reads less than the whole; `None` otherwise.
@@ -75,9 +83,9 @@ pub(crate) fn read_unaligned(
 
 /// Largest number of windows that are computed side by side.
 const LANES_MAX: usize = 16;
-/// Smallest number of windows that are computed side by side if there are several threads, so that one thread that is late
-/// delays fewer of the others.
-const LANES_MIN: usize = 4;
+/// Smallest number of windows that are computed side by side if there are several threads, so that a thread that is late
+/// delays the others less.
+const LANES_MIN: usize = 6;
 
 /// Sends a range of a computation to `sink` in windows, which `finish` changes before they are sent. Windows of a costly
 /// computation are computed side by side, on all threads of the pool.
@@ -89,8 +97,7 @@ pub(crate) fn send(
 ) -> Result<(), ReadError> {
     let is_whole = range == (0..compute.len());
     let threads = if compute.is_costly() { rayon::current_num_threads() } else { 1 };
-    let lanes = if threads > 1 { threads.clamp(LANES_MIN, LANES_MAX) } else { 1 };
-    let mut inputs: Vec<Inputs<'_>> = (0..lanes).map(|_| Inputs::new(compute, is_whole)).collect();
+    let lanes = if threads > 1 { threads.saturating_add(2).clamp(LANES_MIN, LANES_MAX) } else { 1 };
     let fill = |inputs: &mut Inputs<'_>, window: &Range<u64>| {
         let len = usize::try_from(window.end.saturating_sub(window.start)).unwrap_or(WINDOW);
         Window::filled(len, |bytes| {
@@ -99,39 +106,62 @@ pub(crate) fn send(
             Ok(())
         })
     };
-    let compute_side_by_side = |inputs: &mut Vec<Inputs<'_>>, group: &[Range<u64>]| {
-        let windows = inputs.par_iter_mut().zip(group).with_max_len(1);
-        let windows: Vec<_> = windows.map(|(inputs, window)| fill(inputs, window)).collect();
-        if let Some((first, others)) = inputs.split_first_mut() {
-            for other in others {
-                first.take_sums(other);
-            }
+    let mut inputs = Inputs::new(compute, is_whole);
+    let mut ranges = windows(range, compute.window());
+    let first: Vec<Range<u64>> = ranges.by_ref().take(lanes).collect();
+    if first.len() < 2 {
+        for window in first.into_iter().chain(ranges) {
+            sink.write(fill(&mut inputs, &window)?)?;
         }
-        windows
-    };
-    let mut ranges = window_ranges(range);
-    let mut group: Vec<Range<u64>> = ranges.by_ref().take(lanes).collect();
-    if lanes == 1 || group.len() < 2 {
-        if let Some(inputs) = inputs.first_mut() {
-            for window in group.into_iter().chain(ranges) {
-                sink.write(fill(inputs, &window)?)?;
-            }
+        return inputs.verify();
+    }
+    // Each lane has inputs of its own, and computes another window as soon as the one before is about to be written.
+    let (fill, inputs_of_lane) = (&fill, || Inputs::new(compute, is_whole));
+    rayon::in_place_scope_fifo(|scope| {
+        let start = |window: Range<u64>, mut inputs| {
+            let (done, computed) = mpsc::sync_channel(1);
+            scope.spawn_fifo(move |_| {
+                let filled = fill(&mut inputs, &window);
+                let _ = done.send((inputs, filled)); // nobody waits for it after an error
+            });
+            computed
+        };
+        let mut lanes: VecDeque<_> =
+            first.into_iter().map(|window| start(window, inputs_of_lane())).collect();
+        while let Some(lane) = lanes.pop_front() {
+            let (mut of_lane, filled) = wait(&lane).ok_or(io::ErrorKind::Interrupted)?;
+            inputs.take_sums(&mut of_lane);
+            lanes.extend(ranges.next().map(|window| start(window, of_lane)));
+            sink.write(filled?)?;
         }
-    } else {
-        let mut computed = compute_side_by_side(&mut inputs, &group);
-        while !computed.is_empty() {
-            group = ranges.by_ref().take(lanes).collect();
-            let ready = std::mem::take(&mut computed);
-            // The next group is computed while this one is written.
-            rayon::in_place_scope(|scope| {
-                if !group.is_empty() {
-                    scope.spawn(|_| computed = compute_side_by_side(&mut inputs, &group));
-                }
-                ready.into_iter().try_for_each(|window| sink.write(window?))
-            })?;
+        Ok::<_, ReadError>(())
+    })?;
+    inputs.verify()
+}
+
+/// Waits for a result of another task; `None` if it panicked. A thread of the pool runs tasks meanwhile, so that it does not
+/// wait for one that no thread has begun.
+fn wait<T>(result: &Receiver<T>) -> Option<T> {
+    loop {
+        match result.try_recv() {
+            Ok(result) => return Some(result),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) if rayon::yield_now() == Some(Yield::Executed) => {}
+            Err(TryRecvError::Empty) => return result.recv().ok(),
         }
     }
-    inputs.into_iter().next().map_or(Ok(()), Inputs::verify)
+}
+
+/// Splits a range at the multiples of `len`.
+fn windows(range: Range<u64>, len: u64) -> impl Iterator<Item = Range<u64>> {
+    let len = len.clamp(1, WINDOW as u64);
+    let mut start = range.start;
+    std::iter::from_fn(move || {
+        let end = start.checked_add(1)?.checked_next_multiple_of(len).unwrap_or(u64::MAX).min(range.end);
+        let window = (start < end).then_some(start..end);
+        start = end;
+        window
+    })
 }
 
 /// Inputs of a computation during its evaluation.

@@ -266,6 +266,10 @@ impl Kernel for ColumnScaled {
         32
     }
 
+    fn row_granule(&self) -> u64 {
+        BLOCK_ROWS as u64
+    }
+
     fn scattered_bits(&self) -> Option<u64> {
         Some(match self.codes.packing {
             Packing::AlongColumns { bits } => bits.into(),

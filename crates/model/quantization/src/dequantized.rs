@@ -10,7 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use byte_source::ReadError;
+use byte_source::{ReadError, WINDOW};
 use tensor::{Compute, Dtype, Inputs, Storage};
 
 use crate::nibbles::Number;
@@ -53,6 +53,11 @@ pub(crate) trait Kernel: Debug + Send + Sync {
     /// together; `None` if each row is one run of bytes.
     fn scattered_bits(&self) -> Option<u64> {
         None
+    }
+
+    /// Returns the number of rows that are computed together.
+    fn row_granule(&self) -> u64 {
+        1
     }
 
     /// Reads the codes, scales and zero points of an area.
@@ -335,6 +340,15 @@ impl Compute for Dequantized {
 
     fn is_costly(&self) -> bool {
         true
+    }
+
+    fn window(&self) -> u64 {
+        let row_bytes = self.matrices.cols.saturating_mul(self.encoder.dtype.size());
+        let block = row_bytes.saturating_mul(self.kernel.row_granule());
+        (WINDOW as u64)
+            .checked_div(block)
+            .filter(|blocks| *blocks > 0)
+            .map_or(WINDOW as u64, |blocks| block.saturating_mul(blocks))
     }
 
     fn read_at(&self, inputs: &mut Inputs<'_>, mut buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {

@@ -133,6 +133,10 @@ impl Kernel for ExpertBlocks {
         1
     }
 
+    fn row_granule(&self) -> u64 {
+        GROUP
+    }
+
     fn scattered_bits(&self) -> Option<u64> {
         Some(4)
     }
@@ -239,9 +243,12 @@ impl Work for Patches<'_> {
                 let columns = first..first.saturating_add(PATCH_COLS);
                 for row in &mut *rows {
                     let channel = row.row.saturating_add(self.before) % GROUP_CHANNELS;
-                    let (from, out) = row.columns(&columns);
-                    let Some(numbers) = patch.get(channel) else { continue };
-                    if let Ok(numbers) = <&[Number; PATCH_COLS]>::try_from(numbers.as_flattened()) {
+                    let numbers = patch.get(channel).map(|numbers| numbers.as_flattened().first_chunk());
+                    let Some(Some(numbers)) = numbers else { continue };
+                    if let Some(out) = row.whole_columns::<PATCH_COLS>(first) {
+                        *out = *numbers;
+                    } else {
+                        let (from, out) = row.columns(&columns);
                         copy_from(numbers, from.saturating_sub(first), out);
                     }
                 }

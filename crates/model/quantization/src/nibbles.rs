@@ -42,6 +42,13 @@ impl<'o> RowPart<'o> {
         parts
     }
 
+    /// Returns the numbers of all `LEN` columns from the column `first` on; `None` if the part does not have them all.
+    #[inline(always)]
+    pub(crate) fn whole_columns<const LEN: usize>(&mut self, first: usize) -> Option<&mut [Number; LEN]> {
+        let start = first.checked_sub(self.col)?;
+        self.numbers.get_mut(start..)?.first_chunk_mut()
+    }
+
     /// Returns the numbers of some of the columns, and the first one of these columns.
     #[inline(always)]
     pub(crate) fn columns(&mut self, columns: &Range<usize>) -> (usize, &mut [Number]) {
@@ -112,7 +119,7 @@ impl Instructions for Portable {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use std::arch::x86_64::{__m128i, __m256i};
+    use std::arch::x86_64::__m256i;
 
     use pulp::cast;
     use pulp::x86::V3;
@@ -159,16 +166,16 @@ mod x86 {
                 (avx2._mm256_unpacklo_epi8(low, high), avx2._mm256_unpackhi_epi8(low, high))
             };
             let (even, odd) = (find(even), find(odd));
-            // Each half of a vector has eight numbers of one run.
-            let quarters = [
-                avx2._mm256_unpacklo_epi16(even.0, odd.0),
-                avx2._mm256_unpackhi_epi16(even.0, odd.0),
-                avx2._mm256_unpacklo_epi16(even.1, odd.1),
-                avx2._mm256_unpackhi_epi16(even.1, odd.1),
-            ];
-            let [a, b, c, d]: [[__m128i; 2]; 4] = quarters.map(cast);
-            let [first, second] = [[a[0], b[0], c[0], d[0]], [a[1], b[1], c[1], d[1]]];
-            [cast(first), cast(second)]
+            // Each half of a vector has eight numbers of one run. The halves are joined in vectors, because a vector that is
+            // loaded must wait if it was stored in halves.
+            let runs = [(even.0, odd.0), (even.1, odd.1)].map(|(even, odd)| {
+                let early = avx2._mm256_unpacklo_epi16(even, odd);
+                let late = avx2._mm256_unpackhi_epi16(even, odd);
+                let first = avx2._mm256_permute2x128_si256::<0x20>(early, late);
+                (first, avx2._mm256_permute2x128_si256::<0x31>(early, late))
+            });
+            let [(first, second), (first_end, second_end)] = runs;
+            [cast([first, first_end]), cast([second, second_end])]
         }
 
         #[inline(always)]
