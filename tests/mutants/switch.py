@@ -250,6 +250,9 @@ def blamed(message):
             indent = re.match(rb" *", text[line:])[0]
             last = re.search(rb"^%s\}" % indent, text[span["byte_end"]:], re.M)
             found |= {int(number) for number in re.findall(rb"switch::on\((\d+)\)", text[line:span["byte_end"] + last.end()])}
+        # The result type of a function, such as `impl Iterator<Item = T>`: what a mutant returns has another type.
+        if not found and (body := re.match(rb"[^{;]*\{/\*\{([\d,]+)\*/", text[span["byte_end"]:])):
+            found |= {int(part) for part in body[1].split(b",")}
     if not found:
         sys.exit(message["rendered"])
     return found
