@@ -10,6 +10,7 @@
     reason = "a function for vectors is only compiled for them within its caller"
 )]
 
+use std::io;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -33,6 +34,8 @@ const GROUP: u64 = GROUP_CHANNELS as u64;
 const GROUP_CHANNELS: usize = 32;
 /// Bytes of the codes of a group.
 const GROUP_BYTES: u64 = 16;
+/// Output channels that are read together: so few that their codes are still in the processor's cache when they are sorted.
+const STAGED_COLS: usize = 64;
 /// Output channels that are computed together: as many as fill a cache line.
 const PATCH_COLS: usize = 32;
 
@@ -108,6 +111,46 @@ impl ExpertBlocks {
     }
 }
 
+impl ExpertBlocks {
+    /// Reads `SIZE` bytes for each group and output channel of an area, group by group.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn load_groups<const SIZE: usize>(
+        &self,
+        operand: &Operand,
+        inputs: &mut Inputs<'_>,
+        area: &Area,
+    ) -> Result<Vec<u8>, ReadError> {
+        let within = |n: u64| usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
+        let (groups, cols) = (Self::groups_of(&area.rows), &area.cols);
+        let width = groups.end.saturating_sub(groups.start);
+        let count = within(cols.end.saturating_sub(cols.start))?;
+        let size = within(width)?.checked_mul(count).ok_or(io::ErrorKind::InvalidInput)?;
+        let mut loaded = vec![[0; SIZE]; size];
+        for first in cols.clone().step_by(STAGED_COLS) {
+            let last = first.saturating_add(STAGED_COLS as u64).min(cols.end);
+            let before = area.matrix.saturating_mul(self.outputs).saturating_add(first);
+            let start = before.saturating_mul(self.groups).saturating_add(groups.start);
+            let part = ByteRows {
+                start: start.saturating_mul(SIZE as u64),
+                rows: last.saturating_sub(first),
+                pitch: self.groups.saturating_mul(SIZE as u64),
+                len: width.saturating_mul(SIZE as u64),
+            };
+            let staged = operand.read_rows(inputs, &part)?;
+            let (staged, skipped) = (staged.as_chunks::<SIZE>().0, within(first.saturating_sub(cols.start))?);
+            for (group, out) in loaded.chunks_mut(count.max(1)).enumerate() {
+                let staged = staged.get(group..).unwrap_or_default().iter().step_by(within(width)?.max(1));
+                for (out, staged) in out.get_mut(skipped..).unwrap_or_default().iter_mut().zip(staged) {
+                    *out = *staged;
+                }
+            }
+        }
+        Ok(loaded.into_flattened())
+    }
+}
+
 /// Returns the power of two that each exponent stands for.
 fn powers() -> Box<[f32; 256]> {
     let mut powers = Box::new([0.0; 256]);
@@ -141,34 +184,26 @@ impl Kernel for ExpertBlocks {
         Some(4)
     }
 
+    /// Reads the codes and exponents group by group, and within a group output channel by output channel, in which order they
+    /// are decoded. They are stored the other way round.
     fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> Result<Loaded, ReadError> {
-        let Area { matrix, rows, cols } = area;
-        let groups = Self::groups_of(rows);
-        let first =
-            matrix.saturating_mul(self.outputs).saturating_add(cols.start).saturating_mul(self.groups);
-        let first = first.saturating_add(groups.start);
-        let part = |size: u64| ByteRows {
-            start: first.saturating_mul(size),
-            rows: cols.end.saturating_sub(cols.start),
-            pitch: self.groups.saturating_mul(size),
-            len: groups.end.saturating_sub(groups.start).saturating_mul(size),
-        };
-        let codes = self.blocks.read_rows(inputs, &part(GROUP_BYTES))?;
-        let exponents = self.scales.read_rows(inputs, &part(1))?;
-        Ok(Loaded { codes, exponents, ..Loaded::default() })
+        Ok(Loaded {
+            codes: self.load_groups::<16>(&self.blocks, inputs, area)?,
+            exponents: self.load_groups::<1>(&self.scales, inputs, area)?,
+            ..Loaded::default()
+        })
     }
 
     fn decode(&self, loaded: &Loaded, area: &Area, row: usize, out: &mut [f32]) {
         let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let groups = Self::groups_of(&area.rows);
-        let width = within(groups.end.saturating_sub(groups.start)).max(1);
         let channel = area.rows.start.saturating_add(row as u64);
-        let group = within((channel / GROUP).saturating_sub(groups.start));
+        let group = within((channel / GROUP).saturating_sub(Self::groups_of(&area.rows).start));
         let in_group = within(channel % GROUP);
-        let byte = group.saturating_mul(16).saturating_add(in_group / 2);
         let shift: u32 = if in_group.is_multiple_of(2) { 0 } else { 4 };
-        let codes = loaded.codes.iter().skip(byte).step_by(width.saturating_mul(16));
-        let exponents = loaded.exponents.iter().skip(group).step_by(width);
+        let first = group.saturating_mul(out.len());
+        let blocks = loaded.codes.as_chunks::<16>().0.get(first..).unwrap_or_default();
+        let codes = blocks.iter().map(|block| block.get(in_group / 2).copied().unwrap_or_default());
+        let exponents = loaded.exponents.get(first..).unwrap_or_default();
         for ((out, code), exponent) in out.iter_mut().zip(codes).zip(exponents) {
             let value = E2M1.get(usize::from(code.checked_shr(shift).unwrap_or(0) & 15)).copied();
             let scale = self.powers.get(usize::from(*exponent)).copied();
@@ -185,8 +220,7 @@ impl Kernel for ExpertBlocks {
         out: &mut [u8],
     ) -> bool {
         let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let (groups, cols) = (Self::groups_of(&area.rows), area.cols.end.saturating_sub(area.cols.start));
-        let (width, cols) = (within(groups.end.saturating_sub(groups.start)).max(1), within(cols));
+        let cols = within(area.cols.end.saturating_sub(area.cols.start));
         if encoder.size() != 2 {
             return false;
         }
@@ -202,7 +236,6 @@ impl Kernel for ExpertBlocks {
             tables,
             blocks: loaded.codes.as_chunks().0,
             exponents: &loaded.exponents,
-            groups: width,
             cols,
             before: within(area.rows.start % GROUP),
             parts: RowPart::split(place, cols, out),
@@ -218,11 +251,9 @@ type Patch = [[[Number; RUNS]; PATCH_COLS / RUNS]; GROUP_CHANNELS];
 /// Computation of numbers by tables, in patches of 32 input and 32 output channels.
 struct Patches<'p> {
     tables: &'p [NibbleTable],
-    /// Codes and exponents of the loaded groups, output channel by output channel.
+    /// Codes and exponents of the output channels, group by group.
     blocks: &'p [[u8; 16]],
     exponents: &'p [u8],
-    /// Loaded groups of an output channel.
-    groups: usize,
     cols: usize,
     /// Input channels of the first group that come before the loaded ones.
     before: usize,
@@ -266,10 +297,9 @@ impl Patches<'_> {
         (group, first): (usize, usize),
         patch: &mut Patch,
     ) {
-        let skipped = first.saturating_mul(self.groups).saturating_add(group);
-        let blocks = self.blocks.get(skipped..).unwrap_or_default().iter().step_by(self.groups.max(1));
-        let exponents = self.exponents.get(skipped..).unwrap_or_default().iter().step_by(self.groups.max(1));
-        let mut columns = blocks.zip(exponents);
+        let skipped = group.saturating_mul(self.cols).saturating_add(first);
+        let blocks = self.blocks.get(skipped..).unwrap_or_default();
+        let mut columns = blocks.iter().zip(self.exponents.get(skipped..).unwrap_or_default());
         let mut runs = [[[0; 2]; 32]; RUNS];
         for part in 0..PATCH_COLS / RUNS {
             for pair in runs.as_chunks_mut::<2>().0 {
