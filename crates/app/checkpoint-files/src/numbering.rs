@@ -133,6 +133,15 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_a_whole_set_is_not_a_shard() {
+        let shard = |name: &str| shard_number_among(name, &[name.to_owned()]);
+        assert_eq!(shard("model-00001-of-00001.bin"), None);
+        assert_eq!(shard("model-00001-of-00002.bin"), Some(ShardNumber { number: 1, files_in_set: 2 }));
+        assert_eq!(shard("consolidated.00.pth"), None);
+        assert_eq!(shard("consolidated.01.pth"), Some(ShardNumber { number: 2, files_in_set: 2 }));
+    }
+
+    #[test]
     fn a_set_is_named_without_a_number() {
         let whole = |name: &str| {
             NumberedFileName::parse_file_name(name).map(|numbering| numbering.single_file_name())

@@ -357,3 +357,24 @@ fn add_container_note(notes: &mut Vec<FilesNote>, file: Option<String>, new: &to
         None => notes.push(FilesNote::Container { files: file.into_iter().collect(), note: new.clone() }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use torch_import::CheckpointNote;
+
+    use super::*;
+
+    #[test]
+    fn files_with_the_same_note_share_it() {
+        let mut notes = Vec::new();
+        let pickle = |bytes| CheckpointNote::TrailingAfterPickle { bytes };
+        for (file, bytes) in [("a", 1), ("b", 2), ("c", 1)] {
+            add_container_note(&mut notes, Some(file.to_owned()), &pickle(bytes));
+        }
+        let note = |files: &[&str], bytes| FilesNote::Container {
+            files: files.iter().map(|&file| file.to_owned()).collect(),
+            note: pickle(bytes),
+        };
+        assert_eq!(notes, [note(&["a", "c"], 1), note(&["b"], 2)]);
+    }
+}

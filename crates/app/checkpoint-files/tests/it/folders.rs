@@ -187,6 +187,19 @@ fn the_newest_step_of_deepspeed_is_read() {
 }
 
 #[test]
+fn a_step_of_deepspeed_whose_path_ends_with_dots_is_found() {
+    let folder = Folder::with(&[
+        "global_step500/zero_pp_rank_0_mp_rank_00_optim_states.pt",
+        "global_step500/mp_rank_00_model_states.pt",
+        "global_step500/deeper/x",
+    ]);
+    let path = folder.path().join("global_step500/deeper/..");
+    let sources = CheckpointSources::find(&[path], ShardPolicy::RequireAll).expect("a step");
+    let real = |path: &Path| path.canonicalize().expect("it is there");
+    assert_eq!(real(sources.root()), real(&folder.path().join("global_step500")));
+}
+
+#[test]
 fn a_whole_model_next_to_the_state_of_deepspeed_is_offered() {
     let folder = Folder::with(&["zero_to_fp32.py", "model.safetensors", "other.pt"]);
     let Err(Error::DeepSpeed { candidates, .. }) = folder.find() else { panic!("expected DeepSpeed") };
