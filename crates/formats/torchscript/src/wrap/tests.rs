@@ -1,5 +1,7 @@
 //! Tests of the contents of wrapped archives, and of archives that cannot be wrapped. The conformance tests run the modules.
 
+use std::fmt::Write;
+
 use byte_source::Blob;
 use tensor::Storage;
 
@@ -125,6 +127,44 @@ fn the_text_of_the_wrapper_has_a_stored_version() {
     let new = module(&net(", x: Tensor, mode: str=\"sum\") -> Tensor"), &[]);
     let stored = include_str!("../../tests/written/wrapper_second.py");
     assert_eq!(String::from_utf8_lossy(new.archive.code()), stored);
+}
+
+/// Checks the text for arguments and results of each type, which the conformance tests run.
+#[test]
+fn the_text_for_each_type_is_the_stored_one() {
+    let code = net(
+        ", t: Tensor, b: Tensor, h: Tensor, z: Tensor, i: int, f: float, k: bool=True, c: complex, n: number, s: str, \
+         e: __torch__.net.E, g: __torch__.net.G, il: List[int], fl: List[float], bl: List[bool], tl: List[Tensor], sl: List[str], \
+         d: Dict[str, Tensor], o: Optional[Tensor]=None, p: Tuple[Tensor, int]) -> Tuple[Tensor, int, float, bool, complex, str, \
+         __torch__.net.E, List[int], List[float], List[bool], List[str], List[Tensor], Dict[str, Tensor], Optional[Tensor]]",
+    ) + "class E(Enum):\n  ONE = 1\n  TWO = 2\nclass G(Enum):\n  A = \"a\"\n  B = \"b\"\n  C = \"c\"\n";
+    let input = |name: &str, dtype| DeclaredInput {
+        name: name.to_owned(),
+        dtype,
+        shape: vec![Dim::Symbol("n".to_owned()), Dim::Size(3)],
+    };
+    let options = ScriptOptions {
+        inputs: vec![
+            input("t", Dtype::Float32),
+            input("b", Dtype::Bool),
+            input("h", Dtype::Float16),
+            input("z", Dtype::Complex64),
+            input("tl_1", Dtype::Int64),
+        ],
+        ..ScriptOptions::default()
+    };
+    let Ok(WrapOutcome::Module(made)) = scripted(archive(&code, &[]), &options) else {
+        panic!("it is a module")
+    };
+    let mut text = String::from_utf8_lossy(made.archive.code()).into_owned();
+    let none = [].to_vec().into();
+    let inputs = made.inputs.iter().cloned().map(|port| ("input", port));
+    for (kind, port) in inputs.chain(made.outputs.ports(&none).map(|port| ("output", port))) {
+        let ModulePort { name, dtype, shape, description, optional } = port;
+        writeln!(text, "# {kind} {name} {dtype} {shape:?} {description:?} {optional}")
+            .expect("memory takes it");
+    }
+    assert_eq!(text, include_str!("../../tests/written/wrapper_types.py"));
 }
 
 #[test]
@@ -325,6 +365,44 @@ fn texts_of_a_user_are_literals() {
 }
 
 #[test]
+fn names_of_outputs_fit_the_type_of_the_result() {
+    let outcome = |returns: &str, names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let options = ScriptOptions { output_names: names, ..ScriptOptions::default() };
+        scripted(archive(&net(&format!(", x: Tensor) -> {returns}")), &[]), &options)
+    };
+    for (returns, names) in [
+        ("Tensor", &["a"][..]),
+        ("List[int]", &["a"]),
+        ("List[Tensor]", &["a", "b", "c"]),
+        ("Tuple[Tensor, int]", &["a", "b"]),
+    ] {
+        assert!(matches!(outcome(returns, names), Ok(WrapOutcome::Module(_))), "{returns}");
+    }
+    for (returns, names, count) in [
+        ("Tensor", &["a", "b"][..], 1),
+        ("List[int]", &["a", "b"], 1),
+        ("Tuple[Tensor, int]", &["a"], 2),
+        ("Dict[str, Tensor]", &["a"], 0),
+    ] {
+        let refused = outcome(returns, names);
+        assert!(
+            matches!(refused, Err(Error::OutputNameCount { expected, .. }) if expected == count),
+            "{returns}: {refused:?}"
+        );
+    }
+}
+
+#[test]
+fn records_have_a_largest_length() {
+    let read = |len| read_record("x", &Storage::owned(vec![7; len]), 3);
+    assert_eq!(read(3).expect("short enough"), [7; 3]);
+    for len in [4, 5] {
+        assert!(matches!(read(len), Err(Error::LargeRecord { .. })));
+    }
+}
+
+#[test]
 fn a_module_of_dicts_can_be_kept_as_it_is() {
     let keep = ScriptOptions { keep_unchanged: true, ..ScriptOptions::default() };
     let code = net(", d: Dict[str, Tensor]) -> Dict[str, Tensor]");
@@ -332,6 +410,13 @@ fn a_module_of_dicts_can_be_kept_as_it_is() {
     let mut file: Vec<u8> = Vec::new();
     kept.archive.write_to(&mut file).expect("memory takes it");
     assert_eq!(file, b"whole");
-    let error = scripted(archive(&net(", x: Tensor) -> Tensor"), &[]), &keep).expect_err("no dict");
-    assert!(matches!(error, Error::NoDictForward { .. }), "{error}");
+    for signature in [
+        ", x: Tensor) -> Tensor",
+        ", d: Dict[int, Tensor]) -> Dict[str, Tensor]",
+        ", d: Dict[str, int]) -> Dict[str, Tensor]",
+        ", d: Dict[str, Tensor]) -> Dict[str, int]",
+    ] {
+        let error = scripted(archive(&net(signature), &[]), &keep).expect_err("no dict");
+        assert!(matches!(error, Error::NoDictForward { .. }), "{signature}: {error}");
+    }
 }
