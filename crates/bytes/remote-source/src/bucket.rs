@@ -12,11 +12,12 @@ use object_store::path::Path as ObjectPath;
 use object_store::{Attribute, GetOptions, GetRange, ObjectMeta, ObjectStore};
 
 use crate::answer::{Asked, Version};
-use crate::client::{Client, Part};
+use crate::client::Client;
 use crate::connector::NO_ETAG;
 use crate::credentials::{self, StoreBox};
 use crate::retry::pause;
 use crate::slot::Slot;
+use crate::target::Part;
 use crate::{BucketAddress, BucketService, Error, Result};
 
 /// Name in the metadata of an object that this program wrote. Its value is another one for each upload.

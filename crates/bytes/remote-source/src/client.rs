@@ -1,6 +1,6 @@
 //! Requests ranges of a file: follows redirects, checks the answers, and tries again.
 
-use std::io::{self, Read};
+use std::io;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::path::Path;
@@ -16,54 +16,22 @@ use url::Url;
 
 use crate::address::shown_url;
 use crate::answer::{Accepted, Asked, Version, accept, header};
+use crate::body::{DOCUMENT_LEN, connection_error, finish, message, receive, receive_document, slowest};
 use crate::guard::{AddressGuard, PrivateAddress, PrivateHosts};
 use crate::ip::is_public_address;
 use crate::proxies::Proxies;
 use crate::range_buffers::{RangeBuffer, RangeBuffers};
 use crate::retry::{TRIES_MAX, pause, retry_after};
+use crate::target::{Part, RangeTarget};
 use crate::{Error, RemoteOptions, Result};
 
 /// Largest number of redirects to follow; browsers follow as many or more.
 const REDIRECTS_MAX: usize = 10;
-/// Slowest rate, in bytes per second, at which a body may come after the first silence.
-const SLOWEST: u64 = 32 << 10;
 /// Time after which there is no service that gives an instance its credentials.
 #[cfg(feature = "buckets")]
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bytes that are read from a document at a time.
-const READ: usize = 64 << 10;
 /// Bytes that are taken from a connection at a time.
 const RECEIVED: usize = 256 << 10;
-/// Number of bytes of a document, such as a listing, that decides how long it may take.
-pub(crate) const DOCUMENT_LEN: u64 = 4 << 20;
-/// Longest time for a body that is not needed, or that only explains an error.
-const BRIEF: Duration = Duration::from_secs(2);
-/// Longest body of a redirect that is read, in bytes.
-const UNNEEDED_MAX: u64 = 16 << 10;
-/// Longest text of an error that is read and shown, in bytes.
-const MESSAGE_MAX: u64 = 2000;
-const MESSAGE_SHOWN: usize = 200;
-
-/// URL of a file, and what its requests need.
-#[derive(Clone, Debug)]
-pub(crate) struct RangeTarget {
-    pub(crate) url: Url,
-    /// Token for the host of the URL.
-    pub(crate) token: Option<String>,
-    /// True if the host redirects each request for a range to another address.
-    pub(crate) is_resolved: bool,
-    /// Address in messages.
-    pub(crate) address: String,
-}
-
-/// Bytes of a file, and the version that they are from.
-#[derive(Clone, Debug)]
-pub(crate) struct Part {
-    pub(crate) range: Range<u64>,
-    pub(crate) bytes: Bytes,
-    pub(crate) version: Version,
-}
-
 /// HTTP client with a pool of connections.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -140,7 +108,14 @@ impl Client {
                 }
                 version.get_or_insert(accepted.version);
                 let Some(body) = accepted.body else { return Ok(()) };
-                self.receive(&mut body.into_reader(), &mut received, true, start, &target.address)
+                Ok(receive(
+                    &self.options,
+                    &mut body.into_reader(),
+                    &mut received,
+                    true,
+                    start,
+                    &target.address,
+                )?)
             });
             let (error, asked_pause) = match outcome {
                 Ok(()) => {
@@ -199,7 +174,7 @@ impl Client {
                     let len = range.end.saturating_sub(range.start);
                     let buffer = received.get_or_insert_with(|| self.buffers.take(len));
                     let is_last = range.end == end;
-                    self.receive(reader, buffer, is_last, start, &target.address)?;
+                    receive(&self.options, reader, buffer, is_last, start, &target.address)?;
                     done(number, received.take().map_or_else(Bytes::new, Bytes::from));
                     number = number.saturating_add(1);
                 }
@@ -238,7 +213,7 @@ impl Client {
                     let reason = format!("its status is {}", response.status().as_u16());
                     return Err(Error::Answer { address: target.address.clone(), reason }.into());
                 }
-                Ok(self.receive_document(response, limit, &target.address)?)
+                Ok(receive_document(&self.options, response, limit, &target.address)?)
             });
             let (error, asked_pause) = match outcome {
                 Ok(document) => return Ok(document),
@@ -250,32 +225,6 @@ impl Client {
                 return Err(error);
             }
             pause(tries, asked_pause, &target.address, &self.options)?;
-        }
-    }
-
-    fn receive_document(&self, response: Response<Body>, limit: u64, address: &str) -> Result<Vec<u8>> {
-        let start = Instant::now();
-        let mut reader = response.into_body().into_reader();
-        let (mut document, mut buffer) = (Vec::new(), vec![0; READ]);
-        loop {
-            let count = reader.read(&mut buffer).map_err(|reason| connection_error(address, &reason))?;
-            let received = document.len() as u64;
-            if count == 0 {
-                return Ok(document);
-            }
-            self.options.counter.add_bytes(count);
-            document.extend_from_slice(buffer.get(..count).unwrap_or_default());
-            if document.len() as u64 > limit {
-                let reason = format!("it has more than {limit} bytes");
-                return Err(Error::Answer { address: address.to_owned(), reason });
-            }
-            let after = start.elapsed();
-            if after > slowest(self.options.timeout, received) {
-                return Err(Error::Slow { address: address.to_owned(), received, expected: limit, after });
-            }
-            if self.options.is_stopped() {
-                return Err(Error::Cancelled(byte_source::Cancelled));
-            }
         }
     }
 
@@ -363,60 +312,6 @@ impl Client {
             if let Some(PrivateAddress(ip)) = refused { Sent::Private(*ip) } else { Sent::Broken(reason) }
         })
     }
-
-    /// Reads a body until the buffer is full, which is at its end if `is_last`.
-    fn receive(
-        &self,
-        reader: &mut dyn Read,
-        received: &mut RangeBuffer,
-        is_last: bool,
-        start: Instant,
-        address: &str,
-    ) -> Result<(), Failure> {
-        let expected = received.expected();
-        let limit = slowest(self.options.timeout, expected);
-        let mut beyond = [0];
-        loop {
-            let room = received.room();
-            let is_full = room.is_empty();
-            if is_full && !is_last {
-                return Ok(());
-            }
-            // The end is read, too: only then can the next request use the connection.
-            let count = reader.read(if is_full { &mut beyond } else { room });
-            let after = start.elapsed();
-            let count = match count {
-                Err(_) if is_full => return Ok(()),
-                // What drips may not be bytes of the file.
-                Err(_) if after > limit => {
-                    let (address, received) = (address.to_owned(), received.len());
-                    return Err(Error::Slow { address, received, expected, after }.into());
-                }
-                count => count.map_err(|reason| connection_error(address, &reason))?,
-            };
-            if is_full {
-                if count == 0 {
-                    return Ok(());
-                }
-                let reason = format!("it has more than the {expected} bytes that were asked for");
-                return Err(Error::Answer { address: address.to_owned(), reason }.into());
-            }
-            self.options.counter.add_bytes(count);
-            received.add(count);
-            let total = received.len();
-            if count == 0 {
-                let reason = format!("the connection ended after {total} of {expected} bytes");
-                return Err(Error::Connection { address: address.to_owned(), reason }.into());
-            }
-            if after > limit {
-                let address = address.to_owned();
-                return Err(Error::Slow { address, received: total, expected, after }.into());
-            }
-            if self.options.is_stopped() {
-                return Err(Error::Cancelled(byte_source::Cancelled).into());
-            }
-        }
-    }
 }
 
 /// Error of one try, and the pause in seconds that the server asks for.
@@ -437,38 +332,6 @@ enum Sent {
     Broken(io::Error),
 }
 
-/// Reads the body of an answer that is not needed if it is short: only then can the next request use the connection.
-fn finish(response: Response<Body>) {
-    let len = header(&response, "content-length").and_then(|len| len.parse::<u64>().ok());
-    if len.is_some_and(|len| len <= UNNEEDED_MAX) {
-        // If this fails, the next request opens a connection.
-        read_briefly(response, UNNEEDED_MAX);
-    }
-}
-
-/// Returns the first `limit` bytes of a body, or those that came without a long wait.
-fn read_briefly(response: Response<Body>, limit: u64) -> Vec<u8> {
-    let start = Instant::now();
-    let mut reader = response.into_body().into_reader().take(limit);
-    let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
-    while start.elapsed() < BRIEF {
-        match reader.read(&mut buffer) {
-            Ok(count) if count > 0 => received.extend_from_slice(buffer.get(..count).unwrap_or_default()),
-            _ => break,
-        }
-    }
-    received
-}
-
-/// Returns the longest time that a body of `len` bytes may take.
-pub(crate) fn slowest(timeout: Duration, len: u64) -> Duration {
-    timeout.saturating_mul(4).saturating_add(Duration::from_secs(len / SLOWEST))
-}
-
-fn connection_error(address: &str, reason: &io::Error) -> Error {
-    Error::Connection { address: address.to_owned(), reason: reason.to_string() }
-}
-
 /// Returns the answer, or the error that its status is.
 fn check_status(response: Response<Body>, target: &RangeTarget) -> Result<Response<Body>, Failure> {
     let status = response.status().as_u16();
@@ -484,20 +347,6 @@ fn check_status(response: Response<Body>, target: &RangeTarget) -> Result<Respon
         _ => Error::Status { address, status, message },
     };
     Err(Failure { error, pause })
-}
-
-/// Returns the first line of what a server says about an error, shortened and without control characters.
-fn message(response: Response<Body>) -> String {
-    if let Some(message) = header(&response, "x-error-message") {
-        return clean(message);
-    }
-    let is_text = header(&response, "content-type").is_some_and(|kind| kind.starts_with("text/plain"));
-    let text = if is_text { read_briefly(response, MESSAGE_MAX) } else { Vec::new() };
-    clean(String::from_utf8_lossy(&text).trim().lines().next().unwrap_or_default())
-}
-
-fn clean(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(MESSAGE_SHOWN).collect()
 }
 
 fn tls_config(certificates: Option<&Path>) -> Result<TlsConfig> {

@@ -22,7 +22,8 @@ use url::Url;
 
 use crate::address::shown_url;
 use crate::answer::parse_content_range;
-use crate::client::{Client, DOCUMENT_LEN, slowest};
+use crate::body::{DOCUMENT_LEN, slowest};
+use crate::client::Client;
 use crate::guard::PrivateAddress;
 use crate::range_buffers::RangeBuffers;
 use crate::retry::{PAUSE_MAX, retry_after};

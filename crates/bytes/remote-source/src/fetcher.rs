@@ -9,8 +9,9 @@ use crate::answer::{Asked, Version};
 #[cfg(feature = "buckets")]
 use crate::bucket::Bucket;
 use crate::cache::RangeCache;
-use crate::client::{Client, Part, RangeTarget};
+use crate::client::Client;
 use crate::read_ahead::CHUNK;
+use crate::target::{Part, RangeTarget};
 use crate::{Error, Result};
 
 /// Number of bytes of a file on the Hub that are requested at once.

@@ -10,10 +10,11 @@ use bytes::Bytes;
 
 use crate::answer::{Asked, Version};
 use crate::cache::RangeCache;
-use crate::client::{Client, Part, RangeTarget};
+use crate::client::Client;
 use crate::fetcher::{Fetcher, Place};
 use crate::read_ahead::ReadAhead;
 use crate::slot::Slot;
+use crate::target::{Part, RangeTarget};
 use crate::{Address, Error, RemoteOptions, Result, Traffic, hub};
 
 /// Bytes that are read at the start and at the end of a file when it is opened. The pickle of a large checkpoint and the

@@ -14,11 +14,12 @@ use crate::answer::Version;
 #[cfg(feature = "buckets")]
 use crate::bucket::Bucket;
 use crate::cache::{get_document, put_document};
-use crate::client::{Client, RangeTarget};
+use crate::client::Client;
 use crate::fetcher::Place;
 use crate::file::EDGE;
 use crate::listing::{HubListing, index_files, is_plain_path};
 use crate::slot::Slot;
+use crate::target::RangeTarget;
 use crate::{Error, HubAddress, RemoteFile, RemoteOptions, Result, hub};
 
 /// Bytes that are read at the start and at the end of each file when several are opened: the parts of a model describe

@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use crate::client::RangeTarget;
+use crate::target::RangeTarget;
 use crate::{Error, HubAddress, RemoteOptions, RepositoryKind, Result};
 
 /// Returns where a file of a repository is at a revision.

@@ -27,6 +27,8 @@ mod address;
 mod answer;
 #[cfg(feature = "buckets")]
 mod aws_profile;
+#[cfg(feature = "http")]
+mod body;
 #[cfg(feature = "buckets")]
 mod bucket;
 mod bucket_address;
@@ -71,6 +73,8 @@ mod read_ahead;
 mod retry;
 #[cfg(feature = "http")]
 mod slot;
+#[cfg(feature = "http")]
+mod target;
 mod traffic;
 #[cfg(feature = "buckets")]
 mod upload;

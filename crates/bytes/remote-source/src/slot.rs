@@ -58,7 +58,6 @@ impl<T: Clone + Send + 'static> Slot<T> {
     /// # Errors
     /// Those of the fetch, and [`crate::Error::Cancelled`] when the caller stopped all requests.
     pub(crate) fn wait(&self, options: &RemoteOptions) -> Result<T> {
-        self.want();
         let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(result) = &*result {
