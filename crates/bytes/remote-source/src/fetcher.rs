@@ -10,7 +10,7 @@ use crate::answer::{Asked, Version};
 use crate::bucket::Bucket;
 use crate::cache::RangeCache;
 use crate::client::Client;
-use crate::read_ahead::CHUNK;
+use crate::range_buffers::CHUNK;
 use crate::target::{Part, RangeTarget};
 use crate::{Error, Result};
 

@@ -4,7 +4,8 @@
 //! parallel: of most checkpoints, that is all that a listing needs. Other bytes are requested on demand; a sequential
 //! reader gets them from ranges that are requested ahead, in bounded memory.
 //!
-//! ```no_run
+#![cfg_attr(feature = "http", doc = "```no_run")]
+#![cfg_attr(not(feature = "http"), doc = "```ignore")]
 //! use byte_source::Source;
 //! use remote_source::{Address, RemoteFile, RemoteOptions};
 //!

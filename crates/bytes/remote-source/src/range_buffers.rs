@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
 
-use crate::read_ahead::{CHUNK, PIECE};
-
+/// Largest number of bytes of a range that is requested ahead, but for files of the Hub.
+pub(crate) const CHUNK: u64 = 8 << 20;
+/// Number of bytes of a long range that a reader gets at a time: few enough that they are still in the processor's caches.
+pub(crate) const PIECE: u64 = 2 << 20;
 /// Length in bytes from which a buffer is kept for the next range.
 const KEPT_MIN: usize = 1 << 20;
 /// First length in bytes of a buffer for an unknown number of bytes.

@@ -12,14 +12,11 @@ use crate::answer::Version;
 use crate::client::Client;
 use crate::fetcher::Fetcher;
 use crate::memory_gate::MemoryGate;
+use crate::range_buffers::{CHUNK, PIECE};
 use crate::slot::{Slot, start_thread};
 
 /// Number of bytes of the first range that is requested ahead; each further one is twice as long.
 const FIRST: u64 = 1 << 20;
-/// Largest number of bytes of a range that is requested ahead, but for files of the Hub.
-pub(crate) const CHUNK: u64 = 8 << 20;
-/// Number of bytes of a long range that a reader gets at a time: few enough that they are still in the processor's caches.
-pub(crate) const PIECE: u64 = 2 << 20;
 /// Largest number of bytes that all streams receive ahead or keep.
 const BUDGET: u64 = 40 << 20;
 /// The same, with the parts of outputs that are uploaded at the same time.
