@@ -128,17 +128,22 @@ mod tests {
         assert_eq!(number("consolidated.07.pth"), Some((7, None)));
         assert_eq!(number("consolidated.pth"), None);
         assert_eq!(number("consolidated.x.pth"), None);
+        assert_eq!(number("consolidated.+7.pth"), None);
         assert_eq!(number("pytorch_model-00002-of-00003.bin"), Some((2, Some(3))));
         assert_eq!(number("end-of-life.bin"), None);
     }
 
     #[test]
     fn a_file_that_is_a_whole_set_is_not_a_shard() {
+        let zero = "model-00000-of-00002.bin".to_owned();
         let shard = |name: &str| shard_number_among(name, &[name.to_owned()]);
+        let second = Some(ShardNumber { number: 2, files_in_set: 2 });
+        assert_eq!(shard_number_among("model-00001-of-00002.bin", &[zero]), second);
+        assert_eq!(shard("model-00000-of-00002.bin"), Some(ShardNumber { number: 1, files_in_set: 2 }));
         assert_eq!(shard("model-00001-of-00001.bin"), None);
         assert_eq!(shard("model-00001-of-00002.bin"), Some(ShardNumber { number: 1, files_in_set: 2 }));
         assert_eq!(shard("consolidated.00.pth"), None);
-        assert_eq!(shard("consolidated.01.pth"), Some(ShardNumber { number: 2, files_in_set: 2 }));
+        assert_eq!(shard("consolidated.01.pth"), second);
     }
 
     #[test]

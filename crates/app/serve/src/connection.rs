@@ -170,3 +170,29 @@ impl Write for Socket {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_idle_when_all_is_written_and_nothing_arrives() {
+        let activity = Activity::new();
+        let state = || (activity.idle_for().is_some(), activity.is_between_requests());
+        assert_eq!(state(), (true, true));
+        activity.record_full_socket();
+        assert_eq!(state(), (false, false));
+        activity.record_written(1);
+        assert_eq!(state(), (true, true));
+        activity.record_received();
+        assert_eq!(state(), (false, true));
+        activity.start_answering();
+        assert_eq!(state(), (false, false));
+        activity.record_full_socket();
+        assert_eq!(state(), (false, false));
+        activity.finish_answering();
+        assert_eq!(state(), (false, false), "the response is not written");
+        activity.record_written(1);
+        assert_eq!(state(), (true, true));
+    }
+}

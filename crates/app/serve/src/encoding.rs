@@ -179,6 +179,15 @@ mod tests {
     use crate::budget::MemoryBudget;
 
     #[test]
+    fn qualities_have_at_most_three_digits() {
+        assert_eq!(quality("q=0.125"), Some(125));
+        assert_eq!(quality("q=0.1250"), None);
+        assert_eq!(quality("q=1.000"), Some(1000));
+        assert_eq!(quality("q=2"), None);
+        assert_eq!(quality("level=9"), Some(1000));
+    }
+
+    #[test]
     fn requests() {
         assert_eq!(ContentEncoding::from_content_encoding("GZIP"), Some(ContentEncoding::Gzip));
         assert_eq!(ContentEncoding::from_content_encoding(" deflate "), Some(ContentEncoding::Deflate));

@@ -56,3 +56,14 @@ fn seconds_of_ticks(ticks: u64, per_second: u64) -> f64 {
     let ticks = std::time::Duration::from_secs(ticks);
     ticks.as_secs_f64() / std::time::Duration::from_secs(per_second.max(1)).as_secs_f64()
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_parts_of_seconds() {
+        assert!((seconds_of_ticks(250, 100) - 2.5).abs() < 1e-9);
+        assert!((seconds_of_ticks(3, 0) - 3.0).abs() < 1e-9);
+    }
+}

@@ -213,6 +213,8 @@ mod tests {
             "/v2/models/m/infer/x",
             "/v2/repository",
             "/v2/repository/models/m",
+            "/v2/repository/models//load",
+            "/v2/repository/models//unload",
             "/v2/repository/r/index",
             "/v2/models/%ff",
             "/metrics/",

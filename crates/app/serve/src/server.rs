@@ -305,3 +305,21 @@ async fn run_connection(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_one_client_are_not_those_of_this_machine() {
+        use io::ErrorKind::{ConnectionAborted, ConnectionReset, OutOfMemory, PermissionDenied};
+        for kind in [ConnectionAborted, ConnectionReset] {
+            assert!(!is_local_failure(&kind.into()), "{kind}");
+        }
+        for kind in [OutOfMemory, PermissionDenied] {
+            assert!(is_local_failure(&kind.into()), "{kind}");
+        }
+        #[cfg(unix)]
+        assert!(is_local_failure(&io::Error::from_raw_os_error(24)), "too many open files");
+    }
+}

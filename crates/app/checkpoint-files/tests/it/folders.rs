@@ -4,7 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use checkpoint_files::{CheckpointSources, DOCUMENT_MAX, Error, FilesNote, FolderDiagnosis, ShardPolicy};
+use checkpoint_files::{
+    CheckpointSources, DOCUMENT_MAX, DocumentCache, Error, FilesNote, FolderDiagnosis, ShardPolicy,
+    read_document,
+};
 
 /// A safetensors file with one tensor of one byte.
 fn safetensors(name: &str) -> Vec<u8> {
@@ -182,6 +185,11 @@ fn the_newest_step_of_deepspeed_is_read() {
     ]);
     let step = |folder: &Folder| folder.find().expect("a step").root().to_owned();
     assert_eq!(step(&folder), folder.path().join("global_step1000"));
+    let chosen = FilesNote::CandidateChosen {
+        used: "global_step1000".to_owned(),
+        unused_candidates: vec!["global_step500".to_owned()],
+    };
+    assert_eq!(folder.find().expect("a step").notes, [chosen]);
     folder.write("latest", b"global_step500\n");
     assert_eq!(step(&folder), folder.path().join("global_step500"));
 }
@@ -227,6 +235,10 @@ fn models_of_other_frameworks_are_named() {
             panic!("{files:?}")
         };
         assert_eq!(what, expected);
+    }
+    for files in [["run.data-7", "x.json"], ["Manifest.json", "Data/other/x.json"]] {
+        let contents = Folder::with(&files).contents();
+        assert!(!matches!(contents, FolderDiagnosis::OtherFramework { .. }), "{contents:?}");
     }
 }
 
@@ -390,4 +402,100 @@ fn the_cache_of_a_model_hub_is_one_folder() {
         .expect("a temporary folder");
     let notes = linked.find().expect("one file").notes;
     assert_eq!(notes, [FilesNote::LinksFollowed { files: vec!["a.safetensors".to_owned()] }]);
+}
+
+/// The folder of one of the checkpoints that `torch.distributed` and FSDP wrote for the tests of `trainer-shards`.
+fn trainer_folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../import/trainer-shards/tests/data").join(name)
+}
+
+#[test]
+fn the_files_of_ranks_are_one_checkpoint() {
+    let find = |path: &Path| CheckpointSources::find(&[path.to_owned()], ShardPolicy::RequireAll);
+    for (name, pickle) in [("dcp", ".metadata"), ("rank-files", "model_world_size_2_rank_0.pt")] {
+        let sources = find(&trainer_folder(name)).expect("a trainer's checkpoint");
+        assert!(sources.is_of_trainer() && !sources.is_single(), "{name}");
+        assert_eq!(sources.trainer_pickle().map(output::file_name).as_deref(), Some(pickle));
+        assert!(sources.notes.is_empty(), "{name}: {:?}", sources.notes);
+    }
+    let sources = find(&trainer_folder("dcp").join(".metadata")).expect("it stands for its folder");
+    assert!(sources.is_of_trainer());
+    let sources = Folder::with(&["model.safetensors"]).find().expect("one file");
+    assert!(!sources.is_of_trainer() && sources.trainer_pickle().is_none());
+}
+
+#[test]
+fn a_file_next_to_those_of_ranks_is_not_used() {
+    let folder = Folder::with(&["model.safetensors"]);
+    for name in [".metadata", "__0_0.distcp", "__1_0.distcp"] {
+        std::fs::copy(trainer_folder("dcp").join(name), folder.path().join(name)).expect("a fixture");
+    }
+    let sources = folder.find().expect("a trainer's checkpoint");
+    assert!(sources.is_of_trainer());
+    assert_eq!(
+        sources.notes,
+        [FilesNote::CheckpointFilesUnused { files: vec!["model.safetensors".to_owned()] }]
+    );
+}
+
+#[test]
+fn a_file_of_one_rank_is_refused_unless_there_is_only_one() {
+    let folder = Folder::with(&[
+        "model_world_size_2_rank_1.pt",
+        "model_world_size_1_rank_0.pt",
+        "zero_pp_rank_0_mp_rank_00_model_states.pt",
+        "mp_rank_00_model_states.pt",
+    ]);
+    let find = |name: &str| CheckpointSources::find(&[folder.path().join(name)], ShardPolicy::RequireAll);
+    for name in ["model_world_size_2_rank_1.pt", "zero_pp_rank_0_mp_rank_00_model_states.pt"] {
+        assert!(matches!(find(name), Err(Error::RankPart { .. })), "{name}");
+    }
+    for name in ["model_world_size_1_rank_0.pt", "mp_rank_00_model_states.pt"] {
+        assert!(find(name).expect("a whole checkpoint").is_single(), "{name}");
+    }
+}
+
+#[test]
+fn sets_are_told_apart_by_the_rest_of_their_names() {
+    let folder = Folder::with(&["a-00001-of-00002.bin", "a-00002-of-00002.bin", "b-00001-of-00002.bin"]);
+    let Err(Error::SeveralCheckpoints { candidates, .. }) = folder.find() else {
+        panic!("expected a choice")
+    };
+    let members: Vec<_> = candidates.iter().map(|candidate| names(&candidate.paths)).collect();
+    assert_eq!(members, [&["a-00001-of-00002.bin", "a-00002-of-00002.bin"][..], &["b-00001-of-00002.bin"]]);
+    // Numbers from 0, from 1, and one that is missing.
+    for files in
+        [["m-00000-of-00002.bin", "m-00001-of-00002.bin"], ["m-00001-of-00002.bin", "m-00002-of-00002.bin"]]
+    {
+        assert_eq!(names(&Folder::with(&files).find().expect("a set").files), files);
+    }
+    let error = Folder::with(&["m-00000-of-00003.bin", "m-00001-of-00003.bin"]).find();
+    assert!(matches!(error, Err(Error::MissingShard { found: 2, .. })), "{error:?}");
+}
+
+#[test]
+fn files_that_are_not_a_set_are_named() {
+    let folder = Folder::with(&["a.pth", "b.pth"]);
+    let [a, b] = ["a.pth", "b.pth"].map(|name| folder.path().join(name));
+    let error = CheckpointSources::find(&[a.clone(), b.clone()], ShardPolicy::RequireAll);
+    let expected = format!("{} and {} are not shards of one checkpoint", a.display(), b.display());
+    assert_eq!(error.expect_err("two checkpoints").to_string(), expected);
+}
+
+#[test]
+fn a_document_has_a_largest_length() {
+    let folder = Folder::with(&[]);
+    folder.write("config.json", b"1234");
+    let path = folder.path().join("config.json");
+    assert_eq!(read_document(&path, 4).expect("short enough"), "1234");
+    assert!(matches!(read_document(&path, 3), Err(Error::DocumentTooLarge { len: 4, limit: 3, .. })));
+    // A file whose length the system does not know.
+    #[cfg(target_os = "linux")]
+    assert!(matches!(
+        read_document(Path::new("/proc/self/status"), 3),
+        Err(Error::DocumentTooLarge { len: 4, limit: 3, .. })
+    ));
+    let mut documents = DocumentCache::next_to(&path);
+    documents.replace_params("{}".to_owned());
+    assert_eq!(documents.params().expect("a text"), Some("{}"));
 }

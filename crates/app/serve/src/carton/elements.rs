@@ -53,3 +53,31 @@ impl AsRef<[u8]> for MappedElements {
         self.0.mapped_bytes().unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dtypes_have_the_datatype_of_their_name() {
+        let named = |dtype: Dtype| datatype(dtype).map(Datatype::name);
+        for (dtype, name) in [
+            (Dtype::Bool, "BOOL"),
+            (Dtype::UInt8, "UINT8"),
+            (Dtype::UInt16, "UINT16"),
+            (Dtype::UInt32, "UINT32"),
+            (Dtype::UInt64, "UINT64"),
+            (Dtype::Int8, "INT8"),
+            (Dtype::Int16, "INT16"),
+            (Dtype::Int32, "INT32"),
+            (Dtype::Int64, "INT64"),
+            (Dtype::Float16, "FP16"),
+            (Dtype::Float32, "FP32"),
+            (Dtype::Float64, "FP64"),
+            (Dtype::BFloat16, "BF16"),
+        ] {
+            assert_eq!(named(dtype), Some(name));
+        }
+        assert_eq!(named(Dtype::Complex64), None);
+    }
+}

@@ -145,6 +145,9 @@ impl InferModel for Echo {
         if asks("fail") {
             return Err(ModelError::Failed("out of luck".into()));
         }
+        if asks("stop") {
+            return Err(ModelError::Cancelled);
+        }
         if asks("refuse") {
             return Err(ModelError::Input("too many tokens".into()));
         }

@@ -57,6 +57,7 @@ fn what_a_model_answers_badly() {
     };
     assert_eq!(ask("fail"), (500, "out of luck".to_owned()));
     assert_eq!(ask("refuse"), (400, "too many tokens".to_owned()));
+    assert_eq!(ask("stop"), (503, "the request was cancelled".to_owned()), "it did not run out of time");
     assert_eq!(ask("nothing"), (500, "model `m` did not return its output `OUT`".to_owned()));
 }
 

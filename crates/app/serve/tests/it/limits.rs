@@ -286,3 +286,35 @@ fn a_request_may_compute_for_a_time() {
     gate.release_model();
     assert_eq!(client.reply().status, 200);
 }
+
+#[test]
+fn outputs_in_json_are_bounded_and_binary_ones_are_not() {
+    let server = Running::start(|options| options.limits.json = 8);
+    let mut client = server.client();
+    let mut ask = |count: usize, binary: bool| {
+        let data = vec!["1"; count].join(",");
+        let body = format!(
+            r#"{{"inputs":[{{"name":"IN","datatype":"FP32","shape":[1,{count}],"data":[{data}]}}],"parameters":{{"binary_data_output":{binary}}}}}"#
+        );
+        client.post(INFER, &[("Accept-Encoding", "gzip")], body.as_bytes())
+    };
+    for count in [1, 2] {
+        assert_eq!(ask(count, false).status, 200, "{count}");
+    }
+    for count in [3, 4] {
+        let reply = ask(count, false);
+        assert_eq!(reply.status, 400, "{reply:?}");
+        assert!(reply.error().contains("8 are allowed"), "{reply:?}");
+    }
+    let reply = ask(4, true);
+    assert_eq!((reply.status, reply.header("content-encoding")), (200, None), "too large to compress");
+}
+
+#[test]
+fn a_body_may_have_as_many_bytes_as_the_limit() {
+    let body = r#"{"inputs":[{"name":"IN","datatype":"FP32","shape":[1,1],"data":[1]}]}"#;
+    let server = Running::start(|options| options.limits.body = body.len());
+    let mut client = server.client();
+    assert_eq!(client.post(INFER, &[], body.as_bytes()).status, 200);
+    assert_eq!(client.post(INFER, &[], format!("{body} ").as_bytes()).status, 400);
+}
