@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use byte_source::{Observer, hex};
+use byte_source::{Observer, OpenedFile, hex};
 use carton_format::Config;
 use carton_tools::{ContentsReport, VerifyReport};
 
@@ -21,9 +21,20 @@ impl Carton {
     /// # Errors
     /// When the path cannot be read, is not a carton, or has a carton.toml that does not follow the specification.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let carton = carton_tools::open(path)?;
-        let config = carton.config().map_err(carton_tools::Error::from_reader(path))?.document;
+        Self::new(carton_tools::open(path.as_ref())?)
+    }
+
+    /// Opens the carton or the unpacked folder at `path` like [`open`](Self::open), and each file with tensors with `open_file`, for a
+    /// caller that does not map files.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and of `open_file`.
+    pub fn open_with(path: impl AsRef<Path>, open_file: fn(&Path) -> OpenedFile) -> Result<Self> {
+        Self::new(carton_tools::open_with(path.as_ref(), open_file)?)
+    }
+
+    fn new(carton: carton_reader::Carton) -> Result<Self> {
+        let config = carton.config().map_err(carton_tools::Error::from_reader(carton.path()))?.document;
         Ok(Self { carton, config })
     }
 

@@ -1,9 +1,10 @@
 //! The private maps of files, from which Python objects get their bytes.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use torch2carton::{Region, Source, Storage};
+use torch2carton::{ReadError, Source, Storage};
 
 use crate::memory::{Memory, PrivateMap};
 
@@ -54,23 +55,23 @@ impl Maps {
     }
 
     /// Returns the memory of a range of a storage, in bytes, if a file has these bytes and can be mapped.
-    pub(crate) fn memory(&self, storage: &Storage, range: std::ops::Range<u64>) -> Option<Memory> {
-        if self.backend == Backend::Read {
-            return None;
-        }
-        let region = storage.region()?;
-        let map = self.map(&region)?;
-        let part = region.slice(range)?.range();
-        Memory::mapped(&map, part.start, part.end.checked_sub(part.start)?)
+    ///
+    /// # Errors
+    /// Those of [`Source::locate`].
+    pub(crate) fn memory(&self, storage: &Storage, range: Range<u64>) -> Result<Option<Memory>, ReadError> {
+        let region = storage.region().filter(|_| self.backend == Backend::Map);
+        let Some(region) = region else { return Ok(None) };
+        let Some(map) = self.map(region.source()) else { return Ok(None) };
+        let Range { start, end } = region.locate(range)?;
+        Ok(Memory::mapped(&map, start, end.saturating_sub(start)))
     }
 
-    fn map(&self, region: &Region) -> Option<Arc<PrivateMap>> {
-        let source = region.source();
-        let file = source.file()?;
+    fn map(&self, source: &Arc<dyn Source>) -> Option<Arc<PrivateMap>> {
+        let (file, len) = source.file()?;
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, map) = maps
             .entry(Arc::as_ptr(source).addr())
-            .or_insert_with(|| (Arc::clone(source), PrivateMap::new(file, source.len()).ok().map(Arc::new)));
+            .or_insert_with(|| (Arc::clone(source), PrivateMap::new(file, len).ok().map(Arc::new)));
         map.clone()
     }
 }

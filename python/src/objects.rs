@@ -92,7 +92,7 @@ impl Objects {
         let path = input.path();
         let opened = py.detach(|| {
             let sources = input.sources(file.as_ref())?;
-            open_containers(&sources, file.as_ref(), backend)
+            open_containers(&sources, file.as_ref(), backend, Container::from_source)
         });
         let containers = opened.map_err(|error| errors::exception(py, &error, Some(&path)))?;
         let [container] = containers.as_slice() else {

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use torch2carton::crates::byte_source::{self, BufferSource, MappedFile};
+use torch2carton::crates::byte_source::{self, BufferSource, OpenedFile};
 use torch2carton::crates::carton_tools;
 use torch2carton::crates::checkpoint_files::{self, CheckpointSources};
 use torch2carton::crates::pipeline::ShardPolicy;
-use torch2carton::crates::torch_import::{CheckpointValue, Container, ItemContent};
+use torch2carton::crates::torch_import::{self, CheckpointValue, Container, ItemContent};
 use torch2carton::{Carton, Observer, Result, Source, Tensors};
 
 use crate::maps::{Backend, Maps};
@@ -51,7 +51,7 @@ impl Input {
     /// which is reported by what reads it.
     pub(crate) fn open(&self, backend: Backend) -> Option<Arc<dyn Source>> {
         match self {
-            Self::Path(path) => open_file(path, backend).ok(),
+            Self::Path(path) => file_opener(backend)(path).ok(),
             Self::Bytes(bytes) => Some(Arc::new(BufferSource::new("<bytes>", bytes.clone()))),
         }
     }
@@ -71,32 +71,35 @@ impl Input {
             (Self::Bytes(_), Some(file)) => Ok(CheckpointSources::source(Arc::clone(file))),
             (input, file) => {
                 let path = input.path();
-                let is_folder = file.is_none() && path.is_dir();
-                let shards = if is_folder { ShardPolicy::RequireAll } else { ShardPolicy::ThisFileOnly };
+                if file.is_some() {
+                    return Ok(CheckpointSources::find_of_file(&path, ShardPolicy::ThisFileOnly, file)?);
+                }
+                let shards = if path.is_dir() { ShardPolicy::RequireAll } else { ShardPolicy::ThisFileOnly };
                 Ok(CheckpointSources::find(&[path], shards)?)
             }
         }
     }
 }
 
-fn open_file(path: &Path, backend: Backend) -> Result<Arc<dyn Source>, byte_source::Error> {
-    Ok(match backend {
-        Backend::Map => Arc::new(MappedFile::open(path)?),
-        Backend::Read => Arc::new(UnmappedFile::open(path)?),
-    })
+fn file_opener(backend: Backend) -> fn(&Path) -> OpenedFile {
+    match backend {
+        Backend::Map => byte_source::map_file,
+        Backend::Read => |path| Ok(Arc::new(UnmappedFile::open(path)?)),
+    }
 }
 
-/// Opens the files of a checkpoint as containers. `opened` is the one that is already open.
+/// Opens the files of a checkpoint as containers with `to_container`. `opened` is the one that is already open.
 pub(crate) fn open_containers(
     sources: &CheckpointSources,
     opened: Option<&Arc<dyn Source>>,
     backend: Backend,
+    to_container: fn(Arc<dyn Source>) -> torch_import::Result<Container>,
 ) -> Result<Vec<Container>> {
-    let containers = sources.open_with(|path| {
+    let open = |path: &Path| {
         let opened = opened.filter(|file| file.path() == path).cloned();
-        Container::from_source(opened.map_or_else(|| open_file(path, backend), Ok)?)
-    });
-    Ok(containers?)
+        opened.map_or_else(|| file_opener(backend)(path), Ok)
+    };
+    Ok(sources.open_with(&open, to_container)?)
 }
 
 impl Opened {
@@ -107,7 +110,8 @@ impl Opened {
             return Self::open_carton(&path, backend, observer);
         }
         let sources = input.sources(file.as_ref())?;
-        let containers = open_containers(&sources, file.as_ref(), backend)?;
+        let open = Container::from_source_lazily;
+        let containers = open_containers(&sources, file.as_ref(), backend, open)?;
         drop(file);
         let (checkpoint, notes) =
             sources.read_with_observer::<checkpoint_files::Error>(&containers, &|_, _| Ok(()), observer)?;
@@ -130,7 +134,7 @@ impl Opened {
     }
 
     fn open_carton(path: &Path, backend: Backend, observer: &dyn Observer) -> Result<Self> {
-        let carton = Carton::open(path)?;
+        let carton = Carton::open_with(path, file_opener(backend))?;
         Ok(Self {
             path: path.into(),
             maps: Arc::new(Maps::new(backend)),

@@ -40,14 +40,15 @@ impl Storage {
 
     /// The offset of the first byte in the file; None if the bytes are computed or were compressed.
     #[getter]
-    fn file_offset(&self) -> Option<u64> {
-        self.inner.file_offset()
+    fn file_offset(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        self.inner.locate().map_err(|error| self.exception(py, error))
     }
 
     /// The bytes: the private map of the file, or a copy where no file has them as they are.
     fn buffer(&self, py: Python<'_>) -> PyResult<Buffer> {
         let len = self.inner.len();
-        if let Some(memory) = self.maps.memory(&self.inner, 0..len) {
+        let mapped = self.maps.memory(&self.inner, 0..len).map_err(|error| self.exception(py, error))?;
+        if let Some(memory) = mapped {
             return Ok(Buffer::new(memory));
         }
         let mut bytes = Vec::new();

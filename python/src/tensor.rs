@@ -116,9 +116,11 @@ impl Tensor {
     /// Returns the elements in memory, their strides in elements, and whether they are a copy.
     fn elements(&self, py: Python<'_>, is_copied: bool) -> PyResult<(Memory, Vec<i64>, bool)> {
         let (name, tensor) = self.named();
-        let mapped = if is_copied { None } else { self.file().0.memory(tensor.storage(), tensor.span()) };
-        if let Some(memory) = mapped {
-            return Ok((memory, signed(tensor.stride()), false));
+        if !is_copied {
+            let mapped = self.file().0.memory(tensor.storage(), tensor.span());
+            if let Some(memory) = mapped.map_err(|error| self.exception(py, error))? {
+                return Ok((memory, signed(tensor.stride()), false));
+            }
         }
         let mut bytes = Vec::new();
         let reserved =
@@ -206,9 +208,9 @@ impl Tensor {
 
     /// The offset of the first element in its file, in bytes; None if the elements are computed.
     #[getter]
-    fn file_offset(&self) -> Option<u64> {
-        let start = self.inner().storage().file_offset()?;
-        start.checked_add(self.inner().span().start)
+    fn file_offset(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        let start = self.inner().storage().locate().map_err(|error| self.exception(py, error))?;
+        Ok(start.and_then(|start| start.checked_add(self.inner().span().start)))
     }
 
     /// Whether the elements are in C order without gaps.

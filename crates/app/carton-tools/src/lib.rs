@@ -59,7 +59,9 @@ pub use contents::{
 pub use error::{Error, Result, TensorError};
 pub use note::CartonNote;
 pub use npy::NpyError;
-pub use open::{copy_carton, is_carton, is_carton_file, open, open_input, open_model, open_source};
+pub use open::{
+    copy_carton, is_carton, is_carton_file, open, open_input, open_model, open_source, open_with,
+};
 #[cfg(feature = "download")]
 pub use options::ResolveOptions;
 pub use options::VerifyOptions;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Action, InputSource, MappedFile, Observer, ProgressReporter, Source};
+use byte_source::{Action, InputSource, MappedFile, Observer, OpenedFile, ProgressReporter, Source};
 use carton_format::{Config, MODEL_PT, Manifest};
 use carton_reader::{Carton, CartonEntry, CompressionMethod};
 use checkpoint_files::{CheckpointSources, ShardPolicy};
@@ -76,6 +76,18 @@ pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
 /// # Errors
 /// Returns an error if the path cannot be read, or is not a carton.
 pub fn open(path: &Path) -> Result<Carton> {
+    open_by(path, Carton::open)
+}
+
+/// Opens a packed or unpacked carton like [`open`], and each file with tensors with `open_file`.
+///
+/// # Errors
+/// Those of [`open`], and of `open_file`.
+pub fn open_with(path: &Path, open_file: fn(&Path) -> OpenedFile) -> Result<Carton> {
+    open_by(path, |path| Carton::open_with(path, open_file))
+}
+
+fn open_by(path: &Path, open: impl FnOnce(&Path) -> Result<Carton, carton_reader::Error>) -> Result<Carton> {
     output::refuse_remote(path)?;
     // The reader opens any folder, and a checkpoint may be a folder.
     if path.is_dir()
@@ -83,7 +95,7 @@ pub fn open(path: &Path) -> Result<Carton> {
     {
         return Err(error);
     }
-    Carton::open(path).map_err(|error| match error {
+    open(path).map_err(|error| match error {
         // Nothing was read, so the file's format is unknown.
         carton_reader::Error::Map(_) | carton_reader::Error::Io { .. } => Error::from_reader(path)(error),
         error => not_a_carton(path).unwrap_or_else(|| Error::from_reader(path)(error)),

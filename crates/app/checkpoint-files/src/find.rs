@@ -1,9 +1,9 @@
 //! Resolves the paths that the user gives to the files of one checkpoint.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::InputSource;
+use byte_source::{InputSource, Source};
 use output::{file_name, parent_folder};
 use trainer_shards::TrainerArchive;
 
@@ -36,25 +36,39 @@ impl CheckpointSources {
             [path] if is_folder => crate::folder::find(path),
             // A dangling link is reported by the system when it is opened.
             [path] if !exists && !path.is_symlink() => Err(Error::NotFound { path: path.clone() }),
-            [path] if path.to_string_lossy().ends_with(INDEX_SUFFIX) => read_indexed_set(path, None),
-            [path] if file_name(path) == ".metadata" => crate::folder::find(parent_folder(path)),
-            [path] if TrainerArchive::is_one(path) => Self::archive(path),
-            [path] if shards == ShardPolicy::RequireAll && rank_part(path).is_some() => {
-                let what = rank_part(path).unwrap_or_default();
-                Err(Error::RankPart { path: path.clone(), what })
-            }
-            [path] => match shard_number(path) {
-                Some(shard) if shards == ShardPolicy::RequireAll => {
-                    Err(Error::LoneShard { path: path.clone(), number: shard.number, of: shard.files_in_set })
-                }
-                _ => {
-                    let mut found = Self::file(path);
-                    found.notes.extend(rank_part(path).map(|what| FilesNote::RankPart { what }));
-                    Ok(found)
-                }
-            },
+            [path] => Self::find_of_file(path, shards, None),
             paths => find_shard_set(paths),
         }
+    }
+
+    /// Resolves a file, which the caller may have opened, to the files of one checkpoint.
+    ///
+    /// # Errors
+    /// When the file leads to no checkpoint.
+    pub fn find_of_file(path: &Path, shards: ShardPolicy, opened: Option<&Arc<dyn Source>>) -> Result<Self> {
+        let name = file_name(path);
+        if name.ends_with(INDEX_SUFFIX) {
+            return read_indexed_set(path, None);
+        }
+        if name == ".metadata" {
+            return crate::folder::find(parent_folder(path));
+        }
+        if TrainerArchive::is_one(path) {
+            return Self::archive(path, opened);
+        }
+        let part = rank_part(path);
+        if shards == ShardPolicy::RequireAll {
+            if let Some(what) = part {
+                return Err(Error::RankPart { path: path.to_owned(), what });
+            }
+            if let Some(shard) = shard_number(path) {
+                let (number, of) = (shard.number, shard.files_in_set);
+                return Err(Error::LoneShard { path: path.to_owned(), number, of });
+            }
+        }
+        let mut found = Self::file(path);
+        found.notes.extend(part.map(|what| FilesNote::RankPart { what }));
+        Ok(found)
     }
 
     /// Resolves an input that is not on this machine to the files of one checkpoint.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use byte_source::{InputSource, Observer, Source, SourceFolder, SourceReader};
+use byte_source::{InputSource, Observer, OpenedFile, Source, SourceFolder, SourceReader};
 use tempfile::TempDir;
 use torch_import::{Checkpoint, Container, ModelSizes, Shard, WeightMapIndex};
 use trainer_shards::{TrainerArchive, TrainerLayout};
@@ -101,9 +101,13 @@ impl CheckpointSources {
         }
     }
 
-    /// Finds the checkpoint in the archive at `path`.
-    pub(crate) fn archive(path: &Path) -> Result<Self> {
-        let archive = TrainerArchive::open(path).map_err(|reason| Error::trainer(path, reason))?;
+    /// Finds the checkpoint in the archive at `path`, which may be open.
+    pub(crate) fn archive(path: &Path, opened: Option<&Arc<dyn Source>>) -> Result<Self> {
+        let archive = match opened {
+            Some(file) => TrainerArchive::from_source(Arc::clone(file)),
+            None => TrainerArchive::open(path),
+        };
+        let archive = archive.map_err(|reason| Error::trainer(path, reason))?;
         let kind = archive.layout.map_or(SourcesKind::Single, SourcesKind::Trainer);
         Ok(Self { archive: Some(archive), ..Self::new(vec![path.to_owned()], path.to_owned(), kind) })
     }
@@ -134,17 +138,18 @@ impl CheckpointSources {
     /// # Errors
     /// When one of them cannot be read or is not a checkpoint, or when two of them are the same file.
     pub fn open(&self) -> Result<Vec<Container>> {
-        self.open_with(Container::open)
+        self.open_with(&byte_source::map_file, Container::from_source)
     }
 
-    /// Opens all files as containers, those of a plain file or shard with `open_file`, for a caller that has the file open or
-    /// reads it in its own way.
+    /// Opens all files with `open_file`, for a caller that has a file open or does not map files, and makes a container of each
+    /// plain file or shard with `to_container`.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and of `open_file`.
+    /// Those of [`open`](Self::open), and of both functions.
     pub fn open_with(
         &self,
-        open_file: impl Fn(&Path) -> torch_import::Result<Container>,
+        open_file: &dyn Fn(&Path) -> OpenedFile,
+        to_container: fn(Arc<dyn Source>) -> torch_import::Result<Container>,
     ) -> Result<Vec<Container>> {
         if let Some(given) = &self.given {
             return given.open(&self.files);
@@ -155,9 +160,10 @@ impl CheckpointSources {
         }
         let open = |path: &PathBuf| {
             if let SourcesKind::Trainer(layout) = self.kind {
-                return layout.open(path).map_err(|reason| Error::trainer(self.root(), reason));
+                return layout.open(path, open_file).map_err(|reason| Error::trainer(self.root(), reason));
             }
-            open_file(path).map_err(|reason| Error::checkpoint(path, reason))
+            let source = open_file(path).map_err(torch_import::Error::from);
+            source.and_then(to_container).map_err(|reason| Error::checkpoint(path, reason))
         };
         self.files.iter().map(open).collect()
     }

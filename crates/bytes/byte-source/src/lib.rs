@@ -35,7 +35,10 @@ pub use output_store::{OutputStore, Replaced, StoredFile, Upload};
 pub use prefetched::Prefetched;
 pub use read_error::{NotRepresentable, ReadError, RecordDamaged};
 pub use sha256::{Sha256Sink, hex, sha256};
-pub use source::{BufferSource, Region, Source, SourceReader, each_window, slice_range, window_ranges};
+pub use source::{
+    BufferSource, OpenedFile, Region, SeekableSource, Source, SourceReader, each_window, map_file,
+    slice_range, window_ranges,
+};
 pub use source_folder::{InputSource, SourceFolder};
 pub use stamp::{FileChange, FileChanged};
 

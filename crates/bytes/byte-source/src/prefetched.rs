@@ -159,8 +159,12 @@ impl Source for Prefetched {
         self.source.in_memory()
     }
 
-    fn file(&self) -> Option<&File> {
+    fn file(&self) -> Option<(&File, u64)> {
         self.source.file()
+    }
+
+    fn locate(&self, range: Range<u64>) -> Result<Range<u64>, ReadError> {
+        self.source.locate(range)
     }
 
     fn check_unchanged(&self) -> Result<(), ReadError> {

@@ -103,10 +103,18 @@ pub trait Source: Debug + Send + Sync {
     /// Returns all bytes without a copy, if they are in memory or mapped.
     fn in_memory(&self) -> Option<&[u8]>;
 
-    /// Returns the open file that has the same bytes at the same offsets, for a caller that maps it in its own way. `None`
-    /// for all other sources.
-    fn file(&self) -> Option<&File> {
+    /// Returns the open file that has the bytes, and its length when it was opened, for a caller that maps it in its own way.
+    /// [`locate`](Self::locate) returns the offsets in the file. `None` if no file has these bytes as they are.
+    fn file(&self) -> Option<(&File, u64)> {
         None
+    }
+
+    /// Returns the range of the whole file that has the bytes of a range.
+    ///
+    /// # Errors
+    /// Returns an error if a record that leads to the bytes cannot be read or is damaged.
+    fn locate(&self, range: Range<u64>) -> Result<Range<u64>, ReadError> {
+        Ok(range)
     }
 
     /// Checks that the source has not changed since it was opened.
@@ -119,6 +127,17 @@ pub trait Source: Debug + Send + Sync {
     fn release(&self, range: Range<u64>) {
         let _ = range;
     }
+}
+
+/// A file that was opened as a source.
+pub type OpenedFile = Result<Arc<dyn Source>, crate::Error>;
+
+/// Maps the file at `path`.
+///
+/// # Errors
+/// Those of [`MappedFile::open`].
+pub fn map_file(path: &Path) -> OpenedFile {
+    Ok(Arc::new(MappedFile::open(path)?))
 }
 
 impl Source for MappedFile {
@@ -138,8 +157,8 @@ impl Source for MappedFile {
         Some(self.bytes())
     }
 
-    fn file(&self) -> Option<&File> {
-        Some(Self::file(self))
+    fn file(&self) -> Option<(&File, u64)> {
+        Some((self.file(), Self::len(self)))
     }
 
     fn check_unchanged(&self) -> Result<(), ReadError> {
@@ -262,6 +281,14 @@ impl Source for Region {
         slice_range(self.source.in_memory()?, &self.range)
     }
 
+    fn file(&self) -> Option<(&File, u64)> {
+        self.source.file()
+    }
+
+    fn locate(&self, range: Range<u64>) -> Result<Range<u64>, ReadError> {
+        self.source.locate(self.slice(range).ok_or(io::ErrorKind::UnexpectedEof)?.range())
+    }
+
     fn check_unchanged(&self) -> Result<(), ReadError> {
         self.source.check_unchanged()
     }
@@ -341,6 +368,46 @@ impl io::Read for SourceReader<'_> {
         self.source.read_at(buffer.get_mut(..len).unwrap_or_default(), self.range.start)?;
         self.range.start = self.range.start.saturating_add(len as u64);
         Ok(len)
+    }
+}
+
+/// Reader of a source that can go to any offset.
+#[derive(Debug)]
+pub struct SeekableSource<'s> {
+    source: &'s dyn Source,
+    at: u64,
+}
+
+impl<'s> SeekableSource<'s> {
+    /// Creates a reader at the first byte.
+    pub fn new(source: &'s dyn Source) -> Self {
+        Self { source, at: 0 }
+    }
+}
+
+impl io::Read for SeekableSource<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.source.len().saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let count = buffer.len().min(left);
+        let Some(part) = buffer.get_mut(..count).filter(|part| !part.is_empty()) else { return Ok(0) };
+        self.source.read_at(part, self.at).map_err(|error| match error {
+            ReadError::Io(error) => error,
+            error => io::Error::other(error),
+        })?;
+        self.at = self.at.saturating_add(count as u64);
+        Ok(count)
+    }
+}
+
+impl io::Seek for SeekableSource<'_> {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            io::SeekFrom::Start(offset) => Some(offset),
+            io::SeekFrom::End(offset) => self.source.len().checked_add_signed(offset),
+            io::SeekFrom::Current(offset) => self.at.checked_add_signed(offset),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
     }
 }
 

@@ -233,6 +233,15 @@ impl Storage {
         Region::new(stored.source, stored.range)
     }
 
+    /// Returns the offset of the bytes in the whole file; `None` for owned and computed storages.
+    ///
+    /// # Errors
+    /// Those of [`Source::locate`].
+    pub fn locate(&self) -> Result<Option<u64>, ReadError> {
+        let Some(stored) = self.in_source() else { return Ok(None) };
+        Ok(Some(stored.source.locate(stored.range)?.start))
+    }
+
     /// Returns the bytes in memory, without reading, copying or checking them; `None` if no source has exactly these
     /// bytes in memory.
     pub fn mapped_bytes(&self) -> Option<&[u8]> {

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{MappedFile, ProgressReporter, ReadError, Region, Source};
+use byte_source::{MappedFile, OpenedFile, ProgressReporter, ReadError, Region, Source};
 use carton_format::{Config, FileLen, Links, Manifest, Parsed, TensorIndex};
 use sha2::{Digest, Sha256};
 use torch_import::Container;
@@ -38,6 +38,8 @@ pub struct Carton {
     manifest: Option<Manifest>,
     manifest_hash: Option<[u8; 32]>,
     links: Links,
+    /// Opens a file with tensors in an unpacked carton.
+    open_file: fn(&Path) -> OpenedFile,
 }
 
 impl Carton {
@@ -48,10 +50,19 @@ impl Carton {
     /// carton, a link is outside of `model/`, MANIFEST or LINKS do not follow the specification, a zip file has no MANIFEST,
     /// or a path lies below another file.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_with(path, byte_source::map_file)
+    }
+
+    /// Opens the `.carton` or the folder at `path` like [`open`](Self::open), and each file with tensors with `open_file`, for a caller
+    /// that does not map files.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and of `open_file`.
+    pub fn open_with(path: &Path, open_file: fn(&Path) -> OpenedFile) -> Result<Self> {
         if !path.is_dir() {
-            return Self::from_source(Arc::new(MappedFile::open(path)?));
+            return Self::from_source(open_file(path)?);
         }
-        Self::with_manifest(Self::open_unlisted(path)?)
+        Self::with_manifest(Self { open_file, ..Self::open_unlisted(path)? })
     }
 
     /// Reads a `.carton` from a source. For a source that is not in memory, local headers are read only with their files.
@@ -73,6 +84,7 @@ impl Carton {
             manifest: None,
             manifest_hash: None,
             links,
+            open_file: byte_source::map_file,
         })
     }
 
@@ -99,7 +111,15 @@ impl Carton {
     pub fn open_unlisted(path: &Path) -> Result<Self> {
         let entries = folder_entries(path)?;
         let (path, links) = (path.to_owned(), Links::default());
-        Ok(Self { path, zip: None, entries, manifest: None, manifest_hash: None, links })
+        Ok(Self {
+            path,
+            zip: None,
+            entries,
+            manifest: None,
+            manifest_hash: None,
+            links,
+            open_file: byte_source::map_file,
+        })
     }
 
     /// Returns an error if a path lies below another file.
@@ -352,7 +372,7 @@ impl Carton {
                 Arc::new(region.ok_or_else(|| Error::Missing { path: path.clone() })?)
             }
             (Some(_), _) => Arc::new(self.decompress_to_temp(&path)?),
-            (None, _) => Arc::new(MappedFile::open(&self.path.join(&path))?),
+            (None, _) => (self.open_file)(&self.path.join(&path))?,
         };
         Container::from_source(source).map_err(|reason| Error::Model { path, reason: Box::new(reason) })
     }

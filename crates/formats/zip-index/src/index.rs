@@ -40,12 +40,18 @@ impl ZipIndex {
     /// Returns the errors of [`read`](Self::read) except for local headers, and an error if the directory exceeds 1
     /// GiB.
     pub fn read_directory(file: &Arc<dyn Source>) -> Result<(Self, Arc<dyn Source>)> {
-        let bytes = TailBytes::read(&**file)?;
-        let directory = Directory::new(bytes.tail())?;
-        let entries = directory.lines().map(|line| entry_from_central(&line?.1, directory.start));
-        let index = Self::new(entries.collect::<Result<_>>()?, &directory)?;
-        let lines = directory.lines().map(|line| Ok(line?.0)).collect::<Result<Vec<_>>>()?;
-        let source = LazyHeaders::new(Arc::clone(file), &index.entries, &lines, directory.start, bytes);
+        let bytes = TailBytes::of(&**file)?;
+        let directory = Directory::new(bytes.tail(&**file))?;
+        let count = directory.parts.iter().map(|part| part.lines).sum();
+        let (mut entries, mut lines) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for line in directory.lines() {
+            let (offset, central) = line?;
+            entries.push(entry_from_central(&central, directory.start)?);
+            lines.push(offset);
+        }
+        let index = Self::new(entries, &directory)?;
+        let start = directory.start;
+        let source = LazyHeaders::new(Arc::clone(file), &index.entries, &lines, start, bytes);
         Ok((index, Arc::new(source)))
     }
 
@@ -59,19 +65,14 @@ impl ZipIndex {
     /// Returns true if the directory of `file` lists all of these names, and `None` if it cannot be read. Local
     /// headers, which would take most of the time, are not read.
     pub fn directory_lists(file: &dyn Source, names: &[&str]) -> Option<bool> {
-        let read;
-        let bytes = if let Some(bytes) = file.in_memory() {
-            Tail::from(bytes)
-        } else {
-            read = TailBytes::read(file).ok()?;
-            read.tail()
-        };
+        let read = TailBytes::of(file).ok()?;
+        let bytes = read.tail(file);
         let end = EndRecords::read(bytes).ok()?;
         let (mut offset, mut missing) = (end.directory_offset, names.to_vec());
         while offset < end.offset && !missing.is_empty() {
-            let line = Header::central(bytes, offset).ok()?;
-            missing.retain(|name| name.as_bytes() != line.name);
-            offset = offset.saturating_add(line.span);
+            let (span, found) = Header::central_span(bytes, offset).ok()?;
+            missing.retain(|name| name.as_bytes() != found);
+            offset = offset.saturating_add(span);
         }
         Some(missing.is_empty())
     }
@@ -127,7 +128,7 @@ impl<'b> Directory<'b> {
                 }
                 _ => parts.push(DirectoryPart { start: offset, lines: 1 }),
             }
-            offset = offset.saturating_add(Header::central_span(bytes, offset)?);
+            offset = offset.saturating_add(Header::central_span(bytes, offset)?.0);
         }
         Ok(Self { bytes, start, parts, offset, end })
     }

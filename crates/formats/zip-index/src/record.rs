@@ -57,24 +57,26 @@ impl<'a> FieldReader<'a> {
         Some(taken)
     }
 
-    fn number(&mut self, n: usize) -> Option<u64> {
-        Some(self.take(n)?.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
     }
 
     fn u16(&mut self) -> Option<u16> {
-        u16::try_from(self.number(2)?).ok()
+        self.bytes().map(u16::from_le_bytes)
     }
 
     fn u32(&mut self) -> Option<u64> {
-        self.number(4)
+        self.bytes().map(u32::from_le_bytes).map(u64::from)
     }
 
     fn u64(&mut self) -> Option<u64> {
-        self.number(8)
+        self.bytes().map(u64::from_le_bytes)
     }
 
     fn signature(&mut self, signature: [u8; 4]) -> Option<()> {
-        (self.take(4)? == signature).then_some(())
+        (self.bytes()? == signature).then_some(())
     }
 }
 
@@ -265,14 +267,17 @@ impl<'a> Header<'a> {
         parsed.ok_or(Error::NoRecord { record: "directory entry", offset })
     }
 
-    /// Returns the length of the central header at `offset`: 46 bytes, and its name, extra field and comment.
-    pub(crate) fn central_span(tail: Tail<'_>, offset: u64) -> Result<u64> {
+    /// Returns the length of the central header at `offset`: 46 bytes, and its name, extra field and comment. The name comes
+    /// with it.
+    pub(crate) fn central_span(tail: Tail<'a>, offset: u64) -> Result<(u64, &'a [u8])> {
         let span = || {
             let mut fields = FieldReader(tail.starting_at(offset)?);
             fields.signature(*b"PK\x01\x02")?;
             fields.take(24)?;
             let lengths = [fields.u16()?, fields.u16()?, fields.u16()?];
-            Some(lengths.iter().fold(46, |span, len| u64::from(*len).saturating_add(span)))
+            fields.take(12)?;
+            let span = lengths.iter().fold(46, |span, len| u64::from(*len).saturating_add(span));
+            Some((span, fields.take(lengths[0].into())?))
         };
         span().ok_or(Error::NoRecord { record: "directory entry", offset })
     }

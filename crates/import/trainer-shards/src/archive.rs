@@ -4,12 +4,12 @@
 //! is a state dict, the folder `model_weights/` a `torch_dist` checkpoint, and folders such as `mp_rank_00` are those of ranks.
 
 use std::fs::File;
-use std::io::{Cursor, Read, Write};
+use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{MappedFile, ReadError, Region, Source, SourceReader, WINDOW};
+use byte_source::{MappedFile, ReadError, Region, SeekableSource, Source, SourceReader, WINDOW};
 use flate2::read::MultiGzDecoder;
 use torch_import::Container;
 
@@ -50,7 +50,7 @@ impl TrainerArchive {
         Self::from_source(Arc::new(source.map_err(|reason| fail(reason.into()))?))
     }
 
-    /// Finds the checkpoint in an archive that is in memory or mapped.
+    /// Finds the checkpoint in an archive.
     ///
     /// # Errors
     /// When the archive cannot be read, is damaged, or has no checkpoint.
@@ -63,7 +63,7 @@ impl TrainerArchive {
         if start.as_ref() == GZIP {
             source = decompress(&*source).map_err(fail)?;
         }
-        let members = read_members(source.in_memory().unwrap_or_default()).map_err(fail)?;
+        let members = read_members(&*source).map_err(fail)?;
         let names: Arc<[String]> = members.iter().map(|(name, _)| name.clone()).collect();
         let root = FolderNames::of_members(&path, &names);
         let places = root.folders.iter().map(|name| root.below(name)).collect::<Result<Vec<_>>>()?;
@@ -124,9 +124,9 @@ fn decompress(source: &dyn Source) -> Result<Arc<dyn Source>, torch_import::Erro
 }
 
 /// Reads the names of the regular files of a tar archive, and their ranges.
-fn read_members(bytes: &[u8]) -> Result<Vec<(String, Range<u64>)>, torch_import::Error> {
+fn read_members(source: &dyn Source) -> Result<Vec<(String, Range<u64>)>, torch_import::Error> {
     let mut members: Vec<(String, Range<u64>)> = Vec::new();
-    let mut archive = tar::Archive::new(Cursor::new(bytes));
+    let mut archive = tar::Archive::new(SeekableSource::new(source));
     let entries = archive.entries_with_seek().map_err(|error| damaged(error.to_string()))?;
     for entry in entries {
         let entry = entry.map_err(|error| damaged(error.to_string()))?;
@@ -140,7 +140,7 @@ fn read_members(bytes: &[u8]) -> Result<Vec<(String, Range<u64>)>, torch_import:
             .collect();
         let Some(parts) = parts.filter(|_| entry.header().entry_type().is_file()) else { continue };
         let (start, name) = (entry.raw_file_position(), parts.join("/"));
-        let end = start.checked_add(entry.size()).filter(|end| *end <= bytes.len() as u64);
+        let end = start.checked_add(entry.size()).filter(|end| *end <= source.len());
         let Some(end) = end else {
             return Err(damaged(format!("it ends within member `{}`", name.escape_debug())));
         };
@@ -194,8 +194,12 @@ impl Source for Member {
         self.region.in_memory()
     }
 
-    fn file(&self) -> Option<&File> {
+    fn file(&self) -> Option<(&File, u64)> {
         self.region.file()
+    }
+
+    fn locate(&self, range: Range<u64>) -> Result<Range<u64>, ReadError> {
+        self.region.locate(range)
     }
 
     fn check_unchanged(&self) -> Result<(), ReadError> {

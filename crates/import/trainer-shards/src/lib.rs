@@ -9,7 +9,7 @@
 //! use trainer_shards::TrainerFolder;
 //!
 //! if let Some(found) = TrainerFolder::at("step-1000".as_ref())? {
-//!     let containers: Result<Vec<_>, _> = found.files.iter().map(|path| found.layout.open(path)).collect();
+//!     let containers: Result<Vec<_>, _> = found.files.iter().map(|path| found.layout.open(path, &byte_source::map_file)).collect();
 //!     let joined = found.layout.join(&containers?, &())?;
 //!     println!("{}: {} tensors", joined.summary, joined.checkpoint.tensors().count());
 //! }

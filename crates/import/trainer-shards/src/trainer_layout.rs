@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{MappedFile, Observer, Source};
+use byte_source::{Observer, OpenedFile, Source};
 use torch_import::{Checkpoint, Container};
 
 use crate::folder_names::FolderNames;
@@ -26,19 +26,19 @@ pub trait TrainerLayout: Debug + Sync {
         path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }
 
-    /// Opens one of the files.
+    /// Opens one of the files with `open_file`.
     ///
     /// # Errors
     /// When the file cannot be read or is damaged.
-    fn open(&self, path: &Path) -> Result<Container> {
+    fn open(&self, path: &Path, open_file: &dyn Fn(&Path) -> OpenedFile) -> Result<Container> {
         let fail = |reason: torch_import::Error| Error::File {
             file: self.file_name(path),
             reason: Box::new(reason),
         };
-        self.open_source(Arc::new(MappedFile::open(path).map_err(|reason| fail(reason.into()))?))
+        self.open_source(open_file(path).map_err(|reason| fail(reason.into()))?)
     }
 
-    /// Opens one of the files, which is in another one.
+    /// Opens one of the files, which may be in another one.
     ///
     /// # Errors
     /// When the file cannot be read or is damaged.

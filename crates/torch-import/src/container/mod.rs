@@ -55,6 +55,15 @@ impl Container {
         Ok(Self(Arc::new(sniff::open(sniff::prefetch_or_copy(source)?)?)))
     }
 
+    /// Reads a checkpoint like [`from_source`](Self::from_source), but of a zip archive in memory, the local header of a storage is read
+    /// and compared when its bytes are needed. A caller that lists tensors is faster, and one that reads all is slower.
+    ///
+    /// # Errors
+    /// Those of [`from_source`](Self::from_source), except for local headers.
+    pub fn from_source_lazily(source: Arc<dyn Source>) -> Result<Self> {
+        Ok(Self(Arc::new(sniff::open_lazily(source)?)))
+    }
+
     /// Opens a file of parts of tensors, which another file names, such as `__0_0.distcp`. As a checkpoint, it has no
     /// tensors.
     ///

@@ -229,6 +229,18 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     Err(unknown_format_error(in_memory(&*file)))
 }
 
+/// Opens a source like [`open`], but of a zip archive in memory, the local header of a storage is read when its bytes are needed.
+///
+/// # Errors
+/// Those of [`open`] and of [`prefetch_or_copy`].
+pub(super) fn open_lazily(source: Arc<dyn Source>) -> Result<ContainerContents> {
+    if source.in_memory().is_some_and(is_zip) {
+        zip::open_lazily(source)
+    } else {
+        open(prefetch_or_copy(source)?)
+    }
+}
+
 /// Determines the format of a file by its content. An archive with TorchScript code counts as [`ContainerFormat::Zip`].
 pub(crate) fn detect_format(bytes: &[u8]) -> Option<ContainerFormat> {
     let found = FORMATS.iter().find(|format| (format.recognises)(bytes)).map(|found| found.format);

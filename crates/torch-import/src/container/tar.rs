@@ -8,11 +8,11 @@
 //! shape, stride and storage offset. The pickle's persistent ids are keys.
 
 use std::borrow::Cow;
-use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::io::{Cursor, Read, Seek};
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{ReadError, Source};
+use byte_source::{SeekableSource, Source};
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::Heap;
 
@@ -69,7 +69,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
 
 /// Opens a file that is not in memory. Of its storages, only the descriptions are read.
 pub(super) fn open_in_part(file: Arc<dyn Source>) -> Result<ContainerContents> {
-    let members = TarMembers::read_from(SeekableSource { source: &*file, at: 0 }, file.len())?;
+    let members = TarMembers::read_from(SeekableSource::new(&*file), file.len())?;
     let Some(pickle) = members.find(PICKLE) else { return Err(members.not_a_checkpoint()) };
     let member =
         |name: &str| members.find(name).ok_or_else(|| Error::MissingRecord { record: name.to_owned() });
@@ -89,38 +89,6 @@ pub(super) fn open_in_part(file: Arc<dyn Source>) -> Result<ContainerContents> {
         ..PickledTensors::new(pickle)
     };
     Ok(ContainerContents::pickled(file, ContainerFormat::Tar, records, pickled))
-}
-
-/// Reader of a source that can go to any offset.
-struct SeekableSource<'s> {
-    source: &'s dyn Source,
-    at: u64,
-}
-
-impl Read for SeekableSource<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = usize::try_from(self.source.len().saturating_sub(self.at)).unwrap_or(usize::MAX);
-        let count = buffer.len().min(left);
-        let Some(part) = buffer.get_mut(..count).filter(|part| !part.is_empty()) else { return Ok(0) };
-        self.source.read_at(part, self.at).map_err(|error| match error {
-            ReadError::Io(error) => error,
-            error => io::Error::other(error),
-        })?;
-        self.at = self.at.saturating_add(count as u64);
-        Ok(count)
-    }
-}
-
-impl Seek for SeekableSource<'_> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = match to {
-            SeekFrom::Start(offset) => Some(offset),
-            SeekFrom::End(offset) => self.source.len().checked_add_signed(offset),
-            SeekFrom::Current(offset) => self.at.checked_add_signed(offset),
-        };
-        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(self.at)
-    }
 }
 
 /// The members of the archive and their byte ranges.

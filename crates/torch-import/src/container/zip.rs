@@ -22,16 +22,33 @@ use crate::{CheckpointNote, Error, Result};
 const PICKLE: &str = "data.pkl";
 
 pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
-    let index = match file.in_memory() {
-        Some(_) => ZipIndex::read(&*file).map(|index| (index, file)),
-        None => ZipIndex::read_directory(&file),
+    let (index, file) = match file.in_memory() {
+        Some(_) => (ZipIndex::read(&*file).map_err(index_error)?, file),
+        None => ZipIndex::read_directory(&file).map_err(index_error)?,
     };
-    let (index, file) = index.map_err(|error| match error {
+    open_indexed(index, file)
+}
+
+/// Opens an archive in memory without reading the local headers of its storages, unless its pickle is too long to be copied.
+pub(super) fn open_lazily(file: Arc<dyn Source>) -> Result<ContainerContents> {
+    let (index, lazy) = ZipIndex::read_directory(&file).map_err(index_error)?;
+    let is_pickle = |entry: &Entry| entry.name.ends_with(PICKLE);
+    if index.entries.iter().any(|entry| is_pickle(entry) && entry.len > inflate::INFLATED_IN_MEMORY_MAX) {
+        return open(file);
+    }
+    open_indexed(index, lazy)
+}
+
+fn index_error(error: zip_index::Error) -> Error {
+    match error {
         zip_index::Error::NoEnd { len } => Error::TruncatedFile {
             reason: format!("a zip archive of {len} bytes without the directory at its end"),
         },
         error => Error::Zip(error),
-    })?;
+    }
+}
+
+fn open_indexed(index: ZipIndex, file: Arc<dyn Source>) -> Result<ContainerContents> {
     let root = checkpoint_root(&index)?;
     if let Some((first, second)) = find_case_duplicate(&index.entries, root) {
         return Err(Error::CaseInsensitiveDuplicate { first: first.to_owned(), second: second.to_owned() });

@@ -1,6 +1,7 @@
 //! Lazy reading of a zip file that is not in memory: the directory is read first, and each local header together with
 //! the first bytes of its entry.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -19,35 +20,45 @@ const DIRECTORY_MAX: u64 = 1 << 30;
 const EXTRA_READ_LEN: u64 = 128;
 /// Maximum bytes between a header and requested data that are read together.
 const HEADER_DISTANCE_MAX: u64 = 64 << 10;
+/// Bytes that are read at once for the local headers of small entries.
+const NEAR_READ_LEN: u64 = 4 << 10;
 
 /// Bytes of a file from its directory, or the largest possible end records, to its end.
 #[derive(Debug)]
 pub(crate) struct TailBytes {
-    bytes: Bytes,
-    start: u64,
+    /// The bytes, and their offset; `None` for a file in memory.
+    read: Option<(Bytes, u64)>,
 }
 
 impl TailBytes {
-    /// Reads the end records, then the part of the directory that precedes them.
-    pub(crate) fn read(file: &dyn Source) -> Result<Self> {
+    /// Reads the end records, then the part of the directory that precedes them. Nothing is read of a file in memory.
+    pub(crate) fn of(file: &dyn Source) -> Result<Self> {
+        let read = if file.in_memory().is_some() { None } else { Some(Self::read(file)?) };
+        Ok(Self { read })
+    }
+
+    fn read(file: &dyn Source) -> Result<(Bytes, u64)> {
         let len = file.len();
         let last = len.saturating_sub(EndRecords::END_RECORDS_MAX);
         let bytes = read(file, last..len)?;
-        let tail = Self { bytes, start: last };
-        let end = EndRecords::read(tail.tail())?;
+        let end = EndRecords::read(Tail { bytes: &bytes, start: last })?;
         let start = end.directory_offset;
         if start >= last {
-            return Ok(tail);
+            return Ok((bytes, last));
         }
         if end.directory_len > DIRECTORY_MAX || len.saturating_sub(start) > DIRECTORY_MAX {
             return Err(Error::DirectoryTooLong { len: end.directory_len, max: DIRECTORY_MAX });
         }
         let first = read(file, start..last)?;
-        Ok(Self { bytes: [first, tail.bytes].concat().into(), start })
+        Ok(([first, bytes].concat().into(), start))
     }
 
-    pub(crate) fn tail(&self) -> Tail<'_> {
-        Tail { bytes: &self.bytes, start: self.start }
+    /// Returns the bytes. `file` is the one that they were read from.
+    pub(crate) fn tail<'b>(&'b self, file: &'b dyn Source) -> Tail<'b> {
+        match &self.read {
+            Some((bytes, start)) => Tail { bytes, start: *start },
+            None => file.in_memory().unwrap_or_default().into(),
+        }
     }
 }
 
@@ -123,8 +134,31 @@ impl LazyHeaders {
         (offset < place.data.end).then_some(place)
     }
 
+    /// Reads the local header of an entry, and those of the next entries if they are close.
+    fn locate_near<'p>(&'p self, place: &'p LazyEntry) -> Result<&'p LocatedEntry, ReadError> {
+        let is_close = place.limit.saturating_sub(place.header_offset) < NEAR_READ_LEN / 2;
+        let len = if is_close { NEAR_READ_LEN } else { 0 };
+        let end = place.range_with_header(place.data.start).end;
+        let end = end.max(place.header_offset.saturating_add(len)).min(self.file.len());
+        let block = self.file.read_range(place.header_offset..end)?;
+        let found = self.located(place, &block, place.data.end)?;
+        let after = self.places.partition_point(|other| other.header_offset <= place.header_offset);
+        for next in self.places.get(after..).unwrap_or_default() {
+            let at = next.header_offset.saturating_sub(place.header_offset);
+            let rest = usize::try_from(at).ok().and_then(|at| (at < block.len()).then(|| block.slice(at..)));
+            let Some(rest) = rest else { break };
+            let has_header = Header::local_span(&rest).is_some_and(|span| span <= rest.len());
+            // An error is reported when bytes of that entry are read.
+            if !has_header || next.found.get().is_some() || self.located(next, &rest, next.data.end).is_err()
+            {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
     /// Reads only the local header of an entry.
-    fn locate(&self, place: &LazyEntry) -> Result<(), ReadError> {
+    fn locate_entry(&self, place: &LazyEntry) -> Result<(), ReadError> {
         let block = self.file.read_range(place.range_with_header(place.data.start))?;
         self.located(place, &block, place.data.start)?;
         Ok(())
@@ -138,7 +172,7 @@ impl LazyHeaders {
         asked: u64,
     ) -> Result<&'p LocatedEntry, ReadError> {
         let wrong = |error: Error| io::Error::new(io::ErrorKind::InvalidData, error);
-        let central = Header::central(self.directory.tail(), place.line).map_err(wrong)?;
+        let central = Header::central(self.directory.tail(&*self.file), place.line).map_err(wrong)?;
         let none = || wrong(Error::NoLocal { name: central.display_name(), offset: place.header_offset });
         let span = Header::local_span(block).ok_or_else(none)?;
         let end = place.header_offset.saturating_add(span as u64);
@@ -217,7 +251,8 @@ impl LazyHeaders {
     fn range_in_file(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let place = self.entry_containing(range.start).filter(|place| range.end <= place.data.end)?;
         let LocatedEntry { extra, surplus_offset, surplus } = place.found.get()?;
-        let is_behind = range.start >= surplus_offset.saturating_add(surplus.len() as u64);
+        let is_behind =
+            surplus.is_empty() || range.start >= surplus_offset.saturating_add(surplus.len() as u64);
         let at = |offset: u64| offset.saturating_add(*extra);
         is_behind.then(|| at(range.start)..at(range.end))
     }
@@ -286,7 +321,7 @@ impl Source for LazyHeaders {
             if range.start.saturating_sub(place.data.start) > HEADER_DISTANCE_MAX
                 && place.found.get().is_none()
             {
-                self.locate(place)?;
+                self.locate_entry(place)?;
             }
             asked.push(match place.found.get() {
                 Some(LocatedEntry { extra, .. }) => {
@@ -308,6 +343,20 @@ impl Source for LazyHeaders {
 
     fn in_memory(&self) -> Option<&[u8]> {
         None
+    }
+
+    fn file(&self) -> Option<(&File, u64)> {
+        self.file.file()
+    }
+
+    fn locate(&self, range: Range<u64>) -> Result<Range<u64>, ReadError> {
+        let Some(place) = self.entry_containing(range.start) else { return self.file.locate(range) };
+        let found = match place.found.get() {
+            Some(found) => found,
+            None => self.locate_near(place)?,
+        };
+        let at = |offset: u64| offset.saturating_add(found.extra);
+        self.file.locate(at(range.start)..at(range.end))
     }
 
     fn check_unchanged(&self) -> Result<(), ReadError> {

@@ -15,7 +15,11 @@ pub(crate) fn data(name: &str) -> PathBuf {
 /// Joins the checkpoint in a folder.
 pub(crate) fn join(folder: &Path) -> Result<JoinedCheckpoint> {
     let found = TrainerFolder::at(folder)?.expect("a trainer's folder");
-    let containers = found.files.iter().map(|path| found.layout.open(path)).collect::<Result<Vec<_>>>()?;
+    let containers = found
+        .files
+        .iter()
+        .map(|path| found.layout.open(path, &byte_source::map_file))
+        .collect::<Result<Vec<_>>>()?;
     found.layout.join(&containers, &())
 }
 
