@@ -90,10 +90,10 @@ impl Objects {
 impl Objects {
     fn read(py: Python<'_>, input: Input, file: Option<Arc<dyn Source>>, backend: Backend) -> PyResult<Self> {
         let path = input.path();
-        let opened = py.detach(|| {
+        let opened = work::run_short(py, |observer| {
             let sources = input.sources(file.as_ref())?;
-            open_containers(&sources, file.as_ref(), backend, Container::from_source)
-        });
+            open_containers(&sources, file.as_ref(), backend, Container::from_source_with_observer, observer)
+        })?;
         let containers = opened.map_err(|error| errors::exception(py, &error, Some(&path)))?;
         let [container] = containers.as_slice() else {
             let text = format!("{}: {} files are not one object", path.display(), containers.len());

@@ -9,9 +9,9 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use torch2carton::crates::byte_source::{self, BufferSource, OpenedFile};
 use torch2carton::crates::carton_tools;
-use torch2carton::crates::checkpoint_files::{self, CheckpointSources};
+use torch2carton::crates::checkpoint_files::{self, CheckpointSources, ToContainer};
 use torch2carton::crates::pipeline::ShardPolicy;
-use torch2carton::crates::torch_import::{self, CheckpointValue, Container, ItemContent};
+use torch2carton::crates::torch_import::{CheckpointValue, Container, ItemContent};
 use torch2carton::{Carton, Observer, Result, Source, Tensors};
 
 use crate::maps::{Backend, Maps};
@@ -93,13 +93,14 @@ pub(crate) fn open_containers(
     sources: &CheckpointSources,
     opened: Option<&Arc<dyn Source>>,
     backend: Backend,
-    to_container: fn(Arc<dyn Source>) -> torch_import::Result<Container>,
+    to_container: ToContainer,
+    observer: &dyn Observer,
 ) -> Result<Vec<Container>> {
     let open = |path: &Path| {
         let opened = opened.filter(|file| file.path() == path).cloned();
         opened.map_or_else(|| file_opener(backend)(path), Ok)
     };
-    Ok(sources.open_with(&open, to_container)?)
+    Ok(sources.open_with(&open, to_container, observer)?)
 }
 
 impl Opened {
@@ -111,7 +112,7 @@ impl Opened {
         }
         let sources = input.sources(file.as_ref())?;
         let open = Container::from_source_lazily;
-        let containers = open_containers(&sources, file.as_ref(), backend, open)?;
+        let containers = open_containers(&sources, file.as_ref(), backend, open, observer)?;
         drop(file);
         let (checkpoint, notes) =
             sources.read_with_observer::<checkpoint_files::Error>(&containers, &|_, _| Ok(()), observer)?;

@@ -7,11 +7,16 @@ import hashlib
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
+import struct
 import subprocess
 import sys
+import tarfile
 import threading
 import time
+import zipfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -383,10 +388,106 @@ def test_a_bool_is_an_index_as_in_numpy(place):
 
 
 def test_pread_maps_nothing(place):
-    for path in ("model.safetensors", "data.pkl", *(["model.pt"] if torch else [])):
+    """Every kind of file and folder whose tensors are read."""
+    paths = ["model.safetensors", "data.pkl"]
+    torch2carton.convert("model.safetensors", "made.carton")
+    paths.append("made.carton")
+    with zipfile.ZipFile("made.carton") as archive:
+        archive.extractall("unpacked")
+    paths.append("unpacked")
+    os.mkdir("shards")
+    shutil.copy("model.safetensors", "shards/model.safetensors")
+    paths.append("shards")
+    if torch:
+        state = {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.zeros(2)}
+        torch.save(state, "legacy.pt", _use_new_zipfile_serialization=False)
+        torch.jit.save(torch.jit.script(torch.nn.Linear(3, 2)), "script.pt")
+        torch.save(state, "model_weights.ckpt")
+        for name, mode in (("plain.nemo", "w"), ("zipped.nemo", "w:gz")):
+            with tarfile.open(name, mode) as archive:
+                archive.add("model_weights.ckpt")
+        from torch.distributed import checkpoint as distributed
+
+        distributed.save(state, checkpoint_id="trainer", no_dist=True)
+        paths += ["model.pt", "legacy.pt", "script.pt", "plain.nemo", "zipped.nemo", "trainer"]
+    for path in paths:
         checkpoint = torch2carton.open(path, backend="pread")
-        values = [tensor.tobytes() for tensor in checkpoint.values()]
-        assert str(place / path) not in Path("/proc/self/maps").read_text() and values is not None
+        values = {name: tensor.tobytes() for name, tensor in checkpoint.items()}
+        buffers = [tensor._buffer(False) for tensor in checkpoint.values()]
+        # Unlinked temporary files, of what is decompressed, may be mapped.
+        lines = [line for line in Path("/proc/self/maps").read_text().splitlines() if "(deleted)" not in line]
+        assert not any(str(place) in line for line in lines), path
+        mapped = torch2carton.open(path)
+        assert values == {name: tensor.tobytes() for name, tensor in mapped.items()}
+        assert [tensor.file_offset for tensor in checkpoint.values()] == [tensor.file_offset for tensor in mapped.values()]
+        assert path == "data.pkl" or values and buffers, path
+        del mapped
+        gc.collect()
     os.mkfifo("pipe")
     with pytest.raises(torch2carton.Error, match="named pipe"):
         torch2carton.open("pipe", backend="pread")
+
+
+@needs_torch
+def test_a_damaged_local_header_is_found_when_its_tensor_is_read(place):
+    torch.save({"first": torch.ones(3), "second": torch.ones(3)}, "torn.pt")
+    with zipfile.ZipFile("torn.pt") as archive:
+        record = next(entry for entry in archive.infolist() if entry.filename.endswith("data/1"))
+    with open("torn.pt", "r+b") as file:
+        file.seek(record.header_offset + 30)
+        file.write(b"~")
+    for backend in ("mmap", "pread"):
+        checkpoint = torch2carton.open("torn.pt", backend=backend)
+        assert checkpoint["second"].shape == (3,) and checkpoint["first"].torch().tolist() == [1, 1, 1]
+        for read in (lambda: checkpoint["second"].torch(), checkpoint["second"].tobytes, checkpoint["second"].sha256):
+            with pytest.raises(torch2carton.DamagedError, match="local header") as caught:
+                read()
+            assert caught.value.tensor == "second"
+    for work in (lambda: torch2carton.load("torn.pt"), lambda: torch2carton.convert("torn.pt", "torn.safetensors")):
+        with pytest.raises(torch2carton.DamagedError, match="local header"):
+            work()
+
+
+def interrupted(work: str, path: str) -> float:
+    """The processor time that `work` takes to end after a KeyboardInterrupt, as a part of the time that it takes without one."""
+    code = f"""
+import os, signal, threading, time
+import torch2carton
+start = time.process_time()
+{work}({path!r})
+whole = time.process_time() - start
+sent = []
+def send():
+    sent.append(time.process_time())
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Timer(0.1 * whole, send).start()
+try:
+    {work}({path!r})
+    time.sleep(1)
+except KeyboardInterrupt:
+    print((time.process_time() - sent[0]) / whole)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def test_ctrl_c_stops_the_reading_of_directories_and_legacy_pickles(place):
+    entries, directory, end = [], [], 0
+    for number in range(300_000):
+        name = b"a/data.pkl" if number == 0 else b"a/data/%d" % number
+        data = b"}." if number == 0 else b""
+        sums = struct.pack("<3I", zlib.crc32(data), len(data), len(data))
+        entries.append(struct.pack("<4s5H", b"PK\3\4", 20, 0, 0, 0, 0) + sums + struct.pack("<2H", len(name), 0) + name + data)
+        fixed = struct.pack("<4s6H", b"PK\1\2", 20, 20, 0, 0, 0, 0) + sums
+        directory.append(fixed + struct.pack("<5H2I", len(name), 0, 0, 0, 0, 0, end) + name)
+        end += len(entries[-1])
+    count, size = len(entries), sum(map(len, directory))
+    wide = struct.pack("<4sQ2H2I4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, end)
+    locator = struct.pack("<4sIQI", b"PK\6\7", 0, end + size, 1)
+    narrow = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    Path("huge.zip").write_bytes(b"".join(entries + directory) + wide + locator + narrow)
+    parts = [pickle.dumps(0x1950A86A20F9469CFC6C, 2), pickle.dumps(1001, 2), pickle.dumps({}, 2)]
+    Path("huge.pt").write_bytes(b"".join(parts) + b"\x80\x02" + b"N0" * 10_000_000 + b"}." + pickle.dumps([], 2))
+    for path in ("huge.zip", "huge.pt"):
+        for work in ("torch2carton.open", "torch2carton.load", "torch2carton.inspect"):
+            assert interrupted(work, path) < 0.7, (work, path)

@@ -51,7 +51,7 @@ pub(crate) fn compare_model(
         options.against.iter().try_for_each(|path| output::refuse_remote(path))?;
         CheckpointSources::find(&options.against, options.shards)?
     };
-    let containers = sources.open()?;
+    let containers = sources.open_with_observer(observer)?;
     let (checkpoint, notes) =
         sources.read_with_observer::<checkpoint_files::Error>(&containers, &|_, _| Ok(()), observer)?;
     let (model, model_entry) = (open_model(carton, observer)?, model_entry(carton)?);

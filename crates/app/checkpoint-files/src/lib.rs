@@ -57,5 +57,5 @@ pub use error::{CheckpointCandidate, Error, Result};
 pub use find::ShardPolicy;
 pub use note::FilesNote;
 pub use numbering::{ShardNumber, shard_number};
-pub use sources::CheckpointSources;
+pub use sources::{CheckpointSources, ToContainer};
 pub use trainer_shards::{TrainerRemedy, TrainerSummary};

@@ -58,6 +58,9 @@ pub(crate) enum SourcesKind {
     Trainer(&'static dyn TrainerLayout),
 }
 
+/// Function that reads a source as a container, such as [`Container::from_source_with_observer`].
+pub type ToContainer = fn(Arc<dyn Source>, &dyn Observer) -> torch_import::Result<Container>;
+
 impl CheckpointSources {
     /// Treats the file at `path` as a checkpoint, whatever its name is.
     pub fn file(path: &Path) -> Self {
@@ -138,7 +141,15 @@ impl CheckpointSources {
     /// # Errors
     /// When one of them cannot be read or is not a checkpoint, or when two of them are the same file.
     pub fn open(&self) -> Result<Vec<Container>> {
-        self.open_with(&byte_source::map_file, Container::from_source)
+        self.open_with_observer(&())
+    }
+
+    /// Opens all files like [`open`](Self::open), with an observer that can stop the reading.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and [`torch_import::Error::Cancelled`] within [`Error::Checkpoint`].
+    pub fn open_with_observer(&self, observer: &dyn Observer) -> Result<Vec<Container>> {
+        self.open_with(&byte_source::map_file, Container::from_source_with_observer, observer)
     }
 
     /// Opens all files with `open_file`, for a caller that has a file open or does not map files, and makes a container of each
@@ -149,7 +160,8 @@ impl CheckpointSources {
     pub fn open_with(
         &self,
         open_file: &dyn Fn(&Path) -> OpenedFile,
-        to_container: fn(Arc<dyn Source>) -> torch_import::Result<Container>,
+        to_container: ToContainer,
+        observer: &dyn Observer,
     ) -> Result<Vec<Container>> {
         if let Some(given) = &self.given {
             return given.open(&self.files);
@@ -163,7 +175,9 @@ impl CheckpointSources {
                 return layout.open(path, open_file).map_err(|reason| Error::trainer(self.root(), reason));
             }
             let source = open_file(path).map_err(torch_import::Error::from);
-            source.and_then(to_container).map_err(|reason| Error::checkpoint(path, reason))
+            source
+                .and_then(|source| to_container(source, observer))
+                .map_err(|reason| Error::checkpoint(path, reason))
         };
         self.files.iter().map(open).collect()
     }

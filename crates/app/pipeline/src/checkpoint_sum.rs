@@ -78,7 +78,7 @@ impl CheckpointSum {
             let mut sources = Self::find(options, path)?;
             let documents =
                 options.dequantize.then(|| dequantize::take_documents(&mut sources)).transpose()?;
-            let opened = sources.open()?;
+            let opened = sources.open_with_observer(observer)?;
             let (checkpoint, _) = sources.read_with_observer::<Error>(&opened, judge, observer)?;
             let selected = match select_renamed(options, documents.as_ref(), &checkpoint) {
                 Err(Error::Quantization(quantization::Error::NotQuantized)) => {

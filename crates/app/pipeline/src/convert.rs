@@ -44,7 +44,7 @@ impl PlannedConversion {
             return model.convert(self, notes, start, observer);
         }
         refuse_adapter(sources, options.inputs.first())?;
-        let mut containers = sources.open()?;
+        let mut containers = sources.open_with_observer(observer)?;
         let (misc, left_out) = misc::find_misc_files(self)?;
         if !self.is_folder {
             self.check_target(misc.iter().map(|(_, path)| path.as_path()))?;

@@ -46,7 +46,7 @@ impl ConvertedTensors {
         let mut sources = input::find_sources(options)?;
         let quantization =
             options.dequantize.then(|| dequantize::take_documents(&mut sources)).transpose()?;
-        let containers = sources.open()?;
+        let containers = sources.open_with_observer(observer)?;
         let accept = |_: &Path, _: &Checkpoint| Ok(());
         let (checkpoint, notes) = sources.read_with_observer::<Error>(&containers, &accept, observer)?;
         let mut all_notes: Vec<Note> = notes.into_iter().map(Note::Sources).collect();

@@ -136,7 +136,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         output::refuse_remote(&options.input)?;
         CheckpointSources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?
     };
-    let containers = sources.open()?;
+    let containers = sources.open_with_observer(observer)?;
     let (mut checkpoint, notes) =
         sources.read_with_observer::<Error>(&containers, &|_, _| Ok(()), observer)?;
     let names: Vec<String> = containers.iter().map(|container| file_name(container.path())).collect();

@@ -49,7 +49,7 @@ pub fn find_named(
         Some(source) => CheckpointSources::find_source(source, ShardPolicy::ThisFileOnly)?,
         None => CheckpointSources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?,
     };
-    let containers = sources.open()?;
+    let containers = sources.open_with_observer(observer)?;
     let (checkpoint, _) = sources.read_with_observer::<Error>(&containers, &|_, _| Ok(()), observer)?;
     let mut found = Vec::with_capacity(names.len());
     let mut wanted_values = Vec::new();

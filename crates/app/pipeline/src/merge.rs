@@ -59,7 +59,7 @@ pub(crate) fn merge_adapters(
         };
         let config = sources.documents.adapter()?;
         let config = config.ok_or_else(|| Error::NoAdapter { path: output::shown_path(&input.path) })?;
-        let opened = sources.open()?;
+        let opened = sources.open_with_observer(observer)?;
         let (checkpoint, _) = sources.read_with_observer::<Error>(&opened, judge, observer)?;
         adapters
             .push(Adapter::new(name.clone(), config, checkpoint.to_tensors(), input.weight).map_err(failed)?);

@@ -1,6 +1,6 @@
 //! Errors of reading a zip file.
 
-use byte_source::ErrorKind;
+use byte_source::{Cancelled, ErrorKind};
 
 /// Result type with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -132,6 +132,9 @@ pub enum Error {
         /// Name in the extra field.
         other: String,
     },
+    /// The caller cancelled the reading.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
     /// The archive is split over several files (disks).
     #[error("the archive is split over several disks, which is not supported")]
     MultipleDisks,
@@ -146,6 +149,7 @@ impl Error {
             | Self::MultipleDisks
             | Self::DirectoryTooLong { .. } => ErrorKind::Unsupported,
             Self::NotInMemory | Self::RecordUnreadable { .. } => ErrorKind::Io,
+            Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::NoEnd { .. }
             | Self::NoRecord { .. }
             | Self::NoLocal { .. }
@@ -183,6 +187,7 @@ impl Error {
             | Self::DirectoryTooLong { .. }
             | Self::RecordUnreadable { .. }
             | Self::Disagreement { .. }
+            | Self::Cancelled(_)
             | Self::MultipleDisks => None,
         }
     }

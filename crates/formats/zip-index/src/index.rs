@@ -4,8 +4,9 @@
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use byte_source::Source;
+use byte_source::{Cancelled, Observer, Source};
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
 
@@ -27,10 +28,18 @@ impl ZipIndex {
     /// Returns an error if a record is missing, is outside the file, or disagrees with another record, or if entries
     /// overlap, share a name, have two names or sizes, or are encrypted.
     pub fn read(file: &dyn Source) -> Result<Self> {
+        Self::read_with_observer(file, &())
+    }
+
+    /// Reads the index like [`read`](Self::read), with an observer that can stop the reading.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read), and [`Error::Cancelled`].
+    pub fn read_with_observer(file: &dyn Source, observer: &dyn Observer) -> Result<Self> {
         let directory = Directory::new(file_bytes(file)?.into())?;
-        let entries = read_entries(file, &directory)?;
+        let entries = read_entries(file, &directory, observer)?;
         file.release(0..file.len());
-        Self::new(entries, &directory)
+        Self::new(entries, &directory, observer)
     }
 
     /// Reads only the central directory of `file`. The returned source reads and checks the local header of an entry
@@ -40,25 +49,42 @@ impl ZipIndex {
     /// Returns the errors of [`read`](Self::read) except for local headers, and an error if the directory exceeds 1
     /// GiB.
     pub fn read_directory(file: &Arc<dyn Source>) -> Result<(Self, Arc<dyn Source>)> {
+        Self::read_directory_with_observer(file, &())
+    }
+
+    /// Reads the directory like [`read_directory`](Self::read_directory), with an observer that can stop the reading.
+    ///
+    /// # Errors
+    /// Those of [`read_directory`](Self::read_directory), and [`Error::Cancelled`].
+    pub fn read_directory_with_observer(
+        file: &Arc<dyn Source>,
+        observer: &dyn Observer,
+    ) -> Result<(Self, Arc<dyn Source>)> {
         let bytes = TailBytes::of(&**file)?;
         let directory = Directory::new(bytes.tail(&**file))?;
         let count = directory.parts.iter().map(|part| part.lines).sum();
         let (mut entries, mut lines) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        for line in directory.lines() {
-            let (offset, central) = line?;
-            entries.push(entry_from_central(&central, directory.start)?);
-            lines.push(offset);
+        for part in &directory.parts {
+            observer.check()?;
+            for line in part.lines(directory.bytes) {
+                let (offset, central) = line?;
+                entries.push(entry_from_central(&central, directory.start)?);
+                lines.push(offset);
+            }
         }
-        let index = Self::new(entries, &directory)?;
+        let index = Self::new(entries, &directory, observer)?;
         let start = directory.start;
         let source = LazyHeaders::new(Arc::clone(file), &index.entries, &lines, start, bytes);
         Ok((index, Arc::new(source)))
     }
 
-    fn new(entries: Vec<Entry>, directory: &Directory<'_>) -> Result<Self> {
+    fn new(entries: Vec<Entry>, directory: &Directory<'_>, observer: &dyn Observer) -> Result<Self> {
         directory.check_end()?;
+        observer.check()?;
         reject_overlaps(&entries)?;
+        observer.check()?;
         reject_duplicates(&entries)?;
+        observer.check()?;
         Ok(Self { entries })
     }
 
@@ -145,11 +171,6 @@ impl<'b> Directory<'b> {
         }
         Ok(())
     }
-
-    /// Returns the central headers in order, each with its offset.
-    fn lines(&self) -> impl Iterator<Item = Result<(u64, Header<'b>)>> {
-        self.parts.iter().flat_map(|part| part.lines(self.bytes))
-    }
 }
 
 impl DirectoryPart {
@@ -164,26 +185,40 @@ impl DirectoryPart {
 }
 
 /// Reads all entries, and compares each central header with its local header, on several threads if there are many.
-fn read_entries(file: &dyn Source, directory: &Directory<'_>) -> Result<Vec<Entry>> {
+fn read_entries(file: &dyn Source, directory: &Directory<'_>, observer: &dyn Observer) -> Result<Vec<Entry>> {
     let Directory { bytes, start: limit, parts, .. } = directory;
-    let check = |parts: &[DirectoryPart]| -> Result<Vec<Entry>> {
+    let is_stopped = AtomicBool::new(false);
+    // The observer is asked on the caller's thread, where Python looks at signals.
+    let check = |parts: &[DirectoryPart], observer: Option<&dyn Observer>| -> Result<Vec<Entry>> {
         let mut locals = LocalHeaders::new(file);
         let mut entries = Vec::with_capacity(parts.iter().map(|part| part.lines).sum());
-        for line in parts.iter().flat_map(|part| part.lines(*bytes)) {
-            entries.push(read_entry(&mut locals, &line?.1, *limit)?);
+        for part in parts {
+            if observer.is_some_and(Observer::is_cancelled) {
+                is_stopped.store(true, Ordering::Relaxed);
+            }
+            if is_stopped.load(Ordering::Relaxed) {
+                return Err(Cancelled.into());
+            }
+            for line in part.lines(*bytes) {
+                entries.push(read_entry(&mut locals, &line?.1, *limit)?);
+            }
         }
         Ok(entries)
     };
     let threads = byte_source::core_share();
     let share = parts.len().div_ceil(threads).max(1);
     if parts.len() <= share {
-        return check(parts);
+        return check(parts, Some(observer));
     }
+    let (own, others) = parts.split_at_checked(share).unwrap_or_default();
     let parts: Result<Vec<Vec<Entry>>> = std::thread::scope(|scope| {
-        let running: Vec<_> = parts.chunks(share).map(|part| scope.spawn(move || check(part))).collect();
+        let check = &check;
+        let running: Vec<_> =
+            others.chunks(share).map(|part| scope.spawn(move || check(part, None))).collect();
         // Joined in the directory's order, so that the first error is deterministic.
+        let own = std::iter::once(check(own, Some(observer)));
         let done = running.into_iter().map(|part| part.join().expect("`check` returns its errors"));
-        done.collect()
+        own.chain(done).collect()
     });
     Ok(parts?.into_iter().flatten().collect())
 }

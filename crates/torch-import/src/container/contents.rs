@@ -151,6 +151,30 @@ const CHECKED_AT_ONCE: u64 = 1 << 20;
 /// Bytes of a mapped pickle that may stay in memory after the machine has read them.
 const RELEASED_AT_ONCE: u64 = 8 << 20;
 
+/// Reads a pickle. `check` is called with the number of bytes read, about once for each [`CHECKED_AT_ONCE`] bytes, and can stop the
+/// machine.
+pub(super) fn load_checked<'p>(
+    bytes: &'p [u8],
+    limits: &PickleLimits,
+    damaged: impl Fn(pickle_vm::Error) -> Error,
+    mut check: impl FnMut(u64) -> Result<()>,
+) -> Result<Pickle<'p>> {
+    let mut reader = Reader::new(bytes);
+    let mut machine = Machine::new(*limits);
+    let mut checked = 0;
+    while let Some(instruction) = reader.next() {
+        if let Some(root) = instruction.and_then(|it| machine.step(it)).map_err(&damaged)? {
+            return Ok(machine.finish(root, reader.offset()));
+        }
+        if reader.offset().saturating_sub(checked) >= CHECKED_AT_ONCE {
+            checked = reader.offset();
+            check(checked)?;
+        }
+    }
+    let offset = reader.offset();
+    Err(damaged(pickle_vm::Error { kind: ErrorKind::NoStop, offset, opcode: None }))
+}
+
 /// Bytes of a pickle: a range of the mapped file, or the inflated content of a record.
 #[derive(Debug)]
 pub(super) enum PickleBytes {
@@ -264,24 +288,15 @@ impl ContainerContents {
             let record = self.as_pickled().map_or_else(String::new, |it| it.pickle_record.clone());
             pickle_error(record, reason, self.counted_len(), self.pickle().len() as u64)
         };
-        let mut reader = Reader::new(self.pickle());
-        let mut machine = Machine::new(self.pickle_limits());
-        let (mut checked, mut released) = (0, 0);
-        while let Some(instruction) = reader.next() {
-            if let Some(root) = instruction.and_then(|it| machine.step(it)).map_err(damaged)? {
-                return Ok(machine.finish(root, reader.offset()));
+        let mut released = 0;
+        load_checked(self.pickle(), &self.pickle_limits(), damaged, |checked| {
+            observer.check()?;
+            if checked.saturating_sub(released) >= RELEASED_AT_ONCE {
+                self.release_in_pickle(released..checked);
+                released = checked;
             }
-            if reader.offset().saturating_sub(checked) >= CHECKED_AT_ONCE {
-                observer.check()?;
-                checked = reader.offset();
-                if checked.saturating_sub(released) >= RELEASED_AT_ONCE {
-                    self.release_in_pickle(released..checked);
-                    released = checked;
-                }
-            }
-        }
-        let offset = reader.offset();
-        Err(damaged(pickle_vm::Error { kind: ErrorKind::NoStop, offset, opcode: None }))
+            Ok(())
+        })
     }
 
     /// Releases the pages of a range of the pickle.

@@ -1,14 +1,16 @@
 //! Reads consecutive pickles and integers, the layout of files before PyTorch 1.6.
 
+use std::cell::Cell;
 use std::ops::Range;
 
+use byte_source::Observer;
 use pickle_vm::{ErrorKind, Heap, ObjectId, Pickle, PickleLimits};
 
+use super::contents::load_checked;
 use crate::persistent::key_text;
 use crate::{Error, Result};
 
 /// A cursor over bytes that are read from start to end.
-#[derive(Debug)]
 pub(super) struct PickleCursor<'b> {
     bytes: &'b [u8],
     /// File offset of `bytes`, for messages.
@@ -24,6 +26,8 @@ pub(super) struct PickleCursor<'b> {
     record: &'b str,
     /// Byte ranges of the pickles read so far, from the start of the file.
     pickles: Vec<Range<usize>>,
+    /// Stops the reading of a pickle.
+    observer: &'b dyn Observer,
 }
 
 impl<'b> PickleCursor<'b> {
@@ -41,7 +45,18 @@ impl<'b> PickleCursor<'b> {
             ends_at_file_end: to_the_end,
             record,
             pickles: Vec::new(),
+            observer: &(),
         }
+    }
+
+    /// Asks `observer` during the reading of each pickle.
+    pub(super) fn observed(self, observer: &'b dyn Observer) -> Self {
+        Self { observer, ..self }
+    }
+
+    /// Returns an error if the observer stops the reading.
+    pub(super) fn check_observer(&self) -> Result<()> {
+        Ok(self.observer.check()?)
     }
 
     /// Starts at the first byte of a file, of which `unread` bytes after `bytes` were not read.
@@ -77,15 +92,19 @@ impl<'b> PickleCursor<'b> {
     /// Reads the pickle at the cursor; `what` names it in errors.
     pub(super) fn load_next_pickle(&mut self, what: &str) -> Result<Pickle<'b>> {
         let limits = PickleLimits::for_stored(self.bytes.len() as u64);
-        let pickle = pickle_vm::load_with(self.rest(), &limits).map_err(|reason| {
+        let needs_more = Cell::new(false);
+        let damaged = |reason: pickle_vm::Error| {
             if matches!(reason.kind, ErrorKind::NoStop | ErrorKind::Truncated { .. } | ErrorKind::NoNewline) {
-                self.needs_more = self.unread > 0;
+                needs_more.set(self.unread > 0);
                 self.truncation_error(what, None)
             } else {
                 let record = format!("{what}, from byte {} on", self.offset());
                 Error::Pickle { record, reason }
             }
-        })?;
+        };
+        let loaded = load_checked(self.rest(), &limits, damaged, |_| self.check_observer());
+        self.needs_more |= needs_more.get();
+        let pickle = loaded?;
         let start = self.offset();
         self.cursor_offset =
             self.cursor_offset.saturating_add(usize::try_from(pickle.len).unwrap_or(usize::MAX));

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::Source;
+use byte_source::{Observer, Source};
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Arg, Heap, Opcode, Reader};
 use tensor::{Dtype, StorageRecord, StorageRecords};
@@ -19,6 +19,7 @@ use super::contents::{
 };
 use super::cursor::PickleCursor;
 use super::inflate::{self, Inflated};
+use super::zip::RECORDS_PER_CHECK;
 use crate::persistent::{StorageRef, module_class};
 use crate::{CheckpointNote, Error, Result};
 
@@ -51,8 +52,9 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
     false
 }
 
-pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
-    let mut chain = PickleCursor::new(in_memory(&*file), 0..in_memory(&*file).len(), "the file");
+pub(super) fn open(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
+    let mut chain =
+        PickleCursor::new(in_memory(&*file), 0..in_memory(&*file).len(), "the file").observed(observer);
     let parts = read_legacy_parts(&mut chain)?;
     let pickle = PickleBytes::Mapped(parts.pickle.clone());
     let left = chain.bytes_left();
@@ -64,11 +66,12 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
 ///
 /// # Errors
 /// When the file cannot be read, or is damaged.
-pub(super) fn open_in_part(file: Arc<dyn Source>) -> Result<ContainerContents> {
+pub(super) fn open_in_part(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
     let mut len = file.len().min(FIRST_PART);
     while len <= PICKLES_MAX {
         let bytes = file.read_range(0..len)?;
-        let mut chain = PickleCursor::at_start(&bytes, file.len().saturating_sub(len), "the file");
+        let chain = PickleCursor::at_start(&bytes, file.len().saturating_sub(len), "the file");
+        let mut chain = chain.observed(observer);
         let parts = read_legacy_parts(&mut chain);
         if chain.needs_more() {
             len = len.saturating_mul(4).min(file.len());
@@ -79,7 +82,7 @@ pub(super) fn open_in_part(file: Arc<dyn Source>) -> Result<ContainerContents> {
         let left = chain.bytes_left();
         return Ok(contents(file, parts, PickleBytes::Inflated(Inflated::Memory(root)), left));
     }
-    open(Arc::new(inflate::local_copy(&*file)?))
+    open(Arc::new(inflate::local_copy(&*file)?), observer)
 }
 
 /// Returns the pickles of a file that is not in memory: all bytes before the storages; `None` if they are damaged or too long.
@@ -227,7 +230,10 @@ fn read_legacy_storages(
         let missing = needed.map(|needed| needed.saturating_sub(chain.bytes_left()));
         return Err(chain.truncation_error("the storages", missing));
     }
-    for reference in references {
+    for (number, reference) in references.iter().enumerate() {
+        if number.is_multiple_of(RECORDS_PER_CHECK) {
+            chain.check_observer()?;
+        }
         let key = reference.key.as_ref();
         let what = format!("the number of elements of storage `{}`", key.escape_debug());
         if let Some(numel) = chain.read_known_count(&what)?

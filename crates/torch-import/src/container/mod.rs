@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{MappedFile, ReadError, Region, Source};
+use byte_source::{MappedFile, Observer, ReadError, Region, Source};
 use pickle_vm::{Heap, ObjectId, PickleLimits};
 use safetensors_format::TensorLocation;
 use tensor::{ByteOrder, Checksum, Dtype, Storage, StorageRecords, Tensor};
@@ -52,16 +52,24 @@ impl Container {
     /// # Errors
     /// When the source cannot be read, is of another format, or its container is damaged.
     pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
-        Ok(Self(Arc::new(sniff::open(sniff::prefetch_or_copy(source)?)?)))
+        Self::from_source_with_observer(source, &())
     }
 
-    /// Reads a checkpoint like [`from_source`](Self::from_source), but of a zip archive in memory, the local header of a storage is read
+    /// Reads a checkpoint like [`from_source`](Self::from_source), with an observer that can stop the reading.
+    ///
+    /// # Errors
+    /// Those of [`from_source`](Self::from_source), and [`Error::Cancelled`].
+    pub fn from_source_with_observer(source: Arc<dyn Source>, observer: &dyn Observer) -> Result<Self> {
+        Ok(Self(Arc::new(sniff::open(sniff::prefetch_or_copy(source)?, observer)?)))
+    }
+
+    /// Reads a checkpoint like [`from_source_with_observer`](Self::from_source_with_observer), but of a zip archive in memory, the local header of a storage is read
     /// and compared when its bytes are needed. A caller that lists tensors is faster, and one that reads all is slower.
     ///
     /// # Errors
-    /// Those of [`from_source`](Self::from_source), except for local headers.
-    pub fn from_source_lazily(source: Arc<dyn Source>) -> Result<Self> {
-        Ok(Self(Arc::new(sniff::open_lazily(source)?)))
+    /// Those of [`from_source_with_observer`](Self::from_source_with_observer), except for local headers.
+    pub fn from_source_lazily(source: Arc<dyn Source>, observer: &dyn Observer) -> Result<Self> {
+        Ok(Self(Arc::new(sniff::open_lazily(source, observer)?)))
     }
 
     /// Opens a file of parts of tensors, which another file names, such as `__0_0.distcp`. As a checkpoint, it has no

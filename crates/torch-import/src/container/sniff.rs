@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use byte_source::{Prefetched, Source};
+use byte_source::{Observer, Prefetched, Source};
 use safetensors_format::is_safetensors;
 
 use super::contents::{ContainerContents, ContainerFormat, in_memory};
@@ -18,18 +18,22 @@ const TAIL: u64 = 128 << 10;
 struct ReadableFormat {
     format: ContainerFormat,
     recognises: fn(&[u8]) -> bool,
-    open: fn(Arc<dyn Source>) -> Result<ContainerContents>,
+    open: fn(Arc<dyn Source>, &dyn Observer) -> Result<ContainerContents>,
 }
 
 /// Readable formats in the order in which they are tried; the longest signatures come first.
 const FORMATS: &[ReadableFormat] = &[
     ReadableFormat { format: ContainerFormat::Zip, recognises: is_zip, open: zip::open },
     ReadableFormat { format: ContainerFormat::Legacy, recognises: legacy::recognises, open: legacy::open },
-    ReadableFormat { format: ContainerFormat::Tar, recognises: tar::recognises, open: tar::open },
+    ReadableFormat {
+        format: ContainerFormat::Tar,
+        recognises: tar::recognises,
+        open: |file, _| tar::open(file),
+    },
     ReadableFormat {
         format: ContainerFormat::Safetensors,
         recognises: is_safetensors,
-        open: safetensors::open,
+        open: |file, _| safetensors::open(file),
     },
 ];
 
@@ -208,18 +212,18 @@ pub(crate) fn read_head(source: &dyn Source) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// When the file is damaged, or has another format, which the error names if it is known.
-pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
+pub(super) fn open(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
     if file.in_memory().is_none() {
         let head = file.read_range(0..file.len().min(HEAD))?;
         return match &head {
-            head if is_zip(head) => zip::open(file),
-            head if legacy::recognises(head) => legacy::open_in_part(file),
+            head if is_zip(head) => zip::open(file, observer),
+            head if legacy::recognises(head) => legacy::open_in_part(file, observer),
             head if tar::recognises(head) => tar::open_in_part(file),
             _ => safetensors::open(file),
         };
     }
     if let Some(format) = FORMATS.iter().find(|format| (format.recognises)(in_memory(&*file))) {
-        return (format.open)(file);
+        return (format.open)(file, observer);
     }
     reject_unreadable_formats(in_memory(&*file))?;
     // A bare pickle has the weakest signature.
@@ -233,11 +237,11 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
 ///
 /// # Errors
 /// Those of [`open`] and of [`prefetch_or_copy`].
-pub(super) fn open_lazily(source: Arc<dyn Source>) -> Result<ContainerContents> {
+pub(super) fn open_lazily(source: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
     if source.in_memory().is_some_and(is_zip) {
-        zip::open_lazily(source)
+        zip::open_lazily(source, observer)
     } else {
-        open(prefetch_or_copy(source)?)
+        open(prefetch_or_copy(source)?, observer)
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{Prefetched, Source};
+use byte_source::{Observer, Prefetched, Source};
 use pickle_vm::PickleLimits;
 use tensor::{ByteOrder, StorageRecord, StorageRecords};
 use zip_index::{CompressionMethod, Entry, ZipIndex};
@@ -20,23 +20,25 @@ use crate::omission::{Omission, OmissionKind, OmissionReason};
 use crate::{CheckpointNote, Error, Result};
 
 const PICKLE: &str = "data.pkl";
+/// Number of records between two looks at the observer.
+pub(super) const RECORDS_PER_CHECK: usize = 1 << 14;
 
-pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
+pub(super) fn open(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
     let (index, file) = match file.in_memory() {
-        Some(_) => (ZipIndex::read(&*file).map_err(index_error)?, file),
-        None => ZipIndex::read_directory(&file).map_err(index_error)?,
+        Some(_) => (ZipIndex::read_with_observer(&*file, observer).map_err(index_error)?, file),
+        None => ZipIndex::read_directory_with_observer(&file, observer).map_err(index_error)?,
     };
-    open_indexed(index, file)
+    open_indexed(index, file, observer)
 }
 
 /// Opens an archive in memory without reading the local headers of its storages, unless its pickle is too long to be copied.
-pub(super) fn open_lazily(file: Arc<dyn Source>) -> Result<ContainerContents> {
-    let (index, lazy) = ZipIndex::read_directory(&file).map_err(index_error)?;
+pub(super) fn open_lazily(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
+    let (index, lazy) = ZipIndex::read_directory_with_observer(&file, observer).map_err(index_error)?;
     let is_pickle = |entry: &Entry| entry.name.ends_with(PICKLE);
     if index.entries.iter().any(|entry| is_pickle(entry) && entry.len > inflate::INFLATED_IN_MEMORY_MAX) {
-        return open(file);
+        return open(file, observer);
     }
-    open_indexed(index, lazy)
+    open_indexed(index, lazy, observer)
 }
 
 fn index_error(error: zip_index::Error) -> Error {
@@ -44,11 +46,16 @@ fn index_error(error: zip_index::Error) -> Error {
         zip_index::Error::NoEnd { len } => Error::TruncatedFile {
             reason: format!("a zip archive of {len} bytes without the directory at its end"),
         },
+        zip_index::Error::Cancelled(cancelled) => cancelled.into(),
         error => Error::Zip(error),
     }
 }
 
-fn open_indexed(index: ZipIndex, file: Arc<dyn Source>) -> Result<ContainerContents> {
+fn open_indexed(
+    index: ZipIndex,
+    file: Arc<dyn Source>,
+    observer: &dyn Observer,
+) -> Result<ContainerContents> {
     let root = checkpoint_root(&index)?;
     if let Some((first, second)) = find_case_duplicate(&index.entries, root) {
         return Err(Error::CaseInsensitiveDuplicate { first: first.to_owned(), second: second.to_owned() });
@@ -94,7 +101,10 @@ fn open_indexed(index: ZipIndex, file: Arc<dyn Source>) -> Result<ContainerConte
         inflate::inflate_to_file(&*file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
     let mut storages = StorageRecords::with_capacity(&prefix, index.entries.len());
     let mut next = 0_u64;
-    for entry in index.entries.iter().filter(|entry| is_storage(entry)) {
+    for (number, entry) in index.entries.iter().filter(|entry| is_storage(entry)).enumerate() {
+        if number.is_multiple_of(RECORDS_PER_CHECK) {
+            observer.check()?;
+        }
         let record = if entry.method == CompressionMethod::Stored {
             StorageRecord::new(entry.data.clone(), checksums.then_some(entry.crc))
         } else {

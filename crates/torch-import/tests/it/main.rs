@@ -1,6 +1,7 @@
 //! The integration tests of `torch-import`, in one program.
 
 mod bombs;
+mod cancelled;
 mod compressed_bombs;
 mod gadgets;
 mod rebuilds;

@@ -360,6 +360,8 @@ fn oddity_kind(error: &Error) -> &'static str {
         | Error::PastEnd { .. }
         | Error::RecordUnreadable { .. }
         | Error::NotInMemory
+        // Nobody cancels a survey.
+        | Error::Cancelled(_)
         | Error::DirectoryTooLong { .. } => "missing",
         Error::NameMismatch { .. }
         | Error::HeaderMismatch { .. }

@@ -25,6 +25,7 @@ fn every_error_has_its_text() {
         Error::Patch { name: name() },
         Error::DuplicateZip64 { name: name() },
         Error::SecondName { name: name(), other: "c".to_owned() },
+        Error::Cancelled(byte_source::Cancelled),
         Error::MultipleDisks,
     ];
     let kinds: HashSet<_> = errors.iter().map(std::mem::discriminant).collect();

@@ -146,3 +146,27 @@ fn what_the_directory_alone_shows_is_an_error_at_once() {
         ZipIndex::read_directory(&remote).map(|_| ()).expect_err("it is cut");
     }
 }
+
+#[test]
+fn ranges_are_located_by_few_reads_where_entries_are_small() {
+    let small = |name: &'static str, extra: usize| {
+        let len = |header: &mut super::archive::Header| (header.packed, header.len) = (7, 7);
+        Entry { data: &data()[..7], ..entry(name, extra).with(len) }
+    };
+    let wrong = small("d", 0).with_local(|header| header.crc ^= 1);
+    let entries = [small("a", 0), small("b", 60), small("c", 9), wrong, small("e", 3), entry("f", 65_000)];
+    let (index, source, remote) = open(&entries).expect("the directory is sound");
+    remote.take_ranges();
+    for (number, extra) in [(1, 60), (0, 0), (2, 9), (4, 3), (5, 65_000)] {
+        let range = index.entries[number].data.start + 2..index.entries[number].data.start + 5;
+        let located = source.locate(range.clone()).expect("it is sound");
+        // The field has a header of four bytes.
+        let start = range.start + 4 + extra;
+        assert_eq!(located, start..start + 3, "{}", index.entries[number].name);
+        let read = source.read_range(range).expect("inside");
+        assert_eq!(read, data()[2..5]);
+    }
+    let entry = &index.entries[3];
+    let error = source.locate(entry.data.clone()).expect_err("the header is wrong");
+    assert!(error.to_string().contains("`d`"), "{error}");
+}
