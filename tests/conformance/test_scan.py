@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import subprocess
 
 import pytest
 import runs
@@ -46,7 +47,11 @@ def test_the_column_runs_of_the_document_is_right():
     files = [f for f in sorted((GOLDEN / "malicious").iterdir()) if f.suffix != ".md"]
     found = {file.name: runs.runs(answer) for file, answer in runs.judged(files, os.environ["T2C_NEWEST"]).items()}
     text = (GOLDEN.parent.parent / "docs/scan.md").read_text()
-    assert dict(re.findall(r"^\| `(\S+)` \| (yes|no) \|", text, re.M)) == found
+    column = dict(re.findall(r"^\| `(\S+)` \| (yes|no) \|", text, re.M))
+    if subprocess.run([os.environ["T2C_NEWEST"], "-c", "import joblib"], capture_output=True).returncode:
+        # The document is made where joblib is installed, which loads its files.
+        assert (column.pop("objects.joblib"), found.pop("objects.joblib")) == ("yes", "no")
+    assert column == found
 
 
 def test_ordinary_files_run_nothing():
