@@ -37,7 +37,7 @@ pub use read_error::{NotRepresentable, ReadError, RecordDamaged};
 pub use sha256::{Sha256Sink, hex, sha256};
 pub use source::{
     BufferSource, OpenedFile, Region, SeekableSource, Source, SourceReader, each_window, map_file,
-    slice_range, window_ranges,
+    slice_range, window_ranges, window_ranges_of,
 };
 pub use source_folder::{InputSource, SourceFolder};
 pub use stamp::{FileChange, FileChanged};

@@ -418,9 +418,15 @@ pub fn slice_range<'b>(bytes: &'b [u8], range: &Range<u64>) -> Option<&'b [u8]> 
 
 /// Splits a range into consecutive parts of [`WINDOW`] bytes; the last part may be shorter.
 pub fn window_ranges(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    window_ranges_of(range, WINDOW as u64)
+}
+
+/// Splits a range like [`window_ranges`], into parts of `len` bytes: at least 1 and at most [`WINDOW`].
+pub fn window_ranges_of(range: Range<u64>, len: u64) -> impl Iterator<Item = Range<u64>> {
+    let len = len.clamp(1, WINDOW as u64);
     let mut start = range.start;
     std::iter::from_fn(move || {
-        let end = start.saturating_add(WINDOW as u64).min(range.end);
+        let end = start.saturating_add(len).min(range.end);
         let window = (start < end).then_some(start..end);
         start = end;
         window

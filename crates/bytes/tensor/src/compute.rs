@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 
-use byte_source::{Crc32, ReadError, Sink, WINDOW, Window};
+use byte_source::{Crc32, ReadError, Sink, WINDOW, Window, window_ranges_of};
 use rayon::Yield;
 
 use crate::Storage;
@@ -43,8 +43,8 @@ pub trait Compute: Debug + Send + Sync {
         false
     }
 
-    /// Returns the number of bytes, at most [`WINDOW`], at whose multiples the windows of a whole computation end. A
-    /// computation of blocks gives a multiple of theirs, so that none is computed for two windows.
+    /// Returns the number of bytes of a window, at most [`WINDOW`]. A computation of blocks gives a multiple of their length, so
+    /// that none is computed for two windows.
     fn window(&self) -> u64 {
         WINDOW as u64
     }
@@ -107,7 +107,7 @@ pub(crate) fn send(
         })
     };
     let mut inputs = Inputs::new(compute, is_whole);
-    let mut ranges = windows(range, compute.window());
+    let mut ranges = window_ranges_of(range, compute.window());
     let first: Vec<Range<u64>> = ranges.by_ref().take(lanes).collect();
     if first.len() < 2 {
         for window in first.into_iter().chain(ranges) {
@@ -150,18 +150,6 @@ fn wait<T>(result: &Receiver<T>) -> Option<T> {
             Err(TryRecvError::Empty) => return result.recv().ok(),
         }
     }
-}
-
-/// Splits a range at the multiples of `len`.
-fn windows(range: Range<u64>, len: u64) -> impl Iterator<Item = Range<u64>> {
-    let len = len.clamp(1, WINDOW as u64);
-    let mut start = range.start;
-    std::iter::from_fn(move || {
-        let end = start.checked_add(1)?.checked_next_multiple_of(len).unwrap_or(u64::MAX).min(range.end);
-        let window = (start < end).then_some(start..end);
-        start = end;
-        window
-    })
 }
 
 /// Inputs of a computation during its evaluation.

@@ -12,17 +12,9 @@
 use std::time::Instant;
 
 use adapter::{Adapter, merge};
-use byte_source::{Blob, ReadError, Sink, Window};
+use byte_source::Blob;
 use tensor::{Dtype, Storage, Tensor, Tensors, contiguous_strides};
-
-/// Sink that drops its bytes.
-struct Null;
-
-impl Sink for Null {
-    fn write(&mut self, _: Window) -> Result<(), ReadError> {
-        Ok(())
-    }
-}
+use test_support::NullSink;
 
 /// Numbers with the distribution of a sum of four uniform ones, of this deviation.
 fn tensor(dtype: Dtype, shape: &[u64], deviation: f32, seed: u64) -> Tensor {
@@ -56,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let mut seconds = f64::INFINITY;
             for _ in 0..3 {
                 let start = Instant::now();
-                weight.gathered().write_to(&mut Null)?;
+                weight.gathered().write_to(&mut NullSink)?;
                 seconds = start.elapsed().as_secs_f64().min(seconds);
             }
             let operations = (rows * columns * rank * 2) as f64 / 1e9;

@@ -10,18 +10,10 @@
     reason = "it prints a measurement of tensors that it makes"
 )]
 
-use byte_source::{Blob, ReadError, Sink, Window};
+use byte_source::Blob;
 use quantization::{QuantizationDocuments, recognise};
 use tensor::{Dtype, Storage, Tensor, Tensors, contiguous_strides};
-
-/// Sink that drops its bytes.
-struct Null;
-
-impl Sink for Null {
-    fn write(&mut self, _: Window) -> Result<(), ReadError> {
-        Ok(())
-    }
-}
+use test_support::NullSink;
 
 /// User time of this process in seconds, which Linux counts in hundredths.
 fn user_seconds() -> Option<f64> {
@@ -105,7 +97,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let numbers = model.tensors.first().ok_or("one tensor")?.tensor(Dtype::BFloat16)?;
         let (start, rounds) = (user_seconds().ok_or("it needs Linux")?, 10);
         for _ in 0..rounds {
-            numbers.gathered().write_to(&mut Null)?;
+            numbers.gathered().write_to(&mut NullSink)?;
         }
         let seconds = user_seconds().ok_or("it needs Linux")? - start;
         println!("{name}: {:.2} GB/s", numbers.nbytes() as f64 * f64::from(rounds) / 1e9 / seconds);

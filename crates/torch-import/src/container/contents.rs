@@ -147,6 +147,8 @@ pub(crate) fn to_u64_range(range: &Range<usize>) -> Range<u64> {
 
 /// Bytes of a pickle between two looks at the observer.
 const CHECKED_AT_ONCE: u64 = 1 << 20;
+/// Number of records between two looks at the observer.
+pub(super) const RECORDS_PER_CHECK: usize = 1 << 14;
 
 /// Bytes of a mapped pickle that may stay in memory after the machine has read them.
 const RELEASED_AT_ONCE: u64 = 8 << 20;

@@ -15,11 +15,11 @@ use pickle_vm::{Arg, Heap, Opcode, Reader};
 use tensor::{Dtype, StorageRecord, StorageRecords};
 
 use super::contents::{
-    ContainerContents, ContainerFormat, PickleBytes, PickledTensors, in_memory, to_u64_range,
+    ContainerContents, ContainerFormat, PickleBytes, PickledTensors, RECORDS_PER_CHECK, in_memory,
+    to_u64_range,
 };
 use super::cursor::PickleCursor;
 use super::inflate::{self, Inflated};
-use super::zip::RECORDS_PER_CHECK;
 use crate::persistent::{StorageRef, module_class};
 use crate::{CheckpointNote, Error, Result};
 

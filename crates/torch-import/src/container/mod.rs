@@ -63,8 +63,9 @@ impl Container {
         Ok(Self(Arc::new(sniff::open(sniff::prefetch_or_copy(source)?, observer)?)))
     }
 
-    /// Reads a checkpoint like [`from_source_with_observer`](Self::from_source_with_observer), but of a zip archive in memory, the local header of a storage is read
-    /// and compared when its bytes are needed. A caller that lists tensors is faster, and one that reads all is slower.
+    /// Reads a checkpoint like [`from_source_with_observer`](Self::from_source_with_observer), but of a zip archive in memory,
+    /// the local header of a storage is read and compared when its bytes are needed. A caller that lists tensors is faster,
+    /// and one that reads all is slower.
     ///
     /// # Errors
     /// Those of [`from_source_with_observer`](Self::from_source_with_observer), except for local headers.

@@ -13,15 +13,14 @@ use tensor::{ByteOrder, StorageRecord, StorageRecords};
 use zip_index::{CompressionMethod, Entry, ZipIndex};
 
 use super::contents::{
-    ContainerContents, ContainerFormat, PickleBytes, PickledTensors, in_memory, pickle_error,
+    ContainerContents, ContainerFormat, PickleBytes, PickledTensors, RECORDS_PER_CHECK, in_memory,
+    pickle_error,
 };
 use super::inflate::{self, Inflated};
 use crate::omission::{Omission, OmissionKind, OmissionReason};
 use crate::{CheckpointNote, Error, Result};
 
 const PICKLE: &str = "data.pkl";
-/// Number of records between two looks at the observer.
-pub(super) const RECORDS_PER_CHECK: usize = 1 << 14;
 
 pub(super) fn open(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
     let (index, file) = match file.in_memory() {

@@ -7,7 +7,8 @@ use flate2::read::DeflateDecoder;
 use pickle_vm::{ErrorKind, Opcode};
 use zip_index::{CompressionMethod, Entry, Survey};
 
-use super::scanner::{NPY_MAGIC, ScanItem, Scanner};
+use super::numpy::NPY_MAGIC;
+use super::scanner::{ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep, compressed, pickle, script, zip_detection};
 use crate::Error;
 use crate::container::{inflate, tar, zip};

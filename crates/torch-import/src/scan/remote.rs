@@ -11,7 +11,8 @@ use safetensors_format::is_safetensors;
 use zip_index::{CompressionMethod, Entry, ZipIndex};
 
 use super::budget::ScanBudget;
-use super::scanner::{ScanFormat, Scanner};
+use super::scan_format::ScanFormat;
+use super::scanner::Scanner;
 use super::{PicklePlace, PlaceStep, Scan, ScanDepth, archive, pickle, zip_detection};
 use crate::container::{legacy, sniff};
 use crate::{Container, ContainerFormat, Result};

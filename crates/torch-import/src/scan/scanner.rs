@@ -3,7 +3,7 @@
 //! A reader here stands for one that Python has. A file that is an archive for one reader and a pickle for another is
 //! scanned as both.
 //!
-//! Facts: `torch/serialization.py` of PyTorch 2.15, `numpy/lib/format.py` of NumPy 2.4.
+//! Facts: `torch/serialization.py` of PyTorch 2.15.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -14,7 +14,9 @@ use byte_source::{Cancelled, Observer, Source};
 use super::budget::{ScanBudget, truncate_name};
 use super::compressed::CompressionFormat;
 use super::nested::NestedBytes;
+use super::numpy::numpy_data;
 use super::pickle;
+use super::scan_format::ScanFormat;
 use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle, compressed, zip_detection};
 use crate::container::inflate::Inflated;
 use crate::container::{in_memory, legacy, sniff, tar};
@@ -30,9 +32,6 @@ const LISTED_MAX: usize = 1 << 10;
 /// Bytes to which the parts of one file may be decompressed together: a multiple of its length, plus a constant.
 const UNPACKED_PER_BYTE: u64 = 32;
 const UNPACKED_BASE: u64 = 64 << 20;
-
-/// Magic bytes of a `.npy` file.
-pub(super) const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
 /// A byte range to scan, and its location.
 pub(super) struct ScanItem<'a> {
@@ -56,49 +55,6 @@ pub(super) struct Scanner<'a> {
     listed_by_risk: [usize; 4],
     /// Modules of the code of each TorchScript archive, by the place of the archive.
     pub(super) script_modules: HashMap<PicklePlace, ScriptModules>,
-}
-
-/// The way in which a file is read.
-pub(super) enum ScanFormat {
-    Container(ContainerFormat),
-    Archive,
-    Numpy,
-    Packed(&'static CompressionFormat),
-    /// No recognised format, but Python may read the file as a pickle.
-    PossiblePickle,
-}
-
-impl ScanFormat {
-    pub(super) fn new(bytes: &[u8]) -> Result<Self> {
-        if let Some(format) = sniff::detect_format(bytes) {
-            return Ok(Self::Container(format));
-        }
-        if zip_detection::is_archive(bytes) {
-            return Ok(Self::Archive);
-        }
-        if bytes.starts_with(NPY_MAGIC) {
-            return Ok(Self::Numpy);
-        }
-        if let Some(packed) = compressed::detect_compression(bytes) {
-            return Ok(Self::Packed(packed));
-        }
-        let found = pickle::scan_pickle(bytes, &mut ScanBudget::new(bytes.len() as u64));
-        if found.may_execute && !(found.ends_in_unusable_name(bytes) && sniff::is_text(bytes)) {
-            return Ok(Self::PossiblePickle);
-        }
-        sniff::reject_unreadable_formats(bytes)?;
-        Err(sniff::unknown_format_error(bytes))
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Container(format) => format.name(),
-            Self::Archive => ContainerFormat::Zip.name(),
-            Self::Numpy => "npy",
-            Self::Packed(packed) => packed.name,
-            Self::PossiblePickle => ContainerFormat::Pickle.name(),
-        }
-    }
 }
 
 impl<'a> Scanner<'a> {
@@ -497,22 +453,4 @@ impl PicklePlace {
         };
         Self(self.0.iter().cloned().chain([step]).collect())
     }
-}
-
-/// Returns the data after the header of a `.npy` file, and true if the data may be a pickle of objects.
-pub(super) fn numpy_data(bytes: &[u8]) -> Option<(&[u8], bool)> {
-    let (version, rest) = bytes.strip_prefix(NPY_MAGIC)?.split_first()?;
-    let rest = rest.get(1..)?;
-    let (len, rest) = if *version == 1 {
-        let (len, rest) = rest.split_first_chunk()?;
-        (usize::from(u16::from_le_bytes(*len)), rest)
-    } else {
-        let (len, rest) = rest.split_first_chunk()?;
-        (usize::try_from(u32::from_le_bytes(*len)).ok()?, rest)
-    };
-    let (header, data) = rest.split_at_checked(len)?;
-    // `|O` is the dtype of objects, also as one of several fields. NumPy has other names for the dtype, too; data with
-    // one of those are scanned like bytes of an unknown format.
-    let has_objects = header.windows(2).any(|pair| pair == b"O'" || pair == b"O\"");
-    Some((data, has_objects))
 }

@@ -2,70 +2,14 @@
 //!
 //! Facts: the files that the models of model hubs have, and those that training programs leave.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use checkpoint_files::{
     CheckpointSources, DOCUMENT_MAX, DocumentCache, Error, FilesNote, FolderDiagnosis, ShardPolicy,
     read_document,
 };
 
-/// A safetensors file with one tensor of one byte.
-fn safetensors(name: &str) -> Vec<u8> {
-    let header = format!(r#"{{"{name}":{{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}}}"#);
-    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[7]].concat()
-}
-
-/// A folder with files of these names. Those that end in `.safetensors` hold a tensor that is named after the file, all
-/// others the bytes that are given.
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn with(files: &[&str]) -> Self {
-        let folder = Self(tempfile::tempdir().expect("a temporary folder"));
-        for name in files {
-            folder.write(name, b"");
-        }
-        folder
-    }
-
-    fn path(&self) -> PathBuf {
-        self.0.path().to_owned()
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) {
-        let path = self.0.path().join(name);
-        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a temporary folder");
-        let tensors = safetensors(name);
-        let bytes = if name.ends_with(".safetensors") { &tensors } else { bytes };
-        std::fs::write(path, bytes).expect("a temporary folder");
-    }
-
-    /// An index of the two files of a set, which it writes too.
-    fn write_set(&self) {
-        let files = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
-        for name in files {
-            self.write(name, b"");
-        }
-        let map: Vec<String> = files.iter().map(|name| format!(r#""{name}":"{name}""#)).collect();
-        let text = format!(r#"{{"weight_map":{{{}}}}}"#, map.join(","));
-        self.write("model.safetensors.index.json", text.as_bytes());
-    }
-
-    fn find(&self) -> Result<CheckpointSources, Error> {
-        CheckpointSources::find(&[self.path()], ShardPolicy::RequireAll)
-    }
-
-    fn contents(&self) -> FolderDiagnosis {
-        match self.find() {
-            Err(Error::NoCheckpoint { contents, .. }) => contents,
-            other => panic!("expected a folder without a checkpoint, found {other:?}"),
-        }
-    }
-}
-
-fn names(paths: &[PathBuf]) -> Vec<String> {
-    paths.iter().map(|path| output::file_name(path)).collect()
-}
+use crate::made_folder::{Folder, names};
 
 #[test]
 fn an_indexed_set_is_read_as_one_checkpoint() {
@@ -173,46 +117,6 @@ fn files_that_are_not_used_are_noted() {
     let sources = Folder::with(&["model.safetensors", "extra.pth"]).find().expect("one file");
     assert_eq!(sources.notes, [FilesNote::CheckpointFilesUnused { files: vec!["extra.pth".to_owned()] }]);
     assert_eq!(sources.notes.first().map(ToString::to_string).as_deref(), Some("extra.pth is not used"));
-}
-
-#[test]
-fn the_newest_step_of_deepspeed_is_read() {
-    let folder = Folder::with(&[
-        "global_step500/zero_pp_rank_0_mp_rank_00_optim_states.pt",
-        "global_step500/mp_rank_00_model_states.pt",
-        "global_step1000/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt",
-        "global_step1000/mp_rank_00_model_states.pt",
-    ]);
-    let step = |folder: &Folder| folder.find().expect("a step").root().to_owned();
-    assert_eq!(step(&folder), folder.path().join("global_step1000"));
-    let chosen = FilesNote::CandidateChosen {
-        used: "global_step1000".to_owned(),
-        unused_candidates: vec!["global_step500".to_owned()],
-    };
-    assert_eq!(folder.find().expect("a step").notes, [chosen]);
-    folder.write("latest", b"global_step500\n");
-    assert_eq!(step(&folder), folder.path().join("global_step500"));
-}
-
-#[test]
-fn a_step_of_deepspeed_whose_path_ends_with_dots_is_found() {
-    let folder = Folder::with(&[
-        "global_step500/zero_pp_rank_0_mp_rank_00_optim_states.pt",
-        "global_step500/mp_rank_00_model_states.pt",
-        "global_step500/deeper/x",
-    ]);
-    let path = folder.path().join("global_step500/deeper/..");
-    let sources = CheckpointSources::find(&[path], ShardPolicy::RequireAll).expect("a step");
-    let real = |path: &Path| path.canonicalize().expect("it is there");
-    assert_eq!(real(sources.root()), real(&folder.path().join("global_step500")));
-}
-
-#[test]
-fn a_whole_model_next_to_the_state_of_deepspeed_is_offered() {
-    let folder = Folder::with(&["zero_to_fp32.py", "model.safetensors", "other.pt"]);
-    let Err(Error::DeepSpeed { candidates, .. }) = folder.find() else { panic!("expected DeepSpeed") };
-    let paths: Vec<_> = candidates.into_iter().flat_map(|candidate| candidate.paths).collect();
-    assert_eq!(names(&paths), ["model.safetensors"]);
 }
 
 #[test]
@@ -402,57 +306,6 @@ fn the_cache_of_a_model_hub_is_one_folder() {
         .expect("a temporary folder");
     let notes = linked.find().expect("one file").notes;
     assert_eq!(notes, [FilesNote::LinksFollowed { files: vec!["a.safetensors".to_owned()] }]);
-}
-
-/// The folder of one of the checkpoints that `torch.distributed` and FSDP wrote for the tests of `trainer-shards`.
-fn trainer_folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../import/trainer-shards/tests/data").join(name)
-}
-
-#[test]
-fn the_files_of_ranks_are_one_checkpoint() {
-    let find = |path: &Path| CheckpointSources::find(&[path.to_owned()], ShardPolicy::RequireAll);
-    for (name, pickle) in [("dcp", ".metadata"), ("rank-files", "model_world_size_2_rank_0.pt")] {
-        let sources = find(&trainer_folder(name)).expect("a trainer's checkpoint");
-        assert!(sources.is_of_trainer() && !sources.is_single(), "{name}");
-        assert_eq!(sources.trainer_pickle().map(output::file_name).as_deref(), Some(pickle));
-        assert!(sources.notes.is_empty(), "{name}: {:?}", sources.notes);
-    }
-    let sources = find(&trainer_folder("dcp").join(".metadata")).expect("it stands for its folder");
-    assert!(sources.is_of_trainer());
-    let sources = Folder::with(&["model.safetensors"]).find().expect("one file");
-    assert!(!sources.is_of_trainer() && sources.trainer_pickle().is_none());
-}
-
-#[test]
-fn a_file_next_to_those_of_ranks_is_not_used() {
-    let folder = Folder::with(&["model.safetensors"]);
-    for name in [".metadata", "__0_0.distcp", "__1_0.distcp"] {
-        std::fs::copy(trainer_folder("dcp").join(name), folder.path().join(name)).expect("a fixture");
-    }
-    let sources = folder.find().expect("a trainer's checkpoint");
-    assert!(sources.is_of_trainer());
-    assert_eq!(
-        sources.notes,
-        [FilesNote::CheckpointFilesUnused { files: vec!["model.safetensors".to_owned()] }]
-    );
-}
-
-#[test]
-fn a_file_of_one_rank_is_refused_unless_there_is_only_one() {
-    let folder = Folder::with(&[
-        "model_world_size_2_rank_1.pt",
-        "model_world_size_1_rank_0.pt",
-        "zero_pp_rank_0_mp_rank_00_model_states.pt",
-        "mp_rank_00_model_states.pt",
-    ]);
-    let find = |name: &str| CheckpointSources::find(&[folder.path().join(name)], ShardPolicy::RequireAll);
-    for name in ["model_world_size_2_rank_1.pt", "zero_pp_rank_0_mp_rank_00_model_states.pt"] {
-        assert!(matches!(find(name), Err(Error::RankPart { .. })), "{name}");
-    }
-    for name in ["model_world_size_1_rank_0.pt", "mp_rank_00_model_states.pt"] {
-        assert!(find(name).expect("a whole checkpoint").is_single(), "{name}");
-    }
 }
 
 #[test]

@@ -1,3 +1,5 @@
 //! The integration tests of `checkpoint-files`, in one program.
 
 mod folders;
+mod made_folder;
+mod trainers;
