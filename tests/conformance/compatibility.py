@@ -169,10 +169,11 @@ def document(version, files, found, collected, in_corpus):
             if file["group"] == group:
                 out.append(line([f"`{file['name']}`" if group in ("dtype", "rebuild function") else file["name"], *(shown(verdict(file, answer[c])) for c in COLUMNS)]))
 
-    out.append("\n## Why torch2carton refuses\n")
-    for file, answer in zip(files, found):
-        if verdict(file, answer["torch2carton"]) != "right":
-            out.append(f"- {file['name']}: `{answer['torch2carton'] if isinstance(answer['torch2carton'], str) else verdict(file, answer['torch2carton'])}`")
+    refused = [(file, answer["torch2carton"]) for file, answer in zip(files, found) if verdict(file, answer["torch2carton"]) != "right"]
+    if refused:
+        out.append("\n## Why torch2carton refuses\n")
+    for file, answer in refused:
+        out.append(f"- {file['name']}: `{answer if isinstance(answer, str) else verdict(file, answer)}`")
     return "\n".join(out) + "\n"
 
 

@@ -403,8 +403,6 @@ FOR_OUTPUT = {"storage": {
     "three dtypes": lambda: (lambda t: {"a": t, "b": t.view(torch.uint32), "c": t.view(torch.uint8)[3:5]})(
         numbers(4).to(torch.int16).view(torch.uint16)),
 }}
-# Objects that torch reads and we refuse, with a part of the error.
-REFUSED = {"_rebuild_qtensor, float parameters, quint4x2": "packs several numbers into a byte"}
 # Objects that torch itself reads wrongly, because it uses sizes and strides before it has read the bytes of their storages.
 MISREAD = {("_rebuild_nested_tensor", f"legacy, protocol {n}") for n in range(6)}
 

@@ -171,6 +171,42 @@ fn an_output_without_a_place_for_codes_names_the_method_and_the_flag() {
 }
 
 #[test]
+fn weights_that_are_written_as_they_are_stored_have_a_note() {
+    let scratch = scratch();
+    let root = scratch.path();
+    for (name, method) in [("mxfp4", "mxfp4"), ("gptq_order", "gptq"), ("hqq_pickle_scales", "hqq")] {
+        for output in ["x.safetensors", "x.pth"] {
+            let (status, text) = run(root, &[arg(&model(name)), "--force", "-o", output]);
+            let note = format!(
+                "note: the weights are quantized with {method} and written as they are stored; \
+                 --dequantize computes the numbers that they stand for"
+            );
+            assert!(status == Some(0) && text.contains(&note), "{name}: {text}");
+        }
+    }
+    let (_, text) = run(root, &[arg(&model("mxfp4")), "--dequantize", "--force", "-o", "x.safetensors"]);
+    assert!(!text.contains("as they are stored") && text.contains("  dequantized MXFP4"), "{text}");
+}
+
+#[test]
+fn listings_of_subclasses_and_of_descriptions_show_numbers() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let text = ok(root, &["inspect", arg(&model("torchao_pickled"))]);
+    assert!(text.contains("torchao, FP8, a scale for each channel; 8.50 bits a weight"), "{text}");
+    assert!(!text.contains("qdata"), "{text}");
+    let text = ok(root, &["inspect", "--packed", arg(&model("torchao_pickled"))]);
+    assert!(text.contains("int8.weight.qdata"), "{text}");
+    let text = ok(root, &["inspect", "--all", arg(&model("hqq_pickle_meta"))]);
+    assert!(text.contains("HQQ, 4 bits, groups of 64") && !text.contains("nbits"), "{text}");
+    let text = ok(root, &["inspect", "--all", "--packed", arg(&model("hqq_pickle_meta"))]);
+    assert!(text.contains("model.layers.0.q_proj.meta.meta_scale.nbits"), "{text}");
+    // PyTorch's own dtypes stay, and several integers in a byte have the shape of the numbers.
+    let text = ok(root, &["inspect", arg(&model("pytorch"))]);
+    assert!(text.contains("qint8, per_channel_affine; ") && text.contains("quint2x4  [6, 35]"), "{text}");
+}
+
+#[test]
 fn diff_and_digest_see_the_numbers() {
     let scratch = scratch();
     let root = scratch.path();

@@ -182,16 +182,19 @@ fn print_summary(report: &ConvertReport) {
     };
     fields.push(("digest", report.digest.clone()));
     terminal::summary(format_args!("{BOLD}{}{BOLD:#}", escape_hidden(&report.output)));
-    for (label, value) in fields.into_iter().filter_map(|(label, value)| Some((label, value?))) {
-        terminal::summary(format_args!("  {DIM}{label:<10}{DIM:#}{}", truncate_cell(&escape_hidden(value))));
+    let fields: Vec<_> = fields.into_iter().filter_map(|(label, value)| Some((label, value?))).collect();
+    let width = fields.iter().map(|(label, _)| label.len().saturating_add(1)).fold(10, usize::max);
+    for (label, value) in fields {
+        let value = truncate_cell(&escape_hidden(value));
+        terminal::summary(format_args!("  {DIM}{label:<width$}{DIM:#}{value}"));
     }
     for line in report.sum.iter().flat_map(merge_summary::sum_lines) {
-        terminal::summary(format_args!("  {DIM}{:<10}{DIM:#}{}", line.0, escape_hidden(line.1)));
+        terminal::summary(format_args!("  {DIM}{:<width$}{DIM:#}{}", line.0, escape_hidden(line.1)));
     }
     for adapter in &report.adapters {
         for (number, line) in merge_summary::adapter_lines(adapter).into_iter().enumerate() {
             let label = if number == 0 { "merged" } else { "" };
-            terminal::summary(format_args!("  {DIM}{label:<10}{DIM:#}{}", escape_hidden(line)));
+            terminal::summary(format_args!("  {DIM}{label:<width$}{DIM:#}{}", escape_hidden(line)));
         }
     }
 }

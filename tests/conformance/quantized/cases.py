@@ -30,6 +30,7 @@ class Model:
         self.documents, self.stored, self.expected = {}, {}, {}
         self.shards = 1
         self.pickled = None  # tensors for `torch.save` in place of the stored ones
+        self.pickled_name = "pytorch_model.bin"
         self.file = None  # bytes of a file of `torch.save`
 
     def add(self, name, numbers, **stored):
@@ -60,7 +61,7 @@ def write(folder, model, whole):
     if model.file is not None:
         (folder / "pytorch_model.bin").write_bytes(model.file)
     elif model.pickled is not None:
-        torch.save(model.pickled, folder / "pytorch_model.bin")
+        torch.save(model.pickled, folder / model.pickled_name)
     elif model.shards == 1:
         save_file(model.stored, folder / "model.safetensors")
     else:  # the parts of one tensor are in different files

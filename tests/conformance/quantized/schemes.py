@@ -371,10 +371,58 @@ def pytorch(seed):
         "dimension": torch.quantize_per_channel(numbers, torch.rand(numbers.shape[1]) + 0.01, torch.randint(-9, 9, (numbers.shape[1],)), 1, torch.qint8),
         "columns": torch.quantize_per_channel(numbers, torch.rand(numbers.shape[3]) + 0.01, torch.randint(0, 99, (numbers.shape[3],)), 3, torch.quint8),
         "float_zero_points": torch.quantize_per_channel(numbers, torch.rand(len(numbers)) + 0.01, torch.rand(len(numbers)) * 9, 0, torch.quint8),
+        "double_scales": torch.quantize_per_channel(numbers, torch.rand(len(numbers), dtype=torch.float64), torch.randint(-9, 9, (len(numbers),)), 0, torch.qint8),
+        "wide": torch.quantize_per_tensor(numbers, 1e-6, -123456789, torch.qint32),
+        "wide_channel": torch.quantize_per_channel(numbers, torch.rand(len(numbers), dtype=torch.float64) * 1e-6, torch.randint(-(10**8), 10**8, (len(numbers),)), 0, torch.qint32),
     }
+    odd = numbers.flatten(2).flatten(1)[:, :-1]
+    for dtype in (torch.quint4x2, torch.quint2x4):
+        stored[str(dtype)] = torch.quantize_per_channel(odd, torch.rand(len(odd)), torch.rand(len(odd)) * 3, 0, dtype)
     model.pickled = {name: tensor for name, tensor in stored.items()} | {"bias": torch.ones(3)}
     model.expected |= {name: tensor.dequantize() for name, tensor in stored.items()} | {"bias": torch.ones(3)}
     return model
+
+
+def hqq_pickled(seed, arrange, quantize_scales=True, dtype=torch.float16):
+    """A `qmodel.pt` of hqq: descriptions are values, and scales and zero points may be quantized, as versions before 0.2 did."""
+    model = Model(None, dtype=str(dtype).removeprefix("torch."))
+    rows, cols = sizes(seed, (24, 128), (208, 384))
+    linear = torch.nn.Linear(cols, rows)
+    weights = {"nbits": 4, "channel_wise": True, "group_size": 64, "optimize": True, "round_zero": True, "axis": 0, "view_as_float": False}
+    scales = {"nbits": 8, "channel_wise": True, "group_size": rows, "optimize": False} if quantize_scales else None
+    zeros = {"nbits": 8, "channel_wise": False, "group_size": None, "optimize": False} if quantize_scales else None
+    torch.cuda.empty_cache = lambda: None
+    config = {"weight_quant_params": weights, "scale_quant_params": scales, "zero_quant_params": zeros, "offload_meta": False}
+    layer = hqq()(linear, config, compute_dtype=dtype, device="cpu", initialize=False)
+    # The constructor of newer versions ignores the settings for scales and zero points; reading does not.
+    layer.quantize(linear.weight.data, weights, scales, zeros)
+    layer.bias, layer.encoded_state_dict = linear.bias.detach().to(dtype), False
+    state = arrange(dict(layer.state_dict()))
+    model.pickled, model.pickled_name = {"model.layers.0.q_proj": state, "lm_head": {"weight": torch.ones(2, 2, dtype=dtype)}}, "qmodel.pt"
+    module = "model.layers.0.q_proj"
+    model.expected = {f"{module}.weight": layer.dequantize(), f"{module}.bias": layer.bias, "lm_head.weight": torch.ones(2, 2, dtype=dtype)}
+    return model
+
+
+@case
+def hqq_pickle(seed):
+    return hqq_pickled(seed, lambda state: state, quantize_scales=False)
+
+
+@case
+def hqq_pickle_scales(seed):
+    return hqq_pickled(seed, lambda state: state, dtype=torch.bfloat16)
+
+
+@case
+def hqq_pickle_meta(seed):
+    outside = ("W_q", "bias")
+    return hqq_pickled(seed, lambda state: {name: state.pop(name) for name in outside} | {"meta": state})
+
+
+@case
+def hqq_pickle_joined(seed):
+    return hqq_pickled(seed, lambda state: state | {"zero_scale": torch.stack((state.pop("zero"), state.pop("scale")))}, quantize_scales=False)
 
 
 def hqq_model(seed, bits, axis, dtype=torch.float16, group=64, view_as_float=False):

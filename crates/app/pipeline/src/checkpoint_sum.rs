@@ -79,7 +79,8 @@ impl CheckpointSum {
             let documents =
                 options.dequantize.then(|| dequantize::take_documents(&mut sources)).transpose()?;
             let opened = sources.open_with_observer(observer)?;
-            let (checkpoint, _) = sources.read_with_observer::<Error>(&opened, judge, observer)?;
+            let (mut checkpoint, _) = sources.read_with_observer::<Error>(&opened, judge, observer)?;
+            dequantize::encode_descriptions(options.dequantize, &mut checkpoint);
             let selected = match select_renamed(options, documents.as_ref(), &checkpoint) {
                 Err(Error::Quantization(quantization::Error::NotQuantized)) => {
                     select_renamed(options, None, &checkpoint)

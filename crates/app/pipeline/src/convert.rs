@@ -51,7 +51,9 @@ impl PlannedConversion {
         }
 
         let judge = |file: &Path, checkpoint: &Checkpoint| check_globals(options.globals, file, checkpoint);
-        let (checkpoint, read_notes) = sources.read_with_observer::<Error>(&containers, &judge, observer)?;
+        let (mut checkpoint, read_notes) =
+            sources.read_with_observer::<Error>(&containers, &judge, observer)?;
+        dequantize::encode_descriptions(options.dequantize, &mut checkpoint);
         let script = script::decide_on_code(options, &containers)?;
         let keeps_code = matches!(script, ScriptDecision::Module(_));
         let omitted = if keeps_code {
@@ -131,6 +133,7 @@ impl PlannedConversion {
             sum,
             adapters,
             dequantized,
+            quantized: if keeps_code { None } else { self.quantized_method(&tensors) },
             omitted,
             origins,
         };
@@ -163,10 +166,14 @@ impl PlannedConversion {
 
     /// Adds the method that quantized the weights to an error that it explains, if the options do not undo it.
     fn explain_quantized(&self, error: Error, tensors: &Tensors) -> Error {
+        dequantize::explain_quantized(error, self.quantized_method(tensors))
+    }
+
+    /// Returns the method that quantized the weights, if the options do not undo it.
+    fn quantized_method(&self, tensors: &Tensors) -> Option<String> {
         let documents =
             dequantize::read_documents(&self.sources).ok().filter(|_| self.quantization.is_none());
-        let method = documents.and_then(|documents| quantization::method(&documents, tensors));
-        dequantize::explain_quantized(error, method)
+        quantization::method(&documents?, tensors)
     }
 
     /// Rejects an output that must not be written, such as one of the inputs or of the files in `misc`.

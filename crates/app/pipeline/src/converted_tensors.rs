@@ -48,7 +48,8 @@ impl ConvertedTensors {
             options.dequantize.then(|| dequantize::take_documents(&mut sources)).transpose()?;
         let containers = sources.open_with_observer(observer)?;
         let accept = |_: &Path, _: &Checkpoint| Ok(());
-        let (checkpoint, notes) = sources.read_with_observer::<Error>(&containers, &accept, observer)?;
+        let (mut checkpoint, notes) = sources.read_with_observer::<Error>(&containers, &accept, observer)?;
+        dequantize::encode_descriptions(options.dequantize, &mut checkpoint);
         let mut all_notes: Vec<Note> = notes.into_iter().map(Note::Sources).collect();
         all_notes.extend(Note::omission_notes(&checkpoint.left_out));
         let mut notes = NoteCollector::new(&());

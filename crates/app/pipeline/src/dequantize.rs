@@ -2,13 +2,15 @@
 
 use checkpoint_files::CheckpointSources;
 use decoder::Error as DecoderError;
+use foldhash::HashSet;
 use quantization::{QuantizationDocuments, QuantizedTensor};
 use serde::Serialize;
-use tensor::Dtype;
-use torch_import::Checkpoint;
+use serde_json::Value as Json;
+use tensor::{Dtype, Storage, Tensor, contiguous_strides};
+use torch_import::{Checkpoint, ItemContent};
 
 use crate::select::{Selected, Selection};
-use crate::{Cast, ConvertOptions, Error, Result, cast, select};
+use crate::{Cast, ConvertOptions, Error, Result, cast, select, values};
 
 /// Quantized tensors of one scheme whose numbers are computed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,6 +47,50 @@ pub(crate) fn take_documents(sources: &mut CheckpointSources) -> Result<Quantiza
         sources.documents.replace_config(text);
     }
     Ok(documents)
+}
+
+/// Replaces values that describe quantized tensors by small tensors, as files of safetensors have them, if their numbers are
+/// wanted.
+pub(crate) fn encode_descriptions(is_wanted: bool, checkpoint: &mut Checkpoint) {
+    let items = &checkpoint.items;
+    let codes: HashSet<&str> =
+        items.iter().map(|item| item.name.as_str()).filter(|name| name.ends_with(".W_q")).collect();
+    if !is_wanted || codes.is_empty() {
+        return;
+    }
+    let is_description = |name: &str| {
+        quantization::described_codes(name).is_some_and(|described| codes.contains(described.as_str()))
+    };
+    let described = items.iter().enumerate().filter(|(_, item)| is_description(&item.name));
+    let values = described.filter_map(|(place, item)| match &item.content {
+        ItemContent::Value(value) => Some((place, value)),
+        _ => None,
+    });
+    let encoded: Vec<(usize, Tensor)> = values::render(checkpoint, values)
+        .filter_map(|(place, value)| Some((place, encode_description(&value)?)))
+        .collect();
+    for (place, tensor) in encoded {
+        if let Some(item) = checkpoint.items.get_mut(place) {
+            item.content = ItemContent::Tensor(tensor);
+        }
+    }
+}
+
+/// Encodes a text as its bytes, and integers as int64, of which `None` has none; `None` for other values.
+fn encode_description(value: &Json) -> Option<Tensor> {
+    let integers = |values: &[Json]| -> Option<Vec<u8>> {
+        let integers: Option<Vec<i64>> = values.iter().map(Json::as_i64).collect();
+        Some(integers?.into_iter().flat_map(i64::to_le_bytes).collect())
+    };
+    let (dtype, bytes) = match value {
+        Json::String(text) => (Dtype::UInt8, text.clone().into_bytes()),
+        Json::Bool(is_set) => (Dtype::Bool, vec![u8::from(*is_set)]),
+        Json::Null => (Dtype::Int64, Vec::new()),
+        Json::Array(values) => (Dtype::Int64, integers(values)?),
+        value => (Dtype::Int64, integers(std::slice::from_ref(value))?),
+    };
+    let shape = vec![(bytes.len() as u64).checked_div(dtype.size())?];
+    Tensor::new(dtype, shape.clone(), contiguous_strides(&shape), 0, Storage::owned(bytes)).ok()
 }
 
 /// Selects tensors, with the numbers of quantized ones in place of their codes. Patterns select by the names of the numbers.

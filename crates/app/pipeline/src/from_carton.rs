@@ -108,6 +108,7 @@ impl CartonModel {
             adapters: None,
             sum: None,
             dequantized: Vec::new(),
+            quantized: None,
             omitted: Omissions::default(),
             origins: tensors.names().map(|name| Some(name.to_owned())).collect(),
         };

@@ -20,7 +20,8 @@ use crate::inspect_totals::Totals;
 use crate::row_statistics;
 use crate::select::NamePatterns;
 use crate::{
-    AdapterOverview, Error, Note, Observer, Result, TreeRow, ValueRows, inspect_quantized, module_tree,
+    AdapterOverview, Error, Note, Observer, Result, TreeRow, ValueRows, dequantize, inspect_quantized,
+    module_tree,
 };
 
 /// Version of the fields of [`InspectReport`].
@@ -140,6 +141,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     let (mut checkpoint, notes) =
         sources.read_with_observer::<Error>(&containers, &|_, _| Ok(()), observer)?;
     let names: Vec<String> = containers.iter().map(|container| file_name(container.path())).collect();
+    dequantize::encode_descriptions(!options.packed, &mut checkpoint);
     let mut items = std::mem::take(&mut checkpoint.items);
     let mut quantization_notes = Vec::new();
     let schemes = if options.packed {

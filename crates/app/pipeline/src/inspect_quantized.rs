@@ -3,8 +3,8 @@
 use checkpoint_files::CheckpointSources;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use serde::Serialize;
-use tensor::Tensors;
-use torch_import::{CheckpointItem, ItemContent};
+use tensor::{CompoundKind, Tensors};
+use torch_import::{CheckpointItem, CompoundItem, ItemContent};
 
 use crate::{Note, dequantize};
 
@@ -40,10 +40,15 @@ pub(crate) fn replace_stored_parts(
     };
     let (mut tensors, mut places) = (Tensors::default(), Vec::new());
     for (place, item) in items.iter().enumerate() {
-        if let ItemContent::Tensor(tensor) = &item.content {
-            tensors.push(item.name.clone(), tensor.clone());
-            places.push(place);
+        let parts = item.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone()));
+        match &item.content {
+            ItemContent::Compound(compound) => {
+                let CompoundItem { kind, dtype, shape, .. } = compound.as_ref();
+                tensors.push_compound(item.name.clone(), (kind.clone(), *dtype, shape.clone()), parts);
+            }
+            _ => tensors.extend(parts),
         }
+        places.resize(tensors.len(), place);
     }
     let model = match quantization::recognise(&documents, &tensors) {
         Ok(Some(model)) => model,
@@ -72,6 +77,13 @@ pub(crate) fn replace_stored_parts(
         }
         dropped.extend(parts);
     }
+    // PyTorch itself calls these tensors int8.
+    let is_of_pytorch = |place: &usize| {
+        let content = items.get(*place).map(|item| &item.content);
+        matches!(content, Some(ItemContent::Compound(it)) if matches!(it.kind, CompoundKind::Quantized { .. }))
+    };
+    replaced.retain(|place, _| !is_of_pytorch(place));
+    dropped.retain(|place| !is_of_pytorch(place));
     let mut kept = Vec::with_capacity(items.len());
     for (place, mut item) in items.drain(..).enumerate() {
         if let Some((name, numbers)) = replaced.remove(&place) {

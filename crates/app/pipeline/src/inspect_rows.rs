@@ -203,6 +203,10 @@ impl RowBuilder {
             self.push_strided(name.to_owned(), integers);
             if let Some(row) = self.finished_rows.last_mut() {
                 row.dtype = compound.dtype.name();
+                // Several integers in a byte have a shape of their own.
+                if row.shape() != compound.shape {
+                    row.view = RowView::Shape(compound.shape.clone());
+                }
                 row.quantizer = Some(Box::new(serde_json::json!({ "scheme": scheme, "axis": axis })));
             }
             return;

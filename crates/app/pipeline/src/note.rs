@@ -53,6 +53,11 @@ pub enum Note {
     },
     /// No tensor has the dtype that a cast applies to.
     NothingToCast { from: CastFrom },
+    /// Quantized weights are written as they are stored.
+    Quantized {
+        /// Method, in the names of `transformers`.
+        method: String,
+    },
     /// Quantized weights are listed as they are stored, because their numbers cannot be computed.
     ListedAsStored {
         /// Reason that a conversion would be refused for.
@@ -199,6 +204,7 @@ impl fmt::Display for Note {
                 write!(f, "left out {} that {what}", format_things(*values, "value"))
             }
             Self::NothingToCast { from } => write!(f, "nothing to cast: no tensor is {from}"),
+            Self::Quantized { method } => write_quantized(f, method),
             Self::ListedAsStored { why } => write_listed_as_stored(f, why),
             Self::PartsNotCast { parts } => write_parts_not_cast(f, *parts),
             Self::OutOfRange { to, count, first } => write_out_of_range(f, *to, *count, first),
@@ -315,6 +321,11 @@ fn write_using_key(
 fn write_no_logits(f: &mut fmt::Formatter<'_>, dtype: Dtype) -> fmt::Result {
     write!(f, "the self test has tokens and no expected logits: ")?;
     write!(f, "those of {dtype} weights depend on the program that runs them")
+}
+
+fn write_quantized(f: &mut fmt::Formatter<'_>, method: &str) -> fmt::Result {
+    write!(f, "the weights are quantized with {method} and written as they are stored; ")?;
+    f.write_str("--dequantize computes the numbers that they stand for")
 }
 
 fn write_listed_as_stored(f: &mut fmt::Formatter<'_>, why: &str) -> fmt::Result {

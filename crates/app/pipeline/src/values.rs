@@ -63,6 +63,15 @@ impl Serialize for ValueRows {
     }
 }
 
+/// Renders values of a checkpoint as JSON.
+pub(crate) fn render<'c, T>(
+    checkpoint: &'c Checkpoint,
+    values: impl Iterator<Item = (T, &'c CheckpointValue)>,
+) -> impl Iterator<Item = (T, Json)> {
+    let mut shown = ValueRenderer::new(checkpoint);
+    values.map(move |(what, value)| (what, shown.row(String::new(), value).value))
+}
+
 /// Renders values as JSON. A value without a JSON form becomes an object with one key that starts with `$`: `$float` for
 /// `nan`, `inf` or `-inf`, `$complex` for its two parts, `$int` for decimal digits beyond 64 bits, `$bytes` for hexadecimal digits, `$global` and `$call`
 /// for names in the pickle, `$items` for dicts inside calls, `$more` for values that are too large.

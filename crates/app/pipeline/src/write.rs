@@ -16,7 +16,7 @@ use crate::cast::Casts;
 use crate::digest::digest_tensors;
 use crate::note_collector::NoteCollector;
 use crate::report::TensorListing;
-use crate::{ConvertReport, DequantizedReport, Error, Observer, PlannedConversion, Result, Totals};
+use crate::{ConvertReport, DequantizedReport, Error, Note, Observer, PlannedConversion, Result, Totals};
 
 /// Version of the fields of [`ConvertReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -40,6 +40,8 @@ pub(crate) struct SelectedTensors<'t> {
     pub(crate) adapters: Option<MergeReports>,
     /// Quantized tensors whose numbers are computed, by scheme.
     pub(crate) dequantized: Vec<DequantizedReport>,
+    /// Method that quantized the weights, if they are written as they are stored.
+    pub(crate) quantized: Option<String>,
     /// Contents of the files that are neither tensors nor values.
     pub(crate) omitted: Omissions,
     /// Names of the tensors in the checkpoint, for a dry run; `None` for tensors that were generated.
@@ -91,6 +93,7 @@ pub(crate) fn write_output(
         sum,
         adapters,
         dequantized,
+        quantized,
         omitted,
         origins,
     } = selected;
@@ -139,6 +142,7 @@ pub(crate) fn write_output(
     };
     let made = report();
     notes.extend(casts.notes());
+    notes.extend(quantized.map(|method| Note::Quantized { method }));
     Ok(ConvertReport {
         schema_version: SCHEMA_VERSION,
         file: match options.inputs.as_slice() {

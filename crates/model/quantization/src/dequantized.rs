@@ -42,6 +42,10 @@ pub(crate) struct Loaded {
     pub(crate) exponents: Vec<u8>,
     /// Group of each column, if the columns are not grouped in order.
     pub(crate) groups: Vec<u32>,
+    /// Codes that are integers of more than a byte.
+    pub(crate) integers: Vec<i32>,
+    /// Scale and zero point of each channel, in float64.
+    pub(crate) channels: Vec<(f64, f64)>,
 }
 
 /// Arithmetic of a scheme.

@@ -9,17 +9,25 @@
 use std::sync::Arc;
 
 use byte_source::Blob;
-use tensor::{Dtype, Tensors};
+use tensor::{Dtype, Storage, Tensor, Tensors, contiguous_strides};
 
-use crate::dequantized::Matrices;
-use crate::scales::ScaleGrid;
-use crate::stacked::{Arithmetic, StackedRows};
+use crate::dequantized::{Dequantized, Matrices};
+use crate::stacked::{Arithmetic, StackedRows, factor_grid};
 use crate::survey::{Draft, Recognised, Survey};
 use crate::{Error, Result};
 
 /// Suffixes of tensors that mean nothing without codes.
-pub(crate) const COMPANIONS: &[&str] =
-    &[".W_q", ".scale", ".zero", ".unpack_view_dtype", ".encoded_state_dict", ".stores_quant_config"];
+pub(crate) const COMPANIONS: &[&str] = &[
+    ".W_q",
+    ".scale",
+    ".zero",
+    ".scale_q",
+    ".zero_q",
+    ".zero_scale",
+    ".unpack_view_dtype",
+    ".encoded_state_dict",
+    ".stores_quant_config",
+];
 /// Suffixes of the tensors that describe a layer, besides those whose values count.
 const DESCRIPTIONS: &[&str] = &[
     ".nbits",
@@ -59,8 +67,24 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
 /// Returns true if a list of tensors has layers of HQQ.
 pub(crate) fn is_present(tensors: &Tensors) -> bool {
     tensors.names().any(|name| {
-        name.strip_suffix(".W_q").is_some_and(|module| tensors.contains(&format!("{module}.scale")))
+        let scales =
+            [".scale", ".scale_q", ".zero_scale", ".meta.scale", ".meta.scale_q", ".meta.zero_scale"];
+        let has_scale = |module| scales.iter().any(|suffix| tensors.contains(&format!("{module}{suffix}")));
+        name.strip_suffix(".W_q").is_some_and(has_scale)
     })
+}
+
+/// Names of the dicts that describe codes, scales and zero points, in a checkpoint that is pickled.
+const DICTS: &[&str] = &[".meta_scale", ".meta_zero", ".meta"];
+
+/// Returns the name of the codes that a value of a pickled checkpoint describes, such as `layers.0.q_proj.W_q` for
+/// `layers.0.q_proj.meta_scale.nbits`; `None` if its name is not that of a description.
+///
+/// A file of safetensors has these values as small tensors: texts as the bytes of their characters, the others as integers.
+pub fn described_codes(value: &str) -> Option<String> {
+    let described = DESCRIPTIONS.iter().find_map(|suffix| value.strip_suffix(suffix))?;
+    let strip = |name, dict: &&'static str| str::strip_suffix(name, dict).unwrap_or(name);
+    Some(format!("{}.W_q", DICTS.iter().fold(described, strip)))
 }
 
 /// Small tensors that describe a layer, read as values.
@@ -117,73 +141,18 @@ impl Description<'_, '_> {
 
 fn add(survey: &mut Survey<'_>, module: &str) -> Result<()> {
     let weight = format!("{module}.weight");
-    let part = |suffix: &str| format!("{module}{suffix}");
     let mut draft = Draft::new(&weight);
-    survey.companion(&weight, &part(".shape"))?;
-    let about = Description { survey, module };
-    for key in ["quant_scale", "quant_zero"] {
-        if about.number(key)?.is_some_and(|it| it != 0) {
-            return Err(
-                about.content(key, "HQQ: scales or zero points are quantized too, expected 0".to_owned())
-            );
-        }
-    }
-    let shape = about.numbers("shape")?.unwrap_or_default();
-    let elements = Matrices::from_shape(&shape).map_or(0, |it| it.elements);
-    if !(1..=4).contains(&shape.len()) || elements == 0 {
-        return Err(about.content("shape", format!("it is {shape:?}, expected a shape of numbers")));
-    }
-    let (packing, word, bits, codes_per_word) = packing(&about)?;
-    let dtype = match about.text("compute_dtype")? {
-        None => Dtype::Float16,
-        Some(name) => Dtype::from_name(name.strip_prefix("torch.").unwrap_or(&name))
-            .filter(|dtype| dtype.is_floating_point())
-            .ok_or_else(|| {
-                let problem = format!("it is `{}`, expected a floating-point dtype", name.escape_debug());
-                about.content("compute_dtype", problem)
-            })?,
-    };
-    // Without groups, the matrix is that of the numbers.
-    let is_grouped = about.number("channel_wise")? != Some(0);
-    let group = about.number("group_size")?.filter(|size| is_grouped && *size > 0);
-    let axis = about.number("axis")?.unwrap_or(0);
-    let last = shape.last().copied().unwrap_or(1);
-    let other = group.and_then(|group| elements.checked_div(group)).unwrap_or(0);
-    let (rows, cols) = match (group, axis) {
-        (None, _) => (elements.checked_div(last).unwrap_or(0), last),
-        (Some(group), 0) => (group, other),
-        (Some(group), 1) => (other, group),
-        _ => return Err(about.content("axis", format!("it is {axis}, expected 0 or 1"))),
-    };
-    if rows.checked_mul(cols) != Some(elements) {
-        let problem = format!("it is {}, which does not divide {elements} elements", group.unwrap_or(0));
-        return Err(about.content("group_size", problem));
-    }
-    let codes = survey.companion(&weight, &part(".W_q"))?;
-    let stored_rows = rows.div_ceil(codes_per_word.into());
-    // A `W_q` that is viewed as floats has the same bytes.
-    if stored_rows.checked_mul(cols).and_then(|words| words.checked_mul(word)) != Some(codes.nbytes()) {
-        let expected = format!("{stored_rows} × {cols} words of `{packing}` for the shape {shape:?}");
-        return Err(Error::Shape { tensor: part(".W_q"), found: codes.shape().to_vec(), expected });
-    }
-    let operand = survey.operand(&mut draft, &part(".W_q"))?;
-    let scales = grid(survey, &mut draft, &part(".scale"), (rows, cols))?;
-    let zeros = grid(survey, &mut draft, &part(".zero"), (rows, cols))?;
+    // Older files keep the description in a dict of its own.
+    let inner = format!("{module}.meta");
+    let prefix = if survey.get(&format!("{inner}.shape")).is_some() { inner.as_str() } else { module };
+    let codes = format!("{module}.W_q");
+    draft.stored.extend(survey.tensors.position(&codes));
+    let codes = (codes.as_str(), survey.companion(&weight, &codes)?);
+    let grouped = Grouped::read(survey, &mut draft, prefix, codes, stored_factor)?;
     for suffix in DESCRIPTIONS {
-        draft.stored.extend(survey.tensors.position(&part(suffix)));
+        draft.stored.extend(survey.tensors.position(&format!("{module}{suffix}")));
     }
-    let kernel = StackedRows {
-        operand,
-        word,
-        shifts: (0..codes_per_word).rev().map(|place| place.saturating_mul(bits)).collect(),
-        mask: u8::MAX.checked_shr(8_u32.saturating_sub(bits)).unwrap_or(0),
-        stored_rows,
-        cols,
-        scales,
-        zeros,
-        arithmetic: Arithmetic::SubtractFirst,
-        dtype,
-    };
+    let Grouped { shape, matrices, bits, group, dtype, kernel } = grouped;
     let groups = group.map_or_else(|| "without groups".to_owned(), |group| format!("groups of {group}"));
     let recognised = Recognised {
         scheme: format!("HQQ, {bits} bits, {groups}"),
@@ -191,10 +160,198 @@ fn add(survey: &mut Survey<'_>, module: &str) -> Result<()> {
         library_dtype: dtype,
         default_dtype: dtype,
         kernel: Arc::new(kernel),
-        matrices: Matrices { rows, cols, elements },
+        matrices,
     };
     survey.add(draft, recognised);
     Ok(())
+}
+
+/// Codes with their description, scales and zero points.
+struct Grouped {
+    shape: Vec<u64>,
+    matrices: Matrices,
+    bits: u32,
+    /// Numbers with one scale; `None` if there are no groups.
+    group: Option<u64>,
+    dtype: Dtype,
+    kernel: StackedRows,
+}
+
+impl Grouped {
+    /// Adds codes with their companions, whose names begin with `prefix`, to the draft. `factor` finds the scales and the zero
+    /// points.
+    ///
+    /// # Errors
+    /// When a companion is missing, or has another shape or value than the scheme.
+    fn read(
+        survey: &Survey<'_>,
+        draft: &mut Draft,
+        prefix: &str,
+        (codes_name, codes): (&str, &Tensor),
+        factor: FindFactor,
+    ) -> Result<Self> {
+        survey.companion(&draft.name, &format!("{prefix}.shape"))?;
+        let about = Description { survey, module: prefix };
+        let shape = about.numbers("shape")?.unwrap_or_default();
+        let elements = Matrices::from_shape(&shape).map_or(0, |it| it.elements);
+        if shape.len() > 4 || elements == 0 {
+            return Err(about.content("shape", format!("it is {shape:?}, expected a shape of numbers")));
+        }
+        let (packing, word, bits, codes_per_word) = packing(&about)?;
+        let dtype = match about.text("compute_dtype")? {
+            None => Dtype::Float16,
+            Some(name) => Dtype::from_name(name.strip_prefix("torch.").unwrap_or(&name))
+                .filter(|dtype| dtype.is_floating_point())
+                .ok_or_else(|| {
+                    let problem = format!("it is `{}`, expected a floating-point dtype", name.escape_debug());
+                    about.content("compute_dtype", problem)
+                })?,
+        };
+        // Without groups, the matrix is that of the numbers.
+        let is_grouped = about.number("channel_wise")? != Some(0);
+        let group = about.number("group_size")?.filter(|size| is_grouped && *size > 0);
+        let axis = about.number("axis")?.unwrap_or(0);
+        let last = shape.last().copied().unwrap_or(1);
+        let other = group.and_then(|group| elements.checked_div(group)).unwrap_or(0);
+        let (rows, cols) = match (group, axis) {
+            (None, _) => (elements.checked_div(last).unwrap_or(0), last),
+            (Some(group), 0) => (group, other),
+            (Some(group), 1) => (other, group),
+            _ => return Err(about.content("axis", format!("it is {axis}, expected 0 or 1"))),
+        };
+        if rows.checked_mul(cols) != Some(elements) {
+            let problem = format!("it is {}, which does not divide {elements} elements", group.unwrap_or(0));
+            return Err(about.content("group_size", problem));
+        }
+        let stored_rows = rows.div_ceil(codes_per_word.into());
+        // Codes that are viewed as floats have the same bytes.
+        if stored_rows.checked_mul(cols).and_then(|words| words.checked_mul(word)) != Some(codes.nbytes()) {
+            let expected = format!("{stored_rows} × {cols} words of `{packing}` for the shape {shape:?}");
+            return Err(Error::Shape {
+                tensor: codes_name.to_owned(),
+                found: codes.shape().to_vec(),
+                expected,
+            });
+        }
+        let operand = draft.operand(codes_name, codes)?;
+        let mut factors = |which| {
+            let (name, tensor) = factor(survey, draft, prefix, which)?;
+            factor_grid(draft, (&name, &tensor), (rows, cols))
+        };
+        let (scales, zeros) = (factors(Factor::Scale)?, factors(Factor::Zero)?);
+        let kernel = StackedRows {
+            operand,
+            word,
+            shifts: (0..codes_per_word).rev().map(|place| place.saturating_mul(bits)).collect(),
+            mask: u8::MAX.checked_shr(8_u32.saturating_sub(bits)).unwrap_or(0),
+            stored_rows,
+            cols,
+            scales,
+            zeros,
+            arithmetic: Arithmetic::SubtractFirst,
+            dtype,
+        };
+        for suffix in DESCRIPTIONS {
+            draft.stored.extend(survey.tensors.position(&format!("{prefix}{suffix}")));
+        }
+        let matrices = Matrices { rows, cols, elements };
+        Ok(Self { shape, matrices, bits, group, dtype, kernel })
+    }
+
+    /// Returns the numbers as a tensor, for scales and zero points that are quantized themselves.
+    fn into_tensor(self, draft: Draft) -> Result<Tensor> {
+        let overflow = || Error::Shape {
+            tensor: draft.name.clone(),
+            found: self.shape.clone(),
+            expected: "a size that fits 63 bits".to_owned(),
+        };
+        let inputs = draft.operands.into_storages();
+        let dtypes = (self.dtype, self.dtype);
+        let numbers =
+            Dequantized::new(Arc::new(self.kernel), inputs, self.matrices, dtypes).ok_or_else(overflow)?;
+        let (strides, storage) = (contiguous_strides(&self.shape), Storage::computed(Arc::new(numbers)));
+        Tensor::new(self.dtype, self.shape.clone(), strides, 0, storage).map_err(|_| overflow())
+    }
+}
+
+/// One of the two numbers of each group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Factor {
+    Scale,
+    Zero,
+}
+
+impl Factor {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Scale => "scale",
+            Self::Zero => "zero",
+        }
+    }
+}
+
+/// Finds the scales or the zero points of codes whose description begins with a prefix, and adds their parts to the draft.
+type FindFactor = fn(&Survey<'_>, &mut Draft, &str, Factor) -> Result<(String, Tensor)>;
+
+/// Returns factors that are stored as numbers, as those of quantized factors are.
+fn plain_factor(
+    survey: &Survey<'_>,
+    draft: &mut Draft,
+    prefix: &str,
+    factor: Factor,
+) -> Result<(String, Tensor)> {
+    let name = format!("{prefix}.{}", factor.name());
+    let tensor = survey.companion(&draft.name, &name)?.clone();
+    draft.stored.extend(survey.tensors.position(&name));
+    Ok((name, tensor))
+}
+
+/// Returns factors that are stored as numbers or as codes, alone or together with the other ones.
+fn stored_factor(
+    survey: &Survey<'_>,
+    draft: &mut Draft,
+    prefix: &str,
+    factor: Factor,
+) -> Result<(String, Tensor)> {
+    let key = factor.name();
+    let about = Description { survey, module: prefix };
+    let is_quantized = about.number(&format!("quant_{key}"))?.is_some_and(|it| it != 0);
+    // A layer whose description stays in the memory of the CPU has both as the parts of one tensor.
+    let both_name = format!("{prefix}.zero_scale");
+    let (name, tensor) = if let Some(both) = survey.get(&both_name) {
+        let half = select_first(both, u64::from(factor == Factor::Scale)).ok_or_else(|| Error::Shape {
+            tensor: both_name.clone(),
+            found: both.shape().to_vec(),
+            expected: "two parts along the first dimension".to_owned(),
+        })?;
+        if factor == Factor::Scale {
+            draft.stored.extend(survey.tensors.position(&both_name));
+        }
+        (both_name, half)
+    } else if is_quantized {
+        let name = format!("{prefix}.{key}_q");
+        let tensor = survey.companion(&draft.name, &name)?.clone();
+        draft.stored.extend(survey.tensors.position(&name));
+        (name, tensor)
+    } else {
+        return plain_factor(survey, draft, prefix, factor);
+    };
+    if !is_quantized {
+        return Ok((name, tensor));
+    }
+    let mut inner = Draft::new(&draft.name);
+    let description = format!("{prefix}.meta_{key}");
+    let grouped = Grouped::read(survey, &mut inner, &description, (&name, &tensor), plain_factor)?;
+    draft.stored.append(&mut inner.stored);
+    Ok((name, grouped.into_tensor(inner)?))
+}
+
+/// Returns the part at `index` of the two along the first dimension.
+fn select_first(tensor: &Tensor, index: u64) -> Option<Tensor> {
+    let (2, shape) = tensor.shape().split_first().map(|(count, rest)| (*count, rest))? else { return None };
+    let (first, strides) = tensor.stride().split_first()?;
+    let offset = first.checked_mul(index)?.checked_add(tensor.storage_offset())?;
+    Tensor::new(tensor.dtype(), shape.to_vec(), strides.to_vec(), offset, tensor.storage().clone()).ok()
 }
 
 /// Returns the way to pack, which older versions only state by the number of bits.
@@ -214,24 +371,4 @@ fn packing(about: &Description<'_, '_>) -> Result<(&'static str, u64, u32, u32)>
         let bits = bits.map_or_else(|| "missing".to_owned(), |bits| bits.to_string());
         about.content("nbits", format!("HQQ: it is {bits}, expected 8, 4, 3, 2 or 1"))
     })
-}
-
-/// Returns scales or zero points: one for each row, each column, or the matrix.
-pub(crate) fn grid(
-    survey: &Survey<'_>,
-    draft: &mut Draft,
-    name: &str,
-    (rows, cols): (u64, u64),
-) -> Result<ScaleGrid> {
-    let tensor = survey.companion(&draft.name, name)?;
-    let size = match tensor.shape() {
-        _ if tensor.numel() == 1 => (1, 1),
-        [count] | [count, 1] if *count == rows => (rows, 1),
-        [1, count] if *count == cols => (1, cols),
-        found => {
-            let expected = format!("[{rows}, 1] or [1, {cols}]");
-            return Err(Error::Shape { tensor: name.to_owned(), found: found.to_vec(), expected });
-        }
-    };
-    Ok(ScaleGrid::plain(survey.operand(draft, name)?, size))
 }

@@ -52,5 +52,6 @@ mod torchao_nf4;
 
 pub use config::{QUANTIZATION_DOCUMENTS, QuantizationDocuments};
 pub use error::{Error, Result};
+pub use hqq::described_codes;
 pub use quantized_model::{QuantizedModel, QuantizedTensor};
 pub use scheme::{method, recognise};

@@ -112,6 +112,31 @@ impl Operand {
         self.decode(&self.read_rows(inputs, &part)?)
     }
 
+    /// Reads elements as float64.
+    ///
+    /// # Errors
+    /// Those of [`read_floats`](Self::read_floats).
+    pub(crate) fn read_doubles(
+        &self,
+        inputs: &mut Inputs<'_>,
+        elements: Range<u64>,
+    ) -> Result<Vec<f64>, ReadError> {
+        let size = self.dtype.size();
+        let part = ByteRows {
+            start: elements.start.saturating_mul(size),
+            rows: 1,
+            pitch: 0,
+            len: elements.end.saturating_sub(elements.start).saturating_mul(size),
+        };
+        let bytes = self.read_rows(inputs, &part)?;
+        Ok(match self.dtype {
+            Dtype::Float64 => bytes.as_chunks().0.iter().map(|it| f64::from_le_bytes(*it)).collect(),
+            #[expect(clippy::cast_precision_loss, reason = "zero points are small")]
+            Dtype::Int64 => bytes.as_chunks().0.iter().map(|it| i64::from_le_bytes(*it) as f64).collect(),
+            _ => self.decode(&bytes)?.into_iter().map(f64::from).collect(),
+        })
+    }
+
     /// Reads elements of an integer dtype; negative ones become the largest number.
     ///
     /// # Errors

@@ -14,10 +14,9 @@ use crate::block_scaled::{BlockScaled, BlockShape, CodeRows};
 use crate::code_values::dtype_values;
 use crate::dequantized::Matrices;
 use crate::float8::is_float8;
-use crate::hqq::grid;
 use crate::packed::CodeOrder;
 use crate::scales::ScaleGrid;
-use crate::stacked::{Arithmetic, StackedRows};
+use crate::stacked::{Arithmetic, StackedRows, factor_grid};
 use crate::survey::{Draft, Recognised, Survey};
 use crate::{Error, Result};
 
@@ -163,15 +162,20 @@ fn add_bits(survey: &mut Survey<'_>, name: &str) -> Result<()> {
     let shape = original_shape(survey, name, (packed.shape(), rows, elements))?;
     let dtype = numbers.dtype();
     let codes_per_byte = 8_u32.checked_div(bits).unwrap_or(1);
+    let operand = survey.operand(&mut draft, &data)?;
+    let mut factors = |part: &str, tensor| {
+        draft.stored.extend(survey.tensors.position(part));
+        factor_grid(&mut draft, (part, tensor), (rows, cols))
+    };
     let kernel = StackedRows {
-        operand: survey.operand(&mut draft, &data)?,
+        operand,
         word: 1,
         shifts: (0..codes_per_byte).map(|place| place.saturating_mul(bits)).collect(),
         mask: u8::MAX.checked_shr(8_u32.saturating_sub(bits)).unwrap_or(0),
         stored_rows,
         cols,
-        scales: grid(survey, &mut draft, &scale, (rows, cols))?,
-        zeros: grid(survey, &mut draft, &part("._shift"), (rows, cols))?,
+        scales: factors(&scale, numbers)?,
+        zeros: factors(&part("._shift"), shift)?,
         arithmetic: if is_float { Arithmetic::MultiplyFirst } else { Arithmetic::Wrapping },
         dtype,
     };

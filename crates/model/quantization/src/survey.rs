@@ -103,11 +103,7 @@ impl<'t> Survey<'t> {
     pub(crate) fn operand(&self, draft: &mut Draft, name: &str) -> Result<Operand> {
         let tensor = self.companion(&draft.name, name)?;
         draft.stored.extend(self.tensors.position(name));
-        draft.operands.add(tensor).ok_or_else(|| Error::Shape {
-            tensor: name.to_owned(),
-            found: tensor.shape().to_vec(),
-            expected: "a size that fits 63 bits".to_owned(),
-        })
+        draft.operand(name, tensor)
     }
 
     /// Marks a tensor as used that only describes a quantized one.
@@ -170,6 +166,18 @@ impl Draft {
     /// Creates a draft of the tensor called `name`, without parts.
     pub(crate) fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), stored: Vec::new(), operands: Operands::default() }
+    }
+
+    /// Adds a tensor called `name` as an operand, stored or computed.
+    ///
+    /// # Errors
+    /// When its size overflows.
+    pub(crate) fn operand(&mut self, name: &str, tensor: &Tensor) -> Result<Operand> {
+        self.operands.add(tensor).ok_or_else(|| Error::Shape {
+            tensor: name.to_owned(),
+            found: tensor.shape().to_vec(),
+            expected: "a size that fits 63 bits".to_owned(),
+        })
     }
 }
 

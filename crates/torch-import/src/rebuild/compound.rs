@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use pickle_vm::ObjectId;
-use tensor::{CompoundKind, Dtype, NegConj, Storage, Tensor};
+use tensor::{CompoundKind, Dtype, NegConj, Storage, Tensor, contiguous_strides};
 
 use super::call::{CallArgs, CallSnapshot};
 use super::{Rebuilder, dtype};
@@ -19,16 +19,23 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -
     let bad = |reason: &str| then.call_error(reason);
     let stored =
         args.nth_argument(0).map(|storage| rebuilder.storage_argument(then, storage, None)).transpose()?;
-    if let Some((Some(packed @ (Dtype::QUInt4X2 | Dtype::QUInt2X4)), _)) = stored {
-        return Err(bad(&format!("{packed} packs several numbers into a byte, which is not supported")));
-    }
-    let values = rebuilder.strided_view(args, None, None)?;
-    let dtype = values.dtype();
-    let plain = match dtype {
-        Dtype::QInt8 => Dtype::Int8,
-        Dtype::QUInt8 => Dtype::UInt8,
-        Dtype::QInt32 => Dtype::Int32,
-        other => return Err(bad(&format!("quantized tensors of {other} are not supported"))),
+    let packed = stored.and_then(|(dtype, storage)| {
+        let is_packed = matches!(dtype?, Dtype::QUInt4X2 | Dtype::QUInt2X4);
+        is_packed.then_some((dtype?, storage))
+    });
+    let (dtype, shape, integers) = if let Some((dtype, storage)) = packed {
+        let (shape, integers) = packed_integers(rebuilder, args, (dtype, storage))?;
+        (dtype, shape, integers)
+    } else {
+        let values = rebuilder.strided_view(args, None, None)?;
+        let plain = match values.dtype() {
+            Dtype::QInt8 => Dtype::Int8,
+            Dtype::QUInt8 => Dtype::UInt8,
+            Dtype::QInt32 => Dtype::Int32,
+            other => return Err(bad(&format!("quantized tensors of {other} are not supported"))),
+        };
+        let integers = values.with_storage(plain, values.storage_offset(), values.storage().clone())?;
+        (values.dtype(), values.shape().to_vec(), integers)
     };
     let quantizer = args.nth_argument(4).map(|quantizer| then.items(quantizer)).transpose()?.flatten();
     let &[scheme, scale, zero_point, ref axis @ ..] = quantizer.unwrap_or_default() else {
@@ -46,13 +53,12 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -
             (scalar(Dtype::Float64, &scale.to_le_bytes())?, scalar(Dtype::Int64, &zero_point.to_le_bytes())?)
         }
         Some(axis) => {
-            let channels = usize::try_from(axis).ok().and_then(|axis| values.shape().get(axis).copied());
+            let channels = usize::try_from(axis).ok().and_then(|axis| shape.get(axis).copied());
             let scales = number_part(rebuilder, then, scale)?;
             let zero_points = number_part(rebuilder, then, zero_point)?;
             if channels != Some(scales.numel()) || channels != Some(zero_points.numel()) {
                 return Err(bad(&format!(
-                    "axis {axis} of {:?} does not have {} scales and {} zero points",
-                    values.shape(),
+                    "axis {axis} of {shape:?} does not have {} scales and {} zero points",
                     scales.numel(),
                     zero_points.numel()
                 )));
@@ -60,10 +66,6 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -
             (scales, zero_points)
         }
     };
-    let shape = values.shape().to_vec();
-    let storage = values.storage().clone();
-    let stride = values.stride().to_vec();
-    let integers = Tensor::new(plain, shape.clone(), stride, values.storage_offset(), storage)?;
     Ok(CompoundItem {
         kind: CompoundKind::Quantized { scheme: scheme.to_owned(), axis },
         dtype,
@@ -71,6 +73,31 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -
         parts: named_parts([("int_repr", integers), ("scale", scale), ("zero_point", zero_point)]),
         shard: None,
     })
+}
+
+/// Returns the shape of a tensor with several integers in a byte, and its bytes.
+fn packed_integers<'h>(
+    rebuilder: &Rebuilder<'h>,
+    args: CallArgs<'h>,
+    (dtype, storage): (Dtype, Storage),
+) -> Result<(Vec<u64>, Tensor)> {
+    let then = args.then;
+    let &[_, offset, size, stride, ..] = args.all() else {
+        return Err(then.call_error("expected a storage, an offset, a size and a stride"));
+    };
+    let shape = rebuilder.unsigned_ints(then, size, "the size")?;
+    let stride = rebuilder.unsigned_ints(then, stride, "the stride")?;
+    if then.number(offset, "the storage offset")? != 0 || stride != contiguous_strides(&shape) {
+        return Err(then.call_error(&format!("views of {dtype} are not supported, expected a whole tensor")));
+    }
+    let per_byte = if dtype == Dtype::QUInt4X2 { 2 } else { 4 };
+    let numel = shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
+    let bytes = numel.map(|numel| numel.div_ceil(per_byte)).filter(|bytes| *bytes <= storage.len());
+    let Some(bytes) = bytes else {
+        let stored = storage.len();
+        return Err(then.call_error(&format!("{dtype} of the shape {shape:?} does not fit {stored} bytes")));
+    };
+    Ok((shape, Tensor::new(Dtype::UInt8, vec![bytes], vec![1], 0, storage)?))
 }
 
 /// Pairs the parts with the names that PyTorch uses.
