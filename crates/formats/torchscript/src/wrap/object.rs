@@ -173,3 +173,26 @@ fn free_memo_id(pickle: &[u8]) -> Result<u32> {
     }
     Ok(free)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrapper_has_the_namespace_and_the_class_of_this_program() {
+        let root = |module: &str, class: &str| RootObject {
+            module: module.to_owned(),
+            class: class.to_owned(),
+            len: 0,
+        };
+        assert!(root("__torch__.torch2carton", "Wrapper").is_wrapper());
+        assert!(root("__torch__.torch2carton_1", "Wrapper").is_wrapper());
+        for (module, class) in [
+            ("__torch__.torch2cartons", "Wrapper"),
+            ("__torch__.net", "Wrapper"),
+            ("__torch__.torch2carton", "Entry"),
+        ] {
+            assert!(!root(module, class).is_wrapper(), "{module}.{class}");
+        }
+    }
+}

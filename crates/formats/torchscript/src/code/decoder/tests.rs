@@ -172,3 +172,22 @@ fn names_of_tensors_do_not_collide_with_the_modules_own() {
     );
     assert!(code.contains("  vocab__ : int\n") && code.contains("self.__tensors____\n"), "{code}");
 }
+
+#[test]
+fn dynamic_frequencies_grow_with_a_power_of_the_base() {
+    let options = config(
+        r#"{"model_type": "llama", "num_attention_heads": 2, "max_position_embeddings": 8,
+            "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}"#,
+    );
+    let all = tensors(&HUGGING_FACE, 1);
+    let converted =
+        detect_module(&all.into(), &options, OnInvalidInput::Return).expect("config and shapes agree");
+    let ModuleCode::Decoder(_) = &converted.code else { panic!("weights") };
+    // -2 * pair / (dim - 2) for the four pairs of a head of 8 numbers.
+    let exponents = [-0.0, -2.0 / 6.0, -4.0 / 6.0, -6.0 / 6.0_f64];
+    // A module holds the bits of its numbers, as long integers.
+    let long = |number: &f64| [&b"\x8a\x08"[..], &number.to_le_bytes()].concat();
+    let pickled: Vec<u8> = exponents.iter().flat_map(long).collect();
+    let pickle = converted.archive.data_pkl();
+    assert!(pickle.windows(pickled.len()).any(|window| window == pickled));
+}

@@ -98,6 +98,24 @@ mod tests {
     }
 
     #[test]
+    fn a_module_of_very_many_members_has_a_note() {
+        let wide = |count: usize| {
+            let names: Vec<String> = (0..count).map(|number| format!("t{number}")).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let made = weights_module(&named(&names), OnInvalidInput::Return).expect("plain names");
+            made.notes.iter().find_map(|note| match note {
+                ModuleNote::Wide { members } => Some(*members),
+                _ => None,
+            })
+        };
+        // The module has members of its own.
+        let members = wide(20_000).expect("more than 20,000 members");
+        assert!((20_001..20_010).contains(&members), "{members}");
+        let own = members - 20_000;
+        assert_eq!([wide(20_000 - own), wide(20_001 - own)], [None, Some(20_001)]);
+    }
+
+    #[test]
     fn own_tensors_come_before_submodules_and_equal_modules_are_one_class() {
         let converted =
             weights_module(&named(&["b.w", "a.w", "top", "c.x.w", "b.0"]), OnInvalidInput::Return)

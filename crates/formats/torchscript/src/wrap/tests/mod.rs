@@ -1,5 +1,7 @@
 //! Tests of the contents of wrapped archives, and of archives that cannot be wrapped. The conformance tests run the modules.
 
+mod ports;
+
 use std::fmt::Write;
 
 use byte_source::Blob;
@@ -103,9 +105,9 @@ fn a_wrapper_is_taken_off() {
 #[test]
 fn a_wrapper_of_an_earlier_version_is_kept_as_it_is() {
     const CODE: &str = "code/__torch__/torch2carton.py";
-    let stored: &[u8] = include_bytes!("../../tests/written/wrapper.py");
+    let stored: &[u8] = include_bytes!("../../../tests/written/wrapper.py");
     let new = module(&net(", x: Tensor) -> Tensor"), &[]);
-    let second: &[u8] = include_bytes!("../../tests/written/wrapper_second.py");
+    let second: &[u8] = include_bytes!("../../../tests/written/wrapper_second.py");
     let more = [second, b"\ndef more(x: int) -> int:\n  return x\n"].concat();
     for (code, takes) in [(stored, "Dict[str, Tensor]"), (second, "Any"), (&more, "Any")] {
         let mut records = archive(&net(", x: Tensor) -> Tensor"), &[(CODE, code)]);
@@ -125,7 +127,7 @@ fn a_wrapper_of_an_earlier_version_is_kept_as_it_is() {
 #[test]
 fn the_text_of_the_wrapper_has_a_stored_version() {
     let new = module(&net(", x: Tensor, mode: str=\"sum\") -> Tensor"), &[]);
-    let stored = include_str!("../../tests/written/wrapper_second.py");
+    let stored = include_str!("../../../tests/written/wrapper_second.py");
     assert_eq!(String::from_utf8_lossy(new.archive.code()), stored);
 }
 
@@ -164,7 +166,7 @@ fn the_text_for_each_type_is_the_stored_one() {
         writeln!(text, "# {kind} {name} {dtype} {shape:?} {description:?} {optional}")
             .expect("memory takes it");
     }
-    assert_eq!(text, include_str!("../../tests/written/wrapper_types.py"));
+    assert_eq!(text, include_str!("../../../tests/written/wrapper_types.py"));
 }
 
 #[test]
@@ -180,7 +182,7 @@ fn float16_tensors_are_widened_by_the_object_that_python_calls() {
         K\x00(K\x01t(K\x01t\x89ccollections\nOrderedDict\n)RtR";
     let pickled = |name: &str| {
         let mut bytes =
-            b"\x80\x02c__torch__.net\nNet\n)\x81}(X\x01\x00\x00\x00ac__torch__.net\nPart\n)\x81}(".to_vec();
+            b"\x80\x02c__torch__.net\nNet\n)\x81}(X\x01\x00\x00\x00kK\x01X\x01\x00\x00\x00ac__torch__.net\nPart\n)\x81}(".to_vec();
         bytes.extend(
             [b"X".as_slice(), &u32::try_from(name.len()).expect("short").to_le_bytes(), name.as_bytes()]
                 .concat(),
@@ -188,25 +190,33 @@ fn float16_tensors_are_widened_by_the_object_that_python_calls() {
         bytes.extend([tensor.as_slice(), b"ubub."].concat());
         bytes
     };
+    let input = |name: &str, dtype| DeclaredInput { name: name.to_owned(), dtype, shape: Vec::new() };
+    let options = ScriptOptions {
+        inputs: vec![input("x", Dtype::Float16), input("y", Dtype::BFloat16)],
+        ..ScriptOptions::default()
+    };
     let text = |name: &str, code: &str| {
         let mut records = archive(&net(code), &[]);
         records.retain(|(name, _)| name != DATA);
         records.push((DATA.to_owned(), Storage::owned(pickled(name))));
-        let Ok(WrapOutcome::Module(made)) = scripted(records, &ScriptOptions::default()) else {
-            panic!("one")
-        };
+        let Ok(WrapOutcome::Module(made)) = scripted(records, &options) else { panic!("one") };
         let noted = made.notes.iter().any(|note| matches!(note, ModuleNote::Float16Code));
         (String::from_utf8_lossy(made.archive.code()).into_owned(), noted)
     };
-    let (code, noted) = text("w", ", x: Tensor) -> Tensor");
+    let (code, noted) = text("w", ", x: Tensor, y: Tensor) -> Tensor");
     let statements = "    m1 = state.a\n    m1.w = __torch__.torch2carton.widen(unchecked_cast(Tensor, m1.w))\n    return None\n";
     assert!(code.contains(statements) && !noted, "{code}");
+    // Inputs of float16 are widened like the weights; other inputs are cast.
+    let casts =
+        |code: &str| ["5", "15"].map(|number| code.contains(&format!("value = torch.to(value, {number})")));
+    assert_eq!(casts(&code), [false, true], "{code}");
     // A name that no statement assigns, and code that makes float16 tensors itself.
-    let (code, noted) = text("0", ", x: Tensor) -> Tensor");
+    let (code, noted) = text("0", ", x: Tensor, y: Tensor) -> Tensor");
     assert!(!code.contains("__setstate__") && noted, "{code}");
+    assert_eq!(casts(&code), [true, true], "{code}");
     let (code, noted) = text(
         "w",
-        ", x: Tensor) -> Tensor:\n    y = torch.to(x, 5)\n    return y\n  def more(self: __torch__.net.Net) -> Tensor",
+        ", x: Tensor, y: Tensor) -> Tensor:\n    y = torch.to(x, 5)\n    return y\n  def more(self: __torch__.net.Net) -> Tensor",
     );
     assert!(!code.contains("__setstate__") && noted, "{code}");
 }
@@ -258,6 +268,18 @@ fn what_tensors_cannot_express_is_named() {
         (
             ", x: __torch__.net.Net) -> Tensor",
             "the argument `x` of its forward has the type __torch__.net.Net, which tensors cannot express",
+        ),
+        (
+            ", x: Dict[int, Tensor]) -> Tensor",
+            "the argument `x` of its forward has the type Dict[int, Tensor], which tensors cannot express",
+        ),
+        (
+            ", x: Dict[str, int]) -> Tensor",
+            "the argument `x` of its forward has the type Dict[str, int], which tensors cannot express",
+        ),
+        (
+            ", x: Tuple[Tensor, Device]) -> Tensor",
+            "the argument `x` of its forward has the type Tuple[Tensor, Device], which tensors cannot express",
         ),
         (") -> Dict[float, Tensor]", "its forward returns Dict[float, Tensor], which tensors cannot express"),
     ] {
