@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::folder_listing::FolderListing;
+use crate::folder_listing::{FolderListing, folder_above};
 
 const SCRIPT: &str = "zero_to_fp32.py";
 const LATEST: &str = "latest";
@@ -32,12 +32,7 @@ impl ZeroCheckpoint {
     pub(crate) fn find(listing: &FolderListing) -> Option<Self> {
         let folder = &listing.folder;
         if is_step(listing) {
-            let above = match folder.file_name() {
-                Some(_) => output::parent_folder(folder).to_owned(),
-                // The path `.` has no file name, but has a parent folder.
-                None if folder == Path::new(".") => PathBuf::from(".."),
-                None => folder.join(".."),
-            };
+            let above = folder_above(folder);
             let step = folder.canonicalize().ok()?.file_name()?.to_str()?.to_owned();
             let tag = (read_latest(&above).as_ref() != Some(&step)).then_some(step);
             return Some(Self::new(above, tag));

@@ -188,3 +188,23 @@ fn detect_other_framework(listing: &FolderListing) -> Option<(&'static str, Stri
 fn has_any_extension(name: &str, extensions: &[&str]) -> bool {
     name.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_enumeration_shows_at_most_four_names() {
+        for (names, text) in [
+            (&[][..], ""),
+            (&["a"], "a"),
+            (&["a", "b"], "a and b"),
+            (&["a", "b", "c"], "a, b and c"),
+            (&["a", "b", "c", "d"], "a, b, c and 1 more"),
+            (&["a", "b", "c", "d", "e"], "a, b, c and 2 more"),
+        ] {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            assert_eq!(enumerate_names(&names), text);
+        }
+    }
+}

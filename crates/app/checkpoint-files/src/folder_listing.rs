@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::SourceFolder;
+use output::parent_folder;
 
 /// Suffix of the file name of an index.
 pub(crate) const INDEX_SUFFIX: &str = ".index.json";
@@ -124,6 +125,15 @@ impl FolderListing {
     }
 }
 
+/// Returns the path of the folder that contains `folder`, also for a path that ends with dots instead of a name.
+pub(crate) fn folder_above(folder: &Path) -> PathBuf {
+    match folder.file_name() {
+        Some(_) => parent_folder(folder).to_owned(),
+        None if folder == Path::new(".") => PathBuf::from(".."),
+        None => folder.join(".."),
+    }
+}
+
 fn is_checkpoint(name: &str) -> bool {
     !name.starts_with('.')
         && EXTENSIONS.iter().any(|extension| name.ends_with(extension))
@@ -140,6 +150,13 @@ pub(crate) fn is_training_state(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_that_ends_with_dots_has_a_folder_above() {
+        for (folder, above) in [("a/b", "a"), ("a", "."), (".", ".."), ("..", "../.."), ("a/..", "a/../..")] {
+            assert_eq!(folder_above(Path::new(folder)), Path::new(above), "{folder}");
+        }
+    }
 
     #[test]
     fn the_state_of_a_training_is_not_a_checkpoint() {

@@ -12,6 +12,7 @@ use trainer_shards::{TrainerArchive, TrainerLayout};
 
 use crate::companions::{Companion, companions, is_companion_name};
 use crate::document_cache::DocumentCache;
+use crate::folder_listing::folder_above;
 use crate::{Error, FilesNote, Result};
 use output::{file_name, parent_folder};
 
@@ -196,9 +197,6 @@ impl CheckpointSources {
 
     /// Rejects a set in which two paths lead to one file: its tensors would be merged with themselves.
     fn reject_duplicate_files(&self) -> Result<()> {
-        if self.files.len() < 2 {
-            return Ok(());
-        }
         let mut known = HashMap::with_capacity(self.files.len());
         for path in &self.files {
             // A file that cannot be resolved is reported when it is opened.
@@ -356,9 +354,7 @@ const TRAINER_FILE: &str = "checkpoint.pt";
 /// Returns the folder with the documents of a model that was trained: the one of the checkpoint, `huggingface` in it, or its
 /// parent.
 fn trainer_documents(folder: &Path) -> PathBuf {
-    let parent =
-        if folder.file_name().is_some() { parent_folder(folder).to_owned() } else { folder.join("..") };
-    let candidates = [folder.to_owned(), folder.join("huggingface"), parent];
+    let candidates = [folder.to_owned(), folder.join("huggingface"), folder_above(folder)];
     let has_documents = |folder: &&PathBuf| {
         let has = |name: &str| folder.join(name).is_file();
         has("config.json") || has("params.json")

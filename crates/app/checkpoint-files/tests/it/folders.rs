@@ -179,7 +179,11 @@ fn folders_without_weights_say_what_is_there() {
         FolderDiagnosis::Documents { files: files.clone(), git: true }
     );
     assert_eq!(
-        Folder::with(&["config.json", "tokenizer.json"]).contents(),
+        Folder::with(&["config.json", "tokenizer.json", ".git/HEAD"]).contents(),
+        FolderDiagnosis::Documents { files: files.clone(), git: true }
+    );
+    assert_eq!(
+        Folder::with(&["config.json", "tokenizer.json", "docs/a.txt"]).contents(),
         FolderDiagnosis::Documents { files, git: false }
     );
     assert_eq!(
@@ -188,6 +192,70 @@ fn folders_without_weights_say_what_is_there() {
     );
     let names = vec!["notes.txt".to_owned()];
     assert_eq!(Folder::with(&["notes.txt"]).contents(), FolderDiagnosis::Unknown { names });
+}
+
+#[test]
+fn what_is_in_a_folder_is_one_sentence() {
+    for (files, text) in [
+        (&[][..], "contains no checkpoint: the folder is empty"),
+        (&["a/x.pth"], "contains no checkpoint at its top level, but a/ contains one"),
+        (&["a/x.pth", "b/x.pth"], "contains no checkpoint at its top level, but a/ and b/ contain one each"),
+        (&["model_index.json", "vae/x.bin"], "is a diffusers pipeline with its checkpoints in vae/"),
+        (&["m.onnx"], "contains an ONNX model (m.onnx), not a PyTorch or safetensors checkpoint"),
+        (&["optimizer.pt"], "contains no checkpoint, only the state of a training: optimizer.pt"),
+        (&["config.json"], "contains no checkpoint, only config.json: the weights are not there"),
+        (&["notes.txt"], "contains no checkpoint, only notes.txt"),
+    ] {
+        assert_eq!(Folder::with(files).contents().to_string(), text);
+    }
+}
+
+#[test]
+fn a_path_without_a_file_is_an_error() {
+    let folder = Folder::with(&["a.bin"]);
+    let find = |name: &str| CheckpointSources::find(&[folder.path().join(name)], ShardPolicy::RequireAll);
+    assert!(matches!(find("b.bin"), Err(Error::NotFound { .. })));
+    assert_eq!(find("a.bin").expect("a file").root(), folder.path().join("a.bin"));
+    // The system says what is wrong with a link when it is opened.
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("gone", folder.path().join("c.bin")).expect("a temporary folder");
+        assert!(find("c.bin").is_ok());
+    }
+}
+
+#[test]
+fn a_shard_alone_is_refused() {
+    let folder = Folder::with(&["consolidated.00.pth", "consolidated.02.pth", "m-00002-of-00003.bin"]);
+    for (name, number) in
+        [("consolidated.00.pth", 1), ("consolidated.02.pth", 3), ("m-00002-of-00003.bin", 2)]
+    {
+        let path = folder.path().join(name);
+        let found = CheckpointSources::find(std::slice::from_ref(&path), ShardPolicy::RequireAll);
+        assert!(
+            matches!(&found, Err(Error::LoneShard { number: n, of: 3, .. }) if *n == number),
+            "{found:?}"
+        );
+        assert!(CheckpointSources::find(&[path], ShardPolicy::ThisFileOnly).is_ok());
+    }
+}
+
+#[test]
+fn notes_on_the_files_of_a_set_name_them() {
+    let note = |names: &[&str]| {
+        let folder = Folder::with(&[]);
+        for name in names {
+            folder.write(name, b"\x80\x02}.more");
+        }
+        let sources = folder.find().expect("a checkpoint");
+        let containers = sources.open().expect("pickles");
+        let (_, notes) = sources.read::<Error>(&containers, &|_, _| Ok(())).expect("a checkpoint");
+        let [FilesNote::Container { files, .. }, ..] = notes.as_slice() else { panic!("{notes:?}") };
+        files.clone()
+    };
+    assert_eq!(note(&["m.bin"]), [""; 0]);
+    let set = ["m-00001-of-00002.bin", "m-00002-of-00002.bin"];
+    assert_eq!(note(&set), set);
 }
 
 #[test]
@@ -333,6 +401,20 @@ fn files_that_are_not_a_set_are_named() {
     let error = CheckpointSources::find(&[a.clone(), b.clone()], ShardPolicy::RequireAll);
     let expected = format!("{} and {} are not shards of one checkpoint", a.display(), b.display());
     assert_eq!(error.expect_err("two checkpoints").to_string(), expected);
+    let folder =
+        Folder::with(&["m-00001-of-00002.bin", "m-00002-of-00002.bin/x", "more/m-00002-of-00002.bin"]);
+    let find = |names: [&str; 2]| {
+        CheckpointSources::find(&names.map(|name| folder.path().join(name)), ShardPolicy::RequireAll)
+    };
+    // A folder with the name of a shard, and a shard in another folder.
+    for second in ["m-00002-of-00002.bin", "more/m-00002-of-00002.bin"] {
+        let found = find(["m-00001-of-00002.bin", second]);
+        assert!(matches!(found, Err(Error::NotASet { .. })), "{found:?}");
+    }
+    let whole = Folder::with(&["m-00001-of-00002.bin", "m-00002-of-00002.bin"]);
+    let paths = ["m-00002-of-00002.bin", "m-00001-of-00002.bin"].map(|name| whole.path().join(name));
+    let found = CheckpointSources::find(&paths, ShardPolicy::RequireAll).expect("a set");
+    assert_eq!(names(&found.files), ["m-00001-of-00002.bin", "m-00002-of-00002.bin"]);
 }
 
 #[test]

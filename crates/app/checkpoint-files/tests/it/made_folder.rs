@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use checkpoint_files::{CheckpointSources, Error, FolderDiagnosis, ShardPolicy};
 
 /// A safetensors file with one tensor of one byte.
-fn safetensors(name: &str) -> Vec<u8> {
+pub(crate) fn safetensors(name: &str) -> Vec<u8> {
     let header = format!(r#"{{"{name}":{{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}}}"#);
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[7]].concat()
 }

@@ -38,6 +38,68 @@ fn a_step_of_deepspeed_whose_path_ends_with_dots_is_found() {
     assert_eq!(real(sources.root()), real(&folder.path().join("global_step500")));
 }
 
+/// Files of a step of `DeepSpeed`.
+const STEP: [&str; 2] =
+    ["global_step500/zero_pp_rank_0_mp_rank_00_optim_states.pt", "global_step500/mp_rank_00_model_states.pt"];
+
+#[test]
+fn a_single_step_has_no_note() {
+    let sources = Folder::with(&STEP).find().expect("a step");
+    assert!(sources.is_of_trainer() && sources.notes.is_empty(), "{:?}", sources.notes);
+    // A file that need not be a whole model is not used.
+    let folder = Folder::with(&STEP);
+    folder.write("other.pt", b"");
+    let sources = folder.find().expect("a step");
+    assert!(sources.is_of_trainer());
+    assert_eq!(sources.notes, [FilesNote::CheckpointFilesUnused { files: vec!["other.pt".to_owned()] }]);
+}
+
+#[test]
+fn names_that_are_like_those_of_deepspeed_mean_nothing() {
+    for others in [
+        &["mine_optim_states.pt"][..],
+        &["zero_pp_rank_0_notes.txt"],
+        &["global_step5/notes.txt"],
+        &["latest", "epoch1/notes.txt"],
+    ] {
+        let folder = Folder::with(others);
+        folder.write("model.safetensors", b"");
+        folder.write("latest", b"epoch1");
+        assert_eq!(names(&folder.find().expect("a file").files), ["model.safetensors"], "{others:?}");
+    }
+}
+
+#[test]
+fn the_name_of_the_newest_step_is_not_a_path() {
+    for latest in ["", "elsewhere/step", "..\\step"] {
+        let folder = Folder::with(&STEP);
+        folder.write("zero_to_fp32.py", b"");
+        folder.write("latest", latest.as_bytes());
+        assert_eq!(folder.find().expect("a step").root(), folder.path().join("global_step500"), "{latest}");
+    }
+}
+
+#[test]
+fn the_script_of_deepspeed_gets_the_step() {
+    for (latest, expected) in [("global_step500", None), ("global_step900", Some("global_step500"))] {
+        // A tensor parallel rank without the files of the first one.
+        let folder = Folder::with(&["global_step500/zero_pp_rank_0_mp_rank_01_optim_states.pt"]);
+        folder.write("latest", latest.as_bytes());
+        let step = folder.path().join("global_step500");
+        let found = CheckpointSources::find(&[step], ShardPolicy::RequireAll);
+        let Err(Error::DeepSpeed { found, .. }) = found else { panic!("{found:?}") };
+        assert_eq!((found.folder, found.tag.as_deref()), (folder.path(), expected));
+    }
+}
+
+#[test]
+fn an_error_of_a_trainer_names_its_folder_once() {
+    let folder = Folder::with(&["zero_pp_rank_0_mp_rank_00_optim_states.pt"]);
+    let error = folder.find().expect_err("a file is missing").to_string();
+    let start = format!("{}: mp_rank_00_model_states.pt is missing", folder.path().display());
+    assert!(error.starts_with(&start), "{error}");
+}
+
 #[test]
 fn a_whole_model_next_to_the_state_of_deepspeed_is_offered() {
     let folder = Folder::with(&["zero_to_fp32.py", "model.safetensors", "other.pt"]);
