@@ -350,6 +350,7 @@ pub(crate) fn note_text(note: &Note, file: &str) -> String {
             let them = if names.len() == 1 { "it" } else { "them" };
             format!("; --to {} -o FOLDER writes {them} too", to.extension())
         }
+        Note::Quantized { .. } => "; --dequantize computes the numbers that they stand for".to_owned(),
         Note::ValuesLeftOut { values } => {
             let them = if *values == 1 { "it" } else { "them" };
             format!("; `torch2carton inspect --all {}` lists {them}", shell_quoted(file))

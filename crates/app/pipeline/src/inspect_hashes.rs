@@ -5,7 +5,7 @@ use foldhash::{HashMap, HashMapExt};
 use pickle_vm::PickleLimits;
 use tensor::{Budget, Tensor, UnreadTensor, ViewId, hash_elements};
 
-use crate::{Error, InspectOptions, Observer, Result, RowView, TensorHash, TensorRow, format_bytes};
+use crate::{Error, InspectOptions, Observer, Result, TensorHash, TensorRow, format_bytes};
 
 /// Sets the hash of each row that is a single view. `nbytes` is the total length of the files, which limits the bytes hashed,
 /// because a scalar can be expanded to terabytes.
@@ -25,7 +25,7 @@ pub(crate) fn hash_rows(
     let (mut hashed, mut tensors) = (Vec::new(), Vec::new());
     for (number, row) in rows.iter_mut().enumerate() {
         row.sha256 = TensorHash::TooLarge;
-        let RowView::Strided(tensor) = &row.view else { continue };
+        let Some(tensor) = row.stored() else { continue };
         if within(tensor) {
             hashed.push(number);
             tensors.push(tensor.clone());

@@ -1,10 +1,12 @@
 //! Rows of an inspected checkpoint: one for each tensor, and one for what several tensors form.
 
+use std::borrow::Cow;
+
 use foldhash::{HashMap, HashMapExt};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
-use tensor::{Dtype, StorageId, Tensor};
+use tensor::{Dtype, StorageId, Tensor, contiguous_strides};
 use torch_import::{CheckpointItem, CompoundItem, CompoundKind, ItemContent};
 
 use crate::row_statistics::RowStatistics;
@@ -45,6 +47,8 @@ pub struct TensorRow {
 pub enum RowView {
     /// View of a storage; the tensor shares the mapping of the file.
     Strided(Tensor),
+    /// Bytes of a whole tensor that have several elements each, and its shape in elements.
+    Packed(Tensor, Vec<u64>),
     /// Shape in elements, for a row whose elements are in the next rows, or that has none.
     Shape(Vec<u64>),
 }
@@ -54,15 +58,24 @@ impl TensorRow {
     pub fn shape(&self) -> &[u64] {
         match &self.view {
             RowView::Strided(tensor) => tensor.shape(),
-            RowView::Shape(shape) => shape,
+            RowView::Packed(_, shape) | RowView::Shape(shape) => shape,
+        }
+    }
+
+    /// Returns the stored elements, or the bytes that they are packed in; `None` if the row is not a single view.
+    pub fn stored(&self) -> Option<&Tensor> {
+        match &self.view {
+            RowView::Strided(tensor) | RowView::Packed(tensor, _) => Some(tensor),
+            RowView::Shape(_) => None,
         }
     }
 
     /// Returns the stride in elements; empty if the row is not a single view.
-    pub fn stride(&self) -> &[u64] {
+    pub fn stride(&self) -> Cow<'_, [u64]> {
         match &self.view {
-            RowView::Strided(tensor) => tensor.stride(),
-            RowView::Shape(_) => &[],
+            RowView::Strided(tensor) => tensor.stride().into(),
+            RowView::Packed(_, shape) => contiguous_strides(shape).into(),
+            RowView::Shape(_) => Cow::Borrowed(&[]),
         }
     }
 
@@ -70,7 +83,7 @@ impl TensorRow {
     pub fn storage_offset(&self) -> u64 {
         match &self.view {
             RowView::Strided(tensor) => tensor.storage_offset(),
-            RowView::Shape(_) => 0,
+            RowView::Packed(..) | RowView::Shape(_) => 0,
         }
     }
 }
@@ -81,7 +94,7 @@ impl Serialize for TensorRow {
         row.serialize_entry("name", &self.name)?;
         row.serialize_entry("dtype", self.dtype)?;
         row.serialize_entry("shape", self.shape())?;
-        row.serialize_entry("stride", self.stride())?;
+        row.serialize_entry("stride", &self.stride())?;
         row.serialize_entry("storage_offset", &self.storage_offset())?;
         row.serialize_entry("storage", &self.storage)?;
         row.serialize_entry("nbytes", &self.nbytes)?;
@@ -205,7 +218,7 @@ impl RowBuilder {
                 row.dtype = compound.dtype.name();
                 // Several integers in a byte have a shape of their own.
                 if row.shape() != compound.shape {
-                    row.view = RowView::Shape(compound.shape.clone());
+                    row.view = RowView::Packed(integers.clone(), compound.shape.clone());
                 }
                 row.quantizer = Some(Box::new(serde_json::json!({ "scheme": scheme, "axis": axis })));
             }

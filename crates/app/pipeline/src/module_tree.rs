@@ -6,7 +6,7 @@ use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use serde::Serialize;
 use tensor::ViewId;
 
-use crate::{RowView, TensorRow};
+use crate::TensorRow;
 
 /// Largest number of levels; the rest of a longer name is one part.
 const LEVELS_MAX: usize = 64;
@@ -195,9 +195,11 @@ fn build_nodes(rows: &[TensorRow]) -> Vec<TreeNode<'_>> {
             });
         }
         // The parts of a sparse or quantized tensor follow its row, which has their bytes as well.
-        let (parameters, nbytes) = match &row.view {
-            RowView::Strided(tensor) if views.insert(tensor.view_id()) => (tensor.numel(), row.nbytes),
-            RowView::Strided(_) | RowView::Shape(_) => (0, 0),
+        let (parameters, nbytes) = match row.stored() {
+            Some(tensor) if views.insert(tensor.view_id()) => {
+                (row.shape().iter().copied().fold(1, u64::saturating_mul), row.nbytes)
+            }
+            _ => (0, 0),
         };
         if let Some(node) = nodes.get_mut(at) {
             node.row = Some(index);

@@ -324,8 +324,7 @@ fn write_no_logits(f: &mut fmt::Formatter<'_>, dtype: Dtype) -> fmt::Result {
 }
 
 fn write_quantized(f: &mut fmt::Formatter<'_>, method: &str) -> fmt::Result {
-    write!(f, "the weights are quantized with {method} and written as they are stored; ")?;
-    f.write_str("--dequantize computes the numbers that they stand for")
+    write!(f, "the weights are quantized with {method} and written as they are stored")
 }
 
 fn write_listed_as_stored(f: &mut fmt::Formatter<'_>, why: &str) -> fmt::Result {

@@ -83,7 +83,7 @@ pub(crate) fn add_statistics(
     let tensors = || {
         rows.iter().filter_map(|row| match &row.view {
             RowView::Strided(tensor) => Some(tensor),
-            RowView::Shape(_) => None,
+            RowView::Packed(..) | RowView::Shape(_) => None,
         })
     };
     // Each byte is read twice: for the mean, and for the deviations from it.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use byte_source::MappedFile;
-use pipeline::{InspectReport, RowView};
+use pipeline::InspectReport;
 use serde_json::{Value as Json, json};
 use zip_index::ZipIndex;
 
@@ -27,7 +27,7 @@ pub(crate) fn file_layout(report: &InspectReport, path: &Path) -> Json {
     let Ok(file) = MappedFile::open(path).map(Arc::new) else { return Json::Null };
     let mut storages: BTreeMap<u64, StorageUse> = BTreeMap::new();
     for row in &report.tensors {
-        let RowView::Strided(tensor) = &row.view else { continue };
+        let Some(tensor) = row.stored() else { continue };
         let Some(start) = tensor.storage().file_offset() else { continue };
         let used = storages.entry(start).or_insert_with(|| StorageUse {
             len: tensor.storage().len(),

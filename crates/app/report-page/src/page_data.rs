@@ -1,7 +1,7 @@
 //! Data of a report as JSON: what the program of the page shows.
 
 use byte_source::Observer;
-use pipeline::{InspectOptions, InspectReport, Result, RowView, ScanOptions, TensorRow, TreeRow, ValueRows};
+use pipeline::{InspectOptions, InspectReport, Result, ScanOptions, TensorRow, TreeRow, ValueRows};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json, json};
@@ -31,12 +31,10 @@ struct TensorColumns<'r>(&'r [TensorRow]);
 impl Serialize for TensorColumns<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let rows = self.0;
-        let offset = |row: &TensorRow| match &row.view {
-            RowView::Strided(tensor) => {
-                let start = tensor.storage().file_offset();
-                start.map(|start| start.saturating_add(tensor.span().start))
-            }
-            RowView::Shape(_) => None,
+        let offset = |row: &TensorRow| {
+            let tensor = row.stored()?;
+            let start = tensor.storage().file_offset();
+            start.map(|start| start.saturating_add(tensor.span().start))
         };
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("name", &Rows(|| rows.iter().map(|row| &row.name)))?;

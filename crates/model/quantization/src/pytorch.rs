@@ -44,14 +44,15 @@ fn add(survey: &mut Survey<'_>, compound: &CompoundTensor) -> Result<()> {
         Dtype::QUInt2X4 => StoredIntegers::Unsigned { bits: 2 },
         dtype => return Err(content(format!("its dtype is {dtype}, expected a quantized one"))),
     };
-    let is_known = matches!(
-        (scheme.as_str(), axis),
-        ("per_tensor_affine", None) | ("per_channel_affine" | "per_channel_affine_float_qparams", Some(_))
-    );
-    if !is_known {
-        let expected = "per_tensor_affine, per_channel_affine or per_channel_affine_float_qparams";
-        return Err(content(format!("its scheme is {scheme}, expected {expected}")));
-    }
+    let arithmetic = match (scheme.as_str(), axis) {
+        ("per_tensor_affine", None) => Arithmetic::Integers,
+        ("per_channel_affine", Some(_)) => Arithmetic::Doubles,
+        ("per_channel_affine_float_qparams", Some(_)) => Arithmetic::Floats,
+        _ => {
+            let expected = "per_tensor_affine, per_channel_affine or per_channel_affine_float_qparams";
+            return Err(content(format!("its scheme is {scheme}, expected {expected}")));
+        }
+    };
     let (channels, along, matrices) =
         layout(&compound.shape, *axis).ok_or_else(|| content("it has no elements".to_owned()))?;
     let part = |part: &str| format!("{}.{part}", compound.name);
@@ -66,12 +67,6 @@ fn add(survey: &mut Survey<'_>, compound: &CompoundTensor) -> Result<()> {
     }
     let scales = survey.operand(&mut draft, &part("scale"))?;
     let zeros = survey.operand(&mut draft, &part("zero_point"))?;
-    // PyTorch writes the same scheme for zero points of floats.
-    let arithmetic = match axis {
-        None => Arithmetic::Integers,
-        Some(_) if zeros.dtype().is_floating_point() => Arithmetic::Floats,
-        Some(_) => Arithmetic::Doubles,
-    };
     let kernel = AffineIntegers {
         operand,
         stored,

@@ -45,6 +45,7 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -
         return Err(bad("expected a quantization scheme"));
     };
     let axis = axis.first().map(|axis| then.number(*axis, "the axis")).transpose()?;
+    let mut scheme = scheme;
     let (scale, zero_point) = match axis {
         None => {
             let (Some(scale), Some(zero_point)) = (then.float(scale), then.int(zero_point)) else {
@@ -62,6 +63,10 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -
                     scales.numel(),
                     zero_points.numel()
                 )));
+            }
+            // PyTorch writes the name of the other scheme, and decides by the dtype when it reads.
+            if zero_points.dtype().is_floating_point() {
+                scheme = "per_channel_affine_float_qparams";
             }
             (scales, zero_points)
         }
