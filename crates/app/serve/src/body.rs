@@ -21,7 +21,7 @@ pub(crate) struct Upload {
     incoming: Incoming,
     pace: Pace,
     received: usize,
-    /// True once the body has ended, has failed, or is ignored from here on.
+    /// True once the body has ended or failed.
     is_over: bool,
 }
 
@@ -117,11 +117,6 @@ impl Upload {
             }
         }
         false
-    }
-
-    /// Leaves the rest of the body unread. The connection is closed after the response.
-    pub(crate) fn ignore_rest(&mut self) {
-        self.is_over = true;
     }
 
     /// Returns true if nothing is left to read.

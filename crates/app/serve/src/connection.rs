@@ -195,4 +195,57 @@ mod tests {
         activity.record_written(1);
         assert_eq!(state(), (true, true));
     }
+
+    #[test]
+    fn each_phase_has_a_deadline_of_its_own() {
+        let hours = |count: u64| Duration::from_secs(count.saturating_mul(3600));
+        let timeouts = Timeouts {
+            idle: hours(1),
+            head: hours(3),
+            transfer: hours(5),
+            bytes_per_second: 1,
+            ..Timeouts::default()
+        };
+        let activity = Activity::new();
+        // The hour in which the deadline is, counted from now.
+        let hour = || {
+            let left = activity.deadline(&timeouts)?.saturating_duration_since(Instant::now());
+            Some(left.as_secs().div_ceil(3600))
+        };
+        assert_eq!(hour(), Some(1));
+        activity.record_received();
+        assert_eq!(hour(), Some(3));
+        activity.start_answering();
+        assert_eq!(hour(), None);
+        activity.record_full_socket();
+        assert_eq!(hour(), Some(5));
+        // The socket takes bytes again, and the request is still being answered.
+        activity.record_written(1);
+        assert_eq!(hour(), None);
+        activity.finish_answering();
+        assert_eq!(hour(), Some(1));
+        activity.record_full_socket();
+        assert_eq!(hour(), Some(5));
+    }
+
+    #[test]
+    fn bytes_are_written_one_part_at_a_time_too() {
+        use std::future::poll_fn;
+        use std::io::Read as _;
+
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a reactor");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("it is bound");
+        let activity = Activity::new();
+        let written = runtime.block_on(async {
+            let stream = TcpStream::connect(address).await.expect("it listens");
+            let mut socket = Socket::new(stream, activity.clone());
+            poll_fn(|cx| Pin::new(&mut socket).poll_write(cx, b"ab")).await
+        });
+        assert_eq!(written.expect("the system takes two bytes"), 2);
+        let mut received = Vec::new();
+        let (mut stream, _) = listener.accept().expect("it connected");
+        stream.read_to_end(&mut received).expect("the other side is closed");
+        assert_eq!(received, b"ab");
+    }
 }

@@ -13,6 +13,7 @@ use hyper::service::service_fn;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout_at};
 
 use crate::connection::{Activity, Socket};
@@ -61,14 +62,10 @@ pub struct ServeReport {
     pub unfinished: usize,
 }
 
-/// Orders that the server broadcasts to all connections.
-#[derive(Clone, Copy, Debug, Default)]
-struct Orders {
-    /// Tells connections to close after the current response.
-    close: bool,
-    /// Tells idle connections to close; counts the requests for room.
-    make_room: u64,
-}
+/// Orders that the server broadcasts to all connections. Each tells idle connections to close; `true` tells all others to
+/// close after the current response.
+#[derive(Clone, Debug)]
+struct Orders(watch::Sender<bool>);
 
 /// Shortest idle time after which a connection is closed to make room.
 const CLOSABLE_IDLE_MIN: Duration = Duration::from_secs(1);
@@ -130,7 +127,7 @@ async fn serve(
     limit: usize,
     mut stop: watch::Receiver<bool>,
 ) -> ServeReport {
-    let orders = watch::Sender::new(Orders::default());
+    let orders = Orders(watch::Sender::new(false));
     let room = Arc::new(Semaphore::new(limit));
     while let Some(accepted) = accept(&listener, &mut stop).await {
         match accepted {
@@ -142,7 +139,7 @@ async fn serve(
                 state.observer.event(&ServerEvent::Accept { error: &error });
                 if is_local_failure(&error) {
                     // No file descriptors are left. Closing idle connections frees some.
-                    orders.send_modify(Orders::make_room);
+                    orders.make_room();
                     sleep(Duration::from_millis(50)).await;
                 }
             }
@@ -153,6 +150,8 @@ async fn serve(
     let deadline = Instant::now().checked_add(state.timeouts.drain).unwrap_or_else(Instant::now).into();
     state.observer.event(&ServerEvent::Draining { requests: *state.in_flight.borrow() });
     // Connections in the backlog of the system are still answered; later ones are refused.
+    // Until the runtime has looked at the socket once more, it does not know all of them.
+    yield_now().await;
     while let Some(Ok((stream, client))) = accept_pending(&listener).await {
         if let Ok(permit) = room.clone().try_acquire_owned() {
             spawn_connection(state, stream, client, permit, &orders);
@@ -161,15 +160,19 @@ async fn serve(
     drop(listener);
     let mut in_flight = state.in_flight.subscribe();
     let _ = timeout_at(deadline, in_flight.wait_for(|count| *count == 0)).await;
-    orders.send_modify(|orders| orders.close = true);
+    orders.close_all();
     let all = u32::try_from(limit).unwrap_or(u32::MAX);
     let _ = timeout_at(deadline, room.acquire_many(all)).await;
     ServeReport { unfinished: *in_flight.borrow() }
 }
 
 impl Orders {
-    fn make_room(&mut self) {
-        self.make_room = self.make_room.wrapping_add(1);
+    fn make_room(&self) {
+        self.0.send_replace(false);
+    }
+
+    fn close_all(&self) {
+        self.0.send_replace(true);
     }
 }
 
@@ -200,14 +203,14 @@ async fn accept_pending(listener: &TcpListener) -> Option<io::Result<(TcpStream,
 /// Acquires a permit for one more connection, closing idle ones if none is free; `None` once the server is to stop.
 async fn acquire_permit(
     room: &Arc<Semaphore>,
-    orders: &watch::Sender<Orders>,
+    orders: &Orders,
     stop: &mut watch::Receiver<bool>,
 ) -> Option<OwnedSemaphorePermit> {
     loop {
         if let Ok(permit) = room.clone().try_acquire_owned() {
             return Some(permit);
         }
-        orders.send_modify(Orders::make_room);
+        orders.make_room();
         let mut stopped = pin!(stop.wait_for(|stop| *stop));
         let mut acquired = pin!(room.clone().acquire_owned());
         // Connections used too recently to be closed may be idle for long enough by then.
@@ -239,9 +242,9 @@ fn spawn_connection(
     stream: TcpStream,
     client: SocketAddr,
     permit: OwnedSemaphorePermit,
-    orders: &watch::Sender<Orders>,
+    orders: &Orders,
 ) {
-    tokio::spawn(run_connection(state.clone(), stream, client, permit, orders.subscribe()));
+    tokio::spawn(run_connection(state.clone(), stream, client, permit, orders.0.subscribe()));
 }
 
 enum ConnectionEvent {
@@ -254,7 +257,7 @@ async fn run_connection(
     stream: TcpStream,
     client: SocketAddr,
     _permit: OwnedSemaphorePermit,
-    mut orders: watch::Receiver<Orders>,
+    mut orders: watch::Receiver<bool>,
 ) {
     // Disables Nagle's algorithm. If the system refuses, responses are merely slower.
     let _ = stream.set_nodelay(true);
@@ -296,7 +299,7 @@ async fn run_connection(
         if let ConnectionEvent::Closed = next {
             return;
         }
-        let close = orders.borrow_and_update().close;
+        let close = *orders.borrow_and_update();
         if close || activity.idle_for().is_some_and(|idle| idle >= CLOSABLE_IDLE_MIN) {
             connection.as_mut().graceful_shutdown();
         }

@@ -68,7 +68,6 @@ async fn skip_rest(state: &ServerState, parts: &Parts, upload: &mut Upload) -> b
     }
     if expectations(&parts.headers).any(is_continue) && upload.received() == 0 {
         // A client with `Expect: 100-continue` waits for the response before it sends a body.
-        upload.ignore_rest();
         return false;
     }
     upload.skip(&state.limits, &state.timeouts).await

@@ -76,7 +76,9 @@ impl DecoderModel {
             let Some(port) = self.input(&input.name) else { continue };
             match (decoder_port(port), input.shape.as_slice()) {
                 (Some(DecoderPort::Tokens), &[sequences, seq]) => (batch, tokens) = (sequences, seq),
-                (Some(own), &[_, _, len, _, _]) if own.is_past() => past = past.max(len),
+                (Some(DecoderPort::PastKey | DecoderPort::PastValue), &[_, _, len, _, _]) => {
+                    past = past.max(len);
+                }
                 (Some(DecoderPort::LastOnly), _) if is_on(input)? => rows = Some(1),
                 _ => {}
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use byte_source::Blob;
 use bytes::Bytes;
-use kserve::{Datatype, InferRequest, InputTensor, OutputTensor, RequestedOutput};
+use kserve::{Datatype, InferRequest, InputTensor, OutputTensor, RequestedOutput, TensorConfig};
 use pipeline::{ArchitectureChoice, CartonOptions, ConvertOptions, ModelOptions, convert};
 use runtime::{Runnable, RunnableOptions};
 use serve::{CancelToken, InferModel, ModelError, RequestLimits};
@@ -122,6 +122,30 @@ fn switches_and_the_cache_of_a_batch() {
     let error =
         infer(&*model, vec![integers("tokens", &[1, 1], &[256])], &["logits"]).expect_err("no such token");
     assert!(matches!(error, ModelError::Input(_)), "{error:?}");
+}
+
+#[test]
+fn switches_and_caches_are_optional() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = model(&decoder(folder.path()), 1 << 30).config();
+    let optional = |tensors: &[TensorConfig]| {
+        tensors.iter().map(|tensor| (tensor.name.clone(), tensor.optional)).collect::<Vec<_>>()
+    };
+    let named = |names: &[(&str, bool)]| {
+        names.iter().map(|(name, optional)| ((*name).to_owned(), *optional)).collect::<Vec<_>>()
+    };
+    let inputs = [
+        ("tokens", false),
+        ("last_only", true),
+        ("use_cache", true),
+        ("past_key", true),
+        ("past_value", true),
+    ];
+    assert_eq!(optional(&config.input), named(&inputs));
+    assert_eq!(
+        optional(&config.output),
+        named(&[("logits", false), ("present_key", true), ("present_value", true)])
+    );
 }
 
 #[test]

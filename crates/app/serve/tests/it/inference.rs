@@ -115,6 +115,19 @@ fn a_client_that_goes_away_stops_its_work() {
 }
 
 #[test]
+fn a_body_that_breaks_off_is_counted_as_one_of_a_client_that_went_away() {
+    let server = Running::start(|_| {});
+    let mut broken = server.client();
+    broken.send(format!(
+        "POST {INFER} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+    ));
+    let reply = broken.try_reply();
+    assert!(reply.is_none_or(|reply| reply.status == 400) && broken.is_closed());
+    let mut client = server.client();
+    assert_eq!(["CANCELED", "OTHER"].map(|reason| failures(&mut client, reason)), [1, 0]);
+}
+
+#[test]
 fn everything_is_counted() {
     let server = Running::start(|_| {});
     let mut client = server.client();

@@ -198,6 +198,20 @@ fn a_busy_connection_is_not_closed_to_make_room() {
     assert_eq!(second.reply().status, 200);
 }
 
+#[test]
+fn a_connection_whose_request_arrives_is_not_closed_to_make_room() {
+    let server = Running::start(|options| options.limits.connections = 1);
+    let mut first = server.client();
+    first.send("GET /v2/health/live HTTP/1.1\r\nHo");
+    let mut second = server.client();
+    second.send("GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    // The server looks for room at once.
+    std::thread::sleep(Duration::from_millis(100));
+    first.send("st: localhost\r\n\r\n");
+    assert_eq!(first.reply().status, 200);
+    assert_eq!(second.reply().status, 200);
+}
+
 /// A request for as many numbers as its length says.
 fn numbers(count: usize) -> Vec<u8> {
     let (length, body) = binary(count.saturating_mul(4));

@@ -1,10 +1,12 @@
 //! What the server tells a newcomer: its routes, what is at a path that does not exist, its metrics.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::json;
+use serve::{InferModel, ModelSource};
 
-use crate::harness::Running;
+use crate::harness::{Echo, Running};
 
 const INFER: &str = "/v2/models/m/infer";
 const BODY: &[u8] = br#"{"inputs":[{"name":"IN","datatype":"FP32","shape":[1,1],"data":[1]}]}"#;
@@ -48,6 +50,10 @@ fn a_path_of_another_protocol_is_answered_with_what_exists() {
             );
         }
     }
+    let several = ["a", "b"].map(|name| (name.to_owned(), Arc::new(Echo) as Arc<dyn InferModel>));
+    let server = Running::with_models(ModelSource::Fixed(several.into()), |_| {});
+    let error = server.client().get("/generate").error();
+    assert!(error.contains("POST /v2/models/{model}/infer"), "{error}");
     let reply = client.get(&format!("/{}", "x".repeat(5000)));
     assert!(reply.error().len() < 500, "a long path is cut: {reply:?}");
 }
