@@ -156,3 +156,32 @@ impl<T: Real> Experts<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tensor::{Dtype, Storage, Tensor};
+
+    use super::*;
+    use crate::kernel::Matrix;
+
+    /// The experts that are chosen by these scores, with their weights.
+    fn chosen(softmax: RouterSoftmax, scores: &[f32]) -> Vec<(usize, f32)> {
+        let router = Tensor::new(Dtype::Float32, vec![1, 1], vec![1, 1], 0, Storage::owned(vec![0; 4]));
+        let matrix = Matrix::new(&router.expect("4 bytes are enough")).expect("it has rows");
+        let router = Linear { matrix, bias: None };
+        let experts =
+            Experts { router, each: Vec::new(), shared: None, per_token: 2, softmax, is_renormalised: false };
+        let mut found = Vec::new();
+        experts.choose_experts(scores, |expert, weight| found.push((expert, weight)));
+        found
+    }
+
+    #[test]
+    fn the_highest_scores_are_chosen_in_order() {
+        let powers = |softmax| chosen(softmax, &[-40.0, 100.0, 80.0, 100.0]);
+        // Of equal scores, the first one is chosen first. No power of e is too large for the type.
+        assert_eq!(powers(RouterSoftmax::AfterChoice), [(1, 1.0), (3, 1.0)]);
+        assert_eq!(powers(RouterSoftmax::BeforeChoice), [(1, 0.5), (3, 0.5)]);
+        assert_eq!(chosen(RouterSoftmax::BeforeChoice, &[3.0]), [(0, 1.0)]);
+    }
+}

@@ -166,8 +166,8 @@ impl WeightLookup<'_> {
                 self.norm(&[whole], None, checked_product(&[size_in_memory(heads)?, head_dim])?)?
             }
             Some(HeadNormScope::EachHead) => {
-                // If there are more heads than weights, the first missing weight is refused.
-                let heads = heads.min(self.assigned.len() as u64 + 1);
+                // If there are more heads than weights, the first missing weight is refused: some weights are not of heads.
+                let heads = heads.min(self.assigned.len() as u64);
                 let each: Vec<_> = (0..heads).map(|head| Weight::Head { layer, part, head }).collect();
                 self.norm(&each, None, head_dim)?
             }
@@ -274,11 +274,13 @@ impl WeightLookup<'_> {
         let (_, tensor) = self.tensor(weight)?;
         // Rows of embeddings are looked up, so they must be rows in the file.
         let turned = Some(tensor).filter(|_| weight != Weight::Embedding).and_then(Matrix::column_major);
-        if turned.is_none() && tensor.mapped_bytes().is_none() {
+        if let Some(turned) = turned {
+            return self.checked_tensor(weight).map(|_| turned);
+        }
+        if tensor.mapped_bytes().is_none() {
             self.spend_budget(tensor)?;
         }
-        let tensor = self.checked_tensor(weight)?;
-        turned.map_or_else(|| Matrix::new(tensor), Ok)
+        Matrix::new(self.checked_tensor(weight)?)
     }
 
     fn vector<T: Real>(&self, weight: Weight) -> Result<Vec<T>> {

@@ -203,12 +203,21 @@ fn the_last_rows_and_other_numbers_of_threads_are_the_same() {
     }
 }
 
-/// Stops before the second layer.
-struct StopAfterOneLayer(AtomicUsize);
+/// Stops after this number of layers.
+struct StopAfter {
+    layers: usize,
+    seen: AtomicUsize,
+}
 
-impl Observer for StopAfterOneLayer {
+impl StopAfter {
+    fn new(layers: usize) -> Self {
+        Self { layers, seen: AtomicUsize::new(0) }
+    }
+}
+
+impl Observer for StopAfter {
     fn is_cancelled(&self) -> bool {
-        self.0.fetch_add(1, Ordering::Relaxed) > 0
+        self.seen.fetch_add(1, Ordering::Relaxed) >= self.layers
     }
 }
 
@@ -219,12 +228,23 @@ fn a_call_that_is_stopped_leaves_the_cache_as_it_was() {
         let (model, tokens) = (model(&random, 2), tokens(35, 7));
         let mut cache = model.cache(1).expect("a few bytes");
         model.forward(&tokens[..25], 1, &mut cache, LogitPositions::Last, ON).expect("known ids");
-        let stop = StopAfterOneLayer(AtomicUsize::new(0));
-        let stopped = model.forward(&tokens[20..], 1, &mut cache, LogitPositions::All, &stop);
+        let stopped = model.forward(&tokens[20..], 1, &mut cache, LogitPositions::All, &StopAfter::new(1));
         assert!(matches!(stopped, Err(Error::Cancelled(_))) && cache.len() == 25, "{name}");
         let found = model.forward(&tokens[25..], 1, &mut cache, LogitPositions::All, ON).expect("known ids");
         let expected = random.logits_of_parts(&tokens, &[25, 10]);
         let error = error(&found, &expected[25..]);
         assert!(error < 2e-7, "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_call_that_is_stopped_after_its_first_piece_leaves_the_cache_as_it_was() {
+    for dtype in [Dtype::Float32, Dtype::Float64] {
+        let model = model(&Random::of_record(&plain(), dtype, 16), 2);
+        let mut cache = model.cache(1).expect("a few bytes");
+        model.forward(&tokens(3, 8), 1, &mut cache, LogitPositions::Last, ON).expect("known ids");
+        // Each piece of 512 tokens goes through two layers.
+        let stopped = model.forward(&tokens(700, 8), 1, &mut cache, LogitPositions::Last, &StopAfter::new(3));
+        assert!(matches!(stopped, Err(Error::Cancelled(_))) && cache.len() == 3, "{}", cache.len());
     }
 }

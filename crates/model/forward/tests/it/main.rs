@@ -178,6 +178,10 @@ fn a_model_has_the_sizes_of_its_decoder() {
     assert_eq!(sizes, [VOCAB, 2, 2, 6, 3]);
     let numbers: u64 = random.tensors.iter().map(|(_, tensor)| tensor.shape().iter().product::<u64>()).sum();
     assert_eq!(model.weights_nbytes(), 2 * numbers);
+    let mut cache = model.cache(2).expect("a few bytes");
+    assert!(cache.is_empty() && cache.batch() == 2);
+    model.forward(&[1, 2], 2, &mut cache, LogitPositions::Last, ON).expect("known ids");
+    assert!(!cache.is_empty() && cache.len() == 1);
     let known = ["portable", "avx2", "avx512", "avx512-bf16", "amx-bf16"];
     assert!(known.contains(&model.kernel()), "{}", model.kernel());
     #[cfg(target_arch = "x86_64")]
@@ -242,4 +246,19 @@ fn a_weight_that_repeats_its_storage_is_not_copied_without_end() {
         ForwardModel::new(&random.decoder, &random.tensors.clone().into(), &random.assignment, &options)
             .expect_err("it is huge");
     assert_eq!(error.to_string(), "a weight of shape [1099511627776, 24] does not fit in memory");
+}
+
+#[test]
+fn an_embedding_that_is_stored_by_columns_has_the_same_rows() {
+    let mut random = Random::new(&shapes()[0], Dtype::Float32, 9);
+    let expected = logits(&model(&random, 1), &tokens(9, 2));
+    let embedding = random.tensors.iter_mut().find(|(name, _)| name == "model.embed_tokens.weight");
+    let (_, tensor) = embedding.expect("it is there");
+    let &[vocab, dim] = tensor.shape() else { panic!("a matrix") };
+    let mut turned: Vec<u8> = Vec::new();
+    let by_columns = tensor.transpose(0, 1).expect("a matrix");
+    byte_source::Blob::write_to(&by_columns.gathered(), &mut turned).expect("memory takes it");
+    *tensor = Tensor::new(Dtype::Float32, vec![vocab, dim], vec![1, vocab], 0, Storage::owned(turned))
+        .expect("as long");
+    assert_eq!(logits(&model(&random, 1), &tokens(9, 2)), expected);
 }
