@@ -15,6 +15,7 @@ import sys
 import tarfile
 import threading
 import time
+import traceback
 import zipfile
 import zlib
 from pathlib import Path
@@ -221,6 +222,9 @@ def test_errors_have_kinds_and_places(place):
         torch2carton.open("text.pt")
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value) and again.offset == 7
+    assert "torch2carton.DamagedError: " in "".join(traceback.format_exception_only(again))
+    with open("model.safetensors") as text, pytest.raises(TypeError, match="binary mode"):
+        torch2carton.open(text)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
@@ -489,6 +493,6 @@ def test_ctrl_c_stops_the_reading_of_directories_and_legacy_pickles(place):
     parts = [pickle.dumps(0x1950A86A20F9469CFC6C, 2), pickle.dumps(1001, 2), pickle.dumps({}, 2)]
     Path("huge.pt").write_bytes(b"".join(parts) + b"\x80\x02" + b"N0" * 10_000_000 + b"}." + pickle.dumps([], 2))
     for path in ("huge.zip", "huge.pt"):
-        for work in ("torch2carton.open", "torch2carton.inspect", *(["torch2carton.load"] if torch else [])):
+        for work in ("torch2carton.open", "torch2carton.inspect", "torch2carton.scan", *(["torch2carton.load"] if torch else [])):
             # The time varies on a busy machine, and one short run is enough.
             assert any(interrupted(work, path) < 0.7 for _ in range(5)), (work, path)

@@ -137,15 +137,15 @@ impl EndRecords {
         let Tail { bytes, start } = tail;
         // The record and its comment of at most 65,535 bytes are at the end of the file.
         let first = bytes.len().saturating_sub(Self::RECORD.saturating_add(usize::from(u16::MAX)));
-        let at = (first..=bytes.len().saturating_sub(Self::RECORD)).rev().find(|at| {
-            let record = bytes.get(*at..).unwrap_or_default();
-            let comment = record.get(20..22).and_then(|c| c.try_into().ok()).map(u16::from_le_bytes);
-            record.starts_with(b"PK\x05\x06")
-                && comment
-                    .is_some_and(|comment| record.len() == Self::RECORD.saturating_add(usize::from(comment)))
-        });
-        let at = at.ok_or(Error::NoEnd { len: tail.file_len() })?;
-        Self::read_at_offset(tail, start.saturating_add(at as u64))
+        let end = bytes.get(first..).unwrap_or_default();
+        let is_last = |(at, record): &(usize, &[u8])| {
+            let [b'P', b'K', 5, 6, .., low, high] = record else { return false };
+            let comment = usize::from(u16::from_le_bytes([*low, *high]));
+            at.saturating_add(Self::RECORD).saturating_add(comment) == end.len()
+        };
+        let found = end.windows(Self::RECORD).enumerate().rev().find(is_last);
+        let (at, _) = found.ok_or(Error::NoEnd { len: tail.file_len() })?;
+        Self::read_at_offset(tail, start.saturating_add(first.saturating_add(at) as u64))
     }
 
     /// Reads the last record with the signature, whatever bytes follow it.

@@ -52,7 +52,7 @@ impl ArchiveTraits {
     }
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> Scanner<'a, '_> {
     /// Scans an archive, or a sequence of archives as in the `.distcp` files of `torch.distributed.checkpoint`.
     pub(super) fn scan_archives(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize) {
         let parts = Survey::archive_ranges(bytes);
@@ -71,7 +71,7 @@ impl<'a> Scanner<'a> {
     }
 
     pub(super) fn scan_archive(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize) {
-        let survey = Survey::read(bytes);
+        let Ok(survey) = Survey::read_with_observer(bytes, self.budget.observer()) else { return };
         let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
         for oddity in survey.oddities {
             if oddity.kind == "cut" {
@@ -90,7 +90,7 @@ impl<'a> Scanner<'a> {
             ..self.report_entries(&place, &survey.entries)
         };
         for entry in &survey.entries {
-            if self.stopped {
+            if self.should_stop() {
                 return;
             }
             let record = record.join_step(PlaceStep::Record(entry.name.clone()));

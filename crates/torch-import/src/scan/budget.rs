@@ -1,8 +1,10 @@
 //! Bounds the work of scanning one file and the length of its report, for any content of the file.
 //!
 //! A pickle of a megabyte can name a hundred thousand globals, call each of them a hundred thousand times, and nest
-//! other pickles. The work and the report stay in proportion to the file, and omitted entries are counted.
+//! other pickles. The work and the report stay in proportion to the file, and omitted entries are counted. An observer that stops
+//! the scan ends the budget.
 
+use byte_source::Observer;
 use pickle_vm::PickleLimits;
 
 /// Work per byte of a file, plus a constant. Records may share bytes, and joblib's files are read twice.
@@ -19,10 +21,11 @@ const REPORT_LEN_MAX: usize = 1 << 20;
 /// Maximum length in bytes of one such text, and of one name.
 const REPORT_TEXT_LEN_MAX: usize = 1000;
 const REPORT_NAME_LEN_MAX: usize = 200;
+/// Units of work between two looks at the observer.
+const WORK_PER_CHECK: u64 = 1 << 20;
 
 /// The unused part of a file's scan budget.
-#[derive(Debug)]
-pub(super) struct ScanBudget {
+pub(super) struct ScanBudget<'o> {
     /// Units of work left: bytes to read, names to compare, parts of calls to visit.
     work: u64,
     /// Bytes of report text left.
@@ -33,23 +36,49 @@ pub(super) struct ScanBudget {
     all_opcodes: u64,
     /// Length of the file, which limits the memory for one pickle.
     file: u64,
+    observer: &'o dyn Observer,
+    /// Work since the last look at the observer.
+    unchecked: u64,
+    is_stopped: bool,
 }
 
-impl ScanBudget {
+impl ScanBudget<'static> {
     /// Creates the budget for a file of `len` bytes.
     pub(super) fn new(len: u64) -> Self {
+        Self::with_observer(len, &())
+    }
+}
+
+impl<'o> ScanBudget<'o> {
+    /// Creates the budget for a file of `len` bytes, which `observer` can end.
+    pub(super) fn with_observer(len: u64, observer: &'o dyn Observer) -> Self {
         Self {
             work: len.saturating_mul(WORK_PER_BYTE).saturating_add(WORK_BASE),
             text: REPORT_LEN_MAX,
             opcodes: len.saturating_mul(OPCODES_PER_BYTE).saturating_add(OPCODES_BASE),
             all_opcodes: len.saturating_mul(ALL_OPCODES_PER_BYTE).saturating_add(ALL_OPCODES_BASE),
             file: len,
+            observer,
+            unchecked: 0,
+            is_stopped: false,
         }
+    }
+
+    /// Returns true once the observer has stopped the scan.
+    pub(super) fn is_stopped(&mut self) -> bool {
+        self.is_stopped = self.is_stopped || self.observer.is_cancelled();
+        self.is_stopped
+    }
+
+    /// Returns the observer.
+    pub(super) fn observer(&self) -> &'o dyn Observer {
+        self.observer
     }
 
     /// Moves the budget out and leaves an empty one.
     pub(super) fn take_all(&mut self) -> Self {
-        std::mem::replace(self, Self { work: 0, text: 0, opcodes: 0, all_opcodes: 0, file: self.file })
+        let empty = Self { work: 0, text: 0, opcodes: 0, all_opcodes: 0, ..*self };
+        std::mem::replace(self, empty)
     }
 
     /// Adds the work for `len` decompressed bytes.
@@ -68,9 +97,14 @@ impl ScanBudget {
         self.all_opcodes = self.all_opcodes.saturating_sub(opcodes);
     }
 
-    /// Deducts `work`; returns false if less was left.
+    /// Deducts `work`; returns false if less was left, or the observer has stopped the scan.
     pub(super) fn spend(&mut self, work: u64) -> bool {
-        let left = self.work.checked_sub(work);
+        self.unchecked = self.unchecked.saturating_add(work);
+        if self.unchecked >= WORK_PER_CHECK {
+            self.unchecked = 0;
+            self.is_stopped();
+        }
+        let left = self.work.checked_sub(work).filter(|_| !self.is_stopped);
         self.work = left.unwrap_or(0);
         left.is_some()
     }

@@ -23,7 +23,7 @@ pub(super) struct NestedBytes<'p> {
 /// was exceeded.
 pub(super) fn find_nested<'p>(
     heap: &Heap<'p>,
-    budget: &mut ScanBudget,
+    budget: &mut ScanBudget<'_>,
     found: &mut Vec<NestedBytes<'p>>,
 ) -> bool {
     // Byte strings that the pickle loads are scanned whatever their content, each once.

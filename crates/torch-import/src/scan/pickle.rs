@@ -24,6 +24,8 @@ const CALLS_MAX: usize = 8;
 const IRREGULARITIES_MAX: usize = 16;
 /// Maximum depth to which calls of the results of calls are followed.
 const CALL_DEPTH_MAX: usize = 8;
+/// Number of instructions between two looks at the observer.
+const STEPS_PER_CHECK: u64 = 1 << 16;
 
 /// The findings in one pickle.
 pub(super) struct PickleFindings<'p> {
@@ -79,7 +81,7 @@ struct PickleRun<'p> {
 }
 
 /// Scans the pickle at the start of `bytes`.
-pub(super) fn scan_pickle<'p>(bytes: &'p [u8], budget: &mut ScanBudget) -> PickleFindings<'p> {
+pub(super) fn scan_pickle<'p>(bytes: &'p [u8], budget: &mut ScanBudget<'_>) -> PickleFindings<'p> {
     let ran = PickleRun::new(bytes, false, budget);
     let heap = ran.machine.heap();
     if !heap.ids().any(|id| heap.global(id).is_some_and(is_array_wrapper)) {
@@ -106,7 +108,7 @@ pub(super) fn scan_pickle<'p>(bytes: &'p [u8], budget: &mut ScanBudget) -> Pickl
 }
 
 impl<'p> PickleRun<'p> {
-    fn new(bytes: &'p [u8], with_arrays: bool, budget: &mut ScanBudget) -> Self {
+    fn new(bytes: &'p [u8], with_arrays: bool, budget: &mut ScanBudget<'_>) -> Self {
         let mut ran = Self {
             reader: Reader::new(bytes),
             machine: Machine::new(budget.limits()),
@@ -117,7 +119,12 @@ impl<'p> PickleRun<'p> {
             objects: Vec::new(),
             missed: Vec::new(),
         };
+        let mut steps = 0_u64;
         while let Some(instruction) = ran.reader.next() {
+            steps = steps.saturating_add(1);
+            if steps.is_multiple_of(STEPS_PER_CHECK) && budget.is_stopped() {
+                break;
+            }
             match instruction.and_then(|instruction| ran.step(instruction)) {
                 Ok(None) => {}
                 Ok(Some(root)) => {
@@ -190,7 +197,7 @@ impl<'p> PickleRun<'p> {
         }
     }
 
-    fn into_findings(self, bytes: &'p [u8], budget: &mut ScanBudget) -> PickleFindings<'p> {
+    fn into_findings(self, bytes: &'p [u8], budget: &mut ScanBudget<'_>) -> PickleFindings<'p> {
         let Self { reader, machine, builds, computed_name, root, error, objects, mut missed } = self;
         let read = reader.offset();
         // The search for the end of an unterminated line reads all remaining bytes.
@@ -247,19 +254,19 @@ impl<'p> PickleRun<'p> {
 }
 
 /// The globals of a pickle by name, with their uses.
-struct GlobalUses<'b> {
+struct GlobalUses<'b, 'o> {
     uses: Vec<GlobalUse>,
     places: HashMap<(String, String), usize>,
     /// Objects that are globals not known to be harmless, with the indices of their uses.
     risky: HashMap<ObjectId, usize>,
     risk_context: RiskContext,
-    budget: &'b mut ScanBudget,
+    budget: &'b mut ScanBudget<'o>,
     /// True if the budget sufficed so far.
     within_budget: bool,
 }
 
-impl<'b> GlobalUses<'b> {
-    fn in_heap(heap: &Heap<'_>, budget: &'b mut ScanBudget) -> Self {
+impl<'b, 'o> GlobalUses<'b, 'o> {
+    fn in_heap(heap: &Heap<'_>, budget: &'b mut ScanBudget<'o>) -> Self {
         let how = RiskContext::in_heap(heap);
         let (places, risky) = (HashMap::new(), HashMap::new());
         let mut names =

@@ -46,8 +46,10 @@ pub(super) fn scan_remote(
     }
     let kept = Arc::new(kept);
     let file: Arc<dyn Source> = Arc::<Prefetched>::clone(&kept);
-    let index =
-        sniff::is_zip(kept.prefetched_start()).then(|| ZipIndex::read_directory(&file).ok()).flatten();
+    let index = sniff::is_zip(kept.prefetched_start())
+        .then(|| ZipIndex::read_directory_with_observer(&file, observer).ok())
+        .flatten();
+    observer.check()?;
     drop(file);
     let index = index.filter(|(index, _)| !index.entries.iter().any(|entry| entry.is_link));
     let scanned =
@@ -66,7 +68,7 @@ fn scan_legacy(kept: Prefetched, observer: &dyn Observer) -> Result<Result<Scan,
     scanner.scan_file_start(&pickles);
     let file: Arc<dyn Source> = Arc::new(kept);
     scanner.scan_with_checkpoint_reader(&file);
-    if scanner.stopped { Err(Cancelled.into()) } else { Ok(Ok(scanner.scan)) }
+    if scanner.should_stop() { Err(Cancelled.into()) } else { Ok(Ok(scanner.scan)) }
 }
 
 /// Scans the start of a safetensors file, and its end if `reads_end`.
@@ -110,7 +112,7 @@ fn may_end_as_archive(kept: &Prefetched) -> Result<bool> {
 /// [`Error::Format`](crate::Error::Format), as for the whole file.
 pub(super) fn reject_other_formats(kept: &Prefetched) -> Result<()> {
     let is_long = kept.len() >= READ_WHOLE_BELOW;
-    match ScanFormat::new(kept.prefetched_start()) {
+    match ScanFormat::new(kept.prefetched_start(), &()) {
         Err(error) if is_long && !may_hide_pickle(kept)? => Err(error),
         _ => Ok(()),
     }
@@ -125,13 +127,13 @@ fn scan_zip_records(
 ) -> Result<Option<Scan>> {
     let mut scanner = Scanner::new(ContainerFormat::Zip.name(), file.len(), observer);
     let is_sound = add_records(&mut scanner, (&PicklePlace::default(), 0), entries, file, depth)?;
-    if scanner.stopped { Err(Cancelled.into()) } else { Ok(is_sound.then_some(scanner.scan)) }
+    if scanner.should_stop() { Err(Cancelled.into()) } else { Ok(is_sound.then_some(scanner.scan)) }
 }
 
 /// Scans the records of an archive at `place`, in `level` other archives, that are not storages. Returns false if a local header
 /// contradicts the directory.
 fn add_records(
-    scanner: &mut Scanner<'_>,
+    scanner: &mut Scanner<'_, '_>,
     (place, level): (&PicklePlace, usize),
     entries: &[Entry],
     file: &Arc<dyn Source>,
@@ -143,7 +145,11 @@ fn add_records(
     let prefix = archive::archive_root(entries).map(|root| format!("{root}data/"));
     let is_storage = |entry: &Entry| prefix.as_ref().is_some_and(|prefix| entry.name.starts_with(prefix));
     let (storages, records): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(|entry| is_storage(entry));
-    let (archives, records) = if level == 0 { find_archives(records, file) } else { (Vec::new(), records) };
+    let (archives, records) = if level == 0 {
+        find_archives(records, file, scanner.budget.observer())
+    } else {
+        (Vec::new(), records)
+    };
     let mut left = RECORDS_MAX;
     let (read, long): (Vec<&Entry>, Vec<&Entry>) = records.into_iter().partition(|entry| {
         let rest = left.checked_sub(entry.stored_len());
@@ -199,6 +205,7 @@ type InnerArchive<'e> = (&'e Entry, ZipIndex, Arc<dyn Source>);
 fn find_archives<'e>(
     records: Vec<&'e Entry>,
     file: &Arc<dyn Source>,
+    observer: &dyn Observer,
 ) -> (Vec<InnerArchive<'e>>, Vec<&'e Entry>) {
     let (mut archives, mut others) = (Vec::new(), Vec::new());
     for entry in records {
@@ -209,7 +216,7 @@ fn find_archives<'e>(
         let inner = inner.filter(starts_as_zip);
         let inner = inner.and_then(|region| sniff::prefetch_edges(Arc::new(region)).ok());
         let inner: Option<Arc<dyn Source>> = inner.map(|inner| Arc::new(inner) as Arc<dyn Source>);
-        match inner.and_then(|inner| ZipIndex::read_directory(&inner).ok()) {
+        match inner.and_then(|inner| ZipIndex::read_directory_with_observer(&inner, observer).ok()) {
             Some((index, source)) if !index.entries.iter().any(|entry| entry.is_link) => {
                 archives.push((entry, index, source));
             }

@@ -1,5 +1,7 @@
 //! Recognises the way in which Python may read a file.
 
+use byte_source::Observer;
+
 use super::budget::ScanBudget;
 use super::compressed::CompressionFormat;
 use super::numpy::NPY_MAGIC;
@@ -18,7 +20,11 @@ pub(super) enum ScanFormat {
 }
 
 impl ScanFormat {
-    pub(super) fn new(bytes: &[u8]) -> Result<Self> {
+    /// Recognises a file by all of its bytes.
+    ///
+    /// # Errors
+    /// When the format has no pickles, or the observer stops the look at a long pickle.
+    pub(super) fn new(bytes: &[u8], observer: &dyn Observer) -> Result<Self> {
         if let Some(format) = sniff::detect_format(bytes) {
             return Ok(Self::Container(format));
         }
@@ -31,7 +37,9 @@ impl ScanFormat {
         if let Some(packed) = compressed::detect_compression(bytes) {
             return Ok(Self::Packed(packed));
         }
-        let found = pickle::scan_pickle(bytes, &mut ScanBudget::new(bytes.len() as u64));
+        let mut budget = ScanBudget::with_observer(bytes.len() as u64, observer);
+        let found = pickle::scan_pickle(bytes, &mut budget);
+        observer.check()?;
         if found.may_execute && !(found.ends_in_unusable_name(bytes) && sniff::is_text(bytes)) {
             return Ok(Self::PossiblePickle);
         }

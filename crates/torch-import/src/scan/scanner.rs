@@ -42,45 +42,41 @@ pub(super) struct ScanItem<'a> {
     pub(super) is_pickle_expected: bool,
 }
 
-pub(super) struct Scanner<'a> {
+pub(super) struct Scanner<'a, 'o> {
     pub(super) scan: Scan,
     pub(super) checksums: bool,
-    pub(super) budget: ScanBudget,
+    pub(super) budget: ScanBudget<'o>,
     /// Bytes that may still be decompressed.
     pub(super) unpack_budget: u64,
     pub(super) work: VecDeque<ScanItem<'a>>,
-    observer: &'a dyn Observer,
-    pub(super) stopped: bool,
     /// Number of listed globals of each risk.
     listed_by_risk: [usize; 4],
     /// Modules of the code of each TorchScript archive, by the place of the archive.
     pub(super) script_modules: HashMap<PicklePlace, ScriptModules>,
 }
 
-impl<'a> Scanner<'a> {
+impl<'a, 'o> Scanner<'a, 'o> {
     /// Creates a scanner for a file whose format is recognised.
     pub(super) fn for_source(
         file: &'a dyn Source,
         checksums: bool,
-        observer: &'a dyn Observer,
+        observer: &'o dyn Observer,
     ) -> Result<Self> {
         let bytes = in_memory(file);
-        let kind = ScanFormat::new(bytes)?;
+        let kind = ScanFormat::new(bytes, observer)?;
         let mut scanner = Self { checksums, ..Self::new(kind.name(), file.len(), observer) };
         scanner.queue_file(bytes, &kind);
         Ok(scanner)
     }
 
     /// Creates a scanner for parts of a file of `len` bytes.
-    pub(super) fn new(format: &'static str, len: u64, observer: &'a dyn Observer) -> Self {
+    pub(super) fn new(format: &'static str, len: u64, observer: &'o dyn Observer) -> Self {
         Self {
             scan: Scan { format, ..Scan::default() },
             checksums: false,
-            budget: ScanBudget::new(len),
+            budget: ScanBudget::with_observer(len, observer),
             unpack_budget: len.saturating_mul(UNPACKED_PER_BYTE).saturating_add(UNPACKED_BASE),
             work: VecDeque::new(),
-            observer,
-            stopped: false,
             listed_by_risk: [0; 4],
             script_modules: HashMap::new(),
         }
@@ -89,7 +85,7 @@ impl<'a> Scanner<'a> {
     /// Scans all queued items and the contents found in them.
     pub(super) fn run(mut self, file: &Arc<dyn Source>) -> Result<Scan> {
         self.scan_queue();
-        if self.stopped {
+        if self.should_stop() {
             return Err(Cancelled.into());
         }
         let format = sniff::detect_format(in_memory(&**file));
@@ -99,7 +95,7 @@ impl<'a> Scanner<'a> {
         ) {
             self.scan_with_checkpoint_reader(file);
         }
-        Ok(self.scan)
+        if self.should_stop() { Err(Cancelled.into()) } else { Ok(self.scan) }
     }
 
     pub(super) fn scan_queue(&mut self) {
@@ -112,8 +108,7 @@ impl<'a> Scanner<'a> {
     }
 
     pub(super) fn should_stop(&mut self) -> bool {
-        self.stopped = self.stopped || self.observer.is_cancelled();
-        self.stopped
+        self.budget.is_stopped()
     }
 
     /// Queues the file itself, which may have two formats at once.
@@ -181,8 +176,6 @@ impl<'a> Scanner<'a> {
             budget: self.budget.take_all(),
             unpack_budget: self.unpack_budget,
             work: VecDeque::new(),
-            observer: self.observer,
-            stopped: self.stopped,
             listed_by_risk: self.listed_by_risk,
             script_modules: std::mem::take(&mut self.script_modules),
         };
@@ -191,8 +184,7 @@ impl<'a> Scanner<'a> {
         self.scan = inner.scan;
         self.budget = inner.budget;
         self.script_modules = inner.script_modules;
-        (self.unpack_budget, self.stopped, self.listed_by_risk) =
-            (inner.unpack_budget, inner.stopped, inner.listed_by_risk);
+        (self.unpack_budget, self.listed_by_risk) = (inner.unpack_budget, inner.listed_by_risk);
     }
 
     /// Scans the bytes of an item as every format that they may have.
@@ -289,6 +281,9 @@ impl<'a> Scanner<'a> {
                 self.add_missed(|| format!("{record}: more than {PICKLES_MAX} pickles"));
                 break;
             }
+            if self.should_stop() {
+                break;
+            }
             let found = pickle::scan_pickle(rest, &mut self.budget);
             let expected_here = expected && (index == 0 || legacy);
             // Bytes after a pickle, or in an unexpected place, count as a pickle if Python may execute something in
@@ -338,7 +333,7 @@ impl<'a> Scanner<'a> {
 
     /// Adds the findings of the checkpoint reader in the rest of the file.
     pub(super) fn scan_with_checkpoint_reader(&mut self, file: &Arc<dyn Source>) {
-        match Container::from_source(Arc::clone(file)) {
+        match Container::from_source_with_observer(Arc::clone(file), self.budget.observer()) {
             Ok(container) => {
                 for (record, range) in container.more_pickles() {
                     let bytes = in_memory(&**file).get(range.clone()).unwrap_or_default();
@@ -359,8 +354,8 @@ impl<'a> Scanner<'a> {
                     }
                 }
             }
-            // The members of the archive were scanned one by one.
-            Err(Error::Format { .. }) => {}
+            // The members of the archive were scanned one by one, and the caller looks at the budget.
+            Err(Error::Format { .. } | Error::Cancelled(_)) => {}
             Err(error) => {
                 let text = error.to_string();
                 if !self.scan.missed.contains(&text) {

@@ -21,7 +21,7 @@ use crate::{Global, Risk};
 const CALLS_MAX: usize = 8;
 
 /// Returns the operators and classes in the text of a code record that are not PyTorch's own harmless ones.
-pub(super) fn uses_in_code(code: &[u8], budget: &mut ScanBudget) -> Vec<GlobalUse> {
+pub(super) fn uses_in_code(code: &[u8], budget: &mut ScanBudget<'_>) -> Vec<GlobalUse> {
     let mut spotted = OperatorUses { uses: Vec::new(), places: HashMap::new(), budget };
     let tokens = CodeTokens { text: code, at: 0 };
     let (mut chain, mut after_dot) = (NameChain::default(), false);
@@ -64,7 +64,7 @@ pub(super) fn uses_in_code(code: &[u8], budget: &mut ScanBudget) -> Vec<GlobalUs
 
 /// Returns the operators and classes named in a mobile model's `bytecode.pkl`: `aten::add`,
 /// `__torch__.torch.classes.a.B`.
-pub(super) fn uses_in_bytecode(bytes: &[u8], budget: &mut ScanBudget) -> Vec<GlobalUse> {
+pub(super) fn uses_in_bytecode(bytes: &[u8], budget: &mut ScanBudget<'_>) -> Vec<GlobalUse> {
     let mut machine = Machine::new(PickleLimits::default());
     for instruction in Reader::new(bytes) {
         if !instruction.is_ok_and(|instruction| matches!(machine.step(instruction), Ok(None))) {
@@ -114,13 +114,13 @@ struct CodeLocation<'c> {
     code: &'c [u8],
 }
 
-struct OperatorUses<'b> {
+struct OperatorUses<'b, 'o> {
     uses: Vec<GlobalUse>,
     places: HashMap<(String, String), usize>,
-    budget: &'b mut ScanBudget,
+    budget: &'b mut ScanBudget<'o>,
 }
 
-impl OperatorUses<'_> {
+impl OperatorUses<'_, '_> {
     fn add_chain(&mut self, chain: &NameChain<'_>, code: &[u8]) {
         let at = CodeLocation { offset: chain.offset, code };
         match chain.names.as_slice() {

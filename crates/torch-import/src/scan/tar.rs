@@ -10,7 +10,7 @@ use crate::container::tar;
 /// Bytes of a document in which `_target_` is looked for.
 const DOCUMENT_LEN_MAX: usize = 4 << 20;
 
-impl<'a> Scanner<'a> {
+impl<'a> Scanner<'a, '_> {
     /// Scans the members of a tar archive. If the archive is the whole file, the checkpoint reader finds the pickles
     /// between the numbers of a 0.1 checkpoint.
     pub(super) fn scan_tar(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize) {
@@ -44,7 +44,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-impl Scanner<'_> {
+impl Scanner<'_, '_> {
     /// Reports the callables of a document that are dangerous.
     fn find_dangerous_targets(&mut self, document: &str, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes.get(..DOCUMENT_LEN_MAX).unwrap_or(bytes));

@@ -2,13 +2,19 @@
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3.7 and 4.3.9.
 
-use super::{CENTRAL, DESCRIPTOR, ENTRIES_MAX, LOCAL, Survey, find_subslice, local_header};
+use byte_source::{Cancelled, Observer};
+
+use super::{CENTRAL, DESCRIPTOR, ENTRIES_MAX, LOCAL, Survey, find_with_observer, local_header};
 use crate::entry::Entry;
 
 impl Survey {
     /// Follows the local headers of a file that ends before its directory. Nothing is compared, because the central
     /// headers are missing.
-    pub(super) fn survey_interrupted(&mut self, bytes: &[u8]) {
+    pub(super) fn survey_interrupted(
+        &mut self,
+        bytes: &[u8],
+        observer: &dyn Observer,
+    ) -> Result<(), Cancelled> {
         self.ends_before_directory = true;
         let mut offset = 0_usize;
         let mut missing = None;
@@ -23,12 +29,12 @@ impl Survey {
             let len = usize::try_from(local.compressed_len).unwrap_or(usize::MAX);
             let has_len = !(local.has_descriptor() && len == 0);
             // Data of unknown length extend to the next record.
-            let len = if has_len { len } else { next_record(rest).unwrap_or(usize::MAX) };
+            let len = if has_len { len } else { next_record(rest, observer)?.unwrap_or(usize::MAX) };
             missing = Some(len.saturating_sub(rest.len())).filter(|_| has_len);
             let end = start.saturating_add(len).min(bytes.len());
             let name = local.display_name();
             self.entries.extend(Entry::from_header_lenient(&local, name, offset as u64, start as u64, end));
-            let next = bytes.get(end..).and_then(|rest| find_subslice(rest, LOCAL));
+            let next = find_with_observer(bytes.get(end..).unwrap_or_default(), LOCAL, observer)?;
             let Some(next) = next else { break };
             offset = end.saturating_add(next);
         }
@@ -47,14 +53,18 @@ impl Survey {
             bytes.len()
         );
         self.add_oddity("cut", text);
+        Ok(())
     }
 }
 
 /// Returns the end of the data of an entry without sizes: the start of the next record, or of the data descriptor
 /// before it.
-fn next_record(bytes: &[u8]) -> Option<usize> {
-    let next = [LOCAL, CENTRAL].into_iter().filter_map(|signature| find_subslice(bytes, signature)).min()?;
+fn next_record(bytes: &[u8], observer: &dyn Observer) -> Result<Option<usize>, Cancelled> {
+    let local = find_with_observer(bytes, LOCAL, observer)?;
+    // A search to the end of the file for each entry would take a time that is quadratic in the number of entries.
+    let before = bytes.get(..local.unwrap_or(bytes.len())).unwrap_or_default();
+    let Some(next) = find_with_observer(before, CENTRAL, observer)?.or(local) else { return Ok(None) };
     let is_descriptor = |start: &usize| bytes.get(*start..).is_some_and(|rest| rest.starts_with(DESCRIPTOR));
     let descriptor = [16, 24].into_iter().filter_map(|len| next.checked_sub(len)).find(is_descriptor);
-    Some(descriptor.unwrap_or(next))
+    Ok(Some(descriptor.unwrap_or(next)))
 }

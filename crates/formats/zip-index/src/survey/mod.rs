@@ -13,7 +13,7 @@ mod tests;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use byte_source::PRODUCER;
+use byte_source::{Cancelled, Observer, PRODUCER};
 
 use crate::entry::{Entry, entry_from_headers, escapes_folder};
 use crate::record::{CompressionMethod, EndRecords, Header};
@@ -22,6 +22,9 @@ use crate::{Error, Result};
 /// Maximum number of collected entries and oddities.
 const ENTRIES_MAX: usize = 1 << 20;
 const ODDITIES_MAX: usize = 1 << 10;
+/// Number of entries, and bytes to search, between two looks at the observer.
+const ENTRIES_PER_CHECK: u64 = 1 << 14;
+const SEARCHED_AT_ONCE: usize = 16 << 20;
 const LOCAL: &[u8] = b"PK\x03\x04";
 const CENTRAL: &[u8] = b"PK\x01\x02";
 const DESCRIPTOR: &[u8] = b"PK\x07\x08";
@@ -54,19 +57,33 @@ pub struct Oddity {
 impl Survey {
     /// Surveys `bytes`, all bytes of a zip file.
     pub fn read(bytes: &[u8]) -> Self {
+        Self::read_with_observer(bytes, &()).expect("`()` cancels nothing")
+    }
+
+    /// Surveys like [`read`](Self::read), with an observer that can stop the survey.
+    ///
+    /// # Errors
+    /// Returns [`Cancelled`] if the observer stops it.
+    pub fn read_with_observer(bytes: &[u8], observer: &dyn Observer) -> Result<Self, Cancelled> {
         let mut survey = Self::default();
-        if bytes.starts_with(LOCAL) && find_subslice(bytes, END).is_none() {
-            survey.survey_interrupted(bytes);
-            return survey;
+        // Most archives end with their directory, and are not searched.
+        let has_end = Self::ends_as_zip(bytes)
+            || !bytes.starts_with(LOCAL)
+            || find_with_observer(bytes, END, observer)?.is_some();
+        if !has_end {
+            survey.survey_interrupted(bytes, observer)?;
+            return Ok(survey);
         }
-        match survey.survey_directory(bytes) {
-            Some(start) => survey.survey_gaps(bytes, start),
+        match survey.survey_directory(bytes, observer)? {
+            Some(start) => survey.survey_gaps(bytes, start, observer)?,
             // A file without a directory has only local headers.
-            None => survey.survey_unlisted_entries(bytes, 0..bytes.len(), false),
+            None => survey.survey_unlisted_entries(bytes, 0..bytes.len(), false, observer)?,
         }
+        observer.check()?;
         survey.survey_conflicts();
+        observer.check()?;
         survey.survey_links(bytes);
-        survey
+        Ok(survey)
     }
 
     /// Returns the byte ranges of the archives in `bytes` if `bytes` are a sequence of complete archives, else an empty
@@ -95,7 +112,7 @@ impl Survey {
         let from = bytes.len().saturating_sub(usize::from(u16::MAX).saturating_add(22));
         let tail = bytes.get(from..).unwrap_or_default();
         // Most files have no such record, and are rejected without further search.
-        find_subslice(tail, END).is_some()
+        find_signature(tail, END).is_some()
             && EndRecords::read_last_signature(bytes)
                 .is_some_and(|end| Header::central(bytes.into(), end.directory_offset).is_ok())
     }
@@ -114,12 +131,16 @@ impl Survey {
     }
 
     /// Reads the entries of the directory and returns the directory's offset.
-    fn survey_directory(&mut self, bytes: &[u8]) -> Option<usize> {
+    fn survey_directory(
+        &mut self,
+        bytes: &[u8],
+        observer: &dyn Observer,
+    ) -> Result<Option<usize>, Cancelled> {
         let end = match EndRecords::read(bytes.into()) {
             Ok(end) => end,
             Err(error) => {
                 self.add_oddity(oddity_kind(&error), error.to_string());
-                let end = EndRecords::read_last_signature(bytes)?;
+                let Some(end) = EndRecords::read_last_signature(bytes) else { return Ok(None) };
                 let trailing =
                     (bytes.len() as u64).saturating_sub(end.offset).saturating_sub(EndRecords::LEN);
                 self.add_oddity(
@@ -159,6 +180,9 @@ impl Survey {
                 self.is_incomplete = true;
                 break;
             }
+            if count.is_multiple_of(ENTRIES_PER_CHECK) {
+                observer.check()?;
+            }
             central.local_offset = central.local_offset.saturating_add(moved);
             self.survey_listed_entry(bytes, &central, start);
             offset = offset.saturating_add(central.span);
@@ -177,7 +201,7 @@ impl Survey {
                 format!("{gap} bytes at offset 0x{at:x} follow the directory's last entry"),
             );
         }
-        usize::try_from(start).ok()
+        Ok(usize::try_from(start).ok())
     }
 
     /// Adds an entry of the directory, or the fault that [`ZipIndex`](crate::ZipIndex) finds with the entries that other
@@ -208,43 +232,55 @@ impl Survey {
     }
 
     /// Searches the gaps between entries for local headers that the directory does not list, and for other bytes.
-    fn survey_gaps(&mut self, bytes: &[u8], end: usize) {
+    fn survey_gaps(&mut self, bytes: &[u8], end: usize, observer: &dyn Observer) -> Result<(), Cancelled> {
         let mut known: Vec<Range<usize>> = self.entries.iter().map(Entry::span).collect();
         known.sort_by_key(|range| (range.start, range.end));
         let mut at = 0;
         for next in known.into_iter().chain(std::iter::once(end..end)) {
             if next.start > at {
-                self.survey_gap(bytes, at..next.start);
+                self.survey_gap(bytes, at..next.start, observer)?;
             }
             at = at.max(next.end);
         }
+        Ok(())
     }
 
-    fn survey_gap(&mut self, bytes: &[u8], range: Range<usize>) {
-        let Some(gap) = bytes.get(range.clone()) else { return };
+    fn survey_gap(
+        &mut self,
+        bytes: &[u8],
+        range: Range<usize>,
+        observer: &dyn Observer,
+    ) -> Result<(), Cancelled> {
+        let Some(gap) = bytes.get(range.clone()) else { return Ok(()) };
         let descriptor = range.start > 0
             && DESCRIPTOR_LENS.contains(&gap.len())
             && (gap.starts_with(DESCRIPTOR) || matches!(gap.len(), 12 | 20));
         if descriptor {
-            return;
+            return Ok(());
         }
         let (len, at) = (gap.len(), range.start);
         let place = if at == 0 { "before the first entry" } else { "that belong to no entry" };
         let kind = if at == 0 { "prepended" } else { "gap" };
         self.add_oddity(kind, format!("{len} bytes {place} at offset 0x{at:x}"));
-        self.survey_unlisted_entries(bytes, range, true);
+        self.survey_unlisted_entries(bytes, range, true, observer)
     }
 
     /// Searches a range of the file for local headers.
-    fn survey_unlisted_entries(&mut self, bytes: &[u8], range: Range<usize>, report: bool) {
+    fn survey_unlisted_entries(
+        &mut self,
+        bytes: &[u8],
+        range: Range<usize>,
+        report: bool,
+        observer: &dyn Observer,
+    ) -> Result<(), Cancelled> {
         let (gap, at) = (bytes.get(range.clone()).unwrap_or_default(), range.start);
         let mut start = 0_usize;
-        while let Some(found) = find_subslice(gap.get(start..).unwrap_or_default(), LOCAL) {
+        while let Some(found) = find_with_observer(gap.get(start..).unwrap_or_default(), LOCAL, observer)? {
             let offset = at.saturating_add(start).saturating_add(found);
             start = start.saturating_add(found).saturating_add(4);
             if self.entries.len() >= ENTRIES_MAX {
                 self.is_incomplete = true;
-                return;
+                return Ok(());
             }
             let Ok(local) = local_header(bytes, offset as u64) else { continue };
             let data = (offset as u64).saturating_add(local.span);
@@ -258,6 +294,7 @@ impl Survey {
             }
             self.entries.extend(Entry::from_header_lenient(&local, name, offset as u64, data, range.end));
         }
+        Ok(())
     }
 
     fn survey_conflicts(&mut self) {
@@ -375,6 +412,28 @@ fn oddity_kind(error: &Error) -> &'static str {
     }
 }
 
-fn find_subslice(bytes: &[u8], what: &[u8]) -> Option<usize> {
-    bytes.windows(what.len()).position(|window| window == what)
+fn find_signature(bytes: &[u8], signature: &[u8]) -> Option<usize> {
+    // An array is compared as one number.
+    let signature: [u8; 4] = signature.try_into().ok()?;
+    bytes.windows(signature.len()).position(|window| window == signature)
+}
+
+/// Finds a signature like [`find_signature`], and asks the observer about once for each [`SEARCHED_AT_ONCE`] bytes.
+fn find_with_observer(
+    bytes: &[u8],
+    signature: &[u8],
+    observer: &dyn Observer,
+) -> Result<Option<usize>, Cancelled> {
+    let mut start = 0_usize;
+    while start < bytes.len() {
+        observer.check()?;
+        let next = start.saturating_add(SEARCHED_AT_ONCE);
+        // A signature that begins before `next` may end after it.
+        let end = next.saturating_add(signature.len()).min(bytes.len());
+        if let Some(found) = find_signature(bytes.get(start..end).unwrap_or_default(), signature) {
+            return Ok(Some(start.saturating_add(found)));
+        }
+        start = next;
+    }
+    Ok(None)
 }

@@ -1,5 +1,6 @@
 //! What a survey finds in archives that the strict reader rejects.
 
+use byte_source::{Cancelled, Observer};
 use zip_index::{Error, Survey};
 
 use super::archive::{End, Entry, Header, ONE, Wide, archive};
@@ -9,6 +10,35 @@ fn surveyed(bytes: &[u8]) -> (Vec<&'static str>, Vec<String>) {
     let survey = Survey::read(bytes);
     let kinds = survey.oddities.iter().map(|oddity| oddity.kind).collect();
     (kinds, survey.entries.into_iter().map(|entry| entry.name).collect())
+}
+
+/// Observer that stops the work at once.
+struct Stop;
+
+impl Observer for Stop {
+    fn is_cancelled(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn an_observer_stops_a_survey() {
+    let whole = archive(&[Entry::new("a")], &ONE);
+    for bytes in [&whole[..], &whole[..whole.len() - 22]] {
+        assert!(matches!(Survey::read_with_observer(bytes, &Stop), Err(Cancelled)));
+    }
+}
+
+#[test]
+fn a_long_gap_is_searched_to_its_end() {
+    let hidden = &archive(&[Entry::new("hidden")], &ONE)[..36];
+    // The search takes parts of 16 MiB, one of which ends in the signature of the local header, or next to it.
+    for len in [(16 << 20) - 1, 16 << 20, (16 << 20) + 1] {
+        let gap = [&vec![b'x'; len][..], hidden].concat();
+        let bytes = two(Entry::new("a").followed_by(&gap), Entry::new("b"));
+        let names = surveyed(&bytes).1;
+        assert!(names.contains(&"hidden".to_owned()), "{len}: {names:?}");
+    }
 }
 
 fn two(first: Entry, second: Entry) -> Vec<u8> {
