@@ -109,8 +109,11 @@ pub(crate) fn digest(py: Python<'_>, args: Vec<OsString>, progress: Progress<'_,
     Ok(report.map_err(|error| errors::exception(py, &error, None))?.digest)
 }
 
+/// Returns the exception for an error of the command line, without the words that are for a terminal.
 fn wrong_option(py: Python<'_>, text: &str) -> PyErr {
-    errors::own(py, ErrorKind::Option, text.trim())
+    let text = text.trim().trim_start_matches("error: ");
+    let text = text.split("\n\nFor more information").next().unwrap_or(text);
+    errors::own(py, ErrorKind::Option, text)
 }
 
 /// Converts as `torch2carton convert ARGS` and returns the report as JSON.

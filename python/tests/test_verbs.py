@@ -135,6 +135,8 @@ def test_scan(place):
     assert result.verdict == "unsafe" and not result and len(result.files) == 2
     assert result.files[0].findings == ("os.system('echo executed > executed') at offset 0x29",)
     assert result.files[0].globals == {"os.system": "dangerous"} and not (place / "executed").exists()
+    with pytest.raises(torch2carton.NotFoundError, match="absent.pt"):
+        torch2carton.scan(["model.safetensors", "absent.pt"])
 
 
 def test_python_code_that_a_configuration_names_is_a_finding_if_it_is_denied(place):

@@ -109,6 +109,13 @@ class InternalError(Error, RuntimeError):
 
 SafetensorError = Error
 
+#: A traceback names an exception as a program catches it.
+for _known in (
+    Error, InputError, UnsupportedError, DamagedError, ChangedError, CancelledError, IoError, NotFoundError, OptionError,
+    MissingPackageError, InternalError,
+):  # fmt: skip
+    _known.__module__ = "torch2carton"
+
 _CLASSES: dict[str, type[Error]] = {
     known.kind: known
     for known in (InputError, UnsupportedError, DamagedError, ChangedError, CancelledError, IoError, OptionError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from typing import Any
 
@@ -14,7 +15,8 @@ def read_source(source: Source) -> str | bytes:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source)
     if hasattr(source, "read"):
-        data = source.read()
+        # A file in text mode would first fail to decode its bytes.
+        data = "" if isinstance(source, io.TextIOBase) else source.read()
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"expected a file that is open in binary mode ('rb'), found one whose read() returns {type(data).__name__}")
         return bytes(data)

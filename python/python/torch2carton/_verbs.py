@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _native
+from ._errors import NotFoundError
 from ._progress import Progress, progress_callable
 
 Path = Any
@@ -153,7 +154,11 @@ def scan(
     >>> torch2carton.scan("model.pt").verdict
     'clean'
     """
-    rows, verdict = _native.scan(_paths(paths), checksums=checksums, pickles_only=pickles_only, progress=progress_callable(progress))
+    given = _paths(paths)
+    for path in given:
+        if "://" not in path and not os.path.lexists(path):
+            raise NotFoundError(f"there is no file {path}", path=path)
+    rows, verdict = _native.scan(given, checksums=checksums, pickles_only=pickles_only, progress=progress_callable(progress))
     counted = ("dangerous", "unknown", "unreviewed") if deny_unknown else ("dangerous",)
     fine = ("clean", "skipped") if deny_unknown else ("clean", "skipped", "unknown")
     files = tuple(_scanned(row, counted) for row in json.loads(rows))
