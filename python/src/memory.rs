@@ -97,6 +97,12 @@ impl Memory {
         }
     }
 
+    /// Returns true if the first byte is at a multiple of `size`. PyTorch's kernels need elements that are at multiples of their
+    /// size: some read complex numbers with instructions that end the process elsewhere.
+    pub(crate) fn is_aligned(&self, size: u64) -> bool {
+        usize::try_from(size).is_ok_and(|size| self.address().addr().is_multiple_of(size.max(1)))
+    }
+
     /// Returns the address of the first byte.
     fn address(&self) -> *mut u8 {
         match self {

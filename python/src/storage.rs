@@ -30,6 +30,9 @@ impl Storage {
     }
 }
 
+/// Size in bytes of the largest element.
+const ALIGNMENT: u64 = 16;
+
 #[pymethods]
 impl Storage {
     /// The number of bytes.
@@ -44,11 +47,11 @@ impl Storage {
         self.inner.locate().map_err(|error| self.exception(py, error))
     }
 
-    /// The bytes: the private map of the file, or a copy where no file has them as they are.
+    /// The bytes: the private map of the file, or a copy where no file has them as they are and aligned for every dtype.
     fn buffer(&self, py: Python<'_>) -> PyResult<Buffer> {
         let len = self.inner.len();
         let mapped = self.maps.memory(&self.inner, 0..len).map_err(|error| self.exception(py, error))?;
-        if let Some(memory) = mapped {
+        if let Some(memory) = mapped.filter(|memory| memory.is_aligned(ALIGNMENT)) {
             return Ok(Buffer::new(memory));
         }
         let mut bytes = Vec::new();

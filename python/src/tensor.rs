@@ -113,12 +113,20 @@ impl Tensor {
         }
     }
 
-    /// Returns the elements in memory, their strides in elements, and whether they are a copy.
-    fn elements(&self, py: Python<'_>, is_copied: bool) -> PyResult<(Memory, Vec<i64>, bool)> {
+    /// Returns the elements in memory, their strides in elements, and whether they are a copy: if `is_copied`, if no file has them
+    /// as they are, and if they are not at multiples of their size although they have to be (`is_aligned`).
+    fn elements(
+        &self,
+        py: Python<'_>,
+        is_copied: bool,
+        is_aligned: bool,
+    ) -> PyResult<(Memory, Vec<i64>, bool)> {
         let (name, tensor) = self.named();
         if !is_copied {
             let mapped = self.file().0.memory(tensor.storage(), tensor.span());
-            if let Some(memory) = mapped.map_err(|error| self.exception(py, error))? {
+            let mapped = mapped.map_err(|error| self.exception(py, error))?;
+            let fits = |memory: &Memory| !is_aligned || memory.is_aligned(tensor.dtype().size());
+            if let Some(memory) = mapped.filter(fits) {
                 return Ok((memory, signed(tensor.stride()), false));
             }
         }
@@ -288,9 +296,10 @@ impl Tensor {
         Ok(Self::new(maps, path, name, made))
     }
 
-    /// The elements as a buffer and their strides: the private map of the file, or a copy.
-    fn _buffer(&self, py: Python<'_>, copy: bool) -> PyResult<(Buffer, Vec<i64>)> {
-        let (memory, strides, _) = self.elements(py, copy)?;
+    /// The elements as a buffer and their strides: the private map of the file, or a copy. With `aligned`, elements that are
+    /// not at multiples of their size in the file are copied.
+    fn _buffer(&self, py: Python<'_>, copy: bool, aligned: bool) -> PyResult<(Buffer, Vec<i64>)> {
+        let (memory, strides, _) = self.elements(py, copy, aligned)?;
         Ok((Buffer::new(memory), strides))
     }
 
@@ -313,7 +322,8 @@ impl Tensor {
 
     /// A tensor of PyTorch: a view of the file, or a copy.
     ///
-    /// On the CPU, the file is mapped privately, as by `torch.load(mmap=True)`: a write does not reach the file.
+    /// On the CPU, the file is mapped privately, as by `torch.load(mmap=True)`: a write does not reach the file. Tensors that are
+    /// not aligned in their file are copied, too: many in files from before PyTorch 1.6.
     ///
     /// Raises:
     ///     MissingPackageError: PyTorch is not installed
@@ -397,9 +407,12 @@ impl Tensor {
             let text = format!("tensor `{}`: DLPack has no {dtype}; use `.torch()`", self.named().0);
             return Err(errors::own(py, ErrorKind::Unsupported, &text));
         };
-        let (memory, strides, is_copied) = self.elements(py, copy == Some(true))?;
+        let (memory, strides, is_copied) = self.elements(py, copy == Some(true), true)?;
         if is_copied && copy == Some(false) {
-            let text = format!("tensor `{}` is computed when it is read, which makes a copy", self.named().0);
+            let text = format!(
+                "tensor `{}` is computed when it is read, or not aligned in its file, which makes a copy",
+                self.named().0
+            );
             return Err(PyBufferError::new_err(text));
         }
         let is_versioned = max_version.is_some_and(|(major, _)| major >= 1);

@@ -80,6 +80,20 @@ def test_parameters_sparse_and_quantized(place):
     check([parameter])
 
 
+def test_tensors_are_aligned(place):
+    made = {"complex": torch.ones(3, dtype=torch.complex128).conj(), "wide": torch.ones(5, dtype=torch.float64)}
+    for extra in range(16):
+        # The length of the pickle decides where the storages of a legacy file begin.
+        torch.save({**made, "text": "x" * extra}, "legacy.pt", _use_new_zipfile_serialization=False)
+        mapped = torch2carton.load("legacy.pt", mmap=True)
+        lazy = torch2carton.open("legacy.pt")
+        for name, tensor in made.items():
+            for found in (mapped[name], lazy[name].torch(), torch.from_dlpack(lazy["wide"])):
+                assert found.data_ptr() % found.element_size() == 0
+            assert torch.equal(mapped[name], tensor) and torch.equal(lazy[name].torch(), tensor)
+            assert torch.equal(torch.from_numpy(lazy[name].numpy(copy=True)), tensor)
+
+
 def test_numpy_values(place):
     check([np.arange(6).reshape(2, 3), np.float32(1.5), np.asfortranarray(np.ones((2, 3))), np.array("text")])
     check([np.zeros(2, [("x", "f4"), ("y", "i8")]), np.array([{"x": 1}, None], object), np.array(["2026"], "M8[D]")])

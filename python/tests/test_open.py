@@ -417,7 +417,7 @@ def test_pread_maps_nothing(place):
     for path in paths:
         checkpoint = torch2carton.open(path, backend="pread")
         values = {name: tensor.tobytes() for name, tensor in checkpoint.items()}
-        buffers = [tensor._buffer(False) for tensor in checkpoint.values()]
+        buffers = [tensor._buffer(False, False) for tensor in checkpoint.values()]
         # Unlinked temporary files, of what is decompressed, may be mapped.
         lines = [line for line in Path("/proc/self/maps").read_text().splitlines() if "(deleted)" not in line]
         assert not any(str(place) in line for line in lines), path

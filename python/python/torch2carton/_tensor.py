@@ -30,7 +30,7 @@ def to_numpy(tensor: Tensor, copy: bool) -> _numpy.ndarray[Any, Any]:
     if tensor.numel == 0:
         array = np.empty(shape, dtype)
         return array
-    buffer, strides = tensor._buffer(copy)
+    buffer, strides = tensor._buffer(copy, False)
     array = np.ndarray(shape, dtype, buffer, 0, [step * tensor.itemsize for step in strides])
     return array
 
@@ -56,7 +56,7 @@ def to_torch(tensor: Tensor, device: Any, copy: bool) -> _torch.Tensor:
         # One call, where the others are five.
         made = pt._C._from_dlpack(tensor.__dlpack__(copy=copy or None))
     else:
-        buffer, strides = tensor._buffer(copy)
+        buffer, strides = tensor._buffer(copy, True)
         storage = pt.frombuffer(buffer, dtype=pt.uint8).untyped_storage()
         made = pt.empty((0,), dtype=dtype, device="cpu").set_(storage, 0, tensor.shape, strides)
     return made if device is None or device == "cpu" else made.to(device)
