@@ -8,7 +8,6 @@ from collections.abc import ItemsView, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _native
-from ._html import table
 from ._source import Source, format_bytes, read_source
 from ._tensor import Tensor, to_torch
 
@@ -206,6 +205,8 @@ class Checkpoint(Mapping[str, Tensor]):
         return f"<{type(self).__name__} {self._title()}: {self.format}, {len(self)} tensors, {size}>"
 
     def _repr_html_(self) -> str:
+        from ._html import table
+
         return table(self)
 
 
