@@ -146,7 +146,7 @@ proptest! {
         parts in prop::collection::vec(1_usize..70, 1..4),
         kind in 0_usize..7,
         f64 in any::<bool>(),
-        batch in 1_usize..3,
+        batch in 1_usize..4,
     ) {
         let dtype = if f64 { Dtype::Float64 } else { Dtype::Float32 };
         let random = Random::new(&shapes()[kind], dtype, 5);
@@ -203,6 +203,7 @@ fn wrong_inputs_are_errors() {
     assert_eq!(run(&[1, 2, 3], 2), format!("3 tokens in a batch of 2, {counts}"));
     assert_eq!(run(&[1], 0), format!("1 tokens in a batch of 0, {counts}"));
     assert_eq!(run(&[1, -1], 2), "the input tokens has ids from -1 to 1, expected ids from 0 to 39");
+    assert_eq!(run(&[1, 40], 2), "the input tokens has ids from 1 to 40, expected ids from 0 to 39");
     assert_eq!(
         run(&[40, i64::MIN], 2),
         format!("the input tokens has ids from {} to 40, expected ids from 0 to 39", i64::MIN)
