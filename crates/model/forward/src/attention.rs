@@ -338,3 +338,21 @@ fn softmax<T: Real>(
 fn larger<T: Real>(a: T, b: T) -> T {
     if b > a { b } else { a }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{BLOCK, softmax};
+
+    #[test]
+    fn large_scores_are_relative_to_the_largest() {
+        for seen in [0..BLOCK, 1..BLOCK] {
+            let mut scores = [100.0_f32; BLOCK];
+            scores[1] = 99.0;
+            let (mut maximum, mut sum, count) = (f32::NEG_INFINITY, 0.0, seen.len());
+            softmax(&mut scores, seen, 2.0, &mut maximum, &mut sum, &mut []);
+            let expected = f64::from(u32::try_from(count - 1).expect("small")) + (-2_f64).exp();
+            assert!(maximum.to_bits() == 200_f32.to_bits(), "{maximum}");
+            assert!((f64::from(sum) - expected).abs() < 1e-4, "{sum}, not {expected}");
+        }
+    }
+}

@@ -166,3 +166,25 @@ pub(crate) fn split_columns<T>(elements: &mut [T], width: usize, size: usize) ->
     }
     columns
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::{AwakeGuard, Pool};
+
+    #[test]
+    fn a_thread_leads_until_the_pass_is_over() {
+        let pool = Pool::new(Some(2)).expect("two threads");
+        let leaders = || pool.leading_threads.iter().filter(|leads| leads.load(Ordering::Relaxed)).count();
+        let (during, nested, after) = pool.threads.install(|| {
+            let guard = AwakeGuard::new(&pool);
+            let during = leaders();
+            drop(AwakeGuard::new(&pool));
+            let nested = leaders();
+            drop(guard);
+            (during, nested, leaders())
+        });
+        assert_eq!((during, nested, after), (1, 1, 0));
+    }
+}

@@ -180,7 +180,8 @@ proptest! {
 #[test]
 fn matrices_by_columns() {
     for dtype in DTYPES {
-        for (rows, cols, m) in [(1, 2, 1), (3, 15, 2), (31, 33, 9), (70, 6, 20), (1030, 30, 3), (2100, 5, 1)]
+        for (rows, cols, m) in
+            [(1, 2, 1), (5, 3, 2), (3, 15, 2), (31, 33, 9), (70, 6, 20), (1030, 30, 3), (2100, 5, 1)]
         {
             let (stored, columns) = tensor(dtype, cols, rows, numbers(rows * cols, 7));
             let (shape, stride) = (vec![rows as u64, cols as u64], vec![1, rows as u64]);
