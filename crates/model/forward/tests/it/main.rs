@@ -15,7 +15,9 @@ mod flags;
 mod formulas;
 mod reference;
 
-use byte_source::Observer;
+use std::sync::Arc;
+
+use byte_source::{MappedFile, Observer, Region, Source};
 use decoder::{HUGGING_FACE, META};
 use forward::{Error, ForwardModel, ForwardOptions, LogitPositions};
 use proptest::prelude::*;
@@ -259,7 +261,11 @@ fn an_embedding_that_is_stored_by_columns_has_the_same_rows() {
     let mut turned: Vec<u8> = Vec::new();
     let by_columns = tensor.transpose(0, 1).expect("a matrix");
     byte_source::Blob::write_to(&by_columns.gathered(), &mut turned).expect("memory takes it");
-    *tensor = Tensor::new(Dtype::Float32, vec![vocab, dim], vec![1, vocab], 0, Storage::owned(turned))
-        .expect("as long");
+    // Only the columns of a mapped file can be used as they are.
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), &turned).expect("it is written");
+    let file: Arc<dyn Source> = Arc::new(MappedFile::open(file.path()).expect("it opens"));
+    let storage = Storage::stored(Region::new(&file, 0..file.len()).expect("it is in the file"), None);
+    *tensor = Tensor::new(Dtype::Float32, vec![vocab, dim], vec![1, vocab], 0, storage).expect("as long");
     assert_eq!(logits(&model(&random, 1), &tokens(9, 2)), expected);
 }
