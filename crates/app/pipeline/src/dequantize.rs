@@ -52,10 +52,13 @@ pub(crate) fn take_documents(sources: &mut CheckpointSources) -> Result<Quantiza
 /// Replaces values that describe quantized tensors by small tensors, as files of safetensors have them, if their numbers are
 /// wanted.
 pub(crate) fn encode_descriptions(is_wanted: bool, checkpoint: &mut Checkpoint) {
+    if !is_wanted {
+        return;
+    }
     let items = &checkpoint.items;
     let codes: HashSet<&str> =
         items.iter().map(|item| item.name.as_str()).filter(|name| name.ends_with(".W_q")).collect();
-    if !is_wanted || codes.is_empty() {
+    if codes.is_empty() {
         return;
     }
     let is_description = |name: &str| {

@@ -12,7 +12,7 @@ use byte_source::Blob;
 use tensor::{Dtype, Storage, Tensor, Tensors, contiguous_strides};
 
 use crate::dequantized::{Dequantized, Matrices};
-use crate::stacked::{Arithmetic, StackedRows, factor_grid};
+use crate::stacked::{Arithmetic, StackedRows};
 use crate::survey::{Draft, Recognised, Survey};
 use crate::{Error, Result};
 
@@ -236,7 +236,7 @@ impl Grouped {
         let operand = draft.operand(codes_name, codes)?;
         let mut factors = |which| {
             let (name, tensor) = factor(survey, draft, prefix, which)?;
-            factor_grid(draft, (&name, &tensor), (rows, cols))
+            draft.factors((&name, &tensor), (rows, cols))
         };
         let (scales, zeros) = (factors(Factor::Scale)?, factors(Factor::Zero)?);
         let kernel = StackedRows {

@@ -93,6 +93,18 @@ impl Operand {
         Ok(bytes)
     }
 
+    /// Reads the bytes of elements.
+    fn read_elements(&self, inputs: &mut Inputs<'_>, elements: Range<u64>) -> Result<Vec<u8>, ReadError> {
+        let size = self.dtype.size();
+        let part = ByteRows {
+            start: elements.start.saturating_mul(size),
+            rows: 1,
+            pitch: 0,
+            len: elements.end.saturating_sub(elements.start).saturating_mul(size),
+        };
+        self.read_rows(inputs, &part)
+    }
+
     /// Reads elements as float32.
     ///
     /// # Errors
@@ -102,14 +114,7 @@ impl Operand {
         inputs: &mut Inputs<'_>,
         elements: Range<u64>,
     ) -> Result<Vec<f32>, ReadError> {
-        let size = self.dtype.size();
-        let part = ByteRows {
-            start: elements.start.saturating_mul(size),
-            rows: 1,
-            pitch: 0,
-            len: elements.end.saturating_sub(elements.start).saturating_mul(size),
-        };
-        self.decode(&self.read_rows(inputs, &part)?)
+        self.decode(&self.read_elements(inputs, elements)?)
     }
 
     /// Reads elements as float64.
@@ -121,14 +126,7 @@ impl Operand {
         inputs: &mut Inputs<'_>,
         elements: Range<u64>,
     ) -> Result<Vec<f64>, ReadError> {
-        let size = self.dtype.size();
-        let part = ByteRows {
-            start: elements.start.saturating_mul(size),
-            rows: 1,
-            pitch: 0,
-            len: elements.end.saturating_sub(elements.start).saturating_mul(size),
-        };
-        let bytes = self.read_rows(inputs, &part)?;
+        let bytes = self.read_elements(inputs, elements)?;
         Ok(match self.dtype {
             Dtype::Float64 => bytes.as_chunks().0.iter().map(|it| f64::from_le_bytes(*it)).collect(),
             #[expect(clippy::cast_precision_loss, reason = "zero points are small")]
@@ -146,15 +144,8 @@ impl Operand {
         inputs: &mut Inputs<'_>,
         elements: Range<u64>,
     ) -> Result<Vec<u32>, ReadError> {
-        let size = self.dtype.size();
-        let part = ByteRows {
-            start: elements.start.saturating_mul(size),
-            rows: 1,
-            pitch: 0,
-            len: elements.end.saturating_sub(elements.start).saturating_mul(size),
-        };
-        let bytes = self.read_rows(inputs, &part)?;
-        let size = usize::try_from(size).unwrap_or(1).max(1);
+        let bytes = self.read_elements(inputs, elements)?;
+        let size = usize::try_from(self.dtype.size()).unwrap_or(1).max(1);
         let integer = |bytes: &[u8]| {
             let is_negative = bytes.last().is_some_and(|byte| *byte >= 0x80);
             let number = bytes.iter().rev().fold(0_u64, |number, byte| (number << 8) | u64::from(*byte));

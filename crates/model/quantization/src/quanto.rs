@@ -16,7 +16,7 @@ use crate::dequantized::Matrices;
 use crate::float8::is_float8;
 use crate::packed::CodeOrder;
 use crate::scales::ScaleGrid;
-use crate::stacked::{Arithmetic, StackedRows, factor_grid};
+use crate::stacked::{Arithmetic, StackedRows};
 use crate::survey::{Draft, Recognised, Survey};
 use crate::{Error, Result};
 
@@ -165,7 +165,7 @@ fn add_bits(survey: &mut Survey<'_>, name: &str) -> Result<()> {
     let operand = survey.operand(&mut draft, &data)?;
     let mut factors = |part: &str, tensor| {
         draft.stored.extend(survey.tensors.position(part));
-        factor_grid(&mut draft, (part, tensor), (rows, cols))
+        draft.factors((part, tensor), (rows, cols))
     };
     let kernel = StackedRows {
         operand,

@@ -4,13 +4,11 @@
 use std::ops::Range;
 
 use byte_source::ReadError;
-use tensor::{Dtype, Inputs, Tensor};
+use tensor::{Dtype, Inputs};
 
 use crate::dequantized::{Area, Kernel, Loaded, round_to};
 use crate::operand::{ByteRows, Operand};
 use crate::scales::ScaleGrid;
-use crate::survey::Draft;
-use crate::{Error, Result};
 
 /// Kernel over a matrix of which each stored row has the codes of several rows: row `r` is the part `r / stored_rows` of the
 /// stored row `r % stored_rows`.
@@ -55,30 +53,12 @@ impl StackedRows {
         grid: &ScaleGrid,
         inputs: &mut Inputs<'_>,
         area: &Area,
-    ) -> std::result::Result<Vec<f32>, ReadError> {
+    ) -> Result<Vec<f32>, ReadError> {
         let range = |of: &Range<u64>, count: u64| if count == 1 { 0..1 } else { of.clone() };
         let mut numbers = grid.read(inputs, range(&area.rows, grid.rows), range(&area.cols, grid.cols))?;
         round_to(self.dtype, &mut numbers);
         Ok(numbers)
     }
-}
-
-/// Takes a tensor as scales or zero points: one for each row, each column, or the matrix.
-pub(crate) fn factor_grid(
-    draft: &mut Draft,
-    (name, tensor): (&str, &Tensor),
-    (rows, cols): (u64, u64),
-) -> Result<ScaleGrid> {
-    let size = match tensor.shape() {
-        _ if tensor.numel() == 1 => (1, 1),
-        [count] | [count, 1] if *count == rows => (rows, 1),
-        [1, count] if *count == cols => (1, cols),
-        found => {
-            let expected = format!("[{rows}, 1] or [1, {cols}]");
-            return Err(Error::Shape { tensor: name.to_owned(), found: found.to_vec(), expected });
-        }
-    };
-    Ok(ScaleGrid::plain(draft.operand(name, tensor)?, size))
 }
 
 /// Calls `apply` with each number and the value of a grid for it: one for each number, or one for all.
@@ -104,7 +84,7 @@ impl Kernel for StackedRows {
         1
     }
 
-    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> std::result::Result<Loaded, ReadError> {
+    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> Result<Loaded, ReadError> {
         let width = area.cols.end.saturating_sub(area.cols.start);
         let mut codes = Vec::new();
         let mut row = area.rows.start;

@@ -9,6 +9,7 @@ use crate::config::QuantizationConfig;
 use crate::dequantized::{Kernel, Matrices};
 use crate::operand::{Operand, Operands};
 use crate::quantized_model::{QuantizedModel, QuantizedTensor};
+use crate::scales::ScaleGrid;
 use crate::{Error, Result};
 
 /// Suffixes of tensors that describe activations or caches.
@@ -178,6 +179,27 @@ impl Draft {
             found: tensor.shape().to_vec(),
             expected: "a size that fits 63 bits".to_owned(),
         })
+    }
+
+    /// Adds a tensor called `name` as scales or zero points: one for each row, each column, or the matrix.
+    ///
+    /// # Errors
+    /// When it has another shape.
+    pub(crate) fn factors(
+        &mut self,
+        (name, tensor): (&str, &Tensor),
+        (rows, cols): (u64, u64),
+    ) -> Result<ScaleGrid> {
+        let size = match tensor.shape() {
+            _ if tensor.numel() == 1 => (1, 1),
+            [count] | [count, 1] if *count == rows => (rows, 1),
+            [1, count] if *count == cols => (1, cols),
+            found => {
+                let expected = format!("[{rows}, 1] or [1, {cols}]");
+                return Err(Error::Shape { tensor: name.to_owned(), found: found.to_vec(), expected });
+            }
+        };
+        Ok(ScaleGrid::plain(self.operand(name, tensor)?, size))
     }
 }
 

@@ -24,8 +24,7 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -
         is_packed.then_some((dtype?, storage))
     });
     let (dtype, shape, integers) = if let Some((dtype, storage)) = packed {
-        let (shape, integers) = packed_integers(rebuilder, args, (dtype, storage))?;
-        (dtype, shape, integers)
+        packed_integers(rebuilder, args, (dtype, storage))?
     } else {
         let values = rebuilder.strided_view(args, None, None)?;
         let plain = match values.dtype() {
@@ -41,11 +40,10 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -
     let &[scheme, scale, zero_point, ref axis @ ..] = quantizer.unwrap_or_default() else {
         return Err(bad("expected a scheme, a scale and a zero point"));
     };
-    let Some(("torch", scheme)) = then.global(scheme) else {
+    let Some(("torch", mut scheme)) = then.global(scheme) else {
         return Err(bad("expected a quantization scheme"));
     };
     let axis = axis.first().map(|axis| then.number(*axis, "the axis")).transpose()?;
-    let mut scheme = scheme;
     let (scale, zero_point) = match axis {
         None => {
             let (Some(scale), Some(zero_point)) = (then.float(scale), then.int(zero_point)) else {
@@ -80,12 +78,12 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -
     })
 }
 
-/// Returns the shape of a tensor with several integers in a byte, and its bytes.
+/// Returns the dtype and the shape of a tensor with several integers in a byte, and its bytes.
 fn packed_integers<'h>(
     rebuilder: &Rebuilder<'h>,
     args: CallArgs<'h>,
     (dtype, storage): (Dtype, Storage),
-) -> Result<(Vec<u64>, Tensor)> {
+) -> Result<(Dtype, Vec<u64>, Tensor)> {
     let then = args.then;
     let &[_, offset, size, stride, ..] = args.all() else {
         return Err(then.call_error("expected a storage, an offset, a size and a stride"));
@@ -102,7 +100,7 @@ fn packed_integers<'h>(
         let stored = storage.len();
         return Err(then.call_error(&format!("{dtype} of the shape {shape:?} does not fit {stored} bytes")));
     };
-    Ok((shape, Tensor::new(Dtype::UInt8, vec![bytes], vec![1], 0, storage)?))
+    Ok((dtype, shape, Tensor::new(Dtype::UInt8, vec![bytes], vec![1], 0, storage)?))
 }
 
 /// Pairs the parts with the names that PyTorch uses.
