@@ -8,10 +8,10 @@
 
 use std::sync::Arc;
 
-use byte_source::Blob;
 use tensor::{Dtype, Storage, Tensor, Tensors, contiguous_strides};
 
 use crate::dequantized::{Dequantized, Matrices};
+use crate::hqq_description::{DESCRIPTIONS, Description};
 use crate::stacked::{Arithmetic, StackedRows};
 use crate::survey::{Draft, Recognised, Survey};
 use crate::{Error, Result};
@@ -27,25 +27,6 @@ pub(crate) const COMPANIONS: &[&str] = &[
     ".unpack_view_dtype",
     ".encoded_state_dict",
     ".stores_quant_config",
-];
-/// Suffixes of the tensors that describe a layer, besides those whose values count.
-const DESCRIPTIONS: &[&str] = &[
-    ".nbits",
-    ".group_size",
-    ".shape",
-    ".axis",
-    ".packing",
-    ".compute_dtype",
-    ".unpack_view_dtype",
-    ".view_as_float",
-    ".quant_scale",
-    ".quant_zero",
-    ".offload_meta",
-    ".encoded_state_dict",
-    ".stores_quant_config",
-    ".channel_wise",
-    ".optimize",
-    ".round_zero",
 ];
 /// Ways to pack: name, bytes of a word, bits of a code, codes in a word.
 const PACKINGS: &[(&str, u64, u32, u32)] = &[
@@ -72,71 +53,6 @@ pub(crate) fn is_present(tensors: &Tensors) -> bool {
         let has_scale = |module| scales.iter().any(|suffix| tensors.contains(&format!("{module}{suffix}")));
         name.strip_suffix(".W_q").is_some_and(has_scale)
     })
-}
-
-/// Names of the dicts that describe codes, scales and zero points, in a checkpoint that is pickled.
-const DICTS: &[&str] = &[".meta_scale", ".meta_zero", ".meta"];
-
-/// Returns the name of the codes that a value of a pickled checkpoint describes, such as `layers.0.q_proj.W_q` for
-/// `layers.0.q_proj.meta_scale.nbits`; `None` if its name is not that of a description.
-///
-/// A file of safetensors has these values as small tensors: texts as the bytes of their characters, the others as integers.
-pub fn described_codes(value: &str) -> Option<String> {
-    let described = DESCRIPTIONS.iter().find_map(|suffix| value.strip_suffix(suffix))?;
-    let strip = |name, dict: &&'static str| str::strip_suffix(name, dict).unwrap_or(name);
-    Some(format!("{}.W_q", DICTS.iter().fold(described, strip)))
-}
-
-/// Small tensors that describe a layer, read as values.
-struct Description<'s, 't> {
-    survey: &'s Survey<'t>,
-    module: &'s str,
-}
-
-impl Description<'_, '_> {
-    fn name(&self, key: &str) -> String {
-        format!("{}.{key}", self.module)
-    }
-
-    /// Returns the bytes and the dtype of a description; `None` if there is none.
-    fn read(&self, key: &str) -> Result<Option<(Vec<u8>, Dtype)>> {
-        let Some(tensor) = self.survey.get(&self.name(key)) else { return Ok(None) };
-        if tensor.nbytes() > 1 << 10 {
-            return Err(self.content(key, "it has more than 1 KiB".to_owned()));
-        }
-        let mut bytes: Vec<u8> = Vec::new();
-        tensor.gathered().write_to(&mut bytes)?;
-        Ok(Some((bytes, tensor.dtype())))
-    }
-
-    fn text(&self, key: &str) -> Result<Option<String>> {
-        let bytes = self.read(key)?;
-        Ok(bytes.map(|(bytes, _)| bytes.iter().map(|byte| char::from(*byte)).collect()))
-    }
-
-    /// Returns the numbers of a description of integers.
-    fn numbers(&self, key: &str) -> Result<Option<Vec<u64>>> {
-        let Some((bytes, dtype)) = self.read(key)? else { return Ok(None) };
-        let numbers: Option<Vec<i64>> = match dtype {
-            Dtype::Int64 => Some(bytes.as_chunks().0.iter().map(|it| i64::from_le_bytes(*it)).collect()),
-            Dtype::Int32 => {
-                Some(bytes.as_chunks().0.iter().map(|it| i32::from_le_bytes(*it).into()).collect())
-            }
-            Dtype::UInt8 | Dtype::Bool => Some(bytes.iter().map(|it| i64::from(*it)).collect()),
-            _ => None,
-        };
-        let numbers = numbers.and_then(|it| it.into_iter().map(|it| u64::try_from(it).ok()).collect());
-        let wrong = || self.content(key, "it is not a list of integers that are not negative".to_owned());
-        numbers.map(Some).ok_or_else(wrong)
-    }
-
-    fn number(&self, key: &str) -> Result<Option<u64>> {
-        Ok(self.numbers(key)?.and_then(|numbers| numbers.first().copied()))
-    }
-
-    fn content(&self, key: &str, problem: String) -> Error {
-        Error::Content { tensor: self.name(key), problem }
-    }
 }
 
 fn add(survey: &mut Survey<'_>, module: &str) -> Result<()> {
@@ -293,6 +209,13 @@ impl Factor {
 /// Finds the scales or the zero points of codes whose description begins with a prefix, and adds their parts to the draft.
 type FindFactor = fn(&Survey<'_>, &mut Draft, &str, Factor) -> Result<(String, Tensor)>;
 
+/// Returns a stored tensor with its name, and adds it to the draft.
+fn stored_part(survey: &Survey<'_>, draft: &mut Draft, name: String) -> Result<(String, Tensor)> {
+    let tensor = survey.companion(&draft.name, &name)?.clone();
+    draft.stored.extend(survey.tensors.position(&name));
+    Ok((name, tensor))
+}
+
 /// Returns factors that are stored as numbers, as those of quantized factors are.
 fn plain_factor(
     survey: &Survey<'_>,
@@ -300,10 +223,7 @@ fn plain_factor(
     prefix: &str,
     factor: Factor,
 ) -> Result<(String, Tensor)> {
-    let name = format!("{prefix}.{}", factor.name());
-    let tensor = survey.companion(&draft.name, &name)?.clone();
-    draft.stored.extend(survey.tensors.position(&name));
-    Ok((name, tensor))
+    stored_part(survey, draft, format!("{prefix}.{}", factor.name()))
 }
 
 /// Returns factors that are stored as numbers or as codes, alone or together with the other ones.
@@ -328,13 +248,9 @@ fn stored_factor(
             draft.stored.extend(survey.tensors.position(&both_name));
         }
         (both_name, half)
-    } else if is_quantized {
-        let name = format!("{prefix}.{key}_q");
-        let tensor = survey.companion(&draft.name, &name)?.clone();
-        draft.stored.extend(survey.tensors.position(&name));
-        (name, tensor)
     } else {
-        return plain_factor(survey, draft, prefix, factor);
+        let suffix = if is_quantized { "_q" } else { "" };
+        stored_part(survey, draft, format!("{prefix}.{key}{suffix}"))?
     };
     if !is_quantized {
         return Ok((name, tensor));

@@ -34,6 +34,7 @@ mod error;
 mod float8;
 mod gptq;
 mod hqq;
+mod hqq_description;
 mod modelopt;
 mod mxfp4;
 mod nibbles;
@@ -52,6 +53,6 @@ mod torchao_nf4;
 
 pub use config::{QUANTIZATION_DOCUMENTS, QuantizationDocuments};
 pub use error::{Error, Result};
-pub use hqq::described_codes;
+pub use hqq_description::described_codes;
 pub use quantized_model::{QuantizedModel, QuantizedTensor};
 pub use scheme::{method, recognise};
