@@ -66,7 +66,6 @@ impl<'p> Heap<'p> {
     ///
     /// Objects that exist only once (`None`, bools, the empty tuple, ints up to 255) have the offset of the first such
     /// instruction.
-    #[inline]
     pub fn offset(&self, id: ObjectId) -> u64 {
         let low = self
             .chunks
@@ -93,7 +92,6 @@ impl<'p> Heap<'p> {
     }
 
     /// Returns the items of a tuple, list, set or frozenset.
-    #[inline]
     pub fn items(&self, id: ObjectId) -> Option<&[ObjectId]> {
         match self.get(id) {
             Object::Tuple(span) | Object::FrozenSet(span) => Some(self.span(*span)),
@@ -103,7 +101,6 @@ impl<'p> Heap<'p> {
     }
 
     /// Returns the entries of a dict in the order of SETITEM and SETITEMS, duplicates kept.
-    #[inline]
     pub fn entries(&self, id: ObjectId) -> Option<&[(ObjectId, ObjectId)]> {
         match self.get(id) {
             Object::Dict(entries) => Some(entries.get()),
@@ -115,7 +112,6 @@ impl<'p> Heap<'p> {
     ///
     /// Lone surrogates are written as `\udc80`, in owned text; [`Object::Text`] keeps them unchanged. All other text is
     /// borrowed.
-    #[inline]
     pub fn text(&self, id: ObjectId) -> Option<Cow<'_, str>> {
         match self.get(id) {
             Object::Text(text) => Some(text.to_str()),
@@ -136,7 +132,6 @@ impl<'p> Heap<'p> {
     }
 
     /// Returns the value of an int that fits an `i64`. Bools are not ints here.
-    #[inline]
     pub fn int(&self, id: ObjectId) -> Option<i64> {
         match self.get(id) {
             Object::Int(value) => Some(*value),
@@ -169,13 +164,11 @@ impl<'p> Heap<'p> {
     }
 
     /// Returns true if the object is `None`.
-    #[inline]
     pub fn is_none(&self, id: ObjectId) -> bool {
         matches!(self.get(id), Object::None)
     }
 
     /// Returns the module and the name of a global.
-    #[inline]
     pub fn global(&self, id: ObjectId) -> Option<(&str, &str)> {
         match self.get(id) {
             Object::Global(global) => self.names(global),
@@ -184,7 +177,6 @@ impl<'p> Heap<'p> {
     }
 
     /// Returns the recorded call of an instance.
-    #[inline]
     pub fn instance(&self, id: ObjectId) -> Option<&Instance> {
         match self.get(id) {
             Object::Instance(instance) => Some(instance),
@@ -193,7 +185,6 @@ impl<'p> Heap<'p> {
     }
 
     /// Returns the persistent id of a persistent object: a `str` from PERSID, any object from BINPERSID.
-    #[inline]
     pub fn persistent(&self, id: ObjectId) -> Option<ObjectId> {
         match self.get(id) {
             Object::Persistent(pid) => Some(*pid),
@@ -203,7 +194,6 @@ impl<'p> Heap<'p> {
 
     /// Returns the changes that SETITEMS, APPENDS and BUILD made to an instance, a global, a persistent object, an
     /// extension or a bytearray.
-    #[inline]
     pub fn recorded_changes(&self, id: ObjectId) -> Option<&RecordedChanges> {
         match self.get(id) {
             Object::Instance(instance) => instance.recorded.as_deref(),
@@ -233,7 +223,6 @@ impl<'p> Heap<'p> {
     ///
     /// A call sees an argument in its state at the time of the call: if this offset is greater than the call's
     /// [`offset`](Self::offset), the argument changed after the call.
-    #[inline]
     pub fn last_change(&self, id: ObjectId) -> Option<u64> {
         match self.get(id) {
             Object::List(items) | Object::Set(items) => items.last_change(),
@@ -243,12 +232,10 @@ impl<'p> Heap<'p> {
     }
 
     /// Returns true if an instruction after `offset` changed the object.
-    #[inline]
     pub fn changed_after(&self, id: ObjectId, offset: u64) -> bool {
         self.last_change(id).is_some_and(|changed| changed > offset)
     }
 
-    #[inline]
     fn names<'a>(&'a self, global: &'a Global<'p>) -> Option<(&'a str, &'a str)> {
         match &global.0 {
             GlobalNames::Inline { module, name } => Some((module, name)),
@@ -265,7 +252,6 @@ impl<'p> Heap<'p> {
         }
     }
 
-    #[inline]
     fn span(&self, span: ItemSpan) -> &[ObjectId] {
         let start = span.start as usize;
         self.items.get(start..start.saturating_add(span.len as usize)).unwrap_or_default()
