@@ -232,8 +232,8 @@ def test_free_space_is_checked_first(tmp_path):
 
 
 def interrupted(folder, number):
-    """Converts 6 GB in `folder` and sends the signal once the output grows. Returns (exit status, stderr)."""
-    path = sparse(folder / "large.pth", "--tensors", "64", "--size", "6G")
+    """Converts 2 GB in `folder` and sends the signal once the output grows. Returns (exit status, stderr)."""
+    path = sparse(folder / "large.pth", "--tensors", "64", "--size", "2G")
     process = subprocess.Popen([BINARY, path], env=CLEAN, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         deadline = time.monotonic() + 30
