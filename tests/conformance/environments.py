@@ -29,6 +29,7 @@ class Recipe:
     imports: str = ""  # must run in the finished environment
     gigabytes: float = 1.0  # free space to require
     base: str = field(default="", repr=False)  # key of the environment whose packages this one can import, too
+    unused: tuple[str, ...] = field(default=(), repr=False)  # packages that came along, are large, and that no check imports
     sources: tuple[str, ...] = field(default=(), repr=False)  # archives of packages whose sources are unpacked into `sources/`, without installing them
 
 
@@ -42,6 +43,7 @@ NEWEST = Recipe(
               ("--no-deps", META_REFERENCE)),
     imports="import torch, numpy, safetensors, pytest, llama_models, transformers",
     gigabytes=8,
+    unused=("triton",),  # a gigabyte; compiles kernels for GPUs
 )
 OLD = Recipe(
     name="torch 2.0.1",
@@ -197,6 +199,8 @@ def install(recipe, python, folder, inner, base):
             raise
         for step in recipe.fallback:
             command([*pip, *step])
+    if recipe.unused:
+        command([inner, "-m", "pip", "uninstall", "--quiet", "--yes", "--disable-pip-version-check", *recipe.unused])
     for source in recipe.sources:
         unpack_source(base or inner, source, folder / "sources")
     command([inner, "-c", recipe.imports])
