@@ -44,6 +44,7 @@ mod permissions;
 mod records;
 mod remote;
 mod unfinished;
+mod writeback;
 
 pub use destination::Destination;
 pub use error::{Error, Result};

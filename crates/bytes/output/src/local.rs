@@ -1,7 +1,6 @@
 //! Atomic writes of local files: written next to the target, synced, then renamed.
 //!
-//! Facts: rename(2), fsync(2), syncfs(2), statvfs(3), fallocate(2), and `posix_fadvise(2)` as
-//! Linux implements it.
+//! Facts: rename(2), fsync(2), syncfs(2), statvfs(3), fallocate(2).
 
 use std::fs::File;
 use std::io;
@@ -13,6 +12,7 @@ use crate::abandoned::{TEMPORARY_PREFIX, create_locked, remove_abandoned};
 use crate::mark::{is_own_output, mark_own_output, record_own_output};
 use crate::permissions::{self, Permissions};
 use crate::unfinished::RegisteredPath;
+use crate::writeback::Writeback;
 use crate::{Error, RemoteAddress, Result, parent_folder};
 
 /// Policy for a file that already exists at the target.
@@ -73,8 +73,7 @@ pub(crate) struct LocalOutput {
     needed: u64,
     /// Bytes written so far.
     written: u64,
-    /// Bytes whose writeback was already started.
-    writeback_started: u64,
+    writeback: Writeback,
 }
 
 impl LocalOutput {
@@ -98,7 +97,7 @@ impl LocalOutput {
         // The lock belongs to the open file description, which `file` shares.
         drop(held);
         reserve(file.as_file(), needed);
-        Ok(Self { file, unfinished, target, needed, written: 0, writeback_started: 0 })
+        Ok(Self { file, unfinished, target, needed, written: 0, writeback: Writeback::default() })
     }
 
     /// Syncs the file, renames it to the target and syncs the folder. A file that is replaced passes its permissions on.
@@ -176,18 +175,11 @@ impl LocalOutput {
     }
 }
 
-/// Starts writeback every 32 MiB, so that the sync at the end does not wait for most of the file.
 impl io::Write for LocalOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        /// Bytes after which the writeback of new bytes is started.
-        const WRITEBACK_CHUNK: u64 = 32 << 20;
         let count = self.file.as_file_mut().write(bytes)?;
         self.written = self.written.saturating_add(count as u64);
-        let waiting = self.written.saturating_sub(self.writeback_started);
-        if waiting >= WRITEBACK_CHUNK {
-            start_writing(self.file.as_file(), self.writeback_started, waiting);
-            self.writeback_started = self.written;
-        }
+        self.writeback.advance(self.file.as_file(), self.written);
         Ok(count)
     }
 
@@ -285,18 +277,6 @@ fn reserve(file: &File, len: u64) {
 
 #[cfg(not(target_os = "linux"))]
 fn reserve(_: &File, _: u64) {}
-
-/// Starts the writeback of a range of a file without waiting for it: Linux does so on the advice that the pages are no
-/// longer needed.
-#[cfg(target_os = "linux")]
-fn start_writing(file: &File, offset: u64, len: u64) {
-    use rustix::fs::{Advice, fadvise};
-    // A filesystem that ignores the advice writes the bytes on sync.
-    let _ = fadvise(file, offset, std::num::NonZeroU64::new(len), Advice::DontNeed);
-}
-
-#[cfg(not(target_os = "linux"))]
-fn start_writing(_: &File, _: u64, _: u64) {}
 
 #[cfg(unix)]
 fn available_bytes(folder: &Path) -> io::Result<u64> {
