@@ -240,7 +240,7 @@ def measure(command, env, statuses=(0,)):
 
 def list_files(server, options, env):
     kinds = [(name, address.format(port=server.server_address[1])) for name, address in make(server.root)]
-    runs = [("inspect", [options.binary, "inspect", "--allow-http"]), ("scan", [options.binary, "scan", "--pickles-only", "--allow-http"])]
+    runs = [("inspect", [options.binary, "inspect", "--allow-http"]), ("scan", [options.binary, "scan", "--allow-http"])]
     seconds = " | ".join(f"s at {latency:.0f} ms" for latency in options.latency)
     print(f"| input | command | requests | kB | {seconds} |\n|---|---|--:|--:|{'--:|' * len(options.latency)}")
     for name, address in kinds:

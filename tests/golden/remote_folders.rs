@@ -159,6 +159,10 @@ fn a_remote_folder_is_read_as_a_local_one() {
         for arguments in [&["inspect", "--sha256"][..], &["inspect", "--json"], &["scan"], &["digest"]] {
             let run = |input: &str| hub.run(&[arguments, &[input]].concat());
             let (remote, local) = (run(address), run(local));
+            // Of a long safetensors file there, the header alone is read, which is said.
+            let lines =
+                remote.lines().filter(|line| !line.contains("the bytes of the tensors were not searched"));
+            let remote: String = lines.map(|line| format!("{line}\n")).collect();
             assert_eq!(remote, local, "{arguments:?} of {address}");
         }
     }

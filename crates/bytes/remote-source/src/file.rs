@@ -22,6 +22,8 @@ use crate::{Address, Error, RemoteOptions, Result, Traffic, hub};
 pub(crate) const EDGE: u64 = 256 << 10;
 /// Smallest number of bytes that are read at the end: the reader of archives asks for as many.
 const END: u64 = 128 << 10;
+/// Bytes that are read at the start of a single file of which the end is not needed: a header of 5,000 tensors.
+const START_ALONE: u64 = 512 << 10;
 /// Distance in bytes up to which two ranges are requested as one.
 const JOIN_GAP: u64 = 256 << 10;
 
@@ -51,7 +53,7 @@ impl RemoteFile {
     }
 
     /// Opens a file, whose listed version may be known, and reads `edge` bytes at its start, and as many or
-    /// [`END`] at its end.
+    /// [`END`] at its end. Of a single safetensors file, [`START_ALONE`] are read at its start.
     ///
     /// # Errors
     /// When the server refuses the file or does not send ranges, or the file has another length.
@@ -66,8 +68,9 @@ impl RemoteFile {
         let len = listed.as_ref().map(|version| version.len);
         // A safetensors file has all that describes it at the start.
         let has_end = path.extension().is_none_or(|extension| extension != "safetensors");
+        let edge = if has_end || edge < EDGE { edge } else { START_ALONE };
         let fetcher = Arc::new(Fetcher { client: Arc::clone(client), place, cache: OnceLock::new() });
-        let (options, end) = (&client.options, edge.max(END));
+        let (options, end) = (&client.options, if has_end { edge.max(END) } else { END });
         if options.offline {
             return Self::open_cached(fetcher, path, listed.as_ref(), has_end, edge);
         }

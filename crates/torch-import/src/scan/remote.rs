@@ -20,7 +20,7 @@ use crate::{Container, ContainerFormat, Result};
 /// Length in bytes below which a source is read as a whole.
 const READ_WHOLE_BELOW: u64 = 256 << 10;
 /// Note on a safetensors file of which only the header was read.
-const NOT_SEARCHED: &str = "the bytes of the tensors were not searched for pickles, which neither PyTorch nor safetensors would load";
+const NOT_SEARCHED: &str = "the bytes of the tensors were not searched for pickles and archives, which neither PyTorch nor safetensors would load";
 /// Maximum number of bytes of records that are read at once.
 const RECORDS_MAX: u64 = 64 << 20;
 
@@ -35,7 +35,7 @@ pub(super) fn scan_remote(
     let kept = sniff::prefetch_start(Arc::clone(source))?;
     let is_long = kept.len() >= READ_WHOLE_BELOW;
     if is_long && is_safetensors(kept.prefetched_start()) {
-        return scan_safetensors(kept, is_local || depth != ScanDepth::PicklesOnly);
+        return scan_safetensors(kept, is_local);
     }
     let kept = sniff::prefetch_end(kept)?;
     if !is_long {
@@ -71,9 +71,10 @@ fn scan_legacy(kept: Prefetched, observer: &dyn Observer) -> Result<Result<Scan,
     if scanner.should_stop() { Err(Cancelled.into()) } else { Ok(Ok(scanner.scan)) }
 }
 
-/// Scans the start of a safetensors file, and its end if `reads_end`.
+/// Scans the header of a safetensors file, and its end if `reads_end`. The end of a sound file is the bytes of a tensor, so it is
+/// not worth two more requests to the Hub.
 fn scan_safetensors(kept: Prefetched, reads_end: bool) -> Result<Result<Scan, Prefetched>> {
-    // The header says where the last tensor ends, so nothing follows it in an intact file.
+    // A header is sound only if its tensors cover the rest of the file exactly.
     let is_sound = Container::from_source(Arc::new(Prefetched::clone(&kept))).is_ok();
     let may_hide = may_start_as_pickle(&kept) || reads_end && may_end_as_archive(&kept)?;
     if may_hide || !is_sound {

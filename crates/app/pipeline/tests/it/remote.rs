@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{MappedFile, Source};
+use byte_source::{BufferSource, MappedFile, Source};
 use crc32fast::Hasher;
 use pickle_vm::Writer;
 use pipeline::{
@@ -173,6 +173,44 @@ fn a_checkpoint_of_140_gb_is_described_by_a_few_ranges() {
         assert!(!output.exists());
         expect_little(&file, &format!("convert --dry-run to {kind:?}"));
     }
+}
+
+/// A safetensors file of one tensor of `len` zeros, with `after` behind it.
+fn safetensors(len: u64, after: &[u8]) -> Arc<RemoteSource> {
+    let header = format!(r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#);
+    let mut file = RemoteSource::new("model.safetensors", (header.len() as u64).to_le_bytes());
+    file.push(header);
+    file.push_zeros(len);
+    file.push(after);
+    Arc::new(file)
+}
+
+#[test]
+fn a_safetensors_file_is_scanned_at_its_start_unless_bytes_follow_its_tensors() {
+    for depth in [ScanDepth::Everything, ScanDepth::PicklesOnly] {
+        let file = safetensors(140_000_000_000, b"");
+        let source: Arc<dyn Source> = Arc::<RemoteSource>::clone(&file);
+        let scan = Scan::source(&source, depth, &()).expect("it is sound");
+        assert!(scan.findings.is_empty() && scan.missed.is_empty(), "{scan:?}");
+        let note = "the bytes of the tensors were not searched for pickles and archives, which neither PyTorch nor \
+                    safetensors would load";
+        assert_eq!(scan.notes, [note]);
+        let read = file.take_ranges();
+        assert!(read.iter().all(|range| range.end <= 1 << 20), "{read:?}");
+    }
+    // An archive after the tensors, which the header does not describe.
+    let mut archive = Archive { alignment: 64, ..Archive::default() };
+    archive.add("m/data.pkl", Ok(b"cos\nsystem\n(S'true'\ntR."));
+    let archive = archive.finish();
+    let mut bytes = vec![0; usize::try_from(archive.len()).expect("short")];
+    archive.read_at(&mut bytes, 0).expect("it is in memory");
+    let remote: Arc<dyn Source> = safetensors(500_000, &bytes);
+    let whole = remote.read_range(0..remote.len()).expect("it is in memory");
+    let local: Arc<dyn Source> = Arc::new(BufferSource::new("model.safetensors", whole.to_vec()));
+    let [remote, local] = [remote, local].map(|source| Scan::source(&source, ScanDepth::Everything, &()));
+    let (remote, local) = (remote.expect("it can be read"), local.expect("it can be read"));
+    assert!(!(remote.findings.is_empty() && remote.missed.is_empty()), "{remote:?}");
+    assert_eq!(format!("{remote:?}"), format!("{local:?}"));
 }
 
 #[test]
