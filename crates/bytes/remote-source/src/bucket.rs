@@ -175,6 +175,11 @@ impl Bucket {
         self.address.service != BucketService::Azure
     }
 
+    /// Returns true if the service refuses conditions of multipart uploads, and accepts those of copies.
+    pub(crate) fn needs_copy(&self) -> bool {
+        self.address.service == BucketService::Google
+    }
+
     /// Returns the path of an object for the store.
     ///
     /// # Errors

@@ -53,16 +53,20 @@ const METADATA_VARIABLES: &[&str] = &[
 const ANSWER_MAX: u64 = 64 << 20;
 /// Time of an object of which the service does not say one.
 const NO_TIME: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
+/// Headers of Google: the generation that must be at the target of a request, where 0 stands for none, and the object to copy.
+const GENERATION_MATCH: HeaderName = HeaderName::from_static("x-goog-if-generation-match");
+const COPY_SOURCE: HeaderName = HeaderName::from_static("x-goog-copy-source");
 /// Entity tag of an object of which the service does not say one.
 pub(crate) const NO_ETAG: &str = "\"no-etag\"";
 
-/// What must be at the target of a multipart upload when it is completed. `object_store` has no option for that.
+/// What must be at the target when a multipart upload is completed, or an object is copied to it. `object_store` has no option for
+/// that.
 #[derive(Clone, Debug)]
 pub(crate) enum Condition {
     /// Nothing.
     Absent,
     /// This version of an object.
-    Version { etag: Option<String> },
+    Version { etag: Option<String>, generation: Option<String> },
 }
 
 thread_local! {
@@ -80,19 +84,22 @@ impl Drop for ConditionGuard {
 }
 
 impl Condition {
-    /// Adds the condition to the requests by which this thread completes an upload, until the guard is dropped.
+    /// Adds the condition to the requests by which this thread completes an upload, or at Google copies an object, until the guard is
+    /// dropped.
     pub(crate) fn for_this_thread(self) -> ConditionGuard {
         CONDITION.set(Some(self));
         ConditionGuard(())
     }
 
-    /// Returns the header that asks a service for the condition; `None` for Google, which refuses conditions of multipart uploads,
-    /// and for an object without an entity tag.
+    /// Returns the header that asks a service for the condition; `None` for an object without an entity tag or a generation.
     fn header(&self, service: BucketService) -> Option<(HeaderName, HeaderValue)> {
         match (service, self) {
-            (BucketService::Google, _) => None,
+            (BucketService::Google, Self::Absent) => Some((GENERATION_MATCH, HeaderValue::from_static("0"))),
+            (BucketService::Google, Self::Version { generation, .. }) => {
+                Some((GENERATION_MATCH, HeaderValue::from_str(generation.as_ref()?).ok()?))
+            }
             (_, Self::Absent) => Some((header::IF_NONE_MATCH, HeaderValue::from_static("*"))),
-            (_, Self::Version { etag }) => {
+            (_, Self::Version { etag, .. }) => {
                 Some((header::IF_MATCH, HeaderValue::from_str(etag.as_ref()?).ok()?))
             }
         }
@@ -154,11 +161,12 @@ fn http_error(error: Error) -> HttpError {
 }
 
 impl Connector {
-    /// Adds the condition of this thread to the request that completes an upload. Returns true if it has one.
+    /// Adds the condition of this thread to the request that completes an upload, or at Google copies it. Returns true if it has one.
     async fn add_condition(&self, mut request: HttpRequest) -> Result<(HttpRequest, bool)> {
         let query = request.uri().query().unwrap_or_default();
         let has = |part: &str| query.split('&').any(|it| it.starts_with(part));
         let completes = match *request.method() {
+            _ if self.service == BucketService::Google => request.headers().contains_key(COPY_SOURCE),
             Method::POST => has("uploadId="),
             Method::PUT => has("comp=blocklist"),
             _ => false,

@@ -19,6 +19,9 @@ pub enum Error {
     /// The address names a repository, not a file.
     #[error("{address} is a repository, expected a file in it")]
     Repository { address: String },
+    /// Files of one input are in different folders.
+    #[error("{first} and {second} are not in one folder")]
+    Apart { first: String, second: String },
     /// The address is http, without encryption.
     #[error("{address} is not encrypted")]
     Insecure { address: String },
@@ -73,6 +76,9 @@ pub enum Error {
     /// What is at the address of an output is not what was there before.
     #[error("{address} was written by another program meanwhile")]
     Conflict { address: String },
+    /// An output is complete, and the temporary object that was copied to it is still there.
+    #[error("it is complete, but the temporary object {temporary} cannot be deleted: {reason}")]
+    Leftover { temporary: String, reason: Box<Self> },
     /// A file of the cache cannot be written.
     #[error("the cache {folder} cannot be written: {reason}")]
     Cache { folder: String, reason: String },
@@ -90,7 +96,9 @@ impl Error {
     /// Returns the error's kind for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Address { .. } | Self::Repository { .. } | Self::Output { .. } => ErrorKind::Input,
+            Self::Address { .. } | Self::Repository { .. } | Self::Apart { .. } | Self::Output { .. } => {
+                ErrorKind::Input
+            }
             Self::Changed { .. } => ErrorKind::Changed,
             Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::NoRanges { .. } | Self::Disabled { .. } => ErrorKind::Unsupported,

@@ -1,21 +1,23 @@
-//! An object that is sent to a bucket: in one request, or in parts by a multipart upload that is completed last.
+//! An object that is sent to a bucket: in one request, or in parts by a multipart upload that is completed last. Google's multipart
+//! uploads go to a temporary object next to the target, which is copied to the target under a condition.
 //!
 //! Facts: the limits of multipart uploads of Amazon S3 (10,000 parts, each of 5 MiB or more but the last one), of Google's XML
-//! interface, which has the same, and of Azure (50,000 blocks).
+//! interface, which has the same and refuses conditions, and of Azure (50,000 blocks). Google copies an object within a bucket
+//! without its bytes, and with its metadata.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use byte_source::{Replaced, Upload};
+use byte_source::{Replaced, StoredFile, Upload};
 use bytes::Bytes;
 use object_store::path::Path as ObjectPath;
 use object_store::{
-    Attribute, Attributes, MultipartUpload, PutMode, PutMultipartOptions, PutOptions, PutPayload,
-    UpdateVersion,
+    Attribute, Attributes, MultipartUpload, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions,
+    PutPayload, UpdateVersion,
 };
 
 use crate::bucket::{Bucket, MARK, block_on};
@@ -69,9 +71,15 @@ struct Shared {
     path: ObjectPath,
     address: String,
     key: String,
+    /// Temporary object to which the parts are sent, and its address; `None` if they go to the target.
+    temporary: Option<(ObjectPath, String)>,
     /// Value of the mark, by which the object is known as the one of this upload.
     id: String,
     state: Mutex<State>,
+    /// True once the upload is to be aborted, also while a request of it is under way.
+    is_aborted: AtomicBool,
+    /// True while the temporary object may be there.
+    has_temporary: AtomicBool,
 }
 
 enum State {
@@ -96,7 +104,19 @@ impl BucketUpload {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let id = format!("{now:x}-{:x}", std::process::id());
         let part = bucket.client.buffers.take(0);
-        let shared = Shared { bucket, path, address, key, id, state: Mutex::new(State::New) };
+        let temporary = bucket.needs_copy().then(|| temporary_key(&key, &id));
+        let temporary = temporary.map(|key| Ok::<_, Error>((bucket.path_of(&key)?, bucket.address_of(&key))));
+        let shared = Shared {
+            bucket,
+            path,
+            address,
+            key,
+            temporary: temporary.transpose()?,
+            id,
+            state: Mutex::new(State::New),
+            is_aborted: AtomicBool::new(false),
+            has_temporary: AtomicBool::new(false),
+        };
         let mut upload = Self {
             shared: Arc::new(shared),
             part,
@@ -238,7 +258,8 @@ impl Shared {
         if matches!(*state, State::New) {
             let options = PutMultipartOptions { attributes: self.attributes(), ..Default::default() };
             let store = &self.bucket.store;
-            let upload = block_on(&self.address, store.put_multipart_opts(&self.path, options))?;
+            let path = self.temporary.as_ref().map_or(&self.path, |(path, _)| path);
+            let upload = block_on(&self.address, store.put_multipart_opts(path, options))?;
             *state = State::Started(upload);
         }
         let State::Started(upload) = &mut *state else {
@@ -255,12 +276,42 @@ impl Shared {
         let condition = match replaced {
             Replaced::Anything => None,
             Replaced::Nothing => Some(Condition::Absent),
-            Replaced::Version(file) => Some(Condition::Version { etag: file.etag.clone() }),
+            Replaced::Version(StoredFile { etag, version, .. }) => {
+                Some(Condition::Version { etag: etag.clone(), generation: version.clone() })
+            }
         };
         let _condition = condition.map(Condition::for_this_thread);
-        block_on(&self.address, upload.complete())?;
-        *state = State::Ended;
-        Ok(())
+        let completed = block_on(&self.address, upload.complete()).map(drop);
+        if completed.is_ok() {
+            *state = State::Ended;
+        }
+        match &self.temporary {
+            Some((temporary, shown)) => self.move_to_target(temporary, shown, completed),
+            None => completed,
+        }
+    }
+
+    /// Copies the temporary object to the target if it was completed, and deletes it.
+    fn move_to_target(&self, temporary: &ObjectPath, shown: &str, completed: Result<()>) -> Result<()> {
+        self.has_temporary.store(true, Ordering::SeqCst);
+        let copied = completed.and_then(|()| {
+            if self.is_aborted.load(Ordering::SeqCst) {
+                return Err(byte_source::Cancelled.into());
+            }
+            block_on(&self.address, self.bucket.store.copy(temporary, &self.path))
+        });
+        let deleted = self.delete_temporary();
+        self.has_temporary.store(false, Ordering::SeqCst);
+        let leftover = |reason| Error::Leftover { temporary: shown.to_owned(), reason: Box::new(reason) };
+        copied.and(deleted.map_err(leftover))
+    }
+
+    fn delete_temporary(&self) -> Result<()> {
+        let Some((path, shown)) = &self.temporary else { return Ok(()) };
+        match block_on(shown, self.bucket.store.delete(path)) {
+            Err(Error::NotFound { .. }) => Ok(()),
+            deleted => deleted,
+        }
     }
 
     /// Sends a whole object.
@@ -293,6 +344,11 @@ impl Shared {
     }
 
     fn abort(&self) {
+        self.is_aborted.store(true, Ordering::SeqCst);
+        if self.has_temporary.load(Ordering::SeqCst) {
+            // The thread that copies it holds the state, perhaps for longer than this program has.
+            let _ = self.delete_temporary();
+        }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let State::Started(mut upload) = std::mem::replace(&mut *state, State::Ended) {
             // The service removes parts that nobody completes, sooner or later.
@@ -301,9 +357,21 @@ impl Shared {
     }
 }
 
+/// Returns the name of a temporary object in the folder of an object.
+fn temporary_key(key: &str, id: &str) -> String {
+    let folder = key.rfind('/').and_then(|slash| key.get(..=slash)).unwrap_or_default();
+    format!("{folder}.torch2carton-{id}.partial")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_temporary_object_is_next_to_its_target() {
+        assert_eq!(temporary_key("a/b/c.pth", "1f"), "a/b/.torch2carton-1f.partial");
+        assert_eq!(temporary_key("c.pth", "1f"), ".torch2carton-1f.partial");
+    }
 
     #[test]
     fn parts_fit_the_limits() {
