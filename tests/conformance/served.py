@@ -16,9 +16,9 @@ TREE = Path(__file__).resolve().parents[2]
 class Server:
     """A server that prints its address as the first line of standard output."""
 
-    def __init__(self, *command):
+    def __init__(self, *command, env=None):
         self.words = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([str(part) for part in command], env=CLEAN, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.words, text=True)
+        self.process = subprocess.Popen([str(part) for part in command], env=CLEAN | (env or {}), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.words, text=True)
         line = self.process.stdout.readline()
         assert "http://" in line, f"{command}: no address: {line}{self.log()}"
         self.url = line[line.index("http://") + len("http://"):].split()[0].rstrip("/")

@@ -89,6 +89,13 @@ def same_as_local(base, folder, tmp_path, env):
                 named = ["--name", "model"] if output == "x.carton" else []
                 succeed("convert", "--force", "--quiet", *named, *allow, source, "-o", tmp_path / kind / output, env=env)
             assert (tmp_path / "remote" / output).read_bytes() == (tmp_path / "local" / output).read_bytes(), f"{output} of {remote}"
+    # All shards of a set, without their index; the documents next to them belong to it.
+    names = [f"shards/model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+    for kind, place in ("remote", base), ("local", folder):
+        sources = [f"{place}/{name}" for name in names]
+        succeed("convert", "--force", *allow, "--name", "model", *sources, "-o", tmp_path / kind / "x.carton", env=env)
+    assert (tmp_path / "remote/x.carton").read_bytes() == (tmp_path / "local/x.carton").read_bytes()
+    assert "one folder" in refuse("convert", *allow, f"{base}/{names[0]}", f"{base}/model.pth", env=env).stderr
     missing = refuse("inspect", *allow, f"{base}/none.pth", env=env)
     assert f"{base}/none.pth does not exist" in missing.stderr, missing
     assert "--allow-http" in refuse("inspect", f"{base}/model.pth", env=env).stderr

@@ -21,6 +21,7 @@ import pytest
 import torch
 from conftest import GOLDEN
 from program import BINARY, CLEAN, refuse, succeed
+from served import Server
 
 # A host that no resolver knows: only the proxy reaches it.
 HOST = "models.invalid"
@@ -378,3 +379,100 @@ def test_an_old_archive_is_read_in_part(tmp_path, monkeypatch):
             server.files[damaged.name] = damaged.read_bytes()
             refuse("inspect", damaged)
             refuse("inspect", "--allow-http", f"http://127.0.0.1:{server.port}/{damaged.name}")
+
+
+def carton_of(model, tmp_path, name="m"):
+    path = tmp_path / f"{name}.carton"
+    succeed("convert", model, "-o", path)
+    return path
+
+
+def ask(server, path):
+    response = server.request("GET", path)
+    assert response.status == 200, (path, response.status, response.body)
+    return json.loads(response.body)
+
+
+def test_cartons_at_addresses_are_served(model, tmp_path, monkeypatch):
+    carton = carton_of(model, tmp_path)
+    data = carton.read_bytes()
+    with running(Files, files={"m.carton": data, "model.pth": model.read_bytes()}) as files:
+        base, temporary = f"http://127.0.0.1:{files.port}", tmp_path / "temporary"
+        temporary.mkdir()
+        monkeypatch.setitem(CLEAN, "TMPDIR", str(temporary))
+        server = Server(BINARY, "serve", "--allow-http", "--port", 0, "--verify", f"{base}/m.carton?signature={SECRET}")
+        try:
+            sent = len(files.seen)
+            assert ask(server, "/v2/models/m")["name"] == "m"
+            # The copy has no name, and nothing more is requested.
+            assert list(temporary.iterdir()) == [] and len(files.seen) == sent
+            assert server.end() == 0 and SECRET not in server.log()
+        finally:
+            server.close()
+        assert "is a checkpoint" in refuse("serve", "--allow-http", "--port", 0, f"{base}/model.pth").stderr
+        assert "does not exist" in refuse("serve", "--allow-http", "--port", 0, f"{base}/none.carton").stderr
+        assert "--allow-http" in refuse("serve", "--port", 0, f"{base}/m.carton").stderr
+        assert "--repository" in refuse("serve", "--repository", "s3://b/models", status=(2,)).stderr
+
+
+def test_a_folder_of_cartons_in_a_bucket_is_served_and_packed(model, tmp_path):
+    """A bucket as S3 has it: two cartons, one of them in a folder deeper, and the files of an unpacked one."""
+    carton = carton_of(model, tmp_path)
+    succeed("unpack", carton, "-C", tmp_path / "unpacked")
+    unpacked = {f"u/{path.relative_to(tmp_path / 'unpacked').as_posix()}": path.read_bytes()
+                for path in (tmp_path / "unpacked").rglob("*") if path.is_file()}
+    objects = {"cartons/a.carton": carton.read_bytes(), "cartons/b.carton": carton.read_bytes(), "cartons/deeper/c.carton": b"",
+               "cartons/notes.txt": b"x", "empty/notes.txt": b"x"} | unpacked
+
+    def answers(handler):
+        url = urllib.parse.urlsplit(handler.path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        if "list-type" not in query:
+            return None
+        rows = "".join(f"<Contents><Key>{key}</Key><Size>{len(data)}</Size><ETag>&quot;1&quot;</ETag>"
+                       "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+                       for key, data in objects.items() if key.startswith(query.get("prefix", "")))
+        return f"<ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>".encode()
+
+    files = {key.rsplit("/", 1)[-1]: data for key, data in objects.items()}
+    with running(Files, answers=answers, files=files) as bucket:
+        env = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{bucket.port}", "AWS_REGION": "r", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": SECRET}
+        server = Server(BINARY, "serve", "--allow-http", "--port", 0, "s3://b/cartons", env=env)
+        try:
+            for name in "a", "b":
+                assert ask(server, f"/v2/models/{name}")["name"] == name
+            assert server.request("GET", "/v2/models/c").status == 404
+        finally:
+            server.close()
+        assert "no packed cartons" in refuse("serve", "--allow-http", "--port", 0, "s3://b/empty", env=env).stderr
+        packed = succeed("pack", "--allow-http", "s3://b/u", cwd=tmp_path, env=env)
+        assert "u.carton" in packed.stderr + packed.stdout
+        succeed("pack", tmp_path / "unpacked", "-o", tmp_path / "local.carton")
+        assert (tmp_path / "u.carton").read_bytes() == (tmp_path / "local.carton").read_bytes()
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".torch2carton-")] == []
+        succeed("pack", "--allow-http", "s3://b/u", cwd=tmp_path, env=env)
+        assert "notes.txt" in refuse("pack", "--allow-http", "s3://b/empty", "-o", tmp_path / "x.carton", env=env).stderr
+        del objects["u/carton.toml"]
+        assert "s3://b/u" in refuse("pack", "--allow-http", "s3://b/u", "-o", tmp_path / "x.carton", env=env).stderr
+        assert not (tmp_path / "x.carton").exists()
+
+
+def test_shards_on_a_web_server(tmp_path):
+    """Several addresses with signatures of their own are one set; nothing else is asked for."""
+    tensors = {f"layer.{n}": torch.full((200_000,), float(n)) for n in range(4)}
+    names = [f"pytorch_model-0000{n}-of-00002.bin" for n in (1, 2)]
+    for n, name in enumerate(names):
+        torch.save(dict(list(tensors.items())[n::2]), tmp_path / name)
+    with running(Files, files={name: (tmp_path / name).read_bytes() for name in names}) as server:
+        addresses = [f"http://127.0.0.1:{server.port}/a/{name}?signature={SECRET}-{name}" for name in names]
+        succeed("convert", "--allow-http", *addresses, "-o", tmp_path / "remote.safetensors")
+        succeed("convert", *(tmp_path / name for name in names), "-o", tmp_path / "local.safetensors")
+        assert (tmp_path / "remote.safetensors").read_bytes() == (tmp_path / "local.safetensors").read_bytes()
+        paths = {urllib.parse.urlsplit(path) for _, path, _ in server.seen}
+        assert {(it.path.rsplit("/", 1)[-1], it.query) for it in paths} == {(name, f"signature={SECRET}-{name}") for name in names}
+        elsewhere = addresses[1].replace("/a/", "/b/")
+        error = refuse("convert", "--allow-http", addresses[0], elsewhere, "-o", tmp_path / "x.safetensors").stderr
+        assert "one folder" in error and SECRET not in error
+        del server.files[names[1]]
+        error = refuse("convert", "--allow-http", *addresses, "-o", tmp_path / "x.safetensors").stderr
+        assert f"{names[1]} does not exist" in error and SECRET not in error

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -190,6 +191,25 @@ def test_folders_and_batches(store, checkpoints, tmp_path):
     assert "batch/small.safetensors" in store("list") and len(results.read_text().splitlines()) == 2
 
 
+def test_models_for_triton(store, tmp_path):
+    for name in "a", "b":
+        torch.jit.script(torch.nn.Linear(3, 2)).save(tmp_path / f"{name}.pt")
+    run = ["--to", "triton", "--allow-http", "--input", "input=float32[batch,3]", "--output-type", "output=float32[batch,2]"]
+    succeed("convert", tmp_path / "a.pt", "-o", tmp_path / "models", *run)
+    succeed("convert", tmp_path / "a.pt", "-o", f"{store.address}/models", *run, env=store.env)
+    for path in (tmp_path / "models").rglob("*"):
+        if path.is_file():
+            assert store.get(f"models/{path.relative_to(tmp_path / 'models').as_posix()}") == path.read_bytes()
+    assert sorted(store("list")) == ["models/a/1/model.pt", "models/a/config.pbtxt"]
+    succeed("convert", "--each", tmp_path / "a.pt", tmp_path / "b.pt", "-o", f"{store.address}/models", *run, env=store.env)
+    assert {"models/b/1/model.pt", "models/b/config.pbtxt"} <= set(store("list"))
+    assert "exists" in refuse("convert", tmp_path / "a.pt", "-o", f"{store.address}/models", "--no-clobber", *run, env=store.env).stderr
+    assert "models/a" in refuse("convert", tmp_path / "b.pt", "-o", f"{store.address}/models/a", *run, status=(2,), env=store.env).stderr
+    store("put", "models/c/config.pbtxt", "theirs")
+    assert "c/config.pbtxt" in refuse("convert", tmp_path / "a.pt", "--name", "c", "-o", f"{store.address}/models", *run, env=store.env).stderr
+    assert store.get("models/c/config.pbtxt") == b"theirs" and "models/c/1/model.pt" not in store("list")
+
+
 class Google(http.server.BaseHTTPRequestHandler):
     """Multipart uploads of Google's XML interface, as far as they are used here."""
 
@@ -218,6 +238,8 @@ class Google(http.server.BaseHTTPRequestHandler):
         wanted = self.headers.get("x-goog-if-generation-match")
         is_refused = wanted is not None and wanted != (str(existing["generation"]) if existing else "0")
         metadata = {k.lower(): v for k, v in self.headers.items() if k.lower().startswith("x-goog-meta-")}
+        if wanted is not None and {"uploads", "uploadId"} & query.keys():
+            return self.answer(400, b"<Error><Code>NotImplemented</Code></Error>")
 
         def store(data, metadata):
             generation = len(self.server.requests)
@@ -238,6 +260,22 @@ class Google(http.server.BaseHTTPRequestHandler):
                 return self.answer(403)
             uploads[query["uploadId"]]["parts"][int(query["partNumber"])] = body
             return self.answer(200, ETag=f'"p{query["partNumber"]}"')
+        if source := self.headers.get("x-goog-copy-source"):
+            self.server.copying.set()
+            if self.server.while_copying:
+                # Another program, between the last look and the copy.
+                self.server.while_copying(path)
+            existing = objects.get(path)
+            if wanted is not None and wanted != (str(existing["generation"]) if existing else "0"):
+                return self.answer(412)
+            if (original := objects.get("/" + urllib.parse.unquote(source))) is None:
+                return self.answer(404)
+            headers = store(original["data"], original["metadata"])
+            if self.server.loses_answers:
+                self.server.loses_answers -= 1
+                self.close_connection = True
+                return self.connection.shutdown(socket.SHUT_RDWR)
+            return self.answer(200, b"<CopyObjectResult></CopyObjectResult>", **headers)
         if is_refused:
             return self.answer(412)
         if self.command == "POST":
@@ -249,9 +287,13 @@ class Google(http.server.BaseHTTPRequestHandler):
             return self.answer(200, answer.encode(), **headers)
         if self.command == "PUT":
             return self.answer(200, **store(body, metadata))
-        if self.command == "DELETE":
+        if self.command == "DELETE" and "uploadId" in query:
             uploads.pop(query["uploadId"])
             return self.answer(204)
+        if self.command == "DELETE":
+            if self.server.keeps:
+                return self.answer(403)
+            return self.answer(204 if objects.pop(path, None) else 404)
         return self.answer(400)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_request
@@ -261,14 +303,19 @@ class Google(http.server.BaseHTTPRequestHandler):
 def google():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Google)
     server.objects, server.uploads, server.requests, server.fails = {}, {}, [], False
+    server.keeps, server.loses_answers, server.while_copying, server.copying = False, 0, None, threading.Event()
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
     server.shutdown()
 
 
+def google_env(google):
+    return {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{google.server_address[1]}"}
+
+
 def test_google(google, checkpoints, tmp_path):
-    env = {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{google.server_address[1]}"}
+    env = google_env(google)
     for name in "small", "large":
         source, target = checkpoints / f"{name}.pth", f"gs://models/{name}.safetensors"
         succeed("convert", source, "-o", tmp_path / f"{name}.safetensors")
@@ -277,8 +324,53 @@ def test_google(google, checkpoints, tmp_path):
         assert google.objects[f"/models/{name}.safetensors"]["data"] == (tmp_path / f"{name}.safetensors").read_bytes()
         assert "exists" in refuse(*run, "--no-clobber", env=env).stderr
         succeed(*run, env=env)
-    assert google.uploads == {}
+        succeed(*run, "--force", env=env)
+    assert google.uploads == {} and sorted(google.objects) == ["/models/large.safetensors", "/models/small.safetensors"]
     google.fails = True
     error = refuse("convert", checkpoints / "large.pth", "-o", "gs://models/new.pth", "--allow-http", env=env).stderr
     assert "GOOGLE_APPLICATION_CREDENTIALS" in error, error
     assert google.uploads == {} and "/models/new.pth" not in google.objects
+
+
+def test_google_keeps_what_another_program_writes_meanwhile(google, checkpoints):
+    env, path = google_env(google), "/models/a/x.pth"
+    run = ["convert", checkpoints / "large.pth", "-o", "gs://models/a/x.pth", "--allow-http"]
+    theirs = {"data": b"theirs", "generation": 7, "metadata": {}}
+    google.while_copying = lambda copied: google.objects.update({copied: theirs})
+    assert "exists" in refuse(*run, "--no-clobber", env=env).stderr
+    assert google.objects == {path: theirs} and google.uploads == {}
+    # What is there is ours, and is replaced by theirs while we replace it.
+    google.objects.clear()
+    google.while_copying = None
+    succeed(*run, env=env)
+    google.while_copying = lambda copied: google.objects.update({copied: theirs})
+    assert "--force" in refuse(*run, env=env).stderr
+    assert google.objects == {path: theirs}
+    succeed(*run, "--force", env=env)
+    assert sorted(google.objects) == [path] and len(google.objects[path]["data"]) > SMALL
+
+
+def test_google_loses_the_answer_to_a_copy(google, checkpoints):
+    google.loses_answers = 1
+    succeed("convert", checkpoints / "large.pth", "-o", "gs://models/x.pth", "--allow-http", "--no-clobber", env=google_env(google))
+    assert sorted(google.objects) == ["/models/x.pth"]
+
+
+def test_google_lets_nobody_delete(google, checkpoints):
+    google.keeps = True
+    error = refuse("convert", checkpoints / "large.pth", "-o", "gs://models/x.pth", "--allow-http", env=google_env(google)).stderr
+    (left,) = google.objects.keys() - {"/models/x.pth"}
+    assert f"the temporary object gs:/{left} cannot be deleted" in error and "it is complete" in error, error
+
+
+def test_ctrl_c_while_google_copies(google, checkpoints):
+    google.while_copying = lambda _: time.sleep(20)
+    command = [BINARY, "convert", checkpoints / "large.pth", "-o", "gs://models/x.pth", "--allow-http"]
+    process = subprocess.Popen(command, env=CLEAN | google_env(google), stderr=subprocess.PIPE)
+    assert google.copying.wait(60)
+    assert len(google.objects) == 1
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=20)
+    assert time.monotonic() - start < 2, "Ctrl-C ends it at once"
+    assert process.returncode in (130, -signal.SIGINT) and google.objects == {} and google.uploads == {}

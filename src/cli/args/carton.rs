@@ -21,7 +21,7 @@ pub(crate) struct Pack {
     /// The folder
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
-    /// Where to write the carton [default: next to the folder]
+    /// Where to write the carton [default: next to the folder, or of one at an address in the current folder]
     #[arg(short, long, value_name = "CARTON")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -32,6 +32,8 @@ pub(crate) struct Pack {
     /// An array to add to the tensors; repeatable
     #[arg(long, value_name = "NAME=FILE.npy")]
     pub(crate) tensor: Vec<String>,
+    #[command(flatten, next_help_heading = "Addresses")]
+    pub(crate) remote: RemoteArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -222,8 +222,9 @@ impl Convert {
             remote,
         } = self;
         let source = match files.as_slice() {
-            [file] if !*each => remote.open_with_documents(file)?,
-            _ => None,
+            _ if *each => None,
+            [file] => remote.open_with_documents(file)?,
+            files => remote.open_files(files)?,
         };
         let mut options =
             ConvertOptions::from_inputs(files.iter().map(|file| output::shown_path(file)).collect());

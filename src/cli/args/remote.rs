@@ -49,7 +49,7 @@ struct Counts {
 
 impl RemoteArgs {
     /// Creates the arguments of a command that has the same options itself.
-    #[cfg(feature = "download")]
+    #[cfg(any(feature = "download", feature = "serve"))]
     pub(crate) fn new(allow_http: bool, timeout: u64, cache: Option<PathBuf>) -> Self {
         Self { allow_http, timeout, cache, offline: false, counts: Counts::default() }
     }
@@ -67,6 +67,18 @@ impl RemoteArgs {
         let documents: BTreeSet<&str> = copied.collect();
         let documents: Vec<&str> = documents.into_iter().collect();
         self.open_with(input, Neighbours { of_files: true, documents: &documents })
+    }
+
+    /// Opens several files in one folder, such as the shards of a set, with the documents next to them; returns `None` if one of
+    /// them is local.
+    pub(crate) fn open_files(&self, inputs: &[PathBuf]) -> Result<Option<InputSource>> {
+        if inputs.is_empty() || inputs.iter().any(|input| RemoteAddress::from_path(input).is_none()) {
+            return Ok(None);
+        }
+        let addresses = inputs.iter().map(|input| Address::parse(&input.to_string_lossy()));
+        let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+        let keeps = |name: &str| checkpoint_files::is_companion_name(name) || READ_DOCUMENTS.contains(&name);
+        Ok(Some(remote_source::open_files(&addresses, &keeps, &self.options())?))
     }
 
     /// Opens one file, like [`open`](Self::open); a folder is refused.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 
 use super::convert::parse_size;
+use super::remote::RemoteArgs;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -14,6 +15,7 @@ Examples:
   torch2carton serve a.carton b.carton --log-format json 2> log
   torch2carton serve cartons/                      every carton in a folder, by its name
   torch2carton serve --repository models           models/NAME/VERSION.carton
+  torch2carton serve s3://bucket/llama.carton      from a copy in a temporary file
 
 The protocol is KServe v2 over HTTP with Triton's binary tensor data extension, so
 that tritonclient.http works unchanged. A line on standard output has the address:
@@ -31,7 +33,7 @@ second one ends it at once. A script that starts it with & has to send SIGTERM
 Exit status: 0 ended and everything was answered, 1 a carton cannot be served or
 the port is not free, 2 bad usage, 128 + N ended by signal N before that.")]
 pub(crate) struct Serve {
-    /// Cartons, packed or not, and folders that hold cartons
+    /// Cartons, packed or not, and folders that hold cartons; packed ones at addresses are copied into temporary files first
     #[arg(value_name = "CARTON", required_unless_present = "repository", value_hint = ValueHint::AnyPath)]
     pub(crate) cartons: Vec<PathBuf>,
     /// The model's name, for one carton [default: the file's stem]
@@ -80,7 +82,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
     pub(crate) max_connections: u32,
     /// How long a client may take for the headers of a request, for its body, and to read a response; the last two get
-    /// one second more for every 32 KiB
+    /// one second more for every 32 KiB. Also how long the server of an address may be silent
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=86400), help_heading = "Limits")]
     pub(crate) timeout: u64,
     /// How long a connection may be idle between two requests
@@ -89,6 +91,24 @@ pub(crate) struct Serve {
     /// How long to wait for the requests that are left when the server ends
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(0..=86400), help_heading = "Limits")]
     pub(crate) drain_timeout: u64,
+    /// Read http addresses too, and addresses of private networks
+    #[arg(long, help_heading = "Addresses")]
+    pub(crate) allow_http: bool,
+    /// Keep what is read of files at addresses in this folder, and take from it what was read before
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Addresses")]
+    pub(crate) cache: Option<PathBuf>,
+    /// Send no requests; a file that the folder of --cache has is read from it
+    #[arg(long, help_heading = "Addresses")]
+    pub(crate) offline: bool,
+}
+
+impl Serve {
+    /// Returns the options for cartons at addresses.
+    pub(crate) fn remote(&self) -> RemoteArgs {
+        let mut remote = RemoteArgs::new(self.allow_http, self.timeout, self.cache.clone());
+        remote.offline = self.offline;
+        remote
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use byte_source::InputSource;
 use carton_tools::PackOptions;
 use pipeline::{format_bytes, format_things};
 
@@ -29,7 +30,13 @@ pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
     };
     options.tensors = args.tensor.iter().map(tensor).collect::<Result<_, _>>()?;
     let progress = Progress::new(quiet);
-    let report = carton_tools::pack(&options, &progress)?;
+    let report = match args.remote.open(&args.directory)? {
+        None => carton_tools::pack(&options, &progress)?,
+        Some(InputSource::Folder { folder, file: None }) => {
+            carton_tools::pack_folder(&*folder, &options, &progress)?
+        }
+        Some(source) => return Err(carton_tools::Error::NotAFolder { path: source.path() }.into()),
+    };
     progress.clear();
     if !quiet {
         report

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use byte_source::{InputSource, Source};
+use output::RemoteAddress;
 use pipeline::Observer;
 use runtime::{Runnable, RunnableOptions};
 use serve::{
@@ -115,27 +117,51 @@ fn open_models(
     quiet: bool,
 ) -> Result<ModelSource> {
     if let Some(folder) = &args.repository {
+        if RemoteAddress::from_path(folder).is_some() {
+            bail!(UsageError(format!(
+                "--repository {}: expected a folder of this machine, whose models clients load and unload; without the option, \
+                 cartons at an address are served",
+                output::shown_path(folder).display()
+            )));
+        }
         let folder = RepositoryFolder { path: folder.clone(), extension: MODEL_EXTENSION.to_owned() };
         let load = move |path: &Path| -> Result<Arc<dyn InferModel>, LoadError> {
             Ok(open_carton_model(path, &open, &limits, &())?)
         };
         return Ok(ModelSource::Folder { folder, load: Box::new(load) });
     }
-    let mut paths = Vec::new();
+    let remote = args.remote();
+    let mut cartons = Vec::new();
     for given in &args.cartons {
-        paths.extend(models_at(given)?.into_iter().map(|path| (path, given)));
+        match remote.open(given)? {
+            Some(source) => cartons.extend(models_at_address(&output::shown_path(given), source)?),
+            None => cartons.extend(models_at(given)?.into_iter().map(|path| {
+                let is_found = path != *given;
+                GivenCarton { path, source: None, is_found }
+            })),
+        }
     }
-    if args.name.is_some() && paths.len() > 1 {
+    if args.name.is_some() && cartons.len() > 1 {
         bail!(UsageError("--name is for one carton; several have the names of their files".to_owned()));
     }
+    let remote: Vec<_> =
+        cartons.iter().filter_map(|carton| Some((&*carton.path, carton.source.as_ref()?))).collect();
+    carton_tools::check_copy_space(&remote)?;
     let progress = Progress::new(quiet);
-    let mut models = Vec::with_capacity(paths.len());
+    let mut models = Vec::with_capacity(cartons.len());
     let mut skipped = Vec::new();
-    for (path, given) in &paths {
-        let name = args.name.clone().unwrap_or_else(|| model_name_of_path(path));
-        match open_carton_model(path, &open, &limits, &progress) {
+    for carton in &cartons {
+        let name = args.name.clone().unwrap_or_else(|| model_name_of_path(&carton.path));
+        let opened = match &carton.source {
+            Some(source) => {
+                let copy = carton_tools::copy_carton(&carton.path, source, &progress)?;
+                Runnable::from_carton(copy, &open, &progress)
+            }
+            None => Runnable::open(&carton.path, &open, &progress),
+        };
+        match opened.and_then(|runnable| serve::carton_model(runnable, &limits)) {
             Ok(model) => models.push((name, model)),
-            Err(error) if path != *given && needs_another_runner(&error) => skipped.push(error),
+            Err(error) if carton.is_found && needs_another_runner(&error) => skipped.push(error),
             Err(error) => return Err(error.into()),
         }
     }
@@ -148,6 +174,38 @@ fn open_models(
         log.warn(format!("not served: {}", error_chain_text(&error.into())));
     }
     Ok(ModelSource::Fixed(models))
+}
+
+/// Carton to serve.
+struct GivenCarton {
+    path: PathBuf,
+    /// Where it is, if it is at an address.
+    source: Option<InputSource>,
+    /// True if it was found in a folder that was given.
+    is_found: bool,
+}
+
+/// Returns the cartons that an address stands for: those directly in a folder, or the one at the address.
+fn models_at_address(address: &Path, source: InputSource) -> Result<Vec<GivenCarton>> {
+    let folder = match source {
+        InputSource::Folder { folder, file: None } => folder,
+        source => {
+            return Ok(vec![GivenCarton { path: address.to_owned(), source: Some(source), is_found: false }]);
+        }
+    };
+    let cartons = carton_tools::open_packed_in(&*folder)?;
+    if cartons.is_empty() {
+        bail!(
+            "there are no packed cartons at {}; `torch2carton MODEL -o NAME.carton` makes one",
+            shell_quoted_path(address)
+        );
+    }
+    let found = |source: Arc<dyn Source>| GivenCarton {
+        path: source.path().to_owned(),
+        source: Some(source.into()),
+        is_found: true,
+    };
+    Ok(cartons.into_iter().map(found).collect())
 }
 
 /// Returns true for a carton that is in order and runs elsewhere, such as a TorchScript module.

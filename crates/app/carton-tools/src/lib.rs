@@ -60,12 +60,13 @@ pub use error::{Error, Result, TensorError};
 pub use note::CartonNote;
 pub use npy::NpyError;
 pub use open::{
-    copy_carton, is_carton, is_carton_file, open, open_input, open_model, open_source, open_with,
+    check_copy_space, copy_carton, is_carton, is_carton_file, open, open_input, open_model, open_packed_in,
+    open_source, open_with,
 };
 #[cfg(feature = "download")]
 pub use options::ResolveOptions;
 pub use options::VerifyOptions;
-pub use pack::{PackCompression, PackOptions, PackReport, pack};
+pub use pack::{PackCompression, PackOptions, PackReport, pack, pack_folder};
 pub use pipeline::{IfExists, Observer, Selection};
 #[cfg(feature = "download")]
 pub use resolve::{ResolveReport, resolve};

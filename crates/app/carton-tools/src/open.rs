@@ -4,7 +4,9 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Action, InputSource, MappedFile, Observer, OpenedFile, ProgressReporter, Source};
+use byte_source::{
+    Action, InputSource, MappedFile, Observer, OpenedFile, ProgressReporter, Source, SourceFolder,
+};
 use carton_format::{Config, MODEL_PT, Manifest};
 use carton_reader::{Carton, CartonEntry, CompressionMethod};
 use checkpoint_files::{CheckpointSources, ShardPolicy};
@@ -136,6 +138,33 @@ pub fn copy_carton(path: &Path, source: &InputSource, observer: &dyn Observer) -
     let carton = open_input(path, Some(source))?;
     let Some(file) = file_of(source)? else { return Ok(carton) };
     Carton::from_source(copy_file(&file, observer)?).map_err(Error::from_reader(path))
+}
+
+/// Opens the files directly in a folder that is not on this machine whose names are those of packed cartons.
+///
+/// # Errors
+/// Returns an error if a file cannot be read.
+pub fn open_packed_in(folder: &dyn SourceFolder) -> Result<Vec<Arc<dyn Source>>> {
+    let is_named = |name: &&str| Path::new(name).extension().is_some_and(|extension| extension == EXTENSION);
+    let names = folder.files().iter().map(String::as_str).filter(|name| !name.contains('/'));
+    let names: Vec<&str> = names.filter(is_named).collect();
+    folder.open(&names).map_err(Error::read)
+}
+
+/// Checks that there is space for temporary copies of cartons that are not on this machine, all of them together.
+///
+/// # Errors
+/// Returns an error if a carton cannot be read, or there is too little space for temporary files.
+pub fn check_copy_space(cartons: &[(&Path, &InputSource)]) -> Result<()> {
+    let mut needed = 0_u64;
+    for (path, source) in cartons {
+        let file = file_of(source)?.ok_or_else(|| Error::NotACarton { path: path.to_path_buf() })?;
+        needed = needed.saturating_add(file.len());
+    }
+    if needed > 0 {
+        output::require_free_space(needed, &std::env::temp_dir())?;
+    }
+    Ok(())
 }
 
 /// Copies a file that is not on this machine into an unlinked temporary file.

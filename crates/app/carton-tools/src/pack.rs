@@ -1,14 +1,19 @@
 //! Packs a folder into a carton.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{Action, Blob, LazyFile, Observer, ProgressReporter, Region, Source, hex, sha256};
+use byte_source::{
+    Action, Blob, LazyFile, Observer, ProgressReporter, Region, Source, SourceFolder, each_window, hex,
+    sha256,
+};
 use carton_format::{Config, DataType, MODEL_PT, TensorIndex, TensorSpec};
 use carton_reader::{Carton, CartonEntry, MODEL_FOLDER};
 use carton_writer::{CartonMember, CompressedFile, CompressedFiles, CompressionSpill, EntryContent};
-use output::{file_name, parent_folder};
+use output::{Scratch, file_name, parent_folder};
 use pipeline::{IfExists, write_carton};
 use serde::Serialize;
 
@@ -17,6 +22,8 @@ use crate::kept_entry::is_manifest_or_links;
 use crate::{CartonNote, Error, Result, SCHEMA_VERSION};
 
 const CARTON_FOLDERS: &[&str] = &[MODEL_FOLDER, "tensor_data/", "misc/"];
+/// Largest number of files that are not on this machine and open at the same time.
+const OPENED_MAX: usize = 16;
 
 /// Options for packing a folder into a carton.
 #[derive(Clone, Debug)]
@@ -93,16 +100,81 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
     }
     let target = options.output.clone().unwrap_or_else(|| default_output(root));
     check_target(&target, root, options.if_exists)?;
-    let carton = Carton::open_unlisted(root).map_err(Error::from_reader(root))?;
+    pack_files(root, root, &target, options, observer)
+}
+
+/// Packs a folder that is not on this machine into a carton, as [`pack`] packs a local one. Its files are copied into a temporary
+/// folder next to the carton first, because each is read to compress it and again to write it.
+///
+/// # Errors
+/// Those of [`pack`], and an error if there is too little space for the copy.
+pub fn pack_folder(
+    folder: &dyn SourceFolder,
+    options: &PackOptions,
+    observer: &dyn Observer,
+) -> Result<PackReport> {
+    let root = folder.path();
+    let target = options.output.clone().unwrap_or_else(|| format!("{}.carton", folder.name()).into());
+    output::check_target(&target, &[], options.if_exists)?;
+    if let Some(path) = folder.files().iter().find(|path| !is_manifest_or_links(path) && !has_place(path)) {
+        return Err(Error::NoPlace { folder: root.to_owned(), path: path.clone() });
+    }
+    if !folder.contains(Config::PATH) {
+        return Err(Error::NotACarton { path: root.to_owned() });
+    }
+    let scratch = Scratch::create(parent_folder(&target))?;
+    copy_files(folder, scratch.path(), observer)?;
+    pack_files(scratch.path(), root, &target, options, observer)
+}
+
+/// Copies the files that are packed into a local folder.
+fn copy_files(folder: &dyn SourceFolder, copy: &Path, observer: &dyn Observer) -> Result<()> {
+    let names = folder.files().iter().map(String::as_str).filter(|path| !is_manifest_or_links(path));
+    let names: Vec<&str> = names.collect();
+    let name = folder.name();
+    let work = ProgressReporter::new(observer, &name, Action::Download, None);
+    let mut done = 0_u64;
+    for names in names.chunks(OPENED_MAX) {
+        let sources = folder.open(names).map_err(Error::read)?;
+        let needed = sources.iter().fold(0_u64, |sum, source| sum.saturating_add(source.len()));
+        // The copy, and the carton.
+        output::require_free_space(needed.saturating_mul(2), copy)?;
+        for (name, source) in names.iter().zip(sources) {
+            let path = copy.join(name);
+            let parent = parent_folder(&path);
+            let made = std::fs::create_dir_all(parent);
+            made.map_err(|reason| Error::CreateFolder { path: parent.to_owned(), reason })?;
+            let failed = |reason| output::Error::Write { path: path.clone(), reason };
+            let mut file = File::create_new(&path).map_err(failed)?;
+            let copied = each_window(&*source, 0..source.len(), |window| {
+                file.write_all(&window)?;
+                done = done.saturating_add(window.len() as u64);
+                Ok(work.advance(done)?)
+            });
+            copied.map_err(Error::read)?;
+        }
+    }
+    Ok(())
+}
+
+/// Packs the files of the folder `files`, which messages call `root`, into a carton at `target`.
+fn pack_files(
+    files: &Path,
+    root: &Path,
+    target: &Path,
+    options: &PackOptions,
+    observer: &dyn Observer,
+) -> Result<PackReport> {
+    let carton = Carton::open_unlisted(files).map_err(Error::from_reader(root))?;
     let entries = entries_to_pack(root, &carton)?;
     let documents = PackDocuments::read(root, &carton, options)?;
-    let sources = plain_files(root, &entries)?;
+    let sources = plain_files(files, &entries)?;
     let mut contents: Vec<(&str, &dyn Blob)> = Vec::with_capacity(sources.len());
     contents.extend(sources.iter().map(|(path, file)| (path.as_str(), file as &dyn Blob)));
     contents.extend(documents.tensors.iter().map(|(path, file)| (path.as_str(), file.blob())));
     // The model comes last, so that the documents are near the start of the file.
     contents.sort_by_key(|(path, _)| (path.starts_with(MODEL_FOLDER), *path));
-    let (compressed, spilled) = compress(&contents, options.compression, &target, root, observer)?;
+    let (compressed, spilled) = compress(&contents, options.compression, target, root, observer)?;
     let parts: Vec<Option<Region>> = compressed
         .iter()
         .map(|compressed| compressed.as_ref().map(|it| spilled.compressed_bytes(it)))
@@ -133,7 +205,7 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
     // Array files are checked for changes after they have been read, since the folder's files are not kept open.
     let check_inputs = || documents.maps.iter().try_for_each(|map| map.check_unchanged());
     let packed = carton_writer::CartonLayout::new(files);
-    let written = write_carton(&packed, &target, options.if_exists, &check_inputs, observer)?;
+    let written = write_carton(&packed, target, options.if_exists, &check_inputs, observer)?;
     Ok(PackReport {
         schema_version: SCHEMA_VERSION,
         file: root.display().to_string(),
@@ -166,11 +238,10 @@ fn entries_to_pack<'c>(root: &Path, carton: &'c Carton) -> Result<Vec<&'c Carton
     let mut entries = Vec::new();
     for entry in carton.entries() {
         let path = entry.path.as_str();
-        let has_place = path == Config::PATH || CARTON_FOLDERS.iter().any(|folder| path.starts_with(folder));
         if is_manifest_or_links(path) {
             continue;
         }
-        if !has_place {
+        if !has_place(path) {
             return Err(Error::NoPlace { folder: root.to_owned(), path: path.to_owned() });
         }
         if entry.is_symbolic_link {
@@ -182,6 +253,11 @@ fn entries_to_pack<'c>(root: &Path, carton: &'c Carton) -> Result<Vec<&'c Carton
         return Err(Error::NoModel { folder: root.to_owned() });
     }
     Ok(entries)
+}
+
+/// Returns true if the format has a place for the file.
+fn has_place(path: &str) -> bool {
+    path == Config::PATH || CARTON_FOLDERS.iter().any(|folder| path.starts_with(folder))
 }
 
 /// Documents of the new carton, with the arrays that were added.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use byte_source::{InputSource, Observer, OpenedFile, Source, SourceFolder, SourceReader};
-use tempfile::TempDir;
 use torch_import::{Checkpoint, Container, ModelSizes, Shard, WeightMapIndex};
 use trainer_shards::{TrainerArchive, TrainerLayout};
 
@@ -14,7 +13,7 @@ use crate::companions::{Companion, companions, is_companion_name};
 use crate::document_cache::DocumentCache;
 use crate::folder_listing::folder_above;
 use crate::{Error, FilesNote, Result};
-use output::{file_name, parent_folder};
+use output::{Scratch, file_name, parent_folder};
 
 /// Files of one checkpoint, found but not opened.
 #[derive(Debug)]
@@ -41,7 +40,7 @@ pub struct CheckpointSources {
 struct GivenFiles {
     input: InputSource,
     /// Companions, copied into a temporary folder when they are asked for.
-    companions: OnceLock<(TempDir, Vec<Companion>)>,
+    companions: OnceLock<(Scratch, Vec<Companion>)>,
 }
 
 /// Relation of the files to the checkpoint.
@@ -334,7 +333,10 @@ impl GivenFiles {
             folder.files().iter().map(String::as_str).filter(|name| is_companion_name(name)).collect();
         let remote = |reason| Error::remote(folder.path(), reason);
         let sources = folder.open(&names).map_err(remote)?;
-        let local = tempfile::tempdir().map_err(|reason| Error::Io { path: std::env::temp_dir(), reason })?;
+        let temporary = std::env::temp_dir();
+        // Unlike other temporary folders, it does not outlive a signal.
+        let local = Scratch::create(&temporary)
+            .map_err(|reason| Error::Io { path: temporary, reason: std::io::Error::other(reason) })?;
         let mut companions = Vec::with_capacity(names.len());
         for (name, source) in names.into_iter().zip(sources) {
             let path = local.path().join(name);

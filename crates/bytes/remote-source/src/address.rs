@@ -90,6 +90,27 @@ impl Address {
         };
         path.rsplit('/').next().unwrap_or_default()
     }
+
+    /// Returns the folder of the file, without a query.
+    pub(crate) fn folder(&self) -> Self {
+        let parent =
+            |path: &str| path.rsplit_once('/').map_or(String::new(), |(parent, _)| parent.to_owned());
+        match self {
+            Self::Http(url) => {
+                let mut url = url.clone();
+                url.set_query(None);
+                url.set_fragment(None);
+                if let Ok(mut parts) = url.path_segments_mut() {
+                    parts.pop();
+                }
+                Self::Http(url)
+            }
+            Self::Hub(address) => Self::Hub(HubAddress { path: parent(&address.path), ..address.clone() }),
+            Self::Bucket(address) => {
+                Self::Bucket(BucketAddress { key: parent(&address.key), ..address.clone() })
+            }
+        }
+    }
 }
 
 impl HubAddress {
@@ -187,6 +208,15 @@ mod tests {
 
     fn shown(text: &str) -> Option<String> {
         Address::parse(text).ok().map(|address| address.to_string())
+    }
+
+    #[test]
+    fn a_folder_has_no_query() {
+        let folder = |text: &str| Address::parse(text).expect("an address").folder().to_string();
+        assert_eq!(folder("https://a.b/c/d.pth?x=1"), "https://a.b/c");
+        assert_eq!(folder("hf://a/b@refs/pr/1/d.pth"), "hf://a/b@refs/pr/1");
+        assert_eq!(folder("s3://bucket/c/d/e.pth"), "s3://bucket/c/d");
+        assert_eq!(folder("gs://bucket/e.pth"), "gs://bucket");
     }
 
     #[test]

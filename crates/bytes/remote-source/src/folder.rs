@@ -156,6 +156,28 @@ impl RemoteFolder {
         Ok(Self::new(shown_url(&folder), name, client, files, opened))
     }
 
+    /// Returns the folder of files on a web server, which are not opened. Each keeps its query.
+    pub(crate) fn of_urls<'u>(urls: impl Iterator<Item = &'u Url>, options: &RemoteOptions) -> Result<Self> {
+        let (mut path, mut files) = (String::new(), HashMap::new());
+        for url in urls {
+            let address = shown_url(url);
+            let (folder, name) = address.rsplit_once('/').unwrap_or(("", &address));
+            folder.clone_into(&mut path);
+            let target =
+                RangeTarget { url: url.clone(), token: None, is_resolved: false, address: address.clone() };
+            files.insert(name.to_owned(), (Place::Url(target), None));
+        }
+        let name = path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("model").to_owned();
+        Ok(Self::new(path, name, options.client()?, files, HashMap::new()))
+    }
+
+    /// Returns the folder with those of its files whose names `keeps` accepts.
+    pub(crate) fn retain(mut self, keeps: &dyn Fn(&str) -> bool) -> Self {
+        self.files.retain(|name, _| keeps(name));
+        self.names.retain(|name| keeps(name));
+        self
+    }
+
     /// Returns the folder `name` in this one, at `address`.
     pub(crate) fn below(self, name: &str, address: &HubAddress) -> Self {
         let below =

@@ -71,6 +71,73 @@ pub fn open_input(
     }
 }
 
+/// Opens the files at several addresses in one folder, such as the shards of a set, with those next to them whose names `keeps`
+/// accepts. A web server is not asked for others.
+///
+/// # Errors
+/// When the files are not in one folder, one of them does not exist, or the server refuses it.
+pub fn open_files(
+    addresses: &[Address],
+    keeps: &dyn Fn(&str) -> bool,
+    options: &RemoteOptions,
+) -> Result<InputSource> {
+    let Some(first) = addresses.first() else {
+        return Err(Error::Address { address: String::new(), expected: "one or more" });
+    };
+    for address in addresses {
+        if address.folder() != first.folder() {
+            return Err(Error::Apart { first: first.to_string(), second: address.to_string() });
+        }
+    }
+    open_listed(first, addresses, keeps, options)
+}
+
+/// Refuses the addresses, because this build sends no requests.
+#[cfg(not(feature = "http"))]
+fn open_listed(
+    first: &Address,
+    _: &[Address],
+    _: &dyn Fn(&str) -> bool,
+    _: &RemoteOptions,
+) -> Result<InputSource> {
+    Err(Error::Disabled { address: first.to_string() })
+}
+
+#[cfg(feature = "http")]
+fn open_listed(
+    first: &Address,
+    addresses: &[Address],
+    keeps: &dyn Fn(&str) -> bool,
+    options: &RemoteOptions,
+) -> Result<InputSource> {
+    let urls = addresses.iter().filter_map(|address| match address {
+        Address::Http(url) => Some(url),
+        _ => None,
+    });
+    let folder = match first.folder() {
+        Address::Http(_) => RemoteFolder::of_urls(urls, options)?,
+        Address::Hub(hub) => RemoteFolder::on_hub(&hub, options)?,
+        Address::Bucket(bucket) => list_bucket(&bucket, options)?,
+    };
+    if let Some(missing) = addresses.iter().find(|address| !folder.contains(address.file_name())) {
+        return Err(Error::NotFound { address: missing.to_string(), message: String::new() });
+    }
+    let is_given = |name: &str| addresses.iter().any(|address| address.file_name() == name);
+    let folder = folder.retain(&|name| is_given(name) || keeps(name));
+    Ok(InputSource::Folder { folder: Arc::new(folder), file: None })
+}
+
+/// Refuses the address, because this build does not read buckets.
+#[cfg(all(feature = "http", not(feature = "buckets")))]
+fn list_bucket(address: &BucketAddress, _: &RemoteOptions) -> Result<RemoteFolder> {
+    Err(Error::Disabled { address: address.to_string() })
+}
+
+#[cfg(feature = "buckets")]
+fn list_bucket(address: &BucketAddress, options: &RemoteOptions) -> Result<RemoteFolder> {
+    RemoteFolder::in_bucket(address, &options.bucket(address)?, true)
+}
+
 /// Refuses the address, because this build does not read buckets.
 #[cfg(all(feature = "http", not(feature = "buckets")))]
 fn open_in_bucket(address: &BucketAddress, _: Neighbours<'_>, _: &RemoteOptions) -> Result<InputSource> {

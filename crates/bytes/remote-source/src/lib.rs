@@ -87,7 +87,7 @@ pub use error::{Error, Result};
 pub use file::RemoteFile;
 #[cfg(feature = "http")]
 pub use folder::RemoteFolder;
-pub use input::{Neighbours, open_input};
+pub use input::{Neighbours, open_files, open_input};
 pub use ip::is_public_address;
 pub use options::RemoteOptions;
 #[cfg(feature = "buckets")]

@@ -77,9 +77,6 @@ impl OutputFormat for TritonOptions {
         kept: NonTensorParts,
         notes: &mut NoteCollector<'_>,
     ) -> Result<OutputPlan<'p, TritonReport>> {
-        if job.destination.store_of(job.target)?.is_some() {
-            return Err(InvalidOption::TritonAtAddress { path: job.target.to_owned() }.into());
-        }
         let converted = match kept.script {
             Some(script) => *script,
             None => self.positional_module(job)?,
@@ -187,13 +184,23 @@ fn check(files: &OutputFiles<'_>, job: &OutputJob<'_>) -> Result<()> {
     if is_file_name && !path.is_dir() {
         return Err(InvalidOption::NotAFolder { path }.into());
     }
-    if path.join(CONFIG_PATH).exists() {
+    let store = job.destination.store_of(&path)?;
+    let config = path.join(CONFIG_PATH);
+    let is_model = match store {
+        Some(store) => store.find(&config).map_err(|reason| Error::Write { path: config, reason })?.is_some(),
+        None => config.exists(),
+    };
+    if is_model {
         return Err(InvalidOption::NotARepository { path }.into());
+    }
+    let inputs = job.inputs();
+    if store.is_some() {
+        let mut paths = files.paths();
+        return Ok(paths.try_for_each(|path| job.destination.check_target(path, &inputs, job.if_exists))?);
     }
     if let Some(folder) = files.folders.iter().find(|folder| folder.exists() && !folder.is_dir()) {
         return Err(InvalidOption::NotAFolder { path: folder.clone() }.into());
     }
-    let inputs = job.inputs();
     for path in files.paths().filter(|path| output::parent_folder(path).is_dir()) {
         output::check_target(path, &inputs, job.if_exists)?;
     }
