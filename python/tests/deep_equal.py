@@ -147,8 +147,12 @@ class Comparison:
             self.counts["arrays"] += 1
             if expected.dtype != found.dtype or expected.shape != found.shape or expected.strides != found.strides:
                 self.fail(path, expected, found)
+            if expected.dtype.type is not found.dtype.type:
+                self.fail(f"{path}.dtype.type", expected.dtype.type, found.dtype.type)
             if expected.dtype.hasobject:
-                return [(one, two, f"{path}.flat") for one, two in zip(expected.ravel(), found.ravel())]
+                # A row of a matrix is a matrix.
+                pairs = zip(np.asarray(expected).ravel(), np.asarray(found).ravel())
+                return [(one, two, f"{path}.flat") for one, two in pairs]
             if expected.tobytes() != found.tobytes():
                 self.fail(path, expected, found)
             return []

@@ -98,6 +98,9 @@ def test_numpy_values(place):
     check([np.arange(6).reshape(2, 3), np.float32(1.5), np.asfortranarray(np.ones((2, 3))), np.array("text")])
     check([np.zeros(2, [("x", "f4"), ("y", "i8")]), np.array([{"x": 1}, None], object), np.array(["2026"], "M8[D]")])
     check([np.dtype(">i4"), np.arange(3, dtype=">i4"), np.bool_(True), np.array(3.0)])
+    import test_arrays
+
+    check(test_arrays.arrays())
 
 
 def test_namedtuples_of_imported_classes(place):

@@ -201,7 +201,7 @@ class Hooks:
         """Returns the value of a global: a type of plain data, or a record."""
         if module in _BUILTINS and name in _TYPES:
             return _TYPES[name]
-        if module == "numpy":
+        if module == "numpy" or name in _ARRAY_HOMES.get(module, ()):
             return _numpy_value(name) or Global(module, name)
         return Global(module, name)
 
@@ -303,6 +303,14 @@ def namedtuple_constructor(kind: type) -> Callable[..., Any] | None:
 
 # NumPy.
 
+#: Where releases of NumPy have its subclasses of arrays, and the type of their elements, besides the module `numpy`.
+_ARRAY_HOMES = {
+    "numpy.matrixlib.defmatrix": ("matrix",),
+    "numpy.core.records": ("recarray", "record"),
+    "numpy._core.records": ("recarray", "record"),
+    "numpy.rec": ("recarray", "record"),
+}
+
 
 def _numpy_table() -> dict[Names, Entry]:
     table: dict[Names, Entry] = {("numpy", "dtype"): (_make_dtype, False)}
@@ -338,9 +346,10 @@ def _make_dtype(code: Any, align: Any = False, copy: Any = False) -> Any:
 
 def _make_array(kind: Any, shape: Any, code: Any) -> Any:
     np: Any = import_numpy("an array in the file")
-    if kind is not np.ndarray:
+    # Classes of NumPy whose instances have nothing but the array. A memmap would lack its file.
+    if not any(kind is known for known in (np.ndarray, np.matrix, np.recarray)):
         return Object(Global("numpy.core.multiarray", "_reconstruct"), (kind, shape, code))
-    return np.ndarray((0,), np.dtype("b"))
+    return np.ndarray.__new__(kind, (0,), np.dtype("b"))
 
 
 def _make_scalar(dtype: Any, data: Any = None) -> Any:
