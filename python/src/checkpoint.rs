@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use torch2carton::Error;
 use torch2carton::crates::pipeline::InspectOptions;
 use torch2carton::crates::torch_import::Container;
@@ -128,10 +129,13 @@ impl Checkpoint {
         self.opened.tensors.contains(name)
     }
 
-    fn __getitem__(&self, name: &str) -> PyResult<Tensor> {
-        let found = self.opened.tensors.position(name);
+    fn __getitem__(&self, name: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+        // A key of another type is a key that is not there, as in a dict.
+        let text = name.cast::<PyString>().ok();
+        let text = text.map(|text| text.to_cow()).transpose()?;
+        let found = text.and_then(|text| self.opened.tensors.position(&text));
         let tensor = found.and_then(|position| Tensor::listed(&self.opened, position));
-        tensor.ok_or_else(|| PyKeyError::new_err(name.to_owned()))
+        tensor.ok_or_else(|| PyKeyError::new_err((name.clone().unbind(),)))
     }
 
     /// All tensors with their names, in the order of the files.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyBufferError, PyMemoryError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 use torch2carton::crates::byte_source::{hex, sha256};
@@ -169,7 +170,7 @@ impl Tensor {
     /// PyTorch's name of the dtype, such as `bfloat16`.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
-        PyString::intern(py, self.inner().dtype().name())
+        dtype_name(py, self.inner().dtype())
     }
 
     /// The number of elements along each dimension.
@@ -387,6 +388,11 @@ impl Tensor {
         len.ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("a tensor without dimensions has no len()"))
     }
 
+    /// The parts along the first dimension.
+    fn __iter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, PyAny>> {
+        python_function(slf.py(), "parts")?.call1((slf,))
+    }
+
     /// A DLPack capsule.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
@@ -427,9 +433,25 @@ impl Tensor {
     }
 }
 
+/// Returns PyTorch's name of a dtype. The text of a common one is made once.
+fn dtype_name(py: Python<'_>, dtype: Dtype) -> Bound<'_, PyString> {
+    let known = match dtype {
+        Dtype::BFloat16 => intern!(py, "bfloat16"),
+        Dtype::Float16 => intern!(py, "float16"),
+        Dtype::Float32 => intern!(py, "float32"),
+        Dtype::Float8E4M3Fn => intern!(py, "float8_e4m3fn"),
+        Dtype::Int32 => intern!(py, "int32"),
+        Dtype::Int64 => intern!(py, "int64"),
+        Dtype::Int8 => intern!(py, "int8"),
+        Dtype::UInt8 => intern!(py, "uint8"),
+        other => return PyString::intern(py, other.name()),
+    };
+    known.clone()
+}
+
 /// Returns a function of `torch2carton/_tensor.py`.
 fn python_function<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    py.import(pyo3::intern!(py, "torch2carton._tensor"))?.getattr(name)
+    py.import(intern!(py, "torch2carton._tensor"))?.getattr(name)
 }
 
 /// Returns the type code, bits and lanes of a dtype in `dlpack.h`.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use torch2carton::crates::byte_source::CancellableSink;
@@ -98,14 +98,27 @@ pub(crate) fn run<T: Send>(
     }
 }
 
-/// Observer that looks at signals on the caller's thread, which does the work without the interpreter's lock.
-#[derive(Default)]
+/// Observer that looks at signals on the caller's thread, which does the work without the interpreter's lock. It looks once per
+/// [`PERIOD`], because a look takes the lock, and most files are read in less.
 struct SignalCheck {
+    looked: Mutex<Instant>,
     raised: Mutex<Option<PyErr>>,
+}
+
+impl SignalCheck {
+    fn new() -> Self {
+        Self { looked: Mutex::new(Instant::now()), raised: Mutex::default() }
+    }
 }
 
 impl Observer for SignalCheck {
     fn is_cancelled(&self) -> bool {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.elapsed() < PERIOD {
+            return self.raised.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        }
+        *looked = Instant::now();
+        drop(looked);
         // Python runs signal handlers on its main thread only, and this does nothing on another.
         let raised = Python::attach(|py| py.check_signals().err());
         let mut kept = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +135,7 @@ pub(crate) fn run_short<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&dyn Observer) -> T + Send,
 ) -> PyResult<T> {
-    let signals = SignalCheck::default();
+    let signals = SignalCheck::new();
     let result = py.detach(|| work(&signals));
     match signals.raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) => Err(error),

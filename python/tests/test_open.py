@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import hashlib
 import multiprocessing
@@ -33,8 +34,26 @@ def test_a_checkpoint_is_a_mapping_in_the_order_of_the_file(place):
     assert checkpoint.format == "safetensors" and checkpoint.metadata == {"format": "pt"}
     assert checkpoint["weight"].shape == (2, 3) and checkpoint["weight"].dtype == "float32"
     assert checkpoint["weight"].nbytes == 24 and checkpoint["weight"].stride == (3, 1)
-    with pytest.raises(KeyError):
-        checkpoint["absent"]
+    for key in ("absent", 0, None):
+        with pytest.raises(KeyError) as error:
+            checkpoint[key]
+        assert error.value.args == (key,) and checkpoint.get(key) is None and key not in checkpoint
+
+
+def test_the_parts_of_a_tensor_are_its_items(place):
+    weight = torch2carton.open("model.safetensors")["weight"]
+    assert [part.tobytes() for part in weight] == [weight[0].tobytes(), weight[1].tobytes()]
+    with pytest.raises(TypeError, match="no parts"):
+        iter(weight[0, 0])
+
+
+def test_a_file_that_is_not_there_has_errno_and_filename(place):
+    for call in (torch2carton.open, torch2carton.inspect, torch2carton.scan, lambda path: torch2carton.safe_open(path, "np")):
+        with pytest.raises(FileNotFoundError) as error:
+            call("absent.pt")
+        for found in (error.value, pickle.loads(pickle.dumps(error.value))):
+            assert (found.errno, found.filename, found.path) == (errno.ENOENT, "absent.pt", "absent.pt")
+            assert "absent.pt" in str(found)
 
 
 @pytest.mark.parametrize("backend", ["mmap", "pread"])

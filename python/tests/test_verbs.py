@@ -222,6 +222,42 @@ def test_progress_takes_tqdm_and_its_bars(place):
     torch2carton.convert(path, "again.safetensors", progress=tqdm)
 
 
+def test_a_bar_that_a_call_makes_is_closed(place):
+    made = []
+
+    class Bar:
+        def __init__(self, **options):
+            self.n, self.total, self.is_closed = 0, None, False
+            made.append(self)
+
+        def update(self, count):
+            self.n += count
+
+        def reset(self, total=None):
+            self.n, self.total = 0, total
+
+        def set_description(self, text, refresh=True):
+            pass
+
+        def close(self):
+            self.is_closed = True
+
+    torch2carton.scan("evil.pkl", progress=Bar)
+    list(torch2carton.trace("data.pkl", progress=Bar))
+    with pytest.raises(torch2carton.NotFoundError):
+        torch2carton.inspect("absent.pt", progress=Bar)
+    assert len(made) == 3 and all(bar.is_closed for bar in made)
+    given = Bar()
+    list(torch2carton.trace("data.pkl", progress=given))
+    assert not given.is_closed, "it is the caller's"
+
+
+def test_a_scan_of_no_files_is_refused(place):
+    for paths in ([], (), iter([])):
+        with pytest.raises(torch2carton.OptionError, match="at least one path"):
+            torch2carton.scan(paths)
+
+
 def test_progress_of_a_trace_and_of_a_run(place, llama):
     seen = []
     offsets = [step.offset for step in torch2carton.trace("data.pkl", progress=lambda *step: seen.append(step))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 from typing import Any
@@ -86,7 +87,16 @@ class IoError(Error, OSError):
 
 
 class NotFoundError(IoError, FileNotFoundError):
-    """A path does not exist."""
+    """A path does not exist. As in a `FileNotFoundError` of Python's, `errno` is `ENOENT`, and `filename` is the path."""
+
+    def __init__(self, text: str = "", **place: Any) -> None:
+        super().__init__(text, **place)
+        self.errno = errno.ENOENT
+        self.filename = self.path
+
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__(state)
+        self.filename = self.path
 
 
 class OptionError(Error, ValueError):

@@ -137,10 +137,11 @@ class Checkpoint(Mapping[str, Tensor]):
         >>> torch2carton.open("model.pt").stats()["weight"].mean
         2.5
         """
-        from ._progress import progress_callable
+        from ._progress import reporting
         from ._views import statistics
 
-        return statistics(self._native.statistics(histograms=histograms, progress=progress_callable(progress)))
+        with reporting(progress) as told:
+            return statistics(self._native.statistics(histograms=histograms, progress=told))
 
     def report(self, *, stats: bool = False, trace: bool | range = False, progress: Progress = None) -> Page:
         """Makes a page that shows the checkpoint, as `torch2carton.report` does. A notebook shows the page.

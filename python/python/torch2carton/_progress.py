@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 #: A callable that takes the name of a file, what is done with it, and how many bytes are done and there are in all (or
@@ -11,17 +12,31 @@ from typing import Any
 Progress = Any
 
 
-def progress_callable(progress: Progress) -> Callable[[str, str, int, int | None], None] | None:
-    """Returns the callable for the native module."""
-    if progress is None:
-        return None
-    bar = progress
+#: Receives the name of a file, what is done with it, and the bytes that are done and that there are in all.
+Report = Callable[[str, str, int, "int | None"], None]
+
+
+@contextmanager
+def reporting(progress: Progress) -> Iterator[Report | None]:
+    """Gives the callable for the native module. A bar that is made here is closed at the end, so that it leaves a whole line."""
     if isinstance(progress, type) and hasattr(progress, "update"):
-        bar = progress(unit="B", unit_scale=True)
-    if not hasattr(bar, "update") or not hasattr(bar, "n"):
-        if not callable(progress):
-            raise TypeError(f"progress takes a callable or a progress bar of tqdm, found {type(progress).__name__}")
-        return progress  # type: ignore[no-any-return]
+        bar: Any = progress(unit="B", unit_scale=True)
+        try:
+            yield _updates(bar)
+        finally:
+            bar.close()
+    elif progress is None:
+        yield None
+    elif hasattr(progress, "update") and hasattr(progress, "n"):
+        yield _updates(progress)
+    elif callable(progress):
+        yield progress
+    else:
+        raise TypeError(f"progress takes a callable or a progress bar of tqdm, found {type(progress).__name__}")
+
+
+def _updates(bar: Any) -> Report:
+    """Returns a callable that moves a bar of tqdm."""
 
     def update(name: str, action: str, done: int, total: int | None) -> None:
         if total is not None and bar.total != total:

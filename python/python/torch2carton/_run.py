@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _native
-from ._progress import progress_callable
+from ._progress import reporting
 
 
 @dataclass(frozen=True)
@@ -92,20 +92,21 @@ def run(
         max_tokens = 0 if text is None else 128
     if seed is None:
         seed = int.from_bytes(os.urandom(4), "little")
-    prompt_tokens, new, new_text, ended, logits, candidates = _native.run(
-        os.fspath(getattr(carton, "_source", carton)),
-        text=text,
-        tokens=tokens,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
-        top=top,
-        threads=threads,
-        verify=verify,
-        progress=progress_callable(progress),
-    )
+    with reporting(progress) as told:
+        prompt_tokens, new, new_text, ended, logits, candidates = _native.run(
+            os.fspath(getattr(carton, "_source", carton)),
+            text=text,
+            tokens=tokens,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            top=top,
+            threads=threads,
+            verify=verify,
+            progress=told,
+        )
     numbers = array("f")
     numbers.frombytes(logits)
     return Generation(

@@ -12,6 +12,8 @@ Source = Any
 
 def read_source(source: Source) -> str | bytes:
     """Returns a path, or the bytes of an open file from its current position on."""
+    if type(source) is str:
+        return source
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source)
     if hasattr(source, "read"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ._dtypes import numpy_dtype
@@ -60,6 +61,13 @@ def to_torch(tensor: Tensor, device: Any, copy: bool) -> _torch.Tensor:
         storage = pt.frombuffer(buffer, dtype=pt.uint8).untyped_storage()
         made = pt.empty((0,), dtype=dtype, device="cpu").set_(storage, 0, tensor.shape, strides)
     return made if device is None or device == "cpu" else made.to(device)
+
+
+def parts(tensor: Tensor) -> Iterator[Tensor]:
+    """Makes the result of `iter(tensor)`."""
+    if not tensor.shape:
+        raise TypeError("a tensor without dimensions has no parts")
+    return (tensor[index] for index in range(len(tensor)))
 
 
 def to_statistics(tensor: Tensor, histogram: bool) -> Statistics | None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _native
-from ._errors import NotFoundError
-from ._progress import Progress, progress_callable
+from ._errors import NotFoundError, OptionError
+from ._progress import Progress, reporting
 
 Path = Any
 #: Seconds between two calls that report the progress of a trace.
@@ -84,7 +84,8 @@ def inspect(
     ['weight', 'bias']
     """
     arguments = {"sha256": sha256, "all": all, "packed": packed}
-    report = json.loads(_native.inspect(_path(path), **arguments, progress=progress_callable(progress)))
+    with reporting(progress) as told:
+        report = json.loads(_native.inspect(_path(path), **arguments, progress=told))
     return Inspection(
         file=report["file"],
         format=report["format"],
@@ -155,10 +156,14 @@ def scan(
     'clean'
     """
     given = _paths(paths)
+    if not given:
+        # A pattern that matches no file must not look like files that are clean.
+        raise OptionError("scan takes at least one path, found none")
     for path in given:
         if "://" not in path and not os.path.lexists(path):
             raise NotFoundError(f"there is no file {path}", path=path)
-    rows, verdict = _native.scan(given, checksums=checksums, pickles_only=pickles_only, progress=progress_callable(progress))
+    with reporting(progress) as told:
+        rows, verdict = _native.scan(given, checksums=checksums, pickles_only=pickles_only, progress=told)
     counted = ("dangerous", "unknown", "unreviewed") if deny_unknown else ("dangerous",)
     fine = ("clean", "skipped") if deny_unknown else ("clean", "skipped", "unknown")
     files = tuple(_scanned(row, counted) for row in json.loads(rows))
@@ -252,7 +257,8 @@ def verify(
         "strip_prefix": strip_prefix, "rename": _pairs(rename), "names": names, "dtype": dtype, "cast": _pairs(cast),
     }  # fmt: skip
     arguments = [*_arguments(flags), "--", _path(path)]
-    report = json.loads(_native.verify(arguments, progress=progress_callable(progress)))
+    with reporting(progress) as told:
+        report = json.loads(_native.verify(arguments, progress=told))
     return Verification(
         file=report["file"],
         ok=report["ok"],
@@ -336,7 +342,8 @@ def diff(
         "strip_prefix": strip_prefix, "strip_prefix_a": strip_prefix_a, "strip_prefix_b": strip_prefix_b,
     }  # fmt: skip
     arguments = [*_arguments(flags), "--", _path(a), _path(b)]
-    report = json.loads(_native.diff(arguments, progress=progress_callable(progress)))
+    with reporting(progress) as told:
+        report = json.loads(_native.diff(arguments, progress=told))
     return Difference(
         same=report["same"],
         counts=report["counts"],
@@ -380,7 +387,8 @@ def digest(
         "single": single, "key": key, "include": _texts(include), "exclude": _texts(exclude),
         "strip_prefix": strip_prefix,
     }  # fmt: skip
-    return _native.digest([*_arguments(flags), "--", _path(path)], progress=progress_callable(progress))
+    with reporting(progress) as told:
+        return _native.digest([*_arguments(flags), "--", _path(path)], progress=told)
 
 
 @dataclass(frozen=True)
@@ -421,18 +429,19 @@ def trace(
     >>> [step.opcode for step in torch2carton.trace("model.pt", limit=2)]
     ['PROTO', 'GLOBAL']
     """
-    file, report, told, offset = _path(path), progress_callable(progress), 0.0, 0
-    for line in _native.trace(file, full=full, limit=limit, pickle=pickle):
-        row = json.loads(line)
-        offset = row["offset"]
-        if report is not None and (now := time.monotonic()) - told >= _PERIOD:
-            told = now
+    file, told, offset = _path(path), 0.0, 0
+    with reporting(progress) as report:
+        for line in _native.trace(file, full=full, limit=limit, pickle=pickle):
+            row = json.loads(line)
+            offset = row["offset"]
+            if report is not None and (now := time.monotonic()) - told >= _PERIOD:
+                told = now
+                report(file, "trace", offset, None)
+            yield Step(
+                offset=row["offset"], opcode=row["opcode"], arg=row.get("arg"), effect=row.get("effect"), report=row
+            )
+        if report is not None:
             report(file, "trace", offset, None)
-        yield Step(
-            offset=row["offset"], opcode=row["opcode"], arg=row.get("arg"), effect=row.get("effect"), report=row
-        )
-    if report is not None:
-        report(file, "trace", offset, None)
 
 
 @dataclass(frozen=True)
@@ -549,7 +558,8 @@ def convert(
     arguments = _arguments(flags)
     if dst is not None:
         arguments.append(f"--output={_path(dst)}")
-    report = json.loads(_native.convert([*arguments, "--", *_paths(src)], progress=progress_callable(progress)))
+    with reporting(progress) as told:
+        report = json.loads(_native.convert([*arguments, "--", *_paths(src)], progress=told))
     return Conversion(
         output=report["output"],
         to=report["to"],

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _native
-from ._progress import Progress, progress_callable
+from ._progress import Progress, reporting
 from ._source import format_bytes
 from ._verbs import Path, _path
 
@@ -154,8 +154,7 @@ def report(
     elif trace:
         steps = (0, 20_000)
     paths = [_path(path)] + ([] if other is None else [_path(other)])
-    page = _native.report(
-        paths[0], paths[1] if other is not None else None, stats=stats, steps=steps, progress=progress_callable(progress)
-    )
+    with reporting(progress) as told:
+        page = _native.report(paths[0], paths[1] if other is not None else None, stats=stats, steps=steps, progress=told)
     title = " and ".join(os.path.basename(path.rstrip("/")) for path in paths)
     return Page(title=title, html=page.decode())
