@@ -15,7 +15,7 @@ use crate::limits::{LimitBudget, ObjectSet};
 use crate::omission::{Omission, OmissionKind, OmissionReason, Omissions};
 use crate::path::{self, Edge, PathStep, ShortestPaths};
 use crate::persistent::StorageRef;
-use crate::rebuild::{RebuildFunction, Rebuilt};
+use crate::rebuild::{CalledFunctions, RebuildFunction, Rebuilt};
 use crate::walk::Walk;
 use crate::{Container, Result, modules, unlisted_objects};
 
@@ -69,10 +69,9 @@ fn referenced_records(heap: &Heap<'_>, container: &Container) -> HashSet<u32> {
 fn unlisted_tensors(walk: &Walk<'_>) -> (Vec<ObjectId>, Vec<ObjectId>) {
     let heap = walk.containers.heap();
     let (mut missed, mut with_attributes) = (Vec::new(), Vec::new());
+    let mut functions = CalledFunctions::new(heap);
     for id in heap.ids() {
-        let Some(function) =
-            heap.instance(id).and_then(|instance| RebuildFunction::called_by(heap, instance))
-        else {
+        let Some(function) = heap.instance(id).and_then(|instance| functions.called_by(instance)) else {
             continue;
         };
         let is_done = walk.rebuilder.is_rebuilt(id);

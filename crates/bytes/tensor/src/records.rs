@@ -71,14 +71,15 @@ impl StorageRecords {
     /// Adds a record. Returns false if its name exists already or the table is full.
     pub fn insert(&mut self, name: &str, record: StorageRecord) -> bool {
         let Ok(number) = u32::try_from(self.list.len()) else { return false };
-        if self.find(name).is_some() {
+        let hashed = self.state.hash_one(name);
+        if self.find_hashed(hashed, name).is_some() {
             return false;
         }
         self.names.push_str(name);
         self.list.push(StorageRecord { name_end: self.names.len(), ..record });
         let Self { numbers_by_name: places, state, names, list, .. } = self;
         let hash = |number: &u32| state.hash_one(record_name_at(names, list, *number));
-        places.insert_unique(hash(&number), number, hash);
+        places.insert_unique(hashed, number, hash);
         true
     }
 
@@ -90,8 +91,12 @@ impl StorageRecords {
 
     /// Returns the number of the record called `name`.
     pub fn find(&self, name: &str) -> Option<u32> {
+        self.find_hashed(self.state.hash_one(name), name)
+    }
+
+    fn find_hashed(&self, hashed: u64, name: &str) -> Option<u32> {
         let is_called = |number: &u32| record_name_at(&self.names, &self.list, *number) == name;
-        self.numbers_by_name.find(self.state.hash_one(name), is_called).copied()
+        self.numbers_by_name.find(hashed, is_called).copied()
     }
 
     /// Returns a record by its number.

@@ -143,6 +143,33 @@ impl DimsInterner {
         }
         tensor
     }
+
+    /// Creates a view like [`Tensor::new`], which allocates nothing if an earlier tensor had the same shape and stride. `dims` is the
+    /// shape, of `rank` dimensions, followed by the stride.
+    ///
+    /// # Errors
+    /// Those of [`Tensor::new`].
+    pub fn view(
+        &mut self,
+        dtype: Dtype,
+        (dims, rank): (&[u64], usize),
+        offset: u64,
+        storage: Storage,
+    ) -> Result<Tensor, Error> {
+        let (shape, stride) = dims.split_at_checked(rank).unwrap_or((dims, &[]));
+        check_view(dtype, (shape, stride), offset, &storage)?;
+        let dims = match self.0.get(dims) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let dims = Arc::from(dims);
+                if self.0.len() < Self::INTERNED_MAX {
+                    self.0.insert(Arc::clone(&dims));
+                }
+                dims
+            }
+        };
+        Ok(Tensor { dtype, dims, offset, storage })
+    }
 }
 
 impl Tensor {
@@ -158,15 +185,7 @@ impl Tensor {
         offset: u64,
         storage: Storage,
     ) -> Result<Self, Error> {
-        if shape.len() != stride.len() {
-            return Err(Error::Rank { shape, stride });
-        }
-        let Some(end) = end_byte(dtype, &shape, &stride, offset) else {
-            return Err(Error::Overflow { shape, stride });
-        };
-        if end > storage.len() {
-            return Err(Error::Bounds { shape, stride, offset, needed: end, available: storage.len() });
-        }
+        check_view(dtype, (&shape, &stride), offset, &storage)?;
         Ok(Self { dtype, dims: shape.into_iter().chain(stride).collect(), offset, storage })
     }
 
@@ -315,6 +334,30 @@ impl Tensor {
     }
 }
 
+/// Checks that a view is inside its storage.
+fn check_view(
+    dtype: Dtype,
+    (shape, stride): (&[u64], &[u64]),
+    offset: u64,
+    storage: &Storage,
+) -> Result<(), Error> {
+    let dims = || (shape.to_vec(), stride.to_vec());
+    if shape.len() != stride.len() {
+        let (shape, stride) = dims();
+        return Err(Error::Rank { shape, stride });
+    }
+    let Some(needed) = end_byte(dtype, shape, stride, offset) else {
+        let (shape, stride) = dims();
+        return Err(Error::Overflow { shape, stride });
+    };
+    let available = storage.len();
+    if needed > available {
+        let (shape, stride) = dims();
+        return Err(Error::Bounds { shape, stride, offset, needed, available });
+    }
+    Ok(())
+}
+
 /// Returns the strides, in elements, of a tensor of this shape whose elements are stored in C order without gaps.
 ///
 /// The last dimension has stride 1. A dimension of size 0 counts as one of size 1, as in PyTorch. A stride that does not
@@ -353,6 +396,35 @@ fn end_byte(dtype: Dtype, shape: &[u64], stride: &[u64], offset: u64) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interner_makes_the_same_views_and_errors_and_shares_their_dims() {
+        let mut interner = DimsInterner::default();
+        let storage = || Storage::owned(vec![0; 24]);
+        for (shape, stride, offset) in [
+            (vec![2, 3], vec![3, 1], 0),
+            (vec![2, 3], vec![3, 1], 5),
+            (vec![], vec![], 23),
+            (vec![24], vec![1], 1),
+            (vec![1], vec![], 0),
+            (vec![], vec![1], 0),
+            (vec![u64::MAX, 2], vec![1, 1], 0),
+        ] {
+            let dims = [shape.as_slice(), &stride].concat();
+            let made = interner.view(Dtype::UInt8, (&dims, shape.len()), offset, storage());
+            let expected = Tensor::new(Dtype::UInt8, shape, stride, offset, storage());
+            match (made, expected) {
+                (Ok(made), Ok(expected)) => {
+                    assert_eq!((made.shape(), made.stride()), (expected.shape(), expected.stride()));
+                    assert_eq!(made.storage_offset(), expected.storage_offset());
+                }
+                (made, expected) => assert_eq!(made.err(), expected.err()),
+            }
+        }
+        let mut view =
+            || interner.view(Dtype::UInt8, (&[4, 1], 1), 0, storage()).expect("4 of 24 bytes").dims();
+        assert!(Arc::ptr_eq(&view(), &view()));
+    }
 
     #[test]
     fn dimensions_are_exchanged_and_added_as_in_pytorch() {

@@ -327,8 +327,18 @@ impl Container {
 
     /// Returns the storage, or the range of it, that `reference` names, in the byte order for elements of `dtype`.
     pub(crate) fn storage(&self, reference: &StorageRef<'_>, dtype: Dtype) -> Result<Storage> {
+        self.storage_in_record(self.record_number(&reference.key), reference, dtype)
+    }
+
+    /// Returns the storage, or the range of it, like [`storage`](Self::storage); `number` is what
+    /// [`record_number`](Self::record_number) returns for the key.
+    pub(crate) fn storage_in_record(
+        &self,
+        number: Option<u32>,
+        reference: &StorageRef<'_>,
+        dtype: Dtype,
+    ) -> Result<Storage> {
         let (key, storages) = (reference.key.as_ref(), &self.0.storages);
-        let number = storages.find(key);
         let Some((number, record)) = number.and_then(|number| Some((number, storages.get(number)?))) else {
             return Err(match self.0.format {
                 ContainerFormat::Zip | ContainerFormat::TorchScript => {

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use pickle_vm::{Heap, Instance, Object, ObjectId, RecordedChanges};
 
-use super::RebuildFunction;
+use super::{CalledFunctions, RebuildFunction};
 use crate::{Error, Result, encoded, key};
 
 /// A view of a heap as the call `id` saw it at an offset of the pickle.
@@ -291,6 +291,17 @@ impl<'h> RebuildCall<'h> {
     pub(super) fn new(heap: &'h Heap<'h>, id: ObjectId) -> Option<Self> {
         let instance = heap.instance(id)?;
         let function = RebuildFunction::called_by(heap, instance)?;
+        Some(Self { function, instance, then: CallSnapshot::new(heap, id) })
+    }
+
+    /// Returns the call like [`new`](Self::new), for a caller that looks at many.
+    pub(super) fn with_functions(
+        heap: &'h Heap<'h>,
+        id: ObjectId,
+        functions: &mut CalledFunctions<'h>,
+    ) -> Option<Self> {
+        let instance = heap.instance(id)?;
+        let function = functions.called_by(instance)?;
         Some(Self { function, instance, then: CallSnapshot::new(heap, id) })
     }
 

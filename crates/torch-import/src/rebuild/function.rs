@@ -118,6 +118,34 @@ impl RebuildFunction {
     }
 }
 
+/// The functions that the calls of a pickle name, each looked up once: a pickle calls the same few for all of its tensors.
+pub(crate) struct CalledFunctions<'h> {
+    heap: &'h Heap<'h>,
+    known: Vec<(ObjectId, Option<RebuildFunction>)>,
+}
+
+impl<'h> CalledFunctions<'h> {
+    /// Maximum number of functions that are remembered; a longer search would take longer than the comparison of names.
+    const KNOWN_MAX: usize = 4;
+
+    pub(crate) fn new(heap: &'h Heap<'h>) -> Self {
+        Self { heap, known: Vec::new() }
+    }
+
+    /// Returns the function that an instance of the heap calls, if the call creates a tensor.
+    pub(crate) fn called_by(&mut self, instance: &Instance) -> Option<RebuildFunction> {
+        let callable = instance.callable;
+        if let Some((_, function)) = self.known.iter().find(|(known, _)| *known == callable) {
+            return *function;
+        }
+        let function = RebuildFunction::called_by(self.heap, instance);
+        if self.known.len() < Self::KNOWN_MAX {
+            self.known.push((callable, function));
+        }
+        function
+    }
+}
+
 /// Returns the dtype of a tensor class such as `FloatTensor`.
 pub(super) fn tensor_class_dtype(name: &str) -> Option<Dtype> {
     Dtype::from_storage_class(&format!("{}Storage", name.strip_suffix("Tensor")?))

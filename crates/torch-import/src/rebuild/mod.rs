@@ -25,8 +25,8 @@ use crate::limits::CheckpointLimits;
 use crate::persistent::{PersistentTensor, StorageRef, module_class};
 use crate::{Container, Error, Result, lists};
 use call::{CallArgs, CallSnapshot, RebuildCall};
-pub(crate) use function::RebuildFunction;
 pub use function::count_tensors;
+pub(crate) use function::{CalledFunctions, RebuildFunction};
 use storages::{ReferencedStorage, storage_contradiction};
 
 /// Maximum nesting of rebuild calls, such as a parameter around a subclass around a tensor. PyTorch nests three.
@@ -54,6 +54,9 @@ pub(crate) struct Rebuilder<'h> {
     /// Rebuilt tensors, except those over records: these may number a million, and rebuilding them again is cheap.
     rebuilt_tensors: HashMap<ObjectId, Rebuilt>,
     dims: DimsInterner,
+    /// Shape and stride of the tensor that is being made.
+    new_dims: Vec<u64>,
+    functions: CalledFunctions<'h>,
     /// Bytes that may still be copied, out of `limit`.
     copy_budget: Cell<usize>,
     copy_limit: usize,
@@ -80,6 +83,8 @@ impl<'h> Rebuilder<'h> {
             rebuilt_flags: vec![false; heap.len()],
             rebuilt_tensors: HashMap::new(),
             dims: DimsInterner::default(),
+            new_dims: Vec::new(),
+            functions: CalledFunctions::new(heap),
             copy_budget: Cell::new(limit),
             copy_limit: limit,
             records: vec![None; container.storages_len()],
@@ -147,7 +152,7 @@ impl<'h> Rebuilder<'h> {
         {
             return Ok(Some(done.clone()));
         }
-        let Some(call) = RebuildCall::new(heap, id) else {
+        let Some(call) = RebuildCall::with_functions(heap, id, &mut self.functions) else {
             return Ok(match heap.get(id) {
                 Object::Persistent(_) => self.persistent(id)?.map(Rebuilt::Strided),
                 Object::Instance(instance) => {
@@ -344,11 +349,15 @@ impl<'h> Rebuilder<'h> {
             return Err(then.call_error("expected a storage, an offset, a size and a stride"));
         };
         let offset = then.number(offset, "the storage offset")?;
-        let size = self.unsigned_ints(then, size, "the size")?;
-        let stride = self.unsigned_ints(then, stride, "the stride")?;
+        let mut dims = std::mem::take(&mut self.new_dims);
+        dims.clear();
+        self.append_unsigned_ints(&mut dims, then, size, "the size")?;
+        let rank = dims.len();
+        self.append_unsigned_ints(&mut dims, then, stride, "the stride")?;
         let (stored, storage) = self.storage_argument(then, storage, dtype)?;
         let dtype = dtype.or(stored).unwrap_or(UNTYPED_DTYPE);
-        let tensor = self.dims.intern(Tensor::new(dtype, size, stride, offset, storage)?);
+        let tensor = self.dims.view(dtype, (&dims, rank), offset, storage)?;
+        self.new_dims = dims;
         match metadata {
             Some(metadata) => compound::apply_sign_bits(then, tensor, metadata),
             None => Ok(tensor),
@@ -386,15 +395,28 @@ impl<'h> Rebuilder<'h> {
 
     /// Returns the non-negative integers of a tuple, a list, or a `torch.Size` of either.
     fn unsigned_ints(&self, then: CallSnapshot<'h>, list: ObjectId, what: &str) -> Result<Vec<u64>> {
+        let mut numbers = Vec::new();
+        self.append_unsigned_ints(&mut numbers, then, list, what)?;
+        Ok(numbers)
+    }
+
+    /// Appends the integers of [`unsigned_ints`](Self::unsigned_ints) to `numbers`.
+    fn append_unsigned_ints(
+        &self,
+        numbers: &mut Vec<u64>,
+        then: CallSnapshot<'h>,
+        list: ObjectId,
+        what: &str,
+    ) -> Result<()> {
         let list = then.only_argument(list, SIZE_WRAPPERS)?.unwrap_or(list);
         let items = then.items(list)?.ok_or_else(|| then.call_error(&format!("{what} is not a tuple")))?;
         self.spend_copied(then.id(), items.len().saturating_mul(size_of::<u64>()))?;
-        // `collect` could reserve more than the deducted bytes.
-        let mut numbers = Vec::with_capacity(items.len());
+        // `extend` could reserve more than the deducted bytes.
+        numbers.reserve_exact(items.len());
         for item in items {
             numbers.push(then.number(*item, what)?);
         }
-        Ok(numbers)
+        Ok(())
     }
 
     /// Builds an error about the call `id`.

@@ -97,7 +97,8 @@ impl<'h> Rebuilder<'h> {
         if let Some(bits) = self.read_storage_bits.get_mut(id.index() / 64) {
             *bits |= 1 << (id.index() % 64);
         }
-        let storage = match self.referenced_storage(&reference)? {
+        let number = self.container.record_number(reference.identity());
+        let storage = match self.first_reference(number, &reference)? {
             Some(first) if first.reference.is_same_storage(&reference) => first.storage,
             Some(first) => {
                 return Err(
@@ -105,7 +106,13 @@ impl<'h> Rebuilder<'h> {
                 );
             }
             None => {
-                let storage = self.container.storage(&reference, dtype.or(own).unwrap_or(UNTYPED_DTYPE))?;
+                // The identity of a view is a key of its own.
+                let number = match reference.view {
+                    None => number,
+                    Some(_) => self.container.record_number(&reference.key),
+                };
+                let seen_as = dtype.or(own).unwrap_or(UNTYPED_DTYPE);
+                let storage = self.container.storage_in_record(number, &reference, seen_as)?;
                 let number = storage.record_number().and_then(|number| usize::try_from(number).ok());
                 if let Some(first) = number.and_then(|number| self.records.get_mut(number)) {
                     *first = Some(id);
@@ -126,10 +133,18 @@ impl<'h> Rebuilder<'h> {
         &self,
         reference: &StorageRef<'h>,
     ) -> Result<Option<ReferencedStorage<'h>>> {
+        self.first_reference(self.container.record_number(reference.identity()), reference)
+    }
+
+    /// Returns the storage that an earlier reference named; `number` is the record of the reference's identity.
+    fn first_reference(
+        &self,
+        number: Option<u32>,
+        reference: &StorageRef<'h>,
+    ) -> Result<Option<ReferencedStorage<'h>>> {
         if let Some(stored) = self.storages.get(reference.identity()) {
             return Ok(Some(stored.clone()));
         }
-        let number = self.container.record_number(reference.identity());
         let first =
             number.and_then(|number| self.records.get(usize::try_from(number).ok()?).copied().flatten());
         let Some(id) = first else { return Ok(None) };
