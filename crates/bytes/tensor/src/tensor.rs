@@ -158,16 +158,13 @@ impl DimsInterner {
     ) -> Result<Tensor, Error> {
         let (shape, stride) = dims.split_at_checked(rank).unwrap_or((dims, &[]));
         check_view(dtype, (shape, stride), offset, &storage)?;
-        let dims = match self.0.get(dims) {
-            Some(known) => Arc::clone(known),
-            None => {
-                let dims = Arc::from(dims);
-                if self.0.len() < Self::INTERNED_MAX {
-                    self.0.insert(Arc::clone(&dims));
-                }
-                dims
-            }
-        };
+        if let Some(known) = self.0.get(dims) {
+            return Ok(Tensor { dtype, dims: Arc::clone(known), offset, storage });
+        }
+        let dims = Arc::from(dims);
+        if self.0.len() < Self::INTERNED_MAX {
+            self.0.insert(Arc::clone(&dims));
+        }
         Ok(Tensor { dtype, dims, offset, storage })
     }
 }
