@@ -22,6 +22,9 @@ pub enum Error {
     /// Files of one input are in different folders.
     #[error("{first} and {second} are not in one folder")]
     Apart { first: String, second: String },
+    /// A file of one input is named more than once.
+    #[error("{address} is given more than once")]
+    Repeated { address: String },
     /// The address is http, without encryption.
     #[error("{address} is not encrypted")]
     Insecure { address: String },
@@ -96,9 +99,11 @@ impl Error {
     /// Returns the error's kind for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Address { .. } | Self::Repository { .. } | Self::Apart { .. } | Self::Output { .. } => {
-                ErrorKind::Input
-            }
+            Self::Address { .. }
+            | Self::Repository { .. }
+            | Self::Apart { .. }
+            | Self::Repeated { .. }
+            | Self::Output { .. } => ErrorKind::Input,
             Self::Changed { .. } => ErrorKind::Changed,
             Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::NoRanges { .. } | Self::Disabled { .. } => ErrorKind::Unsupported,

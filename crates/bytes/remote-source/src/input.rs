@@ -1,5 +1,6 @@
 //! What an address means: a file, a folder, or a set of shards.
 
+use std::collections::HashSet;
 #[cfg(feature = "http")]
 use std::sync::Arc;
 
@@ -75,7 +76,7 @@ pub fn open_input(
 /// accepts. A web server is not asked for others.
 ///
 /// # Errors
-/// When the files are not in one folder, one of them does not exist, or the server refuses it.
+/// When the files are not in one folder, one of them is given twice or does not exist, or the server refuses it.
 pub fn open_files(
     addresses: &[Address],
     keeps: &dyn Fn(&str) -> bool,
@@ -84,9 +85,13 @@ pub fn open_files(
     let Some(first) = addresses.first() else {
         return Err(Error::Address { address: String::new(), expected: "one or more" });
     };
+    let mut names = HashSet::new();
     for address in addresses {
         if address.folder() != first.folder() {
             return Err(Error::Apart { first: first.to_string(), second: address.to_string() });
+        }
+        if !names.insert(address.file_name()) {
+            return Err(Error::Repeated { address: address.to_string() });
         }
     }
     open_listed(first, addresses, keeps, options)
@@ -205,4 +210,24 @@ fn open_on_hub(hub: &HubAddress, options: &RemoteOptions) -> Result<InputSource>
         return Err(Error::NotFound { address: hub.to_string(), message });
     }
     Ok(InputSource::Folder { folder: Arc::new(folder), file: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_set_are_different_and_in_one_folder() {
+        let open = |second: &str| {
+            let addresses =
+                ["https://a.b/c/x.pth", second].map(|text| Address::parse(text).expect("an address"));
+            open_files(&addresses, &|_| false, &RemoteOptions::default()).map(drop)
+        };
+        for (second, expected) in [
+            ("https://a.b/d/y.pth", "https://a.b/c/x.pth and https://a.b/d/y.pth are not in one folder"),
+            ("https://a.b/c/x.pth", "https://a.b/c/x.pth is given more than once"),
+        ] {
+            assert_eq!(open(second).map_err(|error| error.to_string()), Err(expected.to_owned()));
+        }
+    }
 }
