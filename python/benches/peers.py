@@ -1,12 +1,14 @@
 """Measures torch2carton, `torch.load(mmap=True)` and safetensors on the same tensors: `python benches/peers.py`.
 
-Each figure is the best of several runs in this process, in turns, with the files in the page cache. The largest file needs 4 GB of space in the
+Each figure is the best of several runs in this process, in turns, with the files in the page cache and without the tensors of
+other rows, which would cost each run of the garbage collector time. The largest file needs 4 GB of space in the
 folder of temporary files, and `load` of it 8 GB of memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import tempfile
 import time
@@ -34,6 +36,7 @@ def duration(work):
 def row(title, ours, theirs, runs):
     """Prints a row: the shortest durations in milliseconds, and how many times faster torch2carton is. The two take turns."""
     (name, work), mine, other = next(iter(theirs.items())), [], []
+    gc.collect()
     # What is quick is repeated, because other programs on the machine disturb it more.
     while len(mine) < runs or (sum(mine) < 0.5 and len(mine) < 50):
         mine.append(duration(ours))
@@ -62,12 +65,18 @@ def each(paths, work):
     return lambda: [work(path) for path in paths]
 
 
-def compare(title, folder, count, tensors, runs):
+def write(paths, save, make):
+    """Writes the tensors that `make` returns to each path by `save`, and returns the name of one in the middle."""
+    tensors = make()
+    each(paths, lambda path: save(tensors, path))()
+    return list(tensors)[len(tensors) // 2]
+
+
+def compare(title, folder, count, make, runs):
     """Measures `count` files of these tensors, by `torch.save` and then by safetensors. One of the two kinds exists at a time."""
-    name = list(tensors)[len(tensors) // 2]
     print(f"\n{title}")
     paths = [str(folder / f"{number}.pth") for number in range(count)]
-    each(paths, lambda path: torch.save(tensors, path))()
+    name = write(paths, torch.save, make)
     mapped = {"torch.load(mmap=True)": each(paths, lambda path: torch.load(path, mmap=True, weights_only=False))}
     row(".pth: open and list", each(paths, listing), mapped, runs)
     row(".pth: one tensor", each(paths, lambda path: torch2carton.open(path)[name].torch()), mapped, runs)
@@ -76,7 +85,7 @@ def compare(title, folder, count, tensors, runs):
     copied = {"torch.load": each(paths, lambda path: torch.load(path, weights_only=False))}
     row(".pth: all, load()", each(paths, torch2carton.load), copied, runs)
     each(paths, os.unlink)()
-    each(paths, lambda path: safetensors.torch.save_file(tensors, path))()
+    write(paths, safetensors.torch.save_file, make)
     theirs = {"safe_open": each(paths, listing_safetensors)}
     row("safetensors: open and list", each(paths, listing), theirs, runs)
     theirs = {"safe_open": each(paths, lambda path: one_safetensors(path, name, safetensors.safe_open))}
@@ -95,13 +104,15 @@ def main():
     arguments = parser.parse_args()
     print(f"torch2carton {torch2carton.__version__}, torch {torch.__version__}, safetensors {safetensors.__version__}")
     with tempfile.TemporaryDirectory() as place:
-        small = {f"model.layers.{number}.weight": torch.zeros(4) for number in range(arguments.tensors)}
-        compare(f"{len(small)} tensors of 16 bytes", Path(place), 1, small, arguments.runs)
-        large = {f"model.layers.{number}.weight": torch.zeros(1000, 1000) for number in range(int(arguments.gigabytes * 250))}
-        size = sum(tensor.nbytes for tensor in large.values()) / 1e9
-        compare(f"{size:.2f} GB in {len(large)} tensors", Path(place), 1, large, arguments.runs)
-        tensors = {f"layer.{number}": torch.zeros(64, 64) for number in range(20)}
-        compare(f"{arguments.files} files of 20 tensors", Path(place), arguments.files, tensors, arguments.runs)
+        place, runs = Path(place), arguments.runs
+
+        def tensors(count, *shape):
+            return lambda: {f"model.layers.{number}.weight": torch.zeros(*shape) for number in range(count)}
+
+        compare(f"{arguments.tensors} tensors of 16 bytes", place, 1, tensors(arguments.tensors, 4), runs)
+        count = int(arguments.gigabytes * 250)
+        compare(f"{count * 4e-3:.2f} GB in {count} tensors", place, 1, tensors(count, 1000, 1000), runs)
+        compare(f"{arguments.files} files of 20 tensors", place, arguments.files, tensors(20, 64, 64), runs)
 
 
 if __name__ == "__main__":
