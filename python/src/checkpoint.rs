@@ -132,7 +132,7 @@ impl Checkpoint {
     fn __getitem__(&self, name: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         // A key of another type is a key that is not there, as in a dict.
         let text = name.cast::<PyString>().ok();
-        let text = text.map(|text| text.to_cow()).transpose()?;
+        let text = text.map(PyStringMethods::to_cow).transpose()?;
         let found = text.and_then(|text| self.opened.tensors.position(&text));
         let tensor = found.and_then(|position| Tensor::listed(&self.opened, position));
         tensor.ok_or_else(|| PyKeyError::new_err((name.clone().unbind(),)))
