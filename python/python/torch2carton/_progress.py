@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 #: A callable that takes the name of a file, what is done with it, and how many bytes are done and there are in all (or
 #: None), or a progress bar of tqdm, or tqdm's class.
@@ -30,7 +30,7 @@ def reporting(progress: Progress) -> Iterator[Report | None]:
     elif hasattr(progress, "update") and hasattr(progress, "n"):
         yield _updates(progress)
     elif callable(progress):
-        yield progress
+        yield cast(Report, progress)
     else:
         raise TypeError(f"progress takes a callable or a progress bar of tqdm, found {type(progress).__name__}")
 
