@@ -29,7 +29,7 @@ class Recipe:
     imports: str = ""  # must run in the finished environment
     gigabytes: float = 1.0  # free space to require
     base: str = field(default="", repr=False)  # key of the environment whose packages this one can import, too
-    unused: tuple[str, ...] = field(default=(), repr=False)  # packages that came along, are large, and that no check imports
+    unused: tuple[str, ...] = field(default=(), repr=False)  # large dependencies that no check imports
     sources: tuple[str, ...] = field(default=(), repr=False)  # archives of packages whose sources are unpacked into `sources/`, without installing them
 
 

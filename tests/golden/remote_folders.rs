@@ -159,7 +159,7 @@ fn a_remote_folder_is_read_as_a_local_one() {
         for arguments in [&["inspect", "--sha256"][..], &["inspect", "--json"], &["scan"], &["digest"]] {
             let run = |input: &str| hub.run(&[arguments, &[input]].concat());
             let (remote, local) = (run(address), run(local));
-            // Of a long safetensors file there, the header alone is read, which is said.
+            // A note says that only the header of a long safetensors file at an address was read.
             let lines =
                 remote.lines().filter(|line| !line.contains("the bytes of the tensors were not searched"));
             let remote = lines.flat_map(|line| [line, "\n"]).collect::<String>();

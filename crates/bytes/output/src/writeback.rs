@@ -30,8 +30,10 @@ impl Writeback {
         if self.ranges.is_none() {
             self.ranges = Self::start_thread(file);
         }
-        // Without it, the bytes are written on sync.
-        let _ = self.ranges.as_ref().map(|ranges| ranges.send(range));
+        if let Some(ranges) = &self.ranges {
+            // Without the thread, the bytes are written on sync.
+            let _ = ranges.send(range);
+        }
     }
 
     /// Starts a thread that ends when the sender is dropped; `None` if the system refuses it.

@@ -289,9 +289,7 @@ pub(super) struct ResultState<'h> {
 impl<'h> RebuildCall<'h> {
     /// Returns the call `id` if its function creates tensors.
     pub(super) fn new(heap: &'h Heap<'h>, id: ObjectId) -> Option<Self> {
-        let instance = heap.instance(id)?;
-        let function = RebuildFunction::called_by(heap, instance)?;
-        Some(Self { function, instance, then: CallSnapshot::new(heap, id) })
+        Self::with_functions(heap, id, &mut CalledFunctions::new(heap))
     }
 
     /// Returns the call like [`new`](Self::new), for a caller that looks at many.

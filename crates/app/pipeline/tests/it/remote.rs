@@ -175,7 +175,7 @@ fn a_checkpoint_of_140_gb_is_described_by_a_few_ranges() {
     }
 }
 
-/// A safetensors file of one tensor of `len` zeros, with `after` behind it.
+/// Returns a safetensors file with one tensor of `len` zeros, followed by `after`.
 fn safetensors(len: u64, after: &[u8]) -> Arc<RemoteSource> {
     let header = format!(r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#);
     let mut file = RemoteSource::new("model.safetensors", (header.len() as u64).to_le_bytes());
