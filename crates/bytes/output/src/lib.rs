@@ -33,6 +33,8 @@
 
 mod abandoned;
 mod destination;
+#[cfg_attr(not(target_os = "linux"), path = "direct_missing.rs")]
+mod direct;
 mod error;
 #[cfg(feature = "download")]
 mod https;

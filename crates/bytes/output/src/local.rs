@@ -9,11 +9,15 @@ use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile, TempDir};
 
 use crate::abandoned::{TEMPORARY_PREFIX, create_locked, remove_abandoned};
+use crate::direct::DirectWriter;
 use crate::mark::{is_own_output, mark_own_output, record_own_output};
 use crate::permissions::{self, Permissions};
 use crate::unfinished::RegisteredPath;
 use crate::writeback::Writeback;
 use crate::{Error, RemoteAddress, Result, parent_folder};
+
+/// Bytes of a file that is written past the page cache. Smaller ones are likely to be read again while they are in it.
+const DIRECT_MIN: u64 = 1 << 30;
 
 /// Policy for a file that already exists at the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +77,9 @@ pub(crate) struct LocalOutput {
     needed: u64,
     /// Bytes written so far.
     written: u64,
+    /// Writes a large file.
+    direct: Option<DirectWriter>,
+    /// Is used without `direct`.
     writeback: Writeback,
 }
 
@@ -96,8 +103,9 @@ impl LocalOutput {
             .map_err(|error| cannot_create(parent, &error))?;
         // The lock belongs to the open file description, which `file` shares.
         drop(held);
-        reserve(file.as_file(), needed);
-        Ok(Self { file, unfinished, target, needed, written: 0, writeback: Writeback::default() })
+        let direct = if needed >= DIRECT_MIN { DirectWriter::start(file.as_file()) } else { None };
+        reserve(file.as_file(), needed, direct.is_some());
+        Ok(Self { file, unfinished, target, needed, written: 0, direct, writeback: Writeback::default() })
     }
 
     /// Syncs the file, renames it to the target and syncs the folder. A file that is replaced passes its permissions on.
@@ -105,8 +113,8 @@ impl LocalOutput {
     /// # Errors
     /// [`Error::Write`] when the file cannot be synced or renamed, [`Error::Exists`] or [`Error::NotOwnOutput`] when the
     /// target exists by now and `if_exists` does not allow to replace it.
-    pub(crate) fn commit(self, if_exists: IfExists) -> Result<()> {
-        let is_marked = self.finish();
+    pub(crate) fn commit(mut self, if_exists: IfExists) -> Result<()> {
+        let is_marked = self.finish()?;
         let synced = self.file.as_file().sync_all();
         synced.map_err(|reason| Error::Write { path: self.target.clone(), reason })?;
         let parent = parent_folder(&self.target).to_owned();
@@ -127,14 +135,17 @@ impl LocalOutput {
     ///
     /// # Errors
     /// The errors of [`commit`](Self::commit).
-    pub(crate) fn commit_unsynced(self, if_exists: IfExists) -> Result<()> {
-        self.finish();
+    pub(crate) fn commit_unsynced(mut self, if_exists: IfExists) -> Result<()> {
+        self.finish()?;
         self.rename_to_target(if_exists)
     }
 
-    /// Frees what was reserved and not written, marks the temporary file, and gives it the permissions of the file that it replaces, if there is one. Returns false
-    /// if it cannot be marked.
-    fn finish(&self) -> bool {
+    /// Writes what is left, frees what was reserved and not written, marks the temporary file, and gives it the permissions of the
+    /// file that it replaces, if there is one. Returns false if it cannot be marked.
+    fn finish(&mut self) -> Result<bool> {
+        if let Some(direct) = self.direct.take() {
+            direct.finish().map_err(|reason| Error::Write { path: self.target.clone(), reason })?;
+        }
         if self.needed > self.written {
             // Best effort: the bytes after the end are not part of the file.
             let _ = self.file.as_file().set_len(self.written);
@@ -144,7 +155,7 @@ impl LocalOutput {
         if let Some(permissions) = Permissions::of_replaced(&self.target) {
             permissions.set_on(self.file.as_file());
         }
-        is_marked
+        Ok(is_marked)
     }
 
     /// Renames the temporary file to the target, as `if_exists` allows.
@@ -177,9 +188,14 @@ impl LocalOutput {
 
 impl io::Write for LocalOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.file.as_file_mut().write(bytes)?;
+        let count = match &mut self.direct {
+            Some(direct) => direct.write(bytes)?,
+            None => self.file.as_file_mut().write(bytes)?,
+        };
         self.written = self.written.saturating_add(count as u64);
-        self.writeback.advance(self.file.as_file(), self.written);
+        if self.direct.is_none() {
+            self.writeback.advance(self.file.as_file(), self.written);
+        }
         Ok(count)
     }
 
@@ -263,20 +279,21 @@ fn sync_filesystem(_: &Path) -> io::Result<()> {
 }
 
 /// Reserves disk space for a large file, so that writing it needs no search for free blocks: that takes a third of the time in
-/// the kernel. The length of the file does not change.
+/// the kernel. Direct writes at the same time also need the length, or wait for each other.
 #[cfg(target_os = "linux")]
-fn reserve(file: &File, len: u64) {
+fn reserve(file: &File, len: u64, with_length: bool) {
     use rustix::fs::{FallocateFlags, fallocate};
     /// Smaller files are not worth a system call.
     const RESERVED_MIN: u64 = 1 << 20;
     if len >= RESERVED_MIN {
         // Best effort: not all filesystems can, and a full disk is an error of the write.
-        let _ = fallocate(file, FallocateFlags::KEEP_SIZE, 0, len);
+        let flags = if with_length { FallocateFlags::empty() } else { FallocateFlags::KEEP_SIZE };
+        let _ = fallocate(file, flags, 0, len);
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn reserve(_: &File, _: u64) {}
+fn reserve(_: &File, _: u64, _: bool) {}
 
 #[cfg(unix)]
 fn available_bytes(folder: &Path) -> io::Result<u64> {
