@@ -5,6 +5,7 @@
 use std::io::Result;
 use std::sync::atomic::Ordering;
 
+use crate::carton_tools::{names, run, scratch};
 use crate::download_server::{Request, server};
 use crate::program::{folder, torch2carton, transcript};
 
@@ -103,10 +104,52 @@ fn refused_addresses_say_what_helps() {
     error: hf://a/b/c.pth is remote, and requests are switched off; leave out --offline, and unset HF_HUB_OFFLINE
     exit status 1
     ");
+    let set = |second| refused(&["convert", "https://example.org/a/x.pth", second, "-o", "x.carton"]);
+    insta::assert_snapshot!(set("https://example.org/a/x.pth"), @"
+    error: https://example.org/a/x.pth is given more than once; leave out all but one of them
+    exit status 1
+    ");
+    insta::assert_snapshot!(set("https://example.org/b/y.pth"), @"
+    error: https://example.org/a/x.pth and https://example.org/b/y.pth are not in one folder; give the shards of one folder, or convert each file in a run of its own
+    exit status 1
+    ");
     insta::assert_snapshot!(refused(&["inspect", "https://u:secret@[/c?sig=secret"]), @"
     error: https://[/c is not an address that can be read, expected https://HOST/PATH
     exit status 1
     ");
+}
+
+#[test]
+fn blobs_and_the_cartons_that_need_them_are_not_written_to_buckets() {
+    let scratch = scratch();
+    let root = scratch.path();
+    std::fs::write(root.join("m.jsonl"), r#"{"input": "a.pth"}"#).expect("a temporary folder");
+    let mut texts = String::new();
+    let base = ["--base", "https://example.org", "--blobs"];
+    for arguments in [
+        &["shrink", "x.carton", "-o", "y.carton"][..],
+        &["shrink", "https://example.org/x.carton", "-o", "s3://bucket/y.carton"],
+        &["batch", "m.jsonl", "-o", "out"],
+        &["batch", "m.jsonl", "-o", "s3://bucket/out"],
+    ] {
+        let has_output =
+            arguments.contains(&"s3://bucket/out") || arguments.contains(&"s3://bucket/y.carton");
+        let blobs = if has_output { "blobs" } else { "s3://bucket/blobs" };
+        let (status, text) = run(root, &[arguments, &base, &[blobs]].concat());
+        assert_eq!(status, Some(2), "{text}");
+        texts.push_str(&text);
+    }
+    insta::assert_snapshot!(texts, @"
+    error: cannot write s3://bucket/blobs: it is not a local path; write it to a local path, and copy it from there
+    exit status 2
+    error: cannot write s3://bucket/y.carton: it is not a local path; write it to a local path, and copy it from there
+    exit status 2
+    error: --blobs: cannot write s3://bucket/blobs: it is not a local path; write it to a local path, and copy it from there
+    exit status 2
+    error: --blobs: cannot write s3://bucket/out: it is not a local path; write it to a local path, and copy it from there
+    exit status 2
+    ");
+    assert_eq!(names(root), ["m.jsonl"], "nothing was written");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use batch::{Batch, BatchCounts, Error, JobLimits, JobResult, ManifestProblem, Re
 
 use super::convert_each::default_jobs;
 use crate::cli::args::BatchArgs;
+use crate::cli::ui::advice;
 use crate::cli::ui::batch_progress::BatchProgress;
 use crate::cli::ui::checkpoint_advice::missing_file_text;
 use crate::cli::ui::errors;
@@ -87,6 +88,9 @@ fn with_advice(error: Error) -> anyhow::Error {
     let advice = match error {
         // The reader of standard output is gone.
         Error::Output(reason) => return reason.into(),
+        Error::BlobsAtAddress(reason) => {
+            return UsageError(format!("--blobs: {}", advice::store_text(&reason))).into();
+        }
         Error::Cancelled
         | Error::Results { .. }
         | Error::ReplaceResults(_)

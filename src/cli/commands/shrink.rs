@@ -11,6 +11,8 @@ use crate::cli::ui::progress::Progress;
 use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
+    // Before a carton at an address is opened.
+    [&args.output, &args.blobs].into_iter().try_for_each(|path| output::refuse_remote_output(path))?;
     let mut options =
         ShrinkOptions::new(output::shown_path(&args.file), &args.output, &args.base, &args.blobs);
     options.source = args.remote.open(&args.file)?;

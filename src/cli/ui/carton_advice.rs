@@ -71,7 +71,9 @@ pub(crate) fn is_carton_usage_error(error: &Error) -> bool {
             **error,
             pipeline::Error::Option(_) | pipeline::Error::InputFiles(checkpoint_files::Error::NotASet { .. })
         ),
-        Error::Store(error) => matches!(error, output::Error::Remote { .. }),
+        Error::Store(error) => {
+            matches!(error, output::Error::Remote { .. } | output::Error::RemoteOutput { .. })
+        }
         _ => false,
     }
 }

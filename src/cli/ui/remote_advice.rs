@@ -18,6 +18,8 @@ pub(crate) fn remote_cause(reason: &io::Error) -> Option<&Error> {
 pub(crate) fn remote_advice(error: &Error) -> &'static str {
     match error {
         Error::Insecure { .. } | Error::PrivateAddress { .. } => "; --allow-http reads it anyway",
+        Error::Apart { .. } => "; give the shards of one folder, or convert each file in a run of its own",
+        Error::Repeated { .. } => "; leave out all but one of them",
         Error::Repository { .. } => "; add the path of a file, such as model.safetensors",
         Error::Disabled { address } if address.starts_with("http") || address.starts_with("hf:") => {
             "; build the program with the feature `remote`"

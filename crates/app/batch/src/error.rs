@@ -38,6 +38,9 @@ pub enum Error {
     /// The new file of results cannot replace the old one.
     #[error(transparent)]
     ReplaceResults(#[from] output::Error),
+    /// The folder for blobs, or that for the cartons whose blobs are moved there, is an address.
+    #[error(transparent)]
+    BlobsAtAddress(output::Error),
     /// A result cannot be passed on.
     #[error("cannot write a result: {0}")]
     Output(io::Error),
@@ -64,7 +67,11 @@ impl Error {
             | Self::ResultsInUse { path }
             | Self::NotAResult { path, .. }
             | Self::CreateFolder { path, .. } => Some(path),
-            Self::Cancelled | Self::ReplaceResults(_) | Self::Output(_) | Self::Index(_) => None,
+            Self::Cancelled
+            | Self::ReplaceResults(_)
+            | Self::BlobsAtAddress(_)
+            | Self::Output(_)
+            | Self::Index(_) => None,
         }
     }
 
@@ -77,7 +84,7 @@ impl Error {
             }
             Self::Manifest { .. } => ErrorKind::Input,
             Self::ResultsExist { .. } | Self::NotAResult { .. } => ErrorKind::Option,
-            Self::ReplaceResults(reason) => reason.kind(),
+            Self::ReplaceResults(reason) | Self::BlobsAtAddress(reason) => reason.kind(),
             Self::OpenManifest { reason, .. }
             | Self::Results { reason, .. }
             | Self::CreateFolder { reason, .. }

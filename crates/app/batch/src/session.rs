@@ -69,6 +69,13 @@ impl Batch {
     /// When the manifest cannot be read or a line is refused; when there are results that are not to be resumed, or another
     /// batch writes to them; when the folder for outputs cannot be created.
     pub fn open(settings: &BatchSettings, parse: Box<TaskParser>, encode: LineEncoder) -> Result<Self> {
+        if let Some(blobs) = &settings.blobs {
+            let folders = [Some(&blobs.path), settings.folder.as_ref()];
+            let mut folders = folders.into_iter().flatten();
+            folders
+                .try_for_each(|folder| output::refuse_remote_output(folder))
+                .map_err(Error::BlobsAtAddress)?;
+        }
         let is_resumed = settings.resume != pipeline::Resume::ConvertAll;
         let opened = settings.results.as_deref().map(|path| open_results(path, is_resumed)).transpose()?;
         let (results, earlier) = opened.unzip();

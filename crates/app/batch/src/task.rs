@@ -259,7 +259,7 @@ impl PlannedJob {
             _ => None,
         };
         if let (Some(_), Some(output)) = (&job.blobs, &output) {
-            output::refuse_remote(output.path())?;
+            output::refuse_remote_output(output.path())?;
         }
         let with_blobs = |made_from: Option<String>| match &job.blobs {
             Some(blobs) => blobs.made_from(&made_from?),

@@ -86,6 +86,7 @@ pub struct ShrinkReport {
 /// them. If the folder of the blobs cannot be synced to disk, the blobs just written are removed.
 pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<ShrinkReport> {
     let base = base_url(&options.base)?;
+    output::refuse_remote_output(&options.blobs)?;
     let file = options.file.as_path();
     let carton = open_packed(file, options.source.as_ref())?;
     let inputs = if options.in_place { &[][..] } else { &[file] };

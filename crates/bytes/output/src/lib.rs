@@ -53,7 +53,7 @@ pub use error::{Error, Result};
 #[cfg(feature = "download")]
 pub use https::{DownloadOptions, download};
 pub use local::{IfExists, Scratch, check_target, free_space, require_free_space, sync_folder};
-pub use location::{file_name, parent_folder, refuse_remote, shown_path};
+pub use location::{file_name, parent_folder, refuse_remote, refuse_remote_output, shown_path};
 pub use mark::is_own_output;
 pub use output_file::OutputFile;
 pub use records::{FileRecord, OutputRecord, OutputRecords};

@@ -15,6 +15,17 @@ pub fn refuse_remote(path: &Path) -> Result<()> {
     }
 }
 
+/// Checks that the path of an output is local.
+///
+/// # Errors
+/// [`Error::RemoteOutput`] when the path is an address.
+pub fn refuse_remote_output(path: &Path) -> Result<()> {
+    match RemoteAddress::from_path(path) {
+        Some(_) => Err(Error::RemoteOutput { path: path.to_owned() }),
+        None => Ok(()),
+    }
+}
+
 /// Returns a path as messages show it: of a web address, without user, password, query and fragment, which may be secret.
 pub fn shown_path(path: &Path) -> PathBuf {
     let Some(address) = RemoteAddress::from_path(path) else { return path.to_owned() };
