@@ -177,6 +177,16 @@ def test_folders_and_batches(store, checkpoints, tmp_path):
     succeed("convert", "--each", *inputs, "-o", f"{store.address}/each/", "--to", "pth", "--allow-http", env=store.env)
     assert {"each/large.pth", "each/small.pth"} <= set(store("list"))
     lines = [json.dumps({"input": str(path), "options": {"allow-http": True}}) for path in inputs]
+    each = ["convert", "--each", "--resume", *inputs, "-o", f"{store.address}/each/", "--to", "pth", "--allow-http"]
+    assert "0 converted, 2 skipped" in succeed(*each, env=store.env).stderr
+    store("delete", "each/small.pth")
+    assert "1 converted, 1 skipped" in succeed(*each, "--checksum", env=store.env).stderr
+    # Another checkpoint in the place of the output.
+    succeed("convert", checkpoints / "small.pth", "-o", f"{store.address}/each/large.pth", "--allow-http", env=store.env)
+    assert "1 converted, 1 skipped" in succeed(*each, env=store.env).stderr
+    store("put", "each/small.pth", "theirs")
+    assert "was not written by torch2carton" in refuse(*each, env=store.env).stderr
+    assert store.get("each/small.pth") == b"theirs"
     (tmp_path / "m.jsonl").write_text("\n".join(lines))
     results = tmp_path / "results.jsonl"
     run = ["batch", tmp_path / "m.jsonl", "-o", f"{store.address}/batch", "--to", "safetensors", "--results", results]

@@ -271,11 +271,6 @@ fn option_text(option: &InvalidOption) -> String {
         InvalidOption::CannotCast { .. } | InvalidOption::CastTwice { .. } => format!("--cast: {option}"),
         InvalidOption::NotFloatingPoint { .. } => format!("--dtype: {option}"),
         InvalidOption::Regex { .. } | InvalidOption::NoGroup { .. } => format!("--rename: {option}"),
-        InvalidOption::ResumeAtAddress { .. } => {
-            format!(
-                "{option}; `torch2carton batch MANIFEST --results FILE --resume` goes on from the results"
-            )
-        }
         InvalidOption::NotAFolder { .. } => {
             format!("{option}; -o names a file if it ends in .carton, .safetensors or .pth")
         }

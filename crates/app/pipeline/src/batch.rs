@@ -1,14 +1,13 @@
 //! Conversion of many checkpoints, several at a time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use output::{OutputRecord, OutputRecords};
 use serde::Serialize;
 
+use crate::batch_records::BatchRecords;
 use crate::{
     BatchOutput, ConvertOptions, ConvertReport, Error, ExistingOutput, InvalidOption, Observer,
     PlannedConversion, Result, Resume, batch_inputs, run_jobs,
@@ -87,7 +86,8 @@ impl<R: Into<Resume>> From<R> for BatchOptions {
 /// The folder of each output gets a record of what the output was made from: a digest of the options, and of the length, the
 /// pickle and the directory of each input; and of the state of its files. An input is skipped if the record is about the same
 /// input and options, the files have the recorded lengths, and the central directory or header of the output can be read. A
-/// file whose times changed since it was recorded is read as a whole.
+/// file whose times changed since it was recorded is read as a whole. In a store, the files have the recorded entity tags
+/// instead, and the record of each output is a file of its own.
 ///
 /// # Errors
 /// When the output is not a folder, `done` fails, or `observer` stops the work.
@@ -99,23 +99,19 @@ pub fn convert_each(
 ) -> Result<BatchReport> {
     let inputs = batch_inputs::expand_inputs(&options.inputs, options.shards);
     let planned = batch_inputs::plan_all(options, &inputs);
-    if let Some(folder) = options.output.as_ref().filter(|_| !options.dry_run) {
-        if options.destination.store_of(folder)?.is_some() {
-            if batch.resume != Resume::ConvertAll {
-                return Err(InvalidOption::ResumeAtAddress { path: folder.clone() }.into());
-            }
-        } else {
-            if folder.exists() && !folder.is_dir() {
-                return Err(InvalidOption::NotAFolder { path: folder.clone() }.into());
-            }
-            std::fs::create_dir_all(folder)
-                .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
+    if let Some(folder) = options.output.as_ref().filter(|_| !options.dry_run)
+        && options.destination.store_of(folder)?.is_none()
+    {
+        if folder.exists() && !folder.is_dir() {
+            return Err(InvalidOption::NotAFolder { path: folder.clone() }.into());
         }
+        std::fs::create_dir_all(folder)
+            .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
     }
     let names: Vec<PathBuf> = inputs.iter().map(|paths| paths.first().cloned().unwrap_or_default()).collect();
     let threads = batch.jobs.min(NonZeroUsize::new(names.len()).unwrap_or(NonZeroUsize::MIN));
     let mut jobs = planned.into_iter().enumerate();
-    let records = Mutex::new(HashMap::new());
+    let records = BatchRecords::new(batch.resume != Resume::ConvertAll, options.dry_run);
     // The thread that was cancelled takes no other input until its result has arrived.
     let is_cancelled = AtomicBool::new(false);
     let mut in_order = ResultsInOrder {
@@ -178,54 +174,33 @@ impl ResultsInOrder<'_> {
     }
 }
 
-/// Converts one input of the batch and records its output, or skips the input. `records` has the records of each folder that
-/// was looked at.
+/// Converts one input of the batch and records its output, or skips the input.
 fn convert_one(
     input: &Path,
     conversion: PlannedConversion,
-    records: &Mutex<HashMap<PathBuf, Arc<OutputRecords>>>,
+    records: &BatchRecords,
     resume: Resume,
     observer: &dyn Observer,
 ) -> Result<BatchItem> {
-    let is_dry_run = conversion.options.dry_run;
     let output = BatchOutput::new(conversion);
-    let folder = output.folder();
-    let records = {
-        let mut known = records.lock().unwrap_or_else(PoisonError::into_inner);
-        let records = known.entry(folder.to_owned()).or_insert_with(|| {
-            let records = OutputRecords::read(folder);
-            if !is_dry_run {
-                records.compact(folder);
-            }
-            Arc::new(records)
-        });
-        Arc::clone(records)
-    };
-    if let (true, Some(record)) =
-        (resume != Resume::ConvertAll, output.name().and_then(|name| records.get(name)))
-    {
-        match output.check_existing(record, resume, observer)? {
+    if let Some(record) = records.find(&output)? {
+        match output.check_existing(&record, resume, observer)? {
             ExistingOutput::Incomplete => {}
             ExistingOutput::Complete => return Ok(skipped(input, &output)),
             ExistingOutput::Touched(record) => {
                 // The next run need not read the output again.
-                append(folder, &record);
+                BatchRecords::add(&output, &record);
                 return Ok(skipped(input, &output));
             }
         }
     }
     let (report, record) = output.convert(observer)?;
     if let Some(record) = record {
-        append(folder, &record);
+        BatchRecords::add(&output, &record);
     }
     Ok(BatchItem::Converted(Box::new(report)))
 }
 
 fn skipped(input: &Path, output: &BatchOutput) -> BatchItem {
     BatchItem::Skipped { input: input.to_owned(), output: output.path().to_owned() }
-}
-
-fn append(folder: &Path, record: &OutputRecord) {
-    // Best effort: an output without a record is made again.
-    let _ = OutputRecords::append(folder, record);
 }

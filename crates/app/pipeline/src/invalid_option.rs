@@ -27,9 +27,6 @@ pub enum InvalidOption {
     /// The name of a model for Triton cannot be used as the name of a folder.
     #[error("`{}` cannot be the name of a model for Triton, because it cannot be the name of a folder", name.escape_debug())]
     TritonName { name: String },
-    /// A batch is to go on from the records in a folder, which an address has not.
-    #[error("{} is not a local path, so there are no records of the outputs in it", path.display())]
-    ResumeAtAddress { path: PathBuf },
     /// The pickle of a checkpoint in several files is asked for.
     #[error("{} is a checkpoint of several files, expected one of them, such as {}", path.display(), first.display())]
     SeveralPickles { path: PathBuf, first: PathBuf },

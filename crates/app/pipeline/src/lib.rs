@@ -31,6 +31,7 @@ mod array_text;
 mod back;
 mod batch;
 mod batch_inputs;
+mod batch_records;
 mod cast;
 mod cast_options;
 mod checkpoint_sum;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use byte_source::{
     Action, Blob, Crc32, MappedFile, OutputStore, ProgressReporter, ReadError, Region, Sink, Source, Window,
 };
-use output::{FileRecord, OutputRecord, file_name, parent_folder};
+use output::{Destination, FileRecord, OutputRecord, file_name, parent_folder};
 
 use crate::{ConvertReport, Error, Observer, PlannedConversion, Result, made_from};
 
@@ -93,6 +93,11 @@ impl BatchOutput {
         parent_folder(&self.path)
     }
 
+    /// Returns where the output goes.
+    pub(crate) fn destination(&self) -> &Destination {
+        &self.conversion.options.destination
+    }
+
     /// Returns the name of the output in records.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
@@ -121,7 +126,7 @@ impl BatchOutput {
     ) -> Result<ExistingOutput> {
         let is_same = self.made_from.is_some() && record.made_from == self.made_from;
         let is_here = self.name.as_ref() == Some(&record.output);
-        if let Some(store) = self.conversion.options.destination.store_of(&self.path)? {
+        if let Some(store) = self.destination().store_of(&self.path)? {
             let store = store.as_ref();
             return if is_same && is_here {
                 self.check_stored(store, record, resume, observer)
@@ -164,7 +169,7 @@ impl BatchOutput {
     }
 
     /// Compares an output in a store with its record. There are no times to compare: an object that another program wrote lacks
-    /// the mark of this one.
+    /// the mark of this one, and one that this program wrote since has another entity tag.
     fn check_stored(
         &self,
         store: &dyn OutputStore,
@@ -175,7 +180,7 @@ impl BatchOutput {
         let path_of = |file: &FileRecord| self.folder().join(&file.path);
         let is_there = |file: &FileRecord| {
             let found = store.find(&path_of(file)).ok().flatten();
-            is_inside(record, file) && found.is_some_and(|found| found.is_own && found.len == file.len)
+            is_inside(record, file) && found.is_some_and(|found| file.is_version(&found))
         };
         if record.files.is_empty() || !record.files.iter().all(is_there) {
             return Ok(ExistingOutput::Incomplete);
@@ -229,10 +234,8 @@ impl BatchOutput {
             let path =
                 if inside == Path::new("") { PathBuf::from(name) } else { Path::new(name).join(inside) };
             let path = path.to_str()?;
-            if let Some(store) = self.conversion.options.destination.store_of(&file.path).ok()? {
-                let len = store.find(&file.path).ok()??.len;
-                let path = path.to_owned();
-                return Some(FileRecord { path, len, modified: None, changed: None, crc32: file.crc32 });
+            if let Some(store) = self.destination().store_of(&file.path).ok()? {
+                return Some(FileRecord::of_stored(path, &store.find(&file.path).ok()??, file.crc32));
             }
             Some(FileRecord::new(path, &file.path.symlink_metadata().ok()?, file.crc32))
         };

@@ -5,9 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{OutputStore, Replaced};
+use byte_source::{OutputStore, ReadError, Replaced};
 
-use crate::{Error, IfExists, OutputFile, RemoteAddress, Result, check_target};
+use crate::stored_record::{read_record, write_record};
+use crate::{Error, IfExists, OutputFile, OutputRecord, RemoteAddress, Result, check_target};
 
 /// Where outputs go: a local path into its folder, and an address to the store, if there is one.
 #[derive(Clone, Default)]
@@ -69,6 +70,23 @@ impl Destination {
         let upload = store.create(&target, needed);
         let upload = upload.map_err(|reason| Error::Write { path: target.clone(), reason })?;
         Ok(OutputFile::from_upload(target, Arc::clone(store), upload))
+    }
+
+    /// Returns the record of an output in the store; `None` if there is none, and for a local path.
+    ///
+    /// # Errors
+    /// When the service cannot be reached or refuses access.
+    pub fn stored_record(&self, output: &Path) -> Result<Option<OutputRecord>, ReadError> {
+        let store = self.store_of(output).map_err(io::Error::other)?;
+        store.map_or(Ok(None), |store| read_record(store.as_ref(), output))
+    }
+
+    /// Writes the record of an output in the store, next to it. It replaces that of an earlier run.
+    ///
+    /// # Errors
+    /// Those of [`create`](Self::create) and [`OutputFile::commit`].
+    pub fn store_record(&self, output: &Path, record: &OutputRecord) -> Result<()> {
+        write_record(self, output, record)
     }
 }
 

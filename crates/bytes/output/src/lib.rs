@@ -45,6 +45,7 @@ mod output_file;
 mod permissions;
 mod records;
 mod remote;
+mod stored_record;
 mod unfinished;
 mod writeback;
 

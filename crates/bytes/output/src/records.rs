@@ -10,12 +10,13 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use byte_source::StoredFile;
 use serde::{Deserialize, Serialize};
 
 use crate::{IfExists, OutputFile};
 
-/// Name of the file with the records. It does not start with the prefix of temporary files, which later runs remove.
-const FILE_NAME: &str = ".torch2carton.outputs";
+/// Name of the file with the records, or in a store, of the folder with a file for each. It does not start with the prefix of temporary files, which later runs remove.
+pub(crate) const RECORDS_NAME: &str = ".torch2carton.outputs";
 /// Largest length in bytes of the file with the records. A longer one is ignored, and replaced by the next record.
 const RECORDS_MAX: u64 = 64 << 20;
 /// Number of replaced lines that stay in the file in any case.
@@ -50,6 +51,9 @@ pub struct FileRecord {
     /// CRC-32 of its bytes; `None` if it was not computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crc32: Option<u32>,
+    /// Entity tag of the file in a store; `None` on a disk, and if the service does not send one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
 }
 
 /// Records of the outputs in one folder, by the name of the output.
@@ -64,7 +68,18 @@ impl FileRecord {
     /// Creates the record of a file from its current metadata.
     pub fn new(path: impl Into<String>, metadata: &Metadata, crc32: Option<u32>) -> Self {
         let (modified, changed) = (modified_nanos(metadata), changed_nanos(metadata));
-        Self { path: path.into(), len: metadata.len(), modified, changed, crc32 }
+        Self { path: path.into(), len: metadata.len(), modified, changed, crc32, etag: None }
+    }
+
+    /// Creates the record of a file in a store, which has no times.
+    pub fn of_stored(path: impl Into<String>, file: &StoredFile, crc32: Option<u32>) -> Self {
+        let etag = file.etag.clone();
+        Self { path: path.into(), len: file.len, modified: None, changed: None, crc32, etag }
+    }
+
+    /// Returns true if a file in a store is the recorded one. Records of earlier versions have no entity tag.
+    pub fn is_version(&self, found: &StoredFile) -> bool {
+        found.is_own && self.len == found.len && (self.etag.is_none() || self.etag == found.etag)
     }
 
     /// Returns true if the length and the time of the last change of the bytes are those of this record.
@@ -83,7 +98,7 @@ impl OutputRecords {
     /// Reads the records of a folder. There are none if the file with the records is missing or cannot be read.
     pub fn read(folder: &Path) -> Self {
         let mut bytes = Vec::new();
-        let Ok(file) = open_regular(&folder.join(FILE_NAME), Access::Read) else { return Self::default() };
+        let Ok(file) = open_regular(&folder.join(RECORDS_NAME), Access::Read) else { return Self::default() };
         let read = file.take(RECORDS_MAX.saturating_add(1)).read_to_end(&mut bytes);
         if read.is_err() || bytes.len() as u64 > RECORDS_MAX {
             return Self::default();
@@ -108,7 +123,7 @@ impl OutputRecords {
     /// # Errors
     /// When the file cannot be written.
     pub fn append(folder: &Path, record: &OutputRecord) -> io::Result<()> {
-        let path = folder.join(FILE_NAME);
+        let path = folder.join(RECORDS_NAME);
         let mut file = open_regular(&path, Access::Append)?;
         let len = file.metadata()?.len();
         if len > RECORDS_MAX {
@@ -134,7 +149,7 @@ impl OutputRecords {
     }
 
     fn rewrite(&self, folder: &Path) -> crate::Result<()> {
-        let path = folder.join(FILE_NAME);
+        let path = folder.join(RECORDS_NAME);
         let is_there = |record: &&OutputRecord| folder.join(&record.output).symlink_metadata().is_ok();
         let mut kept: Vec<&OutputRecord> = self.records.values().filter(is_there).collect();
         kept.sort_by(|a, b| a.output.cmp(&b.output));
@@ -223,6 +238,7 @@ mod tests {
             modified: Some(1),
             changed: Some(2),
             crc32: Some(3),
+            etag: None,
         };
         OutputRecord { output: output.to_owned(), made_from: Some(made_from.to_owned()), files: vec![file] }
     }
@@ -249,7 +265,7 @@ mod tests {
     #[test]
     fn a_line_that_was_cut_loses_only_itself() {
         let folder = folder();
-        let path = folder.path().join(FILE_NAME);
+        let path = folder.path().join(RECORDS_NAME);
         OutputRecords::append(folder.path(), &record("a", "one")).expect("it can be written");
         OutputRecords::append(folder.path(), &record("b", "one")).expect("it can be written");
         let whole = std::fs::read(&path).expect("it was written");
@@ -289,7 +305,7 @@ mod tests {
     #[test]
     fn a_file_that_is_too_long_is_replaced() {
         let folder = folder();
-        let file = File::create(folder.path().join(FILE_NAME)).expect("a temporary folder");
+        let file = File::create(folder.path().join(RECORDS_NAME)).expect("a temporary folder");
         file.set_len(RECORDS_MAX + 1).expect("a sparse file");
         assert_eq!(OutputRecords::read(folder.path()).lines, 0);
         OutputRecords::append(folder.path(), &record("a", "one")).expect("it can be written");
@@ -297,11 +313,24 @@ mod tests {
         assert_eq!((records.lines, records.get("a").is_some()), (1, true));
     }
 
+    #[test]
+    fn a_file_in_a_store_is_known_by_its_mark_its_length_and_its_etag() {
+        let file = StoredFile { len: 3, is_own: true, etag: Some("1".to_owned()), version: None };
+        let record = FileRecord::of_stored("x", &file, None);
+        assert!(record.is_version(&file));
+        assert!(!record.is_version(&StoredFile { is_own: false, ..file.clone() }));
+        assert!(!record.is_version(&StoredFile { len: 4, ..file.clone() }));
+        assert!(!record.is_version(&StoredFile { etag: Some("2".to_owned()), ..file.clone() }));
+        assert!(!record.is_version(&StoredFile { etag: None, ..file.clone() }));
+        let earlier = FileRecord { etag: None, ..record };
+        assert!(earlier.is_version(&file));
+    }
+
     #[cfg(unix)]
     #[test]
     fn records_in_a_link_or_a_pipe_are_not_read() {
         let folder = folder();
-        let path = folder.path().join(FILE_NAME);
+        let path = folder.path().join(RECORDS_NAME);
         OutputRecords::append(folder.path(), &record("a", "one")).expect("it can be written");
         std::fs::rename(&path, folder.path().join("other")).expect("it was written");
         std::os::unix::fs::symlink("other", &path).expect("a temporary folder");

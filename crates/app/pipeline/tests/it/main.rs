@@ -5,4 +5,5 @@ mod changes;
 mod no_output;
 mod plan;
 mod remote;
+mod stored_outputs;
 mod values;
