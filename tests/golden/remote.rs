@@ -84,6 +84,13 @@ fn few_requests_list_a_file() {
     assert_eq!(requests.load(Ordering::Relaxed), 2);
 }
 
+/// The log of ureq has a call for each 16 bytes of a body. Compiled, they take as long as receiving the bytes.
+#[test]
+fn logs_of_requests_are_left_out_of_releases() {
+    let compiled = if cfg!(debug_assertions) { log::LevelFilter::Trace } else { log::LevelFilter::Off };
+    assert_eq!(log::STATIC_MAX_LEVEL, compiled);
+}
+
 #[test]
 fn refused_addresses_say_what_helps() {
     let address = serve("checkpoints/plain.safetensors");
