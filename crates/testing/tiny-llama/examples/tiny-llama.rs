@@ -1,4 +1,4 @@
-//! Makes the checkpoint in a folder: `cargo run --release --example tiny-llama -- DIR`.
+//! Makes the checkpoint in a folder: `cargo run --example tiny-llama -- DIR`.
 
 use std::error::Error;
 use std::io::{self, Write};
