@@ -136,50 +136,28 @@ impl MappedFile {
         self.bytes().is_empty()
     }
 
-    /// Copies the bytes at `offset` to `buffer` and returns their number, which is smaller than the buffer only at the
-    /// end of the file. Does not touch the map: touching a mapped byte loads up to 2 MiB around it, so small reads far
-    /// apart would fill memory.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read.
-    fn read_up_to_end(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.len().saturating_sub(offset);
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        let buffer = buffer.get_mut(..len).unwrap_or_default();
-        let mut done = 0;
-        while let Some(rest @ [_, ..]) = buffer.get_mut(done..) {
-            let at = offset.saturating_add(done as u64);
-            match read_at(&self.file, rest, at) {
-                Ok(0) => break,
-                Ok(n) => done = done.saturating_add(n),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
-    }
-
-    /// Fills `buffer` with the bytes at `offset`, without touching the map.
+    /// Fills `buffer` with the bytes at `offset`. Does not touch the map: touching a mapped byte loads up to 2 MiB around
+    /// it, so small reads far apart would fill memory.
     ///
     /// # Errors
     /// Returns an error if the bytes are not inside the file, the file cannot be read, or the file was truncated after
     /// it was opened ([`FileChanged`]).
     pub(crate) fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let expected = buffer.len();
-        if offset.checked_add(expected as u64).is_none_or(|end| end > self.len()) {
+        if offset.checked_add(buffer.len() as u64).is_none_or(|end| end > self.len()) {
             let past = io::Error::new(io::ErrorKind::UnexpectedEof, "a range past the end of the file");
             return Err(past.into());
         }
-        let read = self.read_up_to_end(offset, buffer).map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot read {}: {error}", self.path.display()))
-        })?;
-        if read == expected {
-            return Ok(());
+        match io::Read::read_exact(&mut FileFrom { file: &self.file, offset }, buffer) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                // Current length of the file; the read may have ended earlier.
+                let found = self.file.metadata()?.len();
+                let change = FileChange::Length { expected: self.stamp.len(), found };
+                Err(FileChanged { path: self.path.clone(), change }.into())
+            }
+            read => Ok(read.map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot read {}: {error}", self.path.display()))
+            })?),
         }
-        // Current length of the file; the read may have ended earlier.
-        let found = self.file.metadata()?.len();
-        let change = FileChange::Length { expected: self.stamp.len(), found };
-        Err(FileChanged { path: self.path.clone(), change }.into())
     }
 
     /// Checks that the file's length and modification time have not changed since it was opened. A walk that ends with
@@ -198,6 +176,20 @@ impl MappedFile {
         if let Some(map) = self.map.as_ref().filter(|map| map.len() > NEVER_RELEASED) {
             release(map, range);
         }
+    }
+}
+
+/// Reader of a file from an offset, independent of the file's own position, which all threads share.
+struct FileFrom<'f> {
+    file: &'f File,
+    offset: u64,
+}
+
+impl io::Read for FileFrom<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = read_at(self.file, buffer, self.offset)?;
+        self.offset = self.offset.saturating_add(count as u64);
+        Ok(count)
     }
 }
 
@@ -290,6 +282,7 @@ mod tests {
         };
         write(10_000, 1);
         let file = MappedFile::open(&path).expect("it was just written");
+        assert!(!file.is_empty());
         let mut bytes = [0; 2000];
         file.read_exact_at(8000, &mut bytes).expect("it is all there");
         file.check_unchanged().expect("nobody wrote to it");
