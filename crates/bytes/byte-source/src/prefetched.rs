@@ -55,19 +55,18 @@ impl Prefetched {
     fn pieces(&self, range: Range<u64>) -> Vec<PrefetchedPiece> {
         let (mut at, mut pieces) = (range.start, Vec::new());
         for (start, bytes) in &self.parts {
+            let from = at.max(*start);
             let end = start.saturating_add(bytes.len() as u64).min(range.end);
-            if end <= at {
+            // A part before or after the rest of the range, or an empty one.
+            if end <= from {
                 continue;
             }
-            let from = at.max(*start).min(range.end);
             if at < from {
                 pieces.push(PrefetchedPiece::Missing(at..from));
             }
             let within = |offset: u64| usize::try_from(offset.saturating_sub(*start)).unwrap_or(usize::MAX);
-            if from < end {
-                pieces.push(PrefetchedPiece::Kept(bytes.slice(within(from)..within(end))));
-            }
-            at = from.max(end);
+            pieces.push(PrefetchedPiece::Kept(bytes.slice(within(from)..within(end))));
+            at = end;
         }
         if at < range.end {
             pieces.push(PrefetchedPiece::Missing(at..range.end));
