@@ -109,4 +109,32 @@ mod tests {
         assert_eq!(on_all_cores(2, || 0, work), Ok(()));
         assert_eq!(on_all_cores(1000, || 0, work), Err(3));
     }
+
+    #[test]
+    fn of_two_failures_the_one_of_the_lower_number_is_returned() {
+        /// Tells when the thread that has it has ended its work.
+        struct Ended(std::sync::mpsc::Sender<()>);
+        impl Drop for Ended {
+            fn drop(&mut self) {
+                let _ = self.0.send(());
+            }
+        }
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let receiver = Mutex::new(receiver);
+        let work = |_: &mut Ended, number: u64| {
+            if number == 0 {
+                let other_ended = receiver.lock().expect("no panic").recv();
+                other_ended.expect("the thread of the other number ends after its error");
+            }
+            Err(number)
+        };
+        let result = std::thread::scope(|scope| {
+            let caller = scope.spawn(|| {
+                set_core_share(NonZeroUsize::new(2).expect("not zero"));
+                on_all_cores(2, || Ended(sender.clone()), work)
+            });
+            caller.join().expect("no panic")
+        });
+        assert_eq!(result, Err(0));
+    }
 }

@@ -138,3 +138,28 @@ impl Blob for OwnedBlob {
         self.0.chunks(WINDOW).try_for_each(|chunk| sink.write(Window::owned(chunk.to_vec())))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_in_memory_are_sent_in_windows() {
+        struct Lengths(Vec<usize>);
+        impl Sink for Lengths {
+            fn write(&mut self, window: Window) -> Result<(), ReadError> {
+                self.0.push(window.len());
+                Ok(())
+            }
+        }
+        for len in [0, 1, WINDOW, WINDOW + 1] {
+            let blob = OwnedBlob(vec![7; len]);
+            assert_eq!((blob.len(), blob.is_empty()), (len as u64, len == 0));
+            let (mut lengths, mut sent) = (Lengths(Vec::new()), Vec::new());
+            blob.write_to(&mut lengths).expect("memory can be read");
+            blob.write_to(&mut sent).expect("memory can be read");
+            assert!(sent == blob.0);
+            assert!(lengths.0.iter().all(|len| (1..=WINDOW).contains(len)), "{:?}", lengths.0);
+        }
+    }
+}

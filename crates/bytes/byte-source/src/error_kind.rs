@@ -66,7 +66,9 @@ mod tests {
     fn a_kind_passes_through_the_standard_library() {
         assert_eq!(ErrorKind::from(&io::Error::other("disk")), ErrorKind::Io);
         assert_eq!(ErrorKind::from(&io::Error::from(io::ErrorKind::NotFound)), ErrorKind::Io);
+        assert_eq!(ErrorKind::from(&io::Error::from(io::ErrorKind::InvalidData)), ErrorKind::Damaged);
         let stopped = io::Error::from(ReadError::from(Cancelled));
         assert_eq!(ErrorKind::from(&stopped), ErrorKind::Cancelled);
+        assert_eq!(ErrorKind::Cancelled.to_string(), "cancelled");
     }
 }

@@ -54,4 +54,28 @@ mod tests {
         report_memory_freed();
         assert_eq!(CALLS.load(Ordering::Relaxed), 1);
     }
+
+    /// In a process of its own: other tests take and free memory.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[test]
+    fn freed_memory_between_memory_in_use_returns_to_the_system() {
+        let test = "freed_memory::tests::freed_memory_between_memory_in_use_returns_to_the_system";
+        test_support::each_in_own_process(test, ["1 of 256 pieces"], |_| {
+            let pieces: Vec<Box<[u8]>> = (0..64 << 10).map(|_| vec![1; 1000].into()).collect();
+            let kept: Vec<Box<[u8]>> = pieces.into_iter().step_by(256).collect();
+            let before = resident();
+            release_freed();
+            let after = resident();
+            assert!(before > 60_000 && after < before / 2, "{before} KiB before, {after} KiB after");
+            drop(kept);
+        });
+    }
+
+    /// Returns the memory of this process in KiB.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn resident() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux counts it");
+        line.trim_end_matches("kB").trim().parse().expect("it is a number")
+    }
 }

@@ -62,6 +62,15 @@ impl Blob for LazyFile {
 mod tests {
     use super::*;
 
+    /// Cuts the file at a path after the first window.
+    struct Cut<'p>(&'p Path);
+
+    impl Sink for Cut<'_> {
+        fn write(&mut self, _: Window) -> Result<(), ReadError> {
+            Ok(File::options().write(true).open(self.0)?.set_len(WINDOW as u64)?)
+        }
+    }
+
     #[test]
     fn a_file_that_changes_is_reported() {
         let path = std::env::temp_dir().join(format!("mapped-unopened-{}", std::process::id()));
@@ -80,6 +89,12 @@ mod tests {
             let expected = format!("changed while it was read: expected {} bytes, found {found}", WINDOW + 5);
             assert!(error.ends_with(&expected), "{error}");
         }
+        // It is cut while it is read.
+        write(WINDOW + 5);
+        let file = LazyFile::find(&path).expect("it was just written");
+        let error = file.write_to(&mut Cut(&path)).expect_err("it is cut").to_string();
+        let expected = format!("changed while it was read: expected {} bytes, found {WINDOW}", WINDOW + 5);
+        assert!(error.ends_with(&expected), "{error}");
         // Another file replaces it at the same path.
         std::fs::rename(&path, path.with_extension("old")).expect("it was just written");
         write(WINDOW + 5);

@@ -144,3 +144,37 @@ impl fmt::Debug for ProgressReporter<'_> {
         f.debug_tuple("Work").field(&step).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Keeps what is done and in total, and cancels at a number of bytes.
+    struct CancelAt(u64, Mutex<Vec<(u64, Option<u64>)>>);
+
+    impl Observer for CancelAt {
+        fn progress(&self, step: ProgressUpdate<'_>) {
+            self.1.lock().expect("no panic").push((step.done, step.total));
+        }
+
+        fn is_cancelled(&self) -> bool {
+            self.1.lock().expect("no panic").last().is_some_and(|(done, _)| *done >= self.0)
+        }
+    }
+
+    #[test]
+    fn a_resumed_operation_counts_what_was_done_before() {
+        let observer = CancelAt(90, Mutex::default());
+        let operation = ProgressReporter::new(&observer, "x", Action::Download, None).resumed_at(50);
+        operation.advance(1).expect("it goes on");
+        let operation = operation.with_total(Some(100)).with_total(None);
+        operation.advance(39).expect("it goes on");
+        assert_eq!(operation.advance(40), Err(Cancelled));
+        assert_eq!(
+            observer.1.into_inner().expect("no panic"),
+            [(51, None), (89, Some(100)), (90, Some(100))]
+        );
+    }
+}

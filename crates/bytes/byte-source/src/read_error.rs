@@ -152,4 +152,16 @@ mod tests {
         assert_ne!(stopped.kind(), io::ErrorKind::Interrupted);
         assert!(matches!(ReadError::from(stopped), ReadError::Cancelled(Cancelled)));
     }
+
+    #[test]
+    fn a_number_without_a_value_is_named() {
+        let error = NotRepresentable {
+            tensor: "a\tb".to_owned(),
+            from: "float32",
+            to: "int8",
+            number: "300.0".to_owned(),
+        };
+        assert_eq!(error.to_string(), r"tensor `a\tb`: 300.0 (float32) is not in the range of int8");
+        assert_eq!(ReadError::from(error).kind(), ErrorKind::Option);
+    }
 }

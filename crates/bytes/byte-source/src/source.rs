@@ -456,6 +456,7 @@ mod tests {
         let mut sent: Vec<u8> = Vec::new();
         region.write_to(&mut sent).expect("memory can be read");
         assert_eq!(sent, all[1000..900_000]);
+        assert_eq!(Blob::len(&region), 899_000);
         assert!(region.slice(0..899_001).is_none() && region.slice(Range { start: 2, end: 1 }).is_none());
         assert!(region.slice(u64::MAX..u64::MAX).is_none());
         assert!(Region::new(&source, 0..1_000_001).is_none());
