@@ -229,6 +229,8 @@ def blamed(message):
     for span in sorted(message["spans"], key=lambda span: not span["is_primary"]):
         if found and not span["is_primary"]:
             break
+        while span["expansion"] and not Path(span["file_name"]).exists():  # in a macro of the standard library
+            span = {**span["expansion"]["span"], "is_primary": span["is_primary"]}
         text = Path(span["file_name"]).read_bytes()
         best = None
         for match in re.finditer(rb"/\*<(\d+)\*/", text):
