@@ -13,6 +13,8 @@ import argparse
 import collections
 import hashlib
 import json
+import pathlib
+import pickle
 import sys
 import tempfile
 import warnings
@@ -126,6 +128,43 @@ def arrays():
     return made
 
 
+def python_values():
+    """Values of classes of Python and NumPy. The name of each ends with what `str` returns, with ISO's T in a date and time."""
+    import numpy
+    from datetime import date, datetime, time, timedelta, timezone
+
+    class Scalar:
+        """A number or text as a machine writes it whose bytes are in this order."""
+
+        def __init__(self, kind, data):
+            self.arguments = numpy.dtype(kind), data
+
+        def __reduce__(self):
+            return numpy._core.multiarray.scalar, self.arguments
+
+    zones = [timezone(timedelta(hours=5, minutes=30)), timezone(timedelta(hours=-9, minutes=-30)), timezone.utc]
+    made = [date(1, 1, 1), date(9999, 12, 31), time(23, 59, 58), time(1, 2, 3, 4), time(12, 30, tzinfo=zones[1]), *zones]
+    made += [timedelta(0), timedelta(days=1), timedelta(days=-1, microseconds=5), timedelta(days=3, hours=11, minutes=1)]
+    made += [pathlib.PurePosixPath("."), pathlib.PurePosixPath("a/b"), pathlib.PureWindowsPath("C:/a/b")]
+    made += map(numpy.datetime64, ("1969-12-31", "1970-01-01", "2000-02-29", "1900-03-01", "2400-12-31", "-0001-01-01"))
+    made += [numpy.datetime64("1969-07-20T20:17:40.123456789", unit) for unit in "h m s ms us ns".split()]
+    made += [numpy.datetime64("NaT", "s")]
+    made += map(numpy.dtype, ("f2", "i8", "u2", "?", "c16"))
+    named = {str(value): value for value in made}
+    moments = [datetime(2024, 2, 29, 1, 2, 3, tzinfo=zone) for zone in zones]
+    named |= {moment.isoformat(): moment for moment in moments}
+    named |= {"90 m": numpy.timedelta64(90, "m"), "6 h": numpy.timedelta64(2, "3h"), "652 M": numpy.datetime64("2024-05")}
+    named |= {"0.0009765625": numpy.float16(2**-10), "5.960464477539063e-8": numpy.float16(2**-24)}
+    named |= {"inf": numpy.float16("inf"), "nan": numpy.float16("nan"), "True": numpy.True_, "False": numpy.False_}
+    numbers = {"f2": -1.5, "f4": 0.1, "f8": 1e300, "i1": -2, "i2": -300, "i4": -70000, "i8": -5 << 40}
+    numbers |= {"u1": 200, "u2": 60000, "u4": 4 << 29, "u8": 9 << 60, "c8": 1.5 - 2.5j, "c16": 0.25 + 4.5j, "U2": "aé", "S2": b"ab"}
+    for kind, number in numbers.items():
+        shown = f"({number.real}{number.imag:+}j)" if kind[0] == "c" else str(number)
+        for order in "<>":
+            named[f"{order}{kind}|{shown}"] = Scalar(order + kind, numpy.array(number, order + kind).tobytes())
+    return named
+
+
 def compounds(torch):
     """Tensors that are several tensors, or another one with other signs."""
     matrix = torch.tensor([[0.0, 1.0, 0.0, 2.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 4.0, 5.0], [0.0, 6.0, 0.0, 0.0]])
@@ -211,6 +250,7 @@ def objects(torch, folder):
             path = f"{kind}/{name.replace(' ', '_')}.pth"
             torch.save({"x": tensor}, folder / path)
             expected[path] = hashes(torch, "x", tensor)
+    (folder / "python_values.pkl").write_bytes(pickle.dumps(python_values(), 2))
     (folder / "elements.json").write_text(json.dumps(expected, indent=1) + "\n")
 
 

@@ -31,12 +31,27 @@ fn modules_statistics_and_names() {
 
 #[test]
 fn values_are_decoded() {
-    let commands: [&[&str]; 3] = [
+    let commands: [&[&str]; 4] = [
+        &["inspect", "--values", "objects/python_values.pkl"],
         &["inspect", "--values", "objects/values.pth"],
         &["inspect", "objects/values.pth", "mod.names", "conf", "dt"],
         &["inspect", "objects/values.pth", "dt", "-o", "-"],
     ];
     insta::assert_snapshot!(commands.map(shown).concat());
+}
+
+#[test]
+fn values_are_shown_as_python_shows_them() {
+    let output = torch2carton(["inspect", "--values", "objects/python_values.pkl"]);
+    let text = transcript(&output);
+    assert_eq!(text.lines().count(), 75, "{text}");
+    for row in text.lines() {
+        let (name, value) = (row.split("  ").next(), row.split("  ").last());
+        // The names are what Python printed, some of them after a dtype.
+        let expected = name.and_then(|name| name.split('|').next_back()).expect("a row has a name");
+        let value = value.expect("a row has a value").replace(r"\\", r"\");
+        assert_eq!(value.trim_matches('\''), expected.trim_matches('\''), "{row}");
+    }
 }
 
 #[test]
