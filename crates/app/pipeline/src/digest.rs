@@ -180,4 +180,12 @@ mod tests {
         let error = digest_tensors(&Tensors::from([("x".to_owned(), huge)]), "x", 1 << 20, &());
         assert!(matches!(error, Err(Error::DigestExpansion { nbytes, .. }) if nbytes == 1 << 40));
     }
+
+    /// What `json.dumps` of Python writes.
+    #[test]
+    fn control_characters_are_escaped_as_in_python() {
+        let mut line = String::new();
+        push_json_string(&mut line, "\u{8}\u{c}\n\r\t\u{1}\u{7f}/~");
+        assert_eq!(line, r#""\b\f\n\r\t\u0001\u007f/~""#);
+    }
 }

@@ -74,3 +74,14 @@ pub(crate) fn with_path(path: &Path, reason: &decoder::Error) -> String {
         None => format!("{}: {text}", path.display()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_listed_with_their_sizes() {
+        let keys = [("model".to_owned(), 2, 16), ("ema".to_owned(), 1, 8)];
+        assert_eq!(key_list(&keys), "`model` (2 tensors, 16 bytes), `ema` (1 tensors, 8 bytes)");
+    }
+}

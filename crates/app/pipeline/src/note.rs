@@ -489,4 +489,21 @@ mod tests {
         assert_eq!(format_count(291), "291");
         assert_eq!(format_bytes(u64::MAX), "18.4 EB");
     }
+
+    #[test]
+    fn verbs_agree_with_their_counts() {
+        let one = Note::PartsNotCast { parts: 1 }.to_string();
+        assert_eq!(one, "1 part of quantized, sparse or nested tensors keeps its dtype: scales and indices");
+        let two = Note::PartsNotCast { parts: 2 }.to_string();
+        assert_eq!(
+            two,
+            "2 parts of quantized, sparse or nested tensors keep their dtypes: scales and indices"
+        );
+        let text = |reason, count| {
+            omission_reason_text(&OmissionTotal { kind: OmissionKind::Object, reason, count, nbytes: 0 })
+        };
+        assert_eq!(text(OmissionReason::Attribute, 1), "an attribute that state_dict() does not return");
+        assert_eq!(text(OmissionReason::Attribute, 2), "attributes that state_dict() does not return");
+        assert_eq!(text(OmissionReason::Hook, 1), "used by hooks of modules");
+    }
 }
