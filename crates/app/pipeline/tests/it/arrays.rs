@@ -41,6 +41,8 @@ fn floats_are_aligned_and_shortened() {
     // 0.1, 65504 and the smallest number below zero, then 0.1, 1.5 and 1000.
     assert_eq!(halves(&[3], &[0x2e66, 0x7bff, 0x8001]), "[ 1.00e-01  6.55e+04 -5.96e-08]");
     assert_eq!(halves(&[3], &[0x2e66, 0x3e00, 0x63d0]), "[1.0e-01 1.5e+00 1.0e+03]");
+    // The numbers after 0.1 and 1 need four digits.
+    assert_eq!(halves(&[3], &[0x2e68, 0x3c01, 0x3e00]), "[0.1001 1.001  1.5   ]");
 }
 
 #[test]
