@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use pipeline::{
     ArchitectureChoice, BatchItem, BatchOptions, CartonFields, CartonOptions, ConvertOptions, Dtype,
-    IfExists, InputContent, InvalidOption, ModelOptions, NamedContent, Note, OnInvalidInput, OutputKind,
-    RequiredTorch, Resume, ScriptOptions, Target, TritonOptions, convert, convert_each, expected_output,
-    find_named_tensors, inputs_digest,
+    FileScan, IfExists, InputContent, InvalidOption, ModelOptions, NamedContent, Note, OnInvalidInput,
+    OutputKind, RequiredTorch, Resume, ScanOptions, ScanOutcome, ScriptOptions, Target, TritonOptions,
+    convert, convert_each, expected_output, find_named_tensors, inputs_digest, scan,
 };
 use test_support::tensor;
 
@@ -183,4 +183,26 @@ fn tensors_of_any_origin_are_found_by_name() {
     assert_eq!((item.name.as_str(), found.shape()), ("layers.0.weight", &[2][..]));
     let error = find("layers.0.wieght").expect_err("it is not there").to_string();
     assert!(error.contains("did you mean `layers.0.weight`?"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_a_folder_without_checkpoints_has_is_counted() {
+    let (elsewhere, root) = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder")).into();
+    let mut reasons = Vec::new();
+    for name in ["a", "b"] {
+        std::os::unix::fs::symlink(elsewhere.path(), root.path().join(name)).expect("it can be made");
+        let options = ScanOptions::new(vec![root.path().to_owned()]);
+        let mut take = |file: &FileScan| {
+            if let ScanOutcome::NotScanned { reason } = &file.outcome
+                && file.file == root.path()
+            {
+                reasons.push(reason.clone());
+            }
+            Ok(())
+        };
+        scan(&options, &(), &mut take).expect("it can be listed");
+    }
+    let only = "there is no checkpoint and no pickle in the folder, only";
+    assert_eq!(reasons, [format!("{only} 1 link to a folder"), format!("{only} 2 links to folders")]);
 }
