@@ -168,7 +168,7 @@ impl FloatFormat {
         if found > PRECISION || found < places {
             let places = places.max(found.min(PRECISION));
             text = format!("{:.places$e}", number.abs());
-            if found > PRECISION && places > 0 {
+            if found > PRECISION {
                 text = trim_zeros(&text);
             }
         }
