@@ -1,6 +1,6 @@
 //! Writing of a large file past the page cache.
 //!
-//! Facts: `open(2)` on `O_DIRECT`, `fcntl(2)`. A filesystem may refuse it, or ask for more alignment than a page.
+//! Facts: `open(2)` on `O_DIRECT`, `fcntl(2)`, `statfs(2)`. A filesystem may refuse it, or ask for more alignment than a page.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,10 +30,11 @@ impl DirectWriter {
     /// Number of blocks: those that are written, one that waits, and the one that is being filled.
     const BLOCKS: usize = Self::THREADS + 2;
 
-    /// Starts to write `file`, which is empty. `None` if the system or the filesystem cannot.
+    /// Starts to write `file`, which is empty. `None` if the system cannot, or the filesystem may not be on a local disk: files in memory
+    /// have no disk, and services behind a network may want the bytes in their order.
     pub(crate) fn start(file: &File) -> Option<Self> {
-        // TMPFS_MAGIC: files in memory, without a disk.
-        if fstatfs(file).ok()?.f_type == 0x0102_1994 {
+        // Magic numbers of ext2 to ext4, of XFS, and of overlayfs, in which containers run.
+        if !matches!(fstatfs(file).ok()?.f_type, 0xEF53 | 0x5846_5342 | 0x794C_7630) {
             return None;
         }
         set_direct(file, true).ok()?;
