@@ -3,9 +3,12 @@
 mod arrays;
 mod cancel;
 mod changes;
+mod checkpoints;
+mod choices;
 mod no_output;
 mod options;
 mod plan;
 mod remote;
 mod stored_outputs;
+mod value_limits;
 mod values;

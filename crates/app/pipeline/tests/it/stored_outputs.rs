@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use byte_source::{BufferSource, OutputStore, ReadError, Replaced, Source, StoredFile, Upload};
 use pipeline::{
-    BatchItem, BatchOptions, Cast, CastFrom, ConvertOptions, Destination, Dtype, Error, OutputKind, Resume,
-    Target, convert_each,
+    BatchItem, BatchOptions, Cast, CastFrom, ConvertOptions, Destination, Dtype, Error, IfExists, OutputKind,
+    Resume, SafetensorsOptions, Target, convert, convert_each,
 };
 
 /// Where the record of the first input's output is.
@@ -69,8 +69,10 @@ impl OutputStore for MemoryStore {
         Ok(lock(&self.objects).get(target).map(stored))
     }
 
-    fn files_in(&self, _: &Path) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
+    fn files_in(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let objects = lock(&self.objects);
+        let inside = objects.keys().filter(|path| path.parent() == Some(folder));
+        Ok(inside.map(|path| output::file_name(path)).collect())
     }
 
     fn open(&self, target: &Path) -> Result<Arc<dyn Source>, ReadError> {
@@ -257,4 +259,20 @@ fn nothing_is_recorded_by_a_dry_run_or_read_without_need() {
     convert_each(&options, BatchOptions::from(true), &(), &mut done).expect("inputs fail on their own");
     let [Error::Io { path, .. }] = errors.as_slice() else { panic!("{errors:?}") };
     assert_eq!(path, Path::new("s3://bucket/out/a.pth"));
+}
+
+#[test]
+fn files_of_another_model_in_the_folder_of_an_output_are_refused() {
+    let place = Place::new(&["a.safetensors"]);
+    let (store, mut options) = (&place.store, place.options());
+    options.output = Some(PathBuf::from("s3://bucket/out"));
+    options.target = Target::Safetensors(SafetensorsOptions::default().max_shard_size(1000));
+    store.put("s3://bucket/out/notes.txt", b"theirs", false);
+    convert(&options, &()).expect("notes are no model");
+    options.if_exists = IfExists::Replace;
+    convert(&options, &()).expect("it replaces its own files");
+    let other = "s3://bucket/out/model-00001-of-00002.safetensors";
+    store.put(other, b"theirs", false);
+    let error = convert(&options, &()).expect_err("it would be mistaken for a part of the output");
+    assert!(matches!(&error, Error::OtherModelInFolder { path } if path == Path::new(other)), "{error:?}");
 }
