@@ -30,8 +30,8 @@ impl DirectWriter {
     /// Number of blocks: those that are written, one that waits, and the one that is being filled.
     const BLOCKS: usize = Self::THREADS + 2;
 
-    /// Starts to write `file`, which is empty. `None` if the system cannot, or the filesystem may not be on a local disk: files in memory
-    /// have no disk, and services behind a network may want the bytes in their order.
+    /// Starts to write `file`, which is empty. `None` if the system cannot, or if the filesystem may not be on a local disk: one in
+    /// memory has no disk, and one over a network may need the bytes in order.
     pub(crate) fn start(file: &File) -> Option<Self> {
         // Magic numbers of ext2 to ext4, of XFS, and of overlayfs, in which containers run.
         if !matches!(fstatfs(file).ok()?.f_type, 0xEF53 | 0x5846_5342 | 0x794C_7630) {

@@ -268,7 +268,7 @@ fn files_of_another_model_in_the_folder_of_an_output_are_refused() {
     options.output = Some(PathBuf::from("s3://bucket/out"));
     options.target = Target::Safetensors(SafetensorsOptions::default().max_shard_size(1000));
     store.put("s3://bucket/out/notes.txt", b"theirs", false);
-    convert(&options, &()).expect("notes are no model");
+    convert(&options, &()).expect("the folder has notes, and no other model");
     options.if_exists = IfExists::Replace;
     convert(&options, &()).expect("it replaces its own files");
     let other = "s3://bucket/out/model-00001-of-00002.safetensors";
