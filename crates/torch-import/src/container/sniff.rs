@@ -238,7 +238,9 @@ pub(super) fn open(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<Con
 /// # Errors
 /// Those of [`open`] and of [`prefetch_or_copy`].
 pub(super) fn open_lazily(source: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
-    if source.in_memory().is_some_and(is_zip) {
+    // Read even from a map, because a page that is touched costs more.
+    let mut start = [0; 4];
+    if source.in_memory().is_some() && source.read_at(&mut start, 0).is_ok() && is_zip(&start) {
         zip::open_lazily(source, observer)
     } else {
         open(prefetch_or_copy(source)?, observer)

@@ -23,18 +23,29 @@ const HEADER_DISTANCE_MAX: u64 = 64 << 10;
 /// Bytes that are read at once for the local headers of small entries.
 const NEAR_READ_LEN: u64 = 4 << 10;
 
+/// Number of bytes at the end of a file in memory that are read, because a page of a map that is touched costs more.
+const NEAR_TAIL_LEN: u64 = 4 << 10;
+
 /// Bytes of a file from its directory, or the largest possible end records, to its end.
 #[derive(Debug)]
 pub(crate) struct TailBytes {
-    /// The bytes, and their offset; `None` for a file in memory.
+    /// The bytes, and their offset; `None` for a file in memory with a long directory.
     read: Option<(Bytes, u64)>,
 }
 
 impl TailBytes {
-    /// Reads the end records, then the part of the directory that precedes them. Nothing is read of a file in memory.
+    /// Reads the end records, then the part of the directory that precedes them. A long directory of a file in memory is not read.
     pub(crate) fn of(file: &dyn Source) -> Result<Self> {
-        let read = if file.in_memory().is_some() { None } else { Some(Self::read(file)?) };
+        let read = if file.in_memory().is_some() { Self::read_short(file) } else { Some(Self::read(file)?) };
         Ok(Self { read })
+    }
+
+    /// Reads the directory and the end records if they are short.
+    fn read_short(file: &dyn Source) -> Option<(Bytes, u64)> {
+        let start = file.len().saturating_sub(NEAR_TAIL_LEN);
+        let bytes = read(file, start..file.len()).ok()?;
+        let end = EndRecords::read(Tail { bytes: &bytes, start }).ok()?;
+        (end.directory_offset >= start).then_some((bytes, start))
     }
 
     fn read(file: &dyn Source) -> Result<(Bytes, u64)> {
