@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
 
@@ -75,8 +76,8 @@ pub struct MappedFile {
     file: File,
     /// Metadata of the file when it was opened.
     stamp: FileStamp,
-    /// `None` for an empty file, which mmap(2) rejects.
-    map: Option<Mmap>,
+    /// The map, once it is made; `None` for an empty file, which mmap(2) rejects.
+    map: OnceLock<Option<Mmap>>,
 }
 
 impl MappedFile {
@@ -85,6 +86,17 @@ impl MappedFile {
     /// # Errors
     /// Returns an error if the path cannot be opened, or is not a regular file.
     pub fn open(path: &Path) -> Result<Self, Error> {
+        let opened = Self::open_lazily(path)?;
+        opened.make_map().map_err(|reason| Error::Io { path: path.to_owned(), reason })?;
+        Ok(opened)
+    }
+
+    /// Opens the file at `path`, and maps it when its bytes are first asked for as a slice. What describes the tensors of a small
+    /// archive is read in less time than a map takes. A file that the system cannot map is one that is only read.
+    ///
+    /// # Errors
+    /// Returns an error if the path cannot be opened, or is not a regular file.
+    pub(crate) fn open_lazily(path: &Path) -> Result<Self, Error> {
         let io = |reason| Error::Io { path: path.to_owned(), reason };
         // The file type is checked first, because opening a named pipe would wait for a writer.
         let kind = std::fs::metadata(path).map_err(io)?;
@@ -100,15 +112,21 @@ impl MappedFile {
     /// Returns an error if the system cannot map the file.
     pub fn from_file(file: &File, path: &Path) -> Result<Self, Error> {
         let mapped = file.try_clone().and_then(|file| Self::new(file, path));
+        let mapped = mapped.and_then(|mapped| mapped.make_map().map(|()| mapped));
         mapped.map_err(|reason| Error::Io { path: path.to_owned(), reason })
     }
 
     fn new(file: File, path: &Path) -> io::Result<Self> {
         let stamp = FileStamp::from_metadata(&file.metadata()?);
+        Ok(Self { path: path.to_owned(), file, stamp, map: OnceLock::new() })
+    }
+
+    fn make_map(&self) -> io::Result<()> {
         // The length is explicit, because the map must not be longer than the recorded file length.
-        let len = usize::try_from(stamp.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let map = if len == 0 { None } else { Some(map(&file, len)?) };
-        Ok(Self { path: path.to_owned(), file, stamp, map })
+        let len = usize::try_from(self.stamp.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let map = if len == 0 { None } else { Some(map(&self.file, len)?) };
+        self.map.get_or_init(|| map);
+        Ok(())
     }
 
     /// Returns the path as given by the caller.
@@ -123,17 +141,25 @@ impl MappedFile {
 
     /// Returns all bytes of the file.
     pub fn bytes(&self) -> &[u8] {
-        self.map.as_deref().unwrap_or_default()
+        self.map.get().and_then(Option::as_deref).unwrap_or_default()
+    }
+
+    /// Returns all bytes of the file, which is mapped if it is not yet; `None` if it cannot be mapped.
+    pub(crate) fn mapped(&self) -> Option<&[u8]> {
+        if self.map.get().is_none() {
+            self.make_map().ok()?;
+        }
+        Some(self.bytes())
     }
 
     /// Returns the file's length in bytes.
     pub fn len(&self) -> u64 {
-        self.bytes().len() as u64
+        self.stamp.len()
     }
 
     /// Returns true if the file has no bytes.
     pub fn is_empty(&self) -> bool {
-        self.bytes().is_empty()
+        self.len() == 0
     }
 
     /// Fills `buffer` with the bytes at `offset`. Does not touch the map: touching a mapped byte loads up to 2 MiB around
@@ -173,7 +199,7 @@ impl MappedFile {
     /// at both ends are released too: kept, they would add up over a large file. A file of at most 1 MiB stays in memory,
     /// because loading its pages again takes longer than opening it.
     pub fn release(&self, range: Range<usize>) {
-        if let Some(map) = self.map.as_ref().filter(|map| map.len() > NEVER_RELEASED) {
+        if let Some(map) = self.map.get().and_then(Option::as_ref).filter(|map| map.len() > NEVER_RELEASED) {
             release(map, range);
         }
     }
@@ -246,6 +272,21 @@ mod tests {
         assert!(file.is_empty());
         file.read_exact_at(0, &mut []).expect("nothing to read");
         file.check_unchanged().expect("nobody wrote to it");
+        std::fs::remove_file(&path).expect("the file was just written");
+    }
+
+    #[test]
+    fn a_file_is_mapped_once_a_slice_is_needed() {
+        let path = std::env::temp_dir().join(format!("mapped-lazily-{}", std::process::id()));
+        for bytes in [&b"some bytes"[..], b""] {
+            std::fs::write(&path, bytes).expect("the temporary folder is writable");
+            let file = MappedFile::open_lazily(&path).expect("the file was just written");
+            let mut read = vec![0; bytes.len()];
+            file.read_exact_at(0, &mut read).expect("it is all there");
+            assert!(read == bytes && file.len() == bytes.len() as u64 && file.map.get().is_none());
+            file.release(0..bytes.len());
+            assert_eq!((file.mapped(), file.bytes()), (Some(bytes), bytes));
+        }
         std::fs::remove_file(&path).expect("the file was just written");
     }
 

@@ -140,6 +140,14 @@ pub fn map_file(path: &Path) -> OpenedFile {
     Ok(Arc::new(MappedFile::open(path)?))
 }
 
+/// Opens the file at `path`, and maps it only if its bytes are needed as a slice.
+///
+/// # Errors
+/// Those of [`MappedFile::open`], but a file that the system cannot map is read.
+pub fn open_file(path: &Path) -> OpenedFile {
+    Ok(Arc::new(MappedFile::open_lazily(path)?))
+}
+
 impl Source for MappedFile {
     fn path(&self) -> &Path {
         Self::path(self)
@@ -154,7 +162,7 @@ impl Source for MappedFile {
     }
 
     fn in_memory(&self) -> Option<&[u8]> {
-        Some(self.bytes())
+        self.mapped()
     }
 
     fn file(&self) -> Option<(&File, u64)> {

@@ -240,7 +240,8 @@ pub(super) fn open(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<Con
 pub(super) fn open_lazily(source: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
     // Read even from a map, because a page that is touched costs more.
     let mut start = [0; 4];
-    if source.in_memory().is_some() && source.read_at(&mut start, 0).is_ok() && is_zip(&start) {
+    let is_near = source.file().is_some() || source.in_memory().is_some();
+    if is_near && source.read_at(&mut start, 0).is_ok() && is_zip(&start) {
         zip::open_lazily(source, observer)
     } else {
         open(prefetch_or_copy(source)?, observer)

@@ -36,8 +36,11 @@ pub(crate) struct TailBytes {
 impl TailBytes {
     /// Reads the end records, then the part of the directory that precedes them. A long directory of a file in memory is not read.
     pub(crate) fn of(file: &dyn Source) -> Result<Self> {
-        let read = if file.in_memory().is_some() { Self::read_short(file) } else { Some(Self::read(file)?) };
-        Ok(Self { read })
+        // A file on this machine is mapped only if its directory is long.
+        let is_near = file.file().is_some() || file.in_memory().is_some();
+        let read = if is_near { Self::read_short(file) } else { None };
+        let is_known = read.is_some() || file.in_memory().is_some();
+        Ok(Self { read: if is_known { read } else { Some(Self::read(file)?) } })
     }
 
     /// Reads the directory and the end records if they are short.
