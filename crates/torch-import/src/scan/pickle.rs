@@ -125,7 +125,12 @@ impl<'p> PickleRun<'p> {
             if steps.is_multiple_of(STEPS_PER_CHECK) && budget.is_stopped() {
                 break;
             }
-            match instruction.and_then(|instruction| ran.step(instruction)) {
+            // Not in a closure, for which the instruction would be stored.
+            let stepped = match instruction {
+                Ok(instruction) => ran.step(instruction),
+                Err(error) => Err(error),
+            };
+            match stepped {
                 Ok(None) => {}
                 Ok(Some(root)) => {
                     ran.root = Some(root);

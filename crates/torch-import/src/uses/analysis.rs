@@ -1,13 +1,12 @@
 //! What is known about the globals and uses of one pickle.
 
-use std::collections::{HashMap, HashSet};
-
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use pickle_vm::{Heap, ObjectId};
 
 use super::callee::{Callee, NAME_LEN_MAX, Package, callee_named};
 use super::kind::{GlobalUseKind, UseRisk};
 use super::level::Levels;
-use crate::Risk;
+use crate::{Risk, lists};
 
 /// The walk over one pickle.
 pub(super) struct Analysis<'h, 'p> {
@@ -25,6 +24,7 @@ pub(super) struct GlobalFacts<'h> {
     pub(super) module: &'h str,
     pub(super) name: &'h str,
     pub(super) callee: Callee,
+    pub(super) is_generic_alias: bool,
     pub(super) found: UseRisk,
 }
 
@@ -48,7 +48,10 @@ impl<'h, 'p> Analysis<'h, 'p> {
             let index = *by_names.entry((module, name)).or_insert(next);
             if index == next {
                 let callee = callee_named(module, name, index);
-                new.globals.push(GlobalFacts { module, name, callee, found: UseRisk::default() });
+                let familiar = lists::resolve_alias(module, name).unwrap_or((module, name));
+                let is_generic_alias = familiar == ("types", "GenericAlias");
+                let found = UseRisk::default();
+                new.globals.push(GlobalFacts { module, name, callee, is_generic_alias, found });
             }
             new.indexes.insert(id, index);
         }

@@ -31,6 +31,9 @@ pub(super) struct Levels {
     /// Level of each object that was judged, by its index.
     known: Vec<Option<Level>>,
     work: usize,
+    /// Objects that a search has visited, and those that it has not yet: empty, and kept for their memory.
+    visited: Vec<ObjectId>,
+    waiting: Vec<ObjectId>,
 }
 
 impl Levels {
@@ -49,8 +52,9 @@ impl Levels {
         }
         let limit = heap.len().saturating_mul(8).saturating_add(1 << 16);
         let mut found = Level::Data;
-        let mut visited = Vec::new();
-        let mut waiting = vec![id];
+        let (mut visited, mut waiting) =
+            (std::mem::take(&mut self.visited), std::mem::take(&mut self.waiting));
+        waiting.push(id);
         while let Some(next) = waiting.pop() {
             self.work = self.work.saturating_add(1);
             if self.work > limit {
@@ -80,7 +84,7 @@ impl Levels {
             }
         }
         if found != Level::Data {
-            for next in visited {
+            for next in &visited {
                 if let Some(slot) = self.known.get_mut(next.index()) {
                     *slot = None;
                 }
@@ -89,6 +93,9 @@ impl Levels {
                 *slot = Some(found);
             }
         }
+        visited.clear();
+        waiting.clear();
+        (self.visited, self.waiting) = (visited, waiting);
         found
     }
 }

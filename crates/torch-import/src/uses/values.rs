@@ -11,10 +11,10 @@ use super::kind::GlobalUseKind;
 use super::level::Reading;
 use super::{dtypes, states};
 use crate::encoded::LOAD_FROM_BYTES;
+use crate::judged_calls;
 use crate::lists::{ArgumentRule, CallResult, ClassTraits};
 use crate::persistent::class_of_persistent_id;
 use crate::risk::is_array_wrapper;
-use crate::{judged_calls, lists};
 
 /// Maximum depth to which the function is searched that returned what is called or changed.
 const DEPTH_MAX: usize = 8;
@@ -219,11 +219,8 @@ impl Analysis<'_, '_> {
     /// Returns true for what `operator.getitem(typing.Optional, int)` or `types.GenericAlias` makes.
     fn is_annotation(&self, instance: &Instance) -> bool {
         let Some(callee) = self.callee(instance.callable) else { return false };
-        let names = self.globals.get(callee.global).map(|facts| (facts.module, facts.name));
         callee.judged.is_some_and(judged_calls::returns_type)
-            || names.is_some_and(|(module, name)| {
-                lists::resolve_alias(module, name).unwrap_or((module, name)) == ("types", "GenericAlias")
-            })
+            || self.globals.get(callee.global).is_some_and(|facts| facts.is_generic_alias)
     }
 
     /// Returns the states that a reviewed function gives to what it returns, by itself or by the function that it calls.
