@@ -83,7 +83,7 @@ impl Input {
 
 fn file_opener(backend: Backend) -> fn(&Path) -> OpenedFile {
     match backend {
-        Backend::Map => byte_source::open_file,
+        Backend::Map => byte_source::map_file_lazily,
         Backend::Read => |path| Ok(Arc::new(UnmappedFile::open(path)?)),
     }
 }

@@ -30,7 +30,7 @@ pub fn is_carton(path: &Path) -> bool {
 
 /// Returns true if an open file is a carton, judged by its content. A damaged carton counts.
 pub fn is_carton_file(file: &dyn Source) -> bool {
-    // Read even from a map, because a page that is touched costs more.
+    // A small read costs less than touching a page of a map.
     let mut start = [0; 2];
     file.read_at(&mut start, 0).is_ok() && start == *b"PK" && lists_documents(file)
 }

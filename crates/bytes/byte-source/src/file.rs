@@ -76,8 +76,8 @@ pub struct MappedFile {
     file: File,
     /// Metadata of the file when it was opened.
     stamp: FileStamp,
-    /// The map, once it is made; `None` for an empty file, which mmap(2) rejects.
-    map: OnceLock<Option<Mmap>>,
+    /// The map, once it is made; never that of an empty file, which mmap(2) rejects.
+    map: OnceLock<Mmap>,
 }
 
 impl MappedFile {
@@ -92,7 +92,7 @@ impl MappedFile {
     }
 
     /// Opens the file at `path`, and maps it when its bytes are first asked for as a slice. What describes the tensors of a small
-    /// archive is read in less time than a map takes. A file that the system cannot map is one that is only read.
+    /// archive is read in less time than a map takes. A file that the system cannot map is only read.
     ///
     /// # Errors
     /// Returns an error if the path cannot be opened, or is not a regular file.
@@ -122,9 +122,12 @@ impl MappedFile {
     }
 
     fn make_map(&self) -> io::Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
         // The length is explicit, because the map must not be longer than the recorded file length.
         let len = usize::try_from(self.stamp.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let map = if len == 0 { None } else { Some(map(&self.file, len)?) };
+        let map = map(&self.file, len)?;
         self.map.get_or_init(|| map);
         Ok(())
     }
@@ -141,7 +144,7 @@ impl MappedFile {
 
     /// Returns all bytes of the file.
     pub fn bytes(&self) -> &[u8] {
-        self.map.get().and_then(Option::as_deref).unwrap_or_default()
+        self.map.get().map_or(&[], |map| map)
     }
 
     /// Returns all bytes of the file, which is mapped if it is not yet; `None` if it cannot be mapped.
@@ -199,7 +202,7 @@ impl MappedFile {
     /// at both ends are released too: kept, they would add up over a large file. A file of at most 1 MiB stays in memory,
     /// because loading its pages again takes longer than opening it.
     pub fn release(&self, range: Range<usize>) {
-        if let Some(map) = self.map.get().and_then(Option::as_ref).filter(|map| map.len() > NEVER_RELEASED) {
+        if let Some(map) = self.map.get().filter(|map| map.len() > NEVER_RELEASED) {
             release(map, range);
         }
     }

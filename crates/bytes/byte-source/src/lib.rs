@@ -36,8 +36,8 @@ pub use prefetched::Prefetched;
 pub use read_error::{NotRepresentable, ReadError, RecordDamaged};
 pub use sha256::{Sha256Sink, hex, sha256};
 pub use source::{
-    BufferSource, OpenedFile, Region, SeekableSource, Source, SourceReader, each_window, map_file, open_file,
-    slice_range, window_ranges, window_ranges_of,
+    BufferSource, OpenedFile, Region, SeekableSource, Source, SourceReader, each_window, map_file,
+    map_file_lazily, slice_range, window_ranges, window_ranges_of,
 };
 pub use source_folder::{InputSource, SourceFolder};
 pub use stamp::{FileChange, FileChanged};

@@ -109,6 +109,11 @@ pub trait Source: Debug + Send + Sync {
         None
     }
 
+    /// Returns true if all bytes are in memory, or in a file that can be mapped. Does not map it.
+    fn is_mappable(&self) -> bool {
+        self.file().is_some() || self.in_memory().is_some()
+    }
+
     /// Returns the range of the whole file that has the bytes of a range.
     ///
     /// # Errors
@@ -144,7 +149,7 @@ pub fn map_file(path: &Path) -> OpenedFile {
 ///
 /// # Errors
 /// Those of [`MappedFile::open`], but a file that the system cannot map is read.
-pub fn open_file(path: &Path) -> OpenedFile {
+pub fn map_file_lazily(path: &Path) -> OpenedFile {
     Ok(Arc::new(MappedFile::open_lazily(path)?))
 }
 

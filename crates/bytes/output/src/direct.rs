@@ -28,7 +28,7 @@ impl DirectWriter {
     /// Number of threads that write, so that the disk has a block to write while another one is on its way.
     const THREADS: usize = 2;
     /// Number of blocks: those that are written, the one that is being filled, and those that wait. Work on tensors comes in bursts,
-    /// and with only one that waits, it and the disk stop in turns.
+    /// and with only one block that waits, the work and the disk stop in turns.
     const BLOCKS: usize = Self::THREADS + 6;
 
     /// Starts to write `file`, which is empty. `None` if the system cannot, or if the filesystem may not be on a local disk: one in

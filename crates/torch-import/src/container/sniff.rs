@@ -238,10 +238,9 @@ pub(super) fn open(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<Con
 /// # Errors
 /// Those of [`open`] and of [`prefetch_or_copy`].
 pub(super) fn open_lazily(source: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
-    // Read even from a map, because a page that is touched costs more.
+    // A small read costs less than touching a page of a map.
     let mut start = [0; 4];
-    let is_near = source.file().is_some() || source.in_memory().is_some();
-    if is_near && source.read_at(&mut start, 0).is_ok() && is_zip(&start) {
+    if source.is_mappable() && source.read_at(&mut start, 0).is_ok() && is_zip(&start) {
         zip::open_lazily(source, observer)
     } else {
         open(prefetch_or_copy(source)?, observer)

@@ -125,7 +125,7 @@ impl<'p> PickleRun<'p> {
             if steps.is_multiple_of(STEPS_PER_CHECK) && budget.is_stopped() {
                 break;
             }
-            // Not in a closure, for which the instruction would be stored.
+            // A closure would store the instruction, which takes longer.
             let stepped = match instruction {
                 Ok(instruction) => ran.step(instruction),
                 Err(error) => Err(error),

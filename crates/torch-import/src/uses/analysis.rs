@@ -24,6 +24,7 @@ pub(super) struct GlobalFacts<'h> {
     pub(super) module: &'h str,
     pub(super) name: &'h str,
     pub(super) callee: Callee,
+    /// True for `types.GenericAlias`, under any of its names.
     pub(super) is_generic_alias: bool,
     pub(super) found: UseRisk,
 }

@@ -22,8 +22,7 @@ const EXTRA_READ_LEN: u64 = 128;
 const HEADER_DISTANCE_MAX: u64 = 64 << 10;
 /// Bytes that are read at once for the local headers of small entries.
 const NEAR_READ_LEN: u64 = 4 << 10;
-
-/// Number of bytes at the end of a file in memory that are read, because a page of a map that is touched costs more.
+/// Bytes that are read from the end of a file that can be mapped: a small read costs less than touching a page of a map.
 const NEAR_TAIL_LEN: u64 = 4 << 10;
 
 /// Bytes of a file from its directory, or the largest possible end records, to its end.
@@ -36,11 +35,12 @@ pub(crate) struct TailBytes {
 impl TailBytes {
     /// Reads the end records, then the part of the directory that precedes them. A long directory of a file in memory is not read.
     pub(crate) fn of(file: &dyn Source) -> Result<Self> {
-        // A file on this machine is mapped only if its directory is long.
-        let is_near = file.file().is_some() || file.in_memory().is_some();
-        let read = if is_near { Self::read_short(file) } else { None };
-        let is_known = read.is_some() || file.in_memory().is_some();
-        Ok(Self { read: if is_known { read } else { Some(Self::read(file)?) } })
+        let short = if file.is_mappable() { Self::read_short(file) } else { None };
+        let read = match short {
+            None if file.in_memory().is_none() => Some(Self::read(file)?),
+            short => short,
+        };
+        Ok(Self { read })
     }
 
     /// Reads the directory and the end records if they are short.
