@@ -4,6 +4,7 @@
 //! `fastai/torch_core.py` of fastai 2.8.12. Offsets, sizes and strides count elements.
 
 mod call;
+mod changes;
 mod compound;
 mod function;
 mod numpy;
@@ -103,8 +104,8 @@ impl<'h> Rebuilder<'h> {
     /// When the pickle changes a storage, the elements of a tensor, a function or a class; when it calls a function
     /// that changes its argument; when two persistent ids of one storage contradict each other.
     pub(crate) fn refuse_shared_conflicts(&self) -> Result<()> {
-        call::refuse_shared_changes(self.heap)?;
-        call::refuse_calls_in_place(self.heap)?;
+        changes::refuse_shared_changes(self.heap)?;
+        changes::refuse_calls_in_place(self.heap)?;
         let unread = |id: &&ObjectId| !self.is_storage_read(**id);
         for id in self.heap.persistent_objects().iter().filter(unread) {
             let Ok(reference) = StorageRef::read(self.heap, *id) else { continue };
@@ -157,8 +158,8 @@ impl<'h> Rebuilder<'h> {
                 Object::Persistent(_) => self.persistent(id)?.map(Rebuilt::Strided),
                 Object::Instance(instance) => {
                     // Each object is checked once, because the walk finds shared containers repeatedly.
-                    if call::needs_change_check(heap, instance) && self.unchanged_objects.insert(id) {
-                        call::refuse_later_changes(heap, id)?;
+                    if changes::needs_change_check(heap, instance) && self.unchanged_objects.insert(id) {
+                        changes::refuse_later_changes(heap, id)?;
                     }
                     None
                 }
