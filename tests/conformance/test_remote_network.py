@@ -412,7 +412,26 @@ def test_cartons_at_addresses_are_served(model, tmp_path, monkeypatch):
         assert "is a checkpoint" in refuse("serve", "--allow-http", "--port", 0, f"{base}/model.pth").stderr
         assert "does not exist" in refuse("serve", "--allow-http", "--port", 0, f"{base}/none.carton").stderr
         assert "--allow-http" in refuse("serve", "--port", 0, f"{base}/m.carton").stderr
-        assert "--repository" in refuse("serve", "--repository", "s3://b/models", status=(2,)).stderr
+        assert "it is a file" in refuse("serve", "--allow-http", "--port", 0, "--repository", f"{base}/m.carton").stderr
+
+
+@contextlib.contextmanager
+def bucket_of(objects):
+    """A bucket `b` as S3 has it, whose objects the test may change, and the environment that reads it."""
+
+    def answers(handler):
+        url = urllib.parse.urlsplit(handler.path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        handler.server.files = {key.rsplit("/", 1)[-1]: data for key, data in objects.items()}
+        if "list-type" not in query:
+            return None
+        rows = "".join(f"<Contents><Key>{key}</Key><Size>{len(data)}</Size><ETag>&quot;1&quot;</ETag>"
+                       "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+                       for key, data in objects.items() if key.startswith(query.get("prefix", "")))
+        return f"<ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>".encode()
+
+    with running(Files, answers=answers) as bucket:
+        yield bucket, {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{bucket.port}", "AWS_REGION": "r", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": SECRET}
 
 
 def test_a_folder_of_cartons_in_a_bucket_is_served_and_packed(model, tmp_path):
@@ -424,19 +443,7 @@ def test_a_folder_of_cartons_in_a_bucket_is_served_and_packed(model, tmp_path):
     objects = {"cartons/a.carton": carton.read_bytes(), "cartons/b.carton": carton.read_bytes(), "cartons/deeper/c.carton": b"",
                "cartons/notes.txt": b"x", "empty/notes.txt": b"x"} | unpacked
 
-    def answers(handler):
-        url = urllib.parse.urlsplit(handler.path)
-        query = dict(urllib.parse.parse_qsl(url.query))
-        if "list-type" not in query:
-            return None
-        rows = "".join(f"<Contents><Key>{key}</Key><Size>{len(data)}</Size><ETag>&quot;1&quot;</ETag>"
-                       "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
-                       for key, data in objects.items() if key.startswith(query.get("prefix", "")))
-        return f"<ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>".encode()
-
-    files = {key.rsplit("/", 1)[-1]: data for key, data in objects.items()}
-    with running(Files, answers=answers, files=files) as bucket:
-        env = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{bucket.port}", "AWS_REGION": "r", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": SECRET}
+    with bucket_of(objects) as (_, env):
         server = Server(BINARY, "serve", "--allow-http", "--port", 0, "s3://b/cartons", env=env)
         try:
             for name in "a", "b":
@@ -455,6 +462,43 @@ def test_a_folder_of_cartons_in_a_bucket_is_served_and_packed(model, tmp_path):
         del objects["u/carton.toml"]
         assert "s3://b/u" in refuse("pack", "--allow-http", "s3://b/u", "-o", tmp_path / "x.carton", env=env).stderr
         assert not (tmp_path / "x.carton").exists()
+
+
+def test_a_repository_in_a_bucket_is_served(model, tmp_path):
+    """Clients load what was added to the bucket since, and unload it; a version that is not there any more goes."""
+    data = carton_of(model, tmp_path).read_bytes()
+    objects = {"r/m/1.carton": data, "r/m/2.carton": data, "r/m/latest.carton": b"x", "r/u/3.carton/carton.toml": b"x", "r/notes.txt": b"x",
+               "other/1.carton": data, "empty/notes.txt": b"x"}
+    with bucket_of(objects) as (bucket, env):
+        server = Server(BINARY, "serve", "--allow-http", "--port", 0, "--repository", "s3://b/r", env=env)
+        try:
+            assert ask(server, "/v2/models/m")["versions"] == ["1", "2"]
+            log = server.log()
+            assert "s3://b/r/m/latest.carton" in log and "s3://b/r/u/3.carton" in log and "carton.toml" not in log, log
+            sent = len(bucket.seen)
+            assert server.request("GET", "/v2/models/m/versions/2/ready").status == 200
+            assert len(bucket.seen) == sent, "what was copied is not requested again"
+            objects["r/n/7.carton"] = data
+            index = json.loads(server.request("POST", "/v2/repository/index").body)
+            assert [(row["name"], row.get("version"), row.get("state")) for row in index] == [("m", "1", "READY"), ("m", "2", "READY"), ("n", None, None)]
+            assert server.request("POST", "/v2/repository/models/n/load").status == 200
+            assert ask(server, "/v2/models/n")["versions"] == ["7"]
+            del objects["r/m/1.carton"]
+            assert server.request("POST", "/v2/repository/models/m/load").status == 200
+            assert ask(server, "/v2/models/m")["versions"] == ["2"]
+            objects["r/m/5.carton"] = b"no carton"
+            answer = server.request("POST", "/v2/repository/models/m/load")
+            assert answer.status == 500 and b"s3://b/r/m/5.carton" in answer.body and SECRET.encode() not in answer.body
+            assert ask(server, "/v2/models/m")["versions"] == ["2"]
+            assert server.request("POST", "/v2/repository/models/m/unload").status == 200
+            assert server.request("GET", "/v2/models/m").status == 404
+            assert server.request("POST", "/v2/repository/models/..%2Fother/load").status == 404
+            assert server.end() == 0 and SECRET not in server.log()
+        finally:
+            server.close()
+        for folder, reason in ("empty", "has no model: expected files NAME/VERSION.carton"), ("none", "does not exist"), ("r/m/1.carton", "it is a file"):
+            error = refuse("serve", "--allow-http", "--port", 0, "--repository", f"s3://b/{folder}", env=env).stderr
+            assert reason in error and f"s3://b/{folder}" in error, error
 
 
 def test_shards_on_a_web_server(tmp_path):

@@ -223,8 +223,9 @@ impl TaskFlags {
             }
             _ => return Err(super::super::OTHER_SUBCOMMAND.to_owned()),
         };
+        let copies_documents = matches!(task, BatchTask::Convert(_));
         let open_remote = move |path: &Path| {
-            let opened = remote.open_file(path);
+            let opened = if copies_documents { remote.open_with_documents(path) } else { remote.open(path) };
             opened.map_err(|error| (remote_kind(&error), errors::error_chain_text(&error)))
         };
         Ok(LineTask { task, open_remote: Box::new(open_remote) })

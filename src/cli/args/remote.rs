@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use byte_source::{InputSource, Source};
+use byte_source::InputSource;
 use clap::Args;
 use output::{Destination, RemoteAddress};
-use remote_source::{Address, Error, Neighbours, RemoteOptions, Traffic};
+use remote_source::{Address, Neighbours, RemoteOptions, Traffic};
 
 /// Documents that say what the tensors of an index mean.
 const READ_DOCUMENTS: &[&str] = &[
@@ -79,17 +79,6 @@ impl RemoteArgs {
         let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
         let keeps = |name: &str| checkpoint_files::is_companion_name(name) || READ_DOCUMENTS.contains(&name);
         Ok(Some(remote_source::open_files(&addresses, &keeps, &self.options())?))
-    }
-
-    /// Opens one file, like [`open`](Self::open); a folder is refused.
-    pub(crate) fn open_file(&self, input: &Path) -> Result<Option<Arc<dyn Source>>> {
-        let opened = self.open_with(input, Neighbours::default())?;
-        opened.map_or(Ok(None), |opened| match opened {
-            InputSource::File(source) => Ok(Some(source)),
-            opened @ InputSource::Folder { .. } => {
-                Err(Error::Repository { address: opened.path().display().to_string() }.into())
-            }
-        })
     }
 
     /// Returns the requests and bytes since the last call; `None` if there were none.

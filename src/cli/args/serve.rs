@@ -39,7 +39,7 @@ pub(crate) struct Serve {
     /// The model's name, for one carton [default: the file's stem]
     #[arg(long, conflicts_with = "repository")]
     pub(crate) name: Option<String>,
-    /// Serve DIR/NAME/VERSION.carton, each NAME with all its VERSIONs, which are numbers; clients can load and unload them
+    /// Serve DIR/NAME/VERSION.carton, each NAME with all its VERSIONs, which are numbers; clients can load and unload them. DIR may be an address
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "cartons")]
     pub(crate) repository: Option<PathBuf>,
     /// The address to listen on

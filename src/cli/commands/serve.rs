@@ -15,8 +15,8 @@ use output::RemoteAddress;
 use pipeline::Observer;
 use runtime::{Runnable, RunnableOptions};
 use serve::{
-    InferModel, LoadError, ModelSource, RepositoryFolder, RequestLimits, ServeLimits, ServeOptions, Server,
-    Timeouts,
+    InferModel, LoadError, ModelSource, ModelVersion, RemoteListing, RepositoryFolder, RequestLimits,
+    ServeLimits, ServeOptions, Server, Timeouts,
 };
 
 use crate::cli::args::Serve;
@@ -44,8 +44,13 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
         tokens: args.max_tokens,
         positions: args.max_positions,
     };
-    let models = open_models(args, open, request, &log, quiet)?;
+    let progress = Arc::new(Progress::new(quiet));
+    let models = match &args.repository {
+        Some(folder) => open_repository(args, folder, open, request, &progress),
+        None => open_models(args, &open, &request, &log, &progress)?,
+    };
     let server = Server::new(&options, models, Arc::new(observer))?;
+    drop(progress);
     let (handle, ended_by) = (server.handle(), Arc::new(AtomicI32::new(0)));
     let signal = ended_by.clone();
     signals::on_first_signal(move |number| {
@@ -109,27 +114,48 @@ fn options(args: &Serve) -> ServeOptions {
     }
 }
 
-fn open_models(
+/// Returns the repository in a folder or at an address, whose models are loaded when the server starts, with `progress`, and when a
+/// client wants it, without.
+fn open_repository(
     args: &Serve,
+    folder: &Path,
     open: RunnableOptions,
     limits: RequestLimits,
-    log: &Log,
-    quiet: bool,
-) -> Result<ModelSource> {
-    if let Some(folder) = &args.repository {
-        if RemoteAddress::from_path(folder).is_some() {
-            bail!(UsageError(format!(
-                "--repository {}: expected a folder of this machine, whose models clients load and unload; without the option, \
-                 cartons at an address are served",
-                output::shown_path(folder).display()
-            )));
-        }
-        let folder = RepositoryFolder { path: folder.clone(), extension: MODEL_EXTENSION.to_owned() };
-        let load = move |path: &Path| -> Result<Arc<dyn InferModel>, LoadError> {
-            Ok(open_carton_model(path, &open, &limits, &())?)
+    progress: &Arc<Progress>,
+) -> ModelSource {
+    let remote = RemoteAddress::from_path(folder).map(|_| {
+        let (remote, folder) = (args.remote(), folder.to_owned());
+        RemoteListing::new(move || match remote.open(&folder).map_err(listing_error)? {
+            Some(InputSource::Folder { folder, file: None }) => Ok(folder),
+            _ => Err(io::Error::other("it is a file, or a web server, which has no listings")),
+        })
+    });
+    let path = output::shown_path(folder);
+    let folder = RepositoryFolder { path, extension: MODEL_EXTENSION.to_owned(), remote };
+    let progress = Arc::downgrade(progress);
+    let load = move |found: &ModelVersion| -> Result<Arc<dyn InferModel>, LoadError> {
+        let source = found.open_remote().map_err(|reason| carton_tools::Error::Read(reason.into()));
+        let source = source.map_err(runtime::Error::Carton)?.map(InputSource::File);
+        let runnable = match progress.upgrade() {
+            Some(progress) => open_carton(&found.path, source.as_ref(), &open, &*progress)?,
+            None => open_carton(&found.path, source.as_ref(), &open, &())?,
         };
-        return Ok(ModelSource::Folder { folder, load: Box::new(load) });
-    }
+        Ok(serve::carton_model(runnable, &limits)?)
+    };
+    ModelSource::Folder { folder, load: Box::new(load) }
+}
+
+fn listing_error(error: anyhow::Error) -> io::Error {
+    error.downcast::<remote_source::Error>().map_or_else(io::Error::other, io::Error::from)
+}
+
+fn open_models(
+    args: &Serve,
+    open: &RunnableOptions,
+    limits: &RequestLimits,
+    log: &Log,
+    progress: &Progress,
+) -> Result<ModelSource> {
     let remote = args.remote();
     let mut cartons = Vec::new();
     for given in &args.cartons {
@@ -147,19 +173,12 @@ fn open_models(
     let remote: Vec<_> =
         cartons.iter().filter_map(|carton| Some((&*carton.path, carton.source.as_ref()?))).collect();
     carton_tools::check_copy_space(&remote)?;
-    let progress = Progress::new(quiet);
     let mut models = Vec::with_capacity(cartons.len());
     let mut skipped = Vec::new();
     for carton in &cartons {
         let name = args.name.clone().unwrap_or_else(|| model_name_of_path(&carton.path));
-        let opened = match &carton.source {
-            Some(source) => {
-                let copy = carton_tools::copy_carton(&carton.path, source, &progress)?;
-                Runnable::from_carton(copy, &open, &progress)
-            }
-            None => Runnable::open(&carton.path, &open, &progress),
-        };
-        match opened.and_then(|runnable| serve::carton_model(runnable, &limits)) {
+        let opened = open_carton(&carton.path, carton.source.as_ref(), open, progress);
+        match opened.and_then(|runnable| serve::carton_model(runnable, limits)) {
             Ok(model) => models.push((name, model)),
             Err(error) if carton.is_found && needs_another_runner(&error) => skipped.push(error),
             Err(error) => return Err(error.into()),
@@ -254,13 +273,16 @@ fn cartons_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(cartons)
 }
 
-fn open_carton_model(
+/// Opens a carton to run it; of one at an address, a copy.
+fn open_carton(
     path: &Path,
+    source: Option<&InputSource>,
     open: &RunnableOptions,
-    limits: &RequestLimits,
     observer: &dyn Observer,
-) -> Result<Arc<dyn InferModel>, runtime::Error> {
-    serve::carton_model(Runnable::open(path, open, observer)?, limits)
+) -> Result<Runnable, runtime::Error> {
+    let Some(source) = source else { return Runnable::open(path, open, observer) };
+    let copy = carton_tools::copy_carton(path, source, observer).map_err(runtime::Error::Carton)?;
+    Runnable::from_carton(copy, open, observer)
 }
 
 /// Returns the name of a file without its extension, or the whole name of a folder.

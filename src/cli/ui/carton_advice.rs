@@ -4,6 +4,7 @@ use carton_tools::{CartonNote, Error, TensorError};
 
 use super::advice;
 use super::checkpoint_advice;
+use super::remote_advice::{remote_advice, remote_cause};
 use super::shell::shell_quoted_path;
 
 /// Returns the text of an error, with advice if there is any. The problems of a document are printed before it, one per
@@ -16,6 +17,7 @@ pub(crate) fn carton_error_text(error: &Error) -> String {
         return checkpoint_advice::missing_file_text(path);
     }
     let advice = match error {
+        Error::Read(reason) => remote_cause(reason).map_or("", remote_advice).to_owned(),
         Error::Pipeline(error) => return advice::pipeline_text(error, None),
         Error::Store(error) => return advice::store_text(error),
         Error::Reader { reason: carton_reader::Error::NotFetched { .. }, .. } if !advice::HAS_RESOLVE => {

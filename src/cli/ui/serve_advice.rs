@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::remote_advice::{remote_cause, remote_text};
 use super::run_advice;
 use super::shell::shell_quoted_path;
 
@@ -18,6 +19,10 @@ pub(crate) fn serve_text(error: &serve::Error) -> String {
         serve::Error::HostName { .. } => "; --allow-host takes such a name",
         serve::Error::SameName { .. } => "; rename a file, or make it a version in a --repository",
         serve::Error::NoName => "; give one with --name",
+        serve::Error::List { source, .. } => match remote_cause(source) {
+            Some(cause) => return remote_text(cause),
+            None => "",
+        },
         serve::Error::EmptyRepository { folder } => return empty_repository_text(error, &folder.path),
         _ => "",
     };

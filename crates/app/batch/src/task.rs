@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use byte_source::{ErrorKind, InputSource, Source};
+use byte_source::{ErrorKind, InputSource};
 use carton_tools::{Error as TaskError, is_carton};
 use checkpoint_files::CheckpointSources;
 use compare::{DigestReport, InputOptions};
@@ -12,11 +12,10 @@ use output::{FileRecord, OutputRecord, RemoteAddress, file_name};
 use pipeline::{
     BatchOutput, ConvertOptions, ExistingOutput, FileScan, InputContent, InspectOptions, Observer,
     PlannedConversion, Resume, ScanOptions, ScanOutcome, ScanSummary, Selection, ShardPolicy, Verdict,
-    inputs_digest,
+    given_digest, inputs_digest,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::line_task::made_from_remote;
 use crate::repeated::{SeenTensors, TensorKey};
 use crate::results::{ResultLine, ResultStatus, SCHEMA_VERSION};
 use crate::{BatchSettings, BlobFolder, LineTask, ManifestEntry};
@@ -242,12 +241,12 @@ struct PlannedJob {
     /// Output of a conversion.
     output: Option<BatchOutput>,
     blobs: Option<BlobFolder>,
-    /// The file, if it is at an address.
-    source: Option<Arc<dyn Source>>,
+    /// The input, if it is at an address.
+    source: Option<InputSource>,
 }
 
 impl PlannedJob {
-    fn new(job: &BatchJob, source: Option<Arc<dyn Source>>) -> Result<Self, TaskError> {
+    fn new(job: &BatchJob, source: Option<InputSource>) -> Result<Self, TaskError> {
         let path = Path::new(&job.entry.input);
         if source.is_none() {
             output::refuse_remote(path)?;
@@ -267,8 +266,14 @@ impl PlannedJob {
         };
         if let Some(source) = source {
             let text = format!("{:?} {}", job.task, job.has_digest);
-            let made_from = with_blobs(made_from_remote(&text, &source));
-            let (bytes, blobs) = (source.len(), job.blobs.clone());
+            let shards = match &job.task.task {
+                BatchTask::Convert(options) => Some(options.shards),
+                BatchTask::Digest(options) => Some(options.shards),
+                BatchTask::Inspect(_) => Some(ShardPolicy::ThisFileOnly),
+                BatchTask::Scan(_) => None,
+            };
+            let (made_from, bytes) = given_digest(&text, &source, shards).ok().unzip();
+            let (made_from, bytes, blobs) = (with_blobs(made_from), bytes.unwrap_or(0), job.blobs.clone());
             return Ok(Self { made_from, bytes, output, blobs, source: Some(source) });
         }
         let files: Vec<PathBuf> = match (&output, &job.task.task) {
@@ -350,7 +355,7 @@ impl PlannedJob {
             BatchTask::Inspect(options) => {
                 let mut options = (**options).clone();
                 path.clone_into(&mut options.input);
-                options.source = self.source.clone().map(InputSource::File);
+                options.source = self.source.clone();
                 let tensors = if self.source.is_none() && is_carton(path) {
                     let carton = carton_tools::open(path)?;
                     carton_tools::tensors(&carton, observer)?.len()
@@ -364,7 +369,7 @@ impl PlannedJob {
             BatchTask::Digest(options) => {
                 let mut options = (**options).clone();
                 path.clone_into(&mut options.path);
-                options.source = self.source.clone().map(InputSource::File);
+                options.source = self.source.clone();
                 let report = compare::digest(&options, observer)?;
                 Ok(Outcome {
                     tensors: Some(report.tensors),
@@ -387,7 +392,7 @@ impl PlannedJob {
         }
         let mut options = InputOptions::new(&job.entry.input).select(selection.clone());
         options.shards = shards;
-        options.source = self.source.clone().map(InputSource::File);
+        options.source = self.source.clone();
         match compare::digest(&options, observer) {
             Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
             report => Ok(report.ok().map(InputDigest::from)),
@@ -411,9 +416,7 @@ impl PlannedJob {
             Ok(())
         };
         let summary: ScanSummary = match &self.source {
-            Some(source) => {
-                pipeline::scan_input(&InputSource::File(Arc::clone(source)), &options, observer, &mut found)?
-            }
+            Some(source) => pipeline::scan_input(source, &options, observer, &mut found)?,
             None => pipeline::scan(&options, observer, &mut found)?,
         };
         let is_scanned =
@@ -430,10 +433,10 @@ impl PlannedJob {
 fn plan_conversion(
     job: &BatchJob,
     options: &ConvertOptions,
-    source: Option<&Arc<dyn Source>>,
+    source: Option<&InputSource>,
 ) -> Result<PlannedConversion, TaskError> {
     let mut options = options.clone();
-    options.source = source.cloned().map(InputSource::File);
+    options.source = source.cloned();
     options.inputs = vec![PathBuf::from(&job.entry.input)];
     options.output = job.entry.output.as_ref().map(PathBuf::from);
     Ok(match &job.folder {

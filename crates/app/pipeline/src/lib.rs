@@ -119,7 +119,7 @@ pub use inspect_rows::{RowView, TensorHash, TensorRow};
 pub use inspect_totals::Totals;
 pub use invalid_option::{InvalidOption, ModelChange};
 pub use job_queue::run_jobs;
-pub use made_from::{InputContent, inputs_digest};
+pub use made_from::{InputContent, given_digest, inputs_digest};
 pub use merge::WeightedPath;
 pub use model::{ArchitectureChoice, ModelOptions, architectures, default_modules};
 pub use module_tree::{TreeRow, module_tree};

@@ -7,7 +7,10 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{Blob, InputSource, MappedFile, Region, Sha256Sink, Sink, Source, Window, hex};
+use byte_source::{
+    Blob, InputSource, MappedFile, Region, Sha256Sink, Sink, Source, SourceFolder, Window, hex,
+};
+use checkpoint_files::{CheckpointSources, ShardPolicy, is_companion_name};
 use output::{FileRecord, file_name};
 use zip_index::{Entry, ZipIndex};
 
@@ -50,7 +53,7 @@ pub(crate) fn made_from_digest(conversion: &PlannedConversion) -> Result<String>
         digest.text(text.unwrap_or_default());
     }
     for source in conversion.options.other_paths().filter_map(|path| conversion.options.given.find(path)) {
-        digest.given(source)?;
+        digest.given(source, Some(ShardPolicy::default()))?;
     }
     for path in &conversion.other_inputs {
         // An adapter may have no settings next to it, which is reported when it is merged.
@@ -101,6 +104,20 @@ pub fn inputs_digest<'p>(
         }
     }
     Ok(hex(&digest.0.digest()))
+}
+
+/// Computes the digest, in hexadecimal, of a text that names a task with its options, and of an input that is not on this machine.
+/// Returns it with the length of the files in bytes. With `shards`, these are the files of the one checkpoint, otherwise all of a
+/// folder.
+///
+/// # Errors
+/// When the input is not one checkpoint, or a file cannot be read.
+pub fn given_digest(task: &str, input: &InputSource, shards: Option<ShardPolicy>) -> Result<(String, u64)> {
+    let mut digest = InputDigest::default();
+    digest.number(VERSION);
+    digest.text(task);
+    let nbytes = digest.given(input, shards)?;
+    Ok((hex(&digest.0.digest()), nbytes))
 }
 
 /// Returns the options that change an output, as text.
@@ -204,28 +221,59 @@ impl InputDigest {
         }
     }
 
-    /// Adds the length, the first and the last bytes of each file of an input that is not on this machine.
-    fn given(&mut self, input: &InputSource) -> Result<()> {
-        let sources = match input {
-            InputSource::File(source) => vec![Arc::clone(source)],
-            InputSource::Folder { folder, file } => {
-                let files: Vec<&str> = match file {
-                    Some(file) => vec![file],
-                    None => folder.files().iter().map(String::as_str).collect(),
-                };
-                folder.open(&files).map_err(|reason| Error::unread_input(folder.path(), reason))?
-            }
+    /// Adds the versions of the files of an input that is not on this machine, and of the documents next to them. Returns the length
+    /// of the files in bytes.
+    fn given(&mut self, input: &InputSource, shards: Option<ShardPolicy>) -> Result<u64> {
+        let (folder, file) = match input {
+            InputSource::File(source) => return self.edges(source),
+            InputSource::Folder { folder, file } => (folder, file),
         };
-        for source in sources {
-            self.text(&source.path().to_string_lossy());
-            let (len, edge) = (source.len(), source.len().min(GIVEN_EDGE));
-            self.number(len);
-            for range in [0..edge, len.saturating_sub(edge)..len] {
-                let bytes = source.read_range(range);
-                self.bytes(bytes.map_err(|reason| Error::unread_input(source.path(), reason))?.to_vec());
+        let files: Vec<String> = match (shards, file) {
+            (Some(shards), _) => {
+                let sources = CheckpointSources::find_source(input, shards)?;
+                sources.files.iter().map(|path| file_name(path)).collect()
             }
+            (None, Some(file)) => vec![file.clone()],
+            (None, None) => folder.files().to_vec(),
+        };
+        let nbytes = self.listed(folder, &files.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let names = folder.files().iter().map(String::as_str);
+        let documents: Vec<&str> = names.filter(|name| is_document(name)).collect();
+        self.listed(folder, &documents)?;
+        Ok(nbytes)
+    }
+
+    /// Adds what the listing says of files, or their lengths, starts and ends if it says too little. Returns their length in bytes.
+    fn listed(&mut self, folder: &Arc<dyn SourceFolder>, files: &[&str]) -> Result<u64> {
+        let mut nbytes = 0_u64;
+        let mut unlisted = Vec::new();
+        for file in files {
+            let (Some(len), Some(version)) = (folder.len_of(file), folder.version_of(file)) else {
+                unlisted.push(*file);
+                continue;
+            };
+            self.text(&folder.path_of(file).to_string_lossy());
+            self.number(len);
+            self.text(&version);
+            nbytes = nbytes.saturating_add(len);
         }
-        Ok(())
+        let sources = folder.open(&unlisted);
+        for source in sources.map_err(|reason| Error::unread_input(folder.path(), reason))? {
+            nbytes = nbytes.saturating_add(self.edges(&source)?);
+        }
+        Ok(nbytes)
+    }
+
+    /// Adds the length, the first and the last bytes of a file that is not on this machine. Returns its length in bytes.
+    fn edges(&mut self, source: &Arc<dyn Source>) -> Result<u64> {
+        self.text(&source.path().to_string_lossy());
+        let (len, edge) = (source.len(), source.len().min(GIVEN_EDGE));
+        self.number(len);
+        for range in [0..edge, len.saturating_sub(edge)..len] {
+            let bytes = source.read_range(range);
+            self.bytes(bytes.map_err(|reason| Error::unread_input(source.path(), reason))?.to_vec());
+        }
+        Ok(len)
     }
 
     fn archive(&mut self, index: &ZipIndex, archive: &Arc<dyn Source>) -> Result<()> {
@@ -284,6 +332,12 @@ fn has_checksum(entry: &Entry) -> bool {
 /// Returns true for the pickles that name the tensors, whose 32-bit checksums are not trusted alone.
 fn is_pickle(entry: &Entry) -> bool {
     ["data.pkl", "constants.pkl"].iter().any(|name| entry.name.ends_with(name))
+}
+
+/// Returns true for the files next to a checkpoint that say what its tensors mean, or are copied.
+fn is_document(name: &str) -> bool {
+    let is_json = Path::new(name).extension().is_some_and(|extension| extension == "json");
+    is_companion_name(name) || is_json && !name.contains('/')
 }
 
 fn open(path: &Path) -> Result<MappedFile> {

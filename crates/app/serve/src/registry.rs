@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use kserve::{IndexEntry, VersionState};
@@ -15,8 +14,8 @@ use crate::observer::{ServerEvent, ServerObserver};
 use crate::route::ModelTarget;
 use crate::served_model::{RunLimits, ServedModel};
 
-/// Function that loads a model from a file.
-pub type LoadModel = dyn Fn(&Path) -> Result<Arc<dyn InferModel>, LoadError> + Send + Sync;
+/// Function that loads a version of a model.
+pub type LoadModel = dyn Fn(&ModelVersion) -> Result<Arc<dyn InferModel>, LoadError> + Send + Sync;
 
 /// Models to serve: a fixed list, or a repository folder.
 pub enum ModelSource {
@@ -286,7 +285,7 @@ impl Registry {
 
 impl RepositorySource {
     fn start(&self, found: &ModelVersion, limits: RunLimits) -> Result<Arc<ServedModel>> {
-        let model = (self.load)(&found.path).map_err(Error::Load)?;
+        let model = (self.load)(found).map_err(Error::Load)?;
         ServedModel::start(found.name.clone(), found.version, model, limits).map_err(Error::System)
     }
 }

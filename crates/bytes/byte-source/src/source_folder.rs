@@ -19,6 +19,16 @@ pub trait SourceFolder: Debug + Send + Sync {
     /// Returns the paths of all files below the folder, with `/` between their parts, sorted.
     fn files(&self) -> &[String];
 
+    /// Returns the length of a file in bytes, if the listing has it.
+    fn len_of(&self, _file: &str) -> Option<u64> {
+        None
+    }
+
+    /// Returns a text that is another one for another version of a file, such as its `ETag`, if the listing has one.
+    fn version_of(&self, _file: &str) -> Option<String> {
+        None
+    }
+
     /// Opens files in parallel, in the order of `files`, which are among [`files`](Self::files).
     ///
     /// # Errors

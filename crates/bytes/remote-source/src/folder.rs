@@ -227,6 +227,15 @@ impl SourceFolder for RemoteFolder {
         &self.names
     }
 
+    fn len_of(&self, file: &str) -> Option<u64> {
+        Some(self.files.get(file)?.1.as_ref()?.len)
+    }
+
+    fn version_of(&self, file: &str) -> Option<String> {
+        let version = self.files.get(file)?.1.as_ref()?;
+        version.etag.as_ref().or(version.commit.as_ref()).cloned()
+    }
+
     fn open(&self, files: &[&str]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
         let edge = if files.len() > 1 { SHARD_EDGE } else { EDGE };
         let mut sources: Vec<Arc<dyn Source>> = Vec::with_capacity(files.len());

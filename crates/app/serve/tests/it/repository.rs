@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use serve::{Error, ModelSource, RepositoryFolder, ServeOptions, Server};
+use serve::{Error, ModelSource, ModelVersion, RepositoryFolder, ServeOptions, Server};
 
 use crate::client::{Client, request};
 use crate::harness::{Echo, Gated, Running};
@@ -16,7 +16,8 @@ type Opened = Arc<Mutex<Vec<String>>>;
 fn models(path: &Path) -> (ModelSource, Opened) {
     let opened = Opened::default();
     let (log, root) = (opened.clone(), path.to_owned());
-    let load = move |path: &Path| {
+    let load = move |found: &ModelVersion| {
+        let path = &found.path;
         let relative = path.strip_prefix(&root).expect("it is in the folder").display().to_string();
         log.lock().expect("no panic").push(relative);
         if fs::read_to_string(path)? == "broken" {
@@ -24,7 +25,7 @@ fn models(path: &Path) -> (ModelSource, Opened) {
         }
         Ok(Arc::new(Echo) as Arc<dyn serve::InferModel>)
     };
-    let folder = RepositoryFolder { path: path.to_owned(), extension: "carton".to_owned() };
+    let folder = RepositoryFolder { path: path.to_owned(), extension: "carton".to_owned(), remote: None };
     (ModelSource::Folder { folder, load: Box::new(load) }, opened)
 }
 
@@ -113,8 +114,9 @@ fn a_model_that_is_unloaded_answers_what_it_has() {
     write(folder.path(), "a/1.carton", "");
     let (model, gate) = Gated::new();
     let model: Arc<dyn serve::InferModel> = Arc::new(model);
-    let source = RepositoryFolder { path: folder.path().to_owned(), extension: "carton".to_owned() };
-    let load = { Box::new(move |_: &Path| Ok(model.clone())) };
+    let source =
+        RepositoryFolder { path: folder.path().to_owned(), extension: "carton".to_owned(), remote: None };
+    let load = { Box::new(move |_: &ModelVersion| Ok(model.clone())) };
     let server = Running::with_models(ModelSource::Folder { folder: source, load }, |_| {});
     let body = br#"{"inputs":[{"name":"IN","datatype":"FP32","shape":[1,1],"data":[1]}]}"#;
     let (mut running, mut client) = (server.client(), server.client());
