@@ -1,6 +1,7 @@
 """Requests through a proxy, with certificates of one's own, with the credentials of an instance, and Ctrl-C while a server stalls."""
 
 import contextlib
+import html
 import http.server
 import json
 import os
@@ -15,10 +16,12 @@ import sys
 import threading
 import time
 import urllib.parse
+import zlib
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from conftest import GOLDEN
 from program import BINARY, CLEAN, refuse, succeed
 from served import Server
@@ -26,6 +29,10 @@ from served import Server
 # A host that no resolver knows: only the proxy reaches it.
 HOST = "models.invalid"
 SECRET = "a-secret-that-nobody-may-see"
+
+
+def etag(data):
+    return f'"{zlib.crc32(data):08x}"'
 
 
 class Files(http.server.BaseHTTPRequestHandler):
@@ -44,7 +51,8 @@ class Files(http.server.BaseHTTPRequestHandler):
         self.server.seen.append((self.command, self.path, dict(self.headers)))
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
         body = self.server.answers(self) if self.server.answers else None
-        if body is None and (data := self.server.files.get(path.rsplit("/", 1)[-1])) is not None:
+        data = self.server.files.get(path, self.server.files.get(path.rsplit("/", 1)[-1]))
+        if body is None and data is not None:
             start, end = 0, len(data)
             if wanted := self.headers.get("range"):
                 first, last = wanted.removeprefix("bytes=").split("-")
@@ -52,7 +60,7 @@ class Files(http.server.BaseHTTPRequestHandler):
                 end = min(int(last) + 1, end) if first and last else end
             self.send_response(206 if wanted else 200)
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
-            self.send_header("ETag", '"1"')
+            self.send_header("ETag", etag(data))
             self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
             body = data[start:end]
         else:
@@ -259,7 +267,7 @@ def stall(server, part):
             length = int(wanted[2]) + 1 - int(wanted[1])
             handler.send_header("Content-Range", f"bytes {wanted[1]}-{wanted[2]}/{size}")
             handler.send_header("Content-Length", str(length))
-            handler.send_header("ETag", '"1"')
+            handler.send_header("ETag", etag(server.files["model.pth"]))
             handler.end_headers()
             handler.wfile.write(server.files["model.pth"][int(wanted[1]):][:1000])
             handler.wfile.flush()
@@ -422,10 +430,10 @@ def bucket_of(objects):
     def answers(handler):
         url = urllib.parse.urlsplit(handler.path)
         query = dict(urllib.parse.parse_qsl(url.query))
-        handler.server.files = {key.rsplit("/", 1)[-1]: data for key, data in objects.items()}
+        handler.server.files = {f"/b/{key}": data for key, data in objects.items()}
         if "list-type" not in query:
             return None
-        rows = "".join(f"<Contents><Key>{key}</Key><Size>{len(data)}</Size><ETag>&quot;1&quot;</ETag>"
+        rows = "".join(f"<Contents><Key>{key}</Key><Size>{len(data)}</Size><ETag>{html.escape(etag(data))}</ETag>"
                        "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
                        for key, data in objects.items() if key.startswith(query.get("prefix", "")))
         return f"<ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>".encode()
@@ -496,9 +504,53 @@ def test_a_repository_in_a_bucket_is_served(model, tmp_path):
             assert server.end() == 0 and SECRET not in server.log()
         finally:
             server.close()
-        for folder, reason in ("empty", "has no model: expected files NAME/VERSION.carton"), ("none", "does not exist"), ("r/m/1.carton", "it is a file"):
+        for folder, reason in ("empty", "has no model: expected files NAME/VERSION.carton"), ("none", "does not exist"), ("r/m/2.carton", "it is a file"):
             error = refuse("serve", "--allow-http", "--port", 0, "--repository", f"s3://b/{folder}", env=env).stderr
             assert reason in error and f"s3://b/{folder}" in error, error
+
+
+def test_many_inputs_at_addresses(tmp_path):
+    """`batch` and `--each` take files, folders and indexes, and do not convert again what has not changed."""
+    shards = {f"s/pytorch_model-0000{n}-of-00002.bin": {f"layer.{n}": torch.full((5, n), float(n))} for n in (1, 2)}
+    index = {"weight_map": {f"layer.{n}": f"pytorch_model-0000{n}-of-00002.bin" for n in (1, 2)}}
+    objects = {"a/model.pth": {"x": torch.ones(3)}, "b/model.pth": {"y": torch.ones(4)}, **shards}
+    for name, tensors in objects.items():
+        torch.save(tensors, tmp_path / "file")
+        objects[name] = (tmp_path / "file").read_bytes()
+    objects["s/pytorch_model.bin.index.json"] = json.dumps(index).encode()
+    objects["s/notes.txt"] = b"x"
+    whole = ["s3://b/a/model.pth", "s3://b/b/model.pth", "s3://b/s"]
+
+    with bucket_of(objects) as (bucket, env):
+        inputs = [*whole, "s3://b/s/pytorch_model.bin.index.json"]
+        for task, member, values in ("digest", "tensors", (1, 1, 2, 2)), ("scan", "verdict", ("clean",) * 3), ("inspect", "tensors", (1, 1, 2, 2)):
+            lines = [json.dumps({"input": it, "options": {"allow-http": True}}) for it in inputs[: len(values)]]
+            (tmp_path / "m.jsonl").write_text("\n".join(lines))
+            results = succeed("batch", tmp_path / "m.jsonl", "--task", task, "--jobs", 1, env=env).stdout
+            assert tuple(json.loads(line)[member] for line in results.splitlines()) == values, (task, results)
+        each = ["convert", "--each", "--allow-http", "--resume", *whole, "-o", tmp_path / "each", "--to", "safetensors"]
+        assert "3 converted, 0 skipped" in succeed(*each, env=env).stderr
+        assert sorted(path.name for path in (tmp_path / "each").iterdir() if path.is_dir() and path.name[0] != ".") == ["a", "b"]
+        assert (tmp_path / "each" / "s.safetensors").exists()
+        assert load_file(tmp_path / "each" / "b" / "model.safetensors").keys() == {"y"}
+        assert "0 converted, 3 skipped" in succeed(*each, env=env).stderr
+        objects["s/notes.txt"] = b"another"
+        assert "0 converted, 3 skipped" in succeed(*each, env=env).stderr
+        torch.save({"y": torch.zeros(4)}, tmp_path / "file")
+        objects["b/model.pth"] = (tmp_path / "file").read_bytes()
+        torch.save({"layer.2": torch.zeros(9)}, tmp_path / "file")
+        objects["s/pytorch_model-00002-of-00002.bin"] = (tmp_path / "file").read_bytes()
+        assert "2 converted, 1 skipped" in succeed(*each, env=env).stderr
+        assert load_file(tmp_path / "each" / "s.safetensors")["layer.2"].shape == (9,)
+        refused = refuse(*each, "s3://b/none.pth", env=env)
+        assert "s3://b/none.pth does not exist" in refused.stderr and "0 converted, 3 skipped, 1 failed" in refused.stderr
+        twice = refuse("convert", "--each", "--allow-http", "s3://b/s", "s3://b/s", "-o", tmp_path / "twice", env=env)
+        assert "1 converted, 1 failed" in twice.stderr
+    with running(Files, files={"model.pth": objects["a/model.pth"]}) as server:
+        address = f"http://127.0.0.1:{server.port}/model.pth"
+        done = succeed("convert", "--each", "--allow-http", "--json", f"{address}?signature={SECRET}", "-o", tmp_path / "signed")
+        line = json.loads(done.stdout)
+        assert line["file"] == address and line["remote"]["requests"] > 0 and SECRET not in done.stdout + done.stderr
 
 
 def test_shards_on_a_web_server(tmp_path):

@@ -29,7 +29,7 @@ pub(crate) use carton::{Compression, Pack, Shrink, Unpack, Verify};
 pub(crate) use compare::{Diff, Digest};
 pub(crate) use convert::{Convert, ToArg};
 pub(crate) use inspect::{FailOn, Inspect};
-pub(crate) use remote::RemoteArgs;
+pub(crate) use remote::{RemoteArgs, into_io_error};
 pub(crate) use report::Report;
 pub(crate) use run::Run;
 #[cfg(feature = "serve")]

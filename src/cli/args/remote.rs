@@ -1,6 +1,7 @@
 //! Arguments for inputs at addresses.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use anyhow::Result;
 use byte_source::InputSource;
 use clap::Args;
 use output::{Destination, RemoteAddress};
-use remote_source::{Address, Neighbours, RemoteOptions, Traffic};
+use remote_source::{Address, Error, Neighbours, RemoteOptions, Traffic};
 
 /// Documents that say what the tensors of an index mean.
 const READ_DOCUMENTS: &[&str] = &[
@@ -121,4 +122,9 @@ impl RemoteArgs {
     pub(crate) fn destination(&self) -> Destination {
         Destination::default()
     }
+}
+
+/// Returns an error of opening an address as one of reading, which keeps its advice.
+pub(crate) fn into_io_error(error: anyhow::Error) -> io::Error {
+    error.downcast::<Error>().map_or_else(io::Error::other, io::Error::from)
 }

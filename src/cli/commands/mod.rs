@@ -69,8 +69,7 @@ fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints a report as one JSON object on a line, with hidden characters escaped.
-/// Writes a report as one line, with the requests for its input if it was read at an address.
+/// Writes a report as one JSON object on a line, with hidden characters escaped, and with the requests for its input if it was read at an address.
 fn write_report_line(out: &mut impl Write, report: &impl Serialize, remote: &RemoteArgs) -> io::Result<()> {
     /// A report, and the requests for it.
     #[derive(Serialize)]

@@ -19,7 +19,7 @@ use serve::{
     ServeLimits, ServeOptions, Server, Timeouts,
 };
 
-use crate::cli::args::Serve;
+use crate::cli::args::{Serve, into_io_error};
 use crate::cli::ui::errors::error_chain_text;
 use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::log::Log;
@@ -125,7 +125,7 @@ fn open_repository(
 ) -> ModelSource {
     let remote = RemoteAddress::from_path(folder).map(|_| {
         let (remote, folder) = (args.remote(), folder.to_owned());
-        RemoteListing::new(move || match remote.open(&folder).map_err(listing_error)? {
+        RemoteListing::new(move || match remote.open(&folder).map_err(into_io_error)? {
             Some(InputSource::Folder { folder, file: None }) => Ok(folder),
             _ => Err(io::Error::other("it is a file, or a web server, which has no listings")),
         })
@@ -143,10 +143,6 @@ fn open_repository(
         Ok(serve::carton_model(runnable, &limits)?)
     };
     ModelSource::Folder { folder, load: Box::new(load) }
-}
-
-fn listing_error(error: anyhow::Error) -> io::Error {
-    error.downcast::<remote_source::Error>().map_or_else(io::Error::other, io::Error::from)
 }
 
 fn open_models(

@@ -355,7 +355,7 @@ impl PlannedJob {
             BatchTask::Inspect(options) => {
                 let mut options = (**options).clone();
                 path.clone_into(&mut options.input);
-                options.source = self.source.clone();
+                options.source.clone_from(&self.source);
                 let tensors = if self.source.is_none() && is_carton(path) {
                     let carton = carton_tools::open(path)?;
                     carton_tools::tensors(&carton, observer)?.len()
@@ -369,7 +369,7 @@ impl PlannedJob {
             BatchTask::Digest(options) => {
                 let mut options = (**options).clone();
                 path.clone_into(&mut options.path);
-                options.source = self.source.clone();
+                options.source.clone_from(&self.source);
                 let report = compare::digest(&options, observer)?;
                 Ok(Outcome {
                     tensors: Some(report.tensors),
@@ -392,7 +392,7 @@ impl PlannedJob {
         }
         let mut options = InputOptions::new(&job.entry.input).select(selection.clone());
         options.shards = shards;
-        options.source = self.source.clone();
+        options.source.clone_from(&self.source);
         match compare::digest(&options, observer) {
             Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
             report => Ok(report.ok().map(InputDigest::from)),

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
+use crate::batch_inputs::{NamedInput, TakenOutputs};
 use crate::batch_records::BatchRecords;
 use crate::{
     BatchOutput, ConvertOptions, ConvertReport, Error, ExistingOutput, InvalidOption, Observer,
@@ -98,7 +100,7 @@ pub fn convert_each(
     done: &mut dyn FnMut(BatchItem) -> Result<()>,
 ) -> Result<BatchReport> {
     let inputs = batch_inputs::expand_inputs(&options.inputs, options.shards);
-    let planned = batch_inputs::plan_all(options, &inputs);
+    let with_outputs = batch_inputs::name_all(options, &inputs);
     if let Some(folder) = options.output.as_ref().filter(|_| !options.dry_run)
         && options.destination.store_of(folder)?.is_none()
     {
@@ -110,7 +112,8 @@ pub fn convert_each(
     }
     let names: Vec<PathBuf> = inputs.iter().map(|paths| paths.first().cloned().unwrap_or_default()).collect();
     let threads = batch.jobs.min(NonZeroUsize::new(names.len()).unwrap_or(NonZeroUsize::MIN));
-    let mut jobs = planned.into_iter().enumerate();
+    let mut jobs = with_outputs.into_iter().enumerate();
+    let taken = Mutex::new(TakenOutputs::default());
     let records = BatchRecords::new(batch.resume != Resume::ConvertAll, options.dry_run);
     // The thread that was cancelled takes no other input until its result has arrived.
     let is_cancelled = AtomicBool::new(false);
@@ -124,9 +127,13 @@ pub fn convert_each(
         threads,
         observer,
         || if is_cancelled.load(Ordering::Relaxed) { None } else { jobs.next() },
-        |(place, plan): (usize, Result<PlannedConversion>), observer| {
+        |(place, named): (usize, Result<NamedInput>), observer| {
             let input = names.get(place).map_or(Path::new(""), PathBuf::as_path);
-            let item = plan.and_then(|plan| convert_one(input, plan, &records, batch.resume, observer));
+            let planned = named.and_then(NamedInput::plan).and_then(|planned| {
+                let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+                taken.take(planned.own_output(), input).map(|()| planned)
+            });
+            let item = planned.and_then(|plan| convert_one(input, plan, &records, batch.resume, observer));
             if matches!(item, Err(Error::Cancelled)) {
                 is_cancelled.store(true, Ordering::Relaxed);
             }

@@ -1,13 +1,14 @@
 //! Inputs of a batch: the checkpoints in folders, and the outputs that they get.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Component, Path, PathBuf};
 
 use checkpoint_files::{CheckpointSources, Error as FilesError, ShardPolicy};
-use output::parent_folder;
+use output::{RemoteAddress, parent_folder};
 
 use crate::input::is_unpacked_carton;
-use crate::output_path::OutputNaming;
+use crate::output_path::{self, OutputNaming};
 use crate::{ConvertOptions, InvalidOption, PlannedConversion, Result};
 
 /// Maximum number of folders that are searched for checkpoints below one input.
@@ -72,16 +73,88 @@ fn subfolders(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Plans the conversion of each checkpoint. Checkpoints whose outputs would have the same name keep the folders in which they
+/// Checkpoint of a batch whose output has a name.
+#[derive(Debug)]
+pub(crate) enum NamedInput {
+    /// A checkpoint on this machine.
+    Found(Box<PlannedConversion>),
+    /// A checkpoint at an address, which is opened when its turn comes, so that only those that are worked on are open.
+    Address { options: Box<ConvertOptions>, folder: Option<PathBuf>, naming: OutputNaming },
+}
+
+impl NamedInput {
+    /// Names the output of one checkpoint, in `folder` if there is one.
+    fn new(
+        options: &ConvertOptions,
+        paths: &[PathBuf],
+        folder: Option<&Path>,
+        naming: OutputNaming,
+    ) -> Result<Self> {
+        let alone = ConvertOptions { inputs: paths.to_vec(), output: None, ..options.clone() };
+        if alone.given.can_open() && RemoteAddress::from_path(first_path(paths)).is_some() {
+            let (options, folder) = (Box::new(alone), folder.map(Path::to_owned));
+            return Ok(Self::Address { options, folder, naming });
+        }
+        Ok(Self::Found(Box::new(PlannedConversion::new(alone, folder, naming)?)))
+    }
+
+    /// Returns the part of the output that only this conversion writes, as far as the text of an address tells.
+    fn own_output(&self) -> PathBuf {
+        match self {
+            Self::Found(conversion) => conversion.own_output(),
+            Self::Address { options, folder, naming } => {
+                let here = Path::new("");
+                output_path::expected_output_named(options, folder.as_deref().or(Some(here)), *naming)
+            }
+        }
+    }
+
+    /// Plans the conversion, after the checkpoint is opened if it is at an address.
+    pub(crate) fn plan(self) -> Result<PlannedConversion> {
+        match self {
+            Self::Found(conversion) => Ok(*conversion),
+            Self::Address { mut options, folder, naming } => {
+                options.source = options.given.open(first_path(&options.inputs))?;
+                PlannedConversion::new(*options, folder.as_deref(), naming)
+            }
+        }
+    }
+}
+
+/// Outputs of a batch with the inputs that they are made from.
+#[derive(Debug, Default)]
+pub(crate) struct TakenOutputs(HashMap<PathBuf, PathBuf>);
+
+impl TakenOutputs {
+    /// Takes the output for an input.
+    ///
+    /// # Errors
+    /// When the output is that of another input.
+    pub(crate) fn take(&mut self, output: PathBuf, input: &Path) -> Result<()> {
+        match self.0.entry(output) {
+            Entry::Occupied(taken) if taken.get() != input => {
+                let (output, first) = (taken.key().clone(), taken.get().clone());
+                Err(InvalidOption::SameOutput { output, first, second: input.to_owned() }.into())
+            }
+            Entry::Occupied(_) => Ok(()),
+            Entry::Vacant(free) => {
+                free.insert(input.to_owned());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Names the output of each checkpoint. Checkpoints whose outputs would have the same name keep the folders in which they
 /// are, from the last folder that all of them have in common; those in one folder keep their extensions. An input that is
 /// given twice is an error, and so is an output that is still that of an earlier checkpoint.
-pub(crate) fn plan_all(options: &ConvertOptions, inputs: &[Vec<PathBuf>]) -> Vec<Result<PlannedConversion>> {
+pub(crate) fn name_all(options: &ConvertOptions, inputs: &[Vec<PathBuf>]) -> Vec<Result<NamedInput>> {
     let output = options.output.as_deref();
     let mut seen = HashSet::new();
     let plan = |paths: &Vec<PathBuf>| {
         let path = first_path(paths);
         if seen.insert(clean_absolute(path)) {
-            plan_input(options, paths, output, OutputNaming::Stem)
+            NamedInput::new(options, paths, output, OutputNaming::Stem)
         } else {
             Err(InvalidOption::SameInput { path: path.to_owned() }.into())
         }
@@ -99,14 +172,14 @@ pub(crate) fn plan_all(options: &ConvertOptions, inputs: &[Vec<PathBuf>]) -> Vec
         for place in colliding {
             if let (Some(paths), Some(slot)) = (inputs.get(place), planned.get_mut(place)) {
                 let folder = folder_below(output, &common, paths);
-                *slot = plan_input(options, paths, Some(&folder), OutputNaming::Stem);
+                *slot = NamedInput::new(options, paths, Some(&folder), OutputNaming::Stem);
             }
         }
     }
     for place in colliding_inputs(&planned) {
         if let (Some(paths), Some(slot)) = (inputs.get(place), planned.get_mut(place)) {
-            let folder = slot.as_ref().ok().map(|it| parent_folder(it.output()).to_owned());
-            *slot = plan_input(options, paths, folder.as_deref(), OutputNaming::FileName);
+            let folder = slot.as_ref().ok().map(|it| parent_folder(&it.own_output()).to_owned());
+            *slot = NamedInput::new(options, paths, folder.as_deref(), OutputNaming::FileName);
         }
     }
     reject_repeated_outputs(inputs, planned)
@@ -118,19 +191,8 @@ fn folder_below(output: &Path, common: &Path, paths: &[PathBuf]) -> PathBuf {
     output.join(parent.strip_prefix(common).unwrap_or(Path::new("")))
 }
 
-/// Plans the conversion of one checkpoint, into `folder` if there is one.
-fn plan_input(
-    options: &ConvertOptions,
-    paths: &[PathBuf],
-    folder: Option<&Path>,
-    naming: OutputNaming,
-) -> Result<PlannedConversion> {
-    let alone = ConvertOptions { inputs: paths.to_vec(), output: None, ..options.clone() };
-    PlannedConversion::new(alone, folder, naming)
-}
-
 /// Returns the positions of the conversions whose output another one has, too.
-fn colliding_inputs(planned: &[Result<PlannedConversion>]) -> Vec<usize> {
+fn colliding_inputs(planned: &[Result<NamedInput>]) -> Vec<usize> {
     let mut places: HashMap<PathBuf, Vec<usize>> = HashMap::new();
     for (place, conversion) in planned.iter().enumerate() {
         if let Ok(conversion) = conversion {
@@ -175,21 +237,16 @@ fn common_folder(mut paths: impl Iterator<Item = PathBuf>) -> PathBuf {
     })
 }
 
-/// Replaces each conversion whose output is that of an earlier one by an error.
+/// Replaces each input whose output is that of an earlier one by an error.
 fn reject_repeated_outputs(
     inputs: &[Vec<PathBuf>],
-    planned: Vec<Result<PlannedConversion>>,
-) -> Vec<Result<PlannedConversion>> {
-    let mut outputs: HashMap<PathBuf, PathBuf> = HashMap::new();
-    let check = |(conversion, paths): (Result<PlannedConversion>, &Vec<PathBuf>)| {
-        let conversion = conversion?;
-        let output = conversion.own_output();
-        if let Some(first) = outputs.get(&output) {
-            let (first, second) = (first.clone(), first_path(paths).to_owned());
-            return Err(InvalidOption::SameOutput { output, first, second }.into());
-        }
-        outputs.insert(output, first_path(paths).to_owned());
-        Ok(conversion)
+    named: Vec<Result<NamedInput>>,
+) -> Vec<Result<NamedInput>> {
+    let mut taken = TakenOutputs::default();
+    let check = |(named, paths): (Result<NamedInput>, &Vec<PathBuf>)| {
+        let named = named?;
+        taken.take(named.own_output(), first_path(paths))?;
+        Ok(named)
     };
-    planned.into_iter().zip(inputs).map(check).collect()
+    named.into_iter().zip(inputs).map(check).collect()
 }

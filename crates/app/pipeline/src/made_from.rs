@@ -42,6 +42,9 @@ pub(crate) fn made_from_digest(conversion: &PlannedConversion) -> Result<String>
             digest.input(path)?;
         }
     }
+    if let Some(source) = &conversion.options.source {
+        digest.given(source, Some(conversion.options.shards))?;
+    }
     let (documents, _) = misc::find_misc_files(conversion)?;
     for (name, path) in documents {
         digest.text(&name);

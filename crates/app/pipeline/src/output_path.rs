@@ -37,6 +37,16 @@ pub(crate) enum OutputNaming {
     FileName,
 }
 
+impl OutputNaming {
+    /// Returns the name of an output without its extension.
+    fn of(self, path: &Path) -> String {
+        match self {
+            Self::Stem => checkpoint_stem(path),
+            Self::FileName => file_name(path),
+        }
+    }
+}
+
 /// Returns the default output path of a conversion: next to the checkpoint, with its name; that of a
 /// byte source is in the current folder.
 pub(crate) fn default_output_path(
@@ -56,23 +66,29 @@ pub(crate) fn default_output_path(
             if given.file_name().is_some() { given.with_file_name(name) } else { given.join(name) }
         }
         // A source is not in a folder of this machine.
-        None if options.source.is_some() => PathBuf::from(checkpoint_stem(&sources.path) + &ending),
+        None if options.source.is_some() => PathBuf::from(naming.of(&sources.path) + &ending),
         // A name that is not UTF-8 keeps all of its text, except for the last extension.
         None if sources.path.file_name().is_some_and(|name| name.to_str().is_none()) => {
             sources.path.with_extension(extension)
         }
-        None if naming == OutputNaming::FileName => {
-            sources.path.with_file_name(file_name(&sources.path) + &ending)
-        }
-        None => sources.path.with_file_name(checkpoint_stem(&sources.path) + &ending),
+        None => sources.path.with_file_name(naming.of(&sources.path) + &ending),
     }
 }
 
 /// Returns the path that a conversion of the first input would write, from the texts of the paths alone: what two inputs
 /// of a batch have in common is found before anything is read. `folder` is the folder of the outputs, if there is one.
 pub fn expected_output(options: &ConvertOptions, folder: Option<&Path>) -> PathBuf {
+    expected_output_named(options, folder, OutputNaming::Stem)
+}
+
+/// Returns the path like [`expected_output`], with a name of this form.
+pub(crate) fn expected_output_named(
+    options: &ConvertOptions,
+    folder: Option<&Path>,
+    naming: OutputNaming,
+) -> PathBuf {
     let input = options.inputs.first().map_or(Path::new(""), PathBuf::as_path);
-    let stem = checkpoint_stem(input);
+    let stem = naming.of(input);
     let is_repository = options.target.format().is_repository();
     let default = stem.clone() + "." + options.target.kind().extension();
     match (&options.output, folder) {
