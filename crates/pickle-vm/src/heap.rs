@@ -40,6 +40,7 @@ pub struct Heap<'p> {
     recorded: BTreeMap<ObjectId, RecordedChanges>,
     /// Instances with recorded changes, in the order of their first change.
     changed: Vec<ObjectId>,
+    globals: Vec<ObjectId>,
     persistent: Vec<ObjectId>,
     dropped: Vec<ObjectId>,
     /// First object created in each 4 GiB of the pickle after the first: offsets are kept as 32 bits.
@@ -92,6 +93,7 @@ impl<'p> Heap<'p> {
     }
 
     /// Returns the items of a tuple, list, set or frozenset.
+    #[inline]
     pub fn items(&self, id: ObjectId) -> Option<&[ObjectId]> {
         match self.get(id) {
             Object::Tuple(span) | Object::FrozenSet(span) => Some(self.span(*span)),
@@ -101,6 +103,7 @@ impl<'p> Heap<'p> {
     }
 
     /// Returns the entries of a dict in the order of SETITEM and SETITEMS, duplicates kept.
+    #[inline]
     pub fn entries(&self, id: ObjectId) -> Option<&[(ObjectId, ObjectId)]> {
         match self.get(id) {
             Object::Dict(entries) => Some(entries.get()),
@@ -169,6 +172,7 @@ impl<'p> Heap<'p> {
     }
 
     /// Returns the module and the name of a global.
+    #[inline]
     pub fn global(&self, id: ObjectId) -> Option<(&str, &str)> {
         match self.get(id) {
             Object::Global(global) => self.names(global),
@@ -177,6 +181,7 @@ impl<'p> Heap<'p> {
     }
 
     /// Returns the recorded call of an instance.
+    #[inline]
     pub fn instance(&self, id: ObjectId) -> Option<&Instance> {
         match self.get(id) {
             Object::Instance(instance) => Some(instance),
@@ -185,6 +190,7 @@ impl<'p> Heap<'p> {
     }
 
     /// Returns the persistent id of a persistent object: a `str` from PERSID, any object from BINPERSID.
+    #[inline]
     pub fn persistent(&self, id: ObjectId) -> Option<ObjectId> {
         match self.get(id) {
             Object::Persistent(pid) => Some(*pid),
@@ -205,6 +211,11 @@ impl<'p> Heap<'p> {
     /// change, then all other objects.
     pub fn changed_objects(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.changed.iter().chain(self.recorded.keys()).copied()
+    }
+
+    /// Returns the globals, in creation order.
+    pub fn global_objects(&self) -> &[ObjectId] {
+        &self.globals
     }
 
     /// Returns the persistent objects, in creation order.
@@ -252,6 +263,7 @@ impl<'p> Heap<'p> {
         }
     }
 
+    #[inline]
     fn span(&self, span: ItemSpan) -> &[ObjectId] {
         let start = span.start as usize;
         self.items.get(start..start.saturating_add(span.len as usize)).unwrap_or_default()
@@ -266,8 +278,10 @@ impl<'p> Heap<'p> {
         if (self.epochs.len() as u64) < offset >> 32 || (id.0 as usize).is_multiple_of(CHUNK_OBJECTS) {
             self.grow(id, offset);
         }
-        if matches!(object, Object::Persistent(_)) {
-            self.persistent.push(id);
+        match object {
+            Object::Persistent(_) => self.persistent.push(id),
+            Object::Global(_) => self.globals.push(id),
+            _ => {}
         }
         let chunk = self.chunks.last_mut()?;
         chunk.objects.push(object);
@@ -291,7 +305,7 @@ impl<'p> Heap<'p> {
     /// Returns the bytes of memory that the objects take, without the blocks that they own.
     pub(crate) fn nbytes(&self) -> usize {
         let objects = self.len().saturating_mul(size_of::<Object<'_>>().saturating_add(size_of::<u32>()));
-        let ids = [&self.items, &self.changed, &self.persistent, &self.dropped];
+        let ids = [&self.items, &self.changed, &self.globals, &self.persistent, &self.dropped];
         let ids = ids.iter().fold(0_usize, |sum, ids| sum.saturating_add(ids.capacity()));
         objects.saturating_add(ids.saturating_mul(size_of::<ObjectId>()))
     }

@@ -51,6 +51,12 @@ impl Memo {
             *entry = id;
             return;
         }
+        if key == self.dense.len() as u64 && self.dense.len() == self.len {
+            // Picklers number the objects one after the other.
+            self.dense.push(id);
+            self.len = self.len.saturating_add(1);
+            return;
+        }
         let reach = self.len.saturating_mul(2).saturating_add(DENSE_SLACK);
         let old = match usize::try_from(key) {
             // The `Vec` is never longer than `reach`, which only grows.

@@ -119,11 +119,20 @@ macro_rules! opcodes {
 
             /// Returns the opcode with this byte.
             #[inline]
-            pub const fn from_byte(byte: u8) -> Option<Opcode> {
-                match byte {
-                    $($code => Some(Opcode::$variant),)*
-                    _ => None,
-                }
+            pub fn from_byte(byte: u8) -> Option<Opcode> {
+                Self::info_of_byte(byte).map(|info| info.opcode)
+            }
+
+            /// Returns the row of the opcode with this byte. It is looked up: a match for each instruction would take longer.
+            #[inline]
+            pub(crate) fn info_of_byte(byte: u8) -> Option<&'static OpcodeInfo> {
+                #[expect(clippy::indexing_slicing, reason = "this is computed by the compiler")]
+                static BY_BYTE: [Option<&OpcodeInfo>; 256] = {
+                    let mut rows = [None; 256];
+                    $(rows[$code as usize] = Some(Opcode::$variant.info());)*
+                    rows
+                };
+                *BY_BYTE.get(usize::from(byte))?
             }
 
             /// Returns the opcode's row of the table.

@@ -92,9 +92,10 @@ impl<'p> Reader<'p> {
         let offset = self.offset();
         let error = |kind| Error { kind, offset, opcode: None };
         let Some(&byte) = self.bytes.get(self.position) else { return Err(error(ErrorKind::NoStop)) };
-        let opcode = Opcode::from_byte(byte).ok_or_else(|| error(ErrorKind::UnknownOpcode(byte)))?;
+        let info = Opcode::info_of_byte(byte).ok_or_else(|| error(ErrorKind::UnknownOpcode(byte)))?;
+        let opcode = info.opcode;
         let mut rest = ArgumentReader(self.bytes.get(self.position.saturating_add(1)..).unwrap_or_default());
-        let arg = rest.argument(opcode.info().arg).map_err(|kind| kind.at(offset, opcode))?;
+        let arg = rest.argument(info.arg).map_err(|kind| kind.at(offset, opcode))?;
         self.position = self.bytes.len().saturating_sub(rest.0.len());
         self.finished = opcode == Opcode::Stop;
         Ok(Instruction { offset, opcode, arg })

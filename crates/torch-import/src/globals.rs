@@ -92,8 +92,9 @@ impl Global {
     pub(crate) fn all(heap: &Heap<'_>) -> Vec<Self> {
         let mut seen = HashSet::new();
         let context = RiskContext::in_heap(heap);
-        heap.ids()
-            .filter_map(|id| Some((heap.global(id)?, heap.offset(id))))
+        heap.global_objects()
+            .iter()
+            .filter_map(|id| Some((heap.global(*id)?, heap.offset(*id))))
             .filter(|(names, _)| seen.insert(*names))
             .map(|((module, name), offset)| Self::new(module, name, offset, &context))
             .collect()
@@ -147,7 +148,7 @@ fn only_called(
     fine: &dyn Fn(&Instance) -> bool,
 ) -> bool {
     let is_global = |id: ObjectId| heap.global(id).is_some_and(is_it);
-    if !heap.ids().any(is_global) {
+    if !heap.global_objects().iter().copied().any(is_global) {
         return true;
     }
     heap.ids().all(|id| {

@@ -15,7 +15,7 @@ use torch_import::{
 };
 
 use crate::inspect_hashes::hash_rows;
-use crate::inspect_rows::{TensorRow, build_rows, row_tensors};
+use crate::inspect_rows::{TensorRow, build_rows};
 use crate::inspect_totals::Totals;
 use crate::row_statistics;
 use crate::select::NamePatterns;
@@ -190,7 +190,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     items.shrink_to_fit();
     byte_source::report_memory_freed();
     add_tensors(&mut report, items, options, observer)?;
-    for row in &mut report.tensors {
+    for row in report.tensors.iter_mut().filter(|_| !schemes.is_empty()) {
         row.quantization = schemes.get(&row.name).cloned().map(Box::new);
     }
     for note in &report.notes {
@@ -242,8 +242,8 @@ fn add_tensors(
     options: &InspectOptions,
     observer: &dyn Observer,
 ) -> Result<()> {
-    report.totals = Totals::from_rows(items.iter().flat_map(row_tensors));
     report.tensors = build_rows(items);
+    report.totals = Totals::from_rows(&report.tensors);
     if options.sha256 {
         hash_rows(&mut report.tensors, options, report.nbytes, observer)?;
     }

@@ -38,6 +38,11 @@ pub(crate) fn replace_stored_parts(
             return schemes;
         }
     };
+    let has_compounds = items.iter().any(|item| matches!(item.content, ItemContent::Compound(_)));
+    // Of most models, the names tell that the list need not be made.
+    if !has_compounds && !quantization::is_possible(&documents, items.iter().map(|item| item.name.as_str())) {
+        return schemes;
+    }
     let (mut tensors, mut places) = (Tensors::default(), Vec::new());
     for (place, item) in items.iter().enumerate() {
         let parts = item.tensors().map(|(name, tensor)| (name.into_owned(), tensor.clone()));

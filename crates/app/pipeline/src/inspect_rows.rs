@@ -6,7 +6,7 @@ use foldhash::{HashMap, HashMapExt};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
-use tensor::{Dtype, StorageId, Tensor, contiguous_strides};
+use tensor::{StorageId, Tensor, contiguous_strides};
 use torch_import::{CheckpointItem, CompoundItem, CompoundKind, ItemContent};
 
 use crate::row_statistics::RowStatistics;
@@ -156,32 +156,16 @@ pub(crate) fn build_rows(items: Vec<CheckpointItem>) -> Vec<TensorRow> {
     let mut rows =
         RowBuilder { storages: HashMap::with_capacity(room), finished_rows: Vec::with_capacity(room) };
     for item in items {
-        match &item.content {
-            ItemContent::Tensor(tensor) => rows.push_strided(item.name, tensor),
-            ItemContent::Compound(compound) => {
-                rows.push_compound_row(&item.name, compound);
-                if !matches!(compound.kind, CompoundKind::Quantized { .. }) {
-                    item.tensors().for_each(|(name, part)| rows.push_strided(name.into_owned(), part));
-                }
+        if let ItemContent::Compound(compound) = &item.content {
+            rows.push_compound_row(&item.name, compound);
+            if !matches!(compound.kind, CompoundKind::Quantized { .. }) {
+                item.tensors().for_each(|(name, part)| rows.push_strided(name.into_owned(), part.clone()));
             }
-            ItemContent::Value(_) => {}
+        } else if let ItemContent::Tensor(tensor) = item.content {
+            rows.push_strided(item.name, tensor);
         }
     }
     rows.finished_rows
-}
-
-/// Returns the tensors of an item whose rows have elements, each with the dtype of its row.
-pub(crate) fn row_tensors(item: &CheckpointItem) -> impl Iterator<Item = (Dtype, &Tensor)> {
-    let quantized = quantized_integers(&item.content);
-    let others = item.tensors().filter(move |_| quantized.is_none());
-    quantized.into_iter().chain(others.map(|(_, tensor)| (tensor.dtype(), tensor)))
-}
-
-/// Returns the integer tensor and the dtype of a quantized tensor, which have a common row.
-fn quantized_integers(content: &ItemContent) -> Option<(Dtype, &Tensor)> {
-    let ItemContent::Compound(compound) = content else { return None };
-    let (_, integers) = compound.parts.first()?;
-    matches!(compound.kind, CompoundKind::Quantized { .. }).then_some((compound.dtype, integers))
 }
 
 struct RowBuilder {
@@ -190,15 +174,15 @@ struct RowBuilder {
 }
 
 impl RowBuilder {
-    fn push_strided(&mut self, name: String, tensor: &Tensor) {
+    fn push_strided(&mut self, name: String, tensor: Tensor) {
         let next = self.storages.len();
         let storage = *self.storages.entry(tensor.storage().id()).or_insert(next);
         self.finished_rows.push(TensorRow {
             name,
             dtype: tensor.dtype().name(),
-            view: RowView::Strided(tensor.clone()),
-            storage: Some(storage),
             nbytes: tensor.nbytes(),
+            view: RowView::Strided(tensor),
+            storage: Some(storage),
             layout: None,
             quantizer: None,
             quantization: None,
@@ -213,7 +197,7 @@ impl RowBuilder {
         if let (CompoundKind::Quantized { scheme, axis }, Some((_, integers))) =
             (&compound.kind, compound.parts.first())
         {
-            self.push_strided(name.to_owned(), integers);
+            self.push_strided(name.to_owned(), integers.clone());
             if let Some(row) = self.finished_rows.last_mut() {
                 row.dtype = compound.dtype.name();
                 // Several integers in a byte have a shape of their own.

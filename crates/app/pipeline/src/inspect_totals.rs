@@ -1,8 +1,10 @@
 //! Sums over the tensors of an inspected checkpoint.
 
-use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::{Serialize, Serializer};
-use tensor::{Dtype, StorageId, Tensor};
+use tensor::{StorageId, Tensor, ViewId};
+
+use crate::inspect_rows::TensorRow;
 
 /// Totals over tensors. A tensor with several names counts once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -22,30 +24,51 @@ fn as_map<S: Serializer>(pairs: &[(&'static str, u64)], serializer: S) -> Result
 impl Totals {
     /// Sums up the elements and bytes of `tensors`.
     pub fn from_tensors<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Self {
-        Self::from_rows(tensors.map(|tensor| (tensor.dtype(), tensor)))
+        let mut first_of: HashMap<StorageId, &Tensor> = HashMap::with_capacity(tensors.size_hint().0);
+        let mut sums = Sums::default();
+        for tensor in tensors {
+            let first = *first_of.entry(tensor.storage().id()).or_insert(tensor);
+            sums.add(tensor.dtype().name(), tensor, first);
+        }
+        sums.totals
     }
 
-    /// Sums up the elements and bytes of tensors, each with the dtype that its row shows.
-    pub(crate) fn from_rows<'t>(tensors: impl Iterator<Item = (Dtype, &'t Tensor)>) -> Self {
-        let mut first_of: HashMap<StorageId, &Tensor> = HashMap::with_capacity(tensors.size_hint().0);
-        let mut seen = HashSet::new();
-        let mut totals = Self::default();
-        for (dtype, tensor) in tensors {
-            // Most storages have one tensor, for which no view has to be hashed.
-            let first = *first_of.entry(tensor.storage().id()).or_insert(tensor);
-            if !std::ptr::eq(first, tensor) {
-                seen.insert(first.view_id());
-                if !seen.insert(tensor.view_id()) {
-                    continue;
-                }
-            }
-            totals.parameters = totals.parameters.saturating_add(tensor.numel());
-            let (dtype, nbytes) = (dtype.name(), tensor.nbytes());
-            match totals.bytes_by_dtype.iter_mut().find(|(name, _)| *name == dtype) {
-                Some((_, sum)) => *sum = sum.saturating_add(nbytes),
-                None => totals.bytes_by_dtype.push((dtype, nbytes)),
+    /// Sums up the elements and bytes of the rows with a storage, by the dtypes that they show.
+    pub(crate) fn from_rows(rows: &[TensorRow]) -> Self {
+        let mut first_of: Vec<Option<&Tensor>> = vec![None; rows.len()];
+        let mut sums = Sums::default();
+        for row in rows {
+            let (Some(number), Some(tensor)) = (row.storage, row.stored()) else { continue };
+            let Some(first) = first_of.get_mut(number) else { continue };
+            sums.add(row.dtype, tensor, first.get_or_insert(tensor));
+        }
+        sums.totals
+    }
+}
+
+/// Sums so far.
+#[derive(Default)]
+struct Sums {
+    totals: Totals,
+    /// Views of the storages that several tensors have.
+    seen: HashSet<ViewId>,
+}
+
+impl Sums {
+    /// Adds a tensor, unless it is one of those before it; `first` is the first tensor with its storage.
+    fn add(&mut self, dtype: &'static str, tensor: &Tensor, first: &Tensor) {
+        // Most storages have one tensor, for which no view has to be hashed.
+        if !std::ptr::eq(first, tensor) {
+            self.seen.insert(first.view_id());
+            if !self.seen.insert(tensor.view_id()) {
+                return;
             }
         }
-        totals
+        let (totals, nbytes) = (&mut self.totals, tensor.nbytes());
+        totals.parameters = totals.parameters.saturating_add(tensor.numel());
+        match totals.bytes_by_dtype.iter_mut().find(|(name, _)| *name == dtype) {
+            Some((_, sum)) => *sum = sum.saturating_add(nbytes),
+            None => totals.bytes_by_dtype.push((dtype, nbytes)),
+        }
     }
 }

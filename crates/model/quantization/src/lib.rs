@@ -55,4 +55,4 @@ pub use config::{QUANTIZATION_DOCUMENTS, QuantizationDocuments};
 pub use error::{Error, Result};
 pub use hqq_description::described_codes;
 pub use quantized_model::{QuantizedModel, QuantizedTensor};
-pub use scheme::{method, recognise};
+pub use scheme::{is_possible, method, recognise};

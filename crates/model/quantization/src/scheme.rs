@@ -18,6 +18,8 @@ struct Scheme {
     recognise: fn(&mut Survey<'_>) -> Result<()>,
     /// Returns true if a list of tensors is quantized with the method, whatever the configuration says.
     is_present: fn(&Tensors) -> bool,
+    /// Suffixes of which one is in a list for which `is_present` is true, unless the list has tensors of several parts.
+    markers: &'static [&'static str],
     /// Suffixes of tensors that mean nothing without codes.
     companions: &'static [&'static str],
 }
@@ -27,69 +29,87 @@ const SCHEMES: &[Scheme] = &[
         methods: &["fp8", "mxfp8", "fbgemm_fp8"],
         recognise: float8::recognise,
         is_present: float8::is_present,
+        markers: &["_scale_inv", ".scale"],
         companions: float8::COMPANIONS,
     },
     Scheme {
         methods: &["mxfp4"],
         recognise: mxfp4::recognise,
         is_present: mxfp4::is_present,
+        markers: &["_blocks"],
         companions: mxfp4::COMPANIONS,
     },
     Scheme {
         methods: &["gptq"],
         recognise: gptq::recognise,
         is_present: |_| false,
+        markers: &[],
         companions: gptq::COMPANIONS,
     },
     Scheme {
         methods: &["awq"],
         recognise: awq::recognise,
         is_present: |_| false,
+        markers: &[],
         companions: awq::COMPANIONS,
     },
     Scheme {
         methods: &["compressed-tensors"],
         recognise: compressed_tensors::recognise,
         is_present: |_| false,
+        markers: &[],
         companions: compressed_tensors::COMPANIONS,
     },
     Scheme {
         methods: &["bitsandbytes"],
         recognise: bitsandbytes::recognise,
         is_present: bitsandbytes::is_present,
+        markers: &[".bitsandbytes__nf4", ".bitsandbytes__fp4", ".SCB"],
         companions: bitsandbytes::COMPANIONS,
     },
     Scheme {
         methods: &["modelopt", "modelopt_fp4", "modelopt_mixed"],
         recognise: modelopt::recognise,
         is_present: modelopt::is_present,
+        markers: &[".weight_scale_2"],
         companions: modelopt::COMPANIONS,
     },
     Scheme {
         methods: &["hqq"],
         recognise: hqq::recognise,
         is_present: hqq::is_present,
+        markers: &[".W_q"],
         companions: hqq::COMPANIONS,
     },
     Scheme {
         methods: &["quanto"],
         recognise: quanto::recognise,
         is_present: quanto::is_present,
+        markers: &["._data"],
         companions: quanto::COMPANIONS,
     },
     Scheme {
         methods: &["torchao"],
         recognise: torchao::recognise,
         is_present: torchao::is_present,
+        markers: &["._weight_qdata"],
         companions: torchao::COMPANIONS,
     },
     Scheme {
         methods: &["PyTorch"],
         recognise: pytorch::recognise,
         is_present: pytorch::is_present,
+        markers: &[],
         companions: &[],
     },
 ];
+
+/// Returns false if [`recognise`] returns `None` for tensors with these names, none of which consists of several parts.
+pub fn is_possible<'n>(documents: &QuantizationDocuments, mut names: impl Iterator<Item = &'n str>) -> bool {
+    let markers = || SCHEMES.iter().flat_map(|scheme| scheme.markers);
+    !matches!(documents.quantization(), Ok(None))
+        || names.any(|name| markers().any(|marker| name.ends_with(marker)))
+}
 
 /// Recognises the quantized tensors of a model by its documents and its tensors. Returns `None` if neither says that the
 /// weights are quantized.

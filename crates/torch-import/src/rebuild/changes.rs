@@ -46,7 +46,7 @@ pub(super) fn refuse_calls_in_place(heap: &Heap<'_>) -> Result<()> {
         _ => None,
     };
     // Most pickles name no such function.
-    if !heap.ids().any(|id| global(id).is_some()) {
+    if !heap.global_objects().iter().any(|id| global(*id).is_some()) {
         return Ok(());
     }
     for id in heap.ids() {

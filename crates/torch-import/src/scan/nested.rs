@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use pickle_vm::{Heap, Object};
+use pickle_vm::{Heap, Object, ObjectId};
 
 use super::budget::ScanBudget;
 use super::zip_detection;
@@ -28,12 +28,10 @@ pub(super) fn find_nested<'p>(
 ) -> bool {
     // Byte strings that the pickle loads are scanned whatever their content, each once.
     let mut seen = HashSet::new();
-    for id in heap.ids() {
-        let Some(instance) =
-            heap.instance(id).filter(|call| heap.global(call.callable) == Some(LOAD_FROM_BYTES))
-        else {
-            continue;
-        };
+    let is_loader = |id: &ObjectId| heap.global(*id) == Some(LOAD_FROM_BYTES);
+    let calls = heap.global_objects().iter().any(is_loader).then(|| heap.ids()).into_iter().flatten();
+    for id in calls {
+        let Some(instance) = heap.instance(id).filter(|call| is_loader(&call.callable)) else { continue };
         let Some(&arg) = heap.items(instance.args).and_then(|args| args.first()) else { continue };
         let inner = heap.instance(arg).and_then(|outer| heap.items(outer.args)?.first().copied());
         if !seen.insert(arg) {

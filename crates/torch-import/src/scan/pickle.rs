@@ -84,7 +84,7 @@ struct PickleRun<'p> {
 pub(super) fn scan_pickle<'p>(bytes: &'p [u8], budget: &mut ScanBudget<'_>) -> PickleFindings<'p> {
     let ran = PickleRun::new(bytes, false, budget);
     let heap = ran.machine.heap();
-    if !heap.ids().any(|id| heap.global(id).is_some_and(is_array_wrapper)) {
+    if !heap.global_objects().iter().any(|id| heap.global(*id).is_some_and(is_array_wrapper)) {
         return ran.into_findings(bytes, budget);
     }
     // joblib reads the elements of arrays between two instructions. Every other unpickler reads the elements as
@@ -210,7 +210,7 @@ impl<'p> PickleRun<'p> {
         let cost = if without_end { bytes.len() as u64 } else { read.max(1) };
         let mut whole = budget.spend(cost);
         let heap = machine.heap();
-        if heap.ids().any(|id| heap.global(id).is_some_and(joblib::is_external_array)) {
+        if heap.global_objects().iter().any(|id| heap.global(*id).is_some_and(joblib::is_external_array)) {
             missed.push(
                 "`joblib.load` reads an array from another file, which may be a pickle; scan that file, too",
             );
@@ -278,7 +278,7 @@ impl<'b, 'o> GlobalUses<'b, 'o> {
             Self { uses: Vec::new(), places, risky, risk_context: how, budget, within_budget: true };
         // Looks up by address first: a pickle can name many globals of a module whose name is a megabyte long.
         let mut known = HashMap::new();
-        for id in heap.ids() {
+        for id in heap.global_objects().iter().copied() {
             let Some((module, name)) = heap.global(id) else { continue };
             let address = (module.as_ptr(), module.len(), name.as_ptr(), name.len());
             let place = match known.get(&address) {

@@ -12,7 +12,8 @@ use crate::{Risk, lists};
 pub(super) struct Analysis<'h, 'p> {
     pub(super) heap: &'h Heap<'p>,
     pub(super) globals: Vec<GlobalFacts<'h>>,
-    pub(super) indexes: HashMap<ObjectId, usize>,
+    /// Indexes in `globals` of the heap's global objects; `None` for a name that is too long.
+    indexes: Vec<Option<usize>>,
     pub(super) levels: Levels,
     /// Entries and arguments that were looked at, which a pickle can share among many instructions.
     work: usize,
@@ -34,15 +35,16 @@ impl<'h, 'p> Analysis<'h, 'p> {
         let mut new = Self {
             heap,
             globals: Vec::new(),
-            indexes: HashMap::new(),
+            indexes: Vec::with_capacity(heap.global_objects().len()),
             levels: Levels::default(),
             work: 0,
             hashed: HashSet::new(),
         };
         let mut by_names: HashMap<(&str, &str), usize> = HashMap::new();
-        for id in heap.ids() {
-            let Some((module, name)) = heap.global(id) else { continue };
+        for id in heap.global_objects().iter().copied() {
+            let (module, name) = heap.global(id).unwrap_or_default();
             if module.len() > NAME_LEN_MAX || name.len() > NAME_LEN_MAX {
+                new.indexes.push(None);
                 continue;
             }
             let next = new.globals.len();
@@ -54,9 +56,16 @@ impl<'h, 'p> Analysis<'h, 'p> {
                 let found = UseRisk::default();
                 new.globals.push(GlobalFacts { module, name, callee, is_generic_alias, found });
             }
-            new.indexes.insert(id, index);
+            new.indexes.push(Some(index));
         }
         new
+    }
+
+    /// Returns the index in `globals` of a global object.
+    pub(super) fn index_of(&self, id: ObjectId) -> Option<usize> {
+        // The objects are in ascending order.
+        let at = self.heap.global_objects().binary_search(&id).ok()?;
+        self.indexes.get(at).copied().flatten()
     }
 
     /// Returns false if too much was looked at.

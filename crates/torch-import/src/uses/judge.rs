@@ -41,13 +41,9 @@ impl<'h> Analysis<'h, '_> {
                 Object::Global(_) => {
                     let changes = self.heap.recorded_changes(id);
                     if changes.is_some_and(|found| !found.items().is_empty() || !found.appends().is_empty()) {
-                        self.add(
-                            self.indexes.get(&id).copied(),
-                            GlobalUseKind::ItemsSet,
-                            Some(Risk::Unreviewed),
-                        );
+                        self.add(self.index_of(id), GlobalUseKind::ItemsSet, Some(Risk::Unreviewed));
                     }
-                    self.add(self.indexes.get(&id).copied(), GlobalUseKind::Named, None);
+                    self.add(self.index_of(id), GlobalUseKind::Named, None);
                 }
                 _ => {}
             }
@@ -337,7 +333,7 @@ impl<'h> Analysis<'h, '_> {
     /// A function whose risk depends on its arguments may be called out of sight if it is passed on.
     fn judge_passed_on(&mut self, id: ObjectId) {
         let is_judged = |part: &ObjectId| {
-            let index = *self.indexes.get(part)?;
+            let index = self.index_of(*part)?;
             self.globals.get(index)?.callee.judged.filter(|judged| !judged_calls::is_type(*judged))?;
             Some(index)
         };

@@ -36,6 +36,22 @@ pub(super) struct Levels {
     waiting: Vec<ObjectId>,
 }
 
+/// Returns true for an object that has no contents and runs nothing.
+fn is_plain(heap: &Heap<'_>, id: ObjectId) -> bool {
+    matches!(
+        heap.get(id),
+        Object::None
+            | Object::Bool(_)
+            | Object::Int(_)
+            | Object::Long(_)
+            | Object::Float(_)
+            | Object::Text(_)
+            | Object::String(_)
+            | Object::Bytes(_)
+            | Object::ByteArray(_)
+    )
+}
+
 impl Levels {
     /// Returns the level of an object; `reading` judges an instance, a global, or a persistent object. After too much work, every object is active.
     pub(super) fn level(
@@ -44,6 +60,9 @@ impl Levels {
         id: ObjectId,
         reading: &mut dyn FnMut(ObjectId) -> Reading,
     ) -> Level {
+        if is_plain(heap, id) {
+            return Level::Data;
+        }
         if self.known.is_empty() {
             self.known = vec![None; heap.len()];
         }
@@ -55,8 +74,8 @@ impl Levels {
         let (mut visited, mut waiting) =
             (std::mem::take(&mut self.visited), std::mem::take(&mut self.waiting));
         waiting.push(id);
+        self.work = self.work.saturating_add(1);
         while let Some(next) = waiting.pop() {
-            self.work = self.work.saturating_add(1);
             if self.work > limit {
                 found = Level::Active;
                 break;
@@ -74,12 +93,19 @@ impl Levels {
                     Reading::Opaque => {}
                     Reading::Named => found = found.max(Level::Named),
                     Reading::Active => found = Level::Active,
-                    Reading::Content(parts) => waiting.extend(parts),
+                    Reading::Content(parts) => {
+                        self.work = self.work.saturating_add(parts.len());
+                        waiting.extend(parts);
+                    }
                 },
                 _ => {
-                    waiting.extend(heap.items(next).unwrap_or_default());
+                    let items = heap.items(next).unwrap_or_default();
                     let entries = heap.entries(next).unwrap_or_default();
-                    waiting.extend(entries.iter().flat_map(|(key, value)| [*key, *value]));
+                    let count = items.len().saturating_add(entries.len().saturating_mul(2));
+                    self.work = self.work.saturating_add(count);
+                    let entries = entries.iter().flat_map(|(key, value)| [key, value]);
+                    // Most of what a pickle has are numbers and texts.
+                    waiting.extend(items.iter().chain(entries).filter(|part| !is_plain(heap, **part)));
                 }
             }
         }

@@ -34,7 +34,7 @@ pub(crate) struct HeapUses {
 impl HeapUses {
     pub(crate) fn in_heap(heap: &Heap<'_>) -> Self {
         let mut uses = Self::default();
-        if !heap.ids().any(|id| heap.global(id).is_some()) {
+        if heap.global_objects().is_empty() {
             return uses;
         }
         for (module, name, found) in Analysis::new(heap).into_uses() {

@@ -40,7 +40,7 @@ impl Analysis<'_, '_> {
     /// Returns the class or function that an object is; `None` if a call returned it.
     pub(super) fn callee(&self, id: ObjectId) -> Option<Callee> {
         match self.heap.get(id) {
-            Object::Global(_) => Some(self.globals.get(*self.indexes.get(&id)?)?.callee),
+            Object::Global(_) => Some(self.globals.get(self.index_of(id)?)?.callee),
             // A class inside of a class, in protocols before 4: `getattr(Outer, 'Inner')`.
             Object::Instance(instance) => {
                 let callable = self.heap.global(instance.callable)?;

@@ -58,8 +58,11 @@ pub(crate) fn stored(model: &Path) -> Tensors {
 
 pub(crate) fn quantized(model: &Path) -> (QuantizedModel, Tensors) {
     let tensors = stored(model);
+    let documents = documents(model);
+    let is_possible = quantization::is_possible(&documents, tensors.names());
+    assert!(is_possible || !tensors.compounds().is_empty(), "{}", model.display());
     let found =
-        recognise(&documents(model), &tensors).unwrap_or_else(|error| panic!("{}: {error}", model.display()));
+        recognise(&documents, &tensors).unwrap_or_else(|error| panic!("{}: {error}", model.display()));
     (found.unwrap_or_else(|| panic!("{} is quantized", model.display())), tensors)
 }
 

@@ -179,6 +179,7 @@ fn plain_models_are_not_quantized() {
     let none = QuantizationDocuments::default();
     let tensors: Tensors = [("w.weight".to_owned(), zeros(Dtype::Float32, &[2]))].into();
     assert!(recognise(&none, &tensors).expect("it is read").is_none() && method(&none, &tensors).is_none());
+    assert!(!quantization::is_possible(&none, tensors.names()));
     let (documents, _) = model("gptq_4_v1");
     let error = recognise(&documents, &tensors).expect_err("nothing has codes");
     assert!(matches!(error, Error::NothingQuantized { .. }) && error.kind() == ErrorKind::Input);
