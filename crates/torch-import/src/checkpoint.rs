@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use byte_source::Observer;
 use foldhash::fast::RandomState;
@@ -24,6 +25,9 @@ use crate::omission::Omissions;
 use crate::rebuild::Rebuilder;
 use crate::walk::Walk;
 use crate::{CheckpointNote, Container, ContainerFormat, Error, Global, Result, wrapper};
+
+/// Number of objects of a pickle from which a thread is worth its start.
+const LARGE_HEAP: usize = 1 << 16;
 
 /// The tensors and values of a checkpoint, in the file's order.
 #[derive(Debug, Default)]
@@ -115,6 +119,26 @@ impl Checkpoint {
             ContainerFormat::TorchScript => wrapper::unwrap_module(heap, pickle.root).unwrap_or(pickle.root),
             _ => pickle.root,
         };
+        let (walked, globals) = thread::scope(|scope| {
+            let is_large = heap.len() >= LARGE_HEAP && byte_source::core_share() > 1;
+            // The globals of a large pickle are judged meanwhile, on another core; if there is no thread, when they are asked for.
+            let judge = || thread::Builder::new().spawn_scoped(scope, || objects.globals()).ok();
+            let judged = if is_large { judge() } else { None };
+            let walked = Self::walk_pickle(container, pickle, root, observer);
+            (walked, judged.and_then(|judged| judged.join().ok()))
+        });
+        let globals = globals.map_or_else(OnceLock::new, OnceLock::from);
+        Ok(Self { globals, pickles: vec![objects], ..walked? })
+    }
+
+    /// Walks over the objects of a pickle from `root`, and rebuilds the tensors.
+    fn walk_pickle(
+        container: &Container,
+        pickle: &Pickle<'_>,
+        root: ObjectId,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        let heap = &pickle.heap;
         let len = usize::try_from(pickle.len).unwrap_or(usize::MAX);
         let limits = CheckpointLimits::for_pickle(len.min(container.counted_pickle_len()));
         let rebuilder = || Rebuilder::new(container, heap);
@@ -131,7 +155,7 @@ impl Checkpoint {
         first.rebuilder.refuse_shared_conflicts()?;
         let left_out = find_omissions::find_omissions(&mut first, container, root)?;
         let notes = first.notes();
-        Ok(Self { items, left_out, notes, pickles: vec![objects], ..Self::default() })
+        Ok(Self { items, left_out, notes, ..Self::default() })
     }
 
     /// Returns the classes and functions that the pickle names.

@@ -35,13 +35,23 @@ impl ScriptModules {
 
 /// Returns true if a record is TorchScript code.
 pub(crate) fn is_code(name: &str) -> bool {
+    if !is_python(name) {
+        return false;
+    }
     let name = name.to_ascii_lowercase();
-    is_python(&name) && (name.starts_with("code/") || name.contains("/code/"))
+    name.starts_with("code/") || name.contains("/code/")
 }
 
 /// Returns true if a record is Python code.
 pub(crate) fn is_python(name: &str) -> bool {
-    name.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("py"))
+    has_extension(name, "py")
+}
+
+/// Returns true if the name of a record has this extension, in capital or small letters.
+pub(crate) fn has_extension(name: &str, extension: &str) -> bool {
+    let at = name.len().checked_sub(extension.len());
+    let parts = at.and_then(|at| name.as_bytes().split_at_checked(at));
+    parts.is_some_and(|(stem, end)| stem.ends_with(b".") && end.eq_ignore_ascii_case(extension.as_bytes()))
 }
 
 #[cfg(test)]

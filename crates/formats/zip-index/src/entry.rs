@@ -140,5 +140,5 @@ fn entry_with_data_at(central: &Header<'_>, start: u64, limit: u64) -> Result<En
 
 /// Returns true if a path would leave the folder into which the archive is unpacked.
 pub(crate) fn escapes_folder(name: &str) -> bool {
-    name.starts_with('/') || name.split(['/', '\\']).any(|part| part == "..")
+    name.starts_with('/') || name.contains('.') && name.split(['/', '\\']).any(|part| part == "..")
 }

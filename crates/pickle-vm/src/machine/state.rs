@@ -34,23 +34,22 @@ pub(super) struct MachineState<'p> {
 const RECORD: usize = size_of::<RecordedChanges>() + size_of::<RecordedChanges>() / 2 + ALLOCATION;
 
 /// Ids of the objects that exist only once, as in CPython.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Singletons {
     pub(super) none: Option<ObjectId>,
     pub(super) bools: [Option<ObjectId>; 2],
     pub(super) empty_tuple: Option<ObjectId>,
-    ints: [Option<ObjectId>; 256],
-}
-
-impl Default for Singletons {
-    fn default() -> Self {
-        Singletons { none: None, bools: [None; 2], empty_tuple: None, ints: [None; 256] }
-    }
+    /// Ids of the ints from 0 to 255; empty until there is one, because a scan runs a machine on every record.
+    ints: Vec<Option<ObjectId>>,
 }
 
 impl Singletons {
     /// Returns the slot of an int from 0 to 255; most sizes, strides and offsets in a checkpoint are small.
+    #[inline]
     pub(super) fn int(&mut self, value: i64) -> Option<&mut Option<ObjectId>> {
+        if self.ints.is_empty() {
+            self.ints = vec![None; 256];
+        }
         self.ints.get_mut(usize::try_from(value).ok()?)
     }
 }

@@ -163,14 +163,21 @@ pub(super) fn load_checked<'p>(
 ) -> Result<Pickle<'p>> {
     let mut reader = Reader::new(bytes);
     let mut machine = Machine::new(*limits);
-    let mut checked = 0;
+    let mut next_check = CHECKED_AT_ONCE;
     while let Some(instruction) = reader.next() {
-        if let Some(root) = instruction.and_then(|it| machine.step(it)).map_err(&damaged)? {
-            return Ok(machine.finish(root, reader.offset()));
+        // Combinators of `Result` would write each instruction to memory.
+        let stepped = match instruction {
+            Ok(instruction) => machine.step(instruction),
+            Err(error) => return Err(damaged(error)),
+        };
+        match stepped {
+            Ok(None) => {}
+            Ok(Some(root)) => return Ok(machine.finish(root, reader.offset())),
+            Err(error) => return Err(damaged(error)),
         }
-        if reader.offset().saturating_sub(checked) >= CHECKED_AT_ONCE {
-            checked = reader.offset();
-            check(checked)?;
+        if reader.offset() >= next_check {
+            next_check = reader.offset().saturating_add(CHECKED_AT_ONCE);
+            check(reader.offset())?;
         }
     }
     let offset = reader.offset();

@@ -14,7 +14,7 @@ use crate::Error;
 use crate::container::{inflate, tar, zip};
 use crate::scan::budget::ScanBudget;
 use crate::script_modules::ScriptModules;
-use crate::script_modules::{is_code, is_python};
+use crate::script_modules::{has_extension, is_code, is_python};
 
 /// Records that PyTorch itself unpickles, by the suffixes of their names.
 const PICKLES: [&str; 7] = [
@@ -307,8 +307,8 @@ impl<'a> Scanner<'a, '_> {
 
 /// Returns true if an entry is a pickle by its name.
 fn is_pickle(name: &str) -> bool {
-    let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-    PICKLES.iter().any(|end| is_named(name, end)) || matches!(extension.as_deref(), Some("pkl" | "pickle"))
+    PICKLES.iter().any(|end| is_named(name, end))
+        || ["pkl", "pickle"].iter().any(|extension| has_extension(name, extension))
 }
 
 /// Returns the root folder of an archive, with its slash, if the archive is a checkpoint.
@@ -327,8 +327,7 @@ fn is_named(entry: &str, name: &str) -> bool {
 
 /// Returns true for a shared library, such as those in the `.pt2` archives of `AOTInductor`.
 fn is_native_library(entry: &Entry) -> bool {
-    let extension = entry.name.rsplit_once('.').map_or("", |(_, extension)| extension);
-    ["so", "dylib", "dll", "pyd"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+    ["so", "dylib", "dll", "pyd"].iter().any(|extension| has_extension(&entry.name, extension))
 }
 
 /// Returns true if an entry is Python code packed with `torch.package`.

@@ -6,6 +6,7 @@ use pickle_vm::{Heap, ObjectId};
 use super::callee::{Callee, NAME_LEN_MAX, Package, callee_named};
 use super::kind::{GlobalUseKind, UseRisk};
 use super::level::Levels;
+use super::values;
 use crate::{Risk, lists};
 
 /// The walk over one pickle.
@@ -27,6 +28,8 @@ pub(super) struct GlobalFacts<'h> {
     pub(super) callee: Callee,
     /// True for `types.GenericAlias`, under any of its names.
     pub(super) is_generic_alias: bool,
+    /// True for a constant of torch, such as a dtype or a layout.
+    pub(super) is_constant: bool,
     pub(super) found: UseRisk,
 }
 
@@ -54,7 +57,8 @@ impl<'h, 'p> Analysis<'h, 'p> {
                 let familiar = lists::resolve_alias(module, name).unwrap_or((module, name));
                 let is_generic_alias = familiar == ("types", "GenericAlias");
                 let found = UseRisk::default();
-                new.globals.push(GlobalFacts { module, name, callee, is_generic_alias, found });
+                let is_constant = values::is_constant((module, name));
+                new.globals.push(GlobalFacts { module, name, callee, is_generic_alias, is_constant, found });
             }
             new.indexes.push(Some(index));
         }

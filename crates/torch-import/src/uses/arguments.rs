@@ -165,8 +165,11 @@ impl Analysis<'_, '_> {
     }
 
     pub(super) fn level(&mut self, id: ObjectId) -> Level {
+        if let Some(level) = self.levels.known_level(self.heap, id) {
+            return level;
+        }
         let mut levels = std::mem::take(&mut self.levels);
-        let level = levels.level(self.heap, id, &mut |id| self.reading(id));
+        let level = levels.search(self.heap, id, &mut |id| self.reading(id));
         self.levels = levels;
         level
     }

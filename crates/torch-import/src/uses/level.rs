@@ -25,6 +25,9 @@ pub(super) enum Reading {
     Active,
 }
 
+/// Largest number of items of a tuple that are looked at without a search, such as those of a shape.
+const SHORT_TUPLE: usize = 16;
+
 /// Levels of the objects of one pickle.
 #[derive(Debug, Default)]
 pub(super) struct Levels {
@@ -53,21 +56,30 @@ fn is_plain(heap: &Heap<'_>, id: ObjectId) -> bool {
 }
 
 impl Levels {
-    /// Returns the level of an object; `reading` judges an instance, a global, or a persistent object. After too much work, every object is active.
-    pub(super) fn level(
+    /// Returns the level of an object that was judged, or that has no contents but a few numbers and texts.
+    pub(super) fn known_level(&self, heap: &Heap<'_>, id: ObjectId) -> Option<Level> {
+        match heap.get(id) {
+            Object::Tuple(_) => {
+                let items = heap.items(id).unwrap_or_default();
+                if items.len() <= SHORT_TUPLE && items.iter().all(|item| is_plain(heap, *item)) {
+                    return Some(Level::Data);
+                }
+            }
+            _ if is_plain(heap, id) => return Some(Level::Data),
+            _ => {}
+        }
+        self.known.get(id.index()).copied().flatten()
+    }
+
+    /// Finds the level of an object that is not [known](Self::known_level); `reading` judges an instance, a global, or a persistent object. After too much work, every object is active.
+    pub(super) fn search(
         &mut self,
         heap: &Heap<'_>,
         id: ObjectId,
         reading: &mut dyn FnMut(ObjectId) -> Reading,
     ) -> Level {
-        if is_plain(heap, id) {
-            return Level::Data;
-        }
         if self.known.is_empty() {
             self.known = vec![None; heap.len()];
-        }
-        if let Some(Some(level)) = self.known.get(id.index()) {
-            return *level;
         }
         let limit = heap.len().saturating_mul(8).saturating_add(1 << 16);
         let mut found = Level::Data;

@@ -146,8 +146,13 @@ impl Analysis<'_, '_> {
         if let Some(pid) = self.heap.persistent(id) {
             return if states::is_storage_id(self.heap, pid) { Reading::Opaque } else { Reading::Named };
         }
-        if let Some(names) = self.heap.global(id) {
-            return if is_constant(names) { Reading::Opaque } else { Reading::Named };
+        if matches!(self.heap.get(id), Object::Global(_)) {
+            let facts = self.index_of(id).and_then(|index| self.globals.get(index));
+            return if facts.is_some_and(|facts| facts.is_constant) {
+                Reading::Opaque
+            } else {
+                Reading::Named
+            };
         }
         let Some(instance) = self.heap.instance(id) else { return Reading::Opaque };
         match self.value(id, instance) {
@@ -272,7 +277,7 @@ impl Analysis<'_, '_> {
 }
 
 /// Returns true if a global is a constant of torch, such as a dtype or a layout.
-fn is_constant((module, name): (&str, &str)) -> bool {
+pub(super) fn is_constant((module, name): (&str, &str)) -> bool {
     module == "torch" && (Dtype::from_name(name).is_some() || CONSTANTS.contains(&name))
 }
 

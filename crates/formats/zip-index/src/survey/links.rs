@@ -14,7 +14,8 @@ impl Survey {
     /// Reports links whose target is not in the archive: a program that unpacks such a link may follow it to a file of
     /// the system.
     pub(super) fn survey_links(&mut self, bytes: &[u8]) {
-        let names: HashSet<&str> = self.entries.iter().map(|entry| entry.name.as_str()).collect();
+        // Few archives have links.
+        let mut names: Option<HashSet<&str>> = None;
         let mut lost = Vec::new();
         // The target of a compressed link is not available without decompression.
         for entry in
@@ -24,6 +25,8 @@ impl Survey {
             let target = target.get(..target.len().min(TARGET_BYTES_MAX)).unwrap_or_default();
             let target = String::from_utf8_lossy(target);
             let there = resolve_link_target(&entry.name, &target);
+            let names =
+                names.get_or_insert_with(|| self.entries.iter().map(|entry| entry.name.as_str()).collect());
             if !there.is_some_and(|there| names.contains(there.as_str())) {
                 lost.push((entry.name.clone(), target.into_owned()));
             }

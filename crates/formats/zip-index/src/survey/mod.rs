@@ -10,6 +10,7 @@ mod links;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -299,9 +300,14 @@ impl Survey {
 
     fn survey_conflicts(&mut self) {
         // Two interpretations of one entry overlap, but they are not two entries.
-        let mut offsets = HashSet::new();
-        let entries = self.entries.iter().filter(|entry| offsets.insert(entry.header_offset));
-        let entries: Vec<Entry> = entries.cloned().collect();
+        let are_apart = self.entries.is_sorted_by(|first, second| first.header_offset < second.header_offset);
+        let entries = if are_apart {
+            Cow::Borrowed(self.entries.as_slice())
+        } else {
+            let mut offsets = HashSet::new();
+            let entries = self.entries.iter().filter(|entry| offsets.insert(entry.header_offset));
+            Cow::Owned(entries.cloned().collect())
+        };
         let (overlaps, duplicates) = (overlap_errors(&entries), duplicate_errors(&entries));
         let mut reported = HashSet::new();
         for error in overlaps.into_iter().chain(duplicates) {
@@ -310,8 +316,9 @@ impl Survey {
                 self.add_oddity(oddity_kind(&error), text);
             }
         }
-        let unsafe_names: Vec<String> = self.entries.iter().map(|entry| entry.name.clone()).collect();
-        for name in unsafe_names.into_iter().filter(|name| escapes_folder(name)) {
+        let names = self.entries.iter().map(|entry| &entry.name);
+        let unsafe_names: Vec<String> = names.filter(|name| escapes_folder(name)).cloned().collect();
+        for name in unsafe_names {
             let text = Error::UnsafePath { name }.to_string();
             if !self.oddities.iter().any(|oddity| oddity.text == text) {
                 self.add_oddity("path", text);
