@@ -259,7 +259,8 @@ pub(crate) fn find_duplicate_name(items: &[CheckpointItem]) -> Option<(String, [
             matches!(item.content, ItemContent::Compound(_)).then_some(Cow::Borrowed(item.name.as_str()));
         own.into_iter().chain(item.tensors().map(|(name, _)| name))
     });
-    let mut hashes: Vec<u64> = names.map(|name| state.hash_one(name)).collect();
+    let mut hashes = Vec::with_capacity(items.len());
+    hashes.extend(names.map(|name| state.hash_one(name)));
     hashes.sort_unstable();
     if !hashes.windows(2).any(|pair| pair.first() == pair.last()) {
         return None;

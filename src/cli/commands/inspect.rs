@@ -203,8 +203,8 @@ fn print_tensors(out: &mut dyn Write, rows: &[TensorRow]) -> io::Result<()> {
                     .quantization
                     .as_deref()
                     .map_or_else(String::new, |it| format!("{}; {:.2} bits a weight", it.scheme, it.bits)),
-                (Some(layout), ..) => layout.clone(),
-                (_, Some(note), _) if row.storage.is_none() => note.clone(),
+                (Some(layout), ..) => layout.to_string(),
+                (_, Some(note), _) if row.storage.is_none() => note.to_string(),
                 (.., Some(first)) => format!("shared with {first}"),
                 (.., None) => String::new(),
             };

@@ -28,7 +28,7 @@ pub(super) fn print_statistics(out: &mut dyn Write, rows: &[TensorRow]) -> io::R
     let cells = rows.iter().map(|row| {
         let shape = shape_text(row.shape());
         let Some(statistics) = row.statistics.known() else {
-            let why = row.note.clone().unwrap_or_else(|| "-".to_owned());
+            let why = row.note.as_deref().unwrap_or("-").to_owned();
             let empty = String::new;
             let dtype = row.dtype.to_owned();
             return [

@@ -31,7 +31,8 @@ pub(crate) fn hash_rows(
             tensors.push(tensor.clone());
         } else {
             let (view, storage) = (format_bytes(tensor.nbytes()), format_bytes(tensor.storage().len()));
-            row.note = Some(format!("not hashed: an expanded view of {view} over a storage of {storage}"));
+            row.note =
+                Some(format!("not hashed: an expanded view of {view} over a storage of {storage}").into());
         }
     }
     let name = output::file_name(&options.input);
@@ -46,7 +47,7 @@ pub(crate) fn hash_rows(
     })?;
     for (number, hash) in hashed.into_iter().zip(found) {
         if let Some(row) = rows.get_mut(number) {
-            row.sha256 = TensorHash::Hex(byte_source::hex(&hash));
+            row.sha256 = TensorHash::Hex(byte_source::hex(&hash).into());
         }
     }
     Ok(())

@@ -27,7 +27,7 @@ pub struct TensorRow {
     /// Bytes of the elements.
     pub nbytes: u64,
     /// Layout of a sparse or nested tensor, whose parts are the next rows.
-    pub layout: Option<String>,
+    pub layout: Option<Box<str>>,
     /// Scheme and axis of a quantized tensor.
     pub quantizer: Option<Box<Json>>,
     /// Scheme of a tensor of numbers that are computed from quantized parts.
@@ -39,7 +39,7 @@ pub struct TensorRow {
     /// Statistics of the elements.
     pub statistics: RowStatistics,
     /// Remark on the tensor, such as the reason of a missing hash.
-    pub note: Option<String>,
+    pub note: Option<Box<str>>,
 }
 
 /// Position of the elements of a row.
@@ -48,7 +48,7 @@ pub enum RowView {
     /// View of a storage; the tensor shares the mapping of the file.
     Strided(Tensor),
     /// Bytes of a whole tensor that have several elements each, and its shape in elements.
-    Packed(Tensor, Vec<u64>),
+    Packed(Box<(Tensor, Vec<u64>)>),
     /// Shape in elements, for a row whose elements are in the next rows, or that has none.
     Shape(Vec<u64>),
 }
@@ -58,14 +58,16 @@ impl TensorRow {
     pub fn shape(&self) -> &[u64] {
         match &self.view {
             RowView::Strided(tensor) => tensor.shape(),
-            RowView::Packed(_, shape) | RowView::Shape(shape) => shape,
+            RowView::Packed(packed) => &packed.1,
+            RowView::Shape(shape) => shape,
         }
     }
 
     /// Returns the stored elements, or the bytes that they are packed in; `None` if the row is not a single view.
     pub fn stored(&self) -> Option<&Tensor> {
         match &self.view {
-            RowView::Strided(tensor) | RowView::Packed(tensor, _) => Some(tensor),
+            RowView::Strided(tensor) => Some(tensor),
+            RowView::Packed(packed) => Some(&packed.0),
             RowView::Shape(_) => None,
         }
     }
@@ -74,7 +76,7 @@ impl TensorRow {
     pub fn stride(&self) -> Cow<'_, [u64]> {
         match &self.view {
             RowView::Strided(tensor) => tensor.stride().into(),
-            RowView::Packed(_, shape) => contiguous_strides(shape).into(),
+            RowView::Packed(packed) => contiguous_strides(&packed.1).into(),
             RowView::Shape(_) => Cow::Borrowed(&[]),
         }
     }
@@ -83,7 +85,7 @@ impl TensorRow {
     pub fn storage_offset(&self) -> u64 {
         match &self.view {
             RowView::Strided(tensor) => tensor.storage_offset(),
-            RowView::Packed(..) | RowView::Shape(_) => 0,
+            RowView::Packed(_) | RowView::Shape(_) => 0,
         }
     }
 }
@@ -132,7 +134,7 @@ pub enum TensorHash {
     /// `null` in JSON.
     TooLarge,
     /// Hash in hexadecimal digits.
-    Hex(String),
+    Hex(Box<str>),
 }
 
 impl TensorHash {
@@ -202,16 +204,16 @@ impl RowBuilder {
                 row.dtype = compound.dtype.name();
                 // Several integers in a byte have a shape of their own.
                 if row.shape() != compound.shape {
-                    row.view = RowView::Packed(integers.clone(), compound.shape.clone());
+                    row.view = RowView::Packed(Box::new((integers.clone(), compound.shape.clone())));
                 }
                 row.quantizer = Some(Box::new(serde_json::json!({ "scheme": scheme, "axis": axis })));
             }
             return;
         }
         let (layout, note) = match &compound.kind {
-            CompoundKind::Sparse { layout } => (Some(layout.clone()), None),
-            CompoundKind::Nested => (Some("nested".to_owned()), None),
-            CompoundKind::Jagged => (Some("jagged".to_owned()), None),
+            CompoundKind::Sparse { layout } => (Some(layout.as_str()), None),
+            CompoundKind::Nested => (Some("nested"), None),
+            CompoundKind::Jagged => (Some("jagged"), None),
             CompoundKind::Meta { what } => (None, Some(format!("no data: {what}"))),
             CompoundKind::Subclass { class, shard, .. } => (
                 None,
@@ -225,13 +227,13 @@ impl RowBuilder {
             view: RowView::Shape(compound.shape.clone()),
             storage: None,
             nbytes: compound.parts.iter().fold(0, |sum, (_, part)| part.nbytes().saturating_add(sum)),
-            layout,
+            layout: layout.map(Box::from),
             quantizer: None,
             quantization: None,
             subclass: values::subclass(&compound.kind).map(Box::new),
             sha256: TensorHash::NotRequested,
             statistics: RowStatistics::NotRequested,
-            note,
+            note: note.map(String::into_boxed_str),
         });
     }
 }

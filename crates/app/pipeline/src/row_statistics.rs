@@ -83,7 +83,7 @@ pub(crate) fn add_statistics(
     let tensors = || {
         rows.iter().filter_map(|row| match &row.view {
             RowView::Strided(tensor) => Some(tensor),
-            RowView::Packed(..) | RowView::Shape(_) => None,
+            RowView::Packed(_) | RowView::Shape(_) => None,
         })
     };
     // Each byte is read twice: for the mean, and for the deviations from it.
@@ -116,7 +116,7 @@ pub(crate) fn add_statistics(
                 row.statistics = RowStatistics::Known(Arc::new(statistics));
             }
         } else if row.note.is_none() {
-            row.note = Some("no statistics: an expanded view repeats its storage too often".to_owned());
+            row.note = Some("no statistics: an expanded view repeats its storage too often".into());
         }
         known.insert(view, row.statistics.clone());
     }

@@ -37,7 +37,7 @@ pub struct StorageRecord {
     /// CRC-32 of the bytes; `None` if the file has none, or it was already checked.
     pub crc: Option<u32>,
     /// End of the name in the concatenated names, in bytes.
-    name_end: usize,
+    name_end: u32,
 }
 
 impl StorageRecord {
@@ -70,13 +70,14 @@ impl StorageRecords {
 
     /// Adds a record. Returns false if its name exists already or the table is full.
     pub fn insert(&mut self, name: &str, record: StorageRecord) -> bool {
-        let Ok(number) = u32::try_from(self.list.len()) else { return false };
+        let name_end = u32::try_from(self.names.len().saturating_add(name.len()));
+        let (Ok(number), Ok(name_end)) = (u32::try_from(self.list.len()), name_end) else { return false };
         let hashed = self.state.hash_one(name);
         if self.find_hashed(hashed, name).is_some() {
             return false;
         }
         self.names.push_str(name);
-        self.list.push(StorageRecord { name_end: self.names.len(), ..record });
+        self.list.push(StorageRecord { name_end, ..record });
         let Self { numbers_by_name: places, state, names, list, .. } = self;
         let hash = |number: &u32| state.hash_one(record_name_at(names, list, *number));
         places.insert_unique(hashed, number, hash);
@@ -128,8 +129,8 @@ impl StorageRecords {
 fn record_name_at<'n>(names: &'n str, records: &[StorageRecord], number: u32) -> &'n str {
     let number = number as usize;
     let before = number.checked_sub(1).and_then(|before| records.get(before));
-    let start = before.map_or(0, |record| record.name_end);
-    records.get(number).and_then(|record| names.get(start..record.name_end)).unwrap_or_default()
+    let start = before.map_or(0, |record| record.name_end as usize);
+    records.get(number).and_then(|record| names.get(start..record.name_end as usize)).unwrap_or_default()
 }
 
 #[cfg(test)]
