@@ -275,11 +275,9 @@ fn select_items(
     }
     items.retain(|item| {
         let parts: Vec<_> = item.tensors().map(|(name, _)| name).collect();
-        let names: Vec<&str> =
-            [item.name.as_str()].into_iter().chain(parts.iter().map(AsRef::as_ref)).collect();
-        patterns.select(&names)
+        patterns.select([item.name.as_str()].into_iter().chain(parts.iter().map(AsRef::as_ref)))
     });
-    values.retain(|(name, _)| patterns.select(&[name.as_str()]));
+    values.retain(|(name, _)| patterns.select(std::iter::once(name.as_str())));
     if items.is_empty() && values.is_empty() {
         return Err(Error::at(&options.input)(Error::NoNameMatches));
     }

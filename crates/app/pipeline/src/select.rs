@@ -104,7 +104,11 @@ pub(crate) fn select_with_origins(
     let omits_optimizer = selection.key.is_none() && found.is_none();
     let key = selection.key.as_ref().or(found.as_ref());
     let key = key.map_or(SelectionKey::All, |key| SelectionKey::from_option(key, checkpoint));
-    let rules = SelectionRules { key, patterns, strip: selection.strip_prefix.clone().unwrap_or_default() };
+    let rules = SelectionRules {
+        key,
+        patterns,
+        strip: selection.strip_prefix.clone().filter(|prefix| !prefix.is_empty()),
+    };
     // Most items of a hostile file are values, for which nothing is reserved.
     let mut tensors =
         Tensors::with_capacity(checkpoint.items.iter().filter(|item| item.tensor().is_some()).count());
@@ -118,26 +122,32 @@ pub(crate) fn select_with_origins(
     };
     for item in checkpoint.items.iter().filter(is_taken) {
         let take_tensor = |(name, tensor): (Cow<'_, str>, &Tensor)| {
-            let output_name = rules.output_name(item, &name)?;
-            stripped = stripped.saturating_add(usize::from(rules.has_stripped_prefix(item, &name)));
+            let below = rules.below(item, &name)?;
+            let output_name = rules.output_name(below);
+            let has_prefix = rules.strip.as_ref().is_some_and(|prefix| below.starts_with(prefix));
+            stripped = stripped.saturating_add(usize::from(has_prefix));
             if with_origins {
                 origins.push(name.into_owned());
             }
             Some((output_name, tensor.clone()))
         };
-        match (&item.content, rules.output_name(item, &item.name)) {
-            (ItemContent::Compound(compound), Some(name)) => {
-                let CompoundItem { kind, dtype, shape, .. } = compound.as_ref();
-                if let CompoundKind::Meta { what } = kind {
-                    without_data.get_or_insert((name.clone(), what));
-                }
-                let parts = item.tensors().filter_map(take_tensor);
-                tensors.push_compound(name, (kind.clone(), *dtype, shape.clone()), parts);
-            }
-            _ => tensors.extend(item.tensors().filter_map(take_tensor)),
+        let compound = match &item.content {
+            ItemContent::Compound(compound) => rules.below(item, &item.name).map(|below| (compound, below)),
+            _ => None,
+        };
+        let Some((compound, below)) = compound else {
+            tensors.extend(item.tensors().filter_map(take_tensor));
+            continue;
+        };
+        let name = rules.output_name(below);
+        let CompoundItem { kind, dtype, shape, .. } = compound.as_ref();
+        if let CompoundKind::Meta { what } = kind {
+            without_data.get_or_insert((name.clone(), what));
         }
+        let parts = item.tensors().filter_map(take_tensor);
+        tensors.push_compound(name, (kind.clone(), *dtype, shape.clone()), parts);
     }
-    if let Some(prefix) = selection.strip_prefix.clone().filter(|prefix| !prefix.is_empty()) {
+    if let Some(prefix) = rules.strip {
         if stripped == 0 {
             return Err(Error::NoSuchPrefix { prefix });
         }
@@ -194,8 +204,7 @@ pub(crate) fn retain_matching(selection: &Selection, selected: Selected) -> Resu
     let Selected { tensors, origins, notes } = selected;
     let origins = origins.into_iter().map(Some).chain(std::iter::repeat(None));
     let kept = tensors.into_iter().zip(origins).filter(|((name, _), origin)| {
-        let names: Vec<&str> = std::iter::once(name.as_str()).chain(origin.as_deref()).collect();
-        patterns.select(&names)
+        patterns.select(std::iter::once(name.as_str()).chain(origin.as_deref()))
     });
     let (tensors, origins): (Vec<_>, Vec<_>) = kept.unzip();
     if tensors.is_empty() {
@@ -346,7 +355,11 @@ impl NamePatterns {
     }
 
     /// Returns true if a tensor with these names is selected: in full, as a listing prints it, or relative to the key.
-    pub(crate) fn select(&self, names: &[&str]) -> bool {
+    pub(crate) fn select<'n>(&self, names: impl Iterator<Item = &'n str>) -> bool {
+        if self.include.is_none() && self.exclude.is_none() {
+            return true;
+        }
+        let names: Vec<&str> = names.collect();
         let matches = |globs: &GlobSet| names.iter().any(|name| globs.is_match(name));
         self.include.as_ref().is_none_or(matches) && self.exclude.as_ref().is_none_or(|globs| !matches(globs))
     }
@@ -355,16 +368,17 @@ impl NamePatterns {
     fn may_select(&self, item: &CheckpointItem) -> bool {
         let below = |key: Option<&str>| item.name.strip_prefix(key?)?.strip_prefix('.');
         let relative = [below(item.root_key()), below(item.second_key())];
-        let names: Vec<&str> = [Some(item.name.as_str())].into_iter().chain(relative).flatten().collect();
+        let names = [Some(item.name.as_str())].into_iter().chain(relative).flatten();
         // A pattern may be meant for the parts of a compound tensor.
-        matches!(item.content, ItemContent::Compound(_)) || self.select(&names)
+        matches!(item.content, ItemContent::Compound(_)) || self.select(names)
     }
 }
 
 struct SelectionRules {
     key: SelectionKey,
     patterns: NamePatterns,
-    strip: String,
+    /// Prefix to remove from the names; not empty.
+    strip: Option<String>,
 }
 
 impl SelectionRules {
@@ -375,20 +389,13 @@ impl SelectionRules {
         let whole = matches!(item.content, ItemContent::Compound(_)).then_some(item.name.as_str());
         let whole_below = whole.and_then(|whole| self.key.below(item, whole));
         let names = [Some(below), Some(name), whole, whole_below];
-        let names: Vec<&str> = names.into_iter().flatten().collect();
-        self.patterns.select(&names).then_some(below)
+        self.patterns.select(names.into_iter().flatten()).then_some(below)
     }
 
-    /// Returns true if the tensor is selected and its name begins with the prefix to remove.
-    fn has_stripped_prefix(&self, item: &CheckpointItem, name: &str) -> bool {
-        self.below(item, name).is_some_and(|below| below.starts_with(&self.strip))
-    }
-
-    /// Returns the name of a tensor in the output; `None` if the tensor is not selected.
-    fn output_name(&self, item: &CheckpointItem, name: &str) -> Option<String> {
-        let below = self.below(item, name)?;
-        let stripped = below.strip_prefix(&self.strip).unwrap_or(below);
-        Some(if stripped.is_empty() { "tensor".to_owned() } else { stripped.to_owned() })
+    /// Returns the name in the output of a tensor whose name relative to the key is `below`.
+    fn output_name(&self, below: &str) -> String {
+        let stripped = self.strip.as_ref().and_then(|prefix| below.strip_prefix(prefix)).unwrap_or(below);
+        if stripped.is_empty() { "tensor".to_owned() } else { stripped.to_owned() }
     }
 }
 
