@@ -78,6 +78,9 @@ pub(crate) struct Convert {
     /// Report what would be made, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Do not wait until the disk has the output, as `cp` does not: after a power failure it may be damaged
+    #[arg(long)]
+    pub(crate) no_sync: bool,
     /// Compute the digest of the tensors, for the summary and for carton.toml; reads them once more
     #[arg(long)]
     pub(crate) digest: bool,
@@ -185,6 +188,7 @@ impl Convert {
             output,
             existing,
             dry_run,
+            no_sync,
             digest,
             max_expansion,
             single,
@@ -230,7 +234,8 @@ impl Convert {
             ConvertOptions::from_inputs(files.iter().map(|file| output::shown_path(file)).collect());
         options.source = source;
         options.output.clone_from(output);
-        options.destination = remote.destination();
+        let destination = remote.destination();
+        options.destination = if *no_sync { destination.without_sync() } else { destination };
         options.target = self.target()?;
         options.if_exists = existing.if_exists();
         options.shards = shard_policy(*single);

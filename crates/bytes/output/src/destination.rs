@@ -14,10 +14,12 @@ use crate::{Error, IfExists, OutputFile, OutputRecord, RemoteAddress, Result, ch
 #[derive(Clone, Default)]
 pub struct Destination {
     store: Option<Arc<dyn OutputStore>>,
+    /// True if local outputs are not synced.
+    is_unsynced: bool,
 }
 
 impl fmt::Debug for Destination {
-    /// Writes the same text for every store: it does not change what is written.
+    /// Writes the same text for all of them: they do not change what is written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Destination")
     }
@@ -26,7 +28,13 @@ impl fmt::Debug for Destination {
 impl Destination {
     /// Creates a destination that writes outputs at addresses into `store`.
     pub fn with_store(store: Arc<dyn OutputStore>) -> Self {
-        Self { store: Some(store) }
+        Self { store: Some(store), ..Self::default() }
+    }
+
+    /// Does not wait until the disk has a local output: a power failure soon after its commit can damage it.
+    #[must_use]
+    pub fn without_sync(self) -> Self {
+        Self { is_unsynced: true, ..self }
     }
 
     /// Returns the store of a target; `None` for a local path.
@@ -66,7 +74,10 @@ impl Destination {
     /// Those of [`OutputFile::create`], and [`Error::Write`] when the store refuses it.
     pub fn create(&self, target: impl Into<PathBuf>, needed: u64) -> Result<OutputFile> {
         let target = target.into();
-        let Some(store) = self.store_of(&target)? else { return OutputFile::create(target, needed) };
+        let Some(store) = self.store_of(&target)? else {
+            let create = if self.is_unsynced { OutputFile::create_unsynced } else { OutputFile::create };
+            return create(target, needed);
+        };
         let upload = store.create(&target, needed);
         let upload = upload.map_err(|reason| Error::Write { path: target.clone(), reason })?;
         Ok(OutputFile::from_upload(target, Arc::clone(store), upload))

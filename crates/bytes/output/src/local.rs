@@ -1,4 +1,4 @@
-//! Atomic writes of local files: written next to the target, synced, then renamed.
+//! Atomic writes of local files: written next to the target, synced unless the caller does without, then renamed.
 //!
 //! Facts: rename(2), fsync(2), syncfs(2), statvfs(3), fallocate(2).
 
@@ -81,14 +81,17 @@ pub(crate) struct LocalOutput {
     direct: Option<DirectWriter>,
     /// Is used without `direct`.
     writeback: Writeback,
+    /// True if the commit waits until the disk has the file.
+    is_synced: bool,
 }
 
 impl LocalOutput {
-    /// Creates the temporary file next to `target`, in a folder with at least `needed` bytes free.
+    /// Creates the temporary file next to `target`, in a folder with at least `needed` bytes free. Without `is_synced`, the file is
+    /// written into the page cache, and the commit does not wait for the disk.
     ///
     /// # Errors
     /// [`Error::NoSpace`], or [`Error::CreateIn`] when the folder cannot be written.
-    pub(crate) fn create(target: PathBuf, needed: u64) -> Result<Self> {
+    pub(crate) fn create(target: PathBuf, needed: u64, is_synced: bool) -> Result<Self> {
         let parent = parent_folder(&target);
         std::fs::create_dir_all(parent).map_err(|error| cannot_create(parent, &error))?;
         remove_abandoned(parent);
@@ -103,19 +106,23 @@ impl LocalOutput {
             .map_err(|error| cannot_create(parent, &error))?;
         // The lock belongs to the open file description, which `file` shares.
         drop(held);
-        let direct = if needed >= DIRECT_MIN { DirectWriter::start(file.as_file()) } else { None };
+        let is_direct = is_synced && needed >= DIRECT_MIN;
+        let direct = if is_direct { DirectWriter::start(file.as_file()) } else { None };
         reserve(file.as_file(), needed, direct.is_some());
-        Ok(Self { file, unfinished, target, needed, written: 0, direct, writeback: Writeback::default() })
+        let writeback = Writeback::default();
+        Ok(Self { file, unfinished, target, needed, written: 0, direct, writeback, is_synced })
     }
 
-    /// Syncs the file, renames it to the target and syncs the folder. A file that is replaced passes its permissions on.
+    /// Syncs the file, renames it to the target and syncs the folder; if it is not to be synced, renames it. A file that is replaced
+    /// passes its permissions on.
     ///
     /// # Errors
     /// [`Error::Write`] when the file cannot be synced or renamed, [`Error::Exists`] or [`Error::NotOwnOutput`] when the
     /// target exists by now and `if_exists` does not allow to replace it.
     pub(crate) fn commit(mut self, if_exists: IfExists) -> Result<()> {
         let is_marked = self.finish()?;
-        let synced = self.file.as_file().sync_all();
+        let is_synced = self.is_synced;
+        let synced = if is_synced { self.file.as_file().sync_all() } else { Ok(()) };
         synced.map_err(|reason| Error::Write { path: self.target.clone(), reason })?;
         let parent = parent_folder(&self.target).to_owned();
         let target = self.target.clone();
@@ -124,7 +131,7 @@ impl LocalOutput {
             record_own_output(&target);
         }
         // Makes the rename durable. Best effort: some filesystems cannot sync folders.
-        if let Ok(parent) = File::open(parent) {
+        if is_synced && let Ok(parent) = File::open(parent) {
             let _ = parent.sync_all();
         }
         Ok(())
@@ -193,7 +200,7 @@ impl io::Write for LocalOutput {
             None => self.file.as_file_mut().write(bytes)?,
         };
         self.written = self.written.saturating_add(count as u64);
-        if self.direct.is_none() {
+        if self.direct.is_none() && self.is_synced {
             self.writeback.advance(self.file.as_file(), self.written);
         }
         Ok(count)
@@ -324,7 +331,7 @@ mod tests {
     #[test]
     fn a_dropped_output_leaves_nothing() {
         let scratch = scratch();
-        let mut output = LocalOutput::create(scratch.path().join("x"), 3).expect("there is room");
+        let mut output = LocalOutput::create(scratch.path().join("x"), 3, true).expect("there is room");
         output.write_all(b"abc").expect("it can be written");
         assert_eq!(names(scratch.path()).len(), 1);
         drop(output);
@@ -337,14 +344,31 @@ mod tests {
         let target = scratch.path().join("x");
         let all = [IfExists::Fail, IfExists::Replace, IfExists::ReplaceOwn];
         for (bytes, if_exists) in [b"one", b"two", b"six"].into_iter().zip(all) {
-            let mut output = LocalOutput::create(target.clone(), 3).expect("there is room");
+            let mut output = LocalOutput::create(target.clone(), 3, true).expect("there is room");
             output.write_all(bytes).expect("it can be written");
             output.commit(if_exists).expect("it can be renamed");
             assert_eq!(std::fs::read(&target).expect("it was committed"), bytes);
         }
-        let error = LocalOutput::create(target.clone(), 0).and_then(|output| output.commit(IfExists::Fail));
+        let error =
+            LocalOutput::create(target.clone(), 0, true).and_then(|output| output.commit(IfExists::Fail));
         assert!(matches!(error, Err(Error::Exists { .. })), "{error:?}");
         assert_eq!(names(scratch.path()), ["x"]);
+    }
+
+    #[test]
+    fn an_output_that_is_not_synced_is_as_whole() {
+        let scratch = scratch();
+        let target = scratch.path().join("x");
+        // As long as one that is written past the page cache.
+        let mut output = LocalOutput::create(target.clone(), DIRECT_MIN, false).expect("there is room");
+        assert!(output.direct.is_none());
+        output.write_all(b"abc").expect("it can be written");
+        output.commit(IfExists::Fail).expect("it can be renamed");
+        assert_eq!(
+            (std::fs::read(&target).expect("it is there"), names(scratch.path()).len()),
+            (b"abc".to_vec(), 1)
+        );
+        assert!(is_own_output(&target));
     }
 
     #[test]
@@ -352,7 +376,7 @@ mod tests {
         let scratch = scratch();
         let target = scratch.path().join("x");
         check_target(&target, &[], IfExists::ReplaceOwn).expect("nothing is there");
-        let output = LocalOutput::create(target.clone(), 0).expect("there is room");
+        let output = LocalOutput::create(target.clone(), 0, true).expect("there is room");
         std::fs::write(&target, b"theirs").expect("a temporary folder");
         let error = output.commit(IfExists::ReplaceOwn);
         assert!(matches!(error, Err(Error::NotOwnOutput { .. })), "{error:?}");
@@ -368,7 +392,7 @@ mod tests {
         for leads_somewhere in [false, true] {
             let _ = std::fs::remove_file(&link);
             if leads_somewhere {
-                let output = LocalOutput::create(file.clone(), 0).expect("there is room");
+                let output = LocalOutput::create(file.clone(), 0, true).expect("there is room");
                 output.commit(IfExists::Fail).expect("it can be renamed");
             }
             std::os::unix::fs::symlink("x", &link).expect("a temporary folder");
@@ -400,7 +424,7 @@ mod tests {
         use std::os::unix::fs::MetadataExt;
         let scratch = scratch();
         let target = scratch.path().join("x");
-        let mut output = LocalOutput::create(target.clone(), 64 << 20).expect("there is room");
+        let mut output = LocalOutput::create(target.clone(), 64 << 20, true).expect("there is room");
         output.write_all(b"abc").expect("it can be written");
         output.commit(IfExists::Fail).expect("it can be renamed");
         let file = target.metadata().expect("it was committed");
@@ -411,7 +435,7 @@ mod tests {
     #[test]
     fn more_than_the_disk_holds_is_refused() {
         let scratch = scratch();
-        let error = LocalOutput::create(scratch.path().join("x"), u64::MAX - 1).map(drop);
+        let error = LocalOutput::create(scratch.path().join("x"), u64::MAX - 1, true).map(drop);
         let expected = if cfg!(unix) { matches!(error, Err(Error::NoSpace { .. })) } else { error.is_ok() };
         assert!(expected, "{error:?}");
     }

@@ -42,7 +42,16 @@ impl OutputFile {
     /// # Errors
     /// [`Error::NoSpace`](crate::Error::NoSpace), or [`Error::CreateIn`](crate::Error::CreateIn) when the folder cannot be written.
     pub fn create(target: impl Into<PathBuf>, needed: u64) -> Result<Self> {
-        Ok(Self { medium: Medium::Local(LocalOutput::create(target.into(), needed)?), checksum: None })
+        Ok(Self { medium: Medium::Local(LocalOutput::create(target.into(), needed, true)?), checksum: None })
+    }
+
+    /// Creates the temporary file like [`create`](Self::create), for a commit that does not wait until the disk has the file: a
+    /// power failure soon after it can damage the file.
+    ///
+    /// # Errors
+    /// Those of [`create`](Self::create).
+    pub fn create_unsynced(target: impl Into<PathBuf>, needed: u64) -> Result<Self> {
+        Ok(Self { medium: Medium::Local(LocalOutput::create(target.into(), needed, false)?), checksum: None })
     }
 
     pub(crate) fn from_upload(target: PathBuf, store: Arc<dyn OutputStore>, upload: Box<dyn Upload>) -> Self {
