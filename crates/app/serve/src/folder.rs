@@ -28,6 +28,7 @@ pub struct RemoteListing(Arc<ListFolder>);
 type ListFolder = dyn Fn() -> io::Result<Arc<dyn SourceFolder>> + Send + Sync;
 
 impl RemoteListing {
+    /// Wraps a function that lists the folder each time that it is called.
     pub fn new(list: impl Fn() -> io::Result<Arc<dyn SourceFolder>> + Send + Sync + 'static) -> Self {
         Self(Arc::new(list))
     }

@@ -259,6 +259,31 @@ impl SourceFolder for Folder {
 }
 
 #[test]
+fn inputs_of_a_batch_elsewhere_are_opened_when_their_turn_comes() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let output = folder.path().join("out");
+    let run = |name: &str| {
+        let inputs = ["x/a.pth", "y/a.pth", "gone.pth"].map(|file| PathBuf::from("https://far").join(file));
+        let mut options = ConvertOptions::from_inputs(inputs.to_vec());
+        options.output = Some(output.clone());
+        let file = torch_file(format!("}}(V{name}\n{TENSOR}u.").as_bytes());
+        options.given.open_with(move |path| match path.ends_with("gone.pth") {
+            true => Err(ReadError::from(std::io::ErrorKind::NotFound)),
+            false => Ok(Some(InputSource::File(Arc::new(BufferSource::new(path, file.clone()))))),
+        });
+        let mut done = |_| Ok(());
+        let report = convert_each(&options, BatchOptions::from(true), &(), &mut done);
+        let report = report.expect("inputs fail on their own");
+        (report.converted, report.skipped, report.failed)
+    };
+    assert_eq!(run("v"), (2, 0, 1));
+    // Equal names keep the folders of their addresses.
+    assert!(output.join("x/a.carton").is_file() && output.join("y/a.carton").is_file());
+    assert_eq!(run("v"), (0, 2, 1));
+    assert_eq!(run("w"), (2, 0, 1), "the files are others");
+}
+
+#[test]
 fn a_folder_elsewhere_has_one_pickle_to_trace() {
     let open = |names: &[&str]| {
         let folder = Arc::new(Folder(names.iter().map(|name| (*name).to_owned()).collect()));
