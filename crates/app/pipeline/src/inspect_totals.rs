@@ -25,7 +25,7 @@ impl Totals {
     /// Sums up the elements and bytes of `tensors`.
     pub fn from_tensors<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Self {
         let mut first_of: HashMap<StorageId, &Tensor> = HashMap::with_capacity(tensors.size_hint().0);
-        let mut sums = Sums::default();
+        let mut sums = TotalsBuilder::default();
         for tensor in tensors {
             let first = *first_of.entry(tensor.storage().id()).or_insert(tensor);
             sums.add(tensor.dtype().name(), tensor, first);
@@ -36,7 +36,7 @@ impl Totals {
     /// Sums up the elements and bytes of the rows with a storage, by the dtypes that they show.
     pub(crate) fn from_rows(rows: &[TensorRow]) -> Self {
         let mut first_of: Vec<Option<&Tensor>> = vec![None; rows.len()];
-        let mut sums = Sums::default();
+        let mut sums = TotalsBuilder::default();
         for row in rows {
             let (Some(number), Some(tensor)) = (row.storage, row.stored()) else { continue };
             let Some(first) = first_of.get_mut(number) else { continue };
@@ -48,13 +48,13 @@ impl Totals {
 
 /// Sums so far.
 #[derive(Default)]
-struct Sums {
+struct TotalsBuilder {
     totals: Totals,
     /// Views of the storages that several tensors have.
     seen: HashSet<ViewId>,
 }
 
-impl Sums {
+impl TotalsBuilder {
     /// Adds a tensor, unless it is one of those before it; `first` is the first tensor with its storage.
     fn add(&mut self, dtype: &'static str, tensor: &Tensor, first: &Tensor) {
         // Most storages have one tensor, for which no view has to be hashed.

@@ -267,9 +267,11 @@ fn inputs_of_a_batch_elsewhere_are_opened_when_their_turn_comes() {
         let mut options = ConvertOptions::from_inputs(inputs.to_vec());
         options.output = Some(output.clone());
         let file = torch_file(format!("}}(V{name}\n{TENSOR}u.").as_bytes());
-        options.given.open_with(move |path| match path.ends_with("gone.pth") {
-            true => Err(ReadError::from(std::io::ErrorKind::NotFound)),
-            false => Ok(Some(InputSource::File(Arc::new(BufferSource::new(path, file.clone()))))),
+        options.given.open_with(move |path| {
+            if path.ends_with("gone.pth") {
+                return Err(ReadError::from(std::io::ErrorKind::NotFound));
+            }
+            Ok(Some(InputSource::File(Arc::new(BufferSource::new(path, file.clone())))))
         });
         let mut done = |_| Ok(());
         let report = convert_each(&options, BatchOptions::from(true), &(), &mut done);
