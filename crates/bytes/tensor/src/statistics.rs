@@ -483,6 +483,56 @@ mod tests {
         assert!(matches!(found.max, Some(ElementValue::Real(max)) if max.is_nan()));
     }
 
+    /// Compares with sums in one loop, which differ from those of NumPy's order in the last bits.
+    fn assert_close(found: f64, expected: f64, what: &str) {
+        assert!((found - expected).abs() <= expected.abs() * 1e-12, "{what}: {found}, expected {expected}");
+    }
+
+    #[test]
+    fn moments_and_bins_of_many_windows_are_those_of_one_loop() {
+        let mut numbers: Vec<f64> = noise(100_003).iter().map(|number| number * 3.0 + 5.0).collect();
+        // Extremes in different windows, of which one is found before the other and one after.
+        (numbers[40_000], numbers[90_000], numbers[99_000]) = (-20.0, 60.0, 0.0);
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let found = statistics(Dtype::Float64, &[100_003], bytes).expect("numbers");
+        let extremes = [ElementValue::Real(-20.0), ElementValue::Real(60.0)].map(Some);
+        assert_eq!(([found.min, found.max], found.zeros), (extremes, 1));
+        let mean = numbers.iter().sum::<f64>() / 100_003.0;
+        let squares: f64 = numbers.iter().map(|number| (number - mean).powi(2)).sum();
+        assert_close(found.std.expect("numbers"), (squares / 100_003.0).sqrt(), "deviation");
+        let mut counts = vec![0_u64; BINS];
+        for number in &numbers {
+            counts[bin((number + 20.0) / 80.0)] += 1;
+        }
+        assert_eq!(found.histogram.expect("different numbers").counts, counts);
+        assert_eq!((counts[0], counts[BINS - 1]), (1, 1));
+    }
+
+    #[test]
+    fn complex_numbers_are_ordered_and_summed_by_their_parts() {
+        let mut numbers: Vec<[f64; 2]> = noise(60_002).as_chunks::<2>().0.to_vec();
+        (numbers[20_000], numbers[29_000]) = ([-7.0, 2.0], [-7.0, 1.0]);
+        (numbers[10_000], numbers[28_000]) = ([9.0, -3.0], [9.0, -4.0]);
+        (numbers[5], numbers[6], numbers[7]) = ([0.0, 0.0], [0.0, 1.0], [1.0, 0.0]);
+        let values =
+            |numbers: &[[f64; 2]]| numbers.as_flattened().iter().flat_map(|it| it.to_le_bytes()).collect();
+        let found = statistics(Dtype::Complex128, &[30_001], values(&numbers)).expect("numbers");
+        let extremes = [ElementValue::Complex(-7.0, 1.0), ElementValue::Complex(9.0, -3.0)].map(Some);
+        assert_eq!(([found.min, found.max], found.zeros, found.count), (extremes, 1, 30_001));
+        let mean = [0, 1].map(|part| numbers.iter().map(|number| number[part]).sum::<f64>() / 30_001.0);
+        let Some(ElementValue::Complex(re, im)) = found.mean else { panic!("{found:?}") };
+        assert_close(re, mean[0], "real part");
+        assert_close(im, mean[1], "imaginary part");
+        let square = |number: &[f64; 2]| (number[0] - mean[0]).powi(2) + (number[1] - mean[1]).powi(2);
+        let variance = numbers.iter().map(square).sum::<f64>() / 30_001.0;
+        assert_close(found.std.expect("numbers"), variance.sqrt(), "deviation");
+        // One part is enough for a special number, and a zero needs both.
+        let special =
+            [[f64::NAN, 0.0], [0.0, f64::NAN], [f64::INFINITY, 0.0], [0.0, f64::NEG_INFINITY], [1.0, 1.0]];
+        let found = statistics(Dtype::Complex128, &[5], values(&special)).expect("numbers");
+        assert_eq!((found.zeros, found.nan, found.infinite), (0, 2, 2));
+    }
+
     #[test]
     fn packed_and_complex_numbers_are_decoded() {
         let found = statistics(Dtype::Float4E2M1FnX2, &[2], vec![0x72, 0xf0]).expect("numbers");
