@@ -406,6 +406,26 @@ mod tests {
     }
 
     #[test]
+    fn neighbours_are_joined_in_any_order() {
+        // Each order of four ranges, as the digits of a number.
+        for order in (0..4_u32.pow(4)).map(|number| [0, 1, 2, 3].map(|digit| number / 4_u32.pow(digit) % 4)) {
+            if (0..4).any(|range| !order.contains(&range)) {
+                continue;
+            }
+            let mut sums = RangeChecksums::new(0..1000);
+            for range in order {
+                let mut part = RangeChecksums::new(0..1000);
+                part.add(u64::from(range) * 100 + 300, &[7; 100]);
+                sums.merge(part);
+            }
+            assert!(
+                matches!(sums.parts.as_slice(), [(range, _)] if *range == (300..700)),
+                "{order:?}: {sums:?}"
+            );
+        }
+    }
+
+    #[test]
     fn many_parts_are_forgotten() {
         let mut sums = RangeChecksums::new(0..10_000);
         for at in (0..9000).step_by(2) {

@@ -483,6 +483,32 @@ mod tests {
         assert!(matches!(found.max, Some(ElementValue::Real(max)) if max.is_nan()));
     }
 
+    #[test]
+    fn sums_are_halved_where_numpy_halves_them() {
+        // Eight sums, which are joined at the end; of complex numbers, four of each part.
+        let block = |numbers: &[f64]| {
+            let mut sums = [0.0; 8];
+            for (at, number) in numbers.iter().enumerate() {
+                sums[at % 8] += number;
+            }
+            sums
+        };
+        let real = |numbers: &[f64]| {
+            let it = block(numbers);
+            ((it[0] + it[1]) + (it[2] + it[3])) + ((it[4] + it[5]) + (it[6] + it[7]))
+        };
+        let complex = |numbers: &[f64]| {
+            let it = block(numbers);
+            [(it[0] + it[2]) + (it[4] + it[6]), (it[1] + it[3]) + (it[5] + it[7])]
+        };
+        let numbers = noise(256);
+        assert_eq!(pairwise_sum(&numbers[..128]), real(&numbers[..128]));
+        assert_eq!(pairwise_sum(&numbers[..136]), real(&numbers[..64]) + real(&numbers[64..136]));
+        assert_eq!(complex_pairwise_sum(&numbers[..128]), complex(&numbers[..128]));
+        let halves = [complex(&numbers[..128]), complex(&numbers[128..])];
+        assert_eq!(complex_pairwise_sum(&numbers), [0, 1].map(|part| halves[0][part] + halves[1][part]));
+    }
+
     /// Compares with sums in one loop, which differ from those of NumPy's order in the last bits.
     fn assert_close(found: f64, expected: f64, what: &str) {
         assert!((found - expected).abs() <= expected.abs() * 1e-12, "{what}: {found}, expected {expected}");

@@ -136,6 +136,25 @@ mod tests {
     }
 
     #[test]
+    fn half_an_element_is_not_sent() {
+        struct Collect(Vec<u8>);
+
+        impl Sink for Collect {
+            fn write(&mut self, window: Window) -> Result<(), ReadError> {
+                self.0.extend_from_slice(&window);
+                Ok(())
+            }
+        }
+
+        for len in [8, 9] {
+            let storage = Storage::owned((0..len).collect());
+            let mut sent = Collect(Vec::new());
+            WholeElements::new(&storage, 2).write_to(&mut sent).expect("memory can be read");
+            assert_eq!(sent.0, (0..8).collect::<Vec<u8>>(), "{len}");
+        }
+    }
+
+    #[test]
     fn a_storage_counts_once() {
         let view = |storage: &Storage| {
             Tensor::new(Dtype::Int8, vec![2], vec![1], 0, storage.clone()).expect("inside its storage")

@@ -50,6 +50,7 @@ mod tests {
         };
         let first = view(Dtype::Int16, &[1, 3], &[3, 1], 2);
         assert_eq!(first, view(Dtype::Int16, &[1, 3], &[7, 1], 2));
+        assert_eq!(view(Dtype::Int16, &[1], &[5], 2), view(Dtype::Int16, &[1], &[7], 2));
         assert_eq!(first.storage(), storage.id());
         for other in [
             view(Dtype::Float16, &[1, 3], &[3, 1], 2),
