@@ -14,6 +14,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "no_clobber",
             "force",
             "dry_run",
+            "no_sync",
             "digest",
             "json",
             "each",

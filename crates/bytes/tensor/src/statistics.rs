@@ -501,12 +501,18 @@ mod tests {
             let it = block(numbers);
             [(it[0] + it[2]) + (it[4] + it[6]), (it[1] + it[3]) + (it[5] + it[7])]
         };
-        let numbers = noise(256);
-        assert_eq!(pairwise_sum(&numbers[..128]), real(&numbers[..128]));
-        assert_eq!(pairwise_sum(&numbers[..136]), real(&numbers[..64]) + real(&numbers[64..136]));
-        assert_eq!(complex_pairwise_sum(&numbers[..128]), complex(&numbers[..128]));
-        let halves = [complex(&numbers[..128]), complex(&numbers[128..])];
-        assert_eq!(complex_pairwise_sum(&numbers), [0, 1].map(|part| halves[0][part] + halves[1][part]));
+        // Numbers whose sums are rounded.
+        let numbers: Vec<f64> = noise(256).iter().map(|number| (number + 2.0).sqrt()).collect();
+        let assert_same = |found: f64, expected: f64| assert_eq!(found.to_bits(), expected.to_bits());
+        for numbers in numbers.windows(128) {
+            assert_same(pairwise_sum(numbers), real(numbers));
+        }
+        assert_same(pairwise_sum(&numbers[..136]), real(&numbers[..64]) + real(&numbers[64..136]));
+        let (first, second) = (complex(&numbers[..128]), complex(&numbers[128..]));
+        for part in [0, 1] {
+            assert_same(complex_pairwise_sum(&numbers[..128])[part], first[part]);
+            assert_same(complex_pairwise_sum(&numbers)[part], first[part] + second[part]);
+        }
     }
 
     /// Compares with sums in one loop, which differ from those of NumPy's order in the last bits.
