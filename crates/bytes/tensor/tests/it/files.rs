@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Blob, Crc32, MappedFile, ReadError, RecordDamaged, Region, Source, WINDOW};
+use byte_source::{Blob, Crc32, MappedFile, ReadError, RecordDamaged, Region, Source, WINDOW, Window};
 use tempfile::NamedTempFile;
 use tensor::{
     ByteOrder, Checksum, DimsInterner, Dtype, NegConj, Storage, StorageRecord, StorageRecords, Tensor,
@@ -81,6 +81,45 @@ fn damage_is_found_whichever_bytes_of_a_storage_are_sent_whole() {
     // A tensor over a part of the bytes is sent without the others.
     let part = |crc| checked(&view(&[3], &[1], 2, storage(crc)).gathered());
     assert_eq!((part(right()), part(!right())), (Some(vec![3, 4, 5]), Some(vec![3, 4, 5])));
+}
+
+/// A source that answers with five bytes at most, where it may answer with fewer than it was asked for.
+#[derive(Debug)]
+struct ShortAnswers(Arc<dyn Source>);
+
+impl Source for ShortAnswers {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        self.0.read_at(buffer, offset)
+    }
+
+    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
+        self.0.read_window(range.start..range.end.min(range.start.saturating_add(5)))
+    }
+
+    fn in_memory(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn check_unchanged(&self) -> Result<(), ReadError> {
+        self.0.check_unchanged()
+    }
+}
+
+#[test]
+fn numbers_are_reversed_as_wholes_however_short_the_answers_are() {
+    let source: Arc<dyn Source> = Arc::new(ShortAnswers(file()));
+    let region = Region::new(&source, 2..14).expect("inside the file");
+    let checksum = Checksum { crc: right(), record: "a/data/0".into() };
+    let storage = Storage::stored(region, Some(checksum)).with_byte_order(ByteOrder::Big, 4);
+    assert_eq!(sent(&storage).expect("its checksum is right"), [4, 3, 2, 1, 8, 7, 6, 5, 12, 11, 10, 9]);
 }
 
 #[test]
