@@ -3,10 +3,9 @@
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use pickle_vm::{Heap, ObjectId};
 
-use super::callee::{Callee, NAME_LEN_MAX, Package, callee_named};
+use super::callee::{Callee, NAME_LEN_MAX, Package, callee_named, is_constant};
 use super::kind::{GlobalUseKind, UseRisk};
 use super::level::Levels;
-use super::values;
 use crate::{Risk, lists};
 
 /// The walk over one pickle.
@@ -57,7 +56,7 @@ impl<'h, 'p> Analysis<'h, 'p> {
                 let familiar = lists::resolve_alias(module, name).unwrap_or((module, name));
                 let is_generic_alias = familiar == ("types", "GenericAlias");
                 let found = UseRisk::default();
-                let is_constant = values::is_constant((module, name));
+                let is_constant = is_constant((module, name));
                 new.globals.push(GlobalFacts { module, name, callee, is_generic_alias, is_constant, found });
             }
             new.indexes.push(Some(index));

@@ -1,5 +1,7 @@
 //! What the lists have about the classes and functions that a pickle names.
 
+use tensor::Dtype;
+
 use crate::lists::{ClassTraits, Reviewed};
 use crate::rebuild::RebuildFunction;
 use crate::{judged_calls, lists, risk};
@@ -55,3 +57,28 @@ pub(super) fn callee_named(module: &str, name: &str, global: usize) -> Callee {
     let traits = reviewed.map_or(traits, |found| traits.with(found.traits));
     Callee { global, package, traits, reviewed, judged }
 }
+
+/// Returns true if a global is a constant of torch, such as a dtype or a layout.
+pub(super) fn is_constant((module, name): (&str, &str)) -> bool {
+    module == "torch" && (Dtype::from_name(name).is_some() || CONSTANTS.contains(&name))
+}
+
+/// Constants of torch that are not dtypes.
+const CONSTANTS: [&str; 16] = [
+    "strided",
+    "jagged",
+    "sparse_coo",
+    "sparse_csr",
+    "sparse_csc",
+    "sparse_bsr",
+    "sparse_bsc",
+    "_mkldnn",
+    "contiguous_format",
+    "preserve_format",
+    "channels_last",
+    "channels_last_3d",
+    "per_tensor_affine",
+    "per_tensor_symmetric",
+    "per_channel_affine",
+    "per_channel_symmetric",
+];

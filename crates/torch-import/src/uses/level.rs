@@ -2,6 +2,8 @@
 
 use pickle_vm::{Heap, Object, ObjectId};
 
+use crate::judged_calls;
+
 /// What a function finds that reads an object and everything in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
@@ -41,18 +43,7 @@ pub(super) struct Levels {
 
 /// Returns true for an object that has no contents and runs nothing.
 fn is_plain(heap: &Heap<'_>, id: ObjectId) -> bool {
-    matches!(
-        heap.get(id),
-        Object::None
-            | Object::Bool(_)
-            | Object::Int(_)
-            | Object::Long(_)
-            | Object::Float(_)
-            | Object::Text(_)
-            | Object::String(_)
-            | Object::Bytes(_)
-            | Object::ByteArray(_)
-    )
+    judged_calls::is_plain(heap, id) || matches!(heap.get(id), Object::ByteArray(_))
 }
 
 impl Levels {

@@ -2,7 +2,6 @@
 //! makes it.
 
 use pickle_vm::{Construction, Instance, Object, ObjectId};
-use tensor::Dtype;
 
 use super::analysis::Analysis;
 use super::arguments::rules_of;
@@ -275,28 +274,3 @@ impl Analysis<'_, '_> {
         self.globals.get(global).is_some_and(|facts| facts.found.findings.contains(GlobalUseKind::Called))
     }
 }
-
-/// Returns true if a global is a constant of torch, such as a dtype or a layout.
-pub(super) fn is_constant((module, name): (&str, &str)) -> bool {
-    module == "torch" && (Dtype::from_name(name).is_some() || CONSTANTS.contains(&name))
-}
-
-/// Constants of torch that are not dtypes.
-const CONSTANTS: [&str; 16] = [
-    "strided",
-    "jagged",
-    "sparse_coo",
-    "sparse_csr",
-    "sparse_csc",
-    "sparse_bsr",
-    "sparse_bsc",
-    "_mkldnn",
-    "contiguous_format",
-    "preserve_format",
-    "channels_last",
-    "channels_last_3d",
-    "per_tensor_affine",
-    "per_tensor_symmetric",
-    "per_channel_affine",
-    "per_channel_symmetric",
-];
