@@ -475,6 +475,7 @@ def convert(
     no_clobber: bool = False,
     force: bool = False,
     dry_run: bool = False,
+    no_sync: bool = False,
     digest: bool = False,
     single: bool = False,
     name: str | None = None,
@@ -540,7 +541,7 @@ def convert(
     2
     """
     flags: dict[str, Any] = {
-        "to": to, "no_clobber": no_clobber, "force": force, "dry_run": dry_run, "digest": digest, "single": single,
+        "to": to, "no_clobber": no_clobber, "force": force, "dry_run": dry_run, "no_sync": no_sync, "digest": digest, "single": single,
         "name": name,
         "description": description, "short_description": short_description, "license": license,
         "repository": repository, "homepage": homepage, "misc": _paths(misc), "self_test": self_test, "torch": torch,
