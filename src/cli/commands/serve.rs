@@ -127,7 +127,7 @@ fn open_repository(
         let (remote, folder) = (args.remote(), folder.to_owned());
         RemoteListing::new(move || match remote.open(&folder).map_err(into_io_error)? {
             Some(InputSource::Folder { folder, file: None }) => Ok(folder),
-            _ => Err(io::Error::other("it is a file, or a web server, which has no listings")),
+            _ => Err(io::Error::other("it is a file, or on a web server, which has no listings; without --repository, a carton there is served")),
         })
     });
     let path = output::shown_path(folder);
