@@ -16,6 +16,7 @@ mod equal;
 mod gather;
 mod hash;
 mod neg_conj;
+mod pairwise_sum;
 mod records;
 mod reshape;
 mod small_float;
