@@ -167,7 +167,6 @@ impl ErrorKind {
 }
 
 impl ErrorKind {
-    /// Returns an error of this kind at an instruction.
     pub(crate) fn at(self, offset: u64, opcode: Opcode) -> Error {
         Error { kind: self, offset, opcode: Some(opcode) }
     }

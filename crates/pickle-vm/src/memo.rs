@@ -26,7 +26,6 @@ const SPARSE_ENTRY: usize = 32;
 const DENSE_SLACK: usize = 64;
 
 impl Memo {
-    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -200,13 +200,11 @@ impl<'h> Containers<'h> {
         Ok(Some(id))
     }
 
-    /// Returns the heap that holds the containers.
     pub(crate) fn heap(&self) -> &'h Heap<'h> {
         self.heap
     }
 }
 
-/// Largest number of arguments of a call that is a value.
 const PLAIN_ARGUMENTS_MAX: usize = 4;
 
 /// Returns true for a call of a class with numbers and texts, whose result does not change: an enumeration's member, or a

@@ -20,7 +20,6 @@ pub(crate) enum ChildStep {
     Key(ObjectId),
     /// NaN key that is not the first NaN of its dict, and its number, from 2.
     Nan(ObjectId, usize),
-    /// Index in a list or tuple.
     Index(usize),
     /// Name that PyTorch assigns to a child without a name in the file.
     Name(&'static str),
@@ -28,7 +27,6 @@ pub(crate) enum ChildStep {
     OnlyChild,
 }
 
-/// A child of a container.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Child {
     pub(crate) step: ChildStep,
@@ -72,7 +70,6 @@ impl Children<'_> {
     }
 }
 
-/// Finds the children of dicts.
 pub(crate) struct Dicts<'h> {
     heap: &'h Heap<'h>,
     keys: KeyComparer<'h>,
@@ -147,7 +144,6 @@ impl<'h> Dicts<'h> {
         self.keys.collect_last_values(entries)
     }
 
-    /// Returns the heap that holds the dicts.
     pub(crate) fn heap(&self) -> &'h Heap<'h> {
         self.heap
     }
@@ -166,7 +162,6 @@ pub(crate) fn is_dict(heap: &Heap<'_>, id: ObjectId) -> bool {
         || matches!(class, Some(("collections", "OrderedDict" | "defaultdict" | "Counter")))
 }
 
-/// The state that BUILD sets.
 pub(crate) enum BuildState<'h> {
     /// Dict of attributes, or tuple of a dict and a dict of slots, each of which may be `None`.
     Attributes([&'h [(ObjectId, ObjectId)]; 2]),

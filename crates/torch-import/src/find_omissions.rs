@@ -134,7 +134,6 @@ fn add_missed_tensors(
 enum ModulePosition {
     /// Outside the attributes of a module.
     Elsewhere,
-    /// At the attributes of this module.
     Attributes(ObjectId),
     /// At the module's parameters, buffers or submodules. The reason applies to members that `state_dict()` does not
     /// return.

@@ -25,7 +25,6 @@ pub(crate) const KEY_LEVELS: usize = 4;
 pub(crate) struct KeyEnds([u32; KEY_LEVELS]);
 
 impl KeyEnds {
-    /// No part is a key.
     pub(crate) const NONE: Self = Self([Self::ABSENT; KEY_LEVELS]);
     const ABSENT: u32 = u32::MAX;
 

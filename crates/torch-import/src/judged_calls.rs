@@ -49,7 +49,6 @@ pub(crate) fn judge(index: usize, heap: &Heap<'_>, instance: &Instance) -> Judge
     JUDGED.get(index).map_or(Judgement::Dangerous, |(_, _, judge)| judge(heap, instance))
 }
 
-/// Returns true if the index is that of `type`.
 pub(crate) fn is_type(index: usize) -> bool {
     index == TYPE
 }
@@ -140,7 +139,6 @@ fn getattr(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     if is_plain(heap, target) && is_method { Judgement::Harmless } else { Judgement::Dangerous }
 }
 
-/// Returns the class of an instance.
 fn instance_class<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<(&'h str, &'h str)> {
     let instance = heap.instance(id)?;
     match names_of(heap, instance.callable)? {
@@ -203,7 +201,6 @@ fn getitem(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     if is_harmless { Judgement::Harmless } else { Judgement::Dangerous }
 }
 
-/// Maximum number of parts of an annotation that are looked at.
 const ANNOTATION_PARTS_MAX: usize = 256;
 
 /// Returns true if an object is made of types and numbers. `typing` compiles a text, which stands for the name of a type, so

@@ -40,7 +40,6 @@ impl<'h> ComparisonKey<'h> {
         }
     }
 
-    /// Returns the key of an object that is not a tuple.
     fn from_non_tuple(heap: &'h Heap<'h>, id: ObjectId) -> Self {
         match heap.get(id) {
             Object::None => Self::None,

@@ -15,9 +15,7 @@ pub(crate) struct CheckpointLimits {
     pub(crate) depth: usize,
     /// Bytes in the names of tensors and of the containers around them.
     pub(crate) tensor_names: usize,
-    /// Bytes in the names of values.
     pub(crate) value_names: usize,
-    /// Number of listed values.
     pub(crate) values: usize,
     /// Additional names of tensors that already have one.
     pub(crate) repeats: usize,
@@ -104,7 +102,6 @@ impl ObjectSet {
         is_new
     }
 
-    /// Removes an object from the set.
     pub(crate) fn remove(&mut self, id: pickle_vm::ObjectId) {
         let (word, bit) = place(id);
         if let Some(word) = self.0.get_mut(word) {
@@ -112,7 +109,6 @@ impl ObjectSet {
         }
     }
 
-    /// Returns true if the set has the object.
     pub(crate) fn contains(&self, id: pickle_vm::ObjectId) -> bool {
         let (word, bit) = place(id);
         self.0.get(word).is_some_and(|word| word & bit != 0)

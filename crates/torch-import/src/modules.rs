@@ -32,7 +32,6 @@ const CONV_STATE_ITEMS: [&str; 15] = [
     "zero_point",
     "training",
 ];
-/// Items of [`CONV_STATE_ITEMS`] that `state_dict()` returns.
 const CONV_STATE_DICT_ITEMS: [&str; 4] = ["weight", "bias", "scale", "zero_point"];
 /// Items of the state tuple of `LinearPackedParams` in TorchScript archives of PyTorch 1.4.
 const PACKED_PARAMS_ITEMS: [&str; 4] = ["_packed_params.0", "_packed_params.1", "training", "dtype"];
@@ -282,7 +281,6 @@ fn embedding_weight(heap: &Heap<'_>, packed: ObjectId) -> Option<ObjectId> {
     heap.items(tensors)?.first().copied()
 }
 
-/// Returns the names of the non-persistent buffers.
 fn non_persistent_buffers<'h>(dicts: &mut Dicts<'h>, set: Option<ObjectId>) -> Result<HashSet<Cow<'h, str>>> {
     let heap = dicts.heap();
     let mut names = HashSet::new();

@@ -6,7 +6,6 @@ use crate::key;
 use crate::limits::{LimitBudget, ObjectSet};
 use crate::rebuild::RebuildFunction;
 
-/// Maximum length of a name in bytes.
 const PATH_NAME_LEN_MAX: usize = 1024;
 
 /// A reference from one object to another, by the position in the referring object.

@@ -295,7 +295,6 @@ impl<'h> Walk<'h> {
         before
     }
 
-    /// Records a key that has a lone surrogate.
     fn record_surrogate(&mut self, key: ObjectId) {
         let Object::Text(text) = self.heap.get(key) else { return };
         if text.as_str().is_none() && self.surrogates.insert(key) && self.first_surrogate.is_none() {

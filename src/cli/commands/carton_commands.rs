@@ -12,13 +12,11 @@ use crate::cli::ui::escapes::escape_hidden;
 use crate::cli::ui::shell::{shell_quoted, shell_quoted_path};
 use crate::cli::ui::terminal::DIM;
 
-/// File of the model in a carton.
 const MODEL_FILE: &str = "model/model.pt";
 
 /// Command line and its effect.
 pub(super) type CartonCommand = (String, String);
 
-/// Prints commands with their effects.
 pub(super) fn print_commands(out: &mut dyn Write, commands: &[CartonCommand]) -> io::Result<()> {
     for (command, effect) in commands {
         writeln!(out, "{}\n    {DIM}{}{DIM:#}", escape_hidden(command), escape_hidden(effect))?;
@@ -26,7 +24,6 @@ pub(super) fn print_commands(out: &mut dyn Write, commands: &[CartonCommand]) ->
     Ok(())
 }
 
-/// Returns the commands that run a carton.
 pub(super) fn of_runnable(runnable: &Runnable) -> Vec<CartonCommand> {
     let is_model = matches!(runnable.kind(), RunnableKind::Decoder(_));
     let file = shell_quoted_path(runnable.path());

@@ -220,7 +220,6 @@ fn triton_module_text(triton: &TritonReport) -> String {
     }
 }
 
-/// Describes the inputs and outputs of a module.
 fn signature_text(module: &str, (inputs, outputs): (&[PortReport], &[PortReport])) -> String {
     match inputs {
         [] => format!("{module}: returns {}", port_names_text(outputs)),

@@ -176,7 +176,6 @@ fn print_inspection(
     report.adapter.as_ref().map_or(Ok(()), |adapter| print_adapter(out, adapter))
 }
 
-/// Prints what an adapter changes.
 fn print_adapter(out: &mut dyn Write, adapter: &AdapterOverview) -> io::Result<()> {
     let mut parts = vec![adapter.method.clone().unwrap_or_else(|| "unknown method".to_owned())];
     parts.extend(adapter.rank.map(|rank| format!("rank {rank}")));

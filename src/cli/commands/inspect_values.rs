@@ -17,7 +17,6 @@ use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
 use crate::cli::ui::value_text::value_text;
 
-/// Prints the tensors and values of these names.
 pub(super) fn print_named(args: &Inspect, file: &Path, names: &[String], quiet: bool) -> Result<ExitCode> {
     if args.json || args.asks_for_rows() || args.sha256 || args.all || args.values {
         let text = "--output, --force and --no-clobber are the only options for names of tensors and values; \
@@ -137,7 +136,6 @@ fn write_tensor(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the tensors of an open carton.
 pub(super) fn carton_tensors(carton: &Carton, progress: &Progress) -> Result<Tensors> {
     Ok(carton_tools::tensors(carton, progress)?.into_iter().collect())
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use pipeline::{AdapterReport, MergeKind, MergedTensor, SumReport, format_things};
 
-/// Maximum number of lines for one adapter.
 const LINES_MAX: usize = 24;
 
 /// Tensors that differ only in the number of their layer or expert.

@@ -23,7 +23,6 @@ use crate::cli::ui::terminal::{self, write_text};
 
 /// Schema version of the JSON reports.
 const SCHEMA_VERSION: u32 = 1;
-/// Default number of listed candidates.
 const DEFAULT_CANDIDATES: u32 = 5;
 /// Default maximum number of generated tokens.
 const DEFAULT_MAX_TOKENS: u32 = 128;

@@ -3,7 +3,6 @@
 use pipeline::{GlobalUse, Risk, ScannedFile, Verdict, globals_of_risk};
 use torch_import::{Global, GlobalCall};
 
-/// Maximum number of names in a line.
 const NAMES_MAX: usize = 3;
 
 /// Parts of the names of globals that run a program or a text as code. A call of one of them says more than a lookup.
@@ -52,7 +51,6 @@ fn unsafe_headline(scan: &ScannedFile) -> String {
     scan.findings.first().map_or_else(|| "irregular".to_owned(), |finding| finding.text.clone())
 }
 
-/// Returns the verb for what a call does.
 fn verb(call: &GlobalCall) -> &'static str {
     match call.opcode {
         // A line of TorchScript code.

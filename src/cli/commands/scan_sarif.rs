@@ -80,7 +80,6 @@ struct SarifResult {
 }
 
 impl SarifResults {
-    /// Adds the findings in a file.
     pub(super) fn add(&mut self, file: &FileScan) {
         match &file.outcome {
             ScanOutcome::Scanned(scan) => self.add_scan(&file.file, scan),

@@ -19,7 +19,6 @@ const LINES_MAX: usize = 3;
 const RED: Style = AnsiColor::Red.on_default().bold();
 const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Prints the scan of a file.
 pub(super) fn print_file_scan(args: &Scan, file: &FileScan, out: &mut dyn Write) -> io::Result<()> {
     let path = escape_hidden(file.file.display());
     let verdict = verdict_text(file.verdict);

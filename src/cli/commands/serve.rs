@@ -191,7 +191,6 @@ fn open_models(
     Ok(ModelSource::Fixed(models))
 }
 
-/// Carton to serve.
 struct GivenCarton {
     path: PathBuf,
     /// Where it is, if it is at an address.

@@ -165,7 +165,6 @@ fn conversion_commands(candidates: &[CheckpointCandidate]) -> String {
     }
 }
 
-/// Returns the paths as shell arguments.
 fn shell_arguments(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| shell_quoted_path(path)).collect::<Vec<_>>().join(" ")
 }

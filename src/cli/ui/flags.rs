@@ -3,7 +3,6 @@
 use pipeline::{HyperparameterKind, ModelChange};
 use torchscript::ModuleNote;
 
-/// Returns the flag that gives a hyperparameter.
 pub(crate) fn hyperparameter_flag(fact: HyperparameterKind) -> &'static str {
     match fact {
         HyperparameterKind::Heads => "--n-heads",
@@ -13,7 +12,6 @@ pub(crate) fn hyperparameter_flag(fact: HyperparameterKind) -> &'static str {
     }
 }
 
-/// Returns the flags that ask for a change of a model.
 pub(crate) fn change_flags(change: ModelChange) -> &'static str {
     match change {
         ModelChange::Selection => "--key, --include, --exclude, --strip-prefix",

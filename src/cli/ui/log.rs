@@ -143,7 +143,6 @@ fn event_line(event: &ServerEvent<'_>, quiet: bool) -> Option<LogLine> {
     Some(line)
 }
 
-/// One line of the log.
 #[derive(Debug, Default, Serialize)]
 struct LogLine {
     time: String,

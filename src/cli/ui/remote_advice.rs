@@ -4,7 +4,6 @@ use std::io;
 
 use remote_source::Error;
 
-/// Returns the text of an error with what helps.
 pub(crate) fn remote_text(error: &Error) -> String {
     format!("{error}{}", remote_advice(error))
 }

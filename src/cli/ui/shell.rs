@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-/// Quotes a path for a shell.
 pub(crate) fn shell_quoted_path(path: &Path) -> String {
     shell_quoted(&path.display().to_string())
 }

@@ -21,7 +21,6 @@ const BLOCK: u64 = 128;
 /// First half of the SHA-256 of a text, which stands for the text.
 type Key = [u8; 16];
 
-/// Index from texts to numbers.
 #[derive(Debug)]
 pub(crate) struct TextIndex {
     recent: HashMap<Key, u64>,
@@ -34,9 +33,7 @@ pub(crate) struct TextIndex {
 #[derive(Debug)]
 struct SortedRun {
     file: File,
-    /// Number of entries.
     count: u64,
-    /// First key of each block.
     firsts: Vec<Key>,
 }
 

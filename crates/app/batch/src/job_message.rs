@@ -21,7 +21,6 @@ const SMALL_INPUT: u64 = 4 << 20;
 struct JobMessage {
     #[serde(flatten)]
     entry: ManifestEntry,
-    /// Result of an earlier batch.
     earlier: Option<ResultLine>,
 }
 

@@ -64,7 +64,6 @@ pub(crate) struct JobSource {
     settings: BatchSettings,
     reader: ManifestReader<Box<dyn BufRead + Send>>,
     tasks: TaskTable,
-    /// Inputs by the number of their line.
     inputs: TextIndex,
     /// Outputs by the number of the first line that writes them.
     outputs: TextIndex,

@@ -47,7 +47,6 @@ pub enum ManifestProblem {
     Option(String),
 }
 
-/// Reader of the lines of a manifest.
 #[derive(Debug)]
 pub(crate) struct ManifestReader<R> {
     reader: R,

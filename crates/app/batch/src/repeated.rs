@@ -9,7 +9,6 @@ const NBYTES_MIN: u64 = 4096;
 /// Largest number of different tensors that are remembered, in 18 MB.
 const TENSORS_MAX: usize = 1 << 20;
 
-/// A tensor in the result of a job.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct TensorKey {
     /// Start of the SHA-256 of its elements.

@@ -45,7 +45,6 @@ pub struct BatchJob {
     /// True if a task that does not hash the tensors computes their digest, too.
     pub(crate) has_digest: bool,
     pub(crate) blobs: Option<BlobFolder>,
-    /// Result of an earlier batch.
     pub(crate) earlier: Option<ResultLine>,
 }
 
@@ -63,9 +62,7 @@ pub struct JobResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ResultState {
-    /// There was none.
     New,
-    /// It replaces the earlier one.
     Replacing,
     /// It is the earlier one, which is still valid.
     Kept,
@@ -109,7 +106,6 @@ impl From<DigestReport> for InputDigest {
     }
 }
 
-/// Outcome of a task.
 #[derive(Default)]
 struct Outcome {
     digest: Option<InputDigest>,
@@ -238,7 +234,6 @@ struct PlannedJob {
     made_from: Option<String>,
     /// Length of the input's files in bytes.
     bytes: u64,
-    /// Output of a conversion.
     output: Option<BatchOutput>,
     blobs: Option<BlobFolder>,
     /// The input, if it is at an address.
@@ -445,7 +440,6 @@ fn plan_conversion(
     })
 }
 
-/// Returns the record of an output in the result of an earlier batch.
 fn earlier_record(output: &BatchOutput, earlier: &ResultLine) -> OutputRecord {
     let name = file_name(output.path());
     // That the line is about the same input is known.

@@ -11,7 +11,6 @@ use tensor::Gathered;
 use crate::npy::{self, NpyArray};
 use crate::{Error, Result, TensorError};
 
-/// Contents of the file of a new tensor.
 pub(crate) enum TensorFile {
     Numbers(Gathered),
     Strings(OwnedBlob),

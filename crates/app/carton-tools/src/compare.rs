@@ -30,7 +30,6 @@ const OTHER_ELEMENTS: &str = "differs from the checkpoint in its elements";
 
 /// Result of comparing a model with a checkpoint.
 pub(crate) struct ModelComparison {
-    /// Number of tensors compared.
     pub(crate) compared: usize,
     pub(crate) differences: Vec<String>,
     pub(crate) code: CodeStatus,
@@ -99,7 +98,6 @@ pub(crate) fn compare_model(
 
 /// Result of comparing an output that is not a carton.
 pub(crate) struct OutputComparison {
-    /// Number of tensors compared.
     pub(crate) compared: usize,
     pub(crate) differences: Vec<String>,
     /// Number of files of the output, and their total length in bytes.

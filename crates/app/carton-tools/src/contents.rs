@@ -158,7 +158,6 @@ pub fn tensors(carton: &Carton, observer: &dyn Observer) -> Result<Vec<(String, 
     Ok(read_model(carton, observer)?.map(|(_, tensors)| tensors).unwrap_or_default())
 }
 
-/// Tensors with their names.
 type NamedTensors = Vec<(String, Tensor)>;
 
 /// Reads the model with its tensors; `None` if there is no `model/model.pt`.

@@ -206,7 +206,6 @@ pub(crate) fn other_source(file: &Arc<dyn Source>) -> Option<Error> {
     (*start != *b"PK").then_some(Error::NotACarton { path })
 }
 
-/// Opens a packed carton; a folder is an error.
 pub(crate) fn open_packed(path: &Path, source: Option<&InputSource>) -> Result<Carton> {
     let carton = open_input(path, source)?;
     if carton.is_packed() { Ok(carton) } else { Err(Error::IsFolder { path: path.to_owned() }) }

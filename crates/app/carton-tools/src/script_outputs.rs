@@ -9,7 +9,6 @@ use torch_import::Container;
 const WRAPPER: &str = "code/__torch__/torch2carton.py";
 /// Start of a call that adds an output with a fixed name, after the name of the function.
 const CALL: &str = "(out, \"";
-/// Largest number of names that are returned.
 const NAMES_MAX: usize = 1024;
 
 /// Returns the names of the outputs; none for a module that was not wrapped, or whose names depend on the inputs.

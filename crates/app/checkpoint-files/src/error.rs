@@ -173,7 +173,6 @@ impl Error {
         Self::Remote { path: path.to_owned(), reason }
     }
 
-    /// Creates the error for a trainer's folder.
     pub(crate) fn trainer(folder: &Path, reason: trainer_shards::Error) -> Self {
         Self::Trainer { folder: folder.to_owned(), reason: Box::new(reason) }
     }

@@ -24,7 +24,6 @@ struct FolderCandidate {
 }
 
 enum CandidateKind {
-    /// Files listed by the index at this path.
     Index(PathBuf, Box<CheckpointSources>),
     File,
     /// Numbered files without an index.
@@ -32,7 +31,6 @@ enum CandidateKind {
 }
 
 impl FolderCandidate {
-    /// Returns the name of the candidate for messages.
     fn message_name(&self) -> String {
         match (self.members.as_slice(), &self.kind) {
             (_, CandidateKind::Index(index, _)) => file_name(index),

@@ -68,7 +68,6 @@ impl FolderListing {
         Ok(Self { folder: folder.to_owned(), files, folders, dangling_links: lost, remote: None })
     }
 
-    /// Lists what is in `folder`, or in the folder `below` in it.
     pub(crate) fn of_remote(folder: &Arc<dyn SourceFolder>, below: &Path) -> Self {
         let (mut files, mut folders) = (Vec::new(), BTreeSet::new());
         for file in folder.files() {
@@ -89,7 +88,6 @@ impl FolderListing {
         }
     }
 
-    /// Lists a folder below this one.
     pub(crate) fn below(&self, folder: &Path) -> io::Result<Self> {
         match &self.remote {
             Some(remote) => Ok(Self::of_remote(remote, folder)),
@@ -97,7 +95,6 @@ impl FolderListing {
         }
     }
 
-    /// Returns true if there is a file with this name.
     pub(crate) fn contains_file(&self, name: &str) -> bool {
         self.files.iter().any(|file| file == name)
     }

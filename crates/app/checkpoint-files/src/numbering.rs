@@ -53,7 +53,6 @@ pub(crate) struct NumberedFileName {
 }
 
 impl NumberedFileName {
-    /// Parses a numbered file name; returns `None` if `name` is not one.
     pub(crate) fn parse_file_name(name: &str) -> Option<Self> {
         let (stem, extension) = name.rsplit_once('.')?;
         let new = |before: &str, number: &str, of, after: String| {
@@ -89,12 +88,10 @@ impl NumberedFileName {
         })
     }
 
-    /// Returns a key that is equal for all files of the same set.
     pub(crate) fn set_key(&self) -> String {
         format!("{}{}", self.before, if self.files_in_set.is_some() { &self.after } else { "" })
     }
 
-    /// Returns the name of the file with this number in the same set.
     pub(crate) fn name_of_shard(&self, number: usize) -> String {
         format!("{}{number:0width$}{}", self.before, self.after, width = self.width)
     }

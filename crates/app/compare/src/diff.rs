@@ -107,7 +107,6 @@ impl DiffCounts {
     }
 }
 
-/// Inputs of a comparison.
 struct Comparison<'c> {
     a: &'c OpenedInput,
     b: &'c OpenedInput,

@@ -22,7 +22,6 @@ impl HashKeys {
         Self([0_u8, 1, 2].map(|number| state.hash_one(number) | 1))
     }
 
-    /// Hashes a number with key `key`.
     fn mix(self, key: usize, number: u64) -> u64 {
         let key = self.0.get(key).copied().unwrap_or(1);
         let product = u128::from(number ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
@@ -147,7 +146,6 @@ pub(crate) fn fingerprints(
 /// Tensors of which only those with equal keys can have the same elements.
 pub(crate) type SizeKey = (Dtype, u64);
 
-/// Returns the key of a tensor.
 pub(crate) fn size_key(tensor: &Tensor) -> SizeKey {
     (tensor.dtype(), tensor.numel())
 }

@@ -57,7 +57,6 @@ impl InputOptions {
 pub(crate) struct OpenedInput {
     pub(crate) tensors: Tensors,
     pub(crate) values: InputValues,
-    /// Name of the format.
     pub(crate) format: &'static str,
     /// Total length of the files in bytes.
     pub(crate) nbytes: u64,

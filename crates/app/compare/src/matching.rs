@@ -31,7 +31,6 @@ type Unread = ((usize, usize), UnreadItem);
 
 /// Tensors that are not the same in both inputs, by position.
 pub(crate) struct Unmatched {
-    /// Tensors with the same name.
     pub(crate) pairs: Vec<NamedPair>,
     pub(crate) only_a: Vec<usize>,
     pub(crate) only_b: Vec<usize>,
@@ -55,7 +54,6 @@ pub(crate) struct ContentMatches {
 #[derive(Clone, Copy)]
 struct Candidate {
     position: usize,
-    /// Number of the pair with the same name.
     pair: Option<usize>,
     /// Norm of the finite elements, if it is known.
     norm: Option<f64>,
@@ -69,7 +67,6 @@ struct Group {
     b: Vec<Candidate>,
 }
 
-/// Inputs of the search.
 struct Search<'s> {
     a: &'s Tensors,
     b: &'s Tensors,
@@ -387,7 +384,6 @@ impl Search<'_> {
     }
 }
 
-/// Returns the dtypes of some tensors.
 fn distinct_dtypes(tensors: &Tensors, positions: &[usize]) -> Vec<Dtype> {
     let mut found = Vec::new();
     for position in positions {

@@ -165,7 +165,6 @@ pub(crate) fn are_comparable(a: Dtype, b: Dtype) -> bool {
     a == b || DtypeConversion::new(a, b).is_some()
 }
 
-/// Buffers of a thread.
 struct NumberBuffers {
     bytes: Buffers,
     first: Vec<f64>,

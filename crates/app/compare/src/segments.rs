@@ -15,7 +15,6 @@ const SEGMENTS_MAX: u64 = 1024;
 /// Error of reading the elements of an item.
 #[derive(Debug)]
 pub(crate) struct UnreadItem {
-    /// Number of the item.
     pub(crate) item: usize,
     /// True if the tensor of the second input cannot be read.
     pub(crate) is_second: bool,
@@ -26,7 +25,6 @@ pub(crate) struct UnreadItem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) item: usize,
-    /// Number of the segment in its item.
     pub(crate) number: usize,
     /// Range of elements in C order.
     pub(crate) start: u64,
@@ -59,7 +57,6 @@ impl Segments {
         segments
     }
 
-    /// Returns the number of segments of an item.
     pub(crate) fn count(&self, item: usize) -> usize {
         let (numel, len) = self.sizes.get(item).copied().unwrap_or((0, 1));
         usize::try_from(numel.div_ceil(len)).unwrap_or(0)

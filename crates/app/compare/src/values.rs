@@ -8,7 +8,6 @@ use serde_json::Value as Json;
 use crate::input::InputValues;
 use crate::report::{Change, ValueDifference};
 
-/// Differences of values.
 #[derive(Debug, Default)]
 pub(crate) struct ValueDifferences {
     /// Values that differ, sorted by path.
@@ -50,7 +49,6 @@ pub(crate) fn compare_values(a: &InputValues, b: &InputValues) -> ValueDifferenc
     found
 }
 
-/// Iterates over the paths and values.
 fn by_path(values: &InputValues) -> Box<dyn Iterator<Item = (String, Json)> + '_> {
     match values {
         InputValues::Rows(rows) => Box::new(rows.rows().map(|ValueRow { path, value, .. }| (path, value))),

@@ -10,7 +10,6 @@ use tensor::{Dtype, Tensor};
 
 use crate::float_text::{self, FloatFormat, FloatWidth};
 
-/// Columns of a line.
 const LINE_WIDTH: usize = 75;
 /// Number of elements above which only the ends of each dimension are printed.
 const SUMMARY_ABOVE: u64 = 1000;
@@ -202,7 +201,6 @@ impl PrintedDim {
         }
     }
 
-    /// Returns the index of the printed item number `printed`.
     fn index(&self, printed: u64) -> u64 {
         if self.is_cut && printed >= EDGE_ITEMS {
             self.size.saturating_sub(EDGE_ITEMS.saturating_mul(2)).saturating_add(printed)

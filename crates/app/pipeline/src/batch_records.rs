@@ -8,7 +8,6 @@ use output::{OutputRecord, OutputRecords};
 
 use crate::{BatchOutput, Error, Result};
 
-/// Records that a batch reads and adds to.
 #[derive(Debug)]
 pub(crate) struct BatchRecords {
     /// True if outputs of earlier batches are skipped.

@@ -179,7 +179,6 @@ struct CastGroups {
     dtypes: HashMap<StorageId, Option<Dtype>>,
     /// Groups to cast, in the order of their first tensor.
     casts: Vec<CastGroup>,
-    /// Position of each group in `casts`.
     group_positions: HashMap<(StorageId, Dtype), usize>,
 }
 
@@ -313,7 +312,6 @@ impl Casts {
         self.rows.iter().zip(counts).filter_map(note).collect()
     }
 
-    /// Returns a report for each dtype that is cast.
     pub(crate) fn reports(&self) -> Vec<CastReport> {
         let report = |(number, row): (usize, &CastRow)| {
             let count = self.counts.get().and_then(|counts| counts.get(number));

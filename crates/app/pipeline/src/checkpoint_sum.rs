@@ -31,7 +31,6 @@ pub enum SumTerms {
     Average(Vec<PathBuf>),
 }
 
-/// Tensors of a sum.
 pub(crate) struct SummedTensors {
     pub(crate) tensors: Tensors,
     pub(crate) report: SumReport,
@@ -40,7 +39,6 @@ pub(crate) struct SummedTensors {
 }
 
 impl CheckpointSum {
-    /// Returns the paths of the checkpoints, as given.
     pub(crate) fn paths(&self) -> Vec<&Path> {
         match &self.terms {
             SumTerms::Differences(files) => files.iter().map(|file| file.path.as_path()).collect(),

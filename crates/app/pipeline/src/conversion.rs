@@ -19,7 +19,6 @@ pub struct PlannedConversion {
     pub(crate) sources: CheckpointSources,
     /// Name of the model in the output.
     pub(crate) name: String,
-    /// Output file or folder.
     pub(crate) output: PathBuf,
     /// True if the output is a folder for the files of a model.
     pub(crate) is_folder: bool,

@@ -14,7 +14,6 @@ use serde_json::Value as Json;
 
 /// Largest configuration, in bytes, that is read.
 const CONFIG_MAX: u64 = 1 << 20;
-/// Largest number of classes that are listed.
 const CLASSES_MAX: usize = 1024;
 
 /// Class in Python code that a configuration names.

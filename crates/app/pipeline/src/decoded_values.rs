@@ -79,7 +79,6 @@ pub(crate) fn float(number: f64) -> Json {
     }
 }
 
-/// Returns a complex number as JSON.
 pub(crate) fn complex(re: f64, im: f64) -> Json {
     json!({ "$complex": [float(re), float(im)] })
 }

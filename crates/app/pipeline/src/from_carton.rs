@@ -18,7 +18,6 @@ use crate::{
     PlannedConversion, Result, Target, cast, input,
 };
 
-/// Model in a carton or in an archive.
 pub(crate) struct CartonModel {
     container: Container,
     model: FoundModel,

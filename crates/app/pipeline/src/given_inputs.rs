@@ -43,7 +43,6 @@ impl GivenInputs {
         self.open.is_some()
     }
 
-    /// Opens an input of a batch.
     pub(crate) fn open(&self, path: &Path) -> Result<Option<InputSource>> {
         let Some(open) = &self.open else { return Ok(None) };
         open(path).map_err(|reason| Error::unread_input(path, reason))

@@ -121,7 +121,6 @@ fn value_rows(checkpoint: torch_import::Checkpoint, values: Vec<(String, Checkpo
     if values.is_empty() { Vec::new() } else { ValueRows::new(checkpoint, values).rows().collect() }
 }
 
-/// Joins the names with the rows of the values that have them.
 fn join_rows(found: Vec<(String, Option<NamedContent>)>, rows: &[ValueRow]) -> Vec<NamedItem> {
     let rows_of = |name: &str| {
         if let Some(row) = rows.iter().find(|row| row.path == name) {
@@ -138,7 +137,6 @@ fn join_rows(found: Vec<(String, Option<NamedContent>)>, rows: &[ValueRow]) -> V
     found.into_iter().map(join).collect()
 }
 
-/// Returns the known name that is most similar to `name`, if one is similar.
 pub(crate) fn most_similar(name: &str, known: &[String]) -> Option<String> {
     let ends = |known: &str| known.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
     if let Some(longer) = known.iter().find(|known| ends(known)) {

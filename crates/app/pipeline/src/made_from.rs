@@ -16,7 +16,6 @@ use zip_index::{Entry, ZipIndex};
 
 use crate::{ConvertOptions, Error, PlannedConversion, Result, input, misc};
 
-/// Version of the digest.
 const VERSION: u64 = 1;
 /// Largest length in bytes of a file without checksums that is read as a whole.
 const READ_WHOLE_MAX: u64 = 16 << 20;

@@ -29,7 +29,6 @@ pub struct WeightedPath {
     pub weight: f64,
 }
 
-/// Base with merged adapters.
 pub(crate) struct MergedAdapters {
     pub(crate) tensors: Tensors,
     pub(crate) reports: MergeReports,

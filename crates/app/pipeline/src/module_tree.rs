@@ -42,7 +42,6 @@ struct TreeNode<'r> {
     /// Index of the tensor's row.
     row: Option<usize>,
     sums: TreeSums,
-    /// Number that nodes with the same contents share.
     contents: usize,
 }
 
@@ -136,7 +135,6 @@ struct TreeRun {
     /// Number of the first node.
     first: usize,
     len: usize,
-    /// Sums of all nodes of the run.
     sums: TreeSums,
     depth: usize,
     /// How often the modules around the run occur.

@@ -111,7 +111,6 @@ fn is_generic(stem: &str) -> bool {
     GENERIC_STEMS.contains(&stem) || GENERIC_STARTS.iter().any(|start| stem.starts_with(start))
 }
 
-/// Returns true if the only input is a folder.
 pub(crate) fn is_folder_input(options: &ConvertOptions) -> bool {
     input_folder(options).is_some()
 }

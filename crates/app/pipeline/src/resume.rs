@@ -88,17 +88,14 @@ impl BatchOutput {
         self.conversion.sources.inputs()
     }
 
-    /// Returns the folder with the output.
     pub(crate) fn folder(&self) -> &Path {
         parent_folder(&self.path)
     }
 
-    /// Returns where the output goes.
     pub(crate) fn destination(&self) -> &Destination {
         &self.conversion.options.destination
     }
 
-    /// Returns the name of the output in records.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }

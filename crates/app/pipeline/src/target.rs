@@ -114,7 +114,6 @@ impl Target {
         if let Self::Carton(options) = self { Some(options) } else { None }
     }
 
-    /// Returns the implementation of the output format.
     pub(crate) fn format(&self) -> &dyn OutputFormat {
         match self {
             Self::Carton(options) => options,

@@ -99,7 +99,6 @@ impl<'h> ValueRenderer<'h, 'h> {
         }
     }
 
-    /// Renders the row of a value.
     fn row(&mut self, path: String, value: &CheckpointValue) -> ValueRow {
         let (type_name, value) = match value {
             CheckpointValue::Object { object, pickle, extent } => {

@@ -36,7 +36,6 @@ pub(crate) struct SelectedTensors<'t> {
     pub(crate) casts: &'t Casts,
     /// Checkpoints that were summed.
     pub(crate) sum: Option<SumReport>,
-    /// Adapters whose changes the tensors have.
     pub(crate) adapters: Option<MergeReports>,
     /// Quantized tensors whose numbers are computed, by scheme.
     pub(crate) dequantized: Vec<DequantizedReport>,

@@ -70,7 +70,6 @@ impl Serialize for PageData {
     }
 }
 
-/// Collects the data of a report.
 pub(crate) fn page_data(
     options: &ReportOptions,
     carton: Option<(Tensors, u64)>,

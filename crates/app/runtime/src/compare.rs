@@ -61,7 +61,6 @@ impl Tolerance {
     }
 }
 
-/// Difference of an output from the expected one.
 pub(crate) struct OutputDifference {
     /// Largest absolute difference of two elements; `None` if there are no elements, or if the shapes differ.
     pub(crate) largest: Option<f64>,

@@ -122,7 +122,6 @@ pub fn self_test(
 enum ReferencedValue {
     Numbers(Tensor),
     Strings,
-    /// Parts of a nested tensor.
     Nested(Vec<Tensor>),
 }
 

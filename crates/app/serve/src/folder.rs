@@ -64,7 +64,6 @@ impl ModelVersion {
     }
 }
 
-/// Result of listing a repository folder.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RepositoryListing {
     /// Model versions, sorted by name and version.

@@ -50,7 +50,6 @@ impl ProcessMetrics {
     }
 }
 
-/// Converts clock ticks into seconds.
 #[cfg(target_os = "linux")]
 fn seconds_of_ticks(ticks: u64, per_second: u64) -> f64 {
     let ticks = std::time::Duration::from_secs(ticks);

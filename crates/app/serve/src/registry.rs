@@ -165,7 +165,6 @@ impl Registry {
         models.get(name).map(|entry| entry.ready.keys().map(u64::to_string).collect()).unwrap_or_default()
     }
 
-    /// Returns all ready versions of all models.
     pub(crate) fn ready_models(&self) -> Vec<Arc<ServedModel>> {
         self.read().values().flat_map(|entry| entry.ready.values().cloned()).collect()
     }

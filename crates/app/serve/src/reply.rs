@@ -20,7 +20,6 @@ pub(crate) struct Reply {
 #[derive(Debug)]
 pub(crate) enum InferFailure {
     Model(ModelError),
-    /// Message of the panic.
     Panic(String),
     /// The model computed for this time, which is all that a request may take.
     TimedOut {

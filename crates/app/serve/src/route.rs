@@ -65,7 +65,6 @@ pub(crate) enum Route {
     Live,
     Ready,
     Metrics,
-    /// Statistics of all models.
     Statistics,
     /// Index of the model repository.
     Index,
@@ -82,7 +81,6 @@ pub(crate) struct ModelTarget {
     pub(crate) version: Option<String>,
 }
 
-/// Endpoint of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ModelEndpoint {
     Metadata,

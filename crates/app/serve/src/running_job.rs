@@ -32,7 +32,6 @@ struct RunningJob<'m> {
     task: Option<Box<dyn InferTask + 'm>>,
     charge: Charge,
     reply: oneshot::Sender<Reply>,
-    /// Time in the queue.
     queue: Duration,
     /// Time that the model computed, and the time that it may compute.
     spent: Duration,

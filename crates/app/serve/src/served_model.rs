@@ -83,7 +83,6 @@ impl ServedModel {
         self.model.memory(outputs)
     }
 
-    /// Returns the number of requests in the queue.
     pub(crate) fn queue_length(&self) -> usize {
         self.queue.len()
     }

@@ -34,7 +34,6 @@ pub(crate) struct ServerState {
     is_draining: AtomicBool,
 }
 
-/// Response of a route, or an error response.
 pub(crate) type RouteResult = Result<Response<Payload>, Reject>;
 
 impl ServerState {

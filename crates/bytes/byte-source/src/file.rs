@@ -137,7 +137,6 @@ impl MappedFile {
         &self.path
     }
 
-    /// Returns the open file.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }

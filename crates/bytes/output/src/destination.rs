@@ -119,7 +119,6 @@ pub(crate) fn replaced(store: &dyn OutputStore, target: &Path, if_exists: IfExis
     }
 }
 
-/// Converts the error of completing an upload.
 pub(crate) fn upload_error(target: PathBuf, if_exists: IfExists, reason: io::Error) -> Error {
     match (reason.kind(), if_exists) {
         (io::ErrorKind::AlreadyExists, IfExists::Fail) => Error::Exists { path: target },

@@ -40,7 +40,6 @@ pub(crate) fn write_record(destination: &Destination, output: &Path, record: &Ou
     file.commit(IfExists::ReplaceOwn)
 }
 
-/// Returns the address of the record of an output.
 fn record_path(output: &Path) -> PathBuf {
     parent_folder(output).join(RECORDS_NAME).join(format!("{}.json", file_name(output)))
 }

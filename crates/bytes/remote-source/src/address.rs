@@ -6,7 +6,6 @@ use url::Url;
 
 use crate::{BucketAddress, BucketService, Error, Result};
 
-/// Forms of addresses.
 const FORMS: &str =
     "https://HOST/PATH, hf://OWNER/NAME/PATH, s3://BUCKET/NAME, gs://BUCKET/NAME or az://CONTAINER/NAME";
 

@@ -79,7 +79,6 @@ impl Version {
     }
 }
 
-/// Answer that was accepted.
 pub(crate) struct Accepted {
     /// Range of the file that the body has.
     pub(crate) range: Range<u64>,

@@ -26,7 +26,6 @@ pub(crate) const MARK: &str = "torch2carton";
 /// Largest number of objects of a folder; more are rather a whole data set.
 const OBJECTS_MAX: usize = 100_000;
 
-/// A bucket with the credentials for it.
 #[derive(Clone)]
 pub(crate) struct Bucket {
     pub(crate) store: Arc<dyn ObjectStore>,
@@ -36,7 +35,6 @@ pub(crate) struct Bucket {
 }
 
 impl fmt::Debug for Bucket {
-    /// Writes no credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address.fmt(f)
     }
@@ -188,7 +186,6 @@ impl Bucket {
         ObjectPath::parse(key).map_err(|error| convert(&error.into(), &self.address_of(key)))
     }
 
-    /// Returns the address of an object.
     pub(crate) fn address_of(&self, key: &str) -> String {
         BucketAddress { key: key.to_owned(), ..self.address.clone() }.to_string()
     }

@@ -53,7 +53,6 @@ impl RangeCache {
         Ok(Some(Self::of_version(folder, &format!("{address}\n{line}"))?))
     }
 
-    /// Opens the cache of the version that was read last; `None` if there is none.
     pub(crate) fn open_last(folder: &Path, address: &str) -> Option<(Self, Version)> {
         let line = fs::read_to_string(file(folder, address, "head")).ok()?;
         let (len, etag) = line.trim_end().split_once('\n')?;
@@ -82,7 +81,6 @@ impl RangeCache {
         Ok(Self { files: Mutex::new(Files { data, list, entries }) })
     }
 
-    /// Returns the bytes of a range; `None` if some of them are not in the cache.
     pub(crate) fn get(&self, range: &Range<u64>) -> Option<Bytes> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.check_entries(range);

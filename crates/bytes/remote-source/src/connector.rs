@@ -63,9 +63,7 @@ pub(crate) const NO_ETAG: &str = "\"no-etag\"";
 /// that.
 #[derive(Clone, Debug)]
 pub(crate) enum Condition {
-    /// Nothing.
     Absent,
-    /// This version of an object.
     Version { etag: Option<String>, generation: Option<String> },
 }
 

@@ -17,7 +17,6 @@ use crate::{Error, Result};
 /// Number of bytes of a file on the Hub that are requested at once.
 const HUB_RUN: u64 = 4 * CHUNK;
 
-/// Where a file is.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     Url(RangeTarget),

@@ -134,7 +134,6 @@ impl RemoteFile {
         Ok(Self::new(path, fetcher, version, edges))
     }
 
-    /// Opens the version that is in the cache.
     fn open_cached(
         fetcher: Arc<Fetcher>,
         path: PathBuf,
@@ -227,7 +226,6 @@ impl RemoteFile {
     }
 }
 
-/// Returns where a file is.
 fn place(address: &Address, options: &RemoteOptions) -> Result<Place> {
     let shown = address.to_string();
     match address {

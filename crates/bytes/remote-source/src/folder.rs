@@ -178,7 +178,6 @@ impl RemoteFolder {
         self
     }
 
-    /// Returns the folder `name` in this one, at `address`.
     pub(crate) fn below(self, name: &str, address: &HubAddress) -> Self {
         let below =
             |(path, file): (String, _)| Some((path.strip_prefix(name)?.strip_prefix('/')?.to_owned(), file));

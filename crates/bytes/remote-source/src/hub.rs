@@ -5,7 +5,6 @@ use url::Url;
 use crate::target::RangeTarget;
 use crate::{Error, HubAddress, RemoteOptions, RepositoryKind, Result};
 
-/// Returns where a file of a repository is at a revision.
 pub(crate) fn file_target(hub: &HubAddress, revision: &str, options: &RemoteOptions) -> Result<RangeTarget> {
     let mut parts = if hub.kind == RepositoryKind::Model { Vec::new() } else { vec![hub.kind.plural()] };
     parts.extend(hub.repository.split('/'));
@@ -14,7 +13,6 @@ pub(crate) fn file_target(hub: &HubAddress, revision: &str, options: &RemoteOpti
     target(&parts, hub.to_string(), options)
 }
 
-/// Returns where the listing of a repository is.
 pub(crate) fn listing_target(hub: &HubAddress, options: &RemoteOptions) -> Result<RangeTarget> {
     let mut parts = vec!["api", hub.kind.plural()];
     parts.extend(hub.repository.split('/'));

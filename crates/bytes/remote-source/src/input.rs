@@ -18,7 +18,6 @@ use crate::{Address, Error, RemoteOptions, Result};
 #[cfg(feature = "http")]
 use crate::{HubAddress, RemoteFile, RemoteFolder};
 
-/// Suffix of the name of an index.
 #[cfg(feature = "http")]
 const INDEX_SUFFIX: &str = ".index.json";
 

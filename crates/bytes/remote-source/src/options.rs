@@ -12,7 +12,6 @@ use crate::Traffic;
 use crate::client_pool::ClientPool;
 use crate::traffic::TrafficCounter;
 
-/// Endpoint of the Hub.
 const HUB: &str = "https://huggingface.co";
 
 /// Permissions, limits and credentials of remote files.

@@ -32,7 +32,6 @@ impl BucketOutputs {
         }
     }
 
-    /// Returns the bucket of an output that is an object.
     fn object(&self, target: &Path) -> Result<(Bucket, String)> {
         let (bucket, key) = self.bucket(target)?;
         if key.is_empty() {

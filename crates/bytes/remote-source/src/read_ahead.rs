@@ -49,7 +49,6 @@ struct Stream {
     next_len: u64,
 }
 
-/// Streams of one file.
 #[derive(Debug, Default)]
 struct Streams {
     /// The last used one is at the end.
@@ -128,7 +127,6 @@ impl ReadAhead {
         Ok(parts)
     }
 
-    /// Waits for a chunk.
     fn wait(&self, slot: &Slot) -> Result<Bytes> {
         slot.want();
         self.gate.notify();
@@ -256,7 +254,6 @@ impl ReadAhead {
     }
 }
 
-/// Splits a range into pieces.
 fn pieces_of(range: Range<u64>) -> Vec<Range<u64>> {
     let mut pieces = Vec::new();
     let mut at = range.start;

@@ -22,7 +22,6 @@ pub(crate) struct Slot<T = Bytes> {
 }
 
 impl<T: Clone + Send + 'static> Slot<T> {
-    /// Starts a thread that fetches.
     pub(crate) fn start(fetch: impl FnOnce() -> Result<T> + Send + 'static) -> Arc<Self> {
         let slot = Arc::new(Self::empty());
         let filled = Arc::clone(&slot);

@@ -15,7 +15,6 @@ pub(crate) struct RangeTarget {
     pub(crate) token: Option<String>,
     /// True if the host redirects each request for a range to another address.
     pub(crate) is_resolved: bool,
-    /// Address in messages.
     pub(crate) address: String,
 }
 

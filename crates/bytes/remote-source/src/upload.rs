@@ -26,7 +26,6 @@ use crate::range_buffers::RangeBuffer;
 use crate::slot::Slot;
 use crate::{Error, Result};
 
-/// Largest number of parts of an upload.
 const PARTS_MAX: u64 = 10_000;
 /// Smallest length of a part in bytes.
 const PART_MIN: u64 = 8 << 20;

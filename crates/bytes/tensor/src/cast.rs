@@ -44,7 +44,6 @@ impl ViewedRanges {
         self.ranges.first().map_or(0, |(range, _)| range.start)..end
     }
 
-    /// Returns the name of a tensor that views this element.
     fn name(&self, element: u64) -> Option<&Arc<str>> {
         let before = self.ranges.partition_point(|(range, _)| range.start <= element);
         let (range, name) = self.ranges.get(before.checked_sub(1)?)?;
@@ -68,7 +67,6 @@ pub struct CastNumbers {
     conversion: DtypeConversion,
     /// Offset of the first converted byte in the base.
     start: usize,
-    /// Number of components that are converted.
     components: usize,
     /// Size of a component in bytes before (`from`) and after (`to`) the conversion.
     from: usize,

@@ -22,7 +22,6 @@ pub struct StorageRecords {
     /// Names of all records, concatenated.
     names: String,
     list: Vec<StorageRecord>,
-    /// Numbers of the records, by the hashes of their names.
     numbers_by_name: HashTable<u32>,
     state: RandomState,
 }

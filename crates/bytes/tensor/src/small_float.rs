@@ -12,7 +12,6 @@
 /// Floating-point format of a sign, an exponent and a mantissa. The bit patterns below are without the sign.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SmallFloat {
-    /// Number of bits of the mantissa.
     mantissa: u32,
     /// Bit pattern of the exponent of 1.0.
     bias: u32,

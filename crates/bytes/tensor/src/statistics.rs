@@ -13,7 +13,6 @@ use crate::{Dtype, DtypeConversion, Tensor};
 const WINDOW_COMPONENTS: u64 = 1 << 14;
 /// The same for a tensor whose elements are scattered, where neighbouring windows read the same blocks of the file.
 const SCATTERED_WINDOW_COMPONENTS: u64 = 1 << 20;
-/// Number of bins of a histogram.
 const BINS: usize = 48;
 
 /// An element as float64 or complex128.
@@ -200,7 +199,6 @@ impl<'t> ComponentReader<'t> {
         Ok(left?.join(right?))
     }
 
-    /// Reads a range of components.
     fn read(&self, start: u64, len: u64) -> Result<Vec<f64>, ReadError> {
         let bytes = |components: u64| match self.decoding {
             Decoding::Convert(_) => components.saturating_mul(self.component_size),
@@ -359,7 +357,6 @@ impl Deviations {
     }
 }
 
-/// Returns the bin of a number from 0 to 1.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -31,7 +31,6 @@ pub struct Storage {
 
 #[derive(Clone, Debug)]
 enum StorageBytes {
-    /// Number of a record of a file.
     Record(Arc<StorageRecords>, u32),
     Standalone(Arc<StorageContent>),
 }
@@ -393,7 +392,6 @@ impl From<StorageContent> for Storage {
     }
 }
 
-/// Adds a range of a source to a checksum.
 fn add_range_checksum(source: &dyn Source, range: Range<u64>, sum: &mut Crc32) -> Result<(), ReadError> {
     window_ranges(range).try_for_each(|window| {
         sum.add(&Window::read(source, window)?);
@@ -401,7 +399,6 @@ fn add_range_checksum(source: &dyn Source, range: Range<u64>, sum: &mut Crc32) -
     })
 }
 
-/// Returns the length of a window in bytes.
 fn window_len(window: &Range<u64>) -> usize {
     usize::try_from(window.end.saturating_sub(window.start)).unwrap_or(WINDOW)
 }

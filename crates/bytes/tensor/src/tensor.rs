@@ -186,7 +186,6 @@ impl Tensor {
         Ok(Self { dtype, dims: shape.into_iter().chain(stride).collect(), offset, storage })
     }
 
-    /// Returns the number of dimensions.
     fn rank(&self) -> usize {
         self.dims.len() / 2
     }
@@ -331,7 +330,6 @@ impl Tensor {
     }
 }
 
-/// Checks that a view is inside its storage.
 fn check_view(
     dtype: Dtype,
     (shape, stride): (&[u64], &[u64]),

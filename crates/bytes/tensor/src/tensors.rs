@@ -45,7 +45,6 @@ pub struct CompoundTensor {
     pub dtype: Dtype,
     /// Shape in elements; for a nested tensor, the shape of its buffer.
     pub shape: Vec<u64>,
-    /// Positions of the parts in the list.
     parts: Range<usize>,
 }
 

@@ -10,7 +10,6 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use crate::problem::{PositionCursor, Problem, ProblemKind, Problems, TextPosition};
 
-/// Position of each key of a document.
 pub(crate) type KeyPositions = BTreeMap<String, TextPosition>;
 
 /// A document while it is read: its problems so far, and the positions of its keys. Positions are byte offsets until the
@@ -71,7 +70,6 @@ impl<'t> DocumentReader<'t> {
         self.added.push((self.offsets.get(path).copied(), problem));
     }
 
-    /// Returns true if the document has `key`.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.offsets.contains_key(key)
     }
@@ -180,7 +178,6 @@ impl<'t> DocumentReader<'t> {
         TakenFields { path: path.to_owned(), fields }
     }
 
-    /// Converts the remaining fields of a table into plain TOML values.
     pub(crate) fn remaining_fields(&mut self, table: TakenFields<'_, 't>) -> toml::Table {
         let mut rest = toml::Table::new();
         for (key, field) in table.fields {

@@ -140,7 +140,6 @@ impl<'t> ConfigReader<'_, 't> {
         platforms
     }
 
-    /// Returns the tables of an array of tables.
     fn tables<'d>(&mut self, root: &mut TakenFields<'d, 't>, key: &str) -> Vec<TakenFields<'d, 't>> {
         let Some(field) = root.take(key) else { return Vec::new() };
         let items = self.source.list(&field);

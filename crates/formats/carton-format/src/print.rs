@@ -12,7 +12,6 @@ use crate::config::{Config, Example, Port, Runner, SelfTest};
 use crate::error::Error;
 use crate::spec::SHORT_DESCRIPTION_MAX;
 
-/// Top-level keys of the document.
 #[derive(Serialize)]
 struct TopLevelKeys<'c> {
     spec_version: u64,

@@ -81,7 +81,6 @@ impl EntryChunk {
 }
 
 impl EntryReader {
-    /// Creates a reader of an entry of a zip file.
     pub(crate) fn zipped(
         file: &Arc<dyn byte_source::Source>,
         entry: &CartonEntry,
@@ -279,7 +278,6 @@ impl ZipRangeReader {
         Ok(Some(window))
     }
 
-    /// Returns the number of unread bytes.
     fn unread_len(&self) -> u64 {
         let window = self.window.as_ref().map_or(0, |window| window.len().saturating_sub(self.taken));
         self.end.saturating_sub(self.next).saturating_add(window as u64)

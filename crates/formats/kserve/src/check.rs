@@ -92,7 +92,6 @@ fn resolve_output(
     Ok(RequestedOutput { name, parameters, is_binary: binary })
 }
 
-/// Checks the datatype and shape of an input.
 fn check_datatype_and_shape(input: &Tensor, expected: &TensorConfig, model: &ModelConfig) -> Result<()> {
     let tensor = || TensorLabel::Input(input.name.clone());
     if input.datatype != expected.datatype {

@@ -31,14 +31,12 @@ pub(crate) struct JsonReader<'j> {
 pub(crate) enum JsonNumber<'j> {
     /// Decimal digits with an optional minus sign.
     Integer(&'j str),
-    /// A number with a fraction or an exponent.
     Fraction(&'j str),
     /// `NaN`, `Infinity` or `-Infinity`.
     NotFinite(&'j str),
 }
 
 impl<'j> JsonNumber<'j> {
-    /// Returns the text of the number.
     pub(crate) fn text(self) -> &'j str {
         match self {
             Self::Integer(text) | Self::Fraction(text) | Self::NotFinite(text) => text,
@@ -98,13 +96,11 @@ impl<'j> JsonReader<'j> {
         if found == expected { Ok(()) } else { Err(self.error(JsonProblem::Kind { expected, found })) }
     }
 
-    /// Reads a string value.
     pub(crate) fn string(&mut self) -> Result<Cow<'j, str>> {
         self.expect(JsonKind::String)?;
         self.quoted()
     }
 
-    /// Reads a boolean value.
     pub(crate) fn boolean(&mut self) -> Result<bool> {
         self.expect(JsonKind::Boolean)?;
         let at = self.position();
@@ -227,7 +223,6 @@ impl<'j> JsonReader<'j> {
         }
     }
 
-    /// Returns a reader at the start of a skipped value.
     pub(crate) fn reader_at(&self, skipped: SkippedValue) -> Self {
         let rest = self.text.as_bytes().get(skipped.start..).unwrap_or_default();
         Self { text: self.text, lexer: SliceLexer::new(rest), depth: skipped.depth }

@@ -96,7 +96,6 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-/// Iterates over the data of the binary tensors.
 pub(crate) fn binary_data_parts(tensors: &[Tensor]) -> impl Iterator<Item = &Bytes> {
     tensors.iter().filter(|tensor| tensor.is_binary).map(|tensor| &tensor.data)
 }
@@ -109,7 +108,6 @@ pub(crate) struct TensorHeader {
 }
 
 impl TensorHeader {
-    /// Reads the JSON object of a tensor.
     pub(crate) fn read(json: &mut JsonReader<'_>, place: fn(String) -> TensorLabel) -> Result<Self> {
         let mut members = TensorMembers::default();
         json.object(|json, key| members.read(json, key))?;

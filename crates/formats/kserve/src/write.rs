@@ -4,12 +4,10 @@
 //!
 //! Facts: RFC 8259; `json.loads` of Python for the three tokens.
 
-/// Writes a JSON boolean.
 pub(crate) fn boolean(out: &mut Vec<u8>, value: bool) {
     out.extend_from_slice(if value { b"true" } else { b"false" });
 }
 
-/// Writes an integer in decimal.
 pub(crate) fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }

@@ -7,7 +7,6 @@ use tensor::Dtype;
 
 /// A dtype of the format and its equivalent in PyTorch.
 pub(crate) struct DtypeRow {
-    /// Name in the header.
     pub(crate) name: &'static str,
     /// Dtype of the official crate, whose order is the order of the tensors in a file.
     pub(crate) official: safetensors::Dtype,
@@ -43,7 +42,6 @@ const DTYPE_ROWS: &[DtypeRow] = &[
     DtypeRow { pack_factor: 2, ..row("F4", safetensors::Dtype::F4, Dtype::Float4E2M1FnX2) },
 ];
 
-/// Returns the row for a dtype name in a header.
 pub(crate) fn row_by_name(name: &str) -> Option<&'static DtypeRow> {
     DTYPE_ROWS.iter().find(|row| row.name == name)
 }

@@ -10,7 +10,6 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 
 use crate::dtype::row_by_name;
 
-/// Header entry of a tensor.
 pub(crate) struct HeaderEntry {
     /// Borrowed if the format has the dtype.
     pub(crate) dtype: Cow<'static, str>,
@@ -67,7 +66,6 @@ impl<'de> Deserialize<'de> for HeaderEntry {
     }
 }
 
-/// Name of a field.
 enum Field {
     Dtype,
     Shape,

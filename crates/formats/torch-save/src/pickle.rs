@@ -90,7 +90,6 @@ impl DataPklWriter {
         Ok(())
     }
 
-    /// Writes a tuple of numbers.
     fn write_tuple(&mut self, tensor: &str, numbers: &[u64]) -> Result<()> {
         let is_long = numbers.len() > 3;
         if is_long {

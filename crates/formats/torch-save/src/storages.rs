@@ -13,7 +13,6 @@ use crate::{Error, Result};
 /// Storages of a checkpoint, with the storage of each tensor.
 pub(crate) struct SavedStorages {
     pub(crate) list: Vec<SavedStorage>,
-    /// Index of the storage of each tensor.
     by_tensor: Vec<u32>,
 }
 

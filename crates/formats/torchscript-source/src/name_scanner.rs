@@ -235,7 +235,6 @@ impl<'t> NameScanner<'t> {
     }
 }
 
-/// Returns the literal type for a one-word annotation.
 fn annotated_literal(annotation: &str) -> LiteralType {
     match annotation {
         "Tensor" => LiteralType::Tensor,
@@ -247,7 +246,6 @@ fn annotated_literal(annotation: &str) -> LiteralType {
     }
 }
 
-/// Returns the literal type of an integer.
 fn integer_literal(number: &str) -> LiteralType {
     let found = number.parse().ok().filter(|number| *number == FLOAT16 || NEWER_DTYPES.contains(number));
     found.map_or(LiteralType::Int, LiteralType::DtypeNumber)

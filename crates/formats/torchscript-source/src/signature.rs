@@ -15,9 +15,7 @@ use crate::{Error, Result};
 /// Limits on a signature: the nesting depth of one type, and the number of types.
 const DEPTH_MAX: usize = 32;
 const TYPES_MAX: usize = 2000;
-/// Maximum number of arguments of a method.
 const ARGUMENTS_MAX: usize = 2000;
-/// Maximum number of values of an enumeration.
 const MEMBERS_MAX: usize = 1000;
 
 /// Prefix and suffix of the names of source records.
@@ -77,7 +75,6 @@ pub fn is_code(record: &str) -> bool {
     source_module_path(record).is_some()
 }
 
-/// Extracts the module path from the name of a source record.
 fn source_module_path(record: &str) -> Option<&str> {
     record.strip_prefix(FOLDER)?.strip_suffix(EXTENSION)
 }
@@ -251,7 +248,6 @@ impl<'t> Parser<'t> {
         Ok((arguments, returns))
     }
 
-    /// Parses the fields of a named tuple.
     fn parse_tuple_fields(&mut self) -> Result<Vec<TupleField>> {
         let mut fields = Vec::new();
         while self.tokens.peek().is_some() {
@@ -323,7 +319,6 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Parses a qualified name with dots.
     fn parse_qualified_name(&mut self) -> Result<&'t str> {
         let first = self.tokens.peek().map(|token| token.range.clone());
         self.expect_identifier("a type")?;

@@ -109,7 +109,6 @@ impl DataRecords {
         Ok(all)
     }
 
-    /// Returns the record with a number.
     pub(crate) fn get(&self, number: u32) -> Option<&DataRecord> {
         self.records.get(number as usize)
     }

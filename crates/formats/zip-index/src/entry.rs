@@ -61,7 +61,6 @@ pub(crate) fn entry_from_central(central: &Header<'_>, limit: u64) -> Result<Ent
     entry_with_data_at(central, start, limit)
 }
 
-/// Compares a local header with its central header.
 pub(crate) fn compare_headers(central: &Header<'_>, local: &Header<'_>) -> Result<()> {
     let (name, offset) = (|| central.display_name(), central.local_offset);
     if local.name != central.name {

@@ -100,7 +100,6 @@ impl<'b> Tail<'b> {
         self.bytes.get(usize::try_from(offset.checked_sub(self.start)?).ok()?..)
     }
 
-    /// Returns the length of the file in bytes.
     fn file_len(self) -> u64 {
         self.start.saturating_add(self.bytes.len() as u64)
     }
@@ -243,7 +242,6 @@ pub(crate) struct Header<'a> {
     pub(crate) compressed_len: u64,
     pub(crate) len: u64,
     pub(crate) name: &'a [u8],
-    /// Offset of the local header; 0 in a local header.
     pub(crate) local_offset: u64,
     /// Length of this header in bytes.
     pub(crate) span: u64,

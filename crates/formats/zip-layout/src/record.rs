@@ -31,7 +31,6 @@ pub(crate) struct Record<'n> {
     pub(crate) len: u64,
     /// Length of the stored data in bytes.
     pub(crate) packed_len: u64,
-    /// Number of the compression method.
     pub(crate) method: u16,
     /// External attributes: [`FILE`] or [`LINK`].
     pub(crate) attributes: u32,

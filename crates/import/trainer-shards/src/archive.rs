@@ -19,7 +19,6 @@ use crate::{Error, Result, TrainerLayout};
 
 const EXTENSION: &str = "nemo";
 const GZIP: &[u8] = b"\x1f\x8b";
-/// Largest number of members that are read.
 const MEMBERS_MAX: usize = 1 << 13;
 
 /// The checkpoint in an archive.
@@ -27,7 +26,6 @@ const MEMBERS_MAX: usize = 1 << 13;
 pub struct TrainerArchive {
     /// Layout of the files of several ranks; `None` if one member is the whole checkpoint.
     pub layout: Option<&'static dyn TrainerLayout>,
-    /// Members with the checkpoint.
     members: Vec<Arc<dyn Source>>,
     /// Name of the archive, for messages.
     file: String,

@@ -59,7 +59,6 @@ impl<'h> Objects<'h> {
         self.attribute(id, name)?.ok_or_else(missing)
     }
 
-    /// Returns a text.
     pub(crate) fn text(self, id: ObjectId, what: &str) -> Result<Cow<'h, str>> {
         self.heap.text(id).ok_or_else(|| self.malformed(id, format!("{what} is not a text")))
     }
@@ -70,7 +69,6 @@ impl<'h> Objects<'h> {
         number.ok_or_else(|| self.malformed(id, format!("{what} is not a number from 0 to 2^63")))
     }
 
-    /// Returns the items of a tuple or a list.
     pub(crate) fn items(self, id: ObjectId, what: &str) -> Result<&'h [ObjectId]> {
         self.heap.items(id).ok_or_else(|| self.malformed(id, format!("{what} is not a list")))
     }

@@ -211,7 +211,6 @@ fn what(name: &str) -> String {
     format!("`{}`", name.escape_debug())
 }
 
-/// Formats a number of ranks.
 fn ranks_text(ranks: u64) -> String {
     if ranks == 1 { "1 rank".to_owned() } else { format!("{ranks} ranks") }
 }

@@ -90,7 +90,6 @@ impl TrainerFolder {
         Ok(Some(found))
     }
 
-    /// Compares a folder with the layouts.
     fn compare(names: &FolderNames) -> Result<Option<Self>> {
         for layout in LAYOUTS {
             if let Some(files) = layout.files(names)? {

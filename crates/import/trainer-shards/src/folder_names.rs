@@ -38,7 +38,6 @@ impl FolderNames {
         Ok(Self { folder: folder.to_owned(), files, folders, archive: None })
     }
 
-    /// Reads the names in a folder below this one.
     pub(crate) fn below(&self, name: &str) -> Result<Self> {
         let folder = self.folder.join(name);
         match &self.archive {

@@ -22,14 +22,12 @@ const SHARDING: &str = "__metadata__.DCP_SHARDING_INFO";
 #[derive(Debug)]
 pub(crate) struct HfShards;
 
-/// Description of a part.
 #[derive(Debug, Deserialize)]
 struct SavedPart {
     /// Index of the first element.
     saved_offsets: Vec<u64>,
 }
 
-/// Parts of a tensor.
 struct Parts {
     dtype: Dtype,
     /// File of the first part.

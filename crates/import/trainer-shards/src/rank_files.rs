@@ -24,7 +24,6 @@ const MODEL: &str = "model_";
 /// The same in Accelerate, before the number of the model.
 const ACCELERATE: &str = "pytorch_model_fsdp_";
 
-/// Layout of files of ranks.
 #[derive(Debug)]
 pub(crate) struct RankFiles;
 
@@ -76,7 +75,6 @@ struct RankState {
     positions: HashMap<String, usize>,
 }
 
-/// Tensor of one rank.
 enum RankTensor<'c> {
     Whole(&'c Tensor),
     Shard(&'c CompoundItem, &'c ShardPosition),
@@ -255,7 +253,6 @@ fn join_tensor(name: &str, states: &[RankState], summary: &mut TrainerSummary) -
     join_tiles(name, dtype, &shape, tiles)
 }
 
-/// Returns the tiles of one rank.
 fn rank_tiles(
     name: &str,
     file: &str,

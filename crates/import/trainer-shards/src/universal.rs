@@ -166,7 +166,6 @@ fn file_of(path: &Path) -> (String, Option<String>) {
     (format!("{ZERO}/{parameter}/{file}"), Some(parameter))
 }
 
-/// Returns the tensor of a file in the shape of its parameter.
 fn read_tensor(
     file: &str,
     parameter: &str,

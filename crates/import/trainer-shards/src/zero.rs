@@ -38,13 +38,11 @@ pub(crate) struct ModelStates {
     buffers: HashSet<String>,
 }
 
-/// One opened file.
 pub(crate) struct ZeroFile {
     pub(crate) file: String,
     pub(crate) checkpoint: Checkpoint,
 }
 
-/// Partition of one rank.
 struct Partition {
     file: String,
     stage: u64,
@@ -153,7 +151,6 @@ impl TrainerLayout for Zero {
     }
 }
 
-/// Returns the name of the trainer with the stage.
 fn stage_name(stage: u64) -> &'static str {
     match stage {
         1 => "DeepSpeed ZeRO-1",

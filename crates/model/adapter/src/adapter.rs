@@ -53,7 +53,6 @@ impl Adapter {
         self.tensors.names()
     }
 
-    /// Returns the tensor at a position of the list.
     pub(crate) fn tensor(&self, position: usize) -> AdapterTensor<'_> {
         let (name, tensor) = self.tensors.get_index(position).expect("the position comes from this list");
         AdapterTensor { position, name, tensor }

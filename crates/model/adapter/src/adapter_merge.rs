@@ -255,7 +255,6 @@ impl<'a> MergeState<'_, 'a> {
         self.add_terms((place, base_name), dims, vec![(0, term)], magnitude.map(|m| (m, Axis::Columns)))
     }
 
-    /// Adds the bias of B to that of the module.
     fn add_bias(&mut self, module: &str, position: usize) -> Result<()> {
         let source = self.adapter.tensor(position);
         let bias = source.tensor;
@@ -281,7 +280,6 @@ impl<'a> MergeState<'_, 'a> {
         Ok(())
     }
 
-    /// Replaces rows of an embedding.
     fn replace_rows(&mut self, module: &str, position: usize) -> Result<()> {
         let source = self.adapter.tensor(position);
         let values = source.tensor;

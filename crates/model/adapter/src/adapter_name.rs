@@ -33,7 +33,6 @@ pub(crate) struct AdapterName {
     pub(crate) role: Role,
 }
 
-/// Ends of names and their roles.
 const ENDS: [(&str, Role); 12] = [
     (".lora_A.weight", Role::A),
     (".lora_B.weight", Role::B),

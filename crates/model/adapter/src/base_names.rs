@@ -69,7 +69,6 @@ impl<'t> BaseNames<'t> {
         found
     }
 
-    /// Returns the name that the base has for a name of the adapter.
     pub(crate) fn rewritten(&self, name: &str) -> String {
         let (from, to) = &self.rewrite;
         match name.strip_prefix(from.as_str()) {

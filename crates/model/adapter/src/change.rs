@@ -30,7 +30,6 @@ impl ChangedTensor {
         Self { name: name.to_owned(), dtype: tensor.dtype(), tensor, blocks, dims, magnitudes: None }
     }
 
-    /// Returns the dtype of the tensor in the base.
     pub(crate) fn dtype(&self) -> Dtype {
         self.dtype
     }

@@ -122,7 +122,6 @@ enum Comparison {
     Summed,
     /// The numbers are equal, and not summed.
     Equal,
-    /// The number of the base is the result.
     Kept,
     /// The other checkpoint has no such tensor, or a different one.
     LeftOut,

@@ -16,7 +16,6 @@ pub(crate) struct WrappedModule<'n> {
     pub(crate) name: &'n str,
     /// Number of wrappers around the changed parameter inside of this one.
     pub(crate) depth: usize,
-    /// Number of all wrappers.
     pub(crate) wrappers: usize,
 }
 

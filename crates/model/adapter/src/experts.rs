@@ -43,7 +43,6 @@ pub(crate) fn sort_parameters(parameters: &mut [&str]) {
     parameters.sort_by_key(|name| (place(name), (*name).to_owned()));
 }
 
-/// Returns the projections of a fused parameter.
 pub(crate) fn projections(parameter: &str) -> &'static [Projection] {
     match parameter {
         "gate_up_proj" => &[Projection::Gate, Projection::Up],

@@ -73,7 +73,6 @@ impl LoadedBlock {
 /// Product of two factors: the whole right one is in memory, and the rows of the left one that were read last.
 #[derive(Debug)]
 pub(crate) struct LoadedTerm {
-    /// Rows of the block.
     pub(crate) rows: Range<u64>,
     pub(crate) right: Panels,
     pub(crate) scale: f64,

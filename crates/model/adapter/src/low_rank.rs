@@ -29,7 +29,6 @@ pub(crate) struct LowRankUpdate {
     number: usize,
     base: Storage,
     base_dtype: Dtype,
-    /// Dtype of the result.
     dtype: Dtype,
     dims: WeightDims,
     blocks: Vec<Vec<Term>>,
@@ -229,7 +228,6 @@ impl LowRankUpdate {
         Ok(Some(self.rescales.get_or_init(|| factors)))
     }
 
-    /// Computes the numbers of a task.
     fn compute(&self, task: &mut Task<'_>, rescales: Option<&[f64]>) -> Result<(), ReadError> {
         if let Some(block) = &task.terms.block
             && rescales.is_none()
@@ -275,7 +273,6 @@ impl SegmentTerms {
 }
 
 impl Task<'_> {
-    /// Adds the products to `sums`, which has a number for each of the task.
     fn add_products(&self, sums: &mut [f64]) {
         for factors in self.terms.factors(self.row_in_segment, self.rows) {
             add_product(factors, sums, self.columns.clone());

@@ -77,7 +77,6 @@ impl Matrix {
         Some(Self { tensor, rows: self.columns, columns: self.rows, source: self.source })
     }
 
-    /// Returns the matrix of the rows in `range`.
     pub(crate) fn rows_in(&self, range: &std::ops::Range<u64>) -> Option<Self> {
         let rows = range.end.checked_sub(range.start)?;
         if range.end > self.rows {

@@ -22,7 +22,6 @@ pub(crate) type ComputedRows = Vec<(usize, Arc<OnceLock<f64>>)>;
 /// Reason for which numbers of an adapter are not merged.
 const NOT_FINITE: &str = "some of its numbers are infinite or not numbers";
 
-/// State of the merge of one adapter.
 pub(crate) struct MergeState<'m, 'a> {
     pub(crate) adapter: &'a Adapter,
     pub(crate) changes: &'m mut BaseChanges<'a>,

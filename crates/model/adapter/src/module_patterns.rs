@@ -91,7 +91,6 @@ impl ModulePatterns {
         found.map(|(_, number)| number)
     }
 
-    /// Returns the number of patterns that are regular expressions.
     pub(crate) fn expression_count(&self) -> usize {
         self.expressions.len()
     }
@@ -129,7 +128,6 @@ impl NamePatterns {
     }
 }
 
-/// A search for a name and its ends.
 struct NameSearch<'n> {
     names: &'n NamePatterns,
     /// Keys of the characters at their places, from the end.

@@ -13,7 +13,6 @@ const CHUNK: u64 = 1 << 20;
 /// Product of low rank that is added to some rows of a block.
 #[derive(Clone, Debug)]
 pub(crate) struct Term {
-    /// Rows of the block.
     pub(crate) rows: Range<u64>,
     /// One row for each of `rows`.
     pub(crate) left: Matrix,

@@ -60,7 +60,6 @@ pub(crate) struct UsedBytes {
 }
 
 impl UsedBytes {
-    /// Adds the part of a tensor that a computation reads.
     pub(crate) fn add(&mut self, position: usize, part: TensorPart) {
         let parts = self.parts.entry(position).or_default();
         // A tensor that several names of the base share is read again for each.

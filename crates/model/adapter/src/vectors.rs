@@ -90,7 +90,6 @@ impl Number for f64 {
     }
 }
 
-/// Work on tiles of doubles.
 pub(crate) trait DoubleTiles {
     /// Works on tiles of `ROWS` rows, each of `VECTORS` vectors.
     fn run<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S);

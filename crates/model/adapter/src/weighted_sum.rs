@@ -24,7 +24,6 @@ pub(crate) struct WeightedSum {
 }
 
 impl WeightedSum {
-    /// Creates the sum of a base and other numbers of the same count.
     pub(crate) fn new((base, dtype): Numbers, others: Vec<Numbers>, weights: Option<Vec<f64>>) -> Self {
         let (mut inputs, mut dtypes) = (vec![base], vec![dtype]);
         for (storage, dtype) in others {

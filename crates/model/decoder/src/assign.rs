@@ -112,7 +112,6 @@ impl Decoder {
         outer.chain((0..self.n_layers()).flat_map(|layer| self.layer_weights(layer)))
     }
 
-    /// Returns the weights of a layer.
     fn layer_weights(&self, layer: u64) -> impl Iterator<Item = Weight> {
         let experts = self.block().experts.as_ref().filter(|_| self.block().has_experts(layer));
         let parts =
@@ -184,7 +183,6 @@ impl Decoder {
         self.dimensions(weight).iter().map(|sizes| self.sum_of_sizes(sizes)).collect()
     }
 
-    /// Returns the sizes that add up to each dimension of a weight.
     fn dimensions(&self, weight: Weight) -> Vec<Vec<SizeTerm>> {
         let matrix = |part| match weight {
             Weight::Expert { .. } | Weight::ExpertBias { .. } => expert_dimensions(part),
@@ -318,9 +316,7 @@ impl Decoder {
 enum SizeTerm {
     One,
     Dim,
-    /// Size of one head.
     Head,
-    /// Number of query heads.
     Heads,
     /// Total size of all query heads.
     Queries,
@@ -330,7 +326,6 @@ enum SizeTerm {
     Vocab,
     /// Number of rotated pairs of dimensions in a head.
     Pairs,
-    /// Number of experts in a layer.
     Experts,
     ExpertHidden,
     SharedHidden,

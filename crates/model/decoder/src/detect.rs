@@ -216,7 +216,6 @@ fn from_meta(tensors: &Tensors, options: &DecoderOptions) -> Result<Decoder> {
     Decoder::new(&llama::ARCHITECTURE, &META, facts, tensors)
 }
 
-/// Builds the decoder of an architecture with Hugging Face's names.
 fn from_hugging_face(
     architecture: &'static Architecture,
     tensors: &Tensors,

@@ -265,7 +265,6 @@ impl HyperparameterKind {
         }
     }
 
-    /// Returns the key of the number in `file`.
     fn key(self, file: &str) -> &'static str {
         let metas = file == "params.json";
         match self {

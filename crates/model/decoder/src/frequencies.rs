@@ -73,7 +73,6 @@ struct FrequencyComparison {
     frequencies: RotaryFrequencies,
     /// Dtype of the values before they were cast to float64.
     dtype: Dtype,
-    /// Index of the next frequency.
     next: u64,
     /// Index and value of the first element that differs.
     first_mismatch: Option<(u64, f32)>,

@@ -39,7 +39,6 @@ pub(crate) struct Hyperparameters {
     pub(crate) notes: Vec<DecoderNote>,
 }
 
-/// Number of rotary dimensions per head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum RotaryDims {
     #[default]

@@ -33,7 +33,6 @@ pub struct CheckpointLayout {
     pub(crate) frequencies: [&'static str; 2],
     /// Prefix of a layer's index in tensor names.
     pub(crate) layers: &'static str,
-    /// Path of a part inside a layer.
     pub(crate) part_path: fn(LayerPart) -> &'static str,
     /// Fused tensors: the path, and the matrices whose rows are concatenated.
     pub(crate) fused_tensors: &'static [(&'static str, &'static [LayerPart])],
@@ -70,7 +69,6 @@ pub struct SizeKeys {
 /// Location of a weight: a tensor, or a part of a fused or stacked tensor.
 #[derive(Debug)]
 pub(crate) struct WeightPlace {
-    /// Name of the tensor.
     pub(crate) name: String,
     /// Parts whose rows the tensor concatenates; empty if the tensor is not fused.
     pub(crate) fused_parts: &'static [LayerPart],
@@ -257,7 +255,6 @@ impl CheckpointLayout {
         !self.tensor_path(part).1.is_empty()
     }
 
-    /// Returns true if both layouts have the same owner.
     pub(crate) fn has_owner_of(&self, other: &Self) -> bool {
         self.owner == other.owner
     }

@@ -228,7 +228,6 @@ impl<'t> View<'t> {
         Ok(self)
     }
 
-    /// Returns `count` rows from `start`.
     fn rows(mut self, start: u64, count: u64) -> Result<Self> {
         let (Some(rows), Some(step)) = (self.shape.first_mut(), self.stride.first()) else {
             return Err(unexpected(self.name, self.tensor.shape(), "more dimensions"));

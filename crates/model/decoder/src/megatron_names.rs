@@ -26,7 +26,6 @@ pub(crate) enum MegatronPart {
     Output,
     /// Queries, keys and values.
     Qkv,
-    /// Gate and up matrices.
     GateUp {
         gate: LayerPart,
         up: LayerPart,
@@ -95,7 +94,6 @@ impl MegatronName {
     }
 }
 
-/// Parses the name of a tensor in its layer.
 fn parse_in_layer(path: &str) -> Option<MegatronName> {
     let found = |part, bias| MegatronName { part, layer: None, experts: false, expert: None, bias };
     match path {

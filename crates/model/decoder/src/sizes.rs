@@ -156,7 +156,6 @@ impl Decoder {
         .reject_zero_sizes(&wrong)
     }
 
-    /// Returns the decoder, or an error if one of its sizes is 0.
     fn reject_zero_sizes(self, wrong: MakeParamError<'_>) -> Result<Self> {
         let keys = &self.layout.keys;
         let sizes = [

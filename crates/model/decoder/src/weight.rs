@@ -125,7 +125,6 @@ impl LayerPart {
 }
 
 impl Weight {
-    /// Returns the part of a layer that the weight belongs to.
     pub(crate) fn part(self) -> Option<LayerPart> {
         match self {
             Self::Embedding | Self::Norm | Self::NormBias | Self::Output => None,

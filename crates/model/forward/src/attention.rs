@@ -28,7 +28,6 @@ pub(crate) struct Queries {
     pub(crate) batch: usize,
     /// New tokens of each sequence.
     pub(crate) count: usize,
-    /// Number of key-value heads.
     pub(crate) kv_heads: usize,
     /// Number of query heads for each key-value head.
     pub(crate) group: usize,
@@ -47,7 +46,6 @@ impl Queries {
         self.count.div_ceil(self.tile_tokens())
     }
 
-    /// Returns the number of elements in the result of a tile.
     fn tile_elements(&self) -> usize {
         self.tile_tokens() * self.group * self.head_dim
     }
@@ -183,7 +181,6 @@ impl Queries {
     }
 }
 
-/// Position of a tile of queries.
 #[derive(Clone, Copy)]
 struct TilePosition {
     sequence: usize,
@@ -210,7 +207,6 @@ struct AttentionTile<'t, T> {
     head_dim: usize,
     positions: std::ops::Range<usize>,
     rules: &'t ScoreTransform<T>,
-    /// Keys and values of the head.
     head: &'t Head<T>,
     q: &'t [T],
     /// Scores of one block, for each row.

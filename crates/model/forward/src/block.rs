@@ -66,7 +66,6 @@ pub(crate) struct LayerState<'w, T> {
     pool: &'w Pool,
     /// Width of the model.
     dim: usize,
-    /// Queries of all new tokens.
     queries: Queries,
     /// Angles of each rotary embedding.
     angles: Vec<Angles<T>>,

@@ -12,7 +12,6 @@ use crate::memory::{checked_product, nbytes_of, zeros};
 use crate::number::Real;
 use crate::{Error, Result};
 
-/// The number of tokens in a block.
 pub(crate) const BLOCK: usize = 64;
 
 /// Keys and values of all tokens that a [`ForwardModel`](crate::ForwardModel) has processed.
@@ -31,12 +30,10 @@ pub(crate) enum TypedCache {
 pub(crate) struct CacheSizes {
     pub(crate) layers: usize,
     pub(crate) batch: usize,
-    /// Number of key-value heads.
     pub(crate) heads: usize,
     pub(crate) head_dim: usize,
 }
 
-/// Keys and values of the cached tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct CachedTokens<T> {
     sizes: CacheSizes,
@@ -48,7 +45,6 @@ pub(crate) struct CachedTokens<T> {
     rotated: Vec<(Vec<f64>, usize)>,
 }
 
-/// Keys and values of one head.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Head<T> {
     blocks: Vec<CacheBlock<T>>,

@@ -33,7 +33,6 @@ pub(crate) struct SharedExpertLayer<T> {
     pub(crate) gate: Option<Linear<T>>,
 }
 
-/// Routing of a row to an expert.
 #[derive(Clone, Copy, Debug)]
 struct ExpertRoute<T> {
     expert: usize,

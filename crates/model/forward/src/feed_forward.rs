@@ -25,7 +25,6 @@ pub(crate) enum GateAndUp<T> {
     Interleaved(Linear<T>),
 }
 
-/// Rows for a feed-forward network.
 pub(crate) struct FeedForwardRows<'r, T> {
     pub(crate) layer: &'r FeedForward<T>,
     /// Input of shape [rows, dim].

@@ -22,7 +22,6 @@ pub(crate) fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>> {
     Ok(out)
 }
 
-/// Returns the size of `count` values in bytes.
 pub(crate) fn nbytes_of<T>(count: usize) -> u64 {
     (count as u64).saturating_mul(size_of::<T>() as u64)
 }

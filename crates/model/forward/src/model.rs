@@ -46,7 +46,6 @@ pub struct ForwardModel {
     network: Network,
 }
 
-/// Network in the number type that the model computes in.
 #[derive(Debug)]
 enum Network {
     F32(TypedNetwork<f32>),
@@ -229,7 +228,6 @@ impl ForwardModel {
         }
     }
 
-    /// Converts token ids to indices of embeddings.
     fn embedding_ids(&self, tokens: &[i64], batch: usize) -> Result<Vec<usize>> {
         if tokens.is_empty() || tokens.len().checked_rem(batch) != Some(0) {
             return Err(Error::Tokens { found: tokens.len(), batch });
@@ -394,7 +392,6 @@ struct TokenChunk {
     seq: usize,
     /// Position of the chunk's first token in each sequence of the call.
     first: usize,
-    /// Tokens of each sequence in the chunk.
     count: usize,
     /// Tokens at the end of the chunk whose logits are returned, for each sequence.
     wanted: usize,
@@ -402,7 +399,6 @@ struct TokenChunk {
     total: usize,
 }
 
-/// Logits that a call returns.
 #[derive(Debug)]
 struct LogitsBuffer {
     /// Number of rows for each sequence.

@@ -22,9 +22,7 @@ pub(crate) trait Real:
     const ONE: Self;
     const NEG_INFINITY: Self;
 
-    /// Returns the nearest number.
     fn from_f64(number: f64) -> Self;
-    /// Returns the nearest number.
     fn from_f32(number: f32) -> Self;
     fn to_f32(self) -> f32;
     fn to_f64(self) -> f64;
@@ -35,7 +33,6 @@ pub(crate) trait Real:
     /// Returns the hyperbolic tangent, within a few units in the last place. Loops over it become vector instructions
     /// in f32.
     fn tanh(self) -> Self;
-    /// Returns the error function of the number.
     fn erf(self) -> Self;
     /// Computes products as one batch of work for the threads.
     fn linear(pool: &Pool, products: Vec<Product<'_, Self>>);

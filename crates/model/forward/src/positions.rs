@@ -172,7 +172,6 @@ impl<T: Real> Angles<T> {
         }
     }
 
-    /// Returns the cosines and sines of a position.
     fn cos_sin_at(&self, position: usize) -> Option<(&[T], &[T])> {
         let start = (position - self.first) * self.pairs;
         let range = start..start + self.pairs;
@@ -180,7 +179,6 @@ impl<T: Real> Angles<T> {
     }
 }
 
-/// Rotates a pair of numbers.
 fn rotate_pair<T: Real>(a: &mut T, b: &mut T, cos: T, sin: T) {
     (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
 }

@@ -17,7 +17,6 @@ use crate::norm::Norm;
 use crate::number::Real;
 use crate::{Error, Result};
 
-/// All weights of a decoder.
 #[derive(Debug)]
 pub(crate) struct Weights<T> {
     /// Matrix of shape [vocab, dim].
@@ -54,7 +53,6 @@ impl DecoderDims {
     }
 }
 
-/// Converts a size to `usize`.
 fn size_in_memory(n: u64) -> Result<usize> {
     usize::try_from(n).map_err(|_| Error::Memory { nbytes: n })
 }

@@ -172,7 +172,6 @@ impl FlatBlocks {
         Ok(Self { shape: shape.to_vec(), block, matrices })
     }
 
-    /// Returns the number of blocks.
     pub(crate) fn blocks(&self) -> u64 {
         self.matrices.elements.div_ceil(self.block)
     }

@@ -19,7 +19,6 @@ pub(crate) struct CodeRows {
     pub(crate) order: CodeOrder,
     /// Distance of the rows, in bytes.
     pub(crate) pitch: u64,
-    /// Number that each code stands for.
     pub(crate) values: Box<[f32; 256]>,
 }
 
@@ -50,18 +49,15 @@ pub(crate) struct BlockShape {
 }
 
 impl BlockShape {
-    /// Returns the blocks of some of the rows.
     fn row_blocks(self, rows: &Range<u64>) -> Range<u64> {
         blocks(rows, self.rows)
     }
 
-    /// Returns the blocks of some of the columns.
     fn col_blocks(self, cols: &Range<u64>) -> Range<u64> {
         blocks(cols, self.cols)
     }
 }
 
-/// Returns the blocks of `size` that a range is in.
 fn blocks(range: &Range<u64>, size: u64) -> Range<u64> {
     range.start.checked_div(size).unwrap_or(0)..range.end.div_ceil(size.max(1))
 }

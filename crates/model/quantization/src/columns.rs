@@ -27,7 +27,6 @@ pub(crate) struct ColumnCodes {
     pub(crate) word_rows: u64,
     /// Words in a row.
     pub(crate) width: u64,
-    /// Number that each code stands for.
     pub(crate) values: Box<[f32; 256]>,
 }
 
@@ -54,7 +53,6 @@ pub(crate) struct ColumnScaled {
     /// Scales: a row for each group, a column for each row of the result.
     pub(crate) scales: ScaleGrid,
     pub(crate) zeros: Zeros,
-    /// Columns of the result in a group.
     pub(crate) group: u64,
     /// Group of each column as integers, if the columns are not grouped in order.
     pub(crate) groups: Option<Operand>,
@@ -159,7 +157,6 @@ impl ColumnCodes {
         self.operand.read_rows(inputs, &part)
     }
 
-    /// Computes the codes of a row of an area.
     fn unpack(&self, words: &[u8], area: &Area, row: usize, out: &mut [u8]) {
         let words = words.as_chunks::<4>().0;
         let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
@@ -359,7 +356,6 @@ struct RowBlocks<'b> {
     loaded: &'b Loaded,
     /// Rows that were loaded.
     width: usize,
-    /// Columns of a group.
     group: usize,
     encoder: Encoder,
     parts: Vec<RowPart<'b>>,

@@ -171,7 +171,6 @@ impl Group {
     }
 }
 
-/// Codes of a module.
 struct Codes {
     rows: CodeRows,
     shape: Vec<u64>,

@@ -36,9 +36,7 @@ pub struct QuantizationDocuments {
 pub(crate) struct QuantizationConfig {
     /// Method, in the names of `transformers`.
     pub(crate) method: String,
-    /// Members of the description.
     pub(crate) members: Map<String, Value>,
-    /// File that the description is from.
     pub(crate) file: &'static str,
     /// Width of the layers of the language model.
     pub(crate) hidden_size: Option<u64>,

@@ -102,7 +102,6 @@ impl Encoder {
         usize::try_from(self.dtype.size()).unwrap_or(1)
     }
 
-    /// Rounds numbers and encodes them.
     pub(crate) fn encode(self, numbers: &mut [f32], out: &mut [u8]) {
         if self.library != self.dtype && self.library != Dtype::Float32 {
             round_to(self.library, numbers);
@@ -163,7 +162,6 @@ struct Panel {
     remaining: u64,
 }
 
-/// Largest number of panels that are kept.
 const PANELS_MAX: usize = 2;
 
 impl Dequantized {

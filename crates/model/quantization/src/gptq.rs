@@ -51,7 +51,6 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Layout of the codes of a module.
 #[derive(Clone, Copy)]
 struct ModuleLayout {
     bits: u32,

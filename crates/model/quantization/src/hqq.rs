@@ -209,7 +209,6 @@ impl Factor {
 /// Finds the scales or the zero points of codes whose description begins with a prefix, and adds their parts to the draft.
 type FindFactor = fn(&Survey<'_>, &mut Draft, &str, Factor) -> Result<(String, Tensor)>;
 
-/// Returns a stored tensor with its name, and adds it to the draft.
 fn stored_part(survey: &Survey<'_>, draft: &mut Draft, name: String) -> Result<(String, Tensor)> {
     let tensor = survey.companion(&draft.name, &name)?.clone();
     draft.stored.extend(survey.tensors.position(&name));

@@ -66,7 +66,6 @@ impl Description<'_, '_> {
         Ok(bytes.map(|(bytes, _)| bytes.iter().map(|byte| char::from(*byte)).collect()))
     }
 
-    /// Returns the numbers of a description of integers.
     pub(crate) fn numbers(&self, key: &str) -> Result<Option<Vec<u64>>> {
         let Some((bytes, dtype)) = self.read(key)? else { return Ok(None) };
         let numbers: Option<Vec<i64>> = match dtype {

@@ -32,7 +32,6 @@ pub(crate) const COMPANIONS: &[&str] = &["_blocks", "_scales"];
 /// Input channels with one exponent.
 const GROUP: u64 = GROUP_CHANNELS as u64;
 const GROUP_CHANNELS: usize = 32;
-/// Bytes of the codes of a group.
 const GROUP_BYTES: u64 = 16;
 /// Output channels that are read together: so few that their codes are still in the processor's cache when they are sorted.
 const STAGED_COLS: usize = 64;

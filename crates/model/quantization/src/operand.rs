@@ -55,7 +55,6 @@ pub(crate) struct ByteRows {
     pub(crate) rows: u64,
     /// Distance of the rows, in bytes.
     pub(crate) pitch: u64,
-    /// Bytes of each row to read.
     pub(crate) len: u64,
 }
 

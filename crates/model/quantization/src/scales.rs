@@ -74,7 +74,6 @@ pub(crate) struct GlobalScale {
     pub(crate) operand: Operand,
     /// True if the tensor has one number for each matrix.
     pub(crate) per_matrix: bool,
-    /// True if the scales are divided by it.
     pub(crate) divides: bool,
     /// Dtype in which the library has the quotient or product.
     pub(crate) rounding: Dtype,

@@ -14,7 +14,6 @@ use crate::{
 struct Scheme {
     /// Names of the method in configurations; the first one is shown for tensors without a configuration.
     methods: &'static [&'static str],
-    /// Adds the quantized tensors to the survey.
     recognise: fn(&mut Survey<'_>) -> Result<()>,
     /// Returns true if a list of tensors is quantized with the method, whatever the configuration says.
     is_present: fn(&Tensors) -> bool,

@@ -47,7 +47,6 @@ impl StackedRows {
         (row.checked_div(self.stored_rows).unwrap_or(0), row.checked_rem(self.stored_rows).unwrap_or(0))
     }
 
-    /// Reads the numbers of a grid for an area.
     fn load_grid(
         &self,
         grid: &ScaleGrid,
@@ -74,7 +73,6 @@ fn each(out: &mut [f32], grid: &[f32], apply: impl Fn(f32, f32) -> f32) {
     }
 }
 
-/// Returns the values of a grid for a row of an area.
 fn row_values<'l>(grid: &ScaleGrid, loaded: &'l [f32], row: usize) -> &'l [f32] {
     if grid.rows == 1 { loaded } else { loaded.get(row..).and_then(|rest| rest.get(..1)).unwrap_or_default() }
 }

@@ -116,7 +116,6 @@ pub(crate) fn add(survey: &mut Survey<'_>, parts: &Microscaled<'_>) -> Result<()
     Ok(())
 }
 
-/// Format of the codes.
 struct Format {
     name: &'static str,
     bits: u32,

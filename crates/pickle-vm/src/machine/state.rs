@@ -133,7 +133,6 @@ impl MachineState<'_> {
         self.allocated = self.allocated.saturating_add(nbytes);
     }
 
-    /// Counts the record of changes that the next change of an object creates.
     pub(super) fn count_new_changes(&mut self, target: ObjectId) {
         let has_record = match self.heap.get(target) {
             Object::List(_) | Object::Dict(_) | Object::Set(_) => true,

@@ -16,7 +16,6 @@ use crate::object::{Instance, Object, ObjectId, RecordedChanges};
 /// is on the stack, so without a limit the listing would grow with the square of the pickle.
 pub(crate) const PRINTED_NAME_MAX: usize = 200;
 
-/// Limits for printing one value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PrintLimits {
     /// Maximum characters of a string.

@@ -174,7 +174,6 @@ fn memo_bombs_print_one_short_line() {
     assert_eq!(pickle.heap.display(pickle.root).to_string(), "[[...]]");
 }
 
-/// Bytes of the listing of a pickle.
 fn listed(pickle: &[u8], options: &ListingOptions<'_>) -> usize {
     let mut out = Vec::new();
     trace::write(pickle, options, &mut out).expect("a pickle");

@@ -148,7 +148,6 @@ fn memoize(out: &mut Writer) -> MemoId {
     out.put().expect("test memos are small")
 }
 
-/// Whether the heap has the value at this id.
 fn holds(heap: &Heap<'_>, id: ObjectId, value: &Value) -> bool {
     let all = |ids: Option<&[ObjectId]>, values: &[Value]| {
         ids.is_some_and(|ids| {

@@ -192,7 +192,6 @@ pub(super) enum PickleBytes {
 }
 
 impl ContainerContents {
-    /// Creates the contents of a container whose tensors a pickle names.
     pub(super) fn pickled(
         file: Arc<dyn Source>,
         format: ContainerFormat,
@@ -281,7 +280,6 @@ impl ContainerContents {
         loaded
     }
 
-    /// Returns the limits for reading the pickle.
     pub(crate) fn pickle_limits(&self) -> PickleLimits {
         PickleLimits::for_stored(self.counted_len())
     }
@@ -308,7 +306,6 @@ impl ContainerContents {
         })
     }
 
-    /// Releases the pages of a range of the pickle.
     fn release_in_pickle(&self, range: Range<u64>) {
         match self.as_pickled().map(|pickled| &pickled.pickle) {
             Some(PickleBytes::Mapped(pickle)) => {

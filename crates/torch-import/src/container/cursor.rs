@@ -83,7 +83,6 @@ impl<'b> PickleCursor<'b> {
         self.bytes.get(self.cursor_offset..).unwrap_or_default()
     }
 
-    /// Returns the number of bytes left.
     pub(super) fn bytes_left(&self) -> u64 {
         let end = (self.bytes.len() as u64).saturating_add(self.unread);
         end.saturating_sub(self.cursor_offset as u64)
@@ -179,7 +178,6 @@ impl<'b> PickleCursor<'b> {
         Error::Layout { record: self.record.to_owned(), reason }
     }
 
-    /// Reads the key of a storage.
     pub(super) fn read_key(&self, heap: &Heap<'_>, id: ObjectId) -> Result<String> {
         let key = key_text(heap, id);
         let key = key.ok_or_else(|| self.layout_error(format!("a key is a {}", heap.get(id).type_name())))?;

@@ -103,7 +103,6 @@ impl Deref for Inflated {
     }
 }
 
-/// Inflates a whole record.
 pub(super) fn inflate_record(file: &dyn Source, entry: &Entry, checksums: bool) -> Result<Inflated> {
     if entry.len > INFLATED_IN_MEMORY_MAX
         && let Some(inflated) = inflate_to_file(file, std::iter::once(entry), checksums)?

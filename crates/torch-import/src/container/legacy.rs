@@ -146,7 +146,6 @@ pub(crate) fn only_storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)
     Ok((reference.dtype, at(within.start)..at(within.end)))
 }
 
-/// The parts of a legacy checkpoint.
 struct LegacyParts {
     /// Range of the root object's pickle.
     pickle: Range<usize>,

@@ -300,12 +300,10 @@ impl Container {
         self.0.as_pickled().map_or(ByteOrder::Little, |pickled| pickled.byte_order)
     }
 
-    /// Returns the number of storages in the file.
     pub(crate) fn storages_len(&self) -> usize {
         self.0.storages.len()
     }
 
-    /// Returns the storages of the file.
     pub(crate) fn records(&self) -> &StorageRecords {
         &self.0.storages
     }

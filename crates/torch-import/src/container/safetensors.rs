@@ -63,7 +63,6 @@ fn split_ties(metadata: Metadata, tensors: &[(String, TensorLocation)]) -> (Vec<
     (ties, rest)
 }
 
-/// Returns the tensor at `view` of the file.
 pub(super) fn tensor(file: &Arc<dyn Source>, view: &TensorLocation) -> Result<Tensor> {
     // The header's parser checked that the range is inside the file.
     let region = Region::new(file, view.range.clone());

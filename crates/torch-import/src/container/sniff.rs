@@ -256,7 +256,6 @@ pub(crate) fn detect_format(bytes: &[u8]) -> Option<ContainerFormat> {
     })
 }
 
-/// Builds the error for a file of an unknown format.
 pub(crate) fn unknown_format_error(bytes: &[u8]) -> Error {
     let hint =
         if is_text(bytes) { "it is a text, such as a failed download leaves; download it again" } else { "" };

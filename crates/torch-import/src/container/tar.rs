@@ -245,7 +245,6 @@ fn add_storage(
     Ok(())
 }
 
-/// Reads the views, and adds them to the storages.
 fn read_views(
     chain: &mut PickleCursor<'_>,
     references: &mut HashMap<String, StorageRef<'static>>,

@@ -205,7 +205,6 @@ pub(crate) fn find_case_duplicate<'e>(entries: &'e [Entry], root: &str) -> Optio
     })
 }
 
-/// Returns true if `name` starts with `start`, ignoring case.
 fn starts_with_ignoring_case(name: &str, start: &str) -> bool {
     name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start))
 }

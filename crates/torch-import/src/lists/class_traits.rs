@@ -92,7 +92,6 @@ impl ClassTraits {
         self.0 == 0
     }
 
-    /// Returns the traits of both.
     pub(crate) fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

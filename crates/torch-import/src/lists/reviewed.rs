@@ -46,9 +46,7 @@ pub(crate) enum ArgumentRule {
     BitGenerator,
     /// A bit generator of numpy, or its class or name.
     Generator,
-    /// The constructor of bit generators.
     BitGeneratorConstructor,
-    /// A storage.
     Storage,
 }
 
@@ -63,11 +61,9 @@ pub(crate) enum CallResult {
     Itself,
     /// An instance of the class in an argument.
     OfArgument(usize),
-    /// An instance of a class with these traits.
     With(ClassTraits),
 }
 
-/// Reviewed names by module.
 static REVIEWED: LazyLock<HashMap<&str, HashMap<&str, Reviewed>>> = LazyLock::new(|| {
     let mut by_module: HashMap<&str, HashMap<&str, Reviewed>> = HashMap::new();
     for ((module, name), found) in rows(include_str!("../../lists/reviewed.txt")) {
@@ -76,7 +72,6 @@ static REVIEWED: LazyLock<HashMap<&str, HashMap<&str, Reviewed>>> = LazyLock::ne
     by_module
 });
 
-/// Returns what was reviewed of `module.name`.
 pub(crate) fn reviewed(module: &str, name: &str) -> Option<&'static Reviewed> {
     REVIEWED.get(module)?.get(name)
 }

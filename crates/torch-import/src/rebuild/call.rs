@@ -34,7 +34,6 @@ impl<'h> CallSnapshot<'h> {
         Self { heap, id, offset: heap.offset(id) }
     }
 
-    /// Returns the id of the call.
     pub(super) fn id(self) -> ObjectId {
         self.id
     }
@@ -44,7 +43,6 @@ impl<'h> CallSnapshot<'h> {
         self.heap.global(self.heap.instance(self.id)?.callable)
     }
 
-    /// Builds an error about the call.
     pub(super) fn call_error(self, reason: &str) -> Error {
         super::rebuild_error(self.heap, self.id, reason)
     }
@@ -87,7 +85,6 @@ impl<'h> CallSnapshot<'h> {
         Ok(Some(entries))
     }
 
-    /// Returns the keys and values of a list of pairs.
     fn pairs(self, id: ObjectId) -> Result<Vec<(ObjectId, ObjectId)>> {
         let not_pairs = || self.call_error("it takes an OrderedDict that is not made from pairs");
         let mut entries = Vec::new();
@@ -158,7 +155,6 @@ impl<'h> CallSnapshot<'h> {
         Ok(attributes)
     }
 
-    /// Returns the attributes in a state.
     pub(super) fn state_attributes(self, state: ObjectId) -> Result<Vec<(ObjectId, ObjectId)>> {
         if let Some(entries) = self.entries(state)? {
             return Ok(entries);
@@ -221,7 +217,6 @@ impl<'h> CallSnapshot<'h> {
         self.heap.global(id)
     }
 
-    /// Returns the text of a `str`.
     pub(super) fn text(self, id: ObjectId) -> Option<Cow<'h, str>> {
         self.heap.text(id)
     }
@@ -231,17 +226,14 @@ impl<'h> CallSnapshot<'h> {
         self.heap.int(id)
     }
 
-    /// Returns the value of a float.
     pub(super) fn float(self, id: ObjectId) -> Option<f64> {
         self.heap.float(id)
     }
 
-    /// Returns the value of a bool.
     pub(super) fn bool(self, id: ObjectId) -> Option<bool> {
         self.heap.bool(id)
     }
 
-    /// Returns true if the object is `None`.
     pub(super) fn is_none(self, id: ObjectId) -> bool {
         self.heap.is_none(id)
     }
@@ -276,7 +268,6 @@ pub(super) struct RebuildCall<'h> {
     then: CallSnapshot<'h>,
 }
 
-/// The arguments of a recorded call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallArgs<'h> {
     pub(super) then: CallSnapshot<'h>,
@@ -317,7 +308,6 @@ impl<'h> RebuildCall<'h> {
         }
     }
 
-    /// Returns the arguments, and the state that BUILD sets on the result.
     pub(super) fn args_and_state(self) -> Result<(CallArgs<'h>, Option<ResultState<'h>>)> {
         let Self { instance, then, .. } = self;
         let changes = [
@@ -362,7 +352,6 @@ impl<'h> CallArgs<'h> {
         self.items.get(index).copied()
     }
 
-    /// Returns the arguments from `index` on.
     pub(super) fn skip_to(&self, index: usize) -> Self {
         Self { items: self.items.get(index..).unwrap_or_default(), ..*self }
     }

@@ -205,7 +205,6 @@ impl<'h> Rebuilder<'h> {
         Ok(rebuilt)
     }
 
-    /// Computes the result of `function(*args)`.
     fn call(
         &mut self,
         function: RebuildFunction,
@@ -315,7 +314,6 @@ impl<'h> Rebuilder<'h> {
         }
     }
 
-    /// Returns the tensor that is the first argument of a call.
     fn first_tensor_argument(&mut self, args: CallArgs<'h>, depth: usize) -> Result<Rebuilt> {
         match args.nth_argument(0) {
             Some(data) => self.tensor_argument(args.then, data, depth),
@@ -323,7 +321,6 @@ impl<'h> Rebuilder<'h> {
         }
     }
 
-    /// Returns the tensor `id`, which is an argument of a call.
     fn tensor_argument(&mut self, then: CallSnapshot<'h>, id: ObjectId, depth: usize) -> Result<Rebuilt> {
         then.refuse_changed(id)?;
         self.rebuild_at_depth(id, depth)?.ok_or_else(|| then.call_error("expected a tensor"))

@@ -35,7 +35,6 @@ impl LocalShard {
     }
 }
 
-/// Returns the last value of `name` in a list of attributes.
 fn last_attribute(
     then: CallSnapshot<'_>,
     attributes: &[(ObjectId, ObjectId)],
@@ -45,13 +44,11 @@ fn last_attribute(
     found.map(|(_, value)| *value)
 }
 
-/// Returns the attribute `name` that BUILD set on an object.
 fn attribute(then: CallSnapshot<'_>, object: Option<ObjectId>, name: &str) -> Result<Option<ObjectId>> {
     let Some(object) = object else { return Ok(None) };
     Ok(last_attribute(then, &then.attributes(object)?, name))
 }
 
-/// Returns the items of the attribute `name` of an object.
 fn attribute_items<'h>(
     then: CallSnapshot<'h>,
     object: Option<ObjectId>,
@@ -134,7 +131,6 @@ fn mesh_sizes(then: CallSnapshot<'_>, mesh: Option<ObjectId>) -> Result<Option<V
     Ok(then.items(sizes)?.and_then(|sizes| numbers(then, sizes)))
 }
 
-/// Returns the position of a rank's shard by its coordinate in the mesh.
 fn mesh_position(
     then: CallSnapshot<'_>,
     mesh: Option<ObjectId>,

@@ -81,7 +81,6 @@ pub(super) fn refuse_data(then: CallSnapshot<'_>, state: ObjectId) -> Result<()>
     }
 }
 
-/// Returns the attribute `data` of a state.
 fn attribute_data(then: CallSnapshot<'_>, state: ObjectId) -> Result<Option<ObjectId>> {
     let dicts = match then.items(state)? {
         Some(&[attributes, slots]) => vec![attributes, slots],

@@ -38,7 +38,6 @@ const INFLATED_MAX: u64 = 1 << 30;
 #[derive(Clone, Copy)]
 pub(super) struct ArchiveTraits {
     pub(super) is_checkpoint: bool,
-    /// True if the archive has checksums.
     has_checksums: bool,
     /// True if the archive ends before its central directory.
     is_cut: bool,

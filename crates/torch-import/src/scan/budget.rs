@@ -70,7 +70,6 @@ impl<'o> ScanBudget<'o> {
         self.is_stopped
     }
 
-    /// Returns the observer.
     pub(super) fn observer(&self) -> &'o dyn Observer {
         self.observer
     }
@@ -120,7 +119,6 @@ impl<'o> ScanBudget<'o> {
     }
 }
 
-/// Truncates a name for the report.
 pub(super) fn truncate_name(name: String) -> String {
     truncate_text(name, REPORT_NAME_LEN_MAX)
 }

@@ -12,7 +12,6 @@ pub(super) enum ArrayElements {
     /// Length of the elements in bytes, and a flag that is true if padding precedes them: one byte with the length of
     /// the padding, then the padding.
     Bytes(u64, bool),
-    /// Pickle of the objects in the array.
     Pickle,
     /// Data whose length only NumPy knows.
     Unknown,
@@ -51,7 +50,6 @@ pub(super) fn elements_after_build(heap: &Heap<'_>, id: ObjectId) -> Option<Arra
     Some(bytes.map_or(ArrayElements::Unknown, |bytes| ArrayElements::Bytes(bytes, padded)))
 }
 
-/// An element of an array.
 #[derive(Clone, Copy)]
 enum ElementKind {
     Bytes(u64),

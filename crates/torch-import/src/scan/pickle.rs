@@ -22,12 +22,10 @@ use crate::{Global, Risk};
 const CALLS_MAX: usize = 8;
 /// Maximum number of irregularities kept per pickle.
 const IRREGULARITIES_MAX: usize = 16;
-/// Maximum depth to which calls of the results of calls are followed.
 const CALL_DEPTH_MAX: usize = 8;
 /// Number of instructions between two looks at the observer.
 const STEPS_PER_CHECK: u64 = 1 << 16;
 
-/// The findings in one pickle.
 pub(super) struct PickleFindings<'p> {
     pub(super) uses: Vec<GlobalUse>,
     pub(super) nested: Vec<NestedBytes<'p>>,

@@ -25,7 +25,6 @@ use crate::{CheckpointNote, Container, ContainerFormat, Error, Result, Risk};
 
 /// Maximum nesting depth of pickles and archives that is scanned.
 const NESTING_DEPTH_MAX: usize = 8;
-/// Maximum number of pickles in one record.
 const PICKLES_MAX: usize = 1 << 16;
 /// Maximum number of listed globals of each risk, pickles, findings and missed parts of a file.
 const LISTED_MAX: usize = 1 << 10;
@@ -49,7 +48,6 @@ pub(super) struct Scanner<'a, 'o> {
     /// Bytes that may still be decompressed.
     pub(super) unpack_budget: u64,
     pub(super) work: VecDeque<ScanItem<'a>>,
-    /// Number of listed globals of each risk.
     listed_by_risk: [usize; 4],
     /// Modules of the code of each TorchScript archive, by the place of the archive.
     pub(super) script_modules: HashMap<PicklePlace, ScriptModules>,

@@ -102,11 +102,9 @@ struct NameChain<'t> {
     /// True if a dot precedes the first name, as in `f(x).save`.
     after_dot: bool,
     names: Vec<&'t str>,
-    /// True if the chain ends in a dot.
     ends_in_dot: bool,
 }
 
-/// The location of a name in code.
 #[derive(Clone, Copy)]
 struct CodeLocation<'c> {
     offset: u64,
@@ -189,7 +187,6 @@ impl OperatorUses<'_, '_> {
     }
 }
 
-/// Returns the trimmed line of code at an offset.
 fn line_at(code: &[u8], offset: u64) -> String {
     let at = usize::try_from(offset).unwrap_or(usize::MAX);
     let (before, after) = code.split_at_checked(at).unwrap_or_default();

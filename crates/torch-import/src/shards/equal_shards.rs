@@ -106,7 +106,6 @@ mod tests {
         Tensor::new(Dtype::UInt8, vec![len], vec![1], 0, Storage::owned(bytes)).expect("inside")
     }
 
-    /// An observer that counts the windows read.
     #[derive(Default)]
     struct WindowCounter(AtomicUsize);
 

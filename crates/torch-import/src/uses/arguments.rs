@@ -181,7 +181,6 @@ fn is_bit_generator((module, name): (&str, &str)) -> bool {
         && matches!(name, "MT19937" | "PCG64" | "PCG64DXSM" | "Philox" | "SFC64")
 }
 
-/// Returns the rules for the arguments of a reviewed function.
 pub(super) fn rules_of(function: Callee) -> Option<&'static [ArgumentRule]> {
     function.reviewed.and_then(|found| found.arguments.as_deref())
 }

@@ -116,7 +116,6 @@ impl GlobalUseKinds {
 /// What a pickle does with a global.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct UseRisk {
-    /// All uses.
     pub(crate) kinds: GlobalUseKinds,
     /// Uses that are not known to be harmless.
     pub(crate) findings: GlobalUseKinds,

@@ -7,7 +7,6 @@ use crate::judged_calls;
 /// What a function finds that reads an object and everything in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// Only plain data.
     Data,
     /// Data, classes and functions.
     Named,

@@ -27,7 +27,6 @@ pub(super) fn dicts_of_state(
     }
 }
 
-/// Returns the number of entries in the dicts of a state.
 pub(super) fn entry_count(heap: &Heap<'_>, state: ObjectId) -> usize {
     let parts = heap.items(state).unwrap_or_default().iter().take(2).copied().chain([state]);
     let lens = parts.filter_map(|part| heap.entries(part)).map(<[_]>::len);

@@ -27,7 +27,6 @@ pub(super) enum Value {
     Other,
     /// Instance of a class of another package that is listed as data.
     OtherData { global: usize },
-    /// Instance of a class with these traits.
     Instance { traits: ClassTraits, global: usize },
     /// `functools.partial`, which has a state of its own kind.
     Partial { global: usize },

@@ -42,7 +42,6 @@ const BOMBS: &[Bomb] = &[
     ("storages", &[(PICKLE, &[(b"N.", 1)]), ("archive/data/0", &[(b"\0", 330_000_000)])], "storages inflate"),
 ];
 
-/// Writes a compressed archive of the records.
 fn archive<'r>(records: impl IntoIterator<Item = (&'r str, &'r [u8])>) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     for (name, bytes) in records {

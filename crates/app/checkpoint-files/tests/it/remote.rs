@@ -10,7 +10,6 @@ use checkpoint_files::{CheckpointSources, Error, FilesNote, FolderDiagnosis, Sha
 
 use crate::made_folder::{names, safetensors};
 
-/// A folder in memory.
 #[derive(Debug)]
 struct MemoryFolder {
     names: Vec<String>,

@@ -33,12 +33,10 @@ pub(crate) struct PlannedFile<'p> {
     pub(crate) path: PathBuf,
     /// File name for progress messages.
     pub(crate) name: String,
-    /// File length in bytes.
     pub(crate) len: u64,
     pub(crate) content: Box<dyn FileContent + 'p>,
 }
 
-/// Content of a file with weights.
 pub(crate) trait FileContent {
     /// Computes parts that must be known before the first byte is written.
     ///
@@ -78,12 +76,10 @@ impl<'p> PlannedFile<'p> {
 }
 
 impl OutputFiles<'_> {
-    /// Returns the final paths of all files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.weights.iter().map(|file| file.path.as_path()).chain(self.documents.paths())
     }
 
-    /// Returns the names of all files.
     pub(crate) fn names(&self) -> Vec<String> {
         self.paths().map(output::file_name).collect()
     }
@@ -104,7 +100,6 @@ impl OutputFiles<'_> {
 /// Output that is committed.
 #[derive(Clone, Copy)]
 pub(crate) struct CommitTarget<'t> {
-    /// Output file or folder.
     pub(crate) path: &'t Path,
     pub(crate) if_exists: IfExists,
     pub(crate) destination: &'t Destination,
@@ -184,7 +179,6 @@ impl<'p> NewFolders<'p> {
         Ok(new)
     }
 
-    /// Keeps the folders on drop.
     fn keep_on_drop(mut self) {
         self.0.clear();
     }

@@ -18,7 +18,6 @@ pub(crate) struct OutputDocuments {
 }
 
 impl OutputDocuments {
-    /// Adds a generated document with this text.
     pub(super) fn add(&mut self, path: PathBuf, text: String) {
         self.texts.push((path, text));
     }
@@ -28,7 +27,6 @@ impl OutputDocuments {
         self.copies.push((from, to));
     }
 
-    /// Returns the target paths of all documents.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
         let paths = self.copies.iter().map(|(_, to)| to).chain(self.texts.iter().map(|(path, _)| path));
         paths.map(PathBuf::as_path)

@@ -66,7 +66,6 @@ pub(crate) trait OutputFormat {
         false
     }
 
-    /// Returns the name of the model, if the options set it.
     fn model_name(&self) -> Option<&str> {
         None
     }
@@ -104,12 +103,10 @@ pub(crate) struct OutputJob<'j> {
     pub(crate) shards: ShardPolicy,
     /// Hyperparameters of the model that are missing from its documents.
     pub(crate) overrides: Overrides,
-    /// Output file or folder.
     pub(crate) target: &'j Path,
     pub(crate) is_folder: bool,
     pub(crate) if_exists: IfExists,
     pub(crate) destination: &'j Destination,
-    /// Name of the model in the output.
     pub(crate) name: &'j str,
     /// Files to keep: companions of the checkpoint, and files given in the options.
     pub(crate) misc: &'j [Companion],
@@ -143,7 +140,6 @@ pub(crate) struct OutputPlan<'p, R> {
 }
 
 impl<'p, R: 'p> OutputPlan<'p, R> {
-    /// Returns the same plan with a converted report.
     pub(crate) fn map<S>(self, report: impl FnOnce(R) -> S + 'p) -> OutputPlan<'p, S> {
         let Self { files, report: make } = self;
         OutputPlan { files, report: Box::new(|| report(make())) }

@@ -15,7 +15,6 @@ use test_support::stored_zip;
 
 const MIB: usize = WINDOW;
 
-/// A safetensors file with tensors of these lengths.
 fn safetensors(path: &Path, lengths: &[usize]) {
     let mut header = serde_json::Map::new();
     let mut start = 0;

@@ -14,7 +14,6 @@ use test_support::stored_zip;
 
 use crate::checkpoints::{TENSOR, safetensors, torch_file};
 
-/// A folder with these files.
 fn folder_with(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for (name, bytes) in files {

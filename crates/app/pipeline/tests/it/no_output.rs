@@ -9,7 +9,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What no library calls.
 const CALLS: [&str; 19] = [
     "println!",
     "eprintln!",

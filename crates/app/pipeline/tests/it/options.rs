@@ -23,7 +23,6 @@ fn one_tensor(dtype: &str, bytes: [u8; 2]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &bytes].concat()
 }
 
-/// A folder with this file.
 fn folder_with(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join(name);

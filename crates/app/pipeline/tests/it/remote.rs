@@ -29,7 +29,6 @@ fn expect_little(file: &RemoteSource, what: &str) {
     assert!(nbytes > 100_000, "{what}: {nbytes} bytes in {read:?}");
 }
 
-/// The CRC-32 of `len` zeros.
 fn crc_of_zeros(len: u64) -> u32 {
     let (mut sum, mut power) = (Hasher::new(), Hasher::new());
     power.update(&[0]);

@@ -8,12 +8,10 @@ use serde_json::{Value, json};
 
 use crate::checkpoints::{TENSOR, torch_file};
 
-/// A pickle of a dict with this value.
 fn pickle(value: &[u8]) -> Vec<u8> {
     [b"\x80\x03}(X\x01\0\0\0v", value, b"u."].concat()
 }
 
-/// Returns what is shown of a value in a pickle.
 fn shown(value: &[u8]) -> ValueRow {
     let file = tempfile::NamedTempFile::new().expect("the temporary folder is writable");
     std::fs::write(file.path(), pickle(value)).expect("the temporary folder is writable");

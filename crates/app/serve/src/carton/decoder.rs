@@ -183,7 +183,6 @@ impl InferModel for DecoderModel {
 struct DecoderTask<'m> {
     model: &'m DecoderModel,
     call: Option<RunningCall>,
-    /// Outputs that the request lists.
     listed: Vec<RequestedOutput>,
 }
 

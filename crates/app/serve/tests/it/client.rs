@@ -27,7 +27,6 @@ impl Reply {
         serde_json::from_slice(&self.body).expect("the body is JSON")
     }
 
-    /// The text of the error.
     pub(crate) fn error(&self) -> String {
         assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
         self.json()["error"].as_str().expect("an error is a text").to_owned()
@@ -57,7 +56,6 @@ impl Client {
         let _ = self.stream.get_mut().shutdown(std::net::Shutdown::Write);
     }
 
-    /// Reads a response.
     pub(crate) fn reply(&mut self) -> Reply {
         self.try_reply().expect("the server answers")
     }

@@ -85,7 +85,6 @@ impl Drop for Running {
     }
 }
 
-/// Every event as a text.
 struct Events(Mutex<Sender<String>>);
 
 impl ServerObserver for Events {

@@ -77,7 +77,6 @@ fn prefetched_bytes_are_not_read_again() {
     source.read_first(past).expect_err("past the end");
 }
 
-/// A source that shares one byte at a time.
 #[derive(Debug)]
 struct SharesBytes(BufferSource);
 

@@ -11,7 +11,6 @@ use crate::Error;
 /// Bytes decoded at a time, and so the bytes between two calls of the observer.
 pub(super) const BUFFER: usize = 128 << 10;
 
-/// Returns a reader of the decoded body.
 pub(super) fn decode(url: &Url, body: Body, encoding: &str) -> Result<Box<dyn Read>, DownloadFailure> {
     let body = body.into_with_config().limit(u64::MAX).reader();
     let failed = |reason| DownloadFailure::Final(Error::Request { url: url.to_string(), reason });

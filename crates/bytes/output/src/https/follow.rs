@@ -80,7 +80,6 @@ fn check_scheme(url: &Url, allow_http: bool) -> Result<(), Error> {
     }
 }
 
-/// Returns the target of a redirect.
 fn redirect_target(url: &Url, response: &Response<Body>) -> Result<Url, Error> {
     let Some(location) = header(response, "location") else {
         return Err(Error::RedirectNowhere { url: url.to_string() });

@@ -96,7 +96,6 @@ fn serve(
     }
 }
 
-/// Sends the range that was asked for.
 pub(crate) fn send_range(
     stream: &mut TcpStream,
     request: &Request,
@@ -109,7 +108,6 @@ pub(crate) fn send_range(
     stream.write_all(file.get(range).unwrap_or_default())
 }
 
-/// Returns the head of an answer with a range.
 pub(crate) fn head(range: &Range<usize>, len: usize, etag: &str) -> String {
     format!(
         "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {}-{}/{len}\r\nContent-Length: {}\r\nETag: {etag}\r\n\r\n",

@@ -11,7 +11,6 @@ use tensor::{
     ByteOrder, Checksum, DimsInterner, Dtype, NegConj, Storage, StorageRecord, StorageRecords, Tensor,
 };
 
-/// Makes a storage from one with a checksum.
 type Change<'c> = &'c dyn Fn(Storage) -> Storage;
 /// Makes a tensor over a storage with this checksum.
 type Part<'c> = &'c dyn Fn(u32) -> Tensor;

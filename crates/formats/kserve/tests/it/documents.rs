@@ -9,7 +9,6 @@ use kserve::{
     StatisticDuration, Statistics, VersionState,
 };
 
-/// The document as JSON.
 fn json(document: &impl serde::Serialize) -> String {
     serde_json::to_string(document).expect("JSON")
 }

@@ -20,7 +20,6 @@ pub(crate) fn model(max_batch_size: u32, input: Vec<TensorConfig>) -> ModelConfi
     }
 }
 
-/// Reads a request of JSON alone.
 pub(crate) fn json(model: &ModelConfig, body: impl AsRef<str>) -> kserve::Result<InferRequest> {
     InferRequest::parse(&bytes::Bytes::copy_from_slice(body.as_ref().as_bytes()), None, model)
 }
@@ -36,7 +35,6 @@ pub(crate) fn mixed(
     InferRequest::parse(&body.into(), Some(length.as_bytes()), model)
 }
 
-/// The text of the error.
 pub(crate) fn error<T: std::fmt::Debug>(result: kserve::Result<T>) -> String {
     let error = result.expect_err("it is wrong");
     format!("{} {error}", error.status())

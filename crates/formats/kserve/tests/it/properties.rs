@@ -60,7 +60,6 @@ fn without_nan(datatype: Datatype, bytes: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// A tensor.
 fn tensor() -> impl Strategy<Value = Tensor> {
     let datatype = select(Datatype::all().collect::<Vec<_>>());
     (datatype, vec(0..4_u64, 0..4), any::<bool>()).prop_flat_map(|(datatype, shape, binary)| {
@@ -77,7 +76,6 @@ fn tensor() -> impl Strategy<Value = Tensor> {
     })
 }
 
-/// Tensors with names of their own.
 fn tensors() -> impl Strategy<Value = Vec<Tensor>> {
     vec((tensor(), any::<String>()), 0..4).prop_map(|tensors| {
         let named =
@@ -86,7 +84,6 @@ fn tensors() -> impl Strategy<Value = Vec<Tensor>> {
     })
 }
 
-/// A model that takes these inputs and has these outputs.
 fn model(max_batch_size: u32, inputs: &[Tensor], outputs: &[RequestedOutput]) -> ModelConfig {
     let skip = usize::from(max_batch_size > 0);
     let input = |tensor: &Tensor| TensorConfig {
@@ -117,7 +114,6 @@ fn sent(body: &Body) -> (Bytes, Option<String>) {
     (Bytes::from(body.parts.concat()), body.header_length.map(|length| length.to_string()))
 }
 
-/// Reads what was sent.
 fn received<T>(body: &Body, parse: impl Fn(&Bytes, Option<&[u8]>) -> T) -> T {
     let (bytes, length) = sent(body);
     parse(&bytes, length.as_deref().map(str::as_bytes))

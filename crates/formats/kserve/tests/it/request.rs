@@ -294,7 +294,6 @@ fn batches_up_to_the_largest() {
     assert!(request(2, 1).is_err());
 }
 
-/// A raw request of `body`.
 fn raw(model: &kserve::ModelConfig, body: &[u8]) -> kserve::Result<InferRequest> {
     InferRequest::parse(&Bytes::copy_from_slice(body), Some(b"0"), model)
 }

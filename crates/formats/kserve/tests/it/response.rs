@@ -5,13 +5,11 @@
 use bytes::Bytes;
 use kserve::{Body, Datatype, Error, InferResponse, Parameter, Tensor, TensorLabel};
 
-/// An output.
 fn output(name: &str, datatype: Datatype, shape: &[u64], data: &[u8], binary: bool) -> Tensor {
     let (name, data) = (name.to_owned(), Bytes::copy_from_slice(data));
     Tensor { name, datatype, shape: shape.to_vec(), parameters: Vec::new(), data, is_binary: binary }
 }
 
-/// A response with these outputs.
 fn response(outputs: Vec<Tensor>) -> InferResponse {
     InferResponse {
         model_name: "m".to_owned(),

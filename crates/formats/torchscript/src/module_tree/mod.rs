@@ -37,7 +37,6 @@ pub(crate) struct ModuleId(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TensorId(pub(crate) usize);
 
-/// Value of a module attribute.
 #[derive(Clone, Debug)]
 #[expect(clippy::box_collection, reason = "16 bytes fewer in each of millions of values")]
 pub(crate) enum AttributeValue {

@@ -14,7 +14,6 @@ pub(super) struct ObjectWriter<'t> {
     pub(super) pickler: Pickler,
     tensors: &'t Tensors,
     records: &'t DataRecords,
-    /// Memo id of each tensor that was written.
     written: Vec<Option<MemoId>>,
     views: HashMap<(TensorId, ViewId), MemoId>,
     /// Memo id of each storage record that was written: a second persistent id would load as a second storage.

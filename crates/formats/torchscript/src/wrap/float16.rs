@@ -67,7 +67,6 @@ fn is_module(heap: &Heap<'_>, value: ObjectId) -> bool {
     class.is_some_and(|(module, _)| module.starts_with(CODE_NAMESPACE))
 }
 
-/// Returns true if a value is a float16 tensor.
 fn is_float16_tensor(heap: &Heap<'_>, value: ObjectId) -> bool {
     let storage = heap.instance(value).and_then(|instance| {
         let (module, function) = heap.global(instance.callable)?;

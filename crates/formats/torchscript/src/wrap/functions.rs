@@ -7,7 +7,6 @@
 
 use super::support::{EnumValueType, Leaf};
 
-/// Helper functions that the generated functions call by name.
 pub(super) const HELPER_FUNCTIONS: &str = r#"def join(name: str,
     part: str) -> str:
   if torch.eq(name, ""):

@@ -18,7 +18,6 @@ const ALL_LISTED_MAX: usize = 10_000;
 pub(super) struct CallPlan {
     /// Arguments passed to the original `forward`.
     pub(super) passed: Vec<PassedArgument>,
-    /// Names of the outputs.
     pub(super) naming: OutputNaming,
     /// Inputs whose names are known from the signature.
     pub(super) known: Vec<NamedLeaf>,
@@ -44,12 +43,10 @@ pub(super) struct PassedArgument {
     pub(super) is_from_inputs: bool,
 }
 
-/// Source of the names of outputs.
 #[derive(Debug)]
 pub(super) enum OutputNaming {
     /// Base name, to which the names of components are joined with `_`.
     Base(String),
-    /// Names of the items of the returned tuple.
     Items(Vec<String>),
     /// Names of the first items of the returned list.
     List(Vec<String>),
@@ -373,7 +370,6 @@ impl NamedLeaf {
         self.leaf == Leaf::Tensor && !self.is_collection
     }
 
-    /// Returns true if the value is a text or texts.
     pub(super) fn is_text(&self) -> bool {
         matches!(self.leaf, Leaf::Str | Leaf::Strs | Leaf::Enum(EnumValueType::Str))
     }

@@ -301,7 +301,6 @@ fn wrapped_archive(
     ScriptArchive::with_kept_records(head, kept)
 }
 
-/// Returns the name of the record with the code of a namespace.
 fn code_record(namespace: &str) -> String {
     format!("code/{}.py", namespace.replace('.', "/"))
 }

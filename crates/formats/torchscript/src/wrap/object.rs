@@ -64,7 +64,6 @@ impl RootObject {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
     }
 
-    /// Returns true for an object of the wrapper class.
     pub(super) fn is_wrapper(&self) -> bool {
         self.is_ours() && self.class == WRAPPER_CLASS
     }

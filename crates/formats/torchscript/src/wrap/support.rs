@@ -22,7 +22,6 @@ pub(super) enum Leaf {
     Enum(EnumValueType),
 }
 
-/// Type of the values of an enumeration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EnumValueType {
     Int,
@@ -64,7 +63,6 @@ impl Leaf {
 }
 
 impl EnumValueType {
-    /// Returns the common type of all values, if they have one.
     fn common_value_type(members: &[EnumMember]) -> Option<Self> {
         let of = |member: &EnumMember| match member.value.as_bytes() {
             [b'"' | b'\'', ..] => Self::Str,

@@ -7,7 +7,6 @@ pub(super) fn template_literal(text: &str) -> String {
     escape_placeholders(&string_literal(text))
 }
 
-/// Escapes placeholders in a literal.
 pub(super) fn escape_placeholders(literal: &str) -> String {
     literal.replace('{', "\\173").replace("_EMPTY_", "\\137EMPTY_")
 }

@@ -24,7 +24,6 @@ pub(super) struct WrappedClass<'w> {
     pub(super) widening: Option<&'w str>,
 }
 
-/// Returns the code of the wrapper module.
 pub(super) fn module(
     signature: &Signature,
     plan: &CallPlan,
@@ -250,7 +249,6 @@ fn write_check(out: &mut String, plan: &CallPlan) -> std::fmt::Result {
     Ok(())
 }
 
-/// Writes the function that makes one argument.
 fn write_argument(
     out: &mut String,
     types: &ScriptTypes,
@@ -276,7 +274,6 @@ fn write_argument(
     }
 }
 
-/// Returns the functions that make arguments of a type from inputs.
 fn input_functions(
     types: &ScriptTypes,
     id: ScriptTypeId,
@@ -332,7 +329,6 @@ fn input_functions(
     })
 }
 
-/// Returns the name and the type of each item of a tuple.
 fn tuple_items(types: &ScriptTypes, id: ScriptTypeId) -> Vec<(String, ScriptTypeId)> {
     match types.kind(id) {
         ScriptType::NamedTuple(fields) => {

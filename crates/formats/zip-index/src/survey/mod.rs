@@ -358,7 +358,6 @@ impl Entry {
     }
 }
 
-/// Returns an error for each entry that overlaps the previous entry.
 fn overlap_errors(entries: &[Entry]) -> Vec<Error> {
     let mut by_offset: Vec<&Entry> = entries.iter().collect();
     by_offset.sort_by_key(|entry| entry.header_offset);
@@ -394,7 +393,6 @@ fn local_header(bytes: &[u8], offset: u64) -> Result<Header<'_>> {
     local.ok_or(Error::NoRecord { record: "local header", offset })
 }
 
-/// Returns the oddity kind of an error.
 fn oddity_kind(error: &Error) -> &'static str {
     match error {
         Error::NoEnd { .. } => "cut",

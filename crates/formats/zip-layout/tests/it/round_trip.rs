@@ -21,7 +21,6 @@ impl Sink for File {
     }
 }
 
-/// A blob of zeros.
 struct Zeros(u64);
 
 impl Blob for Zeros {

@@ -38,7 +38,6 @@ pub(super) struct DcpMetadata<'h> {
 #[derive(Debug)]
 pub(super) enum DcpEntry {
     Tensor(TensorEntry),
-    /// A pickled value.
     Bytes,
 }
 

@@ -20,7 +20,6 @@ use crate::{Error, Result};
 /// Start of a zip archive.
 const ZIP: &[u8] = b"PK\x03\x04";
 
-/// The files of parts of a checkpoint.
 #[derive(Debug)]
 pub(super) struct PartFiles<'c> {
     by_name: HashMap<String, &'c Container>,
@@ -74,7 +73,6 @@ impl<'c> PartFiles<'c> {
         Ok(())
     }
 
-    /// Reads the tensor of a part.
     pub(super) fn tensor(&mut self, name: &str, place: &Place<'_>) -> Result<Tensor> {
         let (source, range) = self.range(name, place)?;
         if place.transforms.is_empty() && !starts_as_zip(&*source, &range)? {

@@ -255,7 +255,6 @@ fn refuse_extra(
     Ok(())
 }
 
-/// Joins the parts that the tensor parallel ranks have of a tensor.
 fn join_parts(
     name: &str,
     new: &str,

@@ -119,7 +119,6 @@ impl MegatronRank {
         self.folder.place(sizes)
     }
 
-    /// Returns the names of the tensors of a piece.
     pub(super) fn names(&self, piece: usize) -> impl Iterator<Item = &str> {
         let tensors = self.pieces.get(piece).map_or([].as_slice(), |piece| piece.tensors.as_slice());
         tensors.iter().map(|(name, _)| name.as_str())

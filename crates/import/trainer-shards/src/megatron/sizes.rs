@@ -13,7 +13,6 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Returns the number of folders.
     pub(super) fn ranks(&self) -> u64 {
         let experts = if self.expert_tensor == self.tensor {
             self.tensor.saturating_mul(self.experts)

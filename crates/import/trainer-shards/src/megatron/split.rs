@@ -30,7 +30,6 @@ const COPIED: &[&str] = &["position_embeddings", "tokentype_embeddings", "router
 pub(super) enum Split {
     /// Each rank has the whole tensor.
     Copies,
-    /// Along a dimension.
     Along(usize),
     /// Along the rows of two matrices, of both of which each rank has a part.
     Gated,
@@ -89,7 +88,6 @@ pub(super) fn expert_number(name: &str) -> Option<(Range<usize>, u64)> {
     Some((start..name.len(), number))
 }
 
-/// Returns the name with another number at a place.
 pub(super) fn with_number(name: &str, place: Range<usize>, number: u64) -> String {
     let (before, after) = (name.get(..place.start), name.get(place.end..));
     format!("{}{number}{}", before.unwrap_or_default(), after.unwrap_or_default())

@@ -7,12 +7,10 @@ use byte_source::Blob;
 use tempfile::TempDir;
 use trainer_shards::{JoinedCheckpoint, Result, TrainerFolder};
 
-/// Returns the path of a folder in `data`.
 pub(crate) fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-/// Joins the checkpoint in a folder.
 pub(crate) fn join(folder: &Path) -> Result<JoinedCheckpoint> {
     let found = TrainerFolder::at(folder)?.expect("a trainer's folder");
     let containers = found

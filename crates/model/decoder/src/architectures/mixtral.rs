@@ -26,7 +26,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     read_hyperparameters,
 };
 
-/// Layout of the published checkpoints.
 static LAYOUT: CheckpointLayout = CheckpointLayout {
     part_path: |part| match part {
         LayerPart::Router => "block_sparse_moe.gate",

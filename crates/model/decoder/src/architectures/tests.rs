@@ -182,7 +182,6 @@ fn settings_change_the_facts() {
     insta::assert_snapshot!(SETTINGS.iter().map(described).collect::<String>());
 }
 
-/// Returns each fact as text.
 fn fields(facts: &Hyperparameters) -> Vec<String> {
     let Hyperparameters { dim, n_heads, head_dim, hidden, norm_eps, rope, tied, windows, biases, .. } = facts;
     let Hyperparameters { block, rotated, more_ropes, rope_of_layer, notes, n_kv_heads, .. } = facts;

@@ -67,12 +67,10 @@ pub(crate) struct ConfigJson {
     /// Path of the object in the document, with a dot at the end; empty for the document itself.
     prefix: String,
     pub(crate) map: Map<String, Value>,
-    /// Number of layers in the checkpoint.
     layers: u64,
 }
 
 impl ConfigJson {
-    /// Parses the text of a `config.json`.
     pub(crate) fn from_json(text: &str) -> Result<Self> {
         let file = HUGGING_FACE.file;
         let map = serde_json::from_str(text).map_err(|error| Error::Document { file, error })?;
@@ -199,7 +197,6 @@ impl ConfigJson {
         if self.flag(key)? { Err(self.unsupported_key(key)) } else { Ok(()) }
     }
 
-    /// Reads the string at `key`.
     pub(crate) fn text(&self, key: &str) -> Result<Option<&str>> {
         self.read(key, Value::as_str, "a string")
     }

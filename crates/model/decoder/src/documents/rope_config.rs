@@ -44,7 +44,6 @@ impl ConfigJson {
         Ok(Rope { theta, scaling })
     }
 
-    /// Reads the number of rotary dimensions per head.
     pub(crate) fn rotated(&self, class: &ConfigDefaults) -> Result<RotaryDims> {
         let key = "partial_rotary_factor";
         let mut part = class.partial_rotary;

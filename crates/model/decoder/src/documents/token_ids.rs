@@ -27,7 +27,6 @@ const META_IDS: &[(u64, u64, u64)] = &[(32_000, 1, 2), (32_016, 1, 2), (128_256,
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TokenIds {
     pub(crate) begin: Value,
-    /// Id or list of ids.
     pub(crate) end: Value,
 }
 

@@ -30,7 +30,6 @@ fn config(text: &str) -> DecoderOptions {
     DecoderOptions { documents, ..DecoderOptions::default() }
 }
 
-/// The document that is written for the model.
 fn document(translated: &TranslatedModel) -> String {
     let document = translated.document.as_ref().expect("the layout is another one");
     document.text(&translated.tensors)

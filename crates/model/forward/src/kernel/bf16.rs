@@ -27,7 +27,6 @@ pub(super) struct AmxProducts {
     pub(super) avx512: Avx512,
 }
 
-/// Inputs that are all 0.
 const NO_INPUTS: Inputs = Inputs([[[[0; 2]; 16]; 2]; 16]);
 
 /// Number of columns of a block.

@@ -41,7 +41,6 @@ impl Kernel {
         })
     }
 
-    /// Returns the name for reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
@@ -121,7 +120,6 @@ impl Kernel {
         }
     }
 
-    /// Computes products in f64.
     pub(crate) fn linear_f64(self, pool: &Pool, products: Vec<Product<'_, f64>>) {
         for alike in group_products(products) {
             // Only an f64 model with some narrower weights has products of weights that are not f64.
@@ -175,7 +173,6 @@ fn group_products<T: KernelNumber>(mut products: Vec<Product<'_, T>>) -> Vec<Vec
     groups
 }
 
-/// Computes products with portable code.
 fn linear_portable(pool: &Pool, products: Vec<Product<'_, f32>>) {
     linear_by_dtype::<_, 1, 4>(Portable, pool, products);
 }

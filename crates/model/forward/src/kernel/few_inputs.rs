@@ -74,7 +74,6 @@ struct SharedOperands<'a, T: KernelNumber, const N: usize> {
 /// Inputs in whole vectors; zeros fill the last vector of each input.
 struct PaddedInputs<'a, T: KernelNumber, const N: usize> {
     vectors: Cow<'a, [[T; N]]>,
-    /// Number of vectors of each input.
     vectors_per_input: usize,
 }
 
@@ -120,7 +119,6 @@ struct ProductPart<'a, 'y, T: KernelNumber, const N: usize> {
 }
 
 impl<'a, 'y, T: KernelNumber, const N: usize> ProductPart<'a, 'y, T, N> {
-    /// Creates the part that is a whole product.
     fn whole_product(shared: &'a SharedOperands<'a, T, N>, y: &'y mut [T]) -> Self {
         let mut all = y.chunks_exact_mut(shared.w.rows());
         Self { shared, first: 0, y: std::array::from_fn(|_| all.next().unwrap_or_default()) }

@@ -46,15 +46,12 @@ pub(super) trait TileKernel<T: KernelNumber, const N: usize, const V: usize, con
 
     /// Returns the instruction set for all other operations.
     fn simd(self) -> Self::Simd;
-    /// Returns weights that are 0.
     fn zero_weights(self) -> Self::Weights;
-    /// Returns inputs that are 0.
     fn zero_inputs(self) -> Self::Inputs;
     /// Copies the bytes of a row of weights into row `row` of `to`.
     fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Self::Weights]);
     /// Copies up to `N` inputs into vector `vector` of `to`.
     fn put_inputs(self, x: &[&[T]], vector: usize, to: &mut [Self::Inputs]);
-    /// Adds the products of weights and inputs to the sums.
     fn multiply(self, step: TileStep<'_, Self::Weights, Self::Inputs, TileSums<T, N, V, R>>);
 }
 
@@ -72,7 +69,6 @@ pub(super) struct TileStep<'a, W, X, C> {
     sums: &'a mut [C],
     /// True in the first step, where the sums count as 0.
     pub(super) first: bool,
-    /// Weights of the next step.
     next: PrefetchRange<'a>,
 }
 
@@ -311,7 +307,6 @@ impl<D, S: Copy, const B: usize> Clone for WidenedTile<D, S, B> {
 impl<D, S: Copy, const B: usize> Copy for WidenedTile<D, S, B> {}
 
 impl<D, S, const B: usize> WidenedTile<D, S, B> {
-    /// Creates tiles that `simd` computes.
     pub(super) fn new(simd: S) -> Self {
         Self(simd, PhantomData)
     }

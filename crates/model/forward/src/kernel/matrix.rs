@@ -82,7 +82,6 @@ impl Matrix {
         self.cols
     }
 
-    /// Returns the dtype of the weights.
     pub(crate) fn dtype(&self) -> Dtype {
         self.dtype
     }

@@ -41,7 +41,6 @@ impl Pool {
         Ok(Self { threads, leading_threads: leads, fits_processors: count <= available })
     }
 
-    /// Returns the number of threads.
     pub(crate) fn threads(&self) -> usize {
         self.threads.current_num_threads()
     }

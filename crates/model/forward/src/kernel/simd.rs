@@ -11,7 +11,6 @@
 
 /// Work on vectors, which [`Simd::run`] compiles for the instructions of `S`.
 pub(crate) trait SimdWork<S> {
-    /// Result of the work.
     type Output;
 
     /// Runs the work. Implementations are `#[inline(always)]`, so that they become part of a function for these
@@ -24,23 +23,18 @@ pub(crate) trait Simd<T, const N: usize>: Copy + Send + Sync + 'static {
     /// Vector of `N` numbers.
     type Vector: Copy;
 
-    /// Runs the work with these instructions.
     fn run<W: SimdWork<Self>>(self, work: W) -> W::Output;
     /// Returns a vector of equal elements.
     fn splat(self, value: T) -> Self::Vector;
-    /// Loads a vector from an array.
     fn load(self, array: &[T; N]) -> Self::Vector;
-    /// Stores a vector to an array.
     fn store(self, vector: Self::Vector) -> [T; N];
     /// Returns `a * b + c`, rounded once if the CPU can.
     fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
-    /// Transposes a matrix in place.
     fn transpose(self, matrix: &mut [[T; N]; N]);
 }
 
 /// Conversion of `N` weights of dtype `D`, `B` bytes, to a vector.
 pub(super) trait Load<D, T, const N: usize, const B: usize>: Simd<T, N> {
-    /// Loads weights and widens them.
     fn load_weights(self, bytes: &[u8; B]) -> Self::Vector;
 }
 

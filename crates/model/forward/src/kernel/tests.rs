@@ -42,7 +42,6 @@ fn encode_as(dtype: Dtype, value: f32) -> Vec<u8> {
     }
 }
 
-/// Decodes a number of a dtype.
 fn decode_as(dtype: Dtype, bytes: &[u8]) -> f64 {
     match (dtype, bytes) {
         (Dtype::Float64, _) => f64::from_le_bytes(bytes.try_into().expect("8 bytes")),

@@ -338,7 +338,6 @@ impl Avx512Bf16 {
         Avx512(())
     }
 
-    /// Runs the work with these instructions.
     pub(super) fn run<W: SimdWork<Self>>(self, work: W) -> W::Output {
         // SAFETY: the CPU has the instructions, or there would be no `self`.
         unsafe { run_avx512_bf16(work, self) }

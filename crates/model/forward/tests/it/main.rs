@@ -77,7 +77,6 @@ fn tokens(count: usize, seed: usize) -> Vec<i64> {
     (0..count).map(|place| ((place * 7 + seed * 13 + place * place) % VOCAB) as i64).collect()
 }
 
-/// All logits of one sequence.
 fn logits(model: &ForwardModel, tokens: &[i64]) -> Vec<f32> {
     let mut cache = model.cache(1).expect("a few bytes");
     model.forward(tokens, 1, &mut cache, LogitPositions::All, ON).expect("known ids")

@@ -15,9 +15,7 @@ pub struct TokenStream<'t> {
     tokenizer: &'t Tokenizer,
     /// Tokens of the last piece, then the tokens whose text was not returned yet.
     tokens: Vec<u32>,
-    /// Number of tokens in the last piece.
     last_piece_len: usize,
-    /// Text of the last piece.
     last_piece_text: String,
 }
 

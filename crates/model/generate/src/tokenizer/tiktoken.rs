@@ -62,7 +62,6 @@ pub(super) struct TiktokenFile {
     pub(super) longest: usize,
 }
 
-/// Reads the tokenizer in a file.
 pub(super) fn read(file: &str, bytes: &[u8]) -> Result<TiktokenFile> {
     let ranks = read_ranks(file, bytes)?;
     // The names of special tokens have at most this length.

@@ -31,7 +31,6 @@ pub(crate) fn documents(model: &Path) -> QuantizationDocuments {
     }
 }
 
-/// Tensors of all files of a model.
 pub(crate) fn stored(model: &Path) -> Tensors {
     let files = model.read_dir().expect("a folder").map(|entry| entry.expect("an entry").path());
     let is_weights = |path: &PathBuf| path.extension().is_some_and(|it| it == "safetensors" || it == "bin");

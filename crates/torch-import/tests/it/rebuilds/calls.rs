@@ -311,7 +311,6 @@ fn what_many_names_share_is_made_once() {
     assert_eq!(parts(&named(&entries)).map(|parts| parts.len()), Ok(201));
 }
 
-/// An object of a class with this state.
 fn object(class: &str, state: &[(&str, &[u8])]) -> Vec<u8> {
     [global(class), b")\x81".to_vec(), dict(state), b"b".to_vec()].concat()
 }

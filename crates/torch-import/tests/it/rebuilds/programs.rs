@@ -40,7 +40,6 @@ pub(crate) fn read(pickle: &[u8]) -> Read {
     read_file(&archive(pickle))
 }
 
-/// What a file reads as.
 pub(crate) fn read_file(bytes: &[u8]) -> Read {
     with_checkpoint(bytes, |checkpoint| {
         let mut tensors = Vec::new();
@@ -73,7 +72,6 @@ pub(crate) fn global(name: &str) -> Vec<u8> {
     format!("c{module}\n{name}\n").into_bytes()
 }
 
-/// A dict of these texts and programs.
 pub(crate) fn dict(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let entries: Vec<u8> =
         entries.iter().flat_map(|(key, value)| [text(key), value.to_vec()].concat()).collect();
@@ -89,7 +87,6 @@ pub(crate) fn text(text: &str) -> Vec<u8> {
     [b"X".as_slice(), &len.to_le_bytes(), text.as_bytes()].concat()
 }
 
-/// A tuple of arguments.
 pub(crate) fn call(args: &[&[u8]]) -> Vec<u8> {
     [b"(".to_vec(), args.concat(), b"t".to_vec()].concat()
 }

@@ -22,7 +22,6 @@ pub(super) struct CartonFile<'j> {
 }
 
 impl<'j> CartonFile<'j> {
-    /// Creates the carton with the module `archive`. `written` is set once the carton is written.
     pub(super) fn new(
         layout: NonModuleFiles<'j>,
         archive: ScriptArchive,

@@ -45,7 +45,6 @@ pub(super) struct NonModuleFiles<'j> {
 
 /// Content of a file in `misc/`.
 enum MiscContent {
-    /// File that is copied.
     Mapped(Arc<MappedFile>),
     /// Document that replaces the file next to the checkpoint.
     Text(String),
@@ -147,7 +146,6 @@ impl<'j> NonModuleFiles<'j> {
         })
     }
 
-    /// Returns the carton of these files and the module `model`.
     pub(super) fn carton<'b>(&'b self, model: &'b dyn Blob) -> CartonLayout<'b> {
         let mut files = vec![
             CartonMember::new(Config::PATH, EntryContent::Bytes(self.config.as_bytes())),

@@ -33,7 +33,6 @@ pub struct StoredSelfTest {
 const SEQ: u64 = 4;
 const BATCH: u64 = 2;
 
-/// Self test with its tensors.
 pub(super) struct PlannedSelfTest<'j> {
     pub(super) test: SelfTest,
     pub(super) index: TensorIndex,

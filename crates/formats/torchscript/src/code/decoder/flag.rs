@@ -72,7 +72,6 @@ pub(super) enum Flag {
     SharedGate,
 }
 
-/// Names of the flags in templates.
 const FLAG_NAMES: [(&str, Flag); 43] = [
     ("dict", Flag::Dict),
     ("positional", Flag::Positional),
@@ -120,12 +119,10 @@ const FLAG_NAMES: [(&str, Flag); 43] = [
 ];
 
 impl Flag {
-    /// Returns the flag with a name.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         FLAG_NAMES.iter().find(|(known, _)| *known == name).map(|(_, flag)| *flag)
     }
 
-    /// Returns true if the flag holds for a variant of the text.
     pub(super) fn holds(self, variant: TextVariant<'_>) -> bool {
         let TextVariant { decoder, positions, has_float16: has_half, signature, .. } = variant;
         let (block, windows) = (decoder.block(), decoder.windows());

@@ -4,7 +4,6 @@ use decoder::{AssignedWeight, LayerPart, Weight};
 
 use crate::module_tree::{ListItem, TensorId};
 
-/// Named lists of weights.
 pub(super) type WeightLists = Vec<(String, Vec<ListItem>)>;
 
 /// Groups the weights into the lists that the text reads, in the order of layers.
@@ -32,7 +31,6 @@ pub(super) fn group_weights(weights: &[AssignedWeight]) -> WeightLists {
     lists
 }
 
-/// Returns true if there is a list with this name.
 pub(super) fn has_list(lists: &WeightLists, name: &str) -> bool {
     lists.iter().any(|(known, _)| known == name)
 }

@@ -77,7 +77,6 @@ fn decoder_of_record(record: &str, tensors: &Tensors) -> Option<(&'static CodeVe
     Some((version, spec.into_decoder(tensors).ok()?))
 }
 
-/// Returns the decoder of a module that has no record.
 fn decoder_without_record(root: &RootAttributes<'_>, end: &str, tensors: &Tensors) -> Option<Decoder> {
     Decoder::from_legacy_attributes(read_legacy_attributes(root, end)?, tensors).ok()
 }

@@ -53,7 +53,6 @@ impl Entry {
         Self { local: header.clone(), central: header, data: b"123", after: Vec::new() }
     }
 
-    /// The same change in both headers.
     pub(crate) fn with(mut self, change: impl Fn(&mut Header)) -> Self {
         change(&mut self.local);
         change(&mut self.central);

@@ -2,7 +2,6 @@
 
 use regex_syntax::hir::{Class as HirClass, ClassUnicode, ClassUnicodeRange, HirKind};
 
-/// A set of characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Class {
     /// The characters below 128, a bit each.
@@ -66,7 +65,6 @@ impl Class {
         Self { ascii, ranges }
     }
 
-    /// Returns the number of ranges.
     pub(super) fn len(&self) -> usize {
         self.ranges.len().saturating_add(1)
     }

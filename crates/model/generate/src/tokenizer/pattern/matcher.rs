@@ -7,7 +7,6 @@ use super::program::{Program, Step};
 /// Maximum number of open branches; `fancy-regex` gives up at the same number.
 const BRANCHES_MAX: usize = 1_000_000;
 
-/// Steps that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Steps(pub(super) u64);
 
@@ -22,7 +21,6 @@ enum Open {
     Branch { at: usize, place: usize },
     /// Continues at an instruction with one character of a run less.
     Run { at: usize, least: usize, place: usize },
-    /// Restores a slot.
     Slot { slot: usize, value: Slot },
 }
 

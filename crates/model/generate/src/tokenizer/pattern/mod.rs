@@ -77,7 +77,6 @@ impl Patterns {
         Ok(())
     }
 
-    /// Compiles the patterns of a tokenizer.
     pub(super) fn of(file: &str, tokenizer: &HuggingFace) -> Result<Self> {
         let mut patterns = Self { file: file.to_owned(), ..Self::default() };
         patterns.normalizer =
@@ -135,7 +134,6 @@ impl Patterns {
         self.decoder.iter().any(Option::is_some)
     }
 
-    /// Decodes the texts of tokens.
     pub(super) fn decode(
         &self,
         tokenizer: &HuggingFace,
@@ -227,7 +225,6 @@ fn limit_of(bytes: usize) -> u64 {
     STEPS_BASE.saturating_add(STEPS_PER_BYTE.saturating_mul(bytes as u64))
 }
 
-/// Compiles the patterns of the components of a normalizer.
 fn normalizer_patterns(file: &str, components: &[&NormalizerWrapper]) -> Result<Vec<Option<Program>>> {
     let compile = |component: &&NormalizerWrapper| {
         let pattern = match component {

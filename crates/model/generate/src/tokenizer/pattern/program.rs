@@ -17,7 +17,6 @@ const PARTS_PER_STEP: u64 = 16;
 /// An instruction. Places of other instructions are indices into the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// One character of a class.
     Character {
         class: usize,
     },

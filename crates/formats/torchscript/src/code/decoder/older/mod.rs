@@ -28,7 +28,6 @@ pub(super) struct LegacyText {
     functions: &'static str,
     /// Returns the product of `x` and a layer's matrix in the list `weights`, plus the bias in the list `biases`.
     linear: fn(weights: &str, biases: Option<&str>, x: &str) -> String,
-    /// Returns the attributes that hold the lists of weights.
     weights: fn(WeightLists) -> Vec<(String, AttributeValue)>,
 }
 
@@ -98,7 +97,6 @@ fn functions(text: &LegacyText, rotates_halves: bool) -> String {
     text.functions.replace("{split}", split).replace("{dim}", dim)
 }
 
-/// Puts all lists into one dict.
 fn lists_in_dict(lists: WeightLists) -> Vec<(String, AttributeValue)> {
     vec![("__tensors__".to_owned(), AttributeValue::Lists(Box::new(lists)))]
 }
@@ -107,7 +105,6 @@ fn linear_of_dict(weights: &str, biases: Option<&str>, x: &str) -> String {
     linear(|list| format!("(weights[\"{list}\"])[i]"), weights, biases, x)
 }
 
-/// Makes each list an attribute.
 fn lists_as_attributes(lists: WeightLists) -> Vec<(String, AttributeValue)> {
     lists.into_iter().map(|(list, ids)| (list, AttributeValue::List(Box::new(ids)))).collect()
 }

@@ -7,7 +7,6 @@ use super::super::version::{NamedValues, size_attribute};
 use crate::Result;
 use crate::module_tree::AttributeValue;
 
-/// Returns the attributes that the methods read.
 pub(super) fn attributes(decoder: &Decoder, positions: &RotaryPositions) -> Result<NamedValues> {
     let mut own = constants(decoder)?;
     own.extend(rotations(decoder, positions)?);

@@ -15,7 +15,6 @@ pub(super) const ENTRY_CLASS: &str = "Entry";
 const ANY_INPUTS: &str = "inputs: Any)";
 const NAMED_INPUTS: &str = "inputs: Dict[str, Any])";
 
-/// Named attributes of a module.
 pub(super) type NamedValues = Vec<(String, AttributeValue)>;
 
 /// Templates, each with the flag that selects it.
@@ -24,7 +23,6 @@ type Templates = &'static [(Option<Flag>, &'static str)];
 /// Function that expands a marker: returns the text for a list and its operand.
 type MarkerExpansion = fn(TextVariant<'_>, &str, &str) -> String;
 
-/// Version of the code of decoders.
 pub(super) struct CodeVersion {
     /// Version number in the records of modules.
     pub(super) number: u32,
@@ -68,7 +66,6 @@ impl<'t> TemplateLine<'t> {
         Some((flags.collect::<Option<_>>()?, text))
     }
 
-    /// Returns true if this variant of the text has the line.
     pub(super) fn is_selected(&self, variant: TextVariant<'_>) -> bool {
         self.flags.iter().all(|(flag, holds)| flag.holds(variant) == *holds)
     }

@@ -215,7 +215,6 @@ impl Case {
         }
     }
 
-    /// Returns the source text that a version makes for the case.
     fn text(&self, version: &CodeVersion) -> String {
         let made = self.build_model();
         with_variant(&made, |variant| version.methods(variant) + &version.functions(variant))

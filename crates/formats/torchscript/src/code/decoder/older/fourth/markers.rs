@@ -20,7 +20,6 @@ pub(super) fn linear(variant: TextVariant<'_>, list: &str, operand: &str) -> Str
     format!("torch.linear({x}{}{bias})", weight(list))
 }
 
-/// Returns the text of the norm of LIST over X.
 pub(super) fn norm(variant: TextVariant<'_>, list: &str, x: &str) -> String {
     let weight = if list == "outer" { "outer[1]".to_owned() } else { format!("(weights[\"{list}\"])[i]") };
     let bias = match list {
