@@ -11,7 +11,7 @@ use torch_import::Container;
 use torch2carton_fuzz::archive;
 use torch2carton_fuzz::input::source;
 use torchscript::{DeclaredInput, Dim, Module, OnInvalidInput, ScriptOptions, WrapOutcome};
-use torchscript_source::ScriptSources;
+use torchscript::script_text::ScriptSources;
 
 /// An object of `__torch__.net.Net` with an attribute that is a memoised text.
 const PICKLE: &[u8] = b"\x80\x02c__torch__.net\nNet\nq\x00)\x81}(X\x01\x00\x00\x00kq\x01h\x01ubq\x02.";

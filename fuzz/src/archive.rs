@@ -1,7 +1,7 @@
 //! Zip files of arbitrary entries whose checksums are right, so that an input gets past them.
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
-use zip_layout::{EntryContent, NewZipEntry, ZipWriter};
+use zip_format::{EntryContent, NewZipEntry, ZipWriter};
 
 /// A zip file of these entries.
 pub fn zip(entries: &[(&str, &[u8])]) -> Vec<u8> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use carton_format::Manifest;
 use sha2::{Digest, Sha256};
-use zip_layout::{CompressedContent, CompressionMethod, EntryContent, NewZipEntry, ZipWriter};
+use zip_format::{CompressedContent, CompressionMethod, EntryContent, NewZipEntry, ZipWriter};
 
 use crate::carton_tools::{model, ok, run, scratch, write};
 use crate::program::folder;

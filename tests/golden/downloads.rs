@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use carton_format::{Links, sha256_from_hex};
 use carton_writer::{CartonLayout, CartonMember};
-use zip_layout::EntryContent;
+use zip_format::EntryContent;
 
 use crate::carton_tools::{manifest, ok, run, scratch, write};
 use crate::download_server::{Answer, Request, server};

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use pickle_vm::Writer;
-use zip_layout::{EntryContent, NewZipEntry, ZipWriter};
+use zip_format::{EntryContent, NewZipEntry, ZipWriter};
 
 use crate::carton_tools::write;
 

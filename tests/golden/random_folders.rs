@@ -6,7 +6,7 @@ use carton_format::is_valid_carton_path;
 use carton_writer::{CartonLayout, CartonMember};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use zip_layout::EntryContent;
+use zip_format::EntryContent;
 
 use crate::carton_tools::{manifest, ok, run, scratch, write};
 

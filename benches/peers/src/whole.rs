@@ -9,7 +9,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use byte_source::{ReadError, Sink, Window};
-use zip_layout::{EntryContent, NewZipEntry, ZipWriter};
+use zip_format::{EntryContent, NewZipEntry, ZipWriter};
 
 /// Elements along each side of a matrix.
 const SIDE: u8 = 4;

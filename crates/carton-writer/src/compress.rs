@@ -13,7 +13,7 @@ use byte_source::{
 };
 use flate2::write::DeflateEncoder;
 use sha2::{Digest, Sha256};
-use zip_layout::{CompressedContent, CompressionMethod, EntryContent};
+use zip_format::{CompressedContent, CompressionMethod, EntryContent};
 
 /// Compression level: Zstandard's own default.
 const ZSTD_LEVEL: i32 = 3;
@@ -68,24 +68,21 @@ impl CompressionSpill {
         compression: Compression,
         work: ProgressReporter<'_>,
     ) -> Result<Option<CompressedFile>, ReadError> {
-        let (method, picky) = match compression {
-            Compression::Deflate => (CompressionMethod::Deflated, false),
-            Compression::Zstd => (CompressionMethod::Zstd, false),
-            Compression::ZstdIfSmaller => (CompressionMethod::Zstd, true),
-        };
+        let picky = compression == Compression::ZstdIfSmaller;
         let start = self.len;
         // Overwrites the data of a file whose compression was abandoned.
         self.file.set_len(start)?;
         self.file.seek(SeekFrom::Start(start))?;
-        let encoder = match method {
-            CompressionMethod::Deflated => {
-                Encoder::Deflate(DeflateEncoder::new(&self.file, flate2::Compression::default()))
+        let (method, encoder) = match compression {
+            Compression::Deflate => {
+                let encoder = DeflateEncoder::new(&self.file, flate2::Compression::default());
+                (CompressionMethod::Deflated, Encoder::Deflate(encoder))
             }
-            CompressionMethod::Zstd => {
+            Compression::Zstd | Compression::ZstdIfSmaller => {
                 let mut encoder = zstd::stream::write::Encoder::new(&self.file, ZSTD_LEVEL)?;
                 encoder.set_pledged_src_size(Some(blob.len()))?;
                 encoder.include_contentsize(true)?;
-                Encoder::Zstd(encoder)
+                (CompressionMethod::Zstd, Encoder::Zstd(encoder))
             }
         };
         let mut packer = CompressingSink {

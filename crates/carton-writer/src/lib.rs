@@ -37,11 +37,11 @@ use std::io;
 
 use byte_source::{Blob, Cancelled, ErrorKind, PRODUCER, ProgressReporter, ReadError, Sink, Window};
 use carton_format::{Links, Manifest, sha256_to_hex};
-use zip_layout::{LayoutBuilder, NewZipEntry, ZipWriter};
+use zip_format::{LayoutBuilder, NewZipEntry, ZipWriter};
 
 pub use crate::compress::{CompressedFile, CompressedFiles, Compression, CompressionSpill};
 use crate::hash::{Hasher, sha256};
-pub use zip_layout::EntryContent;
+pub use zip_format::EntryContent;
 
 /// Alignment in bytes of every file's data in a carton.
 pub const ALIGNMENT: u64 = 64;

@@ -24,7 +24,7 @@ pub enum Error {
     Read(#[from] ReadError),
     /// The zip archive is damaged or ambiguous.
     #[error("{}", zip_text(.0))]
-    Zip(zip_index::Error),
+    Zip(zip_format::Error),
     /// A pickle is damaged or not supported.
     #[error("`{}`: {reason}", record.escape_debug())]
     Pickle {
@@ -330,9 +330,9 @@ fn after(start: &str, text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("{start}{text}") }
 }
 
-fn zip_text(error: &zip_index::Error) -> String {
+fn zip_text(error: &zip_format::Error) -> String {
     match error {
-        zip_index::Error::Encrypted { .. } => {
+        zip_format::Error::Encrypted { .. } => {
             format!(
                 "zip archive with a password: {error}; unpack it with the password, then pass what is in it"
             )

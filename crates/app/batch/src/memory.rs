@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use byte_source::{MappedFile, Source};
 use pipeline::Observer;
-use zip_index::ZipIndex;
+use zip_format::ZipIndex;
 
 /// Memory of a job without any names.
 const BASE: u64 = 16 << 20;

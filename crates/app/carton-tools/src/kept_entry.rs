@@ -5,7 +5,7 @@ use carton_format::{Links, Manifest};
 use carton_reader::{Carton, CartonEntry, CompressionMethod};
 use carton_writer::{CartonMember, EntryContent};
 use tensor::Storage;
-use zip_layout::CompressedContent;
+use zip_format::CompressedContent;
 
 use crate::{Error, Result};
 
@@ -19,7 +19,7 @@ pub(crate) struct KeptEntry<'c> {
 
 enum KeptKind {
     Stored,
-    Packed(zip_layout::CompressionMethod, u64, u32),
+    Packed(CompressionMethod, u64, u32),
     Link(Vec<u8>),
 }
 
@@ -42,8 +42,7 @@ impl<'c> KeptEntry<'c> {
                 KeptKind::Link(carton.link_text(entry).map_err(&failed)?.into_bytes())
             }
             CompressionMethod::Stored => KeptKind::Stored,
-            CompressionMethod::Deflated => packed(zip_layout::CompressionMethod::Deflated)?,
-            CompressionMethod::Zstd => packed(zip_layout::CompressionMethod::Zstd)?,
+            method @ (CompressionMethod::Deflated | CompressionMethod::Zstd) => packed(method)?,
             CompressionMethod::Other(method) => {
                 return Err(failed(carton_reader::Error::Method { path: path.to_owned(), method }));
             }

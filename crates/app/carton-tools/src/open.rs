@@ -11,7 +11,7 @@ use carton_format::{Config, MODEL_PT, Manifest};
 use carton_reader::{Carton, CartonEntry, CompressionMethod};
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use torch_import::Container;
-use zip_index::ZipIndex;
+use zip_format::ZipIndex;
 
 use crate::{Error, Result};
 

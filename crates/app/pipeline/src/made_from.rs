@@ -12,7 +12,7 @@ use byte_source::{
 };
 use checkpoint_files::{CheckpointSources, ShardPolicy, is_companion_name};
 use output::{FileRecord, file_name};
-use zip_index::{Entry, ZipIndex};
+use zip_format::{Entry, ZipIndex};
 
 use crate::{ConvertOptions, Error, PlannedConversion, Result, input, misc};
 

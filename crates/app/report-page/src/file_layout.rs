@@ -8,7 +8,7 @@ use std::sync::Arc;
 use byte_source::MappedFile;
 use pipeline::InspectReport;
 use serde_json::{Value as Json, json};
-use zip_index::ZipIndex;
+use zip_format::ZipIndex;
 
 /// Bytes of a storage that tensors view.
 struct StorageUse {

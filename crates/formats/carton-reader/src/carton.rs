@@ -12,7 +12,7 @@ use byte_source::{MappedFile, OpenedFile, ProgressReporter, ReadError, Region, S
 use carton_format::{Config, FileLen, Links, Manifest, Parsed, TensorIndex};
 use sha2::{Digest, Sha256};
 use torch_import::Container;
-use zip_index::{CompressionMethod, ZipIndex};
+use zip_format::{CompressionMethod, ZipIndex};
 
 use crate::entry::ExpectedSums;
 use crate::link::{MODEL_FOLDER, resolve_link};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use byte_source::{ReadError, WINDOW, Window};
 use carton_format::sha256_to_hex;
 use sha2::{Digest, Sha256};
-use zip_index::CompressionMethod;
+use zip_format::CompressionMethod;
 
 use crate::Error;
 

@@ -19,7 +19,7 @@ pub enum Error {
     Map(#[from] byte_source::Error),
     /// A zip file that is damaged or ambiguous.
     #[error("damaged zip file: {0}")]
-    Zip(zip_index::Error),
+    Zip(zip_format::Error),
     /// A document that does not follow the specification.
     #[error(transparent)]
     Format(#[from] carton_format::Error),

@@ -65,4 +65,4 @@ pub use error::{Error, Result};
 pub use link::{MODEL_FOLDER, resolve_link};
 pub use tensors::TensorData;
 pub use verify::{CartonVerification, EntryTap, VerifyFinding};
-pub use zip_index::CompressionMethod;
+pub use zip_format::CompressionMethod;

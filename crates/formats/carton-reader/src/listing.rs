@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use carton_format::is_valid_carton_path;
-use zip_index::{CompressionMethod, ZipIndex};
+use zip_format::{CompressionMethod, ZipIndex};
 
 use crate::link::MODEL_FOLDER;
 use crate::{CartonEntry, Error, Result};

@@ -89,7 +89,7 @@ impl Carton {
     /// Checks the parts of the zip file that readers ignore.
     fn check_zip_structure(&self, report: &mut CartonVerification) {
         let Some(file) = self.zip() else { return };
-        match zip_index::flaws(&**file) {
+        match zip_format::flaws(&**file) {
             Ok(flaws) => {
                 for flaw in flaws {
                     report.add(flaw.entry().unwrap_or_default(), flaw.to_string());

@@ -11,7 +11,7 @@ use std::fmt;
 use byte_source::{Blob, OwnedBlob, PRODUCER, ReadError, Sink};
 use foldhash::{HashSet, HashSetExt};
 use tensor::{Dtype, Tensors};
-use zip_layout::{EntryContent, LayoutBuilder, NewZipEntry, ZipWriter};
+use zip_format::{EntryContent, LayoutBuilder, NewZipEntry, ZipWriter};
 
 use crate::pickle::data_pkl;
 use crate::storages::SavedStorages;

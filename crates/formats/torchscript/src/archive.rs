@@ -10,7 +10,7 @@ use std::fmt;
 
 use byte_source::{Blob, OwnedBlob, ReadError, Sink};
 use tensor::{Storage, Tensors};
-use zip_layout::{EntryContent, LayoutBuilder, NewZipEntry, ZipWriter};
+use zip_format::{EntryContent, LayoutBuilder, NewZipEntry, ZipWriter};
 
 use crate::module_tree::{ModuleId, ModuleTree};
 use crate::record::{DataRecord, DataRecords};

@@ -32,6 +32,7 @@ mod module_tree;
 mod note;
 mod pickler;
 mod record;
+pub mod script_text;
 mod source_names;
 mod wrap;
 

@@ -1,6 +1,6 @@
 //! Builder of zip archives in memory.
 
-use zip_layout::{EntryContent, NewZipEntry, ZipWriter};
+use zip_format::{EntryContent, NewZipEntry, ZipWriter};
 
 /// Returns a zip file of these records, stored and aligned to 64 bytes as `torch.save` does it, with valid checksums.
 pub fn stored_zip<N: AsRef<str>, B: AsRef<[u8]>>(records: impl IntoIterator<Item = (N, B)>) -> Vec<u8> {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use byte_source::{OwnedBlob, ReadError, Sink, Window};
 use pickle_vm::{MemoId, Writer};
-use zip_layout::{EntryContent, NewZipEntry, ZipWriter};
+use zip_format::{EntryContent, NewZipEntry, ZipWriter};
 
 const DIM: u64 = 64;
 const FFN: u64 = 192;

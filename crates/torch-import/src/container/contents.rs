@@ -10,7 +10,7 @@ use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{ErrorKind, Machine, Pickle, PickleLimits, Reader};
 use safetensors_format::TensorLocation;
 use tensor::{ByteOrder, Storage, StorageRecords};
-use zip_index::ZipIndex;
+use zip_format::ZipIndex;
 
 use super::inflate::Inflated;
 use crate::omission::Omission;

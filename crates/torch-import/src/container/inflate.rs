@@ -6,7 +6,7 @@ use std::ops::{Deref, Range};
 
 use byte_source::{MappedFile, Source, SourceReader, WINDOW, Window, window_ranges};
 use flate2::read::DeflateDecoder;
-use zip_index::{CompressionMethod, Entry};
+use zip_format::{CompressionMethod, Entry};
 
 use crate::{Error, Result};
 

@@ -19,7 +19,7 @@ use byte_source::{MappedFile, Observer, ReadError, Region, Source};
 use pickle_vm::{Heap, ObjectId, PickleLimits};
 use safetensors_format::TensorLocation;
 use tensor::{ByteOrder, Checksum, Dtype, Storage, StorageRecords, Tensor};
-use zip_index::{CompressionMethod, Entry};
+use zip_format::{CompressionMethod, Entry};
 
 pub use contents::ContainerFormat;
 pub(crate) use contents::{ContainerContents, in_memory};

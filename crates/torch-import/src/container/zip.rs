@@ -10,7 +10,7 @@ use std::sync::Arc;
 use byte_source::{Observer, Prefetched, Source};
 use pickle_vm::PickleLimits;
 use tensor::{ByteOrder, StorageRecord, StorageRecords};
-use zip_index::{CompressionMethod, Entry, ZipIndex};
+use zip_format::{CompressionMethod, Entry, ZipIndex};
 
 use super::contents::{
     ContainerContents, ContainerFormat, PickleBytes, PickledTensors, RECORDS_PER_CHECK, in_memory,
@@ -40,12 +40,12 @@ pub(super) fn open_lazily(file: Arc<dyn Source>, observer: &dyn Observer) -> Res
     open_indexed(index, lazy, observer)
 }
 
-fn index_error(error: zip_index::Error) -> Error {
+fn index_error(error: zip_format::Error) -> Error {
     match error {
-        zip_index::Error::NoEnd { len } => Error::TruncatedFile {
+        zip_format::Error::NoEnd { len } => Error::TruncatedFile {
             reason: format!("a zip archive of {len} bytes without the directory at its end"),
         },
-        zip_index::Error::Cancelled(cancelled) => cancelled.into(),
+        zip_format::Error::Cancelled(cancelled) => cancelled.into(),
         error => Error::Zip(error),
     }
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use flate2::read::DeflateDecoder;
 use pickle_vm::{ErrorKind, Opcode};
-use zip_index::{CompressionMethod, Entry, Survey};
+use zip_format::{CompressionMethod, Entry, Survey};
 
 use super::numpy::NPY_MAGIC;
 use super::scanner::{ScanItem, Scanner};

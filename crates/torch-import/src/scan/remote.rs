@@ -8,7 +8,7 @@ use std::sync::Arc;
 use byte_source::{Cancelled, Observer, Prefetched, ReadError, Region, Source};
 use pickle_vm::ErrorKind;
 use safetensors_format::is_safetensors;
-use zip_index::{CompressionMethod, Entry, ZipIndex};
+use zip_format::{CompressionMethod, Entry, ZipIndex};
 
 use super::budget::ScanBudget;
 use super::scan_format::ScanFormat;

@@ -3,7 +3,7 @@
 //! Facts: PyTorch recognises an archive by its first bytes, Python's `zipfile` and most other readers by the end
 //! record.
 
-use zip_index::Survey;
+use zip_format::Survey;
 
 /// Returns true if some reader takes the bytes for a zip archive, by their start, as PyTorch does, or by the records
 /// near their end.

@@ -26,10 +26,17 @@ pub(super) enum Value {
     /// Instance of a class of another package.
     Other,
     /// Instance of a class of another package that is listed as data.
-    OtherData { global: usize },
-    Instance { traits: ClassTraits, global: usize },
+    OtherData {
+        global: usize,
+    },
+    Instance {
+        traits: ClassTraits,
+        global: usize,
+    },
     /// `functools.partial`, which has a state of its own kind.
-    Partial { global: usize },
+    Partial {
+        global: usize,
+    },
     /// Result of a call whose class is not known; the index of the global that returned it.
     Unknown(Option<usize>),
 }

@@ -42,7 +42,7 @@ fn change(carton: &Path, change: impl Fn(&str, &[u8]) -> Vec<(String, Vec<u8>)>)
     let folder = PathBuf::from(unpack(&UnpackOptions::new(carton), &()).expect("a carton").output);
     let model = folder.join("model/model.pt");
     let file = byte_source::MappedFile::open(&model).expect("it was written");
-    let index = zip_index::ZipIndex::read(&file).expect("a zip file");
+    let index = zip_format::ZipIndex::read(&file).expect("a zip file");
     let records = index.entries.iter().flat_map(|entry| change(&entry.name, entry.stored(file.bytes())));
     std::fs::write(&model, test_support::stored_zip(records)).expect("a temporary folder");
     let mut options = PackOptions::new(&folder);

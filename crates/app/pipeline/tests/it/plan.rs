@@ -45,7 +45,7 @@ fn options(folder: &Path, (output, target): (&str, Target)) -> ConvertOptions {
 /// Changes a byte of each storage, so that its checksum tells when it is read.
 fn damage(checkpoint: &Path) {
     let file = MappedFile::open(checkpoint).expect("it was written");
-    let index = zip_index::ZipIndex::read(&file).expect("a zip file");
+    let index = zip_format::ZipIndex::read(&file).expect("a zip file");
     let mut bytes = file.bytes().to_vec();
     let storages = index.entries.iter().filter(|entry| entry.name.contains("/data/"));
     let mut count = 0;

@@ -228,7 +228,7 @@ fn a_conversion_reads_each_byte_of_the_weights_once() {
 
 /// Converts a file from its path and from a source, and compares what is read with the records.
 fn converted_once(folder: &Path, path: &Path) {
-    let index = zip_index::ZipIndex::read(&MappedFile::open(path).expect("it exists")).expect("a zip file");
+    let index = zip_format::ZipIndex::read(&MappedFile::open(path).expect("it exists")).expect("a zip file");
     let storages: Vec<Range<u64>> = index.entries.iter().map(|entry| entry.data.clone()).collect();
     let targets = [
         ("x.carton", Target::Carton(CartonOptions::default())),

@@ -12,7 +12,7 @@ fn every_error_has_its_text() {
     let hash = || "0123".to_owned();
     let errors = [
         Error::Map(byte_source::Error::NotAFile { path: "x.carton".into(), what: "a named pipe" }),
-        Error::Zip(zip_index::Error::NoEnd { len: 3 }),
+        Error::Zip(zip_format::Error::NoEnd { len: 3 }),
         Error::Format(carton_format::Error::ShortDescription { found: 101 }),
         Error::Model { path: path(), reason: Box::new(tensor_error().into()) },
         Error::Io { path: "folder".into(), reason: io() },

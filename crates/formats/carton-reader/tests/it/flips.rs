@@ -18,7 +18,7 @@ use carton_reader::{Carton, VerifyFinding};
 use carton_writer::{CartonMember, Compression, CompressionSpill};
 use sha2::{Digest, Sha256};
 use zip::{CompressionMethod, ZipArchive};
-use zip_layout::EntryContent;
+use zip_format::EntryContent;
 
 const TOML: &[u8] = b"spec_version = 1\nmodel_description = 'a @misc/a'\n[[output]]\nname = 'y'\ndtype = 'int8'\n\
     shape = [2]\n[[self_test]]\ninputs = {}\nexpected_out = { y = '@tensor_data/t' }\n[runner]\nrunner_name = 'r'\n\

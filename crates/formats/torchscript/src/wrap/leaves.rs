@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::script_text::{ScriptType, ScriptTypeId, ScriptTypes, Signature};
 use tensor::Dtype;
-use torchscript_source::{ScriptType, ScriptTypeId, ScriptTypes, Signature};
 
 use super::support::{EnumValueType, Leaf, TypeSupport, non_none_type};
 use super::{DeclaredInput, DeclaredOutput, ScriptOptions, Uncallable};

@@ -18,9 +18,9 @@ mod template_text;
 mod tests;
 mod text;
 
+use crate::script_text::{ScriptSources, ScriptType, ScriptTypeId, Signature, UnsupportedOperators};
 use byte_source::{Blob, OwnedBlob};
 use tensor::{Dtype, Storage};
-use torchscript_source::{ScriptSources, ScriptType, ScriptTypeId, Signature, UnsupportedOperators};
 
 use crate::archive::ScriptArchive;
 use crate::{
@@ -94,7 +94,7 @@ pub enum WrapOutcome {
 #[non_exhaustive]
 pub enum Uncallable {
     /// The signature cannot be read from the source text.
-    Source(torchscript_source::Error),
+    Source(crate::script_text::Error),
     /// The root of the archive is not an object of a class.
     NoObject,
     /// Hooks run before or after `forward`, and would not be called.
@@ -194,7 +194,7 @@ fn wrap(
     let find = |name: &str| records.iter().find(|(record, _)| record == name);
     let mut sources = ScriptSources::default();
     let mut left = CODE_MAX;
-    for (name, storage) in records.iter().filter(|(name, _)| torchscript_source::is_code(name)) {
+    for (name, storage) in records.iter().filter(|(name, _)| crate::script_text::is_code(name)) {
         let code = read_record(name, storage, left)?;
         left = left.saturating_sub(code.len() as u64);
         if let Err(error) = sources.add(name, &code) {
@@ -213,12 +213,12 @@ fn wrap(
     let Some(root) = RootObject::read(&pickle)? else {
         return Ok(WrapOutcome::Uncallable(Uncallable::NoObject));
     };
-    if let Some(operator) = torchscript_source::unloadable_operator(sources.texts()) {
+    if let Some(operator) = crate::script_text::unloadable_operator(sources.texts()) {
         return Err(Error::UnloadableOperator { operator });
     }
     let signature = match sources.signature(&root.module, &root.class, "forward") {
         Ok(signature) => signature,
-        Err(torchscript_source::Error::NoClass { .. })
+        Err(crate::script_text::Error::NoClass { .. })
             if MOBILE_RECORDS.iter().any(|name| find(name).is_some()) && sources.texts().next().is_none() =>
         {
             return Err(Error::MobileOnly);
@@ -231,7 +231,7 @@ fn wrap(
         return Ok(WrapOutcome::Uncallable(Uncallable::Hooks { names }));
     }
     let version = read_optional(find(VERSION))?;
-    let found = torchscript_source::unsupported_operators(sources.texts());
+    let found = crate::script_text::unsupported_operators(sources.texts());
     let has_float16_code = found.has_float16;
     let mut notes = compatibility_notes(found, &version);
     if options.keep_unchanged || (errors.is_some() && root.is_ours() && takes_and_returns_dicts(&signature)) {

@@ -1,6 +1,6 @@
 //! Types of arguments that can be made of tensors, and of results that can become tensors.
 
-use torchscript_source::{EnumMember, ScriptType, ScriptTypeId, ScriptTypes};
+use crate::script_text::{EnumMember, ScriptType, ScriptTypeId, ScriptTypes};
 
 /// Type that corresponds to one input or one output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

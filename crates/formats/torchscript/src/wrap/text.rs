@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use crate::script_text::{EnumMember, ScriptType, ScriptTypeId, ScriptTypes, Signature};
 use tensor::Dtype;
-use torchscript_source::{EnumMember, ScriptType, ScriptTypeId, ScriptTypes, Signature};
 
 use super::functions;
 use super::leaves::{CallPlan, OutputNaming, PassedArgument, carton_dtype, carton_shape, is_complex};

@@ -36,7 +36,7 @@ fn changed(
     converted.archive.write_to(&mut bytes).expect("memory takes it");
     std::fs::write(&path, bytes).expect("a temporary folder");
     let file = MappedFile::open(&path).expect("it was written");
-    let index = zip_index::ZipIndex::read(&file).expect("a zip file");
+    let index = zip_format::ZipIndex::read(&file).expect("a zip file");
     let records = index.entries.iter().map(|entry| {
         let bytes = entry.stored(file.bytes());
         (entry.name.clone(), change(entry.name.strip_prefix("model/").expect("the root folder"), bytes))

@@ -18,10 +18,20 @@ pub(super) struct Exhausted;
 #[derive(Clone, Copy, Debug)]
 enum Open {
     /// Continues at an instruction and a place in the text.
-    Branch { at: usize, place: usize },
+    Branch {
+        at: usize,
+        place: usize,
+    },
     /// Continues at an instruction with one character of a run less.
-    Run { at: usize, least: usize, place: usize },
-    Slot { slot: usize, value: Slot },
+    Run {
+        at: usize,
+        least: usize,
+        place: usize,
+    },
+    Slot {
+        slot: usize,
+        value: Slot,
+    },
 }
 
 /// Rounds of a loop, or branches at a mark, and a place in the text.

@@ -1,4 +1,0 @@
-//! The integration tests of `zip-index`, in one program.
-
-mod errors;
-mod made;
