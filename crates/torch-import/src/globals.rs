@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use pickle_vm::{Heap, Instance, ObjectId, RecordedChanges};
 
 use crate::encoded::{self, LOAD_FROM_BYTES};
-use crate::judged_calls::judged_index;
+use crate::judged_calls::JudgedGlobal;
 use crate::risk::is_array_wrapper;
 use crate::script_modules::ScriptModules;
 use crate::uses::{GlobalUseKinds, HeapUses};
@@ -55,13 +55,13 @@ impl Global {
     }
 
     pub(crate) fn new(module: &str, name: &str, offset: u64, context: &RiskContext) -> Self {
-        let found = context.uses.of_global(module, name);
+        let found = context.uses.use_risk(module, name);
         let risk = match (module, name) {
             LOAD_FROM_BYTES if !context.loads_are_readable => Risk::Dangerous,
             // The scan reads the arrays that the wrapper describes.
             names if is_array_wrapper(names) => Risk::Known,
             // Whether it is dangerous depends on its calls.
-            _ if judged_index(module, name).is_some() => Risk::Known,
+            _ if JudgedGlobal::from_names(module, name).is_some() => Risk::Known,
             _ => Risk::from_names(module, name),
         };
         let risk = found.risk.map_or(risk, |worst| worst.max(risk));

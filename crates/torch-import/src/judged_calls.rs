@@ -21,62 +21,52 @@ pub(crate) enum Judgement {
     Harmless,
 }
 
-type JudgeFn = fn(&Heap<'_>, &Instance) -> Judgement;
-
-/// Globals that are judged by their calls, with the function that judges a call.
-const JUDGED: [(&str, &str, JudgeFn); 8] = [
-    ("builtins", "getattr", getattr),
-    ("builtins", "type", type_of),
-    ("functools", "partial", partial),
-    ("functools", "reduce", reduce),
-    ("operator", "getitem", getitem),
-    ("operator", "itemgetter", itemgetter),
-    ("numpy.core", "_ufunc_reconstruct", ufunc),
-    ("numpy._core", "_ufunc_reconstruct", ufunc),
-];
-
-/// Index of `getattr` in [`JUDGED`].
-const GETATTR: usize = 0;
-/// Index of `type` in [`JUDGED`]. Annotations such as `type[int]` pass it on, and as a value it is an ordinary class.
-const TYPE: usize = 1;
-/// Indexes of the functions in [`JUDGED`] that return types.
-const RETURN_TYPES: [usize; 3] = [TYPE, 3, 4];
-/// Index of `partial` in [`JUDGED`].
-const PARTIAL: usize = 2;
-
-/// Judges a call of the global with this index.
-pub(crate) fn judge(index: usize, heap: &Heap<'_>, instance: &Instance) -> Judgement {
-    JUDGED.get(index).map_or(Judgement::Dangerous, |(_, _, judge)| judge(heap, instance))
+/// Global that is judged by its calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JudgedGlobal {
+    Getattr,
+    /// `type`. Annotations such as `type[int]` pass it on, and as a value it is an ordinary class.
+    Type,
+    Partial,
+    Reduce,
+    Getitem,
+    Itemgetter,
+    UfuncReconstruct,
 }
 
-pub(crate) fn is_type(index: usize) -> bool {
-    index == TYPE
-}
+impl JudgedGlobal {
+    pub(crate) fn from_names(module: &str, name: &str) -> Option<Self> {
+        let judged = |names: (&str, &str)| {
+            Some(match names {
+                ("builtins", "getattr") => Self::Getattr,
+                ("builtins", "type") => Self::Type,
+                ("functools", "partial") => Self::Partial,
+                ("functools", "reduce") => Self::Reduce,
+                ("operator", "getitem") => Self::Getitem,
+                ("operator", "itemgetter") => Self::Itemgetter,
+                ("numpy.core" | "numpy._core", "_ufunc_reconstruct") => Self::UfuncReconstruct,
+                _ => return None,
+            })
+        };
+        judged((module, name)).or_else(|| judged(lists::resolve_alias(module, name)?))
+    }
 
-/// Returns true if the index is that of a function that returns a type or an annotation: `type`, `reduce`, `getitem`.
-pub(crate) fn returns_type(index: usize) -> bool {
-    RETURN_TYPES.contains(&index)
-}
+    pub(crate) fn judge(self, heap: &Heap<'_>, instance: &Instance) -> Judgement {
+        match self {
+            Self::Getattr => getattr(heap, instance),
+            Self::Type => judge_type(heap, instance),
+            Self::Partial => partial(heap, instance),
+            Self::Reduce => reduce(heap, instance),
+            Self::Getitem => getitem(heap, instance),
+            Self::Itemgetter => itemgetter(heap, instance),
+            Self::UfuncReconstruct => ufunc(heap, instance),
+        }
+    }
 
-/// Returns true if the index is that of `functools.partial`.
-pub(crate) fn is_partial(index: usize) -> bool {
-    index == PARTIAL
-}
-
-/// Returns true if a global is `functools.partial`.
-pub(crate) fn is_partial_class((module, name): (&str, &str)) -> bool {
-    judged_index(module, name) == Some(PARTIAL)
-}
-
-/// Returns true if a global is `getattr`.
-pub(crate) fn is_getattr((module, name): (&str, &str)) -> bool {
-    judged_index(module, name) == Some(GETATTR)
-}
-
-/// Returns the index of a global in [`JUDGED`].
-pub(crate) fn judged_index(module: &str, name: &str) -> Option<usize> {
-    let is = |names: (&str, &str)| JUDGED.iter().position(|(module, name, _)| (*module, *name) == names);
-    is((module, name)).or_else(|| is(lists::resolve_alias(module, name)?))
+    /// Returns true if the function returns a type or an annotation.
+    pub(crate) fn returns_type(self) -> bool {
+        matches!(self, Self::Type | Self::Reduce | Self::Getitem)
+    }
 }
 
 /// Returns the objects that an object refers to, except its callable.
@@ -156,7 +146,7 @@ fn names_of<'h>(heap: &'h Heap<'_>, id: ObjectId) -> Option<(&'h str, &'h str)> 
 }
 
 /// Judges `type(value)`. A pickle names the type of None, which has no name of its own, as `type(None)`.
-fn type_of(heap: &Heap<'_>, instance: &Instance) -> Judgement {
+fn judge_type(heap: &Heap<'_>, instance: &Instance) -> Judgement {
     let &[value] = call_args(heap, instance) else { return Judgement::Dangerous };
     let is_constant = matches!(heap.global(value), Some((_, "Ellipsis" | "NotImplemented")));
     if heap.is_none(value) || is_constant { Judgement::Harmless } else { Judgement::Dangerous }
@@ -224,9 +214,9 @@ pub(crate) fn is_annotation(heap: &Heap<'_>, id: ObjectId) -> bool {
             }
             Object::Instance(instance) => {
                 let Some((module, name)) = heap.global(instance.callable) else { return false };
-                let is_type = judged_index(module, name).is_some_and(|index| {
+                let is_type = JudgedGlobal::from_names(module, name).is_some_and(|judged| {
                     // `getattr` names a class inside of a class.
-                    returns_type(index) || index == GETATTR
+                    judged.returns_type() || judged == JudgedGlobal::Getattr
                 });
                 let is_other =
                     !lists::is_core_module(module) && Risk::from_names(module, name) == Risk::Unknown;

@@ -265,12 +265,12 @@ pub(super) struct CallResult<'h> {
 pub(super) struct RebuildCall<'h> {
     pub(super) function: RebuildFunction,
     pub(super) instance: &'h Instance,
-    then: CallSnapshot<'h>,
+    call: CallSnapshot<'h>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallArgs<'h> {
-    pub(super) then: CallSnapshot<'h>,
+    pub(super) call: CallSnapshot<'h>,
     items: &'h [ObjectId],
 }
 
@@ -279,7 +279,7 @@ pub(super) struct CallArgs<'h> {
 #[must_use]
 pub(super) struct ResultState<'h> {
     object: ObjectId,
-    then: CallSnapshot<'h>,
+    call: CallSnapshot<'h>,
 }
 
 impl<'h> RebuildCall<'h> {
@@ -296,34 +296,34 @@ impl<'h> RebuildCall<'h> {
     ) -> Option<Self> {
         let instance = heap.instance(id)?;
         let function = functions.called_by(instance)?;
-        Some(Self { function, instance, then: CallSnapshot::new(heap, id) })
+        Some(Self { function, instance, call: CallSnapshot::new(heap, id) })
     }
 
     /// Returns the arguments of a call whose result does not change.
     pub(super) fn args(self) -> Result<CallArgs<'h>> {
-        let then = self.then;
+        let call = self.call;
         match self.args_and_state()? {
             (args, None) => Ok(args),
-            (_, Some(_)) => Err(then.call_error("the pickle sets a state on its result (BUILD)")),
+            (_, Some(_)) => Err(call.call_error("the pickle sets a state on its result (BUILD)")),
         }
     }
 
     pub(super) fn args_and_state(self) -> Result<(CallArgs<'h>, Option<ResultState<'h>>)> {
-        let Self { instance, then, .. } = self;
+        let Self { instance, call, .. } = self;
         let changes = [
             (instance.items().is_empty(), "sets items of its result (SETITEM)"),
             (instance.appends().is_empty(), "appends to its result (APPEND)"),
-            (instance.kwargs().is_none_or(|kwargs| is_empty(then.heap, kwargs)), "calls it with keywords"),
+            (instance.kwargs().is_none_or(|kwargs| is_empty(call.heap, kwargs)), "calls it with keywords"),
             (instance.state().len() < 2, "sets several states on its result (BUILD)"),
         ];
         if let Some((_, change)) = changes.iter().find(|(is_absent, _)| !is_absent) {
-            return Err(then.call_error(&format!("the pickle {change}, which is not supported")));
+            return Err(call.call_error(&format!("the pickle {change}, which is not supported")));
         }
         let built =
-            then.heap.recorded_changes(then.id).and_then(|recorded| recorded.states_with_offsets().next());
+            call.heap.recorded_changes(call.id).and_then(|recorded| recorded.states_with_offsets().next());
         let state =
-            built.map(|(object, offset)| ResultState { object, then: CallSnapshot { offset, ..then } });
-        Ok((CallArgs { then, items: then.heap.items(instance.args).unwrap_or_default() }, state))
+            built.map(|(object, offset)| ResultState { object, call: CallSnapshot { offset, ..call } });
+        Ok((CallArgs { call, items: call.heap.items(instance.args).unwrap_or_default() }, state))
     }
 }
 
@@ -335,9 +335,9 @@ fn is_empty(heap: &Heap<'_>, kwargs: ObjectId) -> bool {
 impl<'h> CallArgs<'h> {
     /// Returns the arguments that a call passes on, such as `args` in `_rebuild_from_type(function, class, args, …)`.
     pub(super) fn passed_on(self, args: ObjectId) -> Result<Self> {
-        let items = self.then.items(args)?;
+        let items = self.call.items(args)?;
         Ok(Self {
-            items: items.ok_or_else(|| self.then.call_error("its arguments are not a tuple"))?,
+            items: items.ok_or_else(|| self.call.call_error("its arguments are not a tuple"))?,
             ..self
         })
     }
@@ -360,12 +360,12 @@ impl<'h> CallArgs<'h> {
 impl<'h> ResultState<'h> {
     /// Returns the items of a state that is a tuple or a list, with the objects as BUILD saw them.
     pub(super) fn items(self) -> Result<CallArgs<'h>> {
-        let Self { object, then } = self;
-        match then.items(object)? {
-            Some(items) => Ok(CallArgs { then, items }),
-            None => Err(then.call_error(&format!(
+        let Self { object, call } = self;
+        match call.items(object)? {
+            Some(items) => Ok(CallArgs { call, items }),
+            None => Err(call.call_error(&format!(
                 "the pickle sets a state on its result (BUILD) that is a {}",
-                then.heap.get(object).type_name()
+                call.heap.get(object).type_name()
             ))),
         }
     }

@@ -105,9 +105,9 @@ pub(super) fn refuse_later_changes(heap: &Heap<'_>, id: ObjectId) -> Result<()> 
     for (state, offset) in
         heap.recorded_changes(id).into_iter().flat_map(RecordedChanges::states_with_offsets)
     {
-        let then = CallSnapshot::at_offset(heap, id, offset);
-        then.refuse_changed(state)?;
-        for (_, value) in then.state_attributes(state)? {
+        let call = CallSnapshot::at_offset(heap, id, offset);
+        call.refuse_changed(state)?;
+        for (_, value) in call.state_attributes(state)? {
             refuse_changed_arguments(heap, value)?;
         }
     }
@@ -118,14 +118,14 @@ fn refuse_changed_arguments(heap: &Heap<'_>, id: ObjectId) -> Result<()> {
     let Some(instance) = heap.instance(id).filter(|instance| copies_arguments(heap, instance)) else {
         return Ok(());
     };
-    let then = CallSnapshot::new(heap, id);
+    let call = CallSnapshot::new(heap, id);
     for argument in heap.items(instance.args).unwrap_or_default() {
-        then.refuse_changed(*argument)?;
+        call.refuse_changed(*argument)?;
         // The pairs of an OrderedDict are lists in files of Python 2.
         if let (Some(("collections", _)), Object::List(pairs)) =
             (heap.global(instance.callable), heap.get(*argument))
         {
-            pairs.get().iter().try_for_each(|pair| then.refuse_changed(*pair))?;
+            pairs.get().iter().try_for_each(|pair| call.refuse_changed(*pair))?;
         }
     }
     Ok(())

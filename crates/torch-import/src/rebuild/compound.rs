@@ -15,10 +15,10 @@ use crate::compound::CompoundItem;
 
 /// Rebuilds a quantized tensor from the arguments `(storage, offset, size, stride, quantizer, …)`.
 pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<CompoundItem> {
-    let then = args.then;
-    let bad = |reason: &str| then.call_error(reason);
+    let call = args.call;
+    let bad = |reason: &str| call.call_error(reason);
     let stored =
-        args.nth_argument(0).map(|storage| rebuilder.storage_argument(then, storage, None)).transpose()?;
+        args.nth_argument(0).map(|storage| rebuilder.storage_argument(call, storage, None)).transpose()?;
     let packed = stored.and_then(|(dtype, storage)| {
         let is_packed = matches!(dtype?, Dtype::QUInt4X2 | Dtype::QUInt2X4);
         is_packed.then_some((dtype?, storage))
@@ -36,25 +36,25 @@ pub(super) fn quantized<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -
         let integers = values.with_storage(plain, values.storage_offset(), values.storage().clone())?;
         (values.dtype(), values.shape().to_vec(), integers)
     };
-    let quantizer = args.nth_argument(4).map(|quantizer| then.items(quantizer)).transpose()?.flatten();
+    let quantizer = args.nth_argument(4).map(|quantizer| call.items(quantizer)).transpose()?.flatten();
     let &[scheme, scale, zero_point, ref axis @ ..] = quantizer.unwrap_or_default() else {
         return Err(bad("expected a scheme, a scale and a zero point"));
     };
-    let Some(("torch", mut scheme)) = then.global(scheme) else {
+    let Some(("torch", mut scheme)) = call.global(scheme) else {
         return Err(bad("expected a quantization scheme"));
     };
-    let axis = axis.first().map(|axis| then.number(*axis, "the axis")).transpose()?;
+    let axis = axis.first().map(|axis| call.number(*axis, "the axis")).transpose()?;
     let (scale, zero_point) = match axis {
         None => {
-            let (Some(scale), Some(zero_point)) = (then.float(scale), then.int(zero_point)) else {
+            let (Some(scale), Some(zero_point)) = (call.float(scale), call.int(zero_point)) else {
                 return Err(bad("expected a float and an integer to quantize by"));
             };
             (scalar(Dtype::Float64, &scale.to_le_bytes())?, scalar(Dtype::Int64, &zero_point.to_le_bytes())?)
         }
         Some(axis) => {
             let channels = usize::try_from(axis).ok().and_then(|axis| shape.get(axis).copied());
-            let scales = number_part(rebuilder, then, scale)?;
-            let zero_points = number_part(rebuilder, then, zero_point)?;
+            let scales = number_part(rebuilder, call, scale)?;
+            let zero_points = number_part(rebuilder, call, zero_point)?;
             if channels != Some(scales.numel()) || channels != Some(zero_points.numel()) {
                 return Err(bad(&format!(
                     "axis {axis} of {shape:?} does not have {} scales and {} zero points",
@@ -84,21 +84,21 @@ fn packed_integers<'h>(
     args: CallArgs<'h>,
     (dtype, storage): (Dtype, Storage),
 ) -> Result<(Dtype, Vec<u64>, Tensor)> {
-    let then = args.then;
+    let call = args.call;
     let &[_, offset, size, stride, ..] = args.all() else {
-        return Err(then.call_error("expected a storage, an offset, a size and a stride"));
+        return Err(call.call_error("expected a storage, an offset, a size and a stride"));
     };
-    let shape = rebuilder.unsigned_ints(then, size, "the size")?;
-    let stride = rebuilder.unsigned_ints(then, stride, "the stride")?;
-    if then.number(offset, "the storage offset")? != 0 || stride != contiguous_strides(&shape) {
-        return Err(then.call_error(&format!("views of {dtype} are not supported, expected a whole tensor")));
+    let shape = rebuilder.unsigned_ints(call, size, "the size")?;
+    let stride = rebuilder.unsigned_ints(call, stride, "the stride")?;
+    if call.number(offset, "the storage offset")? != 0 || stride != contiguous_strides(&shape) {
+        return Err(call.call_error(&format!("views of {dtype} are not supported, expected a whole tensor")));
     }
     let per_byte = if dtype == Dtype::QUInt4X2 { 2 } else { 4 };
     let numel = shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
     let bytes = numel.map(|numel| numel.div_ceil(per_byte)).filter(|bytes| *bytes <= storage.len());
     let Some(bytes) = bytes else {
         let stored = storage.len();
-        return Err(then.call_error(&format!("{dtype} of the shape {shape:?} does not fit {stored} bytes")));
+        return Err(call.call_error(&format!("{dtype} of the shape {shape:?} does not fit {stored} bytes")));
     };
     Ok((dtype, shape, Tensor::new(Dtype::UInt8, vec![bytes], vec![1], 0, storage)?))
 }
@@ -115,18 +115,18 @@ fn scalar(dtype: Dtype, bytes: &[u8]) -> Result<Tensor> {
 /// Returns a part of numbers, such as the scales or zero points of channels: a tensor, or a list in old files.
 fn number_part<'h>(
     rebuilder: &mut Rebuilder<'h>,
-    then: CallSnapshot<'h>,
+    call: CallSnapshot<'h>,
     values: ObjectId,
 ) -> Result<Tensor> {
-    let Some(items) = then.items(values)? else { return rebuilder.strided_part(then, values) };
-    rebuilder.spend_copied(then.id(), items.len().saturating_mul(size_of::<u64>()))?;
-    let integers = || items.iter().map(|item| Some(then.int(*item)?.to_le_bytes()));
-    let floats = || items.iter().map(|item| Some(then.float(*item)?.to_le_bytes()));
+    let Some(items) = call.items(values)? else { return rebuilder.strided_part(call, values) };
+    rebuilder.spend_copied(call.id(), items.len().saturating_mul(size_of::<u64>()))?;
+    let integers = || items.iter().map(|item| Some(call.int(*item)?.to_le_bytes()));
+    let floats = || items.iter().map(|item| Some(call.float(*item)?.to_le_bytes()));
     let (dtype, bytes) = match concat_numbers(integers()) {
         Some(bytes) => (Dtype::Int64, bytes),
         None => match concat_numbers(floats()) {
             Some(bytes) => (Dtype::Float64, bytes),
-            None => return Err(then.call_error("expected numbers to quantize by")),
+            None => return Err(call.call_error("expected numbers to quantize by")),
         },
     };
     Ok(Tensor::new(dtype, vec![items.len() as u64], vec![1], 0, Storage::owned(bytes))?)
@@ -144,13 +144,13 @@ fn concat_numbers(numbers: impl ExactSizeIterator<Item = Option<[u8; 8]>>) -> Op
 /// Rebuilds a sparse tensor from the arguments `(layout, data)`. `data` ends with the size, and for COO optionally with
 /// a flag for coalesced data. In a TorchScript archive the arguments are `(layout, size, requires_grad, part, …)`.
 pub(super) fn sparse<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<CompoundItem> {
-    let then = args.then;
-    let bad = |reason: &str| then.call_error(reason);
+    let call = args.call;
+    let bad = |reason: &str| call.call_error(reason);
     let (layout, data, size) = match *args.all() {
-        [layout, size, _, ref parts @ ..] if then.int(layout).is_some() => {
-            (layout_name(then, layout)?, parts, Some(size))
+        [layout, size, _, ref parts @ ..] if call.int(layout).is_some() => {
+            (layout_name(call, layout)?, parts, Some(size))
         }
-        [layout, data, ..] => (layout_name(then, layout)?, then.items(data)?.unwrap_or_default(), None),
+        [layout, data, ..] => (layout_name(call, layout)?, call.items(data)?.unwrap_or_default(), None),
         _ => (None, [].as_slice(), None),
     };
     let Some(layout) = layout else { return Err(bad("expected a layout and its data")) };
@@ -164,10 +164,10 @@ pub(super) fn sparse<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> R
     let (Some(data), Some(size)) = (data.get(..names.len()), size) else {
         return Err(bad(&format!("{layout} needs {} and its size", names.join(", "))));
     };
-    let shape = rebuilder.unsigned_ints(then, size, "the size")?;
+    let shape = rebuilder.unsigned_ints(call, size, "the size")?;
     let mut parts = Vec::new();
     for (name, part) in names.iter().zip(data) {
-        parts.push((*name, rebuilder.strided_part(then, *part)?));
+        parts.push((*name, rebuilder.strided_part(call, *part)?));
     }
     let Some(dtype) = parts.last().map(|(_, values)| values.dtype()) else {
         return Err(bad("it has no values"));
@@ -183,17 +183,17 @@ pub(super) fn sparse<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> R
 
 /// Returns the name of a layout: `torch.sparse_coo` as a global, `torch.serialization._get_layout('torch.sparse_coo')`,
 /// or in a TorchScript archive its number in `c10/core/Layout.h`.
-fn layout_name(then: CallSnapshot<'_>, id: ObjectId) -> Result<Option<String>> {
-    if let Some(("torch", name)) = then.global(id) {
+fn layout_name(call: CallSnapshot<'_>, id: ObjectId) -> Result<Option<String>> {
+    if let Some(("torch", name)) = call.global(id) {
         return Ok(Some(name.to_owned()));
     }
-    if let Some(number) = then.int(id) {
+    if let Some(number) = call.int(id) {
         let names =
             ["strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc"];
         return Ok(usize::try_from(number).ok().and_then(|number| Some((*names.get(number)?).to_owned())));
     }
-    let name = then.only_argument(id, &[("torch.serialization", "_get_layout")])?;
-    let name = name.and_then(|name| then.text(name));
+    let name = call.only_argument(id, &[("torch.serialization", "_get_layout")])?;
+    let name = name.and_then(|name| call.text(name));
     Ok(name.map(|name| name.trim_start_matches("torch.").to_owned()))
 }
 
@@ -202,10 +202,10 @@ pub(super) fn nested<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> R
     let mut parts = Vec::new();
     for (name, part) in ["values", "sizes", "strides", "offsets"].into_iter().zip(args.all()) {
         // Early versions of PyTorch wrote the offsets as a list.
-        parts.push((name, number_part(rebuilder, args.then, *part)?));
+        parts.push((name, number_part(rebuilder, args.call, *part)?));
     }
     let [(_, values), _, _, _] = parts.as_slice() else {
-        return Err(args.then.call_error("expected values, sizes, strides and offsets"));
+        return Err(args.call.call_error("expected values, sizes, strides and offsets"));
     };
     let (dtype, shape) = (values.dtype(), values.shape().to_vec());
     Ok(CompoundItem { kind: CompoundKind::Nested, dtype, shape, parts: named_parts(parts), shard: None })
@@ -213,18 +213,18 @@ pub(super) fn nested<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> R
 
 /// Rebuilds a jagged nested tensor from the arguments `({'values': …, 'offsets': …, 'lengths': …, …},)`.
 pub(super) fn jagged<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> Result<CompoundItem> {
-    let then = args.then;
+    let call = args.call;
     let arguments =
-        args.nth_argument(0).map(|dict| then.entries(dict)).transpose()?.flatten().unwrap_or_default();
+        args.nth_argument(0).map(|dict| call.entries(dict)).transpose()?.flatten().unwrap_or_default();
     let mut parts = Vec::new();
     for name in ["values", "offsets", "lengths"] {
-        let argument = arguments.iter().rev().find(|(key, _)| then.text(*key).as_deref() == Some(name));
-        if let Some((_, part)) = argument.filter(|(_, part)| !then.is_none(*part)) {
-            parts.push((name, rebuilder.strided_part(then, *part)?));
+        let argument = arguments.iter().rev().find(|(key, _)| call.text(*key).as_deref() == Some(name));
+        if let Some((_, part)) = argument.filter(|(_, part)| !call.is_none(*part)) {
+            parts.push((name, rebuilder.strided_part(call, *part)?));
         }
     }
     let [("values", values), ("offsets", _), ..] = parts.as_slice() else {
-        return Err(then.call_error("expected values and offsets"));
+        return Err(call.call_error("expected values and offsets"));
     };
     let (dtype, shape) = (values.dtype(), values.shape().to_vec());
     Ok(CompoundItem { kind: CompoundKind::Jagged, dtype, shape, parts: named_parts(parts), shard: None })
@@ -232,34 +232,34 @@ pub(super) fn jagged<'h>(rebuilder: &mut Rebuilder<'h>, args: CallArgs<'h>) -> R
 
 /// Rebuilds a tensor without data from the arguments `(dtype, size, stride, requires_grad)`.
 pub(super) fn meta<'h>(rebuilder: &Rebuilder<'h>, args: CallArgs<'h>) -> Result<CompoundItem> {
-    let dtype = dtype(args.then, args.nth_argument(0))?;
-    let size = args.nth_argument(1).ok_or_else(|| args.then.call_error("expected a dtype and a size"))?;
-    let shape = rebuilder.unsigned_ints(args.then, size, "the size")?;
+    let dtype = dtype(args.call, args.nth_argument(0))?;
+    let size = args.nth_argument(1).ok_or_else(|| args.call.call_error("expected a dtype and a size"))?;
+    let shape = rebuilder.unsigned_ints(args.call, size, "the size")?;
     let what = "a tensor on the meta device".to_owned();
     Ok(CompoundItem { kind: CompoundKind::Meta { what }, dtype, shape, parts: Vec::new(), shard: None })
 }
 
 /// Applies the conj and neg bits in the metadata of a tensor to its values.
-pub(super) fn apply_sign_bits(then: CallSnapshot<'_>, tensor: Tensor, metadata: ObjectId) -> Result<Tensor> {
-    if then.is_none(metadata) {
+pub(super) fn apply_sign_bits(call: CallSnapshot<'_>, tensor: Tensor, metadata: ObjectId) -> Result<Tensor> {
+    if call.is_none(metadata) {
         return Ok(tensor);
     }
     // TorchScript wraps the dict in a call that names the type and returns the dict itself.
-    let tagged = then.without_type_tag(metadata)?.unwrap_or(metadata);
-    let Some(entries) = then.entries(tagged)? else {
-        return Err(then.call_error("its metadata is not a dict"));
+    let tagged = call.without_type_tag(metadata)?.unwrap_or(metadata);
+    let Some(entries) = call.entries(tagged)? else {
+        return Err(call.call_error("its metadata is not a dict"));
     };
     let (mut conj, mut neg) = (false, false);
     for (key, value) in entries {
         // `{'neg': False}` sets the bit too: PyTorch looks for the key, and writes only bits that are set.
-        match (then.text(key).as_deref(), then.bool(value)) {
+        match (call.text(key).as_deref(), call.bool(value)) {
             (Some("conj"), Some(_)) => conj = true,
             (Some("neg"), Some(_)) => neg = true,
-            _ => return Err(then.call_error("its metadata has keys other than conj and neg")),
+            _ => return Err(call.call_error("its metadata has keys other than conj and neg")),
         }
     }
     if conj || neg {
-        flip_signs(&tensor, conj, neg).map_err(|reason| then.call_error(&reason))
+        flip_signs(&tensor, conj, neg).map_err(|reason| call.call_error(&reason))
     } else {
         Ok(tensor)
     }

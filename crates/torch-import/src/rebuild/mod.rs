@@ -184,7 +184,7 @@ impl<'h> Rebuilder<'h> {
             }
             (RebuildFunction::FromDevice, Some(_)) => {
                 return Err(args
-                    .then
+                    .call
                     .call_error("the pickle sets a state on its result (BUILD), which may be its argument"));
             }
             (function, Some(built)) => {
@@ -214,12 +214,12 @@ impl<'h> Rebuilder<'h> {
         let inner = depth.saturating_add(1);
         let strided = |tensor| Some(Rebuilt::Strided(tensor));
         let made = |compound| Some(Rebuilt::Compound(Arc::new(compound)));
-        let bad = |reason: &str| args.then.call_error(reason);
+        let bad = |reason: &str| args.call.call_error(reason);
         Ok(match function {
             RebuildFunction::Tensor => strided(self.strided_view(args, None, None)?),
             RebuildFunction::TensorV2 => strided(self.strided_view(args, None, args.nth_argument(6))?),
             RebuildFunction::TensorV3 => {
-                let dtype = dtype(args.then, args.nth_argument(6))?;
+                let dtype = dtype(args.call, args.nth_argument(6))?;
                 strided(self.strided_view(args, Some(dtype), args.nth_argument(7))?)
             }
             RebuildFunction::Wrapper => Some(self.first_tensor_argument(args, inner)?),
@@ -227,7 +227,7 @@ impl<'h> Rebuilder<'h> {
                 let rebuilt = self.first_tensor_argument(args, inner)?;
                 match args.nth_argument(3) {
                     Some(attributes) => {
-                        Some(state::with_attributes(self, args.then, rebuilt, attributes, inner)?)
+                        Some(state::with_attributes(self, args.call, rebuilt, attributes, inner)?)
                     }
                     None => return Err(bad("expected a state")),
                 }
@@ -236,7 +236,7 @@ impl<'h> Rebuilder<'h> {
                 let rebuilt = self.first_tensor_argument(args, inner)?;
                 // The dtype argument must be that of the data.
                 if let (Some(wanted), Rebuilt::Strided(tensor)) = (args.nth_argument(1), &rebuilt)
-                    && let Ok(wanted) = dtype(args.then, Some(wanted))
+                    && let Ok(wanted) = dtype(args.call, Some(wanted))
                     && wanted != tensor.dtype()
                 {
                     return Err(bad(&format!("its dtype is {wanted}, but its data are {}", tensor.dtype())));
@@ -283,17 +283,17 @@ impl<'h> Rebuilder<'h> {
         args: CallArgs<'h>,
         depth: usize,
     ) -> Result<Option<Rebuilt>> {
-        let then = args.then;
+        let call = args.call;
         let &[function, class, inner, ref state @ ..] = args.all() else {
-            return Err(then.call_error("expected a function, a class and arguments"));
+            return Err(call.call_error("expected a function, a class and arguments"));
         };
-        let names = then.global(function);
+        let names = call.global(function);
         let Some(function) = names.and_then(|(module, name)| RebuildFunction::from_names(module, name))
         else {
-            return Err(then.call_error("its function is not supported"));
+            return Err(call.call_error("its function is not supported"));
         };
         if depth >= REBUILD_DEPTH_MAX {
-            return Err(then.call_error("too many tensors wrap each other"));
+            return Err(call.call_error("too many tensors wrap each other"));
         }
         let inner = args.passed_on(inner)?;
         let state = state.first().copied();
@@ -303,11 +303,11 @@ impl<'h> Rebuilder<'h> {
         let Some(rebuilt) = self.call(function, inner, depth)? else { return Ok(None) };
         match (version, state) {
             (RebuildFunction::FromTypeV2, Some(state)) if function == RebuildFunction::FromDevice => {
-                state::refuse_data(then, state)?;
+                state::refuse_data(call, state)?;
                 Ok(Some(rebuilt))
             }
             (RebuildFunction::FromTypeV2, Some(state)) => {
-                state::with_attributes(self, then, rebuilt, state, depth).map(Some)
+                state::with_attributes(self, call, rebuilt, state, depth).map(Some)
             }
             // The first version replaces `__dict__`, where a name such as `data` is an ordinary attribute.
             _ => Ok(Some(rebuilt)),
@@ -316,22 +316,22 @@ impl<'h> Rebuilder<'h> {
 
     fn first_tensor_argument(&mut self, args: CallArgs<'h>, depth: usize) -> Result<Rebuilt> {
         match args.nth_argument(0) {
-            Some(data) => self.tensor_argument(args.then, data, depth),
-            None => Err(args.then.call_error("expected a tensor")),
+            Some(data) => self.tensor_argument(args.call, data, depth),
+            None => Err(args.call.call_error("expected a tensor")),
         }
     }
 
-    fn tensor_argument(&mut self, then: CallSnapshot<'h>, id: ObjectId, depth: usize) -> Result<Rebuilt> {
-        then.refuse_changed(id)?;
-        self.rebuild_at_depth(id, depth)?.ok_or_else(|| then.call_error("expected a tensor"))
+    fn tensor_argument(&mut self, call: CallSnapshot<'h>, id: ObjectId, depth: usize) -> Result<Rebuilt> {
+        call.refuse_changed(id)?;
+        self.rebuild_at_depth(id, depth)?.ok_or_else(|| call.call_error("expected a tensor"))
     }
 
     /// Returns the strided tensor `id`, which is a part of a compound tensor.
-    fn strided_part(&mut self, then: CallSnapshot<'h>, id: ObjectId) -> Result<Tensor> {
-        then.refuse_changed(id)?;
+    fn strided_part(&mut self, call: CallSnapshot<'h>, id: ObjectId) -> Result<Tensor> {
+        call.refuse_changed(id)?;
         match self.rebuild_at_depth(id, 1)? {
             Some(Rebuilt::Strided(tensor)) => Ok(tensor),
-            _ => Err(then.call_error("one of its parts is not a plain tensor")),
+            _ => Err(call.call_error("one of its parts is not a plain tensor")),
         }
     }
 
@@ -342,22 +342,22 @@ impl<'h> Rebuilder<'h> {
         dtype: Option<Dtype>,
         metadata: Option<ObjectId>,
     ) -> Result<Tensor> {
-        let then = args.then;
+        let call = args.call;
         let &[storage, offset, size, stride, ..] = args.all() else {
-            return Err(then.call_error("expected a storage, an offset, a size and a stride"));
+            return Err(call.call_error("expected a storage, an offset, a size and a stride"));
         };
-        let offset = then.number(offset, "the storage offset")?;
+        let offset = call.number(offset, "the storage offset")?;
         let mut dims = std::mem::take(&mut self.new_dims);
         dims.clear();
-        self.append_unsigned_ints(&mut dims, then, size, "the size")?;
+        self.append_unsigned_ints(&mut dims, call, size, "the size")?;
         let rank = dims.len();
-        self.append_unsigned_ints(&mut dims, then, stride, "the stride")?;
-        let (stored, storage) = self.storage_argument(then, storage, dtype)?;
+        self.append_unsigned_ints(&mut dims, call, stride, "the stride")?;
+        let (stored, storage) = self.storage_argument(call, storage, dtype)?;
         let dtype = dtype.or(stored).unwrap_or(UNTYPED_DTYPE);
         let tensor = self.dims.view(dtype, (&dims, rank), offset, storage)?;
         self.new_dims = dims;
         match metadata {
-            Some(metadata) => compound::apply_sign_bits(then, tensor, metadata),
+            Some(metadata) => compound::apply_sign_bits(call, tensor, metadata),
             None => Ok(tensor),
         }
     }
@@ -392,9 +392,9 @@ impl<'h> Rebuilder<'h> {
     }
 
     /// Returns the non-negative integers of a tuple, a list, or a `torch.Size` of either.
-    fn unsigned_ints(&self, then: CallSnapshot<'h>, list: ObjectId, what: &str) -> Result<Vec<u64>> {
+    fn unsigned_ints(&self, call: CallSnapshot<'h>, list: ObjectId, what: &str) -> Result<Vec<u64>> {
         let mut numbers = Vec::new();
-        self.append_unsigned_ints(&mut numbers, then, list, what)?;
+        self.append_unsigned_ints(&mut numbers, call, list, what)?;
         Ok(numbers)
     }
 
@@ -402,17 +402,17 @@ impl<'h> Rebuilder<'h> {
     fn append_unsigned_ints(
         &self,
         numbers: &mut Vec<u64>,
-        then: CallSnapshot<'h>,
+        call: CallSnapshot<'h>,
         list: ObjectId,
         what: &str,
     ) -> Result<()> {
-        let list = then.only_argument(list, SIZE_WRAPPERS)?.unwrap_or(list);
-        let items = then.items(list)?.ok_or_else(|| then.call_error(&format!("{what} is not a tuple")))?;
-        self.spend_copied(then.id(), items.len().saturating_mul(size_of::<u64>()))?;
+        let list = call.only_argument(list, SIZE_WRAPPERS)?.unwrap_or(list);
+        let items = call.items(list)?.ok_or_else(|| call.call_error(&format!("{what} is not a tuple")))?;
+        self.spend_copied(call.id(), items.len().saturating_mul(size_of::<u64>()))?;
         // `extend` could reserve more than the deducted bytes.
         numbers.reserve_exact(items.len());
         for item in items {
-            numbers.push(then.number(*item, what)?);
+            numbers.push(call.number(*item, what)?);
         }
         Ok(())
     }
@@ -426,19 +426,19 @@ impl<'h> Rebuilder<'h> {
 /// Returns the arguments of a fastai function without the first, a class. The effect of the constructor on the tensor
 /// is known only for fastai's own classes and classes derived from them.
 fn without_fastai_class(args: CallArgs<'_>) -> Result<CallArgs<'_>> {
-    match args.nth_argument(0).and_then(|class| args.then.global(class)) {
+    match args.nth_argument(0).and_then(|class| args.call.global(class)) {
         Some((module, _)) if !lists::is_core_module(module) => Ok(args.skip_to(1)),
-        _ => Err(args.then.call_error("expected one of fastai's classes")),
+        _ => Err(args.call.call_error("expected one of fastai's classes")),
     }
 }
 
 /// Returns the `torch.dtype` that the pickle names as a global.
-fn dtype(then: CallSnapshot<'_>, name: Option<ObjectId>) -> Result<Dtype> {
-    match name.and_then(|name| then.global(name)) {
+fn dtype(call: CallSnapshot<'_>, name: Option<ObjectId>) -> Result<Dtype> {
+    match name.and_then(|name| call.global(name)) {
         Some(("torch", name)) => Dtype::from_name(name).ok_or_else(|| {
-            then.call_error(&format!("dtype `torch.{}` is not supported", name.escape_debug()))
+            call.call_error(&format!("dtype `torch.{}` is not supported", name.escape_debug()))
         }),
-        _ => Err(then.call_error("expected a dtype")),
+        _ => Err(call.call_error("expected a dtype")),
     }
 }
 

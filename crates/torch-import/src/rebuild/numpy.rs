@@ -15,14 +15,14 @@ use crate::Result;
 pub(super) fn rebuild_array<'h>(rebuilder: &Rebuilder<'h>, state: ResultState<'h>) -> Result<Option<Tensor>> {
     let state = state.items()?;
     let &[_, shape, dtype, fortran, data] = state.all() else {
-        return Err(state.then.call_error("its state is not that of an array"));
+        return Err(state.call.call_error("its state is not that of an array"));
     };
-    let fortran = match (state.then.bool(fortran), state.then.int(fortran)) {
+    let fortran = match (state.call.bool(fortran), state.call.int(fortran)) {
         (Some(fortran), _) => fortran,
         (None, Some(fortran)) => fortran != 0,
-        (None, None) => return Err(state.then.call_error("its state is not that of an array")),
+        (None, None) => return Err(state.call.call_error("its state is not that of an array")),
     };
-    array_tensor(rebuilder, state.then, &ArrayParts { shape, dtype, data, fortran })
+    array_tensor(rebuilder, state.call, &ArrayParts { shape, dtype, data, fortran })
 }
 
 /// Rebuilds an array from the arguments `(buffer, dtype, shape, order)`, which protocol 5 writes.
@@ -31,10 +31,10 @@ pub(super) fn rebuild_array_from_buffer<'h>(
     args: CallArgs<'h>,
 ) -> Result<Option<Tensor>> {
     let &[data, dtype, shape, order, ..] = args.all() else {
-        return Err(args.then.call_error("expected a buffer, a dtype, a shape and an order"));
+        return Err(args.call.call_error("expected a buffer, a dtype, a shape and an order"));
     };
-    let fortran = args.then.text(order).as_deref() == Some("F");
-    array_tensor(rebuilder, args.then, &ArrayParts { shape, dtype, data, fortran })
+    let fortran = args.call.text(order).as_deref() == Some("F");
+    array_tensor(rebuilder, args.call, &ArrayParts { shape, dtype, data, fortran })
 }
 
 struct ArrayParts {
@@ -46,20 +46,20 @@ struct ArrayParts {
 
 fn array_tensor<'h>(
     rebuilder: &Rebuilder<'h>,
-    then: CallSnapshot<'h>,
+    call: CallSnapshot<'h>,
     parts: &ArrayParts,
 ) -> Result<Option<Tensor>> {
-    let Some((dtype, order)) = numpy_dtype(then, parts.dtype)? else { return Ok(None) };
-    let shape: Option<Vec<u64>> = then
+    let Some((dtype, order)) = numpy_dtype(call, parts.dtype)? else { return Ok(None) };
+    let shape: Option<Vec<u64>> = call
         .items(parts.shape)?
-        .and_then(|shape| shape.iter().map(|size| u64::try_from(then.int(*size)?).ok()).collect());
+        .and_then(|shape| shape.iter().map(|size| u64::try_from(call.int(*size)?).ok()).collect());
     let Some(shape) = shape else {
-        return Err(then.call_error("its shape is not a tuple of natural numbers"));
+        return Err(call.call_error("its shape is not a tuple of natural numbers"));
     };
-    let Some(data) = then.bytes(parts.data)? else { return Err(then.call_error("its data is not bytes")) };
+    let Some(data) = call.bytes(parts.data)? else { return Err(call.call_error("its data is not bytes")) };
     let stride = if parts.fortran { fortran_strides(&shape) } else { contiguous_strides(&shape) };
     let storage = rebuilder
-        .storage_from_bytes(then.id(), Some(parts.data), &data, 0..data.len())?
+        .storage_from_bytes(call.id(), Some(parts.data), &data, 0..data.len())?
         .with_byte_order(order, dtype.component_size());
     Ok(Some(Tensor::new(dtype, shape, stride, 0, storage)?))
 }
@@ -76,11 +76,11 @@ fn fortran_strides(shape: &[u64]) -> Vec<u64> {
 }
 
 /// Reads `numpy.dtype('f4', False, True)` with the state `(version, byte order, subarray, names, fields, …)`.
-fn numpy_dtype(then: CallSnapshot<'_>, id: ObjectId) -> Result<Option<(Dtype, ByteOrder)>> {
-    let Some(made) = then.call_result(id, &[("numpy", "dtype"), ("numpy.dtypes", "dtype")])? else {
+fn numpy_dtype(call: CallSnapshot<'_>, id: ObjectId) -> Result<Option<(Dtype, ByteOrder)>> {
+    let Some(made) = call.call_result(id, &[("numpy", "dtype"), ("numpy.dtypes", "dtype")])? else {
         return Ok(None);
     };
-    let Some(code) = made.args.first().and_then(|code| then.text(*code)) else { return Ok(None) };
+    let Some(code) = made.args.first().and_then(|code| call.text(*code)) else { return Ok(None) };
     let dtype = match code.trim_start_matches(['<', '>', '|', '=']) {
         "f8" => Dtype::Float64,
         "f4" => Dtype::Float32,
@@ -102,14 +102,14 @@ fn numpy_dtype(then: CallSnapshot<'_>, id: ObjectId) -> Result<Option<(Dtype, By
     if let Some(state) = made.state {
         // A subarray or fields make it a structured dtype.
         let rest = state.get(2..5).unwrap_or_default();
-        let known = match state.get(1).and_then(|order| then.text(*order)).as_deref() {
+        let known = match state.get(1).and_then(|order| call.text(*order)).as_deref() {
             Some(">") => Some(ByteOrder::Big),
             Some("<" | "|" | "=") => Some(ByteOrder::Little),
             _ => None,
         };
         match known {
-            Some(known) if rest.iter().all(|field| then.is_none(*field)) => order = known,
-            _ => return Err(then.call_error("the state of its dtype is not that of a dtype of numbers")),
+            Some(known) if rest.iter().all(|field| call.is_none(*field)) => order = known,
+            _ => return Err(call.call_error("the state of its dtype is not that of a dtype of numbers")),
         }
     }
     Ok(Some((dtype, order)))

@@ -26,22 +26,22 @@ pub(super) fn apply_build<'h>(
     depth: usize,
 ) -> Result<Rebuilt> {
     let state = state.items()?;
-    let bad = |reason: &str| Err(state.then.call_error(reason));
+    let bad = |reason: &str| Err(state.call.call_error(reason));
     match state.all() {
         [storage, _, _, _] => {
             let dtype = match &made {
                 Some(Rebuilt::Strided(tensor)) if !tensor.storage().is_computed() => tensor.dtype(),
                 Some(_) => return bad("the pickle gives its result another storage (BUILD)"),
-                None => class_dtype(args.then),
+                None => class_dtype(args.call),
             };
-            let (stored, _) = rebuilder.storage_argument(state.then, *storage, Some(dtype))?;
+            let (stored, _) = rebuilder.storage_argument(state.call, *storage, Some(dtype))?;
             if let Some(stored) = stored.filter(|stored| *stored != dtype) {
                 return bad(&format!("it is a tensor of {dtype}, and its storage is one of {stored}"));
             }
             rebuilder.strided_view(state, Some(dtype), None).map(Rebuilt::Strided)
         }
-        [data, _, _, _, _] => replacement_data(rebuilder, state.then, *data, depth).map(Rebuilt::Strided),
-        [requires_grad, _, _] if state.then.bool(*requires_grad).is_some() => match made {
+        [data, _, _, _, _] => replacement_data(rebuilder, state.call, *data, depth).map(Rebuilt::Strided),
+        [requires_grad, _, _] if state.call.bool(*requires_grad).is_some() => match made {
             Some(made) => Ok(made),
             None => bad("expected a tensor"),
         },
@@ -50,39 +50,39 @@ pub(super) fn apply_build<'h>(
 }
 
 /// Returns the dtype of a tensor that a class creates, as in `torch.LongTensor()` or `torch.nn.Parameter()`.
-fn class_dtype(then: CallSnapshot<'_>) -> Dtype {
-    then.callable().and_then(|(_, name)| tensor_class_dtype(name)).unwrap_or(Dtype::Float32)
+fn class_dtype(call: CallSnapshot<'_>) -> Dtype {
+    call.callable().and_then(|(_, name)| tensor_class_dtype(name)).unwrap_or(Dtype::Float32)
 }
 
 /// Sets attributes on a rebuilt tensor; the attribute `data` replaces its values.
 pub(super) fn with_attributes<'h>(
     rebuilder: &mut Rebuilder<'h>,
-    then: CallSnapshot<'h>,
+    call: CallSnapshot<'h>,
     rebuilt: Rebuilt,
     state: ObjectId,
     depth: usize,
 ) -> Result<Rebuilt> {
-    match (attribute_data(then, state)?, rebuilt) {
+    match (attribute_data(call, state)?, rebuilt) {
         (None, rebuilt) => Ok(rebuilt),
         (Some(data), Rebuilt::Strided(_)) => {
-            replacement_data(rebuilder, then, data, depth).map(Rebuilt::Strided)
+            replacement_data(rebuilder, call, data, depth).map(Rebuilt::Strided)
         }
         (Some(_), Rebuilt::Compound(_)) => {
-            Err(then.call_error("its state replaces the data of a tensor with parts"))
+            Err(call.call_error("its state replaces the data of a tensor with parts"))
         }
     }
 }
 
 /// Refuses a state with the attribute `data`, which replaces the data.
-pub(super) fn refuse_data(then: CallSnapshot<'_>, state: ObjectId) -> Result<()> {
-    match attribute_data(then, state)? {
+pub(super) fn refuse_data(call: CallSnapshot<'_>, state: ObjectId) -> Result<()> {
+    match attribute_data(call, state)? {
         None => Ok(()),
-        Some(_) => Err(then.call_error("its state replaces the data of a tensor that it may not own")),
+        Some(_) => Err(call.call_error("its state replaces the data of a tensor that it may not own")),
     }
 }
 
-fn attribute_data(then: CallSnapshot<'_>, state: ObjectId) -> Result<Option<ObjectId>> {
-    let dicts = match then.items(state)? {
+fn attribute_data(call: CallSnapshot<'_>, state: ObjectId) -> Result<Option<ObjectId>> {
+    let dicts = match call.items(state)? {
         Some(&[attributes, slots]) => vec![attributes, slots],
         // Only the class can interpret a tuple of another form.
         Some(_) => Vec::new(),
@@ -90,16 +90,16 @@ fn attribute_data(then: CallSnapshot<'_>, state: ObjectId) -> Result<Option<Obje
     };
     let mut data = None;
     for dict in dicts {
-        if then.is_none(dict) {
+        if call.is_none(dict) {
             continue;
         }
-        let Some(entries) = then.entries(dict)? else {
-            return Err(then.call_error("its state is not a dict of attributes"));
+        let Some(entries) = call.entries(dict)? else {
+            return Err(call.call_error("its state is not a dict of attributes"));
         };
         for (key, value) in entries {
-            let name = then.text(key);
+            let name = call.text(key);
             if let Some(name) = REFUSED_ATTRIBUTES.iter().find(|set| Some(**set) == name.as_deref()) {
-                return Err(then.call_error(&format!("its state sets `{name}`, which changes the tensor")));
+                return Err(call.call_error(&format!("its state sets `{name}`, which changes the tensor")));
             }
             if name.as_deref() == Some("data") {
                 data = Some(value);
@@ -112,12 +112,12 @@ fn attribute_data(then: CallSnapshot<'_>, state: ObjectId) -> Result<Option<Obje
 /// Returns the tensor that replaces the data of another one.
 fn replacement_data<'h>(
     rebuilder: &mut Rebuilder<'h>,
-    then: CallSnapshot<'h>,
+    call: CallSnapshot<'h>,
     data: ObjectId,
     depth: usize,
 ) -> Result<Tensor> {
-    match rebuilder.tensor_argument(then, data, depth.saturating_add(1))? {
+    match rebuilder.tensor_argument(call, data, depth.saturating_add(1))? {
         Rebuilt::Strided(tensor) => Ok(tensor),
-        Rebuilt::Compound(_) => Err(then.call_error("its data is not a plain tensor")),
+        Rebuilt::Compound(_) => Err(call.call_error("its data is not a plain tensor")),
     }
 }

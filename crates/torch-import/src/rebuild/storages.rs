@@ -28,31 +28,31 @@ impl<'h> Rebuilder<'h> {
     /// Returns the storage that a call takes, with its dtype if it has one.
     pub(super) fn storage_argument(
         &mut self,
-        then: CallSnapshot<'h>,
+        call: CallSnapshot<'h>,
         storage: ObjectId,
         dtype: Option<Dtype>,
     ) -> Result<(Option<Dtype>, Storage)> {
-        then.refuse_changed(storage)?;
+        call.refuse_changed(storage)?;
         match RebuildCall::new(self.heap, storage) {
             Some(call) if call.function == RebuildFunction::LoadedStorage => {
                 self.loaded_storage(call.args()?)
             }
-            _ => self.persistent_storage(then.id(), storage, dtype),
+            _ => self.persistent_storage(call.id(), storage, dtype),
         }
     }
 
     /// Returns the storage that a call loads from a byte string, each once.
     pub(super) fn loaded_storage(&mut self, args: CallArgs<'h>) -> Result<(Option<Dtype>, Storage)> {
-        let then = args.then;
-        if let Some(known) = self.loaded_storages.get(&then.id()) {
+        let call = args.call;
+        if let Some(known) = self.loaded_storages.get(&call.id()) {
             return Ok(known.clone());
         }
-        let bytes = args.nth_argument(0).map(|bytes| then.bytes(bytes)).transpose()?.flatten();
-        let Some(bytes) = bytes else { return Err(then.call_error("expected bytes")) };
-        let found = legacy::only_storage(&bytes).map_err(|error| then.call_error(&error.to_string()));
+        let bytes = args.nth_argument(0).map(|bytes| call.bytes(bytes)).transpose()?.flatten();
+        let Some(bytes) = bytes else { return Err(call.call_error("expected bytes")) };
+        let found = legacy::only_storage(&bytes).map_err(|error| call.call_error(&error.to_string()));
         let (dtype, range) = found?;
-        let storage = self.storage_from_bytes(then.id(), args.nth_argument(0), &bytes, range)?;
-        self.loaded_storages.insert(then.id(), (dtype, storage.clone()));
+        let storage = self.storage_from_bytes(call.id(), args.nth_argument(0), &bytes, range)?;
+        self.loaded_storages.insert(call.id(), (dtype, storage.clone()));
         Ok((dtype, storage))
     }
 

@@ -20,7 +20,7 @@ use crate::compound::CompoundItem;
 pub(super) fn without_attributes<'h>(rebuilder: &Rebuilder<'h>, args: CallArgs<'h>) -> Result<CompoundItem> {
     let mut compound = compound::meta(rebuilder, args.skip_to(1))?;
     let what =
-        format!("a {}, which keeps its data in its attributes", class_name(args.then, args.nth_argument(0)));
+        format!("a {}, which keeps its data in its attributes", class_name(args.call, args.nth_argument(0)));
     compound.kind = CompoundKind::Meta { what };
     Ok(compound)
 }
@@ -34,13 +34,13 @@ pub(super) fn with_attributes<'h>(
     state: Option<ObjectId>,
     depth: usize,
 ) -> Result<Rebuilt> {
-    let then = args.then;
+    let call = args.call;
     let mut compound = without_attributes(rebuilder, args)?;
     let Some(state) = state else { return Ok(Rebuilt::Compound(Arc::new(compound))) };
-    let (attributes, shard) = match then.global(class) {
-        Some((_, "DTensor")) => (then.state_attributes(state)?, Some(sharded::dtensor(then, state)?)),
-        Some((_, "ShardedTensor")) => (Vec::new(), Some(sharded::sharded_tensor(then, state)?)),
-        _ => (then.state_attributes(state)?, None),
+    let (attributes, shard) = match call.global(class) {
+        Some((_, "DTensor")) => (call.state_attributes(state)?, Some(sharded::dtensor(call, state)?)),
+        Some((_, "ShardedTensor")) => (Vec::new(), Some(sharded::sharded_tensor(call, state)?)),
+        _ => (call.state_attributes(state)?, None),
     };
     if let Some(shard) = &shard
         && let (true, &[local]) = (shard.may_be_whole, shard.local.as_slice())
@@ -51,11 +51,11 @@ pub(super) fn with_attributes<'h>(
     }
     let mut found = SubclassAttributes::default();
     for (key, value) in &attributes {
-        found.add(rebuilder, then, then.key(*key), *value, depth)?;
+        found.add(rebuilder, call, call.key(*key), *value, depth)?;
     }
     let local = shard.iter().flat_map(|shard| &shard.local).filter(|_| attributes.is_empty());
     for (index, local) in local.enumerate() {
-        found.add(rebuilder, then, Cow::Owned(format!("_local_shards.{index}")), *local, depth)?;
+        found.add(rebuilder, call, Cow::Owned(format!("_local_shards.{index}")), *local, depth)?;
     }
     compound.shard = shard.as_ref().and_then(|shard| shard.position.clone()).map(Box::new);
     let shard = shard.map(|shard| shard.describe(&compound.shape));
@@ -63,7 +63,7 @@ pub(super) fn with_attributes<'h>(
         (true, None) => compound.kind,
         (true, Some(shard)) => CompoundKind::Meta { what: shard },
         (false, shard) => CompoundKind::Subclass {
-            class: class_name(then, Some(class)),
+            class: class_name(call, Some(class)),
             shard,
             attributes: found.descriptions,
         },
@@ -82,8 +82,8 @@ fn is_whole(local: &Rebuilt, whole: &CompoundItem) -> bool {
 }
 
 /// Formats the qualified name of a class.
-fn class_name(then: CallSnapshot<'_>, class: Option<ObjectId>) -> String {
-    match class.and_then(|class| then.global(class)) {
+fn class_name(call: CallSnapshot<'_>, class: Option<ObjectId>) -> String {
+    match class.and_then(|class| call.global(class)) {
         Some((module, name)) => format!("{}.{}", module.escape_debug(), name.escape_debug()),
         None => "tensor of a class without a name".to_owned(),
     }
@@ -101,7 +101,7 @@ impl SubclassAttributes {
     fn add<'h>(
         &mut self,
         rebuilder: &mut Rebuilder<'h>,
-        then: CallSnapshot<'h>,
+        call: CallSnapshot<'h>,
         name: Cow<'_, str>,
         value: ObjectId,
         depth: usize,
@@ -111,13 +111,13 @@ impl SubclassAttributes {
         let mut entered = HashSet::new();
         let mut open = vec![(name.clone().into_owned(), value)];
         while let Some((path, id)) = open.pop() {
-            then.refuse_changed(id)?;
+            call.refuse_changed(id)?;
             match rebuilder.rebuild_at_depth(id, depth.saturating_add(1))? {
-                Some(Rebuilt::Strided(tensor)) => self.add_part(rebuilder, then, path, tensor)?,
-                Some(Rebuilt::Compound(compound)) => self.add_compound(rebuilder, then, &path, &compound)?,
+                Some(Rebuilt::Strided(tensor)) => self.add_part(rebuilder, call, path, tensor)?,
+                Some(Rebuilt::Compound(compound)) => self.add_compound(rebuilder, call, &path, &compound)?,
                 None if entered.insert(id) => {
-                    for (child, object) in then.children(id)?.into_iter().rev() {
-                        rebuilder.spend_copied(then.id(), path.len().saturating_add(child.len()))?;
+                    for (child, object) in call.children(id)?.into_iter().rev() {
+                        rebuilder.spend_copied(call.id(), path.len().saturating_add(child.len()))?;
                         open.push((format!("{path}.{child}"), object));
                     }
                 }
@@ -125,8 +125,8 @@ impl SubclassAttributes {
             }
         }
         if self.parts.len() == before {
-            let shown = then.display(value);
-            rebuilder.spend_copied(then.id(), shown.len())?;
+            let shown = call.display(value);
+            rebuilder.spend_copied(call.id(), shown.len())?;
             self.descriptions.push((name.into_owned(), shown));
         }
         Ok(())
@@ -135,11 +135,11 @@ impl SubclassAttributes {
     fn add_part<'h>(
         &mut self,
         rebuilder: &Rebuilder<'h>,
-        then: CallSnapshot<'h>,
+        call: CallSnapshot<'h>,
         path: String,
         tensor: Tensor,
     ) -> Result<()> {
-        rebuilder.spend_copied(then.id(), path.len().saturating_add(size_of::<Tensor>()))?;
+        rebuilder.spend_copied(call.id(), path.len().saturating_add(size_of::<Tensor>()))?;
         self.parts.push((Cow::Owned(path), tensor));
         Ok(())
     }
@@ -148,12 +148,12 @@ impl SubclassAttributes {
     fn add_compound<'h>(
         &mut self,
         rebuilder: &Rebuilder<'h>,
-        then: CallSnapshot<'h>,
+        call: CallSnapshot<'h>,
         path: &str,
         compound: &CompoundItem,
     ) -> Result<()> {
         for (part, tensor) in &compound.parts {
-            self.add_part(rebuilder, then, format!("{path}.{part}"), tensor.clone())?;
+            self.add_part(rebuilder, call, format!("{path}.{part}"), tensor.clone())?;
         }
         let what = match &compound.kind {
             CompoundKind::Quantized { scheme, axis: None } => format!("quantized {scheme}"),
@@ -167,7 +167,7 @@ impl SubclassAttributes {
             CompoundKind::Subclass { class, shard, attributes } => {
                 for (name, shown) in attributes {
                     rebuilder.spend_copied(
-                        then.id(),
+                        call.id(),
                         path.len().saturating_add(name.len()).saturating_add(shown.len()),
                     )?;
                     self.descriptions.push((format!("{path}.{name}"), shown.clone()));
@@ -175,7 +175,7 @@ impl SubclassAttributes {
                 shard.as_ref().map_or_else(|| class.clone(), |shard| format!("{class}: {shard}"))
             }
         };
-        rebuilder.spend_copied(then.id(), path.len().saturating_add(what.len()))?;
+        rebuilder.spend_copied(call.id(), path.len().saturating_add(what.len()))?;
         self.descriptions.push((path.to_owned(), what));
         Ok(())
     }

@@ -2,9 +2,10 @@
 
 use tensor::Dtype;
 
+use crate::judged_calls::JudgedGlobal;
 use crate::lists::{ClassTraits, Reviewed};
 use crate::rebuild::RebuildFunction;
-use crate::{judged_calls, lists, risk};
+use crate::{lists, risk};
 
 /// Maximum length in bytes of the names that are looked up; longer ones are dangerous anyway.
 pub(super) const NAME_LEN_MAX: usize = 512;
@@ -17,7 +18,7 @@ pub(super) struct Callee {
     pub(super) package: Package,
     pub(super) traits: ClassTraits,
     pub(super) reviewed: Option<&'static Reviewed>,
-    pub(super) judged: Option<usize>,
+    pub(super) judged: Option<JudgedGlobal>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(super) fn callee_named(module: &str, name: &str, global: usize) -> Callee {
         false if risk::is_listed_data(module, name) => Package::OtherData,
         false => Package::Other,
     };
-    let judged = judged_calls::judged_index(module, name);
+    let judged = JudgedGlobal::from_names(module, name);
     // A name that cannot be looked up ends the pickle.
     let package = if risk::is_unresolvable_name(name) { Package::Other } else { package };
     if package != Package::Core {

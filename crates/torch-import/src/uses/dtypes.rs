@@ -15,7 +15,7 @@ pub(super) fn is_state_of_dtype(heap: &Heap<'_>, dtype: ObjectId, state: ObjectI
     let Some(instance) = heap.instance(dtype).filter(|instance| instance.state().len() == 1) else {
         return false;
     };
-    let Some(code) = DtypeCode::of_call(heap, instance) else { return false };
+    let Some(code) = DtypeCode::from_call(heap, instance) else { return false };
     let Some(&[_, _, subarray, names, fields, size, _, flags, ..]) = heap.items(state) else { return false };
     let (Some(flags), Some(size)) = (heap.int(flags), heap.int(size)) else { return false };
     let holds_object = if code.has_size() {
@@ -80,7 +80,7 @@ fn parts_hold_object(
 /// are judged for themselves.
 fn claimed_layout(heap: &Heap<'_>, dtype: ObjectId) -> Option<(u64, bool)> {
     let instance = heap.instance(dtype)?;
-    let code = DtypeCode::of_call(heap, instance)?;
+    let code = DtypeCode::from_call(heap, instance)?;
     let state = instance.state().last().and_then(|state| heap.items(*state));
     let number = |at: usize| heap.int(*state?.get(at)?);
     let size = if code.has_size() { number(5).unwrap_or(code.size) } else { code.size };
@@ -96,7 +96,7 @@ pub(super) fn holds_no_objects(heap: &Heap<'_>, dtype: ObjectId) -> bool {
 /// Returns true if the dtype in the state of an array is that of plain objects, which the array only stores.
 pub(super) fn is_array_of_objects(heap: &Heap<'_>, array_state: ObjectId) -> bool {
     let dtype = heap.items(array_state).and_then(|parts| heap.instance(*parts.get(2)?));
-    dtype.is_some_and(|dtype| DtypeCode::of_call(heap, dtype).is_some_and(|code| code.is_object))
+    dtype.is_some_and(|dtype| DtypeCode::from_call(heap, dtype).is_some_and(|code| code.is_object))
 }
 
 /// The first argument of `numpy.dtype`, such as `f8` or `V24`.
@@ -109,7 +109,7 @@ struct DtypeCode {
 
 impl DtypeCode {
     /// Returns the code of a call; `None` for a description of fields.
-    fn of_call(heap: &Heap<'_>, dtype: &Instance) -> Option<Self> {
+    fn from_call(heap: &Heap<'_>, dtype: &Instance) -> Option<Self> {
         let first = *heap.items(dtype.args)?.first()?;
         if heap.global(first).is_some_and(|(module, name)| module.starts_with("numpy") && name == "record") {
             return Some(Self { kind: 'V', size: 0, is_object: false });

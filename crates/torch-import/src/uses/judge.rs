@@ -11,7 +11,7 @@ use super::level::Level;
 use super::values::Value;
 use super::{dtypes, states};
 use crate::Risk;
-use crate::judged_calls::{self, Judgement};
+use crate::judged_calls::{self, JudgedGlobal, Judgement};
 use crate::lists::{ArgumentRule, ClassTraits};
 
 /// Attributes of the metadata of omegaconf of which `__setstate__` makes annotations.
@@ -73,12 +73,10 @@ impl<'h> Analysis<'h, '_> {
             }
         }
         if let Some(judged) = callee.judged {
-            let risk = match judged_calls::judge(judged, self.heap, instance) {
+            let risk = match judged.judge(self.heap, instance) {
                 Judgement::Dangerous => Some(Risk::Dangerous),
                 // The types that an annotation is made of are hashed and compared.
-                Judgement::Harmless
-                    if judged_calls::returns_type(judged) && self.level(instance.args) > Level::Named =>
-                {
+                Judgement::Harmless if judged.returns_type() && self.level(instance.args) > Level::Named => {
                     Some(Risk::Unreviewed)
                 }
                 Judgement::Harmless => None,
@@ -334,7 +332,7 @@ impl<'h> Analysis<'h, '_> {
     fn judge_passed_on(&mut self, id: ObjectId) {
         let is_judged = |part: &ObjectId| {
             let index = self.index_of(*part)?;
-            self.globals.get(index)?.callee.judged.filter(|judged| !judged_calls::is_type(*judged))?;
+            self.globals.get(index)?.callee.judged.filter(|judged| *judged != JudgedGlobal::Type)?;
             Some(index)
         };
         let found: Vec<usize> =

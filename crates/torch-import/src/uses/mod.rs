@@ -44,7 +44,7 @@ impl HeapUses {
     }
 
     /// Returns the uses of a global; none if the pickle does not name it, or its name is implausibly long.
-    pub(crate) fn of_global(&self, module: &str, name: &str) -> UseRisk {
+    pub(crate) fn use_risk(&self, module: &str, name: &str) -> UseRisk {
         self.by_module.get(module).and_then(|names| names.get(name)).copied().unwrap_or_default()
     }
 }

@@ -10,7 +10,7 @@ use super::kind::GlobalUseKind;
 use super::level::Reading;
 use super::{dtypes, states};
 use crate::encoded::LOAD_FROM_BYTES;
-use crate::judged_calls;
+use crate::judged_calls::JudgedGlobal;
 use crate::lists::{ArgumentRule, CallResult, ClassTraits};
 use crate::persistent::class_of_persistent_id;
 use crate::risk::is_array_wrapper;
@@ -48,12 +48,11 @@ impl Analysis<'_, '_> {
             Object::Global(_) => Some(self.globals.get(self.index_of(id)?)?.callee),
             // A class inside of a class, in protocols before 4: `getattr(Outer, 'Inner')`.
             Object::Instance(instance) => {
-                let callable = self.heap.global(instance.callable)?;
-                if judged_calls::is_partial_class(callable) {
-                    return self.callee_of_partial(instance);
-                }
-                if !judged_calls::is_getattr(callable) {
-                    return None;
+                let (module, name) = self.heap.global(instance.callable)?;
+                match JudgedGlobal::from_names(module, name)? {
+                    JudgedGlobal::Partial => return self.callee_of_partial(instance),
+                    JudgedGlobal::Getattr => {}
+                    _ => return None,
                 }
                 let &[target, attribute] = self.heap.items(instance.args)? else { return None };
                 let (module, name) = self.heap.global(target)?;
@@ -109,11 +108,11 @@ impl Analysis<'_, '_> {
             return itself;
         }
         // An annotation, such as `typing.Optional[int]`.
-        if callee.judged.is_some_and(judged_calls::returns_type) {
+        if callee.judged.is_some_and(JudgedGlobal::returns_type) {
             let traits = ClassTraits::DATA.with(ClassTraits::HASHED_BY_CONTENT);
             return Value::Instance { traits, global: callee.global };
         }
-        if callee.judged.is_some_and(judged_calls::is_partial) {
+        if callee.judged == Some(JudgedGlobal::Partial) {
             return Value::Partial { global: callee.global };
         }
         match callee.reviewed.filter(|found| found.arguments.is_some()).map(|found| &found.result) {
@@ -229,7 +228,7 @@ impl Analysis<'_, '_> {
     /// Returns true for what `operator.getitem(typing.Optional, int)` or `types.GenericAlias` makes.
     fn is_annotation(&self, instance: &Instance) -> bool {
         let Some(callee) = self.callee(instance.callable) else { return false };
-        callee.judged.is_some_and(judged_calls::returns_type)
+        callee.judged.is_some_and(JudgedGlobal::returns_type)
             || self.globals.get(callee.global).is_some_and(|facts| facts.is_generic_alias)
     }
 

@@ -112,7 +112,7 @@ impl CallPlan {
         for passed in passed.iter().filter(|passed| passed.is_from_inputs) {
             list_leaves(
                 types,
-                Leaf::of_argument,
+                Leaf::from_argument,
                 passed.kind,
                 &passed.name,
                 passed.default.is_some(),
@@ -133,11 +133,11 @@ impl CallPlan {
         let mut outputs = Vec::new();
         match &naming {
             OutputNaming::Base(base) => {
-                list_leaves(types, Leaf::of_result, signature.returns, base, false, &mut outputs);
+                list_leaves(types, Leaf::from_result, signature.returns, base, false, &mut outputs);
             }
             OutputNaming::Items(names) => {
                 for (name, kind) in names.iter().zip(types.component_types(signature.returns)) {
-                    list_leaves(types, Leaf::of_result, kind, name, false, &mut outputs);
+                    list_leaves(types, Leaf::from_result, kind, name, false, &mut outputs);
                 }
             }
             // Items without a name of their own are called `output_0` and so on.
@@ -316,7 +316,7 @@ fn choose_output_names(types: &ScriptTypes, returns: ScriptTypeId, names: &[Stri
             let expected = types.component_types(returns).len();
             if expected == names.len() { Ok(OutputNaming::Items(names.to_vec())) } else { wrong(expected) }
         }
-        ScriptType::List(_) if Leaf::of_result(types, returns).is_none() => {
+        ScriptType::List(_) if Leaf::from_result(types, returns).is_none() => {
             Ok(OutputNaming::List(names.to_vec()))
         }
         _ if has_names => wrong(0),

@@ -31,7 +31,7 @@ pub(super) enum EnumValueType {
 
 impl Leaf {
     /// Returns the leaf for a result of a type, if it is one output.
-    pub(super) fn of_result(types: &ScriptTypes, id: ScriptTypeId) -> Option<Self> {
+    pub(super) fn from_result(types: &ScriptTypes, id: ScriptTypeId) -> Option<Self> {
         let scalar = |id: ScriptTypeId| match types.kind(id) {
             ScriptType::Tensor => Some(Self::Tensor),
             ScriptType::Int => Some(Self::Int),
@@ -57,8 +57,8 @@ impl Leaf {
     }
 
     /// Returns the leaf for an argument of a type, if it is one input. A list of texts is not: each text is an input.
-    pub(super) fn of_argument(types: &ScriptTypes, id: ScriptTypeId) -> Option<Self> {
-        Self::of_result(types, id).filter(|leaf| *leaf != Self::Strs)
+    pub(super) fn from_argument(types: &ScriptTypes, id: ScriptTypeId) -> Option<Self> {
+        Self::from_result(types, id).filter(|leaf| *leaf != Self::Strs)
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn non_none_type(types: &ScriptTypes, id: ScriptTypeId) -> Option<(Sc
 /// Returns the component types whose functions the function of an argument type calls.
 pub(super) fn argument_components(types: &ScriptTypes, id: ScriptTypeId) -> Vec<ScriptTypeId> {
     match types.kind(id) {
-        _ if Leaf::of_argument(types, id).is_some() => Vec::new(),
+        _ if Leaf::from_argument(types, id).is_some() => Vec::new(),
         ScriptType::Dict(_, value) => vec![*value],
         ScriptType::Optional(_) | ScriptType::Union(_) => {
             non_none_type(types, id).map(|(inner, _)| inner).into_iter().collect()
@@ -102,7 +102,7 @@ pub(super) fn argument_components(types: &ScriptTypes, id: ScriptTypeId) -> Vec<
 /// Returns the component types whose functions the function of a result type calls.
 pub(super) fn result_components(types: &ScriptTypes, id: ScriptTypeId) -> Vec<ScriptTypeId> {
     match types.kind(id) {
-        _ if Leaf::of_result(types, id).is_some() => Vec::new(),
+        _ if Leaf::from_result(types, id).is_some() => Vec::new(),
         ScriptType::Dict(_, value) => vec![*value],
         _ => types.component_types(id),
     }
@@ -146,7 +146,7 @@ impl TypeSupport {
     }
 
     fn can_take(&self, types: &ScriptTypes, id: ScriptTypeId) -> bool {
-        if let Some(leaf) = Leaf::of_argument(types, id) {
+        if let Some(leaf) = Leaf::from_argument(types, id) {
             return leaf != Leaf::None;
         }
         match types.kind(id) {
@@ -172,7 +172,7 @@ impl TypeSupport {
     }
 
     fn can_return(&self, types: &ScriptTypes, id: ScriptTypeId) -> bool {
-        if Leaf::of_result(types, id).is_some_and(|leaf| leaf != Leaf::Number) {
+        if Leaf::from_result(types, id).is_some_and(|leaf| leaf != Leaf::Number) {
             return true;
         }
         match types.kind(id) {

@@ -281,7 +281,7 @@ fn input_functions(
     widens: bool,
 ) -> Result<String, std::fmt::Error> {
     use functions as f;
-    let is_text = matches!(Leaf::of_argument(types, id), Some(Leaf::Str | Leaf::Enum(EnumValueType::Str)));
+    let is_text = matches!(Leaf::from_argument(types, id), Some(Leaf::Str | Leaf::Enum(EnumValueType::Str)));
     let all = |has: &str, names: &str, check: &str, take: &str| {
         // The functions of a type's components have the same name in the text of both functions.
         let texts = match names {
@@ -298,7 +298,7 @@ fn input_functions(
         ]
         .concat()
     };
-    Ok(match (Leaf::of_argument(types, id), types.kind(id)) {
+    Ok(match (Leaf::from_argument(types, id), types.kind(id)) {
         (Some(Leaf::Enum(value)), ScriptType::Enum(members)) => {
             let (check, take) = enum_bodies(members, value)?;
             all(f::HAS_LEAF, f::NAMES_LEAF, &check, &take)
@@ -433,7 +433,7 @@ fn tensor_bodies(declared: &[DeclaredInput], widens: bool) -> Result<(String, St
 
 /// Returns the function that puts a result of a type into the dict of outputs.
 fn result_function(types: &ScriptTypes, id: ScriptTypeId) -> Result<String, std::fmt::Error> {
-    let body = match (Leaf::of_result(types, id), types.kind(id)) {
+    let body = match (Leaf::from_result(types, id), types.kind(id)) {
         (None, ScriptType::Union(members)) => {
             let mut body = "  wrong = \"\"\n".to_owned();
             // With the `isinstance` call itself as the condition, the type of `value` would change in the statements after
