@@ -1,8 +1,8 @@
 //! Unwraps the modules that the crate `torchscript` writes: a converted TorchScript module keeps its names.
 //!
 //! Facts: the crate `torchscript` stores the root object of an archive in the attribute `module` of an instance of its
-//! class `Wrapper`, whose namespace may end in a number. Newer wrappers hold it a second time, in the object `forward` that
-//! Python calls.
+//! class `Wrapper`, whose namespace may end in a number. Wrappers that take a dict hold it a second time, in the object
+//! `forward` that Python calls.
 
 use pickle_vm::{Heap, ObjectId};
 

@@ -101,7 +101,7 @@ pub(crate) fn compare_code(
         closest = closest.max(Some(difference));
     }
     // The module of a model with float16 weights also runs code when it is loaded, but it is accepted only if a conversion
-    // writes or wrote this code.
+    // writes this code.
     if runs && matches!(torchscript::recognise(&found, checkpoint.to_tensors()), Recognised::Other { .. }) {
         return Ok((CodeStatus::RunsWhenLoaded, None));
     }

@@ -18,8 +18,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A carton runs here only if its code is, byte for byte, the code that this version or an earlier one writes for its
-//! tensors. The code itself is not executed: the crate `forward` implements the recognised computation.
+//! A carton runs here only if its code is, byte for byte, the code that this version writes for its tensors. The
+//! code itself is not executed: the crate `forward` implements the recognised computation.
 
 mod compare;
 mod error;

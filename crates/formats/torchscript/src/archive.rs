@@ -136,7 +136,7 @@ impl ScriptArchive {
 
     /// Passes all zip entries to `take`, in the order of the file.
     fn try_for_each_entry<E>(&self, mut take: impl FnMut(NewZipEntry<'_>) -> Result<(), E>) -> Result<(), E> {
-        // Newly written entries keep the order that earlier versions of this program wrote.
+        // Differences are reported in the order of `head`, which has the code first.
         let first = ["version", DATA, "constants.pkl"];
         let place = |name: &str| first.iter().position(|first| *first == name).unwrap_or(first.len());
         let mut head: Vec<&(String, OwnedBlob)> = self.head.iter().collect();

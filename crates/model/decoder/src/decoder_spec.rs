@@ -1,7 +1,5 @@
 //! Serialised form of a decoder, which a module carries so that its decoder can be rebuilt without the documents of the
 //! checkpoint.
-//!
-//! Records of earlier versions are read too, so an added member needs a default: the behaviour of modules without it.
 
 use serde::{Deserialize, Serialize};
 use tensor::Tensors;
@@ -18,10 +16,9 @@ use crate::{Error, Result};
 /// A decoder as data: everything that the forward needs besides the tensors, and the code version of its module.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DecoderSpec {
-    /// Version passed to [`Decoder::record`]. Early modules do not record it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    code_version: Option<u32>,
+struct DecoderSpec {
+    /// Version passed to [`Decoder::record`].
+    code_version: u32,
     architecture: String,
     dim: u64,
     n_layers: u64,
@@ -41,25 +38,7 @@ pub struct DecoderSpec {
 }
 
 impl DecoderSpec {
-    /// Parses the text that [`Decoder::record`] wrote.
-    ///
-    /// # Errors
-    /// Returns an error if the text is not a record.
-    pub fn parse(text: &str) -> Result<Self> {
-        serde_json::from_str(text).map_err(|error| Error::Document { file: "the record", error })
-    }
-
-    /// Returns the version of the module's code, if the module records it.
-    pub fn code_version(&self) -> Option<u32> {
-        self.code_version
-    }
-
-    /// Builds the decoder over these tensors.
-    ///
-    /// # Errors
-    /// Returns an error if no architecture has the recorded name, if the tensors have other names, or if the facts
-    /// contradict each other or the tensors.
-    pub fn into_decoder(self, tensors: &Tensors) -> Result<Decoder> {
+    fn into_decoder(self, tensors: &Tensors) -> Result<Decoder> {
         let Some(architecture) = find_architecture(|known| known.name == self.architecture) else {
             return Err(Error::UnknownArchitecture { name: self.architecture });
         };
@@ -98,7 +77,7 @@ impl Decoder {
     /// one line.
     pub fn record(&self, code_version: u32) -> String {
         let spec = DecoderSpec {
-            code_version: Some(code_version),
+            code_version,
             architecture: self.architecture().name.to_owned(),
             dim: self.dim(),
             n_layers: self.n_layers(),
@@ -118,12 +97,15 @@ impl Decoder {
         serde_json::to_string(&spec).unwrap_or_default()
     }
 
-    /// Rebuilds the decoder that [`record`](Self::record) wrote, over these tensors.
+    /// Rebuilds the decoder that [`record`](Self::record) wrote, over these tensors. The version of the code is not checked.
     ///
     /// # Errors
-    /// Returns the errors of [`DecoderSpec::parse`] and [`DecoderSpec::into_decoder`].
+    /// Returns an error if the text is not a record, if no architecture has the recorded name, if the tensors have other
+    /// names, or if the facts contradict each other or the tensors.
     pub fn from_record(text: &str, tensors: &Tensors) -> Result<Self> {
-        DecoderSpec::parse(text)?.into_decoder(tensors)
+        let spec: DecoderSpec =
+            serde_json::from_str(text).map_err(|error| Error::Document { file: "the record", error })?;
+        spec.into_decoder(tensors)
     }
 }
 

@@ -32,7 +32,6 @@ mod frequencies;
 mod hyperparameters;
 pub mod interface;
 mod layout;
-mod legacy_attributes;
 mod megatron;
 mod megatron_names;
 mod no_model_reason;
@@ -50,14 +49,12 @@ pub use block::{
     Activation, Block, Experts, HeadNormScope, NormKind, NormPlace, RouterSoftmax, Scales, Scores,
     SharedExpert,
 };
-pub use decoder_spec::DecoderSpec;
 pub use detect::{DecoderOptions, Detected, ModelDocuments, architectures, build_decoder, detect};
 pub use documents::layout_document::LayoutDocument;
 pub use documents::token_ids::TokenDocuments;
 pub use error::{Error, HyperparameterKind, Result};
 pub use hyperparameters::{AttentionWindows, Biases, WindowedLayers};
 pub use layout::{CheckpointLayout, HUGGING_FACE, META, SizeKeys};
-pub use legacy_attributes::LegacyAttributes;
 pub use no_model_reason::NoModelReason;
 pub use note::DecoderNote;
 pub use overrides::Overrides;

@@ -40,51 +40,14 @@ impl<'p> RootAttributes<'p> {
         Some(Self { heap, class, values: named.collect::<Option<_>>()? })
     }
 
-    /// Returns the suffix of underscores that the module's own attributes have, so that they differ from tensor names.
-    /// `name` is an attribute that is an integer.
-    pub(super) fn attribute_suffix(&self, name: &str) -> Option<String> {
-        let mut ends = self.values.iter().filter_map(|(attribute, value)| {
+    /// Returns the module's own attribute `name` if it is a text. Its name may end in underscores, so that it differs from the
+    /// names of tensors.
+    pub(super) fn own_text(&self, name: &str) -> Option<String> {
+        self.values.iter().find_map(|(attribute, value)| {
             let end = attribute.strip_prefix(name)?;
-            (self.heap.int(*value).is_some() && end.bytes().all(|byte| byte == b'_')).then_some(end)
-        });
-        ends.next().map(str::to_owned)
-    }
-
-    fn find(&self, name: &str) -> Option<ObjectId> {
-        self.values.iter().find(|(attribute, _)| attribute == name).map(|(_, value)| *value)
-    }
-
-    pub(super) fn int(&self, name: &str) -> Option<i64> {
-        self.heap.int(self.find(name)?)
-    }
-
-    pub(super) fn text(&self, name: &str) -> Option<String> {
-        Some(self.heap.text(self.find(name)?)?.into_owned())
-    }
-
-    pub(super) fn float(&self, name: &str) -> Option<f64> {
-        self.heap.float(self.find(name)?)
-    }
-
-    pub(super) fn bool(&self, name: &str) -> Option<bool> {
-        self.heap.bool(self.find(name)?)
-    }
-
-    pub(super) fn ints(&self, name: &str) -> Option<Vec<i64>> {
-        let list = self.tagged_container(self.find(name)?)?;
-        self.heap.items(list)?.iter().map(|item| self.heap.int(*item)).collect()
-    }
-
-    /// Returns true if the module has a list of tensors `name`: in the dict of lists, or as an attribute of its own. `end`
-    /// is the suffix of attribute names.
-    pub(super) fn has_list(&self, name: &str, end: &str) -> bool {
-        let dict = self
-            .find(&format!("__tensors__{end}"))
-            .and_then(|dict| self.heap.entries(self.tagged_container(dict)?));
-        match dict {
-            Some(entries) => entries.iter().any(|(key, _)| self.heap.text(*key).as_deref() == Some(name)),
-            None => self.find(&format!("{name}{end}")).and_then(|list| self.tagged_container(list)).is_some(),
-        }
+            let text = self.heap.text(*value).filter(|_| end.bytes().all(|byte| byte == b'_'))?;
+            Some(text.into_owned())
+        })
     }
 
     /// Returns the container in a `restore_type_tag` call, which gives it the type of its elements.

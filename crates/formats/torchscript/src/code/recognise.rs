@@ -1,16 +1,16 @@
 //! Recognises archives that this project wrote: an archive is recognised if its code and objects are, byte for byte, the
-//! output of a current or earlier conversion of its tensors.
+//! output of a conversion of its tensors.
 //!
 //! The names and numbers in the archive only select the module to make, which is then made again and compared. So nothing
-//! that is not understood here can hide in it: other code, other lists of weights, other constants. The record of a decoder
-//! is compared by its meaning, because later versions may write more into it.
+//! that is not understood here can hide in it: other code, other lists of weights, other constants.
 
 use ::decoder::{Assignment, Decoder};
 use std::borrow::Cow;
 use tensor::Tensors;
 
-use super::attributes::{DATA_PKL, RootAttributes};
-use super::{decoder, weights};
+use super::attributes::{DATA_PKL, NamedRecords, RootAttributes};
+use super::{CallingConvention, decoder, weights};
+use crate::{ModuleNote, OnInvalidInput, Result, ScriptArchive};
 
 /// Result of recognising an archive.
 #[derive(Debug)]
@@ -50,17 +50,33 @@ pub fn recognise(records: &[(String, Option<Cow<'_, [u8]>>)], tensors: Tensors) 
     let Some(root) = RootAttributes::from_pickle_root(&pickle) else { return other(DATA_PKL) };
     if root.class == weights::WEIGHTS_CLASS {
         let tensors = root.indexed_tensors(tensors);
-        return match weights::closest_difference(&tensors, records) {
-            Ok(None) => Recognised::Weights { tensors },
-            Ok(Some(difference)) => Recognised::Other { record: difference.record },
-            Err(_) => other(DATA_PKL),
+        return match differing_record(records, |errors| weights::weights_archive(&tensors, errors)) {
+            None => Recognised::Weights { tensors },
+            Some(record) => Recognised::Other { record },
         };
     }
     let tensors = root.attribute_tensors(tensors);
-    match decoder::recognise(&root, records, &tensors) {
-        Ok((decoder, assignment)) => {
-            Recognised::Decoder(Box::new(RecognisedModel { decoder, assignment, tensors }))
-        }
-        Err(record) => Recognised::Other { record },
+    let decoder = root.own_text("record").and_then(|record| Decoder::from_record(&record, &tensors).ok());
+    let Some(decoder) = decoder else { return other(DATA_PKL) };
+    let Ok(assignment) = decoder.assign(&tensors, true) else { return other(DATA_PKL) };
+    let archive =
+        |errors| decoder::decoder_archive(&decoder, CallingConvention::Dict(errors), &assignment, &tensors);
+    match differing_record(records, archive) {
+        None => Recognised::Decoder(Box::new(RecognisedModel { decoder, assignment, tensors })),
+        Some(record) => Recognised::Other { record },
     }
+}
+
+/// Makes the archives that return and that raise errors, and returns `None` if one of them has these records; otherwise the
+/// name of the first record in which the more similar one differs.
+fn differing_record(
+    records: &NamedRecords<'_>,
+    archive: impl Fn(OnInvalidInput) -> Result<(ScriptArchive, Vec<ModuleNote>)>,
+) -> Option<String> {
+    let mut closest = None;
+    for errors in [OnInvalidInput::Return, OnInvalidInput::Raise] {
+        let Ok((archive, _)) = archive(errors) else { return Some(DATA_PKL.to_owned()) };
+        closest = closest.max(Some(archive.first_difference(records)?));
+    }
+    closest.map(|difference| difference.record)
 }

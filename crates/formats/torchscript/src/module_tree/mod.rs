@@ -48,8 +48,6 @@ pub(crate) enum AttributeValue {
     Module(ModuleId),
     /// Dict of all tensors by name, not in the `state_dict`.
     Tensors,
-    /// List of tensors, not in the `state_dict`.
-    List(Box<Vec<ListItem>>),
     /// Dict of lists of tensors by name, not in the `state_dict`.
     Lists(Box<Vec<(String, Vec<ListItem>)>>),
     /// Dict of lists of tensors in an object of the class [`HALF_CLASS`], which its `__setstate__` initialises.
@@ -75,7 +73,6 @@ enum AttributeType {
     Parameter,
     Module(ClassId),
     Tensors,
-    List,
     Lists,
     Half,
     Ints,
@@ -159,7 +156,6 @@ impl<'n> ModuleTree<'n> {
             AttributeValue::Float(_) => AttributeType::Float,
             AttributeValue::Parameter(_) => AttributeType::Parameter,
             AttributeValue::Tensors => AttributeType::Tensors,
-            AttributeValue::List(_) => AttributeType::List,
             AttributeValue::Lists(_) => AttributeType::Lists,
             AttributeValue::Half(_) => AttributeType::Half,
             AttributeValue::Ints(_) => AttributeType::Ints,
@@ -215,7 +211,6 @@ impl<'n> ModuleTree<'n> {
                 AttributeType::Float => writeln!(out, "float"),
                 AttributeType::Parameter => writeln!(out, "Tensor"),
                 AttributeType::Tensors => writeln!(out, "{TENSORS}"),
-                AttributeType::List => writeln!(out, "{LIST}"),
                 AttributeType::Lists => writeln!(out, "{LISTS}"),
                 AttributeType::Half => writeln!(out, "{NAMESPACE}.{HALF_CLASS}"),
                 AttributeType::Ints => writeln!(out, "{INTS}"),
@@ -332,18 +327,18 @@ mod tests {
         let part = Tensor::new(Dtype::BFloat16, vec![1, 2], vec![2, 1], 4, whole.storage().clone());
         let part = || ListItem::View(TensorId(0), part.clone().expect("inside"));
         let tensors = [("w".to_owned(), whole)];
-        let pickle = |lists: Vec<(&'static str, Vec<ListItem>)>| {
+        let pickle = |lists: Vec<(String, Vec<ListItem>)>| {
             let mut tree = ModuleTree::default();
-            let lists =
-                lists.into_iter().map(|(name, items)| attribute(name, AttributeValue::List(Box::new(items))));
-            let root = tree.add(None, "", lists.collect());
+            let root = tree.add(None, "", vec![attribute("lists", AttributeValue::Lists(Box::new(lists)))]);
             let records = DataRecords::new(&tensors.to_vec().into()).expect("one tensor");
             tree.data_pkl(root, &tensors.to_vec().into(), &records).expect("short names")
         };
         let count =
             |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).filter(|found| *found == text).count();
-        let both =
-            pickle(vec![("a", vec![ListItem::Whole(TensorId(0)), part()]), ("b", vec![part(), part()])]);
+        let both = pickle(vec![
+            ("a".to_owned(), vec![ListItem::Whole(TensorId(0)), part()]),
+            ("b".to_owned(), vec![part(), part()]),
+        ]);
         assert_eq!((count(&both, b"storage"), count(&both, b"_rebuild_tensor_v2")), (1, 2));
         // Storage offset, shape and stride of the view.
         assert_eq!(count(&both, b"K\x04(K\x01K\x02t(K\x02K\x01t"), 1);

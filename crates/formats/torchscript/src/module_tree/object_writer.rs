@@ -63,7 +63,6 @@ impl<'t> ObjectWriter<'t> {
                 objects.pickler.setitems();
                 Ok(())
             })?,
-            AttributeValue::List(ids) => self.list(ids)?,
             AttributeValue::Lists(lists) => self.lists(lists)?,
             AttributeValue::Half(lists) => {
                 self.pickler.global(NAMESPACE, HALF_CLASS)?;

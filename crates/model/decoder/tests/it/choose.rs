@@ -1,8 +1,8 @@
 //! Which architecture a checkpoint has, by its names and documents.
 
 use decoder::{
-    AttentionWindows, Biases, Decoder, DecoderNote, DecoderOptions, Detected, HUGGING_FACE, LayerPart,
-    LegacyAttributes, META, ModelDocuments, NoModelReason, Overrides, Result, Rope, build_decoder, detect,
+    Decoder, DecoderNote, DecoderOptions, Detected, HUGGING_FACE, LayerPart, META, ModelDocuments,
+    NoModelReason, Overrides, Result, build_decoder, detect,
 };
 use tensor::{Tensor, Tensors};
 
@@ -310,29 +310,6 @@ fn weights_that_a_layout_has_no_names_for_are_missing() {
         biased.assign(&all, false).expect_err("no biases").to_string(),
         "there is no tensor `Bias { layer: 0, part: Wq }`, which a model of 2 layers needs"
     );
-}
-
-#[test]
-fn older_attributes_name_the_class() {
-    let all: Tensors = tensors(&META, 1).into();
-    let attributes = |class: &str| LegacyAttributes {
-        class: class.to_owned(),
-        n_layers: 2,
-        n_kv_heads: 2,
-        head_dim: 4,
-        vocab: 32,
-        norm_eps: 1e-5,
-        rope: Rope { theta: 10_000.0, scaling: None },
-        windows: AttentionWindows::default(),
-        biases: Biases::default(),
-    };
-    let decoder = Decoder::from_legacy_attributes(attributes("Llama"), &all).expect("Meta's names");
-    assert_eq!((decoder.architecture().name(), decoder.n_heads(), decoder.dim()), ("llama", 4, 16));
-    assert_eq!(
-        Decoder::from_legacy_attributes(attributes("Gpt2"), &all).expect_err("no such class").to_string(),
-        "unknown architecture `Gpt2`"
-    );
-    assert!(Decoder::from_legacy_attributes(attributes("Mistral"), &all).is_err());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use decoder::{Decoder, DecoderOptions, DecoderSpec, Detected, LayerPart, ModelDocuments, Weight, detect};
+use decoder::{Decoder, DecoderOptions, Detected, LayerPart, ModelDocuments, Weight, detect};
 use tensor::{Dtype, Tensor};
 
 type List = Vec<(String, Tensor)>;
@@ -138,21 +138,6 @@ fn transposed_experts_are_views_with_their_strides() {
     assert_eq!(bias(LayerPart::W13), (2 * 48, vec![48], vec![1]));
     assert_eq!(matrix(LayerPart::W2), (2 * 24 * 16, vec![16, 24], vec![1, 16]));
     assert_eq!(bias(LayerPart::W2), (2 * 16, vec![16], vec![1]));
-}
-
-#[test]
-fn a_record_may_lack_the_version_of_the_code() {
-    let tensors = phi3();
-    let written = decoder(PHI3, &tensors);
-    let text = written.record(7);
-    for (text, expected) in [(text.clone(), Some(7)), (text.replace("\"code_version\":7,", ""), None)] {
-        let spec = DecoderSpec::parse(&text).expect("a record");
-        assert_eq!(spec.code_version(), expected, "{text}");
-        assert_eq!(
-            spec.into_decoder(&tensors.clone().into()).expect("its tensors").record(8),
-            written.record(8)
-        );
-    }
 }
 
 #[test]

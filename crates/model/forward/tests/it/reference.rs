@@ -64,8 +64,8 @@ impl Kind {
     fn record(&self) -> Value {
         let [heads, kv_heads, head_dim] = HEADS;
         json!({
-            "architecture": "llama", "dim": DIM, "n_layers": LAYERS, "n_heads": heads, "n_kv_heads": kv_heads,
-            "head_dim": head_dim, "rotated": self.rotated, "hidden": HIDDEN, "vocab": VOCAB, "norm_eps": 1e-3,
+            "code_version": 1, "architecture": "llama", "dim": DIM, "n_layers": LAYERS, "n_heads": heads,
+            "n_kv_heads": kv_heads, "head_dim": head_dim, "rotated": self.rotated, "hidden": HIDDEN, "vocab": VOCAB, "norm_eps": 1e-3,
             "ropes": self.ropes, "rope_of_layer": self.rope_of_layer, "windows": self.windows,
             "biases": {"qkv": self.has_biases, "output": self.has_biases, "feed_forward": self.has_biases},
             "block": self.block,

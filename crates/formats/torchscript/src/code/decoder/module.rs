@@ -9,11 +9,13 @@ use super::lists::group_weights;
 use super::ports;
 use super::positions::RotaryPositions;
 use super::text;
-use super::version::{CodeVersion, ENTRY_CLASS};
 use crate::archive::ScriptArchive;
 use crate::code::state_dict_tree::{self, OwnAttributes};
 use crate::module_tree::AttributeValue;
 use crate::{Module, ModuleCode, ModuleNote, ModuleOutputs, OutputPorts, Result};
+
+/// Class of the object that Python calls, in the attribute `forward` of the module.
+const ENTRY_CLASS: &str = "Entry";
 
 /// Makes a module that computes `logits`, float32 \[batch, seq, vocab\], from `tokens`, int64 \[batch, seq\]. With
 /// `keep_extra`, unused tensors stay in its `state_dict`.
@@ -27,9 +29,7 @@ pub(in crate::code) fn module(
     signature: CallingConvention,
 ) -> Result<Module> {
     let assignment = decoder.assign(tensors, keep_extra)?;
-    let version = &text::VERSION;
-    let record = decoder.record(version.number);
-    let (archive, more) = decoder_archive(version, signature, (decoder, &record), &assignment, tensors)?;
+    let (archive, more) = decoder_archive(decoder, signature, &assignment, tensors)?;
     let mut dtypes = assignment.weights.iter().filter_map(|weight| Some(weight.tensor(tensors)?.dtype()));
     let is_slow = signature != CallingConvention::Positional && dtypes.any(|dtype| dtype == Dtype::BFloat16);
     let slow = is_slow.then_some(ModuleNote::SlowBFloat16);
@@ -43,11 +43,10 @@ pub(in crate::code) fn module(
     Ok(Module { archive, inputs, outputs, notes, code: ModuleCode::Decoder(Box::new(decoder.clone())) })
 }
 
-/// Makes the archive of a decoder with this record, and notes about it.
-pub(super) fn decoder_archive(
-    version: &CodeVersion,
+/// Makes the archive of a decoder, and notes about it.
+pub(in crate::code) fn decoder_archive(
+    decoder: &Decoder,
     signature: CallingConvention,
-    (decoder, record): (&Decoder, &str),
     assignment: &Assignment,
     tensors: &Tensors,
 ) -> Result<(ScriptArchive, Vec<ModuleNote>)> {
@@ -57,14 +56,14 @@ pub(super) fn decoder_archive(
     let has_half = dtypes.any(|dtype| dtype == Dtype::Float16);
     let variant =
         TextVariant { decoder, positions: &positions, lists: &lists, has_float16: has_half, signature };
-    let (methods, functions) = (version.methods(variant), version.functions(variant));
-    let entry = version.entry_methods(variant).map(|methods| (ENTRY_CLASS, methods));
-    let attributes = (version.attributes)(decoder, &positions)?;
+    let (methods, functions) = (text::methods(variant), text::functions(variant));
+    let entry = text::entry_methods(variant).map(|methods| (ENTRY_CLASS, methods));
+    let attributes = text::attributes(decoder, &positions)?;
     let lists = Box::new(lists);
     let lists = if has_half { AttributeValue::Half(lists) } else { AttributeValue::Lists(lists) };
     let mut own = vec![
         ("__tensors__".to_owned(), lists),
-        ("record".to_owned(), AttributeValue::Text(Box::new(record.to_owned()))),
+        ("record".to_owned(), AttributeValue::Text(Box::new(decoder.record(text::CODE_VERSION)))),
     ];
     own.extend(attributes);
     state_dict_tree::state_dict_archive(

@@ -5,17 +5,15 @@
 
 mod text;
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use tensor::{Dtype, Tensors};
 
 use super::state_dict_tree::{self, OwnAttributes};
-use crate::archive::{ArchiveDifference, ScriptArchive};
+use crate::archive::ScriptArchive;
 use crate::module_tree::AttributeValue;
 use crate::{
     ERROR_OUTPUT, Module, ModuleCode, ModuleNote, ModuleOutputs, OnInvalidInput, OutputPorts, Result, export,
 };
-use text::{WEIGHTS_TEXTS, WeightsText};
 
 /// Makes a module that returns `tensors`: `forward({})` returns all of them, any other input the tensors that its keys name.
 /// bool is returned as uint8; f16, bf16 and float8 as f32; complex numbers with a last dimension of 2.
@@ -24,28 +22,10 @@ use text::{WEIGHTS_TEXTS, WeightsText};
 /// Returns an error if two tensors have one name, PyTorch's modules reserve a name, or TorchScript cannot express a tensor's
 /// dtype or size, or the dtypes of tensors that share a storage.
 pub fn weights_module(tensors: &Tensors, errors: OnInvalidInput) -> Result<Module> {
-    let (archive, mut notes) = weights_archive(WeightsText::current_text(errors), tensors)?;
+    let (archive, mut notes) = weights_archive(tensors, errors)?;
     notes.extend(name_notes(tensors));
     let outputs = ModuleOutputs(OutputPorts::Tensors);
     Ok(Module { archive, inputs: Vec::new(), outputs, notes, code: ModuleCode::Weights { why: None } })
-}
-
-/// Returns `None` if a current or earlier conversion of these tensors writes an archive with these records; otherwise the
-/// first difference from the most similar one.
-///
-/// # Errors
-/// Returns the same errors as [`weights_module`].
-pub(super) fn closest_difference(
-    tensors: &Tensors,
-    records: &[(String, Option<Cow<'_, [u8]>>)],
-) -> Result<Option<ArchiveDifference>> {
-    let mut closest = None;
-    for text in WEIGHTS_TEXTS {
-        let (archive, _) = weights_archive(text, tensors)?;
-        let Some(difference) = archive.first_difference(records) else { return Ok(None) };
-        closest = closest.max(Some(difference));
-    }
-    Ok(closest)
 }
 
 /// Returns notes about names that Carton's client cannot tell apart from others, or cannot pass.
@@ -66,16 +46,19 @@ fn name_notes(tensors: &Tensors) -> impl Iterator<Item = ModuleNote> {
 /// Class name of the weights module.
 pub(super) const WEIGHTS_CLASS: &str = "Weights";
 
-/// Makes the archive of a weights module with this text, and notes about it.
-fn weights_archive(text: &WeightsText, tensors: &Tensors) -> Result<(ScriptArchive, Vec<ModuleNote>)> {
+/// Makes the archive of a weights module, and notes about it.
+pub(super) fn weights_archive(
+    tensors: &Tensors,
+    errors: OnInvalidInput,
+) -> Result<(ScriptArchive, Vec<ModuleNote>)> {
     tensors.iter().try_for_each(|(name, tensor)| export::tensor_port(name, tensor).map(drop))?;
     let index = vec![("__tensors__".to_owned(), AttributeValue::Tensors)];
     let has_float4 = tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float4E2M1FnX2);
     state_dict_tree::state_dict_archive(
         tensors,
         WEIGHTS_CLASS,
-        &text.methods(),
-        &text.functions(has_float4),
+        &text::methods(errors),
+        &text::functions(has_float4),
         OwnAttributes { values: index, entry: None },
     )
 }

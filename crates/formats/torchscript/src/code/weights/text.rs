@@ -1,56 +1,27 @@
-//! Source text of the weights module: the current version, which returns or raises errors, and an earlier version.
+//! Source text of the weights module, which returns or raises errors.
 //!
-//! Facts: PyTorch 2.0.1 and 2.15 compiled and ran the texts. The earlier version is from this project's history. An archive
-//! with it runs like a new one, so it is kept byte for byte. When the text changes, the old one becomes a constant and an
-//! element of `WEIGHTS_TEXTS`.
+//! Facts: PyTorch 2.0.1 and 2.15 compiled and ran the texts.
 
 use crate::OnInvalidInput;
 
-/// Version of the module's source text.
-pub(super) struct WeightsText {
-    /// Text of `forward`, which Carton's runner calls with gradients enabled and a dict of its inputs. `{wrong}` stands for
-    /// [`wrong`](Self::on_invalid_input).
-    forward: &'static str,
-    /// Statement that `forward` runs for invalid inputs.
-    on_invalid_input: &'static str,
-    /// Functions that `forward` calls.
-    functions: &'static [&'static str],
+/// Returns the text of `forward`.
+pub(super) fn methods(errors: OnInvalidInput) -> String {
+    let statement = match errors {
+        OnInvalidInput::Return => "torch._set_item(out, \"error\", wrong)",
+        OnInvalidInput::Raise => "ops.prim.RaiseException(wrong)",
+    };
+    FORWARD.replace("{wrong}", statement)
 }
 
-/// All versions of the text, the current ones first.
-pub(super) static WEIGHTS_TEXTS: [&WeightsText; 3] = [&RETURNS, &RAISES, &FIRST];
-
-static RETURNS: WeightsText = WeightsText {
-    forward: FORWARD,
-    on_invalid_input: "      torch._set_item(out, \"error\", wrong)\n",
-    functions: &[CHECK, EXPORT],
-};
-static RAISES: WeightsText =
-    WeightsText { on_invalid_input: "      ops.prim.RaiseException(wrong)\n", ..RETURNS };
-static FIRST: WeightsText =
-    WeightsText { forward: FIRST_FORWARD, on_invalid_input: "", functions: &[EXPORT] };
-
-impl WeightsText {
-    /// Returns the current text, for one way of reporting invalid inputs.
-    pub(super) fn current_text(errors: OnInvalidInput) -> &'static Self {
-        match errors {
-            OnInvalidInput::Return => &RETURNS,
-            OnInvalidInput::Raise => &RAISES,
-        }
-    }
-
-    /// Returns the text of `forward`.
-    pub(super) fn methods(&self) -> String {
-        self.forward.replace("{wrong}", self.on_invalid_input)
-    }
-
-    /// Returns the functions that `forward` calls; with `has_float4`, they also export pairs of 4-bit floats.
-    pub(super) fn functions(&self, has_float4: bool) -> String {
-        let functions = self.functions.concat();
-        if has_float4 { functions.replace(EXPORT_FLOAT4.0, EXPORT_FLOAT4.1) } else { functions }
-    }
+/// Returns the functions that `forward` calls; with `has_float4`, they also export pairs of 4-bit floats.
+pub(super) fn functions(has_float4: bool) -> String {
+    let export =
+        if has_float4 { EXPORT.replace(EXPORT_FLOAT4.0, EXPORT_FLOAT4.1) } else { EXPORT.to_owned() };
+    CHECK.to_owned() + &export
 }
 
+/// Text of `forward`, which Carton's runner calls with gradients enabled and a dict of its inputs. `{wrong}` stands for the
+/// statement that it runs for invalid inputs.
 const FORWARD: &str = r#"  def forward(self: Self,
     inputs: Dict[str, Tensor]) -> Dict[str, Any]:
     index = self.__tensors__{_}
@@ -65,22 +36,9 @@ const FORWARD: &str = r#"  def forward(self: Self,
         name = names[i]
         torch._set_item(out, name, {ns}.export(index[name]))
     else:
-{wrong}    return out
-"#;
-
-const FIRST_FORWARD: &str = r"  def forward(self: Self,
-    inputs: Dict[str, Tensor]) -> Dict[str, Tensor]:
-    index = self.__tensors__{_}
-    out = annotate(Dict[str, Tensor], {})
-    if torch.eq(torch.len(inputs), 0):
-      names = torch.keys(index)
-    else:
-      names = torch.keys(inputs)
-    for i in range(torch.len(names)):
-      name = names[i]
-      torch._set_item(out, name, {ns}.export(index[name]))
+      {wrong}
     return out
-";
+"#;
 
 /// Function that returns an error message about the inputs, or an empty string. There may be a million tensors, so the
 /// message names a few of them.

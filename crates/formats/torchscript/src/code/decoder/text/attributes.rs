@@ -3,11 +3,16 @@
 use decoder::{Activation, Decoder};
 
 use super::super::positions::RotaryPositions;
-use super::super::version::{NamedValues, size_attribute};
-use crate::Result;
 use crate::module_tree::AttributeValue;
+use crate::{Error, Result};
 
-pub(super) fn attributes(decoder: &Decoder, positions: &RotaryPositions) -> Result<NamedValues> {
+type NamedValues = Vec<(String, AttributeValue)>;
+
+/// Returns the attributes that the methods read, besides the lists of weights.
+pub(in crate::code::decoder) fn attributes(
+    decoder: &Decoder,
+    positions: &RotaryPositions,
+) -> Result<NamedValues> {
     let mut own = constants(decoder)?;
     own.extend(rotations(decoder, positions)?);
     own.extend(layers(decoder)?);
@@ -122,6 +127,12 @@ fn layers(decoder: &Decoder) -> Result<NamedValues> {
         own.extend([ints_attribute("has_experts", has_experts), ints_attribute("place", places)]);
     }
     Ok(own)
+}
+
+fn size_attribute(name: &str, value: u64) -> Result<(String, AttributeValue)> {
+    let value =
+        i64::try_from(value).map_err(|_| Error::TooLarge { tensor: name.to_owned(), number: value })?;
+    Ok((name.to_owned(), AttributeValue::Int(value)))
 }
 
 fn float_attribute(name: &str, value: f64) -> (String, AttributeValue) {

@@ -1,7 +1,4 @@
-//! Current version of the code of decoders: `forward` as TorchScript source text, and the attributes that it reads.
-//!
-//! This folder holds the whole version. Before a change that affects a decoder which could be written before, the folder is
-//! copied into `older/`, and the changed code gets the next number.
+//! Code of decoders: `forward` as TorchScript source text, and the attributes that it reads.
 //!
 //! Facts: the text was loaded and run in PyTorch 2.0.1 and 2.15, and its logits were compared with those of
 //! Meta's `llama-models` 0.3.0 and Hugging Face's `transformers` 5.23.
@@ -26,28 +23,49 @@ mod checks;
 mod forward;
 mod functions;
 mod markers;
+mod template;
+#[cfg(test)]
+mod tests;
 
-use super::flag::Flag;
-use super::version::CodeVersion;
+use super::flag::{Flag, TextVariant};
+pub(super) use attributes::attributes;
+use template::Templates;
 
-pub(super) static VERSION: CodeVersion = CodeVersion {
-    number: 5,
-    methods: &[
-        (Some(Flag::Dict), checks::DICT),
-        (Some(Flag::Positional), checks::POSITIONAL),
-        (None, forward::INFER),
-        (None, forward::FREQUENCIES),
-        (None, forward::ATTENTION),
-        (Some(Flag::FeedForward), forward::FEED_FORWARD),
-        (None, forward::GATED),
-        (Some(Flag::Experts), forward::EXPERTS),
-    ],
-    functions: &[
-        (None, checks::FUNCTIONS),
-        (None, functions::FUNCTIONS),
-        (Some(Flag::Half), functions::HALF),
-    ],
-    has_entry: true,
-    markers: [("{linear ", markers::linear), ("{norm ", markers::norm), ("{head norm ", markers::head_norm)],
-    attributes: attributes::attributes,
-};
+/// Version number in the records of modules. A change of the text or of the attributes raises it.
+pub(super) const CODE_VERSION: u32 = 5;
+
+/// Templates of the module's methods. A line that begins with flags in brackets is in the text if all of them hold.
+const METHODS: Templates = &[
+    (Some(Flag::Dict), checks::DICT),
+    (Some(Flag::Positional), checks::POSITIONAL),
+    (None, forward::INFER),
+    (None, forward::FREQUENCIES),
+    (None, forward::ATTENTION),
+    (Some(Flag::FeedForward), forward::FEED_FORWARD),
+    (None, forward::GATED),
+    (Some(Flag::Experts), forward::EXPERTS),
+];
+
+/// Templates of the functions that the methods call.
+const FUNCTIONS: Templates =
+    &[(None, checks::FUNCTIONS), (None, functions::FUNCTIONS), (Some(Flag::Half), functions::HALF)];
+
+/// Parameters of `forward` of the module, which C++ calls, and of the object that Python calls.
+const ANY_INPUTS: &str = "inputs: Any)";
+const NAMED_INPUTS: &str = "inputs: Dict[str, Any])";
+
+/// Returns the text of the module's methods.
+pub(super) fn methods(variant: TextVariant<'_>) -> String {
+    template::expand(METHODS, variant)
+}
+
+/// Returns the text of the methods of the object that Python calls: those of the module, with a `forward` that can be
+/// called with an empty dict. A module that takes a tensor has no such object.
+pub(super) fn entry_methods(variant: TextVariant<'_>) -> Option<String> {
+    Flag::Dict.holds(variant).then(|| methods(variant).replacen(ANY_INPUTS, NAMED_INPUTS, 1))
+}
+
+/// Returns the text of the functions that the methods call.
+pub(super) fn functions(variant: TextVariant<'_>) -> String {
+    template::expand(FUNCTIONS, variant)
+}

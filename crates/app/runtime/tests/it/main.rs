@@ -1,3 +1,0 @@
-//! The integration tests of `runtime`, in one program.
-
-mod versions;
