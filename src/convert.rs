@@ -6,7 +6,7 @@ use std::sync::Arc;
 use byte_source::Source;
 use pipeline::{
     AllowedGlobals, BatchItem, BatchOptions, BatchReport, Cast, CastFrom, CheckpointSum, ConvertOptions,
-    ConvertReport, Destination, Dtype, IfExists, Observer, Overrides, Rename, Selection, ShardPolicy, Target,
+    ConvertReport, Destination, Dtype, IfExists, Observer, Overrides, Rename, Selection, Target,
     WeightedPath,
 };
 
@@ -70,13 +70,14 @@ impl Convert {
 
     /// Converts the input file alone, even if it is one shard of several.
     pub fn single_shard(mut self) -> Self {
-        self.options.shards = ShardPolicy::ThisFileOnly;
+        self.options.single = true;
         self
     }
 
     /// Sets the globals that a pickle may name. No global is executed.
     pub fn globals(mut self, allowed: AllowedGlobals) -> Self {
-        self.options.globals = allowed;
+        self.options.allow_dangerous = allowed == AllowedGlobals::All;
+        self.options.deny_unknown = allowed == AllowedGlobals::Known;
         self
     }
 
@@ -107,13 +108,13 @@ impl Convert {
 
     /// Sums other checkpoints with the input, before adapters are merged.
     pub fn sum(mut self, sum: CheckpointSum) -> Self {
-        self.options.sum = Some(sum);
+        self.options.sum = sum;
         self
     }
 
     /// Converts the tensors of one dtype into another dtype.
     pub fn cast(mut self, from: impl Into<CastFrom>, to: Dtype) -> Self {
-        self.options.casts.push(Cast { from: from.into(), to });
+        self.options.casts.extend([Cast { from: from.into(), to }]);
         self
     }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use compare::{DiffOptions, DiffReport, InputOptions};
+use compare::{DiffOptions, DiffReport, SideSelections};
 use pipeline::{Observer, Selection};
 
 use crate::Result;
@@ -23,20 +23,24 @@ pub struct Diff {
 impl Diff {
     /// Creates a comparison of the tensors that conversions of `a` and `b` select, bit by bit, and of their values.
     pub fn new(a: impl Into<PathBuf>, b: impl Into<PathBuf>) -> Self {
-        Self { options: DiffOptions::new(InputOptions::new(a), InputOptions::new(b)) }
+        Self { options: DiffOptions::new(a, b) }
     }
 
-    /// Sets the selections of tensors of the first and of the second input.
-    pub fn select(mut self, a: Selection, b: Selection) -> Self {
-        self.options.a.selection = a;
-        self.options.b.selection = b;
+    /// Sets the selection of tensors of both inputs.
+    pub fn select(mut self, selection: Selection) -> Self {
+        self.options.selection = selection;
+        self
+    }
+
+    /// Sets the parts of the selection that are for one input.
+    pub fn sides(mut self, sides: SideSelections) -> Self {
+        self.options.sides = sides;
         self
     }
 
     /// Takes the numbers that quantized weights stand for in place of their codes.
     pub fn dequantize(mut self) -> Self {
-        self.options.a.dequantize = true;
-        self.options.b.dequantize = true;
+        self.options.dequantize = true;
         self
     }
 
@@ -54,7 +58,7 @@ impl Diff {
 
     /// Leaves out the values that are not tensors.
     pub fn without_values(mut self) -> Self {
-        self.options.values = false;
+        self.options.no_values = true;
         self
     }
 

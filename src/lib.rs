@@ -214,25 +214,25 @@ pub use byte_source::{
 };
 pub use carton_format::{Config, Port as ConfigPort, Runner};
 pub use carton_tools::{
-    CartonFinding, CodeStatus, ContentsReport, PackCompression, PackOptions, PackReport, ShrinkOptions,
-    ShrinkReport, UnpackOptions, UnpackReport, VerifyOptions, VerifyReport,
+    ArrayFile, CartonFinding, CodeStatus, ContentsReport, PackCompression, PackOptions, PackReport,
+    ShrinkOptions, ShrinkReport, UnpackOptions, UnpackReport, VerifyOptions, VerifyReport,
 };
 #[cfg(feature = "download")]
 pub use carton_tools::{ResolveOptions, ResolveReport};
 pub use compare::{
     Change, ComparedInput, DiffCounts, DiffOptions, DiffReport, DigestReport, ElementChange, FirstChange,
-    InputOptions, Rearrangement, RotaryLayout, TensorChange, TensorSummary, ValueDifference,
+    InputOptions, Rearrangement, RotaryLayout, SideSelections, TensorChange, TensorSummary, ValueDifference,
 };
 pub use pipeline::{
     AllowedGlobals, ArchitectureChoice, BatchItem, BatchOptions, BatchReport, CartonFields, CartonOptions,
-    CartonReport, Cast, CastFrom, CastReport, CheckpointSum, ConvertOptions, ConvertReport, CustomClass,
-    DeclaredInput, DeclaredOutput, Destination, Dim, FileScan, IfExists, InspectOptions, InspectReport,
-    ModelOptions, Note, OnInvalidInput as OnError, OutputKind, OutputReport, Overrides, PortReport, Rename,
-    RequiredTorch, Resume, RowStatistics, RowView, SafetensorsOptions, SafetensorsReport, ScanDepth,
-    ScanOptions, ScanOutcome, ScanSummary, ScannedFile, ScriptOptions, Selection, ShardPolicy,
-    StoredSelfTest, SumTerms, Target, TargetLayout, TensorHash, TensorRow, TieHandling, TorchOptions,
-    TorchReport, Totals, TraceListing, TraceOptions, TraceView, TritonOptions, TritonReport, Verdict,
-    WeightedPath, architectures,
+    CartonReport, Cast, CastFrom, CastOptions, CastReport, CheckpointSum, ConvertOptions, ConvertReport,
+    CustomClass, DeclaredInput, DeclaredOutput, Destination, Dim, FileScan, IfExists, InspectOptions,
+    InspectReport, ModelOptions, Note, OnInvalidInput as OnError, OutputKind, OutputReport, Overrides,
+    PortReport, Rename, RequiredTorch, Resume, RowStatistics, RowView, SafetensorsOptions, SafetensorsReport,
+    ScanDepth, ScanOptions, ScanOutcome, ScanSummary, ScannedFile, ScriptOptions, Selection, ShardPolicy,
+    StoredSelfTest, Target, TargetLayout, TensorHash, TensorRow, TieHandling, TorchOptions, TorchReport,
+    Totals, TraceListing, TraceOptions, TraceView, TritonOptions, TritonReport, Verdict, WeightedPath,
+    architectures,
 };
 pub use runtime::{
     Runnable, RunnableKind, RunnablePort, SelfTestOptions, SelfTestReport, Session, Tolerance,

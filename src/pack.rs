@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use carton_tools::{PackCompression, PackOptions, PackReport, UnpackOptions, UnpackReport};
+use carton_tools::{ArrayFile, PackCompression, PackOptions, PackReport, UnpackOptions, UnpackReport};
 use pipeline::{IfExists, Observer};
 
 use crate::Result;
@@ -45,7 +45,7 @@ impl Pack {
 
     /// Adds a NumPy array from a `.npy` file to the tensors for self tests.
     pub fn tensor(mut self, name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
-        self.options.tensors.push((name.into(), path.into()));
+        self.options.tensors.push(ArrayFile { name: name.into(), path: path.into() });
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pipeline::{FileScan, Observer, ScanDepth, ScanOptions, ScanSummary, Verdict};
+use pipeline::{FileScan, Observer, ScanOptions, ScanSummary, Verdict};
 
 use crate::Result;
 
@@ -48,13 +48,13 @@ impl Scan {
 
     /// Compares the checksums of all records of an archive, which reads the whole file.
     pub fn checksums(mut self) -> Self {
-        self.options.depth = ScanDepth::Checksums;
+        self.options.checksums = true;
         self
     }
 
     /// Reads the pickles and the directory of an archive, and not its storages, in which others could hide.
     pub fn pickles_only(mut self) -> Self {
-        self.options.depth = ScanDepth::PicklesOnly;
+        self.options.pickles_only = true;
         self
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use carton_tools::{VerifyOptions, VerifyReport};
-use pipeline::{Cast, Observer, Rename, Selection, ShardPolicy, TargetLayout};
+use pipeline::{Cast, Observer, Rename, Selection, TargetLayout};
 
 use crate::Result;
 
@@ -35,7 +35,7 @@ impl Verify {
 
     /// Treats the checkpoint as one shard that was converted alone.
     pub fn single_shard(mut self) -> Self {
-        self.options.shards = ShardPolicy::ThisFileOnly;
+        self.options.single = true;
         self
     }
 
@@ -53,7 +53,7 @@ impl Verify {
 
     /// Adds a cast that the conversion made.
     pub fn cast(mut self, cast: Cast) -> Self {
-        self.options.casts.push(cast);
+        self.options.casts.extend([cast]);
         self
     }
 

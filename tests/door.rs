@@ -8,10 +8,10 @@ use std::time::UNIX_EPOCH;
 
 use tempfile::TempDir;
 use torch2carton::{
-    Carton, CartonFields, CartonOptions, CastFrom, Checkpoint, Dtype, Error, ErrorKind, Notice, Observer,
-    OutputKind, ProgressUpdate, RunnableKind, SafetensorsOptions, Selection, Storage, Target, Tensor,
-    Tensors, TraceListing, TraceView, Verdict, convert, inspect, pack, run, scan, shrink, trace, unpack,
-    verify,
+    Carton, CartonFields, CartonOptions, CastFrom, Checkpoint, ConvertOptions, Dtype, Error, ErrorKind,
+    Notice, Observer, OutputKind, ProgressUpdate, RunnableKind, SafetensorsOptions, Selection, Storage,
+    Target, Tensor, Tensors, TraceListing, TraceView, Verdict, convert, inspect, pack, run, scan, shrink,
+    trace, unpack, verify,
 };
 
 const MIB: usize = 1 << 20;
@@ -255,21 +255,21 @@ fn an_error_has_the_cause_that_its_crate_gave() {
 }
 
 #[test]
-fn the_arguments_of_convert_become_a_conversion() {
+fn json_becomes_a_conversion() {
     let folder = folder();
     let input = folder.path().join("x.safetensors");
     safetensors(&input, 8);
     let output = folder.path().join("y.safetensors");
-    let args = ["--dtype=bfloat16".into(), "-o".into(), output.clone().into(), input.into()];
-    let report =
-        torch2carton::cli::conversion(args).expect("flags of convert").run(&()).expect("a whole file");
+    let object = |text: &str| torch2carton::crates::serde_json::from_str(text).expect("an object");
+    let options = format!(r#"{{ "dtype": "bfloat16", "output": {:?} }}"#, output.display().to_string());
+    let mut options = ConvertOptions::from_json(object(&options)).expect("options of convert");
+    options.inputs = vec![input];
+    let report = torch2carton::Convert::from(options).run(&()).expect("a whole file");
     assert_eq!((report.tensors, output.is_file()), (1, true));
-    let refused = |args: &[&str]| {
-        let args = args.iter().map(std::ffi::OsString::from);
-        torch2carton::cli::conversion(args).expect_err("these do not fit").clone()
-    };
-    assert!(refused(&["x.pth", "--nonsense"]).contains("--nonsense"));
-    assert!(refused(&["x.pth", "--to=pth", "--license=MIT"]).contains("--license"));
+    let refused =
+        |text: &str| ConvertOptions::from_json(object(text)).expect_err("these do not fit").to_string();
+    assert!(refused(r#"{ "nonsense": 1 }"#).contains("nonsense"));
+    assert!(refused(r#"{ "to": "pth", "license": "MIT" }"#).contains("license"));
 }
 
 #[test]

@@ -2,19 +2,23 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use pyo3::prelude::*;
-use torch2carton::crates::carton_tools;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use torch2carton::crates::pipeline::{
-    InspectOptions, ScanDepth, ScanOptions, TraceListing, TraceOptions, TraceView,
+    InspectOptions, InvalidOption, ScanOptions, TraceListing, TraceOptions, TraceView,
 };
-use torch2carton::crates::serde_json::{self, Value as Json};
-use torch2carton::{Carton, Error, ErrorKind, FileScan};
+use torch2carton::crates::serde_json::{self, Map, Value as Json};
+use torch2carton::crates::{carton_tools, pipeline};
+use torch2carton::{
+    Carton, ConvertOptions, DiffOptions, Error, ErrorKind, FileScan, InputOptions, Observer, VerifyOptions, cli,
+};
 
 use crate::{errors, work};
 
@@ -28,51 +32,68 @@ fn to_json(py: Python<'_>, report: serde_json::Result<Json>) -> PyResult<String>
     report.map(|json| json.to_string()).map_err(|error| errors::own(py, ErrorKind::Io, &error.to_string()))
 }
 
+/// Returns the options of a JSON object, by the names that the command line has.
+fn options(py: Python<'_>, text: &str) -> PyResult<Map<String, Json>> {
+    serde_json::from_str(text).map_err(|error| errors::own(py, ErrorKind::Option, &error.to_string()))
+}
+
+/// Returns a request with the given options.
+fn request<T>(py: Python<'_>, text: &str) -> PyResult<T>
+where
+    T: Default + Serialize + DeserializeOwned,
+{
+    pipeline::set_options(&T::default(), options(py, text)?).map_err(|error| option_error(py, error))
+}
+
+fn option_error(py: Python<'_>, error: InvalidOption) -> PyErr {
+    errors::exception(py, &pipeline::Error::Option(error).into(), None)
+}
+
+/// Runs a request, and returns its report as JSON.
+fn report<R: Serialize + Send>(
+    py: Python<'_>,
+    progress: Progress<'_, '_>,
+    path: Option<&Path>,
+    run: impl FnOnce(&dyn Observer) -> Result<R, Error> + Send,
+) -> PyResult<String> {
+    let report = work::run(py, progress, run)?.map_err(|error| errors::exception(py, &error, path))?;
+    to_json(py, serde_json::to_value(&report))
+}
+
 /// Returns the report of `inspect` as JSON; a carton has its own.
 #[pyfunction]
-#[pyo3(signature = (path, *, sha256, all, packed, progress))]
+#[pyo3(signature = (path, options, *, progress))]
 pub(crate) fn inspect(
     py: Python<'_>,
     path: PathBuf,
-    sha256: bool,
-    all: bool,
-    packed: bool,
+    options: &str,
     progress: Progress<'_, '_>,
 ) -> PyResult<String> {
+    let mut request: InspectOptions = request(py, options)?;
     if py.detach(|| carton_tools::is_carton(&path)) {
         let contents = py.detach(|| Carton::open(&path)?.contents());
         let contents = contents.map_err(|error| errors::exception(py, &error, Some(&path)))?;
         return to_json(py, serde_json::to_value(&contents));
     }
-    let mut options = InspectOptions::new(&path);
-    options.sha256 = sha256;
-    options.values = all;
-    options.packed = packed;
-    let report = work::run(py, progress, |observer| torch2carton::Inspect::from(options).run(observer))?;
-    let report = report.map_err(|error| errors::exception(py, &error, Some(&path)))?;
-    to_json(py, serde_json::to_value(&report))
+    request.input.clone_from(&path);
+    report(py, progress, Some(&path), |observer| torch2carton::Inspect::from(request).run(observer))
 }
 
 /// Returns the reports of `scan` as a JSON list, and the verdict of all.
 #[pyfunction]
-#[pyo3(signature = (paths, *, checksums, pickles_only, progress))]
+#[pyo3(signature = (paths, options, *, progress))]
 pub(crate) fn scan(
     py: Python<'_>,
     paths: Vec<PathBuf>,
-    checksums: bool,
-    pickles_only: bool,
+    options: &str,
     progress: Progress<'_, '_>,
 ) -> PyResult<(String, String)> {
-    let mut options = ScanOptions::new(paths);
-    options.depth = match (checksums, pickles_only) {
-        (true, _) => ScanDepth::Checksums,
-        (false, true) => ScanDepth::PicklesOnly,
-        (false, false) => ScanDepth::Everything,
-    };
+    let mut request: ScanOptions = request(py, options)?;
+    request.inputs = paths;
     let done = work::run(py, progress, |observer| {
         let mut files = Vec::new();
         let mut add = |file: &FileScan| files.push(serde_json::to_value(file));
-        let summary = torch2carton::Scan::from(options).run_each(observer, &mut add)?;
+        let summary = torch2carton::Scan::from(request).run_each(observer, &mut add)?;
         Ok::<_, Error>((files, summary.verdict()))
     })?;
     let (files, verdict) = done.map_err(|error| errors::exception(py, &error, None))?;
@@ -80,51 +101,73 @@ pub(crate) fn scan(
     Ok((to_json(py, files.map(Json::Array))?, verdict.name().to_owned()))
 }
 
-/// Checks as `torch2carton verify ARGS` and returns the report as JSON.
+/// Checks a carton, or compares an output with the checkpoint in the files `against`, and returns the report as JSON.
 #[pyfunction]
-#[pyo3(signature = (args, *, progress))]
-pub(crate) fn verify(py: Python<'_>, args: Vec<OsString>, progress: Progress<'_, '_>) -> PyResult<String> {
-    let check = torch2carton::cli::verification(args).map_err(|text| wrong_option(py, &text))?;
-    let report = work::run(py, progress, |observer| check.run(observer))?;
-    let report = report.map_err(|error| errors::exception(py, &error, None))?;
-    to_json(py, serde_json::to_value(&report))
+#[pyo3(signature = (path, against, options, *, progress))]
+pub(crate) fn verify(
+    py: Python<'_>,
+    path: PathBuf,
+    against: Vec<PathBuf>,
+    options: &str,
+    progress: Progress<'_, '_>,
+) -> PyResult<String> {
+    let mut request: VerifyOptions = request(py, options)?;
+    let opened = py.detach(|| {
+        request.source = cli::open_address(&path)?;
+        if let [one] = against.as_slice() {
+            request.against_source = cli::open_address(one)?;
+        }
+        Ok(())
+    });
+    opened.map_err(|error: Error| errors::exception(py, &error, None))?;
+    (request.file, request.against) = (path, against);
+    report(py, progress, None, |observer| torch2carton::Verify::from(request).run(observer))
 }
 
-/// Compares as `torch2carton diff ARGS` and returns the report as JSON.
+/// Compares two inputs and returns the report as JSON.
 #[pyfunction]
-#[pyo3(signature = (args, *, progress))]
-pub(crate) fn diff(py: Python<'_>, args: Vec<OsString>, progress: Progress<'_, '_>) -> PyResult<String> {
-    let comparison = torch2carton::cli::comparison(args).map_err(|text| wrong_option(py, &text))?;
-    let report = work::run(py, progress, |observer| comparison.run(observer))?;
-    let report = report.map_err(|error| errors::exception(py, &error, None))?;
-    to_json(py, serde_json::to_value(&report))
+#[pyo3(signature = (a, b, options, *, progress))]
+pub(crate) fn diff(
+    py: Python<'_>,
+    a: PathBuf,
+    b: PathBuf,
+    options: &str,
+    progress: Progress<'_, '_>,
+) -> PyResult<String> {
+    let mut request: DiffOptions = request(py, options)?;
+    (request.a, request.b) = (a, b);
+    report(py, progress, None, |observer| torch2carton::Diff::from(request).run(observer))
 }
 
-/// Computes the digest as `torch2carton digest ARGS` and returns it.
+/// Computes the digest of an input and returns it.
 #[pyfunction]
-#[pyo3(signature = (args, *, progress))]
-pub(crate) fn digest(py: Python<'_>, args: Vec<OsString>, progress: Progress<'_, '_>) -> PyResult<String> {
-    let digest = torch2carton::cli::digest_of_file(args).map_err(|text| wrong_option(py, &text))?;
-    let report = work::run(py, progress, |observer| digest.run(observer))?;
+#[pyo3(signature = (path, options, *, progress))]
+pub(crate) fn digest(
+    py: Python<'_>,
+    path: PathBuf,
+    options: &str,
+    progress: Progress<'_, '_>,
+) -> PyResult<String> {
+    let mut request: InputOptions = request(py, options)?;
+    request.path = path;
+    let report = work::run(py, progress, |observer| torch2carton::Digest::from(request).run(observer))?;
     Ok(report.map_err(|error| errors::exception(py, &error, None))?.digest)
 }
 
-/// Returns the exception for an error of the command line, without the words that are for a terminal.
-fn wrong_option(py: Python<'_>, text: &str) -> PyErr {
-    let text = text.trim().trim_start_matches("error: ");
-    let text = text.split("\n\nFor more information").next().unwrap_or(text);
-    errors::own(py, ErrorKind::Option, text)
-}
-
-/// Converts as `torch2carton convert ARGS` and returns the report as JSON.
+/// Converts the checkpoint in the files `paths` and returns the report as JSON.
 #[pyfunction]
-#[pyo3(signature = (args, *, progress))]
-pub(crate) fn convert(py: Python<'_>, args: Vec<OsString>, progress: Progress<'_, '_>) -> PyResult<String> {
-    let conversion = torch2carton::cli::conversion(args);
-    let conversion = conversion.map_err(|text| wrong_option(py, &text))?;
-    let report = work::run(py, progress, |observer| conversion.run(observer))?;
-    let report = report.map_err(|error| errors::exception(py, &error, None))?;
-    to_json(py, serde_json::to_value(&report))
+#[pyo3(signature = (paths, options, *, progress))]
+pub(crate) fn convert(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    options: &str,
+    progress: Progress<'_, '_>,
+) -> PyResult<String> {
+    let request = ConvertOptions::from_json(self::options(py, options)?);
+    let mut request = request.map_err(|error| option_error(py, error))?;
+    let located = py.detach(|| cli::locate(&mut request, &paths));
+    located.map_err(|error| errors::exception(py, &error, None))?;
+    report(py, progress, None, |observer| torch2carton::Convert::from(request).run(observer))
 }
 
 /// Iterator over the steps of a trace, each a line of JSON.
@@ -206,6 +249,6 @@ impl TraceLines {
 /// Runs the command line and returns its exit status.
 #[pyfunction]
 pub(crate) fn main(py: Python<'_>, args: Vec<OsString>) -> u8 {
-    let code = py.detach(|| torch2carton::cli::run(args));
+    let code = py.detach(|| cli::run(args));
     (0..=u8::MAX).find(|status| ExitCode::from(*status) == code).unwrap_or(1)
 }

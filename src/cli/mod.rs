@@ -10,69 +10,44 @@ mod commands;
 mod ui;
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use byte_source::{InputSource, ReadError};
 use clap::FromArgMatches;
+use pipeline::ConvertOptions;
 
-use self::args::{Cli, Command};
+use self::args::{Cli, Command, RemoteArgs};
 use self::ui::{errors, signals, terminal, usage};
 
-/// Returns the conversion that the arguments of the subcommand `convert` describe, `torch2carton` and `convert` not included,
-/// for a program that takes the same options. Flags that choose how the command prints are ignored.
+/// Sets the inputs of a conversion, some of which may be at addresses, and where its output goes.
 ///
 /// # Errors
-/// When an argument is unknown, misplaced or has an invalid value; the text says which.
-pub fn conversion(args: impl IntoIterator<Item = OsString>) -> std::result::Result<crate::Convert, String> {
-    match parse("convert", args)? {
-        Command::Convert(convert) => {
-            convert.options().map(Into::into).map_err(|error| errors::error_chain_text(&error))
-        }
-        _ => Err(OTHER_SUBCOMMAND.to_owned()),
-    }
+/// When an address cannot be read.
+pub fn locate(options: &mut ConvertOptions, files: &[PathBuf]) -> crate::Result<()> {
+    let remote = RemoteArgs::default();
+    options.inputs = files.iter().map(|file| output::shown_path(file)).collect();
+    let opened = match files {
+        [file] => remote.open_with_documents(file),
+        files => remote.open_files(files),
+    };
+    options.source = opened.map_err(read_error)?;
+    remote.locate(options).map_err(read_error)
 }
 
-/// Returns the check that the arguments of the subcommand `verify` describe, as [`conversion`] does for `convert`.
+/// Opens the input at `path` if it is at an address.
 ///
 /// # Errors
-/// Those of [`conversion`].
-pub fn verification(args: impl IntoIterator<Item = OsString>) -> std::result::Result<crate::Verify, String> {
-    match parse("verify", args)? {
-        Command::Verify(verify) => {
-            Ok(verify.options().map_err(|error| ui::errors::error_chain_text(&error))?.into())
-        }
-        _ => Err(OTHER_SUBCOMMAND.to_owned()),
-    }
+/// When the address cannot be read.
+pub fn open_address(path: &Path) -> crate::Result<Option<InputSource>> {
+    RemoteArgs::default().open(path).map_err(read_error)
 }
 
-/// Returns the comparison that the arguments of the subcommand `diff` describe, as [`conversion`] does for `convert`.
-///
-/// # Errors
-/// Those of [`conversion`].
-pub fn comparison(args: impl IntoIterator<Item = OsString>) -> std::result::Result<crate::Diff, String> {
-    match parse("diff", args)? {
-        Command::Diff(diff) => Ok(diff.options(diff.a.clone(), diff.b.clone()).into()),
-        _ => Err(OTHER_SUBCOMMAND.to_owned()),
-    }
+fn read_error(error: anyhow::Error) -> crate::Error {
+    ReadError::from(args::into_io_error(error)).into()
 }
 
-/// Returns the digest of one file that the arguments of the subcommand `digest` describe, as [`conversion`] does for
-/// `convert`.
-///
-/// # Errors
-/// Those of [`conversion`], and when there is not one file.
-pub fn digest_of_file(
-    args: impl IntoIterator<Item = OsString>,
-) -> std::result::Result<crate::Digest, String> {
-    match parse("digest", args)? {
-        Command::Digest(digest) => match digest.files.as_slice() {
-            [file] => Ok(digest.input(file.clone()).into()),
-            _ => Err("expected one file".to_owned()),
-        },
-        _ => Err(OTHER_SUBCOMMAND.to_owned()),
-    }
-}
-
-/// Batch that the arguments of the subcommand `batch` describe, as [`conversion`] does for `convert`.
+/// Batch that the arguments of the subcommand `batch` describe, for a program whose command line has them, too.
 pub struct BatchPlan {
     pub settings: batch::BatchSettings,
     /// Makes the task of a line.
@@ -86,9 +61,11 @@ pub struct BatchPlan {
 /// Returns the batch that the arguments of the subcommand `batch` describe.
 ///
 /// # Errors
-/// Those of [`conversion`].
+/// When an argument is unknown, misplaced or has an invalid value; the text says which.
 pub fn batch_plan(args: impl IntoIterator<Item = OsString>) -> std::result::Result<BatchPlan, String> {
-    match parse("batch", args)? {
+    let words = ["torch2carton", "batch"].into_iter().map(OsString::from);
+    let cli = <Cli as clap::Parser>::try_parse_from(words.chain(args)).map_err(|error| error.to_string())?;
+    match cli.command {
         Command::Batch(args) => Ok(BatchPlan {
             settings: args.settings(),
             parse: commands::batch_parser(&args)?,
@@ -101,12 +78,6 @@ pub fn batch_plan(args: impl IntoIterator<Item = OsString>) -> std::result::Resu
 
 /// Error for arguments that name another subcommand.
 const OTHER_SUBCOMMAND: &str = "these are not arguments of this subcommand";
-
-fn parse(subcommand: &str, args: impl IntoIterator<Item = OsString>) -> std::result::Result<Command, String> {
-    let words = ["torch2carton", subcommand].into_iter().map(OsString::from);
-    let cli = <Cli as clap::Parser>::try_parse_from(words.chain(args)).map_err(|error| error.to_string())?;
-    Ok(cli.command)
-}
 
 /// Runs the command line `args`, whose first item is the program's name, and returns its exit status.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {

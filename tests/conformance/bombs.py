@@ -398,7 +398,7 @@ ANY = [["inspect"], ["inspect", "--json", "--sha256"], ["inspect", "--all"], ["i
        ["trace", "--summary"], ["trace", "--dis"], ["trace", "--full"], ["convert", "--arch", "weights", "-o", "OUT/o.carton"], ["convert", "-o", "OUT/o.safetensors"],
        ["convert", "-o", "OUT/o.pth"], ["convert", "--arch", "weights", "--allow-dangerous", "--json", "-o", "OUT/o.carton"], ["convert", "--dequantize", "-o", "OUT/o.safetensors"],
        ["report", "--stats", "-o", "OUT/o.html"], ["diff", "FILE"], ["digest"], ["digest", "--dequantize", "--lines"]]
-CARTONS = [["verify"], ["inspect"], ["unpack", "-C", "OUT/u"], ["run", "--top", "1", "--tokens", "1"], ["run", "--self-test"], ["scan"], ["shrink", "-o", "OUT/s.carton"]]
+CARTONS = [["verify"], ["inspect"], ["unpack", "-o", "OUT/u"], ["run", "--top", "1", "--tokens", "1"], ["run", "--self-test"], ["scan"], ["shrink", "-o", "OUT/s.carton"]]
 MODELS = [["convert", "-o", "OUT/o.carton"], ["convert", "--names", "meta", "-o", "OUT/o"], ["convert", "--dequantize", "-o", "OUT/o"], ["pack", "-o", "OUT/o.carton"], ["scan"]]
 ADAPTERS = [["convert", "--merge", "FILE/adapter", "-o", "OUT/o.safetensors"]] * 8
 

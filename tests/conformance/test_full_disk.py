@@ -53,14 +53,14 @@ def inputs(tmp_path):
     header = json.dumps({"w": {"dtype": "U8", "shape": [SIZE], "data_offsets": [0, SIZE]}}).encode()
     (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + os.urandom(SIZE))
     succeed("-q", tmp_path / "m.safetensors", "-o", tmp_path / "m.carton")
-    succeed("unpack", "-q", tmp_path / "m.carton", "-C", tmp_path / "unpacked")
+    succeed("unpack", "-q", tmp_path / "m.carton", "-o", tmp_path / "unpacked")
     return tmp_path
 
 
 def commands(inputs, folder):
     """Commands that write into a folder, and what their errors name."""
     yield ["m.safetensors", "-o", f"{folder}/m.carton"], folder / "m.carton"
-    yield ["unpack", "m.carton", "-C", f"{folder}/out"], folder / "out"
+    yield ["unpack", "m.carton", "-o", f"{folder}/out"], folder / "out"
     yield ["pack", "unpacked", "-o", f"{folder}/p.carton"], folder / "p.carton"
     shrink = ["shrink", "m.carton", "--base", "https://example.org", "--blobs", f"{folder}/blobs", "-o"]
     yield [*shrink, "s.carton"], folder / "blobs"

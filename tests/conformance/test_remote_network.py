@@ -445,7 +445,7 @@ def bucket_of(objects):
 def test_a_folder_of_cartons_in_a_bucket_is_served_and_packed(model, tmp_path):
     """A bucket as S3 has it: two cartons, one of them in a folder deeper, and the files of an unpacked one."""
     carton = carton_of(model, tmp_path)
-    succeed("unpack", carton, "-C", tmp_path / "unpacked")
+    succeed("unpack", carton, "-o", tmp_path / "unpacked")
     unpacked = {f"u/{path.relative_to(tmp_path / 'unpacked').as_posix()}": path.read_bytes()
                 for path in (tmp_path / "unpacked").rglob("*") if path.is_file()}
     objects = {"cartons/a.carton": carton.read_bytes(), "cartons/b.carton": carton.read_bytes(), "cartons/deeper/c.carton": b"",

@@ -191,7 +191,7 @@ def test_every_form_of_a_carton_gives_the_same(made, tmp_path):
     _, carton, _ = made("byte level")
     wanted = generated(carton, "Once")["tokens"]
     folder, packed, small = tmp_path / "unpacked", tmp_path / "zstd.carton", tmp_path / "small.carton"
-    succeed("unpack", carton, "-C", folder)
+    succeed("unpack", carton, "-o", folder)
     assert generated(folder, "Once")["tokens"] == wanted
     for method in ("zstd", "deflate"):
         succeed("pack", folder, "-o", packed, "--compression", method)
@@ -199,7 +199,7 @@ def test_every_form_of_a_carton_gives_the_same(made, tmp_path):
         assert generated(packed, "Once")["tokens"] == wanted and generated(packed, "Once", "--verify")["tokens"] == wanted
     succeed("shrink", carton, "--base", "https://example.org/blobs", "--blobs", tmp_path / "blobs", "-o", small)
     assert f"`torch2carton resolve {small} -o OUTPUT` fetches it" in refuse("run", small, "Once").stderr
-    succeed("unpack", small, "-C", tmp_path / "parts")
+    succeed("unpack", small, "-o", tmp_path / "parts")
     assert "`torch2carton resolve CARTON -o OUTPUT` fetches it" in refuse("run", tmp_path / "parts", "Once").stderr
 
 
@@ -239,7 +239,7 @@ def tested(made, reference, tmp_path):
     def make(tests, arrays, more=""):
         folder, packed = tmp_path / "folder", tmp_path / "tested.carton"
         shutil.rmtree(folder, ignore_errors=True)
-        succeed("unpack", carton, "-C", folder)
+        succeed("unpack", carton, "-o", folder)
         (folder / "MANIFEST").unlink()
         index = ""
         for number, (name, array) in enumerate(arrays.items()):

@@ -96,7 +96,7 @@ def test_weights_of_fewer_digits_have_inputs_alone(dtype, flags, workers, carton
 def test_the_carton_is_one_that_our_tools_and_the_client_handle(workers, carton_client, tmp_path):
     carton, _ = converted(workers, tmp_path, "meta gqa", "float32")
     succeed("verify", carton)
-    succeed("unpack", carton, "-C", tmp_path / "folder")
+    succeed("unpack", carton, "-o", tmp_path / "folder")
     succeed("pack", tmp_path / "folder", "-o", tmp_path / "again.carton")
     assert Carton(tmp_path / "again.carton").read("MANIFEST") == Carton(carton).read("MANIFEST")
     listed = json.loads(succeed("inspect", "--json", carton).stdout)

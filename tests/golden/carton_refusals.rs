@@ -235,7 +235,7 @@ fn hostile_cartons_are_refused_by_every_subcommand() {
             harmless.contains(&what) || what.starts_with("a bad index") || what.starts_with("a string");
         let is_text = what == "a carton.toml that is no text" || what == "no carton.toml, no model";
         for args in [
-            &["unpack", "x.carton", "-C", "d", "-q"][..],
+            &["unpack", "x.carton", "-o", "d", "-q"][..],
             &["resolve", "x.carton", "-o", "r.carton", "-q"],
             &[
                 "shrink",
@@ -352,7 +352,7 @@ fn what_unpack_shrink_and_resolve_refuse() {
     let mut texts = String::new();
     let mut refused = |what: &str, args: &[&str]| refused(&mut texts, root, what, args);
     for (command, more) in [
-        ("unpack", &["-C", "d"][..]),
+        ("unpack", &["-o", "d"][..]),
         ("shrink", &["--base", "https://a.b", "--blobs", "b", "-o", "y.carton"]),
         ("resolve", &["-o", "y.carton"]),
     ] {
@@ -383,14 +383,14 @@ fn what_unpack_shrink_and_resolve_refuse() {
         "blobs in a file",
         &["shrink", "x.carton", "--base", "https://a.b", "--blobs", "in_the_way", "-o", "y"],
     );
-    refused("a target that is a file", &["unpack", "x.carton", "-C", "in_the_way"]);
+    refused("a target that is a file", &["unpack", "x.carton", "-o", "in_the_way"]);
     write(root.join("d/MANIFEST"), "mine");
     write(root.join("d/model/model.pt/file"), "mine");
-    refused("a folder where a file goes", &["unpack", "x.carton", "-C", "d", "--force"]);
+    refused("a folder where a file goes", &["unpack", "x.carton", "-o", "d", "--force"]);
     write(root.join("e/model"), "mine");
-    refused("a file where a folder goes", &["unpack", "x.carton", "-C", "e", "--force"]);
+    refused("a file where a folder goes", &["unpack", "x.carton", "-o", "e", "--force"]);
     write(root.join("f/carton.toml"), "mine");
-    refused("a file that is there", &["unpack", "x.carton", "-C", "f"]);
+    refused("a file that is there", &["unpack", "x.carton", "-o", "f"]);
     assert_eq!(std::fs::read(root.join("f/carton.toml")).expect("it is there"), b"mine");
     for name in
         ["MANIFEST", "tensor_data/index.toml", "tensor_data/x.bin", "tensor_data/y.toml", "misc/cat.txt"]
@@ -398,13 +398,13 @@ fn what_unpack_shrink_and_resolve_refuse() {
         write(root.join("g").join(name), "mine");
     }
     write(root.join("g/model/model.pt"), "mine");
-    refused("more files that are there than are listed", &["unpack", "x.carton", "-C", "g"]);
+    refused("more files that are there than are listed", &["unpack", "x.carton", "-o", "g"]);
     #[cfg(unix)]
     {
         std::fs::create_dir_all(root.join("outside")).expect("a temporary folder");
         std::fs::create_dir_all(root.join("h")).expect("a temporary folder");
         std::os::unix::fs::symlink("../outside", root.join("h/misc")).expect("a temporary folder");
-        refused("a link where a folder goes", &["unpack", "x.carton", "-C", "h", "--force"]);
+        refused("a link where a folder goes", &["unpack", "x.carton", "-o", "h", "--force"]);
         assert_eq!(root.join("outside").read_dir().expect("it is there").count(), 0);
         assert_eq!(root.join("h").read_dir().expect("it is there").count(), 1, "the link alone");
         // A link at the path of a file is replaced, not followed.
@@ -412,7 +412,7 @@ fn what_unpack_shrink_and_resolve_refuse() {
         write(root.join("i/misc/other"), "mine");
         std::os::unix::fs::symlink("../../outside/secret", root.join("i/misc/cat.txt"))
             .expect("a temporary folder");
-        ok(root, &["unpack", "x.carton", "-C", "i", "--force", "-q"]);
+        ok(root, &["unpack", "x.carton", "-o", "i", "--force", "-q"]);
         assert_eq!(std::fs::read(root.join("outside/secret")).expect("it is there"), b"mine");
         assert!(!root.join("i/misc/cat.txt").is_symlink());
     }
@@ -449,7 +449,7 @@ fn a_checkpoint_is_not_a_carton() {
     write(root.join("plain.pth"), std::fs::read(folder().join("checkpoints/plain.pth")).expect("checked in"));
     for args in [
         &["verify", "plain.pth"] as &[&str],
-        &["unpack", "plain.pth", "-C", "out"],
+        &["unpack", "plain.pth", "-o", "out"],
         &["shrink", "plain.pth", "--base", "https://example.com", "--blobs", "blobs", "-o", "small.carton"],
         &["resolve", "plain.pth", "-o", "out.carton"],
     ] {

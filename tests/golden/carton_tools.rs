@@ -130,7 +130,7 @@ fn every_command_counts_the_same_files() {
         words[at.saturating_sub(1)].to_owned()
     };
     let packed = files(&["pack", "everything", "-o", "x.carton"]);
-    assert_eq!(files(&["unpack", "x.carton", "-C", "x"]), packed);
+    assert_eq!(files(&["unpack", "x.carton", "-o", "x"]), packed);
     assert_eq!(files(&["verify", "x.carton"]), packed);
     assert_eq!(files(&["verify", "x"]), packed);
     let listed = crate::cli::json(root, &["inspect", "--json", "x.carton"]);
@@ -151,17 +151,17 @@ fn unpacking_and_packing_keeps_the_manifest_hash() {
         let (carton, folder) = (format!("{method}.carton"), format!("{method}.d"));
         ok(root, &["pack", "everything", "-o", &carton, "--compression", method, "-q"]);
         ok(root, &["verify", &carton, "-q"]);
-        ok(root, &["unpack", &carton, "-C", &folder, "-q"]);
+        ok(root, &["unpack", &carton, "-o", &folder, "-q"]);
         ok(root, &["verify", &folder, "-q"]);
         ok(root, &["pack", &folder, "-o", "again.carton", "-q"]);
         for carton in [&carton, "again.carton"] {
             assert_eq!(manifest(&root.join(carton)), first, "{method}");
         }
     }
-    let (status, text) = run(root, &["unpack", "zstd.carton", "-C", "zstd.d"]);
+    let (status, text) = run(root, &["unpack", "zstd.carton", "-o", "zstd.d"]);
     assert_eq!(status, Some(1));
     assert!(text.contains("these files exist: zstd.d/MANIFEST"), "{text}");
-    ok(root, &["unpack", "zstd.carton", "-C", "zstd.d", "--force", "-q"]);
+    ok(root, &["unpack", "zstd.carton", "-o", "zstd.d", "--force", "-q"]);
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn arrays_become_tensors() {
     let text: Vec<u8> = "miau".chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
     write(root.join("y.npy"), npy("<U4", "(1,)", &text));
     ok(root, &["pack", "m", "-o", "m.carton", "--tensor", "x=x.npy", "--tensor", "y=y.npy", "-q"]);
-    ok(root, &["unpack", "m.carton", "-C", "d", "-q"]);
+    ok(root, &["unpack", "m.carton", "-o", "d", "-q"]);
     let read = |path: &str| std::fs::read(root.join("d/tensor_data").join(path)).expect("it was unpacked");
     assert_eq!(read("tensor_0.bin"), 1.5_f32.to_le_bytes().repeat(2));
     assert_eq!(read("tensor_1.toml"), b"data = [\"miau\"]\n");
@@ -298,7 +298,7 @@ fn a_configuration_is_merged() {
     };
     let output = convert(&["--name", "mine"]);
     assert!(output.status.success(), "{}", transcript(&output));
-    ok(root, &["unpack", "x.carton", "-C", "d", "-q"]);
+    ok(root, &["unpack", "x.carton", "-o", "d", "-q"]);
     let text = std::fs::read_to_string(root.join("d/carton.toml")).expect("it was unpacked");
     insta::assert_snapshot!(text);
     write(root.join("c.toml"), "homepage = 3\n[runner]\nrequired_framework_version = 'x'\n");

@@ -81,7 +81,7 @@ fn every_output_has_the_same_numbers() {
         for output in ["x.pth", "x.safetensors", "x.carton"] {
             ok(root, &[arg(&model), "--dequantize", "-o", output, "--force"]);
         }
-        ok(root, &["unpack", "x.carton", "-C", name]);
+        ok(root, &["unpack", "x.carton", "-o", name]);
         for output in ["x.pth", "x.safetensors"] {
             assert_eq!(found(root, output), expected(&model), "{name} {output}");
         }

@@ -80,7 +80,7 @@ fn folders_of_outputs_are_created_and_used() {
     ok(root, &["a.pth", "-q", "-o", "new/deep/x.carton"]);
     ok(root, &["a.pth", "-q", "-o", "new/other/x.safetensors"]);
     ok(root, &["run", "new/deep/x.carton", "--get", "w", "-o", "arrays/w.npy"]);
-    ok(root, &["unpack", "new/deep/x.carton", "-q", "-C", "parts/x"]);
+    ok(root, &["unpack", "new/deep/x.carton", "-q", "-o", "parts/x"]);
     ok(root, &["pack", "parts/x", "-q", "-o", "packed/again/x.carton"]);
     assert!(root.join("packed/again/x.carton").is_file() && root.join("arrays/w.npy").is_file());
     // A folder that exists gets the file.

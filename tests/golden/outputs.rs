@@ -103,7 +103,7 @@ fn a_full_standard_error_changes_nothing() {
     let commands: [(&[&str], &str); 6] = [
         (&["a.pth", "-o", "c.carton"], "c.carton"),
         (&["--each", "a.pth", "-o", "cartons"], "cartons"),
-        (&["unpack", "c.carton", "-C", "new"], "new"),
+        (&["unpack", "c.carton", "-o", "new"], "new"),
         (&["pack", "new", "-o", "p.carton"], "p.carton"),
         (&shrink, "s.carton"),
         (&["verify", "c.carton"], "c.carton"),
@@ -150,7 +150,7 @@ fn a_limit_for_the_size_of_files_is_a_full_disk() {
         // What is there stays.
         &["a.safetensors", "-o", "a.carton"][..],
         &["a.safetensors", "-o", "b.carton"],
-        &["unpack", "a.carton", "-C", "new"],
+        &["unpack", "a.carton", "-o", "new"],
         &["pack", "everything", "-o", "p.carton", "--compression", "stored"],
     ] {
         // In units of 512 bytes: 1 MiB.
@@ -319,7 +319,7 @@ fn outputs_have_the_permissions_that_the_umask_leaves() {
             &[&llama, "--names", "hf", "-o", "out/hf"],
             &[&llama, "--to", "triton", "-o", "out/triton"],
             &["pack", "everything", "-o", "out/p.carton"],
-            &["unpack", "out/p.carton", "-C", "out/unpacked"],
+            &["unpack", "out/p.carton", "-o", "out/unpacked"],
             &shrink,
         ] {
             let output = in_shell(root, &format!("umask {umask}"), args).output().expect("every Unix has it");
@@ -363,7 +363,7 @@ fn an_output_that_is_replaced_keeps_its_permissions() {
         (&["--each", "a.pth", "-o", "out/each"], "out/each/a.carton"),
         (&["a.pth", "--to", "safetensors", "-o", "out/folder"], "out/folder/model.safetensors"),
         (&["pack", "everything", "-o", "out/p.carton"], "out/p.carton"),
-        (&["unpack", "out/p.carton", "-C", "out/unpacked", "--force"], "out/unpacked/carton.toml"),
+        (&["unpack", "out/p.carton", "-o", "out/unpacked", "--force"], "out/unpacked/carton.toml"),
         (&[&["shrink", "out/x.carton", "-o", "out/s.carton"][..], &blobs].concat(), "out/s.carton"),
     ] {
         let run = || {

@@ -65,7 +65,7 @@ proptest! {
         }
         ok(root, &["pack", "m", "-o", "1.carton", "--compression", method, "-q"]);
         ok(root, &["verify", "1.carton", "-q"]);
-        ok(root, &["unpack", "1.carton", "-C", "1", "-q"]);
+        ok(root, &["unpack", "1.carton", "-o", "1", "-q"]);
         ok(root, &["pack", "1", "-o", "2.carton", "-q"]);
         prop_assert_eq!(manifest(&root.join("1.carton")), manifest(&root.join("2.carton")));
         let mut unpacked = listed(&root.join("1"));
@@ -94,7 +94,7 @@ proptest! {
             return Ok(());
         }
         write(root.join("a/b/x.carton"), bytes);
-        let (status, text) = run(&root.join("a/b"), &["unpack", "x.carton", "-C", "d", "-q"]);
+        let (status, text) = run(&root.join("a/b"), &["unpack", "x.carton", "-o", "d", "-q"]);
         let mut found: Vec<String> = listed(root).into_iter().map(|(name, _)| name).collect();
         found.retain(|name| name != "a/b/x.carton");
         if status == Some(0) {

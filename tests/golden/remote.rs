@@ -358,7 +358,7 @@ fn a_carton_is_verified_unpacked_and_run_where_it_is() {
     let name = name.lines().find_map(|line| line.split_whitespace().next_back()).unwrap_or_default();
     assert!(!name.is_empty());
     for (kind, file) in [("remote", &remote), ("local", &local)] {
-        assert_eq!(run(&["unpack", "--quiet", "-C", &path(kind)], file), "");
+        assert_eq!(run(&["unpack", "--quiet", "-o", &path(kind)], file), "");
         let array = path(&format!("{kind}.npy"));
         run(&["run", "--quiet", "--get", name, "-o", &array], file);
     }

@@ -21,7 +21,7 @@ fn model(root: &Path, misc: &[(&str, &str)]) {
 
 /// Unpacks `x.carton` into `x` and changes a file there.
 fn changed(root: &Path, file: &str, change: impl FnOnce(String) -> String) {
-    ok(root, &["unpack", "x.carton", "-q", "-C", "x", "--force"]);
+    ok(root, &["unpack", "x.carton", "-q", "-o", "x", "--force"]);
     std::fs::remove_file(root.join("x/MANIFEST")).expect("it was unpacked");
     let text = std::fs::read_to_string(root.join("x").join(file)).unwrap_or_default();
     write(root.join("x").join(file), change(text));
@@ -69,7 +69,7 @@ fn cartons_that_do_not_run() {
         &["shrink", "x.carton", "-q", "--base", "https://example.org", "--blobs", "b", "-o", "small.carton"],
     );
     refused(&mut texts, root, "a model elsewhere", &["run", "small.carton", "--tokens", "1"]);
-    ok(root, &["unpack", "small.carton", "-q", "-C", "parts"]);
+    ok(root, &["unpack", "small.carton", "-q", "-o", "parts"]);
     refused(&mut texts, root, "a model elsewhere, unpacked", &["run", "parts", "--tokens", "1"]);
     refused(&mut texts, root, "a checkpoint", &["run", "consolidated.00.pth", "--tokens", "1"]);
     refused(&mut texts, root, "no file", &["run", "none.carton", "--tokens", "1"]);
@@ -87,7 +87,7 @@ fn cartons_that_do_not_run() {
     refused(&mut texts, root, "tokens for weights", &["run", "w.carton", "--tokens", "1"]);
     refused(&mut texts, root, "no such tensor", &["run", "w.carton", "--get", "w", "-o", "w.npy"]);
     let other = ["run", "other", "--tokens", "1"];
-    ok(root, &["unpack", "x.carton", "-q", "-C", "other"]);
+    ok(root, &["unpack", "x.carton", "-q", "-o", "other"]);
     let path = root.join("other/model/model.pt");
     let mut bytes = std::fs::read(&path).expect("it was unpacked");
     let at = bytes.windows(7).position(|it| it == b"rsqrt_(").expect("the code is stored");

@@ -30,7 +30,7 @@ fn a_carton_gets_tokens_and_the_logits_of_f32_weights() {
     let root = scratch.path();
     llama(root);
     let text = ok(root, &["llama", "--self-test", "--dtype", "float32", "-o", "x.carton"]);
-    ok(root, &["unpack", "x.carton", "-C", "x", "-q"]);
+    ok(root, &["unpack", "x.carton", "-o", "x", "-q"]);
     let read = |name: &str| std::fs::read_to_string(root.join("x").join(name)).expect("it was unpacked");
     let toml = read("carton.toml");
     let (_, tests) = toml.split_once("[[self_test]]").expect("it was asked for");

@@ -228,7 +228,7 @@ fn a_folder_stands_for_its_cartons() {
     std::fs::copy(root.join("w.carton"), root.join("flat/a.carton")).expect("a file");
     std::fs::copy(root.join("w.carton"), root.join("flat/b 2.carton")).expect("a file");
     std::fs::copy(root.join("a.pth"), root.join("flat/other.pth")).expect("a file");
-    ok(root, &["unpack", "w.carton", "-q", "-C", "flat/unpacked"]);
+    ok(root, &["unpack", "w.carton", "-q", "-o", "flat/unpacked"]);
     let serving = Serving::start(root, &["flat", "w.carton"]);
     let overview = serving.get("/");
     let (_, body) = overview.split_once("\r\n\r\n").expect("a body");

@@ -94,7 +94,7 @@ fn a_model_that_is_in_a_carton_becomes_the_same_model() {
     let expected = written("llama", &[]);
     let single = written("llama", &["--dtype", "float64"]);
     ok(root, &["llama", "-q", "-o", "x.carton"]);
-    ok(root, &["unpack", "x.carton", "-C", "unpacked", "-q"]);
+    ok(root, &["unpack", "x.carton", "-o", "unpacked", "-q"]);
     ok(root, &["pack", "unpacked", "--compression", "zstd", "-o", "packed.carton", "-q"]);
     std::fs::copy(root.join("x.carton"), root.join("named.zip")).expect("a temporary folder");
     // Documents next to a carton are not its own.
@@ -117,7 +117,7 @@ fn the_archive_of_a_carton_becomes_the_same_model() {
     let root = scratch.path();
     llama(root);
     ok(root, &["llama", "-q", "-o", "x.carton"]);
-    ok(root, &["unpack", "x.carton", "-C", "unpacked", "-q"]);
+    ok(root, &["unpack", "x.carton", "-o", "unpacked", "-q"]);
     for (input, name) in [("x.carton", "a"), ("unpacked/model/model.pt", "b")] {
         ok(root, &[input, "--to", "triton", "-o", "models", "--name", name, "-q"]);
     }
@@ -170,7 +170,7 @@ fn a_carton_without_a_model_of_ours_is_refused() {
     ok(root, &[&["shrink"], &shrink[..]].concat());
     let whole = std::fs::read(root.join("x.carton")).expect("it was written");
     write(root.join("cut.carton"), &whole[..whole.len().saturating_sub(9)]);
-    ok(root, &["unpack", "x.carton", "-C", "other", "-q"]);
+    ok(root, &["unpack", "x.carton", "-o", "other", "-q"]);
     let model = std::fs::read(root.join("other/model/model.pt")).expect("it was unpacked");
     write(root.join("other/model/model.pt"), other_code(&model));
     std::fs::remove_file(root.join("other/MANIFEST")).expect("it was unpacked");

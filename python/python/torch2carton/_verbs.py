@@ -83,9 +83,9 @@ def inspect(
     >>> [row["name"] for row in torch2carton.inspect("model.pt").tensors]
     ['weight', 'bias']
     """
-    arguments = {"sha256": sha256, "all": all, "packed": packed}
-    with reporting(progress) as told:
-        report = json.loads(_native.inspect(_path(path), **arguments, progress=told))
+    options = _options(sha256=sha256, all=all, packed=packed)
+    with reporting(progress) as report_progress:
+        report = json.loads(_native.inspect(_path(path), options, progress=report_progress))
     return Inspection(
         file=report["file"],
         format=report["format"],
@@ -162,8 +162,9 @@ def scan(
     for path in given:
         if "://" not in path and not os.path.lexists(path):
             raise NotFoundError(f"there is no file {path}", path=path)
-    with reporting(progress) as told:
-        rows, verdict = _native.scan(given, checksums=checksums, pickles_only=pickles_only, progress=told)
+    options = _options(checksums=checksums, pickles_only=pickles_only)
+    with reporting(progress) as report_progress:
+        rows, verdict = _native.scan(given, options, progress=report_progress)
     counted = ("dangerous", "unknown", "unreviewed") if deny_unknown else ("dangerous",)
     fine = ("clean", "skipped") if deny_unknown else ("clean", "skipped", "unknown")
     files = tuple(_scanned(row, counted) for row in json.loads(rows))
@@ -252,13 +253,12 @@ def verify(
     >>> torch2carton.verify("model.carton", against="model.pt").ok
     True
     """
-    flags = {
-        "against": _paths(against), "single": single, "key": key, "include": _texts(include), "exclude": _texts(exclude),
-        "strip_prefix": strip_prefix, "rename": _pairs(rename), "names": names, "dtype": dtype, "cast": _pairs(cast),
-    }  # fmt: skip
-    arguments = [*_arguments(flags), "--", _path(path)]
-    with reporting(progress) as told:
-        report = json.loads(_native.verify(arguments, progress=told))
+    options = _options(
+        single=single, key=key, include=_texts(include), exclude=_texts(exclude), strip_prefix=strip_prefix,
+        rename=_pairs(rename), names=names, dtype=dtype, cast=_pairs(cast),
+    )  # fmt: skip
+    with reporting(progress) as report_progress:
+        report = json.loads(_native.verify(_path(path), _paths(against), options, progress=report_progress))
     return Verification(
         file=report["file"],
         ok=report["ok"],
@@ -300,6 +300,7 @@ def diff(
     tolerance: float | None = None,
     limit: int | None = None,
     no_values: bool = False,
+    dequantize: bool = False,
     single: bool = False,
     key: str | None = None,
     key_a: str | None = None,
@@ -326,6 +327,7 @@ def diff(
         tolerance: the largest difference of elements that counts as equal; None compares bits
         limit: the largest number of tensors, and of values, that are listed
         no_values: compare tensors only
+        dequantize: compare the numbers that quantized weights stand for
         single: both are single shards
         progress: a callable or a progress bar of tqdm
 
@@ -335,15 +337,15 @@ def diff(
     >>> torch2carton.diff("model.pt", "model.carton", no_values=True).same
     True
     """
-    flags = {
-        "tolerance": tolerance, "limit": limit, "no_values": no_values, "single": single, "key": key, "key_a": key_a,
-        "key_b": key_b, "include": _texts(include), "include_a": _texts(include_a), "include_b": _texts(include_b),
-        "exclude": _texts(exclude), "exclude_a": _texts(exclude_a), "exclude_b": _texts(exclude_b),
-        "strip_prefix": strip_prefix, "strip_prefix_a": strip_prefix_a, "strip_prefix_b": strip_prefix_b,
-    }  # fmt: skip
-    arguments = [*_arguments(flags), "--", _path(a), _path(b)]
-    with reporting(progress) as told:
-        report = json.loads(_native.diff(arguments, progress=told))
+    options = _options(
+        tolerance=tolerance, limit=limit, no_values=no_values, dequantize=dequantize, single=single,
+        key=key, key_a=key_a, key_b=key_b,
+        include=_texts(include), include_a=_texts(include_a), include_b=_texts(include_b),
+        exclude=_texts(exclude), exclude_a=_texts(exclude_a), exclude_b=_texts(exclude_b),
+        strip_prefix=strip_prefix, strip_prefix_a=strip_prefix_a, strip_prefix_b=strip_prefix_b,
+    )  # fmt: skip
+    with reporting(progress) as report_progress:
+        report = json.loads(_native.diff(_path(a), _path(b), options, progress=report_progress))
     return Difference(
         same=report["same"],
         counts=report["counts"],
@@ -357,6 +359,7 @@ def diff(
 def digest(
     path: Path,
     *,
+    dequantize: bool = False,
     single: bool = False,
     key: str | None = None,
     include: str | Iterable[str] | None = None,
@@ -370,6 +373,7 @@ def digest(
 
     Args:
         path: a checkpoint, its folder, or a carton
+        dequantize: hash the numbers that quantized weights stand for
         single: it is a single shard
         key: the key of the checkpoint to use
         include: the patterns of names to use
@@ -383,12 +387,12 @@ def digest(
     >>> torch2carton.digest("model.pt") == torch2carton.digest("model.carton")
     True
     """
-    flags = {
-        "single": single, "key": key, "include": _texts(include), "exclude": _texts(exclude),
-        "strip_prefix": strip_prefix,
-    }  # fmt: skip
-    with reporting(progress) as told:
-        return _native.digest([*_arguments(flags), "--", _path(path)], progress=told)
+    options = _options(
+        dequantize=dequantize, single=single, key=key, include=_texts(include), exclude=_texts(exclude),
+        strip_prefix=strip_prefix,
+    )  # fmt: skip
+    with reporting(progress) as report_progress:
+        return _native.digest(_path(path), options, progress=report_progress)
 
 
 @dataclass(frozen=True)
@@ -429,13 +433,13 @@ def trace(
     >>> [step.opcode for step in torch2carton.trace("model.pt", limit=2)]
     ['PROTO', 'GLOBAL']
     """
-    file, told, offset = _path(path), 0.0, 0
+    file, reported, offset = _path(path), 0.0, 0
     with reporting(progress) as report:
         for line in _native.trace(file, full=full, limit=limit, pickle=pickle):
             row = json.loads(line)
             offset = row["offset"]
-            if report is not None and (now := time.monotonic()) - told >= _PERIOD:
-                told = now
+            if report is not None and (now := time.monotonic()) - reported >= _PERIOD:
+                reported = now
                 report(file, "trace", offset, None)
             yield Step(
                 offset=row["offset"], opcode=row["opcode"], arg=row.get("arg"), effect=row.get("effect"), report=row
@@ -450,7 +454,7 @@ class Conversion:
 
     Attributes:
         output: the path of the output, a file or a folder
-        to: `carton`, `safetensors`, `torch` or `triton`
+        to: `carton`, `safetensors`, `pth` or `triton`
         tensors: the number of tensors
         nbytes: the size of the output
         written: False for a dry run
@@ -540,27 +544,21 @@ def convert(
     >>> torch2carton.convert("model.pt", "converted.safetensors").tensors
     2
     """
-    flags: dict[str, Any] = {
-        "to": to, "no_clobber": no_clobber, "force": force, "dry_run": dry_run, "no_sync": no_sync, "digest": digest, "single": single,
-        "name": name,
-        "description": description, "short_description": short_description, "license": license,
-        "repository": repository, "homepage": homepage, "misc": _paths(misc), "self_test": self_test, "torch": torch,
-        "allow_dangerous": allow_dangerous, "deny_unknown": deny_unknown,
-        "config": None if config is None else _path(config), "no_values": no_values, "arch": arch,
-        "require_model": require_model, "n_heads": n_heads, "rope_theta": rope_theta, "rope_factor": rope_factor,
-        "norm_eps": norm_eps, "keep_extra": keep_extra, "errors": errors, "input": _texts(input),
-        "output_type": _texts(output_type), "output_names": _texts(output_names), "no_wrap": no_wrap, "key": key, "include": _texts(include),
-        "exclude": _texts(exclude), "strip_prefix": strip_prefix, "rename": _pairs(rename), "names": names,
-        "add": _weighted(add), "average": _paths(average), "common": common,
-        "merge": _weighted(merge), "dequantize": dequantize, "dtype": dtype, "cast": _pairs(cast), "ties": ties,
-        "max_shard_size": max_shard_size,
-        "max_expansion": max_expansion,
-    }  # fmt: skip
-    arguments = _arguments(flags)
-    if dst is not None:
-        arguments.append(f"--output={_path(dst)}")
-    with reporting(progress) as told:
-        report = json.loads(_native.convert([*arguments, "--", *_paths(src)], progress=told))
+    options = _options(
+        to=to, output=_portable(dst), no_clobber=no_clobber, force=force, dry_run=dry_run, no_sync=no_sync, digest=digest,
+        single=single, name=name, description=description, short_description=short_description, license=license,
+        repository=repository, homepage=homepage, misc=[_portable(path) for path in _paths(misc)], self_test=self_test,
+        torch=torch, allow_dangerous=allow_dangerous, deny_unknown=deny_unknown, config=_portable(config),
+        no_values=no_values, arch=arch, require_model=require_model, n_heads=n_heads, rope_theta=rope_theta,
+        rope_factor=rope_factor, norm_eps=norm_eps, keep_extra=keep_extra, errors=errors, input=_texts(input),
+        output_type=_texts(output_type), output_names=_texts(output_names), no_wrap=no_wrap, key=key,
+        include=_texts(include), exclude=_texts(exclude), strip_prefix=strip_prefix, rename=_pairs(rename), names=names,
+        merge=_weighted(merge), add=_weighted(add), average=[_portable(path) for path in _paths(average)], common=common,
+        dequantize=dequantize, dtype=dtype, cast=_pairs(cast), ties=ties, max_shard_size=max_shard_size,
+        max_expansion=max_expansion,
+    )  # fmt: skip
+    with reporting(progress) as report_progress:
+        report = json.loads(_native.convert(_paths(src), options, progress=report_progress))
     return Conversion(
         output=report["output"],
         to=report["to"],
@@ -572,13 +570,25 @@ def convert(
     )
 
 
+def _portable(path: Path | None) -> str | list[int] | None:
+    """Returns a path for JSON: its text, or the bytes of one that is not UTF-8."""
+    if path is None:
+        return None
+    text = _path(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return list(os.fsencode(text))
+    return text
+
+
 def _weighted(
     files: Path | Iterable[Path] | dict[str, float] | None,
-) -> list[str]:
+) -> list[Any]:
     """Returns each path, with its weight if there is one."""
     if isinstance(files, dict):
-        return [f"{path}={weight}" for path, weight in files.items()]
-    return _paths(files)
+        return [{"path": _portable(path), "weight": float(weight)} for path, weight in files.items()]
+    return [_portable(path) for path in _paths(files)]
 
 
 def _pairs(pairs: str | Iterable[str] | dict[str, str] | None) -> list[str]:
@@ -586,14 +596,6 @@ def _pairs(pairs: str | Iterable[str] | dict[str, str] | None) -> list[str]:
     return [f"{old}={new}" for old, new in pairs.items()] if isinstance(pairs, dict) else _texts(pairs)
 
 
-def _arguments(flags: dict[str, Any]) -> list[str]:
-    """Returns the arguments of a command line for these flags."""
-    arguments: list[str] = []
-    for flag, value in flags.items():
-        written = "--" + flag.replace("_", "-")
-        for item in value if isinstance(value, list) else [value]:
-            if item is True:
-                arguments.append(written)
-            elif item is not None and item is not False:
-                arguments.append(f"{written}={item}")
-    return arguments
+def _options(**options: Any) -> str:
+    """Returns the options as JSON, without those that have no value."""
+    return json.dumps({name: value for name, value in options.items() if value is not None})

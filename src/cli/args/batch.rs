@@ -1,17 +1,21 @@
 //! Arguments of `batch`, and tasks from the options of a manifest's line.
 
-use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use batch::{BatchSettings, BatchTask, BlobFolder, LineTask, ManifestShard};
+use batch::{BatchSettings, BatchTask, BlobFolder, LineTask, ManifestShard, TaskKind};
 use byte_source::ErrorKind;
+use clap::builder::PossibleValue;
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum, ValueHint};
-use pipeline::{InspectOptions, OutputKind, Resume, ScanOptions};
+use compare::InputOptions;
+use pipeline::{
+    ConvertOptions, InspectOptions, InvalidOption, OutputKind, Resume, ScanOptions, add_options,
+    changed_options, parse_size, set_options,
+};
 use serde_json::{Map, Value as Json};
 
-use super::convert::{ToArg, parse_count, parse_size};
-use super::{Cli, Command};
+use super::convert::parse_count;
+use super::{Cli, Command, RemoteArgs};
 use crate::cli::ui::errors;
 
 #[derive(Args, Debug)]
@@ -41,24 +45,23 @@ pub(crate) struct BatchArgs {
     pub(crate) manifest: PathBuf,
     /// What to do with each input
     #[arg(long, value_name = "TASK", default_value = "convert")]
-    pub(crate) task: TaskArg,
+    pub(crate) task: TaskKind,
     /// The folder for outputs whose line names none [default: next to each input]
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) output: Option<PathBuf>,
     /// What `convert` writes [default: by the extension of `output`, else a carton]
     #[arg(long, value_name = "KIND")]
-    pub(crate) to: Option<ToArg>,
-    /// Work on N inputs at the same time, which share the cores [default: as many as the machine runs at once, at most 4]
+    pub(crate) to: Option<OutputKind>,
+    /// Work on N inputs at the same time [default: one for each core, at most 4]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) jobs: Option<NonZeroUsize>,
-    /// The memory that the inputs may take together; one waits if it does not fit [default: three quarters of what is free]
+    /// Let the inputs take SIZE of memory together; others wait [default: three quarters of what is free]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_memory: Option<u64>,
     /// Append the result of each input to FILE instead of printing it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) results: Option<PathBuf>,
-    /// Go on from the results of an earlier batch: do only what is missing, whose input or options are others, or whose output
-    /// is gone
+    /// Go on from the results of an earlier batch: do only what is missing or has changed
     #[arg(long, requires = "results")]
     pub(crate) resume: bool,
     /// With --resume, read each output as a whole, and compare all hashes and checksums
@@ -67,64 +70,19 @@ pub(crate) struct BatchArgs {
     /// Do only part I of N of the manifest, counted from 0: for N machines without a scheduler
     #[arg(long, value_name = "I/N", value_parser = parse_shard)]
     pub(crate) shard: Option<ManifestShard>,
-    /// Keep the large files of cartons in DIR, by their SHA-256, so that files that several cartons have are stored once; as
-    /// `torch2carton shrink` does
+    /// Store the large files of cartons in DIR by their SHA-256, equal ones once, as `torch2carton shrink` does
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "base")]
     pub(crate) blobs: Option<PathBuf>,
     /// The URL under which the files of --blobs will be served
     #[arg(long, value_name = "URL", requires = "blobs", value_parser = parse_base)]
     pub(crate) base: Option<String>,
-    /// Do not compute the digest of inputs whose task does not hash the tensors; it reads each input once more
+    /// Compute no digest of inputs whose task does not hash the tensors, which reads each input once more
     #[arg(long)]
     pub(crate) no_digest: bool,
     /// Options of the task for all inputs, such as `--dtype bfloat16`
     #[arg(last = true, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub(crate) options: Vec<String>,
 }
-
-/// `--task`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TaskArg {
-    /// Convert it, as `torch2carton convert`
-    Convert,
-    /// Report what it would execute, as `torch2carton scan`
-    Scan,
-    /// Count its tensors, as `torch2carton inspect`
-    Inspect,
-    /// Hash its tensors, as `torch2carton digest`
-    Digest,
-}
-
-impl TaskArg {
-    fn subcommand(self) -> &'static str {
-        match self {
-            Self::Convert => "convert",
-            Self::Scan => "scan",
-            Self::Inspect => "inspect",
-            Self::Digest => "digest",
-        }
-    }
-}
-
-/// Names of options that are about a command rather than about one input.
-const COMMAND_OPTIONS: &[&str] = &[
-    "all",
-    "check",
-    "checksum",
-    "color",
-    "each",
-    "files-from",
-    "help",
-    "jobs",
-    "json",
-    "lines",
-    "output",
-    "quiet",
-    "results",
-    "resume",
-    "sarif",
-    "version",
-];
 
 impl BatchArgs {
     /// Returns the settings of the batch for the library.
@@ -146,29 +104,66 @@ impl BatchArgs {
         settings
     }
 
-    /// Returns the function that makes tasks of the options of lines.
-    pub(crate) fn task_parser(&self) -> TaskFlags {
-        let to = self.to.and_then(|to| to.to_possible_value());
-        let to = to.map(|to| format!("--to={}", to.get_name()));
-        let needs_carton = self.blobs.is_some();
-        TaskFlags {
-            task: self.task,
-            needs_carton,
-            words: to.into_iter().chain(self.options.iter().cloned()).collect(),
+    /// Returns what makes tasks of the options of lines.
+    ///
+    /// # Errors
+    /// When the task does not have an option for all inputs, or a value is wrong; the text says which.
+    pub(crate) fn task_options(&self) -> Result<TaskOptions, String> {
+        let mut options = TaskOptions {
+            kind: self.task,
+            needs_carton: self.blobs.is_some(),
+            shared: options_for_all(self.task, &self.options)?,
+        };
+        if let Some(to) = self.to {
+            options.shared.insert("to".to_owned(), to.name().into());
         }
+        options.parse(&Map::new(), None)?;
+        Ok(options)
     }
 }
 
-/// Task with the flags for all inputs.
-#[derive(Clone, Debug)]
-pub(crate) struct TaskFlags {
-    task: TaskArg,
-    /// True if outputs must be cartons.
-    needs_carton: bool,
-    words: Vec<String>,
+/// Parses the options after `--` as the task's subcommand does, and returns those that were set.
+fn options_for_all(kind: TaskKind, words: &[String]) -> Result<Map<String, Json>, String> {
+    let value = kind.to_possible_value();
+    let subcommand = value.as_ref().map_or("", PossibleValue::get_name);
+    let line = ["torch2carton", subcommand, "-"].into_iter().chain(words.iter().map(String::as_str));
+    let matches = Cli::command().try_get_matches_from(line).map_err(|error| first_line(&error))?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| first_line(&error))?;
+    let (set, remote) = match &cli.command {
+        Command::Convert(convert) => {
+            if convert.each || convert.json || convert.options.output.is_some() {
+                return Err("--each, --json and --output are not options of one input".to_owned());
+            }
+            let mut default = ConvertOptions::default();
+            default.target = convert.options.target.kind().into();
+            let mut set = changed_options(&convert.options, &default);
+            // The output of a line may have an extension.
+            let to = matches.subcommand().and_then(|(_, matches)| matches.get_one::<OutputKind>("to"));
+            set.extend(to.map(|to| ("to".to_owned(), to.name().into())));
+            (set, &convert.remote)
+        }
+        Command::Scan(scan) => (changed_options(&scan.options, &ScanOptions::default()), &scan.remote),
+        Command::Inspect(inspect) => {
+            (changed_options(&inspect.options(Path::new("")), &InspectOptions::default()), &inspect.remote)
+        }
+        Command::Digest(digest) => {
+            (changed_options(&digest.options, &InputOptions::default()), &digest.remote)
+        }
+        _ => return Err(super::super::OTHER_SUBCOMMAND.to_owned()),
+    };
+    Ok(set.into_iter().chain(changed_options(remote, &RemoteArgs::default())).collect())
 }
 
-impl TaskFlags {
+/// Task with the options for all inputs.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskOptions {
+    kind: TaskKind,
+    /// True if outputs must be cartons.
+    needs_carton: bool,
+    shared: Map<String, Json>,
+}
+
+impl TaskOptions {
     /// Returns the task with the options of a line added. Of `output`, only the extension counts.
     ///
     /// # Errors
@@ -178,51 +173,19 @@ impl TaskFlags {
         options: &Map<String, Json>,
         output: Option<&Path>,
     ) -> Result<LineTask, String> {
-        let subcommand = self.task.subcommand();
-        let no_carton = || Err("--blobs is for cartons, and this output is none".to_owned());
-        let mut words: Vec<OsString> =
-            ["torch2carton", subcommand, "-"].into_iter().map(OsString::from).collect();
-        if self.task == TaskArg::Convert
-            && let Some(output) = output
-        {
-            let mut placeholder = Path::new("--output=output").to_owned();
-            placeholder.set_extension(output.extension().unwrap_or_default());
-            words.push(placeholder.into());
+        let mut all = self.shared.clone();
+        add_options(&mut all, options.clone());
+        let known = changed_options(&RemoteArgs::default(), &());
+        let (remote, own) = all.into_iter().partition(|(name, _)| known.contains_key(name));
+        let error_text = |error: InvalidOption| error.to_string();
+        let remote: RemoteArgs = set_options(&RemoteArgs::default(), remote).map_err(error_text)?;
+        let mut task = BatchTask::from_json(self.kind, own, output).map_err(error_text)?;
+        if let BatchTask::Convert(options) = &mut task {
+            remote.locate(options).map_err(|error| errors::error_chain_text(&error))?;
         }
-        words.extend(self.words.iter().map(OsString::from));
-        for (name, value) in options {
-            push_option(&mut words, name, value)?;
+        if self.needs_carton && !task.writes_cartons() {
+            return Err("--blobs is for cartons, and this output is none".to_owned());
         }
-        let command = Cli::command().mut_subcommand(subcommand, |command| command.args_override_self(true));
-        let parsed = command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
-        let cli = parsed.map_err(|error| first_line(&error))?;
-        let (task, remote) = match cli.command {
-            Command::Convert(mut convert) => {
-                if convert.each || convert.json || convert.output.is_some() && output.is_none() {
-                    return Err("--each, --json and --output are not options of one input".to_owned());
-                }
-                convert.files.clear();
-                let options = convert.options().map_err(|error| errors::error_chain_text(&error))?;
-                if self.needs_carton && options.target.kind() != OutputKind::Carton {
-                    return no_carton();
-                }
-                (BatchTask::Convert(Box::new(options)), convert.remote)
-            }
-            _ if self.needs_carton => return no_carton(),
-            Command::Scan(scan) => {
-                let mut options = ScanOptions::default();
-                options.depth = scan.depth();
-                (BatchTask::Scan(options), scan.remote)
-            }
-            Command::Inspect(inspect) => {
-                let options: InspectOptions = inspect.options(Path::new(""));
-                (BatchTask::Inspect(Box::new(options)), inspect.remote)
-            }
-            Command::Digest(digest) => {
-                (BatchTask::Digest(Box::new(digest.input(PathBuf::new()))), digest.remote)
-            }
-            _ => return Err(super::super::OTHER_SUBCOMMAND.to_owned()),
-        };
         let copies_documents = matches!(task, BatchTask::Convert(_));
         let open_remote = move |path: &Path| {
             let opened = if copies_documents { remote.open_with_documents(path) } else { remote.open(path) };
@@ -230,38 +193,6 @@ impl TaskFlags {
         };
         Ok(LineTask { task, open_remote: Box::new(open_remote) })
     }
-}
-
-/// Appends an option of a line: true for a flag, a text or a number, or a list of them for an option that is repeated. `false`
-/// and `null` leave it out.
-fn push_option(words: &mut Vec<OsString>, name: &str, value: &Json) -> Result<(), String> {
-    let flag = name.replace('_', "-");
-    let is_name = !flag.starts_with('-')
-        && flag.len() > 1
-        && flag.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    if !is_name || COMMAND_OPTIONS.contains(&flag.as_str()) {
-        return Err(format!("`{}` is not an option of one input", name.escape_debug()));
-    }
-    match value {
-        Json::Null | Json::Bool(false) => {}
-        Json::Bool(true) => words.push(format!("--{flag}").into()),
-        Json::String(text) => words.push(format!("--{flag}={text}").into()),
-        Json::Number(number) => words.push(format!("--{flag}={number}").into()),
-        Json::Array(values) => {
-            for value in values {
-                if value.is_array() {
-                    return Err(format!("the option `{name}` has a list in a list"));
-                }
-                push_option(words, name, value)?;
-            }
-        }
-        Json::Object(_) => {
-            return Err(format!(
-                "the option `{name}` is an object, expected a text, a number, true or a list"
-            ));
-        }
-    }
-    Ok(())
 }
 
 fn first_line(error: &clap::Error) -> String {
@@ -293,46 +224,44 @@ fn parse_shard(text: &str) -> Result<ManifestShard, String> {
 mod tests {
     use super::*;
 
-    fn parse(task: TaskArg, words: &[&str], options: &str, output: Option<&str>) -> Result<String, String> {
-        let flags = TaskFlags {
-            task,
-            needs_carton: false,
-            words: words.iter().map(|word| (*word).to_owned()).collect(),
-        };
+    fn parse(kind: TaskKind, words: &[&str], options: &str, output: Option<&str>) -> Result<String, String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let task = TaskOptions { kind, needs_carton: false, shared: options_for_all(kind, &words)? };
         let options = serde_json::from_str(options).expect("an object");
-        flags.parse(&options, output.map(Path::new)).map(|task| format!("{task:?}"))
+        task.parse(&options, output.map(Path::new)).map(|task| format!("{task:?}"))
     }
 
     #[test]
     fn options_of_a_line_are_added_to_the_flags() {
         let words = ["--dtype", "float16", "--include", "a*"];
         let task = parse(
-            TaskArg::Convert,
+            TaskKind::Convert,
             &words,
             r#"{"dtype":"bfloat16","include":["b*","c*"],"force":true,"key":null}"#,
             None,
         );
         let task = task.expect("they fit");
         assert!(task.contains(r#"include: ["a*", "b*", "c*"]"#), "{task}");
-        assert!(task.contains("BFloat16") && !task.contains("Float16 }, Cast"), "{task}");
+        assert!(task.contains("dtype: Some(BFloat16)"), "{task}");
         assert!(task.contains("if_exists: Replace,"), "{task}");
-        let task = parse(TaskArg::Convert, &[], "{\"max_shard_size\":\"5GB\"}", Some("a/b.safetensors"))
+        let task = parse(TaskKind::Convert, &[], "{\"max-shard-size\":\"5GB\"}", Some("a/b.safetensors"))
             .expect("they fit");
         assert!(task.contains("Safetensors") && task.contains("5000000000"), "{task}");
-        assert!(parse(TaskArg::Digest, &[], "{\"key\":\"ema\"}", None).expect("it fits").contains("\"ema\""));
+        assert!(
+            parse(TaskKind::Digest, &[], "{\"key\":\"ema\"}", None).expect("it fits").contains("\"ema\"")
+        );
     }
 
     #[test]
     fn wrong_options_are_refused() {
-        let wrong = |options: &str| parse(TaskArg::Convert, &[], options, None).expect_err("wrong");
-        assert_eq!(wrong("{\"jobs\":2}"), "`jobs` is not an option of one input");
-        assert_eq!(wrong("{\"-o\":\"x\"}"), "`-o` is not an option of one input");
-        assert_eq!(wrong("{\"a b\":true}"), "`a b` is not an option of one input");
-        assert!(wrong("{\"dtyp\":\"x\"}").contains("unexpected argument '--dtyp'"));
-        assert!(wrong("{\"dtype\":\"x\"}").contains("invalid value 'x'"));
-        assert!(wrong("{\"dtype\":{}}").contains("is an object"));
-        assert!(parse(TaskArg::Scan, &[], "{\"dtype\":\"float16\"}", None).is_err());
-        assert!(parse(TaskArg::Convert, &["--each"], "{}", None).is_err());
+        let wrong = |options: &str| parse(TaskKind::Convert, &[], options, None).expect_err("wrong");
+        assert_eq!(wrong("{\"jobs\":2}"), "there is no option `jobs`");
+        assert_eq!(wrong("{\"output\":\"x\"}"), "there is no option `output`");
+        assert_eq!(wrong("{\"dtyp\":\"x\"}"), "there is no option `dtyp`");
+        assert!(wrong("{\"dtype\":\"x\"}").starts_with("`dtype`: `x` is not a dtype"));
+        assert!(wrong("{\"dtype\":{}}").starts_with("`dtype`: invalid type: map"));
+        assert!(parse(TaskKind::Scan, &[], "{\"dtype\":\"float16\"}", None).is_err());
+        assert!(parse(TaskKind::Convert, &["--each"], "{}", None).is_err());
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use carton_tools::VerifyOptions;
+#[cfg(feature = "download")]
+use carton_tools::ResolveOptions;
+use carton_tools::{PackOptions, ShrinkOptions, UnpackOptions, VerifyOptions};
 use clap::{Args, ValueHint};
 
-use super::convert::{RenamingArgs, SelectArgs, shard_policy};
-use super::dtypes::DtypeArgs;
-use super::{ExistingOutputArgs, RemoteArgs};
+use super::RemoteArgs;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -21,28 +21,10 @@ pub(crate) struct Pack {
     /// The folder
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
-    /// Where to write the carton [default: next to the folder, or of one at an address in the current folder]
-    #[arg(short, long, value_name = "CARTON")]
-    pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) existing: ExistingOutputArgs,
-    /// How to compress files; auto stores what does not become smaller
-    #[arg(long, value_name = "METHOD", default_value = "auto")]
-    pub(crate) compression: Compression,
-    /// An array to add to the tensors; repeatable
-    #[arg(long, value_name = "NAME=FILE.npy")]
-    pub(crate) tensor: Vec<String>,
+    pub(crate) options: PackOptions,
     #[command(flatten, next_help_heading = "Addresses")]
     pub(crate) remote: RemoteArgs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Compression {
-    /// Zstandard where it helps; model/model.pt is stored, so that it can be mapped
-    Auto,
-    Stored,
-    Deflate,
-    Zstd,
 }
 
 #[derive(Args, Debug)]
@@ -68,18 +50,11 @@ pub(crate) struct Verify {
     /// shards
     #[arg(long, value_name = "CHECKPOINT")]
     pub(crate) against: Vec<PathBuf>,
-    /// The checkpoint is one shard that was converted alone
-    #[arg(long, requires = "against")]
-    pub(crate) single: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    #[command(flatten, next_help_heading = "What the conversion made of the checkpoint")]
-    pub(crate) select: SelectArgs,
     #[command(flatten)]
-    pub(crate) renaming: RenamingArgs,
-    #[command(flatten)]
-    pub(crate) dtypes: DtypeArgs,
+    pub(crate) options: VerifyOptions,
     #[command(flatten, next_help_heading = "Addresses")]
     pub(crate) remote: RemoteArgs,
 }
@@ -90,17 +65,13 @@ impl Verify {
     /// # Errors
     /// When the carton or the checkpoint is at an address that cannot be read.
     pub(crate) fn options(&self) -> anyhow::Result<VerifyOptions> {
-        let mut options = VerifyOptions::new(output::shown_path(&self.file));
+        let mut options = self.options.clone();
+        options.file = output::shown_path(&self.file);
         options.source = self.remote.open(&self.file)?;
         options.against = self.against.iter().map(|path| output::shown_path(path)).collect();
         if let [against] = self.against.as_slice() {
             options.against_source = self.remote.open(against)?;
         }
-        options.shards = shard_policy(self.single);
-        options.selection = self.select.selection();
-        options.renames.clone_from(&self.renaming.rename);
-        options.casts = self.dtypes.casts();
-        options.target_layout = self.renaming.layout();
         Ok(options)
     }
 }
@@ -109,17 +80,13 @@ impl Verify {
 #[command(after_help = "\
 Examples:
   torch2carton unpack llama.carton              into llama/, next to it
-  torch2carton unpack llama.carton -C /models/llama")]
+  torch2carton unpack llama.carton -o /models/llama")]
 pub(crate) struct Unpack {
     /// The carton
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
-    /// The folder to write into, which is created if needed [default: next to the carton, with its name]
-    #[arg(short = 'C', long, value_name = "DIR")]
-    pub(crate) directory: Option<PathBuf>,
-    /// Replace files that exist
-    #[arg(long)]
-    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) options: UnpackOptions,
     #[command(flatten, next_help_heading = "Addresses")]
     pub(crate) remote: RemoteArgs,
 }
@@ -135,20 +102,8 @@ pub(crate) struct Shrink {
     /// The carton
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
-    /// The URL under which the blobs will be served
-    #[arg(long, value_name = "URL")]
-    pub(crate) base: String,
-    /// The folder for the blobs
-    #[arg(long, value_name = "DIR")]
-    pub(crate) blobs: PathBuf,
-    /// Keep smaller files in the carton
-    #[arg(long, value_name = "BYTES", default_value = "4096")]
-    pub(crate) min_size: u64,
-    /// Where to write the carton
-    #[arg(short, long, value_name = "CARTON")]
-    pub(crate) output: PathBuf,
     #[command(flatten)]
-    pub(crate) existing: ExistingOutputArgs,
+    pub(crate) options: ShrinkOptions,
     #[command(flatten, next_help_heading = "Addresses")]
     pub(crate) remote: RemoteArgs,
 }
@@ -165,21 +120,6 @@ pub(crate) struct Resolve {
     /// The carton
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
-    /// Where to write the carton
-    #[arg(short, long, value_name = "CARTON")]
-    pub(crate) output: PathBuf,
-    /// Keep what is fetched here, by its SHA-256, and resume broken downloads from here
-    #[arg(long, value_name = "DIR")]
-    pub(crate) cache: Option<PathBuf>,
-    /// Fetch http URLs too, and URLs that name a private or loopback address
-    #[arg(long)]
-    pub(crate) allow_http: bool,
-    /// Reject larger files [default: half of the free space]
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) max_size: Option<u64>,
-    /// Give up a connection that is silent for this long
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=86400))]
-    pub(crate) timeout: u64,
     #[command(flatten)]
-    pub(crate) existing: ExistingOutputArgs,
+    pub(crate) options: ResolveOptions,
 }

@@ -4,26 +4,23 @@ use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
 
-/// Headings of the help, each with the ids of its options in order.
+/// Headings of the help, each with its options in order: first those that most users need.
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Output",
         &[
             "output",
             "to",
-            "no_clobber",
+            "max-shard-size",
+            "dry-run",
             "force",
-            "dry_run",
-            "no_sync",
+            "each",
+            "no-clobber",
+            "no-sync",
             "digest",
             "json",
-            "each",
-            "files_from",
-            "jobs",
-            "results",
-            "resume",
-            "checksum",
             "single",
+            "ties",
         ],
     ),
     (
@@ -32,56 +29,56 @@ const GROUPS: &[(&str, &[&str])] = &[
             "key",
             "include",
             "exclude",
-            "strip_prefix",
+            "strip-prefix",
             "rename",
             "names",
+            "dtype",
+            "cast",
             "dequantize",
+            "merge",
             "add",
             "average",
             "common",
-            "merge",
-            "dtype",
-            "cast",
         ],
     ),
+    ("Many checkpoints", &["resume", "checksum", "files-from", "jobs", "results"]),
     (
         "Model",
         &[
             "arch",
-            "required",
-            "n_heads",
-            "rope_theta",
-            "rope_factor",
-            "norm_eps",
-            "keep_extra",
+            "require-model",
+            "n-heads",
+            "rope-theta",
+            "rope-factor",
+            "norm-eps",
+            "keep-extra",
             "errors",
-            "self_test",
+            "self-test",
         ],
     ),
-    ("TorchScript modules", &["inputs", "output_types", "output_names", "no_wrap"]),
+    ("TorchScript modules", &["input", "output-type", "output-names", "no-wrap"]),
     (
         "Fields and files of a carton",
         &[
             "name",
-            "description",
-            "short_description",
             "license",
+            "misc",
+            "description",
+            "short-description",
             "repository",
             "homepage",
-            "misc",
             "config",
-            "no_values",
+            "no-values",
             "torch",
         ],
     ),
-    ("safetensors", &["max_shard_size", "ties"]),
-    ("Addresses", &["allow_http", "timeout", "offline", "cache"]),
-    ("Files that are not trusted", &["deny_unknown", "allow_dangerous", "max_expansion"]),
+    ("Addresses", &["allow-http", "timeout", "offline", "cache"]),
+    ("Files that are not trusted", &["deny-unknown", "allow-dangerous", "max-expansion"]),
 ];
 
-/// Ids of the options that `-h` shows.
+/// Options that `-h` shows.
 const MOST_USED: &[&str] =
-    &["output", "to", "force", "dry_run", "each", "key", "include", "names", "dtype", "max_shard_size"];
+    &["output", "to", "max-shard-size", "dry-run", "force", "key", "include", "names", "dtype", "each"];
 
 /// Returns the command line with the options of `convert` in groups.
 pub(crate) fn command() -> Command {
@@ -89,17 +86,15 @@ pub(crate) fn command() -> Command {
 }
 
 fn group_option(option: Arg) -> Arg {
-    let id = option.get_id().as_str().to_owned();
+    let Some(name) = option.get_long().map(str::to_owned) else { return option };
+    let option = option.hide_short_help(!MOST_USED.contains(&name.as_str()));
     let mut groups = GROUPS.iter().enumerate();
-    let found = groups.find_map(|(number, (heading, ids))| {
-        let place = ids.iter().position(|known| *known == id)?;
+    let found = groups.find_map(|(number, (heading, names))| {
+        let place = names.iter().position(|known| *known == name)?;
         Some((*heading, number.saturating_mul(100).saturating_add(place)))
     });
     match found {
-        Some((heading, order)) => {
-            let is_hidden = !MOST_USED.contains(&id.as_str());
-            option.help_heading(heading).display_order(order).hide_short_help(is_hidden)
-        }
+        Some((heading, order)) => option.help_heading(heading).display_order(order),
         None => option,
     }
 }
@@ -112,13 +107,23 @@ mod tests {
     fn each_option_of_convert_is_in_a_group() {
         let command = command();
         let convert = command.find_subcommand("convert").expect("the command");
-        let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, ids)| ids.iter().copied()).collect();
-        for option in convert.get_arguments().filter(|option| !option.is_positional()) {
-            let id = option.get_id().as_str();
-            assert!(grouped.contains(&id) || option.is_global_set() || id == "help", "{id} is in no group");
+        let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let known: Vec<&str> = convert.get_arguments().filter_map(Arg::get_long).collect();
+        for name in &known {
+            let is_global =
+                convert.get_arguments().any(|arg| arg.get_long() == Some(name) && arg.is_global_set());
+            assert!(grouped.contains(name) || is_global || *name == "help", "{name} is in no group");
         }
-        for id in grouped.iter().chain(MOST_USED) {
-            assert!(convert.get_arguments().any(|option| option.get_id() == id), "there is no option {id}");
+        for name in grouped {
+            assert!(known.contains(&name), "there is no option {name}");
         }
+    }
+
+    #[test]
+    fn the_short_help_of_convert_is_short() {
+        let mut command = command().term_width(100);
+        let convert = command.find_subcommand_mut("convert").expect("the command");
+        let help = convert.render_help().to_string();
+        assert!(help.lines().count() <= 30, "{help}");
     }
 }

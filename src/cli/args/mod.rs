@@ -4,30 +4,28 @@ mod batch;
 mod carton;
 mod compare;
 mod convert;
-mod dtypes;
 pub(crate) mod help;
 mod inspect;
-mod merge;
 mod remote;
 mod report;
+#[cfg(test)]
+mod requests;
 mod run;
-mod script;
 #[cfg(feature = "serve")]
 mod serve;
-mod target;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
-use pipeline::{IfExists, ScanDepth};
+use pipeline::ScanOptions;
 
 pub(crate) use batch::BatchArgs;
 #[cfg(feature = "download")]
 pub(crate) use carton::Resolve;
-pub(crate) use carton::{Compression, Pack, Shrink, Unpack, Verify};
+pub(crate) use carton::{Pack, Shrink, Unpack, Verify};
 pub(crate) use compare::{Diff, Digest};
-pub(crate) use convert::{Convert, ToArg};
+pub(crate) use convert::Convert;
 pub(crate) use inspect::{FailOn, Inspect};
 pub(crate) use remote::{RemoteArgs, into_io_error};
 pub(crate) use report::Report;
@@ -65,8 +63,16 @@ pub(crate) struct Cli {
     /// Print no notes, no progress and no summary
     #[arg(short, long, global = true, display_order = 100)]
     pub(crate) quiet: bool,
-    /// When to use colours; NO_COLOR is respected
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", display_order = 101)]
+    /// When to use colours: auto (which respects NO_COLOR), always or never
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        display_order = 101,
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
     pub(crate) color: Color,
 }
 
@@ -216,46 +222,10 @@ pub(crate) struct Scan {
     /// List every finding instead of three of each kind, every call, and the known globals
     #[arg(long)]
     pub(crate) all: bool,
-    /// Compare the checksums of all records, which reads the whole file, instead of only those of pickles
-    #[arg(long)]
-    pub(crate) checksums: bool,
-    /// Read what PyTorch unpickles and the directory of an archive, and do not search its storages for hidden pickles
-    #[arg(long, conflicts_with = "checksums")]
-    pub(crate) pickles_only: bool,
+    #[command(flatten)]
+    pub(crate) options: ScanOptions,
     #[command(flatten, next_help_heading = "Addresses")]
     pub(crate) remote: RemoteArgs,
-}
-
-impl Scan {
-    /// Returns the parts of each file to read.
-    pub(crate) fn depth(&self) -> ScanDepth {
-        match self {
-            Self { checksums: true, .. } => ScanDepth::Checksums,
-            Self { pickles_only: true, .. } => ScanDepth::PicklesOnly,
-            _ => ScanDepth::Everything,
-        }
-    }
-}
-
-/// What happens to an output that exists.
-#[derive(Args, Debug)]
-pub(crate) struct ExistingOutputArgs {
-    /// Fail if the output exists [default: replace it if torch2carton wrote it]
-    #[arg(long)]
-    pub(crate) no_clobber: bool,
-    /// Replace an output that exists, even if torch2carton did not write it
-    #[arg(long, conflicts_with = "no_clobber")]
-    pub(crate) force: bool,
-}
-
-impl ExistingOutputArgs {
-    pub(crate) fn if_exists(&self) -> IfExists {
-        match self {
-            Self { no_clobber: true, .. } => IfExists::Fail,
-            Self { force: true, .. } => IfExists::Replace,
-            _ => IfExists::ReplaceOwn,
-        }
-    }
 }
 
 /// Returns the names of the subcommands, in the order of the help.

@@ -10,7 +10,9 @@ use anyhow::Result;
 use byte_source::InputSource;
 use clap::Args;
 use output::{Destination, RemoteAddress};
+use pipeline::ConvertOptions;
 use remote_source::{Address, Error, Neighbours, RemoteOptions, Traffic};
+use serde::{Deserialize, Serialize};
 
 /// Documents that say what the tensors of an index mean.
 const READ_DOCUMENTS: &[&str] = &[
@@ -23,23 +25,32 @@ const READ_DOCUMENTS: &[&str] = &[
     "quanto_qmap.json",
 ];
 
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct RemoteArgs {
-    /// Read http addresses too, and addresses of private networks
+    /// Read http addresses and private networks, too
     #[arg(long)]
     pub(crate) allow_http: bool,
-    /// Give up a connection that is silent for this long
+    /// Give up a connection that is silent for SECONDS
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub(crate) timeout: u64,
-    /// Keep what is read of files at addresses in this folder, and take from it what was read before
+    /// Cache remote bytes in DIR
     #[arg(long, value_name = "DIR")]
+    #[serde(with = "pipeline::path_json::option")]
     pub(crate) cache: Option<PathBuf>,
-    /// Send no requests; a file that the folder of --cache has is read from it
+    /// Send no requests; read what --cache has
     #[arg(long)]
     pub(crate) offline: bool,
     /// Counts of the requests for all inputs, and what of them was reported.
     #[arg(skip)]
+    #[serde(skip)]
     counts: Counts,
+}
+
+impl Default for RemoteArgs {
+    fn default() -> Self {
+        Self { allow_http: false, timeout: 30, cache: None, offline: false, counts: Counts::default() }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -52,7 +63,7 @@ impl RemoteArgs {
     /// Creates the arguments of a command that has the same options itself.
     #[cfg(any(feature = "download", feature = "serve"))]
     pub(crate) fn new(allow_http: bool, timeout: u64, cache: Option<PathBuf>) -> Self {
-        Self { allow_http, timeout, cache, offline: false, counts: Counts::default() }
+        Self { allow_http, timeout, cache, ..Self::default() }
     }
 
     /// Opens the input if it is at an address that can be read; returns `None` for a local path.
@@ -68,6 +79,18 @@ impl RemoteArgs {
         let documents: BTreeSet<&str> = copied.collect();
         let documents: Vec<&str> = documents.into_iter().collect();
         self.open_with(input, Neighbours { of_files: true, documents: &documents })
+    }
+
+    /// Sets where outputs go, and opens the adapters and the checkpoints to sum that are at addresses.
+    pub(crate) fn locate(&self, options: &mut ConvertOptions) -> Result<()> {
+        options.destination = self.destination();
+        let paths: Vec<PathBuf> = options.other_paths().map(Path::to_owned).collect();
+        for path in paths {
+            if let Some(source) = self.open_with_documents(&path)? {
+                options.given.add(path, source);
+            }
+        }
+        Ok(())
     }
 
     /// Opens several files in one folder, such as the shards of a set, with the documents next to them; returns `None` if one of

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use pipeline::IfExists;
 
-use super::{ExistingOutputArgs, RemoteArgs};
+use super::RemoteArgs;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -35,7 +36,7 @@ pub(crate) struct Report {
     #[arg(long, value_name = "START..END", num_args = 0..=1, require_equals = true, default_missing_value = "0..20000", value_parser = steps)]
     pub(crate) trace: Option<Range<u64>>,
     #[command(flatten)]
-    pub(crate) existing: ExistingOutputArgs,
+    pub(crate) if_exists: IfExists,
     #[command(flatten, next_help_heading = "Addresses")]
     pub(crate) remote: RemoteArgs,
 }

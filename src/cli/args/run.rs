@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use generate::TokenChoice;
+use pipeline::IfExists;
 use runtime::{RunnableOptions, SelfTestOptions, Tolerance};
 
-use super::{ExistingOutputArgs, RemoteArgs};
+use super::RemoteArgs;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -64,19 +65,15 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", requires = "get", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_expansion: Option<u64>,
     #[command(flatten)]
-    pub(crate) existing: ExistingOutputArgs,
+    pub(crate) if_exists: IfExists,
     /// Run the self tests that are stored in the carton
     #[arg(long)]
     pub(crate) self_test: bool,
     /// Allow outputs of self tests to differ by TOL + TOL * |expected| [default: as numpy.allclose, and for a model at least 1e-4 of the largest expected number]
     #[arg(long, value_name = "TOL", requires = "self_test")]
     pub(crate) tolerance: Option<f64>,
-    /// The number of threads [default: what the carton says, or as many as the machine runs at once]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) threads: Option<u32>,
-    /// Check every hash and rule of the carton first; without it, no hash is compared
-    #[arg(long)]
-    pub(crate) verify: bool,
+    #[command(flatten)]
+    pub(crate) open: RunnableOptions,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -97,14 +94,6 @@ fn parse_top_k(text: &str) -> Result<NonZeroU32, String> {
 }
 
 impl Run {
-    pub(crate) fn open_options(&self) -> RunnableOptions {
-        let threads = self.threads.and_then(|threads| usize::try_from(threads).ok());
-        let mut options = RunnableOptions::default();
-        options.threads = threads;
-        options.verify = self.verify;
-        options
-    }
-
     pub(crate) fn self_test_options(&self) -> SelfTestOptions {
         let mut options = SelfTestOptions::default();
         options.tolerance = self.tolerance.map(Tolerance::relative_and_absolute);

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use pipeline::parse_size;
+use runtime::RunnableOptions;
 
-use super::convert::parse_size;
 use super::remote::RemoteArgs;
 
 #[derive(Args, Debug)]
@@ -51,12 +52,8 @@ pub(crate) struct Serve {
     /// A name that requests may have in `Host`, besides localhost and IP addresses; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
-    /// Check every hash of each carton before it is served
-    #[arg(long)]
-    pub(crate) verify: bool,
-    /// Threads that compute [default: what the carton asks for, else one for each core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) open: RunnableOptions,
     /// How log lines look
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
@@ -91,13 +88,13 @@ pub(crate) struct Serve {
     /// How long to wait for the requests that are left when the server ends
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(0..=86400), help_heading = "Limits")]
     pub(crate) drain_timeout: u64,
-    /// Read http addresses too, and addresses of private networks
+    /// Read http addresses and private networks, too
     #[arg(long, help_heading = "Addresses")]
     pub(crate) allow_http: bool,
-    /// Keep what is read of files at addresses in this folder, and take from it what was read before
+    /// Cache remote bytes in DIR
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Addresses")]
     pub(crate) cache: Option<PathBuf>,
-    /// Send no requests; a file that the folder of --cache has is read from it
+    /// Send no requests; read what --cache has
     #[arg(long, help_heading = "Addresses")]
     pub(crate) offline: bool,
 }

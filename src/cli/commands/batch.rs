@@ -44,9 +44,8 @@ pub(crate) fn batch(args: &BatchArgs, quiet: bool) -> Result<ExitCode> {
 /// # Errors
 /// When the flags for all inputs are wrong, so that they are reported as such, not as a wrong first line.
 pub(crate) fn batch_parser(args: &BatchArgs) -> Result<Box<TaskParser>, String> {
-    let flags = args.task_parser();
-    flags.parse(&serde_json::Map::new(), None)?;
-    Ok(Box::new(move |options, output| flags.parse(options, output)))
+    let task = args.task_options()?;
+    Ok(Box::new(move |options, output| task.parse(options, output)))
 }
 
 /// Prints the line of a result, and the error of an input that failed now.

@@ -14,7 +14,7 @@ use crate::cli::ui::progress::Progress;
 use crate::cli::ui::stdin;
 
 pub(crate) fn convert(args: &Convert, quiet: bool) -> Result<ExitCode> {
-    if args.output.as_deref() == Some(Path::new("-")) {
+    if args.options.output.as_deref() == Some(Path::new("-")) {
         return Err(UsageError(
             "-o -: an output cannot go to standard output, because some of its first bytes are known last; name a file"
                 .to_owned(),

@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 
 use anyhow::anyhow;
-use clap::ValueEnum as _;
 use pipeline::{
-    ArchitectureChoice, CartonReport, ConvertReport, Error, HyperparameterKind, OutputReport, PortReport,
-    StoredSelfTest, TensorListing, TritonReport, format_bytes, format_count, format_things,
+    ArchitectureChoice, CartonReport, ConvertReport, Error, HyperparameterKind, ModelOptions, OutputKind,
+    OutputReport, PortReport, StoredSelfTest, Target, TensorListing, TritonReport, format_bytes,
+    format_count, format_things,
 };
 use serde_json::{Value, json};
 
 use super::merge_summary;
-use crate::cli::args::{Convert, ToArg};
+use crate::cli::args::Convert;
 use crate::cli::ui::invocation::typed_command;
 use crate::cli::ui::shell::shell_quoted_path;
 use crate::cli::ui::table::{self, Align, truncate_cell};
@@ -40,15 +40,25 @@ pub(super) fn with_advice(error: Error, args: &Convert) -> anyhow::Error {
     let command =
         format!("{} {}{}", typed_command(), shell_quoted_path(root), hyperparameter_flags(args, facts));
     // Triton cannot serve tensors without a forward.
-    let weights =
-        if args.to == Some(ToArg::Triton) { String::new() } else { format!("; {}", advice::WEIGHTS_ADVICE) };
+    let weights = if args.options.target.kind() == OutputKind::Triton {
+        String::new()
+    } else {
+        format!("; {}", advice::WEIGHTS_ADVICE)
+    };
     anyhow!("{error}; run `{command}`{known}{weights}")
 }
 
 /// Returns the flags that were used, and the flags for the missing `facts` with words instead of numbers: a guess that fits
 /// the shapes would make a wrong model.
 fn hyperparameter_flags(args: &Convert, facts: &[HyperparameterKind]) -> String {
-    let arch = match &args.model.arch {
+    let options = &args.options;
+    let default = ModelOptions::default();
+    let model = match &options.target {
+        Target::Carton(carton) => &carton.model,
+        Target::Triton(triton) => &triton.model,
+        _ => &default,
+    };
+    let arch = match &model.architecture {
         ArchitectureChoice::Named(name) => format!(" --arch {name}"),
         ArchitectureChoice::Auto | ArchitectureChoice::Weights => String::new(),
     };
@@ -58,15 +68,16 @@ fn hyperparameter_flags(args: &Convert, facts: &[HyperparameterKind]) -> String 
         HyperparameterKind::RopeFactor => "FACTOR",
         HyperparameterKind::NormEps => "EPS",
     };
-    let numbers = args.model.overrides().numbers().into_iter().filter_map(|(fact, number)| {
+    let numbers = options.overrides.numbers().into_iter().filter_map(|(fact, number)| {
         let missing = || facts.contains(&fact).then(|| word(fact).to_owned());
         Some(format!(" {} {}", flags::hyperparameter_flag(fact), number.or_else(missing)?))
     });
-    let keep = if args.model.keep_extra { " --keep-extra" } else { "" };
-    let to = args.to.and_then(|to| to.to_possible_value());
-    let to = to.map_or_else(String::new, |to| format!(" --to {}", to.get_name()));
+    let keep = if model.keep_extra { " --keep-extra" } else { "" };
+    let kind = options.target.kind();
+    let is_named = options.output.as_deref().is_some_and(|path| OutputKind::from_path(path) == Some(kind));
+    let to = if kind == OutputKind::Carton || is_named { String::new() } else { format!(" --to {kind}") };
     let output =
-        args.output.as_deref().map_or_else(String::new, |path| format!(" -o {}", shell_quoted_path(path)));
+        options.output.as_deref().map_or_else(String::new, |path| format!(" -o {}", shell_quoted_path(path)));
     format!("{arch}{}{keep}{to}{output}", numbers.collect::<String>())
 }
 
@@ -166,6 +177,7 @@ fn print_summary(report: &ConvertReport) {
             vec![
                 ("tensors", Some(holds)),
                 ("dequantized", numbers),
+                ("cast", casts),
                 ("size", Some(size)),
                 ("files", joined_file_names(&made.files)),
             ]

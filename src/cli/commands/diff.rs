@@ -19,7 +19,7 @@ use crate::cli::ui::{carton_advice, stdin};
 
 pub(crate) fn diff(args: &Diff, quiet: bool) -> Result<ExitCode> {
     let inputs = [stdin::input_path(&args.a)?, stdin::input_path(&args.b)?];
-    let page = args.html.clone().map(|path| PageTarget { path, if_exists: args.existing.if_exists() });
+    let page = args.html.clone().map(|path| PageTarget { path, if_exists: args.if_exists });
     if let Some(page) = &page {
         if page.is_stdout() && args.json {
             return Err(UsageError(
@@ -30,8 +30,9 @@ pub(crate) fn diff(args: &Diff, quiet: bool) -> Result<ExitCode> {
         page.check(&inputs)?;
     }
     let [a, b] = inputs;
-    let mut options = args.options(a, b);
-    (options.a.source, options.b.source) = (args.remote.open(&args.a)?, args.remote.open(&args.b)?);
+    let mut options = args.options.clone();
+    (options.a, options.b) = (a, b);
+    (options.source_a, options.source_b) = (args.remote.open(&args.a)?, args.remote.open(&args.b)?);
     let progress = Progress::new(quiet || args.json);
     let mut report = compare::diff(&options, &progress)?;
     stdin::restore_typed_path(&mut report.a.file);

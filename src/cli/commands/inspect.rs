@@ -85,9 +85,9 @@ fn split_names(args: &[PathBuf]) -> (Vec<&PathBuf>, Vec<String>) {
 fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: Option<usize>) -> Result<Vec<String>> {
     let source = args.remote.open(file)?;
     let file = &stdin::input_path(file)?;
-    let progress = Progress::new(quiet || !args.stats && args.fail_on.is_empty());
+    let progress = Progress::new(quiet || !args.options.statistics && args.fail_on.is_empty());
     let mut report = if let Some(carton) = inspect_values::find_carton(file, source.as_ref())? {
-        if args.sha256 || args.all || args.values {
+        if args.options.sha256 || args.options.values || args.values_only {
             let text = "--sha256, --all and --values are about checkpoints; `torch2carton verify` compares a carton's hashes";
             return Err(UsageError(text.to_owned()).into());
         }
@@ -157,7 +157,7 @@ fn print_inspection(
 ) -> io::Result<()> {
     if let Some(tree) = &report.tree {
         inspect_tree::print_tree(out, tree)?;
-    } else if args.values {
+    } else if args.values_only {
         // Only the values are listed.
     } else if report.tensors.iter().any(|row| !matches!(row.statistics, RowStatistics::NotRequested)) {
         inspect_tree::print_statistics(out, &report.tensors)?;
@@ -165,11 +165,11 @@ fn print_inspection(
         print_tensors(out, &report.tensors)?;
     }
     for (index, value) in report.values.iter().flat_map(ValueRows::rows).enumerate() {
-        let gap = if index == 0 && !args.values { "\n" } else { "" };
+        let gap = if index == 0 && !args.values_only { "\n" } else { "" };
         let (path, type_name) = (escape_hidden(&value.path), escape_hidden(&value.type_name));
         writeln!(out, "{gap}{path}  {DIM}{type_name}{DIM:#}  {}", escape_hidden(value_text(&value.value)))?;
     }
-    if quiet || args.values {
+    if quiet || args.values_only {
         return Ok(());
     }
     print_totals(out, report)?;

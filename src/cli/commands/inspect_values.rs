@@ -18,7 +18,7 @@ use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
 use crate::cli::ui::value_text::value_text;
 
 pub(super) fn print_named(args: &Inspect, file: &Path, names: &[String], quiet: bool) -> Result<ExitCode> {
-    if args.json || args.asks_for_rows() || args.sha256 || args.all || args.values {
+    if args.json || args.asks_for_rows() || args.options.sha256 || args.options.values || args.values_only {
         let text = "--output, --force and --no-clobber are the only options for names of tensors and values; \
                     without names, --include lists some of the tensors";
         return Err(UsageError(text.to_owned()).into());
@@ -121,7 +121,7 @@ fn write_tensor(
         })?;
         out.flush()?;
     } else {
-        let if_exists = args.existing.if_exists();
+        let if_exists = args.if_exists;
         output::check_target(target, &[file], if_exists)?;
         let mut out = output::OutputFile::create(target, tensor.nbytes())?;
         pipeline::write_npy(tensor, &mut io::BufWriter::new(&mut out)).map_err(failed)?;

@@ -1,34 +1,19 @@
 //! `torch2carton pack`: packs a folder into a carton.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use byte_source::InputSource;
-use carton_tools::PackOptions;
 use pipeline::{format_bytes, format_things};
 
-use crate::cli::args::{Compression, Pack};
+use crate::cli::args::Pack;
 use crate::cli::ui::carton_advice;
-use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
 
 pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
-    let tensor = |pair: &String| match pair.split_once('=') {
-        Some((name, file)) => Ok((name.to_owned(), PathBuf::from(file))),
-        None => Err(UsageError(format!("--tensor {pair}: expected NAME=FILE.npy"))),
-    };
-    let mut options = PackOptions::new(&args.directory);
-    options.output.clone_from(&args.output);
-    options.if_exists = args.existing.if_exists();
-    options.compression = match args.compression {
-        Compression::Auto => carton_tools::PackCompression::Auto,
-        Compression::Stored => carton_tools::PackCompression::Stored,
-        Compression::Deflate => carton_tools::PackCompression::Deflate,
-        Compression::Zstd => carton_tools::PackCompression::Zstd,
-    };
-    options.tensors = args.tensor.iter().map(tensor).collect::<Result<_, _>>()?;
+    let mut options = args.options.clone();
+    options.folder.clone_from(&args.directory);
     let progress = Progress::new(quiet);
     let report = match args.remote.open(&args.directory)? {
         None => carton_tools::pack(&options, &progress)?,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use byte_source::InputSource;
-use compare::{DiffOptions, InputOptions};
+use compare::DiffOptions;
 use output::IfExists;
 use pipeline::format_bytes;
 use report_page::ReportOptions;
@@ -25,14 +25,14 @@ pub(crate) fn report(args: &Report, quiet: bool) -> Result<ExitCode> {
     let inputs: Vec<PathBuf> = given.iter().map(|file| stdin::input_path(file)).collect::<Result<_>>()?;
     let target = PageTarget {
         path: args.output.clone().unwrap_or_else(|| default_output(&given, &sources)),
-        if_exists: args.existing.if_exists(),
+        if_exists: args.if_exists,
     };
     target.check(&inputs)?;
     let mut page = Vec::new();
     match (&inputs[..], &sources[..]) {
         ([a, b], [source_a, source_b]) => {
-            let mut options = DiffOptions::new(InputOptions::new(a), InputOptions::new(b));
-            (options.a.source, options.b.source) = (source_a.clone(), source_b.clone());
+            let mut options = DiffOptions::new(a, b);
+            (options.source_a, options.source_b) = (source_a.clone(), source_b.clone());
             report_page::write_diff_page(&compare::diff(&options, &progress)?, &mut page)?;
         }
         (inputs, sources) => {

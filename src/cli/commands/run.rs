@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
     let source = args.remote.open(&args.file)?;
     let file = output::shown_path(&args.file);
     let progress = Progress::new(quiet || args.json);
-    if let (Some(_), false, Some(name), Some(output)) = (&source, args.verify, &args.get, &args.output) {
+    if let (Some(_), false, Some(name), Some(output)) = (&source, args.open.verify, &args.get, &args.output) {
         // Only the bytes of the tensor are requested.
         let carton = carton_tools::open_input(&file, source.as_ref())?;
         let tensors: Tensors = carton_tools::tensors(&carton, &progress)?.into_iter().collect();
@@ -64,8 +64,8 @@ fn run_carton(
     let progress = Progress::new(quiet || args.json);
     let watched = CancellableProgress { progress: &progress, interruption };
     let opened = match copied {
-        Some(copied) => Runnable::from_carton(copied, &args.open_options(), &watched),
-        None => Runnable::open(&args.file, &args.open_options(), &watched),
+        Some(copied) => Runnable::from_carton(copied, &args.open, &watched),
+        None => Runnable::open(&args.file, &args.open, &watched),
     };
     if let (Err(runtime::Error::ForeignCode { .. }), Some(name), Some(output)) =
         (&opened, &args.get, &args.output)
@@ -123,7 +123,7 @@ fn save_tensor(
         return Ok(out.flush()?);
     }
     let mut options = SaveArrayOptions::new(output);
-    options.if_exists = args.existing.if_exists();
+    options.if_exists = args.if_exists;
     options.max_expansion = args.max_expansion.unwrap_or(options.max_expansion);
     let report = carton_tools::save_array(&output::shown_path(&args.file), name, tensor, &options, observer)?;
     if args.json {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pipeline::{Error, FileScan, ScanOptions, ScanSummary, Verdict, format_things};
+use pipeline::{Error, FileScan, ScanSummary, Verdict, format_things};
 
 use super::scan_sarif::SarifResults;
 use super::scan_text;
@@ -14,8 +14,7 @@ use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::BOLD;
 
 pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
-    let mut options = ScanOptions::new(Vec::new());
-    options.depth = args.depth();
+    let mut options = args.options.clone();
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     let mut sarif = SarifResults::default();
     let mut print = |file: &FileScan| {

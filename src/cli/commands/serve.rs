@@ -35,9 +35,6 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
     args.cartons.iter().try_for_each(|carton| stdin::reject(carton, "serve"))?;
     signals::raise_file_limit();
     let options = options(args);
-    let mut open = RunnableOptions::default();
-    open.threads = args.threads.map(usize::from);
-    open.verify = args.verify;
     let (log, observer) = Log::new(args.log_format, quiet)?;
     let request = RequestLimits {
         memory: options.limits.memory,
@@ -46,8 +43,8 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
     };
     let progress = Arc::new(Progress::new(quiet));
     let models = match &args.repository {
-        Some(folder) => open_repository(args, folder, open, request, &progress),
-        None => open_models(args, &open, &request, &log, &progress)?,
+        Some(folder) => open_repository(args, folder, args.open, request, &progress),
+        None => open_models(args, &args.open, &request, &log, &progress)?,
     };
     let server = Server::new(&options, models, Arc::new(observer))?;
     drop(progress);

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use carton_tools::ShrinkOptions;
 use pipeline::{format_bytes, format_things};
 
 use crate::cli::args::Shrink;
@@ -12,12 +11,10 @@ use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
     // Before a carton at an address is opened.
-    [&args.output, &args.blobs].into_iter().try_for_each(|path| output::refuse_remote_output(path))?;
-    let mut options =
-        ShrinkOptions::new(output::shown_path(&args.file), &args.output, &args.base, &args.blobs);
+    let mut options = args.options.clone();
+    [&options.output, &options.blobs].into_iter().try_for_each(|path| output::refuse_remote_output(path))?;
+    options.file = output::shown_path(&args.file);
     options.source = args.remote.open(&args.file)?;
-    options.if_exists = args.existing.if_exists();
-    options.min_size = args.min_size;
     let progress = Progress::new(quiet);
     let report = carton_tools::shrink(&options, &progress)?;
     progress.clear();

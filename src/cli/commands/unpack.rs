@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use carton_tools::UnpackOptions;
 use pipeline::{format_bytes, format_things};
 
 use crate::cli::args::Unpack;
@@ -14,10 +13,9 @@ use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
     stdin::reject(&args.file, "unpack")?;
-    let mut options = UnpackOptions::new(output::shown_path(&args.file));
+    let mut options = args.options.clone();
+    options.file = output::shown_path(&args.file);
     options.source = args.remote.open(&args.file)?;
-    options.output.clone_from(&args.directory);
-    options.force = args.force;
     let progress = Progress::new(quiet);
     let report = carton_tools::unpack(&options, &progress)?;
     progress.clear();

@@ -315,7 +315,7 @@ fn option_text(option: &InvalidOption) -> String {
                 None => format!("{options}, and the input is not one"),
             }
         }
-        option => option.to_string(),
+        option => option.with_flags(),
     }
 }
 
@@ -342,7 +342,7 @@ pub(crate) fn note_text(note: &Note, file: &str) -> String {
         Note::GlobalsRecorded { .. } => format!("; `torch2carton scan {}` lists them", shell_quoted(file)),
         Note::DocumentsLeftOut { names, to } => {
             let them = if names.len() == 1 { "it" } else { "them" };
-            format!("; --to {} -o FOLDER writes {them} too", to.extension())
+            format!("; --to {} -o FOLDER writes {them} too", to.name())
         }
         Note::Quantized { .. } => "; --dequantize computes the numbers that they stand for".to_owned(),
         Note::ValuesLeftOut { values } => {

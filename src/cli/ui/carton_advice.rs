@@ -38,7 +38,7 @@ pub(crate) fn carton_error_text(error: &Error) -> String {
         }
         Error::NotAFolder { .. } => "; pack takes a folder with a carton.toml in it".to_owned(),
         Error::OutputInFolder { .. } => "; choose another path with -o".to_owned(),
-        Error::FolderNotEmpty { .. } => "; choose another folder with -C".to_owned(),
+        Error::FolderNotEmpty { .. } => "; choose another folder with -o".to_owned(),
         Error::FilesExist { .. } => "; --force replaces them".to_owned(),
         Error::Tensor { name, reason } => return tensor_option_text(name, reason),
         Error::Npy { reason: carton_tools::NpyError::NotNpy, .. } => {

@@ -65,7 +65,6 @@ const OPTION_SYNONYMS: &[(&[&str], &str, &str)] = &[
     (&["--bf16"], "dtype", "--dtype bfloat16"),
     (&["--fp32", "--float"], "dtype", "--dtype float32"),
     (OUTPUT, "output", "-o PATH"),
-    (OUTPUT, "directory", "-C DIR"),
     (&["--format", "--type", "--outtype", "--safetensors"], "to", "--to KIND, such as --to safetensors"),
     (&["-r", "-R", "--recursive"], "each", "--each takes folders and converts all checkpoints below them"),
     (&["-r", "-R", "--recursive"], "checksums", "all files below a folder are scanned anyway"),

@@ -54,5 +54,5 @@ pub use manifest::{ManifestEntry, ManifestProblem};
 pub use memory::default_memory_limit;
 pub use results::{ResultLine, ResultStatus};
 pub use session::{Batch, BatchCounts, JobLimits, LineEncoder};
-pub use task::{BatchJob, BatchTask, JobResult};
+pub use task::{BatchJob, BatchTask, JobResult, TaskKind};
 pub use task_table::TaskParser;

@@ -10,11 +10,12 @@ use checkpoint_files::CheckpointSources;
 use compare::{DigestReport, InputOptions};
 use output::{FileRecord, OutputRecord, RemoteAddress, file_name};
 use pipeline::{
-    BatchOutput, ConvertOptions, ExistingOutput, FileScan, InputContent, InspectOptions, Observer,
-    PlannedConversion, Resume, ScanOptions, ScanOutcome, ScanSummary, Selection, ShardPolicy, Verdict,
-    given_digest, inputs_digest,
+    BatchOutput, ConvertOptions, ExistingOutput, FileScan, InputContent, InspectOptions, InvalidOption,
+    Observer, OutputKind, PlannedConversion, Resume, ScanOptions, ScanOutcome, ScanSummary, Selection,
+    ShardPolicy, Verdict, given_digest, inputs_digest, set_options,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
 
 use crate::repeated::{SeenTensors, TensorKey};
 use crate::results::{ResultLine, ResultStatus, SCHEMA_VERSION};
@@ -23,13 +24,59 @@ use crate::{BatchSettings, BlobFolder, LineTask, ManifestEntry};
 /// Codes of failures that have other causes than the input, so that another attempt may succeed.
 const TRANSIENT: [ErrorKind; 3] = [ErrorKind::Io, ErrorKind::Changed, ErrorKind::Cancelled];
 
+/// Kind of task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+pub enum TaskKind {
+    /// Convert it, as `torch2carton convert`
+    Convert,
+    /// Report what it would execute, as `torch2carton scan`
+    Scan,
+    /// Count its tensors, as `torch2carton inspect`
+    Inspect,
+    /// Hash its tensors, as `torch2carton digest`
+    Digest,
+}
+
 /// Task with its options. The inputs in the options are replaced by those of the manifest.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub enum BatchTask {
     Convert(Box<ConvertOptions>),
     Scan(ScanOptions),
     Inspect(Box<InspectOptions>),
     Digest(Box<InputOptions>),
+}
+
+impl BatchTask {
+    /// Creates a task from its options as JSON. Of the path of an output, only the extension counts.
+    ///
+    /// # Errors
+    /// When the task does not have an option, or a value is wrong.
+    pub fn from_json(
+        kind: TaskKind,
+        mut options: Map<String, Json>,
+        output: Option<&Path>,
+    ) -> Result<Self, InvalidOption> {
+        if options.contains_key("output") {
+            return Err(InvalidOption::Unknown { name: "output".to_owned() });
+        }
+        Ok(match kind {
+            TaskKind::Convert => {
+                let extension = output.and_then(Path::extension).unwrap_or_default();
+                let placeholder = Path::new("output").with_extension(extension).display().to_string();
+                options.extend(output.map(|_| ("output".to_owned(), placeholder.into())));
+                Self::Convert(Box::new(ConvertOptions::from_json(options)?))
+            }
+            TaskKind::Scan => Self::Scan(set_options(&ScanOptions::default(), options)?),
+            TaskKind::Inspect => Self::Inspect(Box::new(set_options(&InspectOptions::default(), options)?)),
+            TaskKind::Digest => Self::Digest(Box::new(set_options(&InputOptions::default(), options)?)),
+        })
+    }
+
+    /// Returns true for a conversion into cartons.
+    pub fn writes_cartons(&self) -> bool {
+        matches!(self, Self::Convert(options) if options.target.kind() == OutputKind::Carton)
+    }
 }
 
 /// Task on one input.
@@ -135,6 +182,12 @@ impl BatchJob {
         }
     }
 
+    /// Returns the task and its options as text.
+    fn text(&self) -> String {
+        let task = serde_json::to_string(&self.task.task).expect("options are texts, numbers and lists");
+        format!("{task} {}", self.has_digest)
+    }
+
     /// Returns the result of an earlier batch if it is still valid and no file has to be read as a whole to know that. What it
     /// does not answer, [`run`](Self::run) does.
     pub fn kept(&self) -> Option<JobResult> {
@@ -144,7 +197,7 @@ impl BatchJob {
         }
         let is_remote = RemoteAddress::from_path(self.entry.input.as_ref()).is_some();
         let planned = if is_remote { None } else { PlannedJob::new(self, None).ok() };
-        let checked = planned?.check_earlier(earlier, self.resume, &NoReading);
+        let checked = planned?.check_earlier(earlier, self.resume, &HeadersOnly);
         let is_kept = checked.is_ok_and(|state| state == Some(ResultState::Kept));
         is_kept.then(|| JobResult::without_tensors(earlier.clone(), ResultState::Kept))
     }
@@ -220,9 +273,9 @@ impl BatchJob {
 }
 
 /// Observer that stops work before its first window.
-struct NoReading;
+struct HeadersOnly;
 
-impl Observer for NoReading {
+impl Observer for HeadersOnly {
     fn is_cancelled(&self) -> bool {
         true
     }
@@ -260,10 +313,10 @@ impl PlannedJob {
             None => made_from,
         };
         if let Some(source) = source {
-            let text = format!("{:?} {}", job.task, job.has_digest);
+            let text = job.text();
             let shards = match &job.task.task {
-                BatchTask::Convert(options) => Some(options.shards),
-                BatchTask::Digest(options) => Some(options.shards),
+                BatchTask::Convert(options) => Some(options.shards()),
+                BatchTask::Digest(options) => Some(options.shards()),
                 BatchTask::Inspect(_) => Some(ShardPolicy::ThisFileOnly),
                 BatchTask::Scan(_) => None,
             };
@@ -274,11 +327,11 @@ impl PlannedJob {
         let files: Vec<PathBuf> = match (&output, &job.task.task) {
             (Some(output), _) => output.inputs().map(Path::to_owned).collect(),
             (None, BatchTask::Inspect(_)) => input_files(path, ShardPolicy::ThisFileOnly)?,
-            (None, BatchTask::Digest(options)) => input_files(path, options.shards)?,
+            (None, BatchTask::Digest(options)) => input_files(path, options.shards())?,
             (None, _) => vec![path.to_owned()],
         };
         let files_digest = |content| {
-            let text = format!("{:?} {}", job.task, job.has_digest);
+            let text = job.text();
             inputs_digest(&text, files.iter().map(PathBuf::as_path), content).ok()
         };
         let made_from = match (&output, &job.task.task) {
@@ -341,7 +394,7 @@ impl PlannedJob {
                 if let (Some(blobs), true) = (&self.blobs, report.written) {
                     files = blobs.shrink(output.path(), observer)?;
                 }
-                let digest = self.digest(job, (options.shards, &options.selection), observer)?;
+                let digest = self.digest(job, (options.shards(), &options.selection), observer)?;
                 let tensors = Some(report.tensors);
                 let output = report.written.then(|| output.path().to_owned());
                 Ok(Outcome { digest, output, files, tensors, ..Outcome::default() })
@@ -386,7 +439,7 @@ impl PlannedJob {
             return Ok(None);
         }
         let mut options = InputOptions::new(&job.entry.input).select(selection.clone());
-        options.shards = shards;
+        options.single = shards == ShardPolicy::ThisFileOnly;
         options.source.clone_from(&self.source);
         match compare::digest(&options, observer) {
             Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),

@@ -1,6 +1,5 @@
 //! Turns NumPy arrays into tensors of `tensor_data/`.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use byte_source::{Blob, MappedFile, OwnedBlob, Source};
@@ -9,7 +8,7 @@ use carton_reader::{Carton, TOML_MAX};
 use tensor::Gathered;
 
 use crate::npy::{self, NpyArray};
-use crate::{Error, Result, TensorError};
+use crate::{ArrayFile, Error, Result, TensorError};
 
 pub(crate) enum TensorFile {
     Numbers(Gathered),
@@ -27,20 +26,18 @@ impl TensorFile {
 
 /// Reads the named `.npy` files; returns the arrays by name, and the mapped files.
 #[expect(clippy::type_complexity, reason = "two lists of the same length")]
-pub(crate) fn read_arrays(
-    given: &[(String, PathBuf)],
-) -> Result<(Vec<(String, NpyArray)>, Vec<Arc<dyn Source>>)> {
-    for (index, (name, _)) in given.iter().enumerate() {
+pub(crate) fn read_arrays(given: &[ArrayFile]) -> Result<(Vec<(String, NpyArray)>, Vec<Arc<dyn Source>>)> {
+    for (index, ArrayFile { name, .. }) in given.iter().enumerate() {
         if name.is_empty() {
             return Err(Error::tensor(name, TensorError::NoName));
         }
-        if given.iter().take(index).any(|(other, _)| other == name) {
+        if given.iter().take(index).any(|other| other.name == *name) {
             return Err(Error::tensor(name, TensorError::DuplicateName));
         }
     }
     let mut arrays: Vec<(String, NpyArray)> = Vec::with_capacity(given.len());
     let mut maps = Vec::with_capacity(given.len());
-    for (name, path) in given {
+    for ArrayFile { name, path } in given {
         let file: Arc<dyn Source> = Arc::new(MappedFile::open(path).map_err(Error::Map)?);
         let array = npy::read_npy(&file).map_err(|reason| Error::Npy { path: path.clone(), reason })?;
         arrays.push((name.clone(), array));

@@ -45,10 +45,10 @@ pub(crate) fn compare_model(
     hash: &mut dyn FnMut(&EntryTap<'_>) -> Result<()>,
 ) -> Result<ModelComparison> {
     let sources = if let Some(source) = &options.against_source {
-        CheckpointSources::find_source(source, options.shards)?
+        CheckpointSources::find_source(source, options.shards())?
     } else {
         options.against.iter().try_for_each(|path| output::refuse_remote(path))?;
-        CheckpointSources::find(&options.against, options.shards)?
+        CheckpointSources::find(&options.against, options.shards())?
     };
     let containers = sources.open_with_observer(observer)?;
     let (checkpoint, notes) =
@@ -91,7 +91,7 @@ pub(crate) fn compare_model(
     differences
         .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
     let (code, note) =
-        code::compare_code((&model, &found), original, &sources, options.shards, &expected, observer)?;
+        code::compare_code((&model, &found), original, &sources, options.shards(), &expected, observer)?;
     notes.extend(note);
     Ok(ModelComparison { compared: expected.len(), differences, code, notes })
 }

@@ -66,7 +66,7 @@ pub use open::{
 #[cfg(feature = "download")]
 pub use options::ResolveOptions;
 pub use options::VerifyOptions;
-pub use pack::{PackCompression, PackOptions, PackReport, pack, pack_folder};
+pub use pack::{ArrayFile, PackCompression, PackOptions, PackReport, pack, pack_folder};
 pub use pipeline::{IfExists, Observer, Selection};
 #[cfg(feature = "download")]
 pub use resolve::{ResolveReport, resolve};

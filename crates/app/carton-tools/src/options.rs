@@ -8,28 +8,45 @@ use byte_source::InputSource;
 use checkpoint_files::ShardPolicy;
 #[cfg(feature = "download")]
 use pipeline::IfExists;
-use pipeline::{Cast, ConvertOptions, Rename, SafetensorsOptions, Selection, Target, TargetLayout};
+use pipeline::{CastOptions, ConvertOptions, Rename, SafetensorsOptions, Selection, Target, TargetLayout};
+use serde::{Deserialize, Serialize};
 
 /// Options for resolving a carton and downloading its files.
 #[cfg(feature = "download")]
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 #[non_exhaustive]
 pub struct ResolveOptions {
+    /// Path of the carton.
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub file: PathBuf,
     /// The carton, if it is not on this machine.
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub source: Option<InputSource>,
-    /// Path of the complete carton.
+    /// Where to write the carton
+    #[cfg_attr(feature = "cli", arg(short, long, value_name = "CARTON"))]
     pub output: PathBuf,
+    /// Treatment of an existing file at the output path.
+    #[cfg_attr(feature = "cli", command(flatten))]
     pub if_exists: IfExists,
-    /// Folder that keeps downloads, each named by its SHA-256, and from which a partial download is resumed. `None` keeps
-    /// nothing.
+    /// Keep what is fetched here, by its SHA-256, and resume broken downloads from here
+    #[cfg_attr(feature = "cli", arg(long, value_name = "DIR"))]
     pub cache: Option<PathBuf>,
-    /// Allows http URLs, and URLs that name a private address themselves.
+    /// Fetch http URLs too, and URLs that name a private or loopback address
+    #[cfg_attr(feature = "cli", arg(long))]
     pub allow_http: bool,
-    /// Largest size of a file in bytes; `None` for half of the free space.
+    /// Reject larger files [default: half of the free space]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE", value_parser = pipeline::parse_size))]
     pub max_size: Option<u64>,
-    /// Time without data after which a connection counts as broken.
+    /// Give up a connection that is silent for this many seconds
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_seconds))]
     pub timeout: Duration,
+}
+
+#[cfg(all(feature = "download", feature = "cli"))]
+fn parse_seconds(text: &str) -> Result<Duration, &'static str> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=86400).contains(seconds));
+    seconds.map(Duration::from_secs).ok_or("expected a number of seconds from 1 to 86400")
 }
 
 #[cfg(feature = "download")]
@@ -49,28 +66,52 @@ impl ResolveOptions {
     }
 }
 
-/// Options for verifying a carton, or for comparing another output with its checkpoint.
-#[derive(Clone, Debug, Default)]
+/// Options for verifying a carton, or for comparing another output with its checkpoint. Those of the conversion say what it made of
+/// the checkpoint.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 #[non_exhaustive]
 pub struct VerifyOptions {
     /// Carton, unpacked folder or, with a checkpoint to compare with, any other output of a conversion.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub file: PathBuf,
     /// The carton or output, if it is not on this machine.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub source: Option<InputSource>,
     /// Checkpoint to compare each tensor with: a file, a folder, or its shards. Empty for no comparison.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub against: Vec<PathBuf>,
     /// The checkpoint, if it is not on this machine.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub against_source: Option<InputSource>,
-    /// Tells a complete checkpoint from a single shard that was converted alone.
-    pub shards: ShardPolicy,
+    /// The checkpoint is one shard that was converted alone
+    #[cfg_attr(feature = "cli", arg(long, requires = "against"))]
+    pub single: bool,
     /// Tensors that the conversion selected from the checkpoint.
+    #[serde(flatten)]
+    #[cfg_attr(
+        feature = "cli",
+        command(flatten, next_help_heading = "What the conversion made of the checkpoint")
+    )]
     pub selection: Selection,
-    /// Replacements in the names that the conversion made.
+    /// Replace each match of a regular expression in the names, with $1 or ${1} for its groups; repeatable, in this
+    /// order
+    #[serde(rename = "rename")]
+    #[cfg_attr(feature = "cli", arg(long = "rename", value_name = "REGEX=TO"))]
     pub renames: Vec<Rename>,
-    /// Casts that the conversion made.
-    pub casts: Vec<Cast>,
-    /// Layout into which the conversion translated a language model.
+    /// Convert a LLaMA into the layout of Hugging Face (with config.json) or of Meta (with params.json)
+    #[serde(rename = "names")]
+    #[cfg_attr(feature = "cli", arg(long = "names", value_name = "LAYOUT"))]
     pub target_layout: Option<TargetLayout>,
+    /// Casts that the conversion made.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
+    pub casts: CastOptions,
 }
 
 impl VerifyOptions {
@@ -79,11 +120,16 @@ impl VerifyOptions {
         Self { file: file.into(), ..Self::default() }
     }
 
+    /// Returns the treatment of a checkpoint that is a single shard.
+    pub(crate) fn shards(&self) -> ShardPolicy {
+        ShardPolicy::from_single(self.single)
+    }
+
     /// Returns the options of the conversion that made the output, as far as they change the tensors.
     pub(crate) fn conversion(&self) -> ConvertOptions {
         let mut conversion = ConvertOptions::from_inputs(self.against.clone());
         conversion.source.clone_from(&self.against_source);
-        conversion.shards = self.shards;
+        conversion.single = self.single;
         conversion.selection.clone_from(&self.selection);
         conversion.renames.clone_from(&self.renames);
         conversion.casts.clone_from(&self.casts);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use byte_source::{
@@ -14,8 +15,8 @@ use carton_format::{Config, DataType, MODEL_PT, TensorIndex, TensorSpec};
 use carton_reader::{Carton, CartonEntry, MODEL_FOLDER};
 use carton_writer::{CartonMember, CompressedFile, CompressedFiles, CompressionSpill, EntryContent};
 use output::{Scratch, file_name, parent_folder};
-use pipeline::{IfExists, write_carton};
-use serde::Serialize;
+use pipeline::{IfExists, path_json, write_carton};
+use serde::{Deserialize, Serialize};
 
 use crate::arrays::{self, TensorFile};
 use crate::kept_entry::is_manifest_or_links;
@@ -26,43 +27,71 @@ const CARTON_FOLDERS: &[&str] = &[MODEL_FOLDER, "tensor_data/", "misc/"];
 const OPENED_MAX: usize = 16;
 
 /// Options for packing a folder into a carton.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 #[non_exhaustive]
 pub struct PackOptions {
     /// Folder to pack. It holds carton.toml and `model/`, and may hold `tensor_data/` and `misc/`.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub folder: PathBuf,
-    /// Path of the carton; `None` for a file next to the folder, with its name.
+    /// Where to write the carton [default: next to the folder, or of one at an address in the current folder]
+    #[serde(with = "path_json::option")]
+    #[cfg_attr(feature = "cli", arg(short, long, value_name = "CARTON"))]
     pub output: Option<PathBuf>,
+    #[serde(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     pub if_exists: IfExists,
+    /// How to compress files; auto stores what does not become smaller
+    #[cfg_attr(feature = "cli", arg(long, value_name = "METHOD", default_value = "auto"))]
     pub compression: PackCompression,
-    /// NumPy arrays to add as tensors: names, and paths of `.npy` files.
-    pub tensors: Vec<(String, PathBuf)>,
+    /// An array to add to the tensors; repeatable
+    #[serde(rename = "tensor")]
+    #[cfg_attr(feature = "cli", arg(long = "tensor", value_name = "NAME=FILE.npy"))]
+    pub tensors: Vec<ArrayFile>,
 }
 
 impl PackOptions {
     /// Creates options that pack `folder` with the default compression, next to the folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self {
-            folder: folder.into(),
-            output: None,
-            if_exists: IfExists::default(),
-            compression: PackCompression::default(),
-            tensors: Vec::new(),
-        }
+        Self { folder: folder.into(), ..Self::default() }
+    }
+}
+
+/// NumPy array to add to the tensors of a carton.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayFile {
+    /// Name of the tensor.
+    pub name: String,
+    /// Path of the `.npy` file.
+    #[serde(with = "path_json::one")]
+    pub path: PathBuf,
+}
+
+impl FromStr for ArrayFile {
+    type Err = &'static str;
+
+    /// Parses `NAME=FILE.npy`.
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let (name, path) = text.split_once('=').ok_or("expected NAME=FILE.npy")?;
+        Ok(Self { name: name.to_owned(), path: path.into() })
     }
 }
 
 /// Compression of the files in a carton.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
 pub enum PackCompression {
-    /// Uses Zstandard where it saves space. `model/model.pt` is stored, so that it can be mapped.
+    /// Zstandard where it helps; model/model.pt is stored, so that it can be mapped
     #[default]
     Auto,
-    /// Stores all files uncompressed.
+    /// All files as they are
     Stored,
-    /// Compresses all files with Deflate.
+    /// All files with Deflate
     Deflate,
-    /// Compresses all files with Zstandard.
+    /// All files with Zstandard
     Zstd,
 }
 

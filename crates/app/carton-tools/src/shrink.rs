@@ -17,21 +17,32 @@ use crate::{Error, Result, SCHEMA_VERSION};
 
 /// Options for shrinking a carton.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 #[non_exhaustive]
 pub struct ShrinkOptions {
+    /// Path of the carton.
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub file: PathBuf,
     /// The carton, if it is not on this machine.
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub source: Option<InputSource>,
-    /// Path of the smaller carton.
-    pub output: PathBuf,
-    pub if_exists: IfExists,
-    /// http or https URL below which the blobs will be served.
+    /// The URL under which the blobs will be served
+    #[cfg_attr(feature = "cli", arg(long, value_name = "URL"))]
     pub base: String,
-    /// Folder for the blobs, which is created if it does not exist. The name of a blob is its SHA-256.
+    /// The folder for the blobs
+    #[cfg_attr(feature = "cli", arg(long, value_name = "DIR"))]
     pub blobs: PathBuf,
-    /// Size in bytes from which a file is moved.
+    /// Keep smaller files in the carton
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = pipeline::parse_size))]
     pub min_size: u64,
+    /// Where to write the carton
+    #[cfg_attr(feature = "cli", arg(short, long, value_name = "CARTON"))]
+    pub output: PathBuf,
+    /// Treatment of an existing file at the output path.
+    #[cfg_attr(feature = "cli", command(flatten))]
+    pub if_exists: IfExists,
     /// True if `output` may be `file`, which is then replaced as a whole.
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub in_place: bool,
 }
 

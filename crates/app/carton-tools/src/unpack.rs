@@ -5,30 +5,39 @@ use std::path::{Path, PathBuf};
 use byte_source::{Action, InputSource, Observer, ProgressReporter};
 use carton_reader::{Carton, CartonEntry};
 use output::{OutputFile, file_name};
-use pipeline::IfExists;
-use serde::Serialize;
+use pipeline::{IfExists, path_json};
+use serde::{Deserialize, Serialize};
 
 use crate::open::open_packed;
 use crate::{CartonNote, Error, Result, SCHEMA_VERSION};
 
 /// Options for unpacking a carton.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 #[non_exhaustive]
 pub struct UnpackOptions {
+    /// Path of the carton.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub file: PathBuf,
     /// The carton, if it is not on this machine. It is unpacked into the current folder by default.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub source: Option<InputSource>,
-    /// Folder to write into, which is created if it does not exist; `None` for [`default_unpack_folder`], which must be empty
-    /// unless `force` is set.
+    /// The folder to write into, which is created if needed [default: next to the carton, with its name]
+    #[serde(with = "path_json::option")]
+    #[cfg_attr(feature = "cli", arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath))]
     pub output: Option<PathBuf>,
-    /// Allows existing files to be replaced.
+    /// Replace files that exist
+    #[cfg_attr(feature = "cli", arg(long))]
     pub force: bool,
 }
 
 impl UnpackOptions {
     /// Creates options that unpack `file` into the default folder.
     pub fn new(file: impl Into<PathBuf>) -> Self {
-        Self { file: file.into(), source: None, output: None, force: false }
+        Self { file: file.into(), ..Self::default() }
     }
 }
 

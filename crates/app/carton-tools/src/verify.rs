@@ -133,7 +133,7 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
 fn is_other_output(options: &VerifyOptions, given: Option<&Arc<dyn Source>>) -> bool {
     match (given, &options.source) {
         (Some(file), _) => Container::from_source(Arc::clone(file)).is_ok(),
-        (None, Some(folder)) => CheckpointSources::find_source(folder, options.shards).is_ok(),
+        (None, Some(folder)) => CheckpointSources::find_source(folder, options.shards()).is_ok(),
         (None, None) => !is_carton(&options.file) && checkpoint_format(&options.file).is_some(),
     }
 }

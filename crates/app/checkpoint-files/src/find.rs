@@ -23,6 +23,13 @@ pub enum ShardPolicy {
     ThisFileOnly,
 }
 
+impl ShardPolicy {
+    /// Returns the policy for a file that is read alone, or for a whole checkpoint.
+    pub fn from_single(single: bool) -> Self {
+        if single { Self::ThisFileOnly } else { Self::RequireAll }
+    }
+}
+
 impl CheckpointSources {
     /// Resolves `paths`, which are a file, a folder, an index, or all shards of a set, to the files of one checkpoint.
     ///

@@ -7,33 +7,13 @@ use tensor::{CompoundKind, CompoundTensor, RecordChecks, Tensor, Tensors, ViewId
 
 use crate::SCHEMA_VERSION;
 use crate::bytes::first_differences;
-use crate::input::{InputOptions, OpenedInput};
+use crate::diff_options::DiffOptions;
+use crate::input::OpenedInput;
 use crate::matching::{ContentMatches, NamedPair, Unmatched};
 use crate::numbers::{PairNumbers, are_comparable, compare_numbers};
 use crate::report::{Change, ComparedInput, DiffCounts, DiffReport, TensorChange, TensorSummary};
 use crate::segments::UnreadItem;
 use crate::values::{ValueDifferences, compare_values};
-
-/// Options of a comparison.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct DiffOptions {
-    pub a: InputOptions,
-    pub b: InputOptions,
-    /// Largest absolute difference of elements that counts as equal; `None` to compare bits.
-    pub tolerance: Option<f64>,
-    /// Largest number of tensors, and of values, that the report lists.
-    pub limit: Option<usize>,
-    /// True to compare the values that are not tensors.
-    pub values: bool,
-}
-
-impl DiffOptions {
-    /// Creates options that compare all bits and values of two inputs.
-    pub fn new(a: InputOptions, b: InputOptions) -> Self {
-        Self { a, b, tolerance: None, limit: None, values: true }
-    }
-}
 
 /// Compares the tensors that conversions of two inputs select, and their values. All cores are used, and the elements of no
 /// tensor are kept in memory.
@@ -41,21 +21,20 @@ impl DiffOptions {
 /// # Errors
 /// When an input cannot be read, is damaged or changes, a selection does not fit it, or `observer` stops the work.
 pub fn diff(options: &DiffOptions, observer: &dyn Observer) -> Result<DiffReport> {
-    let a = OpenedInput::open(&options.a, observer)?;
-    let b = OpenedInput::open(&options.b, observer)?;
+    options.check()?;
+    let [a, b] = [options.input_a(), options.input_b()];
+    let (a, b) = (OpenedInput::open(&a, observer)?, OpenedInput::open(&b, observer)?);
     for input in [&a, &b] {
         input.check_views()?;
     }
     let checks = RecordChecks::new(a.tensors.iter().chain(b.tensors.iter()).map(|(_, tensor)| tensor));
     let comparison = Comparison { a: &a, b: &b, checks: &checks, tolerance: options.tolerance, observer };
     let (mut tensors, mut counts) = comparison.run()?;
-    checks
-        .verify(observer)
-        .map_err(|reason| Error::from(pipeline::Error::unread_input(&options.b.path, reason)))?;
+    checks.verify(observer).map_err(|reason| Error::from(pipeline::Error::unread_input(&b.path, reason)))?;
     a.check_unchanged()?;
     b.check_unchanged()?;
     let ValueDifferences { rows: mut values, cut } =
-        if options.values { compare_values(&a.values, &b.values) } else { ValueDifferences::default() };
+        if options.no_values { ValueDifferences::default() } else { compare_values(&a.values, &b.values) };
     counts.values = values.len();
     counts.values_cut = cut;
     tensors.sort_by(|first, second| {
@@ -71,8 +50,8 @@ pub fn diff(options: &DiffOptions, observer: &dyn Observer) -> Result<DiffReport
     let same = tensors.is_empty() && values.is_empty();
     tensors.truncate(limit);
     values.truncate(limit);
-    let summary = |input: &OpenedInput, options: &InputOptions| ComparedInput {
-        file: options.path.display().to_string(),
+    let summary = |input: &OpenedInput| ComparedInput {
+        file: input.path.display().to_string(),
         format: input.format,
         tensors: input.tensors.len(),
         nbytes: input.nbytes,
@@ -84,8 +63,8 @@ pub fn diff(options: &DiffOptions, observer: &dyn Observer) -> Result<DiffReport
         tensors,
         values,
         unlisted,
-        a: summary(&a, &options.a),
-        b: summary(&b, &options.b),
+        a: summary(&a),
+        b: summary(&b),
         notes: a.notes.into_iter().chain(b.notes).collect(),
     })
 }

@@ -7,25 +7,35 @@ use carton_reader::Carton;
 use carton_tools::{CartonNote, Error, Result, is_carton, read_checkpoint};
 use foldhash::{HashSet, HashSetExt};
 use pipeline::{ConvertOptions, ConvertedTensors, Observer, Selection, ShardPolicy, ValueRows, select};
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tensor::Tensors;
 use torch_import::Container;
 
-/// Checkpoint or carton to compare, and its tensors to use.
-#[derive(Clone, Debug, Default)]
+/// Checkpoint or carton whose tensors are compared or hashed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 #[non_exhaustive]
 pub struct InputOptions {
     /// Checkpoint file, folder with a checkpoint, or carton.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub path: PathBuf,
     /// The input, if it is not on this machine.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub source: Option<InputSource>,
-    /// Treatment of an input that is a single shard.
-    pub shards: ShardPolicy,
-    /// Selection of tensors, and of the prefix to remove from their names.
-    pub selection: Selection,
-    /// True to take the numbers that quantized weights stand for in place of their codes. An input whose weights are not
-    /// quantized is taken as it is.
+    /// Take the numbers that quantized weights stand for, as `convert --dequantize` writes them; a file without is taken as it is
+    #[cfg_attr(feature = "cli", arg(long))]
     pub dequantize: bool,
+    /// Each file is a single shard
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub single: bool,
+    /// Selection of tensors, and of the prefix to remove from their names.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten, next_help_heading = "Tensors"))]
+    pub selection: Selection,
 }
 
 impl InputOptions {
@@ -46,10 +56,15 @@ impl InputOptions {
         Self { dequantize: true, ..self }
     }
 
+    /// Returns the treatment of an input that is a single shard.
+    pub fn shards(&self) -> ShardPolicy {
+        ShardPolicy::from_single(self.single)
+    }
+
     /// Treats a file that is one of several shards as a checkpoint.
     #[must_use]
     pub fn single_shard(self) -> Self {
-        Self { shards: ShardPolicy::ThisFileOnly, ..self }
+        Self { single: true, ..self }
     }
 }
 
@@ -83,7 +98,7 @@ impl OpenedInput {
     pub(crate) fn open(options: &InputOptions, observer: &dyn Observer) -> Result<Self> {
         let mut conversion = ConvertOptions::new(&options.path);
         conversion.source.clone_from(&options.source);
-        conversion.shards = options.shards;
+        conversion.single = options.single;
         conversion.selection.clone_from(&options.selection);
         let carton = if let Some(source) = &options.source {
             carton_tools::open_source(source)?

@@ -19,6 +19,7 @@
 
 mod bytes;
 mod diff;
+mod diff_options;
 mod digest;
 mod fingerprint;
 mod input;
@@ -30,7 +31,8 @@ mod segments;
 mod values;
 
 pub use carton_tools::{Error, Result};
-pub use diff::{DiffOptions, diff};
+pub use diff::diff;
+pub use diff_options::{DiffOptions, SideSelections};
 pub use digest::{DigestReport, digest};
 pub use input::InputOptions;
 pub use numbers::{ElementChange, FirstChange};

@@ -99,7 +99,7 @@ pub fn convert_each(
     observer: &dyn Observer,
     done: &mut dyn FnMut(BatchItem) -> Result<()>,
 ) -> Result<BatchReport> {
-    let inputs = batch_inputs::expand_inputs(&options.inputs, options.shards);
+    let inputs = batch_inputs::expand_inputs(&options.inputs, options.shards());
     let with_outputs = batch_inputs::name_all(options, &inputs);
     if let Some(folder) = options.output.as_ref().filter(|_| !options.dry_run)
         && options.destination.store_of(folder)?.is_none()

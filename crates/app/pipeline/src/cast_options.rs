@@ -1,8 +1,57 @@
 //! Options for casting tensors to other dtypes.
 
 use std::fmt;
+use std::str::FromStr;
 
-use tensor::Dtype;
+use serde::{Deserialize, Serialize};
+use tensor::{Dtype, UnknownDtype};
+
+/// Dtypes of the tensors in an output.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
+pub struct CastOptions {
+    /// Cast tensors of one dtype to another, such as `float32=bfloat16`; repeatable
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FROM=TO"))]
+    pub cast: Vec<Cast>,
+    /// Cast floating-point tensors to this dtype
+    ///
+    /// Those of a dtype that --cast names are cast as it says
+    #[cfg_attr(feature = "cli", arg(long, value_name = "DTYPE"))]
+    pub dtype: Option<Dtype>,
+}
+
+impl CastOptions {
+    /// Returns all casts, those of single dtypes first.
+    pub fn all(&self) -> Vec<Cast> {
+        let floats = self.dtype.map(|to| Cast { from: CastFrom::FloatingPoint, to });
+        self.cast.iter().copied().chain(floats).collect()
+    }
+
+    /// Returns true if no tensor is cast.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl From<Vec<Cast>> for CastOptions {
+    fn from(casts: Vec<Cast>) -> Self {
+        let mut options = Self::default();
+        options.extend(casts);
+        options
+    }
+}
+
+impl Extend<Cast> for CastOptions {
+    fn extend<I: IntoIterator<Item = Cast>>(&mut self, casts: I) {
+        for cast in casts {
+            match cast.from {
+                CastFrom::FloatingPoint => self.dtype = Some(cast.to),
+                CastFrom::Dtype(_) => self.cast.push(cast),
+            }
+        }
+    }
+}
 
 /// Cast of the tensors of one or more dtypes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,5 +82,38 @@ impl fmt::Display for CastFrom {
             Self::Dtype(dtype) => dtype.fmt(f),
             Self::FloatingPoint => f.write_str("floating-point"),
         }
+    }
+}
+
+impl fmt::Display for Cast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.from, self.to)
+    }
+}
+
+impl FromStr for Cast {
+    type Err = String;
+
+    /// Parses `FROM=TO`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (from, to) = text.split_once('=').ok_or("expected two dtypes, such as float32=bfloat16")?;
+        let dtype = |text: &str| text.parse::<Dtype>().map_err(|error: UnknownDtype| error.to_string());
+        Ok(Self { from: CastFrom::Dtype(dtype(from)?), to: dtype(to)? })
+    }
+}
+
+tensor::serde_as_text!(Cast);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cast_is_two_dtypes() {
+        let expected = Cast { from: CastFrom::Dtype(Dtype::Float32), to: Dtype::Float16 };
+        assert_eq!("f32=half".parse(), Ok(expected));
+        assert_eq!(expected.to_string(), "float32=float16");
+        assert!("float32".parse::<Cast>().is_err_and(|text| text.contains("float32=bfloat16")));
+        assert!("float32=".parse::<Cast>().is_err());
     }
 }

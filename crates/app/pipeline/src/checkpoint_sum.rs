@@ -4,31 +4,35 @@ use std::path::{Path, PathBuf};
 
 use adapter::{SumReport, SumRule, Summand};
 use checkpoint_files::CheckpointSources;
+use serde::{Deserialize, Serialize};
 use tensor::Tensors;
 use torch_import::{Checkpoint, Container};
 
 use crate::adapter_overview::refuse_adapter;
 use crate::select::Selected;
 use crate::{
-    ConvertOptions, DequantizedReport, Error, Observer, Result, WeightedPath, dequantize, rename, select,
+    ConvertOptions, DequantizedReport, Error, InvalidOption, Observer, Result, WeightedPath, dequantize,
+    path_json, rename, select,
 };
 
-/// Checkpoints that are summed with the selected and renamed tensors of the input, which are the base.
-#[derive(Clone, Debug, PartialEq)]
+/// Checkpoints that are summed with the selected and renamed tensors of the input, which are the base, in double precision and
+/// rounded once to the dtype of the base.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 pub struct CheckpointSum {
-    pub terms: SumTerms,
-    /// True to sum only what the checkpoints have in common, instead of refusing those that differ in a name, a shape or a
-    /// dtype.
-    pub only_common: bool,
-}
-
-/// What is computed from the base and other checkpoints, in double precision and rounded once to the dtype of the base.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SumTerms {
-    /// Base + Σ weight · (checkpoint − base), as in task arithmetic.
-    Differences(Vec<WeightedPath>),
-    /// The mean of the base and the checkpoints, all with the same weight.
-    Average(Vec<PathBuf>),
+    /// Add WEIGHT (1 if it is left out) times what PATH, a fine-tuned copy of the base, differs from it, as task arithmetic
+    /// does: base + WEIGHT × (PATH − base); repeatable, the terms are summed
+    #[cfg_attr(feature = "cli", arg(long, value_name = "PATH[=WEIGHT]", group = "sum", value_hint = clap::ValueHint::AnyPath))]
+    pub add: Vec<WeightedPath>,
+    /// Write the mean of the input and PATH, such as another checkpoint of the same training; repeatable, all count the same
+    #[serde(with = "path_json::list")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "PATH", group = "sum", value_hint = clap::ValueHint::AnyPath))]
+    pub average: Vec<PathBuf>,
+    /// With --add or --average, sum what the checkpoints have in common: a tensor stays that of the input where PATH lacks
+    /// it or has another shape, what only PATH has is left out, and dtypes may differ
+    #[cfg_attr(feature = "cli", arg(long, requires = "sum"))]
+    pub common: bool,
 }
 
 pub(crate) struct SummedTensors {
@@ -39,10 +43,25 @@ pub(crate) struct SummedTensors {
 }
 
 impl CheckpointSum {
-    pub(crate) fn paths(&self) -> Vec<&Path> {
-        match &self.terms {
-            SumTerms::Differences(files) => files.iter().map(|file| file.path.as_path()).collect(),
-            SumTerms::Average(files) => files.iter().map(PathBuf::as_path).collect(),
+    /// Returns true if nothing is summed.
+    pub fn is_empty(&self) -> bool {
+        self.add.is_empty() && self.average.is_empty()
+    }
+
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let added = self.add.iter().map(|file| file.path.as_path());
+        added.chain(self.average.iter().map(PathBuf::as_path))
+    }
+
+    /// Checks the options before any file is opened.
+    ///
+    /// # Errors
+    /// When they ask for both sums, or for none that could be limited.
+    pub(crate) fn check(&self) -> Result<(), InvalidOption> {
+        match (self.add.is_empty(), self.average.is_empty(), self.common) {
+            (false, false, _) => Err(InvalidOption::Exclusive { first: "add", second: "average" }),
+            (true, true, true) => Err(InvalidOption::NoSum),
+            _ => Ok(()),
         }
     }
 
@@ -53,8 +72,8 @@ impl CheckpointSum {
     pub(crate) fn find(options: &ConvertOptions, path: &Path) -> Result<CheckpointSources> {
         let path = path.to_owned();
         let sources = match options.given.find(&path) {
-            Some(source) => CheckpointSources::find_source(source, options.shards)?,
-            None => CheckpointSources::find(std::slice::from_ref(&path), options.shards)?,
+            Some(source) => CheckpointSources::find_source(source, options.shards())?,
+            None => CheckpointSources::find(std::slice::from_ref(&path), options.shards())?,
         };
         refuse_adapter(&sources, Some(&output::shown_path(&path)))?;
         Ok(sources)
@@ -92,14 +111,13 @@ impl CheckpointSum {
             });
             containers.extend(opened);
         }
-        let rule = match &self.terms {
-            SumTerms::Differences(files) => {
-                SumRule::Differences { weights: files.iter().map(|file| file.weight).collect() }
-            }
-            SumTerms::Average(_) => SumRule::Mean,
+        let rule = if self.average.is_empty() {
+            SumRule::Differences { weights: self.add.iter().map(|file| file.weight).collect() }
+        } else {
+            SumRule::Mean
         };
         let (tensors, report) =
-            adapter::sum(base, &summands, &rule, self.only_common, observer).map_err(Error::Adapter)?;
+            adapter::sum(base, &summands, &rule, self.common, observer).map_err(Error::Adapter)?;
         Ok(SummedTensors { tensors, report, containers })
     }
 }

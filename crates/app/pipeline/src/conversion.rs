@@ -8,8 +8,8 @@ use quantization::QuantizationDocuments;
 
 use crate::output_path::OutputNaming;
 use crate::{
-    ConvertOptions, InvalidOption, Result, SumTerms, cast, dequantize, input, merge, misc, output_path,
-    rename,
+    CartonOptions, ConvertOptions, InvalidOption, Result, Target, cast, dequantize, input, merge, misc,
+    output_path, rename,
 };
 
 /// A conversion that is ready to run: its files are found, but not opened.
@@ -53,8 +53,15 @@ impl PlannedConversion {
     ///
     /// # Errors
     /// Those of [`plan`](Self::plan).
-    pub(crate) fn new(options: ConvertOptions, folder: Option<&Path>, naming: OutputNaming) -> Result<Self> {
+    pub(crate) fn new(
+        mut options: ConvertOptions,
+        folder: Option<&Path>,
+        naming: OutputNaming,
+    ) -> Result<Self> {
         check_options(&options)?;
+        if options.no_sync {
+            options.destination = options.destination.without_sync();
+        }
         let format = options.target.format();
         let mut sources = input::find_sources(&options)?;
         misc::take_documents(format.misc(), &mut sources)?;
@@ -120,14 +127,24 @@ pub(crate) fn check_options(options: &ConvertOptions) -> Result<()> {
     }
     let is_local = |path: &&Path| options.given.find(path).is_none();
     options.other_paths().filter(is_local).try_for_each(output::refuse_remote)?;
-    let added = options.sum.as_ref().map(|sum| &sum.terms);
-    let added =
-        added.and_then(|terms| if let SumTerms::Differences(files) = terms { Some(files) } else { None });
-    let weighted = options.adapters.iter().chain(added.into_iter().flatten());
-    if let Some(file) = weighted.into_iter().find(|file| !file.weight.is_finite()) {
+    if let (Some(output), Some(CartonOptions { assumed: true, .. })) =
+        (&options.output, options.target.as_carton())
+    {
+        Target::from_path(output)?;
+    }
+    if options.allow_dangerous && options.deny_unknown {
+        return Err(InvalidOption::Exclusive { first: "allow_dangerous", second: "deny_unknown" }.into());
+    }
+    options.overrides.check().map_err(|(name, reason)| InvalidOption::Value {
+        name: name.to_owned(),
+        reason: reason.to_owned(),
+    })?;
+    options.sum.check()?;
+    let mut weighted = options.adapters.iter().chain(&options.sum.add);
+    if let Some(file) = weighted.find(|file| !file.weight.is_finite()) {
         return Err(InvalidOption::Weight { path: file.path.clone(), weight: file.weight.to_string() }.into());
     }
-    cast::check_casts(&options.casts)?;
+    cast::check_casts(&options.casts.all())?;
     rename::check_renames(&options.renames)?;
     options.target.format().check_targets()
 }

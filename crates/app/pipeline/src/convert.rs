@@ -50,7 +50,7 @@ impl PlannedConversion {
             self.check_target(misc.iter().map(|(_, path)| path.as_path()))?;
         }
 
-        let judge = |file: &Path, checkpoint: &Checkpoint| check_globals(options.globals, file, checkpoint);
+        let judge = |file: &Path, checkpoint: &Checkpoint| check_globals(options.globals(), file, checkpoint);
         let (mut checkpoint, read_notes) =
             sources.read_with_observer::<Error>(&containers, &judge, observer)?;
         dequantize::encode_descriptions(options.dequantize, &mut checkpoint);
@@ -109,7 +109,7 @@ impl PlannedConversion {
             notes.extend((!names.is_empty()).then_some(Note::DocumentsLeftOut { names, to }));
         }
         let script = script.into_module();
-        let keeps_values = options.target.as_carton().is_some_and(|carton| carton.keep_values) && !keeps_code;
+        let keeps_values = options.target.as_carton().is_some_and(|carton| !carton.no_values) && !keeps_code;
         let kept = NonTensorParts {
             script,
             values: keeps_values.then(|| values::document(&checkpoint, &tensors)).flatten(),

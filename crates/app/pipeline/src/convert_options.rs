@@ -7,56 +7,139 @@ use byte_source::{InputSource, Source};
 use checkpoint_files::ShardPolicy;
 use decoder::Overrides;
 use output::{Destination, IfExists};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
 
-use crate::{Cast, CheckpointSum, GivenInputs, InvalidOption, Rename, Selection, Target, WeightedPath};
+use crate::{
+    CastOptions, CheckpointSum, GivenInputs, InvalidOption, OutputKind, Rename, Selection, Target,
+    WeightedPath, option_json, path_json,
+};
 
 /// Options for converting a checkpoint.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 #[non_exhaustive]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option")]
 pub struct ConvertOptions {
     /// Checkpoint file, folder with a checkpoint, or all shards of a checkpoint.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub inputs: Vec<PathBuf>,
     /// The input, if it is not on this machine.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub source: Option<InputSource>,
-    /// Output file or folder; `None` for a path next to the input, which [`PlannedConversion`](crate::PlannedConversion) chooses.
-    pub output: Option<PathBuf>,
+    /// The summed checkpoints and the adapters that are not on this machine.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub given: GivenInputs,
     /// Where the output goes if its path is an address; see [`Destination`].
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub destination: Destination,
     /// Output format and its options. The extension of `output` does not change the format; see [`Target::from_path`].
+    #[serde(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     pub target: Target,
+    /// What to write to; the extension chooses what it becomes
+    ///
+    /// With --to, a path without such an extension is the folder for a model's files; with --each, it is the folder for
+    /// outputs [default: next to the checkpoint, or to its folder]
+    #[serde(with = "path_json::option")]
+    #[cfg_attr(feature = "cli", arg(short, long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath))]
+    pub output: Option<PathBuf>,
     /// Treatment of an existing file at the output path.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     pub if_exists: IfExists,
-    /// Treatment of an input that is a single shard.
-    pub shards: ShardPolicy,
-    /// Globals that a pickle may name.
-    pub globals: AllowedGlobals,
+    /// Report what would be made, and write nothing
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub dry_run: bool,
+    /// Do not wait until the disk has the output: after a power failure it may be damaged
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub no_sync: bool,
+    /// Compute the digest of the tensors, for the summary and for carton.toml; reads them once more
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub digest: bool,
+    /// Convert one shard of a checkpoint alone
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub single: bool,
+    /// Convert a file that could run code, such as os.system, or whose TorchScript code reads or writes files; nothing is
+    /// executed
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub allow_dangerous: bool,
+    /// Reject a file that names an unknown global or TorchScript operator, or uses a global in a way that nobody has judged
+    #[cfg_attr(feature = "cli", arg(long, conflicts_with = "allow_dangerous"))]
+    pub deny_unknown: bool,
     /// Hyperparameters of a language model that are missing from its documents.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     pub overrides: Overrides,
     /// Selection of tensors, and of the prefix to remove from their names.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     pub selection: Selection,
-    /// Replacements in the names of the selected tensors, applied in order.
+    /// Replace each match of a regular expression in the names, with $1 or ${1} for its groups; repeatable, in this
+    /// order
+    #[serde(rename = "rename")]
+    #[cfg_attr(feature = "cli", arg(long = "rename", value_name = "REGEX=TO"))]
     pub renames: Vec<Rename>,
-    /// Checkpoints to sum with the selected and renamed tensors.
-    pub sum: Option<CheckpointSum>,
-    /// Adapters to merge into the result, one after the other.
-    pub adapters: Vec<WeightedPath>,
-    /// The summed checkpoints and the adapters that are not on this machine.
-    pub given: GivenInputs,
-    /// True to compute the numbers of quantized weights, and drop what describes the quantization.
+    /// Compute the numbers of quantized weights (FP8, MXFP4, GPTQ, AWQ and others)
+    ///
+    /// They are those of the weights' library, in the dtype of config.json or of --dtype; what describes the quantization is
+    /// dropped
+    #[cfg_attr(feature = "cli", arg(long))]
     pub dequantize: bool,
+    /// Checkpoints to sum with the selected and renamed tensors.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
+    pub sum: CheckpointSum,
+    /// Merge an adapter of peft: the folder that peft saved, or the file of the tensors in it; `=WEIGHT` scales its changes;
+    /// repeatable, in this order
+    #[serde(rename = "merge")]
+    #[cfg_attr(feature = "cli", arg(long = "merge", value_name = "ADAPTER[=WEIGHT]", value_hint = clap::ValueHint::AnyPath))]
+    pub adapters: Vec<WeightedPath>,
     /// Casts of the selected tensors to other dtypes.
-    pub casts: Vec<Cast>,
-    /// Maximum size of the output as a multiple of the input, because views can repeat the bytes of their storages. An output
-    /// that has at most 64 MiB more than the input is always written.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
+    pub casts: CastOptions,
+    /// Write an output of up to N times the input, whose tensors are views that repeat bytes; 64 MiB more than the input are
+    /// always written
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value_t = DEFAULT_MAX_EXPANSION, value_parser = clap::value_parser!(u64).range(1..)))]
     pub max_expansion: u64,
-    /// True to compute the digest of the tensors, for the report and for carton.toml.
-    pub digest: bool,
-    /// True to stop before anything is written.
-    pub dry_run: bool,
 }
 
 /// Default of [`ConvertOptions::max_expansion`].
 pub const DEFAULT_MAX_EXPANSION: u64 = 64;
+
+impl Default for ConvertOptions {
+    fn default() -> Self {
+        Self {
+            inputs: Vec::new(),
+            source: None,
+            given: GivenInputs::default(),
+            destination: Destination::default(),
+            target: Target::default(),
+            output: None,
+            if_exists: IfExists::default(),
+            dry_run: false,
+            no_sync: false,
+            digest: false,
+            single: false,
+            allow_dangerous: false,
+            deny_unknown: false,
+            overrides: Overrides::default(),
+            selection: Selection::default(),
+            renames: Vec::new(),
+            dequantize: false,
+            sum: CheckpointSum::default(),
+            adapters: Vec::new(),
+            casts: CastOptions::default(),
+            max_expansion: DEFAULT_MAX_EXPANSION,
+        }
+    }
+}
 
 impl ConvertOptions {
     /// Creates options that convert the checkpoint at `input` into a carton next to it.
@@ -66,27 +149,7 @@ impl ConvertOptions {
 
     /// Creates options that convert the checkpoint in the files `inputs` into a carton next to it.
     pub fn from_inputs(inputs: Vec<PathBuf>) -> Self {
-        Self {
-            inputs,
-            source: None,
-            output: None,
-            destination: Destination::default(),
-            target: Target::default(),
-            if_exists: IfExists::default(),
-            shards: ShardPolicy::default(),
-            globals: AllowedGlobals::default(),
-            overrides: Overrides::default(),
-            selection: Selection::default(),
-            renames: Vec::new(),
-            sum: None,
-            adapters: Vec::new(),
-            given: GivenInputs::default(),
-            dequantize: false,
-            casts: Vec::new(),
-            max_expansion: DEFAULT_MAX_EXPANSION,
-            digest: false,
-            dry_run: false,
-        }
+        Self { inputs, ..Self::default() }
     }
 
     /// Creates options that convert a file read from `source`.
@@ -100,10 +163,57 @@ impl ConvertOptions {
         Self { source: Some(input), ..Self::new(path) }
     }
 
+    /// Creates options from JSON, by the names of the command line, such as `max_shard_size`. The output format is that of `to`,
+    /// else that of the extension of `output`, else the first one that has the options.
+    ///
+    /// # Errors
+    /// When an option is unknown, has a wrong value, or is that of another output.
+    pub fn from_json(mut given: Map<String, Json>) -> Result<Self, InvalidOption> {
+        #[derive(Default, Serialize, Deserialize)]
+        #[serde(default)]
+        struct Choice {
+            to: Option<OutputKind>,
+            #[serde(with = "path_json::option")]
+            output: Option<PathBuf>,
+        }
+        let chosen =
+            ["to", "output"].into_iter().filter_map(|name| Some((name.to_owned(), given.get(name)?.clone())));
+        let Choice { to, output } = option_json::set_options(&Choice::default(), chosen.collect())?;
+        given.remove("to");
+        let is_given = |value: &Json| match value {
+            Json::Null | Json::Bool(false) => false,
+            Json::Array(list) => !list.is_empty(),
+            _ => true,
+        };
+        let names = given.iter().filter(|(_, value)| is_given(value));
+        let names: Vec<String> = names.map(|(name, _)| name.replace('-', "_")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let target = Target::choose(to, output.as_deref(), &names)?;
+        let is_assumed = target.as_carton().is_some_and(|carton| carton.assumed);
+        let mut options = option_json::set_options(&Self { target, ..Self::default() }, given)?;
+        if let Target::Carton(carton) = &mut options.target {
+            carton.assumed = is_assumed;
+        }
+        Ok(options)
+    }
+
+    /// Returns the treatment of an input that is a single shard.
+    pub fn shards(&self) -> ShardPolicy {
+        ShardPolicy::from_single(self.single)
+    }
+
+    /// Returns the globals that a pickle may name.
+    pub fn globals(&self) -> AllowedGlobals {
+        match self {
+            Self { allow_dangerous: true, .. } => AllowedGlobals::All,
+            Self { deny_unknown: true, .. } => AllowedGlobals::Known,
+            _ => AllowedGlobals::NotDangerous,
+        }
+    }
+
     /// Returns the paths of the adapters and of the summed checkpoints.
-    pub(crate) fn other_paths(&self) -> impl Iterator<Item = &Path> {
-        let adapters = self.adapters.iter().map(|adapter| adapter.path.as_path());
-        adapters.chain(self.sum.iter().flat_map(CheckpointSum::paths))
+    pub fn other_paths(&self) -> impl Iterator<Item = &Path> {
+        self.adapters.iter().map(|adapter| adapter.path.as_path()).chain(self.sum.paths())
     }
 
     /// Sets the output path, and infers the output format from its extension.

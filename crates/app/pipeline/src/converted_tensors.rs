@@ -139,11 +139,11 @@ impl PreparedTensors {
             .map_err(Error::at(sources.root()))?;
         notes.extend(selected.notes);
         let selected_origins = selected.origins;
-        let judge = |file: &Path, checkpoint: &Checkpoint| check_globals(options.globals, file, checkpoint);
+        let judge = |file: &Path, checkpoint: &Checkpoint| check_globals(options.globals(), file, checkpoint);
         let (mut tensors, mut other_containers, mut sum, mut adapters) =
             (selected.tensors, Vec::new(), None, None);
-        if let Some(terms) = &options.sum {
-            let summed = terms.apply(&tensors, options, &judge, observer)?;
+        if !options.sum.is_empty() {
+            let summed = options.sum.apply(&tensors, options, &judge, observer)?;
             (tensors, sum) = (summed.tensors, Some(summed.report));
             other_containers.extend(summed.containers);
         }
@@ -163,7 +163,7 @@ impl PreparedTensors {
         };
         let TranslatedTensors { tensors, origins, document } = translated;
         let (tensors, casts) =
-            cast::apply_casts(&options.casts, tensors, notes).map_err(Error::at(sources.root()))?;
+            cast::apply_casts(&options.casts.all(), tensors, notes).map_err(Error::at(sources.root()))?;
         let origins = if options.dry_run {
             origins.into_iter().map(|place| selected_origins.get(place?).cloned()).collect()
         } else {

@@ -110,7 +110,8 @@ pub(crate) fn select_dequantized(
         select::select_with_origins(&whole, checkpoint, options.dry_run)?;
     let model = quantization::recognise(documents, &tensors)?.ok_or(quantization::Error::NotQuantized)?;
     let configured = documents.dtype();
-    let dtype = |tensor: &QuantizedTensor| result_dtype(&options.casts, tensor, configured);
+    let casts = options.casts.all();
+    let dtype = |tensor: &QuantizedTensor| result_dtype(&casts, tensor, configured);
     let mut reports: Vec<DequantizedReport> = Vec::new();
     for tensor in &model.tensors {
         let to = dtype(tensor).name();

@@ -93,7 +93,7 @@ impl CartonModel {
             FoundModel::Decoder(model) => (model.tensors, Some(model.decoder), None),
             FoundModel::Script(module, checkpoint) => (checkpoint.to_tensors(), None, Some(module)),
         };
-        let casts = &conversion.options.casts;
+        let casts = &conversion.options.casts.all();
         let (tensors, casts) =
             cast::apply_casts(casts, tensors, &mut notes).map_err(Error::at(conversion.sources.root()))?;
         let selected = SelectedTensors {
@@ -157,7 +157,7 @@ fn first_change(options: &ConvertOptions, model: &ModelOptions) -> Option<ModelC
     let changes = [
         (ModelChange::Selection, !options.selection.is_empty()),
         (ModelChange::Renames, !options.renames.is_empty()),
-        (ModelChange::Sum, options.sum.is_some()),
+        (ModelChange::Sum, !options.sum.is_empty()),
         (ModelChange::Merge, !options.adapters.is_empty()),
         (ModelChange::Dequantize, options.dequantize),
         (ModelChange::Model, has_facts),

@@ -13,11 +13,11 @@ use crate::{ConvertOptions, Result, Target};
 /// When the inputs are not one checkpoint.
 pub(crate) fn find_sources(options: &ConvertOptions) -> Result<CheckpointSources> {
     if let Some(source) = &options.source {
-        return Ok(CheckpointSources::find_source(source, options.shards)?);
+        return Ok(CheckpointSources::find_source(source, options.shards())?);
     }
     Ok(match (options.inputs.as_slice(), &options.target) {
         ([folder], Target::Triton(_)) if is_unpacked_carton(folder) => CheckpointSources::file(folder),
-        (inputs, _) => CheckpointSources::find(inputs, options.shards)?,
+        (inputs, _) => CheckpointSources::find(inputs, options.shards())?,
     })
 }
 

@@ -7,7 +7,7 @@ use byte_source::{InputSource, Source};
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use foldhash::{HashMap, HashMapExt};
 use output::file_name;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use tensor::Tensors;
 use torch_import::{
@@ -26,43 +26,70 @@ use crate::{
 
 /// Version of the fields of [`InspectReport`].
 const SCHEMA_VERSION: u32 = 1;
+
 /// Options for inspecting a checkpoint.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent option")]
 pub struct InspectOptions {
     /// Checkpoint file, or folder with a checkpoint. A shard is inspected alone.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub input: PathBuf,
     /// The input, if it is not on this machine.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub source: Option<InputSource>,
-    /// True to hash the elements of each tensor.
-    pub sha256: bool,
-    /// True to list the values that are not tensors.
-    pub values: bool,
-    /// True to list the stored parts of quantized weights, not the numbers that they stand for.
-    pub packed: bool,
-    /// Globs of which the name of a tensor or value must match at least one; empty for all.
+    /// Arrange the tensors by module, with sums; modules that only differ in their number have one row
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub tree: bool,
+    /// Show N levels of the tree
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", requires = "tree", value_parser = parse_depth))]
+    pub depth: Option<usize>,
+    /// List only the tensors and values with a name that matches; may be repeated
+    #[cfg_attr(feature = "cli", arg(long, value_name = "GLOB"))]
     pub include: Vec<String>,
-    /// Globs of which the name of a tensor or value must match none.
+    /// Leave out the tensors and values with a name that matches; may be repeated
+    #[cfg_attr(feature = "cli", arg(long, value_name = "GLOB"))]
     pub exclude: Vec<String>,
-    /// Order of the tensors; `None` for that of the file.
+    /// Sort the tensors [default: the order of the file]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "KEY"))]
     pub sort: Option<TensorSort>,
-    /// True to compute the statistics of each tensor.
+    /// Compute minimum, maximum, mean and standard deviation of each tensor, and count zeros, NaN and infinities
+    #[serde(rename = "stats")]
+    #[cfg_attr(feature = "cli", arg(long = "stats"))]
     pub statistics: bool,
     /// True to add a histogram to the statistics of each tensor.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub histograms: bool,
-    /// True to arrange the tensors in a tree of modules.
-    pub tree: bool,
-    /// Largest number of levels of the tree.
-    pub depth: Option<usize>,
+    /// Hash the elements of each tensor (C order, little-endian)
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub sha256: bool,
+    /// List the values that are not tensors, too, and the attributes of pickled modules
+    #[serde(rename = "all")]
+    #[cfg_attr(feature = "cli", arg(long = "all"))]
+    pub values: bool,
+    /// List quantized weights as they are stored: codes, scales and zero points
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub packed: bool,
+}
+
+#[cfg(feature = "cli")]
+fn parse_depth(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|depth| *depth > 0).ok_or("expected a number from 1 on")
 }
 
 /// Order of the tensors in a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
 pub enum TensorSort {
-    /// Names in ascending order of their bytes.
+    /// Names in ascending order of their bytes
     Name,
-    /// Sizes in bytes, the largest first.
+    /// Sizes in bytes, the largest first
     Size,
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tensor::Dtype;
 
-use crate::{CastFrom, ForeignKind, format_bytes};
+use crate::{CastFrom, ForeignKind, OutputKind, format_bytes};
 
 /// Reasons for which the value of an option is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +15,30 @@ pub enum InvalidOption {
     /// The list of inputs is empty.
     #[error("no input was given")]
     NoInput,
+    /// An option is unknown.
+    #[error("there is no option `{}`", name.escape_debug())]
+    Unknown { name: String },
+    /// An option has a value of a wrong kind.
+    #[error("`{name}`: {reason}")]
+    Value {
+        name: String,
+        /// Message of the parser.
+        reason: String,
+    },
+    /// An option is given that only other outputs have.
+    #[error("`{name}` is an option of {}, and the output is {to}", outputs_text(outputs))]
+    OtherOutput {
+        name: String,
+        to: OutputKind,
+        /// Outputs that have the option.
+        outputs: Vec<OutputKind>,
+    },
+    /// Two options are given of which only one counts.
+    #[error("`{first}` and `{second}` exclude each other")]
+    Exclusive { first: &'static str, second: &'static str },
+    /// A sum is limited to what checkpoints have in common, and none is asked for.
+    #[error("`common` is about `add` or `average`")]
+    NoSum,
     /// Options for calling a module are given, and there is no module whose code is kept.
     #[error("there is no TorchScript module whose code is kept, so nothing is called")]
     NoScript {
@@ -116,6 +140,24 @@ pub enum InvalidOption {
     Architecture { name: String },
 }
 
+#[cfg(feature = "cli")]
+impl InvalidOption {
+    /// Returns the text with options as they are written on a command line, such as `--max-shard-size`.
+    pub fn with_flags(&self) -> String {
+        let flag = |name: &str| format!("--{}", name.replace('_', "-"));
+        match self {
+            Self::Value { name, reason } => format!("{}: {reason}", flag(name)),
+            Self::OtherOutput { name, to, outputs } => {
+                format!("{} is an option of {}, and the output is {to}", flag(name), outputs_text(outputs))
+            }
+            Self::Exclusive { first, second } => {
+                format!("{} and {} exclude each other", flag(first), flag(second))
+            }
+            option => option.to_string(),
+        }
+    }
+}
+
 /// Change to the tensors of a checkpoint that options ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelChange {
@@ -140,4 +182,8 @@ fn foreign_text(kind: ForeignKind) -> &'static str {
         ForeignKind::Gguf => "GGUF files are made by llama.cpp",
         ForeignKind::Onnx => "ONNX graphs are exported from a model's code",
     }
+}
+
+fn outputs_text(outputs: &[OutputKind]) -> String {
+    outputs.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" and ")
 }

@@ -12,11 +12,12 @@ use byte_source::{
 };
 use checkpoint_files::{CheckpointSources, ShardPolicy, is_companion_name};
 use output::{FileRecord, file_name};
+use serde_json::Value as Json;
 use zip_format::{Entry, ZipIndex};
 
-use crate::{ConvertOptions, Error, PlannedConversion, Result, input, misc};
+use crate::{ConvertOptions, Error, PlannedConversion, Result, input, misc, option_json};
 
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Largest length in bytes of a file without checksums that is read as a whole.
 const READ_WHOLE_MAX: u64 = 16 << 20;
 
@@ -42,7 +43,7 @@ pub(crate) fn made_from_digest(conversion: &PlannedConversion) -> Result<String>
         }
     }
     if let Some(source) = &conversion.options.source {
-        digest.given(source, Some(conversion.options.shards))?;
+        digest.given(source, Some(conversion.options.shards()))?;
     }
     let (documents, _) = misc::find_misc_files(conversion)?;
     for (name, path) in documents {
@@ -122,38 +123,18 @@ pub fn given_digest(task: &str, input: &InputSource, shards: Option<ShardPolicy>
     Ok((hex(&digest.0.digest()), nbytes))
 }
 
-/// Returns the options that change an output, as text.
+/// Returns the options that change an output, as JSON.
 fn options_text(options: &ConvertOptions) -> String {
-    // Without `..`, so that a new option does not compile until it has its place.
-    let ConvertOptions {
-        inputs: _,
-        source: _,
-        output: _,
-        destination: _,
-        target,
-        if_exists: _,
-        shards,
-        globals,
-        overrides,
-        selection,
-        renames,
-        sum,
-        adapters,
-        given: _,
-        dequantize,
-        casts,
-        digest,
-        dry_run: _,
-        max_expansion: _,
-    } = options;
-    // Only carton.toml has the digest. Without new options, records of earlier versions stay valid.
-    let digest = if *digest && target.as_carton().is_some() { " digest" } else { "" };
-    let dequantize = if *dequantize { " dequantize" } else { "" };
-    let adapters = if adapters.is_empty() { String::new() } else { format!(" {adapters:?}") };
-    let sum = sum.as_ref().map_or_else(String::new, |sum| format!(" {sum:?}"));
-    format!(
-        "{target:?} {shards:?} {globals:?} {overrides:?} {selection:?} {renames:?} {casts:?}{digest}{dequantize}{adapters}{sum}"
-    )
+    /// Options of which the bytes of an output do not depend.
+    const OTHERS: &[&str] = &["output", "no_clobber", "force", "dry_run", "no_sync", "max_expansion"];
+    let mut changing = option_json::to_object(options);
+    changing.retain(|name, _| !OTHERS.contains(&name.as_str()));
+    if options.target.as_carton().is_none() {
+        // Only carton.toml has the digest.
+        changing.remove("digest");
+    }
+    changing.sort_keys();
+    Json::Object(changing).to_string()
 }
 
 /// SHA-256 of fields, each of which begins with its length.

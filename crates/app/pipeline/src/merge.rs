@@ -2,17 +2,19 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use adapter::{Adapter, FileError, MergeReports};
 use byte_source::InputSource;
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use decoder::Overrides;
+use serde::{Deserialize, Serialize};
 use tensor::Tensors;
 use torch_import::{Checkpoint, Container};
 
 use crate::translated_base::TranslatedBase;
-use crate::{CheckpointSum, ConvertOptions, Error, GivenInputs, InvalidOption, Observer, Result};
+use crate::{CheckpointSum, ConvertOptions, Error, GivenInputs, InvalidOption, Observer, Result, path_json};
 
 /// File names of an adapter's tensors, the preferred one first.
 pub(crate) const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
@@ -21,12 +23,60 @@ pub(crate) const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapt
 pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
 
 /// Path of an adapter or a checkpoint, and a factor for what it changes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "PathOrWeighted")]
 pub struct WeightedPath {
     /// Of an adapter, the folder with `adapter_config.json` and the tensors, or the file of the tensors in such a folder.
+    #[serde(with = "path_json::one")]
     pub path: PathBuf,
     /// Factor for all changes; 1 for an adapter as it was trained.
     pub weight: f64,
+}
+
+/// Forms of a [`WeightedPath`] in JSON. A path alone has the weight 1.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected PATH, PATH=WEIGHT, or an object with `path` and `weight`")]
+enum PathOrWeighted {
+    Text(String),
+    Path(#[serde(with = "path_json::one")] PathBuf),
+    Weighted {
+        #[serde(with = "path_json::one")]
+        path: PathBuf,
+        weight: f64,
+    },
+}
+
+impl TryFrom<PathOrWeighted> for WeightedPath {
+    type Error = &'static str;
+
+    fn try_from(given: PathOrWeighted) -> Result<Self, &'static str> {
+        match given {
+            PathOrWeighted::Text(text) => text.parse(),
+            PathOrWeighted::Path(path) => Ok(Self { path, weight: 1.0 }),
+            PathOrWeighted::Weighted { path, weight } => Ok(Self { path, weight }),
+        }
+    }
+}
+
+impl FromStr for WeightedPath {
+    type Err = &'static str;
+
+    /// Parses `PATH` or `PATH=WEIGHT`. A path that exists is taken as it is.
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let whole = || Self { path: PathBuf::from(text), weight: 1.0 };
+        // The query of an address has equals signs of its own.
+        if Path::new(text).exists() || (text.contains("://") && text.contains('?')) {
+            return Ok(whole());
+        }
+        let Some((path, number)) = text.rsplit_once('=') else { return Ok(whole()) };
+        match number.parse::<f64>() {
+            Ok(weight) if weight.is_finite() && !path.is_empty() => {
+                Ok(Self { path: PathBuf::from(path), weight })
+            }
+            Ok(_) => Err("expected PATH or PATH=WEIGHT with a finite number"),
+            Err(_) => Ok(whole()),
+        }
+    }
 }
 
 pub(crate) struct MergedAdapters {
@@ -105,7 +155,7 @@ pub(crate) fn other_inputs(options: &ConvertOptions, base: &CheckpointSources) -
         documents.push(tensors.with_file_name(ADAPTER_CONFIG));
         add(&adapter.path, tensors)?;
     }
-    for path in options.sum.iter().flat_map(CheckpointSum::paths).filter(is_local) {
+    for path in options.sum.paths().filter(is_local) {
         let sources = CheckpointSum::find(options, path)?;
         sources.inputs().try_for_each(|file| add(path, file.to_owned()))?;
     }
@@ -139,4 +189,30 @@ pub(crate) fn tensor_file(path: &Path) -> Result<PathBuf> {
     }
     let files = ADAPTER_FILES.iter().map(|name| path.join(name));
     files.into_iter().find(|file| file.is_file()).ok_or_else(|| Error::NoAdapter { path: path.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_after_the_last_equals_sign_is_a_weight() {
+        let parsed = |text: &str| {
+            let WeightedPath { path, weight } = text.parse().expect("valid");
+            (path.display().to_string(), weight)
+        };
+        assert_eq!(parsed("lora"), ("lora".to_owned(), 1.0));
+        assert_eq!(parsed("lora=0.5"), ("lora".to_owned(), 0.5));
+        assert_eq!(parsed("lora=-2e-1"), ("lora".to_owned(), -0.2));
+        assert_eq!(parsed("r=8/lora"), ("r=8/lora".to_owned(), 1.0));
+        assert_eq!(parsed("r=8=2"), ("r=8".to_owned(), 2.0));
+        assert_eq!(parsed("hf://a/b=0.5"), ("hf://a/b".to_owned(), 0.5));
+        assert_eq!(parsed("https://a/b?c=2"), ("https://a/b?c=2".to_owned(), 1.0));
+        assert!("lora=inf".parse::<WeightedPath>().is_err() && "=1".parse::<WeightedPath>().is_err());
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("alpha=16");
+        std::fs::create_dir(&path).expect("a temporary folder");
+        let path = path.display().to_string();
+        assert_eq!(parsed(&path), (path.clone(), 1.0));
+    }
 }

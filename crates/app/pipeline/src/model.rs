@@ -1,20 +1,39 @@
 //! Choice of the module for a checkpoint: a model that runs, or weights, depending on the documents next to it and the
 //! options.
 
+use std::fmt;
+use std::str::FromStr;
+
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use decoder::{DecoderOptions, ModelDocuments, NoModelReason, Overrides, TokenDocuments};
+use serde::{Deserialize, Serialize};
 use tensor::Tensors;
 use torchscript::{Module, ModuleCode, OnInvalidInput};
 
 use crate::{Error, InvalidOption, Result};
 
 /// Options for the model that the tensors are converted into.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 #[non_exhaustive]
 pub struct ModelOptions {
+    /// Make a model of this architecture, or a module that returns its weights
+    ///
+    /// auto decides by params.json, config.json and the tensors' names
+    #[serde(rename = "arch")]
+    #[cfg_attr(feature = "cli", arg(long = "arch", value_name = "ARCH", default_value = "auto", value_parser = architecture_parser()))]
     pub architecture: ArchitectureChoice,
-    /// True to keep tensors that the model does not use.
+    /// Keep tensors that the architecture does not use
+    #[cfg_attr(feature = "cli", arg(long))]
     pub keep_extra: bool,
+}
+
+#[cfg(feature = "cli")]
+fn architecture_parser() -> impl clap::builder::TypedValueParser<Value = ArchitectureChoice> {
+    use clap::builder::TypedValueParser as _;
+    let names = ["auto"].into_iter().chain(architectures()).chain(["weights"]);
+    clap::builder::PossibleValuesParser::new(names).try_map(|name| name.parse::<ArchitectureChoice>())
 }
 
 impl ModelOptions {
@@ -41,6 +60,31 @@ pub enum ArchitectureChoice {
     /// Model of a named architecture; [`architectures`] lists the names.
     Named(String),
 }
+
+impl fmt::Display for ArchitectureChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Weights => "weights",
+            Self::Named(name) => name,
+        })
+    }
+}
+
+impl FromStr for ArchitectureChoice {
+    type Err = InvalidOption;
+
+    fn from_str(name: &str) -> Result<Self, InvalidOption> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "weights" => Ok(Self::Weights),
+            name if architectures().any(|known| known == name) => Ok(Self::Named(name.to_owned())),
+            name => Err(InvalidOption::Architecture { name: name.to_owned() }),
+        }
+    }
+}
+
+tensor::serde_as_text!(ArchitectureChoice);
 
 /// Returns the names of the supported architectures.
 pub fn architectures() -> impl Iterator<Item = &'static str> {

@@ -1,24 +1,32 @@
 //! Output formats of conversions, and the extensions of their files.
 
+use std::fmt;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Output format of a conversion.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum OutputKind {
+    /// A carton
     #[default]
     Carton,
-    /// One safetensors file, or a folder of them with the documents of the model.
+    /// A safetensors file, or a folder in Hugging Face's layout
     Safetensors,
-    /// PyTorch checkpoint: the zip file that `torch.save` writes.
+    /// A checkpoint as torch.save writes it
+    #[serde(rename = "pth")]
+    #[cfg_attr(feature = "cli", value(name = "pth"))]
     Torch,
-    /// Model in a repository of NVIDIA Triton, which is a folder.
+    /// A model in a folder that NVIDIA Triton serves (a model repository); other models there stay
     Triton,
 }
 
 impl OutputKind {
+    /// All kinds, in the order in which one is chosen by the options that it has.
+    pub const ALL: [Self; 4] = [Self::Carton, Self::Safetensors, Self::Torch, Self::Triton];
+
     /// Infers the output kind from the extension of a path.
     pub fn from_path(path: &Path) -> Option<Self> {
         Some(match extension(path)?.as_str() {
@@ -30,8 +38,8 @@ impl OutputKind {
         })
     }
 
-    /// Returns the default extension of the output, from which [`from_path`](Self::from_path) infers it.
-    pub fn extension(self) -> &'static str {
+    /// Returns the name of the kind, which is also the default extension of the output.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Carton => "carton",
             Self::Safetensors => "safetensors",
@@ -46,6 +54,12 @@ impl OutputKind {
             Self::Safetensors | Self::Torch => true,
             Self::Carton | Self::Triton => false,
         }
+    }
+}
+
+impl fmt::Display for OutputKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -4,6 +4,8 @@
 //! of Python does.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::str::FromStr;
 
 use regex::Regex;
 
@@ -17,6 +19,25 @@ pub struct Rename {
     /// Replacement for each match; `$1` and `${name}` stand for groups.
     pub to: String,
 }
+
+impl FromStr for Rename {
+    type Err = &'static str;
+
+    /// Parses `REGEX=TO`. The replacement begins after the last `=`, because a name rarely contains one.
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let parts = text.rsplit_once('=').filter(|(pattern, _)| !pattern.is_empty());
+        let (pattern, to) = parts.ok_or("expected REGEX=TO")?;
+        Ok(Self { pattern: pattern.to_owned(), to: to.to_owned() })
+    }
+}
+
+impl fmt::Display for Rename {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.pattern, self.to)
+    }
+}
+
+tensor::serde_as_text!(Rename);
 
 impl Rename {
     /// Compiles the regular expression.

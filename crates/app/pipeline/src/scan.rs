@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{InputSource, ReadError, Source, SourceFolder};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use torch_import::{Risk, Scan, ScanDepth};
 
 use crate::custom_code::{CustomClass, custom_classes, custom_classes_of};
@@ -20,19 +20,36 @@ const EXTENSIONS: [&str; 10] =
 const OPENED_MAX: usize = 8;
 
 /// Options for scanning files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 #[non_exhaustive]
 pub struct ScanOptions {
     /// Files to scan, and folders whose files are all scanned.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub inputs: Vec<PathBuf>,
-    /// Parts of each file to read.
-    pub depth: ScanDepth,
+    /// Compare the checksums of all records, which reads the whole file, instead of only those of pickles
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub checksums: bool,
+    /// Read what PyTorch unpickles and the directory of an archive, and do not search its storages for hidden pickles
+    #[cfg_attr(feature = "cli", arg(long, conflicts_with = "checksums"))]
+    pub pickles_only: bool,
 }
 
 impl ScanOptions {
     /// Creates options that scan `inputs`: files, and folders whose files are all scanned.
     pub fn new(inputs: Vec<PathBuf>) -> Self {
         Self { inputs, ..Self::default() }
+    }
+
+    /// Returns the parts of each file to read.
+    pub fn depth(&self) -> ScanDepth {
+        match self {
+            Self { checksums: true, .. } => ScanDepth::Checksums,
+            Self { pickles_only: true, .. } => ScanDepth::PicklesOnly,
+            _ => ScanDepth::Everything,
+        }
     }
 }
 
@@ -308,7 +325,7 @@ impl Scanner<'_> {
     }
 
     fn scan_file(&mut self, path: &Path, in_folder: bool) -> Result<()> {
-        let scan = Scan::file(path, self.options.depth, self.observer);
+        let scan = Scan::file(path, self.options.depth(), self.observer);
         self.scanned(path, scan, in_folder, &|| custom_classes(path))
     }
 
@@ -319,7 +336,7 @@ impl Scanner<'_> {
         folder: Option<&dyn SourceFolder>,
         in_folder: bool,
     ) -> Result<()> {
-        let scan = Scan::source(source, self.options.depth, self.observer);
+        let scan = Scan::source(source, self.options.depth(), self.observer);
         self.scanned(source.path(), scan, in_folder, &|| custom_classes_of(&**source, folder))
     }
 

@@ -69,6 +69,22 @@ pub(crate) fn is_constants_note(note: &checkpoint_files::FilesNote) -> bool {
     )
 }
 
+/// Checks the options before any file is opened.
+///
+/// # Errors
+/// When the module is to be kept as it is, and other options are about calling it.
+pub(crate) fn check_options(options: &ScriptOptions) -> Result<(), InvalidOption> {
+    let called = [
+        ("input", options.inputs.is_empty()),
+        ("output_type", options.outputs.is_empty()),
+        ("output_names", options.output_names.is_empty()),
+    ];
+    match called.into_iter().find(|(_, is_empty)| options.keep_unchanged && !is_empty) {
+        Some((second, _)) => Err(InvalidOption::Exclusive { first: "no_wrap", second }),
+        None => Ok(()),
+    }
+}
+
 /// Decides whether the code of the input is kept, and converts its module if so. Only a carton and a model for Triton keep
 /// code.
 pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container]) -> Result<ScriptDecision> {
@@ -83,7 +99,7 @@ pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container])
         ([container], Some(_), Some(script)) if change.is_none() => {
             match convert_script(container, script, errors)? {
                 WrapOutcome::Module(converted) => {
-                    check_operators(options.globals, container)?;
+                    check_operators(options.globals(), container)?;
                     ScriptDecision::Module(Box::new(converted))
                 }
                 WrapOutcome::Uncallable(why) => ScriptDecision::Dropped(Some(why)),
@@ -151,7 +167,7 @@ fn tensor_change(options: &ConvertOptions, model: &ModelOptions) -> Option<Model
         (ModelChange::Selection, !options.selection.is_empty()),
         (ModelChange::Renames, !options.renames.is_empty()),
         (ModelChange::Casts, !options.casts.is_empty()),
-        (ModelChange::Sum, options.sum.is_some()),
+        (ModelChange::Sum, !options.sum.is_empty()),
         (ModelChange::Merge, !options.adapters.is_empty()),
         (ModelChange::Dequantize, options.dequantize),
     ];

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use globset::{Glob, GlobSet, GlobSetBuilder};
+use serde::{Deserialize, Serialize};
 use tensor::{StorageId, Tensor, Tensors};
 use torch_import::{Checkpoint, CheckpointItem, CompoundItem, CompoundKind, ItemContent};
 
@@ -17,17 +18,22 @@ const WRAPPERS: &[&str] = &["_orig_mod"];
 const SHOWN: usize = 8;
 
 /// Selection of tensors by key and name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Selection {
-    /// Key whose contents are selected, such as `state_dict` or `ema.model`; empty for everything. `None` finds the weights
-    /// automatically.
+    /// Use what is under this key, such as `ema.model`; '' uses everything
+    #[cfg_attr(feature = "cli", arg(long))]
     pub key: Option<String>,
-    /// Globs of which a tensor name must match at least one; empty for all tensors.
+    /// Use only tensors whose names match; repeatable
+    #[cfg_attr(feature = "cli", arg(long, value_name = "GLOB"))]
     pub include: Vec<String>,
-    /// Globs of which a tensor name must match none.
+    /// Leave out tensors whose names match; repeatable
+    #[cfg_attr(feature = "cli", arg(long, value_name = "GLOB"))]
     pub exclude: Vec<String>,
-    /// Prefix to remove from the names.
+    /// Remove this from the start of names, such as `module.`
+    #[cfg_attr(feature = "cli", arg(long, value_name = "PREFIX"))]
     pub strip_prefix: Option<String>,
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use crate::back::carton::CartonOptions;
 use crate::back::safetensors::SafetensorsOptions;
 use crate::back::torch::TorchOptions;
@@ -9,16 +11,18 @@ use crate::back::triton::TritonOptions;
 use crate::back::{NonTensorParts, OutputFormat, OutputJob, OutputPlan};
 use crate::note_collector::NoteCollector;
 use crate::output_kind::foreign_kind;
-use crate::{InvalidOption, OutputKind, OutputReport, Result};
+use crate::{InvalidOption, OutputKind, OutputReport, Result, option_json};
 
 /// Output format of a conversion, with the options of this format.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "to", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Target {
     Carton(CartonOptions),
     /// One safetensors file, or a folder of them with the documents of the model.
     Safetensors(SafetensorsOptions),
     /// PyTorch checkpoint: the zip file that `torch.save` writes.
+    #[serde(rename = "pth")]
     Torch(TorchOptions),
     /// Model in a repository of NVIDIA Triton, which is a folder.
     Triton(TritonOptions),
@@ -92,11 +96,39 @@ impl Target {
     /// # Errors
     /// When the extension belongs to a format that this crate does not write.
     pub fn from_path(path: &Path) -> Result<Self, InvalidOption> {
-        if let Some(kind) = foreign_kind(path) {
-            return Err(InvalidOption::ForeignOutput { path: path.to_owned(), kind });
+        match foreign_kind(path) {
+            Some(kind) => Err(InvalidOption::ForeignOutput { path: path.to_owned(), kind }),
+            None => Self::choose(None, Some(path), &[]),
         }
-        let assumed = || Self::Carton(CartonOptions { assumed: true, ..CartonOptions::default() });
-        Ok(OutputKind::from_path(path).map_or_else(assumed, Self::from))
+    }
+
+    /// Returns the output format that is named or has the extension of `path`, else the first one that has all the options
+    /// `given`, else a carton; with its default options.
+    ///
+    /// # Errors
+    /// When an option is that of another format.
+    pub(crate) fn choose(
+        to: Option<OutputKind>,
+        path: Option<&Path>,
+        given: &[&str],
+    ) -> Result<Self, InvalidOption> {
+        let named = to.or_else(|| path.and_then(OutputKind::from_path));
+        let options = OutputKind::ALL.map(|kind| (kind, option_json::to_object(&Self::from(kind))));
+        let has = |kind: OutputKind, name: &str| {
+            options.iter().any(|(known, options)| *known == kind && options.contains_key(name))
+        };
+        let given: Vec<&&str> =
+            given.iter().filter(|name| OutputKind::ALL.into_iter().any(|kind| has(kind, name))).collect();
+        let fits = |kind: &OutputKind| given.iter().all(|name| has(*kind, name));
+        let kind = named.or_else(|| OutputKind::ALL.into_iter().find(fits)).unwrap_or_default();
+        if let Some(name) = given.into_iter().find(|name| !has(kind, name)) {
+            let outputs = OutputKind::ALL.into_iter().filter(|kind| has(*kind, name)).collect();
+            return Err(InvalidOption::OtherOutput { name: (*name).to_owned(), to: kind, outputs });
+        }
+        Ok(match Self::from(kind) {
+            Self::Carton(options) => Self::Carton(CartonOptions { assumed: named.is_none(), ..options }),
+            target => target,
+        })
     }
 
     /// Returns the output kind without the options.

@@ -2,17 +2,22 @@
 
 use checkpoint_files::CheckpointSources;
 use decoder::{DecoderNote, HUGGING_FACE, LayoutDocument, META, Overrides, TokenDocuments, translate};
+use serde::{Deserialize, Serialize};
 use tensor::Tensors;
 
 use crate::note_collector::NoteCollector;
 use crate::{Error, Note, Result, model};
 
 /// Layout of a language model: tensor names and documents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
 pub enum TargetLayout {
-    /// Layout of Hugging Face's `transformers`, with a `config.json`.
+    /// The names of Hugging Face's transformers
+    #[serde(rename = "hf")]
+    #[cfg_attr(feature = "cli", value(name = "hf"))]
     HuggingFace,
-    /// Layout of Meta's code, with a `params.json`.
+    /// The names of Meta's code
     Meta,
 }
 

@@ -101,7 +101,7 @@ pub(crate) fn write_output(
         sources,
         other_inputs: &conversion.other_inputs,
         containers,
-        shards: options.shards,
+        shards: options.shards(),
         overrides: options.overrides,
         target: output,
         is_folder: conversion.is_folder,

@@ -25,12 +25,14 @@ const NAMES_SHOWN: usize = 10;
 
 /// Options for opening a carton.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
 #[non_exhaustive]
 pub struct RunnableOptions {
-    /// Number of compute threads; `None` for `num_threads` of the carton's runner options, or else for the machine's
-    /// parallelism.
+    /// Compute with N threads [default: what the carton says, else one for each core]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=4096)))]
     pub threads: Option<usize>,
-    /// Checks every hash and rule first, which reads the whole carton.
+    /// Check every hash and rule of the carton first; without it, no hash is compared
+    #[cfg_attr(feature = "cli", arg(long))]
     pub verify: bool,
 }
 

@@ -38,6 +38,7 @@ mod direct;
 mod error;
 #[cfg(feature = "download")]
 mod https;
+mod if_exists;
 mod local;
 mod location;
 mod mark;
@@ -53,7 +54,8 @@ pub use destination::Destination;
 pub use error::{Error, Result};
 #[cfg(feature = "download")]
 pub use https::{DownloadOptions, download};
-pub use local::{IfExists, Scratch, check_target, free_space, require_free_space, sync_folder};
+pub use if_exists::IfExists;
+pub use local::{Scratch, check_target, free_space, require_free_space, sync_folder};
 pub use location::{file_name, parent_folder, refuse_remote, refuse_remote_output, shown_path};
 pub use mark::is_own_output;
 pub use output_file::OutputFile;

@@ -14,22 +14,10 @@ use crate::mark::{is_own_output, mark_own_output, record_own_output};
 use crate::permissions::{self, Permissions};
 use crate::unfinished::RegisteredPath;
 use crate::writeback::Writeback;
-use crate::{Error, RemoteAddress, Result, parent_folder};
+use crate::{Error, IfExists, RemoteAddress, Result, parent_folder};
 
 /// Bytes of a file that is written past the page cache. Smaller ones are likely to be read again while they are in it.
 const DIRECT_MIN: u64 = 1 << 30;
-
-/// Policy for a file that already exists at the target.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IfExists {
-    /// Replace the file only if this program wrote it and no other program changed it since; otherwise fail.
-    #[default]
-    ReplaceOwn,
-    /// Replace whatever exists at the target.
-    Replace,
-    /// Keep the existing file and fail.
-    Fail,
-}
 
 /// Checks that `target` may be written: it must not be a folder, a device, one of `inputs` by any path or link, or a
 /// file that `if_exists` keeps.

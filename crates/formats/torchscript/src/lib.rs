@@ -50,6 +50,7 @@ pub use wrap::{
 };
 
 use decoder::{Decoder, NoModelReason};
+use serde::{Deserialize, Serialize};
 use tensor::{Dtype, Tensors};
 
 /// TorchScript module made of a checkpoint, with its inputs, outputs and notes.
@@ -65,12 +66,14 @@ pub struct Module {
 }
 
 /// Reaction of `forward` to invalid inputs. An exception ends the process of Carton's runner, and its client waits forever.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
 pub enum OnInvalidInput {
-    /// Returns a dict that holds the message as `error`.
+    /// Return a dict with the message as `error`
     #[default]
     Return,
-    /// Raises an exception with the message.
+    /// Raise an exception
     Raise,
 }
 

@@ -2,19 +2,27 @@
 
 use std::fmt::Debug;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Error, HyperparameterKind, Result};
 
 /// Hyperparameters that the caller gives. They fill in values that the document omits; a value that differs from the
 /// document's is an error.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 pub struct Overrides {
-    /// Number of query heads.
+    /// Number of query heads, if params.json or config.json omits it
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", allow_negative_numbers = true))]
     pub n_heads: Option<u64>,
-    /// RoPE base (theta) of the model.
+    /// RoPE base (theta), if the document omits it: 10000 in Llama 1 and 2, 500000 in Llama 3
+    #[cfg_attr(feature = "cli", arg(long, value_name = "BASE", allow_negative_numbers = true))]
     pub rope_theta: Option<f64>,
-    /// Factor by which Llama 3.1 and 3.2 stretch long wavelengths.
+    /// RoPE scaling factor, if the document omits it: 8 in Llama 3.1, 32 in Llama 3.2
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FACTOR", allow_negative_numbers = true))]
     pub rope_factor: Option<f64>,
-    /// Epsilon of the norms.
+    /// Epsilon of the norms, if the document omits it, such as 1e-5
+    #[cfg_attr(feature = "cli", arg(long, value_name = "EPS", allow_negative_numbers = true))]
     pub norm_eps: Option<f64>,
 }
 
@@ -27,6 +35,23 @@ impl Overrides {
             (HyperparameterKind::RopeFactor, self.rope_factor.map(number_text)),
             (HyperparameterKind::NormEps, self.norm_eps.map(number_text)),
         ]
+    }
+
+    /// Checks that each number can be one of a model.
+    ///
+    /// # Errors
+    /// The name of one that cannot, and what is expected.
+    pub fn check(&self) -> std::result::Result<(), (&'static str, &'static str)> {
+        if self.n_heads == Some(0) {
+            return Err(("n_heads", "expected a whole number above 0"));
+        }
+        let numbers =
+            [("rope_theta", self.rope_theta), ("rope_factor", self.rope_factor), ("norm_eps", self.norm_eps)];
+        let is_wrong = |number: f64| !(number.is_finite() && number > 0.0);
+        match numbers.into_iter().find(|(_, number)| number.is_some_and(is_wrong)) {
+            Some((name, _)) => Err((name, "expected a number above 0")),
+            None => Ok(()),
+        }
     }
 
     /// Returns true if the caller gives no hyperparameter.

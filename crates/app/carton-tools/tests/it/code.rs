@@ -111,7 +111,7 @@ fn only_code_of_a_conversion_may_run_when_the_model_is_loaded() {
     let mut options = ConvertOptions::new(&checkpoint);
     options.output = Some(folder.path().join("half.pth"));
     options.target = Target::from(OutputKind::Torch);
-    options.casts = vec![Cast { from: CastFrom::FloatingPoint, to: Dtype::Float16 }];
+    options.casts = vec![Cast { from: CastFrom::FloatingPoint, to: Dtype::Float16 }].into();
     let half = PathBuf::from(convert(&options, &()).expect("it can be cast").output);
     let carton =
         PathBuf::from(convert(&ConvertOptions::new(&half), &()).expect("it can be converted").output);

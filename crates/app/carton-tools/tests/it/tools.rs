@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use carton_tools::{
-    Error, Observer, PackCompression, PackOptions, ResolveOptions, Selection, ShrinkOptions, UnpackOptions,
-    UnpackReport, VerifyOptions, contents, is_carton, pack, resolve, shrink, unpack, verify,
+    ArrayFile, Error, Observer, PackCompression, PackOptions, ResolveOptions, Selection, ShrinkOptions,
+    UnpackOptions, UnpackReport, VerifyOptions, contents, is_carton, pack, resolve, shrink, unpack, verify,
 };
 use pipeline::{ConvertOptions, ProgressUpdate, convert};
 use tempfile::TempDir;
@@ -371,16 +371,16 @@ fn arrays_become_tensors() {
     let bytes = [b"\x93NUMPY\x01\x00", &len[..], header.as_bytes(), &1.5_f32.to_be_bytes()].concat();
     std::fs::write(&path, bytes).expect("a temporary folder");
     let mut options = PackOptions::new(&unpacked);
-    options.tensors = vec![("x".to_owned(), path.clone())];
+    options.tensors = vec![ArrayFile { name: "x".to_owned(), path: path.clone() }];
     pack(&options, &()).expect("it can be packed");
     let report = serde_json::to_value(contents(&carton).expect("a carton")).expect("it is JSON");
     assert_eq!(report["tensor_data"][0]["name"], "x");
     assert_eq!(report["tensor_data"][0]["dtype"], "float32");
     assert_eq!(report["format"], "carton");
-    options.tensors.push(("x".to_owned(), path.clone()));
+    options.tensors.push(ArrayFile { name: "x".to_owned(), path: path.clone() });
     let error = pack(&options, &()).expect_err("twice").to_string();
     assert_eq!(error, "tensor `x`: two arrays have this name");
-    options.tensors = vec![("x".to_owned(), carton)];
+    options.tensors = vec![ArrayFile { name: "x".to_owned(), path: carton }];
     assert!(matches!(pack(&options, &()), Err(Error::Npy { .. })));
 }
 

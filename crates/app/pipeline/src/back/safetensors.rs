@@ -8,26 +8,37 @@ use safetensors_format::{
     FORMAT_KEY, FORMAT_PYTORCH, INDEX_FILE, SafetensorsArchive, ShardIndex, is_dtype_supported,
     shard_file_name, split_into_shards,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::commit::{OutputFiles, PlannedFile};
 use super::documents::OutputDocuments;
 use super::ties::{TieHandling, TiePlan};
 use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder};
 use crate::note_collector::NoteCollector;
-use crate::{Error, InvalidOption, Note, Result, TargetLayout};
+use crate::{Error, InvalidOption, Note, Result, TargetLayout, path_json, size_text};
 
 /// Options for writing safetensors files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 #[non_exhaustive]
 pub struct SafetensorsOptions {
-    /// Layout that a language model is translated into; `None` keeps the names and documents.
+    /// Translate a LLaMA into this layout
+    ///
+    /// The document is config.json or params.json. The output is a folder, or only the tensors if -o names a file
+    #[serde(rename = "names")]
+    #[cfg_attr(feature = "cli", arg(long = "names", value_name = "LAYOUT"))]
     pub target_layout: Option<TargetLayout>,
-    /// Treatment of tensors with the same memory.
+    /// How safetensors hold tensors that share memory
+    #[cfg_attr(feature = "cli", arg(long, value_name = "HOW", default_value = "drop"))]
     pub ties: TieHandling,
-    /// Maximum number of tensor bytes per file; `None` for a single file. A larger tensor gets a file of its own.
+    /// Write safetensors of at most this size, such as 5GB, into a folder
+    #[serde(deserialize_with = "size_text::deserialize")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE", value_parser = crate::parse_size))]
     pub max_shard_size: Option<u64>,
-    /// Files to copy into a folder, such as a tokenizer. The `config.json` of a trainer's checkpoint is also read.
+    /// A file to keep in misc/, or next to safetensors in a folder; repeatable
+    #[serde(with = "path_json::list")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath))]
     pub misc: Vec<PathBuf>,
 }
 

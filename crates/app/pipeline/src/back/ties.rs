@@ -5,15 +5,18 @@
 
 use decoder::{HUGGING_FACE, META};
 use foldhash::{HashMap, HashMapExt, HashSet};
+use serde::{Deserialize, Serialize};
 use tensor::{StorageId, Tensors, ViewId};
 
 /// Treatment of tensors that view exactly the same memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
 pub enum TieHandling {
-    /// One tensor is written; the metadata has the names of the others.
+    /// Once, with the other names in the metadata
     #[default]
     Drop,
-    /// Each tensor is written.
+    /// Once per name
     Duplicate,
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use torch_save::TorchSaveArchive;
 
 use super::commit::{OutputFiles, PlannedFile};
@@ -11,10 +11,16 @@ use crate::note_collector::NoteCollector;
 use crate::{Error, Note, Result, TargetLayout};
 
 /// Options for writing a PyTorch checkpoint.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 #[non_exhaustive]
 pub struct TorchOptions {
-    /// Layout that a language model is translated into; `None` keeps the names and documents.
+    /// Translate a LLaMA into this layout
+    ///
+    /// The document is config.json or params.json. The output is a folder, or only the tensors if -o names a file
+    #[serde(rename = "names")]
+    #[cfg_attr(feature = "cli", arg(long = "names", value_name = "LAYOUT"))]
     pub target_layout: Option<TargetLayout>,
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use decoder::Decoder;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tensor::Dtype;
 use torch_import::Container;
 use torchscript::{Module, ModuleCode, OnInvalidInput, ScriptOptions};
@@ -15,16 +15,23 @@ use super::ports::PortReport;
 use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan, has_torchscript};
 use crate::model::{self, ArchitectureChoice, ModelOptions};
 use crate::note_collector::NoteCollector;
-use crate::{Error, InvalidOption, Note, OutputKind, Result};
+use crate::{Error, InvalidOption, Note, OutputKind, Result, script};
 
 /// Options for adding a model to a Triton repository.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 #[non_exhaustive]
 pub struct TritonOptions {
-    /// Name of the model; `None` for the stem of the file, or the name of the folder.
+    /// The model's name [default: the file's stem, or its folder for names like model.pt]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub name: Option<String>,
+    #[serde(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     pub model: ModelOptions,
     /// Options for calling an input that is a TorchScript module.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     pub script: ScriptOptions,
 }
 
@@ -122,6 +129,11 @@ impl OutputFormat for TritonOptions {
     }
 
     fn check_targets(&self) -> Result<()> {
+        if self.script.keep_unchanged {
+            let (name, to, outputs) = ("no_wrap".to_owned(), OutputKind::Triton, vec![OutputKind::Carton]);
+            return Err(InvalidOption::OtherOutput { name, to, outputs }.into());
+        }
+        script::check_options(&self.script)?;
         model::check_name(self.name.as_deref())
     }
 

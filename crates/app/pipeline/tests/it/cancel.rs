@@ -327,7 +327,7 @@ fn a_scan_can_be_cancelled_inside_a_file() {
     let path = folder.path().join("a.pth");
     archive(&path);
     let mut options = ScanOptions::new(vec![path]);
-    options.depth = pipeline::ScanDepth::Checksums;
+    options.checksums = true;
     let observer = StopWhenAsked::new(usize::MAX);
     let summary = scan(&options, &observer, &mut |_| Ok(())).expect("it can be scanned");
     assert_eq!(summary.files(), 1, "{summary:?}");

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use byte_source::{BufferSource, InputSource, ReadError, Source, SourceFolder};
 use checkpoint_files::FilesNote;
 use pipeline::{
-    ArchitectureChoice, BatchOptions, CartonOptions, Cast, CastFrom, ConvertOptions, Dtype, Error,
-    InspectOptions, InvalidOption, ModelOptions, NoModelReason, Note, OutputKind, OutputReport, Resume,
-    ShardPolicy, Target, WeightedPath, convert, convert_each, inspect, open_pickles,
+    ArchitectureChoice, BatchOptions, CartonOptions, Cast, CastFrom, CastOptions, ConvertOptions, Dtype,
+    Error, InspectOptions, InvalidOption, ModelOptions, NoModelReason, Note, OutputKind, OutputReport,
+    Resume, Target, WeightedPath, convert, convert_each, inspect, open_pickles,
 };
 use test_support::stored_zip;
 
@@ -48,8 +48,8 @@ fn refused(options: &ConvertOptions) -> Error {
     reason(convert(options, &()).expect_err("it cannot be converted"))
 }
 
-fn floats_to(to: Dtype) -> Vec<Cast> {
-    vec![Cast { from: CastFrom::FloatingPoint, to }]
+fn floats_to(to: Dtype) -> CastOptions {
+    vec![Cast { from: CastFrom::FloatingPoint, to }].into()
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn triton_needs_the_code_of_a_script() {
     options.casts = floats_to(Dtype::Float32);
     let error = refused(&options);
     assert!(matches!(error, Error::ScriptToServe { why: None }), "{error:?}");
-    options.casts.clear();
+    options.casts = CastOptions::default();
     let weights = ModelOptions::new(ArchitectureChoice::Weights);
     options.target = Target::Triton(pipeline::TritonOptions::default().model(weights));
     let error = refused(&options);
@@ -112,7 +112,7 @@ fn a_shard_alone_is_converted_to_weights() {
             OutputKind::Carton,
             &folder.path().join(name).with_extension("carton"),
         );
-        options.shards = ShardPolicy::ThisFileOnly;
+        options.single = true;
         let report = convert(&options, &()).expect("it can be converted");
         let OutputReport::Carton(carton) = report.format_report else { panic!("{report:?}") };
         carton.why_weights

@@ -49,8 +49,8 @@ fn each_option_of_a_carton_leaves_the_others_as_they_are() {
         .config("c")
         .fields(CartonFields::default().homepage("h").license("MIT").description("d").name("n"));
     assert_eq!(one, other);
-    let CartonOptions { keep_values, self_test, torch, require_model, errors, .. } = one;
-    assert_eq!((keep_values, self_test, torch), (false, true, RequiredTorch::Newest));
+    let CartonOptions { no_values, self_test, torch, require_model, errors, .. } = one;
+    assert_eq!((no_values, self_test, torch), (true, true, RequiredTorch::Newest));
     assert_eq!((require_model, errors), (true, OnInvalidInput::Raise));
     assert_eq!((one.model.clone(), one.script.clone()), (model(), script()));
     assert_eq!(

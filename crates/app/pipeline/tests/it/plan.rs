@@ -38,7 +38,7 @@ fn options(folder: &Path, (output, target): (&str, Target)) -> ConvertOptions {
     let mut options = ConvertOptions::new(folder.join("llama"));
     options.output = Some(folder.join(output));
     options.target = target;
-    options.casts = vec![Cast { from: CastFrom::FloatingPoint, to: Dtype::Float32 }];
+    options.casts = vec![Cast { from: CastFrom::FloatingPoint, to: Dtype::Float32 }].into();
     options
 }
 
@@ -170,7 +170,7 @@ fn the_observer_and_the_report_have_the_same_notes() {
     let (folder, _) = llama();
     for target in targets() {
         let mut options = options(folder.path(), target);
-        options.casts = vec![Cast { from: CastFrom::Dtype(Dtype::Int8), to: Dtype::Int16 }];
+        options.casts = vec![Cast { from: CastFrom::Dtype(Dtype::Int8), to: Dtype::Int16 }].into();
         let observer = Watcher::new(u64::MAX);
         let report = convert(&options, &observer).expect("it can be converted");
         assert!(!report.notes.is_empty(), "{}", report.output);

@@ -240,7 +240,7 @@ fn converted_once(folder: &Path, path: &Path) {
         for casts in &casts {
             let options = |output: &str, mut options: ConvertOptions| {
                 options.output = Some(folder.join(output));
-                (options.target, options.casts) = (target.clone(), casts.clone());
+                (options.target, options.casts) = (target.clone(), casts.clone().into());
                 options
             };
             // The same name, because it is in the output; no documents are next to either.

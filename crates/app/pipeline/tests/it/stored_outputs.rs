@@ -195,7 +195,7 @@ fn a_batch_goes_on_from_the_records_in_the_store() {
     std::fs::write(input, bytes).expect("a temporary folder");
     assert_eq!(run(&options, Resume::SkipComplete), "cs");
     let mut others = options.clone();
-    others.casts = vec![Cast { from: CastFrom::FloatingPoint, to: Dtype::Float16 }];
+    others.casts = vec![Cast { from: CastFrom::FloatingPoint, to: Dtype::Float16 }].into();
     assert_eq!(run(&others, Resume::SkipComplete), "cc");
     assert_eq!(run(&others, Resume::SkipComplete), "ss");
 }

@@ -7,6 +7,7 @@
 //! Facts: `torch.jit.load` in 2.0.1 and 2.15, and archives that 1.13, 2.0.1 and 2.15 wrote; the conformance tests compare
 //! the outputs.
 
+mod declared;
 mod float16;
 mod functions;
 mod leaves;
@@ -20,6 +21,7 @@ mod text;
 
 use crate::script_text::{ScriptSources, ScriptType, ScriptTypeId, Signature, UnsupportedOperators};
 use byte_source::{Blob, OwnedBlob};
+use serde::{Deserialize, Serialize};
 use tensor::{Dtype, Storage};
 
 use crate::archive::ScriptArchive;
@@ -50,15 +52,27 @@ pub fn is_kept_record(record: &str) -> bool {
 }
 
 /// Options for wrapping a TorchScript module.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 pub struct ScriptOptions {
-    /// Dtypes and shapes of inputs, which the source text does not contain.
+    /// The dtype and shape of an input of a TorchScript module, such as `image=float32[batch,3,224,224]`; repeatable
+    #[serde(rename = "input")]
+    #[cfg_attr(feature = "cli", arg(long = "input", value_name = "NAME=DTYPE[SHAPE]"))]
     pub inputs: Vec<DeclaredInput>,
-    /// Dtypes and shapes of outputs, which the source text does not contain.
+    /// The dtype and shape of an output of a TorchScript module, such as `scores=float32[batch,1000]`, which --to triton
+    /// needs; repeatable
+    #[serde(rename = "output_type")]
+    #[cfg_attr(feature = "cli", arg(long = "output-type", value_name = "NAME=DTYPE[SHAPE]"))]
     pub outputs: Vec<DeclaredOutput>,
-    /// Names of the outputs; empty for the names in the code, or `output`, `output_0` and so on.
+    /// The names of what a TorchScript module returns, such as `boxes,scores` [default: those of a named tuple or a dict,
+    /// else output, or that with numbers]
+    #[serde(deserialize_with = "declared::names")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME,...", value_delimiter = ','))]
     pub output_names: Vec<String>,
-    /// True to keep the archive unchanged, because its `forward` already takes and returns a dict.
+    /// Keep a TorchScript module as it is, because it takes and returns a dict
+    #[serde(rename = "no_wrap")]
+    #[cfg_attr(feature = "cli", arg(long = "no-wrap", conflicts_with_all = ["inputs", "outputs", "output_names"]))]
     pub keep_unchanged: bool,
 }
 

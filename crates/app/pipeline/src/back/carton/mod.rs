@@ -15,7 +15,7 @@ use carton_format::SHORT_DESCRIPTION_MAX;
 use carton_reader::Carton;
 use decoder::NoModelReason;
 use serde::{Serialize, Serializer};
-use torchscript::{Module, ModuleCode};
+use torchscript::{Module, ModuleCode, OnInvalidInput};
 
 pub use self::file::write_carton;
 pub use self::options::{CartonFields, CartonOptions, RequiredTorch};
@@ -28,7 +28,7 @@ use super::commit::{OutputFiles, PlannedFile};
 use super::ports::PortReport;
 use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan};
 use crate::note_collector::NoteCollector;
-use crate::{Error, InvalidOption, Note, Observer, Result, model};
+use crate::{Error, InvalidOption, Note, Observer, Result, model, script};
 
 /// Report fields that only a carton has.
 #[derive(Clone, Debug, Serialize)]
@@ -152,6 +152,10 @@ impl OutputFormat for CartonOptions {
         if found > SHORT_DESCRIPTION_MAX {
             let text = carton_format::Error::ShortDescription { found }.to_string();
             return Err(InvalidOption::ShortDescription(text).into());
+        }
+        script::check_options(&self.script)?;
+        if self.script.keep_unchanged && self.errors != OnInvalidInput::default() {
+            return Err(InvalidOption::Exclusive { first: "no_wrap", second: "errors" }.into());
         }
         model::check_name(self.fields.name.as_deref())
     }

@@ -2,54 +2,59 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use torchscript::{OnInvalidInput, ScriptOptions};
 
 use crate::model::ModelOptions;
+use crate::path_json;
 
 /// Options for writing a carton.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct CartonOptions {
+    #[serde(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     pub fields: CartonFields,
-    /// TOML file with more fields of carton.toml.
+    /// Fields for carton.toml; options override them
+    #[serde(with = "path_json::option")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE.toml", value_hint = clap::ValueHint::FilePath))]
     pub config: Option<PathBuf>,
-    /// Files to keep in `misc/`, besides the companions of the checkpoint.
+    /// A file to keep in misc/, or next to safetensors in a folder; repeatable
+    #[serde(with = "path_json::list")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath))]
     pub misc: Vec<PathBuf>,
-    /// True to store the values that are not tensors in `misc/checkpoint.json`.
-    pub keep_values: bool,
-    /// True to store a self test: tokens, and the expected logits if the weights are float32 or float64.
+    /// Omit misc/checkpoint.json, which keeps the values that are not tensors
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub no_values: bool,
+    /// Store a self test in the carton: tokens and, if the weights are float32 or float64, the logits that are expected
+    #[cfg_attr(feature = "cli", arg(long))]
     pub self_test: bool,
-    /// PyTorch version that the carton requires.
+    /// The PyTorch that the carton requires: Carton's own, or the newest, which loads uint16 and wider, float8 and
+    /// float4
+    #[cfg_attr(feature = "cli", arg(long, value_name = "VERSION", default_value = "carton"))]
     pub torch: RequiredTorch,
+    #[serde(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     pub model: ModelOptions,
-    /// True to return an error if the module is not a model that runs.
+    /// Fail unless the output is a model that runs
+    #[cfg_attr(feature = "cli", arg(long))]
     pub require_model: bool,
-    /// Behaviour of the module for invalid inputs.
+    /// What a module does with wrong inputs: returns the message as `error`, or raises an exception, which ends Carton's
+    /// runner; one for Triton raises always
+    #[cfg_attr(feature = "cli", arg(long, value_name = "HOW", default_value = "return"))]
     pub errors: OnInvalidInput,
     /// Options for calling an input that is a TorchScript module.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "cli", command(flatten))]
     pub script: ScriptOptions,
     /// True if the output is a carton only by default. A note reports this if the output path has the extension of another
     /// format.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
     pub assumed: bool,
-}
-
-impl Default for CartonOptions {
-    fn default() -> Self {
-        Self {
-            fields: CartonFields::default(),
-            config: None,
-            misc: Vec::new(),
-            keep_values: true,
-            self_test: false,
-            torch: RequiredTorch::default(),
-            model: ModelOptions::default(),
-            require_model: false,
-            errors: OnInvalidInput::default(),
-            script: ScriptOptions::default(),
-            assumed: false,
-        }
-    }
 }
 
 impl CartonOptions {
@@ -75,7 +80,7 @@ impl CartonOptions {
     /// Leaves out `misc/checkpoint.json`, which contains the values that are not tensors.
     #[must_use]
     pub fn without_values(self) -> Self {
-        Self { keep_values: false, ..self }
+        Self { no_values: true, ..self }
     }
 
     /// Stores a self test in the carton.
@@ -116,20 +121,28 @@ impl CartonOptions {
 }
 
 /// Descriptive fields of carton.toml.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
 #[non_exhaustive]
 pub struct CartonFields {
-    /// Name of the model; `None` for the stem of the file, or the name of the folder.
+    /// The model's name [default: the file's stem, or its folder for names like model.pt]
+    #[cfg_attr(feature = "cli", arg(long))]
     pub name: Option<String>,
-    /// Description in Markdown, of any length.
+    /// The model's description, in Markdown
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TEXT"))]
     pub description: Option<String>,
-    /// Short description of at most 100 characters.
+    /// A description of at most 100 characters
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TEXT"))]
     pub short_description: Option<String>,
-    /// License, as an SPDX expression or free text.
+    /// The model's license, as an SPDX expression if there is one
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SPDX"))]
     pub license: Option<String>,
-    /// URL of the repository that packs the model.
+    /// URL of the repository that packs the model
+    #[cfg_attr(feature = "cli", arg(long, value_name = "URL"))]
     pub repository: Option<String>,
-    /// URL of the model's home page.
+    /// URL of the model's home page
+    #[cfg_attr(feature = "cli", arg(long, value_name = "URL"))]
     pub homepage: Option<String>,
 }
 
@@ -172,12 +185,14 @@ impl CartonFields {
 }
 
 /// PyTorch version that a carton requires.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
 pub enum RequiredTorch {
-    /// Version 2.0, which Carton's runner has.
+    /// 2.0, which Carton's runner has
     #[default]
     Carton,
-    /// Version 2.15 or newer, which loads every dtype.
+    /// 2.15 or newer; no runner of Carton has it yet
     Newest,
 }
 
