@@ -245,7 +245,7 @@ fn hostile_cartons_are_refused_by_every_subcommand() {
                 "--blobs",
                 "b",
                 "--min-size",
-                "0",
+                "1",
                 "-o",
                 "s.carton",
                 "-q",

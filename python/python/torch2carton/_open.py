@@ -140,8 +140,8 @@ class Checkpoint(Mapping[str, Tensor]):
         from ._progress import reporting
         from ._views import statistics
 
-        with reporting(progress) as told:
-            return statistics(self._native.statistics(histograms=histograms, progress=told))
+        with reporting(progress) as report_progress:
+            return statistics(self._native.statistics(histograms=histograms, progress=report_progress))
 
     def report(self, *, stats: bool = False, trace: bool | range = False, progress: Progress = None) -> Page:
         """Makes a page that shows the checkpoint, as `torch2carton.report` does. A notebook shows the page.

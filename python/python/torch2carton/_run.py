@@ -92,7 +92,7 @@ def run(
         max_tokens = 0 if text is None else 128
     if seed is None:
         seed = int.from_bytes(os.urandom(4), "little")
-    with reporting(progress) as told:
+    with reporting(progress) as report_progress:
         prompt_tokens, new, new_text, ended, logits, candidates = _native.run(
             os.fspath(getattr(carton, "_source", carton)),
             text=text,
@@ -105,7 +105,7 @@ def run(
             top=top,
             threads=threads,
             verify=verify,
-            progress=told,
+            progress=report_progress,
         )
     numbers = array("f")
     numbers.frombytes(logits)

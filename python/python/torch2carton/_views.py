@@ -154,7 +154,7 @@ def report(
     elif trace:
         steps = (0, 20_000)
     paths = [_path(path)] + ([] if other is None else [_path(other)])
-    with reporting(progress) as told:
-        page = _native.report(paths[0], paths[1] if other is not None else None, stats=stats, steps=steps, progress=told)
+    with reporting(progress) as report_progress:
+        page = _native.report(paths[0], paths[1] if other is not None else None, stats=stats, steps=steps, progress=report_progress)
     title = " and ".join(os.path.basename(path.rstrip("/")) for path in paths)
     return Page(title=title, html=page.decode())

@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::{
     CastOptions, CheckpointSum, GivenInputs, InvalidOption, OutputKind, Rename, Selection, Target,
-    WeightedPath, option_json, path_json,
+    TargetLayout, WeightedPath, option_json, path_json,
 };
 
 /// Options for converting a checkpoint.
@@ -178,7 +178,8 @@ impl ConvertOptions {
         }
         let chosen =
             ["to", "output"].into_iter().filter_map(|name| Some((name.to_owned(), given.get(name)?.clone())));
-        let Choice { to, output } = option_json::set_options(&Choice::default(), chosen.collect())?;
+        let Choice { to, output, names: layout } =
+            option_json::set_options(&Choice::default(), chosen.collect())?;
         given.remove("to");
         let is_given = |value: &Json| match value {
             Json::Null | Json::Bool(false) => false,
@@ -188,7 +189,7 @@ impl ConvertOptions {
         let names = given.iter().filter(|(_, value)| is_given(value));
         let names: Vec<String> = names.map(|(name, _)| name.replace('-', "_")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let target = Target::choose(to, output.as_deref(), &names)?;
+        let target = Target::choose(to, output.as_deref(), &names, layout)?;
         let is_assumed = target.as_carton().is_some_and(|carton| carton.assumed);
         let mut options = option_json::set_options(&Self { target, ..Self::default() }, given)?;
         if let Target::Carton(carton) = &mut options.target {

@@ -43,10 +43,18 @@ pub mod one {
         AnyPath, Deserialize as _, Deserializer, Path, PathBuf, PathRef, Serialize as _, Serializer,
     };
 
+    /// Writes a path.
+    ///
+    /// # Errors
+    /// When the serializer fails.
     pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
         PathRef(path).serialize(serializer)
     }
 
+    /// Reads a path.
+    ///
+    /// # Errors
+    /// When the value is of another kind.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
         AnyPath::deserialize(deserializer).map(PathBuf::from)
     }
@@ -56,10 +64,18 @@ pub mod one {
 pub mod option {
     use super::{AnyPath, Deserialize as _, Deserializer, PathBuf, PathRef, Serialize as _, Serializer};
 
+    /// Writes a path or null.
+    ///
+    /// # Errors
+    /// When the serializer fails.
     pub fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
         path.as_deref().map(PathRef).serialize(serializer)
     }
 
+    /// Reads a path or null.
+    ///
+    /// # Errors
+    /// When the value is of another kind.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
         Ok(Option::<AnyPath>::deserialize(deserializer)?.map(PathBuf::from))
     }
@@ -69,10 +85,18 @@ pub mod option {
 pub mod list {
     use super::{AnyPath, Deserialize as _, Deserializer, PathBuf, PathRef, Serializer};
 
+    /// Writes a list of paths.
+    ///
+    /// # Errors
+    /// When the serializer fails.
     pub fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(paths.iter().map(|path| PathRef(path)))
     }
 
+    /// Reads a list of paths.
+    ///
+    /// # Errors
+    /// When the value is of another kind.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
         Ok(Vec::<AnyPath>::deserialize(deserializer)?.into_iter().map(PathBuf::from).collect())
     }

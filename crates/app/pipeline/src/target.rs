@@ -11,7 +11,7 @@ use crate::back::triton::TritonOptions;
 use crate::back::{NonTensorParts, OutputFormat, OutputJob, OutputPlan};
 use crate::note_collector::NoteCollector;
 use crate::output_kind::foreign_kind;
-use crate::{InvalidOption, OutputKind, OutputReport, Result, option_json};
+use crate::{InvalidOption, OutputKind, OutputReport, Result, TargetLayout, option_json};
 
 /// Output format of a conversion, with the options of this format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,12 +98,12 @@ impl Target {
     pub fn from_path(path: &Path) -> Result<Self, InvalidOption> {
         match foreign_kind(path) {
             Some(kind) => Err(InvalidOption::ForeignOutput { path: path.to_owned(), kind }),
-            None => Self::choose(None, Some(path), &[]),
+            None => Self::choose(None, Some(path), &[], None),
         }
     }
 
     /// Returns the output format that is named or has the extension of `path`, else the first one that has all the options
-    /// `given`, else a carton; with its default options.
+    /// `given`, else a carton; with its default options. Meta's code loads `.pth` files, so they come first for its layout.
     ///
     /// # Errors
     /// When an option is that of another format.
@@ -111,6 +111,7 @@ impl Target {
         to: Option<OutputKind>,
         path: Option<&Path>,
         given: &[&str],
+        layout: Option<TargetLayout>,
     ) -> Result<Self, InvalidOption> {
         let named = to.or_else(|| path.and_then(OutputKind::from_path));
         let options = OutputKind::ALL.map(|kind| (kind, option_json::to_object(&Self::from(kind))));
@@ -120,7 +121,9 @@ impl Target {
         let given: Vec<&&str> =
             given.iter().filter(|name| OutputKind::ALL.into_iter().any(|kind| has(kind, name))).collect();
         let fits = |kind: &OutputKind| given.iter().all(|name| has(*kind, name));
-        let kind = named.or_else(|| OutputKind::ALL.into_iter().find(fits)).unwrap_or_default();
+        let first = (layout == Some(TargetLayout::Meta)).then_some(OutputKind::Torch);
+        let found = || first.into_iter().chain(OutputKind::ALL).find(fits);
+        let kind = named.or_else(found).unwrap_or_default();
         if let Some(name) = given.into_iter().find(|name| !has(kind, name)) {
             let outputs = OutputKind::ALL.into_iter().filter(|kind| has(*kind, name)).collect();
             return Err(InvalidOption::OtherOutput { name: (*name).to_owned(), to: kind, outputs });

@@ -7,7 +7,9 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
-use crate::{CartonOptions, OutputKind, SafetensorsOptions, Target, TorchOptions, TritonOptions};
+use crate::{
+    CartonOptions, OutputKind, SafetensorsOptions, Target, TargetLayout, TorchOptions, TritonOptions,
+};
 
 /// Each output has its own options. An argument that several outputs have is the same for all of them.
 impl Args for Target {
@@ -46,7 +48,8 @@ impl FromArgMatches for Target {
         // Each of many outputs is in a folder, whose name says something only if it is a repository of models.
         let is_each = matches!(matches.try_get_one::<bool>("each"), Ok(Some(true)));
         let path = path.filter(|path| !is_each || OutputKind::from_path(path) == Some(OutputKind::Triton));
-        let chosen = Self::choose(to, path, &names);
+        let chosen =
+            Self::choose(to, path, &names, matches.get_one::<TargetLayout>("target_layout").copied());
         let chosen =
             chosen.map_err(|error| clap::Error::raw(ErrorKind::ArgumentConflict, error.with_flags()))?;
         Ok(match chosen {
