@@ -175,11 +175,11 @@ impl ConvertOptions {
             to: Option<OutputKind>,
             #[serde(with = "path_json::option")]
             output: Option<PathBuf>,
+            names: Option<TargetLayout>,
         }
-        let chosen =
-            ["to", "output"].into_iter().filter_map(|name| Some((name.to_owned(), given.get(name)?.clone())));
-        let Choice { to, output, names: layout } =
-            option_json::set_options(&Choice::default(), chosen.collect())?;
+        let chosen = ["to", "output", "names"].into_iter();
+        let chosen = chosen.filter_map(|name| Some((name.to_owned(), given.get(name)?.clone()))).collect();
+        let Choice { to, output, names: layout } = option_json::set_options(&Choice::default(), chosen)?;
         given.remove("to");
         let is_given = |value: &Json| match value {
             Json::Null | Json::Bool(false) => false,
