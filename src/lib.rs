@@ -257,3 +257,9 @@ pub mod crates {
         generate, output, pickle_vm, pipeline, runtime, serde_json, tensor, toml, torch_import, torchscript,
     };
 }
+
+/// The Rust of the documents, which the tests compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/library.md")]
+struct Documents;

@@ -104,3 +104,8 @@ pub use pickle::{load, load_with};
 pub use reader::{Arg, Instruction, Reader};
 pub use value::{ByteString, Text};
 pub use writer::{MemoId, Writer};
+
+/// The Rust of the README, which the tests compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
