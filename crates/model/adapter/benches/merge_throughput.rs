@@ -1,6 +1,6 @@
 //! Measures how fast products of low rank are added to a weight in memory, in gigabytes of the weight and billions of
 //! floating-point operations of the products in a second:
-//! `RAYON_NUM_THREADS=1 cargo run --release -p adapter --example merge_throughput`.
+//! `RAYON_NUM_THREADS=1 cargo bench -p adapter --bench merge_throughput`.
 
 #![expect(
     clippy::arithmetic_side_effects,

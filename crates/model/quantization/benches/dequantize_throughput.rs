@@ -1,5 +1,5 @@
 //! Measures how many gigabytes of bfloat16 one thread computes in a second of user time, for each scheme:
-//! `RAYON_NUM_THREADS=1 cargo run --release -p quantization --example dequantize_throughput`.
+//! `RAYON_NUM_THREADS=1 cargo bench -p quantization --bench dequantize_throughput`.
 //!
 //! The codes are in memory, and windows have the size that a writer asks for.
 
