@@ -1,9 +1,8 @@
 //! `resolve` with a server on loopback: complete, interrupted and wrong downloads.
 
 #![expect(
-    clippy::arithmetic_side_effects,
     clippy::redundant_closure_for_method_calls,
-    reason = "a test fails by panicking; a method does not coerce to a fn pointer for every lifetime"
+    reason = "a method does not coerce to a fn pointer for every lifetime"
 )]
 
 use std::io::{Result, Write};
@@ -79,7 +78,12 @@ const DONE: (Option<i32>, String) = (Some(0), String::new());
 
 #[test]
 fn a_file_is_downloaded() {
-    assert_eq!(resolved(|request| request.file(), &[]), DONE);
+    let plain: Answer = |request| {
+        let asks = request.lines.iter().any(|line| line.eq_ignore_ascii_case("accept-encoding: identity"));
+        assert!(asks, "{:?}", request.lines);
+        request.file()
+    };
+    assert_eq!(resolved(plain, &[]), DONE);
 }
 
 #[test]
@@ -186,67 +190,9 @@ fn a_server_that_cannot_resume_starts_again() {
     }
 }
 
-/// A brotli stream that compresses nothing: RFC 7932, sections 9.1 and 9.2.
-fn brotli(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for (number, chunk) in bytes.chunks(1 << 16).enumerate() {
-        // Not the last block, 4 nibbles, the length minus one, uncompressed; before the first block, a window of 64 kB.
-        let header = u32::try_from(chunk.len() - 1).expect("16 bits") << 3 | 1 << 19;
-        let header = if number == 0 { header << 1 } else { header };
-        out.extend(&header.to_le_bytes()[..3]);
-        out.extend(chunk);
-    }
-    // The last block, which is empty.
-    out.push(3);
-    out
-}
-
-#[test]
-fn content_encodings_are_undone() {
-    fn all<W: Write>(mut encoder: W, bytes: &[u8], finish: fn(W) -> Result<Vec<u8>>) -> Result<Vec<u8>> {
-        encoder.write_all(bytes)?;
-        finish(encoder)
-    }
-    use flate2::{Compression, write};
-    let gzip: Answer = |request| {
-        let encoder = write::GzEncoder::new(Vec::new(), Compression::fast());
-        let bytes = all(encoder, request.file, write::GzEncoder::finish)?;
-        request.whole("Content-Encoding: gzip\r\n", &bytes)
-    };
-    let zlib: Answer = |request| {
-        let encoder = write::ZlibEncoder::new(Vec::new(), Compression::fast());
-        let bytes = all(encoder, request.file, write::ZlibEncoder::finish)?;
-        request.whole("Content-Encoding: deflate\r\n", &bytes)
-    };
-    let bare: Answer = |request| {
-        let encoder = write::DeflateEncoder::new(Vec::new(), Compression::fast());
-        let bytes = all(encoder, request.file, write::DeflateEncoder::finish)?;
-        request.whole("Content-Encoding: deflate\r\n", &bytes)
-    };
-    let zstd: Answer = |request| {
-        let bytes = zstd::encode_all(request.file, 1)?;
-        request.whole("Content-Encoding: ZSTD\r\n", &bytes)
-    };
-    let br: Answer = |request| {
-        let bytes = brotli(request.file);
-        request.whole("Content-Encoding: br\r\n", &bytes)
-    };
-    let cut: Answer = |request| match request.start() {
-        None => {
-            let bytes = zstd::encode_all(request.file, 1)?;
-            let half = bytes.len() / 2;
-            request.send("200 OK", "Content-Encoding: zstd\r\n", bytes.len(), &bytes[..half])
-        }
-        Some(start) => request.rest(start),
-    };
-    for answer in [gzip, zlib, bare, zstd, br, cut] {
-        assert_eq!(resolved(answer, &[]), DONE);
-    }
-}
-
 #[test]
 fn downloads_that_are_refused() {
-    let answers: [(&str, &[&str], Answer); 12] = [
+    let answers: [(&str, &[&str], Answer); 10] = [
         ("404", &[], |request| request.send("404 Not Found", "", 4, b"gone")),
         ("503", &[], |request| request.send("503 Service Unavailable", "", 0, b"")),
         ("wrong content", &[], |request| {
@@ -269,14 +215,9 @@ fn downloads_that_are_refused() {
                 request.stream.write_all(&[0; 1 << 13])?;
             }
         }),
-        ("a bomb", &["--max-size", "5000000"], |request| {
-            let bytes = zstd::encode_all(std::io::Read::take(std::io::repeat(0), 1 << 30), 1)?;
-            request.whole("Content-Encoding: zstd\r\n", &bytes)
-        }),
-        ("a damaged encoding", &[], |request| request.whole("Content-Encoding: gzip\r\n", b"no gzip at all")),
         ("redirects without end", &[], |request| request.redirect("/again")),
         ("a redirect to a file", &[], |request| request.redirect("file:///etc/passwd")),
-        ("an unknown encoding", &[], |request| request.whole("Content-Encoding: rot13\r\n", b"")),
+        ("an encoding", &[], |request| request.whole("Content-Encoding: gzip\r\n", b"gzip")),
     ];
     let mut texts = String::new();
     for (what, args, answer) in answers {
@@ -344,7 +285,10 @@ fn each_url_is_tried_in_turn() {
     assert!(asked.load(Ordering::Relaxed) >= 2);
     let (status, text) = resolve(scratch.path(), &urls[..2], &["--allow-http"]);
     assert_eq!(status, Some(1));
-    assert!(text.contains("404 Not Found; ") && text.contains("/file/other: "), "{text}");
+    assert!(
+        text.contains("/file/gone does not exist") && text.contains("/file/other cannot be read"),
+        "{text}"
+    );
 }
 
 #[test]

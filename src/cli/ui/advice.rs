@@ -384,11 +384,6 @@ pub(crate) fn store_text(error: &output::Error) -> String {
         }
         Error::NotOwnOutput { .. } => "; --force replaces it anyway, -o chooses another path".to_owned(),
         Error::CreateIn { .. } => "; choose another place with -o".to_owned(),
-        Error::Insecure { .. } => "; --allow-http fetches it anyway".to_owned(),
-        Error::PrivateAddress { .. } => {
-            "; --allow-http fetches it if LINKS itself names a private address".to_owned()
-        }
-        Error::TooLarge { .. } => "; --max-size allows them".to_owned(),
         _ => String::new(),
     };
     format!("{error}{advice}")

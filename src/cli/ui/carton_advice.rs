@@ -4,7 +4,7 @@ use carton_tools::{CartonNote, Error, TensorError};
 
 use super::advice;
 use super::checkpoint_advice;
-use super::remote_advice::{remote_advice, remote_cause};
+use super::remote_advice::{remote_advice, remote_cause, remote_text};
 use super::shell::shell_quoted_path;
 
 /// Returns the text of an error, with advice if there is any. The problems of a document are printed before it, one per
@@ -51,7 +51,7 @@ pub(crate) fn carton_error_text(error: &Error) -> String {
         Error::NoCheckpoint => "; name it with --against".to_owned(),
         Error::BlobLength { .. } | Error::BlobDamaged { .. } => "; remove it and try again".to_owned(),
         Error::Fetch { path, entry, failures } => {
-            let failures: Vec<String> = failures.iter().map(advice::store_text).collect();
+            let failures: Vec<String> = failures.iter().map(download_text).collect();
             return format!(
                 "{}: cannot fetch `{}`: {}",
                 path.display(),
@@ -62,6 +62,14 @@ pub(crate) fn carton_error_text(error: &Error) -> String {
         _ => String::new(),
     };
     format!("{error}{advice}")
+}
+
+/// Returns the text of an error of a download, which uses no proxy.
+fn download_text(error: &remote_source::Error) -> String {
+    match error {
+        remote_source::Error::Connection { .. } => error.to_string(),
+        error => remote_text(error),
+    }
 }
 
 /// Returns true if an argument is wrong, rather than a file.

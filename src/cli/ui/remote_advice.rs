@@ -26,6 +26,7 @@ pub(crate) fn remote_advice(error: &Error) -> &'static str {
         Error::Disabled { .. } => "; build the program, or the Python package, with the feature `buckets`",
         Error::Conflict { .. } => "; start again",
         Error::Leftover { .. } => "; delete it, and take credentials that may delete objects",
+        Error::TooLarge { .. } => "; --max-size allows them",
         Error::Cache { .. } => "; name another folder with --cache",
         Error::Offline { .. } => "; leave out --offline, and unset HF_HUB_OFFLINE",
         Error::Denied { address, has_token: false, .. } if address.starts_with("hf://") => {

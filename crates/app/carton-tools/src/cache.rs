@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use byte_source::{Action, LazyFile, Observer, ProgressReporter, ProgressUpdate, hex, sha256};
-use output::{DownloadOptions, Scratch};
+use output::Scratch;
+use remote_source::{Downloader, RemoteOptions, WantedFile};
 use tempfile::TempPath;
 
 use crate::{Error, ResolveOptions, Result};
@@ -16,6 +17,7 @@ pub(crate) struct DownloadCache<'o> {
     options: &'o ResolveOptions,
     observer: &'o dyn Observer,
     place: CacheFolder,
+    downloader: Downloader,
 }
 
 enum CacheFolder {
@@ -25,8 +27,8 @@ enum CacheFolder {
     Temporary(Scratch),
 }
 
-/// File to fetch, with its hash and URLs.
-pub(crate) struct WantedFile<'w> {
+/// File that the carton leaves out, with its hash and URLs.
+pub(crate) struct AbsentFile<'w> {
     /// Path of the file in the carton.
     pub(crate) entry: &'w str,
     pub(crate) sha256: [u8; 32],
@@ -52,7 +54,11 @@ impl<'o> DownloadCache<'o> {
         } else {
             CacheFolder::Temporary(Scratch::create(output::parent_folder(&options.output))?)
         };
-        Ok(Self { options, observer, place })
+        let mut remote = RemoteOptions::default();
+        remote.allow_http = options.allow_http;
+        remote.timeout = options.timeout;
+        let downloader = Downloader::new(&remote).map_err(|error| Error::Read(error.into()))?;
+        Ok(Self { options, observer, place, downloader })
     }
 
     fn folder(&self) -> &Path {
@@ -63,7 +69,7 @@ impl<'o> DownloadCache<'o> {
     }
 
     /// Returns the file with the wanted hash, and downloads it if it is absent or damaged.
-    pub(crate) fn fetch(&self, wanted: &WantedFile<'_>) -> Result<FetchedFile> {
+    pub(crate) fn fetch(&self, wanted: &AbsentFile<'_>) -> Result<FetchedFile> {
         let target = self.folder().join(hex(&wanted.sha256));
         let mut replaced = None;
         if target.is_file() {
@@ -88,16 +94,17 @@ impl<'o> DownloadCache<'o> {
     }
 
     /// Tries the URLs in turn, and returns the number of bytes downloaded.
-    fn download(&self, wanted: &WantedFile<'_>, partial: &mut PartialFile) -> Result<u64> {
-        let options = self.download_options()?;
+    fn download(&self, wanted: &AbsentFile<'_>, partial: &mut PartialFile) -> Result<u64> {
+        let max_bytes = self.max_bytes()?;
         let there = partial.file.metadata().map_err(Error::io(&partial.path))?.len();
         let counted = DownloadCounter::new(self.observer, there);
         let mut failures = Vec::new();
         for url in wanted.urls {
             let work = ProgressReporter::new(&counted, wanted.entry, Action::Download, None);
-            match output::download(url, &wanted.sha256, &mut partial.file, &options, work) {
+            let file = WantedFile { url, sha256: &wanted.sha256, max_bytes };
+            match self.downloader.download(&file, &mut partial.file, work) {
                 Ok(()) => return Ok(counted.downloaded()),
-                Err(output::Error::Cancelled(cancelled)) => return Err(cancelled.into()),
+                Err(remote_source::Error::Cancelled(cancelled)) => return Err(cancelled.into()),
                 Err(error) => failures.push(error),
             }
         }
@@ -105,14 +112,13 @@ impl<'o> DownloadCache<'o> {
         Err(Error::Fetch { path, entry: wanted.entry.to_owned(), failures })
     }
 
-    fn download_options(&self) -> Result<DownloadOptions> {
-        let ResolveOptions { allow_http, timeout, max_size, .. } = *self.options;
-        // A downloaded file is written twice: into the cache and into the carton.
-        let max_bytes = match max_size {
-            Some(max_size) => max_size,
-            None => output::free_space(self.folder())? / 2,
-        };
-        Ok(DownloadOptions { allow_http, timeout, max_bytes })
+    /// Returns the largest size of a file in bytes.
+    fn max_bytes(&self) -> Result<u64> {
+        match self.options.max_size {
+            Some(max_size) => Ok(max_size),
+            // A downloaded file is written twice: into the cache and into the carton.
+            None => Ok(output::free_space(self.folder())? / 2),
+        }
     }
 }
 

@@ -192,7 +192,7 @@ pub enum Error {
         /// Path of the file in the carton.
         entry: String,
         /// Errors of the URLs, in the order of LINKS.
-        failures: Vec<output::Error>,
+        failures: Vec<remote_source::Error>,
     },
 }
 
@@ -232,7 +232,9 @@ impl Error {
             | Self::BlobLength { .. }
             | Self::BlobDamaged { .. }
             | Self::NotLinked { .. } => ErrorKind::Damaged,
-            Self::Fetch { failures, .. } => failures.last().map_or(ErrorKind::Input, output::Error::kind),
+            Self::Fetch { failures, .. } => {
+                failures.last().map_or(ErrorKind::Input, remote_source::Error::kind)
+            }
         }
     }
 }
@@ -373,6 +375,6 @@ fn path_list(paths: &[PathBuf]) -> String {
     names.join(", ")
 }
 
-fn failure_list(failures: &[output::Error]) -> String {
+fn failure_list(failures: &[remote_source::Error]) -> String {
     failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

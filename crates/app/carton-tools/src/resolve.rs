@@ -5,7 +5,7 @@ use carton_writer::{CartonLayout, CartonMember, EntryContent};
 use pipeline::write_carton;
 use serde::Serialize;
 
-use crate::cache::{DownloadCache, WantedFile};
+use crate::cache::{AbsentFile, DownloadCache};
 use crate::kept_entry::{self, KeptEntry, is_manifest_or_links};
 use crate::open::open_packed;
 use crate::{CartonNote, Error, ResolveOptions, Result, SCHEMA_VERSION};
@@ -46,7 +46,7 @@ pub fn resolve(options: &ResolveOptions, observer: &dyn Observer) -> Result<Reso
     let mut downloaded_nbytes = 0_u64;
     let mut fetched = Vec::with_capacity(absent.len());
     for (path, sha256) in &absent {
-        let wanted = WantedFile { entry: path, sha256: *sha256, urls: carton.links().urls(sha256) };
+        let wanted = AbsentFile { entry: path, sha256: *sha256, urls: carton.links().urls(sha256) };
         let got = cache.fetch(&wanted)?;
         downloaded_nbytes = downloaded_nbytes.saturating_add(got.downloaded);
         notes.extend(got.replaced.map(|path| CartonNote::DownloadedAgain { path }));

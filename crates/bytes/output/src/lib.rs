@@ -1,4 +1,4 @@
-//! Local files that are written atomically, and downloads over HTTP.
+//! Local files that are written atomically, and outputs at addresses.
 //!
 //! An [`OutputFile`] is written next to its target and replaces the target when it is committed. Until then, the target is
 //! unchanged:
@@ -27,17 +27,14 @@
 //!
 //! A [`Destination`] also writes outputs at addresses, into a store such as a bucket, which are seen there when they are complete.
 //!
-//! With the feature `download`, the function `download` fetches a file whose SHA-256 is known, resumes broken
-//! connections, and refuses private addresses. Paths that are addresses, such as `s3://bucket/model.pth`, are
-//! recognised by [`RemoteAddress`] and refused by [`refuse_remote`].
+//! Paths that are addresses, such as `s3://bucket/model.pth`, are recognised by [`RemoteAddress`] and refused by
+//! [`refuse_remote`].
 
 mod abandoned;
 mod destination;
 #[cfg_attr(not(target_os = "linux"), path = "direct_missing.rs")]
 mod direct;
 mod error;
-#[cfg(feature = "download")]
-mod https;
 mod if_exists;
 mod local;
 mod location;
@@ -52,8 +49,6 @@ mod writeback;
 
 pub use destination::Destination;
 pub use error::{Error, Result};
-#[cfg(feature = "download")]
-pub use https::{DownloadOptions, download};
 pub use if_exists::IfExists;
 pub use local::{Scratch, check_target, free_space, require_free_space, sync_folder};
 pub use location::{file_name, parent_folder, refuse_remote, refuse_remote_output, shown_path};

@@ -193,7 +193,7 @@ pub(crate) fn shown_url(url: &Url) -> String {
 }
 
 /// Returns a text that is not a URL without what could be a secret.
-fn redact(text: &str) -> String {
+pub(crate) fn redact(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     match (text.split_once(":/"), text.rsplit_once('@')) {
         (Some((scheme @ ("http" | "https"), _)), Some((_, rest))) => format!("{scheme}://{rest}"),

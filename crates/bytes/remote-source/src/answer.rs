@@ -89,10 +89,7 @@ pub(crate) struct Accepted {
 /// Accepts the answer to `asked`. An answer with the whole file is accepted if no more was asked for.
 pub(crate) fn accept(response: Response<Body>, asked: &Asked, address: &str) -> Result<Accepted> {
     let wrong = |reason: String| Err(Error::Answer { address: address.to_owned(), reason });
-    let encoding = header(&response, "content-encoding").unwrap_or("identity");
-    if !matches!(encoding.to_ascii_lowercase().as_str(), "" | "identity") {
-        return wrong(format!("it is encoded as {encoding}, which was not asked for"));
-    }
+    check_encoding(&response, address)?;
     let length: Option<u64> = header(&response, "content-length").and_then(|length| length.parse().ok());
     let (range, len) = match response.status().as_u16() {
         206 => {
@@ -141,6 +138,16 @@ pub(crate) fn accept(response: Response<Body>, asked: &Asked, address: &str) -> 
     let version = Version { len, etag: text("etag"), modified: text("last-modified"), commit: None };
     let has_body = response.status() != 416;
     Ok(Accepted { range, version, body: has_body.then(|| response.into_body()) })
+}
+
+/// Fails if the body is not the bytes of the file.
+pub(crate) fn check_encoding(response: &Response<Body>, address: &str) -> Result<()> {
+    let encoding = header(response, "content-encoding").unwrap_or("identity");
+    if matches!(encoding.to_ascii_lowercase().as_str(), "" | "identity") {
+        return Ok(());
+    }
+    let reason = format!("it is encoded as {encoding}, which was not asked for");
+    Err(Error::Answer { address: address.to_owned(), reason })
 }
 
 /// Parses `bytes FIRST-LAST/LENGTH`.

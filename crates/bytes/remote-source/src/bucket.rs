@@ -76,7 +76,7 @@ impl Bucket {
         let mut received = self.client.buffers.take(end.saturating_sub(part.range.start));
         received.extend(&part.bytes);
         while part.range.start.saturating_add(received.len()) < end {
-            pause(1, None, &address, &self.client.options)?;
+            pause(1, None, &address, &|| self.client.options.is_stopped())?;
             let rest = Asked::Range(part.range.start.saturating_add(received.len())..end);
             let next = self.fetch_once(key, &rest, Some(&part.version), &address)?;
             received.extend(&next.bytes);

@@ -21,7 +21,7 @@ use crate::guard::{AddressGuard, PrivateAddress, PrivateHosts};
 use crate::ip::is_public_address;
 use crate::proxies::Proxies;
 use crate::range_buffers::{RangeBuffer, RangeBuffers};
-use crate::retry::{TRIES_MAX, pause, retry_after};
+use crate::retry::{Failure, Tries, retry_after};
 use crate::target::{Part, RangeTarget};
 use crate::{Error, RemoteOptions, Result};
 
@@ -57,7 +57,10 @@ impl Client {
         Self::with_public_addresses(options, is_public_address)
     }
 
-    fn with_public_addresses(options: &RemoteOptions, is_public: fn(IpAddr) -> bool) -> Result<Self> {
+    pub(crate) fn with_public_addresses(
+        options: &RemoteOptions,
+        is_public: fn(IpAddr) -> bool,
+    ) -> Result<Self> {
         let private_hosts = PrivateHosts::default();
         let tls = tls_config(options.certificates.as_deref())?;
         let agent = |allow_private, timeout| {
@@ -91,7 +94,7 @@ impl Client {
         let start = Instant::now();
         let mut version = version.cloned();
         let (mut range, mut received) = (None::<Range<u64>>, self.buffers.take(0));
-        let mut tries = 0_u32;
+        let (mut tries, is_stopped) = (Tries::default(), || self.options.is_stopped());
         loop {
             let rest = match &range {
                 Some(range) => Asked::Range(range.start.saturating_add(received.len())..range.end),
@@ -117,7 +120,7 @@ impl Client {
                     &target.address,
                 )?)
             });
-            let (error, asked_pause) = match outcome {
+            match outcome {
                 Ok(()) => {
                     return Ok(Part {
                         range: range.unwrap_or_default(),
@@ -125,17 +128,10 @@ impl Client {
                         version: version.unwrap_or_default(),
                     });
                 }
-                Err(Failure { error, .. }) if !error.is_passing() => return Err(error),
-                Err(Failure { error, pause }) => (error, pause),
-            };
-            if received.len() > before {
-                tries = 0;
+                Err(failure) => {
+                    tries.try_again(failure, received.len() > before, &target.address, &is_stopped)?;
+                }
             }
-            tries = tries.saturating_add(1);
-            if tries >= TRIES_MAX {
-                return Err(error);
-            }
-            pause(tries, asked_pause, &target.address, &self.options)?;
         }
     }
 
@@ -157,7 +153,7 @@ impl Client {
         let mut received = None::<RangeBuffer>;
         // Of the range that is received; a connection that breaks does not give it more time.
         let mut start = Instant::now();
-        let mut tries = 0_u32;
+        let (mut tries, is_stopped) = (Tries::default(), || self.options.is_stopped());
         while let Some(range) = ranges.get(number) {
             let before = (number, received.as_ref().map_or(0, RangeBuffer::len));
             let rest = range.start.saturating_add(before.1)..end;
@@ -180,23 +176,17 @@ impl Client {
                 }
                 Ok(())
             });
-            let (error, asked_pause) = match outcome {
+            match outcome {
                 Ok(()) if number >= ranges.len() => return Ok(()),
                 Ok(()) => {
                     let reason = format!("it has no body, expected the bytes from {} on", rest.start);
                     return Err(Error::Answer { address: target.address.clone(), reason });
                 }
-                Err(Failure { error, .. }) if !error.is_passing() => return Err(error),
-                Err(Failure { error, pause }) => (error, pause),
-            };
-            if (number, received.as_ref().map_or(0, RangeBuffer::len)) != before {
-                tries = 0;
+                Err(failure) => {
+                    let has_more = (number, received.as_ref().map_or(0, RangeBuffer::len)) != before;
+                    tries.try_again(failure, has_more, &target.address, &is_stopped)?;
+                }
             }
-            tries = tries.saturating_add(1);
-            if tries >= TRIES_MAX {
-                return Err(error);
-            }
-            pause(tries, asked_pause, &target.address, &self.options)?;
         }
         Ok(())
     }
@@ -206,41 +196,39 @@ impl Client {
     /// # Errors
     /// When the server refuses, or breaks several connections in a row, or the document is longer.
     pub(crate) fn document(&self, target: &RangeTarget, limit: u64) -> Result<Vec<u8>> {
-        let mut tries = 0_u32;
+        let mut tries = Tries::default();
         loop {
-            let outcome = self.follow(target, None).and_then(|(response, _)| {
+            let outcome = self.follow(target, None, DOCUMENT_LEN).and_then(|(response, _)| {
                 if response.status() != 200 {
                     let reason = format!("its status is {}", response.status().as_u16());
                     return Err(Error::Answer { address: target.address.clone(), reason }.into());
                 }
                 Ok(receive_document(&self.options, response, limit, &target.address)?)
             });
-            let (error, asked_pause) = match outcome {
+            match outcome {
                 Ok(document) => return Ok(document),
-                Err(Failure { error, .. }) if !error.is_passing() => return Err(error),
-                Err(Failure { error, pause }) => (error, pause),
-            };
-            tries = tries.saturating_add(1);
-            if tries >= TRIES_MAX {
-                return Err(error);
+                Err(failure) => {
+                    tries.try_again(failure, false, &target.address, &|| self.options.is_stopped())?;
+                }
             }
-            pause(tries, asked_pause, &target.address, &self.options)?;
         }
     }
 
     /// Follows redirects, and checks the response that is not one.
     fn connect(&self, target: &RangeTarget, asked: &Asked) -> Result<Accepted, Failure> {
-        let (response, commit) = self.follow(target, Some(asked))?;
+        let (response, commit) = self.follow(target, Some(&asked.header()), asked.len_max())?;
         let mut accepted = accept(response, asked, &target.address)?;
         accepted.version.commit = commit;
         Ok(accepted)
     }
 
-    /// Follows redirects. Returns the last answer, and the commit that the Hub named in one of them.
-    fn follow(
+    /// Requests a range, or the whole file, and follows redirects. Returns the last answer, and the commit that the Hub named in one of
+    /// them. The largest number of bytes of the body, `len`, decides how long it may take.
+    pub(crate) fn follow(
         &self,
         target: &RangeTarget,
-        asked: Option<&Asked>,
+        range: Option<&str>,
+        len: u64,
     ) -> Result<(Response<Body>, Option<String>), Failure> {
         let address = || target.address.clone();
         if self.options.offline {
@@ -260,7 +248,7 @@ impl Client {
             }
             let agent = if allow_private { &self.typed } else { &self.public };
             let token = target.token.as_ref().filter(|_| url.origin() == target.url.origin());
-            let response = self.request(agent, &url, asked, token).map_err(|reason| match reason {
+            let response = self.request(agent, &url, range, len, token).map_err(|reason| match reason {
                 Sent::Private(ip) => Error::PrivateAddress { address: shown_url(&url), ip }.into(),
                 Sent::Broken(reason) => Failure::from(connection_error(&target.address, &reason)),
             })?;
@@ -290,18 +278,18 @@ impl Client {
         &self,
         agent: &Agent,
         url: &Url,
-        asked: Option<&Asked>,
+        range: Option<&str>,
+        len: u64,
         token: Option<&String>,
     ) -> Result<Response<Body>, Sent> {
         self.options.counter.add_request();
         let proxy = self.proxies.for_url(url);
-        let len = asked.map_or(DOCUMENT_LEN, Asked::len_max);
         let limit = slowest(self.options.timeout, len);
         let config = agent.get(url.as_str()).config().proxy(proxy);
         let request = config.timeout_recv_body(Some(limit)).build();
         let mut request = request.header("accept-encoding", "identity");
-        if let Some(asked) = asked {
-            request = request.header("range", asked.header());
+        if let Some(range) = range {
+            request = request.header("range", range);
         }
         if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
@@ -311,18 +299,6 @@ impl Client {
             let refused = reason.get_ref().and_then(|inner| inner.downcast_ref());
             if let Some(PrivateAddress(ip)) = refused { Sent::Private(*ip) } else { Sent::Broken(reason) }
         })
-    }
-}
-
-/// Error of one try, and the pause in seconds that the server asks for.
-struct Failure {
-    error: Error,
-    pause: Option<u64>,
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self { error, pause: None }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use byte_source::{Cancelled, ErrorKind, ReadError};
+use byte_source::{Cancelled, ErrorKind, ReadError, hex};
 
 /// Result with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -58,6 +58,15 @@ pub enum Error {
     /// The answer is not what was asked for.
     #[error("{address}: the server's answer is wrong: {reason}")]
     Answer { address: String, reason: String },
+    /// A file to download is longer than allowed.
+    #[error("{address}: the file there has more than {limit} bytes")]
+    TooLarge { address: String, limit: u64 },
+    /// A downloaded file has another SHA-256 than expected.
+    #[error("{address}: the file there has SHA-256 {}, expected {}", hex(found), hex(expected))]
+    WrongHash { address: String, found: [u8; 32], expected: [u8; 32] },
+    /// A downloaded file cannot be written or read back.
+    #[error("cannot write: {reason}")]
+    Write { reason: String },
     /// The file changed while it was read.
     #[error("{address} changed while it was read: {what} was {before}, and is {now}")]
     Changed { address: String, what: &'static str, before: String, now: String },
@@ -103,7 +112,9 @@ impl Error {
             | Self::Repository { .. }
             | Self::Apart { .. }
             | Self::Repeated { .. }
+            | Self::TooLarge { .. }
             | Self::Output { .. } => ErrorKind::Input,
+            Self::WrongHash { .. } => ErrorKind::Damaged,
             Self::Changed { .. } => ErrorKind::Changed,
             Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::NoRanges { .. } | Self::Disabled { .. } => ErrorKind::Unsupported,

@@ -45,6 +45,8 @@ mod connector;
 mod container_credentials;
 #[cfg(feature = "buckets")]
 mod credentials;
+#[cfg(feature = "http")]
+mod download;
 mod error;
 #[cfg(feature = "http")]
 mod fetcher;
@@ -57,6 +59,7 @@ mod guard;
 #[cfg(feature = "http")]
 mod hub;
 mod input;
+#[cfg(feature = "http")]
 mod ip;
 pub mod listing;
 #[cfg(feature = "http")]
@@ -82,13 +85,14 @@ mod upload;
 
 pub use address::{Address, HubAddress, RepositoryKind};
 pub use bucket_address::{BucketAddress, BucketService};
+#[cfg(feature = "http")]
+pub use download::{Downloader, WantedFile};
 pub use error::{Error, Result};
 #[cfg(feature = "http")]
 pub use file::RemoteFile;
 #[cfg(feature = "http")]
 pub use folder::RemoteFolder;
 pub use input::{Neighbours, open_files, open_input};
-pub use ip::is_public_address;
 pub use options::RemoteOptions;
 #[cfg(feature = "buckets")]
 pub use outputs::BucketOutputs;

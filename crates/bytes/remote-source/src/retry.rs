@@ -4,16 +4,56 @@ use std::time::{Duration, Instant, SystemTime};
 
 use byte_source::Cancelled;
 
-use crate::{Error, RemoteOptions, Result};
+use crate::{Error, Result};
 
 /// Number of tries in a row without a new byte.
-pub(crate) const TRIES_MAX: u32 = 5;
+const TRIES_MAX: u32 = 5;
 /// Pause before the second try; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause that a server may ask for.
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Interval at which a pause looks whether it has been stopped.
 const POLL: Duration = Duration::from_millis(50);
+
+/// Error of one try, and the pause in seconds that the server asks for.
+pub(crate) struct Failure {
+    pub(crate) error: Error,
+    pub(crate) pause: Option<u64>,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, pause: None }
+    }
+}
+
+/// Number of tries in a row that failed without a new byte.
+#[derive(Debug, Default)]
+pub(crate) struct Tries(u32);
+
+impl Tries {
+    /// Waits before the next try.
+    ///
+    /// # Errors
+    /// The error of the failed try if another one would not help, or too many have failed; [`Error::Wait`]; [`Error::Cancelled`] when
+    /// `is_stopped` returns true.
+    pub(crate) fn try_again(
+        &mut self,
+        Failure { error, pause: asked }: Failure,
+        has_new_bytes: bool,
+        address: &str,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        if has_new_bytes {
+            self.0 = 0;
+        }
+        self.0 = self.0.saturating_add(1);
+        if !error.is_passing() || self.0 >= TRIES_MAX {
+            return Err(error);
+        }
+        pause(self.0, asked, address, is_stopped)
+    }
+}
 
 /// Parses the time in seconds that a server asks to wait: a number, or a date.
 pub(crate) fn retry_after(text: &str) -> Option<u64> {
@@ -30,7 +70,12 @@ pub(crate) fn retry_after(text: &str) -> Option<u64> {
 ///
 /// # Errors
 /// [`Error::Wait`] if the server asked for more than half a minute.
-pub(crate) fn pause(tries: u32, asked: Option<u64>, address: &str, options: &RemoteOptions) -> Result<()> {
+pub(crate) fn pause(
+    tries: u32,
+    asked: Option<u64>,
+    address: &str,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<()> {
     let pause = match asked {
         Some(seconds) if Duration::from_secs(seconds) > PAUSE_MAX => {
             return Err(Error::Wait { address: address.to_owned(), seconds });
@@ -40,7 +85,7 @@ pub(crate) fn pause(tries: u32, asked: Option<u64>, address: &str, options: &Rem
     };
     let start = Instant::now();
     while start.elapsed() < pause {
-        if options.is_stopped() {
+        if is_stopped() {
             return Err(Cancelled.into());
         }
         std::thread::sleep(POLL.min(pause));

@@ -358,7 +358,7 @@ fn a_shrunk_carton_is_resolved_to_the_same_model() {
     options.allow_http = true;
     let error = resolve(&options, &()).expect_err("a damaged blob");
     let Error::Fetch { failures, .. } = &error else { panic!("{error}") };
-    assert!(matches!(failures[..], [output::Error::WrongHash { .. }]), "{error}");
+    assert!(matches!(failures[..], [remote_source::Error::WrongHash { .. }]), "{error}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Tests of downloads from loopback servers. Their messages on the command line are tested in the root package.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use byte_source::{Action, Observer, ProgressUpdate};
 
@@ -26,7 +27,8 @@ fn server(address: &str, answer: impl Fn(&mut TcpStream) -> io::Result<()> + Sen
 /// Starts a server that answers each request with a redirect to `location`.
 fn redirects(address: &str, location: String) -> String {
     server(address, move |stream| {
-        write!(stream, "HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n")
+        let head = "HTTP/1.1 302 Found\r\nConnection: close\r\nContent-Length: 0";
+        write!(stream, "{head}\r\nLocation: {location}\r\n\r\n")
     })
 }
 
@@ -46,23 +48,31 @@ impl Observer for StopAfter {
     }
 }
 
-fn options() -> DownloadOptions {
-    DownloadOptions { allow_http: true, timeout: Duration::from_secs(600), max_bytes: u64::MAX }
+fn options() -> RemoteOptions {
+    RemoteOptions { allow_http: true, timeout: Duration::from_secs(600), ..RemoteOptions::default() }
+}
+
+fn wanted(url: &str) -> WantedFile<'_> {
+    WantedFile { url, sha256: &[0; 32], max_bytes: u64::MAX }
 }
 
 #[test]
 fn only_private_addresses_redirect_to_private_addresses() {
     // The public Internet of this test is 127.0.0.2: all of 127.0.0.0/8 is loopback.
     let is_public = |address: IpAddr| address.to_string() == "127.0.0.2";
-    let end = redirects("127.0.0.1", "http://127.0.0.2:1/end".to_owned());
+    let nothing = server("127.0.0.2", |stream| {
+        write!(stream, "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+    });
+    let end = redirects("127.0.0.1", nothing);
     let private = redirects("127.0.0.1", end.clone());
     let public = redirects("127.0.0.2", end);
     let refused = |url: &str| {
         let mut out = tempfile::tempfile().expect("a temporary folder");
-        let download = Download { url, sha256: &[0; 32], options: &options(), is_public };
-        match download.run(&mut out, ProgressReporter::unobserved()) {
-            Err(Error::PrivateAddress { address, .. }) => address.to_string() == "127.0.0.1",
-            Err(Error::Request { url, .. }) if url == "http://127.0.0.2:1/end" => false,
+        let client = Client::with_public_addresses(&options(), is_public).expect("a client");
+        let downloader = Downloader::from_client(client);
+        match downloader.download(&wanted(url), &mut out, ProgressReporter::unobserved()) {
+            Err(Error::PrivateAddress { ip, .. }) => ip.to_string() == "127.0.0.1",
+            Err(Error::NotFound { .. }) => false,
             other => panic!("it is followed to its end: {other:?}"),
         }
     };
@@ -85,10 +95,11 @@ fn a_download_stops_within_one_buffer() {
     let mut out = tempfile::tempfile().expect("a temporary folder");
     let stop = StopAfter { limit: 1_000_000, last: AtomicU64::new(0) };
     let work = ProgressReporter::new(&stop, "file", Action::Download, None);
-    let error = download(&url, &[0; 32], &mut out, &options(), work).expect_err("it was stopped");
+    let downloader = Downloader::new(&options()).expect("a client");
+    let error = downloader.download(&wanted(&url), &mut out, work).expect_err("it was stopped");
     let last = stop.last.into_inner();
     assert!(matches!(error, Error::Cancelled(_)), "{error}");
-    assert!(last <= 1_000_000 + decode::BUFFER as u64, "{last}");
+    assert!(last <= 1_000_000 + BUFFER as u64, "{last}");
     assert_eq!(out.metadata().expect("it is open").len(), last, "a later download resumes from here");
 }
 
@@ -97,7 +108,7 @@ fn a_download_that_is_stopped_before_it_begins_connects_nowhere() {
     let mut out = tempfile::tempfile().expect("a temporary folder");
     let stop = StopAfter { limit: 0, last: AtomicU64::new(1) };
     let work = ProgressReporter::new(&stop, "file", Action::Download, None);
-    let error =
-        download("http://127.0.0.1:1/", &[0; 32], &mut out, &options(), work).expect_err("it was stopped");
-    assert!(matches!(error, Error::Cancelled(_)), "{error}");
+    let downloader = Downloader::new(&options()).expect("a client");
+    let error = downloader.download(&wanted("http://127.0.0.1:1/"), &mut out, work);
+    assert!(matches!(error, Err(Error::Cancelled(_))), "{error:?}");
 }
