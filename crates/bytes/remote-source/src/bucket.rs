@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use byte_source::StoredFile;
 use futures_util::TryStreamExt;
@@ -13,8 +13,8 @@ use object_store::{Attribute, GetOptions, GetRange, ObjectMeta, ObjectStore};
 
 use crate::answer::{Asked, Version};
 use crate::client::Client;
-use crate::connector::NO_ETAG;
-use crate::credentials::{self, StoreBox};
+use crate::connector::{Condition, NO_ETAG};
+use crate::credentials::StoreBuilder;
 use crate::retry::pause;
 use crate::slot::Slot;
 use crate::target::Part;
@@ -28,7 +28,8 @@ const OBJECTS_MAX: usize = 100_000;
 
 #[derive(Clone)]
 pub(crate) struct Bucket {
-    pub(crate) store: Arc<dyn ObjectStore>,
+    store: Arc<dyn ObjectStore>,
+    builder: Arc<StoreBuilder>,
     pub(crate) client: Arc<Client>,
     /// The bucket alone, for messages.
     address: BucketAddress,
@@ -54,11 +55,23 @@ impl Bucket {
             return Err(Error::Offline { address: address.to_string() });
         }
         let (of, shared) = (bucket.clone(), Arc::clone(client));
-        let opened = Slot::start(move || {
-            credentials::open_store(&of, &shared).map_err(|error| convert(&error, &of.to_string()))
+        let found = Slot::start(move || {
+            let builder = StoreBuilder::from_env(&of, &shared);
+            builder.map(Arc::new).map_err(|error| convert(&error, &of.to_string()))
         });
-        let StoreBox(store) = opened.wait(&client.options)?;
-        Ok(Self { store, client: Arc::clone(client), address: bucket })
+        let builder = found.wait(&client.options)?;
+        let store = builder.build(client, Arc::default());
+        let store = store.map_err(|error| convert(&error, &bucket.to_string()))?;
+        Ok(Self { store, builder, client: Arc::clone(client), address: bucket })
+    }
+
+    /// Returns a store for one upload, which is completed under the condition once there is one.
+    ///
+    /// # Errors
+    /// When a setting of the environment is not valid.
+    pub(crate) fn upload_store(&self, condition: &Arc<OnceLock<Condition>>) -> Result<Arc<dyn ObjectStore>> {
+        let store = self.builder.build(&self.client, Arc::clone(condition));
+        store.map_err(|error| convert(&error, &self.address.to_string()))
     }
 
     /// Requests a range of an object. When a connection breaks within a body, the next one goes on from there.

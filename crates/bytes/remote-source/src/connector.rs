@@ -1,6 +1,5 @@
 //! Sends the requests of object stores through the client that all other requests take.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::io::Read;
@@ -67,28 +66,7 @@ pub(crate) enum Condition {
     Version { etag: Option<String>, generation: Option<String> },
 }
 
-thread_local! {
-    /// Condition of the upload that this thread completes: a store sends its requests on the thread that waits for them.
-    static CONDITION: RefCell<Option<Condition>> = const { RefCell::new(None) };
-}
-
-/// Ends the condition of this thread when it is dropped.
-pub(crate) struct ConditionGuard(());
-
-impl Drop for ConditionGuard {
-    fn drop(&mut self) {
-        CONDITION.set(None);
-    }
-}
-
 impl Condition {
-    /// Adds the condition to the requests by which this thread completes an upload, or at Google copies an object, until the guard is
-    /// dropped.
-    pub(crate) fn for_this_thread(self) -> ConditionGuard {
-        CONDITION.set(Some(self));
-        ConditionGuard(())
-    }
-
     /// Returns the header that asks a service for the condition; `None` for an object without an entity tag or a generation.
     fn header(&self, service: BucketService) -> Option<(HeaderName, HeaderValue)> {
         match (service, self) {
@@ -105,14 +83,16 @@ impl Condition {
 }
 
 /// Credentials and account of an Azure container, whose signatures cover the headers of conditions.
-pub(crate) type AzureSigner = Arc<OnceLock<(AzureCredentialProvider, String)>>;
+pub(crate) type AzureSigner = (AzureCredentialProvider, String);
 
 /// Gives object stores the client of this crate.
 #[derive(Clone)]
 pub(crate) struct Connector {
     pub(crate) client: Arc<Client>,
     pub(crate) service: BucketService,
-    pub(crate) azure: AzureSigner,
+    pub(crate) azure: Option<AzureSigner>,
+    /// Condition of the requests that complete an upload, or at Google copy an object. It is known once all parts are sent.
+    pub(crate) condition: Arc<OnceLock<Condition>>,
 }
 
 impl fmt::Debug for Connector {
@@ -159,7 +139,7 @@ fn http_error(error: Error) -> HttpError {
 }
 
 impl Connector {
-    /// Adds the condition of this thread to the request that completes an upload, or at Google copies it. Returns true if it has one.
+    /// Adds the condition to the request that completes an upload, or at Google copies it. Returns true if it has one.
     async fn add_condition(&self, mut request: HttpRequest) -> Result<(HttpRequest, bool)> {
         let query = request.uri().query().unwrap_or_default();
         let has = |part: &str| query.split('&').any(|it| it.starts_with(part));
@@ -169,14 +149,14 @@ impl Connector {
             Method::PUT => has("comp=blocklist"),
             _ => false,
         };
-        let condition = CONDITION.with_borrow(Clone::clone).filter(|_| completes);
+        let condition = self.condition.get().filter(|_| completes);
         let Some((name, value)) = condition.and_then(|condition| condition.header(self.service)) else {
             return Ok((request, false));
         };
         request.headers_mut().insert(name, value);
         let signature = request.headers().get(header::AUTHORIZATION);
         let is_signed = signature.is_some_and(|text| text.as_bytes().starts_with(b"SharedKey "));
-        if let (true, Some((credentials, account))) = (is_signed, self.azure.get()) {
+        if let (true, Some((credentials, account))) = (is_signed, &self.azure) {
             let failed = |error: object_store::Error| Error::Connection {
                 address: "az://".to_owned(),
                 reason: error.to_string(),

@@ -1,10 +1,10 @@
-//! Opens object stores with the credentials of the environment.
+//! Settings and credentials of object stores, from the environment.
 //!
 //! Facts: the environment variables that `object_store` reads, `~/.aws/config` and `~/.aws/credentials`, and
 //! `STORAGE_EMULATOR_HOST` of Google's clients.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential};
@@ -16,20 +16,53 @@ use url::{Host, Url};
 
 use crate::aws_profile::AwsProfile;
 use crate::client::Client;
-use crate::connector::Connector;
+use crate::connector::{AzureSigner, Condition, Connector};
 use crate::container_credentials::ContainerCredentials;
 use crate::{BucketAddress, BucketService};
 
-/// Opens the bucket. Without credentials, a public bucket can be read.
-///
-/// # Errors
-/// When the environment has credentials that are incomplete.
-pub(crate) fn open_store(bucket: &BucketAddress, client: &Arc<Client>) -> Result<StoreBox> {
-    let connector = Connector { client: Arc::clone(client), service: bucket.service, azure: Arc::default() };
-    match bucket.service {
-        BucketService::Amazon => open_amazon(&bucket.bucket, &connector),
-        BucketService::Google => open_google(&bucket.bucket, connector),
-        BucketService::Azure => open_azure(&bucket.bucket, &connector),
+/// Settings and credentials of a bucket, of which its stores are made.
+#[derive(Clone)]
+pub(crate) enum StoreBuilder {
+    Amazon(AmazonS3Builder),
+    Google(GoogleCloudStorageBuilder),
+    Azure(MicrosoftAzureBuilder, AzureSigner),
+}
+
+impl StoreBuilder {
+    /// Finds the settings and credentials of a bucket. Without credentials, a public bucket can be read.
+    ///
+    /// # Errors
+    /// When the environment has credentials that are incomplete.
+    pub(crate) fn from_env(bucket: &BucketAddress, client: &Arc<Client>) -> Result<Self> {
+        let (client, service) = (Arc::clone(client), bucket.service);
+        let connector = Connector { client, service, azure: None, condition: Arc::default() };
+        match service {
+            BucketService::Amazon => open_amazon(&bucket.bucket, &connector),
+            BucketService::Google => open_google(&bucket.bucket, connector),
+            BucketService::Azure => open_azure(&bucket.bucket, connector),
+        }
+    }
+
+    /// Returns a store, whose requests that complete an upload have the condition once there is one.
+    ///
+    /// # Errors
+    /// When a setting is not valid.
+    pub(crate) fn build(
+        &self,
+        client: &Arc<Client>,
+        condition: Arc<OnceLock<Condition>>,
+    ) -> Result<Arc<dyn ObjectStore>> {
+        let (service, azure) = match self {
+            Self::Amazon(_) => (BucketService::Amazon, None),
+            Self::Google(_) => (BucketService::Google, None),
+            Self::Azure(_, signer) => (BucketService::Azure, Some(signer.clone())),
+        };
+        let connector = Connector { client: Arc::clone(client), service, azure, condition };
+        Ok(match self.clone() {
+            Self::Amazon(builder) => Arc::new(builder.with_http_connector(connector).build()?),
+            Self::Google(builder) => Arc::new(builder.with_http_connector(connector).build()?),
+            Self::Azure(builder, _) => Arc::new(builder.with_http_connector(connector).build()?),
+        })
     }
 }
 
@@ -54,7 +87,7 @@ fn has_credential<C: Send + Sync>(provider: &dyn CredentialProvider<Credential =
     runtime.is_ok_and(|runtime| runtime.block_on(provider.get_credential()).is_ok())
 }
 
-fn open_amazon(bucket: &str, connector: &Connector) -> Result<StoreBox> {
+fn open_amazon(bucket: &str, connector: &Connector) -> Result<StoreBuilder> {
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(bucket)
         .with_http_connector(connector.clone())
@@ -113,7 +146,8 @@ fn open_amazon(bucket: &str, connector: &Connector) -> Result<StoreBox> {
     if let Some(region) = region {
         builder = builder.with_region(region);
     }
-    Ok(StoreBox(Arc::new(builder.build()?)))
+    let credentials = Arc::clone(builder.clone().build()?.credentials());
+    Ok(StoreBuilder::Amazon(builder.with_credentials(credentials)))
 }
 
 /// Returns true if a container's credentials are what the environment names, and `object_store` does not ask for them.
@@ -143,15 +177,14 @@ fn container_url(text: &str) -> Result<String> {
     Err(refused("it is not encrypted"))
 }
 
-fn open_google(bucket: &str, connector: Connector) -> Result<StoreBox> {
+fn open_google(bucket: &str, connector: Connector) -> Result<StoreBuilder> {
     let mut builder = GoogleCloudStorageBuilder::from_env()
         .with_bucket_name(bucket)
         .with_http_connector(connector)
         .with_retry(retries());
     if let Some(emulator) = variable("STORAGE_EMULATOR_HOST") {
         let url = if emulator.contains("://") { emulator } else { format!("http://{emulator}") };
-        builder = unsigned(builder.with_base_url(url.trim_end_matches('/')));
-        return Ok(StoreBox(Arc::new(builder.build()?)));
+        return Ok(StoreBuilder::Google(unsigned(builder.with_base_url(url.trim_end_matches('/')))));
     }
     let names = ["GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH"];
     let is_known = is_set(&names)
@@ -163,7 +196,8 @@ fn open_google(bucket: &str, connector: Connector) -> Result<StoreBox> {
             builder = unsigned(builder);
         }
     }
-    Ok(StoreBox(Arc::new(builder.build()?)))
+    let credentials = Arc::clone(builder.clone().build()?.credentials());
+    Ok(StoreBuilder::Google(builder.with_credentials(credentials)))
 }
 
 /// Sends requests without a signature. Those that write would ask for a token nevertheless, so they get an empty one.
@@ -182,10 +216,10 @@ fn google_file() -> Option<PathBuf> {
     Some(folder.join("application_default_credentials.json"))
 }
 
-fn open_azure(container: &str, connector: &Connector) -> Result<StoreBox> {
+fn open_azure(container: &str, connector: Connector) -> Result<StoreBuilder> {
     let mut builder = MicrosoftAzureBuilder::from_env()
         .with_container_name(container)
-        .with_http_connector(connector.clone())
+        .with_http_connector(connector)
         .with_retry(retries());
     let has = |key: AzureConfigKey| builder.get_config_value(&key).is_some();
     let is_known = [
@@ -206,14 +240,9 @@ fn open_azure(container: &str, connector: &Connector) -> Result<StoreBox> {
     }
     let account = builder.get_config_value(&AzureConfigKey::AccountName);
     let account = account.unwrap_or_else(|| EMULATOR_ACCOUNT.to_owned());
-    let store = builder.build()?;
-    let _ = connector.azure.set((Arc::clone(store.credentials()), account));
-    Ok(StoreBox(Arc::new(store)))
+    let credentials = Arc::clone(builder.clone().build()?.credentials());
+    Ok(StoreBuilder::Azure(builder.with_credentials(Arc::clone(&credentials)), (credentials, account)))
 }
-
-/// Store in a slot, which wants a type that can be cloned.
-#[derive(Clone)]
-pub(crate) struct StoreBox(pub(crate) Arc<dyn ObjectStore>);
 
 /// Returns how often and for how long the store tries again, like [`crate::retry`].
 fn retries() -> RetryConfig {

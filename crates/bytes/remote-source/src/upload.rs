@@ -9,15 +9,15 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use byte_source::{Replaced, StoredFile, Upload};
 use bytes::Bytes;
 use object_store::path::Path as ObjectPath;
 use object_store::{
-    Attribute, Attributes, MultipartUpload, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions,
-    PutPayload, UpdateVersion,
+    Attribute, Attributes, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions,
+    PutOptions, PutPayload, UpdateVersion,
 };
 
 use crate::bucket::{Bucket, MARK, block_on};
@@ -67,6 +67,9 @@ pub(crate) struct BucketUpload {
 /// What an upload shares with the handle that aborts it.
 struct Shared {
     bucket: Bucket,
+    store: Arc<dyn ObjectStore>,
+    /// What must be at the target when the upload is completed.
+    condition: Arc<OnceLock<Condition>>,
     path: ObjectPath,
     address: String,
     key: String,
@@ -105,7 +108,10 @@ impl BucketUpload {
         let part = bucket.client.buffers.take(0);
         let temporary = bucket.needs_copy().then(|| temporary_key(&key, &id));
         let temporary = temporary.map(|key| Ok::<_, Error>((bucket.path_of(&key)?, bucket.address_of(&key))));
+        let condition = Arc::default();
         let shared = Shared {
+            store: bucket.upload_store(&condition)?,
+            condition,
             bucket,
             path,
             address,
@@ -256,9 +262,8 @@ impl Shared {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*state, State::New) {
             let options = PutMultipartOptions { attributes: self.attributes(), ..Default::default() };
-            let store = &self.bucket.store;
             let path = self.temporary.as_ref().map_or(&self.path, |(path, _)| path);
-            let upload = block_on(&self.address, store.put_multipart_opts(path, options))?;
+            let upload = block_on(&self.address, self.store.put_multipart_opts(path, options))?;
             *state = State::Started(upload);
         }
         let State::Started(upload) = &mut *state else {
@@ -279,7 +284,9 @@ impl Shared {
                 Some(Condition::Version { etag: etag.clone(), generation: version.clone() })
             }
         };
-        let _condition = condition.map(Condition::for_this_thread);
+        if let Some(condition) = condition {
+            self.condition.get_or_init(|| condition);
+        }
         let completed = block_on(&self.address, upload.complete()).map(drop);
         if completed.is_ok() {
             *state = State::Ended;
@@ -297,7 +304,7 @@ impl Shared {
             if self.is_aborted.load(Ordering::SeqCst) {
                 return Err(byte_source::Cancelled.into());
             }
-            block_on(&self.address, self.bucket.store.copy(temporary, &self.path))
+            block_on(&self.address, self.store.copy(temporary, &self.path))
         });
         let deleted = self.delete_temporary();
         self.has_temporary.store(false, Ordering::SeqCst);
@@ -307,7 +314,7 @@ impl Shared {
 
     fn delete_temporary(&self) -> Result<()> {
         let Some((path, shown)) = &self.temporary else { return Ok(()) };
-        match block_on(shown, self.bucket.store.delete(path)) {
+        match block_on(shown, self.store.delete(path)) {
             Err(Error::NotFound { .. }) => Ok(()),
             deleted => deleted,
         }
@@ -327,7 +334,7 @@ impl Shared {
             }
         };
         let options = PutOptions { mode, attributes: self.attributes(), ..Default::default() };
-        let put = self.bucket.store.put_opts(&self.path, PutPayload::from(bytes), options);
+        let put = self.store.put_opts(&self.path, PutPayload::from(bytes), options);
         block_on(&self.address, put)?;
         *state = State::Ended;
         Ok(())
