@@ -14,6 +14,7 @@ fn convert_rows() -> Vec<(&'static str, Json)> {
         ("--to triton", json!({ "to": "triton" })),
         ("-o x.safetensors", json!({ "output": "x.safetensors" })),
         ("-o x.pth --names meta", json!({ "output": "x.pth", "names": "meta" })),
+        ("-o x.pth", json!({ "output": "x.pth", "self_test": false, "misc": [], "license": null })),
         ("--names meta", json!({ "names": "meta" })),
         ("--names hf", json!({ "names": "hf" })),
         ("--no-clobber", json!({ "no_clobber": true })),

@@ -186,8 +186,12 @@ impl ConvertOptions {
             Json::Array(list) => !list.is_empty(),
             _ => true,
         };
-        let names = given.iter().filter(|(_, value)| is_given(value));
-        let names: Vec<String> = names.map(|(name, _)| name.replace('-', "_")).collect();
+        // A flag that is off says nothing, also if only another output has it.
+        let outputs = OutputKind::ALL.map(|kind| option_json::to_object(&Target::from(kind)));
+        let is_known =
+            |name: &str| outputs.iter().any(|options| options.contains_key(&name.replace('-', "_")));
+        given.retain(|name, value| is_given(value) || !is_known(name));
+        let names: Vec<String> = given.keys().map(|name| name.replace('-', "_")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let target = Target::choose(to, output.as_deref(), &names, layout)?;
         let is_assumed = target.as_carton().is_some_and(|carton| carton.assumed);
