@@ -227,12 +227,12 @@ pub use pipeline::{
     AllowedGlobals, ArchitectureChoice, BatchItem, BatchOptions, BatchReport, CartonFields, CartonOptions,
     CartonReport, Cast, CastFrom, CastOptions, CastReport, CheckpointSum, ConvertOptions, ConvertReport,
     CustomClass, DeclaredInput, DeclaredOutput, Destination, Dim, FileScan, IfExists, InspectOptions,
-    InspectReport, ModelOptions, Note, OnInvalidInput as OnError, OutputKind, OutputReport, Overrides,
-    PortReport, Rename, RequiredTorch, Resume, RowStatistics, RowView, SafetensorsOptions, SafetensorsReport,
-    ScanDepth, ScanOptions, ScanOutcome, ScanSummary, ScannedFile, ScriptOptions, Selection, ShardPolicy,
-    StoredSelfTest, Target, TargetLayout, TensorHash, TensorRow, TieHandling, TorchOptions, TorchReport,
-    Totals, TraceListing, TraceOptions, TraceView, TritonOptions, TritonReport, Verdict, WeightedPath,
-    architectures,
+    InspectReport, ModelOptions, Note, OnInvalidInput as OnError, Output, OutputJob, OutputKind, OutputPlan,
+    OutputReport, Overrides, PortReport, Rename, RequiredTorch, Resume, RowStatistics, RowView,
+    SafetensorsOptions, SafetensorsReport, ScanDepth, ScanOptions, ScanOutcome, ScanSummary, ScannedFile,
+    ScriptOptions, Selection, ShardPolicy, StoredSelfTest, Target, TargetLayout, TensorHash, TensorRow,
+    TieHandling, TorchOptions, TorchReport, Totals, TraceListing, TraceOptions, TraceView, TritonOptions,
+    TritonReport, Verdict, WeightedPath, architectures,
 };
 pub use runtime::{
     Runnable, RunnableKind, RunnablePort, SelfTestOptions, SelfTestReport, Session, Tolerance,

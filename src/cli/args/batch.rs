@@ -135,7 +135,7 @@ fn options_for_all(kind: TaskKind, words: &[String]) -> Result<Map<String, Json>
                 return Err("--each, --json and --output are not options of one input".to_owned());
             }
             let mut default = ConvertOptions::default();
-            default.target = convert.options.target.kind().into();
+            default.target = convert.options.target.kind().unwrap_or_default().into();
             let mut set = changed_options(&convert.options, &default);
             // The output of a line may have an extension.
             let to = matches.subcommand().and_then(|(_, matches)| matches.get_one::<OutputKind>("to"));

@@ -40,7 +40,7 @@ pub(super) fn with_advice(error: Error, args: &Convert) -> anyhow::Error {
     let command =
         format!("{} {}{}", typed_command(), shell_quoted_path(root), hyperparameter_flags(args, facts));
     // Triton cannot serve tensors without a forward.
-    let weights = if args.options.target.kind() == OutputKind::Triton {
+    let weights = if args.options.target.kind() == Some(OutputKind::Triton) {
         String::new()
     } else {
         format!("; {}", advice::WEIGHTS_ADVICE)
@@ -73,7 +73,7 @@ fn hyperparameter_flags(args: &Convert, facts: &[HyperparameterKind]) -> String 
         Some(format!(" {} {}", flags::hyperparameter_flag(fact), number.or_else(missing)?))
     });
     let keep = if model.keep_extra { " --keep-extra" } else { "" };
-    let kind = options.target.kind();
+    let kind = options.target.kind().unwrap_or_default();
     let is_named = options.output.as_deref().is_some_and(|path| OutputKind::from_path(path) == Some(kind));
     let to = if kind == OutputKind::Carton || is_named { String::new() } else { format!(" --to {kind}") };
     let output =

@@ -342,7 +342,7 @@ pub(crate) fn note_text(note: &Note, file: &str) -> String {
         Note::GlobalsRecorded { .. } => format!("; `torch2carton scan {}` lists them", shell_quoted(file)),
         Note::DocumentsLeftOut { names, to } => {
             let them = if names.len() == 1 { "it" } else { "them" };
-            format!("; --to {} -o FOLDER writes {them} too", to.name())
+            format!("; --to {to} -o FOLDER writes {them} too")
         }
         Note::Quantized { .. } => "; --dequantize computes the numbers that they stand for".to_owned(),
         Note::ValuesLeftOut { values } => {

@@ -75,7 +75,7 @@ impl BatchTask {
 
     /// Returns true for a conversion into cartons.
     pub fn writes_cartons(&self) -> bool {
-        matches!(self, Self::Convert(options) if options.target.kind() == OutputKind::Carton)
+        matches!(self, Self::Convert(options) if options.target.kind() == Some(OutputKind::Carton))
     }
 }
 

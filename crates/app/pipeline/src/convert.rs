@@ -96,7 +96,7 @@ impl PlannedConversion {
         if is_for_meta && self.is_folder && !misc.iter().any(|(name, _)| name == "tokenizer.model") {
             notes.push(Note::NoMetaTokenizer);
         }
-        let is_tensor_file = options.target.kind().is_tensor_file();
+        let is_tensor_file = options.target.format().is_tensor_file();
         // A file that was asked for has no documents anyway. A batch finds folders by itself, whose outputs may be files.
         let has_room = self.is_folder || (options.output.is_none() && !self.checksums);
         if is_tensor_file && has_room && output_path::is_folder_input(options) {
@@ -105,7 +105,7 @@ impl PlannedConversion {
         }
         if is_tensor_file && !self.is_folder {
             let names = self.documents_left_out(document.as_ref().map(LayoutDocument::file))?;
-            let to = options.target.kind();
+            let to = options.target.format().name();
             notes.extend((!names.is_empty()).then_some(Note::DocumentsLeftOut { names, to }));
         }
         let script = script.into_module();

@@ -102,6 +102,7 @@ pub use back::safetensors::{SafetensorsOptions, SafetensorsReport, Tie};
 pub use back::ties::TieHandling;
 pub use back::torch::{TorchOptions, TorchReport};
 pub use back::triton::{TritonOptions, TritonReport};
+pub use back::{NonTensorParts, Output, OutputJob, OutputPlan};
 pub use batch::{BatchItem, BatchOptions, BatchReport, convert_each};
 pub use byte_source::{Action, ErrorKind, Notice, Observer, ProgressUpdate};
 pub use cast::CastReport;
@@ -131,6 +132,7 @@ pub use merge::WeightedPath;
 pub use model::{ArchitectureChoice, ModelOptions, architectures, default_modules};
 pub use module_tree::{TreeRow, module_tree};
 pub use note::Note;
+pub use note_collector::NoteCollector;
 pub use number_text::{format_bytes, format_count, format_things};
 pub use option_json::{add_options, changed_options, set_options};
 pub use output::{Destination, IfExists};
@@ -148,7 +150,7 @@ pub use scan::{
 pub use script::default_scripts;
 pub use select::{Selected, Selection, select};
 pub use size_text::parse_size;
-pub use target::Target;
+pub use target::{OtherOutput, Target};
 pub use target_layout::TargetLayout;
 pub use tensor::{Dtype, ElementValue, Histogram, Tensor, TensorStatistics};
 pub use torch_import::{

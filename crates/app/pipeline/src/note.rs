@@ -6,8 +6,8 @@ use serde::{Serialize, Serializer};
 use tensor::Dtype;
 use torch_import::{Omission, OmissionKind, OmissionReason, OmissionTotal, Omissions, Risk};
 
+use crate::CastFrom;
 use crate::number_text::{format_bytes, format_things, group_thousands};
-use crate::{CastFrom, OutputKind};
 
 /// Remark for the user; its text is one sentence without a full stop.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,8 +108,8 @@ pub enum Note {
     DocumentsLeftOut {
         /// File names of the documents.
         names: Vec<String>,
-        /// Format of the file.
-        to: OutputKind,
+        /// Name of the file's format.
+        to: &'static str,
     },
     /// A folder with a model lacks documents that programs which load the output need.
     DocumentsMissing {

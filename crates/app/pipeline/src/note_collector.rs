@@ -3,7 +3,7 @@
 use crate::{Note, Observer};
 
 /// Notes of a conversion. Each is passed to the observer immediately, and all of them to the report.
-pub(crate) struct NoteCollector<'o> {
+pub struct NoteCollector<'o> {
     observer: &'o dyn Observer,
     all: Vec<Note>,
 }
@@ -15,7 +15,7 @@ impl<'o> NoteCollector<'o> {
     }
 
     /// Adds a note, and passes it to the observer.
-    pub(crate) fn push(&mut self, note: Note) {
+    pub fn push(&mut self, note: Note) {
         self.observer.note(&note);
         self.all.push(note);
     }

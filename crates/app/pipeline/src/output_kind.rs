@@ -47,14 +47,6 @@ impl OutputKind {
             Self::Triton => "triton",
         }
     }
-
-    /// Returns true if a file of this kind holds tensors alone, so that the documents of a model lie next to it.
-    pub(crate) fn is_tensor_file(self) -> bool {
-        match self {
-            Self::Safetensors | Self::Torch => true,
-            Self::Carton | Self::Triton => false,
-        }
-    }
 }
 
 impl fmt::Display for OutputKind {

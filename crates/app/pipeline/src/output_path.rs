@@ -55,7 +55,7 @@ pub(crate) fn default_output_path(
     is_folder: bool,
     naming: OutputNaming,
 ) -> PathBuf {
-    let extension = options.target.kind().name();
+    let extension = options.target.format().name();
     // A folder has no extension, and its name must differ from the input's.
     let ending = if is_folder { format!("-{extension}") } else { format!(".{extension}") };
     match input_folder(options) {
@@ -90,7 +90,7 @@ pub(crate) fn expected_output_named(
     let input = options.inputs.first().map_or(Path::new(""), PathBuf::as_path);
     let stem = naming.of(input);
     let is_repository = options.target.format().is_repository();
-    let default = stem.clone() + "." + options.target.kind().name();
+    let default = stem.clone() + "." + options.target.format().name();
     match (&options.output, folder) {
         (Some(output), _) if !is_repository => output.clone(),
         (None, Some(folder)) if !is_repository => folder.join(default),

@@ -9,7 +9,7 @@ use crate::back::safetensors::SafetensorsReport;
 use crate::back::torch::TorchReport;
 use crate::back::triton::TritonReport;
 use crate::resume::WrittenFile;
-use crate::{AdapterReport, CastReport, DequantizedReport, Note, OutputKind, SumReport, Totals};
+use crate::{AdapterReport, CastReport, DequantizedReport, Note, SumReport, Totals};
 
 /// Report of a conversion.
 #[derive(Clone, Debug, Serialize)]
@@ -21,7 +21,8 @@ pub struct ConvertReport {
     pub file: String,
     /// Path of the output file or folder.
     pub output: String,
-    pub to: OutputKind,
+    /// Name of the output format.
+    pub to: &'static str,
     /// True if the output was written; false after a dry run.
     pub written: bool,
     /// Length of the output in bytes.
@@ -101,6 +102,8 @@ pub enum OutputReport {
     Safetensors(SafetensorsReport),
     Torch(TorchReport),
     Triton(TritonReport),
+    /// Format of another crate, which has no fields of its own.
+    Other,
 }
 
 impl ConvertReport {

@@ -28,10 +28,10 @@ impl ScriptDecision {
     }
 
     /// Extends the error that there are no tensors by the reason for which the code is not kept.
-    pub(crate) fn explain_no_tensors(&self, kind: OutputKind, error: Error) -> Error {
+    pub(crate) fn explain_no_tensors(&self, kind: Option<OutputKind>, error: Error) -> Error {
         match (self, error) {
             (Self::Dropped(why), Error::AtPath { path, reason })
-                if kind == OutputKind::Triton && matches!(*reason, Error::NoTensors) =>
+                if kind == Some(OutputKind::Triton) && matches!(*reason, Error::NoTensors) =>
             {
                 Error::at(&path)(Error::ScriptToServe { why: why.clone() })
             }
@@ -91,7 +91,7 @@ pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container])
     let (model, script, errors) = match &options.target {
         Target::Carton(carton) => (Some(&carton.model), Some(&carton.script), Some(carton.errors)),
         Target::Triton(triton) => (Some(&triton.model), Some(&triton.script), None),
-        Target::Safetensors(_) | Target::Torch(_) => (None, None, None),
+        Target::Safetensors(_) | Target::Torch(_) | Target::Other(_) => (None, None, None),
     };
     let change = model.and_then(|model| tensor_change(options, model));
     let found = match (containers, model, script) {

@@ -1,17 +1,17 @@
 //! Target of a conversion: the output format with its options. Each format is a variant here, and a file in `back/`.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
+use crate::back::Output;
 use crate::back::carton::CartonOptions;
 use crate::back::safetensors::SafetensorsOptions;
 use crate::back::torch::TorchOptions;
 use crate::back::triton::TritonOptions;
-use crate::back::{NonTensorParts, OutputFormat, OutputJob, OutputPlan};
-use crate::note_collector::NoteCollector;
 use crate::output_kind::foreign_kind;
-use crate::{InvalidOption, OutputKind, OutputReport, Result, TargetLayout, option_json};
+use crate::{InvalidOption, OutputKind, TargetLayout, option_json};
 
 /// Output format of a conversion, with the options of this format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,26 @@ pub enum Target {
     Torch(TorchOptions),
     /// Model in a repository of NVIDIA Triton, which is a folder.
     Triton(TritonOptions),
+    /// Format of another crate.
+    #[serde(skip_deserializing)]
+    Other(OtherOutput),
+}
+
+/// Format that another crate implements.
+#[derive(Clone, Debug)]
+pub struct OtherOutput(Arc<dyn Output>);
+
+impl PartialEq for OtherOutput {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Its options are known by their debug text alone.
+impl Serialize for OtherOutput {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map([("format", format!("{:?}", self.0))])
+    }
 }
 
 impl Default for Target {
@@ -90,6 +110,11 @@ impl Target {
         Self::from(OutputKind::Triton)
     }
 
+    /// Returns an output in the format of another crate.
+    pub fn other(output: impl Output + 'static) -> Self {
+        Self::Other(OtherOutput(Arc::new(output)))
+    }
+
     /// Infers the output format from the extension of `path`, with the default options. For an unknown extension, the output
     /// is a carton that is marked as [assumed](CartonOptions::assumed).
     ///
@@ -134,13 +159,14 @@ impl Target {
         })
     }
 
-    /// Returns the output kind without the options.
-    pub fn kind(&self) -> OutputKind {
+    /// Returns the output kind without the options; `None` for a format of another crate.
+    pub fn kind(&self) -> Option<OutputKind> {
         match self {
-            Self::Carton(_) => OutputKind::Carton,
-            Self::Safetensors(_) => OutputKind::Safetensors,
-            Self::Torch(_) => OutputKind::Torch,
-            Self::Triton(_) => OutputKind::Triton,
+            Self::Carton(_) => Some(OutputKind::Carton),
+            Self::Safetensors(_) => Some(OutputKind::Safetensors),
+            Self::Torch(_) => Some(OutputKind::Torch),
+            Self::Triton(_) => Some(OutputKind::Triton),
+            Self::Other(_) => None,
         }
     }
 
@@ -149,30 +175,13 @@ impl Target {
         if let Self::Carton(options) = self { Some(options) } else { None }
     }
 
-    pub(crate) fn format(&self) -> &dyn OutputFormat {
+    pub(crate) fn format(&self) -> &dyn Output {
         match self {
             Self::Carton(options) => options,
             Self::Safetensors(options) => options,
             Self::Torch(options) => options,
             Self::Triton(options) => options,
+            Self::Other(OtherOutput(output)) => &**output,
         }
-    }
-
-    /// Lays out the files of the output.
-    ///
-    /// # Errors
-    /// Those of [`OutputFormat::plan`].
-    pub(crate) fn plan<'p>(
-        &'p self,
-        job: &OutputJob<'p>,
-        kept: NonTensorParts,
-        notes: &mut NoteCollector<'_>,
-    ) -> Result<OutputPlan<'p, OutputReport>> {
-        Ok(match self {
-            Self::Carton(options) => options.plan(job, kept, notes)?.map(OutputReport::Carton),
-            Self::Safetensors(options) => options.plan(job, kept, notes)?.map(OutputReport::Safetensors),
-            Self::Torch(options) => options.plan(job, kept, notes)?.map(OutputReport::Torch),
-            Self::Triton(options) => options.plan(job, kept, notes)?.map(OutputReport::Triton),
-        })
     }
 }

@@ -59,6 +59,7 @@ impl FromArgMatches for Target {
             Self::Safetensors(_) => SafetensorsOptions::from_arg_matches(matches)?.into(),
             Self::Torch(_) => TorchOptions::from_arg_matches(matches)?.into(),
             Self::Triton(_) => TritonOptions::from_arg_matches(matches)?.into(),
+            other @ Self::Other(_) => other,
         })
     }
 

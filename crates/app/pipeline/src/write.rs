@@ -116,7 +116,7 @@ pub(crate) fn write_output(
         values,
         digest: digest.clone(),
     };
-    let OutputPlan { mut files, report } = options.target.plan(&job, kept, &mut notes)?;
+    let OutputPlan { mut files, report } = options.target.format().plan(&job, kept, &mut notes)?;
     files.checksums = conversion.checksums;
     let nbytes = files.nbytes()?;
     check_expansion(containers, misc, nbytes, options.max_expansion)?;
@@ -149,7 +149,7 @@ pub(crate) fn write_output(
             _ => sources.root().display().to_string(),
         },
         output: output.display().to_string(),
-        to: options.target.kind(),
+        to: options.target.format().name(),
         written: !options.dry_run,
         nbytes,
         format_report: made,

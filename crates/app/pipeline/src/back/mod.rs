@@ -12,9 +12,11 @@ pub(crate) mod torch;
 pub(crate) mod triton;
 
 use std::cell::OnceCell;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use byte_source::Blob;
 use checkpoint_files::{CheckpointSources, Companion, ShardPolicy};
 use decoder::{Decoder, Overrides};
 use output::{Destination, IfExists};
@@ -22,19 +24,18 @@ use tensor::{Dtype, Tensors};
 use torch_import::{CompoundKind, Container, ContainerFormat};
 use torchscript::Module;
 
-use self::commit::OutputFiles;
+use self::commit::{OutputFiles, PlannedFile};
 use crate::note_collector::NoteCollector;
-use crate::{Error, Observer, Result, TargetLayout};
+use crate::{Error, Observer, OutputReport, Result, TargetLayout};
 
 /// Maximum number of tensors that a note or an error names.
 const SHOWN: usize = 4;
 
-/// Output format, implemented by the options of the format.
-pub(crate) trait OutputFormat {
-    /// Report fields that only this format has.
-    type Report
-    where
-        Self: Sized;
+/// Output format, implemented by the options of the format. Another crate can implement it, too, and pass it to
+/// [`Target::other`](crate::Target::other): `examples/npz_output.rs` does.
+pub trait Output: fmt::Debug + Send + Sync {
+    /// Returns the name of the format, which is also the default extension of its files.
+    fn name(&self) -> &'static str;
 
     /// Lays out the files of the output. Reads no weights and writes no files.
     ///
@@ -45,9 +46,7 @@ pub(crate) trait OutputFormat {
         job: &OutputJob<'p>,
         kept: NonTensorParts,
         notes: &mut NoteCollector<'_>,
-    ) -> Result<OutputPlan<'p, Self::Report>>
-    where
-        Self: Sized;
+    ) -> Result<OutputPlan<'p>>;
 
     /// Checks the options before any file is opened.
     ///
@@ -59,13 +58,22 @@ pub(crate) trait OutputFormat {
 
     /// Returns true if the output is a folder: the one at `path`, or if no path is given, the default output of a model
     /// whose documents are next to its checkpoint (`has_documents`).
-    fn is_folder(&self, path: Option<&Path>, has_documents: bool) -> bool;
+    fn is_folder(&self, path: Option<&Path>, has_documents: bool) -> bool {
+        let _ = (path, has_documents);
+        false
+    }
+
+    /// Returns true if a file of this format holds tensors alone, so that the documents of a model are next to it.
+    fn is_tensor_file(&self) -> bool {
+        true
+    }
 
     /// Returns true if the output is a repository: a folder shared by several conversions, with a sub-folder for each model.
     fn is_repository(&self) -> bool {
         false
     }
 
+    /// Returns the name of the model, if the options give it one.
     fn model_name(&self) -> Option<&str> {
         None
     }
@@ -81,7 +89,9 @@ pub(crate) trait OutputFormat {
     }
 
     /// Returns true if the output of an earlier conversion is complete. Hashes are not compared.
-    fn is_complete(&self, output: &Path) -> bool;
+    fn is_complete(&self, output: &Path) -> bool {
+        output.is_file()
+    }
 
     /// Returns true if the hashes in the output of an earlier conversion are right. A format without hashes has none that is
     /// wrong.
@@ -95,7 +105,7 @@ pub(crate) trait OutputFormat {
 }
 
 /// Tensors selected for an output, and the context for laying them out.
-pub(crate) struct OutputJob<'j> {
+pub struct OutputJob<'j> {
     pub(crate) sources: &'j CheckpointSources,
     /// Files of the adapters that are merged, and of the checkpoints that are summed.
     pub(crate) other_inputs: &'j [PathBuf],
@@ -125,7 +135,7 @@ pub(crate) struct OutputJob<'j> {
 
 /// Parts of a checkpoint besides its tensors, for formats that keep them.
 #[derive(Default)]
-pub(crate) struct NonTensorParts {
+pub struct NonTensorParts {
     /// Module of a TorchScript input whose code is kept.
     pub(crate) script: Option<Box<Module>>,
     /// JSON document with the values that are not tensors.
@@ -133,22 +143,37 @@ pub(crate) struct NonTensorParts {
 }
 
 /// Output that is laid out but not written.
-pub(crate) struct OutputPlan<'p, R> {
+pub struct OutputPlan<'p> {
     pub(crate) files: OutputFiles<'p>,
     /// Creates the report once the files are written, or dropped after a dry run.
-    pub(crate) report: Box<dyn FnOnce() -> R + 'p>,
+    pub(crate) report: Box<dyn FnOnce() -> OutputReport + 'p>,
 }
 
-impl<'p, R: 'p> OutputPlan<'p, R> {
-    pub(crate) fn map<S>(self, report: impl FnOnce(R) -> S + 'p) -> OutputPlan<'p, S> {
-        let Self { files, report: make } = self;
-        OutputPlan { files, report: Box::new(|| report(make())) }
+impl<'p> OutputPlan<'p> {
+    /// Creates the plan of an output that is one file with this content.
+    pub fn file(job: &OutputJob<'p>, content: impl Blob + Sync + 'p) -> Self {
+        let weights = vec![PlannedFile::new(job.target.to_owned(), content)];
+        let files = OutputFiles { weights, ..OutputFiles::default() };
+        Self { files, report: Box::new(|| OutputReport::Other) }
     }
 }
 
-impl OutputJob<'_> {
+impl<'j> OutputJob<'j> {
+    /// Returns the tensors to write, under their names in the output.
+    pub fn tensors(&self) -> &'j Tensors {
+        self.tensors
+    }
+
+    /// Returns the path of the output.
+    pub fn target(&self) -> &'j Path {
+        self.target
+    }
+
     /// Returns an error that names the tensors of several parts and those of other dtypes than a format of plain tensors has.
-    pub(crate) fn reject_unsupported(
+    ///
+    /// # Errors
+    /// When there are such tensors.
+    pub fn reject_unsupported(
         &self,
         format: &'static str,
         is_supported: impl Fn(Dtype) -> bool,

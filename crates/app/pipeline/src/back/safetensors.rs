@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 use super::commit::{OutputFiles, PlannedFile};
 use super::documents::OutputDocuments;
 use super::ties::{TieHandling, TiePlan};
-use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder};
+use super::{NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder};
 use crate::note_collector::NoteCollector;
-use crate::{Error, InvalidOption, Note, Result, TargetLayout, path_json, size_text};
+use crate::{
+    Error, InvalidOption, Note, OutputKind, OutputReport, Result, TargetLayout, path_json, size_text,
+};
 
 /// Options for writing safetensors files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,15 +91,17 @@ pub struct Tie {
     pub kept: String,
 }
 
-impl OutputFormat for SafetensorsOptions {
-    type Report = SafetensorsReport;
+impl Output for SafetensorsOptions {
+    fn name(&self) -> &'static str {
+        OutputKind::Safetensors.name()
+    }
 
     fn plan<'p>(
         &'p self,
         job: &OutputJob<'p>,
         _: NonTensorParts,
         notes: &mut NoteCollector<'_>,
-    ) -> Result<OutputPlan<'p, SafetensorsReport>> {
+    ) -> Result<OutputPlan<'p>> {
         job.reject_unsupported("safetensors", is_dtype_supported)?;
         // Meta's code expects every tensor name in the file.
         let handling =
@@ -131,7 +135,7 @@ impl OutputFormat for SafetensorsOptions {
         if job.is_folder {
             folder::plan_output_folder(&mut files, job)?;
         }
-        Ok(OutputPlan { files, report: Box::new(|| report) })
+        Ok(OutputPlan { files, report: Box::new(|| OutputReport::Safetensors(report)) })
     }
 
     fn is_folder(&self, path: Option<&Path>, has_documents: bool) -> bool {

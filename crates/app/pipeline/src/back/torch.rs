@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use torch_save::TorchSaveArchive;
 
 use super::commit::{OutputFiles, PlannedFile};
-use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder};
+use super::{NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder};
 use crate::note_collector::NoteCollector;
-use crate::{Error, Note, Result, TargetLayout};
+use crate::{Error, Note, OutputKind, OutputReport, Result, TargetLayout};
 
 /// Options for writing a PyTorch checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,15 +43,17 @@ pub struct TorchReport {
 }
 
 /// Writes an ordered dict of plain tensors.
-impl OutputFormat for TorchOptions {
-    type Report = TorchReport;
+impl Output for TorchOptions {
+    fn name(&self) -> &'static str {
+        OutputKind::Torch.name()
+    }
 
     fn plan<'p>(
         &'p self,
         job: &OutputJob<'p>,
         _: NonTensorParts,
         notes: &mut NoteCollector<'_>,
-    ) -> Result<OutputPlan<'p, TorchReport>> {
+    ) -> Result<OutputPlan<'p>> {
         job.reject_unsupported("a checkpoint of plain tensors", |dtype| !dtype.is_quantized())?;
         let archive = TorchSaveArchive::new(job.tensors)
             .map_err(Error::TorchSave)
@@ -75,7 +77,7 @@ impl OutputFormat for TorchOptions {
             files.weights.push(PlannedFile::new(job.target.to_owned(), archive));
         }
         let report = TorchReport { files: files.names(), storages };
-        Ok(OutputPlan { files, report: Box::new(|| report) })
+        Ok(OutputPlan { files, report: Box::new(|| OutputReport::Torch(report)) })
     }
 
     fn is_folder(&self, path: Option<&Path>, has_documents: bool) -> bool {

@@ -12,10 +12,10 @@ use triton_repository::{CONFIG_PATH, DataType, Dim, MODEL_PATH, ModelConfig, Mod
 use super::commit::{OutputFiles, PlannedFile};
 use super::documents::OutputDocuments;
 use super::ports::PortReport;
-use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan, has_torchscript};
+use super::{NonTensorParts, Output, OutputJob, OutputPlan, has_torchscript};
 use crate::model::{self, ArchitectureChoice, ModelOptions};
 use crate::note_collector::NoteCollector;
-use crate::{Error, InvalidOption, Note, OutputKind, Result, script};
+use crate::{Error, InvalidOption, Note, OutputKind, OutputReport, Result, script};
 
 /// Options for adding a model to a Triton repository.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -75,15 +75,17 @@ pub struct TritonReport {
 }
 
 /// Writes a model for Triton's PyTorch backend.
-impl OutputFormat for TritonOptions {
-    type Report = TritonReport;
+impl Output for TritonOptions {
+    fn name(&self) -> &'static str {
+        OutputKind::Triton.name()
+    }
 
     fn plan<'p>(
         &'p self,
         job: &OutputJob<'p>,
         kept: NonTensorParts,
         notes: &mut NoteCollector<'_>,
-    ) -> Result<OutputPlan<'p, TritonReport>> {
+    ) -> Result<OutputPlan<'p>> {
         let converted = match kept.script {
             Some(script) => *script,
             None => self.positional_module(job)?,
@@ -125,7 +127,7 @@ impl OutputFormat for TritonOptions {
             outputs: converted.outputs.ports(job.tensors).map(PortReport::from).collect(),
             files: [CONFIG_PATH, MODEL_PATH].map(|path| format!("{}/{path}", job.name)).to_vec(),
         };
-        Ok(OutputPlan { files, report: Box::new(|| report) })
+        Ok(OutputPlan { files, report: Box::new(|| OutputReport::Triton(report)) })
     }
 
     fn check_targets(&self) -> Result<()> {
@@ -143,6 +145,10 @@ impl OutputFormat for TritonOptions {
 
     fn is_repository(&self) -> bool {
         true
+    }
+
+    fn is_tensor_file(&self) -> bool {
+        false
     }
 
     fn model_name(&self) -> Option<&str> {

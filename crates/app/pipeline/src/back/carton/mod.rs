@@ -26,9 +26,9 @@ use self::layout::NonModuleFiles;
 use self::self_test::PlannedSelfTest;
 use super::commit::{OutputFiles, PlannedFile};
 use super::ports::PortReport;
-use super::{NonTensorParts, OutputFormat, OutputJob, OutputPlan};
+use super::{NonTensorParts, Output, OutputJob, OutputPlan};
 use crate::note_collector::NoteCollector;
-use crate::{Error, InvalidOption, Note, Observer, Result, model, script};
+use crate::{Error, InvalidOption, Note, Observer, OutputKind, OutputReport, Result, model, script};
 
 /// Report fields that only a carton has.
 #[derive(Clone, Debug, Serialize)]
@@ -74,15 +74,17 @@ fn as_text<S: Serializer>(why: &Option<NoModelReason>, serializer: S) -> Result<
     serializer.collect_str(&why.as_ref().map_or_else(String::new, ToString::to_string))
 }
 
-impl OutputFormat for CartonOptions {
-    type Report = CartonReport;
+impl Output for CartonOptions {
+    fn name(&self) -> &'static str {
+        OutputKind::Carton.name()
+    }
 
     fn plan<'p>(
         &'p self,
         job: &OutputJob<'p>,
         kept: NonTensorParts,
         notes: &mut NoteCollector<'_>,
-    ) -> Result<OutputPlan<'p, CartonReport>> {
+    ) -> Result<OutputPlan<'p>> {
         if let Err(error) = torchscript::check_loads_in_2_0(job.tensors)
             && self.torch == RequiredTorch::Carton
         {
@@ -144,7 +146,7 @@ impl OutputFormat for CartonOptions {
             }
         };
         let files = OutputFiles { weights: vec![planned], ..OutputFiles::default() };
-        Ok(OutputPlan { files, report: Box::new(report) })
+        Ok(OutputPlan { files, report: Box::new(|| OutputReport::Carton(report())) })
     }
 
     fn check_targets(&self) -> Result<()> {
@@ -161,6 +163,10 @@ impl OutputFormat for CartonOptions {
     }
 
     fn is_folder(&self, _: Option<&Path>, _: bool) -> bool {
+        false
+    }
+
+    fn is_tensor_file(&self) -> bool {
         false
     }
 
