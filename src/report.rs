@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use byte_source::Observer;
 use report_page::ReportOptions;
 
-use crate::{Carton, Result};
+use crate::Result;
 
 /// Returns a report on the checkpoint or carton at `input`, which [`Report::write`] makes.
 ///
@@ -57,13 +57,6 @@ impl Report {
     /// When the input cannot be read, the pickle is malformed before the first step, `out` cannot be written, or
     /// `observer` stops the work.
     pub fn write(&self, out: &mut dyn Write, observer: &dyn Observer) -> Result<()> {
-        let path = &self.options.input;
-        let carton = if carton_tools::is_carton(path) {
-            let nbytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-            Some((Carton::open(path)?.tensors(observer)?, nbytes))
-        } else {
-            None
-        };
-        Ok(report_page::write_report(&self.options, carton, out, observer)?)
+        Ok(report_page::write_report(&self.options, out, observer)?)
     }
 }

@@ -22,7 +22,7 @@ fn models() -> impl Iterator<Item = PathBuf> {
     models.into_iter()
 }
 
-fn model(name: &str) -> PathBuf {
+pub(crate) fn model(name: &str) -> PathBuf {
     models().find(|path| path.ends_with(name)).expect("the case exists")
 }
 

@@ -5,6 +5,7 @@
 
 mod against;
 mod batches;
+mod carton_inputs;
 mod carton_refusals;
 mod carton_tools;
 mod cartons;

@@ -64,6 +64,10 @@ impl Inspect {
     pub(crate) fn asks_for_rows(&self) -> bool {
         let options = &self.options;
         options.tree
+            || options.sha256
+            || options.values
+            || self.values_only
+            || options.packed
             || options.statistics
             || options.sort.is_some()
             || !(self.fail_on.is_empty() && options.include.is_empty() && options.exclude.is_empty())

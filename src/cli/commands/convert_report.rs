@@ -133,65 +133,28 @@ fn print_summary(report: &ConvertReport) {
         format!("{}; nothing was written (--dry-run)", format_bytes(report.nbytes))
     };
     let holds = format!("{}, {parameters}", format_count(report.tensors as u64));
-    let casts = report
-        .casts
-        .iter()
-        .map(|cast| format!("{} from {} to {}", format_things(cast.tensors, "tensor"), cast.from, cast.to));
-    let casts = (!report.casts.is_empty()).then(|| casts.collect::<Vec<_>>().join(", "));
-    let numbers = report
-        .dequantized
-        .iter()
-        .map(|row| format!("{}: {} to {}", row.scheme, format_things(row.tensors, "tensor"), row.to));
-    let numbers = (!report.dequantized.is_empty()).then(|| numbers.collect::<Vec<_>>().join("; "));
-    let mut fields = match &report.format_report {
-        OutputReport::Carton(carton) => vec![
-            ("module", Some(module_text(carton))),
-            ("tensors", Some(holds)),
-            ("dequantized", numbers),
-            ("cast", casts),
-            ("size", Some(size)),
-            ("self test", carton.self_test.as_ref().map(self_test_text)),
-            ("misc", misc_text(carton)),
-            ("manifest", carton.manifest_sha256.clone()),
-        ],
-        OutputReport::Safetensors(made) => {
-            let ties = (!made.ties.is_empty()).then(|| {
-                let names = if made.ties.len() == 1 {
-                    "1 name"
-                } else {
-                    &format!("{} names", format_count(made.ties.len() as u64))
-                };
-                format!("{names} of the same memory in the metadata")
-            });
-            let files = joined_file_names(&made.files);
-            vec![
-                ("tensors", Some(holds)),
-                ("dequantized", numbers),
-                ("cast", casts),
-                ("ties", ties),
-                ("size", Some(size)),
-                ("files", files),
-            ]
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    match &report.format_report {
+        OutputReport::Carton(carton) => {
+            before.push(("module", Some(module_text(carton))));
+            after.push(("self test", carton.self_test.as_ref().map(self_test_text)));
+            after.push(("misc", misc_text(carton)));
+            after.push(("manifest", carton.manifest_sha256.clone()));
         }
-        OutputReport::Torch(made) => {
-            vec![
-                ("tensors", Some(holds)),
-                ("dequantized", numbers),
-                ("cast", casts),
-                ("size", Some(size)),
-                ("files", joined_file_names(&made.files)),
-            ]
+        OutputReport::Safetensors(made) => after.push(("files", joined_file_names(&made.files))),
+        OutputReport::Torch(made) => after.push(("files", joined_file_names(&made.files))),
+        OutputReport::Triton(made) => {
+            before.push(("module", Some(triton_module_text(made))));
+            after.push(("files", joined_file_names(&made.files)));
         }
-        OutputReport::Triton(made) => vec![
-            ("module", Some(triton_module_text(made))),
-            ("tensors", Some(holds)),
-            ("dequantized", numbers),
-            ("cast", casts),
-            ("size", Some(size)),
-            ("files", joined_file_names(&made.files)),
-        ],
-        _ => vec![("tensors", Some(holds)), ("dequantized", numbers), ("cast", casts), ("size", Some(size))],
-    };
+        _ => {}
+    }
+    let mut fields = before;
+    fields.push(("tensors", Some(holds)));
+    fields.extend(step_fields(report));
+    fields.push(("ties", ties_text(report)));
+    fields.push(("size", Some(size)));
+    fields.extend(after);
     fields.push(("digest", report.digest.clone()));
     terminal::summary(format_args!("{BOLD}{}{BOLD:#}", escape_hidden(&report.output)));
     let fields: Vec<_> = fields.into_iter().filter_map(|(label, value)| Some((label, value?))).collect();
@@ -209,6 +172,30 @@ fn print_summary(report: &ConvertReport) {
             terminal::summary(format_args!("  {DIM}{label:<width$}{DIM:#}{}", escape_hidden(line)));
         }
     }
+}
+
+/// Returns the lines on what steps did to the tensors, for any output.
+fn step_fields(report: &ConvertReport) -> [(&'static str, Option<String>); 2] {
+    let numbers = report.dequantized.iter();
+    let numbers =
+        numbers.map(|row| format!("{}: {} to {}", row.scheme, format_things(row.tensors, "tensor"), row.to));
+    let numbers = (!report.dequantized.is_empty()).then(|| numbers.collect::<Vec<_>>().join("; "));
+    let casts = report.casts.iter();
+    let casts = casts
+        .map(|cast| format!("{} from {} to {}", format_things(cast.tensors, "tensor"), cast.from, cast.to));
+    let casts = (!report.casts.is_empty()).then(|| casts.collect::<Vec<_>>().join(", "));
+    [("dequantized", numbers), ("cast", casts)]
+}
+
+/// Counts the names of which only the metadata of a safetensors file has the tensor.
+fn ties_text(report: &ConvertReport) -> Option<String> {
+    let OutputReport::Safetensors(made) = &report.format_report else { return None };
+    let count = match made.ties.len() {
+        0 => return None,
+        1 => "1 name".to_owned(),
+        count => format!("{} names", format_count(count as u64)),
+    };
+    Some(format!("{count} of the same memory in the metadata"))
 }
 
 /// Joins the names of the files if there are several.

@@ -86,28 +86,16 @@ fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: Option<usize>) 
     let source = args.remote.open(file)?;
     let file = &stdin::input_path(file)?;
     let progress = Progress::new(quiet || !args.options.statistics && args.fail_on.is_empty());
-    let mut report = if let Some(carton) = inspect_values::find_carton(file, source.as_ref())? {
-        if args.options.sha256 || args.options.values || args.values_only {
-            let text = "--sha256, --all and --values are about checkpoints; `torch2carton verify` compares a carton's hashes";
-            return Err(UsageError(text.to_owned()).into());
-        }
-        if !args.asks_for_rows() {
-            super::inspect_carton::inspect(
-                (file, &carton),
-                args,
-                quiet,
-                index.is_none() && source.is_none(),
-            )?;
-            return Ok(Vec::new());
-        }
-        let nbytes = std::fs::metadata(file).map_or_else(|_| carton.len(), |metadata| metadata.len());
-        let tensors = inspect_values::carton_tensors(&carton, &progress)?;
-        pipeline::inspect_tensors(&args.options(file), tensors, ("carton", nbytes), &progress)?
-    } else {
-        let mut options = args.options(file);
-        options.source = source;
-        pipeline::inspect(&options, &progress)?
-    };
+    if !args.asks_for_rows()
+        && let Some(carton) = pipeline::find_carton(file, source.as_ref())?
+    {
+        let advise = index.is_none() && source.is_none();
+        super::inspect_carton::inspect((file, &carton), args, quiet, advise)?;
+        return Ok(Vec::new());
+    }
+    let mut options = args.options(file);
+    options.source = source;
+    let mut report = pipeline::inspect(&options, &progress)?;
     progress.clear();
     stdin::restore_typed_path(&mut report.file);
     if args.json {

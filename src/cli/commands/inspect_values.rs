@@ -5,10 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
-use byte_source::InputSource;
-use carton_reader::Carton;
 use pipeline::{Error, NamedContent, NamedItem, Tensor, ValueRow};
-use tensor::Tensors;
 
 use crate::cli::args::Inspect;
 use crate::cli::ui::invocation::UsageError;
@@ -18,21 +15,16 @@ use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
 use crate::cli::ui::value_text::value_text;
 
 pub(super) fn print_named(args: &Inspect, file: &Path, names: &[String], quiet: bool) -> Result<ExitCode> {
-    if args.json || args.asks_for_rows() || args.options.sha256 || args.options.values || args.values_only {
+    if args.json || args.asks_for_rows() {
         let text = "--output, --force and --no-clobber are the only options for names of tensors and values; \
                     without names, --include lists some of the tensors";
         return Err(UsageError(text.to_owned()).into());
     }
     let source = args.remote.open(file)?;
     let file = &stdin::input_path(file)?;
-    let items = if let Some(carton) = find_carton(file, source.as_ref())? {
-        let tensors = carton_tensors(&carton, &Progress::new(quiet))?;
-        pipeline::find_named_tensors(file, &tensors, names)?
-    } else {
-        let mut options = args.options(file);
-        options.source = source;
-        pipeline::find_named(&options, names, &Progress::new(true))?
-    };
+    let mut options = args.options(file);
+    options.source = source;
+    let items = pipeline::find_named(&options, names, &Progress::new(true))?;
     if let Some(target) = &args.output {
         return write_tensor(args, file, target, &items, quiet);
     }
@@ -134,17 +126,4 @@ fn write_tensor(
         ));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-pub(super) fn carton_tensors(carton: &Carton, progress: &Progress) -> Result<Tensors> {
-    Ok(carton_tools::tensors(carton, progress)?.into_iter().collect())
-}
-
-/// Opens the input if it is a carton.
-pub(super) fn find_carton(file: &Path, source: Option<&InputSource>) -> Result<Option<Carton>> {
-    Ok(match source {
-        Some(source) => carton_tools::open_source(source)?,
-        None if carton_tools::is_carton(file) => Some(carton_tools::open(file)?),
-        None => None,
-    })
 }

@@ -11,7 +11,6 @@ use output::IfExists;
 use pipeline::format_bytes;
 use report_page::ReportOptions;
 
-use super::inspect_values::{carton_tensors, find_carton};
 use crate::cli::args::Report;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::stdin;
@@ -41,12 +40,7 @@ pub(crate) fn report(args: &Report, quiet: bool) -> Result<ExitCode> {
             options.source = sources.first().cloned().flatten();
             options.statistics = args.stats;
             options.steps.clone_from(&args.trace);
-            let carton = find_carton(file, options.source.as_ref())?;
-            let carton = carton.map(|carton| {
-                let nbytes = std::fs::metadata(file).map_or_else(|_| carton.len(), |metadata| metadata.len());
-                anyhow::Ok((carton_tensors(&carton, &progress)?, nbytes))
-            });
-            report_page::write_report(&options, carton.transpose()?, &mut page, &progress)?;
+            report_page::write_report(&options, &mut page, &progress)?;
         }
     }
     progress.clear();

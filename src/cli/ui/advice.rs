@@ -199,8 +199,12 @@ fn triton_advice(error: &pipeline::Error, file: Option<&Path>) -> String {
         Error::ReadCarton(reason)
             if HAS_RESOLVE && matches!(**reason, carton_reader::Error::NotFetched { .. }) =>
         {
-            let carton = file.map_or_else(|| "CARTON".to_owned(), shell_quoted_path);
-            format!("; `torch2carton resolve {carton} -o OUTPUT` fetches it")
+            match file {
+                Some(file) if !file.is_dir() => {
+                    format!("; `torch2carton resolve {} -o OUTPUT` fetches it", shell_quoted_path(file))
+                }
+                _ => "; before the carton is unpacked, `torch2carton resolve CARTON -o OUTPUT` fetches it".to_owned(),
+            }
         }
         Error::CartonOfWeights => {
             "; pass the checkpoint that it was made from, with its params.json or config.json".to_owned()

@@ -404,12 +404,7 @@ impl PlannedJob {
                 let mut options = (**options).clone();
                 path.clone_into(&mut options.input);
                 options.source.clone_from(&self.source);
-                let tensors = if self.source.is_none() && is_carton(path) {
-                    let carton = carton_tools::open(path)?;
-                    carton_tools::tensors(&carton, observer)?.len()
-                } else {
-                    pipeline::inspect(&options, observer)?.tensors.len()
-                };
+                let tensors = pipeline::inspect(&options, observer)?.tensors.len();
                 let digest =
                     self.digest(job, (ShardPolicy::ThisFileOnly, &Selection::default()), observer)?;
                 Ok(Outcome { digest, tensors: Some(tensors), ..Outcome::default() })

@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 
 use byte_source::{Observer, sha256};
-use checkpoint_files::{CheckpointSources, ShardPolicy};
-use pipeline::{default_modules, default_scripts};
+use checkpoint_files::ShardPolicy;
+use pipeline::{Model, default_modules, default_scripts};
 use serde::Serialize;
-use tensor::{Storage, Tensors};
+use tensor::Storage;
 use torch_import::{Checkpoint, Container, ContainerFormat};
 use torchscript::Recognised;
 
@@ -73,27 +73,25 @@ pub(crate) fn find_original<'c>(
 }
 
 /// Compares the model's records with the modules that conversions of `tensors`, the model's own tensors, write. The note
-/// names a record that differs. `checkpoint` holds the tensors under the model's names. `original` is the archive whose code
-/// the model keeps.
+/// names a record that differs. `checkpoint` holds the tensors under the model's names. With `is_original`, the model keeps the
+/// code of `expected`, whose tensors are those of the model.
 pub(crate) fn compare_code(
     (model, checkpoint): (&Container, &Checkpoint),
-    original: Option<&Container>,
-    sources: &CheckpointSources,
-    shards: ShardPolicy,
-    tensors: &Tensors,
+    is_original: bool,
+    (expected, shards): (&Model, ShardPolicy),
     observer: &dyn Observer,
 ) -> Result<(CodeStatus, Option<CartonNote>)> {
     // A `__setstate__` of the original archive runs in the original too.
     let runs = match model.runs_code_when_loaded() {
-        _ if original.is_some() => false,
+        _ if is_original => false,
         Some(runs) => runs,
         None => return Ok((CodeStatus::Unreadable, None)),
     };
     let found = model.records_besides_storages();
-    let scripts = original.into_iter().flat_map(default_scripts);
+    let scripts = expected.containers.iter().filter(|_| is_original).flat_map(default_scripts);
     // The module with the most equal records is most likely the intended one.
     let mut closest = None;
-    for module in scripts.chain(default_modules(shards, sources, tensors)) {
+    for module in scripts.chain(default_modules(shards, &expected.sources, expected.tensors())) {
         observer.check()?;
         let Some(difference) = module.archive.first_difference(&found) else {
             return Ok((CodeStatus::Equal, None));

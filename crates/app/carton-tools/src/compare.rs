@@ -10,16 +10,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use byte_source::{Blob, Observer, ReadError, Sink, Source, Window};
 use carton_format::MODEL_PT;
 use carton_reader::{Carton, EntryTap};
-use checkpoint_files::CheckpointSources;
+use checkpoint_files::ShardPolicy;
 use pickle_vm::PickleLimits;
-use pipeline::{ConvertOptions, ConvertedTensors, Selection, converted_tensors, format_bytes};
+use pipeline::{Context, Model, OpenOptions, Selection, format_bytes, model_entry, open_model, own_tensors};
 use tensor::{Budget, RecordChecks, Tensor, Tensors, ViewId};
 use torch_import::Checkpoint;
 
 use crate::code::{self, CodeStatus};
 use crate::model_stream::{ModelStream, StreamedPair};
-use crate::open::{model_entry, open_model};
-use crate::own_tensors::own_tensors;
 use crate::{CartonNote, Error, Result, VerifyOptions};
 
 /// Largest number of windows that wait for the comparison.
@@ -44,37 +42,31 @@ pub(crate) fn compare_model(
     observer: &dyn Observer,
     hash: &mut dyn FnMut(&EntryTap<'_>) -> Result<()>,
 ) -> Result<ModelComparison> {
-    let sources = if let Some(source) = &options.against_source {
-        CheckpointSources::find_source(source, options.shards())?
-    } else {
-        options.against.iter().try_for_each(|path| output::refuse_remote(path))?;
-        CheckpointSources::find(&options.against, options.shards())?
-    };
-    let containers = sources.open_with_observer(observer)?;
-    let (checkpoint, notes) =
-        sources.read_with_observer::<checkpoint_files::Error>(&containers, &|_, _| Ok(()), observer)?;
+    let mut checkpoint = Model::open(&options.open_options(), observer)?;
     let (model, model_entry) = (open_model(carton, observer)?, model_entry(carton)?);
-    let original = code::find_original(&model, &containers, observer)?;
-    let (mut expected, more) = match original {
-        // A module that keeps its code also keeps all tensors.
-        Some(_) if !options.has_changes() => (checkpoint.to_tensors(), Vec::new()),
-        _ => converted_tensors(&options.conversion(), &sources, &checkpoint)?,
-    };
-    let notes = notes.into_iter().map(pipeline::Note::Sources).chain(more);
-    let mut notes: Vec<CartonNote> = notes.map(CartonNote::Checkpoint).collect();
+    let is_original = code::find_original(&model, &checkpoint.containers, observer)?.is_some();
+    // A module that keeps its code also keeps all tensors.
+    let keeps_all = is_original && !options.has_changes();
+    checkpoint.apply(&if keeps_all { Vec::new() } else { options.steps() }, &Context::new(observer))?;
+    let mut notes: Vec<CartonNote> =
+        std::mem::take(&mut checkpoint.notes).into_iter().map(CartonNote::Checkpoint).collect();
     let found = Checkpoint::read(&model).map_err(|reason| {
         let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
         Error::from_reader(carton.path())(reason)
     })?;
     let mut by_name: HashMap<Cow<'_, str>, &Tensor> = own_tensors(&found).into_iter().collect();
-    let files = containers.iter().fold(carton.len(), |sum, container| sum.saturating_add(container.len()));
+    let files = carton.len().saturating_add(checkpoint.input_nbytes());
     let budget = Budget::new(PickleLimits::default().repeat_budget(files));
     let mut comparer = TensorPairs { budget, known: HashMap::new(), observer };
-    comparer.compare_streamed(model.source(), sources.root(), &expected, &by_name, |receive| {
-        hash(&EntryTap::new(model_entry.path.as_str(), receive))
-    })?;
+    comparer.compare_streamed(
+        model.source(),
+        checkpoint.root(),
+        checkpoint.tensors(),
+        &by_name,
+        |receive| hash(&EntryTap::new(model_entry.path.as_str(), receive)),
+    )?;
     let mut differences = Vec::new();
-    for (name, tensor) in expected.tensors_mut() {
+    for (name, tensor) in checkpoint.tensors_mut().tensors_mut() {
         let difference = match by_name.remove(name) {
             None => Some("is missing".to_owned()),
             Some(other) => {
@@ -91,9 +83,9 @@ pub(crate) fn compare_model(
     differences
         .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
     let (code, note) =
-        code::compare_code((&model, &found), original, &sources, options.shards(), &expected, observer)?;
+        code::compare_code((&model, &found), is_original, (&checkpoint, options.shards()), observer)?;
     notes.extend(note);
-    Ok(ModelComparison { compared: expected.len(), differences, code, notes })
+    Ok(ModelComparison { compared: checkpoint.tensors().len(), differences, code, notes })
 }
 
 /// Result of comparing an output that is not a carton.
@@ -107,21 +99,20 @@ pub(crate) struct OutputComparison {
 
 /// Compares the tensors of the safetensors file, checkpoint or folder of `options` with its checkpoint. Each byte is read once.
 pub(crate) fn compare_output(options: &VerifyOptions, observer: &dyn Observer) -> Result<OutputComparison> {
-    if options.against_source.is_none() {
-        options.against.iter().try_for_each(|path| output::refuse_remote(path))?;
-    }
+    let context = Context::new(observer);
+    let (file, source) = (vec![options.file.clone()], options.source.clone());
+    let mut found = Model::open(&OpenOptions::reading(file, source, ShardPolicy::default()), observer)?;
     // An output has all of its tensors under their own names.
-    let mut whole = ConvertOptions::new(&options.file);
-    whole.source.clone_from(&options.source);
-    whole.selection = Selection::default().key("");
-    let found = ConvertedTensors::read(&whole, observer)?;
-    let expected = ConvertedTensors::read(&options.conversion(), observer)?;
+    found.apply(&[Box::new(Selection::default().key(""))], &context)?;
+    let mut expected = Model::open(&options.open_options(), observer)?;
+    expected.note_omissions();
+    expected.apply(&options.steps(), &context)?;
     let nbytes = found.input_nbytes();
     let budget = PickleLimits::default().repeat_budget(nbytes.saturating_add(expected.input_nbytes()));
     let mut comparer = TensorPairs { budget: Budget::new(budget), known: HashMap::new(), observer };
     let mut differences = Vec::new();
-    for (name, tensor) in &expected.tensors {
-        let difference = match found.tensors.get(name) {
+    for (name, tensor) in expected.tensors() {
+        let difference = match found.tensors().get(name) {
             None => Some("is missing".to_owned()),
             Some(other) => {
                 comparer.difference(tensor, other).map_err(|reason| Error::elements(name, reason))?
@@ -129,14 +120,14 @@ pub(crate) fn compare_output(options: &VerifyOptions, observer: &dyn Observer) -
         };
         differences.extend(difference.map(|what| format!("tensor `{}` {what}", name.escape_debug())));
     }
-    let others = found.tensors.names().filter(|name| !expected.tensors.contains(name));
+    let others = found.tensors().names().filter(|name| !expected.tensors().contains(name));
     differences
         .extend(others.map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
     found.check_unchanged()?;
     expected.check_unchanged()?;
+    let count = expected.tensors().len();
     let notes = expected.notes.into_iter().map(CartonNote::Checkpoint).collect();
-    let files = (found.containers.len(), nbytes);
-    Ok(OutputComparison { compared: expected.tensors.len(), differences, files, notes })
+    Ok(OutputComparison { compared: count, differences, files: (found.containers.len(), nbytes), notes })
 }
 
 /// Compares pairs of tensors, and remembers the result for each pair of views.

@@ -5,12 +5,12 @@ use std::path::Path;
 use byte_source::{Observer, hex};
 use carton_format::{Config, MODEL_PT, TensorSpec};
 use carton_reader::{Carton, CartonEntry, CompressionMethod};
+use pipeline::{open_model, own_tensors};
 use serde::Serialize;
 use tensor::Tensor;
 use torch_import::{Checkpoint, Container};
 
-use crate::open::{open, open_model};
-use crate::own_tensors::own_tensors;
+use crate::open::open;
 use crate::script_outputs::script_outputs;
 use crate::{CartonNote, Error, Result, SCHEMA_VERSION};
 

@@ -30,7 +30,6 @@
 mod arrays;
 #[cfg(feature = "download")]
 mod cache;
-mod carton_checkpoint;
 mod code;
 mod compare;
 mod contents;
@@ -41,7 +40,6 @@ mod note;
 mod npy;
 mod open;
 mod options;
-mod own_tensors;
 mod pack;
 #[cfg(feature = "download")]
 mod resolve;
@@ -51,7 +49,6 @@ mod shrink;
 mod unpack;
 mod verify;
 
-pub use carton_checkpoint::{CartonCheckpoint, read_checkpoint};
 pub use code::CodeStatus;
 pub use contents::{
     AbsentFileRow, CartonFileRow, CartonTensorRow, ContentsReport, contents, contents_of, tensors,
@@ -59,15 +56,12 @@ pub use contents::{
 pub use error::{Error, Result, TensorError};
 pub use note::CartonNote;
 pub use npy::NpyError;
-pub use open::{
-    check_copy_space, copy_carton, is_carton, is_carton_file, open, open_input, open_model, open_packed_in,
-    open_source, open_with,
-};
+pub use open::{check_copy_space, copy_carton, open, open_input, open_packed_in, open_with};
 #[cfg(feature = "download")]
 pub use options::ResolveOptions;
 pub use options::VerifyOptions;
 pub use pack::{ArrayFile, PackCompression, PackOptions, PackReport, pack, pack_folder};
-pub use pipeline::{IfExists, Observer, Selection};
+pub use pipeline::{IfExists, Observer, Selection, find_carton, is_carton, is_carton_file, open_model};
 #[cfg(feature = "download")]
 pub use resolve::{ResolveReport, resolve};
 pub use save::{SaveArrayOptions, SaveArrayReport, save_array, write_array};

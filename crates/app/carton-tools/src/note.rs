@@ -32,8 +32,6 @@ pub enum CartonNote {
     },
     /// The tensors of the model cannot be listed.
     NoTensors { reason: String },
-    /// The values of the checkpoint and its compound tensors are not known.
-    ValuesUnread { reason: String },
 }
 
 impl fmt::Display for CartonNote {
@@ -59,11 +57,6 @@ impl fmt::Display for CartonNote {
                 record.escape_debug()
             ),
             Self::NoTensors { reason } => write!(f, "no tensors are listed: {reason}"),
-            Self::ValuesUnread { reason } => write!(
-                f,
-                "misc/checkpoint.json is not read ({reason}), so the carton has no values, and parts of quantized or sparse \
-                 tensors are plain tensors"
-            ),
         }
     }
 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use byte_source::{
     Action, InputSource, MappedFile, Observer, OpenedFile, ProgressReporter, Source, SourceFolder,
 };
-use carton_format::{Config, MODEL_PT, Manifest};
-use carton_reader::{Carton, CartonEntry, CompressionMethod};
+use carton_format::{Config, Manifest};
+use carton_reader::Carton;
 use checkpoint_files::{CheckpointSources, ShardPolicy};
+use pipeline::{is_carton, lists_carton_documents};
 use torch_import::Container;
 use zip_format::ZipIndex;
 
@@ -17,34 +18,6 @@ use crate::{Error, Result};
 
 /// Extension of packed cartons. One at an address is known by it, because its contents would be read twice.
 const EXTENSION: &str = "carton";
-/// Length of the file's tail in which entry names of a damaged zip file are searched, in bytes.
-const TAIL_LEN: u64 = 1 << 20;
-
-/// Returns true if the file or folder at `path` is a carton, judged by its content. A damaged carton counts.
-pub fn is_carton(path: &Path) -> bool {
-    if path.is_dir() {
-        return path.join(Config::PATH).is_file();
-    }
-    MappedFile::open(path).is_ok_and(|file| is_carton_file(&file))
-}
-
-/// Returns true if an open file is a carton, judged by its content. A damaged carton counts.
-pub fn is_carton_file(file: &dyn Source) -> bool {
-    // A small read costs less than touching a page of a map.
-    let mut start = [0; 2];
-    file.read_at(&mut start, 0).is_ok() && start == *b"PK" && lists_documents(file)
-}
-
-/// Returns true if the central directory of a zip file, which may be damaged, lists the documents of a carton.
-fn lists_documents(file: &dyn Source) -> bool {
-    if let Some(has_both) = ZipIndex::directory_lists(file, &[Config::PATH, Manifest::PATH]) {
-        return has_both;
-    }
-    // With a damaged directory, both names in the tail make the file a damaged carton, which the reader diagnoses.
-    let Ok(tail) = file.read_range(file.len().saturating_sub(TAIL_LEN)..file.len()) else { return false };
-    let names = |name: &str| tail.windows(name.len()).any(|found| found == name.as_bytes());
-    names(Config::PATH) && names(Manifest::PATH)
-}
 
 /// Returns an error if a file that the reader refuses is a checkpoint or another file, rather than a damaged carton.
 pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
@@ -66,7 +39,7 @@ pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
         (Some(false), Some(false)) => true,
         (Some(_), _) => false,
         // A carton that is cut short, or whose directory is damaged, still starts like a zip file.
-        (None, _) => !file.bytes().starts_with(b"PK") && !lists_documents(&file),
+        (None, _) => !file.bytes().starts_with(b"PK") && !lists_carton_documents(&file),
     };
     is_other.then(|| Error::NotACarton { path: path.to_owned() })
 }
@@ -100,18 +73,6 @@ fn open_by(path: &Path, open: impl FnOnce(&Path) -> Result<Carton, carton_reader
         carton_reader::Error::Map(_) | carton_reader::Error::Io { .. } => Error::from_reader(path)(error),
         error => not_a_carton(path).unwrap_or_else(|| Error::from_reader(path)(error)),
     })
-}
-
-/// Opens an input that is not on this machine, if its name is that of a packed carton.
-///
-/// # Errors
-/// Returns an error if the file cannot be read, or is not a carton.
-pub fn open_source(source: &InputSource) -> Result<Option<Carton>> {
-    if source.path().extension().is_none_or(|extension| extension != EXTENSION) {
-        return Ok(None);
-    }
-    let Some(file) = file_of(source)? else { return Ok(None) };
-    Carton::from_source(file).map(Some).map_err(Error::from_reader(&source.path()))
 }
 
 /// Opens a packed or unpacked carton, or a packed one that is not on this machine.
@@ -221,36 +182,4 @@ pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
         return sources.open().ok()?.first().map(|container| container.format().name());
     }
     Container::open(path).ok().map(|container| container.format().name())
-}
-
-/// Returns the file with the converted checkpoint of a carton, also if a link leads to it.
-pub(crate) fn model_entry(carton: &Carton) -> Result<&CartonEntry> {
-    let failed = Error::from_reader(carton.path());
-    let entry = carton.entry(MODEL_PT).map_err(&failed)?;
-    if !entry.is_symbolic_link {
-        return Ok(entry);
-    }
-    carton.entry(&carton.link_target(entry).map_err(&failed)?).map_err(failed)
-}
-
-/// Opens the converted checkpoint in a carton. A compressed one is decompressed into a temporary file first, which takes
-/// long.
-///
-/// # Errors
-/// Returns an error if the checkpoint is not in the carton, is damaged, or holds no tensors; and if `observer` stops the
-/// work.
-pub fn open_model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
-    let failed = Error::from_reader(carton.path());
-    let entry = model_entry(carton)?;
-    let path = entry.path.as_str();
-    if !carton.is_packed() || entry.method == CompressionMethod::Stored {
-        return carton.model(path).map_err(failed);
-    }
-    let mut file = tempfile::tempfile().map_err(|error| failed(carton_reader::Error::WriteOutput(error)))?;
-    let work = ProgressReporter::new(observer, path, Action::Verify, Some(entry.len));
-    carton.copy(path, &mut file, work).map_err(&failed)?;
-    let file = MappedFile::from_file(&file, carton.path()).map_err(Error::Map)?;
-    Container::from_source(Arc::new(file)).map_err(|reason| {
-        failed(carton_reader::Error::Model { path: path.to_owned(), reason: Box::new(reason) })
-    })
 }

@@ -8,7 +8,7 @@ use byte_source::InputSource;
 use checkpoint_files::ShardPolicy;
 #[cfg(feature = "download")]
 use pipeline::IfExists;
-use pipeline::{CastOptions, ConvertOptions, Rename, SafetensorsOptions, Selection, Target, TargetLayout};
+use pipeline::{CastOptions, OpenOptions, Rename, Selection, Step, TargetLayout, Translate};
 use serde::{Deserialize, Serialize};
 
 /// Options for resolving a carton and downloading its files.
@@ -125,19 +125,18 @@ impl VerifyOptions {
         ShardPolicy::from_single(self.single)
     }
 
-    /// Returns the options of the conversion that made the output, as far as they change the tensors.
-    pub(crate) fn conversion(&self) -> ConvertOptions {
-        let mut conversion = ConvertOptions::from_inputs(self.against.clone());
-        conversion.source.clone_from(&self.against_source);
-        conversion.single = self.single;
-        conversion.selection.clone_from(&self.selection);
-        conversion.renames.clone_from(&self.renames);
-        conversion.casts.clone_from(&self.casts);
-        if let Some(layout) = self.target_layout {
-            // All formats translate alike.
-            conversion.target = Target::Safetensors(SafetensorsOptions::default().target_layout(layout));
-        }
-        conversion
+    /// Returns the options for opening the checkpoint.
+    pub(crate) fn open_options(&self) -> OpenOptions {
+        OpenOptions::reading(self.against.clone(), self.against_source.clone(), self.shards())
+    }
+
+    /// Returns the steps of the conversion that made the output.
+    pub(crate) fn steps(&self) -> Vec<Box<dyn Step>> {
+        let mut steps: Vec<Box<dyn Step>> =
+            vec![Box::new(self.selection.clone()), Box::new(self.renames.clone())];
+        steps.extend(self.target_layout.map(|layout| Box::new(Translate::new(layout)) as Box<dyn Step>));
+        steps.push(Box::new(self.casts.clone()));
+        steps
     }
 
     /// Returns true if the options say how a conversion changed the tensors.

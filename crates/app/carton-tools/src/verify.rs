@@ -7,11 +7,12 @@ use carton_format::MODEL_PT;
 use carton_reader::{Carton, Error as ReaderError};
 use checkpoint_files::CheckpointSources;
 use output::file_name;
+use pipeline::is_carton;
 use serde::Serialize;
 use torch_import::Container;
 
 use crate::compare::{ModelComparison, compare_model, compare_output};
-use crate::open::{checkpoint_format, copy_file, file_of, is_carton, not_a_carton, other_source};
+use crate::open::{checkpoint_format, copy_file, file_of, not_a_carton, other_source};
 use crate::{CartonNote, CodeStatus, Error, Result, SCHEMA_VERSION, VerifyOptions};
 
 /// Result of verifying a carton, or of comparing another output with its checkpoint.

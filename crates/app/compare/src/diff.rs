@@ -27,7 +27,7 @@ pub fn diff(options: &DiffOptions, observer: &dyn Observer) -> Result<DiffReport
     for input in [&a, &b] {
         input.check_views()?;
     }
-    let checks = RecordChecks::new(a.tensors.iter().chain(b.tensors.iter()).map(|(_, tensor)| tensor));
+    let checks = RecordChecks::new(a.tensors().iter().chain(b.tensors().iter()).map(|(_, tensor)| tensor));
     let comparison = Comparison { a: &a, b: &b, checks: &checks, tolerance: options.tolerance, observer };
     let (mut tensors, mut counts) = comparison.run()?;
     checks.verify(observer).map_err(|reason| Error::from(pipeline::Error::unread_input(&b.path, reason)))?;
@@ -52,9 +52,9 @@ pub fn diff(options: &DiffOptions, observer: &dyn Observer) -> Result<DiffReport
     values.truncate(limit);
     let summary = |input: &OpenedInput| ComparedInput {
         file: input.path.display().to_string(),
-        format: input.format,
-        tensors: input.tensors.len(),
-        nbytes: input.nbytes,
+        format: input.model.format(),
+        tensors: input.tensors().len(),
+        nbytes: input.model.input_nbytes(),
     };
     Ok(DiffReport {
         schema_version: SCHEMA_VERSION,
@@ -65,7 +65,7 @@ pub fn diff(options: &DiffOptions, observer: &dyn Observer) -> Result<DiffReport
         unlisted,
         a: summary(&a),
         b: summary(&b),
-        notes: a.notes.into_iter().chain(b.notes).collect(),
+        notes: a.notes().chain(b.notes()).collect(),
     })
 }
 
@@ -97,7 +97,7 @@ struct Comparison<'c> {
 impl Comparison<'_> {
     /// Compares the tensors, and returns those that differ, and the counts of those that do not.
     fn run(&self) -> Result<(Vec<TensorChange>, DiffCounts)> {
-        let (a, b) = (&self.a.tensors, &self.b.tensors);
+        let (a, b) = (self.a.tensors(), self.b.tensors());
         let mut counts = DiffCounts::default();
         let mut matched = vec![false; b.len()];
         let (mut named, mut only_a) = (Vec::new(), Vec::new());
@@ -150,7 +150,7 @@ impl Comparison<'_> {
 
     /// Compares the pairs of tensors with the same name, counts those that are the same, and returns the others.
     fn differing_pairs(&self, named: Vec<(usize, usize)>, counts: &mut DiffCounts) -> Result<Vec<NamedPair>> {
-        let (a, b) = (&self.a.tensors, &self.b.tensors);
+        let (a, b) = (self.a.tensors(), self.b.tensors());
         // Tensors with the same memory are compared once.
         let mut distinct: HashMap<(ViewId, ViewId), usize> = HashMap::with_capacity(named.len());
         let mut compared: Vec<(Tensor, Tensor)> = Vec::new();
@@ -203,14 +203,14 @@ impl Comparison<'_> {
             };
             let pair = pairs.get(unread.item);
             let place =
-                pair.map_or((0, 0), |(a, b)| (is_pair(&self.a.tensors, a), is_pair(&self.b.tensors, b)));
+                pair.map_or((0, 0), |(a, b)| (is_pair(self.a.tensors(), a), is_pair(self.b.tensors(), b)));
             self.unread_at(place, unread)
         })
     }
 
     /// Creates the row of a pair with the same name; `None` if the difference is within the tolerance.
     fn changed_row(&self, pair: NamedPair, counts: &mut DiffCounts) -> Result<Option<TensorChange>> {
-        let found = tensor_at(&self.a.tensors, pair.a).zip(tensor_at(&self.b.tensors, pair.b));
+        let found = tensor_at(self.a.tensors(), pair.a).zip(tensor_at(self.b.tensors(), pair.b));
         let Some((a, b)) = found else { return Ok(None) };
         let elements = pair.numbers.map(|numbers| numbers.change);
         let is_close = elements.as_ref().zip(self.tolerance).is_some_and(|(elements, tolerance)| {
@@ -259,8 +259,8 @@ impl Comparison<'_> {
         };
         TensorChange {
             changes,
-            a: a.and_then(|position| summary(&self.a.tensors, position)),
-            b: b.and_then(|position| summary(&self.b.tensors, position)),
+            a: a.and_then(|position| summary(self.a.tensors(), position)),
+            b: b.and_then(|position| summary(self.b.tensors(), position)),
             elements: None,
             rearrangement: None,
         }
@@ -277,7 +277,7 @@ impl Comparison<'_> {
     /// Adds the name of the tensor and the path of its file to an error.
     fn unread_at(&self, (a, b): (usize, usize), unread: UnreadItem) -> Error {
         let (input, position) = if unread.is_second { (self.b, b) } else { (self.a, a) };
-        let name = input.tensors.get_index(position).map_or("", |(name, _)| name);
+        let name = input.tensors().get_index(position).map_or("", |(name, _)| name);
         pipeline::Error::unread_tensor(&input.path, name, unread.reason).into()
     }
 }

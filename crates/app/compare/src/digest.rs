@@ -38,16 +38,16 @@ pub struct DigestReport {
 pub fn digest(options: &InputOptions, observer: &dyn Observer) -> Result<DigestReport> {
     let input = OpenedInput::open(options, observer)?;
     let name = file_name(&options.path);
-    let digest = digest_tensors(&input.tensors, &name, input.allowed_nbytes, observer)
+    let digest = digest_tensors(input.tensors(), &name, input.model.allowed_nbytes(), observer)
         .map_err(pipeline::Error::at(&options.path))?;
     input.check_unchanged()?;
     Ok(DigestReport {
         schema_version: SCHEMA_VERSION,
         file: options.path.display().to_string(),
         digest: digest.sha256,
-        tensors: input.tensors.len(),
-        nbytes: input.tensors.iter().fold(0, |sum, (_, tensor)| tensor.nbytes().saturating_add(sum)),
-        notes: input.notes,
+        tensors: input.tensors().len(),
+        nbytes: input.tensors().iter().fold(0, |sum, (_, tensor)| tensor.nbytes().saturating_add(sum)),
+        notes: input.notes().collect(),
         lines: digest.lines,
         contents: digest.contents,
     })

@@ -1,16 +1,13 @@
 //! Opens a checkpoint or a carton as the tensors that a conversion selects from it, and its values.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use byte_source::InputSource;
-use carton_reader::Carton;
-use carton_tools::{CartonNote, Error, Result, is_carton, read_checkpoint};
+use carton_tools::{CartonNote, Result};
 use foldhash::{HashSet, HashSetExt};
-use pipeline::{ConvertOptions, ConvertedTensors, Observer, Selection, ShardPolicy, ValueRows, select};
+use pipeline::{Context, Dequantize, Model, Observer, OpenOptions, Selection, ShardPolicy, Step, ValueRows};
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
 use tensor::Tensors;
-use torch_import::Container;
 
 /// Checkpoint or carton whose tensors are compared or hashed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -66,93 +63,48 @@ impl InputOptions {
     pub fn single_shard(self) -> Self {
         Self { single: true, ..self }
     }
+
+    /// Returns the steps that select the tensors.
+    fn steps(&self) -> Vec<Box<dyn Step>> {
+        let selection = self.selection.clone();
+        if self.dequantize {
+            Dequantize::if_quantized().with_selection(selection)
+        } else {
+            vec![Box::new(selection)]
+        }
+    }
 }
 
 /// An open checkpoint or carton.
 pub(crate) struct OpenedInput {
-    pub(crate) tensors: Tensors,
-    pub(crate) values: InputValues,
-    pub(crate) format: &'static str,
-    /// Total length of the files in bytes.
-    pub(crate) nbytes: u64,
-    /// Largest number of bytes that views may have together.
-    pub(crate) allowed_nbytes: u64,
-    pub(crate) notes: Vec<CartonNote>,
-    containers: Vec<Container>,
+    pub(crate) model: Model,
+    pub(crate) values: ValueRows,
     pub(crate) path: PathBuf,
 }
 
-/// Values that are not tensors.
-pub(crate) enum InputValues {
-    /// Values of a checkpoint, rendered on demand.
-    Rows(ValueRows),
-    /// Rows of the document in a carton.
-    Document(Vec<Json>),
-}
-
 impl OpenedInput {
-    /// Opens a checkpoint or a carton. Reads no elements, except to compare the copies that shards have of a tensor.
+    /// Opens a checkpoint or a carton, and applies the steps. Reads no elements, except to compare the copies that shards have of a
+    /// tensor.
     ///
     /// # Errors
     /// When the input cannot be read or is damaged, the selection does not fit it, or `observer` stops the work.
     pub(crate) fn open(options: &InputOptions, observer: &dyn Observer) -> Result<Self> {
-        let mut conversion = ConvertOptions::new(&options.path);
-        conversion.source.clone_from(&options.source);
-        conversion.single = options.single;
-        conversion.selection.clone_from(&options.selection);
-        let carton = if let Some(source) = &options.source {
-            carton_tools::open_source(source)?
-        } else {
-            output::refuse_remote(&options.path)?;
-            is_carton(&options.path).then(|| carton_tools::open(&options.path)).transpose()?
-        };
-        if let Some(carton) = carton {
-            return Self::of_carton(&carton, (options, &conversion), observer);
-        }
-        conversion.dequantize = options.dequantize;
-        let converted = match ConvertedTensors::read(&conversion, observer) {
-            Err(error) if options.dequantize && error.is_not_quantized() => {
-                conversion.dequantize = false;
-                ConvertedTensors::read(&conversion, observer)?
-            }
-            converted => converted?,
-        };
-        let (nbytes, allowed_nbytes) = (converted.input_nbytes(), converted.allowed_nbytes(&conversion));
-        let ConvertedTensors { tensors, checkpoint, containers, notes, .. } = converted;
-        Ok(Self {
-            tensors,
-            values: InputValues::Rows(ValueRows::notable(checkpoint)),
-            format: containers.first().map_or("", |container| container.format().name()),
-            nbytes,
-            allowed_nbytes,
-            notes: notes.into_iter().map(CartonNote::Checkpoint).collect(),
-            containers,
-            path: options.path.clone(),
-        })
+        let (inputs, source) = (vec![options.path.clone()], options.source.clone());
+        let mut open = OpenOptions::reading(inputs, source, ShardPolicy::from_single(options.single));
+        open.dequantize = options.dequantize;
+        let mut model = Model::open(&open, observer)?;
+        model.note_omissions();
+        model.apply(&options.steps(), &Context::new(observer))?;
+        let values = model.take_values();
+        Ok(Self { model, values, path: options.path.clone() })
     }
 
-    fn of_carton(
-        carton: &Carton,
-        (options, conversion): (&InputOptions, &ConvertOptions),
-        observer: &dyn Observer,
-    ) -> Result<Self> {
-        let path: &Path = &options.path;
-        let model = read_checkpoint(carton, observer)?;
-        let selected = select(&options.selection, &model.checkpoint).map_err(pipeline::Error::at(path))?;
-        Ok(Self {
-            tensors: selected.tensors,
-            values: InputValues::Document(model.values),
-            format: "carton",
-            nbytes: model.container.len(),
-            allowed_nbytes: pipeline::allowed_nbytes(model.container.len(), conversion.max_expansion),
-            notes: model
-                .notes
-                .into_iter()
-                .chain(selected.notes.into_iter().map(CartonNote::Checkpoint))
-                .collect(),
-            containers: vec![model.container],
-            path: path.to_owned(),
-        })
+    pub(crate) fn tensors(&self) -> &Tensors {
+        self.model.tensors()
+    }
+
+    pub(crate) fn notes(&self) -> impl Iterator<Item = CartonNote> {
+        self.model.notes.iter().cloned().map(CartonNote::Checkpoint)
     }
 
     /// Checks that views do not repeat too many bytes: a scalar can be expanded to terabytes.
@@ -161,10 +113,11 @@ impl OpenedInput {
     /// When the views have more bytes than the output of a conversion may have.
     pub(crate) fn check_views(&self) -> Result<()> {
         let mut seen = HashSet::new();
-        let distinct = self.tensors.iter().filter(|(_, tensor)| seen.insert(tensor.view_id()));
+        let distinct = self.tensors().iter().filter(|(_, tensor)| seen.insert(tensor.view_id()));
         let nbytes = distinct.fold(0_u64, |sum, (_, tensor)| sum.saturating_add(tensor.nbytes()));
-        if nbytes > self.allowed_nbytes {
-            let error = pipeline::Error::DigestExpansion { nbytes, allowed: self.allowed_nbytes };
+        let allowed = self.model.allowed_nbytes();
+        if nbytes > allowed {
+            let error = pipeline::Error::DigestExpansion { nbytes, allowed };
             return Err(pipeline::Error::at(&self.path)(error).into());
         }
         Ok(())
@@ -175,9 +128,6 @@ impl OpenedInput {
     /// # Errors
     /// When a file changed, or its metadata cannot be read.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
-        self.containers.iter().try_for_each(Container::check_unchanged).map_err(|reason| {
-            let io = |reason| Error::from(pipeline::Error::Io { path: self.path.clone(), reason });
-            pipeline::Error::from_read_error(reason, io)
-        })
+        Ok(self.model.check_unchanged()?)
     }
 }

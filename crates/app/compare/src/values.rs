@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use pipeline::ValueRow;
+use pipeline::{ValueRow, ValueRows};
 use serde_json::Value as Json;
 
-use crate::input::InputValues;
 use crate::report::{Change, ValueDifference};
 
 #[derive(Debug, Default)]
@@ -17,7 +16,7 @@ pub(crate) struct ValueDifferences {
 }
 
 /// Compares the values of two inputs by their paths.
-pub(crate) fn compare_values(a: &InputValues, b: &InputValues) -> ValueDifferences {
+pub(crate) fn compare_values(a: &ValueRows, b: &ValueRows) -> ValueDifferences {
     let mut ours: BTreeMap<String, Json> = by_path(a).collect();
     let mut found = ValueDifferences::default();
     for (path, theirs) in by_path(b) {
@@ -49,14 +48,8 @@ pub(crate) fn compare_values(a: &InputValues, b: &InputValues) -> ValueDifferenc
     found
 }
 
-fn by_path(values: &InputValues) -> Box<dyn Iterator<Item = (String, Json)> + '_> {
-    match values {
-        InputValues::Rows(rows) => Box::new(rows.rows().map(|ValueRow { path, value, .. }| (path, value))),
-        InputValues::Document(rows) => Box::new(rows.iter().filter_map(|row| {
-            let path = row.get("path")?.as_str()?;
-            Some((path.to_owned(), row.get("value")?.clone()))
-        })),
-    }
+fn by_path(values: &ValueRows) -> impl Iterator<Item = (String, Json)> + '_ {
+    values.rows().map(|ValueRow { path, value, .. }| (path, value))
 }
 
 /// Returns true if a part of the value was too large to be rendered.
@@ -79,10 +72,11 @@ mod tests {
 
     use super::*;
 
-    fn values(rows: &[(&str, Json)]) -> InputValues {
-        InputValues::Document(
-            rows.iter().map(|(path, value)| json!({ "path": path, "value": value })).collect(),
-        )
+    fn values(rows: &[(&str, Json)]) -> ValueRows {
+        let row = |(path, value): &(&str, Json)| {
+            serde_json::from_value(json!({ "path": path, "type": "object", "value": value })).expect("a row")
+        };
+        ValueRows::from_document(rows.iter().map(row).collect())
     }
 
     #[test]

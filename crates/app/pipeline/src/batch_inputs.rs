@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use checkpoint_files::{CheckpointSources, Error as FilesError, ShardPolicy};
 use output::{RemoteAddress, parent_folder};
 
-use crate::input::is_unpacked_carton;
+use crate::open_carton::is_carton;
 use crate::output_path::{self, OutputNaming};
 use crate::{ConvertOptions, InvalidOption, PlannedConversion, Result};
 
@@ -38,7 +38,7 @@ fn add_folder(root: &Path, shards: ShardPolicy, all: &mut Vec<Vec<PathBuf>>) {
     let mut searched = 0_usize;
     while let Some(folder) = folders.pop_front() {
         searched = searched.saturating_add(1);
-        if is_unpacked_carton(&folder) {
+        if is_carton(&folder) {
             all.push(vec![folder]);
             continue;
         }

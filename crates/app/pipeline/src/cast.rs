@@ -13,8 +13,9 @@ use tensor::{
 };
 use torch_import::CompoundKind;
 
-use crate::note_collector::NoteCollector;
-use crate::{Cast, CastFrom, Error, InvalidOption, Note, Result};
+use crate::{
+    Cast, CastFrom, CastOptions, Context, Error, InvalidOption, Model, Note, Result, Step, StepReport,
+};
 
 /// Result of casting the tensors of one dtype.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,9 +33,9 @@ pub struct CastReport {
     pub first_out_of_range: Option<String>,
 }
 
-/// Casts of a conversion, grouped by dtype.
+/// Casts of tensors, grouped by dtype.
 #[derive(Debug, Default)]
-pub(crate) struct Casts {
+pub struct Casts {
     rows: Vec<CastRow>,
     /// Elements out of range, one count per row; unset before [`count`](Self::count_out_of_range).
     counts: OnceLock<Vec<OutOfRangeCount>>,
@@ -82,24 +83,28 @@ pub(crate) fn check_casts(casts: &[Cast]) -> Result<()> {
     Ok(())
 }
 
+impl Step for CastOptions {
+    fn apply(&self, model: &mut Model, _: &Context<'_>) -> Result<StepReport> {
+        let all = self.all();
+        check_casts(&all)?;
+        let mut notes = std::mem::take(&mut model.notes);
+        let casts = apply_casts(&all, model.tensors_mut(), &mut notes);
+        model.notes = notes;
+        Ok(StepReport::Cast(casts.map_err(Error::at(model.root()))?))
+    }
+}
+
 /// Casts the tensors lazily. Tensors that share memory still share it if they have the same dtype.
 ///
 /// # Errors
 /// When a tensor cannot be cast to its new dtype.
-pub(crate) fn apply_casts(
-    casts: &[Cast],
-    mut tensors: Tensors,
-    notes: &mut NoteCollector<'_>,
-) -> Result<(Tensors, Casts)> {
-    if casts.is_empty() {
-        return Ok((tensors, Casts::default()));
-    }
-    let kept = parts_to_keep(casts, &tensors);
+fn apply_casts(casts: &[Cast], tensors: &mut Tensors, notes: &mut Vec<Note>) -> Result<Casts> {
+    let kept = parts_to_keep(casts, tensors);
     let mut groups = CastGroups::default();
     let mut found: HashSet<Dtype> = HashSet::new();
     let mut kept_parts = 0_usize;
     let mut vectors: Vec<(String, Dtype)> = Vec::new();
-    for (name, tensor) in &tensors {
+    for (name, tensor) in &*tensors {
         let from = tensor.dtype();
         found.insert(from);
         groups.record_dtype(tensor);
@@ -143,7 +148,7 @@ pub(crate) fn apply_casts(
             *tensor = dims.intern(new);
         }
     }
-    Ok((tensors, Casts { rows: made.rows, counts: OnceLock::new() }))
+    Ok(Casts { rows: made.rows, counts: OnceLock::new() })
 }
 
 /// Returns the new dtype for tensors of dtype `from`, if any. A cast of this dtype takes precedence over the cast of all
@@ -285,9 +290,11 @@ impl CastStorages {
 }
 
 impl Casts {
-    /// Counts the elements out of range in the data read so far. A back end calls this after writing, before the output is
-    /// moved into place.
-    pub(crate) fn count_out_of_range(&self, observer: &dyn Observer) -> Result<(), ReadError> {
+    /// Counts the elements out of range in the data read so far.
+    ///
+    /// # Errors
+    /// When data cannot be read once more, or `observer` stops the work.
+    pub fn count_out_of_range(&self, observer: &dyn Observer) -> Result<(), ReadError> {
         let mut counts = vec![OutOfRangeCount::default(); self.rows.len()];
         for (row, count) in self.rows.iter().zip(&mut counts) {
             for cast in &row.casts {
@@ -312,7 +319,8 @@ impl Casts {
         self.rows.iter().zip(counts).filter_map(note).collect()
     }
 
-    pub(crate) fn reports(&self) -> Vec<CastReport> {
+    /// Returns a report for each pair of dtypes.
+    pub fn reports(&self) -> Vec<CastReport> {
         let report = |(number, row): (usize, &CastRow)| {
             let count = self.counts.get().and_then(|counts| counts.get(number));
             CastReport {
@@ -358,10 +366,10 @@ mod tests {
     }
 
     fn cast(casts: &[Cast], tensors: &[(&str, Tensor)]) -> (Vec<Tensor>, Casts, Vec<Note>) {
-        let tensors = tensors.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
-        let mut notes = NoteCollector::new(&());
-        let (tensors, casts) = apply_casts(casts, tensors, &mut notes).expect("it can be cast");
-        (tensors.into_iter().map(|(_, tensor)| tensor).collect(), casts, notes.into_vec())
+        let mut tensors = tensors.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
+        let mut notes = Vec::new();
+        let casts = apply_casts(casts, &mut tensors, &mut notes).expect("it can be cast");
+        (tensors.into_iter().map(|(_, tensor)| tensor).collect(), casts, notes)
     }
 
     #[test]
@@ -462,14 +470,14 @@ mod tests {
         let parts = [("s.indices", Dtype::Int64), ("s.values", Dtype::Float32)]
             .map(|(name, dtype)| (name.to_owned(), one(dtype)));
         tensors.push_compound("s".to_owned(), (sparse, Dtype::Float32, vec![1]), parts);
-        let mut notes = NoteCollector::new(&());
+        let mut notes = Vec::new();
         let casts = [ALL_BF16, exact(Dtype::Int64, Dtype::Int32)];
-        let (made, _) = apply_casts(&casts, tensors, &mut notes).expect("it can be cast");
-        let dtypes: Vec<Dtype> = made.iter().map(|(_, tensor)| tensor.dtype()).collect();
+        apply_casts(&casts, &mut tensors, &mut notes).expect("it can be cast");
+        let dtypes: Vec<Dtype> = tensors.iter().map(|(_, tensor)| tensor.dtype()).collect();
         assert_eq!(dtypes, [Dtype::Int8, Dtype::Float64, Dtype::Int64, Dtype::BFloat16]);
-        let dtypes: Vec<Dtype> = made.compounds().iter().map(|compound| compound.dtype).collect();
+        let dtypes: Vec<Dtype> = tensors.compounds().iter().map(|compound| compound.dtype).collect();
         assert_eq!(dtypes, [Dtype::QInt8, Dtype::BFloat16]);
-        assert_eq!(notes.into_vec(), [Note::PartsNotCast { parts: 2 }]);
+        assert_eq!(notes, [Note::PartsNotCast { parts: 2 }]);
     }
 
     #[test]
@@ -480,11 +488,8 @@ mod tests {
         assert!(texts(&[ALL_BF16, ALL_BF16]).contains("twice"));
         assert!(check_casts(&[ALL_BF16, exact(Dtype::Float32, Dtype::Float32)]).is_ok());
         let packed = tensor(Dtype::Float4E2M1FnX2, &[1], &[1], 0, &Storage::owned(vec![0]));
-        let refused = apply_casts(
-            &[ALL_BF16],
-            [("w".to_owned(), packed)].into_iter().collect(),
-            &mut NoteCollector::new(&()),
-        );
+        let refused =
+            apply_casts(&[ALL_BF16], &mut Tensors::from([("w".to_owned(), packed)]), &mut Vec::new());
         let refused = refused.expect_err("several numbers in a byte").to_string();
         assert_eq!(refused, "tensor `w`: float4_e2m1fn_x2 cannot be cast to bfloat16");
     }

@@ -2,17 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use adapter::{SumReport, SumRule, Summand};
+use adapter::{SumRule, Summand};
 use checkpoint_files::CheckpointSources;
 use serde::{Deserialize, Serialize};
-use tensor::Tensors;
-use torch_import::{Checkpoint, Container};
 
 use crate::adapter_overview::refuse_adapter;
-use crate::select::Selected;
 use crate::{
-    ConvertOptions, DequantizedReport, Error, InvalidOption, Observer, Result, WeightedPath, dequantize,
-    path_json, rename, select,
+    Context, Error, InvalidOption, Model, OpenOptions, Result, Step, StepReport, WeightedPath, opened,
+    path_json,
 };
 
 /// Checkpoints that are summed with the selected and renamed tensors of the input, which are the base, in double precision and
@@ -35,11 +32,13 @@ pub struct CheckpointSum {
     pub common: bool,
 }
 
-pub(crate) struct SummedTensors {
-    pub(crate) tensors: Tensors,
-    pub(crate) report: SumReport,
-    /// Files of the checkpoints, which are compared with what they were before the output is committed.
-    pub(crate) containers: Vec<Container>,
+/// Sums other checkpoints with the tensors of a model.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Sum {
+    pub sum: CheckpointSum,
+    /// Steps for each of the other checkpoints, such as those that the model went through.
+    pub steps: Vec<Box<dyn Step>>,
 }
 
 impl CheckpointSum {
@@ -69,71 +68,45 @@ impl CheckpointSum {
     ///
     /// # Errors
     /// When they are not one checkpoint, or are an adapter.
-    pub(crate) fn find(options: &ConvertOptions, path: &Path) -> Result<CheckpointSources> {
-        let path = path.to_owned();
-        let sources = match options.given.find(&path) {
-            Some(source) => CheckpointSources::find_source(source, options.shards())?,
-            None => CheckpointSources::find(std::slice::from_ref(&path), options.shards())?,
-        };
-        refuse_adapter(&sources, Some(&output::shown_path(&path)))?;
+    pub(crate) fn find(options: &OpenOptions) -> Result<CheckpointSources> {
+        let sources = opened::find_sources(options)?;
+        let path = options.inputs.first().map(|path| output::shown_path(path));
+        refuse_adapter(&sources, path.as_ref())?;
         Ok(sources)
-    }
-
-    /// Reads the checkpoints as the options say for the base, and sums their tensors with it.
-    ///
-    /// # Errors
-    /// When a checkpoint cannot be read, or differs from the base.
-    pub(crate) fn apply(
-        &self,
-        base: &Tensors,
-        options: &ConvertOptions,
-        judge: &dyn Fn(&Path, &Checkpoint) -> Result<()>,
-        observer: &dyn Observer,
-    ) -> Result<SummedTensors> {
-        let (mut summands, mut containers) = (Vec::new(), Vec::new());
-        for path in self.paths() {
-            let mut sources = Self::find(options, path)?;
-            let documents =
-                options.dequantize.then(|| dequantize::take_documents(&mut sources)).transpose()?;
-            let opened = sources.open_with_observer(observer)?;
-            let (mut checkpoint, _) = sources.read_with_observer::<Error>(&opened, judge, observer)?;
-            dequantize::encode_descriptions(options.dequantize, &mut checkpoint);
-            let selected = match select_renamed(options, documents.as_ref(), &checkpoint) {
-                Err(Error::Quantization(quantization::Error::NotQuantized)) => {
-                    select_renamed(options, None, &checkpoint)
-                }
-                selected => selected,
-            };
-            let (selected, _) = selected.map_err(Error::at(sources.root()))?;
-            summands.push(Summand {
-                path: output::shown_path(path).display().to_string(),
-                tensors: selected.tensors,
-            });
-            containers.extend(opened);
-        }
-        let rule = if self.average.is_empty() {
-            SumRule::Differences { weights: self.add.iter().map(|file| file.weight).collect() }
-        } else {
-            SumRule::Mean
-        };
-        let (tensors, report) =
-            adapter::sum(base, &summands, &rule, self.common, observer).map_err(Error::Adapter)?;
-        Ok(SummedTensors { tensors, report, containers })
     }
 }
 
-/// Selects and renames the tensors of a checkpoint. The documents describe the quantization of the weights, if it is undone.
-///
-/// # Errors
-/// When an option does not fit the checkpoint.
-pub(crate) fn select_renamed(
-    options: &ConvertOptions,
-    quantization: Option<&quantization::QuantizationDocuments>,
-    checkpoint: &Checkpoint,
-) -> Result<(Selected, Vec<DequantizedReport>)> {
-    let (selected, dequantized) = match quantization {
-        Some(documents) => dequantize::select_dequantized(options, documents, checkpoint)?,
-        None => (select::select_with_origins(&options.selection, checkpoint, options.dry_run)?, Vec::new()),
-    };
-    Ok((rename::apply_renames(&options.renames, selected)?, dequantized))
+impl Sum {
+    /// Creates the step, with steps for each of the other checkpoints.
+    pub fn new(sum: CheckpointSum, steps: Vec<Box<dyn Step>>) -> Self {
+        Self { sum, steps }
+    }
+}
+
+impl Step for Sum {
+    fn apply(&self, model: &mut Model, context: &Context<'_>) -> Result<StepReport> {
+        let mut summands = Vec::new();
+        let mut containers = Vec::new();
+        for path in self.sum.paths() {
+            let mut options = context.open_options(path);
+            options.dequantize = model.quantization.is_some();
+            let mut other = Model::open(&options, context.observer)?;
+            refuse_adapter(&other.sources, Some(&output::shown_path(path)))?;
+            other.apply(&self.steps, context)?;
+            let path = output::shown_path(path).display().to_string();
+            summands.push(Summand { path, tensors: other.take_tensors() });
+            containers.append(&mut other.containers);
+        }
+        let rule = if self.sum.average.is_empty() {
+            SumRule::Differences { weights: self.sum.add.iter().map(|file| file.weight).collect() }
+        } else {
+            SumRule::Mean
+        };
+        let base = model.tensors_mut();
+        let (tensors, report) = adapter::sum(base, &summands, &rule, self.sum.common, context.observer)
+            .map_err(Error::Adapter)?;
+        *base = tensors;
+        model.containers.extend(containers);
+        Ok(StepReport::Summed(report))
+    }
 }

@@ -1,14 +1,16 @@
 //! Planning of a conversion: finds the input files, and names the output.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use checkpoint_files::CheckpointSources;
 use output::file_name;
 use quantization::QuantizationDocuments;
 
+use crate::open_carton::CartonInput;
 use crate::output_path::OutputNaming;
 use crate::{
-    CartonOptions, ConvertOptions, InvalidOption, Result, Target, cast, dequantize, input, merge, misc,
+    CartonOptions, ConvertOptions, InvalidOption, Result, Target, cast, dequantize, merge, misc, opened,
     output_path, rename,
 };
 
@@ -16,7 +18,9 @@ use crate::{
 #[derive(Debug)]
 pub struct PlannedConversion {
     pub(crate) options: ConvertOptions,
-    pub(crate) sources: CheckpointSources,
+    pub(crate) sources: Arc<CheckpointSources>,
+    /// The input, if it is a carton.
+    pub(crate) carton: Option<Arc<CartonInput>>,
     /// Name of the model in the output.
     pub(crate) name: String,
     pub(crate) output: PathBuf,
@@ -63,12 +67,18 @@ impl PlannedConversion {
             options.destination = options.destination.without_sync();
         }
         let format = options.target.format();
-        let mut sources = input::find_sources(&options)?;
+        let open = options.open_options();
+        let carton = CartonInput::find(&open, open.documents)?.map(Arc::new);
+        let mut sources = match &carton {
+            Some(carton) => carton.sources(),
+            None => opened::find_sources(&open)?,
+        };
         misc::take_documents(format.misc(), &mut sources)?;
         let quantization =
             options.dequantize.then(|| dequantize::take_documents(&mut sources)).transpose()?;
         let name = output_path::model_name(&options, &sources);
-        let has_documents = output_path::is_folder_input(&options) && has_documents(&sources)?;
+        let has_documents =
+            output_path::is_folder_input(&options) && has_documents(&sources, carton.as_deref())?;
         let has_folder = format.is_folder(None, has_documents);
         let default = || output_path::default_output_path(&options, &sources, has_folder, naming);
         let output = match (folder, &options.output) {
@@ -92,7 +102,18 @@ impl PlannedConversion {
             None => format.is_folder(given, has_documents),
         };
         let other_inputs = merge::other_inputs(&options, &sources)?;
-        Ok(Self { sources, name, output, is_folder, checksums: false, quantization, other_inputs, options })
+        let sources = Arc::new(sources);
+        Ok(Self {
+            sources,
+            carton,
+            name,
+            output,
+            is_folder,
+            checksums: false,
+            quantization,
+            other_inputs,
+            options,
+        })
     }
 
     /// Returns the output file or folder of the conversion.
@@ -112,8 +133,8 @@ impl PlannedConversion {
 }
 
 /// Returns true if a configuration or a tokenizer is next to the checkpoint.
-fn has_documents(sources: &CheckpointSources) -> Result<bool> {
-    let (companions, _) = sources.companions()?;
+fn has_documents(sources: &CheckpointSources, carton: Option<&CartonInput>) -> Result<bool> {
+    let (companions, _) = misc::find_companions(sources, carton)?;
     Ok(companions.iter().any(|(name, _)| !name.starts_with("LICENSE")))
 }
 

@@ -1,24 +1,23 @@
 //! Conversion of a checkpoint into a carton, a safetensors file, or another checkpoint.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use checkpoint_files::{CheckpointSources, Companion};
 use decoder::LayoutDocument;
 use tensor::Tensors;
-use torch_import::{Checkpoint, Risk};
+use torch_import::{Checkpoint, Omissions, Risk};
 
 use crate::adapter_overview::refuse_adapter;
 use crate::back::NonTensorParts;
-use crate::converted_tensors::PreparedTensors;
-use crate::from_carton::CartonModel;
-use crate::global_check::check_globals;
 use crate::note_collector::NoteCollector;
+use crate::opened::FoundInput;
 use crate::script::{self, ScriptDecision};
-use crate::write::{SelectedTensors, write_output};
+use crate::write::{OutputParts, write_output};
 use crate::{
-    ConvertOptions, ConvertReport, Error, Note, Observer, PlannedConversion, Result, TargetLayout,
-    dequantize, misc, output_kind, output_path, values,
+    ConvertOptions, ConvertReport, Error, Model, Note, Observer, PlannedConversion, Result, TargetLayout,
+    dequantize, from_carton, misc, output_kind, output_path, values,
 };
 
 /// Converts a checkpoint according to `options`.
@@ -30,6 +29,16 @@ pub fn convert(options: &ConvertOptions, observer: &dyn Observer) -> Result<Conv
     PlannedConversion::plan(options)?.run(observer)
 }
 
+/// An input of a conversion, open.
+struct ConversionInput {
+    model: Model,
+    code: ScriptDecision,
+    /// Files to keep with the tensors.
+    misc: Vec<Companion>,
+    /// Contents of the files that are neither tensors nor values.
+    omitted: Omissions,
+}
+
 impl PlannedConversion {
     /// Reads the checkpoint, and writes the output unless the options ask for a dry run.
     ///
@@ -38,32 +47,52 @@ impl PlannedConversion {
     /// or when `observer` stops the work. In each case no output is left.
     pub fn run(&self, observer: &dyn Observer) -> Result<ConvertReport> {
         let start = Instant::now();
-        let Self { options, sources, .. } = self;
+        let options = &self.options;
         let mut notes = NoteCollector::new(observer);
-        if let Some(model) = CartonModel::open(options)? {
-            return model.convert(self, notes, start, observer);
+        let mut input = self.open(&mut notes, observer)?;
+        let model = &mut input.model;
+        let steps = if input.code.is_kept() { Vec::new() } else { options.steps() };
+        let reports = model
+            .apply(&steps, &options.context(observer))
+            .map_err(|error| self.explain_quantized(error, &model.checkpoint.to_tensors()))
+            .map_err(|error| input.code.explain_no_tensors(options.target.kind(), error))?;
+        notes.extend(std::mem::take(&mut model.notes));
+        self.note_documents(model, &input.misc, &mut notes)?;
+        let (mut model, parts) = self.parts(input)?;
+        write_output(self, (&mut model, reports), parts, notes, start, observer)
+            .map_err(|error| self.explain_quantized(error, model.tensors()))
+    }
+
+    /// Opens the input, and adds the notes on it.
+    fn open(&self, notes: &mut NoteCollector<'_>, observer: &dyn Observer) -> Result<ConversionInput> {
+        let options = &self.options;
+        if let Some((model, module)) = from_carton::open(self)? {
+            let code = module.map_or(ScriptDecision::None, ScriptDecision::Module);
+            return Ok(ConversionInput { model, code, misc: Vec::new(), omitted: Omissions::default() });
         }
-        refuse_adapter(sources, options.inputs.first())?;
-        let mut containers = sources.open_with_observer(observer)?;
+        refuse_adapter(&self.sources, options.inputs.first())?;
         let (misc, left_out) = misc::find_misc_files(self)?;
         if !self.is_folder {
             self.check_target(misc.iter().map(|(_, path)| path.as_path()))?;
         }
-
-        let judge = |file: &Path, checkpoint: &Checkpoint| check_globals(options.globals(), file, checkpoint);
-        let (mut checkpoint, read_notes) =
-            sources.read_with_observer::<Error>(&containers, &judge, observer)?;
-        dequantize::encode_descriptions(options.dequantize, &mut checkpoint);
-        let script = script::decide_on_code(options, &containers)?;
-        let keeps_code = matches!(script, ScriptDecision::Module(_));
-        let omitted = if keeps_code {
+        let found = FoundInput {
+            sources: Arc::clone(&self.sources),
+            carton: self.carton.clone(),
+            quantization: self.quantization.clone(),
+        };
+        let mut model = found.read(&options.open_options(), observer)?;
+        let has_code =
+            model.carton.is_none() || !model.containers.iter().all(from_carton::is_code_of_tensors);
+        let containers = if has_code { model.containers.as_slice() } else { &[] };
+        let code = script::decide_on_code(options, containers)?;
+        let checkpoint = &model.checkpoint;
+        let omitted = if code.is_kept() {
             script::omissions_with_code(&checkpoint.left_out)
         } else {
             checkpoint.left_out.clone()
         };
-        let read_notes =
-            read_notes.into_iter().filter(|note| !(keeps_code && script::is_constants_note(note)));
-        notes.extend(read_notes.map(Note::Sources));
+        let read_notes = std::mem::take(&mut model.notes).into_iter();
+        notes.extend(read_notes.filter(|note| !(code.is_kept() && script::is_constants_note(note))));
         notes.extend(left_out);
         notes.extend(Note::omission_notes(&omitted));
         if options.target.as_carton().is_some_and(|carton| carton.assumed)
@@ -71,28 +100,17 @@ impl PlannedConversion {
         {
             notes.push(Note::CartonByDefault { output: output::file_name(&self.output) });
         }
-        notes.extend(script.note());
+        notes.extend(code.note());
         let risks = [Risk::Dangerous, Risk::Unreviewed, Risk::Unknown];
-        notes.extend(risks.into_iter().filter_map(|risk| recorded_globals_note(&checkpoint, risk)));
-        let PreparedTensors {
-            tensors,
-            origins,
-            document,
-            dequantized,
-            casts,
-            sum,
-            adapters,
-            other_containers,
-        } = if keeps_code {
-            PreparedTensors::all(&checkpoint)
-        } else {
-            let quantization = self.quantization.as_ref();
-            PreparedTensors::new((options, quantization), sources, &checkpoint, &mut notes, observer)
-                .map_err(|error| self.explain_quantized(error, &checkpoint.to_tensors()))
-                .map_err(|error| script.explain_no_tensors(options.target.kind(), error))?
-        };
-        containers.extend(other_containers);
-        let is_for_meta = document.as_ref().is_some_and(|document| document.file() == decoder::META.file);
+        notes.extend(risks.into_iter().filter_map(|risk| recorded_globals_note(&model.checkpoint, risk)));
+        Ok(ConversionInput { model, code, misc, omitted })
+    }
+
+    /// Adds the notes on documents that the output should have, or has no place for.
+    fn note_documents(&self, model: &Model, misc: &[Companion], notes: &mut NoteCollector<'_>) -> Result<()> {
+        let options = &self.options;
+        let document = model.document.as_ref().map(LayoutDocument::file);
+        let is_for_meta = document == Some(decoder::META.file);
         if is_for_meta && self.is_folder && !misc.iter().any(|(name, _)| name == "tokenizer.model") {
             notes.push(Note::NoMetaTokenizer);
         }
@@ -100,54 +118,48 @@ impl PlannedConversion {
         // A file that was asked for has no documents anyway. A batch finds folders by itself, whose outputs may be files.
         let has_room = self.is_folder || (options.output.is_none() && !self.checksums);
         if is_tensor_file && has_room && output_path::is_folder_input(options) {
-            let names = missing_documents(sources, &misc, document.is_some(), is_for_meta)?;
+            let names = missing_documents(&self.sources, misc, document.is_some(), is_for_meta)?;
             notes.extend((!names.is_empty()).then_some(Note::DocumentsMissing { names }));
         }
         if is_tensor_file && !self.is_folder {
-            let names = self.documents_left_out(document.as_ref().map(LayoutDocument::file))?;
+            let names = self.documents_left_out(document)?;
             let to = options.target.format().name();
             notes.extend((!names.is_empty()).then_some(Note::DocumentsLeftOut { names, to }));
         }
-        let script = script.into_module();
-        let keeps_values = options.target.as_carton().is_some_and(|carton| !carton.no_values) && !keeps_code;
-        let kept = NonTensorParts {
-            script,
-            values: keeps_values.then(|| values::document(&checkpoint, &tensors)).flatten(),
-        };
-        let values = checkpoint.notable_values().count();
-        // Frees the objects of the pickle, which can take more memory than all following steps.
+        Ok(())
+    }
+
+    /// Returns the model and what an output has besides its tensors. Frees the objects of the pickle, which can take more memory
+    /// than all that follows.
+    fn parts(&self, input: ConversionInput) -> Result<(Model, OutputParts)> {
+        let ConversionInput { mut model, code, misc, omitted } = input;
+        let checkpoint = std::mem::take(&mut model.checkpoint);
+        let tensors = model.tensors();
+        let keeps_code = code.is_kept();
+        let keeps_values =
+            self.options.target.as_carton().is_some_and(|carton| !carton.no_values) && !keeps_code;
+        let rows = model.carton.as_ref().map(|carton| carton.values.as_slice());
+        let values = keeps_values.then(|| values::document(&checkpoint, rows, tensors)).flatten();
+        let value_count = rows.map_or_else(|| checkpoint.notable_values().count(), <[_]>::len);
         drop(checkpoint);
         byte_source::report_memory_freed();
-        let document = match &document {
-            Some(document) => Some((document.file(), document.text(&tensors))),
+        let document = match &model.document {
+            Some(document) => Some((document.file(), document.text(tensors))),
             None => self.dequantized_config()?,
         };
-        let selected = SelectedTensors {
-            containers: &containers,
-            document,
-            tensors: &tensors,
-            decoder: None,
-            values,
-            misc: &misc,
-            casts: &casts,
-            sum,
-            adapters,
-            dequantized,
-            quantized: if keeps_code { None } else { self.quantized_method(&tensors) },
-            omitted,
-            origins,
-        };
-        write_output(self, selected, kept, notes, start, observer)
-            .map_err(|error| self.explain_quantized(error, &tensors))
+        let is_known = keeps_code || model.decoder.is_some();
+        let quantized = if is_known { None } else { self.quantized_method(tensors) };
+        let kept = NonTensorParts { script: code.into_module(), values };
+        Ok((model, OutputParts { kept, values: value_count, document, misc, quantized, omitted }))
     }
 
     /// Returns the names of the documents that a folder would have, and a single file has not: those next to the checkpoint,
     /// and the one that a translation into another layout generates.
     fn documents_left_out(&self, generated: Option<&'static str>) -> Result<Vec<String>> {
-        if generated.is_none() && !output_path::is_folder_input(&self.options) {
+        if self.carton.is_none() && generated.is_none() && !output_path::is_folder_input(&self.options) {
             return Ok(Vec::new());
         }
-        let (companions, _) = self.sources.companions()?;
+        let (companions, _) = misc::find_companions(&self.sources, self.carton.as_deref())?;
         let layout = self.options.target.format().requested_layout();
         let replaced = layout.map(TargetLayout::replaced_documents).unwrap_or_default();
         let kept =

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use crate::{
-    CastOptions, CheckpointSum, GivenInputs, InvalidOption, OutputKind, Rename, Selection, Target,
-    TargetLayout, WeightedPath, option_json, path_json,
+    CastOptions, CheckpointSum, Context, Dequantize, GivenInputs, InvalidOption, Merge, Observer,
+    OpenOptions, OutputKind, Rename, Selection, Step, Sum, Target, TargetLayout, Translate, WeightedPath,
+    option_json, path_json,
 };
 
 /// Options for converting a checkpoint.
@@ -214,6 +215,65 @@ impl ConvertOptions {
             Self { deny_unknown: true, .. } => AllowedGlobals::Known,
             _ => AllowedGlobals::NotDangerous,
         }
+    }
+
+    /// Returns the options for opening the input.
+    pub fn open_options(&self) -> OpenOptions {
+        OpenOptions {
+            inputs: self.inputs.clone(),
+            source: self.source.clone(),
+            shards: self.shards(),
+            globals: self.globals(),
+            dequantize: self.dequantize,
+            origins: self.dry_run,
+            documents: true,
+        }
+    }
+
+    /// Returns what the steps of a conversion need besides the model.
+    pub fn context<'c>(&'c self, observer: &'c dyn Observer) -> Context<'c> {
+        Context {
+            observer,
+            overrides: self.overrides,
+            given: Some(&self.given),
+            shards: self.shards(),
+            globals: self.globals(),
+        }
+    }
+
+    /// Returns the steps of a conversion, in their order.
+    pub fn steps(&self) -> Vec<Box<dyn Step>> {
+        let mut steps = self.naming_steps(false);
+        if !self.sum.is_empty() {
+            steps.push(Box::new(Sum::new(self.sum.clone(), self.naming_steps(true))));
+        }
+        if !self.adapters.is_empty() {
+            steps.push(Box::new(Merge(self.adapters.clone())));
+        }
+        let format = self.target.format();
+        if let Some(layout) = format.requested_layout() {
+            let writes_document = format.is_folder(self.output.as_deref(), false);
+            steps.push(Box::new(Translate { layout, writes_document }));
+        }
+        if !self.casts.is_empty() {
+            steps.push(Box::new(self.casts.clone()));
+        }
+        steps
+    }
+
+    /// Returns the steps for the input and for each checkpoint that is summed with it. With `if_quantized`, an input whose
+    /// weights are not quantized is taken as it is.
+    fn naming_steps(&self, if_quantized: bool) -> Vec<Box<dyn Step>> {
+        let selection = self.selection.clone();
+        let mut steps = if self.dequantize {
+            Dequantize { casts: self.casts.all(), if_quantized }.with_selection(selection)
+        } else {
+            vec![Box::new(selection) as Box<dyn Step>]
+        };
+        if !self.renames.is_empty() {
+            steps.push(Box::new(self.renames.clone()));
+        }
+        steps
     }
 
     /// Returns the paths of the adapters and of the summed checkpoints.

@@ -9,8 +9,7 @@ use serde_json::Value as Json;
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 use torch_import::{Checkpoint, ItemContent};
 
-use crate::select::{Selected, Selection};
-use crate::{Cast, ConvertOptions, Error, Result, cast, select, values};
+use crate::{Cast, Context, Error, Model, Result, Selection, Step, StepReport, cast, values};
 
 /// Quantized tensors of one scheme whose numbers are computed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -96,34 +95,66 @@ fn encode_description(value: &Json) -> Option<Tensor> {
     Tensor::new(dtype, shape.clone(), contiguous_strides(&shape), 0, Storage::owned(bytes)).ok()
 }
 
-/// Selects tensors, with the numbers of quantized ones in place of their codes. Patterns select by the names of the numbers.
-///
-/// # Errors
-/// Those of [`select::select`], and those of finding quantized tensors.
-pub(crate) fn select_dequantized(
-    options: &ConvertOptions,
-    documents: &QuantizationDocuments,
-    checkpoint: &Checkpoint,
-) -> Result<(Selected, Vec<DequantizedReport>)> {
-    let whole = Selection { include: Vec::new(), exclude: Vec::new(), ..options.selection.clone() };
-    let Selected { tensors, origins, notes } =
-        select::select_with_origins(&whole, checkpoint, options.dry_run)?;
-    let model = quantization::recognise(documents, &tensors)?.ok_or(quantization::Error::NotQuantized)?;
-    let configured = documents.dtype();
-    let casts = options.casts.all();
-    let dtype = |tensor: &QuantizedTensor| result_dtype(&casts, tensor, configured);
-    let mut reports: Vec<DequantizedReport> = Vec::new();
-    for tensor in &model.tensors {
-        let to = dtype(tensor).name();
-        match reports.iter_mut().find(|report| report.scheme == tensor.scheme && report.to == to) {
-            Some(report) => report.tensors = report.tensors.saturating_add(1),
-            None => reports.push(DequantizedReport { scheme: tensor.scheme.clone(), to, tensors: 1 }),
-        }
+/// Puts the numbers of quantized weights in place of their codes. The model must be opened for this step; see
+/// [`OpenOptions::dequantize`](crate::OpenOptions::dequantize).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dequantize {
+    /// Casts of a later step. Numbers that are the same after it are computed in the new dtype at once.
+    pub casts: Vec<Cast>,
+    /// True to leave weights that are not quantized as they are, instead of refusing them.
+    pub if_quantized: bool,
+}
+
+impl Dequantize {
+    /// Creates the step for weights that may be quantized.
+    pub fn if_quantized() -> Self {
+        Self { casts: Vec::new(), if_quantized: true }
     }
-    let (tensors, places) = model.dequantize(&tensors, dtype)?;
-    let origins = places.iter().filter_map(|place| origins.get(*place).cloned()).collect();
-    let selected = select::retain_matching(&options.selection, Selected { tensors, origins, notes })?;
-    Ok((selected, reports))
+
+    /// Returns this step with the selection around it. Patterns select by the names of the numbers.
+    pub fn with_selection(self, selection: Selection) -> Vec<Box<dyn Step>> {
+        let whole = Selection { include: Vec::new(), exclude: Vec::new(), ..selection.clone() };
+        let patterns = Selection { key: None, strip_prefix: None, ..selection };
+        vec![Box::new(whole), Box::new(self), Box::new(patterns)]
+    }
+
+    fn replace_codes(&self, model: &mut Model) -> Result<Vec<DequantizedReport>> {
+        let tensors = model.take_tensors();
+        let none = QuantizationDocuments::default();
+        let documents = model.quantization.as_ref().unwrap_or(&none);
+        let quantized = match quantization::recognise(documents, &tensors)? {
+            Some(quantized) => quantized,
+            None if self.if_quantized => {
+                *model.tensors_mut() = tensors;
+                return Ok(Vec::new());
+            }
+            None => return Err(quantization::Error::NotQuantized.into()),
+        };
+        let configured = documents.dtype();
+        let dtype = |tensor: &QuantizedTensor| result_dtype(&self.casts, tensor, configured);
+        let mut reports: Vec<DequantizedReport> = Vec::new();
+        for tensor in &quantized.tensors {
+            let to = dtype(tensor).name();
+            match reports.iter_mut().find(|report| report.scheme == tensor.scheme && report.to == to) {
+                Some(report) => report.tensors = report.tensors.saturating_add(1),
+                None => reports.push(DequantizedReport { scheme: tensor.scheme.clone(), to, tensors: 1 }),
+            }
+        }
+        let (tensors, places) = quantized.dequantize(&tensors, dtype)?;
+        let origins = model.origins.take();
+        let origins =
+            origins.map(|old| places.iter().map(|place| old.get(*place).cloned().flatten()).collect());
+        model.set_tensors(tensors, origins);
+        Ok(reports)
+    }
+}
+
+impl Step for Dequantize {
+    fn apply(&self, model: &mut Model, _: &Context<'_>) -> Result<StepReport> {
+        let reports = self.replace_codes(model).map_err(Error::at(model.root()))?;
+        Ok(StepReport::Dequantized(reports))
+    }
 }
 
 /// Returns the dtype in which the numbers of a tensor are computed. Numbers that the options cast are computed in the new

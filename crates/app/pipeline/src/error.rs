@@ -394,6 +394,21 @@ fn differing_code(record: &str) -> String {
 }
 
 impl Error {
+    /// Converts errors of the reader while it reads the carton at `path`.
+    pub(crate) fn from_carton(path: &Path) -> impl Fn(carton_reader::Error) -> Self + '_ {
+        use carton_reader::Error as Reader;
+        move |error| match error {
+            Reader::Changed(changed) => Self::Changed(changed),
+            Reader::Cancelled(_) => Self::Cancelled,
+            Reader::Format(carton_format::Error::Document(problems)) => {
+                Self::Document { path: path.to_owned(), problems }
+            }
+            // These name the file.
+            error @ (Reader::Map(_) | Reader::Io { .. }) => Self::ReadCarton(Box::new(error)),
+            error => Self::at(path)(Self::ReadCarton(Box::new(error))),
+        }
+    }
+
     /// Returns the category of the error, by which a caller can react.
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -1,130 +1,90 @@
 //! Conversion of a carton, or of the archive taken from one. The model is recognised by its code.
 
 use std::path::Path;
-use std::time::Instant;
+use std::sync::Arc;
 
 use carton_format::MODEL_PT;
-use carton_reader::Carton;
 use decoder::Overrides;
-use torch_import::{Checkpoint, Container, ContainerFormat, Omissions};
+use tensor::Tensors;
+use torch_import::{Checkpoint, Container, ContainerFormat};
 use torchscript::{Module, Recognised, RecognisedModel};
 
-use crate::back::NonTensorParts;
-use crate::note_collector::NoteCollector;
 use crate::script::{self, ScriptDecision};
-use crate::write::{SelectedTensors, write_output};
 use crate::{
-    ConvertOptions, ConvertReport, Error, InvalidOption, ModelChange, ModelOptions, Observer, OutputKind,
-    PlannedConversion, Result, Target, cast, input,
+    ConvertOptions, Error, InvalidOption, Model, ModelChange, ModelOptions, PlannedConversion, Result, Target,
 };
 
-pub(crate) struct CartonModel {
-    container: Container,
-    model: FoundModel,
+/// Opens the model if the only input is a carton, packed or unpacked, or the archive of a carton, and the output can be written
+/// from it; with its module, if that keeps code of its own. Returns `None` if the input is a checkpoint.
+///
+/// # Errors
+/// When the carton cannot be read, or this program did not write its module.
+pub(crate) fn open(conversion: &PlannedConversion) -> Result<Option<(Model, Option<Box<Module>>)>> {
+    let options = &conversion.options;
+    let ([path], Target::Triton(triton)) = (options.inputs.as_slice(), &options.target) else {
+        return Ok(None);
+    };
+    let change = first_change(options, &triton.model);
+    let Some(input) = &conversion.carton else { return open_archive(conversion, path, change) };
+    if let Some(change) = change {
+        return Err(InvalidOption::AlreadyConverted { change }.into());
+    }
+    let container = input.carton.model(MODEL_PT).map_err(Error::from_carton(path))?;
+    match recognise(&container) {
+        Err(Error::ForeignModule { record }) => {
+            let module = script_model(options, &container, record).map_err(Error::at(path))?;
+            let checkpoint =
+                Checkpoint::read(&container).map_err(Error::Checkpoint).map_err(Error::at(path))?;
+            Ok(Some((carton_model(conversion, container, checkpoint.to_tensors()), Some(module))))
+        }
+        found => Ok(Some((decoder_model(conversion, container, *found.map_err(Error::at(path))?), None))),
+    }
 }
 
-enum FoundModel {
-    Decoder(Box<RecognisedModel>),
-    /// Module with its own code, from a carton that was made from a TorchScript file.
-    Script(Box<Module>, Checkpoint),
+/// Opens the model in an archive that was part of a carton. Any other archive is treated as a checkpoint.
+fn open_archive(
+    conversion: &PlannedConversion,
+    path: &Path,
+    change: Option<ModelChange>,
+) -> Result<Option<(Model, Option<Box<Module>>)>> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    // A file that cannot be opened is reported when it is read as a checkpoint.
+    let Ok(container) = Container::open(path) else { return Ok(None) };
+    if container.format() != ContainerFormat::TorchScript {
+        return Ok(None);
+    }
+    match (recognise(&container), change) {
+        (Ok(_), Some(change)) => Err(InvalidOption::AlreadyConverted { change }.into()),
+        (Ok(model), None) => Ok(Some((decoder_model(conversion, container, *model), None))),
+        (Err(Error::CartonOfWeights), None) => Err(Error::at(path)(Error::CartonOfWeights)),
+        (Err(_), _) => Ok(None),
+    }
 }
 
-impl CartonModel {
-    /// Opens the model if the only input is a carton, packed or unpacked, or the archive of a carton, and the output can be
-    /// written from it. Returns `None` if the input is a checkpoint.
-    ///
-    /// # Errors
-    /// When the carton cannot be read, or this program did not write its module.
-    pub(crate) fn open(options: &ConvertOptions) -> Result<Option<Self>> {
-        let ([path], Target::Triton(triton)) = (options.inputs.as_slice(), &options.target) else {
-            return Ok(None);
-        };
-        let is_folder = input::is_unpacked_carton(path);
-        if !(path.is_file() || is_folder) {
-            return Ok(None);
-        }
-        let change = first_change(options, &triton.model);
-        let named = is_folder || OutputKind::from_path(path) == Some(OutputKind::Carton);
-        let at = |error| Error::at(path)(Error::ReadCarton(Box::new(error)));
-        let carton = match Carton::open(path) {
-            Ok(carton) => carton,
-            Err(error) if named => return Err(at(error)),
-            Err(_) => return Self::open_archive(path, change),
-        };
-        if let Some(change) = change {
-            return Err(InvalidOption::AlreadyConverted { change }.into());
-        }
-        let container = carton.model(MODEL_PT).map_err(at)?;
-        let model = match recognise(&container) {
-            Err(Error::ForeignModule { record }) => script_model(options, &container, record),
-            found => found.map(FoundModel::Decoder),
-        };
-        Ok(Some(Self { container, model: model.map_err(Error::at(path))? }))
-    }
+/// Creates the model of a decoder that its code shows.
+fn decoder_model(conversion: &PlannedConversion, container: Container, found: RecognisedModel) -> Model {
+    let mut model = carton_model(conversion, container, found.tensors);
+    model.decoder = Some(found.decoder);
+    model
+}
 
-    /// Opens the model in an archive that was part of a carton. Any other archive is treated as a checkpoint.
-    fn open_archive(path: &Path, change: Option<ModelChange>) -> Result<Option<Self>> {
-        // A file that cannot be opened is reported when it is read as a checkpoint.
-        let Ok(container) = Container::open(path) else { return Ok(None) };
-        if container.format() != ContainerFormat::TorchScript {
-            return Ok(None);
-        }
-        match (recognise(&container), change) {
-            (Ok(_), Some(change)) => Err(InvalidOption::AlreadyConverted { change }.into()),
-            (Ok(model), None) => Ok(Some(Self { container, model: FoundModel::Decoder(model) })),
-            (Err(Error::CartonOfWeights), None) => Err(Error::at(path)(Error::CartonOfWeights)),
-            (Err(_), _) => Ok(None),
-        }
-    }
-
-    /// Converts the model into the output.
-    ///
-    /// # Errors
-    /// Those of [`PlannedConversion::run`].
-    pub(crate) fn convert(
-        self,
-        conversion: &PlannedConversion,
-        mut notes: NoteCollector<'_>,
-        start: Instant,
-        observer: &dyn Observer,
-    ) -> Result<ConvertReport> {
-        let Self { container, model } = self;
-        let (tensors, decoder, script) = match model {
-            FoundModel::Decoder(model) => (model.tensors, Some(model.decoder), None),
-            FoundModel::Script(module, checkpoint) => (checkpoint.to_tensors(), None, Some(module)),
-        };
-        let casts = &conversion.options.casts.all();
-        let (tensors, casts) =
-            cast::apply_casts(casts, tensors, &mut notes).map_err(Error::at(conversion.sources.root()))?;
-        let selected = SelectedTensors {
-            containers: std::slice::from_ref(&container),
-            tensors: &tensors,
-            decoder: decoder.as_ref(),
-            document: None,
-            values: 0,
-            misc: &[],
-            casts: &casts,
-            adapters: None,
-            sum: None,
-            dequantized: Vec::new(),
-            quantized: None,
-            omitted: Omissions::default(),
-            origins: tensors.names().map(|name| Some(name.to_owned())).collect(),
-        };
-        let kept = NonTensorParts { script, values: None };
-        write_output(conversion, selected, kept, notes, start, observer)
-    }
+fn carton_model(conversion: &PlannedConversion, container: Container, tensors: Tensors) -> Model {
+    let mut model = Model::new(Arc::clone(&conversion.sources), vec![container], Checkpoint::default());
+    let names = tensors.names().map(|name| Some(name.to_owned())).collect();
+    model.set_tensors(tensors, Some(names));
+    model
 }
 
 /// Converts the module of a carton that was made from a TorchScript file. `record` has code that is not a decoder's.
-fn script_model(options: &ConvertOptions, container: &Container, record: String) -> Result<FoundModel> {
+fn script_model(options: &ConvertOptions, container: &Container, record: String) -> Result<Box<Module>> {
     let at = |reason| Error::Checkpoint(reason);
     let records = container.script_records().map_err(at)?;
     let original = torchscript::unwrap_script(&records).map_err(|reason| Error::Module(Box::new(reason)))?;
     if original.is_none() {
         return Err(Error::ForeignModule { record });
     }
-    let checkpoint = Checkpoint::read(container).map_err(at)?;
     let decision = script::decide_on_code(options, std::slice::from_ref(container));
     // The caller adds the path of the carton.
     let decision = decision.map_err(|error| match error {
@@ -132,10 +92,16 @@ fn script_model(options: &ConvertOptions, container: &Container, record: String)
         error => error,
     })?;
     match decision {
-        ScriptDecision::Module(module) => Ok(FoundModel::Script(module, checkpoint)),
+        ScriptDecision::Module(module) => Ok(module),
         ScriptDecision::Dropped(why) => Err(Error::ScriptToServe { why }),
         ScriptDecision::None => Err(Error::ForeignModule { record }),
     }
+}
+
+/// Returns true if the code of an archive is that of this program for weights or a decoder, which the tensors and the documents
+/// describe as well.
+pub(crate) fn is_code_of_tensors(container: &Container) -> bool {
+    matches!(recognise(container), Ok(_) | Err(Error::CartonOfWeights))
 }
 
 /// Recognises the model that the code of an archive runs.

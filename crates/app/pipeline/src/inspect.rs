@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use byte_source::{InputSource, Source};
-use checkpoint_files::{CheckpointSources, ShardPolicy};
+use checkpoint_files::ShardPolicy;
 use foldhash::{HashMap, HashMapExt};
 use output::file_name;
 use serde::{Deserialize, Serialize};
@@ -20,8 +20,8 @@ use crate::inspect_totals::Totals;
 use crate::row_statistics;
 use crate::select::NamePatterns;
 use crate::{
-    AdapterOverview, Error, Note, Observer, Result, TreeRow, ValueRows, dequantize, inspect_quantized,
-    module_tree,
+    AdapterOverview, Error, Model, Note, Observer, OpenOptions, Result, TreeRow, ValueRow, ValueRows,
+    dequantize, inspect_quantized, module_tree,
 };
 
 /// Version of the fields of [`InspectReport`].
@@ -158,15 +158,13 @@ pub struct InspectReport {
 /// # Errors
 /// When the input cannot be read, is not a checkpoint, or is damaged, or `observer` stops the work.
 pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<InspectReport> {
-    let sources = if let Some(source) = &options.source {
-        CheckpointSources::find_source(source, ShardPolicy::ThisFileOnly)?
-    } else {
-        output::refuse_remote(&options.input)?;
-        CheckpointSources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?
-    };
-    let containers = sources.open_with_observer(observer)?;
-    let (mut checkpoint, notes) =
-        sources.read_with_observer::<Error>(&containers, &|_, _| Ok(()), observer)?;
+    let (inputs, source) = (vec![options.input.clone()], options.source.clone());
+    let mut open = OpenOptions::reading(inputs, source, ShardPolicy::ThisFileOnly);
+    open.documents = !options.packed;
+    let model = Model::open(&open, observer)?;
+    let (format, nbytes) = (model.format(), model.nbytes());
+    let Model { sources, containers, mut checkpoint, notes, carton, .. } = model;
+    let mut rows = carton.map(|carton| carton.values);
     let names: Vec<String> = containers.iter().map(|container| file_name(container.path())).collect();
     dequantize::encode_descriptions(!options.packed, &mut checkpoint);
     let mut items = std::mem::take(&mut checkpoint.items);
@@ -177,16 +175,17 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         inspect_quantized::replace_stored_parts(&mut items, &sources, &mut quantization_notes)
     };
     let attributes = if options.values { module_attributes(&checkpoint) } else { Vec::new() };
-    let attributes = select_items(&mut items, attributes, options)?;
+    let attributes = select_items(&mut items, attributes, rows.as_mut(), options)?;
     let value_count = items.iter().filter(|item| matches!(item.content, ItemContent::Value(_))).count();
+    let value_count = rows.as_ref().map_or(value_count, Vec::len);
     let left_out = Note::omission_notes(&checkpoint.left_out);
     let risk = |risk: Risk| Json::from(risk.name());
-    let nbytes = containers.iter().fold(0_u64, |sum, container| sum.saturating_add(container.len()));
-    let globals = checkpoint.globals().iter();
+    // Those of a carton are about the module that was made of the tensors.
+    let globals = if rows.is_some() { &[] } else { checkpoint.globals() }.iter();
     let mut report = InspectReport {
         schema_version: SCHEMA_VERSION,
         file: options.input.display().to_string(),
-        format: containers.first().map_or("", |container| container.format().name()),
+        format,
         files: if names.len() > 1 { names } else { Vec::new() },
         nbytes,
         adapter: AdapterOverview::read(&sources).ok().flatten(),
@@ -196,7 +195,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         value_count,
         totals: Totals::default(),
         left_out_count: checkpoint.left_out.count(),
-        notes: notes.into_iter().map(Note::Sources).chain(left_out).chain(quantization_notes).collect(),
+        notes: notes.into_iter().chain(left_out).chain(quantization_notes).collect(),
         left_out: std::mem::take(&mut checkpoint.left_out.listed),
         tensors: Vec::new(),
         tree: None,
@@ -208,7 +207,10 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
             Some((std::mem::take(&mut item.name), value))
         };
         let listed = items.iter_mut().filter_map(value).chain(attributes);
-        report.values = Some(ValueRows::new(checkpoint, listed.collect()));
+        report.values = Some(match rows {
+            Some(rows) => ValueRows::from_document(rows),
+            None => ValueRows::new(checkpoint, listed.collect()),
+        });
     } else {
         // Frees the objects of the pickle, which can take more memory than all following steps.
         drop(checkpoint);
@@ -226,7 +228,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     Ok(report)
 }
 
-/// Lists tensors that are not from a checkpoint, such as those of a carton. `nbytes` is the length of their file, and
+/// Lists tensors that are not from a checkpoint, such as those that a program holds. `nbytes` is the length of their file, and
 /// `options` are those of an inspection; values are not listed.
 ///
 /// # Errors
@@ -239,7 +241,7 @@ pub fn inspect_tensors(
 ) -> Result<InspectReport> {
     let mut items =
         tensors.into_iter().map(|(name, tensor)| CheckpointItem::from_tensor(name, tensor)).collect();
-    select_items(&mut items, Vec::new(), options)?;
+    select_items(&mut items, Vec::new(), None, options)?;
     let mut report = InspectReport {
         schema_version: SCHEMA_VERSION,
         file: options.input.display().to_string(),
@@ -287,13 +289,14 @@ fn add_tensors(
     Ok(())
 }
 
-/// Keeps the items whose names match the patterns of the options; returns the values that do.
+/// Keeps the items, and the rows of values, whose names match the patterns of the options; returns the values that do.
 ///
 /// # Errors
 /// When a pattern is malformed, or no name matches.
 fn select_items(
     items: &mut Vec<CheckpointItem>,
     mut values: Vec<(String, CheckpointValue)>,
+    mut rows: Option<&mut Vec<ValueRow>>,
     options: &InspectOptions,
 ) -> Result<Vec<(String, CheckpointValue)>> {
     let patterns = NamePatterns::new(&options.include, &options.exclude)?;
@@ -305,7 +308,10 @@ fn select_items(
         patterns.select([item.name.as_str()].into_iter().chain(parts.iter().map(AsRef::as_ref)))
     });
     values.retain(|(name, _)| patterns.select(std::iter::once(name.as_str())));
-    if items.is_empty() && values.is_empty() {
+    if let Some(rows) = &mut rows {
+        rows.retain(|row| patterns.select(std::iter::once(row.path.as_str())));
+    }
+    if items.is_empty() && values.is_empty() && rows.is_none_or(|rows| rows.is_empty()) {
         return Err(Error::at(&options.input)(Error::NoNameMatches));
     }
     Ok(values)

@@ -1,13 +1,11 @@
 //! Tensors and values of a checkpoint by name.
 
-use std::path::Path;
-
-use checkpoint_files::{CheckpointSources, ShardPolicy};
-use tensor::{Tensor, Tensors};
+use checkpoint_files::ShardPolicy;
+use tensor::Tensor;
 use torch_import::{CheckpointItem, CheckpointValue, CompoundKind, ItemContent};
 
 use crate::inspect::module_attributes;
-use crate::{Error, InspectOptions, Observer, Result, ValueRow, ValueRows};
+use crate::{Error, InspectOptions, Model, Observer, OpenOptions, Result, ValueRow, ValueRows};
 
 /// Names below this similarity are not suggested.
 const SIMILARITY_MIN: f64 = 0.8;
@@ -45,12 +43,9 @@ pub fn find_named(
     names: &[String],
     observer: &dyn Observer,
 ) -> Result<Vec<NamedItem>> {
-    let sources = match &options.source {
-        Some(source) => CheckpointSources::find_source(source, ShardPolicy::ThisFileOnly)?,
-        None => CheckpointSources::find(std::slice::from_ref(&options.input), ShardPolicy::ThisFileOnly)?,
-    };
-    let containers = sources.open_with_observer(observer)?;
-    let (checkpoint, _) = sources.read_with_observer::<Error>(&containers, &|_, _| Ok(()), observer)?;
+    let (inputs, source) = (vec![options.input.clone()], options.source.clone());
+    let open = OpenOptions::reading(inputs, source, ShardPolicy::ThisFileOnly);
+    let Model { checkpoint, .. } = Model::open(&open, observer)?;
     let mut found = Vec::with_capacity(names.len());
     let mut wanted_values = Vec::new();
     for name in names {
@@ -99,22 +94,6 @@ pub fn find_named(
         }
     }
     Ok(join_rows(found, &value_rows(checkpoint, wanted_values)))
-}
-
-/// Finds tensors that are not from a checkpoint, such as those of the carton at `path`.
-///
-/// # Errors
-/// When there is no tensor of a name.
-pub fn find_named_tensors(path: &Path, tensors: &Tensors, names: &[String]) -> Result<Vec<NamedItem>> {
-    let find = |name: &String| {
-        let Some(tensor) = tensors.get(name) else {
-            let known: Vec<String> = tensors.names().map(str::to_owned).collect();
-            let similar = most_similar(name, &known);
-            return Err(Error::at(path)(Error::NoSuchName { name: name.clone(), similar }));
-        };
-        Ok(NamedItem { name: name.clone(), content: NamedContent::Tensor(tensor.clone()) })
-    };
-    names.iter().map(find).collect()
 }
 
 fn value_rows(checkpoint: torch_import::Checkpoint, values: Vec<(String, CheckpointValue)>) -> Vec<ValueRow> {

@@ -15,7 +15,7 @@ use output::{FileRecord, file_name};
 use serde_json::Value as Json;
 use zip_format::{Entry, ZipIndex};
 
-use crate::{ConvertOptions, Error, PlannedConversion, Result, input, misc, option_json};
+use crate::{ConvertOptions, Error, PlannedConversion, Result, misc, option_json};
 
 const VERSION: u64 = 2;
 /// Largest length in bytes of a file without checksums that is read as a whole.
@@ -36,7 +36,7 @@ pub(crate) fn made_from_digest(conversion: &PlannedConversion) -> Result<String>
     let sources = &conversion.sources;
     for path in sources.inputs() {
         digest.text(&file_name(path));
-        if input::is_unpacked_carton(path) {
+        if path.is_dir() {
             digest.folder(path)?;
         } else {
             digest.input(path)?;

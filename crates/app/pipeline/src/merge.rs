@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use adapter::{Adapter, FileError, MergeReports};
+use adapter::{Adapter, FileError};
 use byte_source::InputSource;
 use checkpoint_files::{CheckpointSources, ShardPolicy};
-use decoder::Overrides;
 use serde::{Deserialize, Serialize};
-use tensor::Tensors;
-use torch_import::{Checkpoint, Container};
 
+use crate::opened::FoundInput;
 use crate::translated_base::TranslatedBase;
-use crate::{CheckpointSum, ConvertOptions, Error, GivenInputs, InvalidOption, Observer, Result, path_json};
+use crate::{
+    CheckpointSum, Context, ConvertOptions, Error, InvalidOption, Model, Result, Step, StepReport, path_json,
+};
 
 /// File names of an adapter's tensors, the preferred one first.
 pub(crate) const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
@@ -79,53 +79,43 @@ impl FromStr for WeightedPath {
     }
 }
 
-pub(crate) struct MergedAdapters {
-    pub(crate) tensors: Tensors,
-    pub(crate) reports: MergeReports,
-    /// Files of the adapters, which are compared with what they were before the output is committed.
-    pub(crate) containers: Vec<Container>,
-}
+/// Merges adapters into the tensors of a model, one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merge(pub Vec<WeightedPath>);
 
-/// Reads the adapters and merges them into `base`, one after the other. `given` has those that are not on this machine, and
-/// `overrides` the hyperparameters that are missing from the documents of the base.
-///
-/// # Errors
-/// When an adapter cannot be read, or does not fit the base.
-pub(crate) fn merge_adapters(
-    base: Tensors,
-    (inputs, given, overrides): (&[WeightedPath], &GivenInputs, Overrides),
-    base_sources: &CheckpointSources,
-    judge: &dyn Fn(&Path, &Checkpoint) -> Result<()>,
-    observer: &dyn Observer,
-) -> Result<MergedAdapters> {
-    let (mut adapters, mut containers) = (Vec::with_capacity(inputs.len()), Vec::new());
-    for input in inputs {
-        let name = output::shown_path(&input.path).display().to_string();
-        let failed = |reason| Error::Adapter(Box::new(FileError { path: name.clone(), reason }));
-        let sources = match given.find(&input.path) {
-            Some(source) => given_adapter(&output::shown_path(&input.path), source)?,
-            None => CheckpointSources::file(&tensor_file(&input.path)?),
-        };
-        let config = sources.documents.adapter()?;
-        let config = config.ok_or_else(|| Error::NoAdapter { path: output::shown_path(&input.path) })?;
-        let opened = sources.open_with_observer(observer)?;
-        let (checkpoint, _) = sources.read_with_observer::<Error>(&opened, judge, observer)?;
-        adapters
-            .push(Adapter::new(name.clone(), config, checkpoint.to_tensors(), input.weight).map_err(failed)?);
-        containers.extend(opened);
-    }
-    let translated = TranslatedBase::new(&base, &adapters, overrides, base_sources)?;
-    let (tensors, mut reports) =
-        adapter::merge(translated.as_ref().map_or(&base, TranslatedBase::tensors), &adapters)
-            .map_err(Error::Adapter)?;
-    let tensors = match translated {
-        Some(translated) => {
-            reports.rename(|name| translated.old_name(&base, name));
-            translated.restore(base, tensors)?
+impl Step for Merge {
+    fn apply(&self, model: &mut Model, context: &Context<'_>) -> Result<StepReport> {
+        let mut adapters = Vec::with_capacity(self.0.len());
+        for input in &self.0 {
+            let name = output::shown_path(&input.path).display().to_string();
+            let failed = |reason| Error::Adapter(Box::new(FileError { path: name.clone(), reason }));
+            let options = context.open_options(&input.path);
+            let sources = match &options.source {
+                Some(source) => given_adapter(&output::shown_path(&input.path), source)?,
+                None => CheckpointSources::file(&tensor_file(&input.path)?),
+            };
+            let config = sources.documents.adapter()?.map(str::to_owned);
+            let config = config.ok_or_else(|| Error::NoAdapter { path: output::shown_path(&input.path) })?;
+            let found = FoundInput { sources: Arc::new(sources), carton: None, quantization: None };
+            let mut opened = found.read(&options, context.observer)?;
+            let tensors = opened.take_tensors();
+            adapters.push(Adapter::new(name.clone(), &config, tensors, input.weight).map_err(failed)?);
+            model.containers.append(&mut opened.containers);
         }
-        None => tensors,
-    };
-    Ok(MergedAdapters { tensors, reports, containers })
+        let base = model.take_tensors();
+        let translated = TranslatedBase::new(&base, &adapters, context.overrides, &model.sources)?;
+        let (tensors, mut reports) =
+            adapter::merge(translated.as_ref().map_or(&base, TranslatedBase::tensors), &adapters)
+                .map_err(Error::Adapter)?;
+        *model.tensors_mut() = match translated {
+            Some(translated) => {
+                reports.rename(|name| translated.old_name(&base, name));
+                translated.restore(base, tensors)?
+            }
+            None => tensors,
+        };
+        Ok(StepReport::Merged(reports))
+    }
 }
 
 /// Returns the files of the adapters and the summed checkpoints, which an output must not replace. `base` are the files of the
@@ -156,7 +146,7 @@ pub(crate) fn other_inputs(options: &ConvertOptions, base: &CheckpointSources) -
         add(&adapter.path, tensors)?;
     }
     for path in options.sum.paths().filter(is_local) {
-        let sources = CheckpointSum::find(options, path)?;
+        let sources = CheckpointSum::find(&options.context(&()).open_options(path))?;
         sources.inputs().try_for_each(|file| add(path, file.to_owned()))?;
     }
     files.extend(documents);

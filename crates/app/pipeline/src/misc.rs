@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use checkpoint_files::{CheckpointSources, Companion, DOCUMENT_MAX, is_companion_name, read_document};
+use checkpoint_files::{
+    CheckpointSources, Companion, DOCUMENT_MAX, FilesNote, is_companion_name, read_document,
+};
 use output::file_name;
 
-use crate::{InvalidOption, Note, PlannedConversion, Result, output_path};
+use crate::{CartonInput, InvalidOption, Note, PlannedConversion, Result, output_path};
 
 /// Reads the model's documents among the given files. A trainer writes them elsewhere, or not at all.
 ///
@@ -46,17 +48,34 @@ pub(crate) fn find_misc_files(conversion: &PlannedConversion) -> Result<(Vec<Com
         }
         all.push((name.to_owned(), path.clone()));
     }
-    let (mut companions, mut left_out) =
-        if may_keep_companions(conversion) { sources.companions()? } else { Default::default() };
+    let (mut companions, mut left_out) = if may_keep_companions(conversion) {
+        find_companions(sources, conversion.carton.as_deref())?
+    } else {
+        Default::default()
+    };
     let is_given = |name: &str| all.iter().any(|(other, _)| other == name);
     companions.retain(|(name, _)| !is_given(name));
     left_out.retain(|note| match note {
-        checkpoint_files::FilesNote::LinkLeftOut { path, .. } => !is_given(&file_name(path)),
+        FilesNote::LinkLeftOut { path, .. } => !is_given(&file_name(path)),
         _ => true,
     });
     all.extend(companions);
     all.sort();
     Ok((all, left_out.into_iter().map(Note::Sources).collect()))
+}
+
+/// Returns the documents of a model, with notes on those that are left out: those in the carton, or those next to the checkpoint.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub(crate) fn find_companions(
+    sources: &CheckpointSources,
+    carton: Option<&CartonInput>,
+) -> Result<(Vec<Companion>, Vec<FilesNote>)> {
+    match carton {
+        Some(carton) => Ok((carton.documents()?, Vec::new())),
+        None => Ok(sources.companions()?),
+    }
 }
 
 /// Returns false if the output has no room for companions and its path is none of theirs. They need not be looked up then, which

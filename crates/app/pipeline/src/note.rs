@@ -17,6 +17,8 @@ pub enum Note {
     Sources(checkpoint_files::FilesNote),
     /// Note on the module.
     Module(torchscript::ModuleNote),
+    /// The values of a carton's checkpoint and its compound tensors are not known.
+    ValuesUnread { reason: String },
     /// The weights were found automatically under a key of the root dict.
     UsingKey {
         key: String,
@@ -160,12 +162,21 @@ pub enum Note {
 
 impl byte_source::Notice for Note {}
 
+fn write_values_unread(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
+    write!(
+        f,
+        "misc/checkpoint.json is not read ({reason}), so the carton has no values, and parts of quantized or sparse \
+                 tensors are plain tensors"
+    )
+}
+
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sources(note) => note.fmt(f),
             Self::Module(note) => note.fmt(f),
             Self::LayoutTranslation(note) => note.fmt(f),
+            Self::ValuesUnread { reason } => write_values_unread(f, reason),
             Self::UsingKey { key, tensors, left_out } => write_using_key(f, key, *tensors, left_out),
             Self::OptimizerLeftOut { keys, tensors } => {
                 let tensors = format_things(*tensors, "tensor");

@@ -9,7 +9,9 @@ use std::str::FromStr;
 
 use regex::Regex;
 
-use crate::{Error, InvalidOption, Result, Selected};
+use tensor::Tensors;
+
+use crate::{Context, Error, InvalidOption, Model, Result, Step, StepReport};
 
 /// Replacement in tensor names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,16 +98,19 @@ pub(crate) fn check_renames(renames: &[Rename]) -> Result<()> {
     renames.iter().try_for_each(|rename| rename.regex().map(drop)).map_err(Error::Option)
 }
 
+impl Step for Vec<Rename> {
+    fn apply(&self, model: &mut Model, _: &Context<'_>) -> Result<StepReport> {
+        apply_renames(self, model.tensors_mut()).map_err(Error::at(model.root()))?;
+        Ok(StepReport::Names)
+    }
+}
+
 /// Applies the replacements to the names of the tensors, in order. For a compound tensor, the name itself is changed, and
 /// the names of its parts follow.
 ///
 /// # Errors
 /// When an expression matches no name, a new name is empty, or two tensors have the same new name.
-pub(crate) fn apply_renames(renames: &[Rename], selected: Selected) -> Result<Selected> {
-    if renames.is_empty() {
-        return Ok(selected);
-    }
-    let Selected { mut tensors, origins, notes } = selected;
+fn apply_renames(renames: &[Rename], tensors: &mut Tensors) -> Result<()> {
     let whole: HashSet<&str> = tensors.compounds().iter().map(|compound| compound.name.as_str()).collect();
     let split = |name: &str| {
         let mut dots = name.rmatch_indices('.').map(|(dot, _)| name.split_at(dot));
@@ -140,7 +145,7 @@ pub(crate) fn apply_renames(renames: &[Rename], selected: Selected) -> Result<Se
         }
     }
     tensors.names_mut().zip(names).for_each(|(name, new)| *name = new);
-    Ok(Selected { tensors, origins, notes })
+    Ok(())
 }
 
 #[cfg(test)]
@@ -155,9 +160,9 @@ mod tests {
 
     fn renamed(names: &[&str], renames: &[Rename]) -> Result<Vec<String>> {
         let tensor = Tensor::new(Dtype::UInt8, vec![], vec![], 0, Storage::owned(vec![0])).expect("a byte");
-        let tensors = names.iter().map(|name| ((*name).to_owned(), tensor.clone())).collect();
-        let selected = Selected { tensors, origins: Vec::new(), notes: Vec::new() };
-        Ok(apply_renames(renames, selected)?.tensors.into_iter().map(|(name, _)| name).collect())
+        let mut tensors = names.iter().map(|name| ((*name).to_owned(), tensor.clone())).collect();
+        apply_renames(renames, &mut tensors)?;
+        Ok(tensors.into_iter().map(|(name, _)| name).collect())
     }
 
     #[test]

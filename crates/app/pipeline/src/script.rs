@@ -1,5 +1,6 @@
 //! Conversion of a TorchScript archive that keeps its code.
 
+use checkpoint_files::FilesNote;
 use torch_import::{Container, ContainerFormat, OmissionReason, Omissions, Risk};
 use torchscript::{Module, OnInvalidInput, ScriptOptions, Uncallable, WrapOutcome};
 
@@ -25,6 +26,10 @@ impl ScriptDecision {
             Self::Dropped(why) => Some(Note::CodeDropped { why: why.clone() }),
             Self::Module(_) | Self::None => None,
         }
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        matches!(self, Self::Module(_))
     }
 
     /// Extends the error that there are no tensors by the reason for which the code is not kept.
@@ -62,10 +67,10 @@ pub(crate) fn omissions_with_code(all: &Omissions) -> Omissions {
 }
 
 /// Returns true if the note is on constants, which a module with its code keeps.
-pub(crate) fn is_constants_note(note: &checkpoint_files::FilesNote) -> bool {
+pub(crate) fn is_constants_note(note: &Note) -> bool {
     matches!(
         note,
-        checkpoint_files::FilesNote::Container { note: torch_import::CheckpointNote::Constants { .. }, .. }
+        Note::Sources(FilesNote::Container { note: torch_import::CheckpointNote::Constants { .. }, .. })
     )
 }
 

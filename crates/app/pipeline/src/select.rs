@@ -6,11 +6,11 @@ use std::ops::Range;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
-use tensor::{StorageId, Tensor, Tensors};
+use tensor::{CompoundTensor, StorageId, Tensor, TensorEntry, Tensors};
 use torch_import::{Checkpoint, CheckpointItem, CompoundItem, CompoundKind, ItemContent};
 
 use crate::weight_keys::{is_weight_key, key_of_weights};
-use crate::{Error, InvalidOption, Note, Result};
+use crate::{Context, Error, InvalidOption, Model, Note, Result, Step, StepReport};
 
 /// First parts of names that wrappers add to all tensors, besides the keys of weights.
 const WRAPPERS: &[&str] = &["_orig_mod"];
@@ -70,32 +70,104 @@ impl Selection {
     }
 }
 
-/// Tensors that a [`Selection`] selects.
-#[derive(Clone, Debug)]
-pub struct Selected {
-    /// Tensors with their names in the output.
-    pub tensors: Tensors,
-    /// Names of the tensors in the checkpoint, in the same order; empty if they were not asked for.
-    pub origins: Vec<String>,
-    pub notes: Vec<Note>,
+/// The first selection of a model takes tensors from the checkpoint, and finds the key of the weights. A later one is about the
+/// names that the steps before it left.
+impl Step for Selection {
+    fn apply(&self, model: &mut Model, _: &Context<'_>) -> Result<StepReport> {
+        let selected = if model.is_taken() { self.narrow(model) } else { self.take(model) };
+        selected.map_err(Error::at(model.root()))?;
+        Ok(StepReport::Names)
+    }
 }
 
-/// Selects tensors of `checkpoint` by key and name.
+impl Selection {
+    fn take(&self, model: &mut Model) -> Result<()> {
+        let mut origins = model.origins.is_some().then(Vec::new);
+        let tensors = select(self, &model.checkpoint, &mut model.notes, origins.as_mut())?;
+        model.set_tensors(tensors, origins);
+        Ok(())
+    }
+
+    /// Selects among tensors that are taken from the checkpoint already, by the names that they have now and had there.
+    ///
+    /// # Errors
+    /// When a pattern is malformed, no tensor is selected, or no name begins with the prefix to remove.
+    fn narrow(&self, model: &mut Model) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let patterns = NamePatterns::new(&self.include, &self.exclude)?;
+        let key = self.key.as_deref().filter(|key| !key.is_empty()).map(|key| format!("{key}."));
+        let strip = self.strip_prefix.clone().filter(|prefix| !prefix.is_empty());
+        let below = |name: &str| match &key {
+            Some(key) => name.strip_prefix(key.as_str()).map(str::to_owned),
+            None => Some(name.to_owned()),
+        };
+        let mut origins = model.origins.take().map(Vec::into_iter);
+        let has_origins = origins.is_some();
+        let (all, mut tensors) = (model.take_tensors(), Tensors::default());
+        let (mut kept_origins, mut stripped) = (Vec::new(), 0_usize);
+        for entry in all.entries() {
+            let (whole, parts): (Option<&CompoundTensor>, Vec<(&str, &Tensor)>) = match entry {
+                TensorEntry::Tensor(name, tensor) => (None, vec![(name, tensor)]),
+                TensorEntry::Quantized(compound, parts) | TensorEntry::Compound(compound, parts) => {
+                    (Some(compound), parts.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect())
+                }
+                _ => continue,
+            };
+            let mut kept = Vec::with_capacity(parts.len());
+            for (name, tensor) in parts {
+                let origin = origins.as_mut().and_then(Iterator::next).flatten();
+                let Some(below) = below(name) else { continue };
+                let names =
+                    [Some(name), Some(&below), origin.as_deref(), whole.map(|whole| whole.name.as_str())];
+                if patterns.select(names.into_iter().flatten()) {
+                    stripped = stripped
+                        .saturating_add(usize::from(strip.as_ref().is_some_and(|it| below.starts_with(it))));
+                    kept.push((output_name(strip.as_deref(), &below), tensor.clone()));
+                    kept_origins.push(origin);
+                }
+            }
+            match whole {
+                Some(whole) if !kept.is_empty() => {
+                    let name = output_name(strip.as_deref(), &below(&whole.name).unwrap_or_default());
+                    let CompoundTensor { kind, dtype, shape, .. } = whole;
+                    tensors.push_compound(name, (kind.clone(), *dtype, shape.clone()), kept);
+                }
+                _ => tensors.extend(kept),
+            }
+        }
+        if let Some(prefix) = strip {
+            if stripped == 0 {
+                return Err(Error::NoSuchPrefix { prefix });
+            }
+            model.notes.push(Note::PrefixRemoved { prefix, names: stripped, of: tensors.len() });
+        }
+        if tensors.is_empty() {
+            return Err(Error::AllTensorsExcluded);
+        }
+        model.set_tensors(tensors, has_origins.then_some(kept_origins));
+        Ok(())
+    }
+}
+
+/// Returns the name in the output of a tensor whose name relative to the key is `below`.
+fn output_name(strip: Option<&str>, below: &str) -> String {
+    let stripped = strip.and_then(|prefix| below.strip_prefix(prefix)).unwrap_or(below);
+    if stripped.is_empty() { "tensor".to_owned() } else { stripped.to_owned() }
+}
+
+/// Selects tensors of `checkpoint` by key and name, and records their names there in `origins`.
 ///
 /// # Errors
 /// When a pattern is malformed, several keys contain weights, no tensor is selected, no name begins with the prefix to
 /// remove, or a selected tensor has no data.
-pub fn select(selection: &Selection, checkpoint: &Checkpoint) -> Result<Selected> {
-    select_with_origins(selection, checkpoint, false)
-}
-
-/// Selects tensors as [`select`] does. `with_origins` records their names in the checkpoint.
-pub(crate) fn select_with_origins(
+fn select(
     selection: &Selection,
     checkpoint: &Checkpoint,
-    with_origins: bool,
-) -> Result<Selected> {
-    let mut notes = Vec::new();
+    notes: &mut Vec<Note>,
+    mut origins: Option<&mut Vec<Option<String>>>,
+) -> Result<Tensors> {
     let patterns = NamePatterns::new(&selection.include, &selection.exclude)?;
     let optimizer = OptimizerState { keys: &checkpoint.optimizer_keys };
     let is_copy = |item: &CheckpointItem| {
@@ -105,7 +177,7 @@ pub(crate) fn select_with_origins(
         None
     } else {
         let is_wanted = |item: &CheckpointItem| patterns.may_select(item) && !is_copy(item);
-        key_of_weights(checkpoint, &is_wanted, &mut notes)?
+        key_of_weights(checkpoint, &is_wanted, notes)?
     };
     let omits_optimizer = selection.key.is_none() && found.is_none();
     let key = selection.key.as_ref().or(found.as_ref());
@@ -118,7 +190,6 @@ pub(crate) fn select_with_origins(
     // Most items of a hostile file are values, for which nothing is reserved.
     let mut tensors =
         Tensors::with_capacity(checkpoint.items.iter().filter(|item| item.tensor().is_some()).count());
-    let mut origins = Vec::new();
     let (mut stripped, mut without_data) = (0_usize, None);
     if omits_optimizer {
         notes.extend(optimizer.note(checkpoint));
@@ -129,11 +200,11 @@ pub(crate) fn select_with_origins(
     for item in checkpoint.items.iter().filter(is_taken) {
         let take_tensor = |(name, tensor): (Cow<'_, str>, &Tensor)| {
             let below = rules.below(item, &name)?;
-            let output_name = rules.output_name(below);
+            let output_name = output_name(rules.strip.as_deref(), below);
             let has_prefix = rules.strip.as_ref().is_some_and(|prefix| below.starts_with(prefix));
             stripped = stripped.saturating_add(usize::from(has_prefix));
-            if with_origins {
-                origins.push(name.into_owned());
+            if let Some(origins) = &mut origins {
+                origins.push(Some(name.into_owned()));
             }
             Some((output_name, tensor.clone()))
         };
@@ -145,7 +216,7 @@ pub(crate) fn select_with_origins(
             tensors.extend(item.tensors().filter_map(take_tensor));
             continue;
         };
-        let name = rules.output_name(below);
+        let name = output_name(rules.strip.as_deref(), below);
         let CompoundItem { kind, dtype, shape, .. } = compound.as_ref();
         if let CompoundKind::Meta { what } = kind {
             without_data.get_or_insert((name.clone(), what));
@@ -159,7 +230,7 @@ pub(crate) fn select_with_origins(
         }
         notes.push(Note::PrefixRemoved { prefix, names: stripped, of: tensors.len() });
     }
-    cut_to_spans(&mut tensors, &mut notes);
+    cut_to_spans(&mut tensors, notes);
     if let Some((name, what)) = without_data {
         return Err(Error::NoData { name, what: what.clone() });
     }
@@ -171,7 +242,7 @@ pub(crate) fn select_with_origins(
     {
         notes.push(Note::CommonPrefix { prefix });
     }
-    Ok(Selected { tensors, origins, notes })
+    Ok(tensors)
 }
 
 /// State of an optimizer, which a trainer keeps next to the weights.
@@ -193,30 +264,6 @@ impl OptimizerState<'_> {
         let tensors = items.map(|item| item.tensors().count()).fold(0_usize, usize::saturating_add);
         (tensors > 0).then(|| Note::OptimizerLeftOut { keys: self.keys.to_vec(), tensors })
     }
-}
-
-/// Drops the tensors whose names do not match the patterns of the selection.
-///
-/// # Errors
-/// When a pattern is malformed, or no tensor is left.
-pub(crate) fn retain_matching(selection: &Selection, selected: Selected) -> Result<Selected> {
-    let patterns = NamePatterns {
-        include: compile_globs(&selection.include)?,
-        exclude: compile_globs(&selection.exclude)?,
-    };
-    if patterns.include.is_none() && patterns.exclude.is_none() {
-        return Ok(selected);
-    }
-    let Selected { tensors, origins, notes } = selected;
-    let origins = origins.into_iter().map(Some).chain(std::iter::repeat(None));
-    let kept = tensors.into_iter().zip(origins).filter(|((name, _), origin)| {
-        patterns.select(std::iter::once(name.as_str()).chain(origin.as_deref()))
-    });
-    let (tensors, origins): (Vec<_>, Vec<_>) = kept.unzip();
-    if tensors.is_empty() {
-        return Err(Error::AllTensorsExcluded);
-    }
-    Ok(Selected { tensors: tensors.into(), origins: origins.into_iter().flatten().collect(), notes })
 }
 
 /// Returns the prefix of all names, with its dot, if a wrapper or a training script adds it.
@@ -396,12 +443,6 @@ impl SelectionRules {
         let whole_below = whole.and_then(|whole| self.key.below(item, whole));
         let names = [Some(below), Some(name), whole, whole_below];
         self.patterns.select(names.into_iter().flatten()).then_some(below)
-    }
-
-    /// Returns the name in the output of a tensor whose name relative to the key is `below`.
-    fn output_name(&self, below: &str) -> String {
-        let stripped = self.strip.as_ref().and_then(|prefix| below.strip_prefix(prefix)).unwrap_or(below);
-        if stripped.is_empty() { "tensor".to_owned() } else { stripped.to_owned() }
     }
 }
 

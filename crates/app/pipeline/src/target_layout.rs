@@ -1,12 +1,10 @@
 //! Translation of a language model between the layouts of Meta and Hugging Face: tensor names and documents.
 
 use checkpoint_files::CheckpointSources;
-use decoder::{DecoderNote, HUGGING_FACE, LayoutDocument, META, Overrides, TokenDocuments, translate};
+use decoder::{DecoderNote, HUGGING_FACE, META, TokenDocuments, translate};
 use serde::{Deserialize, Serialize};
-use tensor::Tensors;
 
-use crate::note_collector::NoteCollector;
-use crate::{Error, Note, Result, model};
+use crate::{Context, Error, Model, Note, Result, Step, StepReport, model};
 
 /// Layout of a language model: tensor names and documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,44 +29,45 @@ impl TargetLayout {
     }
 }
 
-/// Tensors of a model, and the document of its layout if the layout changed.
-pub(crate) struct TranslatedTensors {
-    pub(crate) tensors: Tensors,
-    /// Position of each tensor in the list that was translated; `None` for a tensor that was generated.
-    pub(crate) origins: Vec<Option<usize>>,
-    pub(crate) document: Option<LayoutDocument>,
+/// Translates a language model into the names of a layout, and generates the document of the layout if the model had another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Translate {
+    pub layout: TargetLayout,
+    /// False if the output is a single file, which has no place for the document.
+    pub writes_document: bool,
 }
 
-/// Translates the tensors into the layout, and generates its document if the model had another layout. `writes_document` is
-/// false if the output is a single file, which has no place for it.
-///
-/// # Errors
-/// When the tensors and their documents are not a model that the layout can represent.
-pub(crate) fn translate_layout(
-    names: TargetLayout,
-    given: Overrides,
-    sources: &CheckpointSources,
-    tensors: Tensors,
-    writes_document: bool,
-    notes: &mut NoteCollector<'_>,
-) -> Result<TranslatedTensors> {
-    let layout = match names {
-        TargetLayout::HuggingFace => &HUGGING_FACE,
-        TargetLayout::Meta => &META,
-    };
-    let mut options = model::decoder_options(given, false, sources)?;
-    if writes_document {
-        options.documents.tokens = token_documents(sources)?;
+impl Translate {
+    /// Creates the step for an output that has a place for the document of the layout.
+    pub fn new(layout: TargetLayout) -> Self {
+        Self { layout, writes_document: true }
     }
-    let translated = translate(tensors, &options, layout);
-    let translated = translated.map_err(|reason| translation_error(reason, sources))?;
-    let is_relevant = |note: &DecoderNote| writes_document || !note.is_about_new_document();
-    notes.extend(translated.notes.into_iter().filter(is_relevant).map(Note::LayoutTranslation));
-    Ok(TranslatedTensors {
-        tensors: translated.tensors,
-        origins: translated.origins,
-        document: translated.document,
-    })
+}
+
+impl Step for Translate {
+    fn apply(&self, model: &mut Model, context: &Context<'_>) -> Result<StepReport> {
+        let layout = match self.layout {
+            TargetLayout::HuggingFace => &HUGGING_FACE,
+            TargetLayout::Meta => &META,
+        };
+        let tensors = model.take_tensors();
+        let sources = &model.sources;
+        let mut options = model::decoder_options(context.overrides, false, sources)?;
+        if self.writes_document {
+            options.documents.tokens = token_documents(sources)?;
+        }
+        let translated = translate(tensors, &options, layout);
+        let translated = translated.map_err(|reason| translation_error(reason, sources))?;
+        let is_relevant = |note: &DecoderNote| self.writes_document || !note.is_about_new_document();
+        model.notes.extend(translated.notes.into_iter().filter(is_relevant).map(Note::LayoutTranslation));
+        let origins = model.origins.take().map(|old| {
+            translated.origins.into_iter().map(|place| old.get(place?).cloned().flatten()).collect()
+        });
+        model.set_tensors(translated.tensors, origins);
+        model.document = translated.document;
+        Ok(StepReport::Names)
+    }
 }
 
 /// Reads the documents of the tokenizer next to a checkpoint.

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use byte_source::hex;
 use pickle_vm::{Heap, Object, ObjectId};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value as Json, json};
 use tensor::{CompoundTensor, Tensors};
 use torch_import::{Checkpoint, CheckpointValue, EncodedBytes, ValueExtent};
 
 use crate::decoded_values::{self, decode_call, decode_global};
 
+/// Path in a carton of the values and the compound tensors.
+pub(crate) const VALUES_PATH: &str = "misc/checkpoint.json";
 /// Maximum depth of nested calls that are rendered.
 const MAX_DEPTH: usize = 8;
 /// Maximum number of objects rendered per value: tuples of shared tuples can have billions.
@@ -20,7 +22,7 @@ const MAX_OBJECTS: usize = 10_000;
 const MAX_BYTES: usize = 64 << 10;
 
 /// Row of a listing for a value that is not a tensor.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ValueRow {
     /// Path of the value in the checkpoint.
@@ -36,15 +38,22 @@ pub struct ValueRow {
 pub struct ValueRows {
     checkpoint: Arc<Checkpoint>,
     listed: Vec<(String, CheckpointValue)>,
+    /// Rows that a carton has as JSON.
+    document: Vec<ValueRow>,
 }
 
 impl ValueRows {
     pub(crate) fn new(checkpoint: Checkpoint, listed: Vec<(String, CheckpointValue)>) -> Self {
-        Self { checkpoint: Arc::new(checkpoint), listed }
+        Self { checkpoint: Arc::new(checkpoint), listed, document: Vec::new() }
+    }
+
+    /// Takes rows that are rendered already, such as those in a carton.
+    pub fn from_document(document: Vec<ValueRow>) -> Self {
+        Self { document, ..Self::new(Checkpoint::default(), Vec::new()) }
     }
 
     /// Takes all values of a checkpoint, except the metadata entry that every safetensors file from PyTorch has.
-    pub fn notable(checkpoint: Checkpoint) -> Self {
+    pub(crate) fn notable(checkpoint: Checkpoint) -> Self {
         let listed = checkpoint.notable_values().map(|(path, value)| (path.to_owned(), value.clone()));
         let listed = listed.collect();
         Self::new(checkpoint, listed)
@@ -53,7 +62,8 @@ impl ValueRows {
     /// Returns the rows in the order of the file.
     pub fn rows(&self) -> impl Iterator<Item = ValueRow> {
         let mut shown = ValueRenderer::new(&self.checkpoint);
-        self.listed.iter().map(move |(path, value)| shown.row(path.clone(), value))
+        let read = self.listed.iter().map(move |(path, value)| shown.row(path.clone(), value));
+        read.chain(self.document.iter().cloned())
     }
 }
 
@@ -259,17 +269,27 @@ impl<'h> ValueRenderer<'h, 'h> {
 /// Approximate maximum length of the values in `misc/checkpoint.json`, in bytes.
 const FILE_MAX: usize = 16 << 20;
 
-/// Returns the text of `misc/checkpoint.json`: the values, and the structure of quantized, sparse and nested tensors.
+/// Returns the text of `misc/checkpoint.json`: the values, and the structure of quantized, sparse and nested tensors. The values
+/// are `rows` if the checkpoint was in a carton, whose document has them in this form already.
 /// Returns `None` if there are neither values nor such tensors.
-pub(crate) fn document(checkpoint: &Checkpoint, tensors: &Tensors) -> Option<String> {
-    if checkpoint.notable_values().next().is_none() && tensors.compounds().is_empty() {
+pub(crate) fn document(
+    checkpoint: &Checkpoint,
+    rows: Option<&[ValueRow]>,
+    tensors: &Tensors,
+) -> Option<String> {
+    let mut shown = ValueRenderer::new(checkpoint);
+    let read =
+        checkpoint.notable_values().map(|(path, value)| json!(shown.row(path.to_owned(), value)).to_string());
+    let kept = rows.into_iter().flatten().map(|row| json!(row).to_string());
+    let mut all: Box<dyn Iterator<Item = String>> =
+        if rows.is_some() { Box::new(kept) } else { Box::new(read) };
+    let first = all.next();
+    if first.is_none() && tensors.compounds().is_empty() {
         return None;
     }
     let mut lines = Vec::new();
-    let mut shown = ValueRenderer::new(checkpoint);
     let (mut len, mut left_out) = (0_usize, 0_usize);
-    for (path, value) in checkpoint.notable_values() {
-        let line = json!(shown.row(path.to_owned(), value)).to_string();
+    for line in first.into_iter().chain(all) {
         if len.saturating_add(line.len()) > FILE_MAX {
             left_out = left_out.saturating_add(1);
         } else {

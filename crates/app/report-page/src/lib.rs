@@ -32,7 +32,6 @@ use std::path::PathBuf;
 use byte_source::{InputSource, Observer};
 pub use diff_page::write_diff_page;
 use pipeline::Result;
-use tensor::Tensors;
 
 /// Number of steps of a pickle that a report has if the options do not say more.
 pub const DEFAULT_STEPS: u64 = 20_000;
@@ -58,17 +57,12 @@ impl ReportOptions {
     }
 }
 
-/// Writes the report. `carton` has the tensors of a carton and its length in bytes; without it, the input is a checkpoint.
+/// Writes the report.
 ///
 /// # Errors
 /// When the input cannot be read, `observer` stops the work, or `out` cannot be written.
-pub fn write_report(
-    options: &ReportOptions,
-    carton: Option<(Tensors, u64)>,
-    out: &mut dyn Write,
-    observer: &dyn Observer,
-) -> Result<()> {
-    let data = page_data::page_data(options, carton, observer)?;
+pub fn write_report(options: &ReportOptions, out: &mut dyn Write, observer: &dyn Observer) -> Result<()> {
+    let data = page_data::page_data(options, observer)?;
     let sections = include_str!("../templates/report.js");
     page::write_page((&output::file_name(&options.input), "report"), sections, &data, out)
 }

@@ -5,7 +5,6 @@ use pipeline::{InspectOptions, InspectReport, Result, ScanOptions, TensorRow, Tr
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json, json};
-use tensor::Tensors;
 
 use crate::{ReportOptions, file_layout, steps};
 
@@ -70,11 +69,7 @@ impl Serialize for PageData {
     }
 }
 
-pub(crate) fn page_data(
-    options: &ReportOptions,
-    carton: Option<(Tensors, u64)>,
-    observer: &dyn Observer,
-) -> Result<PageData> {
+pub(crate) fn page_data(options: &ReportOptions, observer: &dyn Observer) -> Result<PageData> {
     // Before the tensors are read, because both hold the objects of the pickle.
     let mut scans = Vec::new();
     let mut add = |file: &pipeline::FileScan| {
@@ -93,12 +88,7 @@ pub(crate) fn page_data(
     inspect.tree = true;
     inspect.statistics = options.statistics;
     inspect.histograms = options.statistics;
-    let report = match carton {
-        Some((tensors, nbytes)) => {
-            pipeline::inspect_tensors(&inspect, tensors, ("carton", nbytes), observer)?
-        }
-        None => pipeline::inspect(&inspect, observer)?,
-    };
+    let report = pipeline::inspect(&inspect, observer)?;
     let trace = match &options.steps {
         Some(range) => Some(steps::steps(options, range.clone())?),
         None => None,

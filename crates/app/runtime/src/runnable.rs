@@ -109,7 +109,7 @@ impl Runnable {
             return Err(Error::Runner { path: path.to_owned(), runner: runner.clone() });
         }
         let threads = threads(path, &config, options)?;
-        let container = carton_tools::open_model(&carton, observer)?;
+        let container = carton_tools::open_model(&carton, observer).map_err(carton_tools::Error::from)?;
         let checkpoint = Checkpoint::read(&container).map_err(|reason| {
             failed(carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) })
         })?;

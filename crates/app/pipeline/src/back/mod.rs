@@ -18,15 +18,16 @@ use std::rc::Rc;
 
 use byte_source::Blob;
 use checkpoint_files::{CheckpointSources, Companion, ShardPolicy};
-use decoder::{Decoder, Overrides};
 use output::{Destination, IfExists};
 use tensor::{Dtype, Tensors};
 use torch_import::{CompoundKind, Container, ContainerFormat};
-use torchscript::Module;
+use torchscript::{Module, OnInvalidInput};
 
 use self::commit::{OutputFiles, PlannedFile};
 use crate::note_collector::NoteCollector;
-use crate::{Error, Observer, OutputReport, Result, TargetLayout};
+use crate::{
+    Error, Model, ModelOptions, Observer, OutputReport, PlannedConversion, Result, TargetLayout, model,
+};
 
 /// Maximum number of tensors that a note or an error names.
 const SHOWN: usize = 4;
@@ -104,15 +105,10 @@ pub trait Output: fmt::Debug + Send + Sync {
     }
 }
 
-/// Tensors selected for an output, and the context for laying them out.
+/// Model to write into an output, and the context for laying it out.
 pub struct OutputJob<'j> {
-    pub(crate) sources: &'j CheckpointSources,
-    /// Files of the adapters that are merged, and of the checkpoints that are summed.
-    pub(crate) other_inputs: &'j [PathBuf],
-    pub(crate) containers: &'j [Container],
-    pub(crate) shards: ShardPolicy,
-    /// Hyperparameters of the model that are missing from its documents.
-    pub(crate) overrides: Overrides,
+    pub(crate) model: &'j Model,
+    pub(crate) conversion: &'j PlannedConversion,
     pub(crate) target: &'j Path,
     pub(crate) is_folder: bool,
     pub(crate) if_exists: IfExists,
@@ -121,10 +117,6 @@ pub struct OutputJob<'j> {
     /// Files to keep: companions of the checkpoint, and files given in the options.
     pub(crate) misc: &'j [Companion],
     pub(crate) tensors: &'j Tensors,
-    /// Decoder that the tensors belong to, if it is known without documents.
-    pub(crate) decoder: Option<&'j Decoder>,
-    /// Layout into which the tensors were translated, if any.
-    pub(crate) target_layout: Option<TargetLayout>,
     /// File name and text of the generated document that replaces the documents next to the checkpoint.
     pub(crate) document: Option<(&'static str, String)>,
     /// Number of values in the checkpoint that are not tensors and are worth a note.
@@ -169,6 +161,13 @@ impl<'j> OutputJob<'j> {
         self.target
     }
 
+    /// Converts the tensors into the module that the options ask for.
+    pub(crate) fn to_module(&self, options: &ModelOptions, errors: OnInvalidInput) -> Result<Module> {
+        let conversion = &self.conversion.options;
+        let (shards, overrides) = (conversion.shards(), conversion.overrides);
+        model::convert_to_module(options, errors, &self.model.sources, shards, overrides, self.tensors)
+    }
+
     /// Returns an error that names the tensors of several parts and those of other dtypes than a format of plain tensors has.
     ///
     /// # Errors
@@ -210,18 +209,20 @@ impl<'j> OutputJob<'j> {
 
     /// Returns the paths of all inputs, which an output must not replace.
     pub(crate) fn inputs(&self) -> Vec<&Path> {
-        self.sources.inputs().chain(self.other_inputs.iter().map(PathBuf::as_path)).collect()
+        let others = self.conversion.other_inputs.iter().map(PathBuf::as_path);
+        self.model.sources.inputs().chain(others).collect()
     }
 
     /// Returns true if the document next to the checkpoint does not describe the tensors of this output.
     pub(crate) fn is_replaced_document(&self, document: &str) -> bool {
-        let replaced = self.target_layout.map(TargetLayout::replaced_documents).unwrap_or_default();
+        let layout = self.conversion.options.target.format().requested_layout();
+        let replaced = layout.map(TargetLayout::replaced_documents).unwrap_or_default();
         self.document.as_ref().is_some_and(|(name, _)| *name == document) || replaced.contains(&document)
     }
 
     /// Wraps an error with the path of the whole input.
     pub(crate) fn at_input(&self, error: Error) -> Error {
-        Error::at(self.sources.root())(error)
+        Error::at(self.model.root())(error)
     }
 }
 

@@ -163,25 +163,18 @@ impl Output for TritonOptions {
 impl TritonOptions {
     /// Converts the tensors into a module with positional inputs, as Triton calls it.
     fn positional_module(&self, job: &OutputJob<'_>) -> Result<Module> {
-        if let Some(decoder) = job.decoder {
+        if let Some(decoder) = &job.model.decoder {
             // Keeps extra tensors: a carton's module contains only tensors that it is to keep.
             return positional(job, decoder, true);
         }
-        let converted = model::convert_to_module(
-            &self.model,
-            OnInvalidInput::default(),
-            job.sources,
-            job.shards,
-            job.overrides,
-            job.tensors,
-        )?;
+        let converted = job.to_module(&self.model, OnInvalidInput::default())?;
         let why = match converted.code {
             ModuleCode::Decoder(decoder) => return positional(job, &decoder, self.model.keep_extra),
             ModuleCode::Weights { why } => why,
             _ => None,
         };
         let weights = self.model.architecture == ArchitectureChoice::Weights;
-        let is_script = !weights && has_torchscript(job.containers);
+        let is_script = !weights && has_torchscript(&job.model.containers);
         Err(job.at_input(if is_script {
             Error::ScriptToServe { why: None }
         } else {

@@ -363,7 +363,7 @@ fn what_callers_hold_is_static_and_can_be_shared() {
     is_shared::<pipeline::FileScan>();
     is_shared::<pipeline::ScanSummary>();
     is_shared::<pipeline::TraceOptions>();
-    is_shared::<pipeline::Selected>();
+    is_shared::<pipeline::Model>();
     is_shared::<pipeline::Note>();
     is_shared::<pipeline::Error>();
 }

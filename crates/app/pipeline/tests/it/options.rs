@@ -4,12 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use pipeline::{
-    ArchitectureChoice, BatchItem, BatchOptions, CartonFields, CartonOptions, ConvertOptions, Dtype,
-    FileScan, IfExists, InputContent, InvalidOption, ModelOptions, NamedContent, Note, OnInvalidInput,
-    OutputKind, RequiredTorch, Resume, ScanOptions, ScanOutcome, ScriptOptions, Target, TritonOptions,
-    convert, convert_each, expected_output, find_named_tensors, inputs_digest, scan,
+    ArchitectureChoice, BatchItem, BatchOptions, CartonFields, CartonOptions, ConvertOptions, FileScan,
+    IfExists, InputContent, InvalidOption, ModelOptions, Note, OnInvalidInput, OutputKind, RequiredTorch,
+    Resume, ScanOptions, ScanOutcome, ScriptOptions, Target, TritonOptions, convert, convert_each,
+    expected_output, inputs_digest, scan,
 };
-use test_support::tensor;
 
 /// A safetensors file with one tensor of 2 bytes.
 fn one_tensor(dtype: &str, bytes: [u8; 2]) -> Vec<u8> {
@@ -169,19 +168,6 @@ fn a_digest_of_an_archive_relies_on_checksums_only_if_there_are_some() {
     };
     assert!(changes_with_a_weight("crc_zero.pth"));
     assert!(!changes_with_a_weight("plain.pth"), "the checksum of the record tells");
-}
-
-#[test]
-fn tensors_of_any_origin_are_found_by_name() {
-    let weight = tensor(Dtype::UInt8, &[2], vec![1, 2]);
-    let tensors = [("layers.0.weight".to_owned(), weight)].into_iter().collect();
-    let find = |name: &str| find_named_tensors(Path::new("x.carton"), &tensors, &[name.to_owned()]);
-    let found = find("layers.0.weight").expect("it is there");
-    let [item] = found.as_slice() else { panic!("{found:?}") };
-    let NamedContent::Tensor(found) = &item.content else { panic!("{item:?}") };
-    assert_eq!((item.name.as_str(), found.shape()), ("layers.0.weight", &[2][..]));
-    let error = find("layers.0.wieght").expect_err("it is not there").to_string();
-    assert!(error.contains("did you mean `layers.0.weight`?"), "{error}");
 }
 
 #[cfg(unix)]

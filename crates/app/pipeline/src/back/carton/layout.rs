@@ -18,10 +18,9 @@ use super::options::{CartonFields, CartonOptions, RequiredTorch};
 use super::self_test::PlannedSelfTest;
 use crate::back::OutputJob;
 use crate::note_collector::NoteCollector;
+use crate::values::VALUES_PATH;
 use crate::{Error, Note, Observer, Result};
 
-/// Path in the carton of the values that are not tensors.
-const VALUES_PATH: &str = "misc/checkpoint.json";
 /// Folder of the companions in the carton.
 const MISC_FOLDER: &str = "misc/";
 

@@ -91,12 +91,8 @@ impl Output for CartonOptions {
             return Err(job.at_input(Error::Module(Box::new(error))));
         }
         let NonTensorParts { script, values } = kept;
-        let converted = if let Some(script) = script {
-            *script
-        } else {
-            let (model, errors) = (&self.model, self.errors);
-            model::convert_to_module(model, errors, job.sources, job.shards, job.overrides, job.tensors)?
-        };
+        let converted =
+            if let Some(script) = script { *script } else { job.to_module(&self.model, self.errors)? };
         byte_source::report_memory_freed();
         if let ModuleCode::Weights { why } = &converted.code
             && self.require_model

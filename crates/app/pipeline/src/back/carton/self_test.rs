@@ -75,7 +75,7 @@ impl<'j> PlannedSelfTest<'j> {
         if let Some(dtype) = first_low_precision_dtype(&assignment, job.tensors) {
             notes.push(Note::NoExpectedLogits { dtype });
         } else {
-            let (tensors, containers, root) = (job.tensors, job.containers, job.sources.root());
+            let (tensors, containers, root) = (job.tensors, &job.model.containers, job.model.root());
             let logits =
                 ExpectedLogits { decoder: (**decoder).clone(), assignment, tensors, containers, root };
             let shape = vec![BATCH, SEQ, decoder.vocab()];

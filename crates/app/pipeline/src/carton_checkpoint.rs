@@ -1,6 +1,6 @@
 //! A carton as the checkpoint that it was made from: its tensors under their own names, compound tensors and values.
 //!
-//! Facts: `misc/checkpoint.json`, which conversions write (`values.rs` of the crate `pipeline`), has the values, and the
+//! Facts: `misc/checkpoint.json`, which conversions write (`values.rs`), has the values, and the
 //! parts of quantized, sparse and nested tensors, which the model stores as plain tensors.
 
 use std::borrow::Cow;
@@ -8,7 +8,6 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
 
-use byte_source::Observer;
 use carton_format::MODEL_PT;
 use carton_reader::Carton;
 use serde::Deserialize;
@@ -16,26 +15,20 @@ use serde_json::Value as Json;
 use tensor::Dtype;
 use torch_import::{Checkpoint, CheckpointItem, CompoundItem, CompoundKind, Container, ItemContent};
 
-use crate::open::open_model;
 use crate::own_tensors::own_tensors;
-use crate::{CartonNote, Error, Result};
+use crate::values::VALUES_PATH;
+use crate::{Error, Note, Result, ValueRow, format_bytes};
 
-/// Path in a carton of the values and the compound tensors.
-const VALUES_PATH: &str = "misc/checkpoint.json";
 /// Largest length of that file in bytes. Conversions write at most 16 MiB of values.
 const VALUES_MAX: u64 = 256 << 20;
 
-/// Tensors and values that a conversion wrote into a carton, and the archive that holds them.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct CartonCheckpoint {
+/// Tensors and values that a conversion wrote into a carton.
+pub(crate) struct CartonCheckpoint {
     /// Tensors of the model under their own names, and compound tensors of them.
-    pub checkpoint: Checkpoint,
-    /// Archive with the model.
-    pub container: Container,
-    /// Values that are not tensors, each with the members `path`, `type` and `value`.
-    pub values: Vec<Json>,
-    pub notes: Vec<CartonNote>,
+    pub(crate) checkpoint: Checkpoint,
+    /// Values that are not tensors.
+    pub(crate) values: Vec<ValueRow>,
+    pub(crate) note: Option<Note>,
 }
 
 /// Contents of `misc/checkpoint.json`.
@@ -59,30 +52,33 @@ struct CompoundRow {
     layout: Option<String>,
 }
 
-/// Reads the checkpoint in a carton. A compressed model is decompressed into a temporary file first, which takes long.
+/// Reads the checkpoint in a carton, whose archive with the model is `container`.
 ///
 /// # Errors
-/// Returns an error if the model is not in the carton or is damaged, and if `observer` stops the work.
-pub fn read_checkpoint(carton: &Carton, observer: &dyn Observer) -> Result<CartonCheckpoint> {
-    let container = open_model(carton, observer)?;
-    let mut checkpoint = Checkpoint::read(&container).map_err(|reason| {
+/// When the model is damaged.
+pub(crate) fn read_checkpoint(carton: &Carton, container: &Container) -> Result<CartonCheckpoint> {
+    let mut checkpoint = Checkpoint::read(container).map_err(|reason| {
         let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
-        Error::from_reader(carton.path())(reason)
+        Error::from_carton(carton.path())(reason)
     })?;
     let own: HashSet<String> =
         own_tensors(&checkpoint).into_iter().map(|(name, _)| name.into_owned()).collect();
     checkpoint.items.retain(|item| item.tensors().any(|(name, _)| own.contains(name.as_ref())));
-    let mut notes = Vec::new();
+    let mut note = None;
     let document = if carton.has_file(VALUES_PATH) {
         read_values(carton).unwrap_or_else(|reason| {
-            notes.push(CartonNote::ValuesUnread { reason });
+            note = Some(Note::ValuesUnread { reason });
             ValuesDocument::default()
         })
     } else {
         ValuesDocument::default()
     };
+    // What is not a tensor belongs to the module that was made of them.
+    (checkpoint.left_out, checkpoint.notes) = Default::default();
     restore_compounds(&mut checkpoint.items, document.compounds);
-    Ok(CartonCheckpoint { checkpoint, container, values: document.values, notes })
+    // Another program may have written other rows.
+    let values = document.values.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
+    Ok(CartonCheckpoint { checkpoint, values, note })
 }
 
 /// Reads the document; the error says why it cannot be read. Another program may have written a file of this name.
@@ -91,7 +87,7 @@ fn read_values(carton: &Carton) -> Result<ValuesDocument, String> {
     let mut text = Vec::new();
     reader.take(VALUES_MAX.saturating_add(1)).read_to_end(&mut text).map_err(|error| error.to_string())?;
     if text.len() as u64 > VALUES_MAX {
-        return Err(format!("it has more than {}", pipeline::format_bytes(VALUES_MAX)));
+        return Err(format!("it has more than {}", format_bytes(VALUES_MAX)));
     }
     serde_json::from_slice(&text).map_err(|error| error.to_string())
 }

@@ -20,7 +20,7 @@ const ENTRY_INDEX: &str = "forward.__tensors__.";
 type NamedTensors<'c> = Vec<(Cow<'c, str>, &'c Tensor)>;
 
 /// Returns the tensors of `checkpoint`, each once under its own name. Tensors that share elements keep all of their names.
-pub(crate) fn own_tensors(checkpoint: &Checkpoint) -> NamedTensors<'_> {
+pub fn own_tensors(checkpoint: &Checkpoint) -> NamedTensors<'_> {
     without_copies(checkpoint.tensors().collect())
 }
 
