@@ -70,7 +70,7 @@ pub(crate) fn inspect(
     progress: Progress<'_, '_>,
 ) -> PyResult<String> {
     let mut request: InspectOptions = request(py, options)?;
-    if py.detach(|| carton_tools::is_carton(&path)) {
+    if !request.asks_for_rows() && py.detach(|| carton_tools::is_carton(&path)) {
         let contents = py.detach(|| Carton::open(&path)?.contents());
         let contents = contents.map_err(|error| errors::exception(py, &error, Some(&path)))?;
         return to_json(py, serde_json::to_value(&contents));

@@ -18,7 +18,7 @@ fn a_carton_becomes_every_output() {
     let root = scratch.path();
     llama(root);
     ok(root, &["llama", "-q", "-o", "x.carton"]);
-    ok(root, &["unpack", "x.carton", "-C", "unpacked", "-q"]);
+    ok(root, &["unpack", "x.carton", "-o", "unpacked", "-q"]);
     ok(root, &["pack", "unpacked", "--compression", "zstd", "-o", "packed.carton", "-q"]);
     let expected = digest(root, &["llama"]);
     let original = std::fs::read(root.join("x.carton")).expect("it was written");

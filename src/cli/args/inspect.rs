@@ -62,14 +62,6 @@ impl Inspect {
 
     /// Returns true if an option asks for more than the list of a carton's contents.
     pub(crate) fn asks_for_rows(&self) -> bool {
-        let options = &self.options;
-        options.tree
-            || options.sha256
-            || options.values
-            || self.values_only
-            || options.packed
-            || options.statistics
-            || options.sort.is_some()
-            || !(self.fail_on.is_empty() && options.include.is_empty() && options.exclude.is_empty())
+        self.options.asks_for_rows() || self.values_only || !self.fail_on.is_empty()
     }
 }

@@ -99,6 +99,13 @@ impl InspectOptions {
         Self { input: input.into(), ..Self::default() }
     }
 
+    /// Returns true if an option asks for more than a list of contents; that of a carton has its documents and files, too.
+    pub fn asks_for_rows(&self) -> bool {
+        let has_patterns = !(self.include.is_empty() && self.exclude.is_empty());
+        let has_order = self.tree || self.sort.is_some();
+        has_patterns || has_order || self.sha256 || self.values || self.packed || self.statistics
+    }
+
     /// Creates options that list the tensors of a file read from `source`.
     pub fn from_source(source: Arc<dyn Source>) -> Self {
         Self::from_input(source.into())
