@@ -151,11 +151,10 @@ impl Dtype {
     /// Encodes numbers as this dtype, little-endian, rounded as by `Tensor.to(dtype)`. Numbers out of range become
     /// infinite, the largest number, or wrap around. `out` has the size of the numbers.
     pub fn encode_f32(self, numbers: &[f32], out: &mut [u8]) {
-        let (to, arch) = (component_dtype(self), pulp::Arch::new());
-        match to {
-            Dtype::Float16 => arch.dispatch(|| encode_wide(FLOAT16, numbers, out)),
-            Dtype::BFloat16 => arch.dispatch(|| encode_wide(BFLOAT16, numbers, out)),
-            _ => encode_numbers(numbers, to, out),
+        match component_dtype(self) {
+            Dtype::Float16 => kernels::vectorize(|| encode_wide(FLOAT16, numbers, out)),
+            Dtype::BFloat16 => kernels::vectorize(|| encode_wide(BFLOAT16, numbers, out)),
+            to => encode_numbers(numbers, to, out),
         };
     }
 

@@ -1,8 +1,8 @@
 //! Products of all pairs of columns of a matrix, in double precision.
 
-use pulp::Simd;
+use kernels::{Simd, run_f64};
 
-use crate::vectors::{DOUBLE_PANEL, DoubleTiles, multiply_tile, run_double_tiles};
+use crate::vectors::{DOUBLE_PANEL, InRegisters, Tiles, multiply_tile};
 
 /// Rows whose copies stay in the first cache.
 const ROWS_TOGETHER: usize = 64;
@@ -10,7 +10,7 @@ const ROWS_TOGETHER: usize = 64;
 /// Adds `MᵀM` to `sums`, of a matrix with rows of `rank` numbers.
 pub(crate) fn add_gram(rows: &[f32], rank: usize, sums: &mut [f64]) {
     if rank > 0 {
-        run_double_tiles(Gram { rows, rank, sums });
+        run_f64(InRegisters(Gram { rows, rank, sums }));
     }
 }
 
@@ -20,9 +20,9 @@ struct Gram<'g> {
     sums: &'g mut [f64],
 }
 
-impl DoubleTiles for Gram<'_> {
+impl Tiles<f64> for Gram<'_> {
     #[inline(always)]
-    fn run<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
+    fn run<S: Simd<f64, N>, const N: usize, const ROWS: usize>(self, simd: S) {
         let Self { rows, rank, sums } = self;
         let mut tile = [[0.0; DOUBLE_PANEL]; ROWS];
         for rows in rows.chunks(rank.saturating_mul(ROWS_TOGETHER)) {
@@ -32,7 +32,7 @@ impl DoubleTiles for Gram<'_> {
                 let bands = sums.chunks_mut(rank).skip(first).take(ROWS);
                 let mut bands: Vec<&mut [f64]> = bands.collect();
                 for (start, panel) in (0..).step_by(DOUBLE_PANEL).zip(&panels) {
-                    multiply_tile::<S, f64, ROWS, VECTORS, DOUBLE_PANEL>(simd, left, panel, &mut tile);
+                    multiply_tile(simd, left, panel, &mut tile);
                     for (band, products) in bands.iter_mut().zip(&tile) {
                         let sums = band.iter_mut().skip(start);
                         sums.zip(products).for_each(|(sum, product)| *sum += product);

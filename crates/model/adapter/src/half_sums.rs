@@ -5,15 +5,20 @@
 //! `k · u / (1 − k · u)` times the sum of their magnitudes (Higham, "Accuracy and Stability of Numerical Algorithms", 3.1),
 //! which is at most the product of the norms of both vectors.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "it parses nothing: sizes are those of factors and numbers in memory"
+)]
+
 use std::ops::Range;
 
-use pulp::{Arch, Simd, WithSimd};
+use kernels::{Simd, from_bf16, from_f16, run_f32, to_bf16, to_f16};
 use tensor::Dtype;
 
 use crate::panels::norm_above;
 use crate::product::Factors;
 use crate::round;
-use crate::vectors::{PANEL, multiply_tile, pack_rows};
+use crate::vectors::{InRegisters, PANEL, Tiles, multiply_tile, pack_rows};
 
 /// Half a unit in the last place of 1 in float32.
 const UNIT: f64 = 1.0 / (1 << 24) as f64;
@@ -39,11 +44,14 @@ pub(crate) fn add_products(
     bytes: &mut [u8],
     columns: Range<usize>,
 ) -> usize {
-    let arch = Arch::new();
+    let mut repeated = 0;
     match dtype {
-        Dtype::BFloat16 => arch.dispatch(Sums::<false> { terms, bytes, columns }),
-        _ => arch.dispatch(Sums::<true> { terms, bytes, columns }),
+        Dtype::BFloat16 => {
+            run_f32(InRegisters(Sums::<false> { terms, bytes, columns, repeated: &mut repeated }));
+        }
+        _ => run_f32(InRegisters(Sums::<true> { terms, bytes, columns, repeated: &mut repeated })),
     }
+    repeated
 }
 
 /// Sums of float16 (`HALF`) or bfloat16.
@@ -51,20 +59,8 @@ struct Sums<'s, const HALF: bool> {
     terms: &'s [Factors<'s>],
     bytes: &'s mut [u8],
     columns: Range<usize>,
-}
-
-impl<const HALF: bool> WithSimd for Sums<'_, HALF> {
-    type Output = usize;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> usize {
-        match PANEL.checked_div(S::F32_LANES) {
-            Some(2) => self.add::<S, 6, 2>(simd),
-            Some(4) => self.add::<S, 3, 4>(simd),
-            Some(8) => self.add::<S, 2, 8>(simd),
-            _ => self.add::<S, 1, PANEL>(simd),
-        }
-    }
+    /// Number of sums that needed double precision.
+    repeated: &'s mut usize,
 }
 
 /// Product whose left factor is packed, with bounds of its error.
@@ -130,17 +126,16 @@ fn above(value: f64) -> f32 {
     if value > 0.0 { above.max(f32::from_bits(1)) } else { above }
 }
 
-impl<const HALF: bool> Sums<'_, HALF> {
+impl<const HALF: bool> Tiles<f32> for Sums<'_, HALF> {
     #[inline(always)]
-    fn add<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) -> usize {
-        let Self { terms, bytes, columns } = self;
+    fn run<S: Simd<f32, N>, const N: usize, const ROWS: usize>(self, simd: S) {
+        let Self { terms, bytes, columns, repeated } = self;
         let width = columns.len().saturating_mul(2);
         if width == 0 {
-            return 0;
+            return;
         }
         let packed: Vec<PackedTerm<'_, ROWS>> =
-            terms.iter().map(|term| PackedTerm::new(*term, terms.len(), S::F32_LANES > 1)).collect();
-        let mut repeated = 0_usize;
+            terms.iter().map(|term| PackedTerm::new(*term, terms.len(), S::IS_FUSED)).collect();
         let mut tile = [[0.0_f32; PANEL]; ROWS];
         for panel in columns.start / PANEL..columns.end.div_ceil(PANEL) {
             let first = panel.saturating_mul(PANEL);
@@ -158,7 +153,7 @@ impl<const HALF: bool> Sums<'_, HALF> {
                     let left = term.left.get(at..at.saturating_add(rank)).unwrap_or_default();
                     let right = term.factors.right.panel(panel);
                     for (left, right) in left.chunks(STEPS).zip(right.chunks(STEPS)) {
-                        multiply_tile::<S, f32, ROWS, VECTORS, PANEL>(simd, left, right, &mut tile);
+                        multiply_tile(simd, left, right, &mut tile);
                         for (sums, products) in sums.iter_mut().zip(&tile) {
                             for (sum, product) in sums.iter_mut().zip(products) {
                                 *sum += term.scale * product;
@@ -186,15 +181,13 @@ impl<const HALF: bool> Sums<'_, HALF> {
                         let row = group.saturating_mul(ROWS).saturating_add(number);
                         let unsure = unsure.get(skipped..).unwrap_or_default();
                         let rounded = rounded.get_mut(skipped..).unwrap_or_default();
-                        let more = resolve::<HALF>(terms, (row, from), (numbers, unsure), rounded);
-                        repeated = repeated.saturating_add(more);
+                        *repeated += resolve::<HALF>(terms, (row, from), (numbers, unsure), rounded);
                     }
                     let rounded = rounded.iter().skip(skipped);
                     numbers.iter_mut().zip(rounded).for_each(|(number, rounded)| *number = *rounded);
                 }
             }
         }
-        repeated
     }
 }
 
@@ -221,10 +214,10 @@ fn round_sums<const HALF: bool>(
 #[inline(always)]
 fn round_sum<const HALF: bool>(number: [u8; 2], product: f32, error: f32) -> (u16, u32) {
     let bits = u16::from_le_bytes(number);
-    let number = if HALF { round::f16_to_f32(bits) } else { round::bf16_to_f32(bits) };
+    let number = if HALF { from_f16(bits) } else { from_bf16(bits) };
     let sum = number + product;
     let slack = sum.abs() * RELATIVE_SLACK + error;
-    let round = |value: f32| if HALF { round::f32_to_f16(value) } else { round::f32_to_bf16(value) };
+    let round = |value: f32| if HALF { to_f16(value) } else { to_bf16(value) };
     let (low, high) = (round(sum - slack), round(sum + slack));
     // A comparison with NaN is false.
     let is_bounded = sum.abs() + slack < LARGE;
@@ -246,7 +239,7 @@ fn resolve<const HALF: bool>(
         }
         repeated = repeated.saturating_add(1);
         let bits = u16::from_le_bytes(*number);
-        let mut sum = if HALF { round::from_f16(bits) } else { round::from_bf16(bits) };
+        let mut sum = f64::from(if HALF { from_f16(bits) } else { from_bf16(bits) });
         for Factors { left, right, scale } in terms {
             let rank = right.rank();
             let start = row.saturating_mul(rank);

@@ -10,8 +10,8 @@ pub(crate) fn widen(dtype: Dtype, bytes: &[u8], numbers: &mut Vec<f64>) -> Resul
     numbers.clear();
     let halves = bytes.as_chunks::<2>().0.iter().map(|half| u16::from_le_bytes(*half));
     match dtype {
-        Dtype::BFloat16 => numbers.extend(halves.map(round::from_bf16)),
-        Dtype::Float16 => numbers.extend(halves.map(round::from_f16)),
+        Dtype::BFloat16 => numbers.extend(halves.map(|bits| f64::from(kernels::from_bf16(bits)))),
+        Dtype::Float16 => numbers.extend(halves.map(|bits| f64::from(kernels::from_f16(bits)))),
         Dtype::Float32 => {
             let singles = bytes.as_chunks().0.iter();
             numbers.extend(singles.map(|single| f64::from(f32::from_le_bytes(*single))));

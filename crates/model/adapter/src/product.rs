@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use pulp::Simd;
+use kernels::{Simd, run_f64};
 
 use crate::panels::Panels;
-use crate::vectors::{DOUBLE_PANEL, DoubleTiles, PANEL, multiply_tile, pack_rows, run_double_tiles};
+use crate::vectors::{DOUBLE_PANEL, InRegisters, PANEL, Tiles, multiply_tile, pack_rows};
 
 /// Product of low rank: rows of the left factor, and all of the right one.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Factors<'f> {
 
 /// Adds `scale · left · right` to `sums`, which has numbers of `columns` for each row.
 pub(crate) fn add_product(factors: Factors<'_>, sums: &mut [f64], columns: Range<usize>) {
-    run_double_tiles(Product { factors, sums, columns });
+    run_f64(InRegisters(Product { factors, sums, columns }));
 }
 
 struct Product<'p> {
@@ -27,9 +27,9 @@ struct Product<'p> {
     columns: Range<usize>,
 }
 
-impl DoubleTiles for Product<'_> {
+impl Tiles<f64> for Product<'_> {
     #[inline(always)]
-    fn run<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
+    fn run<S: Simd<f64, N>, const N: usize, const ROWS: usize>(self, simd: S) {
         let Self { factors: Factors { left, right, scale }, sums, columns } = self;
         let (rank, width) = (right.rank(), columns.len());
         if rank == 0 || width == 0 {
@@ -47,7 +47,7 @@ impl DoubleTiles for Product<'_> {
             right.widen_half(first / PANEL, !first.is_multiple_of(PANEL), &mut half);
             let groups = sums.chunks_mut(width.saturating_mul(ROWS));
             for (left, sums) in left.chunks_exact(rank).zip(groups) {
-                multiply_tile::<S, f64, ROWS, VECTORS, DOUBLE_PANEL>(simd, left, &half, &mut tile);
+                multiply_tile(simd, left, &half, &mut tile);
                 for (sums, products) in sums.chunks_mut(width).zip(&tile) {
                     let sums = sums.get_mut(target.clone()).unwrap_or_default();
                     for (sum, product) in sums.iter_mut().zip(products.iter().skip(skipped)) {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn products_are_those_of_the_definition() {
+    fn products_are_those_of_the_definition_bit_by_bit() {
         for (rows, rank, width, columns) in [
             (1, 1, 1, 0..1),
             (5, 3, 1100, 7..1007),
@@ -83,9 +83,9 @@ mod tests {
                     let products = (0..rank).map(|step| {
                         f64::from(left[row * rank + step]) * f64::from(right[step * width + column])
                     });
-                    let expected = 0.25 + 0.5 * products.sum::<f64>();
+                    let expected = 0.25 + 0.5 * products.fold(0.0_f64, |sum, product| sum + product);
                     let found = sums[row * columns.len() + place];
-                    assert!((found - expected).abs() < 1e-12, "{row} {column}");
+                    assert_eq!(found.to_bits(), expected.to_bits(), "{row} {column}");
                 }
             }
         }

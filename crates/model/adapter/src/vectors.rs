@@ -2,149 +2,66 @@
 //!
 //! A panel has 128 bytes of each row, so its rows are whole vectors of every processor.
 
-use pulp::{Arch, Simd, WithSimd};
+use kernels::{Loops, Simd};
 
 /// Columns of a panel of float32.
 pub(crate) const PANEL: usize = 32;
 /// Columns of a panel of float64.
 pub(crate) const DOUBLE_PANEL: usize = 16;
 
-/// Floating-point number with vectors of the processor.
-pub(crate) trait Number: Copy {
-    type Vector<S: Simd>: Copy;
+/// Number type of products, into which the float32 of an adapter are widened.
+pub(crate) trait Number: Copy + Default + From<f32> {}
+impl Number for f32 {}
+impl Number for f64 {}
 
-    const ZERO: Self;
-
-    /// Widens a number of an adapter, which is exact.
-    fn from_f32(number: f32) -> Self;
-    fn splat<S: Simd>(self, simd: S) -> Self::Vector<S>;
-    fn multiply_add<S: Simd>(
-        simd: S,
-        factor: Self::Vector<S>,
-        other: Self::Vector<S>,
-        sum: Self::Vector<S>,
-    ) -> Self::Vector<S>;
-    fn vectors<S: Simd>(numbers: &[Self]) -> &[Self::Vector<S>];
-    fn vectors_mut<S: Simd>(numbers: &mut [Self]) -> &mut [Self::Vector<S>];
+/// Loops over tiles of rows of a panel, whose width is two vectors.
+pub(crate) trait Tiles<T> {
+    /// Works on tiles of `ROWS` rows.
+    fn run<S: Simd<T, N>, const N: usize, const ROWS: usize>(self, simd: S);
 }
 
-impl Number for f32 {
-    type Vector<S: Simd> = S::f32s;
+/// [`Tiles`] that are as large as the registers of the processor hold.
+pub(crate) struct InRegisters<W>(pub(crate) W);
 
-    const ZERO: Self = 0.0;
-
+impl<T, W: Tiles<T>> Loops<T> for InRegisters<W> {
     #[inline(always)]
-    fn from_f32(number: f32) -> Self {
-        number
-    }
-
-    #[inline(always)]
-    fn splat<S: Simd>(self, simd: S) -> S::f32s {
-        simd.splat_f32s(self)
-    }
-
-    #[inline(always)]
-    fn multiply_add<S: Simd>(simd: S, factor: S::f32s, other: S::f32s, sum: S::f32s) -> S::f32s {
-        simd.mul_add_e_f32s(factor, other, sum)
-    }
-
-    #[inline(always)]
-    fn vectors<S: Simd>(numbers: &[Self]) -> &[S::f32s] {
-        S::as_simd_f32s(numbers).0
-    }
-
-    #[inline(always)]
-    fn vectors_mut<S: Simd>(numbers: &mut [Self]) -> &mut [S::f32s] {
-        S::as_mut_simd_f32s(numbers).0
-    }
-}
-
-impl Number for f64 {
-    type Vector<S: Simd> = S::f64s;
-
-    const ZERO: Self = 0.0;
-
-    #[inline(always)]
-    fn from_f32(number: f32) -> Self {
-        Self::from(number)
-    }
-
-    #[inline(always)]
-    fn splat<S: Simd>(self, simd: S) -> S::f64s {
-        simd.splat_f64s(self)
-    }
-
-    #[inline(always)]
-    fn multiply_add<S: Simd>(simd: S, factor: S::f64s, other: S::f64s, sum: S::f64s) -> S::f64s {
-        simd.mul_add_e_f64s(factor, other, sum)
-    }
-
-    #[inline(always)]
-    fn vectors<S: Simd>(numbers: &[Self]) -> &[S::f64s] {
-        S::as_simd_f64s(numbers).0
-    }
-
-    #[inline(always)]
-    fn vectors_mut<S: Simd>(numbers: &mut [Self]) -> &mut [S::f64s] {
-        S::as_mut_simd_f64s(numbers).0
-    }
-}
-
-pub(crate) trait DoubleTiles {
-    /// Works on tiles of `ROWS` rows, each of `VECTORS` vectors.
-    fn run<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S);
-}
-
-/// Runs the work with tiles as large as the registers of the processor hold, with some left for the factors.
-pub(crate) fn run_double_tiles(work: impl DoubleTiles) {
-    Arch::new().dispatch(WithRegisters(work));
-}
-
-struct WithRegisters<W>(W);
-
-impl<W: DoubleTiles> WithSimd for WithRegisters<W> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        match DOUBLE_PANEL.checked_div(S::F64_LANES) {
-            Some(2) => self.0.run::<S, 6, 2>(simd),
-            Some(4) => self.0.run::<S, 3, 4>(simd),
-            Some(8) => self.0.run::<S, 2, 8>(simd),
-            _ => self.0.run::<S, 1, DOUBLE_PANEL>(simd),
+    fn run<S: Simd<T, N>, const N: usize>(self, simd: S) {
+        match S::TILE_ROWS {
+            6 => self.0.run::<S, N, 6>(simd),
+            3 => self.0.run::<S, N, 3>(simd),
+            _ => self.0.run::<S, N, 1>(simd),
         }
     }
 }
 
 /// Sets `out` to the products of `ROWS` rows, whose numbers come together for each step, and a panel with a row for each step.
-/// `VECTORS` is the number of vectors of a panel's row.
 #[inline(always)]
 pub(crate) fn multiply_tile<
-    S: Simd,
-    N: Number,
+    T: Number,
+    S: Simd<T, N>,
+    const N: usize,
     const ROWS: usize,
-    const VECTORS: usize,
     const COLUMNS: usize,
 >(
     simd: S,
-    left: &[[N; ROWS]],
-    panel: &[[N; COLUMNS]],
-    out: &mut [[N; COLUMNS]; ROWS],
+    left: &[[T; ROWS]],
+    panel: &[[T; COLUMNS]],
+    out: &mut [[T; COLUMNS]; ROWS],
 ) {
-    let mut sums = [[N::ZERO.splat(simd); VECTORS]; ROWS];
+    let mut sums = [[simd.splat(T::default()); 2]; ROWS];
     for (factors, right) in left.iter().zip(panel) {
-        let Ok(right) = <&[N::Vector<S>; VECTORS]>::try_from(N::vectors::<S>(right)) else { return };
-        let right = *right;
+        let [first, second] = right.as_chunks::<N>().0 else { return };
+        let right = [simd.load(first), simd.load(second)];
         for (factor, sums) in factors.iter().zip(&mut sums) {
-            let factor = factor.splat(simd);
+            let factor = simd.splat(*factor);
             for (sum, right) in sums.iter_mut().zip(right) {
-                *sum = N::multiply_add(simd, factor, right, *sum);
+                *sum = simd.mul_add(factor, right, *sum);
             }
         }
     }
     for (out, sums) in out.iter_mut().zip(sums) {
-        for (out, sum) in N::vectors_mut::<S>(out).iter_mut().zip(sums) {
-            *out = sum;
+        for (out, sum) in out.as_chunks_mut::<N>().0.iter_mut().zip(sums) {
+            *out = simd.store(sum);
         }
     }
 }
@@ -152,15 +69,15 @@ pub(crate) fn multiply_tile<
 /// Packs rows of `rank` numbers in groups of `ROWS`, whose numbers come together for each step. The last group is filled with
 /// zeros.
 #[inline(always)]
-pub(crate) fn pack_rows<N: Number, const ROWS: usize>(rows: &[f32], rank: usize) -> Vec<[N; ROWS]> {
+pub(crate) fn pack_rows<T: Number, const ROWS: usize>(rows: &[f32], rank: usize) -> Vec<[T; ROWS]> {
     let count = rows.len().checked_div(rank).unwrap_or(0);
-    let mut packed = vec![[N::ZERO; ROWS]; count.div_ceil(ROWS).saturating_mul(rank)];
+    let mut packed = vec![[T::default(); ROWS]; count.div_ceil(ROWS).saturating_mul(rank)];
     let groups = rows.chunks(rank.saturating_mul(ROWS).max(1));
     for (group, packed) in groups.zip(packed.chunks_mut(rank.max(1))) {
         for (number, row) in group.chunks_exact(rank.max(1)).enumerate() {
             for (packed, factor) in packed.iter_mut().zip(row) {
                 if let Some(place) = packed.get_mut(number) {
-                    *place = N::from_f32(*factor);
+                    *place = T::from(*factor);
                 }
             }
         }

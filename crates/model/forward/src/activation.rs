@@ -5,8 +5,8 @@
 #![expect(clippy::inline_always, reason = "loops are to be compiled for other instructions than the rest")]
 
 use decoder::Activation;
+use kernels::{Loops, Simd};
 
-use crate::kernel::{Loops, Simd};
 use crate::number::Real;
 
 /// Loop for `x = activation(x) · up`.

@@ -9,9 +9,11 @@
 
 #![expect(clippy::inline_always, reason = "loops are to be compiled for other instructions than the rest")]
 
+use kernels::{Loops, Simd};
+
 use crate::Result;
 use crate::cache::{BLOCK, Head};
-use crate::kernel::{Loops, Pool, Simd};
+use crate::kernel::Pool;
 use crate::memory::checked_product;
 use crate::number::Real;
 use crate::sharing::PARALLEL_ELEMENTS_MIN;

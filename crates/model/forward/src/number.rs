@@ -3,8 +3,10 @@
 use std::fmt::Debug;
 use std::ops::{AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
+use kernels::Loops;
+
 use crate::Result;
-use crate::kernel::{self, KernelNumber, Loops, Pool, Product};
+use crate::kernel::{self, KernelNumber, Pool, Product};
 use crate::memory::zeros;
 
 /// Floating-point number with the functions of a forward pass.
@@ -94,7 +96,7 @@ impl Real for f32 {
     }
 
     fn run(loops: impl Loops<Self>) {
-        kernel::run_f32(loops);
+        kernels::run_f32(loops);
     }
 
     fn into_f32(out: &mut [f32], write: impl FnOnce(&mut [Self])) -> Result<()> {
@@ -147,7 +149,7 @@ impl Real for f64 {
     }
 
     fn run(loops: impl Loops<Self>) {
-        kernel::run_f64(loops);
+        kernels::run_f64(loops);
     }
 
     fn into_f32(out: &mut [f32], write: impl FnOnce(&mut [Self])) -> Result<()> {

@@ -7,7 +7,8 @@
 )]
 #![expect(clippy::inline_always, reason = "loops are to be compiled for other instructions than the rest")]
 
-use crate::kernel::{Loops, Simd, run_nested};
+use kernels::{Loops, Simd, run_nested};
+
 use crate::number::Real;
 
 /// Number of partial sums, so that an addition need not wait for the previous one.

@@ -6,9 +6,9 @@ use byte_source::ReadError;
 use tensor::Inputs;
 
 use crate::dequantized::{Area, Encoder, Kernel, Loaded, Matrices, round_to};
-use crate::nibbles::RowPart;
 use crate::operand::{ByteRows, Operand};
 use crate::packed::{CodeOrder, unpack};
+use crate::row_part::RowPart;
 use crate::scales::ScaleGrid;
 
 /// Codes of one to eight bits, row by row; each row begins at a byte.

@@ -9,13 +9,12 @@
 use std::ops::Range;
 
 use byte_source::ReadError;
+use kernels::{EncodedNumber, NIBBLES, NibbleKernel, NibbleLookup, NibbleTable, RUN_BYTES, run_nibbles};
 use tensor::Inputs;
 
 use crate::dequantized::{Area, Encoder, Kernel, Loaded};
-use crate::nibbles::{
-    Instructions, NIBBLES, NibbleTable, Number, RUN_BYTES, RowPart, Work, copy_from, with_vectors,
-};
 use crate::operand::{ByteRows, Operand};
+use crate::row_part::{RowPart, copy_from};
 use crate::scales::ScaleGrid;
 
 /// Stored matrix of 32-bit words or bytes, of which each column or part of it is a row of the result.
@@ -208,13 +207,13 @@ impl ColumnCodes {
 impl ColumnCodes {
     /// Looks up the codes of a part of a row in a table of encoded numbers.
     #[inline(always)]
-    fn look_up<I: Instructions>(
+    fn look_up<S: NibbleLookup>(
         &self,
-        instructions: I,
+        simd: S,
         words: &[[u8; 4]],
         (row, col, width): (usize, usize, usize),
         table: &NibbleTable,
-        out: &mut [Number],
+        out: &mut [EncodedNumber],
     ) {
         match self.packing {
             Packing::AlongColumns { .. } => {
@@ -237,7 +236,7 @@ impl ColumnCodes {
                         bytes.copy_from_slice(words.as_flattened());
                         bytes
                     });
-                    let numbers: [[Number; 32]; 2] = instructions.look_up([table, table], codes);
+                    let numbers: [[EncodedNumber; 32]; 2] = simd.look_up([table, table], codes);
                     let mut joined = [[0; 2]; 64];
                     joined.as_chunks_mut().0.copy_from_slice(&numbers);
                     copy_from(&joined, skipped, out);
@@ -345,7 +344,7 @@ impl Kernel for ColumnScaled {
             return false;
         }
         let parts = RowPart::split(place, cols, out);
-        with_vectors(RowBlocks { kernel: self, loaded, width, group, encoder, parts });
+        run_nibbles(RowBlocks { kernel: self, loaded, width, group, encoder, parts });
         true
     }
 }
@@ -361,9 +360,9 @@ struct RowBlocks<'b> {
     parts: Vec<RowPart<'b>>,
 }
 
-impl Work for RowBlocks<'_> {
+impl NibbleKernel for RowBlocks<'_> {
     #[inline(always)]
-    fn run<I: Instructions>(self, instructions: I) {
+    fn run<S: NibbleLookup>(self, simd: S) {
         let Self { kernel, loaded, width, group, encoder, mut parts } = self;
         let words = loaded.codes.as_chunks::<4>().0;
         for block in parts.chunks_mut(BLOCK_ROWS) {
@@ -384,7 +383,7 @@ impl Work for RowBlocks<'_> {
                 for (part, table) in block.iter_mut().zip(&tables) {
                     let row = part.row;
                     let (col, out) = part.columns(&columns);
-                    kernel.codes.look_up(instructions, words, (row, col, width), table, out);
+                    kernel.codes.look_up(simd, words, (row, col, width), table, out);
                 }
                 columns = columns.end..columns.end.saturating_add(group);
             }

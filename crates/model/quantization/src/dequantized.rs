@@ -11,9 +11,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use byte_source::{ReadError, WINDOW};
+use kernels::EncodedNumber;
 use tensor::{Compute, Dtype, Inputs, Storage};
-
-use crate::nibbles::Number;
 
 /// Largest number of elements that are loaded together.
 const AREA_MAX: u64 = 1 << 19;
@@ -113,7 +112,7 @@ impl Encoder {
     pub(crate) fn encode_tables<const CODES: usize>(
         self,
         numbers: &mut [f32],
-        tables: &mut [[Number; CODES]],
+        tables: &mut [[EncodedNumber; CODES]],
     ) {
         self.encode(numbers, tables.as_flattened_mut().as_flattened_mut());
     }
@@ -289,7 +288,7 @@ pub(crate) fn round_to(dtype: Dtype, numbers: &mut [f32]) {
 
 /// Rounds numbers with the vectors of the processor.
 fn round_each(numbers: &mut [f32], nearest: impl Fn(f32) -> f32) {
-    pulp::Arch::new().dispatch(|| {
+    kernels::vectorize(|| {
         for number in numbers {
             *number = nearest(*number);
         }

@@ -15,15 +15,14 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use byte_source::ReadError;
+use kernels::{EncodedNumber, NIBBLES, NibbleKernel, NibbleLookup, NibbleTable, RUNS, run_nibbles};
 use tensor::{Dtype, Inputs};
 
 use crate::code_values::E2M1;
 use crate::dequantized::{Area, Encoder, Kernel, Loaded, Matrices};
 use crate::gptq::check;
-use crate::nibbles::{
-    Instructions, NIBBLES, NibbleTable, Number, RUNS, RowPart, Work, copy_from, with_vectors,
-};
 use crate::operand::{ByteRows, Operand};
+use crate::row_part::{RowPart, copy_from};
 use crate::survey::{Draft, Recognised, Survey};
 use crate::{Error, Result};
 
@@ -239,13 +238,13 @@ impl Kernel for ExpertBlocks {
             before: within(area.rows.start % GROUP),
             parts: RowPart::split(place, cols, out),
         };
-        with_vectors(patches);
+        run_nibbles(patches);
         true
     }
 }
 
 /// Numbers of 32 input channels, each with 32 output channels in runs.
-type Patch = [[[Number; RUNS]; PATCH_COLS / RUNS]; GROUP_CHANNELS];
+type Patch = [[[EncodedNumber; RUNS]; PATCH_COLS / RUNS]; GROUP_CHANNELS];
 
 /// Computation of numbers by tables, in patches of 32 input and 32 output channels.
 struct Patches<'p> {
@@ -259,9 +258,9 @@ struct Patches<'p> {
     parts: Vec<RowPart<'p>>,
 }
 
-impl Work for Patches<'_> {
+impl NibbleKernel for Patches<'_> {
     #[inline(always)]
-    fn run<I: Instructions>(mut self, instructions: I) {
+    fn run<S: NibbleLookup>(mut self, simd: S) {
         let mut parts = std::mem::take(&mut self.parts);
         let group = |part: &RowPart<'_>| part.row.saturating_add(self.before) / GROUP_CHANNELS;
         // Each patch overwrites the one before.
@@ -269,7 +268,7 @@ impl Work for Patches<'_> {
         for rows in parts.chunk_by_mut(|one, other| group(one) == group(other)) {
             let Some(group) = rows.first().map(group) else { continue };
             for first in (0..self.cols).step_by(PATCH_COLS) {
-                self.compute_patch(instructions, (group, first), &mut patch);
+                self.compute_patch(simd, (group, first), &mut patch);
                 let columns = first..first.saturating_add(PATCH_COLS);
                 for row in &mut *rows {
                     let channel = row.row.saturating_add(self.before) % GROUP_CHANNELS;
@@ -290,12 +289,7 @@ impl Work for Patches<'_> {
 impl Patches<'_> {
     /// Computes the numbers of a group of input channels, for output channels from `first` on.
     #[inline(always)]
-    fn compute_patch<I: Instructions>(
-        &self,
-        instructions: I,
-        (group, first): (usize, usize),
-        patch: &mut Patch,
-    ) {
+    fn compute_patch<S: NibbleLookup>(&self, simd: S, (group, first): (usize, usize), patch: &mut Patch) {
         let skipped = group.saturating_mul(self.cols).saturating_add(first);
         let blocks = self.blocks.get(skipped..).unwrap_or_default();
         let mut columns = blocks.iter().zip(self.exponents.get(skipped..).unwrap_or_default());
@@ -307,9 +301,9 @@ impl Patches<'_> {
                     (*codes, self.tables.get(usize::from(*exponent)).unwrap_or(&[[0; 2]; NIBBLES]))
                 };
                 let ((first, first_table), (second, second_table)) = (column(), column());
-                *pair = instructions.look_up([first_table, second_table], [first, second]);
+                *pair = simd.look_up([first_table, second_table], [first, second]);
             }
-            for (row, numbers) in patch.iter_mut().zip(instructions.transpose(&runs)) {
+            for (row, numbers) in patch.iter_mut().zip(simd.transpose_runs(&runs)) {
                 if let Some(place) = row.get_mut(part) {
                     *place = numbers;
                 }

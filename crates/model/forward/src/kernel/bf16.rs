@@ -12,9 +12,9 @@
     reason = "sizes belong to each other since the product was made; where they did not, an index would panic"
 )]
 
+use kernels::{AmxBf16, Avx512, Avx512Bf16, Bf16Inputs, Bf16Weights, Instructions, Simd, SimdWork, to_bf16};
+
 use super::many_inputs::{TileKernel, TileStep, TileSums, TransposeInputs};
-use super::simd::{Simd, SimdWork, to_bf16};
-use super::x86::{AmxBf16, Avx512, Avx512Bf16, Inputs, Weights};
 
 /// Products with the bfloat16 instructions of AVX-512.
 #[derive(Clone, Copy)]
@@ -27,13 +27,13 @@ pub(super) struct AmxProducts {
     pub(super) avx512: Avx512,
 }
 
-const NO_INPUTS: Inputs = Inputs([[[[0; 2]; 16]; 2]; 16]);
+const NO_INPUTS: Bf16Inputs = Bf16Inputs([[[[0; 2]; 16]; 2]; 16]);
 
 /// Number of columns of a block.
 const STEP: usize = 32;
 
 /// Rounds at most 16 inputs to bfloat16, into vector `vector` of `to`.
-fn put_inputs(avx512: Avx512, x: &[&[f32]], vector: usize, to: &mut [Inputs]) {
+fn put_inputs(avx512: Avx512, x: &[&[f32]], vector: usize, to: &mut [Bf16Inputs]) {
     // A pair has the size of an f32 number, so pairs are transposed as f32 numbers.
     let read = |x: &[f32]| {
         let mut pairs = [0.0; 16];
@@ -43,16 +43,16 @@ fn put_inputs(avx512: Avx512, x: &[&[f32]], vector: usize, to: &mut [Inputs]) {
         }
         pairs
     };
-    let put = |to: &mut Inputs, pair: usize, x: [f32; 16]| {
+    let put = |to: &mut Bf16Inputs, pair: usize, x: [f32; 16]| {
         for (to, x) in to.0[pair][vector].iter_mut().zip(x) {
             *to = [(x.to_bits() & 0xffff) as u16, (x.to_bits() >> 16) as u16];
         }
     };
-    <Avx512 as Simd<f32, 16>>::run(avx512, TransposeInputs { x, to, step: STEP, read, put });
+    avx512.run(TransposeInputs { x, to, step: STEP, read, put });
 }
 
 /// Copies a row of weights into row `row` of `to`.
-fn put_weights<const R: usize>(bytes: &[u8], row: usize, to: &mut [Weights<R>]) {
+fn put_weights<const R: usize>(bytes: &[u8], row: usize, to: &mut [Bf16Weights<R>]) {
     let (whole, rest) = bytes.as_chunks::<64>();
     for (from, to) in whole.iter().zip(to.iter_mut()) {
         to.0[row] = *from;
@@ -77,7 +77,8 @@ pub(super) trait Bf16Products<const R: usize>: Copy + Send + Sync {
 }
 
 /// Weights, inputs and sums in tiles of `R` rows.
-pub(super) type Bf16Step<'a, const R: usize> = TileStep<'a, Weights<R>, Inputs, TileSums<f32, 16, 2, R>>;
+pub(super) type Bf16Step<'a, const R: usize> =
+    TileStep<'a, Bf16Weights<R>, Bf16Inputs, TileSums<f32, 16, 2, R>>;
 
 /// Tiles of bfloat16 weights and inputs.
 #[derive(Clone, Copy)]
@@ -85,8 +86,8 @@ pub(super) struct Bf16Tile<P>(pub(super) P);
 
 impl<P: Bf16Products<R>, const R: usize> TileKernel<f32, 16, 2, R> for Bf16Tile<P> {
     type Simd = Avx512;
-    type Weights = Weights<R>;
-    type Inputs = Inputs;
+    type Weights = Bf16Weights<R>;
+    type Inputs = Bf16Inputs;
 
     const STEP: usize = STEP;
     const STEPS: usize = P::STEPS;
@@ -96,19 +97,19 @@ impl<P: Bf16Products<R>, const R: usize> TileKernel<f32, 16, 2, R> for Bf16Tile<
         self.0.avx512()
     }
 
-    fn zero_weights(self) -> Weights<R> {
-        Weights([[0; 64]; R])
+    fn zero_weights(self) -> Bf16Weights<R> {
+        Bf16Weights([[0; 64]; R])
     }
 
-    fn zero_inputs(self) -> Inputs {
+    fn zero_inputs(self) -> Bf16Inputs {
         NO_INPUTS
     }
 
-    fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Weights<R>]) {
+    fn put_weights(self, bytes: &[u8], row: usize, to: &mut [Bf16Weights<R>]) {
         put_weights(bytes, row, to);
     }
 
-    fn put_inputs(self, x: &[&[f32]], vector: usize, to: &mut [Inputs]) {
+    fn put_inputs(self, x: &[&[f32]], vector: usize, to: &mut [Bf16Inputs]) {
         put_inputs(self.simd(), x, vector, to);
     }
 

@@ -12,11 +12,11 @@
 
 use std::marker::PhantomData;
 
+use kernels::{Load, SimdWork, prefetch};
+
 use super::Matrix;
 use super::pool::{Pool, split_columns};
-use super::prefetch::prefetch;
 use super::product::{KernelNumber, Product};
-use super::simd::{Load, SimdWork};
 
 /// Number of outputs that a thread takes at a time. Their sums for a few inputs stay in the L1 cache.
 const OUTPUTS: usize = 1024;

@@ -2,15 +2,15 @@
 
 use std::sync::OnceLock;
 
+#[cfg(target_arch = "x86_64")]
+use kernels::{AmxBf16, Avx2, Avx512, Avx512Bf16};
+use kernels::{Bf16, F16, F32, F64, Load, Portable};
 use tensor::Dtype;
 
 #[cfg(target_arch = "x86_64")]
 use super::bf16;
 use super::many_inputs::WidenedTile;
 use super::product::{FEW_INPUTS_MAX, KernelNumber, Product};
-use super::simd::{Bf16, F16, F32, F64, Load, Portable};
-#[cfg(target_arch = "x86_64")]
-use super::x86::{AmxBf16, Avx2, Avx512, Avx512Bf16};
 use super::{Pool, column_major, few_inputs, many_inputs};
 
 /// Instruction set that products use.

@@ -16,11 +16,11 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
+use kernels::{Load, SimdWork, prefetch};
+
 use super::Matrix;
 use super::pool::Pool;
-use super::prefetch::prefetch;
 use super::product::{FEW_INPUTS_MAX, KernelNumber, Product};
-use super::simd::{Load, SimdWork};
 
 /// Approximate bytes of rows that a thread takes at a time, at least and at most. Memory is slow at first where a
 /// thread starts anew.

@@ -19,11 +19,11 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use kernels::{Instructions, Load, Simd, SimdWork, prefetch};
+
 use super::Matrix;
 use super::pool::{Pool, split_columns};
-use super::prefetch::prefetch;
 use super::product::{KernelNumber, Product};
-use super::simd::{Load, Simd, SimdWork};
 
 /// Computation of the products of a tile of `R` rows of weights with `V` vectors of `N` inputs.
 pub(super) trait TileKernel<T: KernelNumber, const N: usize, const V: usize, const R: usize>:

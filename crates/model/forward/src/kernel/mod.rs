@@ -9,25 +9,16 @@ mod bf16;
 mod column_major;
 mod dispatch;
 mod few_inputs;
-mod loops;
 mod many_inputs;
 mod matrix;
 mod pool;
-mod prefetch;
 mod product;
 mod row;
-mod simd;
-#[cfg(target_arch = "x86_64")]
-mod x86;
 
 pub(crate) use dispatch::Kernel;
-pub(crate) use loops::{Loops, run_f32, run_f64, run_nested};
 pub(crate) use matrix::Matrix;
 pub(crate) use pool::Pool;
 pub(crate) use product::{KernelNumber, Product};
-pub(crate) use simd::Simd;
-#[cfg(test)]
-pub(crate) use simd::to_bf16;
 
 /// Returns the name of the instructions that products use on this CPU.
 pub(crate) fn name() -> &'static str {

@@ -352,9 +352,9 @@ fn rounding_to_bfloat16() {
         (0x8000_8001, 0x8001),
     ];
     for (x, expected) in rows {
-        assert_eq!(kernel::to_bf16(f32::from_bits(x)), expected, "{x:08x}");
+        assert_eq!(kernels::to_bf16(f32::from_bits(x)), expected, "{x:08x}");
     }
-    let nan = kernel::to_bf16(f32::from_bits(0x7f80_0001));
+    let nan = kernels::to_bf16(f32::from_bits(0x7f80_0001));
     assert!(f32::from_bits(u32::from(nan) << 16).is_nan(), "{nan:04x}");
 }
 

@@ -1,13 +1,11 @@
 //! Prefetching of bytes into the CPU's cache.
 
-#![expect(clippy::inline_always, reason = "it becomes one instruction")]
-
 /// Prefetches the byte `ahead` bytes after the first of `bytes`, with its neighbours, into the CPU's cache. The CPU
 /// ignores an address that is not mapped.
 #[inline(always)]
-pub(super) fn prefetch(bytes: &[u8], ahead: usize) {
+pub fn prefetch(bytes: &[u8], ahead: usize) {
     #[cfg(target_arch = "x86_64")]
-    super::x86::prefetch(bytes, ahead);
+    crate::x86::prefetch(bytes, ahead);
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (bytes, ahead);
 }

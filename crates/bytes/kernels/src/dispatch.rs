@@ -1,0 +1,96 @@
+//! Choice of the instruction set for loops that are compiled once for each of them.
+
+use std::marker::PhantomData;
+
+use crate::nibbles::{NibbleKernel, NibbleLookup};
+use crate::simd::{Portable, Simd, SimdWork};
+#[cfg(target_arch = "x86_64")]
+use crate::x86::{Avx2, Avx512};
+
+/// Vector loops over numbers of type `T`.
+pub trait Loops<T> {
+    /// Runs the loops with vectors of `N` numbers. Implementations and the functions they call are `#[inline(always)]`,
+    /// so that they become part of a function for the CPU's instructions.
+    fn run<S: Simd<T, N>, const N: usize>(self, simd: S);
+}
+
+/// Runs loops over f32 numbers with the CPU's instructions.
+pub fn run_f32(loops: impl Loops<f32>) {
+    run(LoopsWork::<f32, 16, _>(loops, PhantomData));
+}
+
+/// Runs loops over f64 numbers with the CPU's instructions.
+pub fn run_f64(loops: impl Loops<f64>) {
+    run(LoopsWork::<f64, 8, _>(loops, PhantomData));
+}
+
+/// Runs look-ups of codes of four bits with the CPU's instructions.
+pub fn run_nibbles(kernel: impl NibbleKernel) {
+    run(NibbleWork(kernel));
+}
+
+/// Calls a closure as a part of a function that the compiler makes of the CPU's vector instructions, as far as it can. The
+/// functions that the closure calls are to be `#[inline(always)]`.
+pub fn vectorize<R>(loops: impl FnOnce() -> R) -> R {
+    run(ClosureWork(loops))
+}
+
+/// Runs loops nested in other loops as a function of their own, which is compiled once for all its callers.
+pub fn run_nested<T, const N: usize, S: Simd<T, N>>(simd: S, loops: impl Loops<T>) {
+    simd.run(LoopsWork(loops, PhantomData));
+}
+
+#[cfg(target_arch = "x86_64")]
+fn run<R, W>(work: W) -> R
+where
+    W: SimdWork<Portable, Output = R> + SimdWork<Avx2, Output = R> + SimdWork<Avx512, Output = R>,
+{
+    use crate::simd::Instructions;
+
+    match (Avx512::detect(), Avx2::detect()) {
+        (Some(simd), _) => simd.run(work),
+        (_, Some(simd)) => simd.run(work),
+        _ => Portable.run(work),
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn run<W: SimdWork<Portable>>(work: W) -> W::Output {
+    crate::simd::Instructions::run(Portable, work)
+}
+
+/// Adapter from [`Loops`] to [`SimdWork`].
+struct LoopsWork<T, const N: usize, L>(L, PhantomData<T>);
+
+impl<T, const N: usize, S: Simd<T, N>, L: Loops<T>> SimdWork<S> for LoopsWork<T, N, L> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, simd: S) {
+        self.0.run::<S, N>(simd);
+    }
+}
+
+/// Adapter from [`NibbleKernel`] to [`SimdWork`].
+struct NibbleWork<K>(K);
+
+impl<S: NibbleLookup, K: NibbleKernel> SimdWork<S> for NibbleWork<K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, simd: S) {
+        self.0.run(simd);
+    }
+}
+
+/// Adapter from a closure to [`SimdWork`].
+struct ClosureWork<F>(F);
+
+impl<S, R, F: FnOnce() -> R> SimdWork<S> for ClosureWork<F> {
+    type Output = R;
+
+    #[inline(always)]
+    fn run(self, _: S) -> R {
+        (self.0)()
+    }
+}
