@@ -73,8 +73,7 @@ fn batch_options(args: &Convert) -> BatchOptions {
 
 /// Returns the number of inputs that are worked on at the same time if the user names none.
 pub(super) fn default_jobs() -> NonZeroUsize {
-    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    cores.min(NonZeroUsize::new(JOBS_MAX).unwrap_or(NonZeroUsize::MIN))
+    NonZeroUsize::new(byte_source::core_share().min(JOBS_MAX)).unwrap_or(NonZeroUsize::MIN)
 }
 
 /// Prints the result of one input, and appends its object to the file of results.

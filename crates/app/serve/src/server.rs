@@ -86,7 +86,7 @@ impl Server {
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2)))
+            .max_blocking_threads(byte_source::core_share().max(2))
             .thread_name("bodies")
             .build()
             .map_err(Error::System)?;

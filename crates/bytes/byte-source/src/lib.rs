@@ -5,9 +5,9 @@
 //! instead: if another program truncates the file, such a read returns an error, while the system kills a program that
 //! touches a lost page of a map.
 
-mod all_cores;
 mod blob;
 mod buffer;
+mod cores;
 mod crc32;
 mod error_kind;
 mod file;
@@ -22,9 +22,9 @@ mod source;
 mod source_folder;
 mod stamp;
 
-pub use all_cores::{core_share, on_all_cores, set_core_share};
 pub use blob::{Blob, OwnedBlob, Sink, Window};
 pub use buffer::WINDOW;
+pub use cores::{core_share, on_all_cores, set_core_share};
 pub use crc32::Crc32;
 pub use error_kind::ErrorKind;
 pub use file::{Error, MappedFile, special_file_kind};

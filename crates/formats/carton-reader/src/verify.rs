@@ -6,9 +6,9 @@ use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use byte_source::{Cancelled, ProgressReporter};
+use byte_source::{Cancelled, ProgressReporter, on_all_cores};
 use carton_format::{Config, DataType, Links, Manifest, Problems, TensorIndex, TensorSpec};
 
 use crate::{Carton, CartonEntry, Error, MODEL_FOLDER};
@@ -107,37 +107,26 @@ impl Carton {
         // The largest file comes first, because it determines the total time.
         let mut entries: Vec<&CartonEntry> = self.entries().filter(|entry| !entry.is_symbolic_link).collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.len));
-        let (next, done, stopped) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        let report = Mutex::new(CartonVerification::default());
-        let work = || {
-            while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let tap = tap.filter(|tap| tap.path == entry.path);
-                let result = self.check_entry_hash(entry, tap, &done, &|done| {
-                    if stopped.load(Ordering::Relaxed) { Err(Cancelled) } else { observed.advance(done) }
-                });
-                if matches!(result, Err(Error::Cancelled(_))) {
-                    stopped.store(true, Ordering::Relaxed);
-                    break;
-                }
-                let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-                match result {
-                    Ok(()) => report.files = report.files.saturating_add(1),
-                    // `lists` reports all files that are not listed.
-                    Err(Error::Unlisted { .. }) => {}
-                    Err(error) => report.add_error(&entry.path, &error),
-                }
+        let (done, report) = (AtomicU64::new(0), Mutex::new(CartonVerification::default()));
+        let check = |(): &mut (), number: u64| {
+            let entry = usize::try_from(number).ok().and_then(|number| entries.get(number));
+            let Some(entry) = entry else { return Ok(()) };
+            let tap = tap.filter(|tap| tap.path == entry.path);
+            let result = self.check_entry_hash(entry, tap, &done, &|done| observed.advance(done));
+            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+            match result {
+                Ok(()) => report.files = report.files.saturating_add(1),
+                Err(Error::Cancelled(_)) => return Err(Cancelled),
+                // `lists` reports all files that are not listed.
+                Err(Error::Unlisted { .. }) => {}
+                Err(error) => report.add_error(&entry.path, &error),
             }
+            Ok(())
         };
-        let threads = byte_source::core_share().min(entries.len());
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                scope.spawn(work);
-            }
-            work();
-        });
+        on_all_cores(entries.len() as u64, || (), check)?;
         let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
         report.bytes = done.into_inner();
-        if stopped.into_inner() { Err(Cancelled) } else { Ok(report) }
+        Ok(report)
     }
 
     fn check_entry_hash(

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use byte_source::{ReadError, WINDOW};
-use kernels::EncodedNumber;
+use kernels::{EncodedNumber, from_bf16, from_f16, to_bf16, to_f16};
 use tensor::{Compute, Dtype, Inputs, Storage};
 
 /// Largest number of elements that are loaded together.
@@ -280,8 +280,8 @@ pub(crate) fn round_to(dtype: Dtype, numbers: &mut [f32]) {
     // The encoding decides which NaN a NaN becomes.
     let has_nan = numbers.iter().fold(false, |has_nan, number| has_nan | number.is_nan());
     match dtype {
-        Dtype::Float16 if !has_nan => round_each(numbers, nearest_float16),
-        Dtype::BFloat16 if !has_nan => round_each(numbers, nearest_bfloat16),
+        Dtype::Float16 if !has_nan => round_each(numbers, |number| from_f16(to_f16(number))),
+        Dtype::BFloat16 if !has_nan => round_each(numbers, |number| from_bf16(to_bf16(number))),
         _ => round_by_encoding(dtype, numbers),
     }
 }
@@ -293,26 +293,6 @@ fn round_each(numbers: &mut [f32], nearest: impl Fn(f32) -> f32) {
             *number = nearest(*number);
         }
     });
-}
-
-/// Rounds a number that is not NaN to the nearest float16.
-#[inline(always)]
-fn nearest_float16(number: f32) -> f32 {
-    let bits = number.to_bits();
-    let odd = (bits >> 13) & 1;
-    let normal = f32::from_bits(bits.wrapping_add(0xFFF).wrapping_add(odd) & !0x1FFF);
-    // Below the smallest normal number, the distance of numbers is that of float32 from 0.5 on.
-    let small = ((number.abs() + 0.5) - 0.5).copysign(number);
-    let rounded = if number.abs() < 6.103_515_6e-5 { small } else { normal };
-    if rounded.abs() > 65504.0 { f32::INFINITY.copysign(number) } else { rounded }
-}
-
-/// Rounds a number that is not NaN to the nearest bfloat16.
-#[inline(always)]
-fn nearest_bfloat16(number: f32) -> f32 {
-    let bits = number.to_bits();
-    let odd = (bits >> 16) & 1;
-    f32::from_bits(bits.wrapping_add(0x7FFF).wrapping_add(odd) & !0xFFFF)
 }
 
 /// Rounds numbers to the nearest ones of any dtype.

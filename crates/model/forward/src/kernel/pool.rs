@@ -30,7 +30,7 @@ impl Pool {
     /// # Errors
     /// When the system does not start the threads.
     pub(crate) fn new(threads: Option<usize>) -> Result<Self> {
-        let available = std::thread::available_parallelism().map_or(1, usize::from);
+        let available = byte_source::core_share();
         let count = threads.unwrap_or(available).max(1);
         let built = ThreadPoolBuilder::new()
             .num_threads(count)

@@ -1,4 +1,7 @@
-//! Work on many items with one thread per core, or on the share of the cores that the caller's thread has.
+//! Number of threads that a piece of work may use, and work on many items with that many threads.
+//!
+//! This is the only place that asks for the number of cores. Computed tensors are the exception: they nest, so they run on
+//! rayon's pool, which has one thread for each core and which all jobs share.
 
 use std::cell::Cell;
 use std::num::NonZeroUsize;
