@@ -1,5 +1,10 @@
 //! Factors of the products that were added last, in memory.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "it parses nothing: sizes are those of numbers in memory"
+)]
+
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,7 +41,7 @@ impl FactorCache {
         if let Some((_, found)) = kept.iter().find(|(known, _)| *known == key) {
             return Ok(Arc::clone(found));
         }
-        kept.truncate(Self::KEPT.saturating_sub(1));
+        kept.truncate(Self::KEPT - 1);
         let terms: Result<Vec<LoadedTerm>, ReadError> = terms.iter().map(LoadedTerm::read).collect();
         let loaded = Arc::new(LoadedBlock { terms: terms?, ..LoadedBlock::default() });
         kept.insert(0, (key, Arc::clone(&loaded)));
@@ -66,7 +71,7 @@ impl LoadedBlock {
     /// Returns true if double precision is faster because too many sums were computed twice.
     pub(crate) fn prefers_double(&self) -> bool {
         let (sums, repeated) = (self.sums.load(Ordering::Relaxed), self.repeated.load(Ordering::Relaxed));
-        sums > Self::SAMPLE && repeated.saturating_mul(16) > sums
+        sums > Self::SAMPLE && repeated * 16 > sums
     }
 }
 
@@ -89,7 +94,7 @@ impl LoadedTerm {
         let is_double = term.left.is_double() || term.right.is_double();
         let right = if is_double {
             let parts = float_parts::split_right(&term.right.read_doubles()?)?;
-            Panels::pack(&parts, rank.saturating_mul(float_parts::PAIRS.len()))
+            Panels::pack(&parts, rank * float_parts::PAIRS.len())
         } else {
             Panels::pack(&term.right.read()?, rank)
         };
@@ -104,10 +109,8 @@ impl LoadedTerm {
 
     /// Returns the end of the rows of the block that are in memory together with row `row`, which has a product.
     pub(crate) fn chunk_end(&self, row: u64) -> u64 {
-        let within = row.saturating_sub(self.rows.start);
-        let next = within.checked_next_multiple_of(self.chunk_rows()).unwrap_or(u64::MAX);
-        let next = if next == within { next.saturating_add(self.chunk_rows()) } else { next };
-        self.rows.start.saturating_add(next).min(self.rows.end)
+        let chunks = (row - self.rows.start) / self.chunk_rows() + 1;
+        (self.rows.start + chunks * self.chunk_rows()).min(self.rows.end)
     }
 
     /// Returns rows of the left factor, and the number of those before row `row` of the block.
@@ -116,9 +119,9 @@ impl LoadedTerm {
     /// When the factor cannot be read.
     pub(crate) fn left(&self, row: u64) -> Result<(Arc<Vec<f32>>, usize), ReadError> {
         let invalid = std::io::ErrorKind::InvalidData;
-        let within = row.checked_sub(self.rows.start).ok_or(invalid)?;
-        let before = within.checked_rem(self.chunk_rows()).ok_or(invalid)?;
-        let first = within.saturating_sub(before);
+        let within = row - self.rows.start;
+        let before = within % self.chunk_rows();
+        let first = within - before;
         let skipped = usize::try_from(before).map_err(|_| invalid)?;
         let mut chunk = self.chunk.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, rows)) = chunk.as_ref()
@@ -126,7 +129,7 @@ impl LoadedTerm {
         {
             return Ok((Arc::clone(rows), skipped));
         }
-        let end = first.saturating_add(self.chunk_rows()).min(self.left.rows());
+        let end = (first + self.chunk_rows()).min(self.left.rows());
         let rows = self.left.rows_in(&(first..end)).ok_or(invalid)?;
         let rows = if self.is_double {
             let rank = usize::try_from(rows.columns()).map_err(|_| invalid)?;

@@ -1,5 +1,10 @@
 //! Factors of float64 as sums of float32: a product of two such factors is one of float32 with a higher rank.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "it parses nothing: sizes are those of numbers in memory"
+)]
+
 use std::io::ErrorKind;
 
 use byte_source::ReadError;
@@ -40,7 +45,7 @@ pub(crate) fn split_right(numbers: &[f64]) -> Result<Vec<f32>, ReadError> {
 /// # Errors
 /// When a number is too large for float32.
 pub(crate) fn split_left(numbers: &[f64], rank: usize) -> Result<Vec<f32>, ReadError> {
-    let mut split = Vec::with_capacity(numbers.len().saturating_mul(PAIRS.len()));
+    let mut split = Vec::with_capacity(numbers.len() * PAIRS.len());
     for row in numbers.chunks(rank.max(1)) {
         let row = row.iter().map(|number| parts(*number)).collect::<Result<Vec<_>, _>>()?;
         for (left, _) in PAIRS {

@@ -1,5 +1,10 @@
 //! Products of all pairs of columns of a matrix, in double precision.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "it parses nothing: sizes are those of numbers in memory"
+)]
+
 use kernels::{Simd, run_f64};
 
 use crate::vectors::{DOUBLE_PANEL, InRegisters, Tiles, multiply_tile};
@@ -25,7 +30,7 @@ impl Tiles<f64> for Gram<'_> {
     fn run<S: Simd<f64, N>, const N: usize, const ROWS: usize>(self, simd: S) {
         let Self { rows, rank, sums } = self;
         let mut tile = [[0.0; DOUBLE_PANEL]; ROWS];
-        for rows in rows.chunks(rank.saturating_mul(ROWS_TOGETHER)) {
+        for rows in rows.chunks(rank * ROWS_TOGETHER) {
             let panels = columns_of::<DOUBLE_PANEL>(rows, rank);
             let groups = columns_of::<ROWS>(rows, rank);
             for (first, left) in (0..).step_by(ROWS).zip(&groups) {

@@ -79,9 +79,9 @@ impl<'f, const ROWS: usize> PackedTerm<'f, ROWS> {
     fn new(factors: Factors<'f>, terms: usize, is_fused: bool) -> Self {
         let rank = factors.right.rank();
         let left = pack_rows(factors.left, rank);
-        let sums = rank.div_ceil(STEPS).saturating_mul(terms);
+        let sums = rank.div_ceil(STEPS) * terms;
         // A processor without fused operations rounds each product, too. The scale is rounded, and each product with it.
-        let roundings = STEPS.min(rank).saturating_mul(if is_fused { 1 } else { 2 }).saturating_add(sums);
+        let roundings = STEPS.min(rank) * (if is_fused { 1 } else { 2 }) + sums;
         let units = (f64::from(clamped(roundings)) + 3.0) * UNIT * factors.scale.abs();
         let row_error = |row: &[f32]| {
             let square = row.iter().map(|factor| f64::from(*factor) * f64::from(*factor)).sum::<f64>();
@@ -130,7 +130,7 @@ impl<const HALF: bool> Tiles<f32> for Sums<'_, HALF> {
     #[inline(always)]
     fn run<S: Simd<f32, N>, const N: usize, const ROWS: usize>(self, simd: S) {
         let Self { terms, bytes, columns, repeated } = self;
-        let width = columns.len().saturating_mul(2);
+        let width = columns.len() * 2;
         if width == 0 {
             return;
         }
@@ -138,19 +138,19 @@ impl<const HALF: bool> Tiles<f32> for Sums<'_, HALF> {
             terms.iter().map(|term| PackedTerm::new(*term, terms.len(), S::IS_FUSED)).collect();
         let mut tile = [[0.0_f32; PANEL]; ROWS];
         for panel in columns.start / PANEL..columns.end.div_ceil(PANEL) {
-            let first = panel.saturating_mul(PANEL);
+            let first = panel * PANEL;
             let from = columns.start.max(first);
-            let to = columns.end.min(first.saturating_add(PANEL));
-            let skipped = from.saturating_sub(first);
-            let start = from.saturating_sub(columns.start).saturating_mul(2);
-            let end = to.saturating_sub(columns.start).saturating_mul(2);
-            for (group, rows) in bytes.chunks_mut(width.saturating_mul(ROWS)).enumerate() {
+            let to = columns.end.min(first + PANEL);
+            let skipped = from - first;
+            let start = (from - columns.start) * 2;
+            let end = (to - columns.start) * 2;
+            for (group, rows) in bytes.chunks_mut(width * ROWS).enumerate() {
                 let mut sums = [[0.0_f32; PANEL]; ROWS];
                 let mut errors = [0.0_f32; ROWS];
                 for term in &packed {
                     let rank = term.factors.right.rank();
-                    let at = group.saturating_mul(rank);
-                    let left = term.left.get(at..at.saturating_add(rank)).unwrap_or_default();
+                    let at = group * rank;
+                    let left = term.left.get(at..at + rank).unwrap_or_default();
                     let right = term.factors.right.panel(panel);
                     for (left, right) in left.chunks(STEPS).zip(right.chunks(STEPS)) {
                         multiply_tile(simd, left, right, &mut tile);
@@ -178,7 +178,7 @@ impl<const HALF: bool> Tiles<f32> for Sums<'_, HALF> {
                         round_sums::<HALF>(&padded, sums, *error, (&mut rounded, &mut unsure))
                     };
                     if is_unsure {
-                        let row = group.saturating_mul(ROWS).saturating_add(number);
+                        let row = group * ROWS + number;
                         let unsure = unsure.get(skipped..).unwrap_or_default();
                         let rounded = rounded.get_mut(skipped..).unwrap_or_default();
                         *repeated += resolve::<HALF>(terms, (row, from), (numbers, unsure), rounded);
@@ -237,13 +237,13 @@ fn resolve<const HALF: bool>(
         if *unsure == 0 {
             continue;
         }
-        repeated = repeated.saturating_add(1);
+        repeated += 1;
         let bits = u16::from_le_bytes(*number);
         let mut sum = f64::from(if HALF { from_f16(bits) } else { from_bf16(bits) });
         for Factors { left, right, scale } in terms {
             let rank = right.rank();
-            let start = row.saturating_mul(rank);
-            let left = left.get(start..start.saturating_add(rank)).unwrap_or_default();
+            let start = row * rank;
+            let left = left.get(start..start + rank).unwrap_or_default();
             let mut product = 0.0;
             for (factor, right) in left.iter().zip(right.panel(column / PANEL)) {
                 // The product of two float32 is exact.

@@ -1,5 +1,10 @@
 //! Weights to which products of low rank are added, and whose rows or columns are rescaled.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "it parses nothing: sizes are those of numbers in memory"
+)]
+
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -91,17 +96,15 @@ impl LowRankUpdate {
 
     /// Returns the number of elements.
     fn numel(&self) -> u64 {
-        self.base.len().checked_div(self.base_dtype.size()).unwrap_or(0)
+        self.base.len() / self.base_dtype.size()
     }
 
     /// Returns the end of the segment that starts at element `at`: whole rows of one block with the same products, or the rest of
     /// a row; and the products.
     fn segment(&self, at: u64, end: u64) -> Result<(u64, SegmentTerms), ReadError> {
-        let invalid = || ReadError::from(ErrorKind::InvalidData);
         let WeightDims { rows_per_block, columns } = self.dims;
-        let row = at.checked_div(columns).ok_or_else(invalid)?;
-        let (number, within) = (row.checked_div(rows_per_block), row.checked_rem(rows_per_block));
-        let (number, within) = number.zip(within).ok_or_else(invalid)?;
+        let row = at / columns;
+        let (number, within) = (row / rows_per_block, row % rows_per_block);
         let terms = usize::try_from(number).ok().and_then(|number| self.blocks.get(number));
         let mut segment = SegmentTerms { block: None, lefts: Vec::new() };
         // The end of the rows in the block.
@@ -119,12 +122,12 @@ impl LowRankUpdate {
             }
             segment.block = Some(block);
         }
-        let row_end = row.saturating_add(1).saturating_mul(columns);
+        let row_end = (row + 1) * columns;
         if !at.is_multiple_of(columns) || row_end > end {
             return Ok((row_end.min(end), segment));
         }
-        let rows = row.saturating_add(edge.saturating_sub(within)).min(end.checked_div(columns).unwrap_or(0));
-        Ok((rows.saturating_mul(columns), segment))
+        let rows = (row + edge - within).min(end / columns);
+        Ok((rows * columns, segment))
     }
 
     /// Splits the numbers from element `at` on into tasks for threads.
@@ -139,53 +142,51 @@ impl LowRankUpdate {
         let (size, old_size) = (place(self.dtype.size())?, place(self.base_dtype.size())?);
         let width = self.dims.columns;
         let (mut tasks, mut at) = (Vec::new(), at);
-        let end = at.saturating_add(new.len().checked_div(size).unwrap_or(0) as u64);
+        let end = at + (new.len() / size) as u64;
         while at < end {
             let (segment_end, terms) = self.segment(at, end)?;
             let terms = Arc::new(terms);
-            let first_row = at.checked_div(width).ok_or_else(invalid)?;
-            let mut column = place(at.checked_rem(width).ok_or_else(invalid)?)?;
-            let (mut row, mut left) = (0, place(segment_end.saturating_sub(at))?);
+            let first_row = at / width;
+            let mut column = place(at % width)?;
+            let (mut row, mut left) = (0, place(segment_end - at)?);
             // Whole rows, if the segment is not a part of a row.
-            let row_len = left.min(place(width)?.saturating_sub(column)).max(1);
-            let rows =
-                TASK.checked_div(row_len).unwrap_or(0).checked_next_multiple_of(TASK_ROWS).unwrap_or(0);
+            let row_len = left.min(place(width)? - column).max(1);
+            let rows = (TASK / row_len).next_multiple_of(TASK_ROWS);
             while left > 0 {
-                let count = if row_len > TASK { TASK.min(row_len) } else { rows.saturating_mul(row_len) };
+                let count = if row_len > TASK { TASK.min(row_len) } else { rows * row_len };
                 // A long row is split into parts, which end with the row.
-                let in_row = place(width)?.saturating_sub(column);
+                let in_row = place(width)? - column;
                 let count = if row_len > TASK { count.min(in_row) } else { count }.min(left);
-                let (part, rest) =
-                    new.split_at_mut_checked(count.saturating_mul(size)).ok_or_else(invalid)?;
+                let (part, rest) = new.split_at_mut_checked(count * size).ok_or_else(invalid)?;
                 let old_part = match old {
                     Some(bytes) => {
-                        let split = bytes.split_at_checked(count.saturating_mul(old_size));
+                        let split = bytes.split_at_checked(count * old_size);
                         let (part, rest) = split.ok_or_else(invalid)?;
                         old = Some(rest);
                         Some(part)
                     }
                     None => None,
                 };
-                let columns = column..column.saturating_add(count.min(row_len));
+                let columns = column..column + count.min(row_len);
                 let terms = Arc::clone(&terms);
-                let weight_row = place(first_row)?.saturating_add(row);
+                let weight_row = place(first_row)? + row;
                 tasks.push(Task {
                     old: old_part,
                     new: part,
                     terms,
                     row: weight_row,
                     row_in_segment: row,
-                    rows: count.checked_div(columns.len()).unwrap_or(0),
+                    rows: count / columns.len(),
                     columns,
                 });
-                (new, left) = (rest, left.saturating_sub(count));
+                (new, left) = (rest, left - count);
                 if row_len > TASK {
-                    column = column.saturating_add(count);
+                    column += count;
                     if column >= place(width)? {
-                        (column, row) = (0, row.saturating_add(1));
+                        (column, row) = (0, row + 1);
                     }
                 } else {
-                    row = row.saturating_add(count.checked_div(row_len).unwrap_or(0));
+                    row += count / row_len;
                 }
             }
             at = segment_end;
@@ -202,15 +203,15 @@ impl LowRankUpdate {
         let count = usize::try_from(magnitudes.values.columns()).map_err(|_| ErrorKind::InvalidData)?;
         let mut all = vec![VectorSums::default(); count];
         let size = self.base_dtype.size();
-        let step = (WINDOW as u64).checked_div(size).unwrap_or(1).max(1);
+        let step = WINDOW as u64 / size;
         let (mut at, mut bytes, mut new) = (0, Vec::new(), Vec::new());
         while at < self.numel() {
-            let end = at.saturating_add(step).min(self.numel());
-            let numbers = usize::try_from(end.saturating_sub(at)).map_err(|_| ErrorKind::InvalidData)?;
-            let place = |size: u64| usize::try_from(size).map(|size| size.saturating_mul(numbers));
+            let end = (at + step).min(self.numel());
+            let numbers = usize::try_from(end - at).map_err(|_| ErrorKind::InvalidData)?;
+            let place = |size: u64| usize::try_from(size).map(|size| size * numbers);
             bytes.resize(place(size).map_err(|_| ErrorKind::InvalidData)?, 0);
             new.resize(place(self.dtype.size()).map_err(|_| ErrorKind::InvalidData)?, 0);
-            inputs.read(0, &mut bytes, at.saturating_mul(size))?;
+            inputs.read(0, &mut bytes, at * size)?;
             let sums = |task: Task<'_>| {
                 let (mut olds, mut changes) = (Vec::new(), Vec::new());
                 widen(self.base_dtype, task.old.unwrap_or_default(), &mut olds)?;
@@ -264,8 +265,8 @@ impl SegmentTerms {
         for (position, left, before) in &self.lefts {
             let Some(term) = block.terms.get(*position) else { continue };
             let rank = term.right.rank();
-            let start = before.saturating_add(first).saturating_mul(rank);
-            let left = left.get(start..start.saturating_add(rows.saturating_mul(rank)));
+            let start = (before + first) * rank;
+            let left = left.get(start..start + rows * rank);
             factors.push(Factors { left: left.unwrap_or_default(), right: &term.right, scale: term.scale });
         }
         factors
@@ -294,7 +295,7 @@ fn run<'t, R: Send>(
 
 impl Compute for LowRankUpdate {
     fn len(&self) -> u64 {
-        self.numel().saturating_mul(self.dtype.size())
+        self.numel() * self.dtype.size()
     }
 
     fn inputs(&self) -> &[Storage] {
@@ -313,17 +314,17 @@ impl Compute for LowRankUpdate {
     fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
         let invalid = ErrorKind::InvalidInput;
         let rescales = self.rescales(inputs)?;
-        let start = offset.checked_div(self.dtype.size()).ok_or(invalid)?;
+        let start = offset / self.dtype.size();
         let size = usize::try_from(self.dtype.size()).map_err(|_| invalid)?;
-        let numbers = buffer.len().checked_div(size).ok_or(invalid)?;
+        let numbers = buffer.len() / size;
         let mut bytes = Vec::new();
         let old = if self.base_dtype == self.dtype {
             inputs.read(0, buffer, offset)?;
             None
         } else {
             let size = usize::try_from(self.base_dtype.size()).map_err(|_| invalid)?;
-            bytes.resize(numbers.saturating_mul(size), 0);
-            inputs.read(0, &mut bytes, start.saturating_mul(self.base_dtype.size()))?;
+            bytes.resize(numbers * size, 0);
+            inputs.read(0, &mut bytes, start * self.base_dtype.size())?;
             Some(bytes.as_slice())
         };
         run(self.tasks(start, old, buffer)?, numbers, |mut task| self.compute(&mut task, rescales))?;

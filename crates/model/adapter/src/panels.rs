@@ -1,5 +1,10 @@
 //! Right factors of products, packed in panels of columns, with the norms of their columns.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "it parses nothing: sizes are those of numbers in memory"
+)]
+
 use crate::vectors::{DOUBLE_PANEL, PANEL};
 
 /// Right factor of a product: `rank × columns` numbers in panels. The last panel is filled with zeros.
@@ -17,7 +22,7 @@ impl Panels {
     pub(crate) fn pack(right: &[f32], rank: usize) -> Self {
         let columns = right.len().checked_div(rank).unwrap_or(0);
         let count = columns.div_ceil(PANEL);
-        let mut rows = vec![[0.0_f32; PANEL]; count.saturating_mul(rank)];
+        let mut rows = vec![[0.0_f32; PANEL]; count * rank];
         let mut squares = vec![[0.0_f64; PANEL]; count];
         for (step, right) in right.chunks_exact(columns.max(1)).take(rank).enumerate() {
             let packed = rows.iter_mut().skip(step).step_by(rank.max(1));
@@ -39,8 +44,8 @@ impl Panels {
 
     /// Returns the rows of a panel, one for each step.
     pub(crate) fn panel(&self, number: usize) -> &[[f32; PANEL]] {
-        let start = number.saturating_mul(self.rank);
-        self.rows.get(start..start.saturating_add(self.rank)).unwrap_or_default()
+        let start = number * self.rank;
+        self.rows.get(start..start + self.rank).unwrap_or_default()
     }
 
     /// Returns a number that is not below the norm of any column of a panel.

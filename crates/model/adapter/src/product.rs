@@ -1,5 +1,10 @@
 //! Adds products of low rank to rows of a weight, in double precision.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "it parses nothing: sizes are those of numbers in memory"
+)]
+
 use std::ops::Range;
 
 use kernels::{Simd, run_f64};
@@ -39,13 +44,13 @@ impl Tiles<f64> for Product<'_> {
         let (mut half, mut tile) = (Vec::with_capacity(rank), [[0.0; DOUBLE_PANEL]; ROWS]);
         let halves = columns.start / DOUBLE_PANEL..columns.end.div_ceil(DOUBLE_PANEL);
         for number in halves {
-            let first = number.saturating_mul(DOUBLE_PANEL);
+            let first = number * DOUBLE_PANEL;
             let from = columns.start.max(first);
-            let to = columns.end.min(first.saturating_add(DOUBLE_PANEL));
-            let skipped = from.saturating_sub(first);
-            let target = from.saturating_sub(columns.start)..to.saturating_sub(columns.start);
+            let to = columns.end.min(first + DOUBLE_PANEL);
+            let skipped = from - first;
+            let target = from - columns.start..to - columns.start;
             right.widen_half(first / PANEL, !first.is_multiple_of(PANEL), &mut half);
-            let groups = sums.chunks_mut(width.saturating_mul(ROWS));
+            let groups = sums.chunks_mut(width * ROWS);
             for (left, sums) in left.chunks_exact(rank).zip(groups) {
                 multiply_tile(simd, left, &half, &mut tile);
                 for (sums, products) in sums.chunks_mut(width).zip(&tile) {

@@ -2,6 +2,11 @@
 //!
 //! A panel has 128 bytes of each row, so its rows are whole vectors of every processor.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "it parses nothing: sizes are those of numbers in memory"
+)]
+
 use kernels::{Loops, Simd};
 
 /// Columns of a panel of float32.
@@ -71,8 +76,8 @@ pub(crate) fn multiply_tile<
 #[inline(always)]
 pub(crate) fn pack_rows<T: Number, const ROWS: usize>(rows: &[f32], rank: usize) -> Vec<[T; ROWS]> {
     let count = rows.len().checked_div(rank).unwrap_or(0);
-    let mut packed = vec![[T::default(); ROWS]; count.div_ceil(ROWS).saturating_mul(rank)];
-    let groups = rows.chunks(rank.saturating_mul(ROWS).max(1));
+    let mut packed = vec![[T::default(); ROWS]; count.div_ceil(ROWS) * rank];
+    let groups = rows.chunks((rank * ROWS).max(1));
     for (group, packed) in groups.zip(packed.chunks_mut(rank.max(1))) {
         for (number, row) in group.chunks_exact(rank.max(1)).enumerate() {
             for (packed, factor) in packed.iter_mut().zip(row) {

@@ -1,5 +1,10 @@
 //! Sums of the numbers of several tensors: computed in double precision, and rounded once to the dtype of the first one.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "it parses nothing: sizes are those of numbers in memory"
+)]
+
 use byte_source::ReadError;
 use tensor::{Compute, Dtype, Inputs, Storage};
 
@@ -65,17 +70,17 @@ impl Compute for WeightedSum {
     fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
         let invalid = |_| ReadError::from(std::io::ErrorKind::InvalidInput);
         let size = usize::try_from(self.dtype.size()).map_err(invalid)?;
-        let mut first = offset.checked_div(self.dtype.size()).unwrap_or(0);
+        let mut first = offset / self.dtype.size();
         let (mut bytes, mut base, mut others, mut sums) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for chunk in buffer.chunks_mut(CHUNK.saturating_mul(size)) {
-            let numbers = chunk.len().checked_div(size).unwrap_or(0);
-            inputs.read(0, chunk, first.saturating_mul(self.dtype.size()))?;
+        for chunk in buffer.chunks_mut(CHUNK * size) {
+            let numbers = chunk.len() / size;
+            inputs.read(0, chunk, first * self.dtype.size())?;
             widen(self.dtype, chunk, &mut base)?;
             sums.clone_from(&base);
             for (number, dtype) in self.dtypes.iter().skip(1).enumerate() {
-                let len = numbers.saturating_mul(usize::try_from(dtype.size()).map_err(invalid)?);
+                let len = numbers * usize::try_from(dtype.size()).map_err(invalid)?;
                 bytes.resize(len, 0);
-                inputs.read(number.saturating_add(1), &mut bytes, first.saturating_mul(dtype.size()))?;
+                inputs.read(number + 1, &mut bytes, first * dtype.size())?;
                 widen(*dtype, &bytes, &mut others)?;
                 self.add(number, &base, &others, &mut sums);
             }
@@ -87,7 +92,7 @@ impl Compute for WeightedSum {
                 }
             }
             narrow(self.dtype, &sums, chunk);
-            first = first.saturating_add(numbers as u64);
+            first += numbers as u64;
         }
         Ok(())
     }

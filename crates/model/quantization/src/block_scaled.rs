@@ -1,5 +1,10 @@
 //! Codes in rows, with a scale, and perhaps a zero point, for each block of rows and columns.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "the sizes of a tensor were compared with those of its parts when it was recognised"
+)]
+
 use std::ops::Range;
 
 use byte_source::ReadError;
@@ -80,12 +85,12 @@ impl CodeRows {
         cols: &Range<u64>,
     ) -> Result<Vec<u8>, ReadError> {
         let bits = u64::from(self.bits);
-        let byte = cols.start.saturating_mul(bits) / 8;
+        let byte = cols.start * bits / 8;
         let part = ByteRows {
-            start: rows.start.saturating_mul(self.pitch).saturating_add(byte),
-            rows: rows.end.saturating_sub(rows.start),
+            start: rows.start * self.pitch + byte,
+            rows: rows.end - rows.start,
             pitch: self.pitch,
-            len: cols.end.saturating_mul(bits).div_ceil(8).saturating_sub(byte),
+            len: (cols.end * bits).div_ceil(8) - byte,
         };
         self.operand.read_rows(inputs, &part)
     }
@@ -98,8 +103,8 @@ impl Kernel for BlockScaled {
 
     fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> Result<Loaded, ReadError> {
         let Area { matrix, rows, cols } = area;
-        let before = matrix.saturating_mul(self.matrices.rows);
-        let through = rows.start.saturating_add(before)..rows.end.saturating_add(before);
+        let before = matrix * self.matrices.rows;
+        let through = rows.start + before..rows.end + before;
         let col_blocks =
             if self.groups.is_some() { 0..self.scales.cols } else { self.block.col_blocks(cols) };
         let grid = (self.block.row_blocks(rows), col_blocks);
@@ -120,8 +125,8 @@ impl Kernel for BlockScaled {
     fn decode(&self, loaded: &Loaded, area: &Area, row: usize, out: &mut [f32]) {
         let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let width = out.len();
-        let row_bytes = width.saturating_mul(self.codes.bits as usize).div_ceil(8);
-        let codes = loaded.codes.get(row.saturating_mul(row_bytes)..).unwrap_or_default();
+        let row_bytes = (width * self.codes.bits as usize).div_ceil(8);
+        let codes = loaded.codes.get(row * row_bytes..).unwrap_or_default();
         let codes = codes.get(..row_bytes).unwrap_or_default();
         let unpacked;
         let codes = if self.codes.bits == 8 {
@@ -130,12 +135,12 @@ impl Kernel for BlockScaled {
             unpacked = unpack(codes, self.codes.bits, self.codes.order, width);
             &unpacked
         };
-        let row_block = area.rows.start.saturating_add(row as u64).checked_div(self.block.rows).unwrap_or(0);
-        let row_block = row_block.saturating_sub(self.block.row_blocks(&area.rows).start);
+        let row_block = (area.rows.start + row as u64).checked_div(self.block.rows).unwrap_or(0);
+        let row_block = row_block - self.block.row_blocks(&area.rows).start;
         let values = &self.codes.values;
         let value = |code: u8| values.get(usize::from(code)).copied().unwrap_or_default();
         if self.groups.is_some() {
-            let grid_row = within(row_block).saturating_mul(within(self.scales.cols));
+            let grid_row = within(row_block) * within(self.scales.cols);
             let scales = loaded.scales.get(grid_row..).unwrap_or_default();
             let zeros = loaded.zeros.get(grid_row..).unwrap_or_default();
             for ((out, code), group) in out.iter_mut().zip(codes).zip(&loaded.groups) {
@@ -146,12 +151,12 @@ impl Kernel for BlockScaled {
             return;
         }
         let col_blocks = self.block.col_blocks(&area.cols);
-        let grid_width = within(col_blocks.end.saturating_sub(col_blocks.start));
-        let grid_row = within(row_block).saturating_mul(grid_width);
+        let grid_width = within(col_blocks.end - col_blocks.start);
+        let grid_row = within(row_block) * grid_width;
         let scales = loaded.scales.get(grid_row..).unwrap_or_default();
         let mut zeros = loaded.zeros.get(grid_row..).unwrap_or_default().iter();
         let into_block = area.cols.start.checked_rem(self.block.cols).unwrap_or(0);
-        let first = within(self.block.cols.saturating_sub(into_block)).min(width);
+        let first = within(self.block.cols - into_block).min(width);
         let (mut out, mut codes, mut len) = (out, codes, first);
         for scale in scales.iter().take(grid_width) {
             let zero = zeros.next().copied().unwrap_or_default();
@@ -174,23 +179,23 @@ impl Kernel for BlockScaled {
         out: &mut [u8],
     ) -> bool {
         let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let cols = within(area.cols.end.saturating_sub(area.cols.start));
+        let cols = within(area.cols.end - area.cols.start);
         let block_size = self.block.rows.saturating_mul(self.block.cols.min(cols as u64));
         if encoder.size() != 2 || self.codes.bits != 8 || self.groups.is_some() || block_size < TABLE_MIN {
             return false;
         }
         let first_row_block = self.block.row_blocks(&area.rows).start;
         let col_blocks = self.block.col_blocks(&area.cols);
-        let grid_width = within(col_blocks.end.saturating_sub(col_blocks.start));
+        let grid_width = within(col_blocks.end - col_blocks.start);
         let row_block = |part: &RowPart<'_>| {
-            let row = area.rows.start.saturating_add(part.row as u64);
-            within(row.checked_div(self.block.rows).unwrap_or(0).saturating_sub(first_row_block))
+            let row = area.rows.start + part.row as u64;
+            within(row.checked_div(self.block.rows).unwrap_or(0) - first_row_block)
         };
         let mut table = [[[0; 2]; CODES]];
         for rows in
             RowPart::split(place, cols, out).chunk_by_mut(|one, other| row_block(one) == row_block(other))
         {
-            let grid_row = rows.first().map_or(0, row_block).saturating_mul(grid_width);
+            let grid_row = rows.first().map_or(0, row_block) * grid_width;
             for (at, block) in (grid_row..).zip(col_blocks.clone()).take(grid_width) {
                 let scale = loaded.scales.get(at).copied().unwrap_or(f32::NAN);
                 let zero = loaded.zeros.get(at).copied().unwrap_or_default();
@@ -201,9 +206,9 @@ impl Kernel for BlockScaled {
                 let first = block.saturating_mul(self.block.cols);
                 let columns = column(first)..column(first.saturating_add(self.block.cols));
                 for row in &mut *rows {
-                    let before = row.row.saturating_mul(cols);
+                    let before = row.row * cols;
                     let (col, out) = row.columns(&columns);
-                    let codes = loaded.codes.get(before.saturating_add(col)..).unwrap_or_default();
+                    let codes = loaded.codes.get(before + col..).unwrap_or_default();
                     for (out, code) in out.iter_mut().zip(codes) {
                         *out = table.get(usize::from(*code)).copied().unwrap_or_default();
                     }
@@ -222,8 +227,8 @@ impl ScaleGrid {
         matrix: u64,
         (rows, cols): (Range<u64>, Range<u64>),
     ) -> Result<Vec<f32>, ReadError> {
-        let before = matrix.saturating_mul(self.rows).saturating_mul(u64::from(!self.is_shared));
-        let rows = rows.start.saturating_add(before)..rows.end.saturating_add(before);
+        let before = matrix * self.rows * u64::from(!self.is_shared);
+        let rows = rows.start + before..rows.end + before;
         let mut scales = self.read(inputs, rows, cols)?;
         if let Some(global) = &self.global {
             global.apply(inputs, matrix, &mut scales)?;

@@ -2,6 +2,10 @@
 //! GPTQ, AWQ and the experts of gpt-oss.
 
 #![expect(
+    clippy::arithmetic_side_effects,
+    reason = "the sizes of a tensor were compared with those of its parts when it was recognised"
+)]
+#![expect(
     clippy::inline_always,
     reason = "a function for vectors is only compiled for them within its caller"
 )]
@@ -80,28 +84,27 @@ impl Zeros {
             Self::Awq { operand, width } => (operand, 4, *width),
         };
         // Words in which the zero points of whole runs of 32 rows begin and end.
-        let first = rows.start.saturating_sub(rows.start % 32);
-        let words = first.saturating_mul(bits) / 32..rows.end.saturating_mul(bits).div_ceil(32).min(width);
-        let count = words.end.saturating_sub(words.start);
+        let first = rows.start - rows.start % 32;
+        let words = first * bits / 32..(rows.end * bits).div_ceil(32).min(width);
+        let count = words.end - words.start;
         let part = ByteRows {
-            start: groups.start.saturating_mul(width).saturating_add(words.start).saturating_mul(4),
-            rows: groups.end.saturating_sub(groups.start),
-            pitch: width.saturating_mul(4),
-            len: count.saturating_mul(4),
+            start: (groups.start * width + words.start) * 4,
+            rows: groups.end - groups.start,
+            pitch: width * 4,
+            len: count * 4,
         };
         let bytes = operand.read_rows(inputs, &part)?;
-        let row_len = usize::try_from(count.saturating_mul(4)).unwrap_or(0).max(1);
-        let wanted = usize::try_from(rows.end.saturating_sub(rows.start)).unwrap_or(0);
-        let skipped = usize::try_from(rows.start.saturating_sub(first)).unwrap_or(0);
-        let mut zeros =
-            Vec::with_capacity(wanted.saturating_mul(bytes.len().checked_div(row_len).unwrap_or(0)));
+        let row_len = usize::try_from(count * 4).unwrap_or(0).max(1);
+        let wanted = usize::try_from(rows.end - rows.start).unwrap_or(0);
+        let skipped = usize::try_from(rows.start - first).unwrap_or(0);
+        let mut zeros = Vec::with_capacity(wanted * bytes.len().checked_div(row_len).unwrap_or(0));
         for group in bytes.chunks(row_len) {
             let words = group.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
             match self {
                 Self::Gptq { bits, adds_one, .. } => {
                     let words: Vec<u32> = words.collect();
                     let zero = |row| f32::from(gptq_zero(&words, *bits, row, *adds_one));
-                    zeros.extend((skipped..skipped.saturating_add(wanted)).map(zero));
+                    zeros.extend((skipped..skipped + wanted).map(zero));
                 }
                 Self::Awq { .. } => {
                     let codes = words
@@ -127,10 +130,10 @@ fn gptq_zero(words: &[u32], bits: u32, row: usize, adds_one: bool) -> u8 {
     let ones = if adds_one { ones } else { 0 };
     let single = u8::from(adds_one && ones == 0);
     let word = |at: usize| words.get(at).copied().unwrap_or(0).wrapping_add(ones);
-    let bit = row.saturating_mul(bits as usize);
-    let pair = u64::from(word(bit / 32)) | (u64::from(word((bit / 32).saturating_add(1))) << 32);
+    let bit = row * bits as usize;
+    let pair = u64::from(word(bit / 32)) | (u64::from(word(bit / 32 + 1)) << 32);
     let [low, ..] = (pair >> (bit % 32)).to_le_bytes();
-    let mask = u8::MAX.checked_shr(8_u32.saturating_sub(bits)).unwrap_or(0);
+    let mask = u8::MAX.checked_shr(8_u32 - bits).unwrap_or(0);
     (low & mask).wrapping_add(single) & mask
 }
 
@@ -140,18 +143,18 @@ impl ColumnCodes {
         let Area { matrix, rows, cols } = area;
         let (first, last, words) = match self.packing {
             Packing::AlongColumns { bits } => {
-                let word = |col: u64| col.saturating_mul(u64::from(bits));
+                let word = |col: u64| col * u64::from(bits);
                 (word(cols.start) / 32, word(cols.end).div_ceil(32).min(self.word_rows), rows.clone())
             }
             Packing::AlongRows => (cols.start, cols.end, rows.start / 8..rows.end.div_ceil(8)),
         };
-        let before = matrix.saturating_mul(self.word_rows);
-        let start = before.saturating_add(first).saturating_mul(self.width).saturating_add(words.start);
+        let before = matrix * self.word_rows;
+        let start = (before + first) * self.width + words.start;
         let part = ByteRows {
-            start: start.saturating_mul(4),
-            rows: last.saturating_sub(first),
-            pitch: self.width.saturating_mul(4),
-            len: words.end.saturating_sub(words.start).saturating_mul(4),
+            start: start * 4,
+            rows: last - first,
+            pitch: self.width * 4,
+            len: (words.end - words.start) * 4,
         };
         self.operand.read_rows(inputs, &part)
     }
@@ -161,9 +164,9 @@ impl ColumnCodes {
         let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         match self.packing {
             Packing::AlongColumns { bits } => {
-                let width = within(area.rows.end.saturating_sub(area.rows.start)).max(1);
+                let width = within(area.rows.end - area.rows.start).max(1);
                 let mut column = words.iter().skip(row).step_by(width).map(|word| u32::from_le_bytes(*word));
-                let mask = u32::MAX.checked_shr(32_u32.saturating_sub(bits)).unwrap_or(0);
+                let mask = u32::MAX.checked_shr(32_u32 - bits).unwrap_or(0);
                 let per_word = 32_u32.checked_div(bits).unwrap_or(1).max(1);
                 if bits.is_power_of_two() {
                     for (codes, word) in out.chunks_mut(per_word as usize).zip(column) {
@@ -180,18 +183,18 @@ impl ColumnCodes {
                 for code in out {
                     if has < bits {
                         rest |= u64::from(column.next().unwrap_or(0)).checked_shl(has).unwrap_or(0);
-                        has = has.saturating_add(32);
+                        has += 32;
                     }
                     let [low, ..] = (rest & u64::from(mask)).to_le_bytes();
                     *code = low;
                     rest = rest.checked_shr(bits).unwrap_or(0);
-                    has = has.saturating_sub(bits);
+                    has -= bits;
                 }
             }
             Packing::AlongRows => {
-                let words_per_row = area.rows.end.div_ceil(8).saturating_sub(area.rows.start / 8);
-                let at = area.rows.start.saturating_add(row as u64);
-                let column = within((at / 8).saturating_sub(area.rows.start / 8));
+                let words_per_row = area.rows.end.div_ceil(8) - area.rows.start / 8;
+                let at = area.rows.start + row as u64;
+                let column = within(at / 8 - area.rows.start / 8);
                 let shift = AWQ_SHIFTS.get(within(at % 8)).copied().unwrap_or(0);
                 let column = words.iter().skip(column).step_by(within(words_per_row).max(1));
                 for (code, word) in out.iter_mut().zip(column) {
@@ -217,15 +220,15 @@ impl ColumnCodes {
     ) {
         match self.packing {
             Packing::AlongColumns { .. } => {
-                let first = (col / 8).saturating_mul(width).saturating_add(row);
+                let first = col / 8 * width + row;
                 let mut column = words.get(first..).unwrap_or_default().iter().step_by(width);
                 let (mut left, mut skipped) = (out, col % 8);
                 while !left.is_empty() {
-                    let count = left.len().min(64_usize.saturating_sub(skipped));
+                    let count = left.len().min(64_usize - skipped);
                     let (out, later) =
                         std::mem::take(&mut left).split_at_mut_checked(count).unwrap_or_default();
                     let mut codes = [[[0; 4]; RUN_BYTES / 4]; 2];
-                    let codes_needed = skipped.saturating_add(count).div_ceil(8);
+                    let codes_needed = (skipped + count).div_ceil(8);
                     for (place, word) in
                         codes.as_flattened_mut().iter_mut().zip(column.by_ref().take(codes_needed))
                     {
@@ -247,7 +250,7 @@ impl ColumnCodes {
                 let find = |code: u32| table.get((code & 15) as usize).copied().unwrap_or_default();
                 let width = width.div_ceil(8).max(1);
                 let shift = AWQ_SHIFTS.get(row % 8).copied().unwrap_or_default();
-                let first = col.saturating_mul(width).saturating_add(row / 8);
+                let first = col * width + row / 8;
                 let column = words.get(first..).unwrap_or_default().iter().step_by(width);
                 for (out, word) in out.iter_mut().zip(column) {
                     *out = find(u32::from_le_bytes(*word) >> (shift & 31));
@@ -293,7 +296,7 @@ impl Kernel for ColumnScaled {
     fn decode(&self, loaded: &Loaded, area: &Area, row: usize, out: &mut [f32]) {
         let mut codes = vec![0; out.len()];
         self.codes.unpack(&loaded.codes, area, row, &mut codes);
-        let width = usize::try_from(area.rows.end.saturating_sub(area.rows.start)).unwrap_or(1).max(1);
+        let width = usize::try_from(area.rows.end - area.rows.start).unwrap_or(1).max(1);
         let values = &self.codes.values;
         let value = |code: u8| values.get(usize::from(code)).copied().unwrap_or_default();
         let scales: Vec<f32> = loaded.scales.iter().skip(row).step_by(width).copied().collect();
@@ -308,7 +311,7 @@ impl Kernel for ColumnScaled {
         }
         let group = usize::try_from(self.group).unwrap_or(usize::MAX).max(1);
         let into = usize::try_from(area.cols.start.checked_rem(self.group).unwrap_or(0)).unwrap_or(0);
-        let (mut out, mut codes, mut len) = (out, codes.as_slice(), group.saturating_sub(into));
+        let (mut out, mut codes, mut len) = (out, codes.as_slice(), group - into);
         for (scale, zero) in scales.iter().zip(&zeros) {
             len = len.min(out.len());
             let (now, later) = out.split_at_mut_checked(len).unwrap_or_default();
@@ -330,8 +333,8 @@ impl Kernel for ColumnScaled {
     ) -> bool {
         let (Ok(group), Ok(width), Ok(cols)) = (
             usize::try_from(self.group),
-            usize::try_from(area.rows.end.saturating_sub(area.rows.start)),
-            usize::try_from(area.cols.end.saturating_sub(area.cols.start)),
+            usize::try_from(area.rows.end - area.rows.start),
+            usize::try_from(area.cols.end - area.cols.start),
         ) else {
             return false;
         };
@@ -367,7 +370,7 @@ impl NibbleKernel for RowBlocks<'_> {
         let words = loaded.codes.as_chunks::<4>().0;
         for block in parts.chunks_mut(BLOCK_ROWS) {
             let first = block.first().map_or(0, |part| part.row);
-            let rows = first..first.saturating_add(block.len());
+            let rows = first..first + block.len();
             let mut tables = [[[0; 2]; NIBBLES]; BLOCK_ROWS];
             let mut columns = 0..group;
             for (scales, zeros) in loaded.scales.chunks(width).zip(loaded.zeros.chunks(width)) {

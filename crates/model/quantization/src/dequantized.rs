@@ -1,8 +1,8 @@
 //! Computation of the numbers of a quantized tensor: a window at a time, on all cores, in one pass over the codes.
 
 #![expect(
-    clippy::inline_always,
-    reason = "a loop is only compiled for the vectors of the processor within its caller"
+    clippy::arithmetic_side_effects,
+    reason = "the sizes of a tensor were compared with those of its parts when it was recognised"
 )]
 
 use std::fmt::Debug;
@@ -178,32 +178,29 @@ impl Dequantized {
         Some(Self { kernel, inputs, matrices, encoder, panels: Mutex::default() })
     }
 
-    /// Returns the area that begins at an element, has at most `count` elements, and is as large as possible, and the number
+    /// Returns the area that begins at an element of the tensor, has at most `count` elements, and is as large as possible, and the number
     /// of elements in it that come before the first one.
-    fn area(&self, element: u64, count: u64) -> Option<(Area, u64)> {
+    fn area(&self, element: u64, count: u64) -> (Area, u64) {
         let Matrices { rows, cols, .. } = self.matrices;
-        let (row, col) = (element.checked_div(cols)?, element.checked_rem(cols)?);
-        let (matrix, row) = (row.checked_div(rows)?, row.checked_rem(rows)?);
+        let (row, col) = (element / cols, element % cols);
+        let (matrix, row) = (row / rows, row % rows);
         if col == 0 && count >= cols && cols <= AREA_MAX {
-            let whole = count.min(AREA_MAX).checked_div(cols)?.min(rows.checked_sub(row)?);
-            return Some((Area { matrix, rows: row..row.checked_add(whole)?, cols: 0..cols }, 0));
+            let whole = (count.min(AREA_MAX) / cols).min(rows - row);
+            return (Area { matrix, rows: row..row + whole, cols: 0..cols }, 0);
         }
-        let granule = self.kernel.col_granule().max(1);
-        let before = col.checked_rem(granule)?;
-        let end = col.checked_add(count.min(AREA_MAX))?.min(cols).checked_next_multiple_of(granule)?;
-        let cols = col.checked_sub(before)?..end.min(cols);
-        Some((Area { matrix, rows: row..row.checked_add(1)?, cols }, before))
+        let granule = self.kernel.col_granule();
+        let before = col % granule;
+        let end = (col + count.min(AREA_MAX)).min(cols).next_multiple_of(granule).min(cols);
+        (Area { matrix, rows: row..row + 1, cols: col - before..end }, before)
     }
 
     /// Returns the whole rows to load for an area; `None` if the area is loaded alone.
     fn panel_area(&self, area: &Area) -> Option<Area> {
         let Matrices { rows, cols, .. } = self.matrices;
-        let row_bytes = cols.checked_mul(self.kernel.scattered_bits()?)?.div_ceil(8).max(1);
-        let most = PANEL_BYTES.checked_div(row_bytes)?;
-        let count = most.checked_sub(most % PANEL_GRANULE).filter(|count| *count > 0)?;
-        let start = area.rows.start.checked_sub(area.rows.start.checked_rem(count)?)?;
-        let end = start.checked_add(count)?.min(rows);
-        Some(Area { matrix: area.matrix, rows: start..end, cols: 0..cols })
+        let most = PANEL_BYTES / (cols * self.kernel.scattered_bits()?).div_ceil(8);
+        let count = most - most % PANEL_GRANULE;
+        let start = area.rows.start - area.rows.start.checked_rem(count)?;
+        Some(Area { matrix: area.matrix, rows: start..(start + count).min(rows), cols: 0..cols })
     }
 
     /// Computes `out` from the panel that has the first row of an area, and returns the number of bytes that it has.
@@ -214,13 +211,13 @@ impl Dequantized {
         out: &mut [u8],
     ) -> Result<usize, ReadError> {
         let within = |n: u64| usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
-        let rows_left = panel.rows.end.saturating_sub(area.rows.start);
+        let rows_left = panel.rows.end - area.rows.start;
         let size = self.encoder.dtype.size();
-        let left = rows_left.saturating_mul(self.matrices.cols).saturating_sub(col).saturating_mul(size);
+        let left = (rows_left * self.matrices.cols - col) * size;
         let len = out.len().min(within(left)?);
         let out = out.get_mut(..len).unwrap_or_default();
-        let first = within(area.rows.start.saturating_sub(panel.rows.start))?;
-        let loaded = self.panel(inputs, &panel, (len as u64).checked_div(size).unwrap_or(0))?;
+        let first = within(area.rows.start - panel.rows.start)?;
+        let loaded = self.panel(inputs, &panel, len as u64 / size)?;
         self.decode(&loaded, &panel, (first, within(col)?), out);
         Ok(len)
     }
@@ -242,9 +239,9 @@ impl Dequantized {
             panels.remove(0);
         }
         let loaded = Arc::new(self.kernel.load(inputs, area)?);
-        let elements = |range: &Range<u64>| range.end.saturating_sub(range.start);
-        let all = elements(&area.rows).saturating_mul(elements(&area.cols));
-        let remaining = all.saturating_sub(count);
+        let elements = |range: &Range<u64>| range.end - range.start;
+        let all = elements(&area.rows) * elements(&area.cols);
+        let remaining = all - count;
         if remaining > 0 {
             panels.push(Panel { area: area.clone(), loaded: Arc::clone(&loaded), remaining });
         }
@@ -257,17 +254,17 @@ impl Dequantized {
         if self.kernel.decode_by_table(loaded, area, (first_row, skip), self.encoder, out) {
             return;
         }
-        let width = usize::try_from(area.cols.end.saturating_sub(area.cols.start)).unwrap_or(0);
+        let width = usize::try_from(area.cols.end - area.cols.start).unwrap_or(0);
         let mut numbers = vec![0.0; width];
         let (mut left, mut row, mut skip) = (out, first_row, skip);
         while !left.is_empty() {
             self.kernel.decode(loaded, area, row, &mut numbers);
             let kept = numbers.get_mut(skip..).unwrap_or_default();
-            let len = kept.len().saturating_mul(size).min(left.len());
+            let len = (kept.len() * size).min(left.len());
             let (out, later) = std::mem::take(&mut left).split_at_mut_checked(len).unwrap_or_default();
-            let kept = kept.get_mut(..len.checked_div(size).unwrap_or(0)).unwrap_or_default();
+            let kept = kept.get_mut(..len / size).unwrap_or_default();
             self.encoder.encode(kept, out);
-            (left, row, skip) = (if len == 0 { &mut [] } else { later }, row.saturating_add(1), 0);
+            (left, row, skip) = (if len == 0 { &mut [] } else { later }, row + 1, 0);
         }
     }
 }
@@ -298,7 +295,7 @@ fn round_each(numbers: &mut [f32], nearest: impl Fn(f32) -> f32) {
 /// Rounds numbers to the nearest ones of any dtype.
 fn round_by_encoding(dtype: Dtype, numbers: &mut [f32]) {
     let size = usize::try_from(dtype.size()).unwrap_or(1);
-    let mut bytes = vec![0; numbers.len().saturating_mul(size)];
+    let mut bytes = vec![0; numbers.len() * size];
     dtype.encode_f32(numbers, &mut bytes);
     let rounded = dtype.decode_f32(&bytes).unwrap_or_default();
     for (number, rounded) in numbers.iter_mut().zip(rounded) {
@@ -308,7 +305,7 @@ fn round_by_encoding(dtype: Dtype, numbers: &mut [f32]) {
 
 impl Compute for Dequantized {
     fn len(&self) -> u64 {
-        self.matrices.elements.saturating_mul(self.encoder.dtype.size())
+        self.matrices.elements * self.encoder.dtype.size()
     }
 
     fn inputs(&self) -> &[Storage] {
@@ -329,19 +326,22 @@ impl Compute for Dequantized {
         (WINDOW as u64)
             .checked_div(block)
             .filter(|blocks| *blocks > 0)
-            .map_or(WINDOW as u64, |blocks| block.saturating_mul(blocks))
+            .map_or(WINDOW as u64, |blocks| block * blocks)
     }
 
     fn read_at(&self, inputs: &mut Inputs<'_>, mut buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
         let size = self.encoder.dtype.size().max(1);
-        let mut element = offset.checked_div(size).unwrap_or(0);
+        let mut element = offset / size;
         while !buffer.is_empty() {
-            let count = (buffer.len() as u64).checked_div(size).unwrap_or(0);
-            let (area, skip) = self.area(element, count).ok_or(io::ErrorKind::InvalidInput)?;
+            let count = buffer.len() as u64 / size;
+            if element >= self.matrices.elements {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            let (area, skip) = self.area(element, count);
             if let Some(panel) = self.panel_area(&area) {
-                let col = area.cols.start.saturating_add(skip);
+                let col = area.cols.start + skip;
                 // A part of a row ends with it.
-                let row_left = self.matrices.cols.saturating_sub(col).saturating_mul(size);
+                let row_left = (self.matrices.cols - col) * size;
                 let most =
                     if col > 0 { usize::try_from(row_left).unwrap_or(usize::MAX) } else { buffer.len() };
                 let part = buffer.get_mut(..most.min(buffer.len())).unwrap_or_default();
@@ -350,23 +350,23 @@ impl Compute for Dequantized {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
                 buffer = std::mem::take(&mut buffer).split_at_mut_checked(len).unwrap_or_default().1;
-                element = element.saturating_add((len as u64).checked_div(size).unwrap_or(0));
+                element += len as u64 / size;
                 continue;
             }
-            let rows = area.rows.end.saturating_sub(area.rows.start);
-            let width = area.cols.end.saturating_sub(area.cols.start).saturating_sub(skip);
-            let elements = rows.saturating_mul(width).min(count);
+            let rows = area.rows.end - area.rows.start;
+            let width = area.cols.end - area.cols.start - skip;
+            let elements = (rows * width).min(count);
             if elements == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             let within = |n: u64| usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
-            let len = within(elements.saturating_mul(size))?;
+            let len = within(elements * size)?;
             let (out, rest) =
                 std::mem::take(&mut buffer).split_at_mut_checked(len).ok_or(io::ErrorKind::UnexpectedEof)?;
             let loaded = self.kernel.load(inputs, &area)?;
             self.decode(&loaded, &area, (0, within(skip)?), out);
             buffer = rest;
-            element = element.saturating_add(elements);
+            element += elements;
         }
         Ok(())
     }

@@ -6,6 +6,10 @@
 //! result times a power of two in float32.
 
 #![expect(
+    clippy::arithmetic_side_effects,
+    reason = "the sizes of a tensor were compared with those of its parts when it was recognised"
+)]
+#![expect(
     clippy::inline_always,
     reason = "a function for vectors is only compiled for them within its caller"
 )]
@@ -122,22 +126,22 @@ impl ExpertBlocks {
     ) -> Result<Vec<u8>, ReadError> {
         let within = |n: u64| usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
         let (groups, cols) = (Self::groups_of(&area.rows), &area.cols);
-        let width = groups.end.saturating_sub(groups.start);
-        let count = within(cols.end.saturating_sub(cols.start))?;
+        let width = groups.end - groups.start;
+        let count = within(cols.end - cols.start)?;
         let size = within(width)?.checked_mul(count).ok_or(io::ErrorKind::InvalidInput)?;
         let mut loaded = vec![[0; SIZE]; size];
         for first in cols.clone().step_by(STAGED_COLS) {
-            let last = first.saturating_add(STAGED_COLS as u64).min(cols.end);
-            let before = area.matrix.saturating_mul(self.outputs).saturating_add(first);
-            let start = before.saturating_mul(self.groups).saturating_add(groups.start);
+            let last = (first + STAGED_COLS as u64).min(cols.end);
+            let before = area.matrix * self.outputs + first;
+            let start = before * self.groups + groups.start;
             let part = ByteRows {
-                start: start.saturating_mul(SIZE as u64),
-                rows: last.saturating_sub(first),
-                pitch: self.groups.saturating_mul(SIZE as u64),
-                len: width.saturating_mul(SIZE as u64),
+                start: start * SIZE as u64,
+                rows: last - first,
+                pitch: self.groups * SIZE as u64,
+                len: width * SIZE as u64,
             };
             let staged = operand.read_rows(inputs, &part)?;
-            let (staged, skipped) = (staged.as_chunks::<SIZE>().0, within(first.saturating_sub(cols.start))?);
+            let (staged, skipped) = (staged.as_chunks::<SIZE>().0, within(first - cols.start)?);
             for (group, out) in loaded.chunks_mut(count.max(1)).enumerate() {
                 let staged = staged.get(group..).unwrap_or_default().iter().step_by(within(width)?.max(1));
                 for (out, staged) in out.get_mut(skipped..).unwrap_or_default().iter_mut().zip(staged) {
@@ -194,11 +198,11 @@ impl Kernel for ExpertBlocks {
 
     fn decode(&self, loaded: &Loaded, area: &Area, row: usize, out: &mut [f32]) {
         let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let channel = area.rows.start.saturating_add(row as u64);
-        let group = within((channel / GROUP).saturating_sub(Self::groups_of(&area.rows).start));
+        let channel = area.rows.start + row as u64;
+        let group = within(channel / GROUP - Self::groups_of(&area.rows).start);
         let in_group = within(channel % GROUP);
         let shift: u32 = if in_group.is_multiple_of(2) { 0 } else { 4 };
-        let first = group.saturating_mul(out.len());
+        let first = group * out.len();
         let blocks = loaded.codes.as_chunks::<16>().0.get(first..).unwrap_or_default();
         let codes = blocks.iter().map(|block| block.get(in_group / 2).copied().unwrap_or_default());
         let exponents = loaded.exponents.get(first..).unwrap_or_default();
@@ -218,7 +222,7 @@ impl Kernel for ExpertBlocks {
         out: &mut [u8],
     ) -> bool {
         let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let cols = within(area.cols.end.saturating_sub(area.cols.start));
+        let cols = within(area.cols.end - area.cols.start);
         if encoder.size() != 2 {
             return false;
         }
@@ -262,23 +266,23 @@ impl NibbleKernel for Patches<'_> {
     #[inline(always)]
     fn run<S: NibbleLookup>(mut self, simd: S) {
         let mut parts = std::mem::take(&mut self.parts);
-        let group = |part: &RowPart<'_>| part.row.saturating_add(self.before) / GROUP_CHANNELS;
+        let group = |part: &RowPart<'_>| (part.row + self.before) / GROUP_CHANNELS;
         // Each patch overwrites the one before.
         let mut patch: Patch = [[[[0; 2]; RUNS]; PATCH_COLS / RUNS]; GROUP_CHANNELS];
         for rows in parts.chunk_by_mut(|one, other| group(one) == group(other)) {
             let Some(group) = rows.first().map(group) else { continue };
             for first in (0..self.cols).step_by(PATCH_COLS) {
                 self.compute_patch(simd, (group, first), &mut patch);
-                let columns = first..first.saturating_add(PATCH_COLS);
+                let columns = first..first + PATCH_COLS;
                 for row in &mut *rows {
-                    let channel = row.row.saturating_add(self.before) % GROUP_CHANNELS;
+                    let channel = (row.row + self.before) % GROUP_CHANNELS;
                     let numbers = patch.get(channel).map(|numbers| numbers.as_flattened().first_chunk());
                     let Some(Some(numbers)) = numbers else { continue };
                     if let Some(out) = row.whole_columns::<PATCH_COLS>(first) {
                         *out = *numbers;
                     } else {
                         let (from, out) = row.columns(&columns);
-                        copy_from(numbers, from.saturating_sub(first), out);
+                        copy_from(numbers, from - first, out);
                     }
                 }
             }
@@ -290,7 +294,7 @@ impl Patches<'_> {
     /// Computes the numbers of a group of input channels, for output channels from `first` on.
     #[inline(always)]
     fn compute_patch<S: NibbleLookup>(&self, simd: S, (group, first): (usize, usize), patch: &mut Patch) {
-        let skipped = group.saturating_mul(self.cols).saturating_add(first);
+        let skipped = group * self.cols + first;
         let blocks = self.blocks.get(skipped..).unwrap_or_default();
         let mut columns = blocks.iter().zip(self.exponents.get(skipped..).unwrap_or_default());
         let mut runs = [[[0; 2]; 32]; RUNS];

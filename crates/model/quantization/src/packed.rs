@@ -1,5 +1,10 @@
 //! Codes of fewer than eight bits, packed into bytes.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "the sizes of a tensor were compared with those of its parts when it was recognised"
+)]
+
 /// Order of the codes in a byte or word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CodeOrder {
@@ -18,20 +23,18 @@ pub(crate) fn unpack(bytes: &[u8], bits: u32, order: CodeOrder, count: usize) ->
             *pair = if order == CodeOrder::LowFirst { [low, high] } else { [high, low] };
         }
     } else {
-        let mask = u8::MAX.checked_shr(8_u32.saturating_sub(bits)).unwrap_or(0);
+        let mask = u8::MAX.checked_shr(8_u32 - bits).unwrap_or(0);
         for (index, code) in codes.iter_mut().enumerate() {
-            let bit = index.saturating_mul(bits as usize);
+            let bit = index * bits as usize;
             let (at, shift) = (bit / 8, u32::try_from(bit % 8).unwrap_or(0));
             let low = bytes.get(at).copied().unwrap_or(0);
             *code = match order {
                 CodeOrder::LowFirst => {
-                    let high = bytes.get(at.saturating_add(1)).copied().unwrap_or(0);
+                    let high = bytes.get(at + 1).copied().unwrap_or(0);
                     let [code, _] = (u16::from_le_bytes([low, high]) >> shift).to_le_bytes();
                     code & mask
                 }
-                CodeOrder::HighFirst => {
-                    low.checked_shr(8_u32.saturating_sub(shift).saturating_sub(bits)).unwrap_or(0) & mask
-                }
+                CodeOrder::HighFirst => low.checked_shr(8_u32 - shift - bits).unwrap_or(0) & mask,
             };
         }
     }

@@ -1,6 +1,10 @@
 //! Parts of rows of encoded numbers of two bytes, into which tables are looked up.
 
 #![expect(
+    clippy::arithmetic_side_effects,
+    reason = "the sizes of a tensor were compared with those of its parts when it was recognised"
+)]
+#![expect(
     clippy::inline_always,
     reason = "a function for vectors is only compiled for them within its caller"
 )]
@@ -23,10 +27,10 @@ impl<'o> RowPart<'o> {
         let (mut left, _) = numbers.as_chunks_mut();
         let (mut parts, mut row, mut col) = (Vec::new(), row, col);
         while !left.is_empty() && col < cols {
-            let count = cols.saturating_sub(col).min(left.len());
+            let count = (cols - col).min(left.len());
             let (numbers, later) = std::mem::take(&mut left).split_at_mut_checked(count).unwrap_or_default();
             parts.push(Self { row, col, numbers });
-            (left, row, col) = (later, row.saturating_add(1), 0);
+            (left, row, col) = (later, row + 1, 0);
         }
         parts
     }
@@ -44,9 +48,9 @@ impl<'o> RowPart<'o> {
     /// Returns the numbers of some of the columns, and the first one of these columns.
     #[inline(always)]
     pub(crate) fn columns(&mut self, columns: &Range<usize>) -> (usize, &mut [EncodedNumber]) {
-        let end = self.col.saturating_add(self.numbers.len()).min(columns.end);
+        let end = (self.col + self.numbers.len()).min(columns.end);
         let first = self.col.max(columns.start);
-        let part = first.saturating_sub(self.col)..end.saturating_sub(self.col);
+        let part = first - self.col..end.saturating_sub(self.col);
         (first, self.numbers.get_mut(part).unwrap_or_default())
     }
 }
@@ -62,7 +66,7 @@ pub(crate) fn copy_from<const LEN: usize>(
         && let Ok(whole) = <&mut [EncodedNumber; LEN]>::try_from(&mut *out)
     {
         *whole = *numbers;
-    } else if let Some(part) = numbers.get(skipped..skipped.saturating_add(out.len())) {
+    } else if let Some(part) = numbers.get(skipped..skipped + out.len()) {
         out.copy_from_slice(part);
     }
 }

@@ -1,5 +1,10 @@
 //! Grids of scales and zero points: numbers, exponents, packed integers, or numbers that are quantized themselves.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "the sizes of a tensor were compared with those of its parts when it was recognised"
+)]
+
 use std::io;
 use std::ops::Range;
 
@@ -132,8 +137,8 @@ impl ScaleGrid {
 
     /// Returns the range of a list of scales that has all of these rows and columns: of whole rows, or of one row.
     fn flat(&self, rows: &Range<u64>, cols: &Range<u64>) -> Range<u64> {
-        let at = |row: u64, col: u64| row.saturating_mul(self.cols).saturating_add(col);
-        let end = at(rows.end.saturating_sub(1), cols.end).min(self.elements.unwrap_or(u64::MAX));
+        let at = |row: u64, col: u64| row * self.cols + col;
+        let end = at(rows.end - 1, cols.end).min(self.elements.unwrap_or(u64::MAX));
         at(rows.start, cols.start).min(end)..end
     }
 
@@ -149,17 +154,14 @@ impl ScaleGrid {
         let mut row = rows.start;
         while row < rows.end {
             let above = row / TILE_ROWS;
-            let at = |tile: u64| {
-                above.saturating_mul(self.cols.div_ceil(TILE_COLS)).saturating_add(tile).saturating_mul(TILE)
-            };
+            let at = |tile: u64| (above * self.cols.div_ceil(TILE_COLS) + tile) * TILE;
             let read = self.operand.read_floats(inputs, at(tiles.start)..at(tiles.end))?;
-            let end = rows.end.min(above.saturating_add(1).saturating_mul(TILE_ROWS));
+            let end = rows.end.min((above + 1) * TILE_ROWS);
             for row in row..end {
-                let within =
-                    (row % 32).saturating_mul(16).saturating_add((row % TILE_ROWS / 32).saturating_mul(4));
+                let within = row % 32 * 16 + row % TILE_ROWS / 32 * 4;
                 numbers.extend(cols.clone().map(|col| {
-                    let tile = (col / TILE_COLS).saturating_sub(tiles.start);
-                    let at = tile.saturating_mul(TILE).saturating_add(within).saturating_add(col % TILE_COLS);
+                    let tile = col / TILE_COLS - tiles.start;
+                    let at = tile * TILE + within + col % TILE_COLS;
                     usize::try_from(at).ok().and_then(|at| read.get(at)).copied().unwrap_or(f32::NAN)
                 }));
             }
@@ -176,25 +178,25 @@ impl ScaleGrid {
         (bits, offset): (u32, f32),
     ) -> Result<Vec<f32>, ReadError> {
         // A word begins inside a number if the bits do not divide 32, so reading begins at a multiple of 32 rows.
-        let bit = |row: u64| row.saturating_mul(u64::from(bits));
-        let first = rows.start.saturating_sub(rows.start % 32);
+        let bit = |row: u64| row * u64::from(bits);
+        let first = rows.start - rows.start % 32;
         let words = bit(first) / 32..bit(rows.end).div_ceil(32);
-        let width = cols.end.saturating_sub(cols.start);
+        let width = cols.end - cols.start;
         let part = ByteRows {
-            start: words.start.saturating_mul(self.cols).saturating_add(cols.start).saturating_mul(4),
-            rows: words.end.saturating_sub(words.start),
-            pitch: self.cols.saturating_mul(4),
-            len: width.saturating_mul(4),
+            start: (words.start * self.cols + cols.start) * 4,
+            rows: words.end - words.start,
+            pitch: self.cols * 4,
+            len: width * 4,
         };
         let bytes = self.operand.read_rows(inputs, &part)?;
         let words_read = bytes.as_chunks::<4>().0;
         let width = usize::try_from(width).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let count = usize::try_from(rows.end.saturating_sub(rows.start)).unwrap_or(0);
-        let mut numbers = vec![0.0; count.saturating_mul(width)];
-        let skipped = usize::try_from(rows.start.saturating_sub(first)).unwrap_or(0);
+        let count = usize::try_from(rows.end - rows.start).unwrap_or(0);
+        let mut numbers = vec![0.0; count * width];
+        let skipped = usize::try_from(rows.start - first).unwrap_or(0);
         for col in 0..width {
             let column: Vec<u8> = words_read.iter().skip(col).step_by(width).flatten().copied().collect();
-            let codes = unpack(&column, bits, CodeOrder::LowFirst, skipped.saturating_add(count));
+            let codes = unpack(&column, bits, CodeOrder::LowFirst, skipped + count);
             let numbers = numbers.iter_mut().skip(col).step_by(width);
             for (number, code) in numbers.zip(codes.iter().skip(skipped)) {
                 *number = f32::from(*code) + offset;
@@ -219,7 +221,7 @@ fn number_of_block(
     let first = elements.start.checked_div(block).unwrap_or(0);
     let numbers = numbers.read_floats(inputs, first..elements.end.div_ceil(block.max(1)))?;
     Ok(move |element: u64| {
-        let at = element.checked_div(block).unwrap_or(0).saturating_sub(first);
+        let at = element.checked_div(block).unwrap_or(0) - first;
         usize::try_from(at).ok().and_then(|at| numbers.get(at)).copied().unwrap_or(f32::NAN)
     })
 }
@@ -274,7 +276,7 @@ impl GlobalScale {
         scales: &mut [f32],
     ) -> Result<(), ReadError> {
         let at = if self.per_matrix { matrix } else { 0 };
-        let global = self.operand.read_floats(inputs, at..at.saturating_add(1))?;
+        let global = self.operand.read_floats(inputs, at..at + 1)?;
         let global = global.first().copied().ok_or(io::ErrorKind::UnexpectedEof)?;
         for scale in scales {
             *scale = if self.divides { *scale / global } else { *scale * global };
