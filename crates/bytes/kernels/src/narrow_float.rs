@@ -11,14 +11,27 @@ pub fn from_bf16(bits: u16) -> f32 {
 }
 
 /// Converts a float16 to the equal f32.
+// Subnormal numbers are integers first, because arithmetic with a subnormal f32 is slow.
 #[inline(always)]
 pub fn from_f16(bits: u16) -> f32 {
-    let bits = u32::from(bits);
-    let (sign, magnitude) = ((bits & 0x8000) << 16, bits & 0x7fff);
-    let not_finite = f32::from_bits(sign | 0x7f80_0000 | ((magnitude & 0x3ff) << 13));
-    // The biases of the exponents differ by 112. The product is exact, also for subnormal numbers.
-    let finite = f32::from_bits(sign | (magnitude << 13)) * f32::from_bits(0x7780_0000);
-    if magnitude >= 0x7c00 { not_finite } else { finite }
+    let magnitude = u32::from(bits & 0x7fff);
+    let sign = u32::from(bits & 0x8000) << 16;
+    #[expect(
+        clippy::cast_possible_wrap,
+        clippy::cast_precision_loss,
+        reason = "integers below 2^10 are exact"
+    )]
+    let subnormal = (magnitude as i32 as f32 * (1.0 / (1 << 24) as f32)).to_bits();
+    let normal = (magnitude << 13).wrapping_add(112 << 23);
+    let special = 0x7f80_0000 | (magnitude & 0x3ff) << 13;
+    let widened = if magnitude >= 0x7c00 {
+        special
+    } else if magnitude < 0x400 {
+        subnormal
+    } else {
+        normal
+    };
+    f32::from_bits(widened | sign)
 }
 
 /// Rounds a number to the nearest bfloat16, from halfway to the even one.
