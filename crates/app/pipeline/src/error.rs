@@ -530,11 +530,6 @@ impl Error {
         }
     }
 
-    /// Returns true if numbers of quantized weights were asked for, and the weights are not quantized.
-    pub fn is_not_quantized(&self) -> bool {
-        matches!(self.reason(), Self::Quantization(quantization::Error::NotQuantized))
-    }
-
     /// Returns the error without the paths that wrap it.
     pub fn reason(&self) -> &Self {
         match self {
