@@ -7,6 +7,7 @@ use tensor::Dtype;
 use torch_import::{Omission, OmissionKind, OmissionReason, OmissionTotal, Omissions, Risk};
 
 use crate::CastFrom;
+use crate::error_text::unsupported_tensors_text;
 use crate::number_text::{format_bytes, format_things, group_thousands};
 
 /// Remark for the user; its text is one sentence without a full stop.
@@ -207,8 +208,7 @@ impl fmt::Display for Note {
                 write_first_names(f, names, *count)
             }
             Self::NewerTorch { tensors, count } => {
-                f.write_str("PyTorch 2.0 cannot load ")?;
-                f.write_str(&crate::error_text::unsupported_tensors_text(tensors, *count))
+                write!(f, "PyTorch 2.0 cannot load {}", unsupported_tensors_text(tensors, *count))
             }
             Self::NoExpectedLogits { dtype } => write_no_logits(f, *dtype),
             Self::ValuesLeftOut { values } => {
