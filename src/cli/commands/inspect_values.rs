@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
-use pipeline::{Error, NamedContent, NamedItem, Tensor, ValueRow};
+use byte_source::ProgressReporter;
+use pipeline::{Error, NamedContent, NamedItem, NpyFile, Tensor, ValueRow};
 
 use crate::cli::args::Inspect;
 use crate::cli::ui::invocation::UsageError;
@@ -101,13 +102,15 @@ fn write_tensor(
         _ => return Err(anyhow!("`{}` is not a tensor, so it has no .npy file", escape_hidden(name))),
     };
     let failed = |reason| array_error(file, name, reason);
+    let npy = NpyFile::new(tensor).map_err(failed)?;
+    let unobserved = ProgressReporter::unobserved();
     if target == Path::new("-") {
         if io::stdout().is_terminal() {
             let text = "standard output is a terminal, and a .npy file is not text; redirect it";
             return Err(UsageError(text.to_owned()).into());
         }
         let mut out = io::BufWriter::new(io::stdout().lock());
-        pipeline::write_npy(tensor, &mut out).map_err(|reason| match reason {
+        npy.write(&mut out, &unobserved).map_err(|reason| match reason {
             pipeline::ArrayError::Write(reason) => anyhow::Error::from(reason),
             reason => failed(reason).into(),
         })?;
@@ -115,14 +118,15 @@ fn write_tensor(
     } else {
         let if_exists = args.if_exists;
         output::check_target(target, &[file], if_exists)?;
-        let mut out = output::OutputFile::create(target, tensor.nbytes())?;
-        pipeline::write_npy(tensor, &mut io::BufWriter::new(&mut out)).map_err(failed)?;
+        let mut out = output::OutputFile::create(target, npy.nbytes())?;
+        npy.write(&mut out, &unobserved).map_err(failed)?;
         out.commit(if_exists).with_context(|| format!("cannot write {}", target.display()))?;
     }
-    if let (Some(written), false) = (pipeline::npy_dtype_change(tensor.dtype()), quiet) {
+    if npy.dtype() != tensor.dtype() && !quiet {
         terminal::note(format_args!(
-            "NumPy has no {}; the file has the same values as {written}",
-            tensor.dtype().name()
+            "NumPy has no {}; the file has the same values as {}",
+            tensor.dtype().name(),
+            npy.dtype().name()
         ));
     }
     Ok(ExitCode::SUCCESS)

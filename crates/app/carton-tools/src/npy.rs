@@ -1,4 +1,4 @@
-//! Reads and writes arrays in NumPy's `.npy` format.
+//! Reads arrays in NumPy's `.npy` format.
 //!
 //! Facts: `numpy/lib/format.py`. A header that NumPy writes is a Python dict of three known keys, so the reader searches for
 //! these keys. Any other header is rejected.
@@ -136,57 +136,6 @@ pub(crate) fn read_npy(file: &Arc<dyn Source>) -> Result<NpyArray, NpyError> {
     }
 }
 
-/// Returns the `.npy` header for `tensor`'s elements in C order, and their dtype in the file. NumPy has no bfloat16 and no
-/// 8-bit floats, so these become float32, and complex32 becomes complex64. `None` if NumPy has no dtype for the numbers.
-pub(crate) fn npy_header(tensor: &Tensor) -> Option<(Vec<u8>, Dtype)> {
-    let (descr, dtype) = descr(tensor.dtype())?;
-    let sizes: Vec<String> = tensor.shape().iter().map(ToString::to_string).collect();
-    // A tuple of one item ends with a comma.
-    let comma = if sizes.len() == 1 { "," } else { "" };
-    let shape = format!("({}{comma})", sizes.join(", "));
-    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
-    // The elements start at a multiple of 64, and a line feed ends the header.
-    let before = header.len().saturating_add(MAGIC.len()).saturating_add(5);
-    let len = header
-        .len()
-        .saturating_add(before.next_multiple_of(ALIGNMENT).saturating_sub(before))
-        .saturating_add(1);
-    let len_bytes = u16::try_from(len).ok()?.to_le_bytes();
-    let header = format!("{header:<width$}\n", width = len.saturating_sub(1));
-    Some(([MAGIC, &[1, 0], &len_bytes, header.as_bytes()].concat(), dtype))
-}
-
-/// Alignment of the elements in a file that NumPy writes, in bytes.
-const ALIGNMENT: usize = 64;
-
-/// Returns NumPy's name of a dtype, or of the smallest wider dtype, and that dtype.
-fn descr(dtype: Dtype) -> Option<(&'static str, Dtype)> {
-    Some(match dtype {
-        Dtype::Float64 => ("<f8", dtype),
-        Dtype::Float32 => ("<f4", dtype),
-        Dtype::Float16 => ("<f2", dtype),
-        Dtype::BFloat16
-        | Dtype::Float8E4M3Fn
-        | Dtype::Float8E4M3FnUz
-        | Dtype::Float8E5M2
-        | Dtype::Float8E5M2FnUz
-        | Dtype::Float8E8M0FnU => ("<f4", Dtype::Float32),
-        Dtype::Int64 => ("<i8", dtype),
-        Dtype::Int32 => ("<i4", dtype),
-        Dtype::Int16 => ("<i2", dtype),
-        Dtype::Int8 => ("|i1", dtype),
-        Dtype::UInt64 => ("<u8", dtype),
-        Dtype::UInt32 => ("<u4", dtype),
-        Dtype::UInt16 => ("<u2", dtype),
-        Dtype::UInt8 => ("|u1", dtype),
-        Dtype::Bool => ("|b1", dtype),
-        Dtype::Complex128 => ("<c16", dtype),
-        Dtype::Complex64 => ("<c8", dtype),
-        Dtype::Complex32 | Dtype::BComplex32 => ("<c8", Dtype::Complex64),
-        _ => return None,
-    })
-}
-
 /// Returns the header's text, and the offset of the data.
 fn header(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let rest = bytes.strip_prefix(MAGIC)?;
@@ -297,32 +246,6 @@ mod tests {
             (Dtype::Int16, &[2, 3][..], &[1, 2][..])
         );
         assert!(array("'>f8'", "False", "()", &[0; 8]).is_ok());
-    }
-
-    /// The expected bytes are those of `numpy.save` 2.4.
-    #[test]
-    fn headers_are_those_of_numpy() {
-        let tensor = |dtype: Dtype, shape: &[u64]| {
-            let storage = Storage::owned(vec![0; 96]);
-            Tensor::new(dtype, shape.to_vec(), contiguous_strides(shape), 0, storage).expect("it fits")
-        };
-        for (dtype, shape, header) in [
-            (Dtype::Float32, &[2, 3][..], "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"),
-            (Dtype::Bool, &[5], "{'descr': '|b1', 'fortran_order': False, 'shape': (5,), }"),
-            (Dtype::Complex128, &[], "{'descr': '<c16', 'fortran_order': False, 'shape': (), }"),
-            (Dtype::BFloat16, &[0, 1], "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 1), }"),
-        ] {
-            let (bytes, _) = npy_header(&tensor(dtype, shape)).expect("numpy has it");
-            let expected = format!("{header:<117}\n");
-            assert_eq!(bytes, [b"\x93NUMPY\x01\x00\x76\x00", expected.as_bytes()].concat());
-        }
-        assert!(npy_header(&tensor(Dtype::QInt8, &[1])).is_none());
-        let (bytes, dtype) = npy_header(&tensor(Dtype::Int16, &[2, 3])).expect("numpy has it");
-        assert_eq!(dtype, Dtype::Int16);
-        let Ok(NpyArray::Numbers(read)) = file(&[&bytes[..], &[0; 12]].concat()) else {
-            panic!("not numbers")
-        };
-        assert_eq!((read.dtype(), read.shape()), (Dtype::Int16, &[2, 3][..]));
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Blob, Observer, ProgressReporter, ReadError, Sink, Window};
+use byte_source::{Action, Observer, ProgressReporter};
 use output::{IfExists, OutputFile, check_target, file_name};
+use pipeline::{ArrayError, NpyFile};
 use serde::Serialize;
 use tensor::Tensor;
 
-use crate::{Error, Result, SCHEMA_VERSION, npy};
+use crate::{Error, Result, SCHEMA_VERSION};
 
 /// Target of [`save_array`], and the most that it may grow.
 #[derive(Clone, Debug)]
@@ -56,8 +57,7 @@ pub struct SaveArrayReport {
 /// Bytes that a file may have in addition to those of the tensor's storage, whatever its size.
 const EXPANSION_BASE: u64 = 64 << 20;
 
-/// Writes `tensor`, named `name` in the carton at `file`, in NumPy's `.npy` format. bfloat16 and 8-bit floats become
-/// float32, and complex32 becomes complex64; no number changes.
+/// Writes `tensor`, named `name` in the carton at `file`, as an [`NpyFile`].
 ///
 /// # Errors
 /// Returns an error if NumPy has no such dtype, the tensor cannot be read, the output cannot be written, or `observer` stops
@@ -69,33 +69,32 @@ pub fn save_array(
     options: &SaveArrayOptions,
     observer: &dyn Observer,
 ) -> Result<SaveArrayReport> {
-    let no_dtype = || Error::NoNumpyDtype { name: name.to_owned(), dtype: tensor.dtype() };
-    let (header, dtype) = npy::npy_header(tensor).ok_or_else(no_dtype)?;
-    let cast = tensor.cast(dtype).ok_or_else(no_dtype)?;
-    let nbytes = (header.len() as u64).saturating_add(cast.nbytes());
+    let npy = npy_file(name, tensor)?;
+    let nbytes = npy.nbytes();
     let (stored, factor) = (tensor.storage().len(), options.max_expansion);
     if nbytes > stored.saturating_mul(factor).max(stored.saturating_add(EXPANSION_BASE)) {
         return Err(Error::Expansion { name: name.to_owned(), stored, nbytes, factor });
     }
     check_target(&options.output, &[file], options.if_exists)?;
     let mut output = OutputFile::create(&options.output, nbytes)?;
-    let failed = |reason| output::Error::Write { path: options.output.clone(), reason };
-    io::Write::write_all(&mut output, &header).map_err(failed)?;
     let name_of_output = file_name(&options.output);
-    let work = ProgressReporter::new(observer, &name_of_output, Action::Write, Some(cast.nbytes()));
-    let mut sink = OutputSink { output: &mut output, work, done: 0, failed: None };
-    let sent = cast.gathered().write_to(&mut sink);
-    if let Some(reason) = sink.failed {
-        return Err(failed(reason).into());
-    }
-    sent.map_err(|reason| Error::elements(name, reason))?;
+    let progress = ProgressReporter::new(
+        observer,
+        &name_of_output,
+        Action::Write,
+        Some(tensor.numel().saturating_mul(npy.dtype().size())),
+    );
+    npy.write(&mut output, &progress).map_err(|reason| match reason {
+        ArrayError::Write(reason) => output::Error::Write { path: options.output.clone(), reason }.into(),
+        reason => array_error(name, reason),
+    })?;
     output.commit(options.if_exists)?;
     Ok(SaveArrayReport {
         schema_version: SCHEMA_VERSION,
         file: file.display().to_string(),
         tensor: name.to_owned(),
         dtype: tensor.dtype().name(),
-        saved_dtype: dtype.name(),
+        saved_dtype: npy.dtype().name(),
         shape: tensor.shape().to_vec(),
         output: options.output.display().to_string(),
         nbytes,
@@ -107,34 +106,24 @@ pub fn save_array(
 /// # Errors
 /// Returns an error if NumPy has no such dtype, the tensor cannot be read, or `out` fails.
 pub fn write_array(name: &str, tensor: &Tensor, out: &mut dyn io::Write) -> Result<()> {
-    let no_dtype = || Error::NoNumpyDtype { name: name.to_owned(), dtype: tensor.dtype() };
-    let (header, dtype) = npy::npy_header(tensor).ok_or_else(no_dtype)?;
-    let cast = tensor.cast(dtype).ok_or_else(no_dtype)?;
-    out.write_all(&header).map_err(Error::Stream)?;
-    let work = ProgressReporter::new(&(), name, Action::Write, Some(cast.nbytes()));
-    let mut sink = OutputSink { output: out, work, done: 0, failed: None };
-    let sent = cast.gathered().write_to(&mut sink);
-    if let Some(reason) = sink.failed {
-        return Err(Error::Stream(reason));
+    npy_file(name, tensor)?.write(out, &ProgressReporter::unobserved()).map_err(|reason| match reason {
+        ArrayError::Write(reason) => Error::Stream(reason),
+        reason => array_error(name, reason),
+    })
+}
+
+/// Returns the file of a tensor whose numbers NumPy has, which packed and quantized ones are not.
+fn npy_file(name: &str, tensor: &Tensor) -> Result<NpyFile> {
+    let npy = NpyFile::new(tensor).map_err(|reason| array_error(name, reason))?;
+    if tensor.cast(npy.dtype()).is_none() {
+        return Err(Error::NoNumpyDtype { name: name.to_owned(), dtype: tensor.dtype() });
     }
-    sent.map_err(|reason| Error::elements(name, reason))
+    Ok(npy)
 }
 
-/// Sink that writes windows to the output, and keeps a write error apart from read errors.
-struct OutputSink<'w, 'o> {
-    output: &'w mut dyn io::Write,
-    work: ProgressReporter<'o>,
-    done: u64,
-    failed: Option<io::Error>,
-}
-
-impl Sink for OutputSink<'_, '_> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
-        if let Err(error) = self.output.write_all(&window) {
-            self.failed = Some(error);
-            return Err(io::ErrorKind::Other.into());
-        }
-        self.done = self.done.saturating_add(window.len() as u64);
-        Ok(self.work.advance(self.done)?)
+fn array_error(name: &str, reason: ArrayError) -> Error {
+    match reason {
+        ArrayError::Read(reason) => Error::elements(name, reason),
+        reason => pipeline::Error::Array { name: name.to_owned(), reason }.into(),
     }
 }

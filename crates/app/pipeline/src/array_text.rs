@@ -1,11 +1,9 @@
-//! Elements of a tensor as NumPy prints an array, and as a `.npy` file.
+//! Elements of a tensor as NumPy prints an array.
 //!
 //! Facts: `_formatArray`, `IntegerFormat` and `ComplexFloatingFormat` in `numpy/_core/arrayprint.py` of NumPy 2.3, with the
-//! default options: 75 columns, a summary of three items at each end above 1,000 elements. Files: `numpy/lib/_format_impl.py`.
+//! default options: 75 columns, a summary of three items at each end above 1,000 elements.
 
-use std::io::Write;
-
-use byte_source::{Blob, ReadError, Sink, Window};
+use byte_source::{Blob, ReadError};
 use tensor::{Dtype, Tensor};
 
 use crate::float_text::{self, FloatFormat, FloatWidth};
@@ -38,7 +36,7 @@ pub enum ArrayError {
 
 /// Way in which NumPy shows the elements of a dtype.
 #[derive(Clone, Copy)]
-enum ArrayDtype {
+pub(crate) enum ArrayDtype {
     Float(FloatWidth),
     Complex(FloatWidth),
     Integer,
@@ -85,7 +83,7 @@ fn numpy_dtype(dtype: Dtype) -> Option<(&'static str, ArrayDtype, Dtype)> {
 }
 
 /// Returns the tensor with elements that NumPy has, their name in a `.npy` file, and their text form.
-fn numpy_tensor(tensor: &Tensor) -> Result<(&'static str, ArrayDtype, Tensor), ArrayError> {
+pub(crate) fn numpy_tensor(tensor: &Tensor) -> Result<(&'static str, ArrayDtype, Tensor), ArrayError> {
     let dtype = tensor.dtype();
     let (name, form, target) = numpy_dtype(dtype).ok_or(ArrayError::NotNumbers(dtype))?;
     let cast = if target.size() == dtype.size() {
@@ -93,59 +91,11 @@ fn numpy_tensor(tensor: &Tensor) -> Result<(&'static str, ArrayDtype, Tensor), A
     } else {
         tensor.cast(target)
     };
-    Ok((name, form, cast.ok_or(ArrayError::NotNumbers(dtype))?))
-}
-
-/// Returns the name of the dtype that [`write_npy`] writes if it differs from that of the tensor.
-pub fn npy_dtype_change(dtype: Dtype) -> Option<&'static str> {
-    let (.., target) = numpy_dtype(dtype)?;
-    (target != dtype).then(|| target.name())
-}
-
-/// Writes a tensor as a `.npy` file. Floats that NumPy lacks are widened, which keeps their values; packed and quantized
-/// numbers are written as the integers that store them.
-///
-/// # Errors
-/// When the tensor cannot be read, `out` cannot be written, or the dtype has no form in NumPy.
-pub fn write_npy(tensor: &Tensor, out: &mut dyn Write) -> Result<(), ArrayError> {
-    let (name, _, tensor) = numpy_tensor(tensor)?;
+    let cast = cast.ok_or(ArrayError::NotNumbers(dtype))?;
     if tensor.shape().len() > DIMENSIONS_MAX {
         return Err(ArrayError::Dimensions(tensor.shape().len()));
     }
-    let sizes: Vec<String> = tensor.shape().iter().map(u64::to_string).collect();
-    let comma = if sizes.len() == 1 { "," } else { "" };
-    let shape = format!("{}{comma}", sizes.join(", "));
-    let mut header = format!("{{'descr': '{name}', 'fortran_order': False, 'shape': ({shape}), }}");
-    // The magic, the version and the length have ten bytes, and a line feed ends the header.
-    while header.len().saturating_add(11) % 64 != 0 {
-        header.push(' ');
-    }
-    header.push('\n');
-    let len = u16::try_from(header.len()).unwrap_or(u16::MAX);
-    out.write_all(b"\x93NUMPY\x01\x00").map_err(ArrayError::Write)?;
-    out.write_all(&len.to_le_bytes()).map_err(ArrayError::Write)?;
-    out.write_all(header.as_bytes()).map_err(ArrayError::Write)?;
-    let mut sink = WriteSink { out, error: None };
-    let sent = tensor.gathered().write_to(&mut sink);
-    match sink.error {
-        Some(error) => Err(ArrayError::Write(error)),
-        None => Ok(sent?),
-    }
-}
-
-/// Sink that writes to a file, and keeps its error apart from those of reading.
-struct WriteSink<'o> {
-    out: &'o mut dyn Write,
-    error: Option<std::io::Error>,
-}
-
-impl Sink for WriteSink<'_> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
-        self.out.write_all(&window).map_err(|error| {
-            self.error = Some(error);
-            ReadError::from(std::io::ErrorKind::Other)
-        })
-    }
+    Ok((name, form, cast))
 }
 
 /// Returns the text that `print` shows for the tensor as a NumPy array.
@@ -155,9 +105,6 @@ impl Sink for WriteSink<'_> {
 pub fn array_text(tensor: &Tensor) -> Result<String, ArrayError> {
     let (_, form, tensor) = numpy_tensor(tensor)?;
     let shape = tensor.shape();
-    if shape.len() > DIMENSIONS_MAX {
-        return Err(ArrayError::Dimensions(shape.len()));
-    }
     if tensor.numel() == 0 {
         return Ok("[]".to_owned());
     }

@@ -65,6 +65,7 @@ mod model;
 mod module_tree;
 mod note;
 mod note_collector;
+mod npy;
 mod number_text;
 mod open_carton;
 mod opened;
@@ -96,7 +97,7 @@ mod write;
 
 pub use adapter::{AdapterReport, MergeKind, MergedTensor, SumReport, SummedFile};
 pub use adapter_overview::AdapterOverview;
-pub use array_text::{ArrayError, array_text, npy_dtype_change, write_npy};
+pub use array_text::{ArrayError, array_text};
 pub use back::carton::{
     CartonFields, CartonOptions, CartonReport, RequiredTorch, StoredSelfTest, write_carton,
 };
@@ -135,6 +136,7 @@ pub use model::{ArchitectureChoice, ModelOptions, architectures, default_modules
 pub use module_tree::{TreeRow, module_tree};
 pub use note::Note;
 pub use note_collector::NoteCollector;
+pub use npy::NpyFile;
 pub use number_text::{format_bytes, format_count, format_things};
 pub use open_carton::{
     CartonInput, find_carton, is_carton, is_carton_file, lists_carton_documents, model_entry, open_model,

@@ -1,6 +1,7 @@
 //! Tensors are printed as NumPy prints arrays: each expected text is what NumPy 2.4 prints.
 
-use pipeline::{Dtype, Tensor, array_text, npy_dtype_change};
+use byte_source::ProgressReporter;
+use pipeline::{Dtype, NpyFile, Tensor, array_text};
 use test_support::{tensor, zeros};
 
 /// Prints numbers that are given in little-endian bytes.
@@ -86,11 +87,34 @@ fn rows_and_dimensions_are_nested_and_long_ones_cut() {
 
 #[test]
 fn a_dtype_that_numpy_lacks_is_written_as_another_one() {
-    let changes = [Dtype::BFloat16, Dtype::Complex32, Dtype::QUInt8, Dtype::Float64, Dtype::Bool];
-    assert_eq!(
-        changes.map(npy_dtype_change),
-        [Some("float32"), Some("complex64"), Some("uint8"), None, None]
-    );
+    for (dtype, written) in [
+        (Dtype::BFloat16, Dtype::Float32),
+        (Dtype::Complex32, Dtype::Complex64),
+        (Dtype::QUInt8, Dtype::UInt8),
+        (Dtype::Float64, Dtype::Float64),
+        (Dtype::Bool, Dtype::Bool),
+    ] {
+        assert_eq!(NpyFile::new(&zeros(dtype, &[1])).expect("it has numbers").dtype(), written);
+    }
     let widened: Tensor = tensor(Dtype::BFloat16, &[2], [0x3f80_u16, 0xbf00].map(u16::to_le_bytes).concat());
     assert_eq!(array_text(&widened).expect("it is widened"), "[ 1.  -0.5]");
+}
+
+/// The expected bytes are those of `numpy.save` 2.4.
+#[test]
+fn files_are_those_of_numpy() {
+    for (dtype, shape, header) in [
+        (Dtype::Float32, &[2, 3][..], "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"),
+        (Dtype::Bool, &[5], "{'descr': '|b1', 'fortran_order': False, 'shape': (5,), }"),
+        (Dtype::Complex128, &[], "{'descr': '<c16', 'fortran_order': False, 'shape': (), }"),
+        (Dtype::BFloat16, &[0, 1], "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 1), }"),
+    ] {
+        let npy = NpyFile::new(&zeros(dtype, shape)).expect("numpy has it");
+        let mut bytes = Vec::new();
+        npy.write(&mut bytes, &ProgressReporter::unobserved()).expect("memory takes it");
+        assert_eq!(bytes.len() as u64, npy.nbytes());
+        let expected = format!("{header:<117}\n");
+        let expected = [b"\x93NUMPY\x01\x00\x76\x00", expected.as_bytes()].concat();
+        assert_eq!(bytes.split_at(128), (&expected[..], &vec![0; bytes.len() - 128][..]));
+    }
 }
