@@ -8,21 +8,13 @@ fn a_model_is_compared_with_its_checkpoint() {
     let scratch = scratch();
     let root = scratch.path();
     let mut texts = String::new();
-    let file = |tensors: &[(&str, &str, &str, &[u8])]| {
-        let (mut header, mut data) = (String::new(), Vec::new());
-        for (name, dtype, shape, bytes) in tensors {
-            let (start, end) = (data.len(), data.len() + bytes.len());
-            let comma = if header.is_empty() { "" } else { "," };
-            let line = format!("{comma}\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":{shape},");
-            header.extend([line, format!("\"data_offsets\":[{start},{end}]}}")]);
-            data.extend(*bytes);
-        }
-        let header = format!("{{{header}}}");
-        [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat()
+    let file = |tensors: &[(&str, &str, &[usize], &[u8])]| {
+        let tensors = tensors.iter().map(|(name, dtype, shape, bytes)| (name, *dtype, shape, bytes));
+        test_support::safetensors(tensors)
     };
     let (a, b) = ("m/model-00001-of-00002.safetensors", "m/model-00002-of-00002.safetensors");
-    write(root.join(a), file(&[("x.a", "I8", "[2]", b"12"), ("y.a", "I16", "[1]", b"34")]));
-    write(root.join(b), file(&[("x.b", "I8", "[2]", b"56")]));
+    write(root.join(a), file(&[("x.a", "I8", &[2], b"12"), ("y.a", "I16", &[1], b"34")]));
+    write(root.join(b), file(&[("x.b", "I8", &[2], b"56")]));
     ok(root, &["m", "-o", "all.carton", "-q"]);
     ok(root, &["m", "-o", "x.carton", "--key", "x", "--exclude", "b", "-q"]);
     ok(root, &[a, "-o", "one.carton", "--single", "-q"]);
@@ -43,11 +35,11 @@ fn a_model_is_compared_with_its_checkpoint() {
     assert_eq!(compare("everything, but part was chosen", &["one.carton", "--against", "m"]), Some(1));
     assert_eq!(compare("chosen of nothing", &["x.carton", "--key", "x"]), Some(2));
     assert_eq!(compare("itself", &["x.carton", "--against", "x.carton"]), Some(0));
-    write(root.join(b), file(&[("x.b", "I8", "[2]", b"57")]));
+    write(root.join(b), file(&[("x.b", "I8", &[2], b"57")]));
     assert_eq!(compare("another byte", &["all.carton", "--against", "m"]), Some(1));
-    write(root.join(b), file(&[("x.b", "U8", "[2]", b"56")]));
+    write(root.join(b), file(&[("x.b", "U8", &[2], b"56")]));
     assert_eq!(compare("another dtype", &["all.carton", "--against", "m"]), Some(1));
-    write(root.join(b), file(&[("x.b", "I8", "[1, 2]", b"56"), ("x.c", "I8", "[1]", b"7")]));
+    write(root.join(b), file(&[("x.b", "I8", &[1, 2], b"56"), ("x.c", "I8", &[1], b"7")]));
     assert_eq!(compare("another shape, one more", &["all.carton", "--against", "m"]), Some(1));
     model(root);
     ok(root, &["pack", "everything", "-q"]);

@@ -1,23 +1,15 @@
 //! `--cast` and `--dtype`: what is printed about them. Their numbers are compared with PyTorch's in `tests/conformance`.
 
-use std::fmt::Write;
 use std::path::Path;
 
 use crate::carton_tools::{ok, run, scratch, write};
 use crate::cli::json;
 
 /// A safetensors file of float32 tensors.
-fn floats(path: &Path, tensors: &[(&str, &[f32])]) {
-    let (mut header, mut data) = (String::from("{"), Vec::new());
-    for (name, numbers) in tensors {
-        let (comma, start) = (if data.is_empty() { "" } else { "," }, data.len());
-        data.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
-        let (len, end) = (numbers.len(), data.len());
-        write!(header, r#"{comma}"{name}":{{"dtype":"F32","shape":[{len}],"data_offsets":[{start},{end}]}}"#)
-            .expect("a String takes everything");
-    }
-    header.push('}');
-    write(path.to_owned(), [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat());
+pub(crate) fn floats(path: &Path, tensors: &[(&str, &[f32])]) {
+    let bytes = |numbers: &[f32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
+    let tensors = tensors.iter().map(|(name, numbers)| (name, "F32", [numbers.len()], bytes(numbers)));
+    write(path.to_owned(), test_support::safetensors(tensors));
 }
 
 /// What is printed, without the time.

@@ -1,32 +1,15 @@
 //! `diff`, `digest`, `convert --digest`, and `verify --against` for outputs that are not cartons.
 
-use std::path::Path;
-
 use crate::carton_tools::{ok, run, scratch, write};
+use crate::casts::floats;
 use crate::cli::json;
-
-/// Writes a safetensors file of one float32 vector for each name.
-fn weights(path: &Path, tensors: &[(&str, &[f32])]) {
-    let (mut header, mut data) = (Vec::new(), Vec::new());
-    for (name, numbers) in tensors {
-        let start = data.len();
-        data.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
-        let len = numbers.len();
-        let end = data.len();
-        header.push(format!(
-            "\"{name}\":{{\"dtype\":\"F32\",\"shape\":[{len}],\"data_offsets\":[{start},{end}]}}"
-        ));
-    }
-    let header = format!("{{{}}}", header.join(","));
-    write(path.to_owned(), [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat());
-}
 
 #[test]
 fn diff_says_what_changed_and_how_much() {
     let scratch = scratch();
     let root = scratch.path();
-    weights(&root.join("a.safetensors"), &[("x", &[1.0, 2.0, 3.0]), ("old", &[4.0, 5.0]), ("same", &[6.0])]);
-    weights(&root.join("b.safetensors"), &[("x", &[1.0, 2.5, 3.0]), ("new", &[4.0, 5.0]), ("same", &[6.0])]);
+    floats(&root.join("a.safetensors"), &[("x", &[1.0, 2.0, 3.0]), ("old", &[4.0, 5.0]), ("same", &[6.0])]);
+    floats(&root.join("b.safetensors"), &[("x", &[1.0, 2.5, 3.0]), ("new", &[4.0, 5.0]), ("same", &[6.0])]);
     let (status, text) = run(root, &["diff", "a.safetensors", "b.safetensors"]);
     assert_eq!(status, Some(1));
     insta::assert_snapshot!("diff_of_two_files", text);
@@ -44,8 +27,8 @@ fn diff_says_what_changed_and_how_much() {
 fn a_page_shows_the_differences() {
     let scratch = scratch();
     let root = scratch.path();
-    weights(&root.join("a.safetensors"), &[("x", &[1.0, 2.0])]);
-    weights(&root.join("b.safetensors"), &[("x", &[1.0, 2.5])]);
+    floats(&root.join("a.safetensors"), &[("x", &[1.0, 2.0])]);
+    floats(&root.join("b.safetensors"), &[("x", &[1.0, 2.5])]);
     let (status, text) = run(root, &["diff", "-q", "--html", "page.html", "a.safetensors", "b.safetensors"]);
     assert_eq!(status, Some(1));
     assert!(text.contains("changed"), "{text}");
@@ -69,7 +52,7 @@ fn a_page_shows_the_differences() {
 fn a_digest_is_that_of_every_format() {
     let scratch = scratch();
     let root = scratch.path();
-    weights(&root.join("a.safetensors"), &[("x", &[1.0, 2.0, 3.0]), ("y", &[4.0])]);
+    floats(&root.join("a.safetensors"), &[("x", &[1.0, 2.0, 3.0]), ("y", &[4.0])]);
     let digest = |file: &str| ok(root, &["digest", file])[..64].to_owned();
     let expected = digest("a.safetensors");
     for output in ["a.pth", "a.carton"] {
@@ -92,7 +75,7 @@ fn a_digest_is_that_of_every_format() {
 fn any_output_is_compared_with_its_checkpoint() {
     let scratch = scratch();
     let root = scratch.path();
-    weights(&root.join("a.safetensors"), &[("x", &[1.0, 2.0, 3.0]), ("y", &[4.0])]);
+    floats(&root.join("a.safetensors"), &[("x", &[1.0, 2.0, 3.0]), ("y", &[4.0])]);
     ok(root, &["a.safetensors", "-q", "-o", "b.pth", "--dtype", "bfloat16", "--rename", "x=z"]);
     let made = ["--dtype", "bfloat16", "--rename", "x=z"];
     let verify =

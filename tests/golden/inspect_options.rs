@@ -58,9 +58,8 @@ fn values_are_shown_as_python_shows_them() {
 fn special_numbers_fail_if_asked() {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let path = folder.path().join("nan.safetensors");
-    let header = br#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
     let numbers = [f32::NAN.to_le_bytes(), f32::INFINITY.to_le_bytes()].concat();
-    let file = [&(header.len() as u64).to_le_bytes()[..], header, &numbers].concat();
+    let file = test_support::safetensors([("a", "F32", [2], numbers)]);
     fs::write(&path, file).expect("the temporary folder is writable");
     let path = path.to_str().expect("UTF-8");
     assert_eq!(torch2carton(["inspect", "--stats", path]).status.code(), Some(0));

@@ -1,7 +1,6 @@
 //! `--merge`: adapters in the summary and the report, and those that do not fit. Their numbers are compared with peft's in
 //! `tests/conformance`.
 
-use std::fmt::Write;
 use std::path::Path;
 
 use crate::carton_tools::{ok, run, scratch, write};
@@ -10,21 +9,11 @@ use crate::program::folder;
 
 /// A safetensors file of float32 tensors whose numbers count up.
 pub(crate) fn floats(path: &Path, tensors: &[(&str, &[usize])]) {
-    let (mut header, mut data) = (String::from("{"), Vec::new());
-    for (name, shape) in tensors {
-        let (comma, start) = (if data.is_empty() { "" } else { "," }, data.len());
-        let len = shape.iter().product::<usize>();
-        let numbers = (0_u16..).take(len).map(|number| f32::from(number) / 8.0);
-        data.extend(numbers.flat_map(f32::to_le_bytes));
-        write!(
-            header,
-            r#"{comma}"{name}":{{"dtype":"F32","shape":{shape:?},"data_offsets":[{start},{}]}}"#,
-            data.len()
-        )
-        .expect("a String takes everything");
-    }
-    header.push('}');
-    write(path.to_owned(), [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat());
+    let numbers =
+        |shape: &[usize]| (0_u16..).take(shape.iter().product()).map(|number| f32::from(number) / 8.0);
+    let bytes = |shape: &[usize]| numbers(shape).flat_map(f32::to_le_bytes).collect::<Vec<_>>();
+    let tensors = tensors.iter().map(|(name, shape)| (name, "F32", shape, bytes(shape)));
+    write(path.to_owned(), test_support::safetensors(tensors));
 }
 
 /// Returns the last number of a tensor that is followed by `after` other numbers.

@@ -76,10 +76,8 @@ fn hub(request: Request<'_>) -> Result<()> {
 }
 
 /// Returns a safetensors file with one tensor of bytes.
-fn safetensors(name: &str, bytes: &[u8]) -> Vec<u8> {
-    let header =
-        json!({name: {"dtype": "U8", "shape": [bytes.len()], "data_offsets": [0, bytes.len()]}}).to_string();
-    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), bytes].concat()
+fn one_tensor(name: &str, bytes: &[u8]) -> Vec<u8> {
+    test_support::safetensors([(name, "U8", [bytes.len()], bytes)])
 }
 
 /// A server, and the folder of what it has.
@@ -99,8 +97,8 @@ impl Hub {
         let index = json!({"metadata": {"total_size": 700}, "weight_map": weight_map}).to_string();
         let long = vec![7; 300_000];
         for (name, bytes) in [
-            ("model-00001-of-00002.safetensors", safetensors("a", &long)),
-            ("model-00002-of-00002.safetensors", safetensors("b", &[1, 2, 3])),
+            ("model-00001-of-00002.safetensors", one_tensor("a", &long)),
+            ("model-00002-of-00002.safetensors", one_tensor("b", &[1, 2, 3])),
             ("model.safetensors.index.json", index.into_bytes()),
             ("config.json", br#"{"model_type": "x", "auto_map": {"AutoModel": "modeling_x.X"}}"#.to_vec()),
             ("modeling_x.py", b"class X: pass\n".to_vec()),

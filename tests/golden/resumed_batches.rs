@@ -136,8 +136,7 @@ fn assert_redone_if_needed(root: &Path, carton: &Path, expected: &[u8]) {
 
 /// A safetensors file with the tensor `w`, whose four bytes have this value.
 fn one_safetensor(value: u8) -> Vec<u8> {
-    let header = br#"{"w":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
-    [&(header.len() as u64).to_le_bytes()[..], header, &[value; 4]].concat()
+    test_support::safetensors([("w", "U8", [4], [value; 4])])
 }
 
 #[test]

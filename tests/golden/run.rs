@@ -313,9 +313,7 @@ fn self_tests_are_printed() {
 fn a_dtype_that_numpy_lacks_is_refused() {
     let scratch = scratch();
     let root = scratch.path();
-    let header = br#"{"w":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}}"#;
-    let header_len = (header.len() as u64).to_le_bytes();
-    write(root.join("f4.safetensors"), [&header_len[..], header, &[7]].concat());
+    write(root.join("f4.safetensors"), test_support::safetensors([("w", "F4", [2], [7])]));
     ok(root, &["f4.safetensors", "-q", "--torch", "newest", "-o", "f4.carton"]);
     let mut texts = String::new();
     refused(&mut texts, root, "pairs of 4-bit floats", &["run", "f4.carton", "--get", "w", "-o", "w.npy"]);

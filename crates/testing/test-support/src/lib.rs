@@ -15,10 +15,12 @@ mod archive;
 mod null_sink;
 mod process;
 mod remote;
+mod safetensors;
 mod tensors;
 
 pub use archive::stored_zip;
 pub use null_sink::NullSink;
 pub use process::{each_in_own_process, peak_memory};
 pub use remote::RemoteSource;
+pub use safetensors::safetensors;
 pub use tensors::{tensor, zeros};

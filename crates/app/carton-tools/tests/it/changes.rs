@@ -78,10 +78,9 @@ fn changed<T>(
 fn carton(folder: &Path) -> PathBuf {
     let (checkpoint, carton) = (folder.join("m.safetensors"), folder.join("m.carton"));
     let len = 6 * MIB;
-    let header = format!(r#"{{"a":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#);
-    let start = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
     let data: Vec<u8> = (0..len).map(|at| u8::try_from(at % 251).unwrap_or_default()).collect();
-    std::fs::write(&checkpoint, [start, data].concat()).expect("a temporary folder");
+    std::fs::write(&checkpoint, test_support::safetensors([("a", "U8", [len], data)]))
+        .expect("a temporary folder");
     convert(&ConvertOptions::new(&checkpoint), &()).expect("it can be converted");
     std::fs::remove_file(checkpoint).expect("it was written");
     make_old(&carton);

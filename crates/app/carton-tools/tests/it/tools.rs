@@ -11,27 +11,19 @@ use carton_tools::{
 };
 use pipeline::{ConvertOptions, ProgressUpdate, convert};
 use tempfile::TempDir;
+use test_support::safetensors;
 
 /// A safetensors file with tensors of 4 bytes, all of which are the given byte.
-fn safetensors(path: &Path, tensors: &[(&str, u8)]) {
-    let mut header = serde_json::Map::new();
-    let mut data = Vec::new();
-    for (name, byte) in tensors {
-        let start = data.len();
-        data.extend([*byte; 4]);
-        let info = serde_json::json!({ "dtype": "U8", "shape": [4], "data_offsets": [start, data.len()] });
-        header.insert((*name).to_owned(), info);
-    }
-    let header = serde_json::to_vec(&header).expect("it is JSON");
-    let len = (header.len() as u64).to_le_bytes();
-    std::fs::write(path, [&len[..], &header, &data].concat()).expect("a temporary folder");
+fn write_safetensors(path: &Path, tensors: &[(&str, u8)]) {
+    let file = safetensors(tensors.iter().map(|(name, byte)| (name, "U8", [4], [*byte; 4])));
+    std::fs::write(path, file).expect("a temporary folder");
 }
 
 /// A folder with `m.safetensors` and the carton that is made from it, `m.carton`.
 fn converted(tensors: &[(&str, u8)], selection: Selection) -> (TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (checkpoint, carton) = (folder.path().join("m.safetensors"), folder.path().join("m.carton"));
-    safetensors(&checkpoint, tensors);
+    write_safetensors(&checkpoint, tensors);
     let mut options = ConvertOptions::new(&checkpoint);
     options.selection = selection;
     convert(&options, &()).expect("it can be converted");
@@ -154,7 +146,7 @@ fn only_own_names_are_compared_with_a_checkpoint() {
             "tensor `w` is not in the checkpoint"
         ]
     );
-    safetensors(&checkpoint, &[("w", 1), ("v", 3)]);
+    write_safetensors(&checkpoint, &[("w", 1), ("v", 3)]);
     assert_eq!(findings(Selection::default()), ["tensor `v` differs from the checkpoint in its elements"]);
     let (_folder, checkpoint, carton) = converted(&[("w", 1), ("v", 2)], including("w"));
     let mut options = VerifyOptions::new(carton);

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use checkpoint_files::{CheckpointSources, Error, FolderDiagnosis, ShardPolicy};
 
 /// A safetensors file with one tensor of one byte.
-pub(crate) fn safetensors(name: &str) -> Vec<u8> {
-    let header = format!(r#"{{"{name}":{{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}}}"#);
-    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[7]].concat()
+pub(crate) fn one_tensor(name: &str) -> Vec<u8> {
+    test_support::safetensors([(name, "U8", [1], [7])])
 }
 
 /// A folder with files of these names. Those that end in `.safetensors` hold a tensor that is named after the file, all
@@ -30,7 +29,7 @@ impl Folder {
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.0.path().join(name);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a temporary folder");
-        let tensors = safetensors(name);
+        let tensors = one_tensor(name);
         let bytes = if name.ends_with(".safetensors") { &tensors } else { bytes };
         std::fs::write(path, bytes).expect("a temporary folder");
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use byte_source::{BufferSource, InputSource, ReadError, Source, SourceFolder};
 use checkpoint_files::{CheckpointSources, Error, FilesNote, FolderDiagnosis, ShardPolicy};
 
-use crate::made_folder::{names, safetensors};
+use crate::made_folder::{names, one_tensor};
 
 #[derive(Debug)]
 struct MemoryFolder {
@@ -41,7 +41,7 @@ impl SourceFolder for MemoryFolder {
 /// A folder with these files. Safetensors files hold a tensor, other files their own names.
 fn input(files: &[&str], file: Option<&str>) -> InputSource {
     let bytes = |name: &str| {
-        if name.ends_with(".safetensors") { safetensors(name) } else { name.as_bytes().to_vec() }
+        if name.ends_with(".safetensors") { one_tensor(name) } else { name.as_bytes().to_vec() }
     };
     let contents: BTreeMap<_, _> = files.iter().map(|&name| (name.to_owned(), bytes(name))).collect();
     let folder = MemoryFolder { names: contents.keys().cloned().collect(), contents };
@@ -120,7 +120,7 @@ fn a_remote_folder_without_a_checkpoint_says_what_is_there() {
 
 #[test]
 fn a_single_source_has_nothing_next_to_it() {
-    let source: Arc<dyn Source> = Arc::new(BufferSource::new("x.safetensors", safetensors("w")));
+    let source: Arc<dyn Source> = Arc::new(BufferSource::new("x.safetensors", one_tensor("w")));
     let sources = CheckpointSources::find_source(&source.into(), ShardPolicy::RequireAll).expect("a file");
     assert_eq!(sources.open().expect("a file").len(), 1);
     assert!(sources.companions().expect("nothing is read").0.is_empty());

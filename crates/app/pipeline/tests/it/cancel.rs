@@ -11,29 +11,22 @@ use pipeline::{
     Action, BatchItem, ConvertOptions, Error, IfExists, InspectOptions, Observer, ProgressUpdate, Resume,
     ScanOptions, convert, convert_each, inspect, scan,
 };
-use test_support::stored_zip;
+use test_support::{safetensors, stored_zip};
 
 const MIB: usize = WINDOW;
 
-fn safetensors(path: &Path, lengths: &[usize]) {
-    let mut header = serde_json::Map::new();
-    let mut start = 0;
-    for (index, len) in lengths.iter().enumerate() {
-        let info = serde_json::json!({ "dtype": "U8", "shape": [len], "data_offsets": [start, start + len] });
-        header.insert(format!("t{index}"), info);
-        start += len;
-    }
-    let header = serde_json::to_vec(&header).expect("it is JSON");
-    let data: Vec<u8> = (0..start).map(|at| u8::try_from(at % 251).unwrap_or_default()).collect();
-    std::fs::write(path, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat())
-        .expect("a temporary folder");
+fn write_safetensors(path: &Path, lengths: &[usize]) {
+    let bytes = |len| (0..len).map(|at| u8::try_from(at % 251).unwrap_or_default()).collect::<Vec<_>>();
+    let tensors =
+        lengths.iter().enumerate().map(|(index, len)| (format!("t{index}"), "U8", [*len], bytes(*len)));
+    std::fs::write(path, safetensors(tensors)).expect("a temporary folder");
 }
 
 /// A folder with `m.safetensors`, which has 12 MiB in two tensors.
 fn checkpoint() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("m.safetensors");
-    safetensors(&path, &[7 * MIB + 3, 5 * MIB]);
+    write_safetensors(&path, &[7 * MIB + 3, 5 * MIB]);
     (folder, path)
 }
 
@@ -168,7 +161,7 @@ fn a_set_of_shards_can_be_cancelled() {
     for number in 1..=2 {
         let path = set.join(format!("model-0000{number}-of-00002.safetensors"));
         let lengths: &[usize] = if number == 1 { &[2 * MIB] } else { &[0, 2 * MIB] };
-        safetensors(&path, lengths);
+        write_safetensors(&path, lengths);
         // Each name is in one shard.
         if number == 2 {
             let bytes = std::fs::read(&path).expect("it was written");
@@ -191,7 +184,7 @@ fn a_set_of_shards_can_be_cancelled() {
 fn a_cancelled_batch_stops() {
     let (folder, path) = checkpoint();
     let (second, out) = (folder.path().join("n.safetensors"), folder.path().join("out"));
-    safetensors(&second, &[3]);
+    write_safetensors(&second, &[3]);
     std::fs::create_dir(&out).expect("a temporary folder");
     let mut options = ConvertOptions::new(&path);
     options.inputs.push(second);
@@ -241,7 +234,7 @@ fn reading_an_output_of_an_earlier_batch_can_be_cancelled() {
 fn a_large_input_that_was_written_again_is_converted_again() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("m.safetensors");
-    safetensors(&path, &[17 << 20]);
+    write_safetensors(&path, &[17 << 20]);
     let mut options = ConvertOptions::new(&path);
     options.output = Some(folder.path().join("out"));
     let resume = || {

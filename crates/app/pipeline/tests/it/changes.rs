@@ -14,6 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use byte_source::{FileChange, WINDOW};
 use pipeline::{ConvertOptions, ConvertReport, Error, Observer, ProgressUpdate, convert};
+use test_support::safetensors;
 
 const MIB: usize = WINDOW;
 
@@ -25,20 +26,11 @@ fn write_old(path: &Path, bytes: &[u8]) {
 }
 
 /// A safetensors file with tensors of these names, shapes and strides of bytes.
-fn safetensors(path: &Path, tensors: &[(&str, &[usize])]) {
-    let mut header = serde_json::Map::new();
-    let mut start = 0;
-    for (name, shape) in tensors {
-        let end = start + shape.iter().product::<usize>();
-        header.insert(
-            (*name).to_owned(),
-            serde_json::json!({ "dtype": "U8", "shape": shape, "data_offsets": [start, end] }),
-        );
-        start = end;
-    }
-    let header = serde_json::to_vec(&header).expect("it is JSON");
-    let data: Vec<u8> = (0..start).map(|at| u8::try_from(at % 251).unwrap_or_default()).collect();
-    write_old(path, &[&(header.len() as u64).to_le_bytes()[..], &header, &data].concat());
+fn write_safetensors(path: &Path, tensors: &[(&str, &[usize])]) {
+    let bytes = |shape: &[usize]| {
+        (0..shape.iter().product()).map(|at| u8::try_from(at % 251).unwrap_or_default()).collect::<Vec<_>>()
+    };
+    write_old(path, &safetensors(tensors.iter().map(|(name, shape)| (name, "U8", shape, bytes(shape)))));
 }
 
 /// Changes something once `at` bytes are written.
@@ -86,7 +78,7 @@ fn an_input_that_is_cut_is_an_error_that_says_where() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("m.safetensors");
     for left in [0, 5 * MIB + 5000, 12 * MIB - 1] {
-        safetensors(&path, &[("a", &[7 * MIB + 3]), ("b", &[5 * MIB])]);
+        write_safetensors(&path, &[("a", &[7 * MIB + 3]), ("b", &[5 * MIB])]);
         let expected = path.metadata().expect("it was written").len();
         for at in [1, 3 * MIB] {
             let cut = || open(&path).set_len(left as u64).expect("it is ours");
@@ -94,7 +86,7 @@ fn an_input_that_is_cut_is_an_error_that_says_where() {
             let FileChange::Length { expected: was, found } = change else { panic!("{change}") };
             assert_eq!((file.as_path(), was), (path.as_path(), expected));
             assert_eq!(found, left as u64);
-            safetensors(&path, &[("a", &[7 * MIB + 3]), ("b", &[5 * MIB])]);
+            write_safetensors(&path, &[("a", &[7 * MIB + 3]), ("b", &[5 * MIB])]);
         }
     }
 }
@@ -103,7 +95,7 @@ fn an_input_that_is_cut_is_an_error_that_says_where() {
 fn an_input_that_is_written_to_is_an_error() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("m.safetensors");
-    let make = || safetensors(&path, &[("a", &[7 * MIB + 3]), ("b", &[5 * MIB])]);
+    let make = || write_safetensors(&path, &[("a", &[7 * MIB + 3]), ("b", &[5 * MIB])]);
     make();
     let total = path.metadata().expect("it was written").len();
     // In a window that waits for its hash, in one that was written, in one that was not yet read, and in no tensor.
@@ -126,7 +118,7 @@ fn an_input_that_is_written_to_is_an_error() {
 fn an_input_that_is_replaced_is_read_as_it_was() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("m.safetensors");
-    safetensors(&path, &[("a", &[7 * MIB + 3])]);
+    write_safetensors(&path, &[("a", &[7 * MIB + 3])]);
     let expected = manifest(&convert(&ConvertOptions::new(&path), &()).expect("it can be converted"));
     let replace = || {
         std::fs::rename(&path, folder.path().join("old")).expect("it is ours");
@@ -144,7 +136,7 @@ fn each_file_of_a_set_is_compared() {
     std::fs::create_dir(&set).expect("a temporary folder");
     let shards = [1, 2].map(|number| set.join(format!("model-0000{number}-of-00002.safetensors")));
     for (index, shard) in shards.iter().enumerate() {
-        safetensors(shard, &[(["a", "b"][index], &[3 * MIB])]);
+        write_safetensors(shard, &[(["a", "b"][index], &[3 * MIB])]);
     }
     // The first one is read to its end when the second one is written.
     for shard in &shards {
@@ -163,7 +155,7 @@ fn each_file_of_a_set_is_compared() {
 fn documents_next_to_the_checkpoint_are_compared() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (path, license) = (folder.path().join("m.safetensors"), folder.path().join("LICENSE"));
-    safetensors(&path, &[("a", &[3 * MIB])]);
+    write_safetensors(&path, &[("a", &[3 * MIB])]);
     let text = vec![b'x'; 2 * MIB];
     write_old(&license, &text);
     let overwrite = || open(&license).write_all_at(b"y", 0).expect("it is ours");
@@ -180,7 +172,7 @@ fn documents_next_to_the_checkpoint_are_compared() {
 fn a_folder_of_outputs_that_is_removed_is_an_error() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (path, out) = (folder.path().join("m.safetensors"), folder.path().join("out"));
-    safetensors(&path, &[("a", &[3 * MIB])]);
+    write_safetensors(&path, &[("a", &[3 * MIB])]);
     for name in ["m.carton", "m.safetensors", "m.pth"] {
         let target = out.join(name);
         std::fs::create_dir(&out).expect("a temporary folder");

@@ -1,6 +1,6 @@
 //! Small checkpoints, for the tests of several files.
 
-use test_support::stored_zip;
+use test_support::{safetensors, stored_zip};
 
 /// A float32 tensor of two elements in a pickle.
 pub(crate) const TENSOR: &str = "ctorch._utils\n_rebuild_tensor_v2\n((Vstorage\nctorch\nFloatStorage\nV0\nVcpu\nI2\ntQ\
@@ -17,16 +17,7 @@ pub(crate) fn torch_file(pickle: &[u8]) -> Vec<u8> {
 }
 
 /// A safetensors file with a float32 tensor of each shape.
-pub(crate) fn safetensors(tensors: &[(&str, &[usize])]) -> Vec<u8> {
-    let (mut rows, mut data) = (Vec::new(), Vec::new());
-    for (name, shape) in tensors {
-        let start = data.len();
-        data.extend(1.5_f32.to_le_bytes().repeat(shape.iter().product()));
-        rows.push(format!(
-            r#""{name}":{{"dtype":"F32","shape":{shape:?},"data_offsets":[{start},{}]}}"#,
-            data.len()
-        ));
-    }
-    let header = format!("{{{}}}", rows.join(","));
-    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat()
+pub(crate) fn float_safetensors(tensors: &[(&str, &[usize])]) -> Vec<u8> {
+    let bytes = |shape: &[usize]| 1.5_f32.to_le_bytes().repeat(shape.iter().product());
+    safetensors(tensors.iter().map(|(name, shape)| (name, "F32", shape, bytes(shape))))
 }

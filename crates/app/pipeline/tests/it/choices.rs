@@ -12,7 +12,7 @@ use pipeline::{
 };
 use test_support::stored_zip;
 
-use crate::checkpoints::{TENSOR, safetensors, torch_file};
+use crate::checkpoints::{TENSOR, float_safetensors, torch_file};
 
 fn folder_with(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -104,7 +104,7 @@ fn triton_needs_the_code_of_a_script() {
 
 #[test]
 fn a_shard_alone_is_converted_to_weights() {
-    let file = safetensors(&[("w", &[2])]);
+    let file = float_safetensors(&[("w", &[2])]);
     let folder = folder_with(&[("model-00001-of-00002.safetensors", &file), ("model.safetensors", &file)]);
     let why = |name: &str| {
         let mut options = options(
@@ -163,8 +163,8 @@ fn weights_next_to_a_dict_of_averages_are_the_weights() {
 
 #[test]
 fn the_change_by_dora_is_known_once_the_weights_were_read() {
-    let base = safetensors(&[("q.weight", &[3, 2])]);
-    let adapter = safetensors(&[
+    let base = float_safetensors(&[("q.weight", &[3, 2])]);
+    let adapter = float_safetensors(&[
         ("base_model.model.q.lora_A.weight", &[1, 2]),
         ("base_model.model.q.lora_B.weight", &[3, 1]),
         ("base_model.model.q.lora_magnitude_vector", &[3]),
@@ -196,7 +196,7 @@ fn the_change_by_dora_is_known_once_the_weights_were_read() {
 #[test]
 fn a_document_that_is_a_link_is_noted_where_documents_would_be_kept() {
     let elsewhere = folder_with(&[("config.json", b"{}")]);
-    let folder = folder_with(&[("m/model.safetensors", &safetensors(&[("w", &[2])]))]);
+    let folder = folder_with(&[("m/model.safetensors", &float_safetensors(&[("w", &[2])]))]);
     let config = folder.path().join("m/config.json");
     std::os::unix::fs::symlink(elsewhere.path().join("config.json"), config).expect("it can be made");
     let is_noted = |input: &str, kind| {
@@ -212,7 +212,7 @@ fn a_document_that_is_a_link_is_noted_where_documents_would_be_kept() {
 
 #[test]
 fn a_dry_run_of_a_batch_leaves_the_records_as_they_are() {
-    let folder = folder_with(&[("w.safetensors", &safetensors(&[("w", &[2])]))]);
+    let folder = folder_with(&[("w.safetensors", &float_safetensors(&[("w", &[2])]))]);
     let mut options =
         options(folder.path().join("w.safetensors"), OutputKind::Torch, &folder.path().join("out"));
     let run = |options: &ConvertOptions| {
@@ -311,7 +311,7 @@ fn the_folder_of_a_trainer_has_a_pickle_to_trace() {
 
 #[test]
 fn a_row_of_a_tree_leads_to_its_first_tensor() {
-    let file = safetensors(&[("a", &[2]), ("b.x", &[2]), ("b.y", &[3])]);
+    let file = float_safetensors(&[("a", &[2]), ("b.x", &[2]), ("b.y", &[3])]);
     let folder = folder_with(&[("x.safetensors", &file)]);
     let mut options = InspectOptions::new(folder.path().join("x.safetensors"));
     options.tree = true;

@@ -9,17 +9,15 @@ use pipeline::{
     Resume, ScanOptions, ScanOutcome, ScriptOptions, Target, TritonOptions, convert, convert_each,
     expected_output, inputs_digest, scan,
 };
+use test_support::safetensors;
 
 /// A safetensors file with one tensor of 2 bytes.
 fn one_tensor(dtype: &str, bytes: [u8; 2]) -> Vec<u8> {
-    let header = format!(
-        r#"{{"w":{{"dtype":"{dtype}","shape":[{}],"data_offsets":[0,2]}}}}"#,
-        match dtype {
-            "U16" => 1,
-            _ => 2,
-        }
-    );
-    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &bytes].concat()
+    let len = match dtype {
+        "U16" => 1,
+        _ => 2,
+    };
+    safetensors([("w", dtype, [len], bytes)])
 }
 
 fn folder_with(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {

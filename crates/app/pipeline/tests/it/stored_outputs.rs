@@ -133,8 +133,7 @@ struct Place {
 impl Place {
     fn new(names: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let header = br#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
-        let input = [&(header.len() as u64).to_le_bytes()[..], header, &[7; 8]].concat();
+        let input = test_support::safetensors([("w", "F32", [2], [7; 8])]);
         let write = |name: &&str| {
             let path = folder.path().join(name);
             std::fs::write(&path, &input).expect("a temporary folder");
