@@ -1,19 +1,7 @@
 //! Describes the model repository of NVIDIA Triton: the location of its files, and `config.pbtxt` as types.
 //!
 //! A repository is a folder with one folder for each model, which holds the model's configuration and one folder for each
-//! version. [`ModelConfig`] is the configuration of a TorchScript model, and its text is the file that Triton reads:
-//!
-//! ```
-//! use triton_repository::{DataType, Dim, ModelConfig, ModelPort};
-//!
-//! let port = |name: &str, data_type, dims| ModelPort { name: name.to_owned(), data_type, dims };
-//! let config = ModelConfig {
-//!     inputs: vec![port("tokens", DataType::Int64, vec![Dim::Any, Dim::Any])],
-//!     outputs: vec![port("logits", DataType::Fp32, vec![Dim::Any, Dim::Any, Dim::Size(32_000)])],
-//! };
-//! let text = config.to_string();
-//! assert!(text.contains("data_type: TYPE_FP32\n    dims: [ -1, -1, 32000 ]\n"), "{text}");
-//! ```
+//! version. [`ModelConfig`] is the configuration of a TorchScript model, and its text is the file that Triton reads.
 //!
 //! Facts: `model_config.proto` in `triton-inference-server/common`, which defines the configuration; `src/pt` in
 //! `triton-inference-server/pytorch_backend`, which runs TorchScript: an input has the name of an argument of `forward`, an
@@ -24,13 +12,13 @@
 use std::fmt;
 
 /// Path of the configuration in the folder of a model.
-pub const CONFIG_PATH: &str = "config.pbtxt";
+pub(crate) const CONFIG_PATH: &str = "config.pbtxt";
 /// Path of the TorchScript archive in the folder of a model: version 1, which Triton serves unless there is a higher
 /// version.
-pub const MODEL_PATH: &str = "1/model.pt";
+pub(crate) const MODEL_PATH: &str = "1/model.pt";
 
 /// Returns true if `name` is a valid model name. Triton uses it as the name of a folder and in the paths of URLs.
-pub fn is_model_name(name: &str) -> bool {
+pub(crate) fn is_model_name(name: &str) -> bool {
     !name.is_empty()
         && name != "."
         && name != ".."
@@ -40,17 +28,17 @@ pub fn is_model_name(name: &str) -> bool {
 /// Configuration of a TorchScript model with Triton's batching off (`max_batch_size: 0`): the first dimension is an ordinary
 /// one, and Triton does not merge requests. The configuration has no model name, so the model's folder can be renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ModelConfig {
+pub(crate) struct ModelConfig {
     /// Arguments of `forward`, by name.
-    pub inputs: Vec<ModelPort>,
+    pub(crate) inputs: Vec<ModelPort>,
     /// Return values of `forward`: one tensor, or the items of a tuple in this order.
-    pub outputs: Vec<ModelPort>,
+    pub(crate) outputs: Vec<ModelPort>,
 }
 
 impl ModelConfig {
     /// Returns the name of an output that Triton would look for at the index that its name ends with, if that index is not the
     /// output's own. Triton does so if all names end with two underscores and a number.
-    pub fn misnumbered_output(&self) -> Option<&str> {
+    pub(crate) fn misnumbered_output(&self) -> Option<&str> {
         let numbers: Option<Vec<usize>> =
             self.outputs.iter().map(|port| trailing_index(&port.name)).collect();
         let wrong = numbers?.into_iter().enumerate().find(|(place, number)| place != number);
@@ -67,16 +55,16 @@ fn trailing_index(name: &str) -> Option<usize> {
 
 /// Input or output tensor of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelPort {
+pub(crate) struct ModelPort {
     /// Name of the tensor in requests.
-    pub name: String,
-    pub data_type: DataType,
-    pub dims: Vec<Dim>,
+    pub(crate) name: String,
+    pub(crate) data_type: DataType,
+    pub(crate) dims: Vec<Dim>,
 }
 
 /// Size of one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dim {
+pub(crate) enum Dim {
     /// Any number of elements, written as -1.
     Any,
     Size(u64),
@@ -84,7 +72,7 @@ pub enum Dim {
 
 /// Element types that Triton's PyTorch backend supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DataType {
+pub(crate) enum DataType {
     Bool,
     UInt8,
     Int8,
@@ -98,7 +86,7 @@ pub enum DataType {
 
 impl DataType {
     /// Returns the type's name in `config.pbtxt`.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Bool => "TYPE_BOOL",
             Self::UInt8 => "TYPE_UINT8",

@@ -1,5 +1,7 @@
 //! The Triton back end: writes a model repository with one model, or adds a model to an existing repository.
 
+mod config;
+
 use std::path::Path;
 
 use decoder::Decoder;
@@ -7,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use tensor::Dtype;
 use torch_import::Container;
 use torchscript::{Module, ModuleCode, OnInvalidInput, ScriptOptions};
-use triton_repository::{CONFIG_PATH, DataType, Dim, MODEL_PATH, ModelConfig, ModelPort, is_model_name};
 
+use self::config::{CONFIG_PATH, DataType, Dim, MODEL_PATH, ModelConfig, ModelPort, is_model_name};
 use super::commit::{OutputFiles, PlannedFile};
 use super::documents::OutputDocuments;
 use super::ports::PortReport;
