@@ -6,7 +6,7 @@ the Triton client.
 
 Needs only Python's standard library. Everything else is installed into virtual environments outside the tree (README.md
 in this folder). If an environment can't be made, its checks are skipped and the reason is printed. --fast makes only the
-environments with the newest torch and Triton's client, and runs the checks that need no other, which takes minutes.
+environments of FAST_ENVIRONMENTS, and runs the checks that need no other, which takes minutes.
 
 The exit status is 0 if at least one check ran, none failed, and no file of the tree was changed.
 """
@@ -25,7 +25,7 @@ import environments  # noqa: E402  (after the line above, so that no __pycache__
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent
 FAST = [HERE / f"test_{name}.py" for name in (
-    "batch bounds cli container corpus diff differential forward hostile inspect inspect_values judged_uses kill megatron merge merge_bases merge_layouts names newest_torch ordinary "
+    "batch cli container corpus diff differential forward inspect inspect_values judged_uses megatron merge merge_bases merge_layouts names newest_torch ordinary "
     "payloads pickled random_models right_or_refused run safetensors_out scan scan_nested serve serve_cartons sums trainers zero").split()]
 FAST_ENVIRONMENTS = "NEWEST", "TRITON", "PEFT", "DEEPSPEED", "MEGATRON"
 
@@ -45,7 +45,7 @@ def main():
     arguments.add_argument("--binary", type=Path, default=TREE / "target/release/torch2carton")
     arguments.add_argument("--make-only", action="store_true", help="make the environments and stop")
     arguments.add_argument("--require", action="store_true", help="an environment that can't be made is a failure")
-    arguments.add_argument("--fast", action="store_true", help="only the checks that need no environment but the newest torch and Triton's client")
+    arguments.add_argument("--fast", action="store_true", help="only the checks that need no environments but those of FAST_ENVIRONMENTS")
     options, for_pytest = arguments.parse_known_args()
     files = [HERE / name for name in for_pytest if name.startswith("test_") and (HERE / name.partition("::")[0]).is_file()]
     for_pytest = [name for name in for_pytest if HERE / name not in files]

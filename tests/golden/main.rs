@@ -34,6 +34,7 @@ mod notes;
 mod output_paths;
 mod outputs;
 mod pickles;
+mod processes;
 mod program;
 mod random_folders;
 mod remote;

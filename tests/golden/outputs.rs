@@ -13,7 +13,7 @@ use crate::carton_tools::{model, names, ok, run, scratch, write};
 use crate::cli::one_tensor;
 
 /// A safetensors file with one tensor of `len` zeros, which takes no room.
-fn sparse(path: &Path, len: u64) {
+pub(crate) fn sparse(path: &Path, len: u64) {
     let header = format!(r#"{{"w":{{"dtype":"U8","shape":[{len}],"data_offsets":[0,{len}]}}}}"#);
     let mut file = File::create(path).expect("a temporary folder");
     let start = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
@@ -21,14 +21,14 @@ fn sparse(path: &Path, len: u64) {
     file.set_len((start.len() as u64).saturating_add(len)).expect("a temporary folder");
 }
 
-fn program(root: &Path, args: &[&str]) -> Command {
+pub(crate) fn program(root: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_torch2carton"));
     command.args(args).current_dir(root).stdin(Stdio::null());
     command
 }
 
 /// Runs the program in a shell after `before`.
-fn in_shell(root: &Path, before: &str, args: &[&str]) -> Command {
+pub(crate) fn in_shell(root: &Path, before: &str, args: &[&str]) -> Command {
     let mut command = Command::new("sh");
     let script = format!("{before}; exec \"$@\"");
     command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_torch2carton")]).args(args);
