@@ -179,7 +179,7 @@ impl<'a> MergeState<'_, 'a> {
             let mut names = containers(container).map(|container| format!("{container}.{parameter}"));
             if let Some(name) = names.find(|name| self.names.find(name).is_some()) {
                 let pair = self.factors(module, a, b);
-                return self.change_one_expert(&name, (expert, group), &pair);
+                return self.change_one_expert(&name, expert, group, &pair);
             }
         }
         self.change_parameter(wrapped, (a, b))

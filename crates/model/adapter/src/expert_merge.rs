@@ -24,7 +24,8 @@ impl<'a> MergeState<'_, 'a> {
     pub(crate) fn change_one_expert(
         &mut self,
         name: &str,
-        (expert, group): (u64, Option<usize>),
+        expert: u64,
+        group: Option<usize>,
         pair: &FactorPair<'a>,
     ) -> Result<()> {
         let (a, b) = (pair.a, pair.b);
@@ -92,7 +93,7 @@ impl<'a> MergeState<'_, 'a> {
         let is_swapped = self.is_swapped(&pair, (&base_name, base), (rows, columns))?;
         let mut terms = Vec::new();
         for expert in 0..experts {
-            let (left, right) = expert_factors(&pair, (expert, experts), is_swapped)?;
+            let (left, right) = expert_factors(&pair, expert, experts, is_swapped)?;
             let term = Term { rows: 0..rows, left, right, scale: pair.scale };
             terms.push((usize::try_from(expert).unwrap_or(usize::MAX), term));
         }
@@ -134,7 +135,7 @@ impl<'a> MergeState<'_, 'a> {
                 }
                 let fused_rows = rows.saturating_mul(groups);
                 let is_swapped = self.is_swapped(pair, (&base_name, base), (fused_rows, columns))?;
-                let (left, right) = expert_factors(pair, (expert, experts), is_swapped)?;
+                let (left, right) = expert_factors(pair, expert, experts, is_swapped)?;
                 let start = rows.saturating_mul(group);
                 let left = left.rows_in(&(start..start.saturating_add(rows)));
                 let left =
@@ -236,7 +237,8 @@ impl<'a> MergeState<'_, 'a> {
 /// Returns the factors of one expert. A has the experts slowest in its rows, B has them fastest in its columns.
 fn expert_factors(
     pair: &FactorPair<'_>,
-    (expert, experts): (u64, u64),
+    expert: u64,
+    experts: u64,
     is_swapped: bool,
 ) -> Result<(Matrix, Matrix)> {
     let (a, b) = (pair.a, pair.b);

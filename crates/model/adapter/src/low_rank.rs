@@ -221,7 +221,7 @@ impl LowRankUpdate {
                 Ok((task.row, task.columns, sums))
             };
             for (row, columns, sums) in run(self.tasks(at, Some(&bytes), &mut new)?, numbers, sums)? {
-                magnitudes.merge_sums(&mut all, (row, &columns), sums);
+                magnitudes.merge_sums(&mut all, row, &columns, sums);
             }
             at = end;
         }
@@ -250,7 +250,7 @@ impl LowRankUpdate {
         widen(self.base_dtype, task.old.unwrap_or(&*task.new), &mut sums)?;
         task.add_products(&mut sums);
         if let (Some(magnitudes), Some(rescales)) = (&self.magnitudes, rescales) {
-            magnitudes.rescale(&mut sums, (task.row, &task.columns), rescales);
+            magnitudes.rescale(&mut sums, task.row, &task.columns, rescales);
         }
         narrow(self.dtype, &sums, task.new);
         Ok(())

@@ -88,7 +88,8 @@ impl Magnitudes {
     pub(crate) fn merge_sums(
         &self,
         all: &mut [VectorSums],
-        (row, columns): (usize, &Range<usize>),
+        row: usize,
+        columns: &Range<usize>,
         sums: Vec<VectorSums>,
     ) {
         let all = all.iter_mut().skip(self.first_vector(row, columns));
@@ -114,12 +115,7 @@ impl Magnitudes {
     }
 
     /// Multiplies the numbers of an area that begins in row `row` by the factors of their rows or columns.
-    pub(crate) fn rescale(
-        &self,
-        numbers: &mut [f64],
-        (row, columns): (usize, &Range<usize>),
-        factors: &[f64],
-    ) {
+    pub(crate) fn rescale(&self, numbers: &mut [f64], row: usize, columns: &Range<usize>, factors: &[f64]) {
         let first = self.first_vector(row, columns);
         let factors = factors.get(first..).unwrap_or_default();
         let rows = numbers.chunks_mut(columns.len().max(1));

@@ -109,7 +109,7 @@ fn add_4bit(survey: &mut Survey<'_>, name: &str, (suffix, format): (&str, &str))
     let mut draft = Draft::new(name);
     let part = |suffix: &str| format!("{name}{suffix}");
     let state = State::read(survey.companion(name, &part(suffix))?, &part(suffix))?;
-    let flat = FlatBlocks::new(survey, (name, name), &state.shape, state.block)?;
+    let flat = FlatBlocks::new(survey, name, name, &state.shape, state.block)?;
     check_len(survey, name, &part(".absmax"), flat.blocks())?;
     check_len(survey, name, &part(".quant_map"), 16)?;
     let codes = survey.operand(&mut draft, name)?;
@@ -127,7 +127,7 @@ fn add_4bit(survey: &mut Survey<'_>, name: &str, (suffix, format): (&str, &str))
     }
     let doubly = if state.nested.is_some() { ", double quantization" } else { "" };
     let scheme = format!("{format}, blocks of {}{doubly}", state.block);
-    survey.add(draft, flat.recognised(scheme, (codes, &table), (absmax, encoding), state.dtype));
+    survey.add(draft, flat.recognised(scheme, codes, &table, absmax, encoding, state.dtype));
     Ok(())
 }
 
@@ -157,7 +157,8 @@ impl FlatBlocks {
     /// When it has no elements, or another number of codes.
     pub(crate) fn new(
         survey: &Survey<'_>,
-        (name, codes): (&str, &str),
+        name: &str,
+        codes: &str,
         shape: &[u64],
         block: u64,
     ) -> Result<Self> {
@@ -180,8 +181,10 @@ impl FlatBlocks {
     pub(crate) fn recognised(
         self,
         scheme: String,
-        (codes, table): (Operand, &[f32; 16]),
-        (scales, encoding): (Operand, ScaleEncoding),
+        codes: Operand,
+        table: &[f32; 16],
+        scales: Operand,
+        encoding: ScaleEncoding,
         dtype: Dtype,
     ) -> Recognised {
         let blocks = self.blocks();

@@ -107,16 +107,19 @@ impl Kernel for BlockScaled {
         let through = rows.start + before..rows.end + before;
         let col_blocks =
             if self.groups.is_some() { 0..self.scales.cols } else { self.block.col_blocks(cols) };
-        let grid = (self.block.row_blocks(rows), col_blocks);
-        let zeros = self.zeros.as_ref().map(|zeros| zeros.load(inputs, *matrix, grid.clone())).transpose()?;
+        let row_blocks = self.block.row_blocks(rows);
+        let zeros = match &self.zeros {
+            Some(zeros) => zeros.load(inputs, *matrix, row_blocks.clone(), col_blocks.clone())?,
+            None => Vec::new(),
+        };
         let groups = match &self.groups {
             Some(groups) => groups.read_integers(inputs, cols.clone())?,
             None => Vec::new(),
         };
         Ok(Loaded {
             codes: self.codes.load(inputs, through, cols)?,
-            scales: self.scales.load(inputs, *matrix, grid)?,
-            zeros: zeros.unwrap_or_default(),
+            scales: self.scales.load(inputs, *matrix, row_blocks, col_blocks)?,
+            zeros,
             groups,
             ..Loaded::default()
         })
@@ -225,7 +228,8 @@ impl ScaleGrid {
         &self,
         inputs: &mut Inputs<'_>,
         matrix: u64,
-        (rows, cols): (Range<u64>, Range<u64>),
+        rows: Range<u64>,
+        cols: Range<u64>,
     ) -> Result<Vec<f32>, ReadError> {
         let before = matrix * self.rows * u64::from(!self.is_shared);
         let rows = rows.start + before..rows.end + before;

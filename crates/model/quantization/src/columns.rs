@@ -286,7 +286,7 @@ impl Kernel for ColumnScaled {
         };
         Ok(Loaded {
             codes: self.codes.load(inputs, area)?,
-            scales: self.scales.load(inputs, *matrix, (in_order.clone(), rows.clone()))?,
+            scales: self.scales.load(inputs, *matrix, in_order.clone(), rows.clone())?,
             zeros: self.zeros.load(inputs, in_order, rows)?,
             groups,
             ..Loaded::default()

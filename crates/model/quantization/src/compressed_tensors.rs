@@ -237,8 +237,8 @@ fn add(survey: &mut Survey<'_>, module: &str, groups: &Groups, is_packed: bool) 
     } else if codes.format == "FP4" && scale.dtype() != Dtype::UInt8 {
         survey.companion(&weight, &global_name)?;
     }
-    let zeros = zero_points(survey, &mut draft, module, weights, (&grid, matrices, is_packed))?;
-    let groups = column_groups(survey, &mut draft, module, (matrices.cols, grid.cols))?;
+    let zeros = zero_points(survey, &mut draft, module, weights, &grid, matrices, is_packed)?;
+    let groups = column_groups(survey, &mut draft, module, matrices.cols, grid.cols)?;
     let is_ordered = if groups.is_some() { ", activation order" } else { "" };
     let scheme = format!("{}, {}{is_ordered}", codes.format, grid.describe(matrices));
     let kernel =
@@ -362,7 +362,9 @@ fn zero_points(
     draft: &mut Draft,
     module: &str,
     weights: Weights,
-    (grid, matrices, is_packed): (&Grid, Matrices, bool),
+    grid: &Grid,
+    matrices: Matrices,
+    is_packed: bool,
 ) -> Result<Option<ScaleGrid>> {
     let name = format!("{module}.weight_zero_point");
     let Some(tensor) = survey.get(&name) else {
@@ -397,7 +399,8 @@ fn column_groups(
     survey: &Survey<'_>,
     draft: &mut Draft,
     module: &str,
-    (cols, groups): (u64, u64),
+    cols: u64,
+    groups: u64,
 ) -> Result<Option<crate::operand::Operand>> {
     let name = format!("{module}.weight_g_idx");
     let Some(tensor) = survey.get(&name) else { return Ok(None) };

@@ -178,7 +178,7 @@ impl Dequantized {
         Some(Self { kernel, inputs, matrices, encoder, panels: Mutex::default() })
     }
 
-    /// Returns the area that begins at an element of the tensor, has at most `count` elements, and is as large as possible, and the number
+    /// Returns the area that begins at an element, has at most `count` elements, and is as large as possible, and the number
     /// of elements in it that come before the first one.
     fn area(&self, element: u64, count: u64) -> (Area, u64) {
         let Matrices { rows, cols, .. } = self.matrices;
@@ -207,7 +207,9 @@ impl Dequantized {
     fn decode_panel(
         &self,
         inputs: &mut Inputs<'_>,
-        (area, col, panel): (&Area, u64, Area),
+        area: &Area,
+        col: u64,
+        panel: &Area,
         out: &mut [u8],
     ) -> Result<usize, ReadError> {
         let within = |n: u64| usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
@@ -217,8 +219,8 @@ impl Dequantized {
         let len = out.len().min(within(left)?);
         let out = out.get_mut(..len).unwrap_or_default();
         let first = within(area.rows.start - panel.rows.start)?;
-        let loaded = self.panel(inputs, &panel, len as u64 / size)?;
-        self.decode(&loaded, &panel, (first, within(col)?), out);
+        let loaded = self.panel(inputs, panel, len as u64 / size)?;
+        self.decode(&loaded, panel, (first, within(col)?), out);
         Ok(len)
     }
 
@@ -345,7 +347,7 @@ impl Compute for Dequantized {
                 let most =
                     if col > 0 { usize::try_from(row_left).unwrap_or(usize::MAX) } else { buffer.len() };
                 let part = buffer.get_mut(..most.min(buffer.len())).unwrap_or_default();
-                let len = self.decode_panel(inputs, (&area, col, panel), part)?;
+                let len = self.decode_panel(inputs, &area, col, &panel, part)?;
                 if len == 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }

@@ -121,7 +121,7 @@ fn add(survey: &mut Survey<'_>, name: &str, scale_name: &str, dialect: Dialect) 
     let scales = survey.operand(&mut draft, scale_name)?;
     let scale_dtype = scale.dtype();
     let global = match dialect {
-        Dialect::ModelOpt => global_scale(survey, &mut draft, (name, is_pairs), &grid)?,
+        Dialect::ModelOpt => global_scale(survey, &mut draft, name, is_pairs, &grid)?,
         Dialect::Transformers => None,
     };
     let table = if dialect == Dialect::ModelOpt { &E2M1_POSITIVE_ZERO } else { &E2M1 };
@@ -166,7 +166,8 @@ fn add(survey: &mut Survey<'_>, name: &str, scale_name: &str, dialect: Dialect) 
 fn global_scale(
     survey: &Survey<'_>,
     draft: &mut Draft,
-    (name, is_required): (&str, bool),
+    name: &str,
+    is_required: bool,
     grid: &Grid,
 ) -> Result<Option<GlobalScale>> {
     let global_name = format!("{name}_scale_2");

@@ -161,7 +161,8 @@ impl Operand {
         &self,
         inputs: &mut Inputs<'_>,
         width: u64,
-        (rows, cols): (Range<u64>, Range<u64>),
+        rows: Range<u64>,
+        cols: Range<u64>,
     ) -> Result<Vec<f32>, ReadError> {
         let size = self.dtype.size();
         let first = rows.start.saturating_mul(width).saturating_add(cols.start);

@@ -159,7 +159,7 @@ fn add_bits(survey: &mut Survey<'_>, name: &str) -> Result<()> {
         let (found, expected) = (shift.shape().to_vec(), format!("that of the scales, {rows} numbers"));
         return Err(Error::Shape { tensor: part("._shift"), found, expected });
     }
-    let shape = original_shape(survey, name, (packed.shape(), rows, elements))?;
+    let shape = original_shape(survey, name, packed.shape(), rows, elements)?;
     let dtype = numbers.dtype();
     let codes_per_byte = 8_u32.checked_div(bits).unwrap_or(1);
     let operand = survey.operand(&mut draft, &data)?;
@@ -208,7 +208,9 @@ fn check_floats(dtype: Dtype, name: &str) -> Result<()> {
 fn original_shape(
     survey: &Survey<'_>,
     name: &str,
-    (packed, rows, elements): (&[u64], u64, u64),
+    packed: &[u64],
+    rows: u64,
+    elements: u64,
 ) -> Result<Vec<u64>> {
     let own = || {
         packed.iter().skip(1).fold(vec![rows], |mut shape, size| {

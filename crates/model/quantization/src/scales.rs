@@ -116,16 +116,16 @@ impl ScaleGrid {
             ScaleEncoding::Numbers if self.elements.is_some() => {
                 self.operand.read_floats(inputs, self.flat(&rows, &cols))
             }
-            ScaleEncoding::Numbers => self.operand.read_grid(inputs, self.cols, (rows, cols)),
+            ScaleEncoding::Numbers => self.operand.read_grid(inputs, self.cols, rows, cols),
             ScaleEncoding::Exponents => {
-                let mut scales = self.operand.read_grid(inputs, self.cols, (rows, cols))?;
+                let mut scales = self.operand.read_grid(inputs, self.cols, rows, cols)?;
                 for scale in &mut scales {
                     *scale = (*scale - 127.0).exp2();
                 }
                 Ok(scales)
             }
             ScaleEncoding::PackedRows { bits, offset } => {
-                self.read_packed(inputs, (rows, cols), (*bits, *offset))
+                self.read_packed(inputs, rows, cols, *bits, *offset)
             }
             ScaleEncoding::Nested(nested) => nested.read(inputs, &self.operand, self.flat(&rows, &cols)),
             ScaleEncoding::Quotients(quotients) => {
@@ -174,8 +174,10 @@ impl ScaleGrid {
     fn read_packed(
         &self,
         inputs: &mut Inputs<'_>,
-        (rows, cols): (Range<u64>, Range<u64>),
-        (bits, offset): (u32, f32),
+        rows: Range<u64>,
+        cols: Range<u64>,
+        bits: u32,
+        offset: f32,
     ) -> Result<Vec<f32>, ReadError> {
         // A word begins inside a number if the bits do not divide 32, so reading begins at a multiple of 32 rows.
         let bit = |row: u64| row * u64::from(bits);

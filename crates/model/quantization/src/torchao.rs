@@ -124,8 +124,16 @@ fn add_subclass(survey: &mut Survey<'_>, compound: &CompoundTensor) -> Result<()
         }
         "NF4Tensor" => {
             let blocks = number("block_size").zip(number("scaler_block_size"));
-            let blocks = blocks.ok_or_else(|| unknown("torchao: `block_size` is missing".to_owned()))?;
-            return torchao_nf4::add(survey, &compound.name, blocks, (&compound.shape, compound.dtype));
+            let (block, scale_block) =
+                blocks.ok_or_else(|| unknown("torchao: `block_size` is missing".to_owned()))?;
+            return torchao_nf4::add(
+                survey,
+                &compound.name,
+                block,
+                scale_block,
+                &compound.shape,
+                compound.dtype,
+            );
         }
         _ => {}
     }

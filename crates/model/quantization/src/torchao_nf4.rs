@@ -18,12 +18,14 @@ use crate::survey::{Draft, Survey};
 pub(crate) fn add(
     survey: &mut Survey<'_>,
     name: &str,
-    (block, scale_block): (u64, u64),
-    (shape, dtype): (&[u64], Dtype),
+    block: u64,
+    scale_block: u64,
+    shape: &[u64],
+    dtype: Dtype,
 ) -> Result<()> {
     let mut draft = Draft::new(name);
     let part = |part: &str| format!("{name}.{part}");
-    let flat = FlatBlocks::new(survey, (name, &part("quantized_data")), shape, block)?;
+    let flat = FlatBlocks::new(survey, name, &part("quantized_data"), shape, block)?;
     check_len(survey, name, &part("quantized_scalers"), flat.blocks())?;
     check_len(survey, name, &part("quantization_factor"), flat.blocks().div_ceil(scale_block))?;
     check_len(survey, name, &part("scaler_mean"), 1)?;
@@ -40,6 +42,6 @@ pub(crate) fn add(
     survey.operand(&mut draft, &part("nf4"))?;
     let encoding = ScaleEncoding::Quotients(Box::new(quotients));
     let scheme = format!("torchao, NF4, blocks of {block}, double quantization");
-    survey.add(draft, flat.recognised(scheme, (codes, &table), (scales, encoding), dtype));
+    survey.add(draft, flat.recognised(scheme, codes, &table, scales, encoding, dtype));
     Ok(())
 }
